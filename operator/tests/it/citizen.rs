@@ -1,6 +1,6 @@
 //! What the operator does to others when something goes wrong: nothing.
 
-use crate::support::server::Outage;
+use crate::support::server::Failure;
 use crate::support::world::{
     CLUSTER, CONFIG, JOB, SECRETS, SERVICE, World, create, finish, marker, patch, put_pods, status,
 };
@@ -30,7 +30,7 @@ async fn a_panic_is_the_condition_of_its_object_and_the_next_reconcile_goes_well
 #[tokio::test(start_paused = true)]
 async fn a_server_that_stops_answering_holds_up_a_reconcile_for_a_minute_and_no_longer() {
     let world = World::new(&json!({}));
-    world.server.set_outage(Some(Outage::Silent));
+    world.server.set_outage(Some(Failure::Swallowed));
     let begin = tokio::time::Instant::now();
     assert_eq!(world.reconcile().await.unwrap_err().category(), "TimedOut");
     assert!(begin.elapsed().as_secs() <= 70, "{:?}", begin.elapsed());

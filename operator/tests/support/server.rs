@@ -8,7 +8,8 @@
 //! Unless a test says otherwise, a watch brings what there was when it began and nothing after it.
 
 use super::simulation::api::{Asked, Memory, News, refuse};
-use super::simulation::faults::{Failure, Fault};
+pub(crate) use super::simulation::faults::Failure;
+use super::simulation::faults::Fault;
 use super::simulation::refusal::{Refusal, conflict, refused};
 use super::simulation::selectors::is_labelled;
 use axum::body::Body as Answer;
@@ -21,8 +22,6 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::{Notify, watch};
 
-pub(crate) use super::simulation::faults::Outage;
-
 /// Watches of the controller beside that of the `MiniClusters`: Jobs, Services, `ConfigMaps`, services pods,
 /// leads, and workers that have failed.
 const OTHER_WATCHES: usize = 6;
@@ -34,7 +33,7 @@ const OF_A_WATCH: &str = "limit=5";
 #[derive(Clone, Default)]
 pub(crate) struct Server {
     memory: Arc<Mutex<Memory>>,
-    outage: Arc<Mutex<Option<Outage>>>,
+    outage: Arc<Mutex<Option<Failure>>>,
     asked: Arc<Notify>,
     /// How many requests are answered: all of them, unless somebody says how many.
     passes: Arc<watch::Sender<Option<usize>>>,
@@ -51,22 +50,16 @@ impl Server {
                 let is_watch = is_watch(&request);
                 watches += usize::from(is_watch);
                 server.pass().await;
-                let outage = *server.outage.lock().unwrap();
-                match outage {
-                    Some(Outage::Answers(code)) => {
-                        respond.send_response(refuse(&refused(code, "outage")));
-                    }
-                    Some(Outage::Silent) => unanswered.push(respond),
-                    None if server.lock().clusters_last
-                        && watches < OTHER_WATCHES
-                        && request.uri().path().ends_with("/miniclusters") =>
-                    {
-                        waiting.push((request, respond));
-                    }
-                    None => match server.answer_or_fail(request).await {
+                let is_last = server.lock().clusters_last
+                    && watches < OTHER_WATCHES
+                    && request.uri().path().ends_with("/miniclusters");
+                if is_last {
+                    waiting.push((request, respond));
+                } else {
+                    match server.answer_or_fail(request).await {
                         Some(answer) => respond.send_response(answer),
                         None => unanswered.push(respond),
-                    },
+                    }
                 }
                 if watches >= OTHER_WATCHES {
                     for (request, respond) in waiting.drain(..) {
@@ -83,8 +76,8 @@ impl Server {
         Self { outage: Arc::default(), ..self.clone() }
     }
 
-    /// Breaks this way to the server, or mends it.
-    pub(crate) fn set_outage(&self, outage: Option<Outage>) {
+    /// Lets each request on this way to the server fail, or no more.
+    pub(crate) fn set_outage(&self, outage: Option<Failure>) {
         *self.outage.lock().unwrap() = outage;
     }
 
@@ -292,7 +285,9 @@ impl Server {
     async fn answer_or_fail(&self, request: Request<Body>) -> Option<Response<Answer>> {
         let counts = !is_watch(&request)
             && !request.uri().query().is_some_and(|query| query.contains(OF_A_WATCH));
-        let failure = if counts { self.lock().faults.next() } else { None };
+        let next = || if counts { self.lock().faults.next() } else { None };
+        let outage = *self.outage.lock().unwrap();
+        let failure = outage.or_else(next);
         let Some(failure) = failure else { return Some(self.answer(request).await) };
         self.note(&format!("  {} {} {failure:?}", request.method(), request.uri()));
         let failed = |code| Some(refuse(&fault(code)));

@@ -3,7 +3,6 @@
 mod cluster;
 mod container;
 mod flux;
-mod no_effect;
 mod pod;
 mod refused;
 mod runner;

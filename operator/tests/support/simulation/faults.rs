@@ -4,15 +4,6 @@ use super::refusal::Refusal;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// What is wrong with the way to the server.
-#[derive(Clone, Copy)]
-pub(crate) enum Outage {
-    /// It takes requests and answers none.
-    Silent,
-    /// It answers each with this code.
-    Answers(u16),
-}
-
 /// What happens to one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Failure {
