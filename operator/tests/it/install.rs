@@ -176,7 +176,7 @@ async fn every_page_of_nodes_is_read() {
     let reason = "node old runs containerd 1.7.28, image volumes need 2.1".to_owned();
     assert_eq!(reported(&world), (InstallMethod::Copy, reason));
     assert_eq!(copying(&world), 2);
-    assert_eq!(world.server.reads("/api/v1/nodes"), 3);
+    assert_eq!(world.server.requests("GET /api/v1/nodes"), 3);
 }
 
 #[tokio::test]
@@ -207,23 +207,23 @@ async fn nothing_is_asked_of_the_cluster_for_what_runs_nor_for_what_copies() {
     for _ in 0..3 {
         world.reconcile().await.unwrap();
     }
-    assert_eq!(world.server.reads("/version"), 1);
-    assert_eq!(world.server.reads("/api/v1/nodes"), 1);
+    assert_eq!(world.server.requests("GET /version"), 1);
+    assert_eq!(world.server.requests("GET /api/v1/nodes"), 1);
 
     // Another run within five minutes asks nothing either.
     world.server.remove(JOB);
     world.reconcile().await.unwrap();
-    assert_eq!(world.server.reads("/api/v1/nodes"), 1);
+    assert_eq!(world.server.requests("GET /api/v1/nodes"), 1);
     tokio::time::advance(Duration::from_mins(5)).await;
     world.server.remove(JOB);
     world.reconcile().await.unwrap();
-    assert_eq!(world.server.reads("/api/v1/nodes"), 2);
+    assert_eq!(world.server.requests("GET /api/v1/nodes"), 2);
 
     let world = World::new(&json!({ "flux": { "container": { "install": "Copy" } } }));
     world.server.runs("v1.36.3", Some(good_nodes(1)));
     world.reconcile().await.unwrap();
     assert_eq!(reported(&world), (InstallMethod::Copy, "asked for".to_owned()));
-    assert_eq!(world.server.reads("/version"), 0);
+    assert_eq!(world.server.requests("GET /version"), 0);
 }
 
 /// An API server with a feature switched off makes the Job without its fields, and says nothing.

@@ -55,11 +55,8 @@ impl Cluster {
 
 /// The path of the pod of this index, if one is ready.
 fn ready(world: &World, index: u64) -> Option<String> {
-    let is_ready = |path: &str, pod: &Value| {
-        path.starts_with(PODS) && index_of(pod) == index && is_ready(pod) && !is_over(pod)
-    };
-    let mut all = world.server.everything().into_iter();
-    all.find(|(path, pod)| is_ready(path, pod)).map(|(path, _)| path)
+    let is_ready = |pod: &Value| index_of(pod) == index && is_ready(pod) && !is_over(pod);
+    world.server.with(|memory| memory.store.select(PODS, is_ready).pop()).map(|(path, _)| path)
 }
 
 #[tokio::test(start_paused = true)]

@@ -37,7 +37,7 @@ async fn settled(world: &mut World) -> Result<(), String> {
 
 /// What holds at any time, and what holds when nothing is due any more.
 fn at_rest(world: &World) -> Result<(), String> {
-    let mut faults = world.server.mistakes();
+    let mut faults = world.server.with(|memory| memory.mistakes.clone());
     faults.extend(world.store(|store| history::faults(&store.history)));
     faults.extend(world.store(|store| status::fault(store)));
     faults.extend(repeated(world));

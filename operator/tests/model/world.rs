@@ -132,7 +132,7 @@ impl World {
             Action::Vacate(thing) => self.vacate(thing),
             Action::Queue { admits } => (self.admits, self.idle_since) = (admits, None),
             Action::Restart => self.restart(),
-            Action::Fail(fault) => self.server.fail(fault),
+            Action::Fail(fault) => self.server.with(|memory| memory.faults.requests.push(fault)),
             Action::Lag(kinds) => self.server.brings_news_but_of(kinds),
             Action::CatchUp => self.server.brings_news_but_of(&[]),
             Action::Answers(number) => {
@@ -183,7 +183,7 @@ impl World {
     /// What is wrong if that never comes.
     pub(crate) async fn settle(&mut self) -> Result<(), String> {
         self.server.note("settle");
-        self.server.fail_no_more();
+        self.server.with(|memory| memory.faults.requests.clear());
         self.kubelet.nodes.find_all();
         self.idle_since = None;
         self.server.brings_news_but_of(&[]);

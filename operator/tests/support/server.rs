@@ -9,7 +9,6 @@
 
 use super::simulation::api::{Asked, Memory, News, refuse};
 pub(crate) use super::simulation::faults::Failure;
-use super::simulation::faults::Fault;
 use super::simulation::refusal::{Refusal, conflict, refused};
 use super::simulation::selectors::is_labelled;
 use axum::body::Body as Answer;
@@ -197,16 +196,6 @@ impl Server {
         self.lock().faults.refusals.clear();
     }
 
-    /// Lets one of the requests to come fail.
-    pub(crate) fn fail(&self, fault: Fault) {
-        self.lock().faults.requests.push(fault);
-    }
-
-    /// Lets no more requests fail.
-    pub(crate) fn fail_no_more(&self) {
-        self.lock().faults.requests.clear();
-    }
-
     /// Gives the server a release, and nodes that the operator may list.
     pub(crate) fn runs(&self, release: &str, nodes: Option<Vec<Value>>) {
         let mut memory = self.lock();
@@ -214,10 +203,9 @@ impl Server {
         memory.nodes = nodes;
     }
 
-    /// How often `path` was read since writes were last asked for.
-    pub(crate) fn reads(&self, path: &str) -> usize {
-        let line = format!("GET {path}");
-        self.lock().log.iter().filter(|other| **other == line).count()
+    /// How often there was this request, as `METHOD path`, since writes were last asked for.
+    pub(crate) fn requests(&self, request: &str) -> usize {
+        self.lock().log.iter().filter(|other| *other == request).count()
     }
 
     /// Resolves when each of `paths` was read since writes were last asked for.
@@ -245,19 +233,9 @@ impl Server {
         log
     }
 
-    /// True when there was this request, as `METHOD path`, since the writes were asked for.
-    pub(crate) fn was_asked(&self, request: &str) -> bool {
-        self.lock().log.iter().any(|line| line == request)
-    }
-
     /// The bodies of all writes since the beginning.
     pub(crate) fn bodies(&self) -> Vec<Value> {
         self.lock().bodies.clone()
-    }
-
-    /// What the operator has wanted to write although it may not, or nobody may.
-    pub(crate) fn mistakes(&self) -> Vec<String> {
-        self.lock().mistakes.clone()
     }
 
     /// Notes something between the requests.
@@ -268,13 +246,6 @@ impl Server {
     /// All requests with their answers, and what was noted between them.
     pub(crate) fn journal(&self) -> Vec<String> {
         self.lock().journal.clone()
-    }
-
-    /// All objects, each with its path.
-    pub(crate) fn everything(&self) -> Vec<(String, Value)> {
-        let memory = self.lock();
-        let all = memory.store.all().iter();
-        all.map(|(path, object)| (path.clone(), Value::clone(object))).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, Memory> {

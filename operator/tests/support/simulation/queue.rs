@@ -44,7 +44,7 @@ fn stop(store: &mut Store, path: &str) {
     });
     store.merge(path, &begin).unwrap();
     store.change_status(path, |status| {
-        drop(status.as_object_mut().map(|it| it.remove("startTime")))
+        drop(status.as_object_mut().map(|it| it.remove("startTime")));
     });
     let end = json!({
         "metadata": { "annotations": { STOPPING: null } },
