@@ -28,7 +28,6 @@ use tokio::task::JoinHandle;
 pub(crate) const PODS: &str = "/api/v1/namespaces/work/pods";
 const CLUSTERS: &str = "/apis/flux-framework.org/v1alpha2/namespaces/work/miniclusters";
 
-/// Annotation of objects of somebody else.
 pub(crate) const SOMEBODY: &str = "example.org/somebody";
 
 /// Long enough for everybody to do what there is to do: the time goes on when nobody has anything to do.
@@ -45,13 +44,9 @@ const PATIENCE: Duration = Duration::from_hours(5);
 
 /// A cluster with the operator in it.
 pub(crate) struct World {
-    /// The API server.
     pub(crate) server: Server,
-    /// The time.
     pub(crate) clock: Clock,
-    /// The node.
     pub(crate) kubelet: Kubelet,
-    /// The Job controller.
     pub(crate) jobs: JobController,
     /// Whether it is the turn of those that wait in the queue.
     admits: bool,
@@ -68,7 +63,6 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// An empty cluster.
     pub(crate) fn new() -> Self {
         let server = Server::default();
         let clock = server.with(|memory| memory.store.clock);
@@ -106,12 +100,10 @@ impl World {
         self.operator = Some(tokio::spawn(run(Arc::new(context), scope, || {}, pending())));
     }
 
-    /// Does something with the objects.
     pub(crate) fn store<T>(&self, work: impl FnOnce(&mut Store) -> T) -> T {
         self.server.with(|memory| work(&mut memory.store))
     }
 
-    /// Lets `action` happen.
     pub(crate) async fn happen(&mut self, action: Action) {
         self.server.note(&format!("{action:?}"));
         match action {
@@ -209,7 +201,6 @@ impl World {
         Ok(())
     }
 
-    /// Makes a MiniCluster.
     pub(crate) fn create(&mut self, flavour: Flavour) {
         let mut object = json!({
             "apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster",
@@ -401,7 +392,6 @@ fn is_uneasy(store: &Store) -> bool {
     (store.get(CLUSTER).is_some() && !is_calm) || lacks_pods(store)
 }
 
-/// The Job of ours that has not ended.
 fn job_under_way(store: &Store) -> Option<&Value> {
     store.get(JOB).filter(|job| owned_by_cluster(job).is_some() && !is_finished(job))
 }

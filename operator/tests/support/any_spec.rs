@@ -15,11 +15,9 @@ pub(crate) static VERSION: LazyLock<Value> = LazyLock::new(|| {
     definition["spec"]["versions"][0].clone()
 });
 
-/// The schema of a MiniCluster.
 pub(crate) static OBJECT: LazyLock<Value> =
     LazyLock::new(|| VERSION["schema"]["openAPIV3Schema"].clone());
 
-/// The schema of `spec`.
 pub(crate) static SCHEMA: LazyLock<Value> = LazyLock::new(|| OBJECT["properties"]["spec"].clone());
 
 /// Texts that mean something to some field.

@@ -30,7 +30,6 @@ pub(crate) fn leaves(schema: &Value) -> Vec<(String, Value)> {
 /// Key of every map entry that a path names.
 const KEY: &str = "sample";
 
-/// One step of a path.
 enum Step<'path> {
     Field(&'path str),
     Element(usize),

@@ -22,7 +22,6 @@ use std::net::{IpAddr, Ipv4Addr};
 /// Address of the lead's Service in all tests.
 pub(crate) const LEAD: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 96, 0, 7));
 
-/// The uid of each MiniCluster.
 pub(crate) const UID: &str = "11111111-2222-3333-4444-555555555555";
 
 /// A certificate that a user gives.
@@ -98,7 +97,6 @@ pub(crate) fn config(spec: &Value) -> AgentConfig {
     AgentConfig::from_toml(&desired.config_map.data.unwrap()["agent.toml"]).unwrap()
 }
 
-/// All that is built of `cluster`.
 pub(crate) fn built(cluster: &Cluster) -> (Services, Desired) {
     let config = agent_config(cluster, Some(LEAD));
     (services(cluster), build(cluster, &config, &images(), 1).unwrap())
@@ -119,7 +117,6 @@ pub(crate) fn documents(cluster: &Cluster) -> Vec<Value> {
     documents
 }
 
-/// Metadata of all built objects.
 pub(crate) fn metadata(cluster: &Cluster) -> Vec<ObjectMeta> {
     let of = |document: &Value| serde_json::from_value(document["metadata"].clone()).unwrap();
     documents(cluster).iter().map(of).collect()

@@ -38,7 +38,6 @@ pub(crate) struct Server {
     passes: Arc<watch::Sender<Option<usize>>>,
 }
 impl Server {
-    /// A client that talks to this server.
     pub(crate) fn client(&self) -> Client {
         let (service, mut handle) = tower_test::mock::pair::<Request<Body>, Response<Answer>>();
         let server = self.clone();
@@ -85,7 +84,6 @@ impl Server {
         self.passes.send_replace(requests);
     }
 
-    /// Resolves when a request may pass.
     async fn pass(&self) {
         let mut passes = self.passes.subscribe();
         // The sender is ours.
@@ -146,22 +144,18 @@ impl Server {
         self.put("/apis", list);
     }
 
-    /// The object at `path`.
     pub(crate) fn get(&self, path: &str) -> Option<Value> {
         self.lock().store.get(path).cloned()
     }
 
-    /// The paths of all objects of the collection at `path`.
     pub(crate) fn paths(&self, path: &str) -> Vec<String> {
         self.lock().store.inside(path).map(|(path, _)| path.clone()).collect()
     }
 
-    /// Removes the object at `path`.
     pub(crate) fn remove(&self, path: &str) {
         self.with(|memory| memory.store.remove(path));
     }
 
-    /// Changes the object at `path`.
     pub(crate) fn change(&self, path: &str, change: impl FnOnce(&mut Value)) {
         self.with(|memory| {
             let mut object = memory.store.get(path).unwrap().clone();
@@ -191,7 +185,6 @@ impl Server {
         self.lock().faults.refusals.insert(path.to_owned(), refusal);
     }
 
-    /// Takes refusals back.
     pub(crate) fn accept_all(&self) {
         self.lock().faults.refusals.clear();
     }
@@ -238,7 +231,6 @@ impl Server {
         self.lock().bodies.clone()
     }
 
-    /// Notes something between the requests.
     pub(crate) fn note(&self, text: &str) {
         self.lock().note(text);
     }
@@ -277,7 +269,6 @@ impl Server {
         }
     }
 
-    /// Answers one request.
     pub(crate) async fn answer(&self, request: Request<Body>) -> Response<Answer> {
         let (parts, body) = request.into_parts();
         let body = body.collect_bytes().await.unwrap();

@@ -19,11 +19,8 @@ pub(crate) const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/work/events";
 
 /// A server with one MiniCluster, and an operator that reconciles it.
 pub(crate) struct World {
-    /// The server in memory.
     pub(crate) server: Server,
-    /// The operator.
     pub(crate) context: Arc<Context>,
-    /// What it counts.
     pub(crate) metrics: Arc<Metrics>,
 }
 
@@ -117,7 +114,6 @@ pub(crate) fn marker() -> PartialObjectMeta<MiniCluster> {
     metadata.into_response_partial::<MiniCluster>()
 }
 
-/// The write that creates the object at `path`.
 pub(crate) fn create(path: &str) -> String {
     format!("POST {}", path.rsplit_once('/').unwrap().0)
 }

@@ -15,9 +15,7 @@ use std::sync::Arc;
 
 #[derive(Default)]
 pub(crate) struct Memory {
-    /// The objects.
     pub(crate) store: Store,
-    /// What goes wrong.
     pub(crate) faults: Faults,
     pub(crate) log: Vec<String>,
     pub(crate) bodies: Vec<Value>,
@@ -35,7 +33,6 @@ pub(crate) struct Memory {
 /// What watches bring after they have begun.
 #[derive(Default)]
 pub(crate) enum News {
-    /// Nothing.
     #[default]
     None,
     /// All but what happens to these kinds, in the plural.
@@ -52,12 +49,10 @@ pub(crate) struct Asked<'request> {
 }
 
 impl Memory {
-    /// Notes something between the requests.
     pub(crate) fn note(&mut self, text: &str) {
         self.journal.push(format!("{} {text}", self.store.clock.now()));
     }
 
-    /// Answers one request.
     pub(crate) fn answer(&mut self, method: &Method, asked: &Asked<'_>) -> Response<Answer> {
         let Asked { path, query, .. } = *asked;
         self.log.push(format!("{method} {path}"));
@@ -207,7 +202,6 @@ fn page(version: u64, items: &[&Value], query: &Words, whole: bool) -> Response<
     respond(200, &List { api_version: "v1", kind: "List", metadata, items })
 }
 
-/// A refusal, as an answer.
 pub(crate) fn refuse(refusal: &Refusal) -> Response<Answer> {
     respond(refusal.code, refusal)
 }

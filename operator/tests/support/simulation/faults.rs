@@ -4,7 +4,6 @@ use super::refusal::Refusal;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// What happens to one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Failure {
     /// It is refused with this code, and has no effect.
@@ -17,16 +16,13 @@ pub(crate) enum Failure {
     Unanswered,
 }
 
-/// A failure of one request among many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Fault {
     /// How many requests before it go well.
     pub(crate) after: usize,
-    /// What happens to it.
     pub(crate) failure: Failure,
 }
 
-/// All that goes wrong, and what others do meanwhile.
 #[derive(Default)]
 pub(crate) struct Faults {
     /// Writes to these paths are refused.

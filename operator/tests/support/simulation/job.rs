@@ -18,9 +18,9 @@ use std::time::Duration;
 const TRACKING: &str = "batch.kubernetes.io/job-tracking";
 /// Pause before the first pod of an index is made again; each further one is twice as long.
 const PAUSE: Duration = Duration::from_secs(10);
+const LONGEST_PAUSE: Duration = Duration::from_mins(10);
 /// Condition of a Job that was suspended once.
 const SUSPENDED: &str = "Suspended";
-const LONGEST_PAUSE: Duration = Duration::from_mins(10);
 
 /// What the controller knows of each Job, by its uid.
 #[derive(Default)]
@@ -30,7 +30,6 @@ pub(crate) struct JobController {
     pub(crate) taken: BTreeSet<String>,
 }
 
-/// What was counted of one Job.
 #[derive(Default)]
 struct Book {
     /// Pods that were counted, by uid.
@@ -38,7 +37,6 @@ struct Book {
     indexes: BTreeMap<u64, Index>,
 }
 
-/// What was counted of one index.
 #[derive(Default, Clone)]
 struct Index {
     failed: u32,
@@ -245,7 +243,6 @@ fn ending(job: &Value) -> Option<(String, String, String)> {
     })
 }
 
-/// True while the Job is to have no pods.
 pub(crate) fn is_suspended(job: &Value) -> bool {
     job["spec"]["suspend"] == true
 }
@@ -256,22 +253,18 @@ fn is_tracked(pod: &Value) -> bool {
     finalizers.is_some_and(|all| all.iter().any(|it| it == TRACKING))
 }
 
-/// True once the Job has ended.
 pub(crate) fn is_finished(job: &Value) -> bool {
     is_true(&job["status"], "Complete") || is_true(&job["status"], "Failed")
 }
 
-/// True once the pod has ended.
 pub(crate) fn is_over(pod: &Value) -> bool {
     pod["status"]["phase"] == "Succeeded" || pod["status"]["phase"] == "Failed"
 }
 
-/// True while the pod is ready.
 pub(crate) fn is_ready(pod: &Value) -> bool {
     is_true(&pod["status"], "Ready")
 }
 
-/// The index of a pod of an Indexed Job.
 pub(crate) fn index_of(pod: &Value) -> u64 {
     pod["metadata"]["labels"][labels::COMPLETION_INDEX].as_str().unwrap().parse().unwrap()
 }

@@ -11,21 +11,15 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// One start of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Run {
-    /// uid of the Job.
     pub(crate) job: String,
-    /// uid of the lead's pod.
     pub(crate) pod: String,
 }
 
-/// What the node has done.
 #[derive(Default)]
 pub(crate) struct Kubelet {
-    /// Every command that was started.
     pub(crate) runs: Vec<Run>,
-    /// Where pods are placed.
     pub(crate) nodes: Nodes,
     /// The deadline of the lead with a uid, and the version of the `ConfigMap` that it was read from.
     deadlines: BTreeMap<String, (Value, Option<u64>)>,

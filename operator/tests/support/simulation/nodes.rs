@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// How many nodes there are.
 pub(crate) const NODES: usize = 3;
 
 /// After so many seconds without a word the pods of a node are not ready.
@@ -21,7 +20,6 @@ const TOLERATED: u64 = 300;
 #[derive(Default)]
 pub(crate) struct Nodes(BTreeMap<String, Timestamp>);
 
-/// Name of the node with this number.
 fn name(number: usize) -> String {
     format!("node-{number}")
 }
@@ -38,7 +36,6 @@ impl Nodes {
         pod["spec"]["nodeName"].as_str().is_some_and(|name| self.0.contains_key(name))
     }
 
-    /// True while one is lost.
     pub(crate) fn is_any_lost(&self) -> bool {
         !self.0.is_empty()
     }
@@ -53,7 +50,6 @@ impl Nodes {
         self.0.remove(&name(number)).is_some()
     }
 
-    /// All nodes are heard of.
     pub(crate) fn find_all(&mut self) {
         self.0.clear();
     }

@@ -25,7 +25,6 @@ pub(crate) fn conflict(field: &str) -> Refusal {
     Status::failure(&message, "Conflict").with_code(409).boxed()
 }
 
-/// There is nothing.
 pub(crate) fn not_found() -> Refusal {
     refused(404, "not found")
 }

@@ -11,7 +11,6 @@ pub(crate) fn words(query: &str) -> Words {
     form_urlencoded::parse(query.as_bytes()).into_owned().collect()
 }
 
-/// Selects objects by their labels and fields.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Selection {
     labels: Vec<String>,

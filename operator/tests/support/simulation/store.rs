@@ -16,16 +16,13 @@ const ENDED: [&str; 2] = ["Succeeded", "Failed"];
 /// makes it 0.
 const GRACE: &str = "deletionGracePeriodSeconds";
 
-/// The objects of a server.
 #[derive(Default)]
 pub(crate) struct Store {
     /// Shared with the history: an object is never changed, another one takes its place.
     objects: BTreeMap<String, Arc<Value>>,
     /// What happened, oldest first.
     pub(crate) history: Vec<Event>,
-    /// The newest resource version.
     pub(crate) version: u64,
-    /// The time.
     pub(crate) clock: Clock,
     /// True while the operator is asking for something, and nobody else.
     pub(crate) by_operator: bool,
@@ -37,11 +34,9 @@ pub(crate) struct Store {
     addresses: u32,
 }
 
-/// One object has changed.
 pub(crate) struct Event {
     /// The version that this made.
     pub(crate) version: u64,
-    /// Where the object is.
     pub(crate) path: String,
     /// What it was; nothing if it is new.
     pub(crate) before: Option<Arc<Value>>,
@@ -52,7 +47,6 @@ pub(crate) struct Event {
 }
 
 impl Store {
-    /// The object at `path`.
     pub(crate) fn get(&self, path: &str) -> Option<&Value> {
         self.objects.get(path).map(|object| &**object)
     }
@@ -74,7 +68,6 @@ impl Store {
         found.map(|(path, object)| (path.clone(), Arc::clone(object))).collect()
     }
 
-    /// All objects, each with its path.
     pub(crate) fn all(&self) -> &BTreeMap<String, Arc<Value>> {
         &self.objects
     }
@@ -108,7 +101,6 @@ impl Store {
         Some(object)
     }
 
-    /// Creates an object in the collection at `path`.
     pub(crate) fn create(&mut self, path: &str, body: &Value) -> Result<Arc<Value>, Refusal> {
         let path = format!("{path}/{}", body["metadata"]["name"].as_str().unwrap_or_default());
         if self.objects.contains_key(&path) {

@@ -11,7 +11,6 @@ use std::sync::Arc;
 /// What goes to one who watches.
 pub(crate) type Line = Result<Bytes, Infallible>;
 
-/// One watch.
 pub(crate) struct Watch {
     collection: String,
     selection: Selection,
@@ -23,7 +22,6 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Begins to watch the collection at `path`.
     pub(crate) fn new(path: &str, query: &Words, whole: bool) -> (Self, UnboundedReceiver<Line>) {
         let (sink, lines) = unbounded();
         let told = query.get("resourceVersion").and_then(|version| version.parse().ok());
