@@ -8,8 +8,8 @@ use serde_json::json;
 fn refused(world: &World) -> String {
     let (_, reason, message) = world.condition("Progressing");
     assert_eq!(reason, "ChangeRefused", "{message}");
-    let told = message.strip_prefix("cannot be changed while the Job exists: ").unwrap();
-    told.strip_suffix("; delete and create the MiniCluster").unwrap().to_owned()
+    let fields = message.strip_prefix("cannot be changed while the Job exists: ").unwrap();
+    fields.strip_suffix("; delete and create the MiniCluster").unwrap().to_owned()
 }
 
 /// Makes of the Job and the agents' configuration what another release of the operator might have
@@ -45,13 +45,13 @@ async fn deadline_and_backoff_limit_follow_unless_workers_would_have_to_know() {
     world.edit(3, |spec| spec["backoffLimit"] = json!(0));
     world.reconcile().await.unwrap();
     assert_eq!(limits(&world), (json!(60), json!(3)));
-    let told = "spec.backoffLimit: a limit cannot become 0 or begin at 0, as the workers' agents know \
+    let expected = "spec.backoffLimit: a limit cannot become 0 or begin at 0, as the workers' agents know \
                 from their start whether a lead may follow the one that failed";
-    assert_eq!(refused(&world), told);
+    assert_eq!(refused(&world), expected);
 }
 
 #[tokio::test]
-async fn agents_that_keep_a_deadline_learn_of_another_and_others_are_told_of_none() {
+async fn agents_that_have_a_deadline_read_another_and_others_read_none() {
     let deadlines = |world: &World| {
         let config = world.server.get(CONFIG).unwrap();
         let config = AgentConfig::from_toml(config["data"]["agent.toml"].as_str().unwrap());
@@ -65,7 +65,7 @@ async fn agents_that_keep_a_deadline_learn_of_another_and_others_are_told_of_non
     world.edit(2, |spec| spec["deadlineSeconds"] = json!(90));
     world.reconcile().await.unwrap();
     assert_eq!(deadlines(&world), (Some(90), 90 + margin));
-    // Left out it is the default, which such an agent has to be told.
+    // Left out it is the default, which such an agent has to read.
     world.edit(3, |spec| drop(spec.as_object_mut().unwrap().remove("deadlineSeconds")));
     world.reconcile().await.unwrap();
     assert_eq!(deadlines(&world), (Some(31_500_000), 31_500_000 + margin));
@@ -77,7 +77,7 @@ async fn agents_that_keep_a_deadline_learn_of_another_and_others_are_told_of_non
 }
 
 #[tokio::test]
-async fn after_an_upgrade_only_the_fields_that_the_user_touches_are_told() {
+async fn after_an_upgrade_only_the_fields_that_the_user_touches_are_refused() {
     let world = World::reconciled(&json!({ "services": [{ "image": "db", "name": "db" }] })).await;
     as_built_by_another_release(&world);
     world.server.change("/api/v1/namespaces/work/pods/hello-services", |pod| {

@@ -86,7 +86,7 @@ async fn an_object_that_is_replaced_between_read_and_write_is_read_again() {
         world.server.intrude(path, foreign(kind, name));
         assert_eq!(world.reconcile().await.unwrap_err().category(), "Conflict", "{path}");
         assert!(world.server.get(path).unwrap()["metadata"]["ownerReferences"].is_null());
-        // It tells of nothing that is out of date already.
+        // It reports nothing that is out of date already.
         assert_eq!(world.status(), status);
         assert_eq!(world.reconcile().await.unwrap_err().category(), "NameTaken");
     }
@@ -139,7 +139,7 @@ async fn the_status_is_not_written_to_a_namesake_created_since() {
     assert!(world.server.get(CLUSTER).unwrap()["status"].is_null());
 }
 
-/// Whoever waits for one of the operator in Go would be told what was true once.
+/// Whoever waits for one of the operator in Go would read what was true once.
 #[tokio::test]
 async fn conditions_of_another_operator_go_and_nothing_is_written_where_nothing_changes() {
     let world = World::new(&json!({}));

@@ -100,7 +100,7 @@ const CONTEXTS: &[(&str, &[(&str, &str)])] = &[
 /// Fields that change no object, and the test that shows what they do.
 const ELSEWHERE: &[(&str, &str)] = &[
     (".cleanup", "cleanup_deletes_the_mini_cluster_when_its_lead_has_finished"),
-    (".ttlSecondsAfterFinished", "a_finished_mini_cluster_stays_as_long_as_it_is_told_to"),
+    (".ttlSecondsAfterFinished", "a_finished_mini_cluster_stays_for_its_time_to_live"),
     (".startDeadlineSeconds", "an_instance_that_does_not_start_in_time_ends_itself_with_the_cause"),
     (".suspend", "the_specification_suspends_and_resumes_what_it_has_suspended_alone"),
 ];
@@ -199,7 +199,7 @@ enum Effect {
     /// Other objects.
     Objects,
     /// A fault or a note that names the field.
-    Told,
+    Reported,
     /// Nothing at all.
     Nothing,
 }
@@ -225,13 +225,13 @@ fn effect(path: &str, schema: &Value, position: usize) -> Effect {
     let place = path.replacen("[]", &format!("[{position}]"), 1);
     let named = format!("spec{}", place.split('{').next().unwrap_or_default());
     // The field itself, or one that it lies in.
-    let speaks_of_it = |told: &String| {
-        named.strip_prefix(told).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+    let speaks_of_it = |said: &String| {
+        named.strip_prefix(said).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
     };
     match after.objects {
         Ok(objects) if before.objects.as_ref() != Ok(&objects) => Effect::Objects,
-        Ok(_) if after.not_acted_on.iter().any(speaks_of_it) => Effect::Told,
-        Err(faults) if faults.iter().any(speaks_of_it) => Effect::Told,
+        Ok(_) if after.not_acted_on.iter().any(speaks_of_it) => Effect::Reported,
+        Err(faults) if faults.iter().any(speaks_of_it) => Effect::Reported,
         Ok(_) | Err(_) => Effect::Nothing,
     }
 }

@@ -12,7 +12,7 @@ fn variable(container: &Container, name: &str) -> Vec<Option<String>> {
 }
 
 #[test]
-fn the_munge_key_is_mounted_into_the_runner_only_and_the_agent_is_told() {
+fn the_munge_key_is_mounted_into_the_runner_only_and_the_agent_reads_so() {
     let spec = json!({ "flux": { "mungeSecret": "keys" }, "containers": [
         { "image": "app", "command": "a", "runFlux": true },
         { "image": "b", "name": "b", "command": "b", "runFlux": false },

@@ -55,13 +55,13 @@ async fn a_stand_by_waits_for_as_long_as_the_holder_renews_and_takes_over_when_i
     let server = Server::default();
     let (mut one, mut two) = (candidate(&server, "one"), candidate(&server, "two"));
     one.gain(|| {}).await;
-    let kept = timeout(10 * DURATION, async {
+    let both = timeout(10 * DURATION, async {
         tokio::select! {
             lost = one.keep() => panic!("{lost}"),
             () = two.gain(|| {}) => panic!("two holders"),
         }
     });
-    assert!(kept.await.is_err());
+    assert!(both.await.is_err());
     one.release().await;
     assert_eq!(holder(&server), "");
     let begin = Instant::now();

@@ -23,7 +23,7 @@ async fn again(world: &World) -> Option<u64> {
 }
 
 #[tokio::test]
-async fn a_finished_mini_cluster_stays_as_long_as_it_is_told_to() {
+async fn a_finished_mini_cluster_stays_for_its_time_to_live() {
     let world = World::reconciled(&json!({ "ttlSecondsAfterFinished": 3600 })).await;
     finish(&world, "Complete", 0);
     let ended = jiff::Timestamp::now() - Duration::from_mins(10);

@@ -133,7 +133,7 @@ async fn the_worker_that_failed_is_found_among_the_pods() {
 }
 
 #[tokio::test]
-async fn a_worker_without_a_node_is_told_and_looked_at_again_until_all_are_ready() {
+async fn a_worker_without_a_node_is_reported_and_looked_at_again_until_all_are_ready() {
     let world = World::reconciled(&json!({})).await;
     let full = "0/1 nodes are available: 1 Insufficient cpu.";
     let condition = json!([{ "type": "PodScheduled", "status": "False", "message": full }]);

@@ -37,7 +37,7 @@ async fn the_certificate_is_written_to_the_secret_and_nowhere_else() {
 }
 
 #[tokio::test]
-async fn an_end_that_could_not_be_noted_is_not_told() {
+async fn an_end_that_could_not_be_noted_is_not_reported() {
     let world = World::reconciled(&json!({})).await;
     finish(&world, "Failed", 7);
     world.server.refuse(CONFIG, 500, "no notes for you");

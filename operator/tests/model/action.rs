@@ -289,10 +289,10 @@ fn disturbed_end() -> impl Strategy<Value = Vec<Action>> {
     let parts = (0..3_i32, disturbance.clone(), 0_usize..16, disturbance, removed, any::<bool>());
     parts.prop_map(|(code, before, answers, after, removed, acts)| {
         let end = [Action::Wait(5), Action::CommandEnds(code)];
-        let told = [Action::ClusterActs; 3].into_iter().chain(before);
+        let seen = [Action::ClusterActs; 3].into_iter().chain(before);
         let goes_on = [Action::Answers(answers)].into_iter().chain(after);
         let rest = [Action::Remove(removed)].into_iter().chain(acts.then_some(Action::Act));
-        end.into_iter().chain(told).chain(goes_on).chain(rest).collect()
+        end.into_iter().chain(seen).chain(goes_on).chain(rest).collect()
     })
 }
 

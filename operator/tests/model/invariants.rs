@@ -127,8 +127,8 @@ async fn another_operator_agrees(world: &mut World) -> Result<(), String> {
     let has_job = ours(JOB).is_some();
     let has_note =
         ours(CONFIG).is_some_and(|it| it["metadata"]["annotations"][history::NOTE].is_string());
-    let told = |object: &Value| told(&object["status"], has_job, has_note);
-    let (before, after) = (told(&before), told(&after));
+    let derivable = |object: &Value| derivable(&object["status"], has_job, has_note);
+    let (before, after) = (derivable(&before), derivable(&after));
     if before == after {
         Ok(())
     } else {
@@ -138,7 +138,7 @@ async fn another_operator_agrees(world: &mut World) -> Result<(), String> {
 
 /// What of a status follows from the objects there are: the size of a run is its Job's, and the code of a
 /// lead that is gone is in the note.
-fn told(status: &Value, has_job: bool, has_note: bool) -> Value {
+fn derivable(status: &Value, has_job: bool, has_note: bool) -> Value {
     let condition = |it: &Value| {
         json!([it["type"], it["status"], it["reason"], it["message"], it["observedGeneration"]])
     };

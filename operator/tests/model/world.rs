@@ -55,7 +55,7 @@ pub(crate) struct World {
     operator: Option<JoinHandle<()>>,
     /// Of the operators so far.
     pub(crate) metrics: Arc<Metrics>,
-    /// Somebody has taken a name, or an object from its MiniCluster, or its label from it: no watch tells of
+    /// Somebody has taken a name, or an object from its MiniCluster, or its label from it: no watch brings
     /// that, so the operator finds out when it looks the next time.
     pub(crate) unheard: bool,
     /// Somebody has deleted a Secret, which is made once: pods that come later wait for it.

@@ -91,7 +91,7 @@ pub(crate) fn pod_spec(spec: &Value) -> PodSpec {
     desired.job.spec.unwrap().template.spec.unwrap()
 }
 
-/// What its agents are told.
+/// What its agents read.
 pub(crate) fn config(spec: &Value) -> AgentConfig {
     let (_, desired) = built(&cluster(&hello(spec)));
     AgentConfig::from_toml(&desired.config_map.data.unwrap()["agent.toml"]).unwrap()

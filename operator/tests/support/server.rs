@@ -101,14 +101,14 @@ impl Server {
     pub(crate) fn brings_news_but_of(&self, held: &[&'static str]) {
         let mut memory = self.lock();
         memory.news = News::AllBut(held.to_vec());
-        memory.tell();
+        memory.notify_watches();
     }
 
-    /// Does something with the memory, and tells those who watch.
+    /// Does something with the memory, and sends the watches what has changed.
     pub(crate) fn with<T>(&self, work: impl FnOnce(&mut Memory) -> T) -> T {
         let mut memory = self.lock();
         let result = work(&mut memory);
-        memory.tell();
+        memory.notify_watches();
         result
     }
 

@@ -141,12 +141,12 @@ impl Memory {
         page(self.store.version, &items, query, whole)
     }
 
-    /// Tells those who watch what has happened.
-    pub(crate) fn tell(&mut self) {
+    /// Sends the watches what has happened.
+    pub(crate) fn notify_watches(&mut self) {
         let News::AllBut(held) = &self.news else { return };
         let store = &self.store;
         self.watches
-            .retain_mut(|watch| held.iter().any(|plural| watch.is_of(plural)) || watch.tell(store));
+            .retain_mut(|watch| held.iter().any(|plural| watch.is_of(plural)) || watch.send(store));
     }
 
     /// What lies in no namespace: an operator for one namespace may not read it, so it is there only
