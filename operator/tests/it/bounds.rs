@@ -1,7 +1,7 @@
 //! What nobody would write by mistake: whatever is in a specification, the answer is a plan of modest
 //! size or a fault, in a stack that is small, for work that is bounded.
 
-use crate::support::any_spec::{SCHEMA, any_spec};
+use crate::support::any_spec::{SCHEMA, any_spec, settings};
 use crate::support::field_path::{leaves, set};
 use crate::support::world::{CLUSTER, World, status};
 use crate::support::{LEAD, defaults, images, with_spec};
@@ -9,7 +9,6 @@ use flux_operator::cluster::validate::{Violations, validate};
 use flux_operator::controller::build::{agent_config, build};
 use flux_operator::crd::{MiniClusterSpec, SPECIFICATION_LIMIT};
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
 use serde_json::{Value, json};
 
 /// Most bytes of an object of Kubernetes (etcd, `--max-request-bytes`), less what the API server adds
@@ -210,11 +209,7 @@ fn hostile_text() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig {
-        rng_seed: RngSeed::Fixed(20_261_121),
-        failure_persistence: None,
-        ..ProptestConfig::with_cases(96)
-    })]
+    #![proptest_config(settings(96))]
 
     #[test]
     fn any_specification_with_long_texts_and_deep_objects_is_decided_in_a_small_stack(

@@ -84,8 +84,7 @@ async fn what_waits_in_a_queue_says_what_the_queue_does() {
             "type": "QuotaReserved", "status": "False", "message": "insufficient quota for cpu",
         }] },
     });
-    let label = format!("kueue.x-k8s.io/job-uid={}", uid.as_str().unwrap());
-    world.server.replace(WORKLOADS, &label, vec![workload]);
+    world.server.put(&format!("{WORKLOADS}/job-hello"), workload);
     assert_eq!(again(&world).await, Some(10));
     let message = world.condition("Suspended").2;
     assert_eq!(message, "waits in the queue team: insufficient quota for cpu");

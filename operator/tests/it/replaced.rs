@@ -4,13 +4,12 @@
 use crate::support::simulation::agent::End;
 use crate::support::simulation::job::{JobController, index_of, is_finished, is_over, is_ready};
 use crate::support::simulation::kubelet::Kubelet;
-use crate::support::world::{JOB, World};
+use crate::support::world::{JOB, PODS, World};
 use flux_operator::crd::State;
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::Instant;
 
-const PODS: &str = "/api/v1/namespaces/work/pods";
 /// Longer than the longest pause.
 const PATIENCE: Duration = Duration::from_mins(15);
 

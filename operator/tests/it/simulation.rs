@@ -7,6 +7,7 @@ use crate::support::simulation::refusal::Refusal;
 use crate::support::simulation::rules::{admit, fill_in};
 use crate::support::simulation::selectors::Selection;
 use crate::support::simulation::store::Store;
+use crate::support::world::{JOB, PODS};
 use json_patch::merge;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -105,8 +106,6 @@ fn what_is_waited_for_goes_when_nobody_waits_any_more() {
 }
 
 const JOBS: &str = "/apis/batch/v1/namespaces/work/jobs";
-const JOB: &str = "/apis/batch/v1/namespaces/work/jobs/hello";
-const PODS: &str = "/api/v1/namespaces/work/pods";
 
 /// A cluster with the Job of a MiniCluster of two, whose command runs once, and with `labels` on the Job.
 fn cluster_with_job(labels: &Value) -> (Store, JobController, Kubelet) {

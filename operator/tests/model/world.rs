@@ -13,7 +13,7 @@ use crate::support::simulation::kubelet::Kubelet;
 use crate::support::simulation::nodes::pods_on;
 use crate::support::simulation::queue;
 use crate::support::simulation::store::Store;
-use crate::support::world::{CLUSTER, CONFIG, JOB, SECRETS, SERVICE};
+use crate::support::world::{CLUSTER, CONFIG, JOB, PODS, SECRETS, SERVICE};
 use crate::support::{defaults, images};
 use flux_contract::{Exit, labels};
 use flux_operator::cluster::QUEUE_LABEL;
@@ -25,7 +25,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinHandle;
 
-pub(crate) const PODS: &str = "/api/v1/namespaces/work/pods";
 const CLUSTERS: &str = "/apis/flux-framework.org/v1alpha2/namespaces/work/miniclusters";
 
 pub(crate) const SOMEBODY: &str = "example.org/somebody";

@@ -10,7 +10,6 @@
 use super::simulation::api::{Asked, Memory, News, refuse};
 pub(crate) use super::simulation::faults::Failure;
 use super::simulation::refusal::{Refusal, conflict, refused};
-use super::simulation::selectors::is_labelled;
 use axum::body::Body as Answer;
 use http::header::ACCEPT;
 use http::{Request, Response};
@@ -161,21 +160,6 @@ impl Server {
             let mut object = memory.store.get(path).unwrap().clone();
             change(&mut object);
             memory.store.put(path, object);
-        });
-    }
-
-    /// Puts `objects` into the collection at `path`, in place of all that are there with `label`.
-    pub(crate) fn replace(&self, path: &str, label: &str, objects: Vec<Value>) {
-        self.with(|memory| {
-            let inside = memory.store.inside(path).filter(|(_, object)| is_labelled(object, label));
-            let gone: Vec<String> = inside.map(|(path, _)| path.clone()).collect();
-            for path in gone {
-                memory.store.remove(&path);
-            }
-            for object in objects {
-                let name = object["metadata"]["name"].as_str().unwrap().to_owned();
-                memory.store.put(&format!("{path}/{name}"), object);
-            }
         });
     }
 

@@ -1,6 +1,7 @@
 //! A server with one MiniCluster, and an operator that reconciles it.
 
 use super::server::Server;
+use super::simulation::api::Memory;
 use flux_operator::controller::{Context, Error, reconcile_one};
 use flux_operator::crd::{MiniCluster, MiniClusterStatus};
 use flux_operator::metrics::Metrics;
@@ -14,6 +15,7 @@ pub(crate) const CLUSTER: &str =
 pub(crate) const JOB: &str = "/apis/batch/v1/namespaces/work/jobs/hello";
 pub(crate) const SERVICE: &str = "/api/v1/namespaces/work/services/hello";
 pub(crate) const CONFIG: &str = "/api/v1/namespaces/work/configmaps/hello-agent";
+pub(crate) const PODS: &str = "/api/v1/namespaces/work/pods";
 pub(crate) const SECRETS: &str = "/api/v1/namespaces/work/secrets";
 pub(crate) const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/work/events";
 
@@ -180,6 +182,13 @@ pub(crate) fn of_the_job(name: &str, index: u32) -> Value {
 
 /// The pods of the Job there are.
 pub(crate) fn put_pods(world: &World, pods: Vec<Value>) {
-    let path = "/api/v1/namespaces/work/pods";
-    world.server.replace(path, "batch.kubernetes.io/job-name=hello", pods);
+    let of_job = |pod: &Value| pod["metadata"]["labels"]["batch.kubernetes.io/job-name"] == "hello";
+    world.server.with(|Memory { store, .. }| {
+        for (path, _) in store.select(PODS, of_job) {
+            store.remove(&path);
+        }
+        for pod in pods {
+            store.put(&format!("{PODS}/{}", pod["metadata"]["name"].as_str().unwrap()), pod);
+        }
+    });
 }

@@ -42,7 +42,7 @@ impl Selection {
 }
 
 /// Whether the labels of `object` meet one term of a selector.
-pub(crate) fn is_labelled(object: &Value, term: &str) -> bool {
+fn is_labelled(object: &Value, term: &str) -> bool {
     let labels = &object["metadata"]["labels"];
     if let Some((key, value)) = term.split_once("!=") {
         return labels[key] != value;
