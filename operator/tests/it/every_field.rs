@@ -4,12 +4,10 @@
 use crate::reference::{in_repository, sources};
 use crate::support::any_spec::SCHEMA;
 use crate::support::field_path::{get, leaves, set};
-use crate::support::{defaults, documents, hello};
-use flux_contract::CurveCertificate;
+use crate::support::{CERTIFICATE, defaults, documents, hello, with_spec};
 use flux_operator::cluster::Cluster;
 use flux_operator::cluster::validate::validate;
 use flux_operator::controller::build::secret;
-use flux_operator::crd::MiniCluster;
 use flux_operator::curve;
 use serde_json::{Value, json};
 use std::sync::LazyLock;
@@ -124,8 +122,7 @@ fn base() -> Value {
 /// A value for the field at `path` that is not `now`.
 fn sample(path: &str, schema: &Value, now: &Value) -> Value {
     if path.ends_with(".curveCert") {
-        let certificate = CurveCertificate::new("sample", [5; 32]).unwrap();
-        return json!(certificate.to_text().expose());
+        return json!(CERTIFICATE);
     }
     if let Some((_, text)) = SAMPLES.iter().find(|(end, _)| path.ends_with(end)) {
         return serde_json::from_str(text).unwrap();
@@ -161,10 +158,7 @@ struct Outcome {
 
 impl Outcome {
     fn of(spec: &Value) -> Self {
-        let mut object = serde_json::to_value(hello(&json!({}))).unwrap();
-        object["spec"] = spec.clone();
-        let object: MiniCluster = serde_json::from_value(object).unwrap();
-        match validate(&object, &defaults()) {
+        match validate(&with_spec(spec), &defaults()) {
             Ok(cluster) => {
                 let not_acted_on = cluster.not_acted_on.clone();
                 Self { objects: Ok(objects(&cluster)), not_acted_on }
