@@ -1,15 +1,14 @@
 //! What nobody would write by mistake: whatever is in a specification, the answer is a plan of modest
 //! size or a fault, in a stack that is small, for work that is bounded.
 
-use crate::support::any_spec::{SCHEMA, any_spec};
+use crate::support::any_spec::{SCHEMA, any_spec, settings};
 use crate::support::field_path::{leaves, set};
 use crate::support::world::{CLUSTER, World, status};
-use crate::support::{LEAD, defaults, hello, images};
+use crate::support::{LEAD, defaults, images, with_spec};
 use flux_operator::cluster::validate::{Violations, validate};
 use flux_operator::controller::build::{agent_config, build};
-use flux_operator::crd::{MiniCluster, MiniClusterSpec, SPECIFICATION_LIMIT};
+use flux_operator::crd::{MiniClusterSpec, SPECIFICATION_LIMIT};
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
 use serde_json::{Value, json};
 
 /// Most bytes of an object of Kubernetes (etcd, `--max-request-bytes`), less what the API server adds
@@ -46,25 +45,19 @@ fn on_a_small_stack<T: Send>(decide: impl FnOnce() -> T + Send) -> T {
     })
 }
 
-fn object(spec: &Value) -> MiniCluster {
-    let mut object = hello(&json!({}));
-    object.spec = serde_json::from_value(spec.clone()).unwrap();
-    object
-}
-
 /// A specification that says everything else as plainly as can be.
 fn base() -> Value {
     json!({ "containers": [{ "image": "app", "command": "echo hello" }] })
 }
 
 fn faults(spec: &Value) -> Vec<String> {
-    let faults = validate(&object(spec), &defaults()).err().map(|Violations(faults)| faults);
+    let faults = validate(&with_spec(spec), &defaults()).err().map(|Violations(faults)| faults);
     faults.unwrap_or_default().iter().map(ToString::to_string).collect()
 }
 
 /// Decides everything about `spec`, as each reconcile does, and checks that what comes of it is modest.
 fn decide(spec: &Value) {
-    let cluster = match validate(&object(spec), &defaults()) {
+    let cluster = match validate(&with_spec(spec), &defaults()) {
         Ok(cluster) => cluster,
         Err(Violations(faults)) => {
             assert!(faults.iter().all(|fault| fault.to_string().len() < 2_100), "{faults:?}");
@@ -84,17 +77,23 @@ fn decide(spec: &Value) {
 
 #[test]
 fn each_text_is_bounded_alike_by_the_definition_and_by_the_validation() {
-    for (path, schema) in leaves(&SCHEMA) {
-        let Some(limit) = schema["maxLength"].as_u64() else { continue };
-        let limit = usize::try_from(limit).unwrap();
-        for (characters, refused) in [(limit, false), (limit + 1, true)] {
-            let mut spec = base();
-            set(&mut spec, &path, 0, json!("ƒ".repeat(characters)));
-            let Ok(_) = serde_json::from_value::<MiniClusterSpec>(spec.clone()) else { continue };
-            let says = |fault: &String| fault.contains("characters, at most");
-            assert_eq!(faults(&spec).iter().any(says), refused, "{path}: {characters}");
+    on_a_small_stack(|| {
+        for (path, schema) in leaves(&SCHEMA) {
+            let Some(limit) = schema["maxLength"].as_u64() else { continue };
+            let limit = usize::try_from(limit).unwrap();
+            let given = |text: String| {
+                let mut spec = base();
+                set(&mut spec, &path, 0, json!(text));
+                serde_json::from_value::<MiniClusterSpec>(spec.clone()).is_ok().then_some(spec)
+            };
+            for (characters, refused) in [(limit, false), (limit + 1, true)] {
+                let Some(spec) = given("ƒ".repeat(characters)) else { continue };
+                let says = |fault: &String| fault.contains("characters, at most");
+                assert_eq!(faults(&spec).iter().any(says), refused, "{path}: {characters}");
+            }
+            PIECES[..4].iter().filter_map(|it| given(long(it, limit))).for_each(|it| decide(&it));
         }
-    }
+    });
 }
 
 #[test]
@@ -136,7 +135,7 @@ fn lists_maps_keys_and_the_whole_are_bounded() {
 fn a_hundred_thousand_hosts_cost_no_more_than_one() {
     on_a_small_stack(|| {
         let spec = json!({ "size": 1, "maxSize": 100_000, "containers": base()["containers"] });
-        let cluster = validate(&object(&spec), &defaults()).unwrap();
+        let cluster = validate(&with_spec(&spec), &defaults()).unwrap();
         let config = agent_config(&cluster, Some(LEAD));
         assert!(config.to_toml().unwrap().contains("\"hello-[0-99999]\""));
         assert!(format!("{cluster:?}").len() < 10_000, "hosts are kept one by one");
@@ -156,22 +155,6 @@ fn a_batch_is_measured_before_it_is_written() {
         faults[0].starts_with("spec.containers[0].command: the script made of its 30000 lines"),
         "{faults:?}"
     );
-}
-
-#[test]
-fn every_text_at_its_limit_is_decided_in_a_small_stack() {
-    on_a_small_stack(|| {
-        for (path, schema) in leaves(&SCHEMA) {
-            let Some(limit) = schema["maxLength"].as_u64() else { continue };
-            for piece in &PIECES[..4] {
-                let mut spec = base();
-                set(&mut spec, &path, 0, json!(long(piece, usize::try_from(limit).unwrap())));
-                if serde_json::from_value::<MiniClusterSpec>(spec.clone()).is_ok() {
-                    decide(&spec);
-                }
-            }
-        }
-    });
 }
 
 #[test]
@@ -226,11 +209,7 @@ fn hostile_text() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig {
-        rng_seed: RngSeed::Fixed(20_261_121),
-        failure_persistence: None,
-        ..ProptestConfig::with_cases(96)
-    })]
+    #![proptest_config(settings(96))]
 
     #[test]
     fn any_specification_with_long_texts_and_deep_objects_is_decided_in_a_small_stack(

@@ -1,5 +1,7 @@
 //! What is built of a few clusters, whole: one snapshot a file of `tests/clusters`.
 
+use crate::support::simulation::job_policy;
+use crate::support::simulation::job_policy::Verdict::{self, Count, FailJob, Ignore};
 use crate::support::{built, cluster, config, documents, hello, object, pod_spec};
 use flux_contract::invocation::REPLACED_VARIABLES;
 use k8s_openapi::api::batch::v1::{JobSpec, PodFailurePolicyRule};
@@ -74,7 +76,7 @@ fn a_deadline_is_written_for_the_agents_and_the_jobs_own_is_later_by_what_start_
     }));
     assert_eq!((shutdown.grace_seconds, shutdown.deadline_seconds), (600, Some(60)));
     assert_eq!(job.active_deadline_seconds, Some(60 + 600 + 1800));
-    assert_eq!(action(&job, 72, false), Some("FailJob"));
+    assert_eq!(verdict(&job, "hello", 72, false), FailJob);
     assert_eq!(job.template.spec.unwrap().termination_grace_period_seconds, Some(600));
 
     // Nothing that an older agent could not read, and no rule for what cannot be.
@@ -83,21 +85,18 @@ fn a_deadline_is_written_for_the_agents_and_the_jobs_own_is_later_by_what_start_
     assert_eq!(job.active_deadline_seconds, Some(31_500_000));
 
     let (_, job) = of(json!({ "deadlineSeconds": 60, "backoffLimit": 2 }));
-    assert_eq!(action(&job, 72, false), Some("FailJob"), "for good, whatever may be repeated");
+    assert_eq!(verdict(&job, "hello", 72, false), FailJob, "for good, whatever may be repeated");
 }
 
-/// What the Job controller does with a pod whose runner ended with `code`: the first rule that fits counts
-/// (KEP-3329). `None`: it counts as a failure.
-fn action(job: &JobSpec, code: i32, disrupted: bool) -> Option<&str> {
-    let rules = &job.pod_failure_policy.as_ref()?.rules;
-    let fits = |rule: &&PodFailurePolicyRule| match &rule.on_exit_codes {
-        Some(codes) if codes.container_name.as_deref() == Some("hello") => {
-            (codes.operator == "In") == codes.values.contains(&code)
-        }
-        Some(_) => false,
-        None => disrupted,
-    };
-    rules.iter().find(fits).map(|rule| rule.action.as_str())
+/// What the Job controller does with a pod whose `container` ended with `code`.
+fn verdict(job: &JobSpec, container: &str, code: i32, disrupted: bool) -> Verdict {
+    let disruption = json!([{ "type": "DisruptionTarget", "status": "True" }]);
+    let state = json!({ "terminated": { "exitCode": code } });
+    let status = json!({
+        "phase": "Failed", "conditions": if disrupted { disruption } else { json!([]) },
+        "containerStatuses": [{ "name": container, "state": state }],
+    });
+    job_policy::verdict(&json!(job), &json!({ "status": status }))
 }
 
 #[test]
@@ -105,13 +104,14 @@ fn a_command_fails_the_job_and_who_is_lost_is_replaced() {
     let (_, desired) = built(&cluster(&hello(&json!({}))));
     let job = desired.job.spec.unwrap();
     for code in [1, 7, 69, 72, 77, 143] {
-        assert_eq!(action(&job, code, false), Some("FailJob"), "{code}");
+        assert_eq!(verdict(&job, "hello", code, false), FailJob, "{code}");
     }
-    assert_eq!(action(&job, 143, true), Some("FailJob"), "the command has run");
-    assert_eq!(action(&job, 75, false), Some("Ignore"), "it was stopped");
+    assert_eq!(verdict(&job, "hello", 143, true), FailJob, "the command has run");
+    assert_eq!(verdict(&job, "hello", 75, false), Ignore, "it was stopped");
+    assert_eq!(verdict(&job, "another", 75, false), Count);
     for code in [2, 137, 255] {
-        assert_eq!(action(&job, code, false), None, "{code}");
-        assert_eq!(action(&job, code, true), Some("Ignore"), "{code}");
+        assert_eq!(verdict(&job, "hello", code, false), Count, "{code}");
+        assert_eq!(verdict(&job, "hello", code, true), Ignore, "{code}");
     }
     let rules = &job.pod_failure_policy.as_ref().unwrap().rules;
     let ordered = |rule: &PodFailurePolicyRule| {
@@ -130,7 +130,7 @@ fn a_command_that_may_be_repeated_has_kubernetes_own_backoff() {
     let (_, desired) = built(&cluster(&hello(&json!({ "backoffLimit": 3 }))));
     let job = desired.job.spec.unwrap();
     assert_eq!((job.backoff_limit, job.backoff_limit_per_index), (Some(3), None));
-    assert_eq!((action(&job, 7, false), action(&job, 7, true)), (None, Some("Ignore")));
+    assert_eq!([false, true].map(|it| verdict(&job, "hello", 7, it)), [Count, Ignore]);
     let runner = &job.template.spec.as_ref().unwrap().containers[0];
     let variables: Vec<_> = runner.env.iter().flatten().map(|it| it.name.as_str()).collect();
     assert!(REPLACED_VARIABLES.iter().all(|(name, _)| !variables.contains(name)), "{variables:?}");
@@ -143,11 +143,10 @@ fn a_container_beside_the_runner_fails_the_job_by_its_own_failure_alone() {
     let containers = json!([{ "image": "app", "command": "echo hello", "runFlux": true }, sidecar]);
     let (_, desired) = built(&cluster(&hello(&json!({ "containers": containers }))));
     let job = desired.job.spec.unwrap();
-    let rules = job.pod_failure_policy.unwrap().rules;
-    let rules = rules.iter().filter_map(|rule| rule.on_exit_codes.as_ref());
-    let beside: Vec<_> =
-        rules.filter(|codes| codes.container_name.as_deref() != Some("hello")).collect();
-    let names: Vec<_> = beside.iter().filter_map(|codes| codes.container_name.as_deref()).collect();
-    assert!(names.contains(&"web") && names.contains(&"flux-agent"), "{names:?}");
-    assert!(beside.iter().all(|it| it.operator == "NotIn" && it.values == [2, 76, 137, 143, 255]));
+    for container in ["web", "flux-agent"] {
+        assert_eq!(verdict(&job, container, 1, false), FailJob, "{container}");
+        for code in [2, 76, 137, 143, 255] {
+            assert_eq!(verdict(&job, container, code, false), Count, "{container} {code}");
+        }
+    }
 }

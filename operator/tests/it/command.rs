@@ -56,6 +56,10 @@ fn validate_reports_every_fault_of_everything_named_and_ends_with_0_1_or_2() {
         let (code, _, faults) = validate(&["-"], endless);
         assert!(code == 1 && faults.len() < 2_000, "{code} {faults}");
     }
+    let twice = VALID.replace("spec:", "spec:\n  size: 1\n  size: 2");
+    let (_, _, faults) = validate(&["-"], &twice);
+    assert!(faults.contains(":6: ") && faults.contains("duplicate mapping key: size"), "{faults}");
+    assert!(!faults.contains("Options"), "nothing that only a programmer could do: {faults}");
     assert_eq!(validate(&[], "").0, 2);
 }
 

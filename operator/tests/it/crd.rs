@@ -1,34 +1,9 @@
 //! The definition of `MiniCluster` as it is installed.
 
+use crate::support::any_spec::{OBJECT, SCHEMA};
+use crate::support::field_path::schemas;
 use flux_operator::crd::{self, Container, Flux, Logging, MiniCluster, MiniClusterSpec, Pod};
 use serde_json::{Value, json};
-
-fn definition() -> Value {
-    serde_json::to_value(crd::definition::definition().unwrap()).unwrap()
-}
-
-fn schema() -> Value {
-    definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone()
-}
-
-/// Every schema in `schema`, with its path.
-fn schemas(path: &str, schema: &Value, found: &mut Vec<(String, Value)>) {
-    found.push((path.to_owned(), schema.clone()));
-    for (name, property) in schema["properties"].as_object().into_iter().flatten() {
-        schemas(&format!("{path}.{name}"), property, found);
-    }
-    for inner in ["items", "additionalProperties"] {
-        if schema[inner].is_object() {
-            schemas(&format!("{path}[]"), &schema[inner], found);
-        }
-    }
-}
-
-fn all_schemas() -> Vec<(String, Value)> {
-    let mut found = Vec::new();
-    schemas("", &schema(), &mut found);
-    found
-}
 
 /// What the API server does to an object before it stores it.
 fn with_schema_defaults(schema: &Value, value: &mut Value) {
@@ -58,23 +33,8 @@ fn with_schema_defaults(schema: &Value, value: &mut Value) {
 }
 
 #[test]
-fn the_definition_is_as_recorded() {
-    insta::assert_yaml_snapshot!(definition());
-}
-
-#[test]
-fn names_and_scope_are_those_of_the_api() {
-    let names = &definition()["spec"]["names"];
-    assert_eq!(definition()["metadata"]["name"], "miniclusters.flux-framework.org");
-    assert_eq!(names["kind"], "MiniCluster");
-    assert_eq!(names["shortNames"], json!(["mc"]));
-    assert_eq!(names["categories"], json!(["flux"]));
-    assert_eq!(definition()["spec"]["scope"], "Namespaced");
-}
-
-#[test]
 fn no_schema_is_nullable_or_has_a_format_the_api_server_does_not_know() {
-    for (path, schema) in all_schemas() {
+    for (path, schema) in schemas(&OBJECT) {
         assert!(schema.get("nullable").is_none(), "{path}");
         let format = schema["format"].as_str().unwrap_or("int32");
         assert!(
@@ -87,10 +47,10 @@ fn no_schema_is_nullable_or_has_a_format_the_api_server_does_not_know() {
 #[test]
 fn every_field_of_ours_has_a_description() {
     let embedded = ["resources", "securityContext", "tolerations", "conditions"];
-    for (path, schema) in all_schemas() {
+    for (path, schema) in schemas(&OBJECT) {
         let inner = path.rsplit_once('.').map_or("", |(parent, _)| parent);
         let is_embedded = embedded.iter().any(|name| inner.contains(&format!(".{name}")));
-        let is_named = !path.ends_with("[]") && !path.is_empty();
+        let is_named = !path.ends_with(['[', ']', '{', '}']) && !path.is_empty();
         if is_named && !is_embedded && path.starts_with(".s") {
             assert!(schema["description"].is_string(), "{path}");
         }
@@ -101,8 +61,7 @@ fn every_field_of_ours_has_a_description() {
 /// [`crd::SPECIFICATION_LIMIT`] bounds alone is an object of any form.
 #[test]
 fn every_text_list_and_map_that_a_user_writes_has_a_limit() {
-    let mut found = Vec::new();
-    schemas("spec", &schema()["properties"]["spec"], &mut found);
+    let found = schemas(&SCHEMA);
     assert!(found.len() > 200, "{}", found.len());
     for (path, schema) in found {
         let limited = |keyword: &str| schema[keyword].as_u64().is_some_and(|limit| limit > 0);
@@ -112,7 +71,7 @@ fn every_text_list_and_map_that_a_user_writes_has_a_limit() {
             Some("object") => schema["properties"].is_object() || limited("maxProperties"),
             Some("integer" | "boolean") => true,
             None => schema["x-kubernetes-int-or-string"] == true && limited("maxLength"),
-            Some(other) => panic!("{path}: this test does not know {other}"),
+            Some(other) => panic!("{path}: {other} is no type of this test"),
         };
         assert!(is_limited, "{path}: {schema}");
     }
@@ -120,7 +79,7 @@ fn every_text_list_and_map_that_a_user_writes_has_a_limit() {
 
 #[test]
 fn every_rule_has_a_message() {
-    for (path, schema) in all_schemas() {
+    for (path, schema) in schemas(&OBJECT) {
         for rule in schema["x-kubernetes-validations"].as_array().into_iter().flatten() {
             assert!(rule["message"].is_string() && rule["reason"].is_string(), "{path}: {rule}");
         }
@@ -144,27 +103,13 @@ fn defaults_of_the_schema_and_of_the_types_are_the_same() {
             "spec": spec,
         });
         let mut defaulted = object.clone();
-        with_schema_defaults(&schema(), &mut defaulted);
+        with_schema_defaults(&OBJECT, &mut defaulted);
         let from_server: MiniCluster = serde_json::from_value(defaulted.clone()).unwrap();
         let from_file: MiniCluster = serde_json::from_value(object).unwrap();
         assert_eq!(from_server, from_file);
         // What the types write is what the server stores: no default hides in the types alone.
         assert_eq!(serde_json::to_value(&from_file).unwrap(), defaulted);
     }
-}
-
-#[test]
-fn documented_defaults_apply_without_their_parents() {
-    let spec: MiniClusterSpec = serde_json::from_value(json!({ "containers": [{}] })).unwrap();
-    assert_eq!((spec.size, spec.tasks, spec.deadline_seconds), (1, 1, 31_500_000));
-    assert_eq!(spec.flux.connect_timeout, "5s");
-    assert_eq!(spec.flux.log_level, 6);
-    assert_eq!(spec.flux.container.mount_path, "/mnt/flux");
-    assert_eq!(spec.flux.container.name, "flux-view");
-    assert_eq!(spec.flux.scheduler.queue_policy, "fcfs");
-    assert!(spec.logging.strict);
-    assert_eq!(spec.backoff_limit, None);
-    assert_eq!(spec.containers[0].image, crd::DEFAULT_IMAGE);
 }
 
 #[test]

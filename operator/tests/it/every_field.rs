@@ -1,14 +1,13 @@
 //! Every field of `spec` does something, wherever it may be given, or a condition says that it does
 //! not: the fields are taken from the definition, so that a new one cannot be forgotten.
 
+use crate::reference::{in_repository, sources};
 use crate::support::any_spec::SCHEMA;
 use crate::support::field_path::{get, leaves, set};
-use crate::support::{defaults, documents, hello};
-use flux_contract::CurveCertificate;
+use crate::support::{CERTIFICATE, defaults, documents, hello, with_spec};
 use flux_operator::cluster::Cluster;
 use flux_operator::cluster::validate::validate;
 use flux_operator::controller::build::secret;
-use flux_operator::crd::MiniCluster;
 use flux_operator::curve;
 use serde_json::{Value, json};
 use std::sync::LazyLock;
@@ -96,32 +95,12 @@ const CONTEXTS: &[(&str, &[(&str, &str)])] = &[
     ),
 ];
 
-/// Fields that change no object, why, and where the test is that shows what they do.
-const ELSEWHERE: &[(&str, &str, &str, &str)] = &[
-    (
-        ".cleanup",
-        "acted on when the Job has finished",
-        "tests/it/reconcile.rs",
-        "cleanup_deletes_the_mini_cluster_when_its_lead_has_finished",
-    ),
-    (
-        ".ttlSecondsAfterFinished",
-        "acted on when the Job has finished",
-        "tests/it/pauses.rs",
-        "a_finished_mini_cluster_stays_as_long_as_it_is_told_to",
-    ),
-    (
-        ".startDeadlineSeconds",
-        "acted on when the Job has started",
-        "tests/it/pauses.rs",
-        "what_does_not_start_in_time_is_ended_by_its_job_and_says_why",
-    ),
-    (
-        ".suspend",
-        "depends on who has suspended the Job",
-        "tests/it/pauses.rs",
-        "a_suspended_mini_cluster_keeps_all_but_its_pods_and_is_resumed",
-    ),
+/// Fields that change no object, and the test that shows what they do.
+const ELSEWHERE: &[(&str, &str)] = &[
+    (".cleanup", "cleanup_deletes_the_mini_cluster_when_its_lead_has_finished"),
+    (".ttlSecondsAfterFinished", "a_finished_mini_cluster_stays_for_its_time_to_live"),
+    (".startDeadlineSeconds", "an_instance_that_does_not_start_in_time_ends_itself_with_the_cause"),
+    (".suspend", "the_specification_suspends_and_resumes_what_it_has_suspended_alone"),
 ];
 
 /// Fields that are passed over in silence at a place, and why that is right.
@@ -143,8 +122,7 @@ fn base() -> Value {
 /// A value for the field at `path` that is not `now`.
 fn sample(path: &str, schema: &Value, now: &Value) -> Value {
     if path.ends_with(".curveCert") {
-        let certificate = CurveCertificate::new("sample", [5; 32]).unwrap();
-        return json!(certificate.to_text().expose());
+        return json!(CERTIFICATE);
     }
     if let Some((_, text)) = SAMPLES.iter().find(|(end, _)| path.ends_with(end)) {
         return serde_json::from_str(text).unwrap();
@@ -180,10 +158,7 @@ struct Outcome {
 
 impl Outcome {
     fn of(spec: &Value) -> Self {
-        let mut object = serde_json::to_value(hello(&json!({}))).unwrap();
-        object["spec"] = spec.clone();
-        let object: MiniCluster = serde_json::from_value(object).unwrap();
-        match validate(&object, &defaults()) {
+        match validate(&with_spec(spec), &defaults()) {
             Ok(cluster) => {
                 let not_acted_on = cluster.not_acted_on.clone();
                 Self { objects: Ok(objects(&cluster)), not_acted_on }
@@ -218,7 +193,7 @@ enum Effect {
     /// Other objects.
     Objects,
     /// A fault or a note that names the field.
-    Told,
+    Reported,
     /// Nothing at all.
     Nothing,
 }
@@ -244,13 +219,13 @@ fn effect(path: &str, schema: &Value, position: usize) -> Effect {
     let place = path.replacen("[]", &format!("[{position}]"), 1);
     let named = format!("spec{}", place.split('{').next().unwrap_or_default());
     // The field itself, or one that it lies in.
-    let speaks_of_it = |told: &String| {
-        named.strip_prefix(told).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+    let speaks_of_it = |said: &String| {
+        named.strip_prefix(said).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
     };
     match after.objects {
         Ok(objects) if before.objects.as_ref() != Ok(&objects) => Effect::Objects,
-        Ok(_) if after.not_acted_on.iter().any(speaks_of_it) => Effect::Told,
-        Err(faults) if faults.iter().any(speaks_of_it) => Effect::Told,
+        Ok(_) if after.not_acted_on.iter().any(speaks_of_it) => Effect::Reported,
+        Err(faults) if faults.iter().any(speaks_of_it) => Effect::Reported,
         Ok(_) | Err(_) => Effect::Nothing,
     }
 }
@@ -307,9 +282,8 @@ fn no_field_is_passed_over_in_silence_wherever_it_is_given() {
 
 #[test]
 fn the_tests_named_for_the_exceptions_exist() {
-    for (path, _, file, test) in ELSEWHERE {
-        let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
-        let text = std::fs::read_to_string(file).unwrap();
-        assert!(text.contains(&format!("fn {test}(")), "{path}: no test {test}");
+    let tests = ["operator/tests", "operator/src"].map(|it| sources(&in_repository(it))).concat();
+    for (path, test) in ELSEWHERE {
+        assert!(tests.contains(&format!("fn {test}()")), "{path}: no test {test}");
     }
 }

@@ -1,7 +1,8 @@
 //! What single fields do to the pods.
 
-use crate::support::{cluster, config, faults, hello, pod_spec};
-use flux_contract::{MUNGE_MOUNT, Workload};
+use crate::support::{built, cluster, config, documents, hello, pod_spec};
+use flux_contract::{Bootstrap, MUNGE_MOUNT, Redacted, Workload, labels};
+use flux_operator::controller::build::secret;
 use k8s_openapi::api::core::v1::{Container, Volume};
 use serde_json::{Value, json};
 
@@ -11,7 +12,7 @@ fn variable(container: &Container, name: &str) -> Vec<Option<String>> {
 }
 
 #[test]
-fn the_munge_key_is_mounted_into_the_runner_only_and_the_agent_is_told() {
+fn the_munge_key_is_mounted_into_the_runner_only_and_the_agent_reads_so() {
     let spec = json!({ "flux": { "mungeSecret": "keys" }, "containers": [
         { "image": "app", "command": "a", "runFlux": true },
         { "image": "b", "name": "b", "command": "b", "runFlux": false },
@@ -43,10 +44,75 @@ fn cores_are_a_variable_of_the_container_and_one_unless_given() {
 }
 
 #[test]
-fn diagnostics_take_the_place_of_the_command_and_that_is_said() {
+fn a_bursted_broker_gets_port_and_hosts_of_its_lead() {
+    let lead = json!({ "address": "203.0.113.7", "name": "root", "size": 2, "port": 30093 });
+    let bursting = json!({ "leadBroker": lead, "clusters": [{ "name": "hello", "size": 4 }] });
+    let config = config(&json!({ "flux": { "bursting": bursting } }));
+    let Bootstrap::Child { lead, lead_port, hosts } = config.network.bootstrap else {
+        panic!("not a child: {:?}", config.network);
+    };
+    assert_eq!((lead.as_str(), lead_port), ("203.0.113.7", 30093));
+    assert_eq!(hosts.to_string(), "root-[0-1],hello-[0-3]");
+}
+
+#[test]
+fn another_mount_path_reaches_every_object() {
+    let spec = json!({ "flux": { "container": { "mountPath": "/opt/flux" } } });
+    for document in documents(&cluster(&hello(&spec))) {
+        assert!(!document.to_string().contains("/mnt/flux"), "{document}");
+    }
+    assert!(config(&spec).layout.local_uri().contains("/opt/flux/"));
+}
+
+#[test]
+fn ports_of_the_runner_make_no_service() {
+    let spec = json!({ "containers": [{ "image": "app", "command": "a", "ports": [8080] }] });
+    let (services, _) = built(&cluster(&hello(&spec)));
+    assert!(services.sidecars.is_empty() && services.aliases.is_empty());
+}
+
+#[test]
+fn pod_resources_are_an_overhead_where_a_runtime_class_asks_for_one() {
+    for class in [None, Some("kata")] {
+        let pod = json!({ "resources": { "cpu": "250m" }, "runtimeClassName": class });
+        let spec = pod_spec(&json!({ "pod": pod }));
+        let requests = spec.resources.and_then(|it| it.requests);
+        let (used, other) =
+            if class.is_some() { (spec.overhead, requests) } else { (requests, spec.overhead) };
+        assert_eq!((used.unwrap()["cpu"].0.as_str(), other), ("250m", None));
+    }
+}
+
+#[test]
+fn the_operators_labels_win_over_the_users() {
+    let theirs = json!({
+        "namespace": "mine", "app": "mine", "app.kubernetes.io/name": "mine",
+        "app.kubernetes.io/managed-by": "mine", "hpa-selector": "mine", "job-index": "mine",
+        "team": "physics",
+    });
+    let (_, desired) = built(&cluster(&hello(&json!({ "pod": { "labels": theirs } }))));
+    let template = desired.job.spec.unwrap().template.metadata.unwrap();
+    // Each lead has its own job-index, and gets it when it is there.
+    let expected = json!({
+        "namespace": "work", "app": labels::APP_VALUE, "app.kubernetes.io/name": "hello",
+        "app.kubernetes.io/managed-by": labels::APP_VALUE, "hpa-selector": "hello",
+        "team": "physics",
+    });
+    assert_eq!(json!(template.labels), expected);
+}
+
+#[test]
+fn a_certificate_may_be_in_a_secret_of_the_user() {
+    let spec = json!({ "flux": { "curveCertSecret": "mine" } });
+    let secrets = pod_spec(&spec).volumes.unwrap().into_iter().filter_map(|it| it.secret);
+    assert_eq!(secrets.filter_map(|it| it.secret_name).collect::<Vec<_>>(), ["mine"]);
+    assert!(secret(&cluster(&hello(&spec)), &Redacted::new(String::new())).is_none());
+}
+
+#[test]
+fn diagnostics_take_the_place_of_the_command() {
     let spec = json!({ "containers": [{ "image": "a", "command": "b", "diagnostics": true }] });
     assert_eq!(config(&spec).workload, Workload::Diagnostics {});
-    assert_eq!(cluster(&hello(&spec)).not_acted_on, ["spec.containers[0].command"]);
 }
 
 #[test]
@@ -67,28 +133,6 @@ fn the_arm_view_is_taken_where_no_image_is_named() {
     assert_eq!(view(json!({ "arch": "arm" })), "registry.example/default-arm-view:3");
     assert_eq!(view(json!({ "arch": "amd64" })), "registry.example/default-view:3");
     assert_eq!(view(json!({ "arch": "arm", "container": { "image": "mine" } })), "mine");
-}
-
-#[test]
-fn an_unknown_architecture_and_one_that_contradicts_the_node_selector_are_refused() {
-    let unknown = faults(&json!({ "flux": { "arch": "sparc" } }));
-    assert!(unknown[0].contains("spec.flux.arch: \"sparc\" is not possible"), "{unknown:?}");
-    let contradiction = faults(&json!({
-        "flux": { "arch": "arm" }, "pod": { "nodeSelector": { "kubernetes.io/arch": "amd64" } },
-    }));
-    assert!(contradiction[0].contains("keep one"), "{contradiction:?}");
-}
-
-#[test]
-fn two_sidecars_never_need_the_same_service() {
-    let faults = faults(&json!({ "containers": [
-        { "image": "app", "command": "a", "runFlux": true },
-        { "image": "a", "name": "web", "ports": [80] },
-        { "image": "b", "name": "hello-web", "ports": [81] },
-        { "image": "c", "name": "lead", "ports": [82] },
-    ] }));
-    assert_eq!(faults.len(), 2, "{faults:?}");
-    assert!(faults[0].contains("containers[2].name") && faults[1].contains("containers[3].name"));
 }
 
 #[test]

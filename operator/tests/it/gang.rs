@@ -74,14 +74,12 @@ async fn members_follow_the_size_unless_the_smallest_one_is_given() {
     world.server.serves(&[COSCHEDULING]);
     world.reconcile().await.unwrap();
     assert_eq!(members(&world, COSCHEDULING), 4);
-    world.server.writes();
     world.edit(2, |spec| spec["size"] = json!(6));
     assert!(world.writes().await.contains(&patch(&group(COSCHEDULING))));
     assert_eq!(members(&world, COSCHEDULING), 6);
     world.edit(3, |spec| spec["minSize"] = json!(2));
     world.reconcile().await.unwrap();
     assert_eq!(members(&world, COSCHEDULING), 2);
-    world.server.writes();
     assert!(!world.writes().await.contains(&patch(&group(COSCHEDULING))), "nothing is due");
 }
 
@@ -93,7 +91,6 @@ async fn a_job_keeps_the_pod_group_that_it_was_made_with() {
     world.server.serves(&[COSCHEDULING, VOLCANO]);
     world.server.remove(&group(VOLCANO));
     let world = world.with_another_operator();
-    world.server.writes();
     let writes = world.writes().await;
     assert!(writes.contains(&create(&group(VOLCANO))), "{writes:?}");
     assert!(!writes.contains(&create(&group(COSCHEDULING))), "{writes:?}");

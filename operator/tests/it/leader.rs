@@ -1,7 +1,7 @@
 //! Who acts: several candidates for one Lease, and an API server that fails them. Time is paused: the
 //! runtime advances it when nobody has anything to do.
 
-use crate::support::server::{Outage, Server};
+use crate::support::server::{Failure, Server};
 use flux_operator::leader::{Candidate, DURATION, Lost, RENEW_DEADLINE, RETRY_PERIOD};
 use flux_operator::run::while_held;
 use serde_json::{Value, json};
@@ -14,6 +14,14 @@ const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/work/leases/flux-op
 
 fn candidate(server: &Server, identity: &str) -> Candidate {
     Candidate::new(server.client(), "work", "flux-operator", identity.to_owned())
+}
+
+/// A candidate that has the Lease.
+async fn holding() -> (Server, Candidate) {
+    let server = Server::default();
+    let mut one = candidate(&server, "one");
+    one.gain(|| {}).await;
+    (server, one)
 }
 
 fn held_by(holder: &str) -> Value {
@@ -47,13 +55,13 @@ async fn a_stand_by_waits_for_as_long_as_the_holder_renews_and_takes_over_when_i
     let server = Server::default();
     let (mut one, mut two) = (candidate(&server, "one"), candidate(&server, "two"));
     one.gain(|| {}).await;
-    let kept = timeout(10 * DURATION, async {
+    let both = timeout(10 * DURATION, async {
         tokio::select! {
             lost = one.keep() => panic!("{lost}"),
             () = two.gain(|| {}) => panic!("two holders"),
         }
     });
-    assert!(kept.await.is_err());
+    assert!(both.await.is_err());
     one.release().await;
     assert_eq!(holder(&server), "");
     let begin = Instant::now();
@@ -64,7 +72,7 @@ async fn a_stand_by_waits_for_as_long_as_the_holder_renews_and_takes_over_when_i
 
 #[tokio::test(start_paused = true)]
 async fn a_holder_that_cannot_renew_stops_before_another_can_take_the_lease() {
-    for outage in [Outage::Silent, Outage::Answers(500), Outage::Answers(403)] {
+    for outage in [Failure::Swallowed, Failure::Refused(500), Failure::Refused(403)] {
         let server = Server::default();
         let way = server.another_way();
         let (mut one, mut two) = (candidate(&way, "one"), candidate(&server, "two"));
@@ -89,10 +97,8 @@ async fn a_holder_that_cannot_renew_stops_before_another_can_take_the_lease() {
 
 #[tokio::test(start_paused = true)]
 async fn one_failure_is_not_a_loss() {
-    let server = Server::default();
-    let mut one = candidate(&server, "one");
-    one.gain(|| {}).await;
-    server.set_outage(Some(Outage::Silent));
+    let (server, mut one) = holding().await;
+    server.set_outage(Some(Failure::Swallowed));
     assert!(timeout(RENEW_DEADLINE / 2, one.keep()).await.is_err());
     server.set_outage(None);
     assert!(timeout(10 * DURATION, one.keep()).await.is_err());
@@ -134,9 +140,7 @@ async fn a_lease_that_was_written_since_it_was_read_is_not_taken() {
 
 #[tokio::test(start_paused = true)]
 async fn a_holder_learns_that_another_has_taken_the_lease() {
-    let server = Server::default();
-    let mut one = candidate(&server, "one");
-    one.gain(|| {}).await;
+    let (server, mut one) = holding().await;
     server.change(LEASE, |lease| lease["spec"]["holderIdentity"] = json!("other"));
     let lost = timeout(3 * RETRY_PERIOD, one.keep()).await.unwrap();
     assert_eq!(lost, Lost::Taken { holder: "other".to_owned() });
@@ -144,24 +148,20 @@ async fn a_holder_learns_that_another_has_taken_the_lease() {
 
 #[tokio::test(start_paused = true)]
 async fn an_annotation_on_the_lease_is_not_a_loss() {
-    let server = Server::default();
-    let mut one = candidate(&server, "one");
-    one.gain(|| {}).await;
+    let (server, mut one) = holding().await;
     server.change(LEASE, |lease| lease["metadata"]["annotations"] = json!({ "a": "b" }));
     assert!(timeout(10 * DURATION, one.keep()).await.is_err());
 }
 
 #[tokio::test(start_paused = true)]
 async fn work_under_way_is_dropped_when_the_lease_is_lost() {
-    let server = Server::default();
-    let mut one = candidate(&server, "one");
-    one.gain(|| {}).await;
+    let (server, mut one) = holding().await;
     let (under_way, dropped) = oneshot::channel::<()>();
     let work = async move {
         let _under_way = under_way;
         pending::<()>().await;
     };
-    server.set_outage(Some(Outage::Answers(500)));
+    server.set_outage(Some(Failure::Refused(500)));
     assert_eq!(while_held(&mut one, work).await, Err(Lost::NotRenewed));
     assert!(dropped.await.is_err());
 }
@@ -173,7 +173,7 @@ async fn a_stand_by_is_ready_once_it_could_read_the_lease() {
     let ready = std::sync::atomic::AtomicBool::new(false);
     let set = || ready.store(true, std::sync::atomic::Ordering::Relaxed);
     let mut two = candidate(&server, "two");
-    server.set_outage(Some(Outage::Answers(403)));
+    server.set_outage(Some(Failure::Refused(403)));
     assert!(timeout(DURATION, two.gain(set)).await.is_err());
     assert!(!ready.load(std::sync::atomic::Ordering::Relaxed));
     server.set_outage(None);

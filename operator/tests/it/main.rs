@@ -11,8 +11,6 @@ mod every_field;
 mod every_status_field;
 mod fields;
 mod gang;
-mod go_bugs;
-mod go_docs;
 mod go_examples;
 mod install;
 mod installation;

@@ -33,8 +33,7 @@ async fn run_until(world: &World, seen: impl Fn() -> bool) {
 
 #[tokio::test]
 async fn no_run_begins_on_what_a_watch_has_brought() {
-    let world = World::new(&json!({}));
-    world.reconcile().await.unwrap();
+    let world = World::reconciled(&json!({})).await;
     let old = world.server.get(CONFIG).unwrap();
     finish(&world, "Complete", 0);
     world.reconcile().await.unwrap();
@@ -45,23 +44,22 @@ async fn no_run_begins_on_what_a_watch_has_brought() {
     world.server.intrude(CONFIG, noted);
     world.writes_so_far();
     run_until(&world, || {
-        world.server.was_asked(&format!("GET {CONFIG}")) || world.server.was_asked(&create(JOB))
+        world.server.requests(&format!("GET {CONFIG}")) + world.server.requests(&create(JOB)) > 0
     })
     .await;
-    assert!(!world.server.was_asked(&create(JOB)), "{:?}", world.writes_so_far());
+    assert_eq!(world.server.requests(&create(JOB)), 0, "{:?}", world.writes_so_far());
 }
 
 /// No generation counts labels, and a suspended MiniCluster is not looked at from time to time.
 #[tokio::test]
 async fn a_change_of_what_a_queue_reads_is_seen_at_once() {
-    let world = World::new(&json!({ "suspend": true }));
-    world.reconcile().await.unwrap();
+    let world = World::reconciled(&json!({ "suspend": true })).await;
     world.server.brings_news_but_of(&[]);
     world.server.writes();
     let changed = Cell::new(false);
     // Another operator has to read the MiniCluster.
     run_until(&world.with_another_operator(), || {
-        if world.server.reads(CLUSTER) > 0 && !changed.replace(true) {
+        if world.server.requests(&format!("GET {CLUSTER}")) > 0 && !changed.replace(true) {
             world.server.change(CLUSTER, |object| {
                 object["metadata"]["labels"] = json!({ "kueue.x-k8s.io/queue-name": "team" });
             });
@@ -73,8 +71,7 @@ async fn a_change_of_what_a_queue_reads_is_seen_at_once() {
 
 #[tokio::test]
 async fn a_write_that_meets_another_version_is_decided_again_after_a_second() {
-    let world = World::new(&json!({}));
-    world.reconcile().await.unwrap();
+    let world = World::reconciled(&json!({})).await;
     world.server.change(SERVICE, |service| service["spec"]["ports"] = json!([]));
     let changed = world.server.get(SERVICE).unwrap();
     world.server.intrude(SERVICE, changed);
@@ -82,7 +79,7 @@ async fn a_write_that_meets_another_version_is_decided_again_after_a_second() {
     world.writes_so_far();
     let caught_up = Cell::new(false);
     run_until(&world, || {
-        if world.server.was_asked(&patch(SERVICE)) && !caught_up.replace(true) {
+        if world.server.requests(&patch(SERVICE)) > 0 && !caught_up.replace(true) {
             world.server.brings_news_but_of(&[]);
         }
         world.server.get(SERVICE).unwrap()["spec"]["ports"] != json!([])

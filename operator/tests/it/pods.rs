@@ -1,8 +1,6 @@
 //! The pods beside the Job's template: that of the services, and the label of the lead.
 
-use crate::support::world::{
-    CONFIG, JOB, World, create, finish, of_the_job, patch, put_pods, status,
-};
+use crate::support::world::{CONFIG, JOB, World, finish, of_the_job, patch, put_pods};
 use kube::runtime::controller::Action;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -15,21 +13,6 @@ fn with_services() -> World {
     World::new(&json!({ "services": [{ "image": "registry", "name": "registry" }] }))
 }
 
-#[tokio::test]
-async fn a_pod_of_that_name_that_is_somebody_elses_is_left_alone() {
-    let foreign = json!({ "metadata": { "name": "hello-services" } });
-    let world = with_services();
-    world.server.put(SERVICES, foreign.clone());
-    assert_eq!(world.reconcile().await.unwrap_err().category(), "NameTaken");
-    let world = World::new(&json!({}));
-    world.server.put(SERVICES, foreign);
-    let foreign = world.server.get(SERVICES);
-    world.reconcile().await.unwrap();
-    finish(&world, "Complete", 0);
-    world.reconcile().await.unwrap();
-    assert_eq!(world.server.get(SERVICES), foreign);
-}
-
 /// The running lead of the Job with this uid, without the operator's label.
 fn lead_of(uid: &str) -> Value {
     let mut metadata = of_the_job("hello-0-abcde", 0);
@@ -40,10 +23,8 @@ fn lead_of(uid: &str) -> Value {
 
 /// A MiniCluster that was reconciled, and has then got a lead of the Job with this uid.
 async fn with_lead_of(uid: &str) -> World {
-    let world = World::new(&json!({}));
-    world.reconcile().await.unwrap();
+    let world = World::reconciled(&json!({})).await;
     put_pods(&world, vec![lead_of(uid)]);
-    world.server.writes();
     world
 }
 
@@ -104,39 +85,6 @@ async fn a_label_that_is_refused_is_an_error_with_its_cause_and_stops_nothing_el
     assert_eq!(world.condition("Progressing").1, "ApplyFailed");
 }
 
-fn with_web() -> World {
-    World::new(&json!({ "containers": [
-        { "image": "app", "command": "a", "runFlux": true },
-        { "image": "web", "name": "web", "runFlux": false, "ports": [80, 443] },
-    ] }))
-}
-
-#[tokio::test]
-async fn bug_09_a_short_name_that_another_cluster_has_is_left_to_it_and_stops_nothing() {
-    let short = "/api/v1/namespaces/work/services/web";
-    let foreign = json!({ "apiVersion": "v1", "kind": "Service", "metadata": { "name": "web" } });
-    let world = with_web();
-    world.server.put(short, foreign);
-    let foreign = world.server.get(short);
-    let writes = world.writes().await;
-    assert!(writes.contains(&create("/api/v1/namespaces/work/services/hello-web")), "{writes:?}");
-    assert!(writes.contains(&create(JOB)), "{writes:?}");
-    assert_eq!(world.server.get(short), foreign);
-    let (_, reason, message) = world.condition("Accepted");
-    assert_eq!(reason, "ServiceNameTaken");
-    assert!(message.contains("the Service web"), "{message}");
-    running(&world, 4, vec![]);
-    put_pods(
-        &world,
-        vec![pod("hello-0-a", "Running", &json!([{ "type": "Ready", "status": "True" }]))],
-    );
-    assert_eq!(world.action().await.unwrap(), Action::requeue(Duration::from_mins(1)));
-    world.server.remove(short);
-    world.server.writes();
-    assert_eq!(world.writes().await, [create(short), status()]);
-    assert_eq!(world.condition("Accepted").1, "Accepted");
-}
-
 /// A pod of the Job in `phase`, with `conditions`.
 fn pod(name: &str, phase: &str, conditions: &Value) -> Value {
     let index = name.split('-').nth(1).unwrap().parse().unwrap();
@@ -165,8 +113,7 @@ fn running(world: &World, ready: i32, pods: Vec<Value>) {
 
 #[tokio::test]
 async fn the_worker_that_failed_is_found_among_the_pods() {
-    let world = World::new(&json!({}));
-    world.reconcile().await.unwrap();
+    let world = World::reconciled(&json!({})).await;
     finish(&world, "Failed", 68);
     let left = r#"{"exitCode":68,"commandRan":false,"lastError":"refused"}"#;
     let pods = [("hello-1-b", "Running"), ("hello-2-c", "Failed")];
@@ -186,9 +133,8 @@ async fn the_worker_that_failed_is_found_among_the_pods() {
 }
 
 #[tokio::test]
-async fn a_worker_without_a_node_is_told_and_looked_at_again_until_all_are_ready() {
-    let world = World::new(&json!({}));
-    world.reconcile().await.unwrap();
+async fn a_worker_without_a_node_is_reported_and_looked_at_again_until_all_are_ready() {
+    let world = World::reconciled(&json!({})).await;
     let full = "0/1 nodes are available: 1 Insufficient cpu.";
     let condition = json!([{ "type": "PodScheduled", "status": "False", "message": full }]);
     running(&world, 3, vec![pod("hello-3-d", "Pending", &condition)]);
@@ -207,34 +153,8 @@ async fn a_worker_without_a_node_is_told_and_looked_at_again_until_all_are_ready
 }
 
 #[tokio::test]
-async fn a_volume_that_cannot_be_mounted_is_told_in_the_kubelets_words() {
-    let world = World::new(&json!({}));
-    world.reconcile().await.unwrap();
-    let condition = json!([{ "type": "PodScheduled", "status": "True" }]);
-    running(&world, 0, vec![pod("hello-0-a", "Pending", &condition)]);
-    let refused = r#"MountVolume.SetUp failed for volume "data" : secret "nosuch" not found"#;
-    for (name, uid, type_, message) in [
-        ("a", "hello-0-a", "Warning", refused),
-        ("b", "hello-0-a", "Normal", "pulled"),
-        ("c", "another", "Warning", "of another pod"),
-    ] {
-        let event = json!({
-            "metadata": { "name": name }, "involvedObject": { "uid": uid }, "type": type_,
-            "reason": "FailedMount", "lastTimestamp": "2026-01-01T00:00:01Z", "message": message,
-        });
-        world.server.put(&format!("{CORE_EVENTS}/{name}"), event);
-    }
-    world.reconcile().await.unwrap();
-    let (_, reason, message) = world.condition("Progressing");
-    assert_eq!(reason, "Waiting");
-    assert!(message.starts_with("pod hello-0-a does not start: FailedMount: "), "{message}");
-    assert!(message.ends_with(r#"secret "nosuch" not found"#), "{message}");
-}
-
-#[tokio::test]
 async fn pods_that_the_api_server_refuses_become_a_condition_that_says_why_and_goes_again() {
-    let world = World::new(&json!({}));
-    world.reconcile().await.unwrap();
+    let world = World::reconciled(&json!({})).await;
     let started = |active: i32| json!({ "startTime": "2026-01-01T00:00:00Z", "active": active });
     world.server.change(JOB, |job| job["status"] = started(0));
     let quota = r#"Error creating: pods "hello-0-x" is forbidden: exceeded quota: few"#;
@@ -278,8 +198,7 @@ async fn a_services_pod_that_does_not_start_is_named_while_the_lead_is_awaited()
 
 #[tokio::test]
 async fn a_lead_is_found_among_pods_of_others_with_its_labels() {
-    let world = World::new(&json!({}));
-    world.reconcile().await.unwrap();
+    let world = World::reconciled(&json!({})).await;
     finish(&world, "Failed", 7);
     for number in 0..50 {
         let name = format!("hello-0-{number:05}");

@@ -1,41 +1,21 @@
 //! What holds for every specification that the API server accepts, and for every cluster.
 
-use crate::support::any_spec::{accepted, any_spec};
-use crate::support::{LEAD, defaults, documents, hello, metadata};
+use crate::support::any_spec::{accepted, any_spec, settings};
+use crate::support::{LEAD, defaults, documents, metadata, with_spec};
 use flux_contract::AgentConfig;
 use flux_operator::cluster::Cluster;
-use flux_operator::cluster::validate::{Violations, validate};
+use flux_operator::cluster::validate::validate;
 use flux_operator::controller::build::agent_config;
-use flux_operator::crd::{MiniCluster, MiniClusterSpec};
+use flux_operator::crd::MiniClusterSpec;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
-use proptest::test_runner::{RngSeed, TestRunner};
+use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// The same cases each time.
-fn settings(cases: u32) -> ProptestConfig {
-    ProptestConfig {
-        rng_seed: RngSeed::Fixed(20_261_121),
-        failure_persistence: None,
-        ..ProptestConfig::with_cases(cases)
-    }
-}
-
-/// The MiniCluster `hello` with this specification.
-fn object(spec: &Value) -> MiniCluster {
-    let mut object = hello(&json!({}));
-    object.spec = serde_json::from_value(spec.clone()).unwrap();
-    object
-}
-
-fn validated(spec: &Value) -> Result<Cluster, Violations> {
-    validate(&object(spec), &defaults())
-}
-
 /// Any cluster.
 fn cluster() -> impl Strategy<Value = Cluster> {
-    any_spec().prop_filter_map("cannot be made valid", |spec| accepted(&spec, validated))
+    any_spec().prop_filter_map("cannot be made valid", |spec| accepted(&spec))
 }
 
 /// Where `value` says something that `other` does not; what is empty says nothing.
@@ -68,7 +48,7 @@ proptest! {
         let written = serde_json::to_value(&read).unwrap();
         prop_assert_eq!(lost("spec", &spec, &written), Vec::<String>::new());
         prop_assert_eq!(&serde_json::from_value::<MiniClusterSpec>(written).unwrap(), &read);
-        let object = object(&spec);
+        let object = with_spec(&spec);
         let outcome = validate(&object, &defaults());
         if let Err(faults) = &outcome {
             prop_assert!(!faults.0.is_empty());
@@ -157,8 +137,9 @@ fn a_fifth_of_the_specifications_is_accepted_as_it_is_and_nearly_all_without_the
     let specs = any_spec();
     let specs: Vec<Value> =
         (0..400).map(|_| specs.new_tree(&mut runner).unwrap().current()).collect();
-    let at_once = specs.iter().filter(|spec| validate(&object(spec), &defaults()).is_ok()).count();
-    let in_the_end = specs.iter().filter(|spec| accepted(spec, validated).is_some()).count();
+    let at_once =
+        specs.iter().filter(|spec| validate(&with_spec(spec), &defaults()).is_ok()).count();
+    let in_the_end = specs.iter().filter(|spec| accepted(spec).is_some()).count();
     assert!((80..320).contains(&at_once), "{at_once} of 400 are accepted as they are");
     assert!(in_the_end >= 320, "{in_the_end} of 400 are accepted in the end");
 }

@@ -1,5 +1,6 @@
 //! Whole reconciles of one MiniCluster, against an API server in memory.
 
+use crate::support::CERTIFICATE;
 use crate::support::world::{
     CLUSTER, CONFIG, EVENTS, JOB, SECRETS, SERVICE, World, create, finish, patch, status,
 };
@@ -23,63 +24,21 @@ async fn the_first_reconcile_applies_everything_in_order_and_the_second_writes_n
 
 #[tokio::test]
 async fn the_certificate_is_written_to_the_secret_and_nowhere_else() {
-    let world = World::new(&json!({}));
-    world.reconcile().await.unwrap();
-    let paths = world.server.paths(SECRETS);
-    assert_eq!(paths.len(), 1);
-    let secret = world.server.get(&paths[0]).unwrap();
-    assert!(secret["stringData"]["curve.cert"].as_str().unwrap().contains("secret-key"));
-    let others = world.server.bodies().into_iter().filter(|body| body["kind"] != "Secret");
-    let others: Vec<String> = others.map(|body| body.to_string()).collect();
-    assert!(others.len() > 4 && others.iter().all(|body| !body.contains("secret-key")));
+    for spec in [json!({}), json!({ "flux": { "curveCert": CERTIFICATE } })] {
+        let world = World::reconciled(&spec).await;
+        let paths = world.server.paths(SECRETS);
+        assert_eq!(paths.len(), 1);
+        let secret = world.server.get(&paths[0]).unwrap();
+        assert!(secret["stringData"]["curve.cert"].as_str().unwrap().contains("secret-key"));
+        let others = world.server.bodies().into_iter().filter(|body| body["kind"] != "Secret");
+        let others: Vec<String> = others.map(|body| body.to_string()).collect();
+        assert!(others.len() > 4 && others.iter().all(|body| !body.contains("secret-key")));
+    }
 }
 
 #[tokio::test]
-async fn an_object_changed_by_hand_is_brought_back() {
-    let world = World::new(&json!({}));
-    world.reconcile().await.unwrap();
-    world.server.writes();
-    world.server.change(SERVICE, |service| service["spec"]["ports"] = json!([]));
-    assert_eq!(world.writes().await, [patch(SERVICE)]);
-    assert_eq!(world.server.get(SERVICE).unwrap()["spec"]["ports"].as_array().unwrap().len(), 1);
-}
-
-#[tokio::test]
-async fn an_object_of_a_deleted_namesake_is_waited_for() {
-    let world = World::new(&json!({}));
-    let owner = json!([{
-        "apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster", "name": "hello",
-        "uid": "of-the-one-before",
-    }]);
-    world.server.put(
-        CONFIG,
-        json!({
-            "apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": { "name": "hello-agent", "ownerReferences": owner },
-        }),
-    );
-    assert_eq!(world.reconcile().await.unwrap_err().category(), "WaitingForDeletion");
-    assert!(world.server.get(JOB).is_none());
-}
-
-#[tokio::test]
-async fn whether_a_run_has_ended_is_never_read_from_the_status() {
-    let world = World::new(&json!({}));
-    world.reconcile().await.unwrap();
-    finish(&world, "Failed", 7);
-    world.reconcile().await.unwrap();
-    world.server.remove(JOB);
-    world.server.change(CLUSTER, |object| object["status"] = json!(null));
-    world.server.writes();
-    assert_eq!(world.writes().await, [status()]);
-    assert_eq!((world.status().exit_code, world.status().state), (Some(7), Some(State::Failed)));
-    assert!(world.condition("Failed").2.starts_with("command exited with code 7"));
-}
-
-#[tokio::test]
-async fn an_end_that_could_not_be_noted_is_not_told() {
-    let world = World::new(&json!({}));
-    world.reconcile().await.unwrap();
+async fn an_end_that_could_not_be_noted_is_not_reported() {
+    let world = World::reconciled(&json!({})).await;
     finish(&world, "Failed", 7);
     world.server.refuse(CONFIG, 500, "no notes for you");
     assert_eq!(world.reconcile().await.unwrap_err().category(), "ApplyFailed");
@@ -94,12 +53,10 @@ async fn an_end_that_could_not_be_noted_is_not_told() {
 
 #[tokio::test]
 async fn the_end_is_noted_again_when_its_config_map_is_deleted() {
-    let world = World::new(&json!({}));
-    world.reconcile().await.unwrap();
+    let world = World::reconciled(&json!({})).await;
     finish(&world, "Failed", 7);
     world.reconcile().await.unwrap();
     world.server.remove(CONFIG);
-    world.server.writes();
     assert_eq!(world.writes().await, ["POST /api/v1/namespaces/work/configmaps"]);
     world.server.remove(JOB);
     assert_eq!(world.writes().await, [""; 0]);
@@ -107,8 +64,7 @@ async fn the_end_is_noted_again_when_its_config_map_is_deleted() {
 
 #[tokio::test]
 async fn a_job_that_somebody_deletes_before_its_end_is_made_again() {
-    let world = World::new(&json!({}));
-    world.reconcile().await.unwrap();
+    let world = World::reconciled(&json!({})).await;
     world.server.remove(JOB);
     assert!(world.writes().await.contains(&create(JOB)));
     assert_eq!(world.server.get(JOB).unwrap()["metadata"]["uid"], "job-uid-2");
@@ -125,10 +81,8 @@ async fn the_first_error_is_the_one_that_counts() {
 
 #[tokio::test]
 async fn cleanup_deletes_the_mini_cluster_when_its_lead_has_finished() {
-    let world = World::new(&json!({ "cleanup": true }));
-    world.reconcile().await.unwrap();
+    let world = World::reconciled(&json!({ "cleanup": true })).await;
     finish(&world, "Complete", 0);
-    world.server.writes();
     let delete = |path: &str| format!("DELETE {path}");
     let lead = delete(&format!("{SERVICE}-lead"));
     assert_eq!(world.writes().await, [lead, patch(CONFIG), status(), delete(CLUSTER)]);

@@ -4,13 +4,12 @@
 use crate::support::simulation::agent::End;
 use crate::support::simulation::job::{JobController, index_of, is_finished, is_over, is_ready};
 use crate::support::simulation::kubelet::Kubelet;
-use crate::support::world::{JOB, World};
+use crate::support::world::{JOB, PODS, World};
 use flux_operator::crd::State;
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::Instant;
 
-const PODS: &str = "/api/v1/namespaces/work/pods";
 /// Longer than the longest pause.
 const PATIENCE: Duration = Duration::from_mins(15);
 
@@ -55,17 +54,13 @@ impl Cluster {
 
 /// The path of the pod of this index, if one is ready.
 fn ready(world: &World, index: u64) -> Option<String> {
-    let is_ready = |path: &str, pod: &Value| {
-        path.starts_with(PODS) && index_of(pod) == index && is_ready(pod) && !is_over(pod)
-    };
-    let mut all = world.server.everything().into_iter();
-    all.find(|(path, pod)| is_ready(path, pod)).map(|(path, _)| path)
+    let is_ready = |pod: &Value| index_of(pod) == index && is_ready(pod) && !is_over(pod);
+    world.server.with(|memory| memory.store.select(PODS, is_ready).pop()).map(|(path, _)| path)
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_worker_that_is_killed_comes_back_six_times_and_the_seventh_time_the_job_fails() {
-    let world = World::new(&json!({ "size": 3 }));
-    world.reconcile().await.unwrap();
+    let world = World::reconciled(&json!({ "size": 3 })).await;
     let mut cluster = Cluster::default();
     // Who is killed once is not who fails the Job.
     cluster.kill(&world, 2, "Error").await;

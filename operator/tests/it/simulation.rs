@@ -1,14 +1,14 @@
 //! The simulation of Kubernetes that the model is played in: where it must be as the real one is.
 
 use crate::support::simulation::job::{JobController, is_suspended, pods_of};
-use crate::support::simulation::job_policy::{Verdict, verdict};
 use crate::support::simulation::kubelet::Kubelet;
-use crate::support::simulation::patch::merge;
 use crate::support::simulation::queue;
 use crate::support::simulation::refusal::Refusal;
 use crate::support::simulation::rules::{admit, fill_in};
 use crate::support::simulation::selectors::Selection;
 use crate::support::simulation::store::Store;
+use crate::support::world::{JOB, PODS};
+use json_patch::merge;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -28,13 +28,6 @@ fn a_term_asks_for_a_value_another_value_a_key_or_none() {
         assert!(!has(term, ""), "{term}");
     }
     assert!(!has("", "status.phase=Pending"));
-}
-
-#[test]
-fn a_merge_removes_by_null_and_replaces_lists() {
-    let mut object = json!({ "a": { "b": 1, "c": 2 }, "list": [1, 2] });
-    merge(&mut object, &json!({ "a": { "b": null }, "list": [3], "new": { "x": null, "y": 1 } }));
-    assert_eq!(object, json!({ "a": { "c": 2 }, "list": [3], "new": { "y": 1 } }));
 }
 
 fn changed(old: &Value, path: &str, value: Value) -> Result<Value, Refusal> {
@@ -112,39 +105,7 @@ fn what_is_waited_for_goes_when_nobody_waits_any_more() {
     assert!(store.get(&path).is_none());
 }
 
-/// The verdict of the policy of a Job whose command runs once, on a pod whose `container` ended with `code`.
-fn judged(container: &str, code: i32, conditions: &Value) -> Verdict {
-    let (_, desired) =
-        crate::support::built(&crate::support::cluster(&crate::support::hello(&json!({}))));
-    let spec = serde_json::to_value(desired.job.spec).unwrap();
-    let state = json!({ "terminated": { "exitCode": code } });
-    let status = json!({
-        "phase": "Failed", "conditions": conditions,
-        "containerStatuses": [{ "name": container, "state": state }],
-    });
-    verdict(&spec, &json!({ "status": status }))
-}
-
-#[test]
-fn a_failure_policy_is_asked_rule_by_rule() {
-    let none = || json!([]);
-    let taken = json!([{ "type": "DisruptionTarget", "status": "True" }]);
-    for (code, conditions, expected) in [
-        (75, none(), Verdict::Ignore),
-        (1, none(), Verdict::FailJob),
-        (1, taken.clone(), Verdict::FailJob),
-        (2, none(), Verdict::Count),
-        (137, none(), Verdict::Count),
-        (137, taken, Verdict::Ignore),
-    ] {
-        assert_eq!(judged("hello", code, &conditions), expected, "{code} {conditions}");
-    }
-    assert_eq!(judged("another", 75, &none()), Verdict::Count);
-}
-
 const JOBS: &str = "/apis/batch/v1/namespaces/work/jobs";
-const JOB: &str = "/apis/batch/v1/namespaces/work/jobs/hello";
-const PODS: &str = "/api/v1/namespaces/work/pods";
 
 /// A cluster with the Job of a MiniCluster of two, whose command runs once, and with `labels` on the Job.
 fn cluster_with_job(labels: &Value) -> (Store, JobController, Kubelet) {

@@ -5,18 +5,14 @@ use crate::support::simulation::nodes::NODES;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// A MiniCluster that is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Flavour {
     /// Its command runs once.
     Once,
     /// Its command may be repeated.
     Repeated,
-    /// It stays up.
     Interactive,
-    /// It has a pod of `spec.services`.
     WithServices,
-    /// It has a sidecar with a port.
     WithSidecar,
     /// Its lead ends the run after a while.
     WithDeadline,
@@ -30,22 +26,16 @@ use Flavour::{
     Cleanup, Interactive, Once, Queued, Repeated, WithDeadline, WithServices, WithSidecar,
 };
 
-/// Somebody changes the specification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Edit {
     /// So many pods; more than four are refused.
     Size(u32),
     /// Another command: what runs is another.
     Command(u32),
-    /// Seconds after which the lead ends the run.
     Deadline(u32),
-    /// How often the command may be repeated.
     BackoffLimit(u32),
-    /// Whether it goes when it has finished.
     Cleanup(bool),
-    /// Whether it is suspended.
     Suspend(bool),
-    /// A value for a label of the Job.
     Label(u32),
     /// Something that the operator refuses.
     Invalid,
@@ -53,7 +43,6 @@ pub(crate) enum Edit {
     Valid,
 }
 
-/// An object that the operator makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Thing {
     Job,
@@ -65,7 +54,6 @@ pub(crate) enum Thing {
     Alias,
 }
 
-/// What somebody does to an object of ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tampering {
     /// Its specification says something else, as far as it may.
@@ -74,7 +62,6 @@ pub(crate) enum Tampering {
     Unlabelled,
     /// It belongs to the MiniCluster no more.
     Disowned,
-    /// It has a label more.
     Labelled,
     /// Somebody suspends it, if it is a Job.
     Suspended,
@@ -82,14 +69,12 @@ pub(crate) enum Tampering {
     Resumed,
 }
 
-/// What happens to a pod of the Job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
     Deleted,
     /// The same while its container starts, if it does: what ends is `runc init`, with code 2.
     DeletedAtStart,
     Evicted,
-    /// Its runner is killed.
     Killed,
     /// Its runner ends with this code: that of the command on a lead that runs one, else the agent's.
     Ended(i32),
@@ -106,11 +91,9 @@ pub(crate) enum NodeFate {
     Rebooted,
     /// Somebody says that it does not come back (the taint `out-of-service`).
     GivenUp,
-    /// All its pods are evicted.
     Drained,
 }
 
-/// One thing that happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Action {
     /// A MiniCluster is made, if there is none.
@@ -120,15 +103,12 @@ pub(crate) enum Action {
     DeleteCluster {
         foreground: bool,
     },
-    /// The newest pod with this index has a fate.
     Pod(u64, Fate),
-    /// Something happens to the node with this number.
     Node(usize, NodeFate),
     /// Somebody deletes all pods that have ended.
     Tidy,
     /// The command of the lead ends with this code, if it runs.
     CommandEnds(i32),
-    /// Somebody deletes an object of ours.
     Remove(Thing),
     Tamper(Thing, Tampering),
     /// Somebody else has an object of our name, unless we have; with `predecessor` it was a deleted
@@ -145,7 +125,6 @@ pub(crate) enum Action {
     Vacate(Thing),
     /// The operator's process ends, whatever it was doing, and another begins.
     Restart,
-    /// One of the operator's requests to come fails.
     Fail(Fault),
     /// Watches bring nothing of these kinds, in the plural, until they catch up.
     Lag(&'static [&'static str]),
@@ -160,7 +139,6 @@ pub(crate) enum Action {
     Wait(u64),
 }
 
-/// The specification that `flavour` begins with.
 pub(crate) fn specification(flavour: Flavour) -> Value {
     let mut spec = json!({
         "size": 3, "maxSize": 4, "containers": [{ "image": "app", "command": "echo hello" }],
@@ -311,10 +289,10 @@ fn disturbed_end() -> impl Strategy<Value = Vec<Action>> {
     let parts = (0..3_i32, disturbance.clone(), 0_usize..16, disturbance, removed, any::<bool>());
     parts.prop_map(|(code, before, answers, after, removed, acts)| {
         let end = [Action::Wait(5), Action::CommandEnds(code)];
-        let told = [Action::ClusterActs; 3].into_iter().chain(before);
+        let seen = [Action::ClusterActs; 3].into_iter().chain(before);
         let goes_on = [Action::Answers(answers)].into_iter().chain(after);
         let rest = [Action::Remove(removed)].into_iter().chain(acts.then_some(Action::Act));
-        end.into_iter().chain(told).chain(goes_on).chain(rest).collect()
+        end.into_iter().chain(seen).chain(goes_on).chain(rest).collect()
     })
 }
 

@@ -37,11 +37,11 @@ pub(crate) struct Story {
 /// What the operator should not have done.
 pub(crate) fn faults(history: &[Event]) -> Vec<String> {
     let mut story = Story::default();
-    history.iter().filter_map(|event| story.tell(event)).collect()
+    history.iter().filter_map(|event| story.follow(event)).collect()
 }
 
 impl Story {
-    fn tell(&mut self, event: &Event) -> Option<String> {
+    fn follow(&mut self, event: &Event) -> Option<String> {
         match event.path.as_str() {
             CLUSTER => self.cluster_changed(event.after.as_deref()),
             CONFIG => self.note_changed(event),

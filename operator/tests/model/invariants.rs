@@ -4,8 +4,8 @@ use crate::action::{Action, Flavour, Thing};
 use crate::history;
 use crate::status;
 use crate::support::simulation::job::{is_finished, is_over};
-use crate::support::world::{CLUSTER, CONFIG, JOB, SECRETS};
-use crate::world::{PODS, World, owned_by_cluster, path};
+use crate::support::world::{CLUSTER, CONFIG, JOB, PODS, SECRETS};
+use crate::world::{World, owned_by_cluster, path};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ async fn settled(world: &mut World) -> Result<(), String> {
 
 /// What holds at any time, and what holds when nothing is due any more.
 fn at_rest(world: &World) -> Result<(), String> {
-    let mut faults = world.server.mistakes();
+    let mut faults = world.server.with(|memory| memory.mistakes.clone());
     faults.extend(world.store(|store| history::faults(&store.history)));
     faults.extend(world.store(|store| status::fault(store)));
     faults.extend(repeated(world));
@@ -127,8 +127,8 @@ async fn another_operator_agrees(world: &mut World) -> Result<(), String> {
     let has_job = ours(JOB).is_some();
     let has_note =
         ours(CONFIG).is_some_and(|it| it["metadata"]["annotations"][history::NOTE].is_string());
-    let told = |object: &Value| told(&object["status"], has_job, has_note);
-    let (before, after) = (told(&before), told(&after));
+    let derivable = |object: &Value| derivable(&object["status"], has_job, has_note);
+    let (before, after) = (derivable(&before), derivable(&after));
     if before == after {
         Ok(())
     } else {
@@ -138,7 +138,7 @@ async fn another_operator_agrees(world: &mut World) -> Result<(), String> {
 
 /// What of a status follows from the objects there are: the size of a run is its Job's, and the code of a
 /// lead that is gone is in the note.
-fn told(status: &Value, has_job: bool, has_note: bool) -> Value {
+fn derivable(status: &Value, has_job: bool, has_note: bool) -> Value {
     let condition = |it: &Value| {
         json!([it["type"], it["status"], it["reason"], it["message"], it["observedGeneration"]])
     };

@@ -14,8 +14,8 @@ mod support;
 mod world;
 
 use action::{Action, Flavour, scenario};
-use proptest::test_runner::{Config, RngSeed, TestCaseError, TestError, TestRunner};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 
 /// How many sequences are played; optimised code plays thousands in the same time.
 const SEQUENCES: u32 = 600;
@@ -25,16 +25,15 @@ const PARTS: u32 = 2;
 const LONGEST: usize = 24;
 
 /// The same sequences each time, unless somebody asks for others; each part has its own.
-fn settings(part: u32) -> Config {
-    let default = Config::default();
-    let is_set = |name: &str| std::env::var_os(name).is_some();
-    let all = if is_set("PROPTEST_CASES") { default.cases } else { SEQUENCES };
+fn settings(part: u32) -> ProptestConfig {
+    let default = ProptestConfig::default();
+    let is_set = std::env::var_os("PROPTEST_CASES").is_some();
     let seed = match default.rng_seed {
         RngSeed::Fixed(seed) => seed,
         RngSeed::Random => 20_261_123,
     };
-    Config {
-        cases: all.div_ceil(PARTS),
+    ProptestConfig {
+        cases: if is_set { default.cases } else { SEQUENCES }.div_ceil(PARTS),
         rng_seed: RngSeed::Fixed(seed + u64::from(part)),
         failure_persistence: None,
         max_shrink_iters: 1000,
@@ -43,77 +42,26 @@ fn settings(part: u32) -> Config {
 }
 
 /// What is wrong after a MiniCluster of `flavour` was made and `actions` have happened.
-fn play(flavour: Flavour, actions: &[Action]) -> Result<(), String> {
+fn play(flavour: Flavour, actions: &[Action]) -> Result<(), TestCaseError> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_time().start_paused(true).build().unwrap();
-    let played = || runtime.block_on(invariants::hold(flavour, actions));
-    catch_unwind(AssertUnwindSafe(played)).unwrap_or_else(|_| Err("a panic, see above".to_owned()))
+    runtime.block_on(invariants::hold(flavour, actions)).map_err(TestCaseError::fail)
 }
 
-/// What is left of `actions` when each is left out that something is wrong without, too.
-fn shortest(flavour: Flavour, mut actions: Vec<Action>) -> Vec<Action> {
-    let mut position = actions.len();
-    while position > 0 {
-        position -= 1;
-        let mut fewer = actions.clone();
-        fewer.remove(position);
-        if play(flavour, &fewer).is_err() {
-            actions = fewer;
-        }
+proptest! {
+    #![proptest_config(settings(0))]
+
+    #[test]
+    fn whatever_happens((flavour, actions) in scenario(LONGEST)) {
+        play(flavour, &actions)?;
     }
-    actions
 }
 
-#[test]
-fn whatever_happens() {
-    play_part(0);
-}
+proptest! {
+    #![proptest_config(settings(1))]
 
-#[test]
-fn whatever_else_happens() {
-    play_part(1);
-}
-
-/// How the sequences of `seed` are played again: the first part has the seed that is given.
-fn again(seed: RngSeed, cases: u32) -> String {
-    let seed = match seed {
-        RngSeed::Fixed(seed) => seed.to_string(),
-        RngSeed::Random => "random".to_owned(),
-    };
-    format!(
-        "seed {seed}; play it again: PROPTEST_RNG_SEED={seed} PROPTEST_CASES={cases} \
-         cargo test -p flux-operator --test model whatever_happens"
-    )
-}
-
-#[test]
-fn a_failure_says_how_it_is_played_again() {
-    let said = again(settings(1).rng_seed, 2000);
-    let first = match settings(0).rng_seed {
-        RngSeed::Fixed(seed) => seed,
-        RngSeed::Random => 0,
-    };
-    assert!(
-        said.contains(&format!("PROPTEST_RNG_SEED={} PROPTEST_CASES=2000", first + 1)),
-        "{said}"
-    );
-}
-
-#[expect(clippy::panic, reason = "a test fails by it")]
-fn play_part(part: u32) {
-    let settings = settings(part);
-    let (seed, cases) = (settings.rng_seed, settings.cases * PARTS);
-    let mut runner = TestRunner::new(settings);
-    let played = runner.run(&scenario(LONGEST), |(flavour, actions)| {
-        play(flavour, &actions).map_err(TestCaseError::fail)
-    });
-    match played {
-        Ok(()) => {}
-        Err(TestError::Abort(reason)) => panic!("{reason}"),
-        Err(TestError::Fail(_, (flavour, actions))) => {
-            let actions = shortest(flavour, actions);
-            let fault = play(flavour, &actions).err().unwrap_or_default();
-            panic!("{fault}\n\n{flavour:?}, {actions:?}\n\n{}", again(seed, cases));
-        }
+    #[test]
+    fn whatever_else_happens((flavour, actions) in scenario(LONGEST)) {
+        play(flavour, &actions)?;
     }
 }

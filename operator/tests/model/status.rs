@@ -106,9 +106,10 @@ fn of_job(store: &Store, status: &MiniClusterStatus, job: &Value) -> Vec<String>
     };
     check("state", state(status.state), state(Some(expected)));
     check("brokers", status.ready_brokers.to_string(), ready.to_string());
-    // A lead that ended by itself before its Job was suspended tells how; the next one says what comes of it.
-    let told = is_suspended(job) && pods.iter().any(|(_, pod)| index_of(pod) == 0 && is_over(pod));
-    if !told {
+    // A lead that ended by itself before its Job was suspended has an exit code; the next one says what comes of it.
+    let has_ended =
+        is_suspended(job) && pods.iter().any(|(_, pod)| index_of(pod) == 0 && is_over(pod));
+    if !has_ended {
         check("exit code", format!("{:?}", status.exit_code), "None".to_owned());
     }
     faults

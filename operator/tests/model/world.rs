@@ -5,6 +5,7 @@ use crate::support::server::Server;
 use crate::support::simulation::agent::End;
 use crate::support::simulation::clock::Clock;
 use crate::support::simulation::collector::collect;
+use crate::support::simulation::conditions::condition;
 use crate::support::simulation::job::{
     JobController, index_of, is_finished, is_over, is_ready, is_suspended,
 };
@@ -12,7 +13,7 @@ use crate::support::simulation::kubelet::Kubelet;
 use crate::support::simulation::nodes::pods_on;
 use crate::support::simulation::queue;
 use crate::support::simulation::store::Store;
-use crate::support::world::{CLUSTER, CONFIG, JOB, SECRETS, SERVICE};
+use crate::support::world::{CLUSTER, CONFIG, JOB, PODS, SECRETS, SERVICE};
 use crate::support::{defaults, images};
 use flux_contract::{Exit, labels};
 use flux_operator::cluster::QUEUE_LABEL;
@@ -24,10 +25,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinHandle;
 
-pub(crate) const PODS: &str = "/api/v1/namespaces/work/pods";
 const CLUSTERS: &str = "/apis/flux-framework.org/v1alpha2/namespaces/work/miniclusters";
 
-/// Annotation of objects of somebody else.
 pub(crate) const SOMEBODY: &str = "example.org/somebody";
 
 /// Long enough for everybody to do what there is to do: the time goes on when nobody has anything to do.
@@ -44,13 +43,9 @@ const PATIENCE: Duration = Duration::from_hours(5);
 
 /// A cluster with the operator in it.
 pub(crate) struct World {
-    /// The API server.
     pub(crate) server: Server,
-    /// The time.
     pub(crate) clock: Clock,
-    /// The node.
     pub(crate) kubelet: Kubelet,
-    /// The Job controller.
     pub(crate) jobs: JobController,
     /// Whether it is the turn of those that wait in the queue.
     admits: bool,
@@ -59,7 +54,7 @@ pub(crate) struct World {
     operator: Option<JoinHandle<()>>,
     /// Of the operators so far.
     pub(crate) metrics: Arc<Metrics>,
-    /// Somebody has taken a name, or an object from its MiniCluster, or its label from it: no watch tells of
+    /// Somebody has taken a name, or an object from its MiniCluster, or its label from it: no watch brings
     /// that, so the operator finds out when it looks the next time.
     pub(crate) unheard: bool,
     /// Somebody has deleted a Secret, which is made once: pods that come later wait for it.
@@ -67,7 +62,6 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// An empty cluster.
     pub(crate) fn new() -> Self {
         let server = Server::default();
         let clock = server.with(|memory| memory.store.clock);
@@ -105,12 +99,10 @@ impl World {
         self.operator = Some(tokio::spawn(run(Arc::new(context), scope, || {}, pending())));
     }
 
-    /// Does something with the objects.
     pub(crate) fn store<T>(&self, work: impl FnOnce(&mut Store) -> T) -> T {
         self.server.with(|memory| work(&mut memory.store))
     }
 
-    /// Lets `action` happen.
     pub(crate) async fn happen(&mut self, action: Action) {
         self.server.note(&format!("{action:?}"));
         match action {
@@ -131,7 +123,7 @@ impl World {
             Action::Vacate(thing) => self.vacate(thing),
             Action::Queue { admits } => (self.admits, self.idle_since) = (admits, None),
             Action::Restart => self.restart(),
-            Action::Fail(fault) => self.server.fail(fault),
+            Action::Fail(fault) => self.server.with(|memory| memory.faults.requests.push(fault)),
             Action::Lag(kinds) => self.server.brings_news_but_of(kinds),
             Action::CatchUp => self.server.brings_news_but_of(&[]),
             Action::Answers(number) => {
@@ -182,7 +174,7 @@ impl World {
     /// What is wrong if that never comes.
     pub(crate) async fn settle(&mut self) -> Result<(), String> {
         self.server.note("settle");
-        self.server.fail_no_more();
+        self.server.with(|memory| memory.faults.requests.clear());
         self.kubelet.nodes.find_all();
         self.idle_since = None;
         self.server.brings_news_but_of(&[]);
@@ -208,7 +200,6 @@ impl World {
         Ok(())
     }
 
-    /// Makes a MiniCluster.
     pub(crate) fn create(&mut self, flavour: Flavour) {
         let mut object = json!({
             "apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster",
@@ -236,8 +227,7 @@ impl World {
                 !pod["metadata"]["labels"][labels::COMPLETION_INDEX].is_null()
                     && index_of(pod) == index
             };
-            let all = store.inside(PODS).filter(|(_, pod)| of_job(pod));
-            all.map(|(path, pod)| (path.clone(), Arc::clone(pod))).last()
+            store.select(PODS, of_job).pop()
         })
     }
 
@@ -284,8 +274,8 @@ impl World {
                 NodeFate::Lost => nodes.lose(number, store),
                 NodeFate::Back => drop(nodes.find(number)),
                 NodeFate::Rebooted if nodes.find(number) => {
-                    for path in pods_on(number, store, PODS) {
-                        if store.get(&path).is_some_and(|pod| pod["status"]["phase"] == "Running") {
+                    for (path, pod) in pods_on(number, store, PODS) {
+                        if pod["status"]["phase"] == "Running" {
                             Kubelet::end(store, &path, &End { code: 255, message: None });
                         }
                     }
@@ -293,7 +283,7 @@ impl World {
                 NodeFate::Rebooted => {}
                 NodeFate::GivenUp => nodes.give_up(number, store, PODS),
                 NodeFate::Drained => {
-                    for path in pods_on(number, store, PODS) {
+                    for (path, _) in pods_on(number, store, PODS) {
                         Kubelet::evict(store, &path);
                     }
                 }
@@ -311,9 +301,7 @@ impl World {
 
     fn tidy(&self) {
         self.store(|store| {
-            let over = store.inside(PODS).filter(|(_, pod)| is_over(pod));
-            let over: Vec<String> = over.map(|(path, _)| path.clone()).collect();
-            for path in over {
+            for (path, _) in store.select(PODS, is_over) {
                 let _ = store.delete(&path, &Value::Null);
             }
         });
@@ -364,15 +352,17 @@ impl World {
         self.store(|store| {
             let Some(path) = path(store, thing).filter(|path| store.get(path).is_none()) else { return };
             let (collection, name) = path.rsplit_once('/').unwrap();
+            let (version, kind, spec) = match thing {
+                Thing::Job => ("batch/v1", "Job", json!({ "template": {} })),
+                Thing::ConfigMap => ("v1", "ConfigMap", json!({})),
+                Thing::Headless | Thing::Lead | Thing::Alias => ("v1", "Service", json!({})),
+                Thing::Secret => ("v1", "Secret", json!({})),
+                Thing::ServicesPod => ("v1", "Pod", json!({ "containers": [] })),
+            };
             let mut object = json!({
-                "apiVersion": api_version(thing), "kind": kind(thing), "spec": {},
+                "apiVersion": version, "kind": kind, "spec": spec,
                 "metadata": { "name": name, "namespace": "work", "annotations": { SOMEBODY: "true" } },
             });
-            match thing {
-                Thing::Job => object["spec"] = json!({ "template": {} }),
-                Thing::ServicesPod => object["spec"] = json!({ "containers": [] }),
-                Thing::ConfigMap | Thing::Headless | Thing::Lead | Thing::Secret | Thing::Alias => {}
-            }
             if predecessor {
                 object["metadata"]["ownerReferences"] = json!([{
                     "apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster", "name": "hello",
@@ -394,15 +384,13 @@ impl World {
 
 /// True while the operator may try something again, or the Job may make a pod again.
 fn is_uneasy(store: &Store) -> bool {
-    let conditions =
-        store.get(CLUSTER).and_then(|cluster| cluster["status"]["conditions"].as_array());
-    let progressing = conditions.and_then(|all| all.iter().find(|it| it["type"] == "Progressing"));
+    let progressing =
+        store.get(CLUSTER).and_then(|cluster| condition(&cluster["status"], "Progressing"));
     let calm = ["Running", "Finished", "NotRunAgain", "ChangeRefused", "Invalid", "Suspended"];
     let is_calm = progressing.is_some_and(|it| calm.iter().any(|reason| it["reason"] == *reason));
     (store.get(CLUSTER).is_some() && !is_calm) || lacks_pods(store)
 }
 
-/// The Job of ours that has not ended.
 fn job_under_way(store: &Store) -> Option<&Value> {
     store.get(JOB).filter(|job| owned_by_cluster(job).is_some() && !is_finished(job))
 }
@@ -434,20 +422,6 @@ pub(crate) fn path(store: &Store, thing: Thing) -> Option<String> {
         Thing::ServicesPod => format!("{PODS}/hello-services"),
         Thing::Alias => SERVICE.replace("/hello", "/web"),
     })
-}
-
-fn kind(thing: Thing) -> &'static str {
-    match thing {
-        Thing::Job => "Job",
-        Thing::ConfigMap => "ConfigMap",
-        Thing::Headless | Thing::Lead | Thing::Alias => "Service",
-        Thing::Secret => "Secret",
-        Thing::ServicesPod => "Pod",
-    }
-}
-
-fn api_version(thing: Thing) -> &'static str {
-    if thing == Thing::Job { "batch/v1" } else { "v1" }
 }
 
 fn is_ours(store: &Store, path: &str) -> bool {

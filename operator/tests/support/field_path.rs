@@ -3,31 +3,33 @@
 
 use serde_json::{Value, json};
 
-/// Key of every map entry that a path names.
-const KEY: &str = "sample";
-
-/// Every field of `schema` that has no fields itself, with its own schema.
-pub(crate) fn leaves(schema: &Value) -> Vec<(String, Value)> {
-    let mut found = Vec::new();
-    walk("", schema, &mut found);
+/// Every schema in `schema`, itself first, with its path.
+pub(crate) fn schemas(schema: &Value) -> Vec<(String, Value)> {
+    let fields = schema["properties"].as_object().into_iter().flatten();
+    let fields = fields.map(|(name, field)| (format!(".{name}"), field));
+    let inside = [("[]", &schema["items"]), ("{}", &schema["additionalProperties"])];
+    let inside = inside.into_iter().filter(|(_, inner)| inner.is_object());
+    let inside = inside.map(|(step, inner)| (step.to_owned(), inner));
+    let mut found = vec![(String::new(), schema.clone())];
+    for (step, inner) in fields.chain(inside) {
+        found.extend(
+            schemas(inner).into_iter().map(|(rest, schema)| (format!("{step}{rest}"), schema)),
+        );
+    }
     found
 }
 
-fn walk(path: &str, schema: &Value, found: &mut Vec<(String, Value)>) {
-    if let Some(fields) = schema["properties"].as_object() {
-        for (name, field) in fields {
-            walk(&format!("{path}.{name}"), field, found);
-        }
-    } else if schema["items"].is_object() {
-        walk(&format!("{path}[]"), &schema["items"], found);
-    } else if schema["additionalProperties"].is_object() {
-        walk(&format!("{path}{{}}"), &schema["additionalProperties"], found);
-    } else {
-        found.push((path.to_owned(), schema.clone()));
-    }
+/// Every field of `schema` that has no fields itself, with its own schema.
+pub(crate) fn leaves(schema: &Value) -> Vec<(String, Value)> {
+    let has_fields = |schema: &Value| {
+        ["properties", "items", "additionalProperties"].iter().any(|it| schema[*it].is_object())
+    };
+    schemas(schema).into_iter().filter(|(_, schema)| !has_fields(schema)).collect()
 }
 
-/// One step of a path.
+/// Key of every map entry that a path names.
+const KEY: &str = "sample";
+
 enum Step<'path> {
     Field(&'path str),
     Element(usize),

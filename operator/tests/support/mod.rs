@@ -22,6 +22,11 @@ use std::net::{IpAddr, Ipv4Addr};
 /// Address of the lead's Service in all tests.
 pub(crate) const LEAD: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 96, 0, 7));
 
+pub(crate) const UID: &str = "11111111-2222-3333-4444-555555555555";
+
+/// A certificate that a user gives.
+pub(crate) const CERTIFICATE: &str = "metadata\n    name = \"x\"\ncurve\n    public-key = \"Yne@$w-vo<fVvi]a<NY6T1ed:M$fCG*[IaLV{hID\"\n    secret-key = \"D:)Q[IlAW!ahhC2ac:9*A}h:p?([4%wOTJ%JR%cs\"\n";
+
 /// The operator's defaults in all tests: no value equals a constant of the product.
 pub(crate) fn defaults() -> Defaults {
     Defaults {
@@ -42,7 +47,7 @@ pub(crate) fn images() -> Images {
 /// The MiniCluster in `text`, as the API server would have stored it.
 pub(crate) fn object(text: &str) -> MiniCluster {
     let mut object: MiniCluster = serde_saphyr::from_str(text).unwrap();
-    object.metadata.uid = Some("11111111-2222-3333-4444-555555555555".to_owned());
+    object.metadata.uid = Some(UID.to_owned());
     object.metadata.namespace.get_or_insert_with(|| "work".to_owned());
     object.metadata.generation = Some(1);
     object
@@ -62,6 +67,13 @@ pub(crate) fn hello(spec: &Value) -> MiniCluster {
     object(&document.to_string())
 }
 
+/// The MiniCluster `hello` with this specification.
+pub(crate) fn with_spec(spec: &Value) -> MiniCluster {
+    let mut object = hello(&json!({}));
+    object.spec = serde_json::from_value(spec.clone()).unwrap();
+    object
+}
+
 /// `object`, validated.
 pub(crate) fn cluster(object: &MiniCluster) -> Cluster {
     validate(object, &defaults()).unwrap()
@@ -79,13 +91,12 @@ pub(crate) fn pod_spec(spec: &Value) -> PodSpec {
     desired.job.spec.unwrap().template.spec.unwrap()
 }
 
-/// What its agents are told.
+/// What its agents read.
 pub(crate) fn config(spec: &Value) -> AgentConfig {
     let (_, desired) = built(&cluster(&hello(spec)));
     AgentConfig::from_toml(&desired.config_map.data.unwrap()["agent.toml"]).unwrap()
 }
 
-/// All that is built of `cluster`.
 pub(crate) fn built(cluster: &Cluster) -> (Services, Desired) {
     let config = agent_config(cluster, Some(LEAD));
     (services(cluster), build(cluster, &config, &images(), 1).unwrap())
@@ -106,7 +117,6 @@ pub(crate) fn documents(cluster: &Cluster) -> Vec<Value> {
     documents
 }
 
-/// Metadata of all built objects.
 pub(crate) fn metadata(cluster: &Cluster) -> Vec<ObjectMeta> {
     let of = |document: &Value| serde_json::from_value(document["metadata"].clone()).unwrap();
     documents(cluster).iter().map(of).collect()

@@ -14,21 +14,25 @@ static RULES: LazyLock<Vec<PolicyRule>> = LazyLock::new(|| {
     roles.flat_map(|role| role.rules.unwrap_or_default()).collect()
 });
 
-/// Whether those Roles allow the request.
-pub(crate) fn allowed(method: &Method, path: &str, query: &str) -> bool {
-    let Some(request) = Asked::new(method, path, query) else { return false };
-    RULES.iter().any(|rule| request.is_granted(rule))
+/// The request, if those Roles allow it.
+pub(crate) fn granted<'path>(
+    method: &Method,
+    path: &'path str,
+    query: &str,
+) -> Option<Permission<'path>> {
+    let asked = Permission::new(method, path, query)?;
+    RULES.iter().any(|rule| asked.is_in(rule)).then_some(asked)
 }
 
 /// What a request asks for, in the words of a role.
 #[derive(Debug)]
-struct Asked<'path> {
-    verb: &'static str,
+pub(crate) struct Permission<'path> {
+    pub(crate) verb: &'static str,
     group: &'path str,
-    resource: String,
+    pub(crate) resource: String,
 }
 
-impl<'path> Asked<'path> {
+impl<'path> Permission<'path> {
     /// Reads `/api/v1/...` or `/apis/GROUP/VERSION/...`, always in a namespace or in all of them.
     fn new(method: &Method, path: &'path str, query: &str) -> Option<Self> {
         let mut parts = path.trim_start_matches('/').split('/');
@@ -59,7 +63,7 @@ impl<'path> Asked<'path> {
         Some(Self { verb, group, resource })
     }
 
-    fn is_granted(&self, rule: &PolicyRule) -> bool {
+    fn is_in(&self, rule: &PolicyRule) -> bool {
         let has = |list: &Option<Vec<String>>, value: &str| {
             list.iter().flatten().any(|entry| entry == value)
         };

@@ -8,10 +8,8 @@
 //! Unless a test says otherwise, a watch brings what there was when it began and nothing after it.
 
 use super::simulation::api::{Asked, Memory, News, refuse};
-use super::simulation::faults::{Failure, Fault};
-use super::simulation::gate::Gate;
-use super::simulation::refusal::Refusal;
-use super::simulation::selectors::is_labelled;
+pub(crate) use super::simulation::faults::Failure;
+use super::simulation::refusal::{Refusal, conflict, refused};
 use axum::body::Body as Answer;
 use http::header::ACCEPT;
 use http::{Request, Response};
@@ -20,9 +18,7 @@ use kube::client::Body;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard};
-use tokio::sync::Notify;
-
-pub(crate) use super::simulation::faults::Outage;
+use tokio::sync::{Notify, watch};
 
 /// Watches of the controller beside that of the `MiniClusters`: Jobs, Services, `ConfigMaps`, services pods,
 /// leads, and workers that have failed.
@@ -35,12 +31,12 @@ const OF_A_WATCH: &str = "limit=5";
 #[derive(Clone, Default)]
 pub(crate) struct Server {
     memory: Arc<Mutex<Memory>>,
-    outage: Arc<Mutex<Option<Outage>>>,
+    outage: Arc<Mutex<Option<Failure>>>,
     asked: Arc<Notify>,
-    gate: Gate,
+    /// How many requests are answered: all of them, unless somebody says how many.
+    passes: Arc<watch::Sender<Option<usize>>>,
 }
 impl Server {
-    /// A client that talks to this server.
     pub(crate) fn client(&self) -> Client {
         let (service, mut handle) = tower_test::mock::pair::<Request<Body>, Response<Answer>>();
         let server = self.clone();
@@ -50,23 +46,17 @@ impl Server {
             while let Some((request, respond)) = handle.next_request().await {
                 let is_watch = is_watch(&request);
                 watches += usize::from(is_watch);
-                server.gate.pass().await;
-                let outage = *server.outage.lock().unwrap();
-                match outage {
-                    Some(Outage::Answers(code)) => {
-                        respond.send_response(refuse(&Refusal::new(code, "outage")));
-                    }
-                    Some(Outage::Silent) => unanswered.push(respond),
-                    None if server.lock().clusters_last
-                        && watches < OTHER_WATCHES
-                        && request.uri().path().ends_with("/miniclusters") =>
-                    {
-                        waiting.push((request, respond));
-                    }
-                    None => match server.answer_or_fail(request).await {
+                server.pass().await;
+                let is_last = server.lock().clusters_last
+                    && watches < OTHER_WATCHES
+                    && request.uri().path().ends_with("/miniclusters");
+                if is_last {
+                    waiting.push((request, respond));
+                } else {
+                    match server.answer_or_fail(request).await {
                         Some(answer) => respond.send_response(answer),
                         None => unanswered.push(respond),
-                    },
+                    }
                 }
                 if watches >= OTHER_WATCHES {
                     for (request, respond) in waiting.drain(..) {
@@ -83,14 +73,21 @@ impl Server {
         Self { outage: Arc::default(), ..self.clone() }
     }
 
-    /// Breaks this way to the server, or mends it.
-    pub(crate) fn set_outage(&self, outage: Option<Outage>) {
+    /// Lets each request on this way to the server fail, or no more.
+    pub(crate) fn set_outage(&self, outage: Option<Failure>) {
         *self.outage.lock().unwrap() = outage;
     }
 
     /// How many requests are answered now: `None` for all.
     pub(crate) fn let_pass(&self, requests: Option<usize>) {
-        self.gate.set(requests);
+        self.passes.send_replace(requests);
+    }
+
+    async fn pass(&self) {
+        let mut passes = self.passes.subscribe();
+        // The sender is ours.
+        let _ = passes.wait_for(|left| *left != Some(0)).await;
+        self.passes.send_modify(|left| *left = left.map(|left| left.saturating_sub(1)));
     }
 
     /// The list of `MiniClusters` comes when all other watches have begun: whatever is reconciled meets
@@ -103,14 +100,14 @@ impl Server {
     pub(crate) fn brings_news_but_of(&self, held: &[&'static str]) {
         let mut memory = self.lock();
         memory.news = News::AllBut(held.to_vec());
-        memory.tell();
+        memory.notify_watches();
     }
 
-    /// Does something with the memory, and tells those who watch.
+    /// Does something with the memory, and sends the watches what has changed.
     pub(crate) fn with<T>(&self, work: impl FnOnce(&mut Memory) -> T) -> T {
         let mut memory = self.lock();
         let result = work(&mut memory);
-        memory.tell();
+        memory.notify_watches();
         result
     }
 
@@ -146,22 +143,18 @@ impl Server {
         self.put("/apis", list);
     }
 
-    /// The object at `path`.
     pub(crate) fn get(&self, path: &str) -> Option<Value> {
         self.lock().store.get(path).cloned()
     }
 
-    /// The paths of all objects of the collection at `path`.
     pub(crate) fn paths(&self, path: &str) -> Vec<String> {
         self.lock().store.inside(path).map(|(path, _)| path.clone()).collect()
     }
 
-    /// Removes the object at `path`.
     pub(crate) fn remove(&self, path: &str) {
         self.with(|memory| memory.store.remove(path));
     }
 
-    /// Changes the object at `path`.
     pub(crate) fn change(&self, path: &str, change: impl FnOnce(&mut Value)) {
         self.with(|memory| {
             let mut object = memory.store.get(path).unwrap().clone();
@@ -170,40 +163,14 @@ impl Server {
         });
     }
 
-    /// Puts `objects` into the collection at `path`, in place of all that are there with `label`.
-    pub(crate) fn replace(&self, path: &str, label: &str, objects: Vec<Value>) {
-        self.with(|memory| {
-            let inside = memory.store.inside(path).filter(|(_, object)| is_labelled(object, label));
-            let gone: Vec<String> = inside.map(|(path, _)| path.clone()).collect();
-            for path in gone {
-                memory.store.remove(&path);
-            }
-            for object in objects {
-                let name = object["metadata"]["name"].as_str().unwrap().to_owned();
-                memory.store.put(&format!("{path}/{name}"), object);
-            }
-        });
-    }
-
     /// Refuses writes to `path` from now on.
     pub(crate) fn refuse(&self, path: &str, code: u16, message: &str) {
-        let refusal = Refusal::new(code, message);
+        let refusal = refused(code, message);
         self.lock().faults.refusals.insert(path.to_owned(), refusal);
     }
 
-    /// Takes refusals back.
     pub(crate) fn accept_all(&self) {
         self.lock().faults.refusals.clear();
-    }
-
-    /// Lets one of the requests to come fail.
-    pub(crate) fn fail(&self, fault: Fault) {
-        self.lock().faults.requests.push(fault);
-    }
-
-    /// Lets no more requests fail.
-    pub(crate) fn fail_no_more(&self) {
-        self.lock().faults.requests.clear();
     }
 
     /// Gives the server a release, and nodes that the operator may list.
@@ -213,10 +180,9 @@ impl Server {
         memory.nodes = nodes;
     }
 
-    /// How often `path` was read since writes were last asked for.
-    pub(crate) fn reads(&self, path: &str) -> usize {
-        let line = format!("GET {path}");
-        self.lock().log.iter().filter(|other| **other == line).count()
+    /// How often there was this request, as `METHOD path`, since writes were last asked for.
+    pub(crate) fn requests(&self, request: &str) -> usize {
+        self.lock().log.iter().filter(|other| *other == request).count()
     }
 
     /// Resolves when each of `paths` was read since writes were last asked for.
@@ -244,22 +210,11 @@ impl Server {
         log
     }
 
-    /// True when there was this request, as `METHOD path`, since the writes were asked for.
-    pub(crate) fn was_asked(&self, request: &str) -> bool {
-        self.lock().log.iter().any(|line| line == request)
-    }
-
     /// The bodies of all writes since the beginning.
     pub(crate) fn bodies(&self) -> Vec<Value> {
         self.lock().bodies.clone()
     }
 
-    /// What the operator has wanted to write although it may not, or nobody may.
-    pub(crate) fn mistakes(&self) -> Vec<String> {
-        self.lock().mistakes.clone()
-    }
-
-    /// Notes something between the requests.
     pub(crate) fn note(&self, text: &str) {
         self.lock().note(text);
     }
@@ -267,13 +222,6 @@ impl Server {
     /// All requests with their answers, and what was noted between them.
     pub(crate) fn journal(&self) -> Vec<String> {
         self.lock().journal.clone()
-    }
-
-    /// All objects, each with its path.
-    pub(crate) fn everything(&self) -> Vec<(String, Value)> {
-        let memory = self.lock();
-        let all = memory.store.all().iter();
-        all.map(|(path, object)| (path.clone(), Value::clone(object))).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, Memory> {
@@ -284,7 +232,9 @@ impl Server {
     async fn answer_or_fail(&self, request: Request<Body>) -> Option<Response<Answer>> {
         let counts = !is_watch(&request)
             && !request.uri().query().is_some_and(|query| query.contains(OF_A_WATCH));
-        let failure = if counts { self.lock().faults.next() } else { None };
+        let next = || if counts { self.lock().faults.next() } else { None };
+        let outage = *self.outage.lock().unwrap();
+        let failure = outage.or_else(next);
         let Some(failure) = failure else { return Some(self.answer(request).await) };
         self.note(&format!("  {} {} {failure:?}", request.method(), request.uri()));
         let failed = |code| Some(refuse(&fault(code)));
@@ -303,7 +253,6 @@ impl Server {
         }
     }
 
-    /// Answers one request.
     pub(crate) async fn answer(&self, request: Request<Body>) -> Response<Answer> {
         let (parts, body) = request.into_parts();
         let body = body.collect_bytes().await.unwrap();
@@ -331,5 +280,5 @@ fn is_watch(request: &Request<Body>) -> bool {
 
 /// A failure with this code. That a name is taken is never untrue; a quota may be changing (409).
 fn fault(code: u16) -> Refusal {
-    if code == 409 { Refusal::conflict("a quota") } else { Refusal::new(code, "fault") }
+    if code == 409 { conflict("a quota") } else { refused(code, "fault") }
 }

@@ -1,6 +1,7 @@
 //! A server with one MiniCluster, and an operator that reconciles it.
 
 use super::server::Server;
+use super::simulation::api::Memory;
 use flux_operator::controller::{Context, Error, reconcile_one};
 use flux_operator::crd::{MiniCluster, MiniClusterStatus};
 use flux_operator::metrics::Metrics;
@@ -14,16 +15,14 @@ pub(crate) const CLUSTER: &str =
 pub(crate) const JOB: &str = "/apis/batch/v1/namespaces/work/jobs/hello";
 pub(crate) const SERVICE: &str = "/api/v1/namespaces/work/services/hello";
 pub(crate) const CONFIG: &str = "/api/v1/namespaces/work/configmaps/hello-agent";
+pub(crate) const PODS: &str = "/api/v1/namespaces/work/pods";
 pub(crate) const SECRETS: &str = "/api/v1/namespaces/work/secrets";
 pub(crate) const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/work/events";
 
 /// A server with one MiniCluster, and an operator that reconciles it.
 pub(crate) struct World {
-    /// The server in memory.
     pub(crate) server: Server,
-    /// The operator.
     pub(crate) context: Arc<Context>,
-    /// What it counts.
     pub(crate) metrics: Arc<Metrics>,
 }
 
@@ -32,6 +31,13 @@ impl World {
         let server = Server::default();
         server.put(CLUSTER, serde_json::to_value(super::hello(spec)).unwrap());
         Self::of(server)
+    }
+
+    /// The same after its first reconcile.
+    pub(crate) async fn reconciled(spec: &Value) -> Self {
+        let world = Self::new(spec);
+        world.reconcile().await.unwrap();
+        world
     }
 
     /// The same server with another operator, which remembers nothing.
@@ -62,6 +68,7 @@ impl World {
 
     /// The writes of one reconcile, without the Events.
     pub(crate) async fn writes(&self) -> Vec<String> {
+        self.server.writes();
         self.reconcile().await.unwrap();
         self.writes_so_far()
     }
@@ -109,7 +116,6 @@ pub(crate) fn marker() -> PartialObjectMeta<MiniCluster> {
     metadata.into_response_partial::<MiniCluster>()
 }
 
-/// The write that creates the object at `path`.
 pub(crate) fn create(path: &str) -> String {
     format!("POST {}", path.rsplit_once('/').unwrap().0)
 }
@@ -176,6 +182,13 @@ pub(crate) fn of_the_job(name: &str, index: u32) -> Value {
 
 /// The pods of the Job there are.
 pub(crate) fn put_pods(world: &World, pods: Vec<Value>) {
-    let path = "/api/v1/namespaces/work/pods";
-    world.server.replace(path, "batch.kubernetes.io/job-name=hello", pods);
+    let of_job = |pod: &Value| pod["metadata"]["labels"]["batch.kubernetes.io/job-name"] == "hello";
+    world.server.with(|Memory { store, .. }| {
+        for (path, _) in store.select(PODS, of_job) {
+            store.remove(&path);
+        }
+        for pod in pods {
+            store.put(&format!("{PODS}/{}", pod["metadata"]["name"].as_str().unwrap()), pod);
+        }
+    });
 }

@@ -1,8 +1,8 @@
 //! The examples of the page say something, and are accepted.
 
-use crate::reference::page::{
-    Example, defaults, document, examples, not_acted_on, ordered, schema,
-};
+use crate::reference::page::{Example, document, examples, ordered};
+use crate::support::any_spec::OBJECT;
+use crate::support::defaults;
 use flux_operator::cluster::validate::validate;
 use serde_json::Value;
 
@@ -22,13 +22,13 @@ fn of_the_page() -> Vec<Example> {
 }
 
 #[test]
-fn every_example_is_a_specification_that_is_accepted() {
+fn every_example_is_a_specification_that_is_accepted_and_acted_on() {
     for example in of_the_page().iter().filter(|example| example.path.starts_with("spec.")) {
         let Example { path, yaml } = example;
         let object = document(example).unwrap_or_else(|| panic!("{path}:\n{yaml}"));
-        if let Err(violations) = validate(&object, &defaults()) {
-            panic!("{path}:\n{yaml}\n{violations}");
-        }
+        let cluster = validate(&object, &defaults());
+        let cluster = cluster.unwrap_or_else(|faults| panic!("{path}:\n{yaml}\n{faults}"));
+        assert_eq!(cluster.not_acted_on, [""; 0], "{path}:\n{yaml}");
         object.validate_cel().unwrap_or_else(|errors| panic!("{path}:\n{yaml}\n{errors}"));
     }
 }
@@ -49,8 +49,7 @@ fn every_example_gives_its_field_a_value_and_not_the_default() {
 
 #[test]
 fn places_that_are_said_to_be_the_same_are_the_same() {
-    let schema = schema();
-    let spec = &schema["properties"]["spec"]["properties"];
+    let spec = &OBJECT["properties"]["spec"]["properties"];
     let flux = &spec["flux"]["properties"];
     let container = &spec["containers"]["items"]["properties"];
     for (one, other) in [
@@ -60,15 +59,4 @@ fn places_that_are_said_to_be_the_same_are_the_same() {
     ] {
         assert!(one["properties"].is_object() && one["properties"] == other["properties"]);
     }
-}
-
-#[test]
-fn fields_that_are_not_acted_on_are_marked() {
-    let mark = |path: &str, yaml: &str| {
-        not_acted_on(&Example { path: path.to_owned(), yaml: yaml.to_owned() })
-    };
-    assert_eq!(mark("spec.flux.logLevel", "spec: {flux: {logLevel: 7}}"), None);
-    let yaml = "spec: {containers: [{noWrapEntrypoint: true}]}";
-    let mark = mark("spec.containers[].noWrapEntrypoint", yaml);
-    assert_eq!(mark.as_deref(), Some("Not acted on yet"));
 }

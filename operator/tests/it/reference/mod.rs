@@ -9,7 +9,7 @@ mod rights;
 use flux_contract::Exit;
 use std::path::{Path, PathBuf};
 
-fn in_repository(path: &str) -> PathBuf {
+pub(crate) fn in_repository(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
 }
 
@@ -25,7 +25,7 @@ fn the_page_in_docs_is_the_generated_one() {
 }
 
 /// The text of every Rust file below `directory`.
-fn sources(directory: &Path) -> String {
+pub(crate) fn sources(directory: &Path) -> String {
     let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
     let text = |path: PathBuf| match path.extension() {
         _ if path.is_dir() => sources(&path),

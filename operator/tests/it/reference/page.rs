@@ -1,13 +1,10 @@
-//! The page that explains every field: from the CRD, from what the code does with an example of each, and
-//! the examples, which are written in the page itself.
+//! The page that explains every field: from the CRD and the examples, which are written in the page itself.
 
 use crate::reference::fields::{
     Field, fields, kubernetes_type, limits, rules, same_as, text, type_name,
 };
-use flux_operator::cli;
-use flux_operator::cluster::validate::{Defaults, validate};
-use flux_operator::crd::{self, Install, MiniCluster};
-use flux_operator::images::VIEW_IMAGE;
+use crate::support::any_spec::OBJECT;
+use flux_operator::crd::MiniCluster;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -98,7 +95,7 @@ fn anchor(path: &str) -> String {
 /// All fields in the order of their examples. Every field without fields of its own has one, and
 /// every example has a field.
 pub(super) fn ordered(examples: &[Example]) -> Vec<Field> {
-    let all = fields("", &schema());
+    let all = fields("", &OBJECT);
     let all: Vec<Field> = all
         .into_iter()
         .filter(|field| field.path.starts_with("spec.") || field.path.starts_with("status."))
@@ -121,15 +118,10 @@ pub(super) fn ordered(examples: &[Example]) -> Vec<Field> {
     all
 }
 
-pub(super) fn schema() -> Value {
-    let definition = serde_json::to_value(crd::definition::definition().unwrap()).unwrap();
-    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone()
-}
-
 /// The section about what belongs to no field of ours.
 fn metadata() -> String {
     let mut text = "\n## `metadata`\n\nAs of every object of Kubernetes.\n\n".to_owned();
-    for (_, message) in rules(&schema()) {
+    for (_, message) in rules(&OBJECT) {
         let _ = writeln!(text, "- Refused: {message}");
     }
     text
@@ -147,9 +139,6 @@ fn about(field: &Field, all: &[Field], examples: &[Example]) -> String {
     facts.extend(limits(&field.schema));
     let mut about = format!("\n*{}*\n", facts.join(" · "));
     let example = examples.iter().find(|example| example.path == field.path);
-    if let Some(state) = example.and_then(not_acted_on) {
-        let _ = write!(about, "\n**{state}.**\n");
-    }
     let _ = write!(about, "\n{}\n", description(&field.schema));
     if let Some(other) = same_as(&field.path) {
         let _ = write!(about, "\nIts fields are those of [`{other}`](#{}).\n", anchor(other));
@@ -178,7 +167,7 @@ fn refusals(field: &Field, all: &[Field]) -> Vec<String> {
     let name = field.path.rsplit_once('.').map_or("", |(_, name)| name);
     let around = match all.iter().find(|it| it.inner().as_deref() == Some(field.parent())) {
         Some(object) => object.schema.clone(),
-        None => schema()["properties"][field.parent()].clone(),
+        None => OBJECT["properties"][field.parent()].clone(),
     };
     let around = layers(&around).into_iter().flat_map(rules);
     let named = around.filter(|(path, _)| path.trim_start_matches('.') == name);
@@ -189,33 +178,12 @@ fn refusals(field: &Field, all: &[Field]) -> Vec<String> {
 }
 
 /// The doc comment, without the sentence that only repeats the schema's default.
-fn description(schema: &Value) -> String {
+fn description(schema: &Value) -> &str {
     let description = schema["description"].as_str().unwrap_or_default().trim();
     let default = schema.get("default").map(text).unwrap_or_default();
     let repeats = [format!("Default {default}."), format!("Default `{default}`.")];
-    repeats
-        .iter()
-        .find_map(|repeat| description.strip_suffix(repeat.as_str()))
-        .filter(|rest| !rest.is_empty())
-        .unwrap_or(description)
-        .trim()
-        .to_owned()
-}
-
-/// What the operator itself says about a cluster with the example: whether it does nothing, or
-/// not everything, with the field.
-pub(super) fn not_acted_on(example: &Example) -> Option<String> {
-    let cluster = validate(&document(example)?, &defaults()).ok()?;
-    let wanted = example.path.replace(".<name>", "");
-    cluster.not_acted_on.iter().find_map(|said| {
-        let (path, detail) = said.split_once(' ').unwrap_or((said, ""));
-        let path: String = path.replace(|c: char| c.is_ascii_digit(), "");
-        (path == wanted).then(|| format!("Not acted on yet {detail}").trim().to_owned())
-    })
-}
-
-pub(super) fn defaults() -> Defaults {
-    cli::defaults(VIEW_IMAGE.to_owned(), None, Install::default())
+    let rest = repeats.iter().find_map(|repeat| description.strip_suffix(repeat.as_str()));
+    rest.filter(|rest| !rest.is_empty()).unwrap_or(description).trim()
 }
 
 /// A MiniCluster with nothing but the example and what it needs.

@@ -1,61 +1,21 @@
 //! One test a rule: what is refused, where, and what a specification means.
 
-mod any;
 mod cluster;
 mod container;
-mod definition;
 mod flux;
-mod no_effect;
 mod pod;
+mod refused;
 mod runner;
 mod volume;
 mod work;
 
+use crate::support::{cluster, hello};
 use flux_contract::Workload;
-use flux_operator::{
-    cluster::Cluster,
-    cluster::validate::{Defaults, Violations, validate},
-    crd::{Install, MiniCluster},
-};
+use flux_operator::cluster::Cluster;
 use serde_json::{Value, json};
 
-fn defaults() -> Defaults {
-    Defaults {
-        view_image: "registry.test/view:1".to_owned(),
-        arm_view_image: "registry.test/arm-view:1".to_owned(),
-        install: Install::Auto,
-    }
-}
-
-fn named(name: &str, spec: Value) -> MiniCluster {
-    serde_json::from_value(json!({
-        "apiVersion": "flux-framework.org/v1alpha2",
-        "kind": "MiniCluster",
-        "metadata": { "name": name, "namespace": "apps", "uid": "u-1" },
-        "spec": spec,
-    }))
-    .unwrap()
-}
-
-/// `change` on top of a specification that is in order.
-fn spec(change: Value) -> Value {
-    let mut spec = json!({ "size": 4, "containers": [{ "image": "app", "command": "run" }] });
-    for (field, value) in change.as_object().unwrap() {
-        spec[field] = value.clone();
-    }
-    spec
-}
-
-fn check(change: Value) -> Result<Cluster, Violations> {
-    validate(&named("hello", spec(change)), &defaults())
-}
-
 fn good(change: Value) -> Cluster {
-    check(change).unwrap()
-}
-
-fn faults(change: Value) -> Vec<String> {
-    check(change).unwrap_err().0.into_iter().map(|violation| violation.path).collect()
+    cluster(&hello(&change))
 }
 
 /// `change` in the only container.
@@ -72,15 +32,9 @@ fn beside(sidecar: Value) -> Value {
     json!({ "containers": [{ "runFlux": true, "command": "run" }, sidecar] })
 }
 
-fn volume(volume: Value) -> Value {
-    container(json!({ "volumes": { "data": volume } }))
-}
-
 fn submission(change: Value) -> flux_contract::Submission {
     match good(change).runner.workload {
         Workload::Submit { submission } => submission,
         other => panic!("{other:?}"),
     }
 }
-
-const CERTIFICATE: &str = "metadata\n    name = \"x\"\ncurve\n    public-key = \"Yne@$w-vo<fVvi]a<NY6T1ed:M$fCG*[IaLV{hID\"\n    secret-key = \"D:)Q[IlAW!ahhC2ac:9*A}h:p?([4%wOTJ%JR%cs\"\n";

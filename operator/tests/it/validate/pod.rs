@@ -1,37 +1,7 @@
 //! What all pods have in common.
 
-use crate::validate::{faults, good};
+use crate::validate::good;
 use serde_json::json;
-
-#[test]
-fn what_an_overlay_must_not_change_is_refused_with_its_place() {
-    for (change, path) in [
-        (json!({ "overlay": { "containers": "none" } }), "overlay"),
-        (json!({ "overlay": { "hostNetwork": true } }), "overlay.hostNetwork"),
-        (json!({ "overlay": { "hostname": "a" } }), "overlay.hostname"),
-        (json!({ "overlay": { "setHostnameAsFQDN": true } }), "overlay.setHostnameAsFQDN"),
-        (json!({ "overlay": { "subdomain": "a" } }), "overlay.subdomain"),
-        (json!({ "overlay": { "restartPolicy": "OnFailure" } }), "overlay.restartPolicy"),
-        (json!({ "overlay": { "shareProcessNamespace": true } }), "overlay.shareProcessNamespace"),
-        (json!({ "overlay": { "activeDeadlineSeconds": 5 } }), "overlay.activeDeadlineSeconds"),
-        (json!({ "overlay": { "ephemeralContainers": [] } }), "overlay.ephemeralContainers"),
-        (
-            json!({ "overlay": { "terminationGracePeriodSeconds": -1 } }),
-            "overlay.terminationGracePeriodSeconds",
-        ),
-        (
-            json!({ "overlay": { "containers": [{ "name": "hello", "command": ["a"] }] } }),
-            "overlay.containers[0].command",
-        ),
-        (
-            json!({ "overlay": { "initContainers": [{ "name": "flux-view", "args": ["a"] }] } }),
-            "overlay.initContainers[0].args",
-        ),
-    ] {
-        let text = change.to_string();
-        assert_eq!(faults(json!({ "pod": change })), [format!("spec.pod.{path}")], "{text}");
-    }
-}
 
 #[test]
 fn what_kubernetes_checks_itself_is_left_to_the_api_server() {
@@ -71,10 +41,6 @@ fn the_grace_period_is_that_of_drain_seconds_or_the_overlay_or_kubernetes_own() 
         let cluster = good(json!({ "flux": { "drainSeconds": seconds } }));
         assert_eq!(cluster.pod.grace_seconds, seconds);
     }
-    let overlay = json!({ "terminationGracePeriodSeconds": 60 });
-    let flux = json!({ "drainSeconds": 61 });
-    let both = json!({ "flux": flux, "pod": { "overlay": overlay } });
-    assert_eq!(faults(both), ["spec.flux.drainSeconds"]);
 }
 
 #[test]

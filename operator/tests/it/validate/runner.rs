@@ -1,6 +1,6 @@
 //! Which container runs Flux, and as whom.
 
-use crate::validate::{container, faults, good};
+use crate::validate::{container, good};
 use serde_json::json;
 
 #[test]
@@ -20,18 +20,14 @@ fn a_marked_container_runs_flux_and_the_others_are_beside_it() {
 }
 
 #[test]
-fn users_that_cannot_be_made_are_refused() {
-    assert_eq!(
-        faults(container(json!({ "fluxUser": { "uid": 1_i64 << 31 } }))),
-        ["spec.containers[0].fluxUser.uid"]
-    );
-    assert_eq!(
-        faults(container(json!({ "fluxUser": { "name": "a:b" } }))),
-        ["spec.containers[0].fluxUser.name"]
-    );
-}
-
-#[test]
-fn a_batch_needs_lines() {
-    assert_eq!(faults(container(json!({ "batch": true }))), ["spec.containers[0].command"]);
+fn both_spellings_of_user_and_hooks_are_understood() {
+    for (one, other) in [
+        (json!({ "fluxUser": { "uid": 77 } }), json!({ "fluxuser": { "uid": 77 } })),
+        (json!({ "commands": { "brokerPre": "a" } }), json!({ "commands": { "preBroker": "a" } })),
+        (json!({ "commands": { "workerPre": "a" } }), json!({ "commands": { "preWorker": "a" } })),
+    ] {
+        let runner = good(container(one)).runner;
+        assert_eq!(runner, good(container(other)).runner);
+        assert_ne!(runner, good(container(json!({}))).runner);
+    }
 }

@@ -9,10 +9,8 @@ use flux_contract::{AgentConfig, Exit, Phase, TerminationMessage, Workload};
 use flux_operator::controller::build::AGENT_CONFIG_KEY;
 use serde_json::Value;
 
-/// How a container ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct End {
-    /// Its exit code.
     pub(crate) code: i32,
     /// What it has left.
     pub(crate) message: Option<TerminationMessage>,
@@ -85,7 +83,6 @@ impl Agent {
         self.is_lead && runs
     }
 
-    /// After how many seconds the lead ends the run.
     pub(crate) fn deadline(&self) -> Option<u64> {
         self.config.shutdown.deadline_seconds.filter(|_| self.is_lead)
     }

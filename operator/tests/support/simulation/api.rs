@@ -1,23 +1,21 @@
 //! What an API server does with a request: who may ask, what is read, listed, watched and written.
 
 use super::faults::Faults;
-use super::refusal::Refusal;
+use super::refusal::{Refusal, not_found, refused};
 use super::selectors::{Selection, Words, words};
 use super::store::Store;
 use super::watch::Watch;
-use crate::support::rights;
+use crate::support::rights::{self, Permission};
 use axum::body::Body as Answer;
 use http::{Method, Response};
+use k8s_openapi::apimachinery::pkg::version::Info;
 use serde::Serialize;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 #[derive(Default)]
 pub(crate) struct Memory {
-    /// The objects.
     pub(crate) store: Store,
-    /// What goes wrong.
     pub(crate) faults: Faults,
     pub(crate) log: Vec<String>,
     pub(crate) bodies: Vec<Value>,
@@ -35,7 +33,6 @@ pub(crate) struct Memory {
 /// What watches bring after they have begun.
 #[derive(Default)]
 pub(crate) enum News {
-    /// Nothing.
     #[default]
     None,
     /// All but what happens to these kinds, in the plural.
@@ -52,26 +49,24 @@ pub(crate) struct Asked<'request> {
 }
 
 impl Memory {
-    /// Notes something between the requests.
     pub(crate) fn note(&mut self, text: &str) {
         self.journal.push(format!("{} {text}", self.store.clock.now()));
     }
 
-    /// Answers one request.
     pub(crate) fn answer(&mut self, method: &Method, asked: &Asked<'_>) -> Response<Answer> {
         let Asked { path, query, .. } = *asked;
         self.log.push(format!("{method} {path}"));
         if let Some(answer) = self.of_no_namespace(path, query) {
             return answer;
         }
-        if !rights::allowed(method, path, query) {
+        let Some(permission) = rights::granted(method, path, query) else {
             if method != Method::GET {
                 self.mistakes.push(format!("{method} {path}: not allowed"));
             }
-            return refuse(&Refusal::new(403, "the operator's role does not allow it"));
-        }
+            return refuse(&refused(403, "the operator's role does not allow it"));
+        };
         if method == Method::GET {
-            return self.read(asked);
+            return self.read(asked, &permission);
         }
         self.bodies.push(asked.body.clone());
         let name = asked.body["metadata"]["name"].as_str().unwrap_or_default();
@@ -88,7 +83,7 @@ impl Memory {
             Ok((code, object)) => respond(code, &*object),
             Err(refusal) => {
                 if refusal.code == 422 {
-                    self.mistakes.push(format!("{method} {path}: {}", refusal.status()["message"]));
+                    self.mistakes.push(format!("{method} {path}: {}", refusal.message));
                 }
                 refuse(&refusal)
             }
@@ -108,26 +103,30 @@ impl Memory {
                     Some(object) => store.merge_status(object, body)?,
                     None => store.merge(path, body)?,
                 },
-                _ => return Err(Refusal::new(405, "not here")),
+                _ => return Err(refused(405, "not here")),
             },
         ))
     }
 
     /// An object, a list or a watch; without `whole` only the metadata of what is listed.
-    fn read(&mut self, asked: &Asked<'_>) -> Response<Answer> {
+    fn read(&mut self, asked: &Asked<'_>, permission: &Permission<'_>) -> Response<Answer> {
         let Asked { path, whole, .. } = *asked;
         let query = words(asked.query);
-        if query.get("watch").is_some_and(|it| it == "true") {
-            let (watch, lines) = Watch::new(path, &query, whole);
-            self.watches.push(watch);
-            return Response::new(Answer::from_stream(lines));
-        }
-        let answer = match kind_of(path) {
-            Some(kind) => self.list(path, kind, &query, whole),
-            None => self
-                .store
-                .get(path)
-                .map_or_else(|| refuse(&Refusal::not_found()), |object| respond(200, object)),
+        let answer = match permission.verb {
+            "watch" => {
+                let (watch, lines) = Watch::new(path, &query, whole);
+                self.watches.push(watch);
+                return Response::new(Answer::from_stream(lines));
+            }
+            "list" => {
+                let is_paged = query.contains_key("limit");
+                assert!(permission.resource != "pods" || is_paged, "all pods are listed at once");
+                self.list(path, &query, whole)
+            }
+            _ => match self.store.get(path) {
+                Some(object) => respond(200, object),
+                None => refuse(&not_found()),
+            },
         };
         for (path, object) in self.faults.intrusions(path) {
             self.store.put(&path, object);
@@ -135,32 +134,34 @@ impl Memory {
         answer
     }
 
-    fn list(&self, path: &str, kind: &str, query: &Words, whole: bool) -> Response<Answer> {
-        assert!(kind != "Pod" || query.contains_key("limit"), "all pods are listed at once");
+    fn list(&self, path: &str, query: &Words, whole: bool) -> Response<Answer> {
         let selection = Selection::of(query);
         let all = self.store.inside(path).map(|(_, object)| &**object);
         let items: Vec<&Value> = all.filter(|object| selection.has(object)).collect();
-        page(kind, self.store.version, &items, query, whole)
+        page(self.store.version, &items, query, whole)
     }
 
-    /// Tells those who watch what has happened.
-    pub(crate) fn tell(&mut self) {
+    /// Sends the watches what has happened.
+    pub(crate) fn notify_watches(&mut self) {
         let News::AllBut(held) = &self.news else { return };
         let store = &self.store;
         self.watches
-            .retain_mut(|watch| held.iter().any(|plural| watch.is_of(plural)) || watch.tell(store));
+            .retain_mut(|watch| held.iter().any(|plural| watch.is_of(plural)) || watch.send(store));
     }
 
     /// What lies in no namespace: an operator for one namespace may not read it, so it is there only
     /// where a test says so.
     fn of_no_namespace(&self, path: &str, query: &str) -> Option<Response<Answer>> {
         match path {
-            "/version" => Some(respond(200, &version(self.release.as_ref()?))),
+            "/version" => {
+                let git_version = self.release.clone()?;
+                Some(respond(200, &Info { git_version, ..Info::default() }))
+            }
             "/api/v1/nodes" => {
                 let nodes: Vec<&Value> = self.nodes.as_ref()?.iter().collect();
                 let query = words(query);
                 assert!(query.contains_key("limit"), "all nodes are listed at once");
-                Some(page("Node", self.store.version, &nodes, &query, true))
+                Some(page(self.store.version, &nodes, &query, true))
             }
             // What kinds there are, everybody may ask.
             _ if path.starts_with("/apis") && path.split('/').count() <= 4 => {
@@ -172,54 +173,18 @@ impl Memory {
     }
 }
 
-/// The kind of the objects in the collection at `path`, if it is one.
-fn kind_of(path: &str) -> Option<&'static str> {
-    let kinds = [
-        ("/pods", "Pod"),
-        ("/events", "Event"),
-        ("/jobs", "Job"),
-        ("/services", "Service"),
-        ("/configmaps", "ConfigMap"),
-        ("/miniclusters", "MiniCluster"),
-        ("/workloads", "Workload"),
-    ];
-    kinds.iter().find(|(end, _)| path.ends_with(end)).map(|(_, kind)| *kind)
-}
-
-fn version(release: &str) -> Value {
-    let fields = [
-        "major",
-        "minor",
-        "gitCommit",
-        "gitTreeState",
-        "buildDate",
-        "goVersion",
-        "compiler",
-        "platform",
-    ];
-    let mut version: BTreeMap<&str, &str> = fields.map(|field| (field, "")).into();
-    version.insert("gitVersion", release);
-    json!(version)
-}
-
 /// A list, written without a copy of what is in it.
 #[derive(Serialize)]
 struct List<'store> {
     #[serde(rename = "apiVersion")]
     api_version: &'static str,
-    kind: String,
+    kind: &'static str,
     metadata: Value,
     items: Vec<&'store Value>,
 }
 
 /// As many of `items` as are asked for, from where the page before has ended; their metadata, if not `whole`.
-fn page(
-    kind: &str,
-    version: u64,
-    items: &[&Value],
-    query: &Words,
-    whole: bool,
-) -> Response<Answer> {
+fn page(version: u64, items: &[&Value], query: &Words, whole: bool) -> Response<Answer> {
     let number = |name: &str| query.get(name).and_then(|text| text.parse::<usize>().ok());
     let from = number("continue").unwrap_or(0).min(items.len());
     let to = number("limit").map_or(items.len(), |limit| items.len().min(from + limit));
@@ -234,13 +199,11 @@ fn page(
         bare = items.iter().map(metadata_of).collect();
         items = bare.iter().collect();
     }
-    let kind = format!("{kind}List");
-    respond(200, &List { api_version: "v1", kind, metadata, items })
+    respond(200, &List { api_version: "v1", kind: "List", metadata, items })
 }
 
-/// A refusal, as an answer.
 pub(crate) fn refuse(refusal: &Refusal) -> Response<Answer> {
-    respond(refusal.code, &refusal.status())
+    respond(refusal.code, refusal)
 }
 
 fn respond(code: u16, body: &impl Serialize) -> Response<Answer> {

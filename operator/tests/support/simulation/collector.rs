@@ -26,9 +26,7 @@ pub(crate) fn collect(store: &mut Store) {
             all.iter().all(|owner| !owners.contains(owner["uid"].as_str().unwrap()))
         })
     };
-    let lost: Vec<String> =
-        store.all().iter().filter(|(_, it)| lost(it)).map(|(path, _)| path.clone()).collect();
-    for path in lost {
+    for (path, _) in store.select("", lost) {
         // What goes in the foreground waits for what it owns in turn; so nothing is left out.
         let _ = store.delete(&path, &json!({ "propagationPolicy": "Background" }));
     }
@@ -41,7 +39,7 @@ pub(crate) fn collect(store: &mut Store) {
                 .any(|it| it["uid"] == uid.as_str())
         };
         if !store.all().values().any(|it| owns(it)) {
-            store.merge(&path, &json!({ "metadata": { "finalizers": null } })).unwrap();
+            store.release(&path);
         }
     }
 }

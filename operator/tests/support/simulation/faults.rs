@@ -4,16 +4,6 @@ use super::refusal::Refusal;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// What is wrong with the way to the server.
-#[derive(Clone, Copy)]
-pub(crate) enum Outage {
-    /// It takes requests and answers none.
-    Silent,
-    /// It answers each with this code.
-    Answers(u16),
-}
-
-/// What happens to one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Failure {
     /// It is refused with this code, and has no effect.
@@ -26,16 +16,13 @@ pub(crate) enum Failure {
     Unanswered,
 }
 
-/// A failure of one request among many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Fault {
     /// How many requests before it go well.
     pub(crate) after: usize,
-    /// What happens to it.
     pub(crate) failure: Failure,
 }
 
-/// All that goes wrong, and what others do meanwhile.
 #[derive(Default)]
 pub(crate) struct Faults {
     /// Writes to these paths are refused.

@@ -4,9 +4,11 @@
 //!
 //! After `syncJob` in `pkg/controller/job/job_controller.go` of Kubernetes 1.33, and of 1.37 where it suspends.
 
+use super::conditions::{condition, is_true, set_condition};
 use super::job_policy::{Verdict, verdict};
 use super::store::Store;
 use flux_contract::labels;
+use json_patch::merge;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,6 +19,8 @@ const TRACKING: &str = "batch.kubernetes.io/job-tracking";
 /// Pause before the first pod of an index is made again; each further one is twice as long.
 const PAUSE: Duration = Duration::from_secs(10);
 const LONGEST_PAUSE: Duration = Duration::from_mins(10);
+/// Condition of a Job that was suspended once.
+const SUSPENDED: &str = "Suspended";
 
 /// What the controller knows of each Job, by its uid.
 #[derive(Default)]
@@ -26,7 +30,6 @@ pub(crate) struct JobController {
     pub(crate) taken: BTreeSet<String>,
 }
 
-/// What was counted of one Job.
 #[derive(Default)]
 struct Book {
     /// Pods that were counted, by uid.
@@ -34,7 +37,6 @@ struct Book {
     indexes: BTreeMap<u64, Index>,
 }
 
-/// What was counted of one index.
 #[derive(Default, Clone)]
 struct Index {
     failed: u32,
@@ -58,10 +60,7 @@ impl JobController {
             object["kind"] == "Job"
                 && object["metadata"]["annotations"]["flux-framework.org/fields"].is_string()
         };
-        let jobs = store.all().iter().filter(|(_, object)| of_ours(object));
-        let jobs: Vec<(String, Arc<Value>)> =
-            jobs.map(|(path, job)| (path.clone(), Arc::clone(job))).collect();
-        for (path, job) in jobs {
+        for (path, job) in store.select("", of_ours) {
             let uid = job["metadata"]["uid"].as_str().unwrap().to_owned();
             let pods = pods_of(store, &path, &uid);
             let sight = Sight { path, job, pods };
@@ -91,11 +90,12 @@ impl Book {
         if let Some((type_, reason, message)) = target {
             end_pods(store, pods);
             let before = if type_ == "Complete" { "SuccessCriteriaMet" } else { "FailureTarget" };
-            add_condition(&mut status, before, &reason, &message, store);
-            if !pods.iter().any(|(_, pod)| !is_over(pod)) {
-                add_condition(&mut status, &type_, &reason, &message, store);
+            let (words, now) = ([reason.as_str(), message.as_str()], store.clock.now());
+            set_condition(&mut status, before, true, words, now);
+            if pods.iter().all(|(_, pod)| is_over(pod)) {
+                set_condition(&mut status, &type_, true, words, now);
                 if type_ == "Complete" {
-                    status["completionTime"] = json!(store.clock.now().to_string());
+                    status["completionTime"] = json!(now.to_string());
                 }
             }
         } else if is_suspended(job) {
@@ -126,8 +126,7 @@ impl Book {
             {
                 continue;
             }
-            let gone = json!({ "metadata": { "finalizers": null } });
-            store.merge(path, &gone).unwrap();
+            store.release(path);
             let is_too_many = Some(index_of(pod)) >= sight.job["spec"]["completions"].as_u64();
             let index = self.indexes.entry(index_of(pod)).or_default();
             if pod["status"]["phase"] == "Succeeded" {
@@ -220,58 +219,30 @@ impl Book {
     }
 }
 
+/// Says whether the Job is suspended. One that is has no begin, and one that is resumed begins then.
+fn note_suspension(status: &mut Value, suspended: bool, store: &Store) {
+    let now = store.clock.now();
+    if is_true(status, SUSPENDED) != suspended {
+        set_condition(status, SUSPENDED, suspended, ["JobSuspended", "Job suspended"], now);
+        let begin = if suspended { Value::Null } else { json!(now.to_string()) };
+        merge(status, &json!({ "startTime": begin }));
+    }
+}
+
 fn failed(reason: &str, message: &str) -> (String, String, String) {
     ("Failed".to_owned(), reason.to_owned(), message.to_owned())
 }
 
 /// How a Job ends of which that is decided, and whose pods have not all ended.
 fn ending(job: &Value) -> Option<(String, String, String)> {
-    let conditions = job["status"]["conditions"].as_array()?;
     let targets = [("SuccessCriteriaMet", "Complete"), ("FailureTarget", "Failed")];
     targets.iter().find_map(|(target, end)| {
-        let condition = conditions.iter().find(|condition| condition["type"] == *target)?;
+        let condition = condition(&job["status"], target)?;
         let text = |field: &str| condition[field].as_str().unwrap().to_owned();
         Some(((*end).to_owned(), text("reason"), text("message")))
     })
 }
 
-fn add_condition(status: &mut Value, type_: &str, reason: &str, message: &str, store: &Store) {
-    let mut conditions = status["conditions"].as_array().cloned().unwrap_or_default();
-    if conditions.iter().all(|condition| condition["type"] != type_) {
-        conditions.push(json!({
-            "type": type_, "status": "True", "reason": reason, "message": message,
-            "lastTransitionTime": store.clock.now().to_string(),
-        }));
-    }
-    status["conditions"] = Value::Array(conditions);
-}
-
-/// Says whether the Job is suspended. One that is has no begin, and one that is resumed begins then.
-fn note_suspension(status: &mut Value, suspended: bool, store: &Store) {
-    let mut conditions = status["conditions"].as_array().cloned().unwrap_or_default();
-    let now = store.clock.now().to_string();
-    let word = if suspended { "True" } else { "False" };
-    let noted = conditions.iter_mut().find(|condition| condition["type"] == "Suspended");
-    match noted {
-        Some(noted) if noted["status"] == word => return,
-        None if !suspended => return,
-        Some(noted) => {
-            (noted["status"], noted["lastTransitionTime"]) = (json!(word), json!(now));
-        }
-        None => conditions.push(json!({
-            "type": "Suspended", "status": word, "reason": "JobSuspended", "message": "Job suspended",
-            "lastTransitionTime": now,
-        })),
-    }
-    status["conditions"] = Value::Array(conditions);
-    if suspended {
-        status.as_object_mut().unwrap().remove("startTime");
-    } else {
-        status["startTime"] = json!(now);
-    }
-}
-
-/// True while the Job is to have no pods.
 pub(crate) fn is_suspended(job: &Value) -> bool {
     job["spec"]["suspend"] == true
 }
@@ -282,35 +253,26 @@ fn is_tracked(pod: &Value) -> bool {
     finalizers.is_some_and(|all| all.iter().any(|it| it == TRACKING))
 }
 
-/// True once the Job has ended.
 pub(crate) fn is_finished(job: &Value) -> bool {
-    let conditions = job["status"]["conditions"].as_array().into_iter().flatten();
-    conditions.into_iter().any(|it| it["type"] == "Complete" || it["type"] == "Failed")
+    is_true(&job["status"], "Complete") || is_true(&job["status"], "Failed")
 }
 
-/// True once the pod has ended.
 pub(crate) fn is_over(pod: &Value) -> bool {
     pod["status"]["phase"] == "Succeeded" || pod["status"]["phase"] == "Failed"
 }
 
-/// True while the pod is ready.
 pub(crate) fn is_ready(pod: &Value) -> bool {
-    let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
-    conditions.into_iter().any(|it| it["type"] == "Ready" && it["status"] == "True")
+    is_true(&pod["status"], "Ready")
 }
 
-/// The index of a pod of an Indexed Job.
 pub(crate) fn index_of(pod: &Value) -> u64 {
     pod["metadata"]["labels"][labels::COMPLETION_INDEX].as_str().unwrap().parse().unwrap()
 }
 
 /// The pods of the Job at `path` with this uid, the oldest first.
 pub(crate) fn pods_of(store: &Store, path: &str, uid: &str) -> Vec<(String, Arc<Value>)> {
-    let collection = collection(path);
-    let all = store.inside(&collection);
-    let owned = all.filter(|(_, pod)| pod["metadata"]["ownerReferences"][0]["uid"] == uid);
-    let mut pods: Vec<(String, Arc<Value>)> =
-        owned.map(|(path, pod)| (path.clone(), Arc::clone(pod))).collect();
+    let is_owned = |pod: &Value| pod["metadata"]["ownerReferences"][0]["uid"] == uid;
+    let mut pods = store.select(&collection(path), is_owned);
     let made = |pod: &Value| pod["metadata"]["creationTimestamp"].as_str().map(str::to_owned);
     pods.sort_by_cached_key(|(_, pod)| made(pod));
     pods
@@ -332,8 +294,8 @@ fn take_pods(
     let is_active = |pod: &Value| !is_over(pod) && pod["metadata"]["deletionTimestamp"].is_null();
     let mut taken = Vec::new();
     for (path, pod) in pods.iter().filter(|(_, pod)| is_active(pod) && which(pod)) {
+        store.release(path);
         // It may have gone meanwhile.
-        let _ = store.merge(path, &json!({ "metadata": { "finalizers": null } }));
         let _ = store.delete(path, &json!({}));
         taken.push(pod["metadata"]["uid"].as_str().unwrap().to_owned());
     }
@@ -347,7 +309,7 @@ fn end_pods(store: &mut Store, pods: &[(String, Arc<Value>)]) {
         let _ = store.delete(path, &json!({}));
         // One that never had a node has nothing to count.
         if pod["spec"]["nodeName"].is_null() {
-            let _ = store.merge(path, &json!({ "metadata": { "finalizers": null } }));
+            store.release(path);
         }
     }
 }
@@ -360,10 +322,8 @@ fn release_orphans(store: &mut Store) {
         let owner = object["metadata"]["ownerReferences"][0]["uid"].as_str();
         is_tracked(object) && owner.is_some_and(|owner| !uids.contains(owner))
     };
-    let orphans = store.all().iter().filter(|(_, object)| orphaned(object));
-    let orphans: Vec<String> = orphans.map(|(path, _)| path.clone()).collect();
-    for path in orphans {
-        store.merge(&path, &json!({ "metadata": { "finalizers": null } })).unwrap();
+    for (path, _) in store.select("", orphaned) {
+        store.release(&path);
     }
 }
 

@@ -5,11 +5,9 @@ use serde_json::Value;
 /// What the failure of a pod comes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// The Job fails at once.
     FailJob,
     /// The pod is made again, and does not count.
     Ignore,
-    /// It counts.
     Count,
 }
 

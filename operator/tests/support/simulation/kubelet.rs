@@ -1,29 +1,25 @@
 //! The kubelets: they start the pods of a namespace, say how they are, and end them when they are deleted.
 
 use super::agent::{Agent, End};
+use super::conditions::set_condition;
 use super::job::{index_of, is_over, is_ready};
 use super::nodes::Nodes;
 use super::store::Store;
 use flux_contract::{Exit, TerminationMessage, labels};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// One start of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Run {
-    /// uid of the Job.
     pub(crate) job: String,
-    /// uid of the lead's pod.
     pub(crate) pod: String,
 }
 
-/// What the node has done.
 #[derive(Default)]
 pub(crate) struct Kubelet {
-    /// Every command that was started.
     pub(crate) runs: Vec<Run>,
-    /// Where pods are placed.
     pub(crate) nodes: Nodes,
     /// The deadline of the lead with a uid, and the version of the `ConfigMap` that it was read from.
     deadlines: BTreeMap<String, (Value, Option<u64>)>,
@@ -32,9 +28,8 @@ pub(crate) struct Kubelet {
 impl Kubelet {
     /// Brings each pod of the collection `pods` one step further.
     pub(crate) fn step(&mut self, store: &mut Store, pods: &str) {
-        let all: Vec<(String, Arc<Value>)> =
-            store.inside(pods).map(|(path, pod)| (path.clone(), Arc::clone(pod))).collect();
-        for (path, pod) in all.iter().filter(|(_, pod)| is_ours(pod)) {
+        let all = store.select(pods, is_ours);
+        for (path, pod) in &all {
             if self.nodes.are_lost_to(pod) {
                 self.nodes.look_after(store, path, pod);
             } else if !is_over(pod) {
@@ -62,7 +57,7 @@ impl Kubelet {
             let Some(node) = self.nodes.place(usize::try_from(index).unwrap()) else { return };
             let mut placed = Value::clone(pod);
             placed["spec"]["nodeName"] = json!(node);
-            placed["status"] = waiting(pod);
+            placed["status"] = waiting(pod, store.clock.now());
             store.put(path, placed);
         } else if !begun(pod) {
             Self::start(store, path, pod);
@@ -137,14 +132,16 @@ impl Kubelet {
     pub(crate) fn end(store: &mut Store, path: &str, end: &End) {
         let Some(pod) = store.get(path).cloned() else { return };
         let message = end.message.as_ref().map(TerminationMessage::to_json);
-        let mut status = pod["status"].clone();
-        status["phase"] = json!(if end.code == 0 { "Succeeded" } else { "Failed" });
+        let now = store.clock.now();
+        let phase = if end.code == 0 { "Succeeded" } else { "Failed" };
         let reason = if end.code == 0 { "Completed" } else { "Error" };
         let ended =
             json!({ "terminated": { "exitCode": end.code, "reason": reason, "message": message } });
-        status["containerStatuses"] = containers(&pod, &ended, false);
-        set_ready(&mut status, false, store);
-        store.set_status(path, status);
+        store.change_status(path, |status| {
+            status["phase"] = json!(phase);
+            status["containerStatuses"] = containers(&pod, &ended, false);
+            set_ready(status, false, now);
+        });
     }
 
     /// Takes the pod at `path` away, as the eviction API does: with a condition that says so.
@@ -155,25 +152,21 @@ impl Kubelet {
 
     /// Says that the pod at `path` is not ready, as its node says nothing.
     pub(crate) fn set_unready(store: &mut Store, path: &str) {
-        let Some(pod) = store.get(path).filter(|pod| is_ready(pod)) else { return };
-        let mut status = pod["status"].clone();
-        set_ready(&mut status, false, store);
-        store.set_status(path, status);
+        let now = store.clock.now();
+        store.change_status(path, |status| set_ready(status, false, now));
     }
 }
 
 /// Notes on the pod at `path` that Kubernetes takes it away, and for what reason.
 pub(crate) fn disrupt(store: &mut Store, path: &str, reason: &str) {
-    let Some(pod) = store.get(path) else { return };
-    let mut status = pod["status"].clone();
-    let mut conditions = status["conditions"].as_array().cloned().unwrap_or_default();
-    conditions.retain(|condition| condition["type"] != "DisruptionTarget");
-    let condition = json!({
-        "type": "DisruptionTarget", "status": "True", "reason": reason, "message": reason,
+    let now = store.clock.now();
+    store.change_status(path, |status| {
+        set_condition(status, "DisruptionTarget", true, [reason, reason], now);
     });
-    conditions.push(condition);
-    status["conditions"] = Value::Array(conditions);
-    store.set_status(path, status);
+}
+
+fn set_ready(status: &mut Value, ready: bool, now: Timestamp) {
+    set_condition(status, "Ready", ready, ["", ""], now);
 }
 
 /// Whether the operator, or the Job controller for it, has made the pod: somebody may have changed its labels.
@@ -235,12 +228,10 @@ fn containers(pod: &Value, state: &Value, ready: bool) -> Value {
 }
 
 /// The status of a pod that has a node and whose containers do not run.
-fn waiting(pod: &Value) -> Value {
+fn waiting(pod: &Value, now: Timestamp) -> Value {
     let mut status = pod["status"].clone();
     status["phase"] = json!("Pending");
-    let mut conditions = status["conditions"].as_array().cloned().unwrap_or_default();
-    conditions.push(json!({ "type": "PodScheduled", "status": "True" }));
-    status["conditions"] = Value::Array(conditions);
+    set_condition(&mut status, "PodScheduled", true, ["", ""], now);
     status["containerStatuses"] =
         containers(pod, &json!({ "waiting": { "reason": "ContainerCreating" } }), false);
     status
@@ -254,15 +245,6 @@ fn running(pod: &Value, store: &Store, ready: bool) -> Value {
     status["phase"] = json!("Running");
     status["containerStatuses"] =
         containers(pod, &json!({ "running": { "startedAt": since } }), ready);
-    set_ready(&mut status, ready, store);
+    set_ready(&mut status, ready, store.clock.now());
     status
-}
-
-fn set_ready(status: &mut Value, ready: bool, store: &Store) {
-    let mut conditions = status["conditions"].as_array().cloned().unwrap_or_default();
-    conditions.retain(|condition| condition["type"] != "Ready");
-    let ready = if ready { "True" } else { "False" };
-    let now = store.clock.now().to_string();
-    conditions.push(json!({ "type": "Ready", "status": ready, "lastTransitionTime": now }));
-    status["conditions"] = Value::Array(conditions);
 }

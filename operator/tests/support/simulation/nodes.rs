@@ -7,8 +7,8 @@ use super::store::Store;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-/// How many nodes there are.
 pub(crate) const NODES: usize = 3;
 
 /// After so many seconds without a word the pods of a node are not ready.
@@ -20,7 +20,6 @@ const TOLERATED: u64 = 300;
 #[derive(Default)]
 pub(crate) struct Nodes(BTreeMap<String, Timestamp>);
 
-/// Name of the node with this number.
 fn name(number: usize) -> String {
     format!("node-{number}")
 }
@@ -37,7 +36,6 @@ impl Nodes {
         pod["spec"]["nodeName"].as_str().is_some_and(|name| self.0.contains_key(name))
     }
 
-    /// True while one is lost.
     pub(crate) fn is_any_lost(&self) -> bool {
         !self.0.is_empty()
     }
@@ -52,7 +50,6 @@ impl Nodes {
         self.0.remove(&name(number)).is_some()
     }
 
-    /// All nodes are heard of.
     pub(crate) fn find_all(&mut self) {
         self.0.clear();
     }
@@ -76,23 +73,17 @@ impl Nodes {
         if !self.0.contains_key(&name(number)) {
             return;
         }
-        for path in pods_on(number, store, pods) {
+        for (path, _) in pods_on(number, store, pods) {
             let _ = store.delete(&path, &Value::Null);
             disrupt(store, &path, "DeletionByPodGC");
-            if let Some(pod) = store.get(&path) {
-                let mut status = pod["status"].clone();
-                status["phase"] = json!("Failed");
-                store.set_status(&path, status);
-            }
+            store.change_status(&path, |status| status["phase"] = json!("Failed"));
             store.confirm_end(&path);
         }
     }
 }
 
 /// The pods of the node with this number that have not ended.
-pub(crate) fn pods_on(number: usize, store: &Store, pods: &str) -> Vec<String> {
+pub(crate) fn pods_on(number: usize, store: &Store, pods: &str) -> Vec<(String, Arc<Value>)> {
     let name = name(number);
-    let there = |pod: &Value| pod["spec"]["nodeName"] == *name && !super::job::is_over(pod);
-    let all = store.inside(pods).filter(|(_, pod)| there(pod));
-    all.map(|(path, _)| path.clone()).collect()
+    store.select(pods, |pod| pod["spec"]["nodeName"] == *name && !super::job::is_over(pod))
 }

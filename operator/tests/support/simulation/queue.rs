@@ -8,7 +8,6 @@ use super::job::{is_finished, is_suspended};
 use super::store::Store;
 use flux_operator::cluster::QUEUE_LABEL;
 use serde_json::{Value, json};
-use std::sync::Arc;
 
 /// Annotation of a Job that the queue has not quite stopped.
 const STOPPING: &str = "kueue.x-k8s.io/stopping";
@@ -25,10 +24,7 @@ pub(crate) fn direct(store: &mut Store, admits: bool) {
     let waits_or_runs = |job: &Value| {
         is_queued(job) && job["metadata"]["deletionTimestamp"].is_null() && !is_finished(job)
     };
-    let jobs = store.all().iter().filter(|(_, object)| waits_or_runs(object));
-    let jobs: Vec<(String, Arc<Value>)> =
-        jobs.map(|(path, job)| (path.clone(), Arc::clone(job))).collect();
-    for (path, job) in jobs {
+    for (path, job) in store.select("", waits_or_runs) {
         let stops = !job["metadata"]["annotations"][STOPPING].is_null();
         if stops || !(admits || is_suspended(&job)) {
             stop(store, &path);
@@ -46,10 +42,10 @@ fn stop(store: &mut Store, path: &str) {
     let begin = json!({
         "metadata": { "annotations": { STOPPING: "true" } }, "spec": { "suspend": true },
     });
-    let job = store.merge(path, &begin).unwrap();
-    let mut status = job["status"].clone();
-    status.as_object_mut().map(|status| status.remove("startTime"));
-    store.set_status(path, status);
+    store.merge(path, &begin).unwrap();
+    store.change_status(path, |status| {
+        drop(status.as_object_mut().map(|it| it.remove("startTime")));
+    });
     let end = json!({
         "metadata": { "annotations": { STOPPING: null } },
         "spec": { "template": { "spec": { "nodeSelector": null } } },

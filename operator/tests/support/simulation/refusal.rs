@@ -1,52 +1,35 @@
 //! What an API server answers when it does not do what it is asked for.
 
-use serde_json::{Value, json};
+use kube::core::Status;
 
-/// A refusal.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Refusal {
-    /// Code of HTTP.
-    pub(crate) code: u16,
-    reason: &'static str,
-    message: String,
+/// The answer; its code is that of HTTP.
+pub(crate) type Refusal = Box<Status>;
+
+/// With the reason that usually goes with `code`.
+pub(crate) fn refused(code: u16, message: &str) -> Refusal {
+    let reason = match code {
+        403 => "Forbidden",
+        404 => "NotFound",
+        409 => "AlreadyExists",
+        422 => "Invalid",
+        429 => "TooManyRequests",
+        504 => "Timeout",
+        _ => "InternalError",
+    };
+    Status::failure(message, reason).with_code(code).boxed()
 }
 
-impl Refusal {
-    /// With the reason that usually goes with `code`.
-    pub(crate) fn new(code: u16, message: &str) -> Self {
-        let reason = match code {
-            403 => "Forbidden",
-            404 => "NotFound",
-            409 => "AlreadyExists",
-            422 => "Invalid",
-            429 => "TooManyRequests",
-            504 => "Timeout",
-            _ => "InternalError",
-        };
-        Self { code, reason, message: message.to_owned() }
-    }
+/// The write is about another object, or another version of it, as its `field` says.
+pub(crate) fn conflict(field: &str) -> Refusal {
+    let message = format!("the object has been modified: {field}");
+    Status::failure(&message, "Conflict").with_code(409).boxed()
+}
 
-    /// The write is about another object, or another version of it, as its `field` says.
-    pub(crate) fn conflict(field: &str) -> Self {
-        let message = format!("the object has been modified: {field}");
-        Self { code: 409, reason: "Conflict", message }
-    }
+pub(crate) fn not_found() -> Refusal {
+    refused(404, "not found")
+}
 
-    /// There is nothing.
-    pub(crate) fn not_found() -> Self {
-        Self::new(404, "not found")
-    }
-
-    /// Nobody may change `field` any more.
-    pub(crate) fn immutable(field: &str) -> Self {
-        Self::new(422, &format!("{field}: field is immutable"))
-    }
-
-    /// The object that says so.
-    pub(crate) fn status(&self) -> Value {
-        json!({
-            "apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Failure",
-            "message": self.message, "reason": self.reason, "code": self.code,
-        })
-    }
+/// Nobody may change `field` any more.
+pub(crate) fn immutable(field: &str) -> Refusal {
+    refused(422, &format!("{field}: field is immutable"))
 }

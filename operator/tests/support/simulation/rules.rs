@@ -1,7 +1,8 @@
 //! What an API server fills into an object, and what it lets nobody change.
 
+use super::conditions::is_true;
 use super::job::is_suspended;
-use super::refusal::Refusal;
+use super::refusal::{Refusal, immutable};
 use serde_json::{Value, json};
 
 /// Fields of a Job that stay as they were made. (`ValidateJobUpdate` in `pkg/apis/batch/validation`.)
@@ -67,24 +68,24 @@ pub(crate) fn admit(old: &Value, new: &mut Value) -> Result<(), Refusal> {
     match old["kind"].as_str().unwrap_or_default() {
         "Job" => {
             if let Some(field) = FIXED_IN_JOBS.iter().find(|field| !same(field)) {
-                return Err(Refusal::immutable(&format!("spec.{field}")));
+                return Err(immutable(&format!("spec.{field}")));
             }
             let may_differ = waits(old) && only_scheduling_differs(old, new);
             if !same("template") && !may_differ {
-                return Err(Refusal::immutable("spec.template"));
+                return Err(immutable("spec.template"));
             }
             let spec = &new["spec"];
             let elastic =
                 spec["completionMode"] == "Indexed" && spec["completions"] == spec["parallelism"];
             if !same("completions") && !elastic {
-                return Err(Refusal::immutable("spec.completions"));
+                return Err(immutable("spec.completions"));
             }
         }
-        "Service" if !same("clusterIP") => return Err(Refusal::immutable("spec.clusterIP")),
+        "Service" if !same("clusterIP") => return Err(immutable("spec.clusterIP")),
         "Secret" | "ConfigMap" if old["immutable"] == true && old["data"] != new["data"] => {
-            return Err(Refusal::immutable("data"));
+            return Err(immutable("data"));
         }
-        "Pod" if old["spec"] != new["spec"] => return Err(Refusal::immutable("spec")),
+        "Pod" if old["spec"] != new["spec"] => return Err(immutable("spec")),
         _ => {}
     }
     if COUNTED.iter().any(|kind| old["kind"] == *kind) && old["spec"] != new["spec"] {
@@ -98,8 +99,7 @@ pub(crate) fn admit(old: &Value, new: &mut Value) -> Result<(), Refusal> {
 /// (`shouldAllowMutablePodTemplate` in `pkg/registry/batch/job`.)
 fn waits(job: &Value) -> bool {
     let status = &job["status"];
-    let mut conditions = status["conditions"].as_array().into_iter().flatten();
-    let noted = conditions.any(|it| it["type"] == "Suspended" && it["status"] == "True");
+    let noted = is_true(status, "Suspended");
     let active = status["active"].as_u64().unwrap_or_default();
     is_suspended(job) && (status["startTime"].is_null() || noted) && active == 0
 }

@@ -11,7 +11,6 @@ pub(crate) fn words(query: &str) -> Words {
     form_urlencoded::parse(query.as_bytes()).into_owned().collect()
 }
 
-/// Selects objects by their labels and fields.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Selection {
     labels: Vec<String>,
@@ -43,7 +42,7 @@ impl Selection {
 }
 
 /// Whether the labels of `object` meet one term of a selector.
-pub(crate) fn is_labelled(object: &Value, term: &str) -> bool {
+fn is_labelled(object: &Value, term: &str) -> bool {
     let labels = &object["metadata"]["labels"];
     if let Some((key, value)) = term.split_once("!=") {
         return labels[key] != value;

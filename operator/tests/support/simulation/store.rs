@@ -1,10 +1,10 @@
 //! Objects by their paths, with their versions, and all changes in their order.
 
 use super::clock::Clock;
-use super::patch::merge;
 use super::queue::is_queued;
-use super::refusal::Refusal;
+use super::refusal::{Refusal, conflict, not_found, refused};
 use super::rules::{COUNTED, admit, fill_in};
+use json_patch::merge;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,16 +16,13 @@ const ENDED: [&str; 2] = ["Succeeded", "Failed"];
 /// makes it 0.
 const GRACE: &str = "deletionGracePeriodSeconds";
 
-/// The objects of a server.
 #[derive(Default)]
 pub(crate) struct Store {
     /// Shared with the history: an object is never changed, another one takes its place.
     objects: BTreeMap<String, Arc<Value>>,
     /// What happened, oldest first.
     pub(crate) history: Vec<Event>,
-    /// The newest resource version.
     pub(crate) version: u64,
-    /// The time.
     pub(crate) clock: Clock,
     /// True while the operator is asking for something, and nobody else.
     pub(crate) by_operator: bool,
@@ -37,11 +34,9 @@ pub(crate) struct Store {
     addresses: u32,
 }
 
-/// One object has changed.
 pub(crate) struct Event {
     /// The version that this made.
     pub(crate) version: u64,
-    /// Where the object is.
     pub(crate) path: String,
     /// What it was; nothing if it is new.
     pub(crate) before: Option<Arc<Value>>,
@@ -52,19 +47,27 @@ pub(crate) struct Event {
 }
 
 impl Store {
-    /// The object at `path`.
     pub(crate) fn get(&self, path: &str) -> Option<&Value> {
         self.objects.get(path).map(|object| &**object)
     }
 
-    /// All objects of the collection at `path`, each with its path.
+    /// All objects of the collection at `path`, each with its path; without a path all there are.
     pub(crate) fn inside(&self, path: &str) -> impl Iterator<Item = (&String, &Arc<Value>)> {
-        let begin = format!("{path}/");
+        let begin = if path.is_empty() { String::new() } else { format!("{path}/") };
         let range = self.objects.range(begin.clone()..);
         range.take_while(move |(path, _)| path.starts_with(&begin))
     }
 
-    /// All objects, each with its path.
+    /// The objects of the collection at `path` that are asked for, as they are now, each with its path.
+    pub(crate) fn select(
+        &self,
+        path: &str,
+        which: impl Fn(&Value) -> bool,
+    ) -> Vec<(String, Arc<Value>)> {
+        let found = self.inside(path).filter(|(_, object)| which(object));
+        found.map(|(path, object)| (path.clone(), Arc::clone(object))).collect()
+    }
+
     pub(crate) fn all(&self) -> &BTreeMap<String, Arc<Value>> {
         &self.objects
     }
@@ -98,11 +101,10 @@ impl Store {
         Some(object)
     }
 
-    /// Creates an object in the collection at `path`.
     pub(crate) fn create(&mut self, path: &str, body: &Value) -> Result<Arc<Value>, Refusal> {
         let path = format!("{path}/{}", body["metadata"]["name"].as_str().unwrap_or_default());
         if self.objects.contains_key(&path) {
-            return Err(Refusal::new(409, "already exists"));
+            return Err(refused(409, "already exists"));
         }
         let mut object = body.clone();
         object["metadata"]["creationTimestamp"] = json!(self.clock.now().to_string());
@@ -144,13 +146,22 @@ impl Store {
 
     /// Says how the object at `path` is, as whoever it is that runs it.
     pub(crate) fn set_status(&mut self, path: &str, status: Value) {
-        // It may have gone meanwhile.
-        let _ = self.update(path, &Value::Null, |object| object["status"] = status);
+        self.change_status(path, |old| *old = status);
+    }
+
+    /// Changes what is said of how the object at `path` is, if it is there.
+    pub(crate) fn change_status(&mut self, path: &str, change: impl FnOnce(&mut Value)) {
+        let _ = self.update(path, &Value::Null, |object| change(&mut object["status"]));
+    }
+
+    /// Lets the object at `path` go without what was to be done before, if it is there.
+    pub(crate) fn release(&mut self, path: &str) {
+        let _ = self.merge(path, &json!({ "metadata": { "finalizers": null } }));
     }
 
     /// Deletes the object at `path`. One that something has to be done for before stays until then.
     pub(crate) fn delete(&mut self, path: &str, options: &Value) -> Result<Arc<Value>, Refusal> {
-        let object = self.objects.get(path).cloned().ok_or_else(Refusal::not_found)?;
+        let object = self.objects.get(path).cloned().ok_or_else(not_found)?;
         check(&object, &options["preconditions"])?;
         if !object["metadata"]["deletionTimestamp"].is_null() {
             return Ok(object);
@@ -189,7 +200,7 @@ impl Store {
         conditions: &Value,
         change: impl FnOnce(&mut Value),
     ) -> Result<Arc<Value>, Refusal> {
-        let old = self.objects.get(path).ok_or_else(Refusal::not_found)?;
+        let old = self.objects.get(path).ok_or_else(not_found)?;
         check(old, &conditions["metadata"])?;
         let mut new = Value::clone(old);
         change(&mut new);
@@ -224,7 +235,7 @@ fn check(object: &Value, conditions: &Value) -> Result<(), Refusal> {
         !conditions[*field].is_null() && conditions[*field] != object["metadata"][*field]
     };
     let other = ["uid", "resourceVersion"].into_iter().find(other);
-    other.map_or(Ok(()), |field| Err(Refusal::conflict(field)))
+    other.map_or(Ok(()), |field| Err(conflict(field)))
 }
 
 fn set_status(object: &mut Value, status: Option<Value>) {

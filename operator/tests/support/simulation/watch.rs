@@ -11,24 +11,22 @@ use std::sync::Arc;
 /// What goes to one who watches.
 pub(crate) type Line = Result<Bytes, Infallible>;
 
-/// One watch.
 pub(crate) struct Watch {
     collection: String,
     selection: Selection,
     /// False where only metadata is asked for.
     whole: bool,
-    /// The version up to which everything was told.
-    told: u64,
+    /// The version up to which everything was sent.
+    sent: u64,
     sink: UnboundedSender<Line>,
 }
 
 impl Watch {
-    /// Begins to watch the collection at `path`.
     pub(crate) fn new(path: &str, query: &Words, whole: bool) -> (Self, UnboundedReceiver<Line>) {
         let (sink, lines) = unbounded();
-        let told = query.get("resourceVersion").and_then(|version| version.parse().ok());
+        let sent = query.get("resourceVersion").and_then(|version| version.parse().ok());
         let (collection, selection) = (path.to_owned(), Selection::of(query));
-        (Self { collection, selection, whole, told: told.unwrap_or_default(), sink }, lines)
+        (Self { collection, selection, whole, sent: sent.unwrap_or_default(), sink }, lines)
     }
 
     /// True when it is one of objects of this kind, in the plural.
@@ -36,9 +34,9 @@ impl Watch {
         self.collection.ends_with(&format!("/{plural}"))
     }
 
-    /// Tells what has happened since it told the last time. False when nobody listens any more.
-    pub(crate) fn tell(&mut self, store: &Store) -> bool {
-        let new = store.history.iter().rev().take_while(|event| event.version > self.told).count();
+    /// Sends what has happened since the last time. False when nobody listens any more.
+    pub(crate) fn send(&mut self, store: &Store) -> bool {
+        let new = store.history.iter().rev().take_while(|event| event.version > self.sent).count();
         for event in &store.history[store.history.len() - new..] {
             for line in self.lines(event) {
                 if self.sink.unbounded_send(Ok(line)).is_err() {
@@ -46,11 +44,11 @@ impl Watch {
                 }
             }
         }
-        self.told = store.version;
+        self.sent = store.version;
         !self.sink.is_closed()
     }
 
-    /// What there is to tell of `event`: an object that is selected no more is gone for this watch.
+    /// The lines about `event`: an object that is selected no more is gone for this watch.
     fn lines(&self, event: &Event) -> Vec<Bytes> {
         let inside =
             event.path.strip_prefix(&self.collection).is_some_and(|it| it.starts_with('/'));
@@ -59,7 +57,7 @@ impl Watch {
         }
         let (before, after) =
             (self.selected(event.before.as_ref()), self.selected(event.after.as_ref()));
-        let told = match (before, after) {
+        let lines = match (before, after) {
             (None, None) => vec![],
             (None, Some(after)) => vec![("ADDED", after)],
             (Some(before), Some(after))
@@ -70,7 +68,7 @@ impl Watch {
             (Some(before), Some(after)) => vec![("DELETED", before), ("ADDED", after)],
             (Some(before), None) => vec![("DELETED", before)],
         };
-        told.into_iter().map(|(type_, object)| self.line(event.version, type_, object)).collect()
+        lines.into_iter().map(|(type_, object)| self.line(event.version, type_, object)).collect()
     }
 
     /// The object, if this watch is one of it.

@@ -1,0 +1,36 @@
+//! Conditions in the status of an object.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+/// The condition of this type in a status.
+pub(crate) fn condition<'status>(status: &'status Value, type_: &str) -> Option<&'status Value> {
+    status["conditions"].as_array()?.iter().find(|condition| condition["type"] == type_)
+}
+
+/// Whether a status has the condition of this type, and it is true.
+pub(crate) fn is_true(status: &Value, type_: &str) -> bool {
+    condition(status, type_).is_some_and(|condition| condition["status"] == "True")
+}
+
+/// Puts a condition into a status. One that says the same stays as it is.
+pub(crate) fn set_condition(
+    status: &mut Value,
+    type_: &str,
+    is: bool,
+    [reason, message]: [&str; 2],
+    now: Timestamp,
+) {
+    let word = if is { "True" } else { "False" };
+    let says_so = |it: &Value| it["status"] == word && it["reason"] == reason;
+    if condition(status, type_).is_some_and(says_so) {
+        return;
+    }
+    let mut conditions = status["conditions"].as_array().cloned().unwrap_or_default();
+    conditions.retain(|condition| condition["type"] != type_);
+    conditions.push(json!({
+        "type": type_, "status": word, "reason": reason, "message": message,
+        "lastTransitionTime": now.to_string(),
+    }));
+    status["conditions"] = Value::Array(conditions);
+}
