@@ -3,7 +3,8 @@
 mod pod;
 mod support;
 
-use pod::{Pod, broker_that, code, stderr};
+use pod::broker::broker_that;
+use pod::{Pod, code, stderr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// `EHOSTUNREACH`: the broker has no way to the lead.

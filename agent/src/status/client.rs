@@ -2,12 +2,10 @@
 
 use crate::status::document::{Request, StatusError, StatusReport};
 use crate::status::timing::milliseconds;
-use crate::system::zmtp::Link;
-use omq_proto::proto::{ConnectionConfig, Role};
-use omq_proto::{Error, Message, SocketType};
 use std::path::Path;
 use std::time::Duration;
 use tokio::net::UnixStream;
+use zeromq::{ReqSocket, Socket, SocketRecv, SocketSend, ZmqError};
 
 /// Asks the agent whose socket is at `path`, waiting at most `timeout`.
 pub async fn ask(path: &Path, timeout: Duration) -> Result<StatusReport, StatusError> {
@@ -31,10 +29,12 @@ async fn exchange(
     timeout: Duration,
 ) -> Result<StatusReport, StatusError> {
     let path = path.to_owned();
-    let Ok(stream) = UnixStream::connect(&path).await else {
+    // A ZeroMQ socket would try again and again until the time is up; no socket, or one that
+    // nobody serves, is an answer by itself.
+    if UnixStream::connect(&path).await.is_err() {
         return Err(StatusError::NotRunning(path));
-    };
-    let answer = match tokio::time::timeout(timeout, send_and_receive(stream, request)).await {
+    }
+    let answer = match tokio::time::timeout(timeout, send_and_receive(&path, request)).await {
         Ok(Ok(answer)) => answer,
         Ok(Err(error)) => return Err(StatusError::Ask(path, error)),
         Err(_) => return Err(StatusError::TimedOut(path, timeout)),
@@ -43,11 +43,9 @@ async fn exchange(
         .map_err(|_| StatusError::Answer(path, String::from_utf8_lossy(&answer).into_owned()))
 }
 
-/// The text that REP answers with. The part before it is the empty one with which REQ begins.
-async fn send_and_receive(stream: UnixStream, request: &Request) -> Result<Vec<u8>, Error> {
-    let mut link = Link::new(stream, ConnectionConfig::new(Role::Client, SocketType::Req));
-    link.ready().await?;
-    let request = serde_json::to_string(request).unwrap_or_default();
-    link.send(&Message::multipart([String::new(), request])).await?;
-    Ok(link.receive().await?.get(1).unwrap_or_default().to_vec())
+async fn send_and_receive(path: &Path, request: &Request) -> Result<Vec<u8>, ZmqError> {
+    let mut socket = ReqSocket::new();
+    socket.connect(&format!("ipc://{}", path.display())).await?;
+    socket.send(serde_json::to_string(request).unwrap_or_default().into()).await?;
+    Ok(socket.recv().await?.get(0).map_or_else(Vec::new, |frame| frame.to_vec()))
 }

@@ -96,7 +96,7 @@ pub enum StatusError {
     NotRunning(PathBuf),
     /// The question could not be asked.
     #[error("could not ask the agent at {}", .0.display())]
-    Ask(PathBuf, #[source] omq_proto::Error),
+    Ask(PathBuf, #[source] zeromq::ZmqError),
     /// No answer came in time.
     #[error("the agent at {} gave no answer within {} ms", .0.display(), .1.as_millis())]
     TimedOut(PathBuf, Duration),
