@@ -27,7 +27,11 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
     // What is in the view is among the facts, so it gets its place before them.
     ("/install", "tests/linked_view.rs", "a_run_with_a_mounted_view_is_as_any_other"),
     // The operator reads it back to tell a change of the size.
-    ("/cluster/size", CHANGES, "another_size_patches_the_job"),
+    (
+        "/cluster/size",
+        CHANGES,
+        "another_size_patches_parallelism_and_completions_of_the_job_that_was_read_alone",
+    ),
     ("/logging/debug", "tests/every_setting.rs", "debug_tells_the_housekeeping_as_well"),
     ("/sidecars/beside/wait_for_socket", SUPERVISE, STAYS),
     ("/sidecars/beside/command", SUPERVISE, WAITS),
@@ -36,7 +40,7 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("/sidecars/beside/post", SUPERVISE, WAITS),
 ];
 
-const CHANGES: &str = "../operator/tests/it/changes.rs";
+const CHANGES: &str = "../operator/src/controller/decide/tests.rs";
 const SUPERVISE: &str = "tests/supervise.rs";
 const WAITS: &str = "a_sidecar_waits_for_the_socket_and_ends_when_the_runner_has";
 const STAYS: &str = "a_sidecar_whose_command_has_ended_stays_until_the_runner_has";

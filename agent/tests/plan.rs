@@ -194,7 +194,7 @@ fn an_ipv6_address_is_written_in_brackets_and_switches_ipv6_on() {
 #[test]
 fn the_simple_scheduler_is_chosen_in_the_configuration() {
     plan_says("sample-0", &["!alternatives"], |_, _| ());
-    let simple = "[modules.alternatives]\n    sched = \"sched-simple\"\n    feasibility = \"sched-simple\"\n";
+    let simple = "[modules.alternatives]\n    feasibility = \"sched-simple\"\n    sched = \"sched-simple\"\n";
     plan_says("sample-0", &[simple], |config, _| config.broker.simple_scheduler = true);
 }
 
