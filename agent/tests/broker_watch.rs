@@ -6,6 +6,7 @@ mod pod;
 
 use flux_agent::flux::{BrokerAddress, Event, Watch};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use rustix::process::{DumpableBehavior, dumpable_behavior};
 use std::fs::{self, Permissions};
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -94,4 +95,7 @@ async fn a_broker_that_lets_nobody_in_but_its_owner_is_asked_as_that_user_once_i
     assert_eq!(change, Some(Event::State("run".to_owned())));
     watching.abort();
     assert!(nix::unistd::geteuid().is_root(), "this process is who it was");
+    // The kernel protects a process whose user has changed: PID 1 could not start itself as another user any more, by
+    // /proc/1/exe, where the container lacks the capability SYS_PTRACE.
+    assert_eq!(dumpable_behavior().unwrap(), DumpableBehavior::Dumpable);
 }

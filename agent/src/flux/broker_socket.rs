@@ -8,7 +8,7 @@
 
 use nix::errno::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
-use rustix::process::Uid;
+use rustix::process::{DumpableBehavior, Uid};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -111,6 +111,11 @@ fn connected(path: &Path, owner: Option<u32>) -> io::Result<std::os::unix::net::
         let thread = thread::Builder::new().spawn_scoped(scope, connect)?;
         thread.join().unwrap_or_else(ended)
     });
+    if owner.is_some() {
+        // A change of user makes the kernel hide `/proc/PID/exe`, by which PID 1 starts itself (PR_SET_DUMPABLE(2const)).
+        // The thread was root all the same, but for its effective user: nobody else could trace it.
+        rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable)?;
+    }
     Ok(socket?.into())
 }
 
