@@ -50,6 +50,7 @@ pub(crate) enum Request {
     ActiveJobs,
     /// Registers the cleanup that precedes a shutdown.
     Cleanup,
+    Shutdown,
     /// How many cores are free on each rank that has any.
     Resources,
     /// Give ranks no more jobs, for a reason; or jobs again, without one.
@@ -92,6 +93,6 @@ impl Reply {
 impl Request {
     /// Whether the broker one is connected to answers by itself, in every state.
     pub(crate) fn is_local(&self) -> bool {
-        matches!(self, Self::Attribute(_) | Self::State)
+        matches!(self, Self::Attribute(_) | Self::State | Self::Shutdown)
     }
 }

@@ -54,6 +54,7 @@ impl Broker {
                 self.has_cleanup = true;
                 Reply::Done(Value::Null)
             }
+            Request::Shutdown => self.shut_down(),
             Request::Drained => Reply::Done(manager.drained_ranks()),
             Request::RunningOn(ranks, limit) => Reply::Done(manager.running_on(&ranks, limit)),
             Request::Drain(ranks, reason) => manager.drain(&ranks, reason.as_deref()),
@@ -65,6 +66,18 @@ impl Broker {
             Request::Wait(wait) => return manager.wait(wait, client),
         };
         client(reply);
+    }
+
+    fn shut_down(&mut self) -> Reply {
+        if !self.is_leader() {
+            return Reply::failed("shutdown may only be initiated on rank 0");
+        }
+        if self.state != State::Run {
+            let state = self.state.name();
+            return Reply::failed(format!("shutdown cannot be initiated in state {state}"));
+        }
+        self.post("shutdown");
+        Reply::Done(Value::Null)
     }
 
     pub(super) fn obey(&mut self, order: Order) {

@@ -124,6 +124,12 @@ pub(crate) fn cleanup_push(call: &Call) -> Result<u8, Failure> {
     Ok(0)
 }
 
+pub(crate) fn shutdown(call: &Call) -> Result<u8, Failure> {
+    let ["--background"] = call.given()[..] else { return Err(call.but("with --background")) };
+    call.ask("flux-shutdown", &Request::Shutdown)?;
+    Ok(0)
+}
+
 pub(crate) fn list(call: &Call) -> Result<u8, Failure> {
     let parsed = call.options("n|no-header o|format= s|states=")?;
     let is_simulated = parsed.has("no-header") && parsed.value("states") == Some("free");

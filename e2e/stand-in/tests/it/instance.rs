@@ -20,6 +20,16 @@ fn three_brokers_form_an_instance_when_all_are_there_and_end_with_their_lead() {
 }
 
 #[test]
+fn the_lead_alone_shuts_an_instance_down() {
+    let (site, [mut lead, mut worker]) = Site::two();
+    site.wait_for_log(1, "quorum->run");
+    let refused = site.ask(1, &["shutdown", "--background"]);
+    assert!(refused.err.contains("shutdown may only be initiated on rank 0"), "{}", refused.err);
+    site.ok(0, &["shutdown", "--background"]);
+    assert_eq!([lead.code(), worker.code()], [Some(0); 2]);
+}
+
+#[test]
 fn a_command_finds_the_flux_that_it_was_called_by() {
     let found = Site::new(1).ok(0, &["env", "bash", "-c", "command -v flux"]);
     assert!(found.ends_with("/bin/flux\n"), "{found}");
