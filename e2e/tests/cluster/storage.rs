@@ -41,11 +41,13 @@ fn a_command_that_fills_its_volume_or_its_disk_fails_and_says_why() {
 #[ignore = "needs a cluster"]
 fn a_worker_that_fills_its_disk_is_evicted_and_made_anew() {
     trial("full-worker", &[], async |trial| {
-        let run = run(trial, "full-worker", "size: 2, interactive: true", LIMIT).await?;
+        // A copied view takes 120 MB of it.
+        let limit = "resources: {limits: {ephemeral-storage: 256Mi}}";
+        let run = run(trial, "full-worker", "size: 2, interactive: true", limit).await?;
         let lead = run.ready().await?;
         run.up(2).await?;
         let worker = run.pod(1).await?;
-        run.exec(1, &["sh", "-c", "head -c 64M /dev/zero > /tmp/full"]).await?;
+        run.exec(1, &["sh", "-c", "head -c 512M /dev/zero > /tmp/full"]).await?;
         run.another(1, &worker).await?;
         run.up(2).await?;
         ensure!(run.ready().await? == lead, "the lead is another one");
