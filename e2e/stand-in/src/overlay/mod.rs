@@ -101,6 +101,10 @@ pub(crate) fn bind(uri: &str, ipv6: bool) -> std::io::Result<std::net::TcpListen
 /// The address `ZeroMQ` would connect to (`ip_resolver_t::resolve_getaddrinfo`): without `enable_ipv6` one
 /// of IPv4, with it one of IPv6 where there is any. The static binary has no resolver of the C library.
 async fn resolve(host: &str, ipv6: bool) -> Option<IpAddr> {
+    // hickory asks DNS for an address, too, where names with five dots are searched for, as in Kubernetes.
+    if let Ok(address) = host.parse::<IpAddr>() {
+        return Some(address).filter(|it| ipv6 || it.is_ipv4());
+    }
     let mut builder = TokioResolver::builder_tokio().ok()?;
     let (six, four) = (LookupIpStrategy::Ipv6thenIpv4, LookupIpStrategy::Ipv4Only);
     builder.options_mut().ip_strategy = if ipv6 { six } else { four };
