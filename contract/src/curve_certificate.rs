@@ -13,12 +13,9 @@ use zeroize::Zeroizing;
 pub enum CertificateError {
     /// A line Flux cannot read. The line itself is not shown: it may hold the secret key.
     #[error(
-        "line {line} of the CURVE certificate is neither a section, an indented `key = \"value\"` pair nor a comment"
+        "line {0} of the CURVE certificate is neither a section, an indented `key = \"value\"` pair nor a comment"
     )]
-    Line {
-        /// Number of the line, from one.
-        line: usize,
-    },
+    Line(usize),
     /// A key that must be there is not.
     #[error("the CURVE certificate has no {key:?} in section {section:?}")]
     Missing {
@@ -28,20 +25,14 @@ pub enum CertificateError {
         key: &'static str,
     },
     /// A key of the wrong length or alphabet.
-    #[error("the CURVE certificate's {key:?} is not 40 characters of Z85")]
-    Key {
-        /// The key.
-        key: &'static str,
-    },
+    #[error("the CURVE certificate's {0:?} is not 40 characters of Z85")]
+    Key(&'static str),
     /// The public key does not belong to the secret key.
     #[error("the CURVE certificate's public key is not the one of its secret key")]
     Pair,
     /// A name that Flux's reader refuses.
-    #[error("CURVE certificate name {name:?} may hold only letters, digits, '-' and '.'")]
-    Name {
-        /// The name.
-        name: String,
-    },
+    #[error("CURVE certificate name {0:?} may hold only letters, digits, '-' and '.'")]
+    Name(String),
 }
 
 /// A CURVE key pair and the name it carries.
@@ -56,7 +47,7 @@ impl CurveCertificate {
     pub fn new(name: &str, secret: [u8; 32]) -> Result<Self, CertificateError> {
         let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';
         if name.is_empty() || !name.chars().all(fits) {
-            return Err(CertificateError::Name { name: name.to_owned() });
+            return Err(CertificateError::Name(name.to_owned()));
         }
         Ok(Self { name: name.to_owned(), secret: Redacted::new(secret) })
     }
@@ -91,9 +82,7 @@ impl CurveCertificate {
     /// Reads the text form, with the rules of Flux's own reader.
     pub fn parse(text: &str) -> Result<Self, CertificateError> {
         let pairs = Pairs::read(text)?;
-        let name = pairs
-            .value("metadata", "name")
-            .ok_or(CertificateError::Missing { section: "metadata", key: "name" })?;
+        let name = pairs.value("metadata", "name")?;
         let secret = pairs.key("secret-key")?;
         let public = pairs.key("public-key")?;
         let certificate = Self { name: name.to_owned(), secret: Redacted::new(secret) };
@@ -113,7 +102,7 @@ impl<'text> Pairs<'text> {
         let mut pairs = Vec::new();
         let mut section = None;
         for (number, line) in text.lines().enumerate() {
-            let unreadable = CertificateError::Line { line: number + 1 };
+            let unreadable = CertificateError::Line(number + 1);
             let content = line.trim();
             if content.is_empty() || content.starts_with('#') {
                 continue;
@@ -132,15 +121,18 @@ impl<'text> Pairs<'text> {
         Ok(Self(pairs))
     }
 
-    fn value(&self, section: &str, key: &str) -> Option<&'text str> {
-        self.0.iter().find(|(s, k, _)| *s == section && *k == key).map(|(_, _, value)| *value)
+    fn value(
+        &self,
+        section: &'static str,
+        key: &'static str,
+    ) -> Result<&'text str, CertificateError> {
+        let found = self.0.iter().find(|(s, k, _)| *s == section && *k == key);
+        found.map(|(_, _, value)| *value).ok_or(CertificateError::Missing { section, key })
     }
 
     fn key(&self, key: &'static str) -> Result<[u8; 32], CertificateError> {
-        let text =
-            self.value("curve", key).ok_or(CertificateError::Missing { section: "curve", key })?;
-        let bytes = Zeroizing::new(z85::decode(text).unwrap_or_default());
-        <[u8; 32]>::try_from(bytes.as_slice()).map_err(|_| CertificateError::Key { key })
+        let bytes = Zeroizing::new(z85::decode(self.value("curve", key)?).unwrap_or_default());
+        <[u8; 32]>::try_from(bytes.as_slice()).map_err(|_| CertificateError::Key(key))
     }
 }
 
@@ -188,7 +180,7 @@ mod tests {
     #[test]
     fn an_unreadable_line_is_named_by_number_and_not_shown() {
         let error = CurveCertificate::parse("metadata\nname = \"x\"\n").unwrap_err();
-        assert_eq!(error, CertificateError::Line { line: 2 });
+        assert_eq!(error, CertificateError::Line(2));
     }
 
     proptest! {

@@ -5,28 +5,48 @@
 //! A list is stored in ranges, so that 100,000 hosts cost no more than their text. Its text comes from
 //! whoever may write a MiniCluster: everything is counted before it is expanded.
 
-mod error;
-
-pub use error::HostlistError;
-
-use error::{BRACKETS_LIMIT, DIGITS_LIMIT, Fault, NAME_LIMIT, SIZE_LIMIT, TEXT_LIMIT, excerpt};
-use serde::{Deserialize, Serialize};
+use serde_with::{DeserializeFromStr, SerializeDisplay};
 use std::collections::HashSet;
 use std::fmt;
+use std::str::FromStr;
 
+/// Most characters of a text that is read, and of a list's own text.
+const TEXT_LIMIT: usize = 1 << 16;
+/// Longest host name (RFC 1035, without the root's dot).
+const NAME_LIMIT: usize = 253;
+/// Most digits of a number in brackets: more would not be counted in 64 bits.
+const DIGITS_LIMIT: usize = 18;
+/// Most brackets in one host name; `rack[0-7]node[0-15]` has two.
+const BRACKETS_LIMIT: usize = 8;
 /// Most ranges that Flux reads between two brackets (flux-core, libhostlist, `MAX_RANGES`).
 const RANGES_LIMIT: usize = 10_240;
+/// How much of a refused text is shown.
+const EXCERPT: usize = 60;
+
+/// Why a text is not a hostlist.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("hostlist {text:?} {fault}")]
+pub struct HostlistError {
+    /// The text, or its beginning.
+    text: String,
+    fault: String,
+}
+
+impl HostlistError {
+    fn new(text: &str, fault: String) -> Self {
+        Self { text: excerpt(text), fault }
+    }
+}
 
 /// Host names in rank order.
-#[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, PartialEq, Eq, Default, SerializeDisplay, DeserializeFromStr)]
 pub struct Hostlist {
     ranges: Vec<Range>,
 }
 
 impl Hostlist {
-    /// Upper bound on the number of hosts.
-    pub const LIMIT: usize = SIZE_LIMIT;
+    /// Most hosts: more than an Indexed Job of Kubernetes can have, for clusters that extend each other.
+    pub const LIMIT: usize = 1 << 17;
 
     /// The hosts `<prefix>-<first>` to `<prefix>-<last>`, none when the range is empty.
     pub fn of_range(prefix: &str, indexes: std::ops::Range<u32>) -> Self {
@@ -43,24 +63,17 @@ impl Hostlist {
         Self::try_parse(text).map_err(|fault| HostlistError::new(text, fault))
     }
 
-    fn try_parse(text: &str) -> Result<Self, Fault> {
-        if text.len() > TEXT_LIMIT {
-            return Err(Fault::Text);
-        }
+    fn try_parse(text: &str) -> Result<Self, String> {
+        check_limits(0, text.len())?;
         let (mut list, mut hosts, mut expanded) = (Self::default(), 0, 0);
         for part in split_outside_brackets(text)? {
             let pattern = Pattern::read(part.trim())?;
             hosts = pattern.hosts().saturating_add(hosts);
-            if hosts > SIZE_LIMIT {
-                return Err(Fault::Size);
-            }
-            expanded += pattern.expanded_length();
-            if expanded > TEXT_LIMIT {
-                return Err(Fault::Text);
-            }
+            expanded = pattern.expanded_length().saturating_add(expanded);
+            check_limits(hosts, expanded)?;
             pattern.expand_into(&mut list);
         }
-        list.check()?;
+        check_limits(list.len(), list.to_string().len())?;
         Ok(list)
     }
 
@@ -127,18 +140,9 @@ impl Hostlist {
     pub fn append(&mut self, other: &Self) -> Result<(), HostlistError> {
         let mut joined = self.clone();
         other.ranges.iter().cloned().for_each(|range| joined.push(range));
-        joined.check().map_err(|fault| HostlistError::new(&other.to_string(), fault))?;
+        check_limits(joined.len(), joined.to_string().len())
+            .map_err(|fault| HostlistError::new(&other.to_string(), fault))?;
         *self = joined;
-        Ok(())
-    }
-
-    fn check(&self) -> Result<(), Fault> {
-        if self.len() > SIZE_LIMIT {
-            return Err(Fault::Size);
-        }
-        if self.to_string().len() > TEXT_LIMIT {
-            return Err(Fault::Text);
-        }
         Ok(())
     }
 
@@ -187,17 +191,30 @@ impl fmt::Debug for Hostlist {
     }
 }
 
-impl TryFrom<String> for Hostlist {
-    type Error = HostlistError;
+impl FromStr for Hostlist {
+    type Err = HostlistError;
 
-    fn try_from(text: String) -> Result<Self, HostlistError> {
-        if text.is_empty() { Ok(Self::default()) } else { Self::parse(&text) }
+    /// The list without hosts is written as well.
+    fn from_str(text: &str) -> Result<Self, HostlistError> {
+        if text.is_empty() { Ok(Self::default()) } else { Self::parse(text) }
     }
 }
 
-impl From<Hostlist> for String {
-    fn from(hostlist: Hostlist) -> Self {
-        hostlist.to_string()
+fn check_limits(hosts: usize, characters: usize) -> Result<(), String> {
+    if hosts > Hostlist::LIMIT {
+        return Err(format!("names more than {} hosts", Hostlist::LIMIT));
+    }
+    if characters > TEXT_LIMIT {
+        return Err(format!("takes more than {TEXT_LIMIT} characters"));
+    }
+    Ok(())
+}
+
+/// The beginning of `text`, for people.
+fn excerpt(text: &str) -> String {
+    match text.char_indices().nth(EXCERPT) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.to_owned(),
     }
 }
 
@@ -268,13 +285,13 @@ struct Numbers {
 }
 
 impl Numbers {
-    const fn new(first: u64, last: u64, width: usize) -> Self {
+    fn new(first: u64, last: u64, width: usize) -> Self {
         Self { first, last, width: if digits(first) < width { width } else { 0 } }
     }
 
     /// Reads `N` or `N-M`.
-    fn read(range: &str) -> Result<Self, Fault> {
-        let invalid = || Fault::Range(excerpt(range));
+    fn read(range: &str) -> Result<Self, String> {
+        let invalid = || format!("has an invalid range {:?}", excerpt(range));
         let (first, last) = range.split_once('-').unwrap_or((range, range));
         let is_number =
             |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -283,7 +300,9 @@ impl Numbers {
         }
         let (width, longest) = (first.len(), first.len().max(last.len()));
         if longest > DIGITS_LIMIT {
-            return Err(Fault::Digits(longest));
+            return Err(format!(
+                "has a number of {longest} digits, at most {DIGITS_LIMIT} are read"
+            ));
         }
         match (first.parse(), last.parse()) {
             (Ok(first), Ok(last)) if first <= last => Ok(Self::new(first, last, width)),
@@ -301,7 +320,7 @@ impl Numbers {
     }
 
     /// Whether `next` follows, written with the same padding.
-    const fn is_continued_by(self, next: Self) -> bool {
+    fn is_continued_by(self, next: Self) -> bool {
         let padded_alike =
             self.width == next.width || (next.width == 0 && digits(next.first) >= self.width);
         self.last + 1 == next.first && padded_alike
@@ -309,22 +328,20 @@ impl Numbers {
 }
 
 /// How many digits `number` has.
-const fn digits(number: u64) -> usize {
-    match number.checked_ilog10() {
-        Some(power) => power as usize + 1,
-        None => 1,
-    }
+fn digits(number: u64) -> usize {
+    number.checked_ilog10().map_or(1, |power| power as usize + 1)
 }
 
+const UNMATCHED: &str = "has an unmatched bracket";
+
 /// Cuts `text` at the commas that are not inside brackets.
-fn split_outside_brackets(text: &str) -> Result<Vec<&str>, Fault> {
+fn split_outside_brackets(text: &str) -> Result<Vec<&str>, String> {
     let (mut parts, mut start, mut inside) = (Vec::new(), 0, false);
     for (position, character) in text.char_indices() {
         match character {
-            '[' if inside => return Err(Fault::Bracket),
-            ']' if !inside => return Err(Fault::Bracket),
-            '[' => inside = true,
-            ']' => inside = false,
+            // A bracket opens outside of one and closes inside.
+            '[' | ']' if inside == (character == '[') => return Err(UNMATCHED.to_owned()),
+            '[' | ']' => inside = !inside,
             ',' if !inside => {
                 parts.push(&text[start..position]);
                 start = position + 1;
@@ -333,7 +350,7 @@ fn split_outside_brackets(text: &str) -> Result<Vec<&str>, Fault> {
         }
     }
     if inside {
-        return Err(Fault::Bracket);
+        return Err(UNMATCHED.to_owned());
     }
     parts.push(&text[start..]);
     Ok(parts)
@@ -350,19 +367,19 @@ struct Pattern<'text> {
 }
 
 impl<'text> Pattern<'text> {
-    fn read(part: &'text str) -> Result<Self, Fault> {
+    fn read(part: &'text str) -> Result<Self, String> {
         if part.is_empty() {
-            return Err(Fault::Empty);
+            return Err("has an empty host name".to_owned());
         }
         if let Some(character) = part.chars().find(|character| !character.is_ascii_graphic()) {
-            return Err(Fault::Character(character));
+            return Err(format!("has a character {character:?} that no host name has"));
         }
         let (mut outer, mut end, mut longest) = (Vec::new(), part, 0);
         while let Some((before, rest)) = end.split_once('[') {
             if outer.len() == BRACKETS_LIMIT {
-                return Err(Fault::Brackets);
+                return Err(format!("has more than {BRACKETS_LIMIT} brackets in one host name"));
             }
-            let (inside, rest) = rest.split_once(']').ok_or(Fault::Bracket)?;
+            let (inside, rest) = rest.split_once(']').ok_or(UNMATCHED)?;
             let numbers: Vec<_> = inside.split(',').map(Numbers::read).collect::<Result<_, _>>()?;
             let lengths = numbers.iter().map(|it| digits(it.last).max(it.width));
             longest += before.len() + lengths.max().unwrap_or_default();
@@ -371,7 +388,9 @@ impl<'text> Pattern<'text> {
         }
         longest += end.len();
         if longest > NAME_LIMIT {
-            return Err(Fault::Name(longest));
+            return Err(format!(
+                "has a host name of {longest} characters, at most {NAME_LIMIT} are allowed"
+            ));
         }
         let last = if end.is_empty() { outer.pop() } else { None };
         Ok(Self { outer, last, end })

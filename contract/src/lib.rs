@@ -34,7 +34,7 @@ pub use layout::{
 };
 pub use names::{ClusterName, NameError, labels};
 pub use redacted::Redacted;
-pub use shell::{ShellSyntax, is_shell_name, shell_syntax};
+pub use shell::{is_shell_name, shell_syntax};
 pub use termination::{Phase, TerminationMessage};
 
 /// Port of the Flux overlay network (TBON) on the lead broker, unless the specification says

@@ -1,7 +1,8 @@
 //! Every name that is derived from the name of a MiniCluster.
 
-use serde::{Deserialize, Serialize};
+use serde_with::{DeserializeFromStr, SerializeDisplay};
 use std::fmt;
+use std::str::FromStr;
 
 /// Label and annotation keys, and the fixed values that go with them.
 pub mod labels {
@@ -36,25 +37,16 @@ pub mod labels {
 pub enum NameError {
     /// Not a DNS label as Services need it (RFC 1035).
     #[error(
-        "name {name:?} is not a DNS label: use lower-case letters, digits and '-', starting with a letter and not ending with '-'"
+        "name {0:?} is not a DNS label: use lower-case letters, digits and '-', starting with a letter and not ending with '-'"
     )]
-    Label {
-        /// The text refused.
-        name: String,
-    },
+    Label(String),
     /// Too long for the names derived from it.
-    #[error("name {name:?} has {length} characters, at most {limit} fit the names derived from it", limit = ClusterName::LIMIT)]
-    Length {
-        /// The text refused.
-        name: String,
-        /// Its length in characters.
-        length: usize,
-    },
+    #[error("name {0:?} has {length} characters, at most {limit} fit the names derived from it", length = .0.len(), limit = ClusterName::LIMIT)]
+    Length(String),
 }
 
 /// The name of a MiniCluster, known to fit every name derived from it.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, SerializeDisplay, DeserializeFromStr)]
 pub struct ClusterName(String);
 
 impl ClusterName {
@@ -67,10 +59,10 @@ impl ClusterName {
         let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         let starts = name.starts_with(|c: char| c.is_ascii_lowercase());
         if !starts || name.ends_with('-') || !name.chars().all(fits) {
-            return Err(NameError::Label { name: name.to_owned() });
+            return Err(NameError::Label(name.to_owned()));
         }
         if name.len() > Self::LIMIT {
-            return Err(NameError::Length { name: name.to_owned(), length: name.len() });
+            return Err(NameError::Length(name.to_owned()));
         }
         Ok(Self(name.to_owned()))
     }
@@ -135,17 +127,11 @@ impl fmt::Display for ClusterName {
     }
 }
 
-impl TryFrom<String> for ClusterName {
-    type Error = NameError;
+impl FromStr for ClusterName {
+    type Err = NameError;
 
-    fn try_from(name: String) -> Result<Self, NameError> {
-        Self::new(&name)
-    }
-}
-
-impl From<ClusterName> for String {
-    fn from(name: ClusterName) -> Self {
-        name.0
+    fn from_str(name: &str) -> Result<Self, NameError> {
+        Self::new(name)
     }
 }
 

@@ -35,30 +35,20 @@ fn ranges_are_read_in_order_and_keep_their_padding() {
 fn order_and_duplicates_are_kept_because_order_is_rank() {
     assert_eq!(hosts("b,a,b"), ["b", "a", "b"]);
     assert_eq!(Hostlist::parse("b,a").unwrap().rank("a"), Some(1));
-    assert_eq!(Hostlist::parse("b,a,b").unwrap().listed_twice().as_deref(), Some("b"));
-    assert_eq!(
-        Hostlist::parse("n[07-12],n[10-11]").unwrap().listed_twice().as_deref(),
-        Some("n10")
-    );
-    assert_eq!(Hostlist::parse("n[07-12],n[7-9]").unwrap().listed_twice(), None);
+    for (text, twice) in
+        [("b,a,b", Some("b")), ("n[07-12],n[10-11]", Some("n10")), ("n[07-12],n[7-9]", None)]
+    {
+        assert_eq!(Hostlist::parse(text).unwrap().listed_twice().as_deref(), twice);
+    }
 }
 
 #[test]
 fn texts_that_are_no_hostlist_are_refused() {
-    for text in [
-        "",
-        "a,",
-        "a[0-",
-        "a]0",
-        "a[[0]]",
-        "a[2-1]",
-        "a[x]",
-        "a[]",
-        "a b",
-        "a\nb",
-        "ä",
-        "a[0-99999999999]",
-    ] {
+    let broken = [
+        "", "a,", "a[0-", "a]0", "a[[0]]", "a[2-1]", "a[x]", "a[]", "a b", "a
+b", "ä",
+    ];
+    for text in broken.into_iter().chain(["a[0-99999999999]"]) {
         assert!(Hostlist::parse(text).is_err(), "{text:?}");
     }
 }
@@ -191,15 +181,12 @@ proptest! {
     }
 
     #[test]
-    fn no_text_makes_the_parser_panic(text in "[a-c0-9,\\[\\]-]{0,24}") {
-        let _ = Hostlist::parse(&text);
-    }
-
-    #[test]
-    fn no_text_costs_more_than_the_limits(
-        pieces in prop::collection::vec(("[a-c0-9,\\[\\]-]{1,6}", 1..20_000_usize), 1..4),
+    fn no_text_makes_the_parser_panic_or_costs_more_than_the_limits(
+        start in "[a-c0-9,\\[\\]-]{0,24}",
+        pieces in prop::collection::vec(("[a-c0-9,\\[\\]-]{1,6}", 1..20_000_usize), 0..4),
     ) {
-        let text: String = pieces.iter().map(|(text, times)| text.repeat(*times)).collect();
+        let pieces = pieces.iter().map(|(text, times)| text.repeat(*times));
+        let text: String = std::iter::once(start).chain(pieces).collect();
         let parsed = on_a_small_stack(|| Hostlist::parse(&text));
         if let Ok(list) = parsed {
             prop_assert!(list.len() <= Hostlist::LIMIT);
