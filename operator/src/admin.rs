@@ -11,53 +11,26 @@ use axum::routing::get;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 use tokio::net::TcpListener;
-
-/// Whether the operator is ready: it stands by, or it knows every MiniCluster there is.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Readiness(Arc<AtomicBool>);
-
-impl Readiness {
-    /// Says whether it is ready from now on.
-    pub(crate) fn set(&self, ready: bool) {
-        self.0.store(ready, Ordering::Release);
-    }
-
-    /// Whether it is ready.
-    pub(crate) fn get(&self) -> bool {
-        self.0.load(Ordering::Acquire)
-    }
-}
 
 /// Serves the endpoints until it fails; with two equal addresses, on one listener.
 pub(crate) async fn serve(
     health_address: SocketAddr,
     metrics_address: SocketAddr,
-    readiness: Readiness,
     health: Arc<Health>,
     metrics: Arc<Metrics>,
 ) -> Result<()> {
-    let probes = probe_routes(readiness, health);
+    let probes = Router::new()
+        .route("/healthz", get(healthy))
+        .route("/readyz", get(ready))
+        .with_state(health);
+    let metrics = Router::new().route("/metrics", get(text).with_state(metrics));
     if health_address == metrics_address {
-        return listen(health_address, probes.merge(metrics_routes(metrics))).await;
+        return listen(health_address, probes.merge(metrics)).await;
     }
-    futures::try_join!(
-        listen(health_address, probes),
-        listen(metrics_address, metrics_routes(metrics)),
-    )
-    .map(|((), ())| ())
-}
-
-fn probe_routes(readiness: Readiness, health: Arc<Health>) -> Router {
-    Router::new()
-        .route("/healthz", get(healthy).with_state(health))
-        .route("/readyz", get(ready).with_state(readiness))
-}
-
-fn metrics_routes(metrics: Arc<Metrics>) -> Router {
-    Router::new().route("/metrics", get(text).with_state(metrics))
+    futures::try_join!(listen(health_address, probes), listen(metrics_address, metrics))?;
+    Ok(())
 }
 
 async fn healthy(State(health): State<Arc<Health>>) -> (StatusCode, String) {
@@ -68,8 +41,8 @@ async fn healthy(State(health): State<Arc<Health>>) -> (StatusCode, String) {
     (StatusCode::SERVICE_UNAVAILABLE, stuck)
 }
 
-async fn ready(State(readiness): State<Readiness>) -> (StatusCode, &'static str) {
-    if readiness.get() {
+async fn ready(State(health): State<Arc<Health>>) -> (StatusCode, &'static str) {
+    if health.is_ready() {
         (StatusCode::OK, "ok")
     } else {
         (StatusCode::SERVICE_UNAVAILABLE, "the watches are not synced yet")
@@ -136,9 +109,9 @@ mod tests {
 
     #[tokio::test]
     async fn readiness_follows_what_was_set() {
-        let readiness = Readiness::default();
-        assert_eq!(ready(State(readiness.clone())).await.0, StatusCode::SERVICE_UNAVAILABLE);
-        readiness.set(true);
-        assert_eq!(ready(State(readiness)).await.0, StatusCode::OK);
+        let health = Arc::new(Health::new(Instant::now()));
+        assert_eq!(ready(State(Arc::clone(&health))).await.0, StatusCode::SERVICE_UNAVAILABLE);
+        health.set_ready();
+        assert_eq!(ready(State(health)).await.0, StatusCode::OK);
     }
 }

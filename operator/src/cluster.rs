@@ -8,24 +8,23 @@ mod fixed_fields;
 mod identity;
 pub mod validate;
 
-pub use fixed_fields::FixedFields;
+pub(crate) use fixed_fields::FixedFields;
 pub(crate) use identity::Identity;
 
 use crate::crd::{Gang, Install, Medium};
 use flux_contract::{
     Broker, ClusterName, FluxUser, Hooks, Hostlist, Logging, SidecarConfig, Workload,
 };
-use k8s_openapi::api::core::v1::{Container, PodSpec, ResourceRequirements, SecurityContext};
+use k8s_openapi::api::core::v1::{Container, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use std::collections::BTreeMap;
 
 /// A MiniCluster with every default resolved and every rule checked.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cluster {
-    /// Name, known to fit every name derived from it.
-    pub name: ClusterName,
-    /// Namespace of the MiniCluster and of everything made for it.
-    pub namespace: String,
+    /// Known to fit every name derived from it.
+    pub(crate) name: ClusterName,
+    pub(crate) namespace: String,
     /// Makes the MiniCluster the controller of what is made for it.
     pub owner: OwnerReference,
     /// Pods asked for.
@@ -36,44 +35,39 @@ pub struct Cluster {
     /// registered hosts, else all.
     pub min_size: Option<u32>,
     /// Labels of the Job object: those of `spec.jobLabels`, and those of the MiniCluster that a queue reads.
-    pub job_labels: BTreeMap<String, String>,
+    pub(crate) job_labels: BTreeMap<String, String>,
     /// Annotations of the Job object: those of the MiniCluster that a queue reads.
-    pub job_annotations: BTreeMap<String, String>,
-    /// How long a run may take.
-    pub deadline_seconds: i64,
+    pub(crate) job_annotations: BTreeMap<String, String>,
+    pub(crate) deadline_seconds: i64,
     /// The agent of the first pod ends the run at the deadline, from its own start on, and the pods stay.
     /// Else the Job does, from its start on, and deletes them.
     pub deadline_by_agent: bool,
     /// Within how many seconds from the start of the Job the quorum must be reached, if that is asked for.
-    pub start_deadline_seconds: Option<u64>,
-    /// The MiniCluster is to be suspended.
-    pub suspend: bool,
-    /// The Job's `backoffLimit`: 0 unless given, so that a failed command is not run again.
-    pub backoff_limit: u32,
+    pub(crate) start_deadline_seconds: Option<u64>,
+    pub(crate) suspend: bool,
+    /// 0 unless given, so that a failed command is not run again.
+    pub(crate) backoff_limit: u32,
     /// Name of the headless Service, the pods' subdomain.
     pub headless_name: String,
-    /// Only the lead is reachable by a Service (`flux.minimalService`).
-    pub minimal_service: bool,
+    /// Only the lead is reachable by a Service.
+    pub(crate) minimal_service: bool,
     /// Flux itself.
     pub flux: Flux,
-    /// How much is said, and how strictly.
-    pub logging: Logging,
+    pub(crate) logging: Logging,
     /// File the instance's state is restored from and dumped to.
     pub archive: Option<String>,
     /// What all pods of the Job have in common.
     pub pod: Pod,
-    /// Whether the pods of the Job are placed together or not at all.
-    pub gang: Gang,
+    pub(crate) gang: Gang,
     /// The container that runs Flux.
     pub runner: Runner,
     /// The other containers of the pods.
     pub sidecars: Vec<Sidecar>,
-    /// The pod of `spec.services`, if there is one.
-    pub services_pod: Option<ServicesPod>,
+    pub(crate) services_pod: Option<ServicesPod>,
     /// Paths of fields that were given and that this version does not act on yet.
     pub not_acted_on: Vec<String>,
     /// What an instance that was started with this specification keeps of it.
-    pub fixed_fields: FixedFields,
+    pub(crate) fixed_fields: FixedFields,
 }
 
 impl Cluster {
@@ -114,9 +108,9 @@ pub struct Flux {
     /// Where Flux comes from.
     pub view: View,
     /// How agent and view are to come into the pods.
-    pub install: Install,
+    pub(crate) install: Install,
     /// A worker leaves after its broker's first end.
-    pub complete_workers: bool,
+    pub(crate) complete_workers: bool,
     /// Options and configuration of every broker; the quorum is decided when they are written.
     pub broker: Broker,
     /// Where the CURVE certificate comes from.
@@ -126,9 +120,9 @@ pub struct Flux {
     /// The lead of another cluster that this one extends.
     pub lead_broker: Option<LeadBroker>,
     /// Secret with a munge key, mounted for the agent to install.
-    pub munge_secret: Option<String>,
+    pub(crate) munge_secret: Option<String>,
     /// Lines for `flux-view.sh`.
-    pub environment: BTreeMap<String, String>,
+    pub(crate) environment: BTreeMap<String, String>,
 }
 
 /// Where the CURVE certificate comes from.
@@ -155,60 +149,47 @@ pub struct LeadBroker {
 #[derive(Debug, Clone, PartialEq)]
 pub struct View {
     /// False: the runner's image brings its own Flux, nothing is copied.
-    pub enabled: bool,
-    /// Name of the shared volume, and of the init container that copies the view.
-    pub name: String,
-    /// The view image; the operator's default when the specification names none.
-    pub image: String,
-    /// `Always` or `IfNotPresent`.
-    pub pull_policy: String,
-    /// Working directory of the init container.
-    pub working_dir: Option<String>,
+    pub(crate) enabled: bool,
+    /// The init container that copies the view, without what the operator adds. The shared volume has its name.
+    pub container: Container,
     /// Where the shared volume is mounted.
-    pub mount_path: String,
+    pub(crate) mount_path: String,
     /// Where the shared volume lies.
-    pub medium: Medium,
+    pub(crate) medium: Medium,
     /// Replaces the view's site-packages directory.
-    pub python_path: Option<String>,
-    /// Resources of the init container.
-    pub resources: Option<ResourceRequirements>,
-    /// Security context of the init container.
-    pub security_context: Option<SecurityContext>,
+    pub(crate) python_path: Option<String>,
 }
 
 /// What all pods of the Job have in common.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pod {
     /// Labels of the user; the operator's own are added and win.
-    pub labels: BTreeMap<String, String>,
-    /// Annotations of the user.
-    pub annotations: BTreeMap<String, String>,
+    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) annotations: BTreeMap<String, String>,
     /// How many seconds the kubelet gives a pod to end.
     pub grace_seconds: u64,
     /// Strategic-merge patch of the `PodSpec`, applied last.
-    pub overlay: Option<serde_json::Value>,
+    pub(crate) overlay: Option<serde_json::Value>,
     /// What the specification says of the pods. The containers, and the operator's own volumes, are not in it.
     pub spec: PodSpec,
 }
 
 /// Name of the init container that copies the agent.
-pub const AGENT_CONTAINER: &str = "flux-agent";
+pub(crate) const AGENT_CONTAINER: &str = "flux-agent";
 
 /// Label of a Job with the queue that it waits in (Kueue, `LocalQueue`).
 pub const QUEUE_LABEL: &str = "kueue.x-k8s.io/queue-name";
 
 /// Tells a container's scripts how many cores the user means it to use (`cores`).
-pub const CORES_VARIABLE: &str = "FLUX_CORES";
+pub(crate) const CORES_VARIABLE: &str = "FLUX_CORES";
 
 /// The container that runs Flux.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Runner {
     /// Its container, without what the operator adds; the name is the MiniCluster's.
     pub container: Container,
-    /// Who Flux runs as.
-    pub user: FluxUser,
-    /// Scripts of the user.
-    pub hooks: Hooks,
+    pub(crate) user: FluxUser,
+    pub(crate) hooks: Hooks,
     /// What the lead runs, with its node, task and option flags already decided.
     pub workload: Workload,
 }
@@ -216,11 +197,11 @@ pub struct Runner {
 /// The pod beside the Job's, `<name>-services`, from `spec.services`: what the workload needs and Flux
 /// does not run.
 #[derive(Debug, Clone, PartialEq)]
-pub struct ServicesPod {
+pub(crate) struct ServicesPod {
     /// What the specification says of it.
-    pub spec: PodSpec,
+    pub(crate) spec: PodSpec,
     /// What a pod that was made from this specification keeps of it.
-    pub fixed_fields: FixedFields,
+    pub(crate) fixed_fields: FixedFields,
 }
 
 /// A container beside the runner.

@@ -22,13 +22,13 @@ pub use build::Images;
 pub use context::{Context, Scope};
 pub use error::Error;
 
-use context::{api, notice};
+use context::api;
 use failures::FIRST_RETRY;
 use flux_contract::labels;
 use futures::{FutureExt as _, StreamExt as _};
 use kube::ResourceExt as _;
 use kube::runtime::Controller;
-use kube::runtime::controller::{Action, Config};
+use kube::runtime::controller::{Action, Config, Error as Fault};
 use observe::stores::{
     JOB, MINI_CLUSTER, MiniClusterMeta, Stores, cluster_of, controlled, managed, mini_clusters,
     strip_job, strip_nothing, strip_pod,
@@ -125,7 +125,16 @@ pub async fn run(
         .graceful_shutdown_on(shutdown)
         .run(reconcile_one, retry, Arc::clone(&context))
         .for_each(|result| {
-            notice(result, &context.failures);
+            match result {
+                // It was to be tried again, and is gone.
+                Err(Fault::ObjectNotFound(gone)) => {
+                    context.failures.forget(gone.namespace.as_deref(), &gone.name);
+                }
+                Err(Fault::QueueError(error)) => tracing::warn!(%error, "watch"),
+                Err(Fault::RunnerError(error)) => tracing::error!(%error, "run the controller"),
+                // Its outcome is recorded where it happens.
+                Err(Fault::ReconcilerFailed(..)) | Ok(_) => {}
+            }
             ready(())
         });
     futures::join!(reconciles, unfinished_jobs);

@@ -17,7 +17,6 @@ mod container;
 pub mod definition;
 mod flux;
 mod pod;
-mod scheduling;
 mod status;
 
 pub use bounds::SPECIFICATION_LIMIT;
@@ -29,8 +28,7 @@ pub use flux::{
     Archive, BurstCluster, Bursting, Flux, FluxContainer, Install, LeadBroker, Logging, Medium,
     Network, Scheduler,
 };
-pub use pod::Pod;
-pub use scheduling::{Gang, Scheduling};
+pub use pod::{Gang, Pod, Scheduling};
 pub use status::{InstallMethod, Installed, MiniClusterStatus, State, TimelineEntry};
 
 use educe::Educe;

@@ -1,8 +1,9 @@
-//! Whether the thread that reconciles comes round: what `/healthz` answers.
+//! How the operator is: what `/healthz` and `/readyz` answer.
 //!
-//! That is enough: a reconcile that waits is given up after a minute, by that thread, and one that
-//! computes keeps it.
+//! It is alive as long as the thread that reconciles comes round. That is enough: a reconcile that waits is given up
+//! after a minute, by that thread, and one that computes keeps it.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -11,14 +12,18 @@ const NO_BEAT: Duration = Duration::from_mins(1);
 /// Time between two beats.
 pub(crate) const BEAT: Duration = Duration::from_secs(5);
 
-/// When the thread that reconciles last came round. The time is an argument, so that tests need not wait.
+/// The time is an argument, so that tests need not wait.
 #[derive(Debug)]
-pub(crate) struct Health(Mutex<Instant>);
+pub(crate) struct Health {
+    /// When the thread that reconciles last came round.
+    last_beat: Mutex<Instant>,
+    is_ready: AtomicBool,
+}
 
 impl Health {
-    /// All is well at `now`.
+    /// All is well at `now`, and nothing is ready yet.
     pub(crate) const fn new(now: Instant) -> Self {
-        Self(Mutex::new(now))
+        Self { last_beat: Mutex::new(now), is_ready: AtomicBool::new(false) }
     }
 
     /// The thread that reconciles has come round.
@@ -34,8 +39,17 @@ impl Health {
         })
     }
 
+    /// It stands by, or knows every MiniCluster there is.
+    pub(crate) fn set_ready(&self) {
+        self.is_ready.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        self.is_ready.load(Ordering::Acquire)
+    }
+
     fn last_beat(&self) -> MutexGuard<'_, Instant> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.last_beat.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -4,7 +4,7 @@
 //! signals), and one that reconciles. However long a decision takes, the Lease is renewed and
 //! `/healthz` says what is going on.
 
-use crate::admin::{self, Readiness};
+use crate::admin;
 use crate::cli::{RunArguments, defaults};
 use crate::controller::{self, Context, Images, Scope};
 use crate::health::{BEAT, Health};
@@ -47,7 +47,7 @@ async fn serve(arguments: RunArguments, workers: &Handle) -> Result<()> {
     let config = Config::infer().await.context("find a Kubernetes API server")?;
     tracing::info!(?arguments, "start");
     let candidate = candidate(&arguments, &config)?;
-    let (readiness, metrics) = (Readiness::default(), Arc::new(Metrics::new()));
+    let metrics = Arc::new(Metrics::new());
     let context = {
         // A client's connections are served by the runtime that it was made in.
         let _workers = workers.enter();
@@ -64,14 +64,13 @@ async fn serve(arguments: RunArguments, workers: &Handle) -> Result<()> {
     let served = admin::serve(
         arguments.health_bind,
         arguments.metrics_bind,
-        readiness.clone(),
-        health,
+        Arc::clone(&health),
         Arc::clone(&metrics),
     );
     let operator = Operator {
         context: Arc::new(context),
         scope: Scope { namespace: arguments.namespace, concurrency: arguments.concurrency },
-        readiness,
+        health,
         metrics,
         workers: workers.clone(),
         stop,
@@ -120,7 +119,7 @@ async fn beat(health: Arc<Health>) {
 struct Operator {
     context: Arc<Context>,
     scope: Scope,
-    readiness: Readiness,
+    health: Arc<Health>,
     metrics: Arc<Metrics>,
     workers: Handle,
     stop: CancellationToken,
@@ -135,7 +134,7 @@ impl Operator {
         };
         tokio::select! {
             // A stand-by that can read the Lease does all that is asked of it.
-            () = candidate.gain(|| self.readiness.set(true)) => {}
+            () = candidate.gain(|| self.health.set_ready()) => {}
             () = self.stop.cancelled() => {
                 candidate.release().await;
                 return Ok(());
@@ -154,10 +153,10 @@ impl Operator {
 
     /// Reconciles until asked to stop. When this is dropped, the reconciles under way are too.
     async fn reconcile(self) -> Result<()> {
-        let readiness = self.readiness;
+        let health = self.health;
         let synced = move || {
             tracing::info!("all MiniClusters are known");
-            readiness.set(true);
+            health.set_ready();
         };
         let stop = self.stop.clone();
         let work = controller::run(self.context, self.scope, synced, self.stop.cancelled_owned());

@@ -55,7 +55,7 @@ const SERVICES: &str = "services";
 ///
 /// Defaults are left out, so that a field which only a newer release knows is no change.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct FixedFields(BTreeMap<String, String>);
+pub(crate) struct FixedFields(BTreeMap<String, String>);
 
 impl FixedFields {
     /// The fields that the Job and the brokers in its pods keep.
@@ -86,15 +86,26 @@ impl FixedFields {
         (ANNOTATION.to_owned(), fields.join(","))
     }
 
+    /// Those that are noted in `annotations`, without those that another release took for fixed.
+    fn noted_on(annotations: &BTreeMap<String, String>) -> Option<Self> {
+        let fields = annotations.get(ANNOTATION)?.split(',').filter_map(|it| it.split_once('='));
+        let fixed = fields.filter(|(path, _)| !CHANGEABLE.contains(path));
+        Some(Self(fixed.map(|(path, hash)| (path.to_owned(), hash.to_owned())).collect()))
+    }
+
     /// One short name for all of them, sixteen hexadecimal digits: the same for the same fields,
     /// whatever their order in the specification, and another for others.
     pub(crate) fn hash(&self) -> String {
-        hash(&self.0.iter().map(|(path, hash)| (&**path, &**hash)).collect())
+        let mut digest = Sha256::new();
+        for (path, hash) in &self.0 {
+            digest.update(format!("{path}={hash}\n"));
+        }
+        format!("{:016x}", first_bits(&digest.finalize()))
     }
 
     /// What [`Self::hash`] was for the fields that are noted in `annotations`; `None` where none are.
     pub(crate) fn noted_hash(annotations: &BTreeMap<String, String>) -> Option<String> {
-        annotations.get(ANNOTATION).map(|note| hash(&noted(note)))
+        Self::noted_on(annotations).map(|noted| noted.hash())
     }
 
     /// Ten hexadecimal digits that tell runs apart, in names: the same for as
@@ -106,32 +117,12 @@ impl FixedFields {
 
     /// Paths of the fields that do not say what is noted in `annotations`; none where nothing is.
     pub(crate) fn changed_since(&self, annotations: &BTreeMap<String, String>) -> Vec<String> {
-        let Some(note) = annotations.get(ANNOTATION) else { return Vec::new() };
-        let noted = noted(note);
-        let now: Fields<'_> = self.0.iter().map(|(path, hash)| (&**path, &**hash)).collect();
-        let paths: BTreeSet<&str> = noted.keys().chain(now.keys()).copied().collect();
-        let changed = paths.into_iter().filter(|path| noted.get(path) != now.get(path));
-        let paths: BTreeSet<String> = changed.map(|path| reported(path, &noted, &now)).collect();
+        let Some(noted) = Self::noted_on(annotations) else { return Vec::new() };
+        let paths = noted.0.keys().chain(self.0.keys());
+        let changed = paths.filter(|path| noted.0.get(*path) != self.0.get(*path));
+        let paths: BTreeSet<String> = changed.map(|path| reported(path, &noted, self)).collect();
         paths.into_iter().collect()
     }
-}
-
-/// Hashes by path.
-type Fields<'text> = BTreeMap<&'text str, &'text str>;
-
-/// The fields in a note, without those that another release took for fixed.
-fn noted(note: &str) -> Fields<'_> {
-    let fields = note.split(',').filter_map(|field| field.split_once('='));
-    fields.filter(|(path, _)| !CHANGEABLE.contains(path)).collect()
-}
-
-/// The first 64 bits of SHA-256 over the fields in the order of their paths.
-fn hash(fields: &Fields<'_>) -> String {
-    let mut digest = Sha256::new();
-    for (path, hash) in fields {
-        digest.update(format!("{path}={hash}\n"));
-    }
-    format!("{:016x}", first_bits(&digest.finalize()))
 }
 
 /// The first 64 bits of a digest.
@@ -140,9 +131,9 @@ fn first_bits(digest: &[u8]) -> u64 {
 }
 
 /// The path by which a changed field is reported: its list's element where that has come or gone as a whole.
-fn reported(path: &str, noted: &Fields<'_>, now: &Fields<'_>) -> String {
+fn reported(path: &str, noted: &FixedFields, now: &FixedFields) -> String {
     let has =
-        |fields: &Fields<'_>, element: &str| fields.keys().any(|path| path.starts_with(element));
+        |fields: &FixedFields, element: &str| fields.0.keys().any(|it| it.starts_with(element));
     let element = path.find("].").map(|end| &path[..=end]);
     let whole = element.filter(|element| !has(noted, element) || !has(now, element));
     format!("spec.{}", whole.unwrap_or(path))

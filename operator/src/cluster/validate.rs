@@ -7,33 +7,33 @@
 //! the API server, whose answer becomes the condition.
 
 mod container;
-mod faults;
 mod flux;
 mod no_effect;
 mod pod;
 mod pod_parts;
-mod queue;
-mod runner;
 mod text;
+mod violations;
 mod volume;
 mod work;
 
-pub(crate) use faults::Faults;
-pub use faults::{Violation, Violations};
 pub use flux::Defaults;
-pub(crate) use queue::of_kueue;
+pub use violations::{Violation, Violations};
 
-use super::{Cluster, FixedFields, Identity, Runner};
+use super::{Cluster, FixedFields, Identity, QUEUE_LABEL, Runner};
 use crate::crd::{self, MiniCluster, MiniClusterSpec, deadline_seconds, definition};
 use container::{Containers, containers, services_pod};
 use flux_contract::Logging;
 use kube::core::cel::{ValidationErrors, validate_compiled};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use text::{is_absolute_path, non_empty};
 use volume::is_mounted;
 
+/// Kueue's domain: keys of labels and annotations begin with it, or with one below it.
+const KUEUE: &str = "kueue.x-k8s.io";
+
 /// What is so large in `specification` that nothing may be made of it.
-fn check_size(specification: &Value, faults: &mut Faults) {
+fn check_size(specification: &Value, faults: &mut Violations) {
     for (path, message) in
         crd::broken(&definition::SPECIFICATION_SCHEMA, specification, crd::too_large)
     {
@@ -46,7 +46,7 @@ fn check_size(specification: &Value, faults: &mut Faults) {
 }
 
 /// What the API server refuses by the definition: values out of range, and the CEL rules.
-fn check_definition(mut specification: Value, faults: &mut Faults) {
+fn check_definition(mut specification: Value, faults: &mut Violations) {
     for (path, message) in
         crd::broken(&definition::SPECIFICATION_SCHEMA, &specification, crd::out_of_range)
     {
@@ -67,12 +67,12 @@ fn check_definition(mut specification: Value, faults: &mut Faults) {
 
 /// Resolves every default and checks every rule; reports all faults at once.
 pub fn validate(cluster: &MiniCluster, defaults: &Defaults) -> Result<Cluster, Violations> {
-    let mut faults = Faults::default();
+    let mut faults = Violations::default();
     // A specification is read from JSON and can be written as such.
     let specification = serde_json::to_value(&cluster.spec).unwrap_or_default();
     check_size(&specification, &mut faults);
     if !faults.0.is_empty() {
-        return Err(Violations(faults.0));
+        return Err(faults);
     }
     let identity =
         Identity::of(cluster).map_err(|error| faults.add("metadata.name", error.to_string())).ok();
@@ -81,7 +81,7 @@ pub fn validate(cluster: &MiniCluster, defaults: &Defaults) -> Result<Cluster, V
     let result = resolve(cluster, name_text, identity, defaults, &mut faults);
     match result {
         Some(cluster) if faults.0.is_empty() => Ok(cluster),
-        Some(_) | None => Err(Violations(faults.0)),
+        Some(_) | None => Err(faults),
     }
 }
 
@@ -91,7 +91,7 @@ fn resolve(
     name_text: &str,
     identity: Option<Identity>,
     defaults: &Defaults,
-    faults: &mut Faults,
+    faults: &mut Violations,
 ) -> Option<Cluster> {
     let spec = &cluster.spec;
     let headless_name = headless_name(name_text, spec, faults);
@@ -110,8 +110,8 @@ fn resolve(
         size: spec.size.unsigned_abs(),
         max_size: max_size(spec),
         min_size: spec.min_size.map(i32::unsigned_abs),
-        job_labels: queue::job_labels(cluster, faults),
-        job_annotations: queue::job_annotations(cluster),
+        job_labels: job_labels(cluster, faults),
+        job_annotations: job_annotations(cluster),
         deadline_seconds: spec.deadline_seconds,
         // A container that is started again would begin to count anew.
         deadline_by_agent: spec.deadline_seconds != deadline_seconds()
@@ -144,7 +144,7 @@ fn max_size(spec: &MiniClusterSpec) -> u32 {
     spec.max_size.unwrap_or(spec.size).unsigned_abs()
 }
 
-fn headless_name(name: &str, spec: &MiniClusterSpec, faults: &mut Faults) -> String {
+fn headless_name(name: &str, spec: &MiniClusterSpec, faults: &mut Violations) -> String {
     let path = "spec.network.headlessName";
     let headless_name = non_empty(spec.network.headless_name.as_ref());
     if let Some(headless_name) = headless_name {
@@ -155,7 +155,11 @@ fn headless_name(name: &str, spec: &MiniClusterSpec, faults: &mut Faults) -> Str
     headless_name.unwrap_or(name).to_owned()
 }
 
-fn archive(spec: &MiniClusterSpec, runner: Option<&Runner>, faults: &mut Faults) -> Option<String> {
+fn archive(
+    spec: &MiniClusterSpec,
+    runner: Option<&Runner>,
+    faults: &mut Violations,
+) -> Option<String> {
     let path = &spec.archive.as_ref()?.path;
     if !is_absolute_path(path) {
         faults.add("spec.archive.path", format!("{path:?} is not an absolute path without '..'"));
@@ -170,4 +174,34 @@ fn archive(spec: &MiniClusterSpec, runner: Option<&Runner>, faults: &mut Faults)
         });
     }
     Some(path.clone())
+}
+
+/// Of the labels or annotations of a MiniCluster those that are Kueue's: they go to the Job, which it queues.
+pub(crate) fn of_kueue(
+    all: Option<&BTreeMap<String, String>>,
+) -> impl Iterator<Item = (&String, &String)> {
+    let is_kueues = |domain: &str| {
+        domain.strip_suffix(KUEUE).is_some_and(|begin| begin.is_empty() || begin.ends_with('.'))
+    };
+    let key_is = move |key: &str| key.split_once('/').is_some_and(|(domain, _)| is_kueues(domain));
+    all.into_iter().flatten().filter(move |(key, _)| key_is(key))
+}
+
+/// The labels of the Job: those that the specification gives, and the MiniCluster's own labels for Kueue.
+fn job_labels(cluster: &MiniCluster, faults: &mut Violations) -> BTreeMap<String, String> {
+    let mut labels = cluster.spec.job_labels.clone();
+    labels.extend(copied(cluster.metadata.labels.as_ref()));
+    faults.require(!cluster.spec.suspend || !labels.contains_key(QUEUE_LABEL), "spec.suspend", || {
+        format!("excludes the label {QUEUE_LABEL}, as the queue decides when the MiniCluster runs: keep one; what is in a queue is held back by spec.active: false of its Workload")
+    });
+    labels
+}
+
+/// The annotations of the Job.
+fn job_annotations(cluster: &MiniCluster) -> BTreeMap<String, String> {
+    copied(cluster.metadata.annotations.as_ref()).collect()
+}
+
+fn copied(all: Option<&BTreeMap<String, String>>) -> impl Iterator<Item = (String, String)> {
+    of_kueue(all).map(|(key, value)| (key.clone(), value.clone()))
 }

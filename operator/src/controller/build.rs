@@ -4,7 +4,6 @@
 
 mod agent_config;
 mod containers;
-mod images;
 mod job;
 mod meta;
 mod pod;
@@ -13,14 +12,14 @@ mod unknown_fields;
 mod volumes;
 
 pub use agent_config::agent_config;
-pub use images::Images;
 pub(super) use job::KILLED;
 pub(super) use meta::meta_of;
 pub use services::{Services, services};
 pub(super) use unknown_fields::document;
 
-use crate::cluster::{Cluster, Curve};
-use flux_contract::{AgentConfig, CURVE_SECRET_KEY, ConfigError, Redacted};
+use crate::cluster::{Cluster, Curve, View};
+use anyhow::{Context as _, Result, ensure};
+use flux_contract::{AgentConfig, CURVE_SECRET_KEY, CurveCertificate, Redacted};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use std::collections::BTreeMap;
@@ -28,18 +27,21 @@ use std::collections::BTreeMap;
 /// Most bytes in a `ConfigMap` (Kubernetes, `MaxSecretSize`).
 const SIZE_LIMIT: usize = 1 << 20;
 
-/// Why the objects of a cluster cannot be built.
-#[derive(Debug, thiserror::Error)]
-pub enum BuildError {
-    /// The agent's configuration has a value TOML cannot express.
-    #[error("write the agent's configuration")]
-    AgentConfig(#[source] ConfigError),
-    /// The agent's configuration fits no `ConfigMap`.
-    #[error("the agents' configuration has {0} bytes, at most {limit} fit a ConfigMap: put scripts into a ConfigMap of your own and mount it", limit = SIZE_LIMIT)]
-    Size(usize),
-    /// The user's patch is not one of a `PodSpec`.
-    #[error("apply the overlay of the pod specification")]
-    Overlay(#[source] serde_json::Error),
+/// The operator's own images.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Images {
+    /// Image of the agent: holds `/flux-agent`, the link `/flux` to it, and nothing else unless it is the
+    /// view's image as well.
+    pub agent: String,
+    /// `Always`, `IfNotPresent` or `Never`.
+    pub agent_pull_policy: String,
+}
+
+impl Images {
+    /// Whether `view` comes from the agent's image: then one container copies both, and one volume has both.
+    fn have(&self, view: &View) -> bool {
+        view.enabled && view.container.image.as_ref() == Some(&self.agent)
+    }
 }
 
 /// Key of the agent's configuration: the file name of [`flux_contract::AGENT_CONFIG_PATH`].
@@ -64,7 +66,7 @@ pub fn build(
     config: &AgentConfig,
     images: &Images,
     generation: i64,
-) -> Result<Desired, BuildError> {
+) -> Result<Desired> {
     Ok(Desired {
         config_map: config_map(cluster, config)?,
         services_pod: pod::services_pod(cluster),
@@ -73,11 +75,13 @@ pub fn build(
 }
 
 /// The `ConfigMap` that tells the agents what to do. It holds no secret.
-fn config_map(cluster: &Cluster, config: &AgentConfig) -> Result<ConfigMap, BuildError> {
-    let text = config.to_toml().map_err(BuildError::AgentConfig)?;
-    if text.len() > SIZE_LIMIT {
-        return Err(BuildError::Size(text.len()));
-    }
+fn config_map(cluster: &Cluster, config: &AgentConfig) -> Result<ConfigMap> {
+    let text = config.to_toml().context("write the agent's configuration")?;
+    let bytes = text.len();
+    ensure!(
+        bytes <= SIZE_LIMIT,
+        "the agents' configuration has {bytes} bytes, at most {SIZE_LIMIT} fit a ConfigMap: put scripts into a ConfigMap of your own and mount it"
+    );
     Ok(ConfigMap {
         metadata: meta::object_meta(cluster, &cluster.name.agent_config_map()),
         data: Some(BTreeMap::from([(AGENT_CONFIG_KEY.to_owned(), text)])),
@@ -85,21 +89,30 @@ fn config_map(cluster: &Cluster, config: &AgentConfig) -> Result<ConfigMap, Buil
     })
 }
 
-/// The Secret with the CURVE certificate `text`; `None` when the user brings an own Secret.
+/// The Secret with the CURVE certificate, which is the user's, or made of what `draw` fills with random bytes;
+/// `None` when the user brings an own Secret.
 ///
 /// Kept apart from [`Desired`], which may be shown to people: the value is only exposed in the
 /// object that goes to the API server.
-pub fn secret(cluster: &Cluster, text: &Redacted<String>) -> Option<Redacted<Secret>> {
-    match &cluster.flux.curve {
-        Curve::Secret(_) => None,
-        Curve::Generate | Curve::Given(_) => Some(Redacted::new(Secret {
-            metadata: meta::object_meta(cluster, &cluster.curve_secret()),
-            type_: Some("Opaque".to_owned()),
-            string_data: Some(BTreeMap::from([(
-                CURVE_SECRET_KEY.to_owned(),
-                text.expose().clone(),
-            )])),
-            ..Secret::default()
-        })),
-    }
+pub fn secret(
+    cluster: &Cluster,
+    draw: impl FnOnce(&mut [u8]) -> Result<(), getrandom::Error>,
+) -> Result<Option<Redacted<Secret>>> {
+    let text = match &cluster.flux.curve {
+        Curve::Secret(_) => return Ok(None),
+        Curve::Given(text) => text.clone(),
+        Curve::Generate => {
+            let mut secret = [0; 32];
+            draw(&mut secret).context("draw random numbers for a CURVE key pair")?;
+            let certificate = CurveCertificate::new(cluster.name.as_str(), secret);
+            certificate.context("make a CURVE certificate")?.to_text()
+        }
+    };
+    let data = BTreeMap::from([(CURVE_SECRET_KEY.to_owned(), text.expose().clone())]);
+    Ok(Some(Redacted::new(Secret {
+        metadata: meta::object_meta(cluster, &cluster.curve_secret()),
+        type_: Some("Opaque".to_owned()),
+        string_data: Some(data),
+        ..Secret::default()
+    })))
 }

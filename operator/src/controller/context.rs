@@ -1,7 +1,6 @@
 //! What every reconcile of a MiniCluster works with.
 
 use super::build::Images;
-use super::error::Error;
 use super::failures::Failures;
 use super::observe::image_volumes::ImageVolumes;
 use super::observe::recent::Recent;
@@ -11,8 +10,7 @@ use crate::metrics::Metrics;
 use jiff::Timestamp;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::runtime::events::{Recorder, Reporter};
-use kube::runtime::watcher;
+use kube::runtime::events::Reporter;
 use kube::{Api, Client, Resource};
 use std::sync::{Arc, OnceLock};
 
@@ -21,7 +19,7 @@ pub(super) const FIELD_MANAGER: &str = "flux-operator";
 /// What every reconcile works with.
 pub struct Context {
     pub(super) client: Client,
-    reporter: Reporter,
+    pub(super) reporter: Reporter,
     pub(super) metrics: Arc<Metrics>,
     pub(super) images: Images,
     pub(super) defaults: Defaults,
@@ -62,12 +60,6 @@ impl Context {
         let now = (self.clock)();
         Time(Timestamp::from_second(now.as_second()).unwrap_or(now))
     }
-
-    /// Publishes Events. One for each report: it would take an Event with another text for the same
-    /// one come again, and drop the text.
-    pub(super) fn recorder(&self) -> Recorder {
-        Recorder::new(self.client.clone(), self.reporter.clone())
-    }
 }
 
 /// Where to reconcile, and how much at the same time.
@@ -88,19 +80,4 @@ where
         || Api::all(client.clone()),
         |namespace| Api::namespaced(client.clone(), namespace),
     )
-}
-
-/// What the controller tells of itself; the outcome of a reconcile is recorded where it happens.
-pub(super) fn notice<T>(
-    result: Result<T, kube::runtime::controller::Error<Error, watcher::Error>>,
-    failures: &Failures,
-) {
-    use kube::runtime::controller::Error as Fault;
-    match result {
-        // It was to be tried again, and is gone.
-        Err(Fault::ObjectNotFound(gone)) => failures.forget(gone.namespace.as_deref(), &gone.name),
-        Err(Fault::QueueError(error)) => tracing::warn!(%error, "watch"),
-        Err(Fault::RunnerError(error)) => tracing::error!(%error, "run the controller"),
-        Err(Fault::ReconcilerFailed(..)) | Ok(_) => {}
-    }
 }

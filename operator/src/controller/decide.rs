@@ -23,7 +23,6 @@ use super::schedulers::gang::{self, Scheduler};
 use crate::cluster::Cluster;
 use crate::cluster::validate::Violations;
 use crate::crd::{Installed, State};
-use crate::curve;
 use agent_change::{Constrained, constrain};
 use change::Change;
 use dropped::dropped;
@@ -168,7 +167,7 @@ fn writes(
             let services = addressed.map(Change::delete).collect();
             Ok(Writes { services, services_pod, ..Writes::default() })
         }
-        (Mode::Reconcile | Mode::Invalid | Mode::Unmanaged(_), _) => Ok(Writes::default()),
+        _ => Ok(Writes::default()),
     }
 }
 
@@ -217,7 +216,11 @@ fn apply_specification(
     Ok(Writes {
         services,
         only_services: false,
-        secret: if job.is_none() { secret(request, &cluster)? } else { None },
+        secret: if job.is_some() {
+            None
+        } else {
+            build::secret(&cluster, request.draw).map_err(Error::Curve)?
+        },
         services_pod,
         config_map: ended_run::without_note(job, live.config_map.as_ref(), desired.config_map),
         pod_group,
@@ -237,13 +240,6 @@ fn apply_specification(
 fn has_address(service: &Service) -> bool {
     let address = service.spec.as_ref().and_then(|spec| spec.cluster_ip.as_deref());
     address.is_some_and(|address| address != "None")
-}
-
-/// The Secret of a new Job, unless the user has one.
-fn secret(request: &Request<'_>, cluster: &Cluster) -> Result<Option<Redacted<Secret>>, Error> {
-    let text = curve::certificate(cluster, request.draw);
-    let text = text.map_err(Error::Curve)?;
-    Ok(text.and_then(|text| build::secret(cluster, &text)))
 }
 
 /// Gives the lead the label `job-index`, which Services and tools of users select by: a template gives all pods of a
@@ -282,31 +278,19 @@ pub(super) fn next_reconcile(
     let job = live.job.as_ref()?;
     // A lead that is not ready any more ends in a moment, or is found degraded.
     let ready = live.pods.lead.as_ref().is_some_and(|lead| broker_is_ready(lead, name));
-    let starts = state != Some(State::Running) || live.pods.waiting.is_some() || !ready;
-    let deadline = plan.start.rest();
-    let poll = poll(live, plan, job, state, starts);
-    poll.into_iter().chain(deadline).min()
-}
-
-/// The same, without the time in which the quorum must be reached. `starts`: not all runs as it should.
-fn poll(
-    live: &Live,
-    plan: &Plan,
-    job: &Job,
-    state: Option<State>,
-    starts: bool,
-) -> Option<Duration> {
-    if lacks_pods(job) || (lacks_brokers(job) && starts) || plan.mode.is_of_another_operator() {
+    let is_running = state == Some(State::Running);
+    let starts = !is_running || live.pods.waiting.is_some() || !ready;
+    let lacks_a_name = plan.mode == Mode::Reconcile && !live.names_taken.is_empty();
+    let poll = if lacks_pods(job)
+        || (lacks_brokers(job) && starts)
+        || plan.mode == Mode::StartedByAnotherOperator
+    {
         Some(if live.pods.begin { BEGIN } else { POLL })
     } else if live.queue.is_some() {
         // What the queue says changes with what others ask of it.
         Some(POLL)
-    } else if plan.mode == Mode::Reconcile
-        && !live.names_taken.is_empty()
-        && state == Some(State::Running)
-    {
-        Some(NAME_TAKEN)
     } else {
-        None
-    }
+        (lacks_a_name && is_running).then_some(NAME_TAKEN)
+    };
+    poll.into_iter().chain(plan.start.rest()).min()
 }

@@ -1,7 +1,5 @@
 //! What can go wrong between a specification and its objects.
 
-use super::build::BuildError;
-use crate::curve::CurveError;
 use kube::core::Status;
 use std::error::Error as _;
 use std::time::Duration;
@@ -38,10 +36,10 @@ pub enum Error {
     NoPodGroups(String),
     /// The objects could not be built.
     #[error("build the objects")]
-    Build(#[source] BuildError),
+    Build(#[source] anyhow::Error),
     /// There is no CURVE certificate.
     #[error("make the CURVE certificate")]
-    Curve(#[source] CurveError),
+    Curve(#[source] anyhow::Error),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use educe::Educe;
 use k8s_openapi::api::core::v1::{ResourceRequirements, SecurityContext};
 use kube::KubeSchema;
-use schemars::{Schema, SchemaGenerator, json_schema};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 use std::collections::BTreeMap;
@@ -178,28 +178,18 @@ pub struct LifeCycle {
 }
 
 /// The user that Flux runs as.
-#[derive(KubeSchema, Educe, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(JsonSchema, Educe, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[educe(Default)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct UserAccount {
     /// uid of the account if it has to be made. Default 1000.
-    #[serde(default = "user_id")]
-    #[educe(Default(expression = user_id()))]
+    #[educe(Default = 1000)]
     #[schemars(range(min = 1))]
     pub uid: i64,
 
     /// Name of the account; one that is in the image is used as it is. Default `flux`.
-    #[serde(default = "user_name")]
-    #[educe(Default(expression = user_name()))]
+    #[educe(Default(expression = "flux".to_owned()))]
     pub name: String,
-}
-
-const fn user_id() -> i64 {
-    1000
-}
-
-fn user_name() -> String {
-    "flux".to_owned()
 }
 
 /// Scripts that run at given points, by the container's `sh`. What they export, source or change

@@ -25,36 +25,27 @@ pub struct Network {
 }
 
 /// How much is said, and how strictly failures are taken.
-#[derive(KubeSchema, Educe, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(JsonSchema, Educe, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[educe(Default)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct Logging {
     /// Only what the command and `commands.post` print, and what goes wrong. Default false.
-    #[serde(default)]
     pub quiet: bool,
 
     /// A failing `commands.*` hook ends the run with its exit code; when false it is reported and
     /// the run goes on. Default true.
-    #[serde(default = "yes")]
-    #[educe(Default(expression = yes()))]
+    #[educe(Default = true)]
     pub strict: bool,
 
     /// More from Flux about the submission (`-vvv`), and from the agent. Default false.
-    #[serde(default)]
     pub debug: bool,
 
     /// More from the `ZeroMQ` sockets in the broker's log. Default false.
-    #[serde(default)]
     pub zeromq: bool,
 
     /// Wall times of the command and of the whole instance, as `FLUXTIME` lines in the lead's log.
     /// The image needs no `time` program. Default false.
-    #[serde(default)]
     pub timed: bool,
-}
-
-const fn yes() -> bool {
-    true
 }
 
 /// State of the Flux instance kept from one MiniCluster to the next.
@@ -194,26 +185,20 @@ const fn log_level() -> i32 {
 }
 
 /// Scheduler of the Flux instance.
-#[derive(KubeSchema, Educe, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(JsonSchema, Educe, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[educe(Default)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct Scheduler {
     /// Use the scheduler of flux-core even where the view has Fluxion. Default false: then Fluxion
     /// is the scheduler where the view has it. Takes flux-core 0.79 or later; an older one loads
     /// Fluxion if and only if both have the same prefix. `load-fluxion.sh` replaces the scheduler
     /// of a running instance. Excludes `brokerConfig`.
-    #[serde(default)]
     pub simple: bool,
 
     /// Queue policy of Fluxion: `fcfs`, `easy`, `hybrid` or `conservative`. Default `fcfs`. The
     /// scheduler of flux-core has no policies. One that is not the default excludes `brokerConfig`.
-    #[serde(default = "queue_policy")]
-    #[educe(Default(expression = queue_policy()))]
+    #[educe(Default(expression = "fcfs".to_owned()))]
     pub queue_policy: String,
-}
-
-fn queue_policy() -> String {
-    "fcfs".to_owned()
 }
 
 /// Clusters that extend this one, or the one this extends. All must list the same clusters in the
@@ -248,8 +233,9 @@ pub struct Bursting {
 
 /// The lead of another MiniCluster, reached from outside.
 #[skip_serializing_none]
-#[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(JsonSchema, Educe, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[educe(Default)]
+#[serde(rename_all = "camelCase", default)]
 pub struct LeadBroker {
     /// Host name or address at which the lead is reached from here.
     pub address: Option<String>,
@@ -263,16 +249,12 @@ pub struct LeadBroker {
     pub size: Option<i32>,
 
     /// Port at which the lead is reached from here, often a node port. Default 8050.
-    #[serde(default = "overlay_port")]
+    #[educe(Default(expression = flux_contract::OVERLAY_PORT.into()))]
     #[schemars(range(min = 1, max = 65535))]
     pub port: i32,
 
     /// Same as `bursting.hostlist`.
     pub hostlist: Option<String>,
-}
-
-fn overlay_port() -> i32 {
-    i32::from(flux_contract::OVERLAY_PORT)
 }
 
 /// A cluster that extends the one with the lead.
@@ -290,13 +272,12 @@ pub struct BurstCluster {
 
 /// Where Flux comes from.
 #[skip_serializing_none]
-#[derive(KubeSchema, Educe, Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(JsonSchema, Educe, Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[educe(Default)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct FluxContainer {
     /// The application's image has its own Flux: only the configuration is prepared. Default
     /// false.
-    #[serde(default)]
     pub disable: bool,
 
     /// How the agent and the view come into the pods.
@@ -309,12 +290,10 @@ pub struct FluxContainer {
     /// the memory limit of the init container (`resources`, or the runner's), and into the limits
     /// of all containers. With `install: Image` nothing is copied, and the volume holds only what
     /// the brokers write. Default `Disk`.
-    #[serde(default)]
     pub medium: Medium,
 
     /// Name of the volume that holds Flux and, with `Copy`, of the init container. Default `flux-view`.
-    #[serde(default = "view_name")]
-    #[educe(Default(expression = view_name()))]
+    #[educe(Default(expression = "flux-view".to_owned()))]
     pub name: String,
 
     /// Image with the view of Flux; its libraries must fit the application's image. Default: the
@@ -322,7 +301,6 @@ pub struct FluxContainer {
     pub image: Option<String>,
 
     /// Pull the image at every start. Default false.
-    #[serde(default)]
     pub pull_always: bool,
 
     /// Name of a pull secret for the image.
@@ -335,8 +313,7 @@ pub struct FluxContainer {
     pub python_path: Option<String>,
 
     /// Directory at which all containers see Flux. Default `/mnt/flux`.
-    #[serde(default = "mount_path")]
-    #[educe(Default(expression = mount_path()))]
+    #[educe(Default(expression = flux_contract::Layout::DEFAULT_MOUNT.to_owned()))]
     pub mount_path: String,
 
     /// Resources of the init container (`Copy`).
@@ -373,12 +350,4 @@ pub enum Medium {
     Disk,
     /// In memory.
     Memory,
-}
-
-fn view_name() -> String {
-    "flux-view".to_owned()
-}
-
-fn mount_path() -> String {
-    flux_contract::Layout::DEFAULT_MOUNT.to_owned()
 }

@@ -1,11 +1,11 @@
-//! `spec.pod`: what all pods of a MiniCluster have in common.
+//! `spec.pod` and `spec.scheduling`: what all pods of a MiniCluster have in common.
 
 use k8s_openapi::{
     api::core::v1::{PodSecurityContext, Toleration},
     apimachinery::pkg::api::resource::Quantity,
 };
 use kube::KubeSchema;
-use schemars::{Schema, SchemaGenerator, json_schema};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 use std::collections::BTreeMap;
@@ -89,4 +89,27 @@ pub struct Pod {
 /// An object whose fields the API server keeps as they are.
 fn any_object(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true })
+}
+
+/// How the pods are placed together.
+#[derive(JsonSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Scheduling {
+    /// `PodGroup`: the pods get nodes together or not at all. The operator makes the PodGroup that
+    /// scheduler-plugins (coscheduling) or Volcano read, whichever the cluster has, with `minSize` members, or
+    /// `size` where there is none; without either, nothing is made, and the condition `Progressing` says so.
+    /// `pod.schedulerName` names the scheduler, unless it is the cluster's default one or `volcano`. `None`: each
+    /// pod gets a node by itself. A queue of Kueue needs no PodGroup. Default `None`.
+    #[serde(default)]
+    pub gang: Gang,
+}
+
+/// Whether pods are placed together or not at all.
+#[derive(JsonSchema, Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Gang {
+    /// Each pod by itself.
+    #[default]
+    None,
+    /// As members of one PodGroup.
+    PodGroup,
 }

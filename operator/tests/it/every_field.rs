@@ -8,7 +8,6 @@ use crate::support::{CERTIFICATE, defaults, documents, hello, with_spec};
 use flux_operator::cluster::Cluster;
 use flux_operator::cluster::validate::validate;
 use flux_operator::controller::build::secret;
-use flux_operator::curve;
 use serde_json::{Value, json};
 use std::sync::LazyLock;
 
@@ -173,12 +172,11 @@ impl Outcome {
 
 /// All objects of a cluster, with a certificate that is not random.
 fn objects(cluster: &Cluster) -> Vec<Value> {
-    let text = curve::certificate(cluster, |bytes| {
+    let secret = secret(cluster, |bytes| {
         bytes.fill(7);
         Ok(())
     });
-    let secret = text.unwrap().and_then(|text| secret(cluster, &text));
-    let secret = secret.map(|secret| serde_json::to_value(secret.expose()).unwrap());
+    let secret = secret.unwrap().map(|secret| serde_json::to_value(secret.expose()).unwrap());
     let mut objects = documents(cluster);
     for object in &mut objects {
         // Notes of a template: they follow whatever else changes.

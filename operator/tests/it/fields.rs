@@ -1,7 +1,7 @@
 //! What single fields do to the pods.
 
 use crate::support::{built, cluster, config, documents, hello, pod_spec};
-use flux_contract::{Bootstrap, MUNGE_MOUNT, Redacted, Workload, labels};
+use flux_contract::{Bootstrap, MUNGE_MOUNT, Workload, labels};
 use flux_operator::controller::build::secret;
 use k8s_openapi::api::core::v1::{Container, Volume};
 use serde_json::{Value, json};
@@ -106,7 +106,7 @@ fn a_certificate_may_be_in_a_secret_of_the_user() {
     let spec = json!({ "flux": { "curveCertSecret": "mine" } });
     let secrets = pod_spec(&spec).volumes.unwrap().into_iter().filter_map(|it| it.secret);
     assert_eq!(secrets.filter_map(|it| it.secret_name).collect::<Vec<_>>(), ["mine"]);
-    assert!(secret(&cluster(&hello(&spec)), &Redacted::new(String::new())).is_none());
+    assert!(secret(&cluster(&hello(&spec)), getrandom::fill).unwrap().is_none());
 }
 
 #[test]
@@ -129,7 +129,8 @@ fn an_architecture_selects_nodes_by_any_of_its_names() {
 
 #[test]
 fn the_arm_view_is_taken_where_no_image_is_named() {
-    let view = |flux: Value| cluster(&hello(&json!({ "flux": flux }))).flux.view.image;
+    let view =
+        |flux: Value| cluster(&hello(&json!({ "flux": flux }))).flux.view.container.image.unwrap();
     assert_eq!(view(json!({ "arch": "arm" })), "registry.example/default-arm-view:3");
     assert_eq!(view(json!({ "arch": "amd64" })), "registry.example/default-view:3");
     assert_eq!(view(json!({ "arch": "arm", "container": { "image": "mine" } })), "mine");

@@ -1,18 +1,19 @@
 //! `spec.containers` and `spec.services`: who runs Flux, and what every container has.
 
 use super::{
-    faults::Faults,
     pod_parts::PodParts,
-    runner::{runner, runner_position},
     text::{non_empty, non_empty_owned},
+    violations::Violations,
+    work::workload,
 };
-use crate::{
-    cluster::{FixedFields, Runner, ServicesPod, Sidecar, View},
-    crd::{self, MiniClusterSpec},
-};
-use flux_contract::{Layout, SidecarConfig};
-use k8s_openapi::api::core::v1::PodSpec;
+use crate::cluster::{FixedFields, Runner, ServicesPod, Sidecar, View};
+use crate::crd::{self, MiniClusterSpec, UserAccount};
+use flux_contract::{FluxUser, Hooks, Layout, SidecarConfig};
+use k8s_openapi::api::core::v1::{Container, PodSpec};
 use std::collections::BTreeSet;
+
+/// Largest uid that Kubernetes accepts in a security context.
+const USER_ID_LIMIT: i64 = 2_147_483_647;
 
 /// What becomes of `spec.containers`.
 pub(super) struct Containers {
@@ -30,7 +31,7 @@ pub(super) fn containers(
     spec: &MiniClusterSpec,
     view: &View,
     common: &PodSpec,
-    faults: &mut Faults,
+    faults: &mut Violations,
 ) -> Containers {
     let mut paths = vec![view.mount_path.clone(), "/flux_operator".to_owned()];
     let mut pull_secret = None;
@@ -69,7 +70,7 @@ pub(super) fn services_pod(
     name: Option<String>,
     spec: &MiniClusterSpec,
     common: &PodSpec,
-    faults: &mut Faults,
+    faults: &mut Violations,
 ) -> Option<ServicesPod> {
     let mut parts = PodParts::new(&[], None);
     let mut containers = Vec::new();
@@ -105,7 +106,7 @@ fn service_names(
     name: &str,
     cluster: &str,
     services: &mut BTreeSet<String>,
-    faults: &mut Faults,
+    faults: &mut Violations,
 ) {
     let path = format!("{path}.name");
     let unique = format!("{cluster}-{name}");
@@ -131,4 +132,81 @@ fn wrapped(spec: &MiniClusterSpec, container: &crd::Container) -> Option<Sidecar
     let texts = [&sidecar.command, &sidecar.init, &sidecar.service_pre, &sidecar.post];
     let runs_something = texts.iter().any(|text| text.is_some());
     (!container.no_wrap_entrypoint && runs_something).then_some(sidecar)
+}
+
+/// Which container runs Flux; `None` where there is not exactly one, which the definition refuses.
+pub(super) fn runner_position(containers: &[crd::Container]) -> Option<usize> {
+    let with = |wanted: Option<bool>| -> Vec<usize> {
+        let fits = |(index, container): (usize, &crd::Container)| {
+            (container.run_flux == wanted).then_some(index)
+        };
+        containers.iter().enumerate().filter_map(fits).collect()
+    };
+    match (containers.len(), &with(Some(true))[..], &with(None)[..]) {
+        (1, _, _) => Some(0),
+        (_, [only], _) | (_, [], [only]) => Some(*only),
+        _ => None,
+    }
+}
+
+/// Resolves and checks the container at `path` as the one that runs Flux.
+fn runner(
+    path: &str,
+    spec: &MiniClusterSpec,
+    container: &crd::Container,
+    common: Container,
+    faults: &mut Violations,
+) -> Option<Runner> {
+    let commands = container.commands.clone().unwrap_or_default();
+    let hooks = Hooks {
+        init: non_empty_owned(commands.init.as_ref()),
+        pre_command: non_empty_owned(container.pre_command.as_ref()),
+        pre: non_empty_owned(commands.pre.as_ref()),
+        broker_pre: non_empty_owned(commands.broker_pre.as_ref())
+            .or_else(|| non_empty_owned(commands.pre_broker.as_ref())),
+        worker_pre: non_empty_owned(commands.worker_pre.as_ref())
+            .or_else(|| non_empty_owned(commands.pre_worker.as_ref())),
+        post: non_empty_owned(commands.post.as_ref()),
+    };
+    let user = user(path, container, commands.run_flux_as_root, faults);
+    let workload = workload(path, spec, container, faults)?;
+    Some(Runner { container: common, user, hooks, workload })
+}
+
+fn user(
+    path: &str,
+    container: &crd::Container,
+    run_as_root: bool,
+    faults: &mut Violations,
+) -> FluxUser {
+    let account = container.flux_user.clone().or_else(|| container.fluxuser.clone());
+    let UserAccount { uid, name } = account.unwrap_or_default();
+    let path = format!("{path}.fluxUser");
+    faults.require(uid <= USER_ID_LIMIT, format!("{path}.uid"), || {
+        format!("{uid} is out of range: give at most {USER_ID_LIMIT}")
+    });
+    faults.require(is_account_name(&name), format!("{path}.name"), || {
+        format!("{name:?} is no account name: use at most 32 lower-case letters, digits, '_' and '-', not starting with a digit or '-'")
+    });
+    FluxUser {
+        name,
+        uid: u32::try_from(uid).unwrap_or_default(),
+        run_as_root,
+        capabilities: added_capabilities(container),
+    }
+}
+
+/// Kubernetes gives them to root alone; Flux's user is to have them as well.
+fn added_capabilities(container: &crd::Container) -> Vec<String> {
+    let context = container.security_context.as_ref();
+    let capabilities = context.and_then(|context| context.capabilities.as_ref());
+    capabilities.and_then(|capabilities| capabilities.add.clone()).unwrap_or_default()
+}
+
+/// A portable account name (useradd(8)).
+fn is_account_name(name: &str) -> bool {
+    let first = |c: char| c.is_ascii_lowercase() || c == '_';
+    name.len() <= 32
+        && name.starts_with(first)
+        && name.chars().all(|c| first(c) || c.is_ascii_digit() || c == '-')
 }

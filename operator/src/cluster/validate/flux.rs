@@ -1,16 +1,16 @@
 //! `spec.flux`: where Flux comes from, how brokers are configured, and which hosts there are.
 
 use super::{
-    faults::Faults,
     max_size,
     text::{is_absolute_path, is_duration, is_label, is_shell_name, non_empty, non_empty_owned},
+    violations::Violations,
 };
 use crate::{
     cluster::{Curve, Flux, LeadBroker, View},
     crd::{self, Install, MiniClusterSpec},
 };
 use flux_contract::{Broker, CurveCertificate, Hostlist, Redacted};
-use k8s_openapi::api::core::v1::ResourceRequirements;
+use k8s_openapi::api::core::v1::{Container, ResourceRequirements};
 
 /// Longest mount path: the broker's local socket below it must fit the 107 characters of a Unix
 /// socket's path (unix(7)).
@@ -38,7 +38,7 @@ pub(super) fn flux(
     name: &str,
     spec: &MiniClusterSpec,
     defaults: &Defaults,
-    faults: &mut Faults,
+    faults: &mut Violations,
 ) -> Flux {
     let flux = &spec.flux;
     let bursting = flux.bursting.as_ref().and_then(|bursting| bursting.lead_broker.as_ref());
@@ -61,7 +61,7 @@ pub(super) fn flux(
     }
 }
 
-fn broker(spec: &MiniClusterSpec, faults: &mut Faults) -> Broker {
+fn broker(spec: &MiniClusterSpec, faults: &mut Violations) -> Broker {
     let (flux, logging) = (&spec.flux, &spec.logging);
     let log_level = if logging.quiet { 0 } else { flux.log_level };
     Broker {
@@ -78,7 +78,7 @@ fn broker(spec: &MiniClusterSpec, faults: &mut Faults) -> Broker {
     }
 }
 
-fn topology(flux: &crd::Flux, faults: &mut Faults) -> Option<String> {
+fn topology(flux: &crd::Flux, faults: &mut Violations) -> Option<String> {
     let topology = non_empty(flux.topology.as_ref())?;
     let (scheme, factor) = topology.split_once(':').map_or((topology, None), |(a, b)| (a, Some(b)));
     let is_number = |text: &str| text.parse::<u32>().is_ok();
@@ -95,7 +95,7 @@ fn topology(flux: &crd::Flux, faults: &mut Faults) -> Option<String> {
 }
 
 /// Fluxion takes an unknown policy for its default, and says so to nobody.
-fn queue_policy(flux: &crd::Flux, faults: &mut Faults) -> String {
+fn queue_policy(flux: &crd::Flux, faults: &mut Violations) -> String {
     let policy = &flux.scheduler.queue_policy;
     faults.require(
         QUEUE_POLICIES.contains(&policy.as_str()),
@@ -111,7 +111,7 @@ fn queue_policy(flux: &crd::Flux, faults: &mut Faults) -> String {
     policy.clone()
 }
 
-fn connect_timeout(flux: &crd::Flux, faults: &mut Faults) -> Option<String> {
+fn connect_timeout(flux: &crd::Flux, faults: &mut Violations) -> Option<String> {
     let timeout = &flux.connect_timeout;
     if timeout.is_empty() {
         return None;
@@ -122,7 +122,7 @@ fn connect_timeout(flux: &crd::Flux, faults: &mut Faults) -> Option<String> {
     Some(timeout.clone())
 }
 
-fn curve(flux: &crd::Flux, faults: &mut Faults) -> Curve {
+fn curve(flux: &crd::Flux, faults: &mut Violations) -> Curve {
     if let Some(secret) = non_empty_owned(flux.curve_cert_secret.as_ref()) {
         return Curve::Secret(secret);
     }
@@ -134,7 +134,7 @@ fn curve(flux: &crd::Flux, faults: &mut Faults) -> Curve {
     Curve::Given(Redacted::new(text.to_owned()))
 }
 
-fn lead_broker(lead: &crd::LeadBroker, faults: &mut Faults) -> LeadBroker {
+fn lead_broker(lead: &crd::LeadBroker, faults: &mut Violations) -> LeadBroker {
     let path = "spec.flux.bursting.leadBroker";
     let address = non_empty(lead.address.as_ref()).unwrap_or_default();
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | ':');
@@ -150,7 +150,7 @@ fn hosts(
     name: &str,
     spec: &MiniClusterSpec,
     lead: Option<&crd::LeadBroker>,
-    faults: &mut Faults,
+    faults: &mut Violations,
 ) -> Hostlist {
     let bursting = spec.flux.bursting.as_ref();
     let own = |count: u32| Hostlist::of_range(name, 0..count.min(crd::SIZE_LIMIT.unsigned_abs()));
@@ -172,7 +172,7 @@ fn hosts(
 fn given_hostlist(
     bursting: Option<&crd::Bursting>,
     lead: Option<&crd::LeadBroker>,
-    faults: &mut Faults,
+    faults: &mut Violations,
 ) -> Option<Hostlist> {
     let path = "spec.flux.bursting.hostlist";
     let bursting = bursting.and_then(|bursting| non_empty(bursting.hostlist.as_ref()));
@@ -186,7 +186,7 @@ fn given_hostlist(
 
 /// The hosts of the MiniCluster that has the lead. Flux compares host names, so the lead is listed
 /// by the name its own pod has, not by the address at which it is reached from here.
-fn lead_hosts(lead: &crd::LeadBroker, faults: &mut Faults) -> Hostlist {
+fn lead_hosts(lead: &crd::LeadBroker, faults: &mut Violations) -> Hostlist {
     let path = "spec.flux.bursting.leadBroker";
     let name = non_empty(lead.name.as_ref()).unwrap_or_default();
     faults.require(is_label(name), format!("{path}.name"), || {
@@ -204,7 +204,7 @@ fn append(
     position: usize,
     cluster: &crd::BurstCluster,
     default_size: i32,
-    faults: &mut Faults,
+    faults: &mut Violations,
 ) {
     let path = format!("spec.flux.bursting.clusters[{position}]");
     let name =
@@ -220,7 +220,7 @@ fn append(
 }
 
 /// A broker that does not find its own host name in the list cannot start.
-fn check_hosts(hosts: &Hostlist, name: &str, size: u32, has_lead: bool, faults: &mut Faults) {
+fn check_hosts(hosts: &Hostlist, name: &str, size: u32, has_lead: bool, faults: &mut Violations) {
     let path = "spec.flux.bursting";
     if let Some(twice) = hosts.listed_twice() {
         faults.add(path, format!("host {twice:?} is listed twice: a host has one rank"));
@@ -235,20 +235,28 @@ fn check_hosts(hosts: &Hostlist, name: &str, size: u32, has_lead: bool, faults: 
     }
 }
 
-fn view(flux: &crd::Flux, defaults: &Defaults, faults: &mut Faults) -> View {
+fn view(flux: &crd::Flux, defaults: &Defaults, faults: &mut Violations) -> View {
     let container = &flux.container;
     View {
         enabled: !container.disable,
-        name: container.name.clone(),
-        image: non_empty_owned(container.image.as_ref())
-            .unwrap_or_else(|| default_image(flux, defaults)),
-        pull_policy: if container.pull_always { "Always" } else { "IfNotPresent" }.to_owned(),
-        working_dir: non_empty_owned(container.working_dir.as_ref()),
+        container: Container {
+            name: container.name.clone(),
+            image: non_empty_owned(container.image.as_ref())
+                .or_else(|| Some(default_image(flux, defaults))),
+            image_pull_policy: Some(
+                if container.pull_always { "Always" } else { "IfNotPresent" }.to_owned(),
+            ),
+            working_dir: non_empty_owned(container.working_dir.as_ref()),
+            resources: container
+                .resources
+                .clone()
+                .filter(|it| *it != ResourceRequirements::default()),
+            security_context: container.security_context.clone(),
+            ..Container::default()
+        },
         mount_path: mount_path(&container.mount_path, faults),
         medium: container.medium,
         python_path: non_empty_owned(container.python_path.as_ref()),
-        resources: container.resources.clone().filter(|it| *it != ResourceRequirements::default()),
-        security_context: container.security_context.clone(),
     }
 }
 
@@ -270,7 +278,7 @@ pub(super) fn architecture(flux: &crd::Flux) -> Option<&'static str> {
     }
 }
 
-fn mount_path(text: &str, faults: &mut Faults) -> String {
+fn mount_path(text: &str, faults: &mut Violations) -> String {
     let path = "spec.flux.container.mountPath";
     let trimmed = text.trim_end_matches('/');
     faults.require(

@@ -1,6 +1,6 @@
 //! Fields that are accepted and have no effect where they are given: the condition names them.
 
-use super::runner::runner_position;
+use super::container::runner_position;
 use crate::crd::{Container, MiniClusterSpec};
 use serde_json::Value;
 

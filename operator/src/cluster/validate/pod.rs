@@ -1,23 +1,35 @@
 //! `spec.pod`.
 
-mod affinity;
-mod overlay;
-
 use super::{
-    faults::Faults,
     flux::architecture,
     pod_parts::non_empty_list,
     text::{non_empty, non_empty_owned},
+    violations::Violations,
 };
-use crate::{cluster::Pod, crd::MiniClusterSpec};
-use affinity::affinity;
-use flux_contract::Shutdown;
-use k8s_openapi::api::core::v1::{PodSpec, ResourceRequirements};
+use crate::cluster::{AGENT_CONTAINER, Pod};
+use crate::crd::MiniClusterSpec;
+use flux_contract::{Shutdown, labels};
+use k8s_openapi::api::core::v1::{
+    Affinity, Container, NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm,
+    PodAffinity, PodAffinityTerm, PodAntiAffinity, PodSpec, ResourceRequirements,
+    WeightedPodAffinityTerm,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
+/// Label of its architecture that every node carries (well-known labels of Kubernetes).
+const ARCHITECTURE_LABEL: &str = "kubernetes.io/arch";
+const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
+const NODE_LABEL: &str = "kubernetes.io/hostname";
+
 /// Resolves and checks what the specification says of the Job's pods; `pod` is that without what only these have.
-pub(super) fn pod(name: &str, spec: &MiniClusterSpec, pod: PodSpec, faults: &mut Faults) -> Pod {
+pub(super) fn pod(
+    name: &str,
+    spec: &MiniClusterSpec,
+    pod: PodSpec,
+    faults: &mut Violations,
+) -> Pod {
     let given = &spec.pod;
     overlay(spec, faults);
     let grace_seconds = grace_seconds(spec, faults);
@@ -49,7 +61,11 @@ pub(super) fn pod(name: &str, spec: &MiniClusterSpec, pod: PodSpec, faults: &mut
 }
 
 /// What the Job's pods and that of `spec.services` have in common.
-pub(super) fn common(spec: &MiniClusterSpec, headless_name: &str, faults: &mut Faults) -> PodSpec {
+pub(super) fn common(
+    spec: &MiniClusterSpec,
+    headless_name: &str,
+    faults: &mut Violations,
+) -> PodSpec {
     let pod = &spec.pod;
     PodSpec {
         // No container needs the API unless the user says so.
@@ -73,11 +89,8 @@ pub(super) fn common(spec: &MiniClusterSpec, headless_name: &str, faults: &mut F
     }
 }
 
-/// Label of its architecture that every node carries (well-known labels of Kubernetes).
-const ARCHITECTURE_LABEL: &str = "kubernetes.io/arch";
-
 /// The labels a node must have: the user's, and the architecture's.
-fn node_selector(spec: &MiniClusterSpec, faults: &mut Faults) -> BTreeMap<String, String> {
+fn node_selector(spec: &MiniClusterSpec, faults: &mut Violations) -> BTreeMap<String, String> {
     let mut labels = spec.pod.node_selector.clone();
     let Some(label) = architecture(&spec.flux) else { return labels };
     let other = labels.insert(ARCHITECTURE_LABEL.to_owned(), label.to_owned());
@@ -88,10 +101,10 @@ fn node_selector(spec: &MiniClusterSpec, faults: &mut Faults) -> BTreeMap<String
     labels
 }
 
-fn overlay(spec: &MiniClusterSpec, faults: &mut Faults) {
+fn overlay(spec: &MiniClusterSpec, faults: &mut Violations) {
     let Some(overlay) = &spec.pod.overlay else { return };
     match serde_json::from_value::<PodSpec>(overlay.clone()) {
-        Ok(read) => overlay::check(spec, &read, faults),
+        Ok(read) => check_overlay(spec, &read, faults),
         Err(error) => {
             faults.add("spec.pod.overlay", format!("not the fields of a PodSpec: {error}"));
         }
@@ -99,7 +112,7 @@ fn overlay(spec: &MiniClusterSpec, faults: &mut Faults) {
 }
 
 /// What the kubelet gives a pod to end, in seconds.
-fn grace_seconds(spec: &MiniClusterSpec, faults: &mut Faults) -> u64 {
+fn grace_seconds(spec: &MiniClusterSpec, faults: &mut Violations) -> u64 {
     let overlay = spec.pod.overlay.as_ref();
     let overlay = overlay.and_then(|overlay| overlay.get("terminationGracePeriodSeconds"));
     let overlay = overlay.and_then(Value::as_u64);
@@ -111,4 +124,132 @@ fn grace_seconds(spec: &MiniClusterSpec, faults: &mut Faults) -> u64 {
         });
     }
     drain.or(overlay).unwrap_or(Shutdown::DEFAULT_GRACE_SECONDS)
+}
+
+/// Together in one zone and apart on the nodes, as preferences; the user's node affinity as a requirement.
+/// None of it with `network.disableAffinity`.
+fn affinity(name: &str, spec: &MiniClusterSpec) -> Option<Affinity> {
+    (!spec.network.disable_affinity).then(|| Affinity {
+        node_affinity: node_affinity(spec),
+        pod_affinity: Some(PodAffinity {
+            preferred_during_scheduling_ignored_during_execution: Some(vec![near(
+                name, ZONE_LABEL,
+            )]),
+            ..PodAffinity::default()
+        }),
+        pod_anti_affinity: Some(PodAntiAffinity {
+            preferred_during_scheduling_ignored_during_execution: Some(vec![near(
+                name, NODE_LABEL,
+            )]),
+            ..PodAntiAffinity::default()
+        }),
+    })
+}
+
+fn node_affinity(spec: &MiniClusterSpec) -> Option<NodeAffinity> {
+    let requirement = |(key, values): (&String, &Vec<String>)| NodeSelectorRequirement {
+        key: key.clone(),
+        operator: "In".to_owned(),
+        values: Some(values.clone()),
+    };
+    let requirements: Vec<_> = spec.pod.node_affinity.iter().map(requirement).collect();
+    (!requirements.is_empty()).then(|| NodeAffinity {
+        required_during_scheduling_ignored_during_execution: Some(NodeSelector {
+            node_selector_terms: vec![NodeSelectorTerm {
+                match_expressions: Some(requirements),
+                match_fields: None,
+            }],
+        }),
+        ..NodeAffinity::default()
+    })
+}
+
+/// The pods of the MiniCluster `name`, compared by the nodes' label `topology`.
+fn near(name: &str, topology: &str) -> WeightedPodAffinityTerm {
+    WeightedPodAffinityTerm {
+        weight: 100,
+        pod_affinity_term: PodAffinityTerm {
+            topology_key: topology.to_owned(),
+            label_selector: Some(LabelSelector {
+                match_expressions: Some(vec![LabelSelectorRequirement {
+                    key: labels::NAME.to_owned(),
+                    operator: "In".to_owned(),
+                    values: Some(vec![name.to_owned()]),
+                }]),
+                ..LabelSelector::default()
+            }),
+            ..PodAffinityTerm::default()
+        },
+    }
+}
+
+/// Refuses what `overlay` must not change, each with what to do instead.
+fn check_overlay(spec: &MiniClusterSpec, overlay: &PodSpec, faults: &mut Violations) {
+    let host_name = "each pod has one of its own, by which Flux knows it: remove it";
+    let refused = [
+        (
+            "hostNetwork",
+            overlay.host_network == Some(true),
+            "a pod in the node's network has the node's host name, by which Flux does not know it: remove \
+             it, and bring a fast network into the pods' own (a device plugin, a second network)",
+        ),
+        ("hostname", overlay.hostname.is_some(), host_name),
+        ("setHostnameAsFQDN", overlay.set_hostname_as_fqdn == Some(true), host_name),
+        (
+            "subdomain",
+            overlay.subdomain.is_some(),
+            "the pods find each other by it: remove it, or set spec.network.headlessName",
+        ),
+        (
+            "restartPolicy",
+            overlay.restart_policy.is_some(),
+            "what else the Job says depends on it: set spec.pod.restartPolicy instead",
+        ),
+        (
+            "shareProcessNamespace",
+            overlay.share_process_namespace.is_some(),
+            "has a field of its own: set spec.shareProcessNamespace instead",
+        ),
+        (
+            "activeDeadlineSeconds",
+            overlay.active_deadline_seconds.is_some(),
+            "would end each pod for itself: set spec.deadlineSeconds instead",
+        ),
+        (
+            "ephemeralContainers",
+            overlay.ephemeral_containers.is_some(),
+            "cannot be given beforehand: use kubectl debug",
+        ),
+        (
+            "terminationGracePeriodSeconds",
+            overlay.termination_grace_period_seconds.is_some_and(|seconds| seconds < 0),
+            "is no time: give 0 or more seconds",
+        ),
+    ];
+    for (field, is_given, remedy) in refused {
+        faults.require(!is_given, format!("spec.pod.overlay.{field}"), || remedy.to_owned());
+    }
+    let ours = [AGENT_CONTAINER, &spec.flux.container.name];
+    for (index, container) in overlay.containers.iter().enumerate() {
+        entrypoint(&format!("containers[{index}]"), container, faults);
+    }
+    for (index, container) in overlay.init_containers.iter().flatten().enumerate() {
+        if ours.contains(&container.name.as_str()) {
+            entrypoint(&format!("initContainers[{index}]"), container, faults);
+        }
+    }
+}
+
+/// What runs in a container is the agent's affair, and what it leaves at its end.
+fn entrypoint(path: &str, container: &Container, faults: &mut Violations) {
+    let given = [
+        ("command", container.command.is_some()),
+        ("args", container.args.is_some()),
+        ("terminationMessagePath", container.termination_message_path.is_some()),
+    ];
+    for (field, is_given) in given {
+        faults.require(!is_given, format!("spec.pod.overlay.{path}.{field}"), || {
+            "the agent runs there: remove it, or set the command in spec.containers".to_owned()
+        });
+    }
 }

@@ -1,8 +1,8 @@
 //! What the containers of one pod have, and what the pod needs for it.
 
 use super::{
-    faults::Faults,
     text::{argument_vector, is_absolute_path, non_empty, non_empty_owned},
+    violations::Violations,
     volume::Volumes,
 };
 use crate::{cluster::CORES_VARIABLE, crd};
@@ -43,7 +43,7 @@ impl<'cluster> PodParts<'cluster> {
         path: &str,
         name: &str,
         container: &crd::Container,
-        faults: &mut Faults,
+        faults: &mut Violations,
     ) -> Container {
         if let Some(directory) = non_empty(container.working_dir.as_ref()) {
             faults.require(is_absolute_path(directory), format!("{path}.workingDir"), || {
@@ -108,7 +108,7 @@ fn environment(container: &crd::Container) -> Vec<EnvVar> {
     all.collect::<BTreeMap<_, _>>().into_values().collect()
 }
 
-fn lifecycle(path: &str, container: &crd::Container, faults: &mut Faults) -> Option<Lifecycle> {
+fn lifecycle(path: &str, container: &crd::Container, faults: &mut Violations) -> Option<Lifecycle> {
     let given = container.life_cycle.clone().unwrap_or_default();
     let mut hook = |field: &str, text: Option<&String>| {
         let vector = argument_vector(non_empty(text)?);

@@ -1,8 +1,8 @@
 //! `containers[].volumes`: sources, mounts, and what may not collide.
 
 use super::{
-    faults::Faults,
     text::{is_absolute_path, non_empty, non_empty_owned},
+    violations::Violations,
 };
 use crate::crd::ContainerVolume;
 use k8s_openapi::{
@@ -39,7 +39,7 @@ impl<'cluster> Volumes<'cluster> {
         &mut self,
         path: &str,
         volumes: &BTreeMap<String, ContainerVolume>,
-        faults: &mut Faults,
+        faults: &mut Violations,
     ) -> Vec<VolumeMount> {
         let mut mounts: Vec<VolumeMount> = Vec::new();
         for (name, volume) in volumes {
@@ -55,7 +55,7 @@ impl<'cluster> Volumes<'cluster> {
         path: &str,
         name: &str,
         volume: &ContainerVolume,
-        faults: &mut Faults,
+        faults: &mut Violations,
     ) -> Option<VolumeMount> {
         let target = non_empty(volume.path.as_ref())
             .or_else(|| volume.empty_dir.then_some(SHARED_MEMORY))?;
@@ -83,7 +83,7 @@ impl<'cluster> Volumes<'cluster> {
         })
     }
 
-    fn add(&mut self, path: &str, name: &str, volume: &ContainerVolume, faults: &mut Faults) {
+    fn add(&mut self, path: &str, name: &str, volume: &ContainerVolume, faults: &mut Violations) {
         let volume = Volume { name: name.to_owned(), ..source(path, volume, faults) };
         match self.by_name.get(name) {
             Some((first, other)) if *other != volume => faults.add(
@@ -104,7 +104,7 @@ pub(super) fn is_mounted(path: &str, mounts: &[VolumeMount]) -> bool {
 }
 
 /// The volume with its source and without its name.
-fn source(path: &str, volume: &ContainerVolume, faults: &mut Faults) -> Volume {
+fn source(path: &str, volume: &ContainerVolume, faults: &mut Violations) -> Volume {
     check_details(path, volume, faults);
     let items = items(volume);
     let mut result = Volume::default();
@@ -153,7 +153,7 @@ fn source(path: &str, volume: &ContainerVolume, faults: &mut Faults) -> Volume {
 }
 
 /// Refuses fields that belong to one kind of source, given with another.
-fn check_details(path: &str, volume: &ContainerVolume, faults: &mut Faults) {
+fn check_details(path: &str, volume: &ContainerVolume, faults: &mut Violations) {
     let has = |field: &Option<String>| non_empty(field.as_ref()).is_some();
     let of_files = has(&volume.config_map_name) || has(&volume.secret_name);
     let of_driver = has(&volume.csi_driver);
@@ -182,7 +182,7 @@ fn items(volume: &ContainerVolume) -> Option<Vec<KeyToPath>> {
 }
 
 /// The medium in Kubernetes' spelling.
-fn medium(path: &str, volume: &ContainerVolume, faults: &mut Faults) -> Option<String> {
+fn medium(path: &str, volume: &ContainerVolume, faults: &mut Violations) -> Option<String> {
     let medium = non_empty(volume.empty_dir_medium.as_ref())?;
     if medium.eq_ignore_ascii_case("memory") {
         return Some("Memory".to_owned());

@@ -1,8 +1,8 @@
 //! What the lead runs: the command, how it is submitted, and its flags.
 
 use super::{
-    faults::Faults,
     text::{argument_vector, is_absolute_path, non_empty, words},
+    violations::Violations,
 };
 use crate::crd::{self, MiniClusterSpec};
 use flux_contract::{CUSTOM_SCRIPT_PATH, DEFAULT_OUTPUT_DIRECTORY, Submission, Workload};
@@ -16,7 +16,7 @@ pub(super) fn workload(
     path: &str,
     spec: &MiniClusterSpec,
     container: &crd::Container,
-    faults: &mut Faults,
+    faults: &mut Violations,
 ) -> Option<Workload> {
     let commands = container.commands.clone().unwrap_or_default();
     let command = non_empty(container.command.as_ref()).filter(|text| !text.trim().is_empty());
@@ -68,7 +68,7 @@ fn script_command(script: &str) -> Vec<String> {
     if script.starts_with("#!") { vec![path] } else { vec!["bash".to_owned(), path] }
 }
 
-fn plain_command(path: &str, text: &str, faults: &mut Faults) -> Option<Vec<String>> {
+fn plain_command(path: &str, text: &str, faults: &mut Violations) -> Option<Vec<String>> {
     let vector = argument_vector(text).filter(|vector| !vector.is_empty());
     faults.require(vector.is_some(), format!("{path}.command"), || {
         "not a command: close every quote".to_owned()
@@ -77,20 +77,20 @@ fn plain_command(path: &str, text: &str, faults: &mut Faults) -> Option<Vec<Stri
 }
 
 /// The words of a field without shell syntax; none when it is not given.
-fn split(path: &str, text: Option<&String>, faults: &mut Faults) -> Option<Vec<String>> {
+fn split(path: &str, text: Option<&String>, faults: &mut Violations) -> Option<Vec<String>> {
     let Some(text) = non_empty(text) else { return Some(vec![]) };
     let words = words(text);
     faults.require(words.is_some(), path, || format!("{text:?} has an open quote: close it"));
     words
 }
 
-fn submit_program(spec: &MiniClusterSpec, faults: &mut Faults) -> Option<Vec<String>> {
+fn submit_program(spec: &MiniClusterSpec, faults: &mut Violations) -> Option<Vec<String>> {
     let words = split("spec.flux.submitCommand", spec.flux.submit_command.as_ref(), faults)?;
     Some(if words.is_empty() { vec!["flux".to_owned(), "submit".to_owned()] } else { words })
 }
 
 /// Node, task and option flags of a submission.
-fn flags(spec: &MiniClusterSpec, faults: &mut Faults) -> Option<Vec<String>> {
+fn flags(spec: &MiniClusterSpec, faults: &mut Violations) -> Option<Vec<String>> {
     let (size, tasks) = (spec.size, spec.tasks);
     let mut flags = Vec::new();
     if tasks == 0 || tasks >= size {
@@ -109,7 +109,7 @@ fn batch(
     spec: &MiniClusterSpec,
     container: &crd::Container,
     (prefix, flags): (Vec<String>, Vec<String>),
-    faults: &mut Faults,
+    faults: &mut Violations,
 ) -> Workload {
     let output_directory = non_empty(container.logs.as_ref())
         .unwrap_or(DEFAULT_OUTPUT_DIRECTORY)
@@ -154,7 +154,7 @@ fn job_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
 }
 
 /// Refuses lines that are no whole command: the script made of them would fail as one, and no job run.
-fn check_lines(path: &str, text: &str, faults: &mut Faults) {
+fn check_lines(path: &str, text: &str, faults: &mut Violations) {
     for (number, line) in job_lines(text) {
         let path = format!("{path}.command");
         let first = line.split_whitespace().next().unwrap_or_default();
@@ -171,7 +171,7 @@ fn check_lines(path: &str, text: &str, faults: &mut Faults) {
 
 /// One submission a line, numbered by line, empty lines included; then waits for all of them. What it
 /// prints says which line a job is of: the agent reads that where one has failed.
-fn batch_script(path: &str, text: &str, directory: &str, faults: &mut Faults) -> String {
+fn batch_script(path: &str, text: &str, directory: &str, faults: &mut Violations) -> String {
     let mut script = "#!/bin/sh\ncode=0\n".to_owned();
     for (number, line) in job_lines(text) {
         let name = format!("job-{number}");

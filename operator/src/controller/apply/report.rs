@@ -13,7 +13,7 @@ use crate::controller::status::interrupted;
 use crate::crd::{MiniCluster, MiniClusterStatus, State};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::{Patch, PatchParams};
-use kube::runtime::events::Event;
+use kube::runtime::events::{Event, Recorder};
 use kube::{Resource as _, ResourceExt as _};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -91,9 +91,11 @@ fn pause(old: &MiniClusterStatus, new: &MiniClusterStatus) -> Option<Duration> {
     only_that.then_some(pause)
 }
 
-/// Publishes an Event about a MiniCluster. One that cannot be written is no reason to do anything again.
+/// Publishes an Event about a MiniCluster. One that cannot be written is no reason to do anything again. Each has a
+/// recorder of its own: one for all would take an Event with another text for the same one come again, and drop the text.
 pub(crate) async fn publish(context: &Context, cluster: &ObjectReference, event: &Event) {
-    if let Err(error) = context.recorder().publish(event, cluster).await {
+    let recorder = Recorder::new(context.client.clone(), context.reporter.clone());
+    if let Err(error) = recorder.publish(event, cluster).await {
         tracing::warn!(%error, reason = event.reason, "publish an Event");
     }
 }

@@ -1,6 +1,6 @@
 //! The containers of a pod.
 
-use super::images::Images;
+use super::Images;
 use super::volumes::{install_mount, runner_mounts, sidecar_mounts};
 use crate::cluster::{AGENT_CONTAINER, Cluster, Sidecar};
 use flux_contract::invocation::REPLACED_VARIABLES;
@@ -84,19 +84,15 @@ fn agent(cluster: &Cluster, images: &Images) -> Container {
 
 /// Copies Flux from the view image into the shared volume, by `command`.
 fn view(cluster: &Cluster, command: Vec<String>) -> Container {
-    let view = &cluster.flux.view;
     let runner = &cluster.runner.container;
+    let view = cluster.flux.view.container.clone();
     Container {
-        name: view.name.clone(),
-        image: Some(view.image.clone()),
-        image_pull_policy: Some(view.pull_policy.clone()),
         command: Some(command),
-        working_dir: view.working_dir.clone(),
         volume_mounts: Some(vec![install_mount(cluster)]),
-        resources: view.resources.clone().or_else(|| helper_resources(runner)),
-        security_context: view.security_context.clone().or_else(|| runner.security_context.clone()),
+        resources: view.resources.or_else(|| helper_resources(runner)),
+        security_context: view.security_context.or_else(|| runner.security_context.clone()),
         termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
-        ..Container::default()
+        ..view
     }
 }
 

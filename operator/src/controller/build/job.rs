@@ -1,8 +1,7 @@
 //! The Indexed Job whose pods are the brokers.
 
-use super::BuildError;
+use super::Images;
 use super::agent_config::START_SECONDS;
-use super::images::Images;
 use super::meta::{object_labels, object_meta};
 use super::pod::template;
 use crate::cluster::Cluster;
@@ -46,13 +45,13 @@ pub(super) fn job(
     images: &Images,
     install: Install,
     generation: i64,
-) -> Result<Job, BuildError> {
+) -> anyhow::Result<Job> {
     let template = template(cluster, images, install)?;
     let (once, never_restarted) = (cluster.runs_once(), cluster.never_restarts());
     let size = i32::try_from(cluster.size).unwrap_or(i32::MAX);
     let mut metadata = object_meta(cluster, cluster.name.as_str());
     let mut labels = cluster.job_labels.clone();
-    labels.extend(object_labels(cluster));
+    labels.extend(object_labels(&cluster.name));
     metadata.labels = Some(labels);
     let mut annotations = BTreeMap::from([
         (GENERATION_ANNOTATION.to_owned(), generation.to_string()),

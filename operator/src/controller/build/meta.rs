@@ -15,18 +15,15 @@ pub(in crate::controller) fn meta_of(identity: &Identity, name: &str) -> ObjectM
     ObjectMeta {
         name: Some(name.to_owned()),
         namespace: Some(identity.namespace.clone()),
-        labels: Some(labels_of(&identity.name)),
+        labels: Some(object_labels(&identity.name)),
         owner_references: Some(vec![identity.owner.clone()]),
         ..ObjectMeta::default()
     }
 }
 
-/// Labels of every object, not of the pods: the operator's watches select by them.
-pub(super) fn object_labels(cluster: &Cluster) -> BTreeMap<String, String> {
-    labels_of(&cluster.name)
-}
-
-fn labels_of(name: &ClusterName) -> BTreeMap<String, String> {
+/// Labels of every object, by which the operator's watches select. Those of pods are among them: they select each pod
+/// that is made for the MiniCluster.
+pub(super) fn object_labels(name: &ClusterName) -> BTreeMap<String, String> {
     owned([(labels::NAME, name.as_str()), (labels::MANAGED_BY, labels::MANAGED_BY_VALUE)])
 }
 
@@ -53,11 +50,6 @@ pub(super) fn services_pod_labels(cluster: &Cluster) -> BTreeMap<String, String>
     all.remove(labels::HPA_SELECTOR);
     all.insert(labels::JOB_INDEX.to_owned(), labels::SERVICES_INDEX.to_owned());
     all
-}
-
-/// Selects every pod that is made for the MiniCluster: the Job's and that of `spec.services`.
-pub(super) fn pods_selector(cluster: &Cluster) -> BTreeMap<String, String> {
-    object_labels(cluster)
 }
 
 /// Selects all pods of the Job. The Job controller sets the label, so it holds for no other pod.

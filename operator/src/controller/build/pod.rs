@@ -1,11 +1,11 @@
 //! The pod template of the Job, and the pod of `spec.services`.
 
-use super::BuildError;
+use super::Images;
 use super::containers::{containers, init_containers};
-use super::images::Images;
 use super::meta::{object_meta, pod_labels, services_pod_labels};
 use super::volumes::volumes;
 use crate::cluster::Cluster;
+use anyhow::{Context as _, Result};
 use flux_contract::Install;
 use k8s_openapi::DeepMerge as _;
 use k8s_openapi::api::core::v1::{Pod, PodSpec, PodTemplateSpec};
@@ -16,7 +16,7 @@ pub(super) fn template(
     cluster: &Cluster,
     images: &Images,
     install: Install,
-) -> Result<PodTemplateSpec, BuildError> {
+) -> Result<PodTemplateSpec> {
     let pod = pod_spec(cluster, images, install);
     let annotations = &cluster.pod.annotations;
     Ok(PodTemplateSpec {
@@ -54,10 +54,10 @@ pub(super) fn services_pod(cluster: &Cluster) -> Option<Pod> {
 
 /// The user's patch of the `PodSpec` on top: lists with a merge key (containers, volumes, ...) are
 /// merged by it, as a strategic merge patch does.
-fn overlaid(mut spec: PodSpec, overlay: Option<&serde_json::Value>) -> Result<PodSpec, BuildError> {
+fn overlaid(mut spec: PodSpec, overlay: Option<&serde_json::Value>) -> Result<PodSpec> {
     if let Some(overlay) = overlay {
-        let overlay: PodSpec =
-            serde_json::from_value(overlay.clone()).map_err(BuildError::Overlay)?;
+        let overlay: PodSpec = serde_json::from_value(overlay.clone())
+            .context("apply the overlay of the pod specification")?;
         spec.merge_from(overlay);
     }
     Ok(spec)

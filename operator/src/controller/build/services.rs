@@ -2,7 +2,7 @@
 //!
 //! None asks for a kind of address: each gets the cluster's usual one, which every pod has.
 
-use super::meta::{job_selector, lead_selector, object_meta, pods_selector};
+use super::meta::{job_selector, lead_selector, object_labels, object_meta};
 use crate::cluster::{Cluster, Sidecar};
 use flux_contract::OVERLAY_PORT;
 use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
@@ -41,7 +41,7 @@ pub fn services(cluster: &Cluster) -> Services {
 /// Gives the pods their names: the pods' subdomain. With `flux.minimalService` it holds the lead only.
 fn headless(cluster: &Cluster) -> Service {
     let selector =
-        if cluster.minimal_service { lead_selector(cluster) } else { pods_selector(cluster) };
+        if cluster.minimal_service { lead_selector(cluster) } else { object_labels(&cluster.name) };
     let ports = vec![port("flux", OVERLAY_PORT.into())];
     let mut service = service(cluster, &cluster.headless_name, selector, ports);
     let spec = service.spec.get_or_insert_default();

@@ -1,6 +1,6 @@
 //! Volumes of the pods and the operator's own mounts of them.
 
-use super::images::Images;
+use super::Images;
 use crate::cluster::Cluster;
 use crate::crd::Medium;
 use flux_contract::{
@@ -8,8 +8,8 @@ use flux_contract::{
     MUNGE_MOUNT, MUNGE_SECRET_KEY, PRIVATE_MOUNT, VIEW_MOUNT,
 };
 use k8s_openapi::api::core::v1::{
-    ConfigMapVolumeSource, EmptyDirVolumeSource, ImageVolumeSource, KeyToPath, SecretVolumeSource,
-    Volume, VolumeMount,
+    ConfigMapVolumeSource, Container, EmptyDirVolumeSource, ImageVolumeSource, KeyToPath,
+    SecretVolumeSource, Volume, VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
@@ -73,7 +73,7 @@ pub(super) fn sidecar_mounts(
 /// configuration, without which `flux-agent connect` could not reach the broker.
 fn flux_mounts(cluster: &Cluster, images: &Images, install: Install) -> Vec<VolumeMount> {
     let view = &cluster.flux.view;
-    let mut mounts = vec![mount(&view.name, &view.mount_path)];
+    let mut mounts = vec![mount(&view.container.name, &view.mount_path)];
     if install == Install::Image {
         mounts.push(read_only(mount(&agent_volume(cluster, images), AGENT_MOUNT)));
         let image = view.enabled.then(|| cluster.name.view_image_volume());
@@ -84,7 +84,7 @@ fn flux_mounts(cluster: &Cluster, images: &Images, install: Install) -> Vec<Volu
             Install::Image => mount(&cluster.name.software_volume(), Layout::SOFTWARE_MOUNT),
             Install::Copy => VolumeMount {
                 sub_path: Some(Layout::SOFTWARE.to_owned()),
-                ..mount(&view.name, Layout::SOFTWARE_MOUNT)
+                ..mount(&view.container.name, Layout::SOFTWARE_MOUNT)
             },
         });
     }
@@ -94,7 +94,7 @@ fn flux_mounts(cluster: &Cluster, images: &Images, install: Install) -> Vec<Volu
 
 /// The shared volume where the init containers fill it.
 pub(super) fn install_mount(cluster: &Cluster) -> VolumeMount {
-    mount(&cluster.flux.view.name, INSTALL_MOUNT)
+    mount(&cluster.flux.view.container.name, INSTALL_MOUNT)
 }
 
 /// Without a limit of its own also in memory: how large the view is only its image knows, and the pod's
@@ -105,7 +105,10 @@ fn shared(cluster: &Cluster) -> Volume {
         Medium::Disk => None,
         Medium::Memory => Some(IN_MEMORY.to_owned()),
     };
-    empty_dir(view.name.clone(), EmptyDirVolumeSource { medium, ..EmptyDirVolumeSource::default() })
+    empty_dir(
+        view.container.name.clone(),
+        EmptyDirVolumeSource { medium, ..EmptyDirVolumeSource::default() },
+    )
 }
 
 /// Has a link for each of the packages of an image that is mounted. A volume of its own, because a part of another
@@ -130,10 +133,12 @@ fn empty_dir(name: String, source: EmptyDirVolumeSource) -> Volume {
 fn image_volumes(cluster: &Cluster, images: &Images) -> Vec<Volume> {
     let view = &cluster.flux.view;
     let agent = (!images.have(view)).then(|| {
-        image(cluster.name.agent_image_volume(), &images.agent, &images.agent_pull_policy)
+        let (reference, pull_policy) = (images.agent.clone(), images.agent_pull_policy.clone());
+        image(cluster.name.agent_image_volume(), Some(reference), Some(pull_policy))
     });
+    let Container { image: reference, image_pull_policy: pull_policy, .. } = view.container.clone();
     let name = cluster.name.view_image_volume();
-    let view = view.enabled.then(|| image(name, &view.image, &view.pull_policy));
+    let view = view.enabled.then(|| image(name, reference, pull_policy));
     agent.into_iter().chain(view).collect()
 }
 
@@ -146,15 +151,9 @@ fn agent_volume(cluster: &Cluster, images: &Images) -> String {
     }
 }
 
-fn image(name: String, reference: &str, pull_policy: &str) -> Volume {
-    Volume {
-        name,
-        image: Some(ImageVolumeSource {
-            reference: Some(reference.to_owned()),
-            pull_policy: Some(pull_policy.to_owned()),
-        }),
-        ..Volume::default()
-    }
+fn image(name: String, reference: Option<String>, pull_policy: Option<String>) -> Volume {
+    let image = Some(ImageVolumeSource { reference, pull_policy });
+    Volume { name, image, ..Volume::default() }
 }
 
 fn config(cluster: &Cluster) -> Volume {

@@ -16,9 +16,6 @@ const ANNOTATION: &str = "flux-framework.org/install";
 /// The reason where the specification, or the operator's option, names the method.
 const ASKED_FOR: &str = "asked for";
 
-const METHODS: [(&str, InstallMethod); 2] =
-    [("Image", InstallMethod::Image), ("Copy", InstallMethod::Copy)];
-
 /// Whether pods of this cluster can have image volumes.
 pub(crate) type ImageVolumeSupport = Result<(), Lack>;
 
@@ -41,15 +38,13 @@ impl Lack {
 
 /// Key and value of the annotation that notes `installed`.
 pub(crate) fn annotation(installed: &Installed) -> (String, String) {
-    let named = METHODS.iter().find(|(_, method)| *method == installed.method);
-    let name = named.map(|(name, _)| *name).unwrap_or_default();
-    (ANNOTATION.to_owned(), format!("{name}: {}", installed.reason))
+    (ANNOTATION.to_owned(), format!("{:?}: {}", installed.method, installed.reason))
 }
 
 /// What `job` was made with; `None` where nothing says so, as with Jobs of releases that only copied.
 pub(crate) fn noted_on(job: &Job) -> Option<Installed> {
     let (method, reason) = job.annotations().get(ANNOTATION)?.split_once(": ")?;
-    let (_, method) = METHODS.into_iter().find(|(name, _)| *name == method)?;
+    let method = serde_json::from_value(method.into()).ok()?;
     Some(Installed { method, reason: reason.to_owned() })
 }
 
@@ -104,7 +99,7 @@ fn needs_copy(cluster: &Cluster) -> Option<String> {
         let reason = "not every runtime mounts images in user namespaces, and hostUsers is false";
         return Some(reason.to_owned());
     }
-    let ours = [AGENT_CONTAINER, &cluster.flux.view.name];
+    let ours = [AGENT_CONTAINER, &cluster.flux.view.container.name];
     let init = overlaid("initContainers").and_then(|init| init.as_array()).into_iter().flatten();
     let changed =
         init.filter_map(|container| container["name"].as_str()).find(|it| ours.contains(it))?;

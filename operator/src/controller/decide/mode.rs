@@ -19,28 +19,19 @@ pub(crate) enum Mode {
     Finished(Option<EndedRun>),
     /// There is nothing, and nothing can be made of a specification that was refused.
     Invalid,
-    /// A run is under way of which nothing is changed.
-    Unmanaged(Unmanaged),
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Unmanaged {
-    /// The specification was refused, so there is nothing to bring it in line with.
+    /// A run is under way of which nothing is changed, as the specification was refused.
     Refused,
-    AnotherOperator,
-    /// Its agents' configuration is one that this operator cannot read, or is gone, and the Job's
+    /// The same, as another operator has started it.
+    StartedByAnotherOperator,
+    /// The same, as its agents' configuration is one that this operator cannot read, or is gone, and the Job's
     /// agents, of this image, may not read what this operator would write.
-    AnotherRelease(String),
+    StartedByAnotherRelease(String),
 }
 
 impl Mode {
     /// The note of the run, if it has ended and has one.
     pub(crate) const fn ended(&self) -> Option<&EndedRun> {
         if let Self::Finished(Some(run)) = self { Some(run) } else { None }
-    }
-
-    pub(crate) fn is_of_another_operator(&self) -> bool {
-        *self == Self::Unmanaged(Unmanaged::AnotherOperator)
     }
 }
 
@@ -68,15 +59,15 @@ pub(crate) fn mode(
         return Mode::Finished(noted.filter(|run| Some(&run.job) == job.metadata.uid.as_ref()));
     }
     if noted_generation(job).is_none() {
-        return Mode::Unmanaged(Unmanaged::AnotherOperator);
+        return Mode::StartedByAnotherOperator;
     }
     if config.is_none() {
         let image = agent_image(job).unwrap_or_default();
         if live.config_map.is_some() || image != images.agent {
-            return Mode::Unmanaged(Unmanaged::AnotherRelease(image.to_owned()));
+            return Mode::StartedByAnotherRelease(image.to_owned());
         }
     }
-    if cluster.is_some() { Mode::Reconcile } else { Mode::Unmanaged(Unmanaged::Refused) }
+    if cluster.is_some() { Mode::Reconcile } else { Mode::Refused }
 }
 
 /// The agents' configuration in `config_map`, if this operator can read it.
@@ -166,7 +157,7 @@ mod tests {
         let mut live = running();
         live.job.as_mut().unwrap().annotations_mut().remove(GENERATION_ANNOTATION);
         live.config_map = None;
-        assert_eq!(decide(&live, &json!({}), 1), Mode::Unmanaged(Unmanaged::AnotherOperator));
+        assert_eq!(decide(&live, &json!({}), 1), Mode::StartedByAnotherOperator);
         live.job.as_mut().unwrap().status = ended_job("Failed", "BackoffLimitExceeded").status;
         assert_eq!(decide(&live, &json!({}), 1), Mode::Finished(None));
     }
@@ -175,11 +166,11 @@ mod tests {
     fn a_run_goes_on_whose_configuration_cannot_be_read_or_whose_specification_was_refused() {
         let mut live = running();
         assert_eq!(decide(&live, &json!({}), 2), Mode::Reconcile);
-        assert_eq!(with_cluster(&live, None, 2), Mode::Unmanaged(Unmanaged::Refused));
+        assert_eq!(with_cluster(&live, None, 2), Mode::Refused);
         assert_eq!(with_cluster(&Live::default(), None, 2), Mode::Invalid);
         let data = live.config_map.as_mut().unwrap().data.as_mut().unwrap();
         data.insert(AGENT_CONFIG_KEY.to_owned(), "version = 2\nnews = 1\n".to_owned());
-        let other = Mode::Unmanaged(Unmanaged::AnotherRelease("agent".to_owned()));
+        let other = Mode::StartedByAnotherRelease("agent".to_owned());
         assert_eq!(decide(&live, &json!({}), 2), other);
     }
 
@@ -201,6 +192,6 @@ mod tests {
         let mut live = Live { job: Some(mounted), ..Live::default() };
         assert_eq!(decide(&live, &json!({}), 1), Mode::Reconcile);
         live.job.as_mut().unwrap().metadata.name = Some("another".to_owned());
-        assert!(matches!(decide(&live, &json!({}), 1), Mode::Unmanaged(_)));
+        assert!(matches!(decide(&live, &json!({}), 1), Mode::StartedByAnotherRelease(_)));
     }
 }

@@ -4,7 +4,6 @@ use super::*;
 use crate::cluster::validate::Violation;
 use crate::controller::decide::ended_run::ENDED_RUN_ANNOTATION;
 use crate::controller::decide::install::Lack;
-use crate::controller::decide::mode::Unmanaged;
 use crate::controller::error::{NameConflict, ObjectName};
 use crate::controller::fixtures::{
     at, cluster, delete_failed_job, ended_job, images, job, pod, ready_lead, running,
@@ -183,7 +182,7 @@ fn what_is_settled_or_left_alone_or_over_is_not_written_to() {
     let mut foreign = settled(&everything());
     foreign.job.as_mut().unwrap().metadata.annotations = None;
     let plan = decided(&json!({ "size": 2 }), 2, &foreign);
-    assert_eq!(plan.mode, Mode::Unmanaged(Unmanaged::AnotherOperator));
+    assert_eq!(plan.mode, Mode::StartedByAnotherOperator);
     assert_eq!(lines(&plan), nothing());
     assert_eq!(next_reconcile(&foreign, &plan, None, "hello"), Some(POLL));
 }

@@ -4,7 +4,7 @@ use super::conditions::{Conditions, kind};
 use super::phase::{Phase, generation};
 use super::pod::PodView;
 use super::{Brokers, Facts};
-use crate::controller::decide::mode::{Mode, Unmanaged};
+use crate::controller::decide::mode::Mode;
 use crate::crd::State;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -31,7 +31,7 @@ pub(super) fn progressing(
     };
     if let Some((reason, message)) = stopped {
         conditions.no(kind::PROGRESSING, reason, message);
-    } else if facts.plan.mode.is_of_another_operator() {
+    } else if facts.plan.mode == Mode::StartedByAnotherOperator {
         let message = "the Job was made by another operator: it is left alone, with all that belongs \
                        to it, until it has ended";
         let message = format!("{message}{}", waiting_beside(phase));
@@ -61,7 +61,7 @@ fn not_run_again(facts: &Facts<'_>) -> Option<String> {
 
 /// What was asked for and cannot be had while the Job exists.
 fn change_refused(facts: &Facts<'_>) -> Option<String> {
-    let what = if let Mode::Unmanaged(Unmanaged::AnotherRelease(image)) = &facts.plan.mode {
+    let what = if let Mode::StartedByAnotherRelease(image) = &facts.plan.mode {
         // Whatever was changed: nothing of it can reach a run that is not understood.
         (generation(facts) != facts.plan.generation).then(|| {
             format!(

@@ -4,7 +4,7 @@ use super::*;
 use crate::cluster::validate::{Violation, Violations};
 use crate::controller::decide::Plan;
 use crate::controller::decide::ended_run::EndedRun;
-use crate::controller::decide::mode::{Mode, Unmanaged};
+use crate::controller::decide::mode::Mode;
 use crate::controller::error::Verb;
 use crate::controller::fixtures::{at, ended, ended_job, job, pod, running, table, waiting};
 use crate::controller::kube_ext::{CAUSE_ANNOTATION, SUSPENDED_ANNOTATION};
@@ -234,9 +234,9 @@ fn what_a_worker_waits_for_is_told_of_a_start_and_of_a_run() {
 #[test]
 fn what_another_operator_started_is_said_to_be_left_alone() {
     let mut observed = ready();
-    observed.plan.mode = Mode::Unmanaged(Unmanaged::AnotherOperator);
+    observed.plan.mode = Mode::StartedByAnotherOperator;
     says(&of(None, &observed), ("Progressing", "True", "StartedByAnotherOperator", "left alone"));
-    observed.plan.mode = Mode::Unmanaged(Unmanaged::AnotherRelease("agent:9".to_owned()));
+    observed.plan.mode = Mode::StartedByAnotherRelease("agent:9".to_owned());
     assert_eq!(table(&of(None, &observed))["Progressing"].1, "Running");
     observed.plan.generation = 2;
     let image = "agent image agent:9";

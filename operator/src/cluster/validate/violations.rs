@@ -17,8 +17,8 @@ impl fmt::Display for Violation {
     }
 }
 
-/// All faults of a specification, at least one.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+/// The faults of a specification that were found.
+#[derive(Debug, Clone, Default, PartialEq, Eq, thiserror::Error)]
 pub struct Violations(pub Vec<Violation>);
 
 impl fmt::Display for Violations {
@@ -31,19 +31,14 @@ impl fmt::Display for Violations {
     }
 }
 
-/// The faults found so far.
-#[derive(Debug, Default)]
-pub(crate) struct Faults(pub(super) Vec<Violation>);
-
-impl Faults {
-    /// Adds a fault.
-    pub(crate) fn add(&mut self, path: impl Into<String>, message: impl Into<String>) {
+impl Violations {
+    pub(super) fn add(&mut self, path: impl Into<String>, message: impl Into<String>) {
         let (path, message) = (shortened(path.into()), shortened(message.into()));
         self.0.push(Violation { path, message });
     }
 
     /// Adds `message` unless `holds`.
-    pub(crate) fn require(
+    pub(super) fn require(
         &mut self,
         holds: bool,
         path: impl Into<String>,
