@@ -3,16 +3,16 @@
 mod document;
 mod source;
 
-use crate::cluster::validate::{Defaults, validate};
+use crate::cluster::validate::{Defaults, Violation, Violations, validate};
 use crate::crd::MiniCluster;
 use document::{Node, documents};
 use kube::Resource as _;
-use serde_ignored::Path;
+use serde_ignored::Path as FieldPath;
 use serde_json::Value;
 use serde_saphyr::UserMessageFormatter;
 use std::fmt;
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Most faults of one document that are reported.
 const FAULT_LIMIT: usize = 200;
@@ -57,13 +57,33 @@ pub struct Findings {
 }
 
 impl Findings {
-    fn of(file: &std::path::Path) -> Self {
+    fn of(file: &Path) -> Self {
         Self { file: file.to_owned(), ..Self::default() }
     }
 
     fn add_fault(&mut self, line: Option<u64>, name: Option<&str>, message: impl Into<String>) {
         let (file, name) = (self.file.clone(), name.map(str::to_owned));
         self.faults.push(Remark { file, line, name, message: message.into() });
+    }
+
+    /// Adds what there is to say about the object in `node`, in the order of the lines.
+    fn add(&mut self, node: &Node, name: Option<&str>, faults: &[Violation], notes: &[Violation]) {
+        let remark = |said: &Violation, kind: &str| {
+            let message =
+                if said.path.is_empty() { said.message.clone() } else { said.to_string() };
+            let (file, name) = (self.file.clone(), name.map(str::to_owned));
+            let line = Some(node.line_of(&said.path));
+            Remark { file, line, name, message: format!("{kind}{message}") }
+        };
+        let first = faults.iter().take(FAULT_LIMIT);
+        let mut placed: Vec<Remark> = first.map(|fault| remark(fault, "")).collect();
+        placed.sort_by_key(|fault| fault.line);
+        let notes: Vec<Remark> = notes.iter().map(|note| remark(note, "note: ")).collect();
+        self.faults.extend(placed);
+        self.notes.extend(notes);
+        if let left_out @ 1.. = faults.len().saturating_sub(FAULT_LIMIT) {
+            self.add_fault(None, name, format!("{left_out} further faults"));
+        }
     }
 }
 
@@ -82,7 +102,7 @@ impl Checker {
     /// An argument without any `MiniCluster` is a fault, because it was asked for.
     pub fn check(
         &self,
-        argument: &std::path::Path,
+        argument: &Path,
         standard_input: &mut dyn Read,
     ) -> anyhow::Result<Vec<Findings>> {
         let mut all = Vec::new();
@@ -100,7 +120,7 @@ impl Checker {
     }
 
     /// Checks every MiniCluster in the text of `file`. Other kinds are passed over.
-    pub fn findings(&self, file: &std::path::Path, text: &str) -> Findings {
+    pub fn findings(&self, file: &Path, text: &str) -> Findings {
         let mut findings = Findings::of(file);
         let documents = match documents(text) {
             Ok(documents) => documents,
@@ -115,7 +135,9 @@ impl Checker {
             match document["kind"].as_str() {
                 Some(kind) if kind.eq_ignore_ascii_case(&MiniCluster::kind(&())) => {
                     findings.checked += 1;
-                    add_remarks(&mut findings, &node, &self.remarks(&document), &document);
+                    let (faults, notes) = self.remarks(&document);
+                    let name = document["metadata"]["name"].as_str();
+                    findings.add(&node, name, &faults, &notes);
                 }
                 Some(_) => {}
                 None => {
@@ -127,108 +149,69 @@ impl Checker {
         findings
     }
 
-    fn remarks(&self, document: &Value) -> Remarks {
-        let mut remarks = Remarks { faults: identity_faults(document), ..Remarks::default() };
-        let Some(object) = read(document, &mut remarks) else {
-            let note = "the other rules are checked when this can be read";
-            remarks.notes.push((String::new(), note.to_owned()));
-            return remarks;
+    /// The faults of the object in `document`, and what is no fault and worth knowing.
+    fn remarks(&self, document: &Value) -> (Vec<Violation>, Vec<Violation>) {
+        let mut faults = Violations::default();
+        check_identity(document, &mut faults);
+        let mut notes = Violations::default();
+        let Some(mut object) = read(document, &mut faults) else {
+            notes.add("", "the other rules are checked when this can be read");
+            return (faults.0, notes.0);
         };
-        match validate(&as_stored(object), &self.defaults) {
-            Ok(cluster) => {
-                let fields = cluster.not_acted_on.into_iter();
-                remarks.notes.extend(fields.map(|path| (path, "not acted on".to_owned())));
-            }
-            Err(violations) => {
-                let faults = violations.0.into_iter();
-                remarks.faults.extend(faults.map(|fault| (fault.path, fault.message)));
-            }
+        let metadata = &mut object.metadata;
+        if let (None, Some(prefix)) = (&metadata.name, &metadata.generate_name) {
+            // As the API server would fill it in.
+            metadata.name = Some(format!("{prefix}xxxxx"));
         }
-        remarks
+        match validate(&object, &self.defaults) {
+            Ok(cluster) => {
+                cluster.not_acted_on.into_iter().for_each(|path| notes.add(path, "not acted on"));
+            }
+            Err(violations) => faults.0.extend(violations.0),
+        }
+        (faults.0, notes.0)
     }
 }
 
 /// The object in `document`. A value that cannot be read and a field that does not exist are faults.
-fn read(document: &Value, remarks: &mut Remarks) -> Option<MiniCluster> {
+fn read(document: &Value, faults: &mut Violations) -> Option<MiniCluster> {
     let mut track = serde_path_to_error::Track::new();
     let deserializer = serde_path_to_error::Deserializer::new(document, &mut track);
     let object = serde_ignored::deserialize(deserializer, |path| {
         let path = field_path(&path);
         // The type has no fields for what names it; these are checked by themselves.
         if path != "apiVersion" && path != "kind" {
-            let message = "no such field: remove it, or correct its name and place";
-            remarks.faults.push((path, message.to_owned()));
+            faults.add(path, "no such field: remove it, or correct its name and place");
         }
     });
-    object.map_err(|error| remarks.faults.push((track.path().to_string(), error.to_string()))).ok()
+    object.map_err(|error| faults.add(track.path().to_string(), error.to_string())).ok()
 }
 
 /// The path of a field, written as in `spec.containers[0].image`.
-fn field_path(path: &Path<'_>) -> String {
+fn field_path(path: &FieldPath<'_>) -> String {
     match path {
-        Path::Root => String::new(),
-        Path::Seq { parent, index } => format!("{}[{index}]", field_path(parent)),
-        Path::Map { parent: Path::Root, key } => key.clone(),
-        Path::Map { parent, key } => format!("{}.{key}", field_path(parent)),
-        Path::Some { parent }
-        | Path::NewtypeStruct { parent }
-        | Path::NewtypeVariant { parent } => field_path(parent),
-    }
-}
-
-/// What there is to say about one document, as path and message.
-#[derive(Debug, Default)]
-struct Remarks {
-    faults: Vec<(String, String)>,
-    notes: Vec<(String, String)>,
-}
-
-/// Adds the remarks to `findings`, each once, in the order of their lines.
-fn add_remarks(findings: &mut Findings, node: &Node, remarks: &Remarks, document: &Value) {
-    let name = document["metadata"]["name"].as_str();
-    let placed = |(path, message): &(String, String)| Remark {
-        file: findings.file.clone(),
-        line: Some(node.line_of(path)),
-        name: name.map(str::to_owned),
-        message: if path.is_empty() { message.clone() } else { format!("{path}: {message}") },
-    };
-    let as_note = |said| {
-        let remark = placed(said);
-        Remark { message: format!("note: {}", remark.message), ..remark }
-    };
-    let left_out = remarks.faults.len().saturating_sub(FAULT_LIMIT);
-    let mut faults: Vec<Remark> = remarks.faults.iter().take(FAULT_LIMIT).map(placed).collect();
-    let notes: Vec<Remark> = remarks.notes.iter().map(as_note).collect();
-    faults.sort_by_key(|fault| fault.line);
-    findings.faults.extend(faults);
-    findings.notes.extend(notes);
-    if left_out > 0 {
-        findings.add_fault(None, name, format!("{left_out} further faults"));
+        FieldPath::Root => String::new(),
+        FieldPath::Seq { parent, index } => format!("{}[{index}]", field_path(parent)),
+        FieldPath::Map { parent: FieldPath::Root, key } => key.clone(),
+        FieldPath::Map { parent, key } => format!("{}.{key}", field_path(parent)),
+        FieldPath::Some { parent }
+        | FieldPath::NewtypeStruct { parent }
+        | FieldPath::NewtypeVariant { parent } => field_path(parent),
     }
 }
 
 /// What is wrong with `apiVersion` and `kind` of something called MiniCluster in some spelling.
-fn identity_faults(document: &Value) -> Vec<(String, String)> {
-    let expected =
-        [("apiVersion", MiniCluster::api_version(&())), ("kind", MiniCluster::kind(&()))];
-    let wrong = expected.into_iter().filter(|(field, value)| document[field] != value.as_ref());
-    let fault = |(field, value): (&str, _)| {
-        let said = match document[field].as_str() {
-            Some(text) => format!("{text:?} is not what this operator serves: write {value}"),
-            None => format!("missing: write {value}"),
-        };
-        (field.to_owned(), said)
-    };
-    wrong.map(fault).collect()
-}
-
-/// The object with what the API server would have filled in.
-fn as_stored(mut object: MiniCluster) -> MiniCluster {
-    let metadata = &mut object.metadata;
-    if let (None, Some(prefix)) = (&metadata.name, &metadata.generate_name) {
-        metadata.name = Some(format!("{prefix}xxxxx"));
+fn check_identity(document: &Value, faults: &mut Violations) {
+    for (field, expected) in
+        [("apiVersion", MiniCluster::api_version(&())), ("kind", MiniCluster::kind(&()))]
+    {
+        match document[field].as_str() {
+            Some(text) if text == expected => {}
+            Some(text) => faults
+                .add(field, format!("{text:?} is not what this operator serves: write {expected}")),
+            None => faults.add(field, format!("missing: write {expected}")),
+        }
     }
-    object
 }
 
 #[cfg(test)]

@@ -1,7 +1,10 @@
 //! What a Job and a pod say of themselves: how far they are, and what the operator has noted on a Job.
 
 use k8s_openapi::api::batch::v1::{Job, JobCondition, JobStatus};
-use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition, PodStatus};
+use k8s_openapi::api::core::v1::{
+    ContainerStateTerminated, ContainerStatus, Pod, PodCondition, PodStatus,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 
 /// Annotation of the Job: generation of the MiniCluster it was last brought in line with.
@@ -62,6 +65,20 @@ pub(super) fn is_suspended_by_specification(job: &Job) -> bool {
     is_suspended(job) && job.annotations().contains_key(SUSPENDED_ANNOTATION)
 }
 
+/// When the Job was started; one that is suspended was not.
+pub(super) fn start_time(job: &Job) -> Option<&Time> {
+    job.status.as_ref()?.start_time.as_ref()
+}
+
+pub(super) fn ready_pods(job: &Job) -> i32 {
+    job.status.as_ref().and_then(|status| status.ready).unwrap_or_default()
+}
+
+/// True for a Job that makes lost pods again and repeats no command.
+pub(super) fn counts_by_index(job: &Job) -> bool {
+    job.spec.as_ref().is_some_and(|spec| spec.backoff_limit_per_index.is_some())
+}
+
 /// True while pods of the Job are there that have not ended.
 pub(super) fn has_pods(job: &Job) -> bool {
     let counts = |it: &JobStatus| [it.active, it.ready, it.terminating];
@@ -72,8 +89,7 @@ pub(super) fn has_pods(job: &Job) -> bool {
 /// True while the Job is under way and not all of its brokers are ready: then pods may wait for
 /// something, and no change of the Job says so.
 pub(super) fn lacks_brokers(job: &Job) -> bool {
-    let ready = job.status.as_ref().and_then(|status| status.ready).unwrap_or_default();
-    is_started(job) && ready < parallelism(job)
+    is_started(job) && ready_pods(job) < parallelism(job)
 }
 
 /// True when the broker in `pod` is ready, whatever the containers beside it are.
@@ -87,8 +103,7 @@ pub(super) fn parallelism(job: &Job) -> i32 {
 }
 
 fn is_started(job: &Job) -> bool {
-    let started = job.status.as_ref().is_some_and(|status| status.start_time.is_some());
-    started && !is_suspended(job) && !is_finished(job)
+    start_time(job).is_some() && !is_suspended(job) && !is_finished(job)
 }
 
 /// True when the Job is under way and the Job controller has made fewer pods than it should. No
@@ -99,6 +114,20 @@ pub(super) fn lacks_pods(job: &Job) -> bool {
         [status.active, status.succeeded, status.terminating].into_iter().flatten().sum()
     });
     is_started(job) && made < parallelism(job)
+}
+
+/// How the container of this name has ended, if it has.
+pub(super) fn end_of<'pod>(
+    pod: &'pod Pod,
+    container: &str,
+) -> Option<&'pod ContainerStateTerminated> {
+    let found = pod.status.iter().flat_map(containers).find(|it| it.name == container)?;
+    found.state.as_ref()?.terminated.as_ref()
+}
+
+/// The condition that says that Kubernetes takes the pod away, where it does (KEP-3329).
+pub(super) fn disruption(pod: &Pod) -> Option<&PodCondition> {
+    condition(pod.status.as_ref()?, "DisruptionTarget").filter(|it| it.status == "True")
 }
 
 /// True once the pod has failed as a whole.

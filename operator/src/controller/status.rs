@@ -14,7 +14,7 @@ use super::decide::Plan;
 use super::decide::mode::Mode;
 use super::decide::suspension::was_taken;
 use super::error::Error;
-use super::kube_ext::{is_suspended_by_specification, parallelism};
+use super::kube_ext::{self, is_suspended_by_specification, parallelism, ready_pods};
 use super::observe::Live;
 use crate::crd::{MiniCluster, MiniClusterStatus, State, TimelineEntry};
 use conditions::Conditions;
@@ -117,9 +117,8 @@ fn reason(state: State, conditions: &[Condition]) -> Option<String> {
 
 /// When the run started: from the Job; from the note of its end where the Job was deleted.
 fn start_time(facts: &Facts<'_>) -> Option<Time> {
-    let job = facts.live.job.as_ref().and_then(|job| job.status.as_ref());
-    let ended = facts.plan.mode.ended().and_then(|run| run.start_time.clone());
-    job.and_then(|status| status.start_time.clone()).or(ended)
+    let ended = facts.plan.mode.ended().and_then(|run| run.start_time.as_ref());
+    facts.live.job.as_ref().and_then(kube_ext::start_time).or(ended).cloned()
 }
 
 /// Label selector of the pods for autoscalers.
@@ -136,8 +135,7 @@ struct Brokers {
 impl Brokers {
     /// From the Job; its size from the status of the same run where the Job is gone.
     fn of(facts: &Facts<'_>, phase: &Phase, old_run: Option<&MiniClusterStatus>) -> Self {
-        let job_status = facts.live.job.as_ref().and_then(|job| job.status.as_ref());
-        let ready = job_status.and_then(|status| status.ready).unwrap_or_default();
+        let ready = facts.live.job.as_ref().map(ready_pods).unwrap_or_default();
         let kept = old_run.map(|old| old.size);
         let size = facts.live.job.as_ref().map(parallelism).or(kept).unwrap_or_default();
         // The Job counts its ready pods a moment later than the lead is one of them.

@@ -32,7 +32,7 @@ impl fmt::Display for Violations {
 }
 
 impl Violations {
-    pub(super) fn add(&mut self, path: impl Into<String>, message: impl Into<String>) {
+    pub(crate) fn add(&mut self, path: impl Into<String>, message: impl Into<String>) {
         let (path, message) = (shortened(path.into()), shortened(message.into()));
         self.0.push(Violation { path, message });
     }

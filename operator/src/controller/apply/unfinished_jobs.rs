@@ -7,6 +7,7 @@ use super::events::unfinished;
 use super::report::publish;
 use crate::controller::context::{Context, Scope, api};
 use crate::controller::guard::{LIMIT, guarded};
+use crate::controller::kube_ext::end_of;
 use crate::controller::observe::stores::{
     JOB, MINI_CLUSTER, controlled_events, controller_of, managed, strip_pod, watch_config,
 };
@@ -84,9 +85,7 @@ impl FailedWorkers {
 /// The jobs that the agent of `pod` has left, if there are any. Job and runner have the name of their MiniCluster.
 fn unfinished_jobs(pod: &Pod) -> Option<Vec<String>> {
     let owner = controller_of(pod, JOB)?;
-    let containers = pod.status.as_ref()?.container_statuses.as_ref()?;
-    let runner = containers.iter().find(|container| container.name == owner.name)?;
-    let message = runner.state.as_ref()?.terminated.as_ref()?.message.as_deref()?;
+    let message = end_of(pod, &owner.name)?.message.as_deref()?;
     let unfinished = TerminationMessage::from_json(message)?.unfinished_jobs;
     (!unfinished.is_empty()).then_some(unfinished)
 }

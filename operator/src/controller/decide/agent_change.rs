@@ -8,7 +8,7 @@
 use super::suspension;
 use crate::cluster::Cluster;
 use crate::controller::build::agent_config;
-use crate::controller::kube_ext::{has_pods, is_suspended, noted_generation};
+use crate::controller::kube_ext::{counts_by_index, has_pods, is_suspended, noted_generation};
 use crate::controller::observe::Live;
 use crate::controller::schedulers::queue;
 use flux_contract::{AgentConfig, Bootstrap, Hostlist, Install, Workload};
@@ -57,9 +57,9 @@ pub(crate) fn constrain(
     Constrained { refused, ..constrained }
 }
 
-/// How often the command of `job` may be repeated. A Job that counts by index repeats pods only.
+/// How often the command of `job` may be repeated.
 fn backoff_limit(job: &Job) -> u32 {
-    let spec = job.spec.as_ref().filter(|spec| spec.backoff_limit_per_index.is_none());
+    let spec = job.spec.as_ref().filter(|_| !counts_by_index(job));
     spec.and_then(|spec| spec.backoff_limit).unwrap_or_default().unsigned_abs()
 }
 

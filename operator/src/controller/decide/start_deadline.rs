@@ -5,6 +5,7 @@
 
 use crate::controller::kube_ext::{
     CAUSE_ANNOTATION, RAN_ANNOTATION, broker_is_ready, is_finished, is_suspended, parallelism,
+    ready_pods, start_time,
 };
 use crate::controller::observe::Live;
 use k8s_openapi::api::batch::v1::Job;
@@ -32,8 +33,8 @@ impl StartDeadline {
         if let Some(cause) = job.annotations().get(CAUSE_ANNOTATION) {
             return Self::Passed(cause.clone());
         }
-        let start = job.status.as_ref().and_then(|status| status.start_time.as_ref());
-        let Some((seconds, start)) = seconds.zip(start.filter(|_| !is_suspended(job))) else {
+        let start = start_time(job).filter(|_| !is_suspended(job));
+        let Some((seconds, start)) = seconds.zip(start) else {
             return Self::None;
         };
         let started = start.0.to_string();
@@ -74,9 +75,7 @@ impl StartDeadline {
 fn cause(live: &Live, job: &Job, seconds: u64) -> String {
     let waiting = live.pods.waiting.as_ref().map(|waiting| waiting.message.clone());
     let found = live.pods.refused.clone().or(waiting).unwrap_or_else(|| {
-        let ready = job.status.as_ref().and_then(|status| status.ready).unwrap_or_default();
-        let size = parallelism(job);
-        format!("{ready} of {size} brokers are ready")
+        format!("{} of {} brokers are ready", ready_pods(job), parallelism(job))
     });
     format!("not running after the {seconds} seconds of spec.startDeadlineSeconds: {found}")
 }

@@ -6,14 +6,15 @@ use crate::cluster::Identity;
 use crate::controller::build::KILLED;
 use crate::controller::error::{Error, Verb};
 use crate::controller::kube_ext::{
-    condition, containers, has_failed, is_failed, is_finished, lacks_brokers, lacks_pods, phase,
+    disruption, end_of, has_failed, is_failed, is_finished, lacks_brokers, lacks_pods, phase,
+    start_time,
 };
 use flux_contract::invocation::REPLACED_VARIABLES;
 use flux_contract::{Exit, TerminationMessage, labels};
 use futures::future::try_join_all;
 use futures::{Stream, StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{ContainerStateTerminated, Event, Namespace, Pod};
+use k8s_openapi::api::core::v1::{Event, Namespace, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{ListParams, ObjectList};
 use kube::{Api, ResourceExt as _};
@@ -93,8 +94,7 @@ pub(super) async fn pods(
 }
 
 fn begins(job: &Job, now: &Time) -> bool {
-    let start = job.status.as_ref().and_then(|status| status.start_time.as_ref());
-    start.is_some_and(|start| now.0.duration_since(start.0).unsigned_abs() < BEGIN)
+    start_time(job).is_some_and(|start| now.0.duration_since(start.0).unsigned_abs() < BEGIN)
 }
 
 /// Why pods that wait do not start, if they do not only need more time.
@@ -178,7 +178,8 @@ fn select_lead(mut leads: Vec<Pod>, runner: &str) -> Option<Pod> {
 fn failure_rank(pod: &Pod, runner: &str) -> impl Ord + use<> {
     let code = exit_code(pod, runner);
     let is_killed = code.is_some_and(|code| KILLED.contains(&code));
-    let is_stopped = code == Some(Exit::Stopped.code().into()) || (!is_killed && is_disrupted(pod));
+    let is_stopped =
+        code == Some(Exit::Stopped.code().into()) || (!is_killed && disruption(pod).is_some());
     let kills = if is_killed { earlier_failures(pod) } else { 0 };
     (is_stopped, is_killed, Reverse(kills), age(pod))
 }
@@ -191,25 +192,15 @@ fn earlier_failures(pod: &Pod) -> u32 {
 }
 
 fn exit_code(pod: &Pod, runner: &str) -> Option<i32> {
-    end(pod, runner).map(|end| end.exit_code)
+    end_of(pod, runner).map(|end| end.exit_code)
 }
 
 /// True when the pod's runner has ended, and not said that the command was never reached.
 fn may_have_run(pod: &Pod, runner: &str) -> bool {
-    end(pod, runner).is_some_and(|end| {
+    end_of(pod, runner).is_some_and(|end| {
         let message = end.message.as_deref().and_then(TerminationMessage::from_json);
         message.is_none_or(|message| message.command_began())
     })
-}
-
-fn end<'pod>(pod: &'pod Pod, runner: &str) -> Option<&'pod ContainerStateTerminated> {
-    let own = pod.status.iter().flat_map(containers).find(|it| it.name == runner)?;
-    own.state.as_ref()?.terminated.as_ref()
-}
-
-fn is_disrupted(pod: &Pod) -> bool {
-    let disruption = pod.status.as_ref().and_then(|status| condition(status, "DisruptionTarget"));
-    disruption.is_some_and(|disruption| disruption.status == "True")
 }
 
 /// The pods of this very Job that `parameters` select, read a page at a time.

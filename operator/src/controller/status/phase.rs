@@ -5,7 +5,8 @@ use super::{Facts, lost_pod};
 use crate::controller::build::KILLED;
 use crate::controller::decide::ended_run::EndedRun;
 use crate::controller::kube_ext::{
-    CAUSE_ANNOTATION, has_pods, is_suspended, job_condition, noted_generation,
+    CAUSE_ANNOTATION, counts_by_index, has_pods, is_suspended, job_condition, noted_generation,
+    ready_pods,
 };
 use crate::controller::observe::waiting::Waiting;
 use crate::crd::State;
@@ -95,7 +96,6 @@ pub(super) fn phase(
     let Some(lead) = lead else {
         return Phase { waiting: waiting.or_else(|| no_pods(job)), ..State::Pending.into() };
     };
-    let ready = || job.status.as_ref().and_then(|status| status.ready).unwrap_or_default();
     let state = if lead.over || (lead.ended.is_some() && !restarts(job)) {
         let comes_back = facts.plan.interactive && is_replaced(job, lead);
         if comes_back { State::Pending } else { return State::Ending.into() }
@@ -103,7 +103,7 @@ pub(super) fn phase(
         State::Running
     } else if lead.degraded {
         return State::Degraded.into();
-    } else if lead.running || ready() > 0 {
+    } else if lead.running || ready_pods(job) > 0 {
         State::Starting
     } else {
         State::Pending
@@ -123,9 +123,8 @@ fn no_pods(job: &Job) -> Option<Waiting> {
 
 /// True when the Job makes the lead's pod, which has ended, again.
 fn is_replaced(job: &Job, lead: &PodView<'_>) -> bool {
-    let by_index = job.spec.as_ref().is_some_and(|spec| spec.backoff_limit_per_index.is_some());
     let comes_back = |code| code == i32::from(Exit::Stopped.code()) || KILLED.contains(&code);
-    by_index && lead.ended.as_ref().is_none_or(|ended| comes_back(ended.exit_code))
+    counts_by_index(job) && lead.ended.as_ref().is_none_or(|ended| comes_back(ended.exit_code))
 }
 
 /// True when a container that fails is started again in its pod.

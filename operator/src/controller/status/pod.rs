@@ -1,6 +1,6 @@
 //! What a pod's status says about the run inside it.
 
-use crate::controller::kube_ext::{condition, containers, has_failed, phase};
+use crate::controller::kube_ext::{condition, containers, disruption, has_failed, phase};
 use crate::controller::observe::waiting::{Waiting, waiting};
 use flux_contract::{Exit, TerminationMessage};
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, Pod};
@@ -126,12 +126,10 @@ impl<'pod> PodView<'pod> {
         self.pod.status.as_ref()?.reason.as_deref().map(camel_case)
     }
 
-    /// Who took the pod away, where Kubernetes did (KEP-3329); the kubelet does not call it a disruption when
-    /// the pod has used more than it may.
+    /// Who took the pod away; the kubelet does not call it a disruption when the pod has used more than it may.
     fn taken(&self) -> Option<&str> {
         let status = self.pod.status.as_ref()?;
-        let disruption = condition(status, "DisruptionTarget").filter(|it| it.status == "True");
-        let disruption = disruption.map(|it| it.message.as_deref().unwrap_or_default());
+        let disruption = disruption(self.pod).map(|it| it.message.as_deref().unwrap_or_default());
         disruption.or_else(|| status.reason.as_ref().and(status.message.as_deref()))
     }
 
