@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 
 /// Longest time without a beat of the thread that reconciles.
 const NO_BEAT: Duration = Duration::from_mins(1);
-/// Time between two beats.
 pub(crate) const BEAT: Duration = Duration::from_secs(5);
 
 /// The time is an argument, so that tests need not wait.
@@ -26,7 +25,6 @@ impl Health {
         Self { last_beat: Mutex::new(now), is_ready: AtomicBool::new(false) }
     }
 
-    /// The thread that reconciles has come round.
     pub(crate) fn beat(&self, now: Instant) {
         *self.last_beat() = now;
     }

@@ -43,27 +43,22 @@ pub struct Candidate {
     namespace: String,
     name: String,
     identity: String,
-    /// The Lease as it was last seen.
     seen: Option<Seen>,
     /// When the request began that last made the Lease ours.
     confirmed: Instant,
 }
 
-/// The Lease as it was last seen.
 struct Seen {
     lease: Lease,
-    /// Since when it has said the same.
     since: Instant,
     /// It is what our own write was answered with: no need to read it before the next one.
     ours: bool,
 }
 
-/// What an attempt found out.
 #[derive(Debug, PartialEq, Eq)]
 enum Standing {
     /// The Lease is ours for [`DURATION`].
     Held,
-    /// Somebody else's.
     Theirs(String),
     /// It changed between the read and the write.
     Unclear,
@@ -125,7 +120,6 @@ impl Candidate {
         }
     }
 
-    /// Tries once to get or to renew the Lease.
     async fn attempt(&mut self) -> Result<Standing> {
         if let Ok(answer) = timeout(ATTEMPT, self.try_once()).await {
             return answer;
@@ -189,7 +183,6 @@ impl Candidate {
         }
     }
 
-    /// Nobody has renewed the Lease for as long as it says that it holds.
     fn has_expired(&self) -> bool {
         self.seen.as_ref().is_some_and(|Seen { lease, since, .. }| {
             let seconds = lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds);

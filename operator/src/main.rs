@@ -17,17 +17,14 @@ const CANNOT_READ: u8 = 2;
 mod output {
     use std::io::{Write as _, stderr, stdout};
 
-    /// Prints what was asked for.
     pub(super) fn answer(text: &str) {
         let _ = writeln!(stdout(), "{}", text.trim_end());
     }
 
-    /// Prints a complaint.
     pub(super) fn complaint(text: &str) {
         let _ = writeln!(stderr(), "{text}");
     }
 
-    /// Prints an error and its causes.
     pub(super) fn failure(error: &anyhow::Error) {
         complaint(&format!("flux-operator: {error:#}"));
     }
@@ -84,7 +81,6 @@ fn check(arguments: &[PathBuf]) -> ExitCode {
     }
 }
 
-/// Prints what was found in one file.
 fn print_findings(findings: &Findings) {
     for remark in findings.faults.iter().chain(&findings.notes) {
         output::complaint(&remark.to_string());

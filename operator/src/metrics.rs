@@ -10,7 +10,6 @@ use prometheus_client::registry::Registry;
 use std::fmt;
 use std::time::Duration;
 
-/// The label of a failure.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Failure {
     category: &'static str,
@@ -56,7 +55,6 @@ impl Metrics {
         Self { registry, runs, failures, duration, is_leader }
     }
 
-    /// Counts one reconcile; `failure` is its category if it failed.
     pub(crate) fn observe(&self, duration: Duration, failure: Option<&'static str>) {
         self.runs.inc();
         self.duration.observe(duration.as_secs_f64());
@@ -65,7 +63,6 @@ impl Metrics {
         }
     }
 
-    /// Says whether this operator acts from now on.
     pub(crate) fn set_leader(&self, leader: bool) {
         self.is_leader.set(leader.into());
     }

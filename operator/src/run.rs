@@ -41,7 +41,6 @@ pub fn run(arguments: RunArguments) -> Result<()> {
     control.block_on(serve(arguments, &handle))
 }
 
-/// Serves the endpoints and acts, or stands by.
 async fn serve(arguments: RunArguments, workers: &Handle) -> Result<()> {
     let stop = stop_signal()?;
     let config = Config::infer().await.context("find a Kubernetes API server")?;
@@ -115,7 +114,6 @@ async fn beat(health: Arc<Health>) {
     }
 }
 
-/// What acts once it may.
 struct Operator {
     context: Arc<Context>,
     scope: Scope,
@@ -188,7 +186,6 @@ pub async fn while_held<T>(
     }
 }
 
-/// A token that SIGTERM and SIGINT cancel.
 fn stop_signal() -> Result<CancellationToken> {
     let listen = |kind| signal(kind).context("wait for signals");
     let (mut terminate, mut interrupt) =

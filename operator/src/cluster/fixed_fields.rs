@@ -10,7 +10,6 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The annotation with the note.
 const ANNOTATION: &str = "flux-framework.org/fields";
 
 /// Parts of a specification whose fields are noted one by one; every other field is noted whole.
@@ -47,13 +46,10 @@ const CHANGEABLE: [&str; 11] = [
     "ttlSecondsAfterFinished",
 ];
 
-/// The field that makes a pod of its own.
 const SERVICES: &str = "services";
 
-/// Hashes of the fields that cannot be changed and are not at their defaults, by their paths below
-/// `spec`.
-///
-/// Defaults are left out, so that a field which only a newer release knows is no change.
+/// Hashes of the fields that cannot be changed, by their paths below `spec`. Defaults are left out, so that a field
+/// which only a newer release knows is no change.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct FixedFields(BTreeMap<String, String>);
 
@@ -63,7 +59,6 @@ impl FixedFields {
         Self::of(spec, |path| !path.starts_with(SERVICES))
     }
 
-    /// The fields that the pod of `spec.services` keeps.
     pub(crate) fn of_services(spec: &MiniClusterSpec) -> Self {
         Self::of(spec, |path| path.starts_with(SERVICES))
     }
@@ -93,8 +88,7 @@ impl FixedFields {
         Some(Self(fixed.map(|(path, hash)| (path.to_owned(), hash.to_owned())).collect()))
     }
 
-    /// One short name for all of them, sixteen hexadecimal digits: the same for the same fields,
-    /// whatever their order in the specification, and another for others.
+    /// One name for all of them: the same for the same fields, whatever their order in the specification.
     pub(crate) fn hash(&self) -> String {
         let mut digest = Sha256::new();
         for (path, hash) in &self.0 {
@@ -125,7 +119,6 @@ impl FixedFields {
     }
 }
 
-/// The first 64 bits of a digest.
 fn first_bits(digest: &[u8]) -> u64 {
     digest.first_chunk().copied().map_or(0, u64::from_be_bytes)
 }

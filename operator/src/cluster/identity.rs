@@ -9,12 +9,9 @@ use kube::Resource as _;
 /// Namespace of an object that was read from a file without one.
 const DEFAULT_NAMESPACE: &str = "default";
 
-/// Name, namespace and uid of a MiniCluster.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Identity {
-    /// Name, known to fit every name derived from it.
     pub(crate) name: ClusterName,
-    /// Namespace of the MiniCluster and of everything made for it.
     pub(crate) namespace: String,
     /// Makes the MiniCluster the controller of what is made for it.
     pub(crate) owner: OwnerReference,

@@ -139,7 +139,6 @@ fn resolve(
     })
 }
 
-/// How many hosts are registered with Flux.
 fn max_size(spec: &MiniClusterSpec) -> u32 {
     spec.max_size.unwrap_or(spec.size).unsigned_abs()
 }
@@ -197,7 +196,6 @@ fn job_labels(cluster: &MiniCluster, faults: &mut Violations) -> BTreeMap<String
     labels
 }
 
-/// The annotations of the Job.
 fn job_annotations(cluster: &MiniCluster) -> BTreeMap<String, String> {
     copied(cluster.metadata.annotations.as_ref()).collect()
 }

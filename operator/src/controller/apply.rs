@@ -172,7 +172,6 @@ where
     }
 }
 
-/// Deletes this version of the object with this uid, and no other that has its name.
 pub(super) async fn delete<K>(
     objects: &Objects<K>,
     name: &str,

@@ -47,8 +47,7 @@ impl Images {
 /// Key of the agent's configuration: the file name of [`flux_contract::AGENT_CONFIG_PATH`].
 pub const AGENT_CONFIG_KEY: &str = "agent.toml";
 
-/// The objects beside the Services. The Secret is not among them: it is created once, by [`secret`],
-/// and never compared.
+/// The objects beside the Services and the Secret, which is created once and never compared.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Desired {
     /// Holds `agent.toml`.
@@ -59,8 +58,7 @@ pub struct Desired {
     pub job: Job,
 }
 
-/// All objects but the Services and the Secret. `config` is what the agents are told; `generation`
-/// is the MiniCluster's.
+/// What is made of `cluster`, which has this `generation`, and of `config`, what the agents read.
 pub fn build(
     cluster: &Cluster,
     config: &AgentConfig,
@@ -89,11 +87,8 @@ fn config_map(cluster: &Cluster, config: &AgentConfig) -> Result<ConfigMap> {
     })
 }
 
-/// The Secret with the CURVE certificate, which is the user's, or made of what `draw` fills with random bytes;
-/// `None` when the user brings an own Secret.
-///
-/// Kept apart from [`Desired`], which may be shown to people: the value is only exposed in the
-/// object that goes to the API server.
+/// The Secret with the CURVE certificate, the user's or made of what `draw` fills with random bytes; `None` when the
+/// user brings an own Secret. It is apart from [`Desired`], which may be shown to people.
 pub fn secret(
     cluster: &Cluster,
     draw: impl FnOnce(&mut [u8]) -> Result<(), getrandom::Error>,

@@ -71,7 +71,6 @@ pub struct Scope {
     pub concurrency: u16,
 }
 
-/// Objects of `namespace`, of all of them unless given.
 pub(super) fn api<K>(client: &Client, namespace: Option<&str>) -> Api<K>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,

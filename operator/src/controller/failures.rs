@@ -7,7 +7,6 @@ use std::time::Duration;
 
 /// Wait after the first failure; doubled with each further one.
 pub(super) const FIRST_RETRY: Duration = Duration::from_secs(1);
-/// Longest wait between two attempts.
 const LAST_RETRY: Duration = Duration::from_mins(5);
 
 /// Failures in a row of the objects that fail now, by namespace and name; each with the uid of the object whose
@@ -28,7 +27,6 @@ impl Failures {
         (streak.1, backoff(streak.1))
     }
 
-    /// Forgets the failures of an object that did well, or is gone.
     pub(super) fn forget(&self, namespace: Option<&str>, name: &str) {
         self.streaks().remove(&(namespace.map(str::to_owned), name.to_owned()));
     }

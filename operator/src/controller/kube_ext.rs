@@ -35,13 +35,11 @@ pub(super) fn noted_keys<'job>(job: &'job Job, note: &str) -> impl Iterator<Item
     keys.split(',').filter(|key| !key.is_empty())
 }
 
-/// The condition of the Job of that type, where it is true.
 pub(super) fn job_condition<'job>(job: &'job Job, type_: &str) -> Option<&'job JobCondition> {
     let mut conditions = job.status.as_ref()?.conditions.as_ref()?.iter();
     conditions.find(|condition| condition.type_ == type_ && condition.status == "True")
 }
 
-/// True once the Job has ended, well or not.
 pub(super) fn is_finished(job: &Job) -> bool {
     is_failed(job) || job_condition(job, "Complete").is_some()
 }
@@ -116,7 +114,6 @@ pub(super) fn lacks_pods(job: &Job) -> bool {
     is_started(job) && made < parallelism(job)
 }
 
-/// How the container of this name has ended, if it has.
 pub(super) fn end_of<'pod>(
     pod: &'pod Pod,
     container: &str,
@@ -130,7 +127,6 @@ pub(super) fn disruption(pod: &Pod) -> Option<&PodCondition> {
     condition(pod.status.as_ref()?, "DisruptionTarget").filter(|it| it.status == "True")
 }
 
-/// True once the pod has failed as a whole.
 pub(super) fn has_failed(pod: &Pod) -> bool {
     phase(pod) == Some("Failed")
 }
@@ -145,7 +141,6 @@ pub(super) fn containers(status: &PodStatus) -> impl Iterator<Item = &ContainerS
     main.chain(status.init_container_statuses.iter().flatten())
 }
 
-/// The pod's condition of that type.
 pub(super) fn condition<'pod>(status: &'pod PodStatus, type_: &str) -> Option<&'pod PodCondition> {
     status.conditions.as_ref()?.iter().find(|condition| condition.type_ == type_)
 }

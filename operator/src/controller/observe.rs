@@ -29,7 +29,6 @@ use kube::runtime::reflector::Store;
 use std::collections::BTreeMap;
 use stores::Stores;
 
-/// What there is of a MiniCluster.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Live {
     pub(super) job: Option<Job>,

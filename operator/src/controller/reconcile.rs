@@ -133,7 +133,6 @@ fn request<'context>(
     }
 }
 
-/// The plan. What pods can have is asked only where a Job is to be created.
 async fn plan_with_support(
     client: &CachedClient<'_>,
     request: &mut Request<'_>,
@@ -148,7 +147,6 @@ async fn plan_with_support(
     decide(request, live)
 }
 
-/// Writes what the plan says, and publishes what follows from it.
 async fn apply_plan(
     client: &CachedClient<'_>,
     object: &MiniCluster,

@@ -115,18 +115,15 @@ fn reason(state: State, conditions: &[Condition]) -> Option<String> {
     Some(condition.reason.clone())
 }
 
-/// When the run started: from the Job; from the note of its end where the Job was deleted.
 fn start_time(facts: &Facts<'_>) -> Option<Time> {
     let ended = facts.plan.mode.ended().and_then(|run| run.start_time.as_ref());
     facts.live.job.as_ref().and_then(kube_ext::start_time).or(ended).cloned()
 }
 
-/// Label selector of the pods for autoscalers.
 fn selector(name: &str) -> String {
     format!("{}={name}", labels::HPA_SELECTOR)
 }
 
-/// Brokers that are ready, of how many.
 struct Brokers {
     ready: i32,
     size: i32,
@@ -181,33 +178,29 @@ fn accepted(conditions: &mut Conditions, facts: &Facts<'_>) {
     if let Some(violations) = &facts.plan.violations {
         return conditions.no(kind::ACCEPTED, "Invalid", violations.to_string());
     }
-    let fields = facts.plan.not_acted_on.join(", ");
+    let (mut reason, mut remarks) = ("Accepted", Vec::new());
+    for (found, remark) in [
+        (&facts.plan.not_acted_on, "this version does not act on"),
+        (&facts.plan.dropped, "the API server has left out of the Job"),
+    ] {
+        if !found.is_empty() {
+            reason = "FieldsNotActedOn";
+            remarks.push(format!("{remark}: {}", found.join(", ")));
+        }
+    }
     // Nobody asks for a name once the run is over.
-    let applies = facts.plan.mode == Mode::Reconcile;
-    let taken = if applies { facts.live.names_taken.join(", ") } else { String::new() };
-    let dropped = facts.plan.dropped.join(", ");
-    let remarks: Vec<_> = [
-        (&fields, format!("this version does not act on: {fields}")),
-        (&dropped, format!("the API server has left out of the Job: {dropped}")),
-        (
-            &taken,
-            format!(
-                "another object of the namespace has the name of the Service {taken}: the sidecar is \
-                 reached by its long name, <MiniCluster>-<sidecar>, alone"
-            ),
-        ),
-    ]
-    .into_iter()
-    .filter_map(|(found, remark)| (!found.is_empty()).then_some(remark))
-    .collect();
-    let reason = match (fields.is_empty() && dropped.is_empty(), taken.is_empty()) {
-        (true, true) => "Accepted",
-        (true, false) => "ServiceNameTaken",
-        (false, _) => "FieldsNotActedOn",
-    };
-    let message = match remarks.join("; ") {
-        none if none.is_empty() => "the specification is valid".to_owned(),
-        remarks => format!("valid, but {remarks}"),
+    if facts.plan.mode == Mode::Reconcile && !facts.live.names_taken.is_empty() {
+        reason = if remarks.is_empty() { "ServiceNameTaken" } else { reason };
+        let taken = facts.live.names_taken.join(", ");
+        remarks.push(format!(
+            "another object of the namespace has the name of the Service {taken}: the sidecar is \
+             reached by its long name, <MiniCluster>-<sidecar>, alone"
+        ));
+    }
+    let message = if remarks.is_empty() {
+        "the specification is valid".to_owned()
+    } else {
+        format!("valid, but {}", remarks.join("; "))
     };
     conditions.yes(kind::ACCEPTED, reason, message);
 }

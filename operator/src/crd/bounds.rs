@@ -14,10 +14,8 @@ const LINE_LIMIT: u64 = 4_096;
 /// one argument or variable (`MAX_ARG_STRLEN`).
 const TEXT_LIMIT: u64 = 65_536;
 
-/// Most elements of a list that says nothing else.
 const LIST_LIMIT: u64 = 64;
 
-/// Most entries of a map that says nothing else.
 const MAP_LIMIT: u64 = 256;
 
 /// Most characters of a map's key: those of an annotation, the longest of Kubernetes. A schema has no
@@ -106,7 +104,6 @@ fn walk(
     }
 }
 
-/// Says of a text, a list or a map that it is larger than the schema allows.
 pub(crate) fn too_large(schema: &Value, value: &Value) -> Option<String> {
     let (count, limit, unit) = match value {
         Value::String(text) => (text.chars().count(), schema["maxLength"].as_u64(), "characters"),
@@ -132,7 +129,6 @@ fn exceeds(count: usize, limit: u64) -> bool {
     u64::try_from(count).is_ok_and(|count| count > limit)
 }
 
-/// Says of a value that the schema does not allow it in its place.
 pub(crate) fn out_of_range(schema: &Value, value: &Value) -> Option<String> {
     let limit = |keyword: &str| schema[keyword].as_f64();
     if let Some(allowed) = schema["enum"].as_array().filter(|allowed| !allowed.contains(value)) {

@@ -42,7 +42,6 @@ pub(crate) static SPECIFICATION_SCHEMA: LazyLock<Value> = LazyLock::new(|| {
     schema["properties"]["spec"].clone()
 });
 
-/// Applies `change` to `schema`, that of the field `name`, and to each schema in it.
 fn for_each_schema(
     name: &str,
     schema: &mut Value,
@@ -61,7 +60,6 @@ fn for_each_schema(
     }
 }
 
-/// Makes one schema smaller and plainer, as [`definition`] says.
 fn plain(name: &str, schema: &mut Map<String, Value>) {
     schema.remove("nullable");
     if schema.get("default").is_some_and(Value::is_object) {

@@ -86,7 +86,6 @@ pub struct Pod {
     pub overlay: Option<serde_json::Value>,
 }
 
-/// An object whose fields the API server keeps as they are.
 fn any_object(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true })
 }

@@ -10,15 +10,12 @@ use std::fmt;
 /// that whoever walks a document may call itself for each level.
 const DEPTH_LIMIT: usize = 32;
 
-/// A value and its line.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Node {
-    /// Line on which it begins, counted from 1.
-    line: u64,
-    content: Content,
-}
+/// A value with its place.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(transparent)]
+pub(super) struct Node(Spanned<Content>);
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 enum Content {
     /// Nothing, a boolean, a number or a text.
     Scalar(Value),
@@ -26,11 +23,9 @@ enum Content {
     Map(Vec<Field>),
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 struct Field {
-    name: String,
-    /// Line of the name.
-    line: u64,
+    name: Spanned<String>,
     value: Node,
 }
 
@@ -51,7 +46,7 @@ impl Node {
     /// The value without lines. Fields that are null are left out: to the API server they are not
     /// there.
     pub(super) fn value(&self) -> Value {
-        match &self.content {
+        match &self.0.value {
             Content::Scalar(value) => value.clone(),
             Content::List(items) => items.iter().map(Self::value).collect(),
             Content::Map(fields) => Value::Object(fields.iter().filter_map(Field::entry).collect()),
@@ -61,9 +56,9 @@ impl Node {
     /// The documents that this one consists of: the items of a `List`, else itself.
     pub(super) fn unpacked(self) -> Vec<Self> {
         let is_list = self.value()["kind"] == "List";
-        let Content::Map(fields) = &self.content else { return vec![self] };
-        let items = fields.iter().find(|field| is_list && field.name == "items");
-        match items.map(|field| field.value.content.clone()) {
+        let Content::Map(fields) = &self.0.value else { return vec![self] };
+        let items = fields.iter().find(|field| is_list && field.name.value == "items");
+        match items.map(|field| field.value.0.value.clone()) {
             Some(Content::List(items)) => items,
             Some(Content::Scalar(_) | Content::Map(_)) | None => vec![self],
         }
@@ -72,18 +67,19 @@ impl Node {
     /// The line of what is at `path`, such as `spec.containers[0].environment[A]`, or of the nearest
     /// thing around it that is there.
     pub(super) fn line_of(&self, path: &str) -> u64 {
-        let (mut node, mut line, mut rest) = (self, self.line, path);
+        let (mut node, mut line, mut rest) = (self, self.0.referenced.line(), path);
         loop {
             rest = rest.trim_start_matches(['.', '[', ']']);
-            let next = match &node.content {
+            let next = match &node.0.value {
                 Content::Scalar(_) => None,
                 Content::List(items) => items.iter().enumerate().find_map(|(position, item)| {
                     let rest = after(rest, &position.to_string())?;
-                    Some((item, item.line, rest))
+                    Some((item, item.0.referenced.line(), rest))
                 }),
                 Content::Map(fields) => {
                     let named = fields.iter().filter_map(|field| {
-                        Some((&field.value, field.line, after(rest, &field.name)?))
+                        let rest = after(rest, &field.name.value)?;
+                        Some((&field.value, field.name.referenced.line(), rest))
                     });
                     // A name may have dots in it, as those of labels have.
                     named.min_by_key(|(_, _, rest)| rest.len())
@@ -104,14 +100,7 @@ fn after<'path>(path: &'path str, name: &str) -> Option<&'path str> {
 impl Field {
     fn entry(&self) -> Option<(String, Value)> {
         let value = self.value.value();
-        (!value.is_null()).then(|| (self.name.clone(), value))
-    }
-}
-
-impl<'de> Deserialize<'de> for Node {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let spanned = Spanned::<Content>::deserialize(deserializer)?;
-        Ok(Self { line: spanned.referenced.line(), content: spanned.value })
+        (!value.is_null()).then(|| (self.name.value.clone(), value))
     }
 }
 
@@ -169,11 +158,10 @@ impl<'de> Visitor<'de> for ContentVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Content, A::Error> {
         let mut fields = Vec::new();
         while let Some(name) = access.next_key::<Spanned<String>>()? {
-            let line = name.referenced.line();
-            if line == 0 {
+            if name.referenced.line() == 0 {
                 return Err(A::Error::custom("the name of a field has no place"));
             }
-            fields.push(Field { name: name.value, line, value: access.next_value()? });
+            fields.push(Field { name, value: access.next_value()? });
         }
         Ok(Content::Map(fields))
     }

@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 /// (`MaxRequestBodyBytes`); a file may have several.
 const SIZE_LIMIT: u64 = 16 << 20;
 
-/// The argument that stands for the standard input.
 const STANDARD_INPUT: &str = "-";
 
 /// Endings of the names of the files in a directory that are read, as kubectl does.
@@ -26,26 +25,23 @@ pub(super) fn paths(argument: &Path) -> Result<Vec<PathBuf>> {
 
 /// The text at `path`, of `standard_input` if that is named, and the name to show for it.
 pub(super) fn text(path: &Path, standard_input: &mut dyn Read) -> Result<(PathBuf, String)> {
-    if path == Path::new(STANDARD_INPUT) {
-        let path = PathBuf::from("standard input");
-        return Ok((path.clone(), read(&path, standard_input)?));
-    }
-    let mut file = File::open(path).with_context(|| reading(path))?;
-    Ok((path.to_owned(), read(path, &mut file)?))
-}
-
-fn read(path: &Path, reader: &mut dyn Read) -> Result<String> {
+    let mut file;
+    let (shown, reader): (_, &mut dyn Read) = if path == Path::new(STANDARD_INPUT) {
+        (Path::new("standard input"), standard_input)
+    } else {
+        file = File::open(path).with_context(|| reading(path))?;
+        (path, &mut file)
+    };
     let mut text = String::new();
-    let limited = &mut reader.take(SIZE_LIMIT + 1);
-    let length = limited.read_to_string(&mut text).with_context(|| reading(path))?;
-    let is_too_large = u64::try_from(length).is_ok_and(|length| length > SIZE_LIMIT);
+    let length = reader.take(SIZE_LIMIT + 1).read_to_string(&mut text);
+    let length = length.with_context(|| reading(shown))?;
     ensure!(
-        !is_too_large,
+        u64::try_from(length).is_ok_and(|length| length <= SIZE_LIMIT),
         "{}: larger than {} MiB: give a file with MiniClusters",
-        reading(path),
+        reading(shown),
         SIZE_LIMIT >> 20
     );
-    Ok(text)
+    Ok((shown.to_owned(), text))
 }
 
 fn reading(path: &Path) -> String {

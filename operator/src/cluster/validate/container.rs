@@ -19,7 +19,6 @@ const USER_ID_LIMIT: i64 = 2_147_483_647;
 pub(super) struct Containers {
     /// The container that runs Flux; absent when there is not exactly one.
     pub(super) runner: Option<Runner>,
-    /// The containers beside it.
     pub(super) sidecars: Vec<Sidecar>,
     /// The volumes and pull secrets of the Job's pods, with all that they have in common with others.
     pub(super) pod: PodSpec,

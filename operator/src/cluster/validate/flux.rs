@@ -16,7 +16,6 @@ use k8s_openapi::api::core::v1::{Container, ResourceRequirements};
 /// socket's path (unix(7)).
 const MOUNT_PATH_LIMIT: usize = 80;
 
-/// The queue policies that Fluxion knows.
 const QUEUE_POLICIES: [&str; 4] = ["fcfs", "easy", "hybrid", "conservative"];
 
 /// What the operator's own options decide where a specification says nothing.
@@ -260,7 +259,6 @@ fn view(flux: &crd::Flux, defaults: &Defaults, faults: &mut Violations) -> View 
     }
 }
 
-/// The view image where none is named.
 fn default_image(flux: &crd::Flux, defaults: &Defaults) -> String {
     let is_arm = architecture(flux) == Some(ARM);
     if is_arm { &defaults.arm_view_image } else { &defaults.view_image }.clone()

@@ -4,13 +4,11 @@ use super::container::runner_position;
 use crate::crd::{Container, MiniClusterSpec};
 use serde_json::Value;
 
-/// Fields that have no effect in the container that runs Flux.
 const NOT_IN_RUNNER: &[&str] = &["noWrapEntrypoint", "commands.servicePre"];
 
 /// Fields that have no effect there without `batch`.
 const NOT_WITHOUT_BATCH: &[&str] = &["batchRaw", "logs"];
 
-/// Fields that have no effect where Flux does not run.
 const NOT_IN_SIDECARS: &[&str] = &[
     "diagnostics",
     "launcher",
@@ -30,11 +28,9 @@ const NOT_IN_SIDECARS: &[&str] = &[
     "commands.preWorker",
 ];
 
-/// Fields that have no effect in the pod of `spec.services`.
 const NOT_IN_SERVICES: &[&str] =
     &["runFlux", "noWrapEntrypoint", "commands.init", "commands.servicePre", "commands.post"];
 
-/// Fields that have no effect where the image's own entrypoint is kept.
 const NOT_WITH_OWN_ENTRYPOINT: &[&str] =
     &["command", "commands.init", "commands.servicePre", "commands.post"];
 

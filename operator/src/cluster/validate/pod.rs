@@ -89,7 +89,6 @@ pub(super) fn common(
     }
 }
 
-/// The labels a node must have: the user's, and the architecture's.
 fn node_selector(spec: &MiniClusterSpec, faults: &mut Violations) -> BTreeMap<String, String> {
     let mut labels = spec.pod.node_selector.clone();
     let Some(label) = architecture(&spec.flux) else { return labels };
@@ -111,7 +110,6 @@ fn overlay(spec: &MiniClusterSpec, faults: &mut Violations) {
     }
 }
 
-/// What the kubelet gives a pod to end, in seconds.
 fn grace_seconds(spec: &MiniClusterSpec, faults: &mut Violations) -> u64 {
     let overlay = spec.pod.overlay.as_ref();
     let overlay = overlay.and_then(|overlay| overlay.get("terminationGracePeriodSeconds"));

@@ -22,17 +22,17 @@ impl<'cluster> PodParts<'cluster> {
     /// Those of a pod without containers; `reserved_paths` are the operator's own.
     pub(super) fn new(reserved_paths: &'cluster [String], pull_secret: Option<String>) -> Self {
         Self {
-            volumes: Volumes::new(reserved_paths),
+            volumes: Volumes { reserved_paths, by_name: BTreeMap::new() },
             pull_secrets: pull_secret.into_iter().collect(),
         }
     }
 
-    /// The pod specification `common` with the volumes and pull secrets.
     pub(super) fn into_spec(self, common: &PodSpec) -> PodSpec {
         let secrets = self.pull_secrets.into_iter().map(|name| LocalObjectReference { name });
+        let volumes = self.volumes.by_name.into_values().map(|(_, volume)| volume);
         PodSpec {
             image_pull_secrets: non_empty_list(secrets.collect()),
-            volumes: non_empty_list(self.volumes.into_volumes()),
+            volumes: non_empty_list(volumes.collect()),
             ..common.clone()
         }
     }

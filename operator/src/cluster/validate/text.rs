@@ -8,7 +8,6 @@ pub(super) fn non_empty(text: Option<&String>) -> Option<&str> {
     text.map(String::as_str).filter(|text| !text.is_empty())
 }
 
-/// As [`non_empty`], owned.
 pub(super) fn non_empty_owned(text: Option<&String>) -> Option<String> {
     non_empty(text).map(str::to_owned)
 }
@@ -35,9 +34,7 @@ pub(super) fn is_duration(text: &str) -> bool {
         || matches!(unit, "ms" | "" | "s" | "m" | "h" | "d") && number.parse::<f64>().is_ok()
 }
 
-/// The words of a command line without shell syntax.
-///
-/// Absent when quotes or escapes are left open.
+/// The words of a command line without shell syntax; `None` when quotes or escapes are left open.
 pub(super) fn words(text: &str) -> Option<Vec<String>> {
     shlex::split(&joined_lines(text))
 }
@@ -66,10 +63,8 @@ fn joined_lines(text: &str) -> String {
     joined
 }
 
-/// The argument vector of a command.
-///
-/// A plain command is split as a shell would, so that the image needs none. One with shell syntax
-/// is handed to the container's `sh` as it is. Absent when quotes or escapes are left open.
+/// The argument vector of a command: a plain one is split as a shell would, so that the image needs none; one with
+/// shell syntax is for the container's `sh`. `None` when quotes or escapes are left open.
 pub(super) fn argument_vector(text: &str) -> Option<Vec<String>> {
     let text = text.trim();
     let words = words(text);

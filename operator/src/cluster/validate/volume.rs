@@ -19,21 +19,13 @@ const SHARED_MEMORY: &str = "/dev/shm";
 
 /// The volumes of a pod, by name, and the paths nobody else may mount over.
 pub(super) struct Volumes<'cluster> {
-    reserved_paths: &'cluster [String],
-    by_name: BTreeMap<String, (String, Volume)>,
+    /// The operator's own.
+    pub(super) reserved_paths: &'cluster [String],
+    /// Each with the place of its first mount.
+    pub(super) by_name: BTreeMap<String, (String, Volume)>,
 }
 
 impl<'cluster> Volumes<'cluster> {
-    /// No volume yet; `reserved_paths` are the operator's own.
-    pub(super) const fn new(reserved_paths: &'cluster [String]) -> Self {
-        Self { reserved_paths, by_name: BTreeMap::new() }
-    }
-
-    /// The volumes, in order of their names.
-    pub(super) fn into_volumes(self) -> Vec<Volume> {
-        self.by_name.into_values().map(|(_, volume)| volume).collect()
-    }
-
     /// Takes in the volumes of the container at `path`; gives its mounts.
     pub(super) fn mount(
         &mut self,
@@ -98,7 +90,6 @@ impl<'cluster> Volumes<'cluster> {
     }
 }
 
-/// Whether the file at `path` lies on a volume.
 pub(super) fn is_mounted(path: &str, mounts: &[VolumeMount]) -> bool {
     mounts.iter().any(|mount| Path::new(path).starts_with(&mount.mount_path))
 }
@@ -181,7 +172,6 @@ fn items(volume: &ContainerVolume) -> Option<Vec<KeyToPath>> {
     (!volume.items.is_empty()).then(|| volume.items.iter().map(item).collect())
 }
 
-/// The medium in Kubernetes' spelling.
 fn medium(path: &str, volume: &ContainerVolume, faults: &mut Violations) -> Option<String> {
     let medium = non_empty(volume.empty_dir_medium.as_ref())?;
     if medium.eq_ignore_ascii_case("memory") {

@@ -89,7 +89,6 @@ fn submit_program(spec: &MiniClusterSpec, faults: &mut Violations) -> Option<Vec
     Some(if words.is_empty() { vec!["flux".to_owned(), "submit".to_owned()] } else { words })
 }
 
-/// Node, task and option flags of a submission.
 fn flags(spec: &MiniClusterSpec, faults: &mut Violations) -> Option<Vec<String>> {
     let (size, tasks) = (spec.size, spec.tasks);
     let mut flags = Vec::new();

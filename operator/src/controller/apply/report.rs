@@ -100,7 +100,6 @@ pub(crate) async fn publish(context: &Context, cluster: &ObjectReference, event:
     }
 }
 
-/// Says in the log how a run ended, once.
 fn log_end(cluster: &MiniCluster, status: &MiniClusterStatus) {
     let was_over = cluster.status.as_ref().is_some_and(MiniClusterStatus::is_over);
     let Some(end) = status.end().filter(|_| !was_over) else { return };

@@ -21,7 +21,6 @@ use std::collections::HashSet;
 use std::future::ready;
 use std::sync::Arc;
 
-/// One that was stopped ends with a code of its own, so that its pod has failed.
 const FAILED: &str = "status.phase=Failed";
 
 pub(crate) async fn run(
@@ -90,7 +89,6 @@ fn unfinished_jobs(pod: &Pod) -> Option<Vec<String>> {
     (!unfinished.is_empty()).then_some(unfinished)
 }
 
-/// The MiniCluster that controls the Job of `pod`.
 fn cluster_of(context: &Context, pod: &Pod) -> Option<ObjectReference> {
     let job = &controller_of(pod, JOB)?.name;
     let job = ObjectRef::new(job).within(&pod.namespace()?);

@@ -113,7 +113,6 @@ fn helper_resources(runner: &Container) -> Option<ResourceRequirements> {
     })
 }
 
-/// Runs Flux in the user's image.
 fn runner(cluster: &Cluster, images: &Images, install: Install) -> Container {
     let mounts = runner_mounts(cluster, images, install);
     let layout = layout(cluster);

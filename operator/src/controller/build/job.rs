@@ -38,8 +38,7 @@ const ENDED_WITH_THE_RUNNER: [i32; 5] = [STOPPED_IN_RUNC, Exit::Broker as i32, 1
 /// them is made again, and found out by the lead.
 const OTHER_CONTAINERS: usize = 17;
 
-/// The Job. Noted on it: `generation`, which is the MiniCluster's, and the fields of the
-/// specification that cannot be changed while it exists.
+/// The Job. Noted on it: the MiniCluster's `generation`, and the fields that cannot be changed while it exists.
 pub(super) fn job(
     cluster: &Cluster,
     images: &Images,

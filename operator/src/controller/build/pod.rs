@@ -11,7 +11,6 @@ use k8s_openapi::DeepMerge as _;
 use k8s_openapi::api::core::v1::{Pod, PodSpec, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-/// What all pods of the Job are made from.
 pub(super) fn template(
     cluster: &Cluster,
     images: &Images,

@@ -25,7 +25,6 @@ const KEY_MODE: i32 = 0o444;
 /// what is in it counts as memory of the runner.
 const PRIVATE_LIMIT: &str = "16Mi";
 
-/// Medium of an `emptyDir` that is a `tmpfs`.
 const IN_MEMORY: &str = "Memory";
 
 /// All volumes: the shared one, the private one, the operator's documents, the images that are mounted,
@@ -142,7 +141,6 @@ fn image_volumes(cluster: &Cluster, images: &Images) -> Vec<Volume> {
     agent.into_iter().chain(view).collect()
 }
 
-/// The volume that has the agent.
 fn agent_volume(cluster: &Cluster, images: &Images) -> String {
     if images.have(&cluster.flux.view) {
         cluster.name.view_image_volume()
@@ -176,7 +174,6 @@ fn munge(cluster: &Cluster) -> Option<Volume> {
     Some(key_volume(cluster.name.munge_volume(), secret, MUNGE_SECRET_KEY))
 }
 
-/// A volume with one key of a Secret as a file of the key's name.
 fn key_volume(name: String, secret: String, key: &str) -> Volume {
     Volume {
         name,

@@ -109,7 +109,6 @@ fn constrain_to(
     Constrained { cluster, config, refused }
 }
 
-/// True when the last of `size` pods is among `hosts`.
 fn has_rank(cluster: &Cluster, hosts: &Hostlist, size: u32) -> bool {
     hosts.rank(&cluster.name.pod_hostname(size.saturating_sub(1))).is_some()
 }

@@ -6,7 +6,6 @@ use crate::crd::{InstallMethod, Installed};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::PodSpec;
 
-/// The field that pod-level resources come from.
 const RESOURCES: &str = "spec.pod.resources";
 
 /// What `job` was to have and does not, each with what has it. `changed` are the fields that were edited since

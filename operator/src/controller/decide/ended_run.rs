@@ -13,10 +13,8 @@ use kube::ResourceExt as _;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// Annotation of the `ConfigMap` with the note.
 pub(crate) const ENDED_RUN_ANNOTATION: &str = "flux-framework.org/ended-run";
 
-/// Longest message that is kept, in bytes.
 const MESSAGE_LIMIT: usize = 2000;
 
 /// What ran, and how it ended. Fields that another release wrote are skipped.

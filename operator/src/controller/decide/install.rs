@@ -1,7 +1,5 @@
 //! How the agent and the view come into the pods of a new Job: mounted as image volumes, or copied by
-//! init containers.
-//!
-//! A Job keeps the method that it was made with, which is noted on it, and so is the reason: the cluster
+//! init containers. A Job keeps the method that it was made with, which is noted on it, and so is the reason: the cluster
 //! may be another by the time somebody asks, and a Job's pod template cannot be changed.
 
 use crate::cluster::{AGENT_CONTAINER, Cluster};
@@ -16,7 +14,6 @@ const ANNOTATION: &str = "flux-framework.org/install";
 /// The reason where the specification, or the operator's option, names the method.
 const ASKED_FOR: &str = "asked for";
 
-/// Whether pods of this cluster can have image volumes.
 pub(crate) type ImageVolumeSupport = Result<(), Lack>;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,7 +45,6 @@ pub(crate) fn noted_on(job: &Job) -> Option<Installed> {
     Some(Installed { method, reason: reason.to_owned() })
 }
 
-/// The method as agents read it.
 pub(crate) fn method(installed: Option<&Installed>) -> Install {
     match installed.map(|installed| installed.method) {
         Some(InstallMethod::Image) => Install::Image,

@@ -14,11 +14,9 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// What is merged into the Job there is, so that it says what the one does that would be built now;
-/// `None` where it does, has ended or is being deleted. `in_line`: all that was asked for can be had,
-/// so that the Job is in line with the present generation.
-///
-/// The two templates are not compared: [`changed_fields`] names what the user cannot change,
-/// and what another release of the operator builds otherwise is no reason to touch a running Job.
+/// `None` where it does, has ended or is being deleted. `in_line`: all that was asked for can be had. The two
+/// templates are not compared: [`changed_fields`] names what the user cannot change, and what another
+/// release of the operator builds otherwise is no reason to touch a running Job.
 pub(crate) fn job_patch(live: &Job, desired: &Job, in_line: bool) -> Option<Value> {
     if !is_under_way(live) {
         return None;
@@ -54,7 +52,6 @@ pub(crate) fn changed_fields(live: &Job, fields: &FixedFields) -> Vec<String> {
     if deleted { Vec::new() } else { fields.changed_since(live.annotations()) }
 }
 
-/// True while the Job has not ended and nobody deletes it.
 fn is_under_way(job: &Job) -> bool {
     job.metadata.deletion_timestamp.is_none() && !is_finished(job)
 }
@@ -86,7 +83,6 @@ fn adjusted_labels<'jobs>(
     changed(wanted.chain(noted_keys(live, JOB_LABELS_ANNOTATION)), live.labels(), desired.labels())
 }
 
-/// Those of `keys` that are not what they should be, each with what it should be.
 fn changed<'jobs>(
     keys: impl Iterator<Item = &'jobs str>,
     has: &'jobs BTreeMap<String, String>,

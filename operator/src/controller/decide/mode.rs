@@ -70,7 +70,6 @@ pub(crate) fn mode(
     if cluster.is_some() { Mode::Reconcile } else { Mode::Refused }
 }
 
-/// The agents' configuration in `config_map`, if this operator can read it.
 pub(crate) fn agent_config(config_map: Option<&ConfigMap>) -> Option<AgentConfig> {
     AgentConfig::from_toml(config_map?.data.as_ref()?.get(AGENT_CONFIG_KEY)?).ok()
 }

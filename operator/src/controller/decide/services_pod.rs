@@ -6,11 +6,8 @@ use crate::controller::kube_ext::has_failed;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 
-/// Decides from the pod there is, the one that would be built now, and what is asked for. What
-/// another release of the operator builds otherwise is no change.
-///
-/// Besides the change: the fields that are refused. What was asked for is not what runs, a pod cannot
-/// be changed, and to replace it would take from the workload what it is using.
+/// What is done with the pod there is, and the fields that are refused: a pod cannot be changed, and to replace it would
+/// take from the workload what it is using. What another release of the operator builds otherwise is no change.
 pub(crate) fn services_pod_change(
     live: Option<&Pod>,
     desired: Option<Pod>,

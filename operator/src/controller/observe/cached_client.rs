@@ -36,7 +36,6 @@ pub(crate) struct Objects<K> {
 }
 
 impl<K> Objects<K> {
-    /// The object called `name`, if it is there, and whether it is `owner`'s.
     pub(crate) async fn read_owned(
         &self,
         name: &str,

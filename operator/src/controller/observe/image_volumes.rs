@@ -31,7 +31,6 @@ const UNCERTAIN_FOR: Duration = Duration::from_secs(30);
 /// Longest time for an answer: a MiniCluster waits for it.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The last answer, shared by all reconciles.
 #[derive(Debug, Default)]
 pub(crate) struct ImageVolumes(Mutex<Option<(Instant, ImageVolumeSupport)>>);
 
@@ -56,7 +55,6 @@ impl ImageVolumes {
     }
 }
 
-/// A node without what is not asked for.
 type NodeInfo = Object<IgnoredAny, NodeStatus>;
 
 #[derive(Debug, Clone, Default, Deserialize)]

@@ -118,7 +118,6 @@ async fn pending(
     Ok(waiting(&pods, &warnings, now))
 }
 
-/// The index of a pod within its Job: the lead comes first.
 fn index(pod: &Pod) -> (u32, String) {
     let index = pod.labels().get(labels::COMPLETION_INDEX).and_then(|index| index.parse().ok());
     (index.unwrap_or(u32::MAX), pod.name_any())

@@ -14,7 +14,6 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Waiting {
-    /// The first pod that waits, what for, and how many others wait for the same.
     pub(crate) message: String,
     /// It has waited longer than [`PATIENCE`].
     pub(crate) lasts: bool,
@@ -88,7 +87,6 @@ fn refusal(pod: &Pod, events: &[Event]) -> Option<String> {
     is_silent(pod).then(|| format!("does not start: {reason}: {message}"))
 }
 
-/// When an Event was seen last.
 pub(crate) fn event_time(event: &Event) -> Option<jiff::Timestamp> {
     let series = event.series.as_ref().and_then(|series| series.last_observed_time.as_ref());
     let last = event.last_timestamp.as_ref().map(|time| time.0);

@@ -20,10 +20,8 @@ use std::collections::HashSet;
 /// Annotation of the Job: the API group of the PodGroup that its pods belong to.
 const ANNOTATION: &str = "flux-framework.org/pod-group";
 
-/// PodGroups as the paths of both APIs name them.
 const PLURAL: &str = "podgroups";
 
-/// Name of Volcano's scheduler, where nobody has given it another.
 const VOLCANO_SCHEDULER: &str = "volcano";
 
 /// Label of a pod: name of the PodGroup of scheduler-plugins that it belongs to.
@@ -32,7 +30,6 @@ const COSCHEDULING_LABEL: &str = "scheduling.x-k8s.io/pod-group";
 /// Annotation of a pod: name of the PodGroup of Volcano that it belongs to.
 const VOLCANO_ANNOTATION: &str = "scheduling.k8s.io/group-name";
 
-/// Whose PodGroup it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scheduler {
     Coscheduling,

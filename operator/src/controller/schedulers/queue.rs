@@ -17,7 +17,6 @@ use std::collections::BTreeMap;
 const GROUP: &str = "kueue.x-k8s.io";
 /// Annotation of a Job whose number of pods Kueue lets change while it runs (`ElasticJobsViaWorkloadSlices`).
 const ELASTIC: &str = "kueue.x-k8s.io/elastic-job";
-/// Label of a Workload: uid of its Job.
 const JOB_UID: &str = "kueue.x-k8s.io/job-uid";
 
 /// Conditions of a Workload that say what it waits for, and the value with which they do: the first that is

@@ -21,7 +21,6 @@ pub(crate) const SETTLED_REASONS: [&str; 3] = ["Running", "Suspended", "Finished
 /// Longest message: the API server refuses more than 32768 characters.
 const MESSAGE_LIMIT: usize = 8192;
 
-/// Conditions in the order in which they are set.
 pub(super) struct Conditions {
     old: Vec<Condition>,
     list: Vec<Condition>,

@@ -25,7 +25,6 @@ pub(super) fn exit_code(job: &Job) -> Option<i32> {
     fails_by(rule, &name, code).then_some(code)
 }
 
-/// True when `rule` fails a Job whose container `name` ends with `code`.
 fn fails_by(rule: &PodFailurePolicyRule, name: &str, code: i32) -> bool {
     rule.action == "FailJob"
         && rule.on_exit_codes.as_ref().is_some_and(|codes| {

@@ -51,7 +51,6 @@ impl From<&EndedRun> for Phase {
     }
 }
 
-/// The generation of the specification that ran.
 pub(super) fn generation(facts: &Facts<'_>) -> i64 {
     let noted = facts.live.job.as_ref().and_then(noted_generation);
     let ended = facts.plan.mode.ended().map(|run| run.generation);
@@ -121,13 +120,11 @@ fn no_pods(job: &Job) -> Option<Waiting> {
     refused.then_some(Waiting { message, lasts: false })
 }
 
-/// True when the Job makes the lead's pod, which has ended, again.
 fn is_replaced(job: &Job, lead: &PodView<'_>) -> bool {
     let comes_back = |code| code == i32::from(Exit::Stopped.code()) || KILLED.contains(&code);
     counts_by_index(job) && lead.ended.as_ref().is_none_or(|ended| comes_back(ended.exit_code))
 }
 
-/// True when a container that fails is started again in its pod.
 fn restarts(job: &Job) -> bool {
     let pod = job.spec.as_ref().and_then(|spec| spec.template.spec.as_ref());
     pod.and_then(|pod| pod.restart_policy.as_deref()) == Some("OnFailure")

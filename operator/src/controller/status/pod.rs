@@ -41,7 +41,6 @@ pub(super) struct Ended {
 pub(super) struct PodView<'pod> {
     pod: &'pod Pod,
     runner: &'pod str,
-    /// The pod has ended, well or not.
     pub(super) over: bool,
     pub(super) running: bool,
     /// Its broker is online; on the lead: the quorum is there. A pod whose sidecar has failed is
@@ -152,7 +151,6 @@ impl<'pod> PodView<'pod> {
         Some(format!("container {name} exited with code {code}{separator}{said}"))
     }
 
-    /// What a person types to see all that the runner printed.
     fn log_command(&self) -> String {
         let namespace = self.pod.namespace().unwrap_or_default();
         let (name, runner) = (self.pod.name_any(), self.runner);

@@ -77,7 +77,6 @@ fn change_refused(facts: &Facts<'_>) -> Option<String> {
     })
 }
 
-/// What pods wait for, after another sentence.
 fn waiting_beside(phase: &Phase) -> String {
     let waiting = phase.waiting.as_ref();
     waiting.map(|waiting| format!(". Also: {}", waiting.message)).unwrap_or_default()
