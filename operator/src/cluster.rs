@@ -5,19 +5,21 @@
 //! rule of ours is checked. What Kubernetes checks by itself in the objects that are made is left to it.
 
 mod fixed_fields;
-mod identity;
 pub mod validate;
 
 pub(crate) use fixed_fields::FixedFields;
-pub(crate) use identity::Identity;
 
-use crate::crd::{Gang, Install, Medium};
+use crate::crd::{Gang, Install, Medium, MiniCluster};
 use flux_contract::{
-    Broker, ClusterName, FluxUser, Hooks, Hostlist, Logging, SidecarConfig, Workload,
+    Broker, ClusterName, FluxUser, Hooks, Hostlist, Logging, NameError, SidecarConfig, Workload,
 };
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::Resource as _;
 use std::collections::BTreeMap;
+
+/// Namespace of an object that was read from a file without one.
+const DEFAULT_NAMESPACE: &str = "default";
 
 /// A MiniCluster with every default resolved and every rule checked.
 #[derive(Debug, Clone, PartialEq)]
@@ -99,6 +101,35 @@ impl Cluster {
                 self.name.curve_secret(&self.fixed_fields.run(&self.owner.uid))
             }
         }
+    }
+}
+
+/// Which MiniCluster it is: all that is needed to find what was made for it, whatever its specification says.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Identity {
+    pub(crate) name: ClusterName,
+    pub(crate) namespace: String,
+    /// Makes the MiniCluster the controller of what is made for it.
+    pub(crate) owner: OwnerReference,
+}
+
+impl Identity {
+    /// The identity of `object`; under another name than these nothing is ever made.
+    pub(crate) fn of(object: &MiniCluster) -> Result<Self, NameError> {
+        let metadata = &object.metadata;
+        let name = metadata.name.clone().unwrap_or_default();
+        Ok(Self {
+            name: ClusterName::new(&name)?,
+            namespace: metadata.namespace.clone().unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned()),
+            owner: OwnerReference {
+                api_version: MiniCluster::api_version(&()).into_owned(),
+                kind: MiniCluster::kind(&()).into_owned(),
+                name,
+                uid: metadata.uid.clone().unwrap_or_default(),
+                controller: Some(true),
+                block_owner_deletion: Some(true),
+            },
+        })
     }
 }
 

@@ -144,17 +144,11 @@ pub async fn run(
 mod tests {
     use super::*;
     use error::Verb;
-    use fixtures::{defaults, images};
-    use http::{Request, Response};
-    use kube::Client;
-    use kube::client::Body;
     use kube::core::{ObjectMeta, PartialObjectMetaExt as _, Status};
 
     #[tokio::test]
     async fn a_conflict_is_tried_again_soon_however_often_and_is_no_failure() {
-        let (service, _server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
-        let client = Client::new(service, "apps");
-        let context = Context::new(client, None, Arc::default(), images("agent"), defaults());
+        let (context, _server) = fixtures::context();
         let (marker, context) =
             (Arc::new(ObjectMeta::default().into_response_partial()), Arc::new(context));
         let retry = |error: &Error| retry(Arc::clone(&marker), error, Arc::clone(&context));

@@ -8,7 +8,6 @@ pub mod cli;
 pub mod cluster;
 pub mod controller;
 pub mod crd;
-mod health;
 pub mod images;
 pub mod leader;
 pub mod metrics;

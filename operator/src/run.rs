@@ -4,10 +4,9 @@
 //! signals), and one that reconciles. However long a decision takes, the Lease is renewed and
 //! `/healthz` says what is going on.
 
-use crate::admin;
+use crate::admin::{self, BEAT, Health};
 use crate::cli::{RunArguments, defaults};
 use crate::controller::{self, Context, Images, Scope};
-use crate::health::{BEAT, Health};
 use crate::leader::{Candidate, Lost};
 use crate::metrics::Metrics;
 use anyhow::{Context as _, Result};

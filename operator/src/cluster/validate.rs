@@ -10,7 +10,6 @@ mod container;
 mod flux;
 mod no_effect;
 mod pod;
-mod pod_parts;
 mod text;
 mod violations;
 mod volume;

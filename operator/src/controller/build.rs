@@ -6,7 +6,6 @@ mod agent_config;
 mod containers;
 mod job;
 mod meta;
-mod pod;
 mod services;
 mod unknown_fields;
 mod volumes;
@@ -67,7 +66,7 @@ pub fn build(
 ) -> Result<Desired> {
     Ok(Desired {
         config_map: config_map(cluster, config)?,
-        services_pod: pod::services_pod(cluster),
+        services_pod: job::services_pod(cluster),
         job: job::job(cluster, images, config.install, generation)?,
     })
 }

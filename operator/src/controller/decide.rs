@@ -3,13 +3,10 @@
 
 mod agent_change;
 pub(super) mod change;
-mod dropped;
 pub(super) mod ended_run;
-pub(super) mod expiry;
 pub(super) mod install;
 mod job_change;
 pub(super) mod mode;
-mod services_pod;
 pub(super) mod start_deadline;
 pub(super) mod suspension;
 #[cfg(test)]
@@ -25,10 +22,9 @@ use crate::cluster::validate::Violations;
 use crate::crd::{Installed, State};
 use agent_change::{Constrained, constrain};
 use change::Change;
-use dropped::dropped;
 use flux_contract::{AgentConfig, Bootstrap, Redacted, Workload, labels};
-use install::ImageVolumeSupport;
-use job_change::{changed_fields, job_patch, shrinks};
+use install::{ImageVolumeSupport, dropped};
+use job_change::{changed_fields, job_patch, services_pod_change, shrinks};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -36,7 +32,6 @@ use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 use mode::{Mode, agent_config, mode};
 use serde_json::{Value, json};
-use services_pod::services_pod_change;
 use start_deadline::StartDeadline;
 use std::time::Duration;
 

@@ -3,20 +3,32 @@
 use crate::cluster::validate::{Defaults, validate};
 use crate::cluster::{Cluster, FixedFields};
 use crate::controller::build::{Desired, Images, agent_config, build};
+use crate::controller::context::Context;
 use crate::controller::decide::ended_run::ENDED_RUN_ANNOTATION;
 use crate::controller::observe::Live;
 use crate::crd::{Install, MiniCluster};
 use flux_contract::AgentConfig;
+use http::{Request, Response};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::ResourceExt as _;
+use kube::client::Body;
+use kube::{Client, ResourceExt as _};
 use serde_json::json;
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use tower_test::mock::Handle;
 
 /// A moment, `seconds` after the epoch.
 pub(crate) fn at(seconds: i64) -> Time {
     Time(jiff::Timestamp::from_second(seconds).unwrap())
+}
+
+/// What works with the API server beside it.
+pub(crate) fn context() -> (Context, Handle<Request<Body>, Response<Body>>) {
+    let (service, server) = tower_test::mock::pair();
+    let client = Client::new(service, "apps");
+    (Context::new(client, None, Arc::default(), images("agent"), defaults()), server)
 }
 
 pub(crate) fn defaults() -> Defaults {

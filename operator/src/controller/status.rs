@@ -1,7 +1,6 @@
 //! The status, as a function of what was observed.
 
 mod conditions;
-mod lost_pod;
 mod phase;
 mod pod;
 mod progressing;
@@ -161,7 +160,8 @@ fn record(
         let complete = (phase.state == State::Complete).then_some(0);
         let noted = facts.plan.mode.ended().and_then(|run| run.exit_code);
         let exit_code = noted.or_else(|| kept.and_then(|old| old.exit_code)).or(complete);
-        let exit_code = exit_code.or_else(|| facts.live.job.as_ref().and_then(lost_pod::exit_code));
+        let exit_code =
+            exit_code.or_else(|| facts.live.job.as_ref().and_then(pod::exit_code_of_lost_lead));
         return (exit_code, kept.map(|old| old.timeline.clone()).unwrap_or_default());
     };
     let phases = ended.message.iter().flat_map(|message| &message.phases);

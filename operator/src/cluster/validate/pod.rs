@@ -1,8 +1,8 @@
 //! `spec.pod`.
 
 use super::{
+    container::non_empty_list,
     flux::architecture,
-    pod_parts::non_empty_list,
     text::{non_empty, non_empty_owned},
     violations::Violations,
 };

@@ -140,13 +140,10 @@ pub(crate) async fn report_interrupted(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::fixtures::{defaults, images};
+    use crate::controller::fixtures;
     use crate::controller::observe::stores::Stores;
     use crate::crd::MiniClusterSpec;
     use futures::FutureExt as _;
-    use http::{Request, Response};
-    use kube::Client;
-    use kube::client::Body;
 
     fn status(state: State, ready_brokers: i32) -> MiniClusterStatus {
         MiniClusterStatus { state: Some(state), ready_brokers, ..MiniClusterStatus::default() }
@@ -183,10 +180,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_can_wait_is_written_after_a_pause() {
-        let (service, _server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
-        let client = Client::new(service, "apps");
-        let context =
-            Context::new(client, None, std::sync::Arc::default(), images("agent"), defaults());
+        let (context, _server) = fixtures::context();
         let _ = context.stores.set(Stores::empty());
         let mut cluster = MiniCluster::new("hello", MiniClusterSpec::default());
         cluster.status = Some(status(State::Starting, 1));

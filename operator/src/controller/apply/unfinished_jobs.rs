@@ -107,12 +107,11 @@ fn cluster_of(context: &Context, pod: &Pod) -> Option<ObjectReference> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::fixtures::{defaults, ended, images, pod};
+    use crate::controller::fixtures::{self, ended, pod};
     use crate::controller::observe::stores::Stores;
-    use http::{Request, Response};
+    use http::Response;
     use k8s_openapi::api::batch::v1::Job;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-    use kube::Client;
     use kube::client::Body;
     use kube::runtime::reflector::store;
     use serde_json::json;
@@ -160,9 +159,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_request_that_is_never_answered_holds_up_no_other_event() {
-        let (service, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
-        let client = Client::new(service, "apps");
-        let context = Context::new(client, None, Arc::default(), images("agent"), defaults());
+        let (context, mut server) = fixtures::context();
         let (jobs, mut writer) = store();
         let mut job = Job::default();
         (job.metadata.name, job.metadata.namespace) = (Some("hello".into()), Some("apps".into()));

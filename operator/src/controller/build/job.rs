@@ -1,19 +1,23 @@
-//! The Indexed Job whose pods are the brokers.
+//! The Indexed Job whose pods are the brokers, and the pod of `spec.services`.
 
 use super::Images;
 use super::agent_config::START_SECONDS;
-use super::meta::{object_labels, object_meta};
-use super::pod::template;
+use super::containers::{containers, init_containers};
+use super::meta::{object_labels, object_meta, pod_labels, services_pod_labels};
+use super::volumes::volumes;
 use crate::cluster::Cluster;
 use crate::controller::kube_ext::{
     GENERATION_ANNOTATION, JOB_ANNOTATIONS_ANNOTATION, JOB_LABELS_ANNOTATION,
 };
+use anyhow::{Context as _, Result};
 use flux_contract::{Exit, Install};
+use k8s_openapi::DeepMerge as _;
 use k8s_openapi::api::batch::v1::{
     Job, JobSpec, PodFailurePolicy, PodFailurePolicyOnExitCodesRequirement,
     PodFailurePolicyOnPodConditionsPattern, PodFailurePolicyRule, SuccessPolicy, SuccessPolicyRule,
 };
-use k8s_openapi::api::core::v1::PodTemplateSpec;
+use k8s_openapi::api::core::v1::{Pod, PodSpec, PodTemplateSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::BTreeMap;
 
 /// How often a pod is made again that was lost through no fault of the command's, each time after a longer
@@ -44,7 +48,7 @@ pub(super) fn job(
     images: &Images,
     install: Install,
     generation: i64,
-) -> anyhow::Result<Job> {
+) -> Result<Job> {
     let template = template(cluster, images, install)?;
     let (once, never_restarted) = (cluster.runs_once(), cluster.never_restarts());
     let size = i32::try_from(cluster.size).unwrap_or(i32::MAX);
@@ -162,4 +166,51 @@ fn by_exit_code(
         }),
         ..PodFailurePolicyRule::default()
     }
+}
+
+fn template(cluster: &Cluster, images: &Images, install: Install) -> Result<PodTemplateSpec> {
+    let pod = pod_spec(cluster, images, install);
+    let annotations = &cluster.pod.annotations;
+    Ok(PodTemplateSpec {
+        metadata: Some(ObjectMeta {
+            labels: Some(pod_labels(cluster)),
+            annotations: (!annotations.is_empty()).then(|| annotations.clone()),
+            ..ObjectMeta::default()
+        }),
+        spec: Some(overlaid(pod, cluster.pod.overlay.as_ref())?),
+    })
+}
+
+fn pod_spec(cluster: &Cluster, images: &Images, install: Install) -> PodSpec {
+    PodSpec {
+        containers: containers(cluster, images, install),
+        init_containers: init_containers(cluster, images, install),
+        volumes: Some(volumes(cluster, images, install)),
+        ..cluster.pod.spec.clone()
+    }
+}
+
+/// The pod of `spec.services`, if there is one. The fields it is made from are noted on it as on the Job: a
+/// pod cannot be changed either.
+pub(super) fn services_pod(cluster: &Cluster) -> Option<Pod> {
+    let given = cluster.services_pod.as_ref()?;
+    let mut annotations = cluster.pod.annotations.clone();
+    annotations.extend([given.fixed_fields.annotation()]);
+    let metadata = ObjectMeta {
+        labels: Some(services_pod_labels(cluster)),
+        annotations: Some(annotations),
+        ..object_meta(cluster, &cluster.name.services_pod())
+    };
+    Some(Pod { metadata, spec: Some(given.spec.clone()), status: None })
+}
+
+/// The user's patch of the `PodSpec` on top: lists with a merge key (containers, volumes, ...) are
+/// merged by it, as a strategic merge patch does.
+fn overlaid(mut spec: PodSpec, overlay: Option<&serde_json::Value>) -> Result<PodSpec> {
+    if let Some(overlay) = overlay {
+        let overlay: PodSpec = serde_json::from_value(overlay.clone())
+            .context("apply the overlay of the pod specification")?;
+        spec.merge_from(overlay);
+    }
+    Ok(spec)
 }

@@ -177,6 +177,8 @@ mod tests {
         let new = "containerd://2.1.0";
         let off = ": before 1.35, image volumes are off unless somebody has switched them on";
         let old = ", image volumes need 1.35";
+        let at_least = |what: &str| format!("runs {what}, image volumes need");
+        let unknown = "runs \"docker://27.0\", which is not known to mount images";
         for (kubelet, runtime, is_certain, lack) in [
             ("v1.31.0", new, false, format!("is of Kubernetes v1.31.0{off}")),
             ("v1.34.9+k3s1", new, false, format!("is of Kubernetes v1.34.9+k3s1{off}")),
@@ -186,20 +188,10 @@ mod tests {
                 "v1.35.0",
                 "containerd://1.7.28~ds1",
                 true,
-                "runs containerd 1.7.28~ds1, image volumes need 2.1".to_owned(),
+                at_least("containerd 1.7.28~ds1") + " 2.1",
             ),
-            (
-                "v1.35.0",
-                "cri-o://1.32.1",
-                true,
-                "runs cri-o 1.32.1, image volumes need 1.33".to_owned(),
-            ),
-            (
-                "v1.35.0",
-                "docker://27.0",
-                true,
-                "runs \"docker://27.0\", which is not known to mount images".to_owned(),
-            ),
+            ("v1.35.0", "cri-o://1.32.1", true, at_least("cri-o 1.32.1") + " 1.33"),
+            ("v1.35.0", "docker://27.0", true, unknown.to_owned()),
         ] {
             let lack = Lack { why: format!("node n-1 {lack}"), is_certain };
             assert_eq!(node_has(&node(kubelet, runtime, "linux")), Err(lack));

@@ -1,7 +1,7 @@
 //! Where a MiniCluster is between its Job's creation and its end.
 
-use super::pod::{Outcome, PodView};
-use super::{Facts, lost_pod};
+use super::Facts;
+use super::pod::{Outcome, PodView, exit_code_of_lost_lead, failure_of_lost_lead};
 use crate::controller::build::KILLED;
 use crate::controller::decide::ended_run::EndedRun;
 use crate::controller::kube_ext::{
@@ -170,6 +170,6 @@ fn failure(
         let message = format!("pod {}: {}", pod.name_any(), failure.message);
         return Outcome { message, ..failure };
     }
-    let code = facts.live.job.as_ref().and_then(lost_pod::exit_code);
-    code.map_or(Outcome { reason, message }, lost_pod::failure)
+    let code = facts.live.job.as_ref().and_then(exit_code_of_lost_lead);
+    code.map_or(Outcome { reason, message }, failure_of_lost_lead)
 }

@@ -146,8 +146,8 @@ fn a_sidecar_that_fails_is_told_and_takes_nothing_from_a_ready_lead() {
 
 #[test]
 fn a_complete_job_is_complete_with_exit_code_0_and_an_instance_that_was_shut_down_ran_no_command() {
-    let lead =
-        lead("Succeeded", ended(0, "Completed", Some(r#"{"exitCode":0,"commandRan":true}"#)));
+    let left = r#"{"exitCode":0,"commandRan":true}"#;
+    let lead = lead("Succeeded", ended(0, "Completed", Some(left)));
     let mut observed = observed(Some(ended_job("Complete", "SuccessPolicy")), lead);
     let status = of(None, &observed);
     assert_eq!((status.exit_code, status.ready_brokers), (Some(0), 0));
@@ -158,15 +158,6 @@ fn a_complete_job_is_complete_with_exit_code_0_and_an_instance_that_was_shut_dow
     observed.plan.interactive = true;
     let shut_down = ("Complete", "True", "ShutDown", "=the instance was shut down");
     says(&of(None, &observed), shut_down);
-}
-
-#[test]
-fn exit_codes_of_commands_that_cannot_be_run_are_explained() {
-    for (code, meaning) in [(126, "cannot be executed"), (127, "not found")] {
-        let text = format!(r#"{{"exitCode":{code},"commandRan":true}}"#);
-        let status = failed(ended(code, "Error", Some(&text)));
-        assert!(message(&status, "Failed").contains(meaning));
-    }
 }
 
 /// A lead whose runner began at second 200 and passed its startup probe, and that is not ready since
@@ -256,38 +247,38 @@ fn a_failed_command_is_told_with_its_code() {
 }
 
 #[test]
-fn a_command_that_was_never_run_is_told_with_the_agents_reason() {
-    let text = r#"{"exitCode":69,"commandRan":false,"lastError":"run the hook commands.pre"}"#;
-    let status = failed(ended(69, "Error", Some(text)));
-    let expected = "the command was not run (exit code 69): run the hook commands.pre; its log: ";
-    says(&status, ("Failed", "True", "HookFailed", expected));
-}
-
-#[test]
-fn a_run_that_its_agent_ended_is_told_in_the_agents_words() {
-    for (code, job, reason, error) in [
-        (72, "PodFailurePolicy", "DeadlineExceeded", "the deadline of 5 seconds has passed"),
-        (75, "BackoffLimitExceeded", "Stopped", "SIGTERM"),
+fn a_failure_is_told_by_what_the_lead_and_the_kubelet_have_left() {
+    let ran = |code: i32| Some(json!({ "exitCode": code, "commandRan": true }));
+    let ended_by_agent = |code: i32, error: &str, phase: &str| {
+        let phase = json!({ "name": phase, "startMilliseconds": 1, "durationMilliseconds": 9 });
+        Some(json!({
+            "exitCode": code, "commandRan": false, "lastError": error, "phases": [phase],
+        }))
+    };
+    let hook = ended_by_agent(69, "run the hook commands.pre", "hooks");
+    let not_run = "the command was not run (exit code 69): run the hook commands.pre; its log: ";
+    let late = ended_by_agent(72, "the deadline of 5 seconds has passed", "command");
+    let passed =
+        "the run was ended (exit code 72): the deadline of 5 seconds has passed; its log: ";
+    let stop = ended_by_agent(75, "SIGTERM", "command");
+    let stopped = "the run was ended (exit code 75): SIGTERM; its log: ";
+    let memory = "command exited with code 7: container hello ran out of the memory";
+    let (limit, policy) = ("BackoffLimitExceeded", "PodFailurePolicy");
+    for (job, code, word, left, reason, words) in [
+        (limit, 126, "Error", ran(126), "CommandFailed", "cannot be executed"),
+        (limit, 127, "Error", ran(127), "CommandFailed", "not found"),
+        (limit, 69, "Error", hook, "HookFailed", not_run),
+        (policy, 72, "Error", late, "DeadlineExceeded", passed),
+        (limit, 75, "Error", stop, "Stopped", stopped),
+        // The agent has seen the command's code only.
+        (limit, 7, "OOMKilled", ran(7), "OOMKilled", memory),
+        (limit, 137, "OOMKilled", None, "OOMKilled", ""),
+        ("DeadlineExceeded", 143, "Error", None, "DeadlineExceeded", ""),
     ] {
-        let text = json!({
-            "exitCode": code, "commandRan": false, "lastError": error,
-            "phases": [{ "name": "command", "startMilliseconds": 1, "durationMilliseconds": 9 }],
-        });
-        let status = failed_for(job, ended(code, "Error", Some(&text.to_string())));
-        let expected = format!("the run was ended (exit code {code}): {error}; its log: ");
-        says(&status, ("Failed", "True", reason, &expected));
+        let left = left.map(|left| left.to_string());
+        let status = failed_for(job, ended(code, word, left.as_deref()));
+        says(&status, ("Failed", "True", reason, words));
         assert_eq!(status.exit_code, Some(code));
-    }
-}
-
-#[test]
-fn a_kill_for_memory_is_told_though_the_agent_has_seen_only_the_commands_code() {
-    let command = failed(ended(7, "OOMKilled", Some(COMMAND_FAILED)));
-    assert!(message(&command, "Failed").starts_with("command exited with code 7: "));
-    let lead = failed(ended(137, "OOMKilled", None));
-    assert_eq!((command.exit_code, lead.exit_code), (Some(7), Some(137)));
-    for status in [command, lead] {
-        assert_eq!(table(&status)["Failed"], ("True", "OOMKilled"));
     }
 }
 
@@ -303,9 +294,7 @@ fn a_failed_worker_is_named() {
 }
 
 #[test]
-fn a_passed_deadline_is_the_reason_whatever_the_lead_left() {
-    let status = failed_for("DeadlineExceeded", ended(143, "Error", None));
-    assert_eq!(table(&status)["Failed"], ("True", "DeadlineExceeded"));
+fn what_was_waited_for_at_the_start_deadline_is_the_reason() {
     let mut job = ended_job("Failed", "DeadlineExceeded");
     job.annotations_mut().insert(CAUSE_ANNOTATION.to_owned(), "no node".to_owned());
     let status = of(None, &observed(Some(job), None));

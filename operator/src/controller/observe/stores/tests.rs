@@ -156,31 +156,25 @@ fn of_metadata_the_identity_and_what_a_queue_reads_are_stored() {
 
 #[test]
 fn of_a_pod_its_state_is_stored() {
+    let runner = |image: &str, id: &str| {
+        json!([{
+            "name": "hello", "image": image, "imageID": id, "ready": true, "restartCount": 2,
+            "started": true, "state": { "running": {} },
+        }])
+    };
     let mut pod: Pod = serde_json::from_value(json!({
-        "metadata": { "annotations": {
-            "flux-framework.org/fields": "a", "other": "b",
-        } },
+        "metadata": { "annotations": { "flux-framework.org/fields": "a", "other": "b" } },
         "spec": { "containers": [] },
         "status": {
-            "phase": "Running", "podIP": "192.0.2.1",
-            "containerStatuses": [{
-                "name": "hello", "image": "app", "imageID": "app@1", "ready": true,
-                "restartCount": 2, "started": true, "state": { "running": {} },
-            }],
+            "phase": "Running", "podIP": "192.0.2.1", "containerStatuses": runner("app", "app@1"),
         },
     }))
     .unwrap();
     strip_pod(&mut pod);
-    let expected: Pod = serde_json::from_value(json!({
+    let expected = json!({
+        "apiVersion": "v1", "kind": "Pod",
         "metadata": { "annotations": { "flux-framework.org/fields": "a" } },
-        "status": {
-            "phase": "Running",
-            "containerStatuses": [{
-                "name": "hello", "image": "", "imageID": "", "ready": true,
-                "restartCount": 2, "started": true, "state": { "running": {} },
-            }],
-        },
-    }))
-    .unwrap();
-    assert_eq!(pod, expected);
+        "status": { "phase": "Running", "containerStatuses": runner("", "") },
+    });
+    assert_eq!(json!(pod), expected);
 }
