@@ -5,10 +5,9 @@
 //!
 //! An operator may be replaced while agents of another release run, and it writes the document
 //! again when such a run changes its size. Therefore **a new field has a serde default, and is left
-//! out at its default**: what an older release wrote is then written again to the byte. The document
-//! `tests/golden/agent.toml` is the test of it (docs/design/operator-and-agent.md). What
-//! cannot be said that way needs another [`AgentConfig::VERSION`]; a run with another version is
-//! left as it is.
+//! out at its default**: what an older release wrote is then written again to the byte
+//! (docs/design/operator-and-agent.md). What cannot be said that way needs another
+//! [`AgentConfig::VERSION`]; a run with another version is left as it is.
 
 use crate::hostlist::Hostlist;
 use crate::layout::Layout;
@@ -68,15 +67,13 @@ pub struct AgentConfig {
     pub hooks: Hooks,
     /// State to restore from and to dump to.
     pub archive: Option<Archive>,
-    /// True: a munge key is mounted at [`crate::MUNGE_MOUNT`] (`flux.mungeSecret`). The agent
-    /// installs it as `/etc/munge/munge.key` before the broker starts.
+    /// True: a munge key is mounted at [`crate::MUNGE_MOUNT`], for the agent to install (`flux.mungeSecret`).
     #[serde(default, skip_serializing_if = "is_default")]
     pub munge: bool,
     /// Lines for `flux-view.sh`, by variable name (`flux.environment`).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,
-    /// True: an instance of this Job was given its command and keeps its state in the archive. One that is
-    /// resumed after a suspension finds the command there, and is not given it again.
+    /// True: an instance of this Job has its command in the archive, and is not given it again when it is resumed.
     #[serde(default, skip_serializing_if = "is_default")]
     pub submitted: bool,
     /// Containers beside the runner that the agent starts, by container name.
@@ -129,8 +126,7 @@ pub struct FluxUser {
     pub uid: u32,
     /// True: Flux runs as root (`commands.runFluxAsRoot`).
     pub run_as_root: bool,
-    /// Capabilities of a container that starts as root which Flux's user keeps: those that the
-    /// specification adds, e.g. `IPC_LOCK`.
+    /// Capabilities of a container that starts as root which Flux's user keeps, e.g. `IPC_LOCK`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub capabilities: Vec<String>,
 }
@@ -144,8 +140,7 @@ pub struct Network {
     pub headless_service: String,
     /// Port of the overlay network.
     pub port: u16,
-    /// Address of the lead's Service. Workers connect to it without asking DNS. Absent where
-    /// there is none (a bursted cluster, a cluster without that Service): then by name.
+    /// Address of the lead's Service, to which workers connect; where there is none, they connect by name.
     pub lead_address: Option<IpAddr>,
     /// Hosts in rank order and who among them is the lead.
     pub bootstrap: Bootstrap,
@@ -256,10 +251,8 @@ pub enum Workload {
         /// Directory of the jobs' output files (`logs`).
         output_directory: String,
     },
-    /// `diagnostics: true`: when the quorum is there, the lead's initial program says how the
-    /// instance stands (`flux resource list`, `flux overlay status`, `flux dmesg`, ...), each
-    /// command's failure reported and no reason to end, and then sleeps until the pod is deleted,
-    /// so that a person can look around. The command of the specification is not run.
+    /// `diagnostics: true`: when the quorum is there, the lead says how the instance stands in place of the
+    /// command, and then sleeps until the pod is deleted, so that a person can look around.
     Diagnostics {},
 }
 
@@ -306,8 +299,7 @@ pub struct Logging {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Shutdown {
-    /// Seconds between SIGTERM and the kubelet's SIGKILL: the pod's `terminationGracePeriodSeconds`.
-    /// Everything that a stop does happens in this time.
+    /// Seconds in which everything happens that a stop does: the pod's `terminationGracePeriodSeconds`.
     #[serde(skip_serializing_if = "is_default_grace_seconds")]
     pub grace_seconds: u64,
     /// Seconds from the start of the agent in the pod of index 0 after which that agent ends the run.
@@ -316,8 +308,7 @@ pub struct Shutdown {
 }
 
 impl Shutdown {
-    /// The grace period that Kubernetes gives a pod that asks for none (`PodSpec`,
-    /// `terminationGracePeriodSeconds`).
+    /// The grace period that Kubernetes gives a pod that asks for none.
     pub const DEFAULT_GRACE_SECONDS: u64 = 30;
 
     /// This section of the document `text`, whatever else is in that; `None` where it cannot be read.
@@ -423,14 +414,24 @@ struct Head {
 mod tests {
     use super::*;
 
+    /// Every field, as the first release writes it. It is never changed: a new field has a default, and is not
+    /// written at its default.
+    const GOLDEN: &str = include_str!("../tests/golden/agent.toml");
+
     /// A document in which what has a default is at its default.
     fn hello() -> AgentConfig {
-        let every_field = include_str!("../tests/golden/agent.toml");
         AgentConfig {
             install: Install::default(),
             shutdown: Shutdown::default(),
-            ..AgentConfig::from_toml(every_field).unwrap()
+            ..AgentConfig::from_toml(GOLDEN).unwrap()
         }
+    }
+
+    /// A new field without a default cannot be read; one that is not left out at its default is written
+    /// where no agent of that release knows it.
+    #[test]
+    fn a_document_of_the_first_release_is_read_and_written_again_to_the_byte() {
+        assert_eq!(AgentConfig::from_toml(GOLDEN).unwrap().to_toml().unwrap(), GOLDEN);
     }
 
     #[test]

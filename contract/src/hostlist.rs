@@ -1,6 +1,5 @@
-//! Hostlists (RFC 29): ordered lists of host names, written `flux-[0-3],other`.
-//!
-//! Order and duplicates are preserved: in a Flux configuration the order of first mention is the rank.
+//! Hostlists (RFC 29): ordered lists of host names, written `flux-[0-3],other`. Order and duplicates are
+//! preserved: in a Flux configuration the order of first mention is the rank.
 //!
 //! A list is stored in ranges, so that 100,000 hosts cost no more than their text. Its text comes from
 //! whoever may write a MiniCluster: everything is counted before it is expanded.

@@ -15,8 +15,7 @@ pub fn install() -> Vec<String> {
     words([AGENT_IN_IMAGE, "install", &directory])
 }
 
-/// What the view's init container does: copies Flux into the shared volume, which the pod's other
-/// containers mount at `mount_path`.
+/// What the view's init container does: copies Flux into the volume that others mount at `mount_path`.
 pub fn install_view(mount_path: &str) -> Vec<String> {
     view_install(&agent(&Layout::new(INSTALL_MOUNT), Install::Copy), mount_path)
 }

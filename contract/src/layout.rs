@@ -24,8 +24,7 @@ pub const INSTALL_MOUNT: &str = "/flux_operator/volume";
 /// Where the private volume is mounted, in the runner container only. It lies in memory.
 pub const PRIVATE_MOUNT: &str = "/flux_operator/private";
 
-/// Where the agent's image is mounted in a pod that mounts images instead of copying them
-/// ([`crate::Install::Image`]); [`Layout::bin_dir`] is then a link to it.
+/// Where the agent's image is mounted with [`crate::Install::Image`]; [`Layout::bin_dir`] is then a link to it.
 pub const AGENT_MOUNT: &str = "/flux_operator/agent";
 /// Where the whole view image is mounted there; [`Layout::view`] is then a link into it. Neither lies in the
 /// shared volume: where that is mounted read-only, no directory can be made to mount them at.
@@ -38,9 +37,7 @@ pub const DEFAULT_OUTPUT_DIRECTORY: &str = "/tmp/fluxout";
 
 /// Paths below the shared volume (`flux.container.mountPath`, `/mnt/flux` by default), which every
 /// container of the pod mounts, all but the runner read-only, and below the private one, which only the
-/// runner mounts.
-///
-/// Users and other tools rely on the helper files, the marker files and the broker's socket being
+/// runner mounts. Users and other tools rely on the helper files, the marker files and the broker's socket being
 /// where the Go operator had them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -118,8 +115,7 @@ macro_rules! paths {
 }
 
 paths! {
-    /// Directory of the agent's binary and of its link [`Self::client`]. People and clients have it
-    /// first on their `PATH`.
+    /// Directory of the agent's binary and of its link [`Self::client`], first on the `PATH` of people.
     bin_dir = shared / "bin";
     /// The Flux installation.
     view = shared / "view";
@@ -139,8 +135,7 @@ paths! {
     cron_dir = shared / "config/etc/flux/system/cron.d";
     /// The certificate the broker reads: mode 0600, owned by the broker's user.
     curve_certificate = private / "curve/curve.cert";
-    /// A link to [`Self::curve_certificate`], for configurations of the broker that users wrote for the Go
-    /// operator.
+    /// A link to [`Self::curve_certificate`], for configurations that users wrote for the Go operator.
     curve_certificate_link = shared / "config/curve/curve.cert";
     /// The broker's state directory.
     state_dir = shared / "config/var/lib/flux";
@@ -160,8 +155,7 @@ paths! {
     complete_marker = shared / "flux-operator-complete.txt";
     /// Locked by the runner's agent as long as it lives, so that sidecars see it go whatever ended it.
     runner_lock = shared / "runner.lock";
-    /// Directory of mode 0700 of the container's own user: the runner's agent keeps there what
-    /// concerns nobody else, its socket and what hooks are given and leave.
+    /// Directory of mode 0700 in which the runner's agent has its socket, and what hooks are given and leave.
     private_directory = private / "agent";
     /// Home directory of a user that has none in the image.
     home = shared / "home";
@@ -190,14 +184,10 @@ mod tests {
     }
 
     #[test]
-    fn paths_that_users_rely_on_stay_where_they_were() {
+    fn paths_that_users_or_mounts_rely_on_stay_where_they_were() {
         let layout = Layout::default();
         assert_eq!(layout.view_helper(), Path::new("/mnt/flux/flux-view.sh"));
         assert_eq!(layout.local_uri(), "local:///mnt/flux/config/run/flux/local");
-    }
-
-    #[test]
-    fn the_agent_config_lies_in_the_config_mount() {
         assert!(AGENT_CONFIG_PATH.starts_with(CONFIG_MOUNT));
     }
 }

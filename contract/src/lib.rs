@@ -1,6 +1,4 @@
-//! What the operator and the agent must agree on, and nothing else.
-//!
-//! The operator decides what the specification determines and writes it down as an
+//! What the operator and the agent must agree on, and nothing else. The operator decides what the specification determines and writes it down as an
 //! [`AgentConfig`] in a `ConfigMap`; the agent reads it in the pod and adds what only the pod can
 //! know (host name, uid, cores, addresses). Neither side computes the other's facts.
 //!
@@ -37,6 +35,5 @@ pub use redacted::Redacted;
 pub use shell::{is_shell_name, shell_syntax};
 pub use termination::{Phase, TerminationMessage};
 
-/// Port of the Flux overlay network (TBON) on the lead broker, unless the specification says
-/// otherwise. The published bursting examples and every Go operator cluster use it.
+/// Port of the Flux overlay network (TBON) on the lead broker, as the Go operator had it.
 pub const OVERLAY_PORT: u16 = 8050;

@@ -72,8 +72,7 @@ impl ClusterName {
         &self.0
     }
 
-    /// The Secret that holds the CURVE certificate of one run. `run` is another for each run of each
-    /// MiniCluster of this name, so that a Secret of that name is always this run's.
+    /// The Secret with the CURVE certificate of one `run`: a Secret of that name is always this run's.
     pub fn curve_secret(&self, run: &str) -> String {
         format!("{}-curve-{run}", self.0)
     }

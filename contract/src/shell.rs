@@ -6,9 +6,8 @@ pub fn is_shell_name(text: &str) -> bool {
     !text.is_empty() && text.chars().all(fits) && !text.starts_with(|c: char| c.is_ascii_digit())
 }
 
-/// The first thing in `text` that asks for a shell (POSIX.1-2024, Shell Command Language, 2.2): the
-/// operator hands such a command to the container's `sh`, and the agent says where there is none that it
-/// was for this.
+/// The first thing in `text` that asks for a shell (POSIX.1-2024, Shell Command Language, 2.2), for people:
+/// the operator hands such a command to the container's `sh`.
 pub fn shell_syntax(text: &str) -> Option<String> {
     let text = text.trim();
     let first = text.split_whitespace().next().and_then(|first| first.split_once('='));

@@ -11,8 +11,7 @@ use serde_with::skip_serializing_none;
 pub struct TerminationMessage {
     /// The code the container ends with.
     pub exit_code: i32,
-    /// True when the user's command ran and the code is its own; false when the code is one of
-    /// [`crate::Exit`].
+    /// True when the user's command ran and the code is its own; else it is one of [`crate::Exit`].
     pub command_ran: bool,
     /// The signal that ended the command, if one did.
     pub signal: Option<i32>,

@@ -3,8 +3,7 @@
 use crate::cluster::validate::Defaults;
 use crate::crd::Install;
 use crate::images::{AGENT_IMAGE, ARM_VIEW_IMAGE, VIEW_IMAGE};
-use crate::telemetry::LogFormat;
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -96,8 +95,16 @@ pub struct RunArguments {
     pub log_level: String,
 }
 
-/// What counts where a MiniCluster says nothing. Any other image than the published one may well be for
-/// several architectures.
+/// How log lines look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// One JSON object a line.
+    Json,
+    /// For people.
+    Text,
+}
+
+/// What counts where a MiniCluster says nothing. Another image may well be for several architectures.
 pub fn defaults(view_image: String, arm_view_image: Option<String>, install: Install) -> Defaults {
     let published = view_image == VIEW_IMAGE;
     let other = || if published { ARM_VIEW_IMAGE.to_owned() } else { view_image.clone() };

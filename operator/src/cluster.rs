@@ -11,7 +11,7 @@ pub(crate) use fixed_fields::FixedFields;
 
 use crate::crd::{Gang, Install, Medium, MiniCluster};
 use flux_contract::{
-    Broker, ClusterName, FluxUser, Hooks, Hostlist, Logging, NameError, SidecarConfig, Workload,
+    Bootstrap, Broker, ClusterName, FluxUser, Hooks, Logging, NameError, SidecarConfig, Workload,
 };
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -147,9 +147,7 @@ pub struct Flux {
     /// Where the CURVE certificate comes from.
     pub curve: Curve,
     /// Hosts in rank order, and the lead if it is elsewhere.
-    pub hosts: Hostlist,
-    /// The lead of another cluster that this one extends.
-    pub lead_broker: Option<LeadBroker>,
+    pub bootstrap: Bootstrap,
     /// Secret with a munge key, mounted for the agent to install.
     pub(crate) munge_secret: Option<String>,
     /// Lines for `flux-view.sh`.
@@ -165,15 +163,6 @@ pub enum Curve {
     Given(flux_contract::Redacted<String>),
     /// A Secret of the user with the key `curve.cert`.
     Secret(String),
-}
-
-/// The lead of another cluster that this one extends (bursting).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LeadBroker {
-    /// Host name or address at which it is reached.
-    pub address: String,
-    /// Port at which it is reached.
-    pub port: u16,
 }
 
 /// Where Flux comes from.
@@ -225,8 +214,7 @@ pub struct Runner {
     pub workload: Workload,
 }
 
-/// The pod beside the Job's, `<name>-services`, from `spec.services`: what the workload needs and Flux
-/// does not run.
+/// The pod of `spec.services`: what the workload needs and Flux does not run.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ServicesPod {
     /// What the specification says of it.

@@ -1,6 +1,4 @@
-//! The controller: what it watches, and what happens then.
-//!
-//! `reconcile` is a whole reconcile, stage by stage: `observe` reads, `decide`, `build` and `status` are functions of
+//! The controller: what it watches, and what happens then. `reconcile` is a whole reconcile, stage by stage: `observe` reads, `decide`, `build` and `status` are functions of
 //! values, `apply` writes.
 
 mod apply;
@@ -31,7 +29,7 @@ use kube::runtime::Controller;
 use kube::runtime::controller::{Action, Config, Error as Fault};
 use observe::stores::{
     JOB, MINI_CLUSTER, MiniClusterMeta, Stores, cluster_of, controlled, managed, mini_clusters,
-    strip_job, strip_nothing, strip_pod,
+    strip_job, strip_pod,
 };
 use std::future::ready;
 use std::sync::Arc;
@@ -85,8 +83,7 @@ fn retry(marker: Arc<MiniClusterMeta>, error: &Error, context: Arc<Context>) -> 
     Action::requeue(wait)
 }
 
-/// Watches and reconciles until `shutdown` resolves. `synced` is called whenever every MiniCluster that exists has
-/// been listed.
+/// Watches and reconciles until `shutdown` resolves. `synced` is called whenever all MiniClusters have been listed.
 pub async fn run(
     context: Arc<Context>,
     scope: Scope,
@@ -102,15 +99,14 @@ pub async fn run(
     let ours = &managed("");
     let (jobs, job_changes) = controlled(api(&client, namespace), ours, MINI_CLUSTER, strip_job);
     let (services, service_changes) =
-        controlled(api(&client, namespace), ours, MINI_CLUSTER, strip_nothing);
+        controlled(api(&client, namespace), ours, MINI_CLUSTER, |_| ());
     let (config_maps, config_map_changes) =
-        controlled(api(&client, namespace), ours, MINI_CLUSTER, strip_nothing);
+        controlled(api(&client, namespace), ours, MINI_CLUSTER, |_| ());
     // Their end must be noticed, and why they do not start.
     let of_services = managed(&format!(",{}={}", labels::JOB_INDEX, labels::SERVICES_INDEX));
     let (services_pods, services_pod_changes) =
         controlled(api(&client, namespace), &of_services, MINI_CLUSTER, strip_pod);
-    // Of a Job's pods only the leads are stored: a lead's end must be noticed at once, a worker's is the Job's
-    // business.
+    // Of a Job's pods only the leads are stored, whose end must be noticed at once.
     let of_leads = managed(&format!(",{}=0", labels::COMPLETION_INDEX));
     let (leads, lead_changes) = controlled(api(&client, namespace), &of_leads, JOB, strip_pod);
     // Once for each process: a controller is run once.

@@ -2,8 +2,7 @@
 //!
 //! The rules are client-go's: a holder renews every [`RETRY_PERIOD`] and gives up when no renewal
 //! was confirmed for [`RENEW_DEADLINE`]; another takes the Lease when it has seen no renewal for
-//! [`DURATION`], by its own clock, and only as the version that it has seen. See
-//! `docs/design/operator.md`.
+//! [`DURATION`], by its own clock, and only as the version that it has seen (docs/design/operator.md).
 
 use anyhow::{Context as _, Result, bail};
 use jiff::Timestamp;
@@ -77,8 +76,7 @@ impl Candidate {
         }
     }
 
-    /// Resolves when the Lease is ours. `standing_by` is called whenever the API server has said whose
-    /// it is.
+    /// Resolves when the Lease is ours; calls `standing_by` when the API server says that it is not.
     pub async fn gain(&mut self, standing_by: impl Fn()) {
         loop {
             match self.attempt().await {

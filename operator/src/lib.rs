@@ -13,4 +13,3 @@ pub mod leader;
 pub mod metrics;
 pub mod offline;
 pub mod run;
-pub mod telemetry;

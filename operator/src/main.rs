@@ -1,19 +1,21 @@
 //! The command `flux-operator`.
 
+use anyhow::{Context as _, anyhow};
 use clap::Parser as _;
-use flux_operator::cli::{Cli, Command, defaults};
+use flux_operator::cli::{Cli, Command, LogFormat, defaults};
 use flux_operator::crd::Install;
 use flux_operator::crd::definition::definition;
 use flux_operator::offline::{Checker, Findings};
-use flux_operator::{images, run, telemetry};
+use flux_operator::{images, run};
+use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use tracing_subscriber::EnvFilter;
 
 /// Exit code of `validate` when something cannot be read; clap's own for a wrong command line.
 const CANNOT_READ: u8 = 2;
 
-/// Everything this program prints, except for the log. A reader that has gone away is its own
-/// business: output that nobody takes is no failure.
+/// Everything this program prints, except for the log. Output that nobody takes is no failure.
 mod output {
     use std::io::{Write as _, stderr, stdout};
 
@@ -43,7 +45,7 @@ fn main() -> ExitCode {
 fn execute(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Run(arguments) => {
-            telemetry::start(arguments.log_format, &arguments.log_level)?;
+            start_log(arguments.log_format, &arguments.log_level)?;
             run::run(*arguments)?;
             Ok(ExitCode::SUCCESS)
         }
@@ -88,4 +90,18 @@ fn print_findings(findings: &Findings) {
     if findings.faults.is_empty() {
         output::answer(&format!("{}: {} valid", findings.file.display(), findings.checked));
     }
+}
+
+fn start_log(format: LogFormat, level: &str) -> anyhow::Result<()> {
+    let filter =
+        EnvFilter::try_new(level).with_context(|| format!("read the log level {level:?}"))?;
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal());
+    match format {
+        LogFormat::Json => log.json().flatten_event(true).with_span_list(false).try_init(),
+        LogFormat::Text => log.try_init(),
+    }
+    .map_err(|error| anyhow!(error).context("start the log"))
 }

@@ -23,8 +23,7 @@ use tokio_util::sync::CancellationToken;
 /// Longest silence of the API server on a connection in use: above the 290 s that a watch may be
 /// silent. Single requests are given up earlier, with the reconcile that makes them.
 const SILENCE: Duration = Duration::from_mins(5);
-/// Longest time for reconciles to end when asked to stop: the kubelet kills after 30 s, and the Lease is
-/// to be given back before.
+/// Longest time for reconciles to end: the kubelet kills after 30 s, and the Lease is given back before.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Runs until a signal asks to stop, or until something that it depends on fails.
@@ -98,8 +97,7 @@ fn candidate(arguments: &RunArguments, config: &Config) -> Result<Option<Candida
     Ok(Some(Candidate::new(client, namespace, &arguments.lease_name, identity)))
 }
 
-/// `name` with a random end: two processes never hold the Lease as one, be they on one machine or
-/// in one pod, one after the other.
+/// `name` with a random end: two processes, also of one pod one after the other, never hold the Lease as one.
 fn unique(name: &str) -> Result<String> {
     let random = getrandom::u64().context("draw random numbers for a name in the Lease")?;
     Ok(format!("{name}_{random:016x}"))
@@ -173,8 +171,7 @@ impl Operator {
     }
 }
 
-/// Does `work` for as long as `candidate` holds the Lease: when it is lost, `work` is dropped where it
-/// is.
+/// Does `work` for as long as `candidate` holds the Lease, and drops it when that is lost.
 pub async fn while_held<T>(
     candidate: &mut Candidate,
     work: impl Future<Output = T>,

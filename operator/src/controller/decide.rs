@@ -1,5 +1,4 @@
-//! What is to be written and what is to be reported, from the specification and what there is: a
-//! function of values.
+//! What is written and reported, from the specification and what there is: a function of values.
 
 mod agent_change;
 pub(super) mod change;
@@ -89,8 +88,7 @@ pub(super) struct Writes {
     pub(super) services: Vec<Change<Service>>,
     /// True when all else is decided once these Services are there.
     pub(super) only_services: bool,
-    /// The CURVE certificate of a new Job. Shown to nobody: it is in the object that goes to the API
-    /// server alone.
+    /// The CURVE certificate of a new Job.
     pub(super) secret: Option<Redacted<Secret>>,
     pub(super) services_pod: Change<Pod>,
     pub(super) config_map: Change<ConfigMap>,
@@ -262,8 +260,7 @@ impl Plan {
     }
 }
 
-/// After what time to reconcile again although no watch has told of anything; `name` is the
-/// MiniCluster's.
+/// After what time to reconcile again although no watch has told of anything.
 pub(super) fn next_reconcile(
     live: &Live,
     plan: &Plan,

@@ -17,8 +17,7 @@ pub(super) struct Failures(Mutex<Streaks>);
 type Streaks = HashMap<(Option<String>, String), (Option<String>, u32)>;
 
 impl Failures {
-    /// Notes a failure; the answer is how many in a row that makes, and the wait before the next
-    /// attempt.
+    /// Notes a failure; the answer is how many in a row that makes, and how long to wait.
     pub(super) fn failed(&self, object: &impl ResourceExt) -> (u32, Duration) {
         let mut streaks = self.streaks();
         let streak = streaks.entry((object.namespace(), object.name_any())).or_default();

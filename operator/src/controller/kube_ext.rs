@@ -84,8 +84,7 @@ pub(super) fn has_pods(job: &Job) -> bool {
     counts.flatten().any(|count| count > 0)
 }
 
-/// True while the Job is under way and not all of its brokers are ready: then pods may wait for
-/// something, and no change of the Job says so.
+/// True while the Job is under way and not all of its brokers are ready: no change of it says for what pods wait.
 pub(super) fn lacks_brokers(job: &Job) -> bool {
     is_started(job) && ready_pods(job) < parallelism(job)
 }
@@ -104,9 +103,8 @@ fn is_started(job: &Job) -> bool {
     start_time(job).is_some() && !is_suspended(job) && !is_finished(job)
 }
 
-/// True when the Job is under way and the Job controller has made fewer pods than it should. No
-/// change of the Job tells when that ends, or why it is so. Pods that have failed are to be replaced,
-/// so they do not count.
+/// True when the Job is under way and has fewer pods than it should: no change of it tells when that ends. Pods that
+/// have failed are to be replaced, so they do not count.
 pub(super) fn lacks_pods(job: &Job) -> bool {
     let made: i32 = job.status.as_ref().map_or(0, |status| {
         [status.active, status.succeeded, status.terminating].into_iter().flatten().sum()

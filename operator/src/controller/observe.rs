@@ -2,7 +2,6 @@
 
 pub(super) mod cached_client;
 pub(super) mod image_volumes;
-pub(super) mod mini_cluster;
 mod pods;
 pub(super) mod recent;
 pub(super) mod stores;

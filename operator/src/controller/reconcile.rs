@@ -7,8 +7,7 @@ use super::context::Context;
 use super::decide::ended_run::{self, expires, time_until_deletion};
 use super::decide::{Plan, Request, decide, next_reconcile};
 use super::error::Error;
-use super::observe::cached_client::CachedClient;
-use super::observe::mini_cluster::Read;
+use super::observe::cached_client::{CachedClient, Read};
 use super::observe::stores::MiniClusterMeta;
 use super::observe::{Live, observe};
 use super::status::{Facts, status};
@@ -163,8 +162,7 @@ async fn apply_plan(
     Ok(())
 }
 
-/// Notes that the run has ended and how, before the status says so: somebody may delete the Job as
-/// soon as it does.
+/// Notes how the run has ended before the status says so: somebody may delete the Job as soon as it does.
 async fn note_end(
     client: &CachedClient<'_>,
     object: &MiniCluster,

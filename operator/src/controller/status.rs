@@ -31,9 +31,7 @@ pub(super) struct Facts<'facts> {
     pub(super) error: Option<&'facts Error>,
 }
 
-/// The status of the MiniCluster called `name`.
-///
-/// `now` is used for conditions that flip and for how long something has lasted; everything else
+/// The status of the MiniCluster called `name`. `now` is used for conditions that flip and for how long something has lasted; everything else
 /// follows from the arguments, so that the same facts give the same status and nothing is
 /// written twice. Of `old` only those facts are kept that the objects of the run no longer show.
 pub(super) fn status(
@@ -80,8 +78,7 @@ pub(super) fn status(
     }
 }
 
-/// The status of a MiniCluster whose reconcile was interrupted by `error`: what is known stays, and why
-/// no more is known is added.
+/// The status of a MiniCluster whose reconcile was interrupted: the old one, and why no more is known.
 pub(super) fn interrupted(cluster: &MiniCluster, error: &Error, now: Time) -> MiniClusterStatus {
     let old = cluster.status.as_ref();
     let generation = cluster.metadata.generation.unwrap_or_default();

@@ -6,20 +6,17 @@
 
 use serde_json::{Map, Value, json};
 
-/// Most characters of a name, a path, an image, a quantity, a line of options: what Linux takes for
-/// a path (`PATH_MAX`).
+/// Most characters of a name, an image, a line of options: what Linux takes for a path (`PATH_MAX`).
 const LINE_LIMIT: u64 = 4_096;
 
-/// Most characters of a script, a document or the value of a variable: half of what Linux takes for
-/// one argument or variable (`MAX_ARG_STRLEN`).
+/// Most characters of a script or a document: half of what Linux takes for one argument (`MAX_ARG_STRLEN`).
 const TEXT_LIMIT: u64 = 65_536;
 
 const LIST_LIMIT: u64 = 64;
 
 const MAP_LIMIT: u64 = 256;
 
-/// Most characters of a map's key: those of an annotation, the longest of Kubernetes. A schema has no
-/// word for it.
+/// Most characters of a map's key: those of an annotation. A schema has no word for it.
 const KEY_LIMIT: u64 = 317;
 
 /// Most bytes of a whole specification as JSON: what `kubectl apply` can carry, which keeps it in an

@@ -6,8 +6,7 @@ use serde_json::{Number, Value};
 use serde_saphyr::{Error, Options, Spanned};
 use std::fmt;
 
-/// How deeply lists and maps may be nested: twice what a pod's specification needs, and little enough
-/// that whoever walks a document may call itself for each level.
+/// How deeply lists and maps may be nested: twice what a pod needs, and little enough to walk by recursion.
 const DEPTH_LIMIT: usize = 32;
 
 /// A value with its place.
@@ -29,8 +28,7 @@ struct Field {
     value: Node,
 }
 
-/// The documents of `text`, read as kubectl reads them: with YAML 1.1's booleans (`yes`, `off`) and
-/// octal numbers.
+/// The documents of `text`, with YAML 1.1's booleans (`yes`, `off`) and octal numbers, as kubectl reads them.
 pub(super) fn documents(text: &str) -> Result<Vec<Node>, Error> {
     serde_saphyr::from_multiple_with_options(text, options())
 }
@@ -43,8 +41,7 @@ fn options() -> Options {
 }
 
 impl Node {
-    /// The value without lines. Fields that are null are left out: to the API server they are not
-    /// there.
+    /// The value without lines, and without fields that are null: to the API server they are not there.
     pub(super) fn value(&self) -> Value {
         match &self.0.value {
             Content::Scalar(value) => value.clone(),
@@ -64,8 +61,7 @@ impl Node {
         }
     }
 
-    /// The line of what is at `path`, such as `spec.containers[0].environment[A]`, or of the nearest
-    /// thing around it that is there.
+    /// The line of what is at `path`, e.g. `spec.containers[0].environment[A]`, or of what is around it.
     pub(super) fn line_of(&self, path: &str) -> u64 {
         let (mut node, mut line, mut rest) = (self, self.0.referenced.line(), path);
         loop {

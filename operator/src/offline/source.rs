@@ -5,8 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// Largest file that is read, in bytes. The API server takes no object of more than 3 MiB
-/// (`MaxRequestBodyBytes`); a file may have several.
+/// Largest file that is read, in bytes: several objects of 3 MiB (the API server's `MaxRequestBodyBytes`).
 const SIZE_LIMIT: u64 = 16 << 20;
 
 const STANDARD_INPUT: &str = "-";

@@ -1,8 +1,8 @@
 //! `spec.containers` and `spec.services`: who runs Flux, and what every container has.
 
 use super::{
+    Violations,
     text::{argument_vector, is_absolute_path, non_empty, non_empty_owned},
-    violations::Violations,
     volume::Volumes,
     work::workload,
 };
@@ -120,8 +120,7 @@ fn service_names(
     }
 }
 
-/// What the agent runs in a sidecar; nothing where the image's own entrypoint runs: when that is
-/// asked for, and when there is nothing to run instead.
+/// What the agent runs in a sidecar; nothing where the image's own entrypoint runs.
 fn wrapped(spec: &MiniClusterSpec, container: &crd::Container) -> Option<SidecarConfig> {
     let commands = container.commands.clone().unwrap_or_default();
     let sidecar = SidecarConfig {

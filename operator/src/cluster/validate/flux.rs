@@ -1,19 +1,17 @@
 //! `spec.flux`: where Flux comes from, how brokers are configured, and which hosts there are.
 
 use super::{
-    max_size,
+    Violations, max_size,
     text::{is_absolute_path, is_duration, is_label, is_shell_name, non_empty, non_empty_owned},
-    violations::Violations,
 };
 use crate::{
-    cluster::{Curve, Flux, LeadBroker, View},
+    cluster::{Curve, Flux, View},
     crd::{self, Install, MiniClusterSpec},
 };
-use flux_contract::{Broker, CurveCertificate, Hostlist, Redacted};
+use flux_contract::{Bootstrap, Broker, CurveCertificate, Hostlist, Redacted};
 use k8s_openapi::api::core::v1::{Container, ResourceRequirements};
 
-/// Longest mount path: the broker's local socket below it must fit the 107 characters of a Unix
-/// socket's path (unix(7)).
+/// Longest mount path: the broker's socket below it must fit the 107 characters of unix(7).
 const MOUNT_PATH_LIMIT: usize = 80;
 
 const QUEUE_POLICIES: [&str; 4] = ["fcfs", "easy", "hybrid", "conservative"];
@@ -53,8 +51,7 @@ pub(super) fn flux(
         complete_workers: flux.complete_workers,
         broker: broker(spec, faults),
         curve: curve(flux, faults),
-        hosts: hosts(name, spec, lead, faults),
-        lead_broker: lead.map(|lead| lead_broker(lead, faults)),
+        bootstrap: bootstrap(hosts(name, spec, lead, faults), lead, faults),
         munge_secret: non_empty_owned(flux.munge_secret.as_ref()),
         environment: flux.environment.clone(),
     }
@@ -133,15 +130,20 @@ fn curve(flux: &crd::Flux, faults: &mut Violations) -> Curve {
     Curve::Given(Redacted::new(text.to_owned()))
 }
 
-fn lead_broker(lead: &crd::LeadBroker, faults: &mut Violations) -> LeadBroker {
+fn bootstrap(
+    hosts: Hostlist,
+    lead: Option<&crd::LeadBroker>,
+    faults: &mut Violations,
+) -> Bootstrap {
+    let Some(lead) = lead else { return Bootstrap::Root { hosts } };
     let path = "spec.flux.bursting.leadBroker";
     let address = non_empty(lead.address.as_ref()).unwrap_or_default();
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | ':');
     faults.require(!address.is_empty() && address.chars().all(fits), format!("{path}.address"), || {
         format!("{address:?} is no host name or address: say where the lead is reached from here, or remove leadBroker if this cluster has the lead")
     });
-    let port = u16::try_from(lead.port).unwrap_or(flux_contract::OVERLAY_PORT);
-    LeadBroker { address: address.to_owned(), port }
+    let lead_port = u16::try_from(lead.port).unwrap_or(flux_contract::OVERLAY_PORT);
+    Bootstrap::Child { lead: address.to_owned(), lead_port, hosts }
 }
 
 /// All hosts in rank order; the first is the lead.

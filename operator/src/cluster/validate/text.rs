@@ -98,10 +98,7 @@ mod tests {
     #[test]
     fn commands_with_shell_syntax_go_to_sh_verbatim() {
         assert_eq!(vector("echo $HOME; a"), ["sh", "-c", "echo $HOME; a"]);
-    }
-
-    #[test]
-    fn open_quotes_are_no_command() {
+        // Open quotes are no command.
         for text in ["echo 'a", "echo \"a", "echo a\\", "echo $x 'a"] {
             assert_eq!(argument_vector(text), None, "{text}");
         }

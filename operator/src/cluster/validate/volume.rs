@@ -1,8 +1,8 @@
 //! `containers[].volumes`: sources, mounts, and what may not collide.
 
 use super::{
+    Violations,
     text::{is_absolute_path, non_empty, non_empty_owned},
-    violations::Violations,
 };
 use crate::crd::ContainerVolume;
 use k8s_openapi::{
@@ -25,7 +25,7 @@ pub(super) struct Volumes<'cluster> {
     pub(super) by_name: BTreeMap<String, (String, Volume)>,
 }
 
-impl<'cluster> Volumes<'cluster> {
+impl Volumes<'_> {
     /// Takes in the volumes of the container at `path`; gives its mounts.
     pub(super) fn mount(
         &mut self,

@@ -1,14 +1,13 @@
 //! What the lead runs: the command, how it is submitted, and its flags.
 
 use super::{
+    Violations,
     text::{argument_vector, is_absolute_path, non_empty, words},
-    violations::Violations,
 };
 use crate::crd::{self, MiniClusterSpec};
 use flux_contract::{CUSTOM_SCRIPT_PATH, DEFAULT_OUTPUT_DIRECTORY, Submission, Workload};
 
-/// Most bytes of the script that is made of a batch command's lines: with all else that goes into it,
-/// the agents' `ConfigMap` has to stay below 1 MiB.
+/// Most bytes of the script that is made of a batch command's lines: the `ConfigMap` has to stay below 1 MiB.
 const BATCH_SCRIPT_LIMIT: usize = 524_288;
 
 /// What the container at `path` runs; nothing when a command cannot be read.

@@ -7,10 +7,9 @@ use kube::runtime::events::{Event, EventType};
 /// The API server refuses longer notes (events.k8s.io/v1).
 const NOTE_LIMIT: usize = 1000;
 
-/// One Event for each condition that says something else than it did, and that a person should hear
-/// of.
+/// One Event for each condition that says something new which a person should hear of.
 pub(crate) fn events(old: &[Condition], new: &[Condition]) -> Vec<Event> {
-    new.iter().filter(|new| is_news(old, new)).filter_map(event).collect()
+    new.iter().filter(|new| is_news(old, new)).filter_map(of_condition).collect()
 }
 
 fn is_news(old: &[Condition], new: &Condition) -> bool {
@@ -28,33 +27,29 @@ pub(crate) fn scaled_down(name: &str, from: i64, to: i64) -> Event {
     } else {
         format!("{name}-[{to}-{}] leave the instance when their jobs have", from - 1)
     };
-    Event {
-        type_: EventType::Normal,
-        reason: "ScaledDown".to_owned(),
-        note: Some(format!(
-            "from {from} to {to} pods: {leaving} ended, or their time is over (flux.drainSeconds)"
-        )),
-        action: "Scale".to_owned(),
-        secondary: None,
-    }
+    let note = format!(
+        "from {from} to {to} pods: {leaving} ended, or their time is over (flux.drainSeconds)"
+    );
+    event(EventType::Normal, "ScaledDown", "Scale", note)
 }
 
 /// The Event about jobs that still ran when the pod `pod` had no time left to wait for them.
 pub(crate) fn unfinished(pod: &str, jobs: &[String]) -> Event {
     let jobs = jobs.join(", ");
-    Event {
-        type_: EventType::Warning,
-        reason: "JobsUnfinished".to_owned(),
-        note: Some(format!(
-            "pod {pod} had to leave before jobs on its rank had ended: {jobs}; flux.drainSeconds gives them \
-             more time"
-        )),
-        action: "Leave".to_owned(),
-        secondary: None,
-    }
+    let note = format!(
+        "pod {pod} had to leave before jobs on its rank had ended: {jobs}; flux.drainSeconds gives them \
+         more time"
+    );
+    event(EventType::Warning, "JobsUnfinished", "Leave", note)
 }
 
-fn event(condition: &Condition) -> Option<Event> {
+fn event(type_: EventType, reason: &str, action: &str, mut note: String) -> Event {
+    note.truncate(note.floor_char_boundary(NOTE_LIMIT));
+    let (reason, action) = (reason.to_owned(), action.to_owned());
+    Event { type_, reason, note: Some(note), action, secondary: None }
+}
+
+fn of_condition(condition: &Condition) -> Option<Event> {
     let holds = condition.status == "True";
     let (warns, tells) = match condition.type_.as_str() {
         kind::ACCEPTED => (condition.reason != "Accepted", false),
@@ -68,15 +63,9 @@ fn event(condition: &Condition) -> Option<Event> {
         kind::FAILED => (holds, false),
         _ => (false, false),
     };
-    let mut note = condition.message.clone();
-    note.truncate(note.floor_char_boundary(NOTE_LIMIT));
-    (warns || tells).then(|| Event {
-        type_: if warns { EventType::Warning } else { EventType::Normal },
-        reason: condition.reason.clone(),
-        note: Some(note),
-        action: condition.type_.clone(),
-        secondary: None,
-    })
+    let type_ = if warns { EventType::Warning } else { EventType::Normal };
+    let Condition { type_: action, reason, message, .. } = condition;
+    (warns || tells).then(|| event(type_, reason, action, message.clone()))
 }
 
 #[cfg(test)]
@@ -98,27 +87,23 @@ mod tests {
     #[test]
     fn a_calm_stop_is_not_told_and_a_refused_job_is() {
         let invalid = ["Accepted", "Progressing"].map(|type_| condition(type_, "False", "Invalid"));
-        let of = |type_, status, reason| vec![condition(type_, status, reason)];
-        for (old, new, expected) in [
-            (vec![], of("Progressing", "False", "Running"), None),
-            (vec![], of("Progressing", "False", "ApplyFailed"), Some("ApplyFailed")),
-            (vec![], invalid.to_vec(), Some("Invalid")),
-            (
-                of("Failed", "False", "NotFinished"),
-                of("Failed", "True", "CommandFailed"),
-                Some("CommandFailed"),
-            ),
-            (
-                of("Progressing", "True", "Starting"),
-                of("Progressing", "True", "Waiting"),
-                Some("Waiting"),
-            ),
-            (of("Failed", "True", "CommandFailed"), of("Failed", "True", "CommandFailed"), None),
-        ] {
-            let events = events(&old, &new);
-            let reasons: Vec<&str> = events.iter().map(|event| &*event.reason).collect();
-            assert_eq!(reasons, expected.into_iter().collect::<Vec<_>>());
+        let reasons = |old: &[Condition], new: &[Condition]| -> Vec<String> {
+            let events = events(old, new);
             assert!(events.iter().all(|event| event.type_ == EventType::Warning));
+            events.into_iter().map(|event| event.reason).collect()
+        };
+        assert_eq!(reasons(&[], &invalid), ["Invalid"]);
+        for (type_, old, (status, reason), told) in [
+            ("Progressing", None, ("False", "Running"), false),
+            ("Progressing", None, ("False", "ApplyFailed"), true),
+            ("Failed", Some(("False", "NotFinished")), ("True", "CommandFailed"), true),
+            ("Progressing", Some(("True", "Starting")), ("True", "Waiting"), true),
+            ("Failed", Some(("True", "CommandFailed")), ("True", "CommandFailed"), false),
+        ] {
+            let old: Vec<Condition> =
+                old.into_iter().map(|(status, reason)| condition(type_, status, reason)).collect();
+            let expected: &[&str] = if told { &[reason] } else { &[] };
+            assert_eq!(reasons(&old, &[condition(type_, status, reason)]), expected);
         }
     }
 

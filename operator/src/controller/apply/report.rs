@@ -1,12 +1,11 @@
 //! Writes the status, once, last, and only when it differs; then the Events.
 //!
-//! What nobody waits for is written together: a start of a thousand pods changes how many are ready a
-//! thousand times.
+//! What nobody waits for is written together: a thousand pods that start change how many are ready as often.
 
 use super::events::events;
 use crate::controller::context::{Context, FIELD_MANAGER};
 use crate::controller::error::{Error, Verb};
-use crate::controller::observe::mini_cluster::{Read, read, reported};
+use crate::controller::observe::cached_client::{Read, read, reported};
 use crate::controller::observe::recent::name_of;
 use crate::controller::observe::stores::MiniClusterMeta;
 use crate::controller::status::interrupted;

@@ -1,6 +1,4 @@
-//! Publishes Events about jobs that had not ended when a worker had to leave.
-//!
-//! The pods of an instance that shrinks are deleted as soon as they have ended. A watch brings what they
+//! Publishes Events about jobs that had not ended when a worker had to leave. The pods of an instance that shrinks are deleted as soon as they have ended. A watch brings what they
 //! have left all the same; a list would come too late.
 
 use super::events::unfinished;

@@ -60,19 +60,12 @@ fn shutdown(cluster: &Cluster) -> Shutdown {
 }
 
 fn network(cluster: &Cluster, lead_address: Option<IpAddr>) -> Network {
-    let hosts = cluster.flux.hosts.clone();
-    let (bootstrap, lead_address) = match &cluster.flux.lead_broker {
-        None => (Bootstrap::Root { hosts }, lead_address),
-        // The lead is in another cluster: the Service here has no broker behind it.
-        Some(lead) => {
-            (Bootstrap::Child { lead: lead.address.clone(), lead_port: lead.port, hosts }, None)
-        }
-    };
     Network {
         headless_service: cluster.headless_name.clone(),
         port: OVERLAY_PORT,
-        lead_address,
-        bootstrap,
+        // Where the lead is in another cluster, the Service here has no broker behind it.
+        lead_address: lead_address.filter(|_| has_lead(cluster)),
+        bootstrap: cluster.flux.bootstrap.clone(),
         lead_deadline_seconds: START_SECONDS,
     }
 }
@@ -82,8 +75,12 @@ fn network(cluster: &Cluster, lead_address: Option<IpAddr>) -> Network {
 /// instance led from elsewhere has none of its own.
 fn quorum(cluster: &Cluster) -> Option<u32> {
     let wanted = cluster.min_size.unwrap_or(cluster.size);
-    let all = u32::try_from(cluster.flux.hosts.len()).unwrap_or(u32::MAX);
-    (cluster.flux.lead_broker.is_none() && wanted != all).then_some(wanted)
+    let all = u32::try_from(cluster.flux.bootstrap.hosts().len()).unwrap_or(u32::MAX);
+    (has_lead(cluster) && wanted != all).then_some(wanted)
+}
+
+const fn has_lead(cluster: &Cluster) -> bool {
+    matches!(cluster.flux.bootstrap, Bootstrap::Root { .. })
 }
 
 const fn worker_policy(cluster: &Cluster) -> WorkerPolicy {

@@ -29,8 +29,7 @@ const READINESS_PATIENCE: i32 = 20;
 /// Seconds that a probe may take beyond the time that its answer waits, on a node with much to do.
 const PROBE_MARGIN: i32 = 10;
 
-/// The init containers in order: those that copy agent and view, where they are not mounted; then
-/// sidecars that keep their entrypoint.
+/// Those that copy agent and view, where they are not mounted; then sidecars that keep their entrypoint.
 pub(super) fn init_containers(
     cluster: &Cluster,
     images: &Images,

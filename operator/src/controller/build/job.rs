@@ -20,9 +20,8 @@ use k8s_openapi::api::core::v1::{Pod, PodSpec, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::BTreeMap;
 
-/// How often a pod is made again that was lost through no fault of the command's, each time after a longer
-/// pause (10 s, 20 s, ... up to 10 minutes; `backoff_utils.go` of the Job controller): a quarter of an hour in
-/// all.
+/// How often a pod is made again that was lost through no fault of the command's, each time after a longer pause
+/// (10 s, 20 s, ...; `backoff_utils.go` of the Job controller): a quarter of an hour in all.
 const REPLACEMENTS: i32 = 6;
 
 /// Exit code of a container that is stopped in the moment in which it begins: SIGTERM reaches `runc init`, before
@@ -31,8 +30,7 @@ const REPLACEMENTS: i32 = 6;
 const STOPPED_IN_RUNC: i32 = 2;
 
 /// Exit codes of the runner after which its pod is made again: those of a kill (of the kernel, for
-/// memory, or of the kubelet), of a container that the kubelet lost, and of one that never began. They count as
-/// failures.
+/// memory, or of the kubelet), of a container that the kubelet lost, and of one that never began.
 pub(in crate::controller) const KILLED: [i32; 3] = [STOPPED_IN_RUNC, 137, 255];
 
 /// Exit codes of a container that ended because its pod, or the runner beside it, did.

@@ -1,6 +1,4 @@
-//! The Services: of all pods, of the lead, of the sidecars.
-//!
-//! None asks for a kind of address: each gets the cluster's usual one, which every pod has.
+//! The Services: of all pods, of the lead, of the sidecars. Each gets the cluster's usual kind of address.
 
 use super::meta::{job_selector, lead_selector, object_labels, object_meta};
 use crate::cluster::{Cluster, Sidecar};

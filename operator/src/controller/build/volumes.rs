@@ -27,8 +27,7 @@ const PRIVATE_LIMIT: &str = "16Mi";
 
 const IN_MEMORY: &str = "Memory";
 
-/// All volumes: the shared one, the private one, the operator's documents, the images that are mounted,
-/// then the user's.
+/// All volumes: the operator's, then the user's.
 pub(super) fn volumes(cluster: &Cluster, images: &Images, install: Install) -> Vec<Volume> {
     let mut all = vec![shared(cluster), private(cluster), config(cluster), curve(cluster)];
     all.extend(munge(cluster));
@@ -67,8 +66,7 @@ pub(super) fn sidecar_mounts(
     flux_mounts(cluster, images, install).into_iter().map(read_only).collect()
 }
 
-/// Mounts for Flux: the shared volume; the images that are mounted; what the
-/// view's links lead to, which are links as well, or, copied, a part of the shared volume; and the agent's
+/// Mounts for Flux: the shared volume; the images that are mounted; what the view's links lead to; and the agent's
 /// configuration, without which `flux-agent connect` could not reach the broker.
 fn flux_mounts(cluster: &Cluster, images: &Images, install: Install) -> Vec<VolumeMount> {
     let view = &cluster.flux.view;

@@ -2,8 +2,7 @@
 //!
 //! Each broker reads its configuration once. As long as the Job exists, the `ConfigMap` therefore
 //! stays what the instance was started with, so that a pod made later fits the others; only what
-//! follows the size is brought up to date. Fields that cannot change at all are told by
-//! `job_change::changed_fields`.
+//! follows the size is brought up to date.
 
 use super::suspension;
 use crate::cluster::Cluster;
@@ -75,7 +74,7 @@ fn constrain_to(
     let mut refused = Vec::new();
     let hosts = live.network.bootstrap.hosts();
     let is_root = matches!(live.network.bootstrap, Bootstrap::Root { .. });
-    if is_root && !starts_anew && cluster.flux.hosts != *hosts {
+    if is_root && !starts_anew && cluster.flux.bootstrap.hosts() != hosts {
         let (size, max_size) = (cluster.size, cluster.max_size);
         let mut refuse = |field: &str, size: u32| {
             let registered = hosts.len();
@@ -92,7 +91,9 @@ fn constrain_to(
         } else if !has_rank(&cluster, hosts, max_size) {
             refuse("spec.maxSize", max_size);
         }
-        cluster.flux.hosts = hosts.clone();
+        let (Bootstrap::Root { hosts: own } | Bootstrap::Child { hosts: own, .. }) =
+            &mut cluster.flux.bootstrap;
+        own.clone_from(hosts);
     }
     if (cluster.backoff_limit > 0) != (backoff_limit > 0) {
         let reason = "a limit cannot become 0 or begin at 0, as the workers' agents know from their \

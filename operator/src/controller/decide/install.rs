@@ -57,8 +57,7 @@ pub(crate) fn method(installed: Option<&Installed>) -> Install {
     }
 }
 
-/// Chooses for a Job that is made now; `None` where that depends on a `support` that nobody has asked
-/// for yet.
+/// Chooses for a Job that is made now; `None` where that depends on `support` and nobody has asked yet.
 pub(crate) fn choose(cluster: &Cluster, support: Option<&ImageVolumeSupport>) -> Option<Installed> {
     let asked_for = ASKED_FOR.to_owned();
     let (method, reason) = match (cluster.flux.install, needs_copy(cluster)) {

@@ -1,6 +1,4 @@
-//! What a changed specification means for a Job, and for the pod of `spec.services`, that exists.
-//!
-//! A Job's pod template can never be changed. `completions` of an Indexed Job can, together with
+//! What a changed specification means for a Job, and for the pod of `spec.services`, that exists. A Job's pod template can never be changed. `completions` of an Indexed Job can, together with
 //! `parallelism` (KEP-3715, stable since 1.31).
 
 use super::change::Change;
@@ -47,8 +45,7 @@ pub(crate) fn shrinks(live: &Job, patch: &Value) -> Option<(i64, i64)> {
     (next < size.into()).then_some((size.into(), next))
 }
 
-/// Paths of the fields that were changed since the Job was made and cannot be while it exists, nor
-/// after its end.
+/// Paths of the fields that were changed since the Job was made and cannot be.
 pub(crate) fn changed_fields(live: &Job, fields: &FixedFields) -> Vec<String> {
     let deleted = live.metadata.deletion_timestamp.is_some();
     if deleted { Vec::new() } else { fields.changed_since(live.annotations()) }

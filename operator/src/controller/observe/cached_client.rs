@@ -3,26 +3,27 @@
 //! What makes a Job is read live: the MiniCluster, its Job and its `ConfigMap`, wherever no Job is there. All else may
 //! be out of date, and every write carries the version that it was decided on.
 
-use super::mini_cluster::{Read, read};
-use super::recent::{Asked, Name, name_of};
+use super::recent::{Name, name_of};
 use super::stores::{MiniClusterMeta, Stores, stored};
+use crate::cluster::validate::{Violation, Violations};
 use crate::controller::context::Context;
 use crate::controller::error::{Error, NameConflict, ObjectName, Verb};
+use crate::crd::{MiniCluster, MiniClusterSpec, MiniClusterStatus};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::api::{ApiResource, DynamicObject, ListParams, ObjectList};
+use kube::api::{ApiResource, DynamicObject, GetParams, ListParams, ObjectList};
+use kube::core::{Object, Request};
 use kube::runtime::reflector::{ObjectRef, Store};
-use kube::{Api, Resource, ResourceExt};
-use serde::de::DeserializeOwned;
+use kube::{Api, Client, Resource, ResourceExt};
+use serde::de::{DeserializeOwned, IgnoredAny};
 use std::fmt::Debug;
-use std::time::Duration;
 
 /// Reads from the stores, and from the API server what they do not hold.
 pub(crate) struct CachedClient<'context> {
     pub(crate) context: &'context Context,
     /// Absent before the watches begin: then everything is read live.
-    stores: Option<&'context Stores>,
+    pub(crate) stores: Option<&'context Stores>,
     pub(crate) cluster: Name,
 }
 
@@ -152,17 +153,6 @@ impl<'context> CachedClient<'context> {
         }
         self.get_owned(name, owner, |stores| &stores.services_pods).await
     }
-
-    /// The pods with index 0 of the Job with this uid, if the store has them all.
-    pub(crate) fn leads(&self, job: &str) -> Option<Vec<Pod>> {
-        self.stores?.leads_of(&self.cluster.0, job)
-    }
-
-    /// What keeps the pods from starting, if that was asked less than `pause` ago.
-    pub(crate) fn waiting(&self, pause: Duration) -> Option<Asked> {
-        self.stores?;
-        self.context.recent.waiting(&self.cluster, pause)
-    }
 }
 
 pub(crate) fn is_owned(object: &impl ResourceExt, uid: &str) -> bool {
@@ -172,4 +162,53 @@ pub(crate) fn is_owned(object: &impl ResourceExt, uid: &str) -> bool {
 /// The object if it is ours; one of somebody else goes into `taken`.
 pub(crate) fn or_note<K>(found: Owned<K>, taken: &mut Vec<NameConflict>) -> Option<K> {
     found.map_err(|other| taken.push(other)).ok().flatten()
+}
+
+/// A MiniCluster whose specification nobody asks for: whatever is in there, it can be read.
+pub(crate) type Reported = Object<IgnoredAny, MiniClusterStatus>;
+
+/// Every MiniCluster of `namespace` without its specification.
+pub(crate) fn reported(client: Client, namespace: &str) -> Api<Reported> {
+    Api::namespaced_with(client, namespace, &ApiResource::erase::<MiniCluster>(&()))
+}
+
+pub(crate) struct Read {
+    /// The object; with an empty specification where that could not be read.
+    pub(crate) object: MiniCluster,
+    pub(crate) unreadable: Option<Violations>,
+}
+
+/// Reads the MiniCluster `name`; nothing where there is none. The API server stores what the definition of its time allows, and an overlay of any depth. What is
+/// no specification for this operator is a fault of that MiniCluster. The client's own reading would
+/// log the whole object, secrets included.
+pub(crate) async fn read(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<Read>, Error> {
+    let failed = Error::of(Verb::Read, "MiniCluster", name);
+    let request = Request::new(MiniCluster::url_path(&(), Some(namespace)));
+    let text = match request.get(name, &GetParams::default()) {
+        Ok(request) => client.request_text(request).await,
+        Err(error) => Err(kube::Error::BuildRequest(error)),
+    };
+    let text = match text {
+        Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(None),
+        Err(error) => return Err(failed(error)),
+        Ok(text) => text,
+    };
+    let error = match serde_json::from_str(&text) {
+        Ok(object) => return Ok(Some(Read { object, unreadable: None })),
+        Err(error) => error,
+    };
+    let reported: Reported =
+        serde_json::from_str(&text).map_err(|error| failed(kube::Error::SerdeError(error)))?;
+    let object = MiniCluster {
+        metadata: reported.metadata,
+        spec: MiniClusterSpec::default(),
+        status: reported.status,
+    };
+    let message = format!("cannot be read: {error}");
+    let violation = Violation { path: "spec".to_owned(), message };
+    Ok(Some(Read { object, unreadable: Some(Violations(vec![violation])) }))
 }

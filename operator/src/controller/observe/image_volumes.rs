@@ -1,8 +1,5 @@
 //! Finds out whether pods can have image volumes (KEP-4639), from the API server's version and from what
-//! each node says of its kubelet and its container runtime.
-//!
-//! The operator asks when it is about to create a Job, and the answer serves all `MiniClusters` for a
-//! while: where nothing starts, nothing is asked.
+//! each node says of its kubelet and its container runtime. The answer serves all Jobs that are made for a while.
 
 use crate::controller::decide::install::{ImageVolumeSupport, Lack};
 use k8s_openapi::api::core::v1::{Node, NodeSystemInfo};
@@ -15,8 +12,7 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
-/// Kubernetes has image volumes switched on from this release on (beta without being asked for; stable
-/// with 1.36).
+/// Kubernetes has image volumes switched on from this release on (stable with 1.36).
 const KUBERNETES: (u32, u32) = (1, 35);
 /// From this release on an administrator may have switched them on: that is not to be seen.
 const SWITCH: (u32, u32) = (1, 31);
@@ -35,8 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) struct ImageVolumes(Mutex<Option<(Instant, ImageVolumeSupport)>>);
 
 impl ImageVolumes {
-    /// Whether pods can have image volumes. Of several who ask at once, one
-    /// asks the API server.
+    /// Of several who ask at once, one asks the API server.
     pub(crate) async fn support(&self, client: &Client) -> ImageVolumeSupport {
         let mut last = self.0.lock().await;
         if let Some((since, support)) = &*last {

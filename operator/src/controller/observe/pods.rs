@@ -21,8 +21,7 @@ use kube::{Api, ResourceExt as _};
 use std::cmp::Reverse;
 use std::time::Duration;
 
-/// Time from the start of a Job, and from one time to the next, in which it is not asked why pods do not
-/// start: most do.
+/// Time from the start of a Job on, and between two times, in which nobody asks why pods do not start: most do.
 pub(crate) const BEGIN: Duration = Duration::from_secs(5);
 /// Pods that are asked why they do not start.
 const ASKED: usize = 100;
@@ -55,8 +54,10 @@ pub(super) async fn pods(
     let runner = identity.name.as_str();
     let of_job = format!("{}={runner}", labels::JOB_NAME);
     // How a run has ended is read: the watch of the Job may be ahead of that of its pods.
-    let stored = if is_finished(job) { None } else { client.leads(&job.uid().unwrap_or_default()) };
-    let leads = if let Some(leads) = stored {
+    let stores = client.stores.filter(|_| !is_finished(job));
+    let uid = job.uid().unwrap_or_default();
+    let watched = stores.and_then(|stores| stores.leads_of(&client.cluster.0, &uid));
+    let leads = if let Some(leads) = watched {
         leads
     } else {
         let leads = format!("{of_job},{}=0", labels::COMPLETION_INDEX);
@@ -82,11 +83,13 @@ pub(super) async fn pods(
         pods.namespace_ends = namespace_ends(client).await?;
     }
     if lacks_brokers(job) {
-        pods.waiting = if let Some((_, waiting)) = client.waiting(BEGIN) {
+        let recent = &client.context.recent;
+        let asked = client.stores.and_then(|_| recent.waiting(&client.cluster, BEGIN));
+        pods.waiting = if let Some((_, waiting)) = asked {
             waiting
         } else {
             let waiting = pending(client, job, now).await?;
-            client.context.recent.set_waiting(&client.cluster, waiting.clone());
+            recent.set_waiting(&client.cluster, waiting.clone());
             waiting
         };
     }
@@ -123,8 +126,7 @@ fn index(pod: &Pod) -> (u32, String) {
     (index.unwrap_or(u32::MAX), pod.name_any())
 }
 
-/// What the Job controller says about pods it could not make: an admission plugin refuses them
-/// (Pod Security, a quota), in Events alone.
+/// What an admission plugin says about pods that it refuses (Pod Security, a quota): it is in Events alone.
 async fn refusal(client: &CachedClient<'_>, job: &Job) -> Result<Option<String>, Error> {
     let uid = job.uid().unwrap_or_default();
     let fields = format!("involvedObject.uid={uid},reason=FailedCreate");

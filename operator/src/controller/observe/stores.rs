@@ -39,11 +39,9 @@ pub(crate) fn managed(more: &str) -> String {
 pub(crate) const MINI_CLUSTER: &str = "MiniCluster";
 pub(crate) const JOB: &str = "Job";
 
-/// Objects of a page when a watch begins with a list. Each watch holds a whole page in memory, and an object has up
-/// to 1.5 MiB.
+/// Objects of a page of a watch's first list, all of which it holds in memory: an object has up to 1.5 MiB.
 const PAGE: u32 = 5;
-/// Largest object that is stored whole, in bytes of JSON: of a MiniCluster that runs a command without scripts, no
-/// object has 4 KiB.
+/// Largest object that is stored whole, in bytes of JSON: without scripts, no object of a MiniCluster has 4 KiB.
 const SIZE_LIMIT: usize = 16 * 1024;
 /// What the whole objects of one store may take of memory, in bytes as [`memory_of`] estimates them: more than those
 /// of 2,000 MiniClusters that run a command.
@@ -53,8 +51,7 @@ const NAME_LIMIT: usize = 253;
 
 /// Annotations of the operator begin like this.
 const OURS: &str = "flux-framework.org/";
-/// Label of a stored [`MiniClusterMeta`]: a hash of the labels and annotations that a queue reads, so that a change of
-/// them is seen, however long they are.
+/// Label of a stored [`MiniClusterMeta`]: a hash of the labels and annotations that a queue reads, however long.
 const QUEUE_HASH: &str = "flux-framework.org/queue-hash";
 
 pub(crate) struct Stores {
@@ -283,11 +280,7 @@ fn is_short(owner: &OwnerReference) -> bool {
     [&owner.name, &owner.uid, &owner.api_version].iter().all(|text| text.len() <= NAME_LIMIT)
 }
 
-/// Takes nothing more out of objects whose every field is read.
-pub(crate) fn strip_nothing<K>(_: &mut K) {}
-
-/// Leaves of a Job's pods how they are restarted, the images that are copied or mounted, and resources of a pod as a
-/// whole.
+/// Leaves of a Job's template the restart policy, the images that are copied or mounted, and pod-level resources.
 pub(crate) fn strip_job(job: &mut Job) {
     let Some(template) = job.spec.as_mut().map(|spec| &mut spec.template) else { return };
     let Some(pod) = mem::take(template).spec else { return };

@@ -19,8 +19,7 @@ const GROUP: &str = "kueue.x-k8s.io";
 const ELASTIC: &str = "kueue.x-k8s.io/elastic-job";
 const JOB_UID: &str = "kueue.x-k8s.io/job-uid";
 
-/// Conditions of a Workload that say what it waits for, and the value with which they do: the first that is
-/// there counts.
+/// Conditions of a Workload that say what it waits for, with their values; the first that is there counts.
 const WAITING_CONDITIONS: [(&str, &str); 3] =
     [("QuotaReserved", "False"), ("Admitted", "False"), ("Evicted", "True")];
 
@@ -42,9 +41,7 @@ pub(crate) async fn queue(client: &CachedClient<'_>, job: &Job) -> Option<Queue>
     Some(Queue { name, says })
 }
 
-/// Puts in the place of what is asked for what `job` keeps in its queue; the answer is what was asked for.
-///
-/// Kueue refuses a running Job another queue. A Job that leaves its queue keeps its quota (`ReconcileGenericJob`
+/// Puts in the place of what is asked for what `job` keeps in its queue; the answer is what was asked for. Kueue refuses a running Job another queue. A Job that leaves its queue keeps its quota (`ReconcileGenericJob`
 /// ignores it then), and one whose number of pods is not that of its Workload is stopped with all its pods
 /// (`ensureOneWorkload`).
 pub(crate) fn constrain(job: &Job, cluster: &mut Cluster) -> Vec<String> {

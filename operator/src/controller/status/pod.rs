@@ -105,8 +105,7 @@ impl<'pod> PodView<'pod> {
         !self.over && self.ended.is_none() && self.pod.metadata.deletion_timestamp.is_none()
     }
 
-    /// Why the pod failed, if it did: the runner's end, else another container's, else the
-    /// kubelet's reason (an eviction).
+    /// Why the pod failed, if it did: the runner's end, else the kubelet's reason, else another container's end.
     pub(super) fn failure(&self) -> Option<Outcome> {
         if let Some(ended) = self.ended.as_ref().filter(|ended| ended.exit_code != 0) {
             let Outcome { reason, message } = self.runner_failure(ended);
@@ -243,8 +242,7 @@ fn fails_by(rule: &PodFailurePolicyRule, name: &str, code: i32) -> bool {
         })
 }
 
-/// The failure that this code tells of: an agent that has a code of its own for it ended the run, or else it is
-/// the command's.
+/// The failure that this code tells of: it is one of the agent's own, or the command's.
 pub(super) fn failure_of_lost_lead(code: i32) -> Outcome {
     let gone = "its pod is gone, and its log with it";
     let (reason, what) = Exit::from_code(code).map_or_else(

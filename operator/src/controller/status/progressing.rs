@@ -41,8 +41,7 @@ pub(super) fn progressing(
     }
 }
 
-/// What a change of a finished MiniCluster comes to: nothing. Neither is the specification that was
-/// refused run, but that is said already.
+/// What a change of a finished MiniCluster comes to: nothing. Of one that was refused that is said already.
 fn not_run_again(facts: &Facts<'_>) -> Option<String> {
     let refused = facts.plan.violations.is_some();
     let changed = generation(facts) != facts.plan.generation || !facts.plan.refused.is_empty();

@@ -11,7 +11,7 @@ fn unset_max_size_means_size_and_unset_min_size_stays_open() {
     assert_eq!((cluster.size, cluster.max_size, cluster.min_size), (4, 4, None));
     let cluster = good(json!({ "maxSize": 6, "minSize": 2 }));
     assert_eq!((cluster.size, cluster.max_size, cluster.min_size), (4, 6, Some(2)));
-    assert_eq!(cluster.flux.hosts.to_string(), "hello-[0-5]");
+    assert_eq!(cluster.flux.bootstrap.hosts().to_string(), "hello-[0-5]");
     assert_eq!(good(json!({ "maxSize": 4 })).max_size, 4);
 }
 

@@ -2,6 +2,7 @@
 
 use crate::support::{CERTIFICATE, faults};
 use crate::validate::good;
+use flux_contract::Bootstrap;
 use flux_operator::cluster::Curve;
 use serde_json::json;
 
@@ -28,8 +29,8 @@ fn the_certificate_is_made_given_or_in_a_secret_and_never_shown() {
 fn the_root_of_a_burst_lists_its_own_hosts_then_the_clusters() {
     let bursting = json!({ "clusters": [{ "size": 2 }, { "name": "other" }, {}] });
     let flux = good(json!({ "flux": { "bursting": bursting } })).flux;
-    assert_eq!(flux.hosts.to_string(), "hello-[0-3],burst-0-[0-1],other-[0-3],burst-2-[0-3]");
-    assert_eq!(flux.lead_broker, None);
+    let Bootstrap::Root { hosts } = flux.bootstrap else { panic!("{:?}", flux.bootstrap) };
+    assert_eq!(hosts.to_string(), "hello-[0-3],burst-0-[0-1],other-[0-3],burst-2-[0-3]");
 }
 
 #[test]
@@ -41,13 +42,16 @@ fn a_burst_cluster_lists_the_lead_by_its_host_name() {
         json!({ "leadBroker": lead, "bursting": { "clusters": clusters } }),
     ] {
         let flux = good(json!({ "flux": flux })).flux;
-        assert_eq!(flux.hosts.to_string(), "root-[0-2],hello-[0-3]");
-        let lead = flux.lead_broker.unwrap();
-        assert_eq!((lead.address.as_str(), lead.port), ("24.123.50.123", 30093));
+        let Bootstrap::Child { lead, lead_port, hosts } = flux.bootstrap else { panic!() };
+        assert_eq!(hosts.to_string(), "root-[0-2],hello-[0-3]");
+        assert_eq!((lead.as_str(), lead_port), ("24.123.50.123", 30093));
     }
     let alone = json!({ "name": "root", "address": "a", "size": 1 });
     let flux = json!({ "bursting": { "leadBroker": alone, "clusters": clusters } });
-    assert_eq!(good(json!({ "flux": flux })).flux.hosts.to_string(), "root-0,hello-[0-3]");
+    assert_eq!(
+        good(json!({ "flux": flux })).flux.bootstrap.hosts().to_string(),
+        "root-0,hello-[0-3]"
+    );
 }
 
 #[test]
@@ -57,11 +61,11 @@ fn a_given_hostlist_is_taken_as_it_is_wherever_it_is_given() {
     let beside = json!({ "leadBroker": { "address": "lead.test" }, "hostlist": hosts });
     for flux in [json!({ "leadBroker": lead }), json!({ "bursting": beside })] {
         let flux = good(json!({ "flux": flux })).flux;
-        assert_eq!(flux.hosts.to_string(), hosts);
-        assert_eq!(flux.lead_broker.unwrap().port, 8050);
+        assert_eq!(flux.bootstrap.hosts().to_string(), hosts);
+        assert!(matches!(flux.bootstrap, Bootstrap::Child { lead_port: 8050, .. }));
     }
     let flux =
         good(json!({ "flux": { "bursting": { "hostlist": "hello-[0-3],gffw-a-[001-003]" } } }))
             .flux;
-    assert_eq!(flux.hosts.to_string(), "hello-[0-3],gffw-a-[001-003]");
+    assert_eq!(flux.bootstrap.hosts().to_string(), "hello-[0-3],gffw-a-[001-003]");
 }
