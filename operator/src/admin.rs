@@ -24,7 +24,6 @@ pub(crate) const BEAT: Duration = Duration::from_secs(5);
 /// The time is an argument, so that tests need not wait.
 #[derive(Debug)]
 pub(crate) struct Health {
-    /// When the thread that reconciles last came round.
     last_beat: Mutex<Instant>,
     is_ready: AtomicBool,
 }
@@ -47,7 +46,6 @@ impl Health {
         })
     }
 
-    /// It stands by, or knows every MiniCluster there is.
     pub(crate) fn set_ready(&self) {
         self.is_ready.store(true, Ordering::Release);
     }

@@ -24,7 +24,6 @@ const DEFAULT_NAMESPACE: &str = "default";
 /// A MiniCluster with every default resolved and every rule checked.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cluster {
-    /// Known to fit every name derived from it.
     pub(crate) name: ClusterName,
     pub(crate) namespace: String,
     /// Makes the MiniCluster the controller of what is made for it.
@@ -138,7 +137,6 @@ impl Identity {
 pub struct Flux {
     /// Where Flux comes from.
     pub view: View,
-    /// How agent and view are to come into the pods.
     pub(crate) install: Install,
     /// A worker leaves after its broker's first end.
     pub(crate) complete_workers: bool,
@@ -172,9 +170,7 @@ pub struct View {
     pub(crate) enabled: bool,
     /// The init container that copies the view, without what the operator adds. The shared volume has its name.
     pub container: Container,
-    /// Where the shared volume is mounted.
     pub(crate) mount_path: String,
-    /// Where the shared volume lies.
     pub(crate) medium: Medium,
     /// Replaces the view's site-packages directory.
     pub(crate) python_path: Option<String>,
@@ -194,7 +190,6 @@ pub struct Pod {
     pub spec: PodSpec,
 }
 
-/// Name of the init container that copies the agent.
 pub(crate) const AGENT_CONTAINER: &str = "flux-agent";
 
 /// Label of a Job with the queue that it waits in (Kueue, `LocalQueue`).
@@ -217,7 +212,6 @@ pub struct Runner {
 /// The pod of `spec.services`: what the workload needs and Flux does not run.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ServicesPod {
-    /// What the specification says of it.
     pub(crate) spec: PodSpec,
     /// What a pod that was made from this specification keeps of it.
     pub(crate) fixed_fields: FixedFields,

@@ -174,7 +174,6 @@ impl Candidate {
         Ok(Some(lease))
     }
 
-    /// The Lease is read before it is written again.
     fn mistrust(&mut self) {
         if let Some(seen) = &mut self.seen {
             seen.ours = false;

@@ -7,7 +7,7 @@ use flux_operator::crd::Install;
 use flux_operator::crd::definition::definition;
 use flux_operator::offline::{Checker, Findings};
 use flux_operator::{images, run};
-use std::io::IsTerminal as _;
+use std::io::{IsTerminal as _, Write as _, stderr, stdout};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
@@ -15,28 +15,24 @@ use tracing_subscriber::EnvFilter;
 /// Exit code of `validate` when something cannot be read; clap's own for a wrong command line.
 const CANNOT_READ: u8 = 2;
 
-/// Everything this program prints, except for the log. Output that nobody takes is no failure.
-mod output {
-    use std::io::{Write as _, stderr, stdout};
+/// Prints what was asked for. Output that nobody takes is no failure.
+fn answer(text: &str) {
+    let _ = writeln!(stdout(), "{}", text.trim_end());
+}
 
-    pub(super) fn answer(text: &str) {
-        let _ = writeln!(stdout(), "{}", text.trim_end());
-    }
+fn complain(text: &str) {
+    let _ = writeln!(stderr(), "{text}");
+}
 
-    pub(super) fn complaint(text: &str) {
-        let _ = writeln!(stderr(), "{text}");
-    }
-
-    pub(super) fn failure(error: &anyhow::Error) {
-        complaint(&format!("flux-operator: {error:#}"));
-    }
+fn complain_of(error: &anyhow::Error) {
+    complain(&format!("flux-operator: {error:#}"));
 }
 
 fn main() -> ExitCode {
     match execute(Cli::parse().command) {
         Ok(code) => code,
         Err(error) => {
-            output::failure(&error);
+            complain_of(&error);
             ExitCode::FAILURE
         }
     }
@@ -50,7 +46,7 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Crd => {
-            output::answer(&serde_saphyr::to_string(&definition()?)?);
+            answer(&serde_saphyr::to_string(&definition()?)?);
             Ok(ExitCode::SUCCESS)
         }
         Command::Validate { files } => Ok(check(&files)),
@@ -71,7 +67,7 @@ fn check(arguments: &[PathBuf]) -> ExitCode {
                 }
             }
             Err(error) => {
-                output::failure(&error);
+                complain_of(&error);
                 all_read = false;
             }
         }
@@ -85,10 +81,10 @@ fn check(arguments: &[PathBuf]) -> ExitCode {
 
 fn print_findings(findings: &Findings) {
     for remark in findings.faults.iter().chain(&findings.notes) {
-        output::complaint(&remark.to_string());
+        complain(&remark.to_string());
     }
     if findings.faults.is_empty() {
-        output::answer(&format!("{}: {} valid", findings.file.display(), findings.checked));
+        answer(&format!("{}: {} valid", findings.file.display(), findings.checked));
     }
 }
 
@@ -97,8 +93,8 @@ fn start_log(format: LogFormat, level: &str) -> anyhow::Result<()> {
         EnvFilter::try_new(level).with_context(|| format!("read the log level {level:?}"))?;
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal());
+        .with_writer(stderr)
+        .with_ansi(stderr().is_terminal());
     match format {
         LogFormat::Json => log.json().flatten_event(true).with_span_list(false).try_init(),
         LogFormat::Text => log.try_init(),

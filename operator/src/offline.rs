@@ -14,7 +14,6 @@ use std::fmt;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// Most faults of one document that are reported.
 const FAULT_LIMIT: usize = 200;
 
 /// Something to say about a place of a file.
@@ -149,7 +148,6 @@ impl Checker {
         findings
     }
 
-    /// The faults of the object in `document`, and what is no fault and worth knowing.
     fn remarks(&self, document: &Value) -> (Vec<Violation>, Vec<Violation>) {
         let mut faults = Violations::default();
         check_identity(document, &mut faults);
@@ -187,7 +185,6 @@ fn read(document: &Value, faults: &mut Violations) -> Option<MiniCluster> {
     object.map_err(|error| faults.add(track.path().to_string(), error.to_string())).ok()
 }
 
-/// The path of a field, written as in `spec.containers[0].image`.
 fn field_path(path: &FieldPath<'_>) -> String {
     match path {
         FieldPath::Root => String::new(),

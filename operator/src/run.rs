@@ -78,7 +78,6 @@ async fn serve(arguments: RunArguments, workers: &Handle) -> Result<()> {
     }
 }
 
-/// A client none of whose requests waits for ever.
 fn client(mut config: Config) -> Result<Client> {
     config.read_timeout = Some(SILENCE);
     // From the request on, not from the answer before it.
@@ -103,7 +102,6 @@ fn unique(name: &str) -> Result<String> {
     Ok(format!("{name}_{random:016x}"))
 }
 
-/// Beats `health` for ever, as long as the thread that reconciles comes round.
 async fn beat(health: Arc<Health>) {
     loop {
         health.beat(Instant::now());

@@ -237,7 +237,6 @@ impl Violations {
         self.0.push(Violation { path, message });
     }
 
-    /// Adds `message` unless `holds`.
     fn require(&mut self, holds: bool, path: impl Into<String>, message: impl FnOnce() -> String) {
         if !holds {
             self.add(path, message());

@@ -92,7 +92,6 @@ async fn apply_service(
     Ok(())
 }
 
-/// Does what `change` says; `live` is then what there is.
 pub(super) async fn apply_if_changed<K>(
     objects: &Objects<K>,
     change: &Change<K>,

@@ -75,8 +75,8 @@ pub(super) fn api<K>(client: &Client, namespace: Option<&str>) -> Api<K>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
 {
-    namespace.map_or_else(
-        || Api::all(client.clone()),
-        |namespace| Api::namespaced(client.clone(), namespace),
-    )
+    match namespace {
+        Some(namespace) => Api::namespaced(client.clone(), namespace),
+        None => Api::all(client.clone()),
+    }
 }

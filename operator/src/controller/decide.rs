@@ -56,7 +56,6 @@ pub(super) struct Request<'request> {
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     pub(super) generation: i64,
-    /// True when a finished MiniCluster is deleted sooner or later.
     pub(super) expires: bool,
     /// Fields of a valid specification that this version does not act on.
     pub(super) not_acted_on: Vec<String>,
@@ -250,13 +249,6 @@ fn maximum_size(config: &AgentConfig) -> Option<u32> {
     match &config.network.bootstrap {
         Bootstrap::Child { .. } => None,
         Bootstrap::Root { hosts } => Some(hosts.indexes_of(config.cluster.name.as_str())),
-    }
-}
-
-impl Plan {
-    /// True when a Job is to be created, and what pods can have decides of what.
-    pub(super) const fn lacks_support(&self) -> bool {
-        matches!(self.writes.job, Change::Create(_)) && self.install.is_none()
     }
 }
 

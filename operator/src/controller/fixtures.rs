@@ -19,7 +19,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use tower_test::mock::Handle;
 
-/// A moment, `seconds` after the epoch.
 pub(crate) fn at(seconds: i64) -> Time {
     Time(jiff::Timestamp::from_second(seconds).unwrap())
 }
@@ -54,12 +53,10 @@ pub(crate) fn cluster(spec: &serde_json::Value) -> Cluster {
     validate(&object, &defaults()).unwrap()
 }
 
-/// The operator's images; the agent's is `agent`.
 pub(crate) fn images(agent: &str) -> Images {
     Images { agent: agent.to_owned(), agent_pull_policy: "IfNotPresent".to_owned() }
 }
 
-/// What is built of `cluster` where agent and view come by `install`.
 pub(crate) fn built_with(cluster: &Cluster, install: flux_contract::Install) -> Desired {
     let config = AgentConfig { install, ..agent_config(cluster, None) };
     build(cluster, &config, &images("agent"), 1).unwrap()
@@ -108,7 +105,6 @@ pub(super) fn delete_failed_job(live: &mut Live) {
     annotations.insert(ENDED_RUN_ANNOTATION.to_owned(), note.to_string());
 }
 
-/// A pod in `phase` whose container `container` is in `state`.
 pub(crate) fn pod(name: &str, phase: &str, container: &str, state: ContainerState) -> Pod {
     let ready = if phase == "Running" && state.running.is_some() { "True" } else { "False" };
     let container = ContainerStatus {
@@ -126,7 +122,6 @@ pub(crate) fn pod(name: &str, phase: &str, container: &str, state: ContainerStat
     .unwrap()
 }
 
-/// The pod of a lead whose broker is ready.
 pub(crate) fn ready_lead() -> Pod {
     let mut lead = pod("hello-0", "Running", "hello", running());
     lead.status.as_mut().unwrap().container_statuses.as_mut().unwrap()[0].ready = true;

@@ -54,7 +54,6 @@ pub(super) fn is_ending(job: &Job) -> bool {
     is_finished(job) || decided.iter().any(|type_| job_condition(job, type_).is_some())
 }
 
-/// True while the Job is to have no pods.
 pub(super) fn is_suspended(job: &Job) -> bool {
     job.spec.as_ref().and_then(|spec| spec.suspend) == Some(true)
 }
@@ -77,7 +76,6 @@ pub(super) fn counts_by_index(job: &Job) -> bool {
     job.spec.as_ref().is_some_and(|spec| spec.backoff_limit_per_index.is_some())
 }
 
-/// True while pods of the Job are there that have not ended.
 pub(super) fn has_pods(job: &Job) -> bool {
     let counts = |it: &JobStatus| [it.active, it.ready, it.terminating];
     let counts = job.status.as_ref().map(counts).into_iter().flatten();

@@ -4,6 +4,7 @@ use super::apply::events::scaled_down;
 use super::apply::report::{publish, report, report_error};
 use super::apply::{apply, apply_if_changed, delete, label_lead};
 use super::context::Context;
+use super::decide::change::Change;
 use super::decide::ended_run::{self, expires, time_until_deletion};
 use super::decide::{Plan, Request, decide, next_reconcile};
 use super::error::Error;
@@ -20,7 +21,6 @@ use kube::{Resource as _, ResourceExt as _};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Brings one MiniCluster in line with its specification and says how it stands.
 pub(super) async fn reconcile(
     watched: Arc<MiniClusterMeta>,
     context: Arc<Context>,
@@ -137,9 +137,10 @@ async fn plan_with_support(
     live: &Live,
 ) -> Plan {
     let plan = decide(request, live);
-    if !plan.lacks_support() {
+    if !matches!(plan.writes.job, Change::Create(_)) || plan.install.is_some() {
         return plan;
     }
+    // What is made depends on what pods can have.
     request.image_volumes =
         Some(client.context.image_volumes.support(&client.context.client).await);
     decide(request, live)

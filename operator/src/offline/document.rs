@@ -16,7 +16,6 @@ pub(super) struct Node(Spanned<Content>);
 
 #[derive(Debug, Clone)]
 enum Content {
-    /// Nothing, a boolean, a number or a text.
     Scalar(Value),
     List(Vec<Node>),
     Map(Vec<Field>),

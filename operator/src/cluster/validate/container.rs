@@ -18,7 +18,6 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Largest uid that Kubernetes accepts in a security context.
 const USER_ID_LIMIT: i64 = 2_147_483_647;
 
-/// What becomes of `spec.containers`.
 pub(super) struct Containers {
     /// The container that runs Flux; absent when there is not exactly one.
     pub(super) runner: Option<Runner>,
@@ -67,7 +66,6 @@ pub(super) fn containers(
     Containers { runner: flux, sidecars, pod: parts.into_spec(common) }
 }
 
-/// The pod of `spec.services`, with volumes of its own.
 pub(super) fn services_pod(
     name: Option<String>,
     spec: &MiniClusterSpec,
@@ -150,7 +148,6 @@ pub(super) fn runner_position(containers: &[crd::Container]) -> Option<usize> {
     }
 }
 
-/// Resolves and checks the container at `path` as the one that runs Flux.
 fn runner(
     path: &str,
     spec: &MiniClusterSpec,

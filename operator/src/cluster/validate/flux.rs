@@ -30,7 +30,6 @@ pub struct Defaults {
 /// Where the operator's own documents are mounted: no mount path may hide them.
 const OPERATOR_DIRECTORY: &str = "/flux_operator";
 
-/// Resolves and checks `spec.flux` of the cluster called `name`.
 pub(super) fn flux(
     name: &str,
     spec: &MiniClusterSpec,
@@ -146,7 +145,6 @@ fn bootstrap(
     Bootstrap::Child { lead: address.to_owned(), lead_port, hosts }
 }
 
-/// All hosts in rank order; the first is the lead.
 fn hosts(
     name: &str,
     spec: &MiniClusterSpec,

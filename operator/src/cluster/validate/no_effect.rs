@@ -6,7 +6,6 @@ use serde_json::Value;
 
 const NOT_IN_RUNNER: &[&str] = &["noWrapEntrypoint", "commands.servicePre"];
 
-/// Fields that have no effect there without `batch`.
 const NOT_WITHOUT_BATCH: &[&str] = &["batchRaw", "logs"];
 
 const NOT_IN_SIDECARS: &[&str] = &[
@@ -34,14 +33,12 @@ const NOT_IN_SERVICES: &[&str] =
 const NOT_WITH_OWN_ENTRYPOINT: &[&str] =
     &["command", "commands.init", "commands.servicePre", "commands.post"];
 
-/// Fields that have no effect where Flux's diagnostics run in place of the command.
 const NOT_WITH_DIAGNOSTICS: &[&str] =
     &["command", "launcher", "batch", "commands.prefix", "commands.script"];
 
 /// Fields that have no effect where the lead is in another cluster: its command runs there.
 const NOT_WITHOUT_LEAD: &[&str] = &["command", "commands.script"];
 
-/// Paths of the fields of `spec` that are given and not acted on.
 pub(super) fn not_acted_on(spec: &MiniClusterSpec) -> Vec<String> {
     let runner = runner_position(&spec.containers);
     let containers = spec.containers.iter().enumerate().flat_map(|(index, container)| {
@@ -67,7 +64,6 @@ fn given(path: &str, container: &Container, fields: Vec<&[&str]>) -> Vec<String>
     fields.map(|field| format!("{path}.{field}")).collect()
 }
 
-/// The tables that apply to a container.
 fn without_effect(
     spec: &MiniClusterSpec,
     container: &Container,

@@ -21,7 +21,6 @@ pub(crate) fn is_label(text: &str) -> bool {
         && text.chars().all(|c| edge(c) || c == '-')
 }
 
-/// An absolute path that stays where it says.
 pub(super) fn is_absolute_path(text: &str) -> bool {
     text.starts_with('/') && !text.contains('\0') && !text.split('/').any(|part| part == "..")
 }

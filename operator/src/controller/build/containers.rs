@@ -65,7 +65,6 @@ fn copiers(cluster: &Cluster, images: &Images) -> Vec<Container> {
     }
 }
 
-/// Copies the agent into the shared volume.
 fn agent(cluster: &Cluster, images: &Images) -> Container {
     let runner = &cluster.runner.container;
     Container {
@@ -150,7 +149,6 @@ fn ready(patience: i32) -> Probe {
     }
 }
 
-/// A sidecar whose command the agent runs.
 fn wrapped(cluster: &Cluster, images: &Images, sidecar: &Sidecar, install: Install) -> Container {
     let command = invocation::run_sidecar(&layout(cluster), install, &sidecar.container.name);
     let mounts = sidecar_mounts(cluster, images, install);
@@ -166,7 +164,6 @@ fn plain(cluster: &Cluster, images: &Images, sidecar: &Sidecar, install: Install
     }
 }
 
-/// The shared volume as the main containers see it.
 fn layout(cluster: &Cluster) -> Layout {
     Layout::new(cluster.flux.view.mount_path.clone())
 }

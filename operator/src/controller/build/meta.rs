@@ -21,8 +21,7 @@ pub(in crate::controller) fn meta_of(identity: &Identity, name: &str) -> ObjectM
     }
 }
 
-/// Labels of every object, by which the operator's watches select. Those of pods are among them: they select each pod
-/// that is made for the MiniCluster.
+/// Labels of every object, by which the operator's watches select, and of every pod that is made.
 pub(super) fn object_labels(name: &ClusterName) -> BTreeMap<String, String> {
     owned([(labels::NAME, name.as_str()), (labels::MANAGED_BY, labels::MANAGED_BY_VALUE)])
 }

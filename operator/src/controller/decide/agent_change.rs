@@ -56,7 +56,6 @@ pub(crate) fn constrain(
     Constrained { refused, ..constrained }
 }
 
-/// How often the command of `job` may be repeated.
 fn backoff_limit(job: &Job) -> u32 {
     let spec = job.spec.as_ref().filter(|_| !counts_by_index(job));
     spec.and_then(|spec| spec.backoff_limit).unwrap_or_default().unsigned_abs()

@@ -38,7 +38,6 @@ pub(crate) fn job_patch(live: &Job, desired: &Job, in_line: bool) -> Option<Valu
     (patch != json!({})).then_some(patch)
 }
 
-/// What a smaller size takes away: from how many pods to how many.
 pub(crate) fn shrinks(live: &Job, patch: &Value) -> Option<(i64, i64)> {
     let size = live.spec.as_ref()?.parallelism?;
     let next = patch["spec"]["parallelism"].as_i64()?;

@@ -48,7 +48,6 @@ impl StartDeadline {
         if rest.is_zero() { Self::Passed(cause(live, job, seconds)) } else { Self::Rest(rest) }
     }
 
-    /// Writes into `job`, the one that is to be, what follows for the one there is.
     pub(crate) fn set_deadline(&self, live: Option<&Job>, job: &mut Job) {
         let noted = |key: &str| live.and_then(|live| live.annotations().get(key));
         let note = match self {

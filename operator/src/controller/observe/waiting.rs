@@ -15,7 +15,6 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Waiting {
     pub(crate) message: String,
-    /// It has waited longer than [`PATIENCE`].
     pub(crate) lasts: bool,
 }
 
@@ -75,7 +74,6 @@ pub(crate) fn is_silent(pod: &Pod) -> bool {
         && !containers(status).any(begun)
 }
 
-/// The newest Warning about `pod` since it has its node.
 fn refusal(pod: &Pod, events: &[Event]) -> Option<String> {
     let about = |event: &&Event| {
         event.involved_object.uid == pod.metadata.uid

@@ -93,7 +93,6 @@ pub(crate) async fn observe(
     Ok(observed)
 }
 
-/// Schedulers whose PodGroups the API server has.
 async fn served(client: &CachedClient<'_>) -> Result<Vec<Scheduler>, Error> {
     let client = &client.context.client;
     let failed = |name: &str| Error::of(Verb::Read, "API group", name);
@@ -124,9 +123,10 @@ pub(crate) fn join_pod_group(
         return Ok(None);
     }
     let template = job.spec.get_or_insert_default();
+    let name = template.template.spec.as_ref().and_then(|pod| pod.scheduler_name.as_deref());
     let scheduler = match live_job {
         Some(live) => Scheduler::noted_on(live),
-        None => Some(choose(scheduler_name(&template.template), observed)?),
+        None => Some(choose(name, observed)?),
     };
     // A Job that was made without a gang stays without: the field that has changed is named elsewhere.
     let Some(scheduler) = scheduler else { return Ok(None) };
@@ -135,10 +135,6 @@ pub(crate) fn join_pod_group(
     let live = observed.iter().find(|(served, _)| *served == scheduler);
     let live = live.and_then(|(_, pod_group)| pod_group.as_ref());
     Ok(Some((scheduler, Change::between(live, pod_group(scheduler, cluster)))))
-}
-
-fn scheduler_name(template: &PodTemplateSpec) -> Option<&str> {
-    template.spec.as_ref()?.scheduler_name.as_deref()
 }
 
 /// Whose PodGroup the pods get that the scheduler of this name gives nodes to, of those that are served.
@@ -154,7 +150,6 @@ fn choose(name: Option<&str>, served: &Observed) -> Result<Scheduler, Error> {
     })
 }
 
-/// Lets the pods of `template` say which PodGroup they belong to.
 fn join(scheduler: Scheduler, group: &str, template: &mut PodTemplateSpec) {
     let metadata = template.metadata.get_or_insert_default();
     let group = group.to_owned();

@@ -29,7 +29,6 @@ pub(super) struct Conditions {
 }
 
 impl Conditions {
-    /// None yet; transition times are kept from `old`.
     pub(super) fn new(old: Option<&MiniClusterStatus>, generation: i64, now: Time) -> Self {
         let old = old.map(|old| old.conditions.clone()).unwrap_or_default();
         Self { old, list: Vec::new(), generation, now }

@@ -18,9 +18,7 @@ use kube::ResourceExt as _;
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Phase {
     pub(super) state: State,
-    /// It is ending because its Job is suspended.
     pub(super) suspending: bool,
-    /// What a pod waits for, if it says so.
     pub(super) waiting: Option<Waiting>,
     pub(super) end: Option<End>,
 }

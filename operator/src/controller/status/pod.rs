@@ -40,7 +40,6 @@ pub(super) struct Ended {
     reason: Option<String>,
 }
 
-/// A pod as the operator sees it.
 pub(super) struct PodView<'pod> {
     pod: &'pod Pod,
     runner: &'pod str,
@@ -66,7 +65,6 @@ fn is_lost(runner: &ContainerStatus, since: &Time, now: &Time) -> bool {
 }
 
 impl<'pod> PodView<'pod> {
-    /// Reads the status of `pod`, whose runner container is called `runner`, at the time `now`.
     pub(super) fn new(pod: &'pod Pod, runner: &'pod str, now: &Time) -> Self {
         let status = pod.status.as_ref();
         let phase = phase(pod).unwrap_or_default();
@@ -100,7 +98,6 @@ impl<'pod> PodView<'pod> {
         view
     }
 
-    /// True when it is still there, has not ended, and nobody deletes it.
     pub(super) fn is_about_to_end(&self) -> bool {
         !self.over && self.ended.is_none() && self.pod.metadata.deletion_timestamp.is_none()
     }

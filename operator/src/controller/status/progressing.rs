@@ -58,7 +58,6 @@ fn not_run_again(facts: &Facts<'_>) -> Option<String> {
     ))
 }
 
-/// What was asked for and cannot be had while the Job exists.
 fn change_refused(facts: &Facts<'_>) -> Option<String> {
     let what = if let Mode::StartedByAnotherRelease(image) = &facts.plan.mode {
         // Whatever was changed: nothing of it can reach a run that is not understood.

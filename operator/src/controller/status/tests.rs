@@ -16,7 +16,6 @@ use k8s_openapi::api::core::v1::{ContainerState, Pod, PodCondition};
 use serde_json::json;
 use std::collections::BTreeMap;
 
-/// What was observed and decided.
 #[derive(Default)]
 struct Observed {
     live: Live,
@@ -34,7 +33,6 @@ fn lead(phase: &str, state: ContainerState) -> Pod {
     pod("hello-0-abcde", phase, "hello", state)
 }
 
-/// A MiniCluster that runs.
 fn ready() -> Observed {
     observed(Some(job(4)), lead("Running", running()))
 }

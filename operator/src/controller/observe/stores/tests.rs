@@ -9,7 +9,6 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 impl Stores {
-    /// Stores that no watch has filled.
     pub(crate) fn empty() -> Self {
         Self {
             jobs: reflector::store().0,
