@@ -1,6 +1,6 @@
-//! CURVE certificates in the text form that Flux reads (flux-keygen(1)). Sections start in column one, pairs are indented, values are quoted. The reader of Flux is
-//! narrower than generic ZPL: metadata values may not hold `_`, `,` or quotes, and the metadata
-//! `name` must be there, or a lead with children refuses to start.
+//! CURVE certificates in the text form that Flux reads (flux-keygen(1)). Sections start in column one, pairs are
+//! indented, values are quoted. The reader of Flux is narrower than generic ZPL: metadata values may not hold `_`,
+//! `,` or quotes, and the metadata `name` must be there, or a lead with children refuses to start.
 
 use crate::redacted::Redacted;
 use x25519_dalek::{PublicKey, StaticSecret};

@@ -1,9 +1,10 @@
 //! Exit codes of the agent: part of its interface, read by the operator and by people.
 
-/// How a run of the agent ended, for reasons of the agent's own. A command that ran passes on its own code (128 + N when signal N ended it; 126 when it could
-/// not be executed, 127 when it was not found, as POSIX shells do). The codes here say that the
-/// command was never reached in this pod, or, for [`Exit::Deadline`] and [`Exit::Stopped`], that it was ended. They
-/// lie in the range of `sysexits.h`, which few programs use; the termination message tells the two apart beyond doubt.
+/// How a run of the agent ended, for reasons of the agent's own. A command that ran passes on its own code (128 + N
+/// when signal N ended it; 126 when it could not be executed, 127 when it was not found, as POSIX shells do). The
+/// codes here say that the command was never reached in this pod, or, for [`Exit::Deadline`] and [`Exit::Stopped`],
+/// that it was ended. They lie in the range of `sysexits.h`, which few programs use; the termination message tells
+/// the two apart beyond doubt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Exit {

@@ -1,6 +1,6 @@
-//! What the operator and the agent must agree on, and nothing else. The operator decides what the specification determines and writes it down as an
-//! [`AgentConfig`] in a `ConfigMap`; the agent reads it in the pod and adds what only the pod can
-//! know (host name, uid, cores, addresses). Neither side computes the other's facts.
+//! What the operator and the agent must agree on, and nothing else. The operator decides what the specification
+//! determines and writes it down as an [`AgentConfig`] in a `ConfigMap`; the agent reads it in the pod and adds what
+//! only the pod can know (host name, uid, cores, addresses). Neither side computes the other's facts.
 //!
 //! The crate knows nothing of Kubernetes types and nothing of processes. A change to a type here
 //! is a change of the protocol between two images that may be of different versions: raise

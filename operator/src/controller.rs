@@ -1,5 +1,5 @@
-//! The controller: what it watches, and what happens then. `reconcile` is a whole reconcile, stage by stage: `observe` reads, `decide`, `build` and `status` are functions of
-//! values, `apply` writes.
+//! The controller: what it watches, and what happens then. `reconcile` is a whole reconcile, stage by stage:
+//! `observe` reads, `decide`, `build` and `status` are functions of values, `apply` writes.
 
 mod apply;
 pub mod build;

@@ -9,9 +9,9 @@ use std::time::Duration;
 /// Longest time for one reconcile of one object. It is a dozen requests, each of milliseconds.
 pub(super) const LIMIT: Duration = Duration::from_mins(1);
 
-/// Does `work` on one object, for at most `limit`. A panic is an error of that object: kube-runtime
-/// would raise it again in the loop that serves all of them. Nothing that outlives `work` can be left half-changed by it: what is shared is counters, maps
-/// behind a `Mutex` that no decision is taken under, and the client.
+/// Does `work` on one object, for at most `limit`. A panic is an error of that object: kube-runtime would raise it
+/// again in the loop that serves all of them. Nothing that outlives `work` can be left half-changed by it: what is
+/// shared is counters, maps behind a `Mutex` that no decision is taken under, and the client.
 pub(super) async fn guarded<T>(
     limit: Duration,
     work: impl Future<Output = Result<T, Error>>,

@@ -37,7 +37,7 @@ pub(super) struct Live {
     pub(super) pods: Pods,
     pub(super) queue: Option<Queue>,
     pub(super) gang: gang::Observed,
-    /// Objects of somebody else in the place of the Job, the `ConfigMap`, the pod of `spec.services` or the `PodGroup`.
+    /// Objects of somebody else in the place of the Job, the `ConfigMap`, the services' pod or the PodGroup.
     pub(super) taken: Vec<NameConflict>,
     /// Objects of somebody else in the place of a Service that there must be.
     pub(super) services_taken: Vec<NameConflict>,

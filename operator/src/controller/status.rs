@@ -31,8 +31,8 @@ pub(super) struct Facts<'facts> {
     pub(super) error: Option<&'facts Error>,
 }
 
-/// The status of the MiniCluster called `name`. `now` is used for conditions that flip and for how long something has lasted; everything else
-/// follows from the arguments, so that the same facts give the same status and nothing is
+/// The status of the MiniCluster called `name`. `now` is used for conditions that flip and for how long something has
+/// lasted; everything else follows from the arguments, so that the same facts give the same status and nothing is
 /// written twice. Of `old` only those facts are kept that the objects of the run no longer show.
 pub(super) fn status(
     old: Option<&MiniClusterStatus>,

@@ -23,7 +23,7 @@ const PAUSE: Duration = Duration::from_secs(5);
 const LONG_PAUSE: Duration = Duration::from_secs(10);
 
 /// Writes `status` if it differs from the one `cluster` has, and publishes what changed; `cluster` has then the
-/// resource version of the answer. If it can wait and another was written a moment ago, the answer is how long it has to.
+/// resource version of the answer. If it can wait and another was written a moment ago, the answer is how long.
 pub(crate) async fn report(
     context: &Context,
     cluster: &mut MiniCluster,
@@ -91,7 +91,7 @@ fn pause(old: &MiniClusterStatus, new: &MiniClusterStatus) -> Option<Duration> {
 }
 
 /// Publishes an Event about a MiniCluster. One that cannot be written is no reason to do anything again. Each has a
-/// recorder of its own: one for all would take an Event with another text for the same one come again, and drop the text.
+/// recorder of its own: one for all would take an Event with another text for the same, and drop the text.
 pub(crate) async fn publish(context: &Context, cluster: &ObjectReference, event: &Event) {
     let recorder = Recorder::new(context.client.clone(), context.reporter.clone());
     if let Err(error) = recorder.publish(event, cluster).await {

@@ -1,5 +1,5 @@
-//! Publishes Events about jobs that had not ended when a worker had to leave. The pods of an instance that shrinks are deleted as soon as they have ended. A watch brings what they
-//! have left all the same; a list would come too late.
+//! Publishes Events about jobs that had not ended when a worker had to leave. The pods of an instance that shrinks
+//! are deleted as soon as they have ended: a watch brings what they have left, a list would come too late.
 
 use super::events::unfinished;
 use super::report::publish;

@@ -26,8 +26,8 @@ pub(super) fn object_labels(name: &ClusterName) -> BTreeMap<String, String> {
     owned([(labels::NAME, name.as_str()), (labels::MANAGED_BY, labels::MANAGED_BY_VALUE)])
 }
 
-/// Labels of the pods: the user's, then the operator's, which win. `job-index` is not among them, the user's neither: a
-/// template gives all pods the same labels.
+/// Labels of the pods: the user's, then the operator's, which win. `job-index` is not among them, the user's neither:
+/// a template gives all pods the same labels.
 pub(super) fn pod_labels(cluster: &Cluster) -> BTreeMap<String, String> {
     let mut all = cluster.pod.labels.clone();
     all.remove(labels::JOB_INDEX);

@@ -1,5 +1,5 @@
-//! How the agent and the view come into the pods of a new Job: mounted as image volumes, or copied by
-//! init containers. A Job keeps the method that it was made with, which is noted on it, and so is the reason: the cluster
+//! How the agent and the view come into the pods of a new Job: mounted as image volumes, or copied by init
+//! containers. A Job keeps the method that it was made with, which is noted on it, and so is the reason: the cluster
 //! may be another by the time somebody asks, and a Job's pod template cannot be changed.
 
 use crate::cluster::{AGENT_CONTAINER, Cluster};

@@ -1,5 +1,5 @@
-//! What a changed specification means for a Job, and for the pod of `spec.services`, that exists. A Job's pod template can never be changed. `completions` of an Indexed Job can, together with
-//! `parallelism` (KEP-3715, stable since 1.31).
+//! What a changed specification means for a Job, and for the pod of `spec.services`, that exists. A Job's pod
+//! template can never be changed. `completions` can, together with `parallelism` (KEP-3715, stable since 1.31).
 
 use super::change::Change;
 use crate::cluster::{FixedFields, ServicesPod};
@@ -113,8 +113,8 @@ fn adjusted_spec(live: &Job, desired: &Job) -> Option<Value> {
     (!spec.is_empty()).then_some(Value::Object(spec))
 }
 
-/// What is done with the pod there is, and the fields that are refused: a pod cannot be changed, and to replace it would
-/// take from the workload what it is using. What another release of the operator builds otherwise is no change.
+/// What is done with the pod there is, and the fields that are refused: a pod cannot be changed, and to replace it
+/// would take from the workload what it is using. What another release of the operator builds otherwise is no change.
 pub(crate) fn services_pod_change(
     live: Option<&Pod>,
     desired: Option<Pod>,
@@ -128,7 +128,7 @@ pub(crate) fn services_pod_change(
     if live.metadata.deletion_timestamp.is_some() {
         return (Change::Keep, Vec::new());
     }
-    // With its restart policy no container's end does that. It was evicted or lost its node: it is made again when it is gone and still asked for.
+    // It was evicted or lost its node, as no container's end does that: it is made again when it is gone.
     if has_failed(live) {
         return (Change::delete(live), Vec::new());
     }

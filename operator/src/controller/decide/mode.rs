@@ -35,8 +35,7 @@ impl Mode {
     }
 }
 
-/// How it is dealt with; `config` is what the agents have, if this operator can read it, and `cluster` is absent where the
-/// specification was refused.
+/// `config` is what the agents have, if this operator can read it; `cluster` is absent where it was refused.
 pub(crate) fn mode(
     live: &Live,
     config: Option<&AgentConfig>,

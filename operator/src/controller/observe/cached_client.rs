@@ -178,9 +178,9 @@ pub(crate) struct Read {
     pub(crate) unreadable: Option<Violations>,
 }
 
-/// Reads the MiniCluster `name`; nothing where there is none. The API server stores what the definition of its time allows, and an overlay of any depth. What is
-/// no specification for this operator is a fault of that MiniCluster. The client's own reading would
-/// log the whole object, secrets included.
+/// Reads the MiniCluster `name`; nothing where there is none. The API server stores what the definition of its time
+/// allows, and an overlay of any depth. What is no specification for this operator is a fault of that MiniCluster.
+/// The client's own reading would log the whole object, secrets included.
 pub(crate) async fn read(
     client: &Client,
     namespace: &str,

@@ -84,8 +84,8 @@ impl Recent {
         self.entries().remove(cluster);
     }
 
-    /// Forgets all but those of which `exists` is true, by namespace and name. A watch that begins anew brings no event
-    /// of those that have gone meanwhile, and a reconcile under way remembers something of one that has.
+    /// Forgets all but those of which `exists` is true, by namespace and name. A watch that begins anew brings no
+    /// event of those that have gone meanwhile, and a reconcile under way remembers something of one that has.
     pub(crate) fn retain(&self, exists: impl Fn(&str, &str) -> bool) {
         self.entries().retain(|(namespace, name), _| exists(namespace, name));
     }

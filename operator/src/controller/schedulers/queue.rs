@@ -41,8 +41,9 @@ pub(crate) async fn queue(client: &CachedClient<'_>, job: &Job) -> Option<Queue>
     Some(Queue { name, says })
 }
 
-/// Puts in the place of what is asked for what `job` keeps in its queue; the answer is what was asked for. Kueue refuses a running Job another queue. A Job that leaves its queue keeps its quota (`ReconcileGenericJob`
-/// ignores it then), and one whose number of pods is not that of its Workload is stopped with all its pods
+/// Puts in the place of what is asked for what `job` keeps in its queue; the answer is what was asked for. Kueue
+/// refuses a running Job another queue. A Job that leaves its queue keeps its quota (`ReconcileGenericJob` ignores it
+/// then), and one whose number of pods is not that of its Workload is stopped with all its pods
 /// (`ensureOneWorkload`).
 pub(crate) fn constrain(job: &Job, cluster: &mut Cluster) -> Vec<String> {
     let mut refused = Vec::new();
