@@ -49,22 +49,6 @@ fn the_broker_reads_its_certificate_from_a_volume_in_memory() {
 }
 
 #[test]
-fn a_quorum_is_named_only_when_fewer_than_all_hosts_are_asked_for() {
-    let quorum = |spec| config(&spec).broker.quorum;
-    assert_eq!(quorum(json!({ "size": 4, "maxSize": 8 })), Some(4));
-    assert_eq!(quorum(json!({ "size": 4, "minSize": 2 })), Some(2));
-    assert_eq!(quorum(json!({ "size": 4, "maxSize": 4 })), None);
-}
-
-#[test]
-fn a_pod_that_may_be_restarted_has_no_failure_policy() {
-    let object = hello(&json!({ "pod": { "restartPolicy": "OnFailure" } }));
-    let (_, desired) = built(&cluster(&object));
-    let spec = desired.job.spec.unwrap();
-    assert!(spec.pod_failure_policy.is_none() && spec.pod_replacement_policy.is_none());
-}
-
-#[test]
 fn a_deadline_is_written_for_the_agents_and_the_jobs_own_is_later_by_what_start_and_stop_take() {
     let of = |spec| {
         let (_, desired) = built(&cluster(&hello(&spec)));

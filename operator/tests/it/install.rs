@@ -3,7 +3,7 @@
 
 use crate::support::world::{CONFIG, JOB, World};
 use crate::support::{LEAD, cluster, hello, images};
-use flux_contract::{AgentConfig, Install, invocation};
+use flux_contract::{AgentConfig, Install};
 use flux_operator::controller::build::{agent_config, build};
 use flux_operator::crd::{InstallMethod, Installed};
 use k8s_openapi::api::core::v1::PodSpec;
@@ -27,27 +27,6 @@ fn with_sidecars() -> Value {
     ] })
 }
 
-#[test]
-fn nothing_is_copied_where_images_are_mounted_and_every_container_that_uses_flux_has_them() {
-    let pod = pod_by(Install::Image, &hello(&with_sidecars()));
-    let init: Vec<_> = pod.init_containers.iter().flatten().collect();
-    assert_eq!(init.iter().map(|container| &container.name).collect::<Vec<_>>(), ["c"]);
-    for container in pod.containers.iter().chain(init) {
-        let mounts = container.volume_mounts.as_ref().unwrap();
-        let at = |path: &str| mounts.iter().find(|mount| mount.mount_path == path).unwrap();
-        for (path, volume) in [
-            ("/flux_operator/agent", "hello-agent-bin"),
-            ("/flux_operator/view", "hello-view-image"),
-        ] {
-            assert_eq!((at(path).name.as_str(), at(path).read_only), (volume, Some(true)));
-        }
-        let software = at("/opt/software");
-        assert_eq!(software.name, "hello-view-software");
-        assert_eq!(software.sub_path, None, "a part of a volume is mounted twice");
-    }
-    assert!(pod_by(Install::Image, &hello(&json!({}))).init_containers.is_none());
-}
-
 /// No mount lies in a read-only one: the directory to mount it at could not be made there.
 #[test]
 fn sidecars_mount_read_only_what_the_runner_shares_with_them() {
@@ -66,66 +45,6 @@ fn sidecars_mount_read_only_what_the_runner_shares_with_them() {
                     |it: &str| it.strip_prefix(path).is_some_and(|rest| rest.starts_with('/'));
                 assert!(!mounts.iter().any(|mount| nested(&mount.mount_path)), "{mounts:?}");
             }
-        }
-    }
-}
-
-#[test]
-fn the_images_are_those_that_would_be_copied_and_are_pulled_in_the_same_way() {
-    let spec = json!({ "flux": { "container": {
-        "image": "registry.example/view:7", "pullAlways": true, "imagePullSecret": "key",
-    } } });
-    let pod = pod_by(Install::Image, &hello(&spec));
-    let images: Vec<_> = pod.volumes.iter().flatten().filter_map(|it| it.image.clone()).collect();
-    let of = |position: usize| {
-        let image = images[position].clone();
-        (image.reference.unwrap(), image.pull_policy.unwrap())
-    };
-    assert_eq!(of(0), ("registry.example/agent:9".to_owned(), "IfNotPresent".to_owned()));
-    assert_eq!(of(1), ("registry.example/view:7".to_owned(), "Always".to_owned()));
-    assert_eq!(pod.image_pull_secrets.unwrap()[0].name, "key");
-}
-
-#[test]
-fn an_image_with_agent_and_view_takes_one_init_container_and_two_images_take_two() {
-    let init = |image: &str| -> Vec<String> {
-        let spec = json!({ "flux": { "container": { "image": image } } });
-        let pod = pod_by(Install::Copy, &hello(&spec));
-        pod.init_containers.unwrap().into_iter().map(|container| container.name).collect()
-    };
-    assert_eq!(init("registry.example/view:7"), ["flux-agent", "flux-view"]);
-    assert_eq!(init(&images().agent), ["flux-view"]);
-    let both = json!({ "flux": { "container": { "image": images().agent } } });
-    let pod = pod_by(Install::Copy, &hello(&both));
-    let command = pod.init_containers.unwrap().remove(0).command.unwrap();
-    assert_eq!(command, invocation::install_both("/mnt/flux"));
-}
-
-#[test]
-fn an_image_with_agent_and_view_is_one_volume() {
-    let both = json!({ "flux": { "container": { "image": images().agent, "pullAlways": true } } });
-    let pod = pod_by(Install::Image, &hello(&both));
-    let volumes: Vec<_> = pod.volumes.iter().flatten().filter(|it| it.image.is_some()).collect();
-    let [volume] = volumes.as_slice() else { panic!("{volumes:?}") };
-    let image = volume.image.clone().unwrap();
-    assert_eq!((image.reference, image.pull_policy), (Some(images().agent), Some("Always".into())));
-    let mounts = pod.containers[0].volume_mounts.iter().flatten();
-    let paths: Vec<_> =
-        mounts.filter(|it| it.name == volume.name).map(|it| it.mount_path.as_str()).collect();
-    assert_eq!(paths, ["/flux_operator/agent", "/flux_operator/view"]);
-}
-
-#[test]
-fn the_shared_volume_lies_where_the_specification_says_in_either_way() {
-    for (medium, expected) in [(None, None), (Some("Disk"), None), (Some("Memory"), Some("Memory"))]
-    {
-        let spec = json!({ "flux": { "container": { "medium": medium.unwrap_or("Disk") } } });
-        let object = hello(&if medium.is_some() { spec } else { json!({}) });
-        for install in [Install::Image, Install::Copy] {
-            let volumes = pod_by(install, &object).volumes.unwrap();
-            let shared = volumes.into_iter().find(|volume| volume.name == "flux-view").unwrap();
-            let source = shared.empty_dir.unwrap();
-            assert_eq!((source.medium.as_deref(), source.size_limit), (expected, None));
         }
     }
 }

@@ -9,7 +9,6 @@ mod command;
 mod crd;
 mod every_field;
 mod every_status_field;
-mod fields;
 mod gang;
 mod go_examples;
 mod install;

@@ -4,44 +4,7 @@ use crate::support::simulation::faults::{Failure, Fault};
 use crate::support::simulation::nodes::NODES;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Flavour {
-    /// Its command runs once.
-    Once,
-    /// Its command may be repeated.
-    Repeated,
-    Interactive,
-    WithServices,
-    WithSidecar,
-    /// Its lead ends the run after a while.
-    WithDeadline,
-    /// It goes when it has finished.
-    Cleanup,
-    /// A queue says when it runs.
-    Queued,
-}
-
-use Flavour::{
-    Cleanup, Interactive, Once, Queued, Repeated, WithDeadline, WithServices, WithSidecar,
-};
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Edit {
-    /// So many pods; more than four are refused.
-    Size(u32),
-    /// Another command: what runs is another.
-    Command(u32),
-    Deadline(u32),
-    BackoffLimit(u32),
-    Cleanup(bool),
-    Suspend(bool),
-    Label(u32),
-    /// Something that the operator refuses.
-    Invalid,
-    /// Takes that back.
-    Valid,
-}
+use std::iter::repeat_n;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Thing {
@@ -94,11 +57,12 @@ pub(crate) enum NodeFate {
     Drained,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// A MiniCluster is made, if there is none.
-    Create(Flavour),
-    Edit(Edit),
+    /// A MiniCluster is made, if there is none, of [`SMALLEST`] and these fields.
+    Create(&'static str),
+    /// The field of the specification at this path gets this value.
+    Edit(&'static str, Value),
     /// It is deleted; with `foreground` after all that it owns.
     DeleteCluster {
         foreground: bool,
@@ -139,64 +103,47 @@ pub(crate) enum Action {
     Wait(u64),
 }
 
-pub(crate) fn specification(flavour: Flavour) -> Value {
-    let mut spec = json!({
-        "size": 3, "maxSize": 4, "containers": [{ "image": "app", "command": "echo hello" }],
-    });
-    match flavour {
-        Once | Queued => {}
-        Repeated => spec["backoffLimit"] = json!(2),
-        Interactive => spec["interactive"] = json!(true),
-        WithServices => spec["services"] = json!([{ "image": "db", "name": "db" }]),
-        WithSidecar => {
-            spec["containers"][0]["runFlux"] = json!(true);
-            let sidecar = json!({ "image": "web", "name": "web", "runFlux": false, "ports": [80] });
-            spec["containers"].as_array_mut().unwrap().push(sidecar);
-        }
-        WithDeadline => spec["deadlineSeconds"] = json!(100),
-        Cleanup => spec["cleanup"] = json!(true),
-    }
-    spec
-}
+/// A MiniCluster whose command runs once.
+pub(crate) const SMALLEST: &str = "{
+    apiVersion: flux-framework.org/v1alpha2, kind: MiniCluster, metadata: {name: hello, namespace: work},
+    spec: {size: 3, maxSize: 4, containers: [{image: app, command: echo hello}]},
+}";
 
-impl Edit {
-    /// What is merged into a specification.
-    pub(crate) fn apply(self, spec: &mut Value) {
-        match self {
-            Self::Size(size) => spec["size"] = json!(size),
-            Self::Command(number) => {
-                spec["containers"][0]["command"] = json!(format!("echo {number}"));
-            }
-            Self::Deadline(seconds) => spec["deadlineSeconds"] = json!(seconds),
-            Self::BackoffLimit(limit) => spec["backoffLimit"] = json!(limit),
-            Self::Cleanup(cleanup) => spec["cleanup"] = json!(cleanup),
-            Self::Suspend(suspend) => spec["suspend"] = json!(suspend),
-            Self::Label(value) => spec["jobLabels"] = json!({ "label": value.to_string() }),
-            Self::Invalid => spec["flux"] = json!({ "topology": "nonsense" }),
-            Self::Valid => drop(spec.as_object_mut().unwrap().remove("flux")),
-        }
-    }
-}
-
-fn flavour() -> impl Strategy<Value = Flavour> {
+/// Fields that make another MiniCluster of [`SMALLEST`].
+fn fields() -> impl Strategy<Value = &'static str> {
     prop_oneof![
-        4 => Just(Once), 1 => Just(Repeated), 1 => Just(Interactive), 1 => Just(WithServices),
-        1 => Just(WithSidecar), 1 => Just(WithDeadline), 1 => Just(Cleanup), 1 => Just(Queued),
+        4 => Just("{}"),
+        1 => Just("{spec: {backoffLimit: 2}}"),
+        1 => Just("{spec: {interactive: true}}"),
+        1 => Just("{spec: {services: [{image: db, name: db}]}}"),
+        1 => Just("{spec: {containers: [{image: app, command: echo hello, runFlux: true}, {image: web, name: web, runFlux: false, ports: [80]}]}}"),
+        1 => Just("{spec: {deadlineSeconds: 100}}"),
+        1 => Just("{spec: {cleanup: true}}"),
+        1 => Just("{metadata: {labels: {kueue.x-k8s.io/queue-name: team}}}"),
     ]
 }
 
-fn edit() -> impl Strategy<Value = Edit> {
+fn edit() -> impl Strategy<Value = Action> {
+    let command = |number| json!(format!("echo {number}"));
+    let label = |number: u32| json!({ "label": number.to_string() });
     prop_oneof![
-        4 => (1_u32..=5).prop_map(Edit::Size),
-        2 => (0_u32..3).prop_map(Edit::Command),
-        1 => prop_oneof![Just(50), Just(300)].prop_map(Edit::Deadline),
-        1 => (0_u32..3).prop_map(Edit::BackoffLimit),
-        1 => any::<bool>().prop_map(Edit::Cleanup),
-        3 => any::<bool>().prop_map(Edit::Suspend),
-        1 => (0_u32..2).prop_map(Edit::Label),
-        1 => Just(Edit::Invalid),
-        1 => Just(Edit::Valid),
+        // More than four pods are refused.
+        4 => (1_u32..=5).prop_map(|size| Action::Edit(".size", json!(size))),
+        2 => (0_u32..3).prop_map(move |number| Action::Edit(".containers[].command", command(number))),
+        1 => prop_oneof![Just(50), Just(300)]
+            .prop_map(|seconds| Action::Edit(".deadlineSeconds", json!(seconds))),
+        1 => (0_u32..3).prop_map(|limit| Action::Edit(".backoffLimit", json!(limit))),
+        1 => any::<bool>().prop_map(|cleanup| Action::Edit(".cleanup", json!(cleanup))),
+        3 => any::<bool>().prop_map(suspend),
+        1 => (0_u32..2).prop_map(move |number| Action::Edit(".jobLabels", label(number))),
+        // The operator refuses this until it is taken back.
+        1 => Just(Action::Edit(".flux", json!({ "topology": "nonsense" }))),
+        1 => Just(Action::Edit(".flux", json!({}))),
     ]
+}
+
+fn suspend(suspend: bool) -> Action {
+    Action::Edit(".suspend", json!(suspend))
 }
 
 fn thing() -> impl Strategy<Value = Thing> {
@@ -253,8 +200,8 @@ fn lag() -> impl Strategy<Value = &'static [&'static str]> {
 fn action() -> impl Strategy<Value = Action> {
     let command = prop_oneof![4 => Just(0), 2 => Just(1), 1 => Just(75), 1 => Just(137)];
     prop_oneof![
-        1 => flavour().prop_map(Action::Create),
-        6 => edit().prop_map(Action::Edit),
+        1 => fields().prop_map(Action::Create),
+        6 => edit(),
         1 => any::<bool>().prop_map(|foreground| Action::DeleteCluster { foreground }),
         4 => (0_u64..4, fate()).prop_map(|(index, fate)| Action::Pod(index, fate)),
         2 => (0..NODES, node_fate()).prop_map(|(node, fate)| Action::Node(node, fate)),
@@ -289,7 +236,7 @@ fn disturbed_end() -> impl Strategy<Value = Vec<Action>> {
     let parts = (0..3_i32, disturbance.clone(), 0_usize..16, disturbance, removed, any::<bool>());
     parts.prop_map(|(code, before, answers, after, removed, acts)| {
         let end = [Action::Wait(5), Action::CommandEnds(code)];
-        let seen = [Action::ClusterActs; 3].into_iter().chain(before);
+        let seen = repeat_n(Action::ClusterActs, 3).chain(before);
         let goes_on = [Action::Answers(answers)].into_iter().chain(after);
         let rest = [Action::Remove(removed)].into_iter().chain(acts.then_some(Action::Act));
         end.into_iter().chain(seen).chain(goes_on).chain(rest).collect()
@@ -298,10 +245,10 @@ fn disturbed_end() -> impl Strategy<Value = Vec<Action>> {
 
 /// A MiniCluster takes the name of another while the operator is at work.
 fn namesake() -> impl Strategy<Value = Vec<Action>> {
-    (0_usize..16, any::<bool>(), flavour(), 0_usize..16).prop_map(
-        |(before, foreground, flavour, after)| {
+    (0_usize..16, any::<bool>(), fields(), 0_usize..16).prop_map(
+        |(before, foreground, fields, after)| {
             let gone = Action::DeleteCluster { foreground };
-            let made = Action::Create(flavour);
+            let made = Action::Create(fields);
             vec![Action::Answers(before), gone, Action::ClusterActs, made, Action::Answers(after)]
         },
     )
@@ -310,7 +257,7 @@ fn namesake() -> impl Strategy<Value = Vec<Action>> {
 /// It is suspended and resumed again, by whoever may, while the operator is at work.
 fn pause() -> impl Strategy<Value = Vec<Action>> {
     let ways = prop_oneof![
-        3 => Just([true, false].map(|it| Action::Edit(Edit::Suspend(it)))),
+        3 => Just([true, false].map(suspend)),
         1 => Just([Tampering::Suspended, Tampering::Resumed].map(|it| Action::Tamper(Thing::Job, it))),
         2 => Just([false, true].map(|admits| Action::Queue { admits })),
     ];
@@ -326,8 +273,8 @@ fn pause() -> impl Strategy<Value = Vec<Action>> {
     )
 }
 
-/// A MiniCluster, and what happens then.
-pub(crate) fn scenario(longest: usize) -> impl Strategy<Value = (Flavour, Vec<Action>)> {
+/// The fields of a MiniCluster, and what happens then.
+pub(crate) fn scenario(longest: usize) -> impl Strategy<Value = (&'static str, Vec<Action>)> {
     let part = prop_oneof![
         16 => action().prop_map(|action| vec![action]),
         1 => disturbed_end(),
@@ -335,5 +282,5 @@ pub(crate) fn scenario(longest: usize) -> impl Strategy<Value = (Flavour, Vec<Ac
         1 => pause(),
     ];
     let parts = prop::collection::vec(part, 0..longest);
-    (flavour(), parts.prop_map(|parts| parts.concat()))
+    (fields(), parts.prop_map(|parts| parts.concat()))
 }

@@ -1,6 +1,6 @@
 //! What holds whatever happens.
 
-use crate::action::{Action, Flavour, Thing};
+use crate::action::{Action, Thing};
 use crate::history;
 use crate::status;
 use crate::support::simulation::job::{is_finished, is_over};
@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What is wrong after a MiniCluster of `flavour` was made and `actions` have happened.
-pub(crate) async fn hold(flavour: Flavour, actions: &[Action]) -> Result<(), String> {
+/// What is wrong after a MiniCluster with `fields` was made and `actions` have happened.
+pub(crate) async fn hold(fields: &str, actions: &[Action]) -> Result<(), String> {
     let mut world = World::new();
     world.server.let_pass(Some(0));
-    world.create(flavour);
+    world.create(fields);
     for action in actions {
-        world.happen(*action).await;
+        world.happen(action.clone()).await;
     }
     let result = settled(&mut world).await;
     result.map_err(|fault| format!("{fault}\n{}", world.server.journal().join("\n")))

@@ -1,6 +1,7 @@
 //! A cluster with the operator in it, to which actions happen.
 
-use crate::action::{Action, Edit, Fate, Flavour, NodeFate, Tampering, Thing, specification};
+use crate::action::{Action, Fate, NodeFate, SMALLEST, Tampering, Thing};
+use crate::support::field_path::set;
 use crate::support::server::Server;
 use crate::support::simulation::agent::End;
 use crate::support::simulation::clock::Clock;
@@ -16,9 +17,9 @@ use crate::support::simulation::store::Store;
 use crate::support::world::{CLUSTER, CONFIG, JOB, PODS, SECRETS, SERVICE};
 use crate::support::{defaults, images};
 use flux_contract::{Exit, labels};
-use flux_operator::cluster::QUEUE_LABEL;
 use flux_operator::controller::{Context, Scope, run};
 use flux_operator::metrics::Metrics;
+use json_patch::merge;
 use serde_json::{Value, json};
 use std::future::pending;
 use std::sync::Arc;
@@ -106,8 +107,8 @@ impl World {
     pub(crate) async fn happen(&mut self, action: Action) {
         self.server.note(&format!("{action:?}"));
         match action {
-            Action::Create(flavour) => self.create(flavour),
-            Action::Edit(edit) => self.edit(edit),
+            Action::Create(fields) => self.create(fields),
+            Action::Edit(path, value) => self.edit(path, value),
             Action::DeleteCluster { foreground } => {
                 let policy = if foreground { "Foreground" } else { "Background" };
                 let _ =
@@ -200,22 +201,17 @@ impl World {
         Ok(())
     }
 
-    pub(crate) fn create(&mut self, flavour: Flavour) {
-        let mut object = json!({
-            "apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster",
-            "metadata": { "name": "hello", "namespace": "work" }, "spec": specification(flavour),
-        });
-        if flavour == Flavour::Queued {
-            object["metadata"]["labels"] = json!({ QUEUE_LABEL: "team" });
-        }
+    pub(crate) fn create(&mut self, fields: &str) {
+        let mut object: Value = serde_saphyr::from_str(SMALLEST).unwrap();
+        merge(&mut object, &serde_saphyr::from_str(fields).unwrap());
         // There may be one.
         let _ = self.store(|store| store.create(CLUSTERS, &object));
     }
 
-    fn edit(&self, edit: Edit) {
+    fn edit(&self, path: &str, value: Value) {
         self.store(|store| {
             let Some(mut object) = store.get(CLUSTER).cloned() else { return };
-            edit.apply(&mut object["spec"]);
+            set(&mut object["spec"], path, 0, value);
             store.replace(CLUSTER, &object).unwrap();
         });
     }

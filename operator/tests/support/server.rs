@@ -185,9 +185,9 @@ impl Server {
         self.lock().log.iter().filter(|other| *other == request).count()
     }
 
-    /// Resolves when each of `paths` was read since writes were last asked for.
-    pub(crate) async fn all_were_read(&self, paths: impl Iterator<Item = String>) {
-        let mut left: BTreeSet<String> = paths.map(|path| format!("GET {path}")).collect();
+    /// Resolves when each of `requests`, as `METHOD path`, has come since writes were last asked for.
+    pub(crate) async fn all_came(&self, requests: impl Iterator<Item = String>) {
+        let mut left: BTreeSet<String> = requests.collect();
         let mut looked_at = 0;
         loop {
             // It counts each request from here on.
