@@ -97,12 +97,10 @@ async fn taken_after(server: &Server, requests: impl Iterator<Item = String>) ->
     let directory = tempfile::tempdir().unwrap();
     let operator = Operator::start(&serve(server.clone()).await, &directory);
     let all = tokio::time::timeout(DEADLINE, server.all_came(requests)).await;
+    let [resident, data, peak] = ["VmRSS", "RssAnon", "VmHWM"].map(|name| operator.memory(name));
     let log = std::fs::read_to_string(directory.path().join("log")).unwrap();
     assert!(all.is_ok(), "{log}");
-    let [resident, data, peak] = ["VmRSS", "RssAnon", "VmHWM"].map(|name| operator.memory(name));
-    let taken = Taken { resident, data, peak };
-    println!("{taken:?} KiB");
-    taken
+    Taken { resident, data, peak }
 }
 
 /// Where a MiniCluster of the tests and its objects are, by their kinds.
@@ -231,6 +229,7 @@ async fn a_thousand_miniclusters_take_little_memory() {
     let server = crowded();
     let reads = (0..MINICLUSTERS).map(|it| format!("GET {}", path("MiniCluster", &name(it))));
     let taken = taken_after(&server, reads).await;
+    println!("{taken:?} KiB");
     // They run for this operator, too: it has nothing else to say of them.
     let writes = server.writes();
     assert!(!writes.iter().any(|write| write.ends_with("/status")), "{writes:?}");
@@ -243,6 +242,7 @@ async fn what_other_people_write_takes_no_memory() {
     let status =
         |number| format!("PATCH {}/status", path("MiniCluster", &format!("minicluster-{number}")));
     let taken = taken_after(&hostile(), (0..MINICLUSTERS).map(status)).await;
+    println!("{taken:?} KiB");
     assert!(taken.data <= DATA_LIMIT, "{taken:?}");
     assert!(taken.peak <= PEAK_LIMIT, "{taken:?}");
 }

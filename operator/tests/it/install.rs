@@ -18,20 +18,16 @@ fn pod_by(install: Install, object: &flux_operator::crd::MiniCluster) -> PodSpec
     desired.job.spec.unwrap().template.spec.unwrap()
 }
 
-/// With a sidecar of each kind.
-fn with_sidecars() -> Value {
-    json!({ "containers": [
-        { "image": "app", "command": "a", "runFlux": true },
-        { "image": "b", "name": "b", "runFlux": false, "command": "b" },
-        { "image": "c", "name": "c", "runFlux": false, "noWrapEntrypoint": true },
-    ] })
-}
-
 /// No mount lies in a read-only one: the directory to mount it at could not be made there.
 #[test]
 fn sidecars_mount_read_only_what_the_runner_shares_with_them() {
+    let sidecars = json!({ "containers": [
+        { "image": "app", "command": "a", "runFlux": true },
+        { "image": "b", "name": "b", "runFlux": false, "command": "b" },
+        { "image": "c", "name": "c", "runFlux": false, "noWrapEntrypoint": true },
+    ] });
     for install in [Install::Image, Install::Copy] {
-        let pod = pod_by(install, &hello(&with_sidecars()));
+        let pod = pod_by(install, &hello(&sidecars));
         let plain = pod.init_containers.iter().flatten().filter(|it| it.name == "c");
         let containers: Vec<_> = pod.containers.iter().chain(plain).collect();
         assert_eq!(containers.len(), 3);
@@ -73,49 +69,39 @@ fn copying(world: &World) -> usize {
 }
 
 #[tokio::test]
-async fn images_are_mounted_where_server_and_all_nodes_can_and_the_agent_reads_so() {
-    let world = World::new(&json!({}));
-    world.server.runs("v1.36.3", Some(good_nodes(3)));
-    world.reconcile().await.unwrap();
-    let reason = "the API server and all nodes have image volumes".to_owned();
-    assert_eq!(reported(&world), (InstallMethod::Image, reason));
-    assert_eq!(copying(&world), 0);
-    let config = world.server.get(CONFIG).unwrap();
-    let config = AgentConfig::from_toml(config["data"]["agent.toml"].as_str().unwrap()).unwrap();
-    assert_eq!(config.install, Install::Image);
-}
-
-#[tokio::test]
-async fn every_page_of_nodes_is_read() {
-    let world = World::new(&json!({}));
-    let mut nodes = good_nodes(249);
-    nodes.push(node("old", "v1.36.3", "containerd://1.7.28"));
-    world.server.runs("v1.36.3", Some(nodes));
-    world.reconcile().await.unwrap();
-    let reason = "node old runs containerd 1.7.28, image volumes need 2.1".to_owned();
-    assert_eq!(reported(&world), (InstallMethod::Copy, reason));
-    assert_eq!(copying(&world), 2);
-    assert_eq!(world.server.requests("GET /api/v1/nodes"), 3);
-}
-
-#[tokio::test]
-async fn where_nothing_can_be_found_out_it_is_copied_and_said_why() {
-    for (release, nodes, why) in [
-        (Some("v1.36.3"), None, "the operator may not list the nodes"),
-        (Some("v1.36.3"), Some(vec![]), "there is no node yet"),
+async fn what_server_and_all_nodes_have_decides_and_the_reason_is_said() {
+    let old = vec![node("old", "v1.36.3", "containerd://1.7.28")];
+    let (mounted, copied) = (InstallMethod::Image, InstallMethod::Copy);
+    let new = Some("v1.36.3");
+    for (release, nodes, method, why) in [
+        (new, Some(good_nodes(3)), mounted, "the API server and all nodes have image volumes"),
+        // The last one is on another page.
+        (
+            new,
+            Some([good_nodes(249), old].concat()),
+            copied,
+            "node old runs containerd 1.7.28, image volumes need 2.1",
+        ),
+        (new, None, copied, "the operator may not list the nodes"),
+        (new, Some(vec![]), copied, "there is no node yet"),
         (
             Some("v1.34.2"),
             Some(good_nodes(1)),
+            copied,
             "the API server is of Kubernetes v1.34.2: before 1.35, image volumes are off unless somebody has switched them on",
         ),
-        (None, None, "the operator may not read the API server's version"),
+        (None, None, copied, "the operator may not read the API server's version"),
     ] {
         let world = World::new(&json!({}));
         if let Some(release) = release {
             world.server.runs(release, nodes);
         }
         world.reconcile().await.unwrap();
-        assert_eq!(reported(&world), (InstallMethod::Copy, why.to_owned()));
+        assert_eq!(reported(&world), (method, why.to_owned()));
+        assert_eq!(copying(&world), if method == copied { 2 } else { 0 }, "{why}");
+        let config = world.server.get(CONFIG).unwrap();
+        let config = AgentConfig::from_toml(config["data"]["agent.toml"].as_str().unwrap());
+        assert_eq!(config.unwrap().install == Install::Image, method == mounted, "{why}");
     }
 }
 

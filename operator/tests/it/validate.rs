@@ -11,20 +11,20 @@ use serde_json::{Value, json};
 
 /// `table` with the indented lines below each specification that `said` gives for it and for those there are.
 fn renewed(table: &str, said: impl Fn(&Value, &[&str]) -> Vec<String>) -> String {
-    let mut renewed = String::new();
+    let mut renewed = Vec::new();
     let mut lines = table.lines().peekable();
     while let Some(line) = lines.next() {
-        renewed += &format!("{line}\n");
+        renewed.push(line.to_owned());
         let mut below = Vec::new();
         while let Some(line) = lines.next_if(|line| line.starts_with("    ")) {
             below.push(line.trim_start());
         }
         if line.starts_with('{') {
             let said = said(&serde_saphyr::from_str(line).unwrap(), &below);
-            renewed.extend(said.iter().map(|said| format!("    {said}\n")));
+            renewed.extend(said.iter().map(|said| format!("    {said}")));
         }
     }
-    renewed
+    renewed.join("\n") + "\n"
 }
 
 #[test]

@@ -53,7 +53,13 @@ fn at_rest(world: &World) -> Result<(), String> {
 /// Commands that were started more often than their Job allows: one that a suspension has taken begins again.
 fn repeated(world: &World) -> Vec<String> {
     let mut runs: BTreeMap<&str, usize> = BTreeMap::new();
-    for run in world.kubelet.runs.iter().filter(|run| !world.jobs.taken.contains(&run.pod)) {
+    for run in world
+        .kubernetes
+        .kubelet
+        .runs
+        .iter()
+        .filter(|run| !world.kubernetes.jobs.taken.contains(&run.pod))
+    {
         *runs.entry(&run.job).or_default() += 1;
     }
     let jobs = world.store(|store| {

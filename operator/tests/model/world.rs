@@ -3,13 +3,12 @@
 use crate::action::{Action, Fate, NodeFate, SMALLEST, Tampering, Thing};
 use crate::support::field_path::set;
 use crate::support::server::Server;
+use crate::support::simulation::Kubernetes;
 use crate::support::simulation::agent::End;
 use crate::support::simulation::clock::Clock;
 use crate::support::simulation::collector::collect;
 use crate::support::simulation::conditions::condition;
-use crate::support::simulation::job::{
-    JobController, index_of, is_finished, is_over, is_ready, is_suspended,
-};
+use crate::support::simulation::job::{index_of, is_finished, is_over, is_ready, is_suspended};
 use crate::support::simulation::kubelet::Kubelet;
 use crate::support::simulation::nodes::pods_on;
 use crate::support::simulation::queue;
@@ -46,8 +45,7 @@ const PATIENCE: Duration = Duration::from_hours(5);
 pub(crate) struct World {
     pub(crate) server: Server,
     pub(crate) clock: Clock,
-    pub(crate) kubelet: Kubelet,
-    pub(crate) jobs: JobController,
+    pub(crate) kubernetes: Kubernetes,
     /// Whether it is the turn of those that wait in the queue.
     admits: bool,
     /// The version at which the others had nothing to do.
@@ -71,8 +69,7 @@ impl World {
         let mut world = Self {
             server,
             clock,
-            kubelet: Kubelet::default(),
-            jobs: JobController::default(),
+            kubernetes: Kubernetes::default(),
             admits: true,
             idle_since: None,
             operator: None,
@@ -158,14 +155,14 @@ impl World {
         self.server.with(|memory| {
             let store = &mut memory.store;
             let before = store.version;
-            let is_due =
-                has_deadline(store) || lacks_pods(store) || self.kubelet.nodes.is_any_lost();
+            let is_due = has_deadline(store)
+                || lacks_pods(store)
+                || self.kubernetes.kubelet.nodes.is_any_lost();
             if self.idle_since == Some(before) && !is_due {
                 return;
             }
             queue::direct(store, self.admits);
-            self.jobs.sync(store);
-            self.kubelet.step(store, PODS);
+            self.kubernetes.act(store);
             collect(store);
             self.idle_since = Some(store.version).filter(|after| *after == before);
         });
@@ -176,7 +173,7 @@ impl World {
     pub(crate) async fn settle(&mut self) -> Result<(), String> {
         self.server.note("settle");
         self.server.with(|memory| memory.faults.requests.clear());
-        self.kubelet.nodes.find_all();
+        self.kubernetes.kubelet.nodes.find_all();
         self.idle_since = None;
         self.server.brings_news_but_of(&[]);
         let (begin, mut quiet, mut step) =
@@ -230,7 +227,7 @@ impl World {
     fn befall(&mut self, index: u64, fate: Fate) {
         let Some((path, pod)) = self.pod(index) else { return };
         // What ends on a node that is lost nobody hears of.
-        let lost = self.kubelet.nodes.are_lost_to(&pod);
+        let lost = self.kubernetes.kubelet.nodes.are_lost_to(&pod);
         let runs = !lost && !is_over(&pod) && pod["status"]["phase"] == "Running";
         let starts =
             !lost && pod["status"]["phase"] == "Pending" && !pod["spec"]["nodeName"].is_null();
@@ -263,7 +260,7 @@ impl World {
 
     fn befall_node(&mut self, number: usize, fate: NodeFate) {
         self.idle_since = None;
-        let nodes = &mut self.kubelet.nodes;
+        let nodes = &mut self.kubernetes.kubelet.nodes;
         self.server.with(|memory| {
             let store = &mut memory.store;
             match fate {
@@ -288,7 +285,7 @@ impl World {
     }
 
     fn end_command(&mut self, code: i32) {
-        let runs = |pod: &Value| is_ready(pod) && !self.kubelet.nodes.are_lost_to(pod);
+        let runs = |pod: &Value| is_ready(pod) && !self.kubernetes.kubelet.nodes.are_lost_to(pod);
         if let Some((path, _)) = self.pod(0).filter(|(_, pod)| runs(pod)) {
             let end = End::of_command(code);
             self.store(|store| Kubelet::end(store, &path, &end));

@@ -3,7 +3,7 @@
 mod about_examples;
 mod fields;
 mod operations;
-mod page;
+pub(crate) mod page;
 mod rights;
 
 use flux_contract::Exit;
@@ -13,7 +13,7 @@ pub(crate) fn in_repository(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
 }
 
-fn page_in_docs() -> String {
+pub(crate) fn page_in_docs() -> String {
     std::fs::read_to_string(in_repository("docs/minicluster.md")).unwrap()
 }
 

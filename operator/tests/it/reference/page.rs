@@ -25,13 +25,13 @@ if everything is valid, with 1 if there is a fault, and with 2 if something cann
 /// A field's path, and YAML that shows it at its place in a document. Fields without which it would be refused or
 /// without effect stand beside it.
 #[derive(Debug)]
-pub(super) struct Example {
-    pub(super) path: String,
-    pub(super) yaml: String,
+pub(crate) struct Example {
+    pub(crate) path: String,
+    pub(crate) yaml: String,
 }
 
 /// The examples of a page, in its order: below the heading of each field.
-pub(super) fn examples(page: &str) -> Vec<Example> {
+pub(crate) fn examples(page: &str) -> Vec<Example> {
     let sections = page.split("\n#").filter_map(|section| section.split_once("`\n"));
     let example = |(heading, text): (&str, &str)| {
         let (_, yaml) = text.split_once("\n```yaml\n")?;

@@ -23,9 +23,8 @@ pub(crate) struct Memory {
     pub(crate) journal: Vec<String>,
     /// What the operator wanted to write and may not, or that nobody may.
     pub(crate) mistakes: Vec<String>,
-    watches: Vec<Watch>,
+    pub(crate) watches: Vec<Watch>,
     pub(crate) news: News,
-    pub(crate) clusters_last: bool,
     pub(crate) release: Option<String>,
     pub(crate) nodes: Option<Vec<Value>>,
 }
