@@ -2,10 +2,9 @@
 
 use crate::support::simulation::job_policy;
 use crate::support::simulation::job_policy::Verdict::{self, Count, FailJob, Ignore};
-use crate::support::{built, cluster, config, documents, hello, object, pod_spec};
+use crate::support::{built, cluster, config, documents, hello, object};
 use flux_contract::invocation::REPLACED_VARIABLES;
 use k8s_openapi::api::batch::v1::{JobSpec, PodFailurePolicyRule};
-use k8s_openapi::api::core::v1::Container;
 use serde_json::json;
 
 #[test]
@@ -16,36 +15,6 @@ fn objects_of_each_cluster_are_as_recorded() {
         let texts: Vec<_> = documents.iter().map(|d| serde_saphyr::to_string(d).unwrap()).collect();
         insta::assert_snapshot!(texts.join("---\n"));
     });
-}
-
-fn mounts_of(container: &Container, path: &str) -> bool {
-    let mounts = container.volume_mounts.iter().flatten();
-    mounts.into_iter().any(|mount| mount.mount_path == path)
-}
-
-#[test]
-fn only_the_runner_sees_the_certificate_and_what_the_agent_makes_of_it() {
-    let sidecar = json!({ "containers": [
-        { "image": "app", "command": "a", "runFlux": true },
-        { "image": "b", "name": "b", "runFlux": false },
-        { "image": "c", "name": "c", "runFlux": false, "noWrapEntrypoint": true },
-    ] });
-    let spec = pod_spec(&sidecar);
-    for path in [flux_contract::CURVE_MOUNT, flux_contract::PRIVATE_MOUNT] {
-        let all = spec.containers.iter().chain(spec.init_containers.iter().flatten());
-        let with: Vec<_> = all.filter(|c| mounts_of(c, path)).map(|c| &c.name).collect();
-        assert_eq!(with, ["hello"], "{path}");
-    }
-}
-
-#[test]
-fn the_broker_reads_its_certificate_from_a_volume_in_memory() {
-    let (layout, spec) = (config(&json!({})).layout, pod_spec(&json!({})));
-    let mounts = spec.containers[0].volume_mounts.as_ref().unwrap();
-    let mount =
-        mounts.iter().find(|mount| layout.curve_certificate().starts_with(&mount.mount_path));
-    let volume = spec.volumes.unwrap().into_iter().find(|v| v.name == mount.unwrap().name);
-    assert_eq!(volume.unwrap().empty_dir.unwrap().medium.as_deref(), Some("Memory"));
 }
 
 #[test]

@@ -129,24 +129,3 @@ fn the_values_of_default_are_those_of_an_empty_object() {
     let spec: MiniClusterSpec = serde_json::from_value(json!({ "containers": [] })).unwrap();
     assert_eq!(spec, MiniClusterSpec::default());
 }
-
-#[test]
-fn quantities_may_be_numbers() {
-    let container: Container =
-        serde_json::from_value(json!({ "resources": { "limits": { "cpu": 4 } } })).unwrap();
-    let limits = container.resources.unwrap().limits.unwrap();
-    assert_eq!(limits["cpu"].0, "4");
-}
-
-#[test]
-fn a_status_of_the_former_operator_is_still_read() {
-    let status = json!({
-        "jobid": "", "maximumSize": 4, "selector": "hpa-selector=hello", "size": 0,
-        "conditions": [{
-            "type": "JobMiniClusterReady", "reason": "JobMiniClusterReady", "status": "True",
-            "message": "JobMiniClusterReady", "lastTransitionTime": "2026-06-01T00:00:00Z",
-        }],
-    });
-    let status: crd::MiniClusterStatus = serde_json::from_value(status).unwrap();
-    assert_eq!((status.maximum_size, status.conditions.len()), (4, 1));
-}

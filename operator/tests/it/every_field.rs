@@ -40,7 +40,7 @@ static EXAMPLES: LazyLock<Vec<(String, Value)>> = LazyLock::new(|| {
 
 /// Fields that change no object, and the test that shows what they do.
 const ELSEWHERE: &[(&str, &str)] = &[
-    (".cleanup", "cleanup_deletes_the_mini_cluster_when_its_lead_has_finished"),
+    (".cleanup", "only_the_version_that_was_decided_on_is_deleted"),
     (".ttlSecondsAfterFinished", "a_finished_mini_cluster_stays_for_its_time_to_live"),
     (".startDeadlineSeconds", "an_instance_that_does_not_start_in_time_ends_itself_with_the_cause"),
     (".suspend", "the_specification_suspends_and_resumes_what_it_has_suspended_alone"),

@@ -2,48 +2,10 @@
 //! way, and what the status reports.
 
 use crate::support::world::{CONFIG, JOB, World};
-use crate::support::{LEAD, cluster, hello, images};
 use flux_contract::{AgentConfig, Install};
-use flux_operator::controller::build::{agent_config, build};
 use flux_operator::crd::{InstallMethod, Installed};
-use k8s_openapi::api::core::v1::PodSpec;
 use serde_json::{Value, json};
 use std::time::Duration;
-
-/// What the pods are made from where agent and view come by `install`.
-fn pod_by(install: Install, object: &flux_operator::crd::MiniCluster) -> PodSpec {
-    let cluster = cluster(object);
-    let config = AgentConfig { install, ..agent_config(&cluster, Some(LEAD)) };
-    let desired = build(&cluster, &config, &images(), 1).unwrap();
-    desired.job.spec.unwrap().template.spec.unwrap()
-}
-
-/// No mount lies in a read-only one: the directory to mount it at could not be made there.
-#[test]
-fn sidecars_mount_read_only_what_the_runner_shares_with_them() {
-    let sidecars = json!({ "containers": [
-        { "image": "app", "command": "a", "runFlux": true },
-        { "image": "b", "name": "b", "runFlux": false, "command": "b" },
-        { "image": "c", "name": "c", "runFlux": false, "noWrapEntrypoint": true },
-    ] });
-    for install in [Install::Image, Install::Copy] {
-        let pod = pod_by(install, &hello(&sidecars));
-        let plain = pod.init_containers.iter().flatten().filter(|it| it.name == "c");
-        let containers: Vec<_> = pod.containers.iter().chain(plain).collect();
-        assert_eq!(containers.len(), 3);
-        for container in containers {
-            let mounts: Vec<_> = container.volume_mounts.iter().flatten().collect();
-            for path in ["/mnt/flux", "/opt/software"] {
-                let found = mounts.iter().find(|mount| mount.mount_path == path).unwrap();
-                let expected = (container.name != "hello").then_some(true);
-                assert_eq!(found.read_only, expected, "{install:?} {} {path}", container.name);
-                let nested =
-                    |it: &str| it.strip_prefix(path).is_some_and(|rest| rest.starts_with('/'));
-                assert!(!mounts.iter().any(|mount| nested(&mount.mount_path)), "{mounts:?}");
-            }
-        }
-    }
-}
 
 fn node(name: &str, kubelet: &str, runtime: &str) -> Value {
     json!({ "metadata": { "name": name }, "spec": {}, "status": { "nodeInfo": {

@@ -2,20 +2,17 @@
 
 use crate::support::simulation::faults::{Failure, Fault};
 use crate::support::simulation::nodes::NODES;
+use crate::support::world::{CONFIG, JOB, SECRETS, SERVICE};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::iter::repeat_n;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Thing {
-    Job,
-    ConfigMap,
-    Headless,
-    Lead,
-    Secret,
-    ServicesPod,
-    Alias,
-}
+pub(crate) const LEAD: &str = "/api/v1/namespaces/work/services/hello-lead";
+pub(crate) const ALIAS: &str = "/api/v1/namespaces/work/services/web";
+pub(crate) const SERVICES_POD: &str = "/api/v1/namespaces/work/pods/hello-services";
+
+/// What the operator makes at most one of.
+pub(crate) const OBJECTS: [&str; 6] = [JOB, CONFIG, SERVICE, LEAD, SERVICES_POD, ALIAS];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tampering {
@@ -73,12 +70,13 @@ pub(crate) enum Action {
     Tidy,
     /// The command of the lead ends with this code, if it runs.
     CommandEnds(i32),
-    Remove(Thing),
-    Tamper(Thing, Tampering),
+    /// Somebody deletes the object of ours at this path, or one of the Secrets.
+    Remove(&'static str),
+    Tamper(&'static str, Tampering),
     /// Somebody else has an object of our name, unless we have; with `predecessor` it was a deleted
     /// MiniCluster's of the same name.
     Occupy {
-        thing: Thing,
+        path: &'static str,
         predecessor: bool,
     },
     /// It becomes, or is no more, the turn of those that wait in the queue.
@@ -86,7 +84,7 @@ pub(crate) enum Action {
         admits: bool,
     },
     /// Who has such an object deletes it.
-    Vacate(Thing),
+    Vacate(&'static str),
     /// The operator's process ends, whatever it was doing, and another begins.
     Restart,
     Fail(Fault),
@@ -146,10 +144,10 @@ fn suspend(suspend: bool) -> Action {
     Action::Edit(".suspend", json!(suspend))
 }
 
-fn thing() -> impl Strategy<Value = Thing> {
+fn object() -> impl Strategy<Value = &'static str> {
     prop_oneof![
-        4 => Just(Thing::Job), 3 => Just(Thing::ConfigMap), 1 => Just(Thing::Headless),
-        1 => Just(Thing::Lead), 1 => Just(Thing::ServicesPod), 1 => Just(Thing::Alias),
+        4 => Just(JOB), 3 => Just(CONFIG), 1 => Just(SERVICE), 1 => Just(LEAD),
+        1 => Just(SERVICES_POD), 1 => Just(ALIAS),
     ]
 }
 
@@ -207,11 +205,11 @@ fn action() -> impl Strategy<Value = Action> {
         2 => (0..NODES, node_fate()).prop_map(|(node, fate)| Action::Node(node, fate)),
         1 => Just(Action::Tidy),
         4 => command.prop_map(Action::CommandEnds),
-        3 => prop_oneof![6 => thing(), 1 => Just(Thing::Secret)].prop_map(Action::Remove),
-        3 => (thing(), tampering()).prop_map(|(thing, how)| Action::Tamper(thing, how)),
-        1 => (thing(), any::<bool>())
-            .prop_map(|(thing, predecessor)| Action::Occupy { thing, predecessor }),
-        1 => thing().prop_map(Action::Vacate),
+        3 => prop_oneof![6 => object(), 1 => Just(SECRETS)].prop_map(Action::Remove),
+        3 => (object(), tampering()).prop_map(|(path, how)| Action::Tamper(path, how)),
+        1 => (object(), any::<bool>())
+            .prop_map(|(path, predecessor)| Action::Occupy { path, predecessor }),
+        1 => object().prop_map(Action::Vacate),
         1 => any::<bool>().prop_map(|admits| Action::Queue { admits }),
         3 => Just(Action::Restart),
         4 => fault().prop_map(Action::Fail),
@@ -232,7 +230,7 @@ fn disturbed_end() -> impl Strategy<Value = Vec<Action>> {
         fault().prop_map(|fault| Some(Action::Fail(fault))),
         lag().prop_map(|kinds| Some(Action::Lag(kinds))),
     ];
-    let removed = prop_oneof![2 => Just(Thing::Job), 1 => Just(Thing::ConfigMap)];
+    let removed = prop_oneof![2 => Just(JOB), 1 => Just(CONFIG)];
     let parts = (0..3_i32, disturbance.clone(), 0_usize..16, disturbance, removed, any::<bool>());
     parts.prop_map(|(code, before, answers, after, removed, acts)| {
         let end = [Action::Wait(5), Action::CommandEnds(code)];
@@ -258,7 +256,7 @@ fn namesake() -> impl Strategy<Value = Vec<Action>> {
 fn pause() -> impl Strategy<Value = Vec<Action>> {
     let ways = prop_oneof![
         3 => Just([true, false].map(suspend)),
-        1 => Just([Tampering::Suspended, Tampering::Resumed].map(|it| Action::Tamper(Thing::Job, it))),
+        1 => Just([Tampering::Suspended, Tampering::Resumed].map(|it| Action::Tamper(JOB, it))),
         2 => Just([false, true].map(|admits| Action::Queue { admits })),
     ];
     let between = prop_oneof![

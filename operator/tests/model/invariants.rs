@@ -1,11 +1,11 @@
 //! What holds whatever happens.
 
-use crate::action::{Action, Thing};
+use crate::action::{Action, SERVICES_POD};
 use crate::history;
 use crate::status;
 use crate::support::simulation::job::{is_finished, is_over};
 use crate::support::world::{CLUSTER, CONFIG, JOB, PODS, SECRETS};
-use crate::world::{World, owned_by_cluster, path};
+use crate::world::{World, owned_by_cluster};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -88,8 +88,7 @@ fn left_running(world: &World) -> Option<String> {
     world.store(|store| {
         let is_over =
             store.get(JOB).is_some_and(|job| owned_by_cluster(job).is_some() && is_finished(job));
-        let services_pod = path(store, Thing::ServicesPod).and_then(|path| store.get(&path));
-        let ours = services_pod.is_some_and(|pod| owned_by_cluster(pod).is_some());
+        let ours = store.get(SERVICES_POD).is_some_and(|pod| owned_by_cluster(pod).is_some());
         (is_over && ours).then(|| "the pod of spec.services outlives the run".to_owned())
     })
 }

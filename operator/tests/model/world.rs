@@ -1,6 +1,6 @@
 //! A cluster with the operator in it, to which actions happen.
 
-use crate::action::{Action, Fate, NodeFate, SMALLEST, Tampering, Thing};
+use crate::action::{Action, Fate, NodeFate, SERVICES_POD, SMALLEST, Tampering};
 use crate::support::field_path::set;
 use crate::support::server::Server;
 use crate::support::simulation::Kubernetes;
@@ -13,7 +13,7 @@ use crate::support::simulation::kubelet::Kubelet;
 use crate::support::simulation::nodes::pods_on;
 use crate::support::simulation::queue;
 use crate::support::simulation::store::Store;
-use crate::support::world::{CLUSTER, CONFIG, JOB, PODS, SECRETS, SERVICE};
+use crate::support::world::{CLUSTER, CONFIG, JOB, PODS, SECRETS};
 use crate::support::{defaults, images};
 use flux_contract::{Exit, labels};
 use flux_operator::controller::{Context, Scope, run};
@@ -115,10 +115,10 @@ impl World {
             Action::Node(number, fate) => self.befall_node(number, fate),
             Action::Tidy => self.tidy(),
             Action::CommandEnds(code) => self.end_command(code),
-            Action::Remove(thing) => self.remove(thing),
-            Action::Tamper(thing, how) => self.tamper(thing, how),
-            Action::Occupy { thing, predecessor } => self.occupy(thing, predecessor),
-            Action::Vacate(thing) => self.vacate(thing),
+            Action::Remove(path) => self.remove(path),
+            Action::Tamper(path, how) => self.tamper(path, how),
+            Action::Occupy { path, predecessor } => self.occupy(path, predecessor),
+            Action::Vacate(path) => self.vacate(path),
             Action::Queue { admits } => (self.admits, self.idle_since) = (admits, None),
             Action::Restart => self.restart(),
             Action::Fail(fault) => self.server.with(|memory| memory.faults.requests.push(fault)),
@@ -300,33 +300,33 @@ impl World {
         });
     }
 
-    fn remove(&mut self, thing: Thing) {
-        self.lacks_secret |= thing == Thing::Secret;
+    fn remove(&mut self, path: &str) {
+        self.lacks_secret |= path == SECRETS;
         self.store(|store| {
-            if let Some(path) = path(store, thing).filter(|path| is_ours(store, path)) {
+            let secret = store.inside(SECRETS).next().map(|(path, _)| path.clone());
+            let path = if path == SECRETS { secret } else { Some(path.to_owned()) };
+            if let Some(path) = path.filter(|path| is_ours(store, path)) {
                 let _ = store.delete(&path, &json!({ "propagationPolicy": "Background" }));
             }
         });
     }
 
-    fn tamper(&mut self, thing: Thing, how: Tampering) {
+    fn tamper(&mut self, path: &str, how: Tampering) {
         self.unheard |= matches!(how, Tampering::Disowned | Tampering::Unlabelled);
-        let patch = match (how, thing) {
-            (Tampering::Changed, Thing::Job) => {
+        let changes = match (how, kind_of(path)) {
+            (Tampering::Changed, "Job") => {
                 json!({ "spec": { "completions": 2, "parallelism": 2 } })
             }
-            (Tampering::Changed, Thing::Headless | Thing::Lead | Thing::Alias) => {
+            (Tampering::Changed, "Service") => {
                 json!({ "spec": { "ports": [], "selector": { "app": "other" } } })
             }
-            (Tampering::Changed, Thing::ConfigMap) => json!({ "data": { "theirs": "1" } }),
-            (Tampering::Suspended | Tampering::Resumed, Thing::Job) => {
+            (Tampering::Changed, "ConfigMap") => json!({ "data": { "theirs": "1" } }),
+            (Tampering::Suspended | Tampering::Resumed, "Job") => {
                 json!({ "spec": { "suspend": how == Tampering::Suspended } })
             }
-            // What there is of the first two nobody may change; the pods of a Job that is ours no more would go
-            // on as if it were.
-            (Tampering::Changed, Thing::Secret | Thing::ServicesPod)
-            | (Tampering::Disowned, Thing::Job)
-            | (Tampering::Suspended | Tampering::Resumed, _) => return,
+            // A pod nobody may change; the pods of a Job that is ours no more would go on as if it were.
+            (Tampering::Changed | Tampering::Suspended | Tampering::Resumed, _)
+            | (Tampering::Disowned, "Job") => return,
             (Tampering::Unlabelled, _) => {
                 json!({ "metadata": { "labels": { labels::MANAGED_BY: null } } })
             }
@@ -334,26 +334,23 @@ impl World {
             (Tampering::Labelled, _) => json!({ "metadata": { "labels": { "theirs": "1" } } }),
         };
         self.store(|store| {
-            if let Some(path) = path(store, thing).filter(|path| is_ours(store, path)) {
-                let _ = store.merge(&path, &patch);
+            if is_ours(store, path) {
+                let _ = store.merge(path, &changes);
             }
         });
     }
 
-    fn occupy(&mut self, thing: Thing, predecessor: bool) {
+    fn occupy(&mut self, path: &str, predecessor: bool) {
         self.unheard = true;
         self.store(|store| {
-            let Some(path) = path(store, thing).filter(|path| store.get(path).is_none()) else { return };
+            if store.get(path).is_some() {
+                return;
+            }
             let (collection, name) = path.rsplit_once('/').unwrap();
-            let (version, kind, spec) = match thing {
-                Thing::Job => ("batch/v1", "Job", json!({ "template": {} })),
-                Thing::ConfigMap => ("v1", "ConfigMap", json!({})),
-                Thing::Headless | Thing::Lead | Thing::Alias => ("v1", "Service", json!({})),
-                Thing::Secret => ("v1", "Secret", json!({})),
-                Thing::ServicesPod => ("v1", "Pod", json!({ "containers": [] })),
-            };
+            let kind = kind_of(path);
+            let version = if kind == "Job" { "batch/v1" } else { "v1" };
             let mut object = json!({
-                "apiVersion": version, "kind": kind, "spec": spec,
+                "apiVersion": version, "kind": kind, "spec": { "template": {}, "containers": [] },
                 "metadata": { "name": name, "namespace": "work", "annotations": { SOMEBODY: "true" } },
             });
             if predecessor {
@@ -366,12 +363,22 @@ impl World {
         });
     }
 
-    fn vacate(&self, thing: Thing) {
+    fn vacate(&self, path: &str) {
         self.store(|store| {
-            if let Some(path) = path(store, thing).filter(|path| !is_ours(store, path)) {
-                let _ = store.delete(&path, &Value::Null);
+            if !is_ours(store, path) {
+                let _ = store.delete(path, &Value::Null);
             }
         });
+    }
+}
+
+/// The kind of one of [`OBJECTS`](crate::action::OBJECTS).
+fn kind_of(path: &str) -> &'static str {
+    match path {
+        JOB => "Job",
+        CONFIG => "ConfigMap",
+        SERVICES_POD => "Pod",
+        _ => "Service",
     }
 }
 
@@ -402,19 +409,6 @@ fn has_deadline(store: &Store) -> bool {
     let active = job_under_way(store).filter(|job| !is_suspended(job));
     let deadline = active.and_then(|job| job["spec"]["activeDeadlineSeconds"].as_u64());
     deadline.is_some_and(|seconds| Duration::from_secs(seconds) < PATIENCE)
-}
-
-/// Where such an object is, or would be; of Secrets there may be several.
-pub(crate) fn path(store: &Store, thing: Thing) -> Option<String> {
-    Some(match thing {
-        Thing::Job => JOB.to_owned(),
-        Thing::ConfigMap => CONFIG.to_owned(),
-        Thing::Headless => SERVICE.to_owned(),
-        Thing::Lead => format!("{SERVICE}-lead"),
-        Thing::Secret => store.inside(SECRETS).next()?.0.clone(),
-        Thing::ServicesPod => format!("{PODS}/hello-services"),
-        Thing::Alias => SERVICE.replace("/hello", "/web"),
-    })
 }
 
 fn is_ours(store: &Store, path: &str) -> bool {

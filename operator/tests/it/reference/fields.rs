@@ -84,30 +84,20 @@ fn is_of_kubernetes(path: &str, schema: &Value) -> bool {
         || schema["x-kubernetes-preserve-unknown-fields"] == true
 }
 
-/// The type in words: `integer`, `list of string`, `map of Quantity`.
-pub(super) fn type_name(field: &Field) -> String {
-    let schema = &field.schema;
-    let own = kubernetes_type(&field.path).map(|name| format!("`{name}` of Kubernetes"));
-    let inner = |schema: &Value| own.clone().unwrap_or_else(|| plain_type(schema));
-    if schema["items"].is_object() {
-        format!("list of {}", inner(&schema["items"]))
-    } else if schema["additionalProperties"].is_object() {
-        format!("map of {}", inner(&schema["additionalProperties"]))
-    } else {
-        inner(schema)
+/// The type of the field at `path` in words: `integer`, `list of string`, `map of Quantity`.
+pub(super) fn type_name(path: &str, schema: &Value) -> String {
+    for (collection, of) in [("list", "items"), ("map", "additionalProperties")] {
+        if schema[of].is_object() {
+            return format!("{collection} of {}", type_name(path, &schema[of]));
+        }
     }
-}
-
-fn plain_type(schema: &Value) -> String {
-    if schema["x-kubernetes-int-or-string"] == true {
-        return "quantity".to_owned();
+    if let Some(name) = kubernetes_type(path) {
+        return format!("`{name}` of Kubernetes");
     }
     let name = schema["type"].as_str().unwrap_or("any");
-    match (name, schema["format"].as_str()) {
-        ("string", Some("date-time")) => "time".to_owned(),
-        ("array", _) => format!("list of {}", plain_type(&schema["items"])),
-        (name, _) => name.to_owned(),
-    }
+    let name = if schema["format"] == "date-time" { "time" } else { name };
+    let is_quantity = schema["x-kubernetes-int-or-string"] == true;
+    if is_quantity { "quantity" } else { name }.to_owned()
 }
 
 /// What the schema says about the values of a field, in words.
@@ -155,22 +145,10 @@ pub(super) fn rules(schema: &Value) -> Vec<(String, String)> {
     rules.into_iter().flatten().map(rule).collect()
 }
 
-/// A value as one writes it in YAML.
+/// A value as one writes it in YAML. The schema writes limits as floating point numbers.
 pub(super) fn text(value: &Value) -> String {
-    match value {
-        Value::String(text) if !text.is_empty() => text.clone(),
-        Value::Number(number) => number
-            .as_i64()
-            .or_else(|| whole(number.as_f64()))
-            .map_or_else(|| number.to_string(), |n| n.to_string()),
-        Value::Null | Value::Bool(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => {
-            value.to_string()
-        }
+    match value.as_str() {
+        Some(text) if !text.is_empty() => text.to_owned(),
+        Some(_) | None => value.to_string().trim_end_matches(".0").to_owned(),
     }
-}
-
-/// The schema writes limits as floating point numbers.
-fn whole(number: Option<f64>) -> Option<i64> {
-    let text = format!("{:.0}", number?);
-    text.parse().ok()
 }

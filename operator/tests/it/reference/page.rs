@@ -129,7 +129,7 @@ fn metadata() -> String {
 
 /// All that is said about one field, under its heading.
 fn about(field: &Field, all: &[Field], examples: &[Example]) -> String {
-    let mut facts = vec![type_name(field)];
+    let mut facts = vec![type_name(&field.path, &field.schema)];
     if field.required {
         facts.push("required".to_owned());
     }
