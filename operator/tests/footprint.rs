@@ -85,7 +85,7 @@ impl Operator {
 
 /// What the operator takes of memory, in KiB.
 #[derive(Debug)]
-struct Taken {
+struct MemoryUse {
     resident: u64,
     /// The part of it that is no file.
     data: u64,
@@ -93,14 +93,14 @@ struct Taken {
 }
 
 /// Runs the operator beside `server` until that was asked for each of `requests`.
-async fn taken_after(server: &Server, requests: impl Iterator<Item = String>) -> Taken {
+async fn memory_use_after(server: &Server, requests: impl Iterator<Item = String>) -> MemoryUse {
     let directory = tempfile::tempdir().unwrap();
     let operator = Operator::start(&serve(server.clone()).await, &directory);
-    let all = tokio::time::timeout(DEADLINE, server.all_came(requests)).await;
+    let all = tokio::time::timeout(DEADLINE, server.await_requests(requests)).await;
     let [resident, data, peak] = ["VmRSS", "RssAnon", "VmHWM"].map(|name| operator.memory(name));
     let log = std::fs::read_to_string(directory.path().join("log")).unwrap();
     assert!(all.is_ok(), "{log}");
-    Taken { resident, data, peak }
+    MemoryUse { resident, data, peak }
 }
 
 /// Where a MiniCluster of the tests and its objects are, by their kinds.
@@ -228,21 +228,21 @@ async fn serve(server: Server) -> String {
 async fn a_thousand_miniclusters_take_little_memory() {
     let server = crowded();
     let reads = (0..MINICLUSTERS).map(|it| format!("GET {}", path("MiniCluster", &name(it))));
-    let taken = taken_after(&server, reads).await;
-    println!("{taken:?} KiB");
+    let used = memory_use_after(&server, reads).await;
+    println!("{used:?} KiB");
     // They run for this operator, too: it has nothing else to say of them.
     let writes = server.writes();
     assert!(!writes.iter().any(|write| write.ends_with("/status")), "{writes:?}");
-    assert!(taken.data <= DATA_LIMIT, "{taken:?}");
-    assert!(std::env::var_os(RELEASED).is_none() || taken.resident <= MEMORY_LIMIT, "{taken:?}");
+    assert!(used.data <= DATA_LIMIT, "{used:?}");
+    assert!(std::env::var_os(RELEASED).is_none() || used.resident <= MEMORY_LIMIT, "{used:?}");
 }
 
 #[tokio::test]
 async fn what_other_people_write_takes_no_memory() {
     let status =
         |number| format!("PATCH {}/status", path("MiniCluster", &format!("minicluster-{number}")));
-    let taken = taken_after(&hostile(), (0..MINICLUSTERS).map(status)).await;
-    println!("{taken:?} KiB");
-    assert!(taken.data <= DATA_LIMIT, "{taken:?}");
-    assert!(taken.peak <= PEAK_LIMIT, "{taken:?}");
+    let used = memory_use_after(&hostile(), (0..MINICLUSTERS).map(status)).await;
+    println!("{used:?} KiB");
+    assert!(used.data <= DATA_LIMIT, "{used:?}");
+    assert!(used.peak <= PEAK_LIMIT, "{used:?}");
 }

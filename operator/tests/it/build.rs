@@ -2,7 +2,7 @@
 
 use crate::support::simulation::job_policy;
 use crate::support::simulation::job_policy::Verdict::{self, Count, FailJob, Ignore};
-use crate::support::{built, cluster, config, documents, hello, object};
+use crate::support::{built, cluster, documents, hello, object};
 use flux_contract::invocation::REPLACED_VARIABLES;
 use k8s_openapi::api::batch::v1::{JobSpec, PodFailurePolicyRule};
 use serde_json::json;
@@ -15,30 +15,6 @@ fn objects_of_each_cluster_are_as_recorded() {
         let texts: Vec<_> = documents.iter().map(|d| serde_saphyr::to_string(d).unwrap()).collect();
         insta::assert_snapshot!(texts.join("---\n"));
     });
-}
-
-#[test]
-fn a_deadline_is_written_for_the_agents_and_the_jobs_own_is_later_by_what_start_and_stop_take() {
-    let of = |spec| {
-        let (_, desired) = built(&cluster(&hello(&spec)));
-        (config(&spec).shutdown, desired.job.spec.unwrap())
-    };
-    let (shutdown, job) = of(json!({
-        "deadlineSeconds": 60,
-        "flux": { "drainSeconds": 600 },
-    }));
-    assert_eq!((shutdown.grace_seconds, shutdown.deadline_seconds), (600, Some(60)));
-    assert_eq!(job.active_deadline_seconds, Some(60 + 600 + 1800));
-    assert_eq!(verdict(&job, "hello", 72, false), FailJob);
-    assert_eq!(job.template.spec.unwrap().termination_grace_period_seconds, Some(600));
-
-    // Nothing that an older agent could not read, and no rule for what cannot be.
-    let (shutdown, job) = of(json!({}));
-    assert_eq!(shutdown, flux_contract::Shutdown::default());
-    assert_eq!(job.active_deadline_seconds, Some(31_500_000));
-
-    let (_, job) = of(json!({ "deadlineSeconds": 60, "backoffLimit": 2 }));
-    assert_eq!(verdict(&job, "hello", 72, false), FailJob, "for good, whatever may be repeated");
 }
 
 /// What the Job controller does with a pod whose `container` ended with `code`.
@@ -80,8 +56,10 @@ fn a_command_fails_the_job_and_who_is_lost_is_replaced() {
 
 #[test]
 fn a_command_that_may_be_repeated_has_kubernetes_own_backoff() {
-    let (_, desired) = built(&cluster(&hello(&json!({ "backoffLimit": 3 }))));
+    let spec = json!({ "backoffLimit": 3, "deadlineSeconds": 60 });
+    let (_, desired) = built(&cluster(&hello(&spec)));
     let job = desired.job.spec.unwrap();
+    assert_eq!(verdict(&job, "hello", 72, false), FailJob, "a passed deadline is for good");
     assert_eq!((job.backoff_limit, job.backoff_limit_per_index), (Some(3), None));
     assert_eq!([false, true].map(|it| verdict(&job, "hello", 7, it)), [Count, Ignore]);
     let runner = &job.template.spec.as_ref().unwrap().containers[0];

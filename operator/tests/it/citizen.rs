@@ -204,15 +204,6 @@ async fn only_the_version_that_was_decided_on_is_deleted() {
     assert!(world.server.get(CLUSTER).unwrap()["metadata"]["deletionTimestamp"].is_null());
 }
 
-/// Runs the MiniCluster to its end and deletes its Job.
-async fn run_and_delete(world: &World) {
-    world.reconcile().await.unwrap();
-    finish(world, "Failed", 7);
-    world.reconcile().await.unwrap();
-    world.server.remove(JOB);
-    put_pods(world, vec![]);
-}
-
 /// The Secret that the Job's pods mount.
 fn mounted(world: &World) -> String {
     let job = world.server.get(JOB).unwrap();
@@ -224,8 +215,11 @@ fn mounted(world: &World) -> String {
 
 #[tokio::test]
 async fn another_specification_runs_with_another_key_in_another_secret() {
-    let world = World::new(&json!({}));
-    run_and_delete(&world).await;
+    let world = World::reconciled(&json!({})).await;
+    finish(&world, "Failed", 7);
+    world.reconcile().await.unwrap();
+    world.server.remove(JOB);
+    put_pods(&world, vec![]);
     let first = world.server.paths(SECRETS);
     world.edit(2, |spec| spec["containers"][0]["command"] = json!("echo again"));
     world.reconcile().await.unwrap();

@@ -44,19 +44,6 @@ fn no_schema_is_nullable_or_has_a_format_the_api_server_does_not_know() {
     }
 }
 
-#[test]
-fn every_field_of_ours_has_a_description() {
-    let embedded = ["resources", "securityContext", "tolerations", "conditions"];
-    for (path, schema) in schemas(&OBJECT) {
-        let inner = path.rsplit_once('.').map_or("", |(parent, _)| parent);
-        let is_embedded = embedded.iter().any(|name| inner.contains(&format!(".{name}")));
-        let is_named = !path.ends_with(['[', ']', '{', '}']) && !path.is_empty();
-        if is_named && !is_embedded && path.starts_with(".s") {
-            assert!(schema["description"].is_string(), "{path}");
-        }
-    }
-}
-
 /// What a user writes is bounded by the API server before the operator sees it; what
 /// [`crd::SPECIFICATION_LIMIT`] bounds alone is an object of any form.
 #[test]

@@ -130,8 +130,7 @@ async fn another_operator_agrees(world: &mut World) -> Result<(), String> {
     let ours =
         |path: &str| world.server.get(path).filter(|object| owned_by_cluster(object).is_some());
     let has_job = ours(JOB).is_some();
-    let has_note =
-        ours(CONFIG).is_some_and(|it| it["metadata"]["annotations"][history::NOTE].is_string());
+    let has_note = ours(CONFIG).is_some_and(|it| history::note(&it).is_some());
     let derivable = |object: &Value| derivable(&object["status"], has_job, has_note);
     let (before, after) = (derivable(&before), derivable(&after));
     if before == after {

@@ -1,6 +1,7 @@
 //! What a status should say, from the objects alone.
 
 use crate::action::OBJECTS;
+use crate::history::note;
 use crate::support::defaults;
 use crate::support::simulation::job::{index_of, is_over, is_ready, is_suspended, pods_of};
 use crate::support::simulation::store::Store;
@@ -50,11 +51,6 @@ pub(crate) fn fault(store: &Store) -> Option<String> {
     }
     (!faults.is_empty())
         .then(|| format!("the status says {}: {}", faults.join("; "), object["status"]))
-}
-
-fn note(config_map: &Value) -> Option<Value> {
-    let text = config_map["metadata"]["annotations"]["flux-framework.org/ended-run"].as_str()?;
-    serde_json::from_str(text).ok()
 }
 
 /// What is wrong with the status of a MiniCluster that has `job`.

@@ -8,7 +8,9 @@ use crate::support::simulation::agent::End;
 use crate::support::simulation::clock::Clock;
 use crate::support::simulation::collector::collect;
 use crate::support::simulation::conditions::condition;
-use crate::support::simulation::job::{index_of, is_finished, is_over, is_ready, is_suspended};
+use crate::support::simulation::job::{
+    index_of, is_broker, is_finished, is_over, is_ready, is_suspended,
+};
 use crate::support::simulation::kubelet::Kubelet;
 use crate::support::simulation::nodes::pods_on;
 use crate::support::simulation::queue;
@@ -215,13 +217,7 @@ impl World {
 
     /// The newest pod of the Job with this index.
     fn pod(&self, index: u64) -> Option<(String, Arc<Value>)> {
-        self.store(|store| {
-            let of_job = |pod: &Value| {
-                !pod["metadata"]["labels"][labels::COMPLETION_INDEX].is_null()
-                    && index_of(pod) == index
-            };
-            store.select(PODS, of_job).pop()
-        })
+        self.store(|store| store.select(PODS, |pod| is_broker(pod) && index_of(pod) == index).pop())
     }
 
     fn befall(&mut self, index: u64, fate: Fate) {
@@ -399,8 +395,8 @@ fn job_under_way(store: &Store) -> Option<&Value> {
 fn lacks_pods(store: &Store) -> bool {
     let active = job_under_way(store).filter(|job| !is_suspended(job));
     let size = active.and_then(|job| job["spec"]["parallelism"].as_u64());
-    let of_job = |pod: &Value| !pod["metadata"]["labels"][labels::COMPLETION_INDEX].is_null();
-    let pods = store.inside(PODS).filter(|(_, pod)| of_job(pod) && !is_over(pod)).count() as u64;
+    let pods = store.inside(PODS).filter(|(_, pod)| is_broker(pod) && !is_over(pod));
+    let pods = pods.count() as u64;
     size.is_some_and(|size| pods < size)
 }
 

@@ -241,6 +241,6 @@ fn without(spec: &Value, faults: &Violations) -> Value {
 }
 
 /// Whether an object of `schema` must have `field`.
-fn requires(schema: &Value, field: &str) -> bool {
+pub(crate) fn requires(schema: &Value, field: &str) -> bool {
     schema["required"].as_array().is_some_and(|names| names.iter().any(|name| name == field))
 }

@@ -162,7 +162,7 @@ impl Server {
     }
 
     /// Resolves when each of `requests`, as `METHOD path`, has come since writes were last asked for.
-    pub(crate) async fn all_came(&self, requests: impl Iterator<Item = String>) {
+    pub(crate) async fn await_requests(&self, requests: impl Iterator<Item = String>) {
         let mut left: BTreeSet<String> = requests.collect();
         let mut looked_at = 0;
         loop {

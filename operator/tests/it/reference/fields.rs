@@ -1,5 +1,6 @@
 //! What the definition says about each field, as values.
 
+use crate::support::any_spec::requires;
 use serde_json::Value;
 
 /// A part of the API with fields of its own.
@@ -7,10 +8,11 @@ use serde_json::Value;
 pub(super) struct Field {
     /// Where, as in `spec.containers[].volumes.<name>.path`.
     pub(super) path: String,
-    /// Its schema.
     pub(super) schema: Value,
     /// Whether the API server refuses an object without it.
     pub(super) required: bool,
+    /// Path of the object inside, if this has fields that are documented here.
+    pub(super) inner: Option<String>,
 }
 
 impl Field {
@@ -18,41 +20,31 @@ impl Field {
     pub(super) fn parent(&self) -> &str {
         self.path.rsplit_once('.').map_or("", |(parent, _)| parent)
     }
-
-    /// Path of the object inside, if this has fields that are documented here.
-    pub(super) fn inner(&self) -> Option<String> {
-        self.with_fields().map(|(path, _)| path)
-    }
-
-    /// The object inside, be it this field itself, an item of the list or an entry of the map.
-    fn with_fields(&self) -> Option<(String, &Value)> {
-        if is_of_kubernetes(&self.path, &self.schema) || same_as(&self.path).is_some() {
-            return None;
-        }
-        [("", None), ("[]", Some("items")), (".<name>", Some("additionalProperties"))]
-            .into_iter()
-            .map(|(suffix, key)| (suffix, key.map_or(&self.schema, |key| &self.schema[key])))
-            .find(|(_, schema)| schema["properties"].is_object())
-            .map(|(suffix, schema)| (format!("{}{suffix}", self.path), schema))
-    }
 }
 
 /// Every field below `schema`, an object before its fields.
 pub(super) fn fields(path: &str, schema: &Value) -> Vec<Field> {
-    let required = schema["required"].as_array().cloned().unwrap_or_default();
-    let properties = schema["properties"].as_object();
-    let direct = properties.into_iter().flatten().map(|(name, schema)| Field {
-        path: if path.is_empty() { name.clone() } else { format!("{path}.{name}") },
-        schema: schema.clone(),
-        required: required.iter().any(|field| field == name),
-    });
     let mut all = Vec::new();
-    for field in direct {
-        let inside = field.with_fields().map(|(path, schema)| fields(&path, schema));
-        all.push(field);
-        all.extend(inside.into_iter().flatten());
+    for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+        let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+        let required = requires(schema, name);
+        let inside = object_inside(&path, field);
+        let inner = inside.as_ref().map(|(inner, _)| inner.clone());
+        all.push(Field { path, schema: field.clone(), required, inner });
+        all.extend(inside.into_iter().flat_map(|(inner, schema)| fields(&inner, schema)));
     }
     all
+}
+
+/// The object in the field at `path`, be it this field itself, an item of the list or an entry of the map.
+fn object_inside<'schema>(path: &str, schema: &'schema Value) -> Option<(String, &'schema Value)> {
+    if is_of_kubernetes(path, schema) || same_as(path).is_some() {
+        return None;
+    }
+    let candidates =
+        [("", schema), ("[]", &schema["items"]), (".<name>", &schema["additionalProperties"])];
+    let (suffix, object) = candidates.into_iter().find(|(_, it)| it["properties"].is_object())?;
+    Some((format!("{path}{suffix}"), object))
 }
 
 /// The path whose fields are those of `path` as well, where two places have the same type.

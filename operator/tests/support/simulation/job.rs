@@ -265,6 +265,11 @@ pub(crate) fn is_ready(pod: &Value) -> bool {
     is_true(&pod["status"], "Ready")
 }
 
+/// A pod of a Job, not one of `spec.services`.
+pub(crate) fn is_broker(pod: &Value) -> bool {
+    !pod["metadata"]["labels"][labels::COMPLETION_INDEX].is_null()
+}
+
 pub(crate) fn index_of(pod: &Value) -> u64 {
     pod["metadata"]["labels"][labels::COMPLETION_INDEX].as_str().unwrap().parse().unwrap()
 }
