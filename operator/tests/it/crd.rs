@@ -7,28 +7,23 @@ use serde_json::{Value, json};
 
 /// What the API server does to an object before it stores it.
 fn with_schema_defaults(schema: &Value, value: &mut Value) {
-    match value {
-        Value::Object(fields) => {
-            for (name, property) in schema["properties"].as_object().into_iter().flatten() {
-                if let (None, Some(default)) = (fields.get(name), property.get("default")) {
-                    fields.insert(name.clone(), default.clone());
-                }
-                if let Some(field) = fields.get_mut(name) {
-                    with_schema_defaults(property, field);
-                }
+    if let Some(fields) = value.as_object_mut() {
+        for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+            if let Some(default) = property.get("default") {
+                fields.entry(name.clone()).or_insert_with(|| default.clone());
             }
-            if schema["additionalProperties"].is_object() {
-                for field in fields.values_mut() {
-                    with_schema_defaults(&schema["additionalProperties"], field);
-                }
+            if let Some(field) = fields.get_mut(name) {
+                with_schema_defaults(property, field);
             }
         }
-        Value::Array(items) => {
-            for item in items {
-                with_schema_defaults(&schema["items"], item);
+        if schema["additionalProperties"].is_object() {
+            for field in fields.values_mut() {
+                with_schema_defaults(&schema["additionalProperties"], field);
             }
         }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+    for item in value.as_array_mut().into_iter().flatten() {
+        with_schema_defaults(&schema["items"], item);
     }
 }
 
