@@ -2,10 +2,9 @@
 
 use crate::support::simulation::job_policy;
 use crate::support::simulation::job_policy::Verdict::{self, Count, FailJob, Ignore};
-use crate::support::{built, cluster, config, documents, hello, object, pod_spec};
+use crate::support::{built, cluster, documents, hello, object};
 use flux_contract::invocation::REPLACED_VARIABLES;
 use k8s_openapi::api::batch::v1::{JobSpec, PodFailurePolicyRule};
-use k8s_openapi::api::core::v1::Container;
 use serde_json::json;
 
 #[test]
@@ -16,76 +15,6 @@ fn objects_of_each_cluster_are_as_recorded() {
         let texts: Vec<_> = documents.iter().map(|d| serde_saphyr::to_string(d).unwrap()).collect();
         insta::assert_snapshot!(texts.join("---\n"));
     });
-}
-
-fn mounts_of(container: &Container, path: &str) -> bool {
-    let mounts = container.volume_mounts.iter().flatten();
-    mounts.into_iter().any(|mount| mount.mount_path == path)
-}
-
-#[test]
-fn only_the_runner_sees_the_certificate_and_what_the_agent_makes_of_it() {
-    let sidecar = json!({ "containers": [
-        { "image": "app", "command": "a", "runFlux": true },
-        { "image": "b", "name": "b", "runFlux": false },
-        { "image": "c", "name": "c", "runFlux": false, "noWrapEntrypoint": true },
-    ] });
-    let spec = pod_spec(&sidecar);
-    for path in [flux_contract::CURVE_MOUNT, flux_contract::PRIVATE_MOUNT] {
-        let all = spec.containers.iter().chain(spec.init_containers.iter().flatten());
-        let with: Vec<_> = all.filter(|c| mounts_of(c, path)).map(|c| &c.name).collect();
-        assert_eq!(with, ["hello"], "{path}");
-    }
-}
-
-#[test]
-fn the_broker_reads_its_certificate_from_a_volume_in_memory() {
-    let (layout, spec) = (config(&json!({})).layout, pod_spec(&json!({})));
-    let mounts = spec.containers[0].volume_mounts.as_ref().unwrap();
-    let mount =
-        mounts.iter().find(|mount| layout.curve_certificate().starts_with(&mount.mount_path));
-    let volume = spec.volumes.unwrap().into_iter().find(|v| v.name == mount.unwrap().name);
-    assert_eq!(volume.unwrap().empty_dir.unwrap().medium.as_deref(), Some("Memory"));
-}
-
-#[test]
-fn a_quorum_is_named_only_when_fewer_than_all_hosts_are_asked_for() {
-    let quorum = |spec| config(&spec).broker.quorum;
-    assert_eq!(quorum(json!({ "size": 4, "maxSize": 8 })), Some(4));
-    assert_eq!(quorum(json!({ "size": 4, "minSize": 2 })), Some(2));
-    assert_eq!(quorum(json!({ "size": 4, "maxSize": 4 })), None);
-}
-
-#[test]
-fn a_pod_that_may_be_restarted_has_no_failure_policy() {
-    let object = hello(&json!({ "pod": { "restartPolicy": "OnFailure" } }));
-    let (_, desired) = built(&cluster(&object));
-    let spec = desired.job.spec.unwrap();
-    assert!(spec.pod_failure_policy.is_none() && spec.pod_replacement_policy.is_none());
-}
-
-#[test]
-fn a_deadline_is_written_for_the_agents_and_the_jobs_own_is_later_by_what_start_and_stop_take() {
-    let of = |spec| {
-        let (_, desired) = built(&cluster(&hello(&spec)));
-        (config(&spec).shutdown, desired.job.spec.unwrap())
-    };
-    let (shutdown, job) = of(json!({
-        "deadlineSeconds": 60,
-        "flux": { "drainSeconds": 600 },
-    }));
-    assert_eq!((shutdown.grace_seconds, shutdown.deadline_seconds), (600, Some(60)));
-    assert_eq!(job.active_deadline_seconds, Some(60 + 600 + 1800));
-    assert_eq!(verdict(&job, "hello", 72, false), FailJob);
-    assert_eq!(job.template.spec.unwrap().termination_grace_period_seconds, Some(600));
-
-    // Nothing that an older agent could not read, and no rule for what cannot be.
-    let (shutdown, job) = of(json!({}));
-    assert_eq!(shutdown, flux_contract::Shutdown::default());
-    assert_eq!(job.active_deadline_seconds, Some(31_500_000));
-
-    let (_, job) = of(json!({ "deadlineSeconds": 60, "backoffLimit": 2 }));
-    assert_eq!(verdict(&job, "hello", 72, false), FailJob, "for good, whatever may be repeated");
 }
 
 /// What the Job controller does with a pod whose `container` ended with `code`.
@@ -127,8 +56,10 @@ fn a_command_fails_the_job_and_who_is_lost_is_replaced() {
 
 #[test]
 fn a_command_that_may_be_repeated_has_kubernetes_own_backoff() {
-    let (_, desired) = built(&cluster(&hello(&json!({ "backoffLimit": 3 }))));
+    let spec = json!({ "backoffLimit": 3, "deadlineSeconds": 60 });
+    let (_, desired) = built(&cluster(&hello(&spec)));
     let job = desired.job.spec.unwrap();
+    assert_eq!(verdict(&job, "hello", 72, false), FailJob, "a passed deadline is for good");
     assert_eq!((job.backoff_limit, job.backoff_limit_per_index), (Some(3), None));
     assert_eq!([false, true].map(|it| verdict(&job, "hello", 7, it)), [Count, Ignore]);
     let runner = &job.template.spec.as_ref().unwrap().containers[0];

@@ -50,28 +50,24 @@ fn foreign(kind: &str, name: &str) -> Value {
 
 #[tokio::test]
 async fn an_object_that_somebody_creates_between_read_and_write_is_not_adopted() {
-    for (path, kind, name) in
-        [(SERVICE, "Service", "hello"), (CONFIG, "ConfigMap", "hello-agent"), (JOB, "Job", "hello")]
-    {
-        let world = World::new(&json!({}));
-        world.server.intrude(path, foreign(kind, name));
-        assert_eq!(world.reconcile().await.unwrap_err().category(), "NameTaken", "{path}");
-        let object = world.server.get(path).unwrap();
-        assert!(object["metadata"]["ownerReferences"].is_null(), "{object}");
-        assert_eq!(world.condition("Progressing").1, "NameTaken");
-    }
-}
-
-#[tokio::test]
-async fn a_short_name_that_somebody_takes_between_read_and_write_is_left_to_them() {
-    let short = "/api/v1/namespaces/work/services/web";
-    let world = World::new(&json!({ "containers": [
+    let sidecar = json!({ "containers": [
         { "image": "app", "command": "a", "runFlux": true },
         { "image": "web", "name": "web", "runFlux": false, "ports": [80] },
-    ] }));
-    world.server.intrude(short, foreign("Service", "web"));
-    world.reconcile().await.unwrap();
-    assert!(world.server.get(short).unwrap()["metadata"]["ownerReferences"].is_null());
+    ] });
+    for (path, kind, is_needed) in [
+        (SERVICE, "Service", true),
+        (CONFIG, "ConfigMap", true),
+        (JOB, "Job", true),
+        ("/api/v1/namespaces/work/services/web", "Service", false),
+    ] {
+        let world = World::new(&sidecar);
+        world.server.intrude(path, foreign(kind, path.rsplit_once('/').unwrap().1));
+        let failed = world.reconcile().await.err().map(|error| error.category());
+        assert_eq!(failed, is_needed.then_some("NameTaken"), "{path}");
+        let object = world.server.get(path).unwrap();
+        assert!(object["metadata"]["ownerReferences"].is_null(), "{object}");
+        assert_eq!(world.condition("Progressing").1 == "NameTaken", is_needed, "{path}");
+    }
 }
 
 #[tokio::test]
@@ -158,6 +154,7 @@ async fn conditions_of_another_operator_go_and_nothing_is_written_where_nothing_
     });
     world.reconcile().await.unwrap();
     let status = world.status();
+    assert_eq!(world.condition("Accepted").1, "Accepted", "it could be read");
     let types: Vec<&str> = status.conditions.iter().map(|it| it.type_.as_str()).collect();
     assert_eq!(types, ["Accepted", "Progressing", "Ready", "Suspended", "Complete", "Failed"]);
     assert_eq!((status.exit_code, status.start_time), (None, None));
@@ -207,15 +204,6 @@ async fn only_the_version_that_was_decided_on_is_deleted() {
     assert!(world.server.get(CLUSTER).unwrap()["metadata"]["deletionTimestamp"].is_null());
 }
 
-/// Runs the MiniCluster to its end and deletes its Job.
-async fn run_and_delete(world: &World) {
-    world.reconcile().await.unwrap();
-    finish(world, "Failed", 7);
-    world.reconcile().await.unwrap();
-    world.server.remove(JOB);
-    put_pods(world, vec![]);
-}
-
 /// The Secret that the Job's pods mount.
 fn mounted(world: &World) -> String {
     let job = world.server.get(JOB).unwrap();
@@ -227,8 +215,11 @@ fn mounted(world: &World) -> String {
 
 #[tokio::test]
 async fn another_specification_runs_with_another_key_in_another_secret() {
-    let world = World::new(&json!({}));
-    run_and_delete(&world).await;
+    let world = World::reconciled(&json!({})).await;
+    finish(&world, "Failed", 7);
+    world.reconcile().await.unwrap();
+    world.server.remove(JOB);
+    put_pods(&world, vec![]);
     let first = world.server.paths(SECRETS);
     world.edit(2, |spec| spec["containers"][0]["command"] = json!("echo again"));
     world.reconcile().await.unwrap();

@@ -1,13 +1,16 @@
 //! Every field of `spec` does something, wherever it may be given, or a condition says that it does
 //! not: the fields are taken from the definition, so that a new one cannot be forgotten.
 
-use crate::reference::{in_repository, sources};
+use crate::reference::page::{Example, examples};
+use crate::reference::{in_repository, page_in_docs, sources};
 use crate::support::any_spec::SCHEMA;
-use crate::support::field_path::{get, leaves, set};
-use crate::support::{CERTIFICATE, defaults, documents, hello, with_spec};
+use crate::support::field_path::{get, leaves, remove, set};
+use crate::support::{defaults, documents, hello, with_spec};
 use flux_operator::cluster::Cluster;
 use flux_operator::cluster::validate::validate;
 use flux_operator::controller::build::secret;
+use flux_operator::crd::MiniClusterSpec;
+use json_patch::merge;
 use serde_json::{Value, json};
 use std::sync::LazyLock;
 
@@ -19,84 +22,24 @@ const PLACES: &[(&str, &str, usize)] = &[
     ("the pod of spec.services", "services", 0),
 ];
 
-/// Values for fields where one made from the type would be refused, by the end of the path.
-const SAMPLES: &[(&str, &str)] = &[
-    (".archive.path", r#""/state/sample.tar""#),
-    (".maxSize", "9"),
-    (".minSize", "2"),
-    (".containers[].runFlux", "true"),
-    (".bursting.hostlist", r#""hello-[0-3],extra-[0-1]""#),
-    (".leadBroker.hostlist", r#""root-0,hello-[0-3]""#),
-    (".connectTimeout", r#""7s""#),
-    (".topology", r#""kary:2""#),
-    (".queuePolicy", r#""easy""#),
-    (".mountPath", r#""/srv/sample""#),
-    (".workingDir", r#""/srv/sample""#),
-    (".logs", r#""/srv/sample""#),
-    (".imagePullPolicy", r#""Never""#),
-    (".restartPolicy", r#""OnFailure""#),
-    (".dnsPolicy", r#""Default""#),
-    (".overlay", r#"{ "priorityClassName": "sample" }"#),
-    (".tolerations[].effect", r#""NoSchedule""#),
-    (".tolerations[].operator", r#""Exists""#),
-    ("volumes{}.path", r#""/srv/sample""#),
-    (".hostPath", r#""/srv/sample""#),
-    (".emptyDirMedium", r#""memory""#),
-    (".emptyDirSizeLimit", r#""1Gi""#),
-];
+/// What the command must be besides an example for its field to mean something in [`base`].
+const COMMANDS: &[(&str, Option<&str>)] =
+    &[(".commands.script", None), (".noWrapEntrypoint", Some("serve"))];
 
-/// What else must be given for a field to mean something: by a pattern of its path (`*`: anything),
-/// the fields and values, below what the pattern leaves of the path. The first that fits counts.
-const CONTEXTS: &[(&str, &[(&str, &str)])] = &[
-    ("volumes{}.items{}", &[("volumes{}.path", r#""/a""#), ("volumes{}.configMapName", r#""b""#)]),
-    (
-        "volumes{}.csiDriverAttributes{}",
-        &[("volumes{}.path", r#""/a""#), ("volumes{}.csiDriver", r#""b""#)],
-    ),
-    (
-        ".archive.path",
-        &[
-            (".containers[].volumes{}.path", r#""/state""#),
-            (".containers[].volumes{}.hostPath", r#""/sample""#),
-        ],
-    ),
-    ("volumes{}.emptyDir", &[]),
-    ("volumes{}.*", &[("volumes{}.path", r#""/a""#)]),
-    ("secrets{}.*", &[("secrets{}.name", r#""a""#), ("secrets{}.key", r#""b""#)]),
-    (".containers[].runFlux", &[(".containers[].runFlux", "null")]),
-    (".containers[].noWrapEntrypoint", &[(".containers[].command", r#""serve""#)]),
-    ("batchRaw", &[("batch", "true")]),
-    ("logs", &[("batch", "true")]),
-    ("commands.script", &[("command", "null")]),
-    (
-        "tolerations[].tolerationSeconds",
-        &[("tolerations[].key", r#""a""#), ("tolerations[].effect", r#""NoExecute""#)],
-    ),
-    ("tolerations[].*", &[("tolerations[].key", r#""a""#)]),
-    ("leadBroker.hostlist", &[("leadBroker.name", r#""root""#), ("leadBroker.address", r#""a""#)]),
-    (
-        ".flux.bursting.leadBroker.*",
-        &[
-            (".flux.bursting.leadBroker.name", r#""root""#),
-            (".flux.bursting.leadBroker.address", r#""a""#),
-            (".flux.bursting.leadBroker.size", "2"),
-            (".flux.bursting.clusters[].name", r#""hello""#),
-        ],
-    ),
-    (
-        ".flux.leadBroker.*",
-        &[
-            (".flux.leadBroker.name", r#""root""#),
-            (".flux.leadBroker.address", r#""a""#),
-            (".flux.leadBroker.size", "2"),
-            (".flux.bursting.clusters[].name", r#""hello""#),
-        ],
-    ),
-];
+/// Paths of fields, and the specifications in which the page shows them, of a MiniCluster that is called `hello`.
+static EXAMPLES: LazyLock<Vec<(String, Value)>> = LazyLock::new(|| {
+    let of_spec = |Example { path, yaml }: Example| {
+        let path = path.strip_prefix("spec")?.replace(".<name>", "{}");
+        let name = if yaml.contains("address:") { "burst-0" } else { "flux-sample" };
+        let document: Value = serde_saphyr::from_str(&yaml.replace(name, "hello")).unwrap();
+        Some((path, document["spec"].clone()))
+    };
+    examples(&page_in_docs()).into_iter().filter_map(of_spec).collect()
+});
 
 /// Fields that change no object, and the test that shows what they do.
 const ELSEWHERE: &[(&str, &str)] = &[
-    (".cleanup", "cleanup_deletes_the_mini_cluster_when_its_lead_has_finished"),
+    (".cleanup", "only_the_version_that_was_decided_on_is_deleted"),
     (".ttlSecondsAfterFinished", "a_finished_mini_cluster_stays_for_its_time_to_live"),
     (".startDeadlineSeconds", "an_instance_that_does_not_start_in_time_ends_itself_with_the_cause"),
     (".suspend", "the_specification_suspends_and_resumes_what_it_has_suspended_alone"),
@@ -118,14 +61,8 @@ fn base() -> Value {
     serde_json::to_value(hello(&spec)).unwrap()["spec"].clone()
 }
 
-/// A value for the field at `path` that is not `now`.
-fn sample(path: &str, schema: &Value, now: &Value) -> Value {
-    if path.ends_with(".curveCert") {
-        return json!(CERTIFICATE);
-    }
-    if let Some((_, text)) = SAMPLES.iter().find(|(end, _)| path.ends_with(end)) {
-        return serde_json::from_str(text).unwrap();
-    }
+/// A value for a field with this schema that is not `now`.
+fn sample(schema: &Value, now: &Value) -> Value {
     if let Some(values) = schema["enum"].as_array() {
         return values.iter().rev().find(|value| *value != now).unwrap().clone();
     }
@@ -144,7 +81,7 @@ fn sample(path: &str, schema: &Value, now: &Value) -> Value {
         }
         Some("string") => json!("sample"),
         None => json!("2"),
-        // An object of any form has its sample in the table.
+        // An object of any form has an example.
         Some(_) => Value::Null,
     }
 }
@@ -157,6 +94,9 @@ struct Outcome {
 
 impl Outcome {
     fn of(spec: &Value) -> Self {
+        if serde_json::from_value::<MiniClusterSpec>(spec.clone()).is_err() {
+            return Self { objects: Err(vec![]), not_acted_on: vec![] };
+        }
         match validate(&with_spec(spec), &defaults()) {
             Ok(cluster) => {
                 let not_acted_on = cluster.not_acted_on.clone();
@@ -196,23 +136,45 @@ enum Effect {
     Nothing,
 }
 
-fn effect(path: &str, schema: &Value, position: usize) -> Effect {
+/// [`base`] with the page's example of the field at `path`, or of what that lies in.
+fn with_example(path: &str, position: usize) -> Value {
+    let (list, path) = match path.strip_prefix(".services[]") {
+        Some(rest) => ("services", format!(".containers[]{rest}")),
+        None => ("containers", path.to_owned()),
+    };
+    let fits = EXAMPLES.iter().filter(|(field, _)| path.starts_with(field));
+    let (_, mut example) = fits.max_by_key(|(field, _)| field.len()).unwrap().clone();
     let mut spec = base();
-    let context = CONTEXTS.iter().find_map(|(pattern, fields)| {
-        let rest = match pattern.strip_suffix('*') {
-            Some(pattern) => path.find(pattern).map(|at| &path[..at]),
-            None => path.strip_suffix(pattern),
-        };
-        rest.map(|rest| (rest, *fields))
-    });
-    let (rest, fields) = context.unwrap_or_default();
-    for (field, value) in fields {
-        let value = serde_json::from_str(value).unwrap();
-        set(&mut spec, &format!("{rest}{field}"), position, value);
+    let mut container = get(&example, ".containers[]", 0);
+    remove(&mut example, ".containers", 0);
+    for role in ["name", "runFlux"] {
+        if !path.ends_with(role) {
+            remove(&mut container, role, 0);
+        }
     }
-    let before = Outcome::of(&spec);
-    let value = sample(path, schema, &get(&spec, path, position));
-    set(&mut spec, path, position, value);
+    if let Some((_, command)) = COMMANDS.iter().find(|(field, _)| path.ends_with(field)) {
+        container["command"] = json!(command);
+    }
+    merge(&mut spec, &example);
+    if !container.is_null() {
+        merge(&mut spec[list][position], &container);
+    }
+    spec
+}
+
+fn effect(path: &str, schema: &Value, position: usize) -> Effect {
+    let mut spec = with_example(path, position);
+    if get(&spec, path, position).is_null() {
+        set(&mut spec, path, position, sample(schema, &Value::Null));
+    }
+    let mut without = spec.clone();
+    let value = remove(&mut without, path, position);
+    let mut before = Outcome::of(&without);
+    if before.objects.is_err() {
+        // It may not be left out: then another value has another effect.
+        set(&mut without, path, position, sample(schema, &value));
+        before = Outcome::of(&without);
+    }
     let after = Outcome::of(&spec);
     let place = path.replacen("[]", &format!("[{position}]"), 1);
     let named = format!("spec{}", place.split('{').next().unwrap_or_default());

@@ -104,32 +104,31 @@ async fn a_job_keeps_the_pod_group_that_it_was_made_with() {
 
 #[tokio::test]
 async fn without_a_scheduler_that_reads_pod_groups_nothing_is_started() {
-    let world = gang(&json!({}));
-    for served in [&[][..], &OTHERS] {
+    let message = |lacks: &str| {
+        format!(
+            "spec.scheduling.gang is PodGroup, and the API server has no PodGroups{lacks}: install \
+             scheduler-plugins or Volcano, or set it to None; it is tried again"
+        )
+    };
+    let none = message(" (scheduling.x-k8s.io or scheduling.volcano.sh)");
+    let of_another = message(" of the scheduler \"volcano\" (scheduling.volcano.sh)");
+    let volcano = json!({ "pod": { "schedulerName": "volcano" } });
+    for (with, served, expected) in [
+        (json!({}), &[][..], &none),
+        (json!({}), &OTHERS, &none),
+        (volcano, &[COSCHEDULING], &of_another),
+    ] {
+        let world = gang(&with);
         world.server.serves(served);
         world.reconcile().await.unwrap_err();
         assert!(world.server.get(JOB).is_none());
         let (status, reason, message) = world.condition("Progressing");
         assert_eq!((status.as_str(), reason.as_str()), ("False", "NoPodGroups"));
-        let expected = "spec.scheduling.gang is PodGroup, and the API server has no PodGroups \
-                        (scheduling.x-k8s.io or scheduling.volcano.sh): install scheduler-plugins or \
-                        Volcano, or set it to None; it is tried again";
-        assert_eq!(message, expected);
+        assert_eq!(message, *expected);
+        world.server.serves(&[COSCHEDULING, VOLCANO]);
+        world.reconcile().await.unwrap();
+        assert!(world.server.get(JOB).is_some());
     }
-    world.server.serves(&[COSCHEDULING]);
-    world.reconcile().await.unwrap();
-    assert!(world.server.get(JOB).is_some());
-}
-
-#[tokio::test]
-async fn the_scheduler_volcano_is_not_given_the_pod_group_of_another() {
-    let world = gang(&json!({ "pod": { "schedulerName": "volcano" } }));
-    world.server.serves(&[COSCHEDULING]);
-    world.reconcile().await.unwrap_err();
-    let (_, reason, message) = world.condition("Progressing");
-    assert_eq!(reason, "NoPodGroups");
-    let named = "no PodGroups of the scheduler \"volcano\" (scheduling.volcano.sh)";
-    assert!(message.contains(named), "{message}");
 }
 
 #[tokio::test]

@@ -2,133 +2,10 @@
 //! way, and what the status reports.
 
 use crate::support::world::{CONFIG, JOB, World};
-use crate::support::{LEAD, cluster, hello, images};
-use flux_contract::{AgentConfig, Install, invocation};
-use flux_operator::controller::build::{agent_config, build};
+use flux_contract::{AgentConfig, Install};
 use flux_operator::crd::{InstallMethod, Installed};
-use k8s_openapi::api::core::v1::PodSpec;
 use serde_json::{Value, json};
 use std::time::Duration;
-
-/// What the pods are made from where agent and view come by `install`.
-fn pod_by(install: Install, object: &flux_operator::crd::MiniCluster) -> PodSpec {
-    let cluster = cluster(object);
-    let config = AgentConfig { install, ..agent_config(&cluster, Some(LEAD)) };
-    let desired = build(&cluster, &config, &images(), 1).unwrap();
-    desired.job.spec.unwrap().template.spec.unwrap()
-}
-
-/// With a sidecar of each kind.
-fn with_sidecars() -> Value {
-    json!({ "containers": [
-        { "image": "app", "command": "a", "runFlux": true },
-        { "image": "b", "name": "b", "runFlux": false, "command": "b" },
-        { "image": "c", "name": "c", "runFlux": false, "noWrapEntrypoint": true },
-    ] })
-}
-
-#[test]
-fn nothing_is_copied_where_images_are_mounted_and_every_container_that_uses_flux_has_them() {
-    let pod = pod_by(Install::Image, &hello(&with_sidecars()));
-    let init: Vec<_> = pod.init_containers.iter().flatten().collect();
-    assert_eq!(init.iter().map(|container| &container.name).collect::<Vec<_>>(), ["c"]);
-    for container in pod.containers.iter().chain(init) {
-        let mounts = container.volume_mounts.as_ref().unwrap();
-        let at = |path: &str| mounts.iter().find(|mount| mount.mount_path == path).unwrap();
-        for (path, volume) in [
-            ("/flux_operator/agent", "hello-agent-bin"),
-            ("/flux_operator/view", "hello-view-image"),
-        ] {
-            assert_eq!((at(path).name.as_str(), at(path).read_only), (volume, Some(true)));
-        }
-        let software = at("/opt/software");
-        assert_eq!(software.name, "hello-view-software");
-        assert_eq!(software.sub_path, None, "a part of a volume is mounted twice");
-    }
-    assert!(pod_by(Install::Image, &hello(&json!({}))).init_containers.is_none());
-}
-
-/// No mount lies in a read-only one: the directory to mount it at could not be made there.
-#[test]
-fn sidecars_mount_read_only_what_the_runner_shares_with_them() {
-    for install in [Install::Image, Install::Copy] {
-        let pod = pod_by(install, &hello(&with_sidecars()));
-        let plain = pod.init_containers.iter().flatten().filter(|it| it.name == "c");
-        let containers: Vec<_> = pod.containers.iter().chain(plain).collect();
-        assert_eq!(containers.len(), 3);
-        for container in containers {
-            let mounts: Vec<_> = container.volume_mounts.iter().flatten().collect();
-            for path in ["/mnt/flux", "/opt/software"] {
-                let found = mounts.iter().find(|mount| mount.mount_path == path).unwrap();
-                let expected = (container.name != "hello").then_some(true);
-                assert_eq!(found.read_only, expected, "{install:?} {} {path}", container.name);
-                let nested =
-                    |it: &str| it.strip_prefix(path).is_some_and(|rest| rest.starts_with('/'));
-                assert!(!mounts.iter().any(|mount| nested(&mount.mount_path)), "{mounts:?}");
-            }
-        }
-    }
-}
-
-#[test]
-fn the_images_are_those_that_would_be_copied_and_are_pulled_in_the_same_way() {
-    let spec = json!({ "flux": { "container": {
-        "image": "registry.example/view:7", "pullAlways": true, "imagePullSecret": "key",
-    } } });
-    let pod = pod_by(Install::Image, &hello(&spec));
-    let images: Vec<_> = pod.volumes.iter().flatten().filter_map(|it| it.image.clone()).collect();
-    let of = |position: usize| {
-        let image = images[position].clone();
-        (image.reference.unwrap(), image.pull_policy.unwrap())
-    };
-    assert_eq!(of(0), ("registry.example/agent:9".to_owned(), "IfNotPresent".to_owned()));
-    assert_eq!(of(1), ("registry.example/view:7".to_owned(), "Always".to_owned()));
-    assert_eq!(pod.image_pull_secrets.unwrap()[0].name, "key");
-}
-
-#[test]
-fn an_image_with_agent_and_view_takes_one_init_container_and_two_images_take_two() {
-    let init = |image: &str| -> Vec<String> {
-        let spec = json!({ "flux": { "container": { "image": image } } });
-        let pod = pod_by(Install::Copy, &hello(&spec));
-        pod.init_containers.unwrap().into_iter().map(|container| container.name).collect()
-    };
-    assert_eq!(init("registry.example/view:7"), ["flux-agent", "flux-view"]);
-    assert_eq!(init(&images().agent), ["flux-view"]);
-    let both = json!({ "flux": { "container": { "image": images().agent } } });
-    let pod = pod_by(Install::Copy, &hello(&both));
-    let command = pod.init_containers.unwrap().remove(0).command.unwrap();
-    assert_eq!(command, invocation::install_both("/mnt/flux"));
-}
-
-#[test]
-fn an_image_with_agent_and_view_is_one_volume() {
-    let both = json!({ "flux": { "container": { "image": images().agent, "pullAlways": true } } });
-    let pod = pod_by(Install::Image, &hello(&both));
-    let volumes: Vec<_> = pod.volumes.iter().flatten().filter(|it| it.image.is_some()).collect();
-    let [volume] = volumes.as_slice() else { panic!("{volumes:?}") };
-    let image = volume.image.clone().unwrap();
-    assert_eq!((image.reference, image.pull_policy), (Some(images().agent), Some("Always".into())));
-    let mounts = pod.containers[0].volume_mounts.iter().flatten();
-    let paths: Vec<_> =
-        mounts.filter(|it| it.name == volume.name).map(|it| it.mount_path.as_str()).collect();
-    assert_eq!(paths, ["/flux_operator/agent", "/flux_operator/view"]);
-}
-
-#[test]
-fn the_shared_volume_lies_where_the_specification_says_in_either_way() {
-    for (medium, expected) in [(None, None), (Some("Disk"), None), (Some("Memory"), Some("Memory"))]
-    {
-        let spec = json!({ "flux": { "container": { "medium": medium.unwrap_or("Disk") } } });
-        let object = hello(&if medium.is_some() { spec } else { json!({}) });
-        for install in [Install::Image, Install::Copy] {
-            let volumes = pod_by(install, &object).volumes.unwrap();
-            let shared = volumes.into_iter().find(|volume| volume.name == "flux-view").unwrap();
-            let source = shared.empty_dir.unwrap();
-            assert_eq!((source.medium.as_deref(), source.size_limit), (expected, None));
-        }
-    }
-}
 
 fn node(name: &str, kubelet: &str, runtime: &str) -> Value {
     json!({ "metadata": { "name": name }, "spec": {}, "status": { "nodeInfo": {
@@ -154,49 +31,39 @@ fn copying(world: &World) -> usize {
 }
 
 #[tokio::test]
-async fn images_are_mounted_where_server_and_all_nodes_can_and_the_agent_reads_so() {
-    let world = World::new(&json!({}));
-    world.server.runs("v1.36.3", Some(good_nodes(3)));
-    world.reconcile().await.unwrap();
-    let reason = "the API server and all nodes have image volumes".to_owned();
-    assert_eq!(reported(&world), (InstallMethod::Image, reason));
-    assert_eq!(copying(&world), 0);
-    let config = world.server.get(CONFIG).unwrap();
-    let config = AgentConfig::from_toml(config["data"]["agent.toml"].as_str().unwrap()).unwrap();
-    assert_eq!(config.install, Install::Image);
-}
-
-#[tokio::test]
-async fn every_page_of_nodes_is_read() {
-    let world = World::new(&json!({}));
-    let mut nodes = good_nodes(249);
-    nodes.push(node("old", "v1.36.3", "containerd://1.7.28"));
-    world.server.runs("v1.36.3", Some(nodes));
-    world.reconcile().await.unwrap();
-    let reason = "node old runs containerd 1.7.28, image volumes need 2.1".to_owned();
-    assert_eq!(reported(&world), (InstallMethod::Copy, reason));
-    assert_eq!(copying(&world), 2);
-    assert_eq!(world.server.requests("GET /api/v1/nodes"), 3);
-}
-
-#[tokio::test]
-async fn where_nothing_can_be_found_out_it_is_copied_and_said_why() {
-    for (release, nodes, why) in [
-        (Some("v1.36.3"), None, "the operator may not list the nodes"),
-        (Some("v1.36.3"), Some(vec![]), "there is no node yet"),
+async fn what_server_and_all_nodes_have_decides_and_the_reason_is_said() {
+    let old = vec![node("old", "v1.36.3", "containerd://1.7.28")];
+    let (mounted, copied) = (InstallMethod::Image, InstallMethod::Copy);
+    let new = Some("v1.36.3");
+    for (release, nodes, method, why) in [
+        (new, Some(good_nodes(3)), mounted, "the API server and all nodes have image volumes"),
+        // The last one is on another page.
+        (
+            new,
+            Some([good_nodes(249), old].concat()),
+            copied,
+            "node old runs containerd 1.7.28, image volumes need 2.1",
+        ),
+        (new, None, copied, "the operator may not list the nodes"),
+        (new, Some(vec![]), copied, "there is no node yet"),
         (
             Some("v1.34.2"),
             Some(good_nodes(1)),
+            copied,
             "the API server is of Kubernetes v1.34.2: before 1.35, image volumes are off unless somebody has switched them on",
         ),
-        (None, None, "the operator may not read the API server's version"),
+        (None, None, copied, "the operator may not read the API server's version"),
     ] {
         let world = World::new(&json!({}));
         if let Some(release) = release {
             world.server.runs(release, nodes);
         }
         world.reconcile().await.unwrap();
-        assert_eq!(reported(&world), (InstallMethod::Copy, why.to_owned()));
+        assert_eq!(reported(&world), (method, why.to_owned()));
+        assert_eq!(copying(&world), if method == copied { 2 } else { 0 }, "{why}");
+        let config = world.server.get(CONFIG).unwrap();
+        let config = AgentConfig::from_toml(config["data"]["agent.toml"].as_str().unwrap());
+        assert_eq!(config.unwrap().install == Install::Image, method == mounted, "{why}");
     }
 }
 

@@ -4,15 +4,8 @@
 use clap::CommandFactory as _;
 use flux_operator::cli::Cli;
 use flux_operator::images::{AGENT_IMAGE, OPERATOR_IMAGE, VIEW_IMAGE};
-use k8s_openapi::api::{
-    apps::v1::Deployment,
-    core::v1::{Container, PodSpec, Service},
-    networking::v1::NetworkPolicy,
-    policy::v1::PodDisruptionBudget,
-    rbac::v1::{ClusterRole, PolicyRule, Role},
-};
-use serde::de::DeserializeOwned;
-use serde_json::Value;
+use k8s_openapi::api::rbac::v1::PolicyRule;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs::read_to_string;
 use std::path::{Path, PathBuf};
@@ -30,35 +23,27 @@ fn objects(file: &str) -> Vec<Value> {
     documents.into_iter().filter(|document| !document.is_null()).collect()
 }
 
-/// The object of this type and name in `file`.
-fn object<K: k8s_openapi::Resource + DeserializeOwned>(file: &str, name: &str) -> K {
+/// The object of this kind and name in `file`.
+fn object(file: &str, kind: &str, name: &str) -> Value {
     let mut objects = objects(file).into_iter();
-    let found = objects.find(|it| it["kind"] == K::KIND && it["metadata"]["name"] == name);
-    serde_json::from_value(found.unwrap()).unwrap()
+    objects.find(|it| it["kind"] == kind && it["metadata"]["name"] == name).unwrap()
 }
 
-fn deployment(file: &str) -> Deployment {
-    object(file, "flux-operator")
+fn deployment(file: &str) -> Value {
+    object(file, "Deployment", "flux-operator")["spec"].clone()
 }
 
-fn pod(file: &str) -> PodSpec {
-    deployment(file).spec.template.spec.unwrap()
+fn variables(file: &str) -> Vec<Value> {
+    let container = deployment(file)["template"]["spec"]["containers"][0].clone();
+    container["env"].as_array().unwrap().clone()
 }
 
-fn container(file: &str) -> Container {
-    pod(file).containers.remove(0)
+fn rules(file: &str, kind: &str, name: &str) -> Vec<PolicyRule> {
+    serde_json::from_value(object(file, kind, name)["rules"].clone()).unwrap()
 }
 
 fn resources(rule: &PolicyRule) -> Vec<String> {
     rule.resources.clone().unwrap()
-}
-
-fn rules_everywhere() -> Vec<PolicyRule> {
-    object::<ClusterRole>(EVERYWHERE, "flux-operator").rules.unwrap()
-}
-
-fn rules_of_role(name: &str) -> Vec<PolicyRule> {
-    object::<Role>(ONE_NAMESPACE, name).rules.unwrap()
 }
 
 #[test]
@@ -82,12 +67,13 @@ fn flags() -> BTreeMap<String, String> {
 
 #[test]
 fn an_installed_operator_has_the_images_and_settings_of_one_without_flags() {
-    let installed = container(EVERYWHERE);
-    assert_eq!(installed.image.as_deref(), Some(OPERATOR_IMAGE));
-    assert_eq!(installed.args.unwrap(), ["run", "--leader-elect=true"]);
+    let installed = &deployment(EVERYWHERE)["template"]["spec"]["containers"][0];
+    assert_eq!(installed["image"], OPERATOR_IMAGE);
+    assert_eq!(installed["args"], json!(["run", "--leader-elect=true"]));
     let flags = flags();
-    for variable in installed.env.unwrap() {
-        assert_eq!(variable.value, flags.get(&variable.name).cloned(), "{}", variable.name);
+    for variable in variables(EVERYWHERE) {
+        let flag = flags.get(variable["name"].as_str().unwrap()).cloned();
+        assert_eq!(variable["value"], json!(flag), "{variable}");
     }
     let defaults: Vec<_> = ["AGENT_IMAGE", "VIEW_IMAGE"]
         .map(|name| flags[&format!("FLUX_OPERATOR_{name}")].as_str())
@@ -120,24 +106,24 @@ fn an_operator_for_one_namespace_comes_with_nothing_outside_it_and_follows_it() 
         assert!(!kind.starts_with("Cluster") && kind != "Namespace", "{object}");
         assert_eq!(object["metadata"]["namespace"], "flux-operator-system", "{object}");
     }
-    let variables = container(ONE_NAMESPACE).env.unwrap();
-    let watched = variables.into_iter().find(|it| it.name == "FLUX_OPERATOR_NAMESPACE").unwrap();
-    assert_eq!(watched.value_from.unwrap().field_ref.unwrap().field_path, "metadata.namespace");
+    let mut variables = variables(ONE_NAMESPACE).into_iter();
+    let watched = variables.find(|it| it["name"] == "FLUX_OPERATOR_NAMESPACE").unwrap();
+    assert_eq!(watched["valueFrom"]["fieldRef"]["fieldPath"], "metadata.namespace");
 }
 
 #[test]
 fn an_operator_for_one_namespace_may_do_there_what_the_other_may_do_everywhere() {
-    let mut everywhere = rules_everywhere();
+    let mut everywhere = rules(EVERYWHERE, "ClusterRole", "flux-operator");
     // Nodes are in no namespace.
     everywhere.retain(|rule| resources(rule) != ["nodes"]);
-    assert_eq!(rules_of_role("flux-operator"), everywhere);
-    let leader = rules_of_role("flux-operator-leader");
+    assert_eq!(rules(ONE_NAMESPACE, "Role", "flux-operator"), everywhere);
+    let leader = rules(ONE_NAMESPACE, "Role", "flux-operator-leader");
     assert_eq!(leader.iter().flat_map(resources).collect::<Vec<_>>(), ["leases"]);
 }
 
 #[test]
 fn the_operator_may_not_read_secrets_nor_touch_what_is_not_its_own() {
-    for rule in &rules_everywhere() {
+    for rule in &rules(EVERYWHERE, "ClusterRole", "flux-operator") {
         let resources = resources(rule);
         assert!(!rule.verbs.iter().any(|verb| verb == "*"), "{resources:?}");
         assert!(!resources.iter().any(|resource| resource == "*" || resource == "pods/exec"));
@@ -155,17 +141,17 @@ fn the_operator_may_not_read_secrets_nor_touch_what_is_not_its_own() {
 
 #[test]
 fn the_deployment_is_one_that_pod_security_restricted_admits() {
-    let template = pod(EVERYWHERE);
-    let security = template.security_context.unwrap();
-    assert_eq!(security.run_as_non_root, Some(true));
-    assert_eq!(security.seccomp_profile.unwrap().type_, "RuntimeDefault");
-    for container in template.containers {
-        let context = container.security_context.unwrap();
-        assert_eq!(context.allow_privilege_escalation, Some(false));
-        assert_eq!(context.read_only_root_filesystem, Some(true));
-        assert_eq!(context.capabilities.unwrap().drop.unwrap(), ["ALL"]);
-        assert!(container.resources.unwrap().limits.unwrap().contains_key("memory"));
-        assert!(container.liveness_probe.is_some() && container.readiness_probe.is_some());
+    let pod = &deployment(EVERYWHERE)["template"]["spec"];
+    let security = &pod["securityContext"];
+    assert_eq!(security["runAsNonRoot"], true);
+    assert_eq!(security["seccompProfile"]["type"], "RuntimeDefault");
+    for container in pod["containers"].as_array().unwrap() {
+        let context = &container["securityContext"];
+        assert_eq!(context["allowPrivilegeEscalation"], false);
+        assert_eq!(context["readOnlyRootFilesystem"], true);
+        assert_eq!(context["capabilities"]["drop"], json!(["ALL"]));
+        assert!(container["resources"]["limits"]["memory"].is_string());
+        assert!(container["livenessProbe"].is_object() && container["readinessProbe"].is_object());
     }
     let namespace = &objects(EVERYWHERE)[0];
     assert_eq!(namespace["kind"], "Namespace");
@@ -175,24 +161,22 @@ fn the_deployment_is_one_that_pod_security_restricted_admits() {
 
 #[test]
 fn selectors_fit_the_pods_and_the_monitor_finds_the_metrics() {
-    let deployment = deployment(EVERYWHERE).spec;
-    let labels = deployment.template.metadata.unwrap().labels.unwrap();
-    assert_eq!(deployment.selector.match_labels.as_ref(), Some(&labels));
-    let component = |name: &str| format!("components/{name}/{name}.yaml");
-    let budget: PodDisruptionBudget = object(&component("pod-disruption-budget"), "flux-operator");
-    assert_eq!(budget.spec.unwrap().selector.unwrap().match_labels.as_ref(), Some(&labels));
-    let policy: NetworkPolicy = object(&component("network-policy"), "flux-operator");
-    let pods = policy.spec.unwrap().pod_selector.unwrap();
-    assert_eq!(pods.match_labels.as_ref(), Some(&labels));
-    let service: Service = object(EVERYWHERE, "flux-operator-metrics");
-    let monitor = &objects(&component("service-monitor"))[0]["spec"];
-    assert_eq!(
-        serde_json::to_value(service.metadata.labels).unwrap(),
-        monitor["selector"]["matchLabels"]
-    );
-    let service = service.spec.unwrap();
-    assert_eq!(service.selector.as_ref(), Some(&labels));
-    assert_eq!(service.ports.unwrap()[0].name.as_deref(), monitor["endpoints"][0]["port"].as_str());
+    let component =
+        |name: &str, kind| object(&format!("components/{name}/{name}.yaml"), kind, "flux-operator");
+    let deployment = deployment(EVERYWHERE);
+    let labels = &deployment["template"]["metadata"]["labels"];
+    assert!(labels.is_object());
+    assert_eq!(deployment["selector"]["matchLabels"], *labels);
+    let budget = component("pod-disruption-budget", "PodDisruptionBudget");
+    assert_eq!(budget["spec"]["selector"]["matchLabels"], *labels);
+    let policy = component("network-policy", "NetworkPolicy");
+    assert_eq!(policy["spec"]["podSelector"]["matchLabels"], *labels);
+    let service = object(EVERYWHERE, "Service", "flux-operator-metrics");
+    let monitor = &component("service-monitor", "ServiceMonitor")["spec"];
+    assert_eq!(service["metadata"]["labels"], monitor["selector"]["matchLabels"]);
+    assert_eq!(service["spec"]["selector"], *labels);
+    assert_eq!(service["spec"]["ports"][0]["name"], monitor["endpoints"][0]["port"]);
+    assert!(monitor["endpoints"][0]["port"].is_string());
 }
 
 #[test]

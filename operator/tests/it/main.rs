@@ -9,7 +9,6 @@ mod command;
 mod crd;
 mod every_field;
 mod every_status_field;
-mod fields;
 mod gang;
 mod go_examples;
 mod install;
@@ -25,9 +24,4 @@ mod replaced;
 mod simulation;
 #[path = "../support/mod.rs"]
 mod support;
-#[expect(
-    clippy::needless_pass_by_value,
-    clippy::wildcard_enum_match_arm,
-    reason = "helpers take what `json!` makes; a test is about one variant"
-)]
 mod validate;

@@ -11,9 +11,16 @@ use tokio::sync::oneshot;
 /// What is awaited comes long before.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// Runs the controller until `seen` says yes, and lets it end what it does.
-async fn run_until(world: &World, seen: impl Fn() -> bool) {
-    world.server.brings_clusters_last();
+/// Watches of the controller: `MiniClusters`, Jobs, Services, `ConfigMaps`, services pods, leads, and workers that have
+/// failed.
+const WATCHES: usize = 7;
+
+/// Runs the controller until `seen` says yes, and lets it end what it does. Its watches bring no news of the kinds in
+/// `held`. The MiniCluster comes when all of them have begun: it meets what they have brought.
+async fn run_until(world: &World, held: &[&'static str], seen: impl Fn() -> bool) {
+    let cluster = world.server.get(CLUSTER).unwrap();
+    world.server.remove(CLUSTER);
+    world.server.brings_news_but_of(held);
     let (stop, stopped) = oneshot::channel::<()>();
     let scope = Scope { namespace: Some("work".to_owned()), concurrency: 1 };
     let shutdown = async {
@@ -22,6 +29,10 @@ async fn run_until(world: &World, seen: impl Fn() -> bool) {
     };
     let controller = tokio::spawn(run(Arc::clone(&world.context), scope, || {}, shutdown));
     let waiting = async {
+        while world.server.with(|memory| memory.watches.len()) < WATCHES {
+            tokio::task::yield_now().await;
+        }
+        world.server.put(CLUSTER, cluster);
         while !seen() {
             tokio::task::yield_now().await;
         }
@@ -43,7 +54,7 @@ async fn no_run_begins_on_what_a_watch_has_brought() {
     world.server.put(CONFIG, old);
     world.server.intrude(CONFIG, noted);
     world.writes_so_far();
-    run_until(&world, || {
+    run_until(&world, &["configmaps"], || {
         world.server.requests(&format!("GET {CONFIG}")) + world.server.requests(&create(JOB)) > 0
     })
     .await;
@@ -54,11 +65,10 @@ async fn no_run_begins_on_what_a_watch_has_brought() {
 #[tokio::test]
 async fn a_change_of_what_a_queue_reads_is_seen_at_once() {
     let world = World::reconciled(&json!({ "suspend": true })).await;
-    world.server.brings_news_but_of(&[]);
     world.server.writes();
     let changed = Cell::new(false);
     // Another operator has to read the MiniCluster.
-    run_until(&world.with_another_operator(), || {
+    run_until(&world.with_another_operator(), &[], || {
         if world.server.requests(&format!("GET {CLUSTER}")) > 0 && !changed.replace(true) {
             world.server.change(CLUSTER, |object| {
                 object["metadata"]["labels"] = json!({ "kueue.x-k8s.io/queue-name": "team" });
@@ -75,10 +85,9 @@ async fn a_write_that_meets_another_version_is_decided_again_after_a_second() {
     world.server.change(SERVICE, |service| service["spec"]["ports"] = json!([]));
     let changed = world.server.get(SERVICE).unwrap();
     world.server.intrude(SERVICE, changed);
-    world.server.brings_news_but_of(&["services"]);
     world.writes_so_far();
     let caught_up = Cell::new(false);
-    run_until(&world, || {
+    run_until(&world, &["services"], || {
         if world.server.requests(&patch(SERVICE)) > 0 && !caught_up.replace(true) {
             world.server.brings_news_but_of(&[]);
         }

@@ -9,10 +9,6 @@ const CORE_EVENTS: &str = "/api/v1/namespaces/work/events";
 const SERVICES: &str = "/api/v1/namespaces/work/pods/hello-services";
 const LEAD: &str = "/api/v1/namespaces/work/pods/hello-0-abcde";
 
-fn with_services() -> World {
-    World::new(&json!({ "services": [{ "image": "registry", "name": "registry" }] }))
-}
-
 /// The running lead of the Job with this uid, without the operator's label.
 fn lead_of(uid: &str) -> Value {
     let mut metadata = of_the_job("hello-0-abcde", 0);
@@ -182,8 +178,8 @@ async fn pods_that_the_api_server_refuses_become_a_condition_that_says_why_and_g
 
 #[tokio::test]
 async fn a_services_pod_that_does_not_start_is_named_while_the_lead_is_awaited() {
-    let world = with_services();
-    world.reconcile().await.unwrap();
+    let services = json!([{ "image": "registry", "name": "registry" }]);
+    let world = World::reconciled(&json!({ "services": services })).await;
     world.server.change(SERVICES, |pod| {
         pod["status"] = json!({ "phase": "Pending", "containerStatuses": [{
             "name": "registry", "image": "", "imageID": "", "ready": false, "restartCount": 0,

@@ -1,12 +1,13 @@
 //! What holds for every specification that the API server accepts, and for every cluster.
 
 use crate::support::any_spec::{accepted, any_spec, settings};
-use crate::support::{LEAD, defaults, documents, metadata, with_spec};
+use crate::support::{LEAD, defaults, documents, with_spec};
 use flux_contract::AgentConfig;
 use flux_operator::cluster::Cluster;
 use flux_operator::cluster::validate::validate;
 use flux_operator::controller::build::agent_config;
 use flux_operator::crd::MiniClusterSpec;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
@@ -77,8 +78,10 @@ proptest! {
     #![proptest_config(settings(32))]
 
     #[test]
-    fn every_object_is_owned_labelled_and_in_the_namespace(cluster in cluster()) {
-        for metadata in metadata(&cluster) {
+    fn every_object_is_owned_labelled_and_in_the_namespace_under_a_name_of_its_own(cluster in cluster()) {
+        let mut names = BTreeSet::new();
+        for document in documents(&cluster) {
+            let metadata: ObjectMeta = serde_json::from_value(document["metadata"].clone()).unwrap();
             let owners = metadata.owner_references.unwrap();
             prop_assert_eq!(owners.len(), 1);
             prop_assert_eq!(&owners[0].name, "hello");
@@ -87,30 +90,20 @@ proptest! {
             prop_assert_eq!(&labels["app.kubernetes.io/managed-by"], "flux-operator");
             prop_assert_eq!(&labels["app.kubernetes.io/name"], "hello");
             prop_assert_eq!(metadata.namespace.as_deref(), Some("work"));
+            let name = format!("{} {:?}", document["kind"], metadata.name);
+            prop_assert!(names.insert(name));
         }
     }
 
     #[test]
-    fn no_two_objects_of_a_kind_have_one_name(cluster in cluster()) {
-        let documents = documents(&cluster);
-        let names = documents.iter().map(|it| format!("{} {}", it["kind"], it["metadata"]["name"]));
-        let names: BTreeSet<String> = names.collect();
-        prop_assert_eq!(names.len(), documents.len());
-    }
-
-    #[test]
-    fn autoscalers_count_brokers_only(cluster in cluster()) {
-        for document in documents(&cluster).iter().filter(|it| it["kind"] == "Pod") {
-            prop_assert!(document["metadata"]["labels"]["hpa-selector"].is_null());
-        }
-    }
-
-    #[test]
-    fn completions_and_parallelism_are_the_size(cluster in cluster()) {
+    fn the_job_has_as_many_pods_as_are_asked_for_and_autoscalers_count_no_other(cluster in cluster()) {
         let documents = documents(&cluster);
         let job = documents.last().unwrap();
         prop_assert_eq!(&job["spec"]["completions"], &json!(cluster.size));
         prop_assert_eq!(&job["spec"]["parallelism"], &json!(cluster.size));
+        for pod in documents.iter().filter(|it| it["kind"] == "Pod") {
+            prop_assert!(pod["metadata"]["labels"]["hpa-selector"].is_null());
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::support::CERTIFICATE;
 use crate::support::world::{
-    CLUSTER, CONFIG, EVENTS, JOB, SECRETS, SERVICE, World, create, finish, patch, status,
+    CLUSTER, CONFIG, EVENTS, JOB, SECRETS, SERVICE, World, create, finish, status,
 };
 use flux_operator::crd::State;
 use serde_json::json;
@@ -77,22 +77,6 @@ async fn the_first_error_is_the_one_that_counts() {
     world.server.refuse(JOB, 403, "exceeded quota: pods");
     world.server.refuse(&format!("{CLUSTER}/status"), 500, "no status for you");
     assert_eq!(world.reconcile().await.unwrap_err().category(), "ApplyFailed");
-}
-
-#[tokio::test]
-async fn cleanup_deletes_the_mini_cluster_when_its_lead_has_finished() {
-    let world = World::reconciled(&json!({ "cleanup": true })).await;
-    finish(&world, "Complete", 0);
-    let delete = |path: &str| format!("DELETE {path}");
-    let lead = delete(&format!("{SERVICE}-lead"));
-    assert_eq!(world.writes().await, [lead, patch(CONFIG), status(), delete(CLUSTER)]);
-}
-
-#[tokio::test]
-async fn a_deleted_mini_cluster_is_nothing_to_do() {
-    let world = World::new(&json!({}));
-    world.server.remove(CLUSTER);
-    assert_eq!(world.writes().await, [""; 0]);
 }
 
 #[tokio::test]

@@ -1,8 +1,9 @@
 //! How often a worker is replaced that is killed again and again: by the Job's own rules, in the simulation of the
 //! Job controller, whose pauses would take a quarter of an hour.
 
+use crate::support::simulation::Kubernetes;
 use crate::support::simulation::agent::End;
-use crate::support::simulation::job::{JobController, index_of, is_finished, is_over, is_ready};
+use crate::support::simulation::job::{index_of, is_finished, is_over, is_ready};
 use crate::support::simulation::kubelet::Kubelet;
 use crate::support::world::{JOB, PODS, World};
 use flux_operator::crd::State;
@@ -13,43 +14,36 @@ use tokio::time::Instant;
 /// Longer than the longest pause.
 const PATIENCE: Duration = Duration::from_mins(15);
 
-/// The Job controller and the node.
-#[derive(Default)]
-struct Cluster {
-    jobs: JobController,
-    kubelet: Kubelet,
+/// Lets Job controller and node act each second until `look` has what it looks for, and the operator after that.
+async fn until<T>(kubernetes: &mut Kubernetes, world: &World, look: impl Fn() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        world.server.with(|memory| kubernetes.act(&mut memory.store));
+        if let Some(found) = look() {
+            world.reconcile().await.unwrap();
+            return found;
+        }
+        assert!(begun.elapsed() < PATIENCE, "waited in vain: {:?}", world.status());
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
 }
 
-impl Cluster {
-    /// Lets Job controller and node act each second until `look` has what it looks for, and the operator after that.
-    async fn until<T>(&mut self, world: &World, look: impl Fn() -> Option<T>) -> T {
-        let begun = Instant::now();
-        loop {
-            world.server.with(|memory| {
-                self.jobs.sync(&mut memory.store);
-                self.kubelet.step(&mut memory.store, PODS);
-            });
-            if let Some(found) = look() {
-                world.reconcile().await.unwrap();
-                return found;
-            }
-            assert!(begun.elapsed() < PATIENCE, "waited in vain: {:?}", world.status());
-            tokio::time::sleep(Duration::from_secs(1)).await;
-        }
-    }
-
-    /// Kills the runner of the worker with this index when it is ready, as the kernel does; returns its pod's name and
-    /// how long it took to be ready.
-    async fn kill(&mut self, world: &World, index: u64, reason: &str) -> (String, u64) {
-        let begun = Instant::now();
-        let path = self.until(world, || ready(world, index)).await;
-        let waited = begun.elapsed().as_secs();
-        world.server.with(|memory| Kubelet::end(&mut memory.store, &path, &End::killed()));
-        world.server.change(&path, |pod| {
-            pod["status"]["containerStatuses"][0]["state"]["terminated"]["reason"] = json!(reason);
-        });
-        (path.rsplit_once('/').unwrap().1.to_owned(), waited)
-    }
+/// Kills the runner of the worker with this index when it is ready, as the kernel does; returns its pod's name and
+/// how long it took to be ready.
+async fn kill(
+    kubernetes: &mut Kubernetes,
+    world: &World,
+    index: u64,
+    reason: &str,
+) -> (String, u64) {
+    let begun = Instant::now();
+    let path = until(kubernetes, world, || ready(world, index)).await;
+    let waited = begun.elapsed().as_secs();
+    world.server.with(|memory| Kubelet::end(&mut memory.store, &path, &End::killed()));
+    world.server.change(&path, |pod| {
+        pod["status"]["containerStatuses"][0]["state"]["terminated"]["reason"] = json!(reason);
+    });
+    (path.rsplit_once('/').unwrap().1.to_owned(), waited)
 }
 
 /// The path of the pod of this index, if one is ready.
@@ -61,18 +55,18 @@ fn ready(world: &World, index: u64) -> Option<String> {
 #[tokio::test(start_paused = true)]
 async fn a_worker_that_is_killed_comes_back_six_times_and_the_seventh_time_the_job_fails() {
     let world = World::reconciled(&json!({ "size": 3 })).await;
-    let mut cluster = Cluster::default();
+    let mut kubernetes = Kubernetes::default();
     // Who is killed once is not who fails the Job.
-    cluster.kill(&world, 2, "Error").await;
+    kill(&mut kubernetes, &world, 2, "Error").await;
     let mut kills = Vec::new();
     for _ in 0..7 {
         assert_eq!(world.condition("Failed").0, "False");
-        kills.push(cluster.kill(&world, 1, "OOMKilled").await);
+        kills.push(kill(&mut kubernetes, &world, 1, "OOMKilled").await);
     }
     let pauses: Vec<u64> = kills.iter().skip(1).map(|(_, waited)| *waited).collect();
     let doubled: Vec<u64> = (0..6).map(|times| 10 << times).collect();
     assert!(pauses.iter().zip(&doubled).all(|(pause, least)| pause >= least), "{pauses:?}");
-    cluster.until(&world, || world.server.get(JOB).filter(is_finished)).await;
+    until(&mut kubernetes, &world, || world.server.get(JOB).filter(is_finished)).await;
     assert_eq!(world.status().state, Some(State::Failed));
     let (_, reason, message) = world.condition("Failed");
     let (last, _) = kills.last().unwrap();
@@ -81,5 +75,5 @@ async fn a_worker_that_is_killed_comes_back_six_times_and_the_seventh_time_the_j
         message.starts_with(&format!("pod {last}: container hello exited with code 137")),
         "{message}"
     );
-    assert_eq!(cluster.kubelet.runs.len(), 1, "the command ran once");
+    assert_eq!(kubernetes.kubelet.runs.len(), 1, "the command ran once");
 }

@@ -1,14 +1,14 @@
 //! The simulation of Kubernetes that the model is played in: where it must be as the real one is.
 
-use crate::support::simulation::job::{JobController, is_suspended, pods_of};
+use crate::support::simulation::Kubernetes;
+use crate::support::simulation::job::{is_suspended, pods_of};
 use crate::support::simulation::kubelet::Kubelet;
 use crate::support::simulation::queue;
 use crate::support::simulation::refusal::Refusal;
 use crate::support::simulation::rules::{admit, fill_in};
 use crate::support::simulation::selectors::Selection;
 use crate::support::simulation::store::Store;
-use crate::support::world::{JOB, PODS};
-use json_patch::merge;
+use crate::support::world::{CLUSTER, JOB, PODS, World};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -105,138 +105,143 @@ fn what_is_waited_for_goes_when_nobody_waits_any_more() {
     assert!(store.get(&path).is_none());
 }
 
-const JOBS: &str = "/apis/batch/v1/namespaces/work/jobs";
-
-/// A cluster with the Job of a MiniCluster of two, whose command runs once, and with `labels` on the Job.
-fn cluster_with_job(labels: &Value) -> (Store, JobController, Kubelet) {
-    let (_, desired) = crate::support::built(&crate::support::cluster(&crate::support::hello(
-        &json!({ "size": 2 }),
-    )));
-    let mut job = serde_json::to_value(desired.job).unwrap();
-    (job["kind"], job["metadata"]["namespace"]) = (json!("Job"), json!("work"));
-    merge(&mut job["metadata"]["labels"], labels);
-    let mut store = Store::default();
-    store.has_queue = true;
-    let mut config = serde_json::to_value(desired.config_map).unwrap();
-    (config["kind"], config["metadata"]["namespace"]) = (json!("ConfigMap"), json!("work"));
-    store.create(MAPS, &config).unwrap();
-    let name = "/api/v1/namespaces/work/secrets";
-    let volumes = job["spec"]["template"]["spec"]["volumes"].as_array().unwrap();
-    let secret = volumes.iter().find_map(|volume| volume["secret"]["secretName"].as_str()).unwrap();
-    store.create(name, &json!({ "kind": "Secret", "metadata": { "name": secret } })).unwrap();
-    store.create(JOBS, &job).unwrap();
-    (store, JobController::default(), Kubelet::default())
+/// A cluster with the Job of a MiniCluster of two, whose command runs once.
+struct Cluster {
+    store: Store,
+    kubernetes: Kubernetes,
 }
 
-/// Lets both do so many things.
-fn act((store, jobs, kubelet): &mut (Store, JobController, Kubelet), times: usize) {
-    for _ in 0..times {
-        jobs.sync(store);
-        kubelet.step(store, PODS);
+impl Cluster {
+    /// The MiniCluster has these labels.
+    async fn with_job(labels: Value) -> Self {
+        let world = World::new(&json!({ "size": 2 }));
+        world.server.change(CLUSTER, |object| object["metadata"]["labels"] = labels);
+        world.server.with(|memory| memory.store.has_queue = true);
+        world.reconcile().await.unwrap();
+        let store = world.server.with(|memory| std::mem::take(&mut memory.store));
+        Self { store, kubernetes: Kubernetes::default() }
+    }
+
+    /// Lets Job controller and kubelet do so many things.
+    fn act(&mut self, times: usize) {
+        for _ in 0..times {
+            self.kubernetes.act(&mut self.store);
+        }
+    }
+
+    fn job(&self) -> &Value {
+        self.store.get(JOB).unwrap()
+    }
+
+    fn pods(&self) -> Vec<(String, Arc<Value>)> {
+        pods_of(&self.store, JOB, "job-uid")
+    }
+
+    fn suspend(&mut self, suspend: bool) {
+        self.store.merge(JOB, &json!({ "spec": { "suspend": suspend } })).unwrap();
     }
 }
 
-fn suspend(store: &mut Store, suspend: bool) {
-    store.merge(JOB, &json!({ "spec": { "suspend": suspend } })).unwrap();
-}
-
-#[test]
-fn a_suspension_takes_the_pods_and_counts_them_nowhere() {
-    let mut cluster = cluster_with_job(&json!({}));
-    act(&mut cluster, 5);
-    assert_eq!(cluster.2.runs.len(), 1, "the command runs");
-    suspend(&mut cluster.0, true);
-    cluster.1.sync(&mut cluster.0);
-    let pods = pods_of(&cluster.0, JOB, "job-uid");
+#[tokio::test]
+async fn a_suspension_takes_the_pods_and_counts_them_nowhere() {
+    let mut cluster = Cluster::with_job(json!({})).await;
+    cluster.act(5);
+    assert_eq!(cluster.kubernetes.kubelet.runs.len(), 1, "the command runs");
+    cluster.suspend(true);
+    cluster.kubernetes.jobs.sync(&mut cluster.store);
+    let pods = cluster.pods();
     assert_eq!(pods.len(), 2, "they have time to end");
     assert!(pods.iter().all(|(_, pod)| pod["metadata"].get("finalizers").is_none()));
-    cluster.2.step(&mut cluster.0, PODS);
-    let ended = pods_of(&cluster.0, JOB, "job-uid");
+    cluster.kubernetes.kubelet.step(&mut cluster.store, PODS);
+    let ended = cluster.pods();
     let code = &ended[0].1["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"];
     assert_eq!(*code, 75, "who looks now sees how they ended");
-    act(&mut cluster, 3);
-    assert!(pods_of(&cluster.0, JOB, "job-uid").is_empty());
-    let status = &cluster.0.get(JOB).unwrap()["status"];
+    cluster.act(3);
+    assert!(cluster.pods().is_empty());
+    let status = &cluster.job()["status"];
     assert_eq!((&status["active"], &status["failed"]), (&json!(0), &json!(0)));
     assert_eq!(status["conditions"][0]["type"], "Suspended");
     assert!(status.get("startTime").is_none());
-    suspend(&mut cluster.0, false);
-    act(&mut cluster, 5);
-    assert_eq!(cluster.2.runs.len(), 2, "the command begins again");
-    let status = &cluster.0.get(JOB).unwrap()["status"];
+    cluster.suspend(false);
+    cluster.act(5);
+    assert_eq!(cluster.kubernetes.kubelet.runs.len(), 2, "the command begins again");
+    let status = &cluster.job()["status"];
     assert_eq!(status["conditions"][0]["status"], "False");
     assert!(status["startTime"].is_string());
 }
 
-#[test]
-fn a_pod_that_was_deleted_before_a_suspension_counts() {
-    let mut cluster = cluster_with_job(&json!({}));
-    act(&mut cluster, 5);
-    let (lead, _) = pods_of(&cluster.0, JOB, "job-uid").remove(0);
-    cluster.0.delete(&lead, &Value::Null).unwrap();
-    suspend(&mut cluster.0, true);
-    act(&mut cluster, 4);
-    assert!(cluster.1.taken.len() == 1, "the worker");
-    assert_eq!(cluster.0.get(JOB).unwrap()["status"]["failed"], 1);
+#[tokio::test]
+async fn a_pod_that_was_deleted_before_a_suspension_counts() {
+    let mut cluster = Cluster::with_job(json!({})).await;
+    cluster.act(5);
+    let (lead, _) = cluster.pods().remove(0);
+    cluster.store.delete(&lead, &Value::Null).unwrap();
+    cluster.suspend(true);
+    cluster.act(4);
+    assert!(cluster.kubernetes.jobs.taken.len() == 1, "the worker");
+    assert_eq!(cluster.job()["status"]["failed"], 1);
 }
 
-#[test]
-fn a_queue_suspends_what_names_it_until_its_turn_and_after_it() {
-    let mut cluster = cluster_with_job(&json!({ "kueue.x-k8s.io/queue-name": "team" }));
+#[tokio::test]
+async fn a_queue_suspends_what_names_it_until_its_turn_and_after_it() {
+    let mut cluster = Cluster::with_job(json!({ "kueue.x-k8s.io/queue-name": "team" })).await;
     let suspended = |store: &Store| is_suspended(store.get(JOB).unwrap());
-    assert!(suspended(&cluster.0), "from its creation on");
-    act(&mut cluster, 3);
-    assert!(pods_of(&cluster.0, JOB, "job-uid").is_empty());
-    assert!(cluster.0.get(JOB).unwrap()["status"].get("startTime").is_none());
+    assert!(suspended(&cluster.store), "from its creation on");
+    cluster.act(3);
+    assert!(cluster.pods().is_empty());
+    assert!(cluster.job()["status"].get("startTime").is_none());
     let flavour = |store: &Store| {
         let nodes = store.get(JOB).unwrap().pointer("/spec/template/spec/nodeSelector");
         nodes.map(|nodes| nodes["flavour"].clone())
     };
-    queue::direct(&mut cluster.0, true);
-    assert!(!suspended(&cluster.0));
-    act(&mut cluster, 5);
-    assert_eq!(pods_of(&cluster.0, JOB, "job-uid").len(), 2);
-    assert_eq!(flavour(&cluster.0), Some("on-demand".into()));
-    queue::direct(&mut cluster.0, false);
-    assert!(suspended(&cluster.0));
-    assert!(cluster.0.get(JOB).unwrap()["status"].get("startTime").is_none());
-    assert!(flavour(&cluster.0).is_some(), "the template of a Job that has pods stays as it is");
-    queue::direct(&mut cluster.0, true);
-    assert!(suspended(&cluster.0), "it has not stopped yet");
-    act(&mut cluster, 5);
-    queue::direct(&mut cluster.0, false);
-    assert_eq!(flavour(&cluster.0), None);
+    queue::direct(&mut cluster.store, true);
+    assert!(!suspended(&cluster.store));
+    cluster.act(5);
+    assert_eq!(cluster.pods().len(), 2);
+    assert_eq!(flavour(&cluster.store), Some("on-demand".into()));
+    queue::direct(&mut cluster.store, false);
+    assert!(suspended(&cluster.store));
+    assert!(cluster.job()["status"].get("startTime").is_none());
+    assert!(
+        flavour(&cluster.store).is_some(),
+        "the template of a Job that has pods stays as it is"
+    );
+    queue::direct(&mut cluster.store, true);
+    assert!(suspended(&cluster.store), "it has not stopped yet");
+    cluster.act(5);
+    queue::direct(&mut cluster.store, false);
+    assert_eq!(flavour(&cluster.store), None);
 }
 
-#[test]
-fn others_are_not_the_queues() {
-    let mut cluster = cluster_with_job(&json!({}));
-    queue::direct(&mut cluster.0, false);
-    assert!(!is_suspended(cluster.0.get(JOB).unwrap()));
+#[tokio::test]
+async fn others_are_not_the_queues() {
+    let mut cluster = Cluster::with_job(json!({})).await;
+    queue::direct(&mut cluster.store, false);
+    assert!(!is_suspended(cluster.job()));
 }
 
-#[test]
-fn a_lost_node_keeps_its_pods_until_it_is_given_up_and_a_cut_off_command_is_one() {
-    let mut cluster = cluster_with_job(&json!({}));
-    act(&mut cluster, 5);
-    cluster.2.nodes.lose(0, &cluster.0);
-    let (lead, _) = pods_of(&cluster.0, JOB, "job-uid").remove(0);
-    cluster.0.delete(&lead, &Value::Null).unwrap();
-    act(&mut cluster, 3);
-    assert!(cluster.0.get(&lead).is_some(), "nobody says that it has ended");
-    let mut other = cluster_with_job(&json!({}));
-    act(&mut other, 5);
-    other.2.nodes.lose(0, &other.0);
-    Kubelet::set_unready(&mut other.0, &lead);
-    assert!(other.2.nodes.find(0));
-    act(&mut other, 3);
-    assert_eq!(other.2.runs.len(), 1, "it still ran");
-    cluster.2.nodes.give_up(0, &mut cluster.0, PODS);
-    let status = &cluster.0.get(&lead).unwrap()["status"];
+#[tokio::test]
+async fn a_lost_node_keeps_its_pods_until_it_is_given_up_and_a_cut_off_command_is_one() {
+    let mut cluster = Cluster::with_job(json!({})).await;
+    cluster.act(5);
+    cluster.kubernetes.kubelet.nodes.lose(0, &cluster.store);
+    let (lead, _) = cluster.pods().remove(0);
+    cluster.store.delete(&lead, &Value::Null).unwrap();
+    cluster.act(3);
+    assert!(cluster.store.get(&lead).is_some(), "nobody says that it has ended");
+    let mut other = Cluster::with_job(json!({})).await;
+    other.act(5);
+    other.kubernetes.kubelet.nodes.lose(0, &other.store);
+    Kubelet::set_unready(&mut other.store, &lead);
+    assert!(other.kubernetes.kubelet.nodes.find(0));
+    other.act(3);
+    assert_eq!(other.kubernetes.kubelet.runs.len(), 1, "it still ran");
+    cluster.kubernetes.kubelet.nodes.give_up(0, &mut cluster.store, PODS);
+    let status = &cluster.store.get(&lead).unwrap()["status"];
     assert_eq!(
         (&status["phase"], &status["conditions"][2]["reason"]),
         (&json!("Failed"), &json!("DeletionByPodGC"))
     );
-    act(&mut cluster, 1);
-    assert!(cluster.0.get(&lead).is_none(), "it was counted");
+    cluster.act(1);
+    assert!(cluster.store.get(&lead).is_none(), "it was counted");
 }

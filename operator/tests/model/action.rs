@@ -2,57 +2,17 @@
 
 use crate::support::simulation::faults::{Failure, Fault};
 use crate::support::simulation::nodes::NODES;
+use crate::support::world::{CONFIG, JOB, SECRETS, SERVICE};
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use std::iter::repeat_n;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Flavour {
-    /// Its command runs once.
-    Once,
-    /// Its command may be repeated.
-    Repeated,
-    Interactive,
-    WithServices,
-    WithSidecar,
-    /// Its lead ends the run after a while.
-    WithDeadline,
-    /// It goes when it has finished.
-    Cleanup,
-    /// A queue says when it runs.
-    Queued,
-}
+pub(crate) const LEAD: &str = "/api/v1/namespaces/work/services/hello-lead";
+pub(crate) const ALIAS: &str = "/api/v1/namespaces/work/services/web";
+pub(crate) const SERVICES_POD: &str = "/api/v1/namespaces/work/pods/hello-services";
 
-use Flavour::{
-    Cleanup, Interactive, Once, Queued, Repeated, WithDeadline, WithServices, WithSidecar,
-};
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Edit {
-    /// So many pods; more than four are refused.
-    Size(u32),
-    /// Another command: what runs is another.
-    Command(u32),
-    Deadline(u32),
-    BackoffLimit(u32),
-    Cleanup(bool),
-    Suspend(bool),
-    Label(u32),
-    /// Something that the operator refuses.
-    Invalid,
-    /// Takes that back.
-    Valid,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Thing {
-    Job,
-    ConfigMap,
-    Headless,
-    Lead,
-    Secret,
-    ServicesPod,
-    Alias,
-}
+/// What the operator makes at most one of.
+pub(crate) const OBJECTS: [&str; 6] = [JOB, CONFIG, SERVICE, LEAD, SERVICES_POD, ALIAS];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tampering {
@@ -94,11 +54,12 @@ pub(crate) enum NodeFate {
     Drained,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// A MiniCluster is made, if there is none.
-    Create(Flavour),
-    Edit(Edit),
+    /// A MiniCluster is made, if there is none, of [`SMALLEST`] and these fields.
+    Create(&'static str),
+    /// The field of the specification at this path gets this value.
+    Edit(&'static str, Value),
     /// It is deleted; with `foreground` after all that it owns.
     DeleteCluster {
         foreground: bool,
@@ -109,12 +70,13 @@ pub(crate) enum Action {
     Tidy,
     /// The command of the lead ends with this code, if it runs.
     CommandEnds(i32),
-    Remove(Thing),
-    Tamper(Thing, Tampering),
+    /// Somebody deletes the object of ours at this path, or one of the Secrets.
+    Remove(&'static str),
+    Tamper(&'static str, Tampering),
     /// Somebody else has an object of our name, unless we have; with `predecessor` it was a deleted
     /// MiniCluster's of the same name.
     Occupy {
-        thing: Thing,
+        path: &'static str,
         predecessor: bool,
     },
     /// It becomes, or is no more, the turn of those that wait in the queue.
@@ -122,7 +84,7 @@ pub(crate) enum Action {
         admits: bool,
     },
     /// Who has such an object deletes it.
-    Vacate(Thing),
+    Vacate(&'static str),
     /// The operator's process ends, whatever it was doing, and another begins.
     Restart,
     Fail(Fault),
@@ -139,70 +101,53 @@ pub(crate) enum Action {
     Wait(u64),
 }
 
-pub(crate) fn specification(flavour: Flavour) -> Value {
-    let mut spec = json!({
-        "size": 3, "maxSize": 4, "containers": [{ "image": "app", "command": "echo hello" }],
-    });
-    match flavour {
-        Once | Queued => {}
-        Repeated => spec["backoffLimit"] = json!(2),
-        Interactive => spec["interactive"] = json!(true),
-        WithServices => spec["services"] = json!([{ "image": "db", "name": "db" }]),
-        WithSidecar => {
-            spec["containers"][0]["runFlux"] = json!(true);
-            let sidecar = json!({ "image": "web", "name": "web", "runFlux": false, "ports": [80] });
-            spec["containers"].as_array_mut().unwrap().push(sidecar);
-        }
-        WithDeadline => spec["deadlineSeconds"] = json!(100),
-        Cleanup => spec["cleanup"] = json!(true),
-    }
-    spec
-}
+/// A MiniCluster whose command runs once.
+pub(crate) const SMALLEST: &str = "{
+    apiVersion: flux-framework.org/v1alpha2, kind: MiniCluster, metadata: {name: hello, namespace: work},
+    spec: {size: 3, maxSize: 4, containers: [{image: app, command: echo hello}]},
+}";
 
-impl Edit {
-    /// What is merged into a specification.
-    pub(crate) fn apply(self, spec: &mut Value) {
-        match self {
-            Self::Size(size) => spec["size"] = json!(size),
-            Self::Command(number) => {
-                spec["containers"][0]["command"] = json!(format!("echo {number}"));
-            }
-            Self::Deadline(seconds) => spec["deadlineSeconds"] = json!(seconds),
-            Self::BackoffLimit(limit) => spec["backoffLimit"] = json!(limit),
-            Self::Cleanup(cleanup) => spec["cleanup"] = json!(cleanup),
-            Self::Suspend(suspend) => spec["suspend"] = json!(suspend),
-            Self::Label(value) => spec["jobLabels"] = json!({ "label": value.to_string() }),
-            Self::Invalid => spec["flux"] = json!({ "topology": "nonsense" }),
-            Self::Valid => drop(spec.as_object_mut().unwrap().remove("flux")),
-        }
-    }
-}
-
-fn flavour() -> impl Strategy<Value = Flavour> {
+/// Fields that make another MiniCluster of [`SMALLEST`].
+fn fields() -> impl Strategy<Value = &'static str> {
     prop_oneof![
-        4 => Just(Once), 1 => Just(Repeated), 1 => Just(Interactive), 1 => Just(WithServices),
-        1 => Just(WithSidecar), 1 => Just(WithDeadline), 1 => Just(Cleanup), 1 => Just(Queued),
+        4 => Just("{}"),
+        1 => Just("{spec: {backoffLimit: 2}}"),
+        1 => Just("{spec: {interactive: true}}"),
+        1 => Just("{spec: {services: [{image: db, name: db}]}}"),
+        1 => Just("{spec: {containers: [{image: app, command: echo hello, runFlux: true}, {image: web, name: web, runFlux: false, ports: [80]}]}}"),
+        1 => Just("{spec: {deadlineSeconds: 100}}"),
+        1 => Just("{spec: {cleanup: true}}"),
+        1 => Just("{metadata: {labels: {kueue.x-k8s.io/queue-name: team}}}"),
     ]
 }
 
-fn edit() -> impl Strategy<Value = Edit> {
+fn edit() -> impl Strategy<Value = Action> {
+    let command = |number| json!(format!("echo {number}"));
+    let label = |number: u32| json!({ "label": number.to_string() });
     prop_oneof![
-        4 => (1_u32..=5).prop_map(Edit::Size),
-        2 => (0_u32..3).prop_map(Edit::Command),
-        1 => prop_oneof![Just(50), Just(300)].prop_map(Edit::Deadline),
-        1 => (0_u32..3).prop_map(Edit::BackoffLimit),
-        1 => any::<bool>().prop_map(Edit::Cleanup),
-        3 => any::<bool>().prop_map(Edit::Suspend),
-        1 => (0_u32..2).prop_map(Edit::Label),
-        1 => Just(Edit::Invalid),
-        1 => Just(Edit::Valid),
+        // More than four pods are refused.
+        4 => (1_u32..=5).prop_map(|size| Action::Edit(".size", json!(size))),
+        2 => (0_u32..3).prop_map(move |number| Action::Edit(".containers[].command", command(number))),
+        1 => prop_oneof![Just(50), Just(300)]
+            .prop_map(|seconds| Action::Edit(".deadlineSeconds", json!(seconds))),
+        1 => (0_u32..3).prop_map(|limit| Action::Edit(".backoffLimit", json!(limit))),
+        1 => any::<bool>().prop_map(|cleanup| Action::Edit(".cleanup", json!(cleanup))),
+        3 => any::<bool>().prop_map(suspend),
+        1 => (0_u32..2).prop_map(move |number| Action::Edit(".jobLabels", label(number))),
+        // The operator refuses this until it is taken back.
+        1 => Just(Action::Edit(".flux", json!({ "topology": "nonsense" }))),
+        1 => Just(Action::Edit(".flux", json!({}))),
     ]
 }
 
-fn thing() -> impl Strategy<Value = Thing> {
+fn suspend(suspend: bool) -> Action {
+    Action::Edit(".suspend", json!(suspend))
+}
+
+fn object() -> impl Strategy<Value = &'static str> {
     prop_oneof![
-        4 => Just(Thing::Job), 3 => Just(Thing::ConfigMap), 1 => Just(Thing::Headless),
-        1 => Just(Thing::Lead), 1 => Just(Thing::ServicesPod), 1 => Just(Thing::Alias),
+        4 => Just(JOB), 3 => Just(CONFIG), 1 => Just(SERVICE), 1 => Just(LEAD),
+        1 => Just(SERVICES_POD), 1 => Just(ALIAS),
     ]
 }
 
@@ -253,18 +198,18 @@ fn lag() -> impl Strategy<Value = &'static [&'static str]> {
 fn action() -> impl Strategy<Value = Action> {
     let command = prop_oneof![4 => Just(0), 2 => Just(1), 1 => Just(75), 1 => Just(137)];
     prop_oneof![
-        1 => flavour().prop_map(Action::Create),
-        6 => edit().prop_map(Action::Edit),
+        1 => fields().prop_map(Action::Create),
+        6 => edit(),
         1 => any::<bool>().prop_map(|foreground| Action::DeleteCluster { foreground }),
         4 => (0_u64..4, fate()).prop_map(|(index, fate)| Action::Pod(index, fate)),
         2 => (0..NODES, node_fate()).prop_map(|(node, fate)| Action::Node(node, fate)),
         1 => Just(Action::Tidy),
         4 => command.prop_map(Action::CommandEnds),
-        3 => prop_oneof![6 => thing(), 1 => Just(Thing::Secret)].prop_map(Action::Remove),
-        3 => (thing(), tampering()).prop_map(|(thing, how)| Action::Tamper(thing, how)),
-        1 => (thing(), any::<bool>())
-            .prop_map(|(thing, predecessor)| Action::Occupy { thing, predecessor }),
-        1 => thing().prop_map(Action::Vacate),
+        3 => prop_oneof![6 => object(), 1 => Just(SECRETS)].prop_map(Action::Remove),
+        3 => (object(), tampering()).prop_map(|(path, how)| Action::Tamper(path, how)),
+        1 => (object(), any::<bool>())
+            .prop_map(|(path, predecessor)| Action::Occupy { path, predecessor }),
+        1 => object().prop_map(Action::Vacate),
         1 => any::<bool>().prop_map(|admits| Action::Queue { admits }),
         3 => Just(Action::Restart),
         4 => fault().prop_map(Action::Fail),
@@ -285,11 +230,11 @@ fn disturbed_end() -> impl Strategy<Value = Vec<Action>> {
         fault().prop_map(|fault| Some(Action::Fail(fault))),
         lag().prop_map(|kinds| Some(Action::Lag(kinds))),
     ];
-    let removed = prop_oneof![2 => Just(Thing::Job), 1 => Just(Thing::ConfigMap)];
+    let removed = prop_oneof![2 => Just(JOB), 1 => Just(CONFIG)];
     let parts = (0..3_i32, disturbance.clone(), 0_usize..16, disturbance, removed, any::<bool>());
     parts.prop_map(|(code, before, answers, after, removed, acts)| {
         let end = [Action::Wait(5), Action::CommandEnds(code)];
-        let seen = [Action::ClusterActs; 3].into_iter().chain(before);
+        let seen = repeat_n(Action::ClusterActs, 3).chain(before);
         let goes_on = [Action::Answers(answers)].into_iter().chain(after);
         let rest = [Action::Remove(removed)].into_iter().chain(acts.then_some(Action::Act));
         end.into_iter().chain(seen).chain(goes_on).chain(rest).collect()
@@ -298,10 +243,10 @@ fn disturbed_end() -> impl Strategy<Value = Vec<Action>> {
 
 /// A MiniCluster takes the name of another while the operator is at work.
 fn namesake() -> impl Strategy<Value = Vec<Action>> {
-    (0_usize..16, any::<bool>(), flavour(), 0_usize..16).prop_map(
-        |(before, foreground, flavour, after)| {
+    (0_usize..16, any::<bool>(), fields(), 0_usize..16).prop_map(
+        |(before, foreground, fields, after)| {
             let gone = Action::DeleteCluster { foreground };
-            let made = Action::Create(flavour);
+            let made = Action::Create(fields);
             vec![Action::Answers(before), gone, Action::ClusterActs, made, Action::Answers(after)]
         },
     )
@@ -310,8 +255,8 @@ fn namesake() -> impl Strategy<Value = Vec<Action>> {
 /// It is suspended and resumed again, by whoever may, while the operator is at work.
 fn pause() -> impl Strategy<Value = Vec<Action>> {
     let ways = prop_oneof![
-        3 => Just([true, false].map(|it| Action::Edit(Edit::Suspend(it)))),
-        1 => Just([Tampering::Suspended, Tampering::Resumed].map(|it| Action::Tamper(Thing::Job, it))),
+        3 => Just([true, false].map(suspend)),
+        1 => Just([Tampering::Suspended, Tampering::Resumed].map(|it| Action::Tamper(JOB, it))),
         2 => Just([false, true].map(|admits| Action::Queue { admits })),
     ];
     let between = prop_oneof![
@@ -326,8 +271,8 @@ fn pause() -> impl Strategy<Value = Vec<Action>> {
     )
 }
 
-/// A MiniCluster, and what happens then.
-pub(crate) fn scenario(longest: usize) -> impl Strategy<Value = (Flavour, Vec<Action>)> {
+/// The fields of a MiniCluster, and what happens then.
+pub(crate) fn scenario(longest: usize) -> impl Strategy<Value = (&'static str, Vec<Action>)> {
     let part = prop_oneof![
         16 => action().prop_map(|action| vec![action]),
         1 => disturbed_end(),
@@ -335,5 +280,5 @@ pub(crate) fn scenario(longest: usize) -> impl Strategy<Value = (Flavour, Vec<Ac
         1 => pause(),
     ];
     let parts = prop::collection::vec(part, 0..longest);
-    (flavour(), parts.prop_map(|parts| parts.concat()))
+    (fields(), parts.prop_map(|parts| parts.concat()))
 }

@@ -8,8 +8,11 @@ use crate::world::{SOMEBODY, owned_by_cluster};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// The annotation that notes a run which has ended.
-pub(crate) const NOTE: &str = "flux-framework.org/ended-run";
+/// The note of a run that has ended on its `ConfigMap`.
+pub(crate) fn note(config_map: &Value) -> Option<Value> {
+    let text = config_map["metadata"]["annotations"]["flux-framework.org/ended-run"].as_str()?;
+    serde_json::from_str(text).ok()
+}
 
 /// The last Job of a MiniCluster.
 struct Last {
@@ -71,11 +74,9 @@ impl Story {
 
     fn note_changed(&mut self, event: &Event) {
         let Some(last) = &mut self.last else { return };
-        let note = |object: Option<&Value>| -> Option<Value> {
-            serde_json::from_str(object?["metadata"]["annotations"][NOTE].as_str()?).ok()
-        };
         let of_last = |note: Value| note["job"] == last.uid;
-        let (before, after) = (note(event.before.as_deref()), note(event.after.as_deref()));
+        let (before, after) =
+            (event.before.as_deref().and_then(note), event.after.as_deref().and_then(note));
         let is_noted = after.is_some_and(of_last);
         last.known_to_be_over |= is_noted;
         last.forgotten |= !event.by_operator && !is_noted && before.is_some();

@@ -1,22 +1,22 @@
 //! What holds whatever happens.
 
-use crate::action::{Action, Flavour, Thing};
+use crate::action::{Action, SERVICES_POD};
 use crate::history;
 use crate::status;
 use crate::support::simulation::job::{is_finished, is_over};
 use crate::support::world::{CLUSTER, CONFIG, JOB, PODS, SECRETS};
-use crate::world::{World, owned_by_cluster, path};
+use crate::world::{World, owned_by_cluster};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What is wrong after a MiniCluster of `flavour` was made and `actions` have happened.
-pub(crate) async fn hold(flavour: Flavour, actions: &[Action]) -> Result<(), String> {
+/// What is wrong after a MiniCluster with `fields` was made and `actions` have happened.
+pub(crate) async fn hold(fields: &str, actions: &[Action]) -> Result<(), String> {
     let mut world = World::new();
     world.server.let_pass(Some(0));
-    world.create(flavour);
+    world.create(fields);
     for action in actions {
-        world.happen(*action).await;
+        world.happen(action.clone()).await;
     }
     let result = settled(&mut world).await;
     result.map_err(|fault| format!("{fault}\n{}", world.server.journal().join("\n")))
@@ -53,7 +53,13 @@ fn at_rest(world: &World) -> Result<(), String> {
 /// Commands that were started more often than their Job allows: one that a suspension has taken begins again.
 fn repeated(world: &World) -> Vec<String> {
     let mut runs: BTreeMap<&str, usize> = BTreeMap::new();
-    for run in world.kubelet.runs.iter().filter(|run| !world.jobs.taken.contains(&run.pod)) {
+    for run in world
+        .kubernetes
+        .kubelet
+        .runs
+        .iter()
+        .filter(|run| !world.kubernetes.jobs.taken.contains(&run.pod))
+    {
         *runs.entry(&run.job).or_default() += 1;
     }
     let jobs = world.store(|store| {
@@ -82,8 +88,7 @@ fn left_running(world: &World) -> Option<String> {
     world.store(|store| {
         let is_over =
             store.get(JOB).is_some_and(|job| owned_by_cluster(job).is_some() && is_finished(job));
-        let services_pod = path(store, Thing::ServicesPod).and_then(|path| store.get(&path));
-        let ours = services_pod.is_some_and(|pod| owned_by_cluster(pod).is_some());
+        let ours = store.get(SERVICES_POD).is_some_and(|pod| owned_by_cluster(pod).is_some());
         (is_over && ours).then(|| "the pod of spec.services outlives the run".to_owned())
     })
 }
@@ -125,8 +130,7 @@ async fn another_operator_agrees(world: &mut World) -> Result<(), String> {
     let ours =
         |path: &str| world.server.get(path).filter(|object| owned_by_cluster(object).is_some());
     let has_job = ours(JOB).is_some();
-    let has_note =
-        ours(CONFIG).is_some_and(|it| it["metadata"]["annotations"][history::NOTE].is_string());
+    let has_note = ours(CONFIG).is_some_and(|it| history::note(&it).is_some());
     let derivable = |object: &Value| derivable(&object["status"], has_job, has_note);
     let (before, after) = (derivable(&before), derivable(&after));
     if before == after {

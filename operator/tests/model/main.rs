@@ -13,7 +13,7 @@ mod status;
 mod support;
 mod world;
 
-use action::{Action, Flavour, scenario};
+use action::{Action, scenario};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
@@ -41,19 +41,19 @@ fn settings(part: u32) -> ProptestConfig {
     }
 }
 
-/// What is wrong after a MiniCluster of `flavour` was made and `actions` have happened.
-fn play(flavour: Flavour, actions: &[Action]) -> Result<(), TestCaseError> {
+/// What is wrong after a MiniCluster with `fields` was made and `actions` have happened.
+fn play(fields: &str, actions: &[Action]) -> Result<(), TestCaseError> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_time().start_paused(true).build().unwrap();
-    runtime.block_on(invariants::hold(flavour, actions)).map_err(TestCaseError::fail)
+    runtime.block_on(invariants::hold(fields, actions)).map_err(TestCaseError::fail)
 }
 
 proptest! {
     #![proptest_config(settings(0))]
 
     #[test]
-    fn whatever_happens((flavour, actions) in scenario(LONGEST)) {
-        play(flavour, &actions)?;
+    fn whatever_happens((fields, actions) in scenario(LONGEST)) {
+        play(fields, &actions)?;
     }
 }
 
@@ -61,7 +61,7 @@ proptest! {
     #![proptest_config(settings(1))]
 
     #[test]
-    fn whatever_else_happens((flavour, actions) in scenario(LONGEST)) {
-        play(flavour, &actions)?;
+    fn whatever_else_happens((fields, actions) in scenario(LONGEST)) {
+        play(fields, &actions)?;
     }
 }

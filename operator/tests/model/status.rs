@@ -1,18 +1,15 @@
 //! What a status should say, from the objects alone.
 
-use crate::action::Thing;
+use crate::action::OBJECTS;
+use crate::history::note;
 use crate::support::defaults;
 use crate::support::simulation::job::{index_of, is_over, is_ready, is_suspended, pods_of};
 use crate::support::simulation::store::Store;
 use crate::support::world::{CLUSTER, CONFIG, JOB};
-use crate::world::{owned_by_cluster, path};
+use crate::world::owned_by_cluster;
 use flux_operator::cluster::validate::validate;
 use flux_operator::crd::{MiniCluster, MiniClusterStatus, State};
 use serde_json::Value;
-
-/// What there is at most one of.
-const THINGS: [Thing; 6] =
-    [Thing::Job, Thing::ConfigMap, Thing::Headless, Thing::Lead, Thing::ServicesPod, Thing::Alias];
 
 /// What the status of the MiniCluster says that it should not, once all is settled.
 pub(crate) fn fault(store: &Store) -> Option<String> {
@@ -26,11 +23,8 @@ pub(crate) fn fault(store: &Store) -> Option<String> {
         let owner = cluster.metadata.uid.as_deref();
         store.get(path).filter(|object| owned_by_cluster(object) == owner)
     };
-    let others = |thing: &Thing| {
-        path(store, *thing)
-            .is_some_and(|path| store.get(&path).is_some() && of_cluster(&path).is_none())
-    };
-    let occupied = THINGS.iter().any(others);
+    let is_of_others = |path: &&str| store.get(path).is_some() && of_cluster(path).is_none();
+    let occupied = OBJECTS.iter().any(is_of_others);
     let mut faults = Vec::new();
     if status.observed_generation != cluster.metadata.generation {
         faults.push("another generation".to_owned());
@@ -57,11 +51,6 @@ pub(crate) fn fault(store: &Store) -> Option<String> {
     }
     (!faults.is_empty())
         .then(|| format!("the status says {}: {}", faults.join("; "), object["status"]))
-}
-
-fn note(config_map: &Value) -> Option<Value> {
-    let text = config_map["metadata"]["annotations"]["flux-framework.org/ended-run"].as_str()?;
-    serde_json::from_str(text).ok()
 }
 
 /// What is wrong with the status of a MiniCluster that has `job`.

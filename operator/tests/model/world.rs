@@ -1,24 +1,26 @@
 //! A cluster with the operator in it, to which actions happen.
 
-use crate::action::{Action, Edit, Fate, Flavour, NodeFate, Tampering, Thing, specification};
+use crate::action::{Action, Fate, NodeFate, SERVICES_POD, SMALLEST, Tampering};
+use crate::support::field_path::set;
 use crate::support::server::Server;
+use crate::support::simulation::Kubernetes;
 use crate::support::simulation::agent::End;
 use crate::support::simulation::clock::Clock;
 use crate::support::simulation::collector::collect;
 use crate::support::simulation::conditions::condition;
 use crate::support::simulation::job::{
-    JobController, index_of, is_finished, is_over, is_ready, is_suspended,
+    index_of, is_broker, is_finished, is_over, is_ready, is_suspended,
 };
 use crate::support::simulation::kubelet::Kubelet;
 use crate::support::simulation::nodes::pods_on;
 use crate::support::simulation::queue;
 use crate::support::simulation::store::Store;
-use crate::support::world::{CLUSTER, CONFIG, JOB, PODS, SECRETS, SERVICE};
+use crate::support::world::{CLUSTER, CONFIG, JOB, PODS, SECRETS};
 use crate::support::{defaults, images};
 use flux_contract::{Exit, labels};
-use flux_operator::cluster::QUEUE_LABEL;
 use flux_operator::controller::{Context, Scope, run};
 use flux_operator::metrics::Metrics;
+use json_patch::merge;
 use serde_json::{Value, json};
 use std::future::pending;
 use std::sync::Arc;
@@ -45,8 +47,7 @@ const PATIENCE: Duration = Duration::from_hours(5);
 pub(crate) struct World {
     pub(crate) server: Server,
     pub(crate) clock: Clock,
-    pub(crate) kubelet: Kubelet,
-    pub(crate) jobs: JobController,
+    pub(crate) kubernetes: Kubernetes,
     /// Whether it is the turn of those that wait in the queue.
     admits: bool,
     /// The version at which the others had nothing to do.
@@ -70,8 +71,7 @@ impl World {
         let mut world = Self {
             server,
             clock,
-            kubelet: Kubelet::default(),
-            jobs: JobController::default(),
+            kubernetes: Kubernetes::default(),
             admits: true,
             idle_since: None,
             operator: None,
@@ -106,8 +106,8 @@ impl World {
     pub(crate) async fn happen(&mut self, action: Action) {
         self.server.note(&format!("{action:?}"));
         match action {
-            Action::Create(flavour) => self.create(flavour),
-            Action::Edit(edit) => self.edit(edit),
+            Action::Create(fields) => self.create(fields),
+            Action::Edit(path, value) => self.edit(path, value),
             Action::DeleteCluster { foreground } => {
                 let policy = if foreground { "Foreground" } else { "Background" };
                 let _ =
@@ -117,10 +117,10 @@ impl World {
             Action::Node(number, fate) => self.befall_node(number, fate),
             Action::Tidy => self.tidy(),
             Action::CommandEnds(code) => self.end_command(code),
-            Action::Remove(thing) => self.remove(thing),
-            Action::Tamper(thing, how) => self.tamper(thing, how),
-            Action::Occupy { thing, predecessor } => self.occupy(thing, predecessor),
-            Action::Vacate(thing) => self.vacate(thing),
+            Action::Remove(path) => self.remove(path),
+            Action::Tamper(path, how) => self.tamper(path, how),
+            Action::Occupy { path, predecessor } => self.occupy(path, predecessor),
+            Action::Vacate(path) => self.vacate(path),
             Action::Queue { admits } => (self.admits, self.idle_since) = (admits, None),
             Action::Restart => self.restart(),
             Action::Fail(fault) => self.server.with(|memory| memory.faults.requests.push(fault)),
@@ -157,14 +157,14 @@ impl World {
         self.server.with(|memory| {
             let store = &mut memory.store;
             let before = store.version;
-            let is_due =
-                has_deadline(store) || lacks_pods(store) || self.kubelet.nodes.is_any_lost();
+            let is_due = has_deadline(store)
+                || lacks_pods(store)
+                || self.kubernetes.kubelet.nodes.is_any_lost();
             if self.idle_since == Some(before) && !is_due {
                 return;
             }
             queue::direct(store, self.admits);
-            self.jobs.sync(store);
-            self.kubelet.step(store, PODS);
+            self.kubernetes.act(store);
             collect(store);
             self.idle_since = Some(store.version).filter(|after| *after == before);
         });
@@ -175,7 +175,7 @@ impl World {
     pub(crate) async fn settle(&mut self) -> Result<(), String> {
         self.server.note("settle");
         self.server.with(|memory| memory.faults.requests.clear());
-        self.kubelet.nodes.find_all();
+        self.kubernetes.kubelet.nodes.find_all();
         self.idle_since = None;
         self.server.brings_news_but_of(&[]);
         let (begin, mut quiet, mut step) =
@@ -200,41 +200,30 @@ impl World {
         Ok(())
     }
 
-    pub(crate) fn create(&mut self, flavour: Flavour) {
-        let mut object = json!({
-            "apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster",
-            "metadata": { "name": "hello", "namespace": "work" }, "spec": specification(flavour),
-        });
-        if flavour == Flavour::Queued {
-            object["metadata"]["labels"] = json!({ QUEUE_LABEL: "team" });
-        }
+    pub(crate) fn create(&mut self, fields: &str) {
+        let mut object: Value = serde_saphyr::from_str(SMALLEST).unwrap();
+        merge(&mut object, &serde_saphyr::from_str(fields).unwrap());
         // There may be one.
         let _ = self.store(|store| store.create(CLUSTERS, &object));
     }
 
-    fn edit(&self, edit: Edit) {
+    fn edit(&self, path: &str, value: Value) {
         self.store(|store| {
             let Some(mut object) = store.get(CLUSTER).cloned() else { return };
-            edit.apply(&mut object["spec"]);
+            set(&mut object["spec"], path, 0, value);
             store.replace(CLUSTER, &object).unwrap();
         });
     }
 
     /// The newest pod of the Job with this index.
     fn pod(&self, index: u64) -> Option<(String, Arc<Value>)> {
-        self.store(|store| {
-            let of_job = |pod: &Value| {
-                !pod["metadata"]["labels"][labels::COMPLETION_INDEX].is_null()
-                    && index_of(pod) == index
-            };
-            store.select(PODS, of_job).pop()
-        })
+        self.store(|store| store.select(PODS, |pod| is_broker(pod) && index_of(pod) == index).pop())
     }
 
     fn befall(&mut self, index: u64, fate: Fate) {
         let Some((path, pod)) = self.pod(index) else { return };
         // What ends on a node that is lost nobody hears of.
-        let lost = self.kubelet.nodes.are_lost_to(&pod);
+        let lost = self.kubernetes.kubelet.nodes.are_lost_to(&pod);
         let runs = !lost && !is_over(&pod) && pod["status"]["phase"] == "Running";
         let starts =
             !lost && pod["status"]["phase"] == "Pending" && !pod["spec"]["nodeName"].is_null();
@@ -267,7 +256,7 @@ impl World {
 
     fn befall_node(&mut self, number: usize, fate: NodeFate) {
         self.idle_since = None;
-        let nodes = &mut self.kubelet.nodes;
+        let nodes = &mut self.kubernetes.kubelet.nodes;
         self.server.with(|memory| {
             let store = &mut memory.store;
             match fate {
@@ -292,7 +281,7 @@ impl World {
     }
 
     fn end_command(&mut self, code: i32) {
-        let runs = |pod: &Value| is_ready(pod) && !self.kubelet.nodes.are_lost_to(pod);
+        let runs = |pod: &Value| is_ready(pod) && !self.kubernetes.kubelet.nodes.are_lost_to(pod);
         if let Some((path, _)) = self.pod(0).filter(|(_, pod)| runs(pod)) {
             let end = End::of_command(code);
             self.store(|store| Kubelet::end(store, &path, &end));
@@ -307,33 +296,33 @@ impl World {
         });
     }
 
-    fn remove(&mut self, thing: Thing) {
-        self.lacks_secret |= thing == Thing::Secret;
+    fn remove(&mut self, path: &str) {
+        self.lacks_secret |= path == SECRETS;
         self.store(|store| {
-            if let Some(path) = path(store, thing).filter(|path| is_ours(store, path)) {
+            let secret = store.inside(SECRETS).next().map(|(path, _)| path.clone());
+            let path = if path == SECRETS { secret } else { Some(path.to_owned()) };
+            if let Some(path) = path.filter(|path| is_ours(store, path)) {
                 let _ = store.delete(&path, &json!({ "propagationPolicy": "Background" }));
             }
         });
     }
 
-    fn tamper(&mut self, thing: Thing, how: Tampering) {
+    fn tamper(&mut self, path: &str, how: Tampering) {
         self.unheard |= matches!(how, Tampering::Disowned | Tampering::Unlabelled);
-        let patch = match (how, thing) {
-            (Tampering::Changed, Thing::Job) => {
+        let changes = match (how, kind_of(path)) {
+            (Tampering::Changed, "Job") => {
                 json!({ "spec": { "completions": 2, "parallelism": 2 } })
             }
-            (Tampering::Changed, Thing::Headless | Thing::Lead | Thing::Alias) => {
+            (Tampering::Changed, "Service") => {
                 json!({ "spec": { "ports": [], "selector": { "app": "other" } } })
             }
-            (Tampering::Changed, Thing::ConfigMap) => json!({ "data": { "theirs": "1" } }),
-            (Tampering::Suspended | Tampering::Resumed, Thing::Job) => {
+            (Tampering::Changed, "ConfigMap") => json!({ "data": { "theirs": "1" } }),
+            (Tampering::Suspended | Tampering::Resumed, "Job") => {
                 json!({ "spec": { "suspend": how == Tampering::Suspended } })
             }
-            // What there is of the first two nobody may change; the pods of a Job that is ours no more would go
-            // on as if it were.
-            (Tampering::Changed, Thing::Secret | Thing::ServicesPod)
-            | (Tampering::Disowned, Thing::Job)
-            | (Tampering::Suspended | Tampering::Resumed, _) => return,
+            // A pod nobody may change; the pods of a Job that is ours no more would go on as if it were.
+            (Tampering::Changed | Tampering::Suspended | Tampering::Resumed, _)
+            | (Tampering::Disowned, "Job") => return,
             (Tampering::Unlabelled, _) => {
                 json!({ "metadata": { "labels": { labels::MANAGED_BY: null } } })
             }
@@ -341,26 +330,23 @@ impl World {
             (Tampering::Labelled, _) => json!({ "metadata": { "labels": { "theirs": "1" } } }),
         };
         self.store(|store| {
-            if let Some(path) = path(store, thing).filter(|path| is_ours(store, path)) {
-                let _ = store.merge(&path, &patch);
+            if is_ours(store, path) {
+                let _ = store.merge(path, &changes);
             }
         });
     }
 
-    fn occupy(&mut self, thing: Thing, predecessor: bool) {
+    fn occupy(&mut self, path: &str, predecessor: bool) {
         self.unheard = true;
         self.store(|store| {
-            let Some(path) = path(store, thing).filter(|path| store.get(path).is_none()) else { return };
+            if store.get(path).is_some() {
+                return;
+            }
             let (collection, name) = path.rsplit_once('/').unwrap();
-            let (version, kind, spec) = match thing {
-                Thing::Job => ("batch/v1", "Job", json!({ "template": {} })),
-                Thing::ConfigMap => ("v1", "ConfigMap", json!({})),
-                Thing::Headless | Thing::Lead | Thing::Alias => ("v1", "Service", json!({})),
-                Thing::Secret => ("v1", "Secret", json!({})),
-                Thing::ServicesPod => ("v1", "Pod", json!({ "containers": [] })),
-            };
+            let kind = kind_of(path);
+            let version = if kind == "Job" { "batch/v1" } else { "v1" };
             let mut object = json!({
-                "apiVersion": version, "kind": kind, "spec": spec,
+                "apiVersion": version, "kind": kind, "spec": { "template": {}, "containers": [] },
                 "metadata": { "name": name, "namespace": "work", "annotations": { SOMEBODY: "true" } },
             });
             if predecessor {
@@ -373,12 +359,22 @@ impl World {
         });
     }
 
-    fn vacate(&self, thing: Thing) {
+    fn vacate(&self, path: &str) {
         self.store(|store| {
-            if let Some(path) = path(store, thing).filter(|path| !is_ours(store, path)) {
-                let _ = store.delete(&path, &Value::Null);
+            if !is_ours(store, path) {
+                let _ = store.delete(path, &Value::Null);
             }
         });
+    }
+}
+
+/// The kind of one of [`OBJECTS`](crate::action::OBJECTS).
+fn kind_of(path: &str) -> &'static str {
+    match path {
+        JOB => "Job",
+        CONFIG => "ConfigMap",
+        SERVICES_POD => "Pod",
+        _ => "Service",
     }
 }
 
@@ -399,8 +395,8 @@ fn job_under_way(store: &Store) -> Option<&Value> {
 fn lacks_pods(store: &Store) -> bool {
     let active = job_under_way(store).filter(|job| !is_suspended(job));
     let size = active.and_then(|job| job["spec"]["parallelism"].as_u64());
-    let of_job = |pod: &Value| !pod["metadata"]["labels"][labels::COMPLETION_INDEX].is_null();
-    let pods = store.inside(PODS).filter(|(_, pod)| of_job(pod) && !is_over(pod)).count() as u64;
+    let pods = store.inside(PODS).filter(|(_, pod)| is_broker(pod) && !is_over(pod));
+    let pods = pods.count() as u64;
     size.is_some_and(|size| pods < size)
 }
 
@@ -409,19 +405,6 @@ fn has_deadline(store: &Store) -> bool {
     let active = job_under_way(store).filter(|job| !is_suspended(job));
     let deadline = active.and_then(|job| job["spec"]["activeDeadlineSeconds"].as_u64());
     deadline.is_some_and(|seconds| Duration::from_secs(seconds) < PATIENCE)
-}
-
-/// Where such an object is, or would be; of Secrets there may be several.
-pub(crate) fn path(store: &Store, thing: Thing) -> Option<String> {
-    Some(match thing {
-        Thing::Job => JOB.to_owned(),
-        Thing::ConfigMap => CONFIG.to_owned(),
-        Thing::Headless => SERVICE.to_owned(),
-        Thing::Lead => format!("{SERVICE}-lead"),
-        Thing::Secret => store.inside(SECRETS).next()?.0.clone(),
-        Thing::ServicesPod => format!("{PODS}/hello-services"),
-        Thing::Alias => SERVICE.replace("/hello", "/web"),
-    })
 }
 
 fn is_ours(store: &Store, path: &str) -> bool {

@@ -8,7 +8,7 @@ use flux_operator::crd;
 use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::RngSeed;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::sync::LazyLock;
 
 /// The version of the definition that there is.
@@ -211,51 +211,36 @@ pub(crate) fn accepted(spec: &Value) -> Option<Cluster> {
     None
 }
 
-/// `spec` without the fields that are at fault.
+/// `spec` without the fields that are at fault: of a section, or of an element of a list; without the whole element
+/// where the fault is that it lacks the field.
 fn without(spec: &Value, faults: &Violations) -> Value {
     let mut spec = spec.clone();
     for fault in &faults.0 {
-        let Some(path) = fault.path.strip_prefix("spec.") else { continue };
-        let mut steps = path.splitn(2, '.');
-        let (section, rest) = (steps.next().unwrap_or_default(), steps.next());
-        let (list, position) = match section.split_once('[') {
-            Some((list, position)) => (list, position.trim_end_matches(']').parse().ok()),
-            None => (section, None),
-        };
-        let field = rest.map(|rest| rest.split(['.', '[']).next().unwrap_or_default());
-        remove(&mut spec, list, position, field);
+        let names: Vec<&str> =
+            fault.path.split(['.', '[', ']']).filter(|name| !name.is_empty()).collect();
+        let ["spec", section, rest @ ..] = &names[..] else { continue };
+        let required = |field| requires(&SCHEMA["properties"][section], field);
+        match (spec.get_mut(section), rest) {
+            (None, _) => {}
+            (Some(Value::Array(elements)), [position, field, ..]) => {
+                let position = position.parse().unwrap_or(usize::MAX);
+                let fields = elements.get_mut(position).and_then(Value::as_object_mut);
+                let lacks_it = fields.is_some_and(|fields| fields.remove(*field).is_none());
+                if lacks_it && elements.len() > 1 {
+                    elements.remove(position);
+                }
+            }
+            (Some(Value::Object(fields)), [field, ..]) if !required(field) => {
+                fields.remove(*field);
+            }
+            (Some(Value::Array(elements)), _) if *section == "containers" => elements.truncate(1),
+            _ => drop(spec.as_object_mut().and_then(|fields| fields.remove(*section))),
+        }
     }
     spec
 }
 
-/// Takes out of `spec` a field, a field of a section, or of an element of a list; the whole element
-/// where the fault is that it lacks the field.
-fn remove(spec: &mut Value, section: &str, position: Option<usize>, field: Option<&str>) {
-    let of = |value: &mut Value, field: &str| {
-        value.as_object_mut().and_then(|fields: &mut Map<String, Value>| fields.remove(field))
-    };
-    let Some(part) = spec.get_mut(section) else { return };
-    match (position, field) {
-        (Some(position), Some(field)) => {
-            let Some(elements) = part.as_array_mut() else { return };
-            let Some(element) = elements.get_mut(position) else { return };
-            if of(element, field).is_none() && elements.len() > 1 {
-                elements.remove(position);
-            }
-        }
-        (None, Some(field))
-            if part.is_object() && !requires(&SCHEMA["properties"][section], field) =>
-        {
-            of(part, field);
-        }
-        _ if section == "containers" => part.as_array_mut().unwrap().truncate(1),
-        _ => {
-            of(spec, section);
-        }
-    }
-}
-
 /// Whether an object of `schema` must have `field`.
-fn requires(schema: &Value, field: &str) -> bool {
+pub(crate) fn requires(schema: &Value, field: &str) -> bool {
     schema["required"].as_array().is_some_and(|names| names.iter().any(|name| name == field))
 }

@@ -27,7 +27,7 @@ pub(crate) fn leaves(schema: &Value) -> Vec<(String, Value)> {
     schemas(schema).into_iter().filter(|(_, schema)| !has_fields(schema)).collect()
 }
 
-/// Key of every map entry that a path names.
+/// Key of a map entry that a path names, where the map has no entry.
 const KEY: &str = "sample";
 
 enum Step<'path> {
@@ -56,6 +56,11 @@ fn steps(path: &str, position: usize) -> Vec<Step<'_>> {
     steps
 }
 
+/// The first key of a map.
+fn first_key(map: &Value) -> String {
+    map.as_object().and_then(|map| map.keys().next()).map_or_else(|| KEY.to_owned(), String::clone)
+}
+
 /// What is at `path`; null where nothing is.
 pub(crate) fn get(value: &Value, path: &str, position: usize) -> Value {
     steps(path, position)
@@ -63,29 +68,51 @@ pub(crate) fn get(value: &Value, path: &str, position: usize) -> Value {
         .fold(value, |value, step| match step {
             Step::Field(name) => &value[*name],
             Step::Element(position) => &value[*position],
-            Step::Entry => &value[KEY],
+            Step::Entry => &value[first_key(value)],
         })
         .clone()
 }
 
+/// The place where `steps` lead to, with what was missing on the way.
+fn place<'value>(value: &'value mut Value, steps: &[Step<'_>]) -> &'value mut Value {
+    steps.iter().fold(value, |place, step| match step {
+        Step::Field(name) => &mut place[*name],
+        Step::Entry => {
+            let key = first_key(place);
+            &mut place[key]
+        }
+        Step::Element(position) => {
+            if place.is_null() {
+                *place = json!([]);
+            }
+            let list = place.as_array_mut().unwrap();
+            while list.len() <= *position {
+                list.push(Value::Null);
+            }
+            &mut list[*position]
+        }
+    })
+}
+
 /// Puts `new` at `path`, making what is missing on the way.
 pub(crate) fn set(value: &mut Value, path: &str, position: usize, new: Value) {
-    let mut place = value;
-    for step in steps(path, position) {
-        place = match step {
-            Step::Field(name) => &mut place[name],
-            Step::Entry => &mut place[KEY],
-            Step::Element(position) => {
-                if place.is_null() {
-                    *place = json!([]);
-                }
-                let list = place.as_array_mut().unwrap();
-                while list.len() <= position {
-                    list.push(Value::Null);
-                }
-                &mut list[position]
-            }
-        };
-    }
-    *place = new;
+    *place(value, &steps(path, position)) = new;
+}
+
+/// Takes away what is at `path`.
+pub(crate) fn remove(value: &mut Value, path: &str, position: usize) -> Value {
+    let mut steps = steps(path, position);
+    let step = steps.pop();
+    let around = place(value, &steps);
+    let key = match step {
+        Some(Step::Element(position)) => {
+            return around
+                .as_array_mut()
+                .map(|elements| elements.remove(position))
+                .unwrap_or_default();
+        }
+        Some(Step::Field(name)) => name.to_owned(),
+        Some(Step::Entry) | None => first_key(around),
+    };
+    around.as_object_mut().and_then(|fields| fields.remove(&key)).unwrap_or_default()
 }

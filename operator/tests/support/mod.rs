@@ -14,8 +14,6 @@ use flux_operator::cluster::validate::{Defaults, validate};
 use flux_operator::controller::Images;
 use flux_operator::controller::build::{Desired, Services, agent_config, build, services};
 use flux_operator::crd::{Install, MiniCluster};
-use k8s_openapi::api::core::v1::PodSpec;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -85,13 +83,7 @@ pub(crate) fn faults(spec: &Value) -> Vec<String> {
     violations.0.iter().map(ToString::to_string).collect()
 }
 
-/// The Job's pods of the smallest MiniCluster and what `spec` adds.
-pub(crate) fn pod_spec(spec: &Value) -> PodSpec {
-    let (_, desired) = built(&cluster(&hello(spec)));
-    desired.job.spec.unwrap().template.spec.unwrap()
-}
-
-/// What its agents read.
+/// What the agents of the smallest MiniCluster and what `spec` adds read.
 pub(crate) fn config(spec: &Value) -> AgentConfig {
     let (_, desired) = built(&cluster(&hello(spec)));
     AgentConfig::from_toml(&desired.config_map.data.unwrap()["agent.toml"]).unwrap()
@@ -115,9 +107,4 @@ pub(crate) fn documents(cluster: &Cluster) -> Vec<Value> {
     documents.extend(desired.services_pod.map(|pod| serde_json::to_value(pod).unwrap()));
     documents.push(serde_json::to_value(desired.job).unwrap());
     documents
-}
-
-pub(crate) fn metadata(cluster: &Cluster) -> Vec<ObjectMeta> {
-    let of = |document: &Value| serde_json::from_value(document["metadata"].clone()).unwrap();
-    documents(cluster).iter().map(of).collect()
 }

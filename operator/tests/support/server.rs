@@ -20,10 +20,6 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::{Notify, watch};
 
-/// Watches of the controller beside that of the `MiniClusters`: Jobs, Services, `ConfigMaps`, services pods,
-/// leads, and workers that have failed.
-const OTHER_WATCHES: usize = 6;
-
 /// How the lists are asked for that watches begin with. After a failure they come again at random times.
 const OF_A_WATCH: &str = "limit=5";
 
@@ -42,26 +38,12 @@ impl Server {
         let server = self.clone();
         tokio::spawn(async move {
             // Held, not dropped: a dropped one would be an answer.
-            let (mut unanswered, mut waiting, mut watches) = (Vec::new(), Vec::new(), 0);
+            let mut unanswered = Vec::new();
             while let Some((request, respond)) = handle.next_request().await {
-                let is_watch = is_watch(&request);
-                watches += usize::from(is_watch);
                 server.pass().await;
-                let is_last = server.lock().clusters_last
-                    && watches < OTHER_WATCHES
-                    && request.uri().path().ends_with("/miniclusters");
-                if is_last {
-                    waiting.push((request, respond));
-                } else {
-                    match server.answer_or_fail(request).await {
-                        Some(answer) => respond.send_response(answer),
-                        None => unanswered.push(respond),
-                    }
-                }
-                if watches >= OTHER_WATCHES {
-                    for (request, respond) in waiting.drain(..) {
-                        respond.send_response(server.answer(request).await);
-                    }
+                match server.answer_or_fail(request).await {
+                    Some(answer) => respond.send_response(answer),
+                    None => unanswered.push(respond),
                 }
             }
         });
@@ -88,12 +70,6 @@ impl Server {
         // The sender is ours.
         let _ = passes.wait_for(|left| *left != Some(0)).await;
         self.passes.send_modify(|left| *left = left.map(|left| left.saturating_sub(1)));
-    }
-
-    /// The list of `MiniClusters` comes when all other watches have begun: whatever is reconciled meets
-    /// what they have brought.
-    pub(crate) fn brings_clusters_last(&self) {
-        self.lock().clusters_last = true;
     }
 
     /// From now on watches bring what happens, but for objects of these kinds, in the plural.
@@ -185,9 +161,9 @@ impl Server {
         self.lock().log.iter().filter(|other| *other == request).count()
     }
 
-    /// Resolves when each of `paths` was read since writes were last asked for.
-    pub(crate) async fn all_were_read(&self, paths: impl Iterator<Item = String>) {
-        let mut left: BTreeSet<String> = paths.map(|path| format!("GET {path}")).collect();
+    /// Resolves when each of `requests`, as `METHOD path`, has come since writes were last asked for.
+    pub(crate) async fn await_requests(&self, requests: impl Iterator<Item = String>) {
+        let mut left: BTreeSet<String> = requests.collect();
         let mut looked_at = 0;
         loop {
             // It counts each request from here on.

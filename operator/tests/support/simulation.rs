@@ -17,3 +17,22 @@ pub(crate) mod rules;
 pub(crate) mod selectors;
 pub(crate) mod store;
 pub(crate) mod watch;
+
+use job::JobController;
+use kubelet::Kubelet;
+use store::Store;
+
+/// What runs the Jobs of a cluster.
+#[derive(Default)]
+pub(crate) struct Kubernetes {
+    pub(crate) jobs: JobController,
+    pub(crate) kubelet: Kubelet,
+}
+
+impl Kubernetes {
+    /// Lets the Job controller and the kubelets do one thing each.
+    pub(crate) fn act(&mut self, store: &mut Store) {
+        self.jobs.sync(store);
+        self.kubelet.step(store, super::world::PODS);
+    }
+}

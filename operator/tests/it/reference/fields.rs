@@ -1,5 +1,6 @@
 //! What the definition says about each field, as values.
 
+use crate::support::any_spec::requires;
 use serde_json::Value;
 
 /// A part of the API with fields of its own.
@@ -7,10 +8,11 @@ use serde_json::Value;
 pub(super) struct Field {
     /// Where, as in `spec.containers[].volumes.<name>.path`.
     pub(super) path: String,
-    /// Its schema.
     pub(super) schema: Value,
     /// Whether the API server refuses an object without it.
     pub(super) required: bool,
+    /// Path of the object inside, if this has fields that are documented here.
+    pub(super) inner: Option<String>,
 }
 
 impl Field {
@@ -18,41 +20,31 @@ impl Field {
     pub(super) fn parent(&self) -> &str {
         self.path.rsplit_once('.').map_or("", |(parent, _)| parent)
     }
-
-    /// Path of the object inside, if this has fields that are documented here.
-    pub(super) fn inner(&self) -> Option<String> {
-        self.with_fields().map(|(path, _)| path)
-    }
-
-    /// The object inside, be it this field itself, an item of the list or an entry of the map.
-    fn with_fields(&self) -> Option<(String, &Value)> {
-        if is_of_kubernetes(&self.path, &self.schema) || same_as(&self.path).is_some() {
-            return None;
-        }
-        [("", None), ("[]", Some("items")), (".<name>", Some("additionalProperties"))]
-            .into_iter()
-            .map(|(suffix, key)| (suffix, key.map_or(&self.schema, |key| &self.schema[key])))
-            .find(|(_, schema)| schema["properties"].is_object())
-            .map(|(suffix, schema)| (format!("{}{suffix}", self.path), schema))
-    }
 }
 
 /// Every field below `schema`, an object before its fields.
 pub(super) fn fields(path: &str, schema: &Value) -> Vec<Field> {
-    let required = schema["required"].as_array().cloned().unwrap_or_default();
-    let properties = schema["properties"].as_object();
-    let direct = properties.into_iter().flatten().map(|(name, schema)| Field {
-        path: if path.is_empty() { name.clone() } else { format!("{path}.{name}") },
-        schema: schema.clone(),
-        required: required.iter().any(|field| field == name),
-    });
     let mut all = Vec::new();
-    for field in direct {
-        let inside = field.with_fields().map(|(path, schema)| fields(&path, schema));
-        all.push(field);
-        all.extend(inside.into_iter().flatten());
+    for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+        let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+        let required = requires(schema, name);
+        let inside = object_inside(&path, field);
+        let inner = inside.as_ref().map(|(inner, _)| inner.clone());
+        all.push(Field { path, schema: field.clone(), required, inner });
+        all.extend(inside.into_iter().flat_map(|(inner, schema)| fields(&inner, schema)));
     }
     all
+}
+
+/// The object in the field at `path`, be it this field itself, an item of the list or an entry of the map.
+fn object_inside<'schema>(path: &str, schema: &'schema Value) -> Option<(String, &'schema Value)> {
+    if is_of_kubernetes(path, schema) || same_as(path).is_some() {
+        return None;
+    }
+    let candidates =
+        [("", schema), ("[]", &schema["items"]), (".<name>", &schema["additionalProperties"])];
+    let (suffix, object) = candidates.into_iter().find(|(_, it)| it["properties"].is_object())?;
+    Some((format!("{path}{suffix}"), object))
 }
 
 /// The path whose fields are those of `path` as well, where two places have the same type.
@@ -84,30 +76,20 @@ fn is_of_kubernetes(path: &str, schema: &Value) -> bool {
         || schema["x-kubernetes-preserve-unknown-fields"] == true
 }
 
-/// The type in words: `integer`, `list of string`, `map of Quantity`.
-pub(super) fn type_name(field: &Field) -> String {
-    let schema = &field.schema;
-    let own = kubernetes_type(&field.path).map(|name| format!("`{name}` of Kubernetes"));
-    let inner = |schema: &Value| own.clone().unwrap_or_else(|| plain_type(schema));
-    if schema["items"].is_object() {
-        format!("list of {}", inner(&schema["items"]))
-    } else if schema["additionalProperties"].is_object() {
-        format!("map of {}", inner(&schema["additionalProperties"]))
-    } else {
-        inner(schema)
+/// The type of the field at `path` in words: `integer`, `list of string`, `map of Quantity`.
+pub(super) fn type_name(path: &str, schema: &Value) -> String {
+    for (collection, of) in [("list", "items"), ("map", "additionalProperties")] {
+        if schema[of].is_object() {
+            return format!("{collection} of {}", type_name(path, &schema[of]));
+        }
     }
-}
-
-fn plain_type(schema: &Value) -> String {
-    if schema["x-kubernetes-int-or-string"] == true {
-        return "quantity".to_owned();
+    if let Some(name) = kubernetes_type(path) {
+        return format!("`{name}` of Kubernetes");
     }
     let name = schema["type"].as_str().unwrap_or("any");
-    match (name, schema["format"].as_str()) {
-        ("string", Some("date-time")) => "time".to_owned(),
-        ("array", _) => format!("list of {}", plain_type(&schema["items"])),
-        (name, _) => name.to_owned(),
-    }
+    let name = if schema["format"] == "date-time" { "time" } else { name };
+    let is_quantity = schema["x-kubernetes-int-or-string"] == true;
+    if is_quantity { "quantity" } else { name }.to_owned()
 }
 
 /// What the schema says about the values of a field, in words.
@@ -155,22 +137,10 @@ pub(super) fn rules(schema: &Value) -> Vec<(String, String)> {
     rules.into_iter().flatten().map(rule).collect()
 }
 
-/// A value as one writes it in YAML.
+/// A value as one writes it in YAML. The schema writes limits as floating point numbers.
 pub(super) fn text(value: &Value) -> String {
-    match value {
-        Value::String(text) if !text.is_empty() => text.clone(),
-        Value::Number(number) => number
-            .as_i64()
-            .or_else(|| whole(number.as_f64()))
-            .map_or_else(|| number.to_string(), |n| n.to_string()),
-        Value::Null | Value::Bool(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => {
-            value.to_string()
-        }
+    match value.as_str() {
+        Some(text) if !text.is_empty() => text.to_owned(),
+        Some(_) | None => value.to_string().trim_end_matches(".0").to_owned(),
     }
-}
-
-/// The schema writes limits as floating point numbers.
-fn whole(number: Option<f64>) -> Option<i64> {
-    let text = format!("{:.0}", number?);
-    text.parse().ok()
 }

@@ -3,7 +3,7 @@
 mod about_examples;
 mod fields;
 mod operations;
-mod page;
+pub(crate) mod page;
 mod rights;
 
 use flux_contract::Exit;
@@ -13,7 +13,7 @@ pub(crate) fn in_repository(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
 }
 
-fn page_in_docs() -> String {
+pub(crate) fn page_in_docs() -> String {
     std::fs::read_to_string(in_repository("docs/minicluster.md")).unwrap()
 }
 
@@ -24,15 +24,20 @@ fn the_page_in_docs_is_the_generated_one() {
         .assert_eq(&page::page(&page::examples(&page_in_docs())));
 }
 
+/// Every file below `directory` with this extension.
+pub(crate) fn files(directory: &Path, extension: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let found = |path: PathBuf| match path.extension() {
+        _ if path.is_dir() => files(&path, extension),
+        Some(it) if it == extension => vec![path],
+        _ => vec![],
+    };
+    entries.flat_map(found).collect()
+}
+
 /// The text of every Rust file below `directory`.
 pub(crate) fn sources(directory: &Path) -> String {
-    let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
-    let text = |path: PathBuf| match path.extension() {
-        _ if path.is_dir() => sources(&path),
-        Some(extension) if extension == "rs" => std::fs::read_to_string(&path).unwrap(),
-        _ => String::new(),
-    };
-    entries.map(text).collect()
+    files(directory, "rs").iter().map(|path| std::fs::read_to_string(path).unwrap()).collect()
 }
 
 /// Differences from the operator in Go, each with the tests that show it.

@@ -25,13 +25,13 @@ if everything is valid, with 1 if there is a fault, and with 2 if something cann
 /// A field's path, and YAML that shows it at its place in a document. Fields without which it would be refused or
 /// without effect stand beside it.
 #[derive(Debug)]
-pub(super) struct Example {
-    pub(super) path: String,
-    pub(super) yaml: String,
+pub(crate) struct Example {
+    pub(crate) path: String,
+    pub(crate) yaml: String,
 }
 
 /// The examples of a page, in its order: below the heading of each field.
-pub(super) fn examples(page: &str) -> Vec<Example> {
+pub(crate) fn examples(page: &str) -> Vec<Example> {
     let sections = page.split("\n#").filter_map(|section| section.split_once("`\n"));
     let example = |(heading, text): (&str, &str)| {
         let (_, yaml) = text.split_once("\n```yaml\n")?;
@@ -46,7 +46,7 @@ pub(super) fn examples(page: &str) -> Vec<Example> {
 pub(super) fn page(examples: &[Example]) -> String {
     let all = ordered(examples);
     let objects = |of_status: bool| {
-        let objects = all.iter().filter_map(|field| Some((field.inner()?, Some(field))));
+        let objects = all.iter().filter_map(|field| Some((field.inner.clone()?, Some(field))));
         objects.filter(move |(path, _)| path != "spec" && path.starts_with("status") == of_status)
     };
     let mut sections = vec![("spec".to_owned(), None)];
@@ -72,12 +72,12 @@ fn section(path: &str, object: Option<&Field>, all: &[Field], examples: &[Exampl
         section.push_str(&about(object, all, examples));
     }
     let own = all.iter().filter(|field| field.parent() == path);
-    let (objects, leaves): (Vec<&Field>, _) = own.partition(|field| field.inner().is_some());
+    let (objects, leaves): (Vec<&Field>, _) = own.partition(|field| field.inner.is_some());
     if !objects.is_empty() {
         section.push_str("\nIn here, each with a section of its own:\n\n");
     }
-    for inner in objects.into_iter().filter_map(Field::inner) {
-        let _ = writeln!(section, "- [`{inner}`](#{})", anchor(&inner));
+    for inner in objects.into_iter().filter_map(|object| object.inner.as_deref()) {
+        let _ = writeln!(section, "- [`{inner}`](#{})", anchor(inner));
     }
     for field in leaves {
         let _ = write!(section, "\n### `{}`\n", field.path);
@@ -100,12 +100,12 @@ pub(super) fn ordered(examples: &[Example]) -> Vec<Field> {
         .into_iter()
         .filter(|field| field.path.starts_with("spec.") || field.path.starts_with("status."))
         .collect();
-    let leaves = all.iter().filter(|field| field.inner().is_none()).map(|field| &field.path);
+    let leaves = all.iter().filter(|field| field.inner.is_none()).map(|field| &field.path);
     let leaves: BTreeSet<_> = leaves.collect();
     let shown: BTreeSet<_> = examples.iter().map(|example| &example.path).collect();
     assert_eq!(leaves, shown, "fields, and examples of them in docs/minicluster.md");
     let position = |field: &Field| {
-        let inner = field.inner().map(|path| format!("{path}."));
+        let inner = field.inner.as_ref().map(|path| format!("{path}."));
         let belongs = |example: &&Example| {
             example.path == field.path
                 || inner.as_ref().is_some_and(|inner| example.path.starts_with(inner.as_str()))
@@ -129,7 +129,7 @@ fn metadata() -> String {
 
 /// All that is said about one field, under its heading.
 fn about(field: &Field, all: &[Field], examples: &[Example]) -> String {
-    let mut facts = vec![type_name(field)];
+    let mut facts = vec![type_name(&field.path, &field.schema)];
     if field.required {
         facts.push("required".to_owned());
     }
@@ -139,7 +139,9 @@ fn about(field: &Field, all: &[Field], examples: &[Example]) -> String {
     facts.extend(limits(&field.schema));
     let mut about = format!("\n*{}*\n", facts.join(" · "));
     let example = examples.iter().find(|example| example.path == field.path);
-    let _ = write!(about, "\n{}\n", description(&field.schema));
+    let description = description(&field.schema);
+    assert!(!description.is_empty(), "{} has no description", field.path);
+    let _ = write!(about, "\n{description}\n");
     if let Some(other) = same_as(&field.path) {
         let _ = write!(about, "\nIts fields are those of [`{other}`](#{}).\n", anchor(other));
     }
@@ -165,7 +167,7 @@ fn layers(schema: &Value) -> [&Value; 3] {
 /// The rules about a field: those of the object around it that name it, and its own.
 fn refusals(field: &Field, all: &[Field]) -> Vec<String> {
     let name = field.path.rsplit_once('.').map_or("", |(_, name)| name);
-    let around = match all.iter().find(|it| it.inner().as_deref() == Some(field.parent())) {
+    let around = match all.iter().find(|it| it.inner.as_deref() == Some(field.parent())) {
         Some(object) => object.schema.clone(),
         None => OBJECT["properties"][field.parent()].clone(),
     };

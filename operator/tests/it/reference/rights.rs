@@ -1,6 +1,7 @@
 //! The page about security names each right that `deploy/operator.yaml` gives, and no other.
 
 use crate::reference::in_repository;
+use k8s_openapi::api::rbac::v1::PolicyRule;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -28,22 +29,17 @@ fn listed(page: &str) -> BTreeSet<Right> {
 fn given() -> BTreeSet<Right> {
     let installed = std::fs::read_to_string(in_repository("deploy/operator.yaml")).unwrap();
     let documents = serde_saphyr::from_multiple::<Value>(&installed).unwrap().into_iter();
-    let rules = documents.flat_map(|object| {
-        let rules = object["rules"].as_array().cloned();
-        rules.unwrap_or_default()
+    let rules = documents.filter_map(|object| {
+        serde_json::from_value::<Vec<PolicyRule>>(object["rules"].clone()).ok()
     });
-    rules.flat_map(|rule| rights(&rule)).collect()
-}
-
-fn rights(rule: &Value) -> Vec<Right> {
-    let list = |value: &Value| -> Vec<String> {
-        serde_json::from_value(value.clone()).unwrap_or_default()
-    };
-    let (resources, verbs) = (list(&rule["resources"]), list(&rule["verbs"]));
-    let of_group = |group: &String| -> Vec<Right> {
-        resources.iter().map(|it| (group.clone(), it.clone(), verbs.clone())).collect()
-    };
-    list(&rule["apiGroups"]).iter().flat_map(of_group).collect()
+    let mut rights = BTreeSet::new();
+    for PolicyRule { api_groups, resources, verbs, .. } in rules.flatten() {
+        for group in api_groups.iter().flatten() {
+            let of_group = resources.iter().flatten();
+            rights.extend(of_group.map(|it| (group.clone(), it.clone(), verbs.clone())));
+        }
+    }
+    rights
 }
 
 #[test]

@@ -8,7 +8,9 @@ use super::watch::Watch;
 use crate::support::rights::{self, Permission};
 use axum::body::Body as Answer;
 use http::{Method, Response};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
 use k8s_openapi::apimachinery::pkg::version::Info;
+use kube::core::{ObjectList, TypeMeta};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -23,9 +25,8 @@ pub(crate) struct Memory {
     pub(crate) journal: Vec<String>,
     /// What the operator wanted to write and may not, or that nobody may.
     pub(crate) mistakes: Vec<String>,
-    watches: Vec<Watch>,
+    pub(crate) watches: Vec<Watch>,
     pub(crate) news: News,
-    pub(crate) clusters_last: bool,
     pub(crate) release: Option<String>,
     pub(crate) nodes: Option<Vec<Value>>,
 }
@@ -173,33 +174,25 @@ impl Memory {
     }
 }
 
-/// A list, written without a copy of what is in it.
-#[derive(Serialize)]
-struct List<'store> {
-    #[serde(rename = "apiVersion")]
-    api_version: &'static str,
-    kind: &'static str,
-    metadata: Value,
-    items: Vec<&'store Value>,
-}
-
 /// As many of `items` as are asked for, from where the page before has ended; their metadata, if not `whole`.
 fn page(version: u64, items: &[&Value], query: &Words, whole: bool) -> Response<Answer> {
     let number = |name: &str| query.get(name).and_then(|text| text.parse::<usize>().ok());
     let from = number("continue").unwrap_or(0).min(items.len());
     let to = number("limit").map_or(items.len(), |limit| items.len().min(from + limit));
-    let mut metadata = json!({"resourceVersion": version.to_string()});
-    if to < items.len() {
-        metadata["continue"] = json!(to.to_string());
-    }
+    let metadata = ListMeta {
+        resource_version: Some(version.to_string()),
+        continue_: (to < items.len()).then(|| to.to_string()),
+        ..ListMeta::default()
+    };
+    let types = TypeMeta { api_version: "v1".to_owned(), kind: "List".to_owned() };
     let metadata_of = |item: &&Value| json!({ "metadata": item["metadata"] });
-    let bare: Vec<Value>;
-    let mut items = items[from..to].to_vec();
-    if !whole {
-        bare = items.iter().map(metadata_of).collect();
-        items = bare.iter().collect();
+    let items = &items[from..to];
+    if whole {
+        respond(200, &ObjectList { types, metadata, items: items.to_vec() })
+    } else {
+        let items = items.iter().map(metadata_of).collect();
+        respond(200, &ObjectList::<Value> { types, metadata, items })
     }
-    respond(200, &List { api_version: "v1", kind: "List", metadata, items })
 }
 
 pub(crate) fn refuse(refusal: &Refusal) -> Response<Answer> {

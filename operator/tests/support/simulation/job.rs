@@ -46,6 +46,19 @@ struct Index {
     last: Option<String>,
 }
 
+/// How a Job ends: the condition that says so.
+struct JobEnd {
+    type_: &'static str,
+    reason: String,
+    message: String,
+}
+
+impl JobEnd {
+    fn new(type_: &'static str, reason: &str, message: &str) -> Self {
+        Self { type_, reason: reason.to_owned(), message: message.to_owned() }
+    }
+}
+
 /// One Job, and its pods with their paths.
 struct Sight {
     path: String,
@@ -87,13 +100,13 @@ impl Book {
         // What was decided stays, whatever becomes of the pods that are left.
         let target = ending(job).or(verdict).or_else(|| self.end_of(sight, store));
         let mut status = self.status(sight, store);
-        if let Some((type_, reason, message)) = target {
+        if let Some(JobEnd { type_, reason, message }) = target {
             end_pods(store, pods);
             let before = if type_ == "Complete" { "SuccessCriteriaMet" } else { "FailureTarget" };
             let (words, now) = ([reason.as_str(), message.as_str()], store.clock.now());
             set_condition(&mut status, before, true, words, now);
             if pods.iter().all(|(_, pod)| is_over(pod)) {
-                set_condition(&mut status, &type_, true, words, now);
+                set_condition(&mut status, type_, true, words, now);
                 if type_ == "Complete" {
                     status["completionTime"] = json!(now.to_string());
                 }
@@ -110,7 +123,7 @@ impl Book {
     }
 
     /// Counts the pods that have ended. The answer is the end of the Job, where its policy says so.
-    fn count(&mut self, store: &mut Store, sight: &Sight) -> Option<(String, String, String)> {
+    fn count(&mut self, store: &mut Store, sight: &Sight) -> Option<JobEnd> {
         let mut end = None;
         for (path, pod) in sight.pods.iter().filter(|(_, pod)| is_over(pod)) {
             let name = pod["metadata"]["name"].as_str().unwrap();
@@ -119,7 +132,7 @@ impl Book {
             {
                 // Whoever was let go of is asked, too. (`getFailJobMessage`)
                 let message = format!("pod {name} failed the Job by its failure policy");
-                end = end.or_else(|| Some(failed("PodFailurePolicy", &message)));
+                end = end.or_else(|| Some(JobEnd::new("Failed", "PodFailurePolicy", &message)));
             }
             if !is_tracked(pod)
                 || !self.counted.insert(pod["metadata"]["uid"].as_str().unwrap().to_owned())
@@ -144,11 +157,10 @@ impl Book {
     }
 
     /// How the Job ends, if what was counted ends it, or its deadline.
-    fn end_of(&self, sight: &Sight, store: &Store) -> Option<(String, String, String)> {
+    fn end_of(&self, sight: &Sight, store: &Store) -> Option<JobEnd> {
         let spec = &sight.job["spec"];
         if self.indexes.get(&0).is_some_and(|lead| lead.succeeded) {
-            let message = "Matched rules at index 0".to_owned();
-            return Some(("Complete".to_owned(), "SuccessPolicy".to_owned(), message));
+            return Some(JobEnd::new("Complete", "SuccessPolicy", "Matched rules at index 0"));
         }
         let limit = |field: &str| spec[field].as_u64();
         let begun = store.clock.since(sight.job["status"]["startTime"].as_str());
@@ -157,14 +169,15 @@ impl Book {
             && begun.as_secs() >= deadline
         {
             let message = "Job was active longer than specified deadline";
-            return Some(failed("DeadlineExceeded", message));
+            return Some(JobEnd::new("Failed", "DeadlineExceeded", message));
         }
         let failures = |index: &Index| u64::from(index.failed);
         if let Some(limit_of_index) = limit("backoffLimitPerIndex") {
             let lost = self.indexes.values().filter(|index| failures(index) > limit_of_index);
             let most = limit("maxFailedIndexes").unwrap_or(u64::MAX);
             return (lost.count() as u64 > most).then(|| {
-                failed(
+                JobEnd::new(
+                    "Failed",
                     "MaxFailedIndexesExceeded",
                     "Job has exceeded the maximal number of failed indexes",
                 )
@@ -172,7 +185,8 @@ impl Book {
         }
         let all: u64 = self.indexes.values().map(failures).sum();
         let message = "Job has reached the specified backoff limit";
-        (all > limit("backoffLimit").unwrap_or(6)).then(|| failed("BackoffLimitExceeded", message))
+        (all > limit("backoffLimit").unwrap_or(6))
+            .then(|| JobEnd::new("Failed", "BackoffLimitExceeded", message))
     }
 
     /// Ends the pods that are too many and makes those that are missing.
@@ -229,17 +243,13 @@ fn note_suspension(status: &mut Value, suspended: bool, store: &Store) {
     }
 }
 
-fn failed(reason: &str, message: &str) -> (String, String, String) {
-    ("Failed".to_owned(), reason.to_owned(), message.to_owned())
-}
-
 /// How a Job ends of which that is decided, and whose pods have not all ended.
-fn ending(job: &Value) -> Option<(String, String, String)> {
+fn ending(job: &Value) -> Option<JobEnd> {
     let targets = [("SuccessCriteriaMet", "Complete"), ("FailureTarget", "Failed")];
     targets.iter().find_map(|(target, end)| {
         let condition = condition(&job["status"], target)?;
         let text = |field: &str| condition[field].as_str().unwrap().to_owned();
-        Some(((*end).to_owned(), text("reason"), text("message")))
+        Some(JobEnd { type_: end, reason: text("reason"), message: text("message") })
     })
 }
 
@@ -263,6 +273,11 @@ pub(crate) fn is_over(pod: &Value) -> bool {
 
 pub(crate) fn is_ready(pod: &Value) -> bool {
     is_true(&pod["status"], "Ready")
+}
+
+/// A pod of a Job, not one of `spec.services`.
+pub(crate) fn is_broker(pod: &Value) -> bool {
+    !pod["metadata"]["labels"][labels::COMPLETION_INDEX].is_null()
 }
 
 pub(crate) fn index_of(pod: &Value) -> u64 {

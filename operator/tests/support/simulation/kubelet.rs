@@ -2,10 +2,10 @@
 
 use super::agent::{Agent, End};
 use super::conditions::set_condition;
-use super::job::{index_of, is_over, is_ready};
+use super::job::{index_of, is_broker, is_over, is_ready};
 use super::nodes::Nodes;
 use super::store::Store;
-use flux_contract::{Exit, TerminationMessage, labels};
+use flux_contract::{Exit, TerminationMessage};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -172,11 +172,6 @@ fn set_ready(status: &mut Value, ready: bool, now: Timestamp) {
 /// Whether the operator, or the Job controller for it, has made the pod: somebody may have changed its labels.
 fn is_ours(pod: &Value) -> bool {
     pod["metadata"]["ownerReferences"].is_array()
-}
-
-/// A pod of a Job, not one of `spec.services`.
-fn is_broker(pod: &Value) -> bool {
-    !pod["metadata"]["labels"][labels::COMPLETION_INDEX].is_null()
 }
 
 fn is_worker(pod: &Value) -> bool {

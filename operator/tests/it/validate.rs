@@ -1,0 +1,120 @@
+//! What is refused, and what accepted specifications become: two tables, and what a table cannot show.
+
+use crate::support::{
+    CERTIFICATE, LEAD, cluster, config, defaults, documents, faults, hello, images,
+};
+use flux_contract::{AgentConfig, Install};
+use flux_operator::cluster::Curve;
+use flux_operator::cluster::validate::validate;
+use flux_operator::controller::build::{agent_config, build, secret};
+use serde_json::{Value, json};
+
+/// `table` with the indented lines below each specification that `said` gives for it and for those there are.
+fn renewed(table: &str, said: impl Fn(&Value, &[&str]) -> Vec<String>) -> String {
+    let mut renewed = Vec::new();
+    let mut lines = table.lines().peekable();
+    while let Some(line) = lines.next() {
+        renewed.push(line.to_owned());
+        let mut below = Vec::new();
+        while let Some(line) = lines.next_if(|line| line.starts_with("    ")) {
+            below.push(line.trim_start());
+        }
+        if line.starts_with('{') {
+            let said = said(&serde_saphyr::from_str(line).unwrap(), &below);
+            renewed.extend(said.iter().map(|said| format!("    {said}")));
+        }
+    }
+    renewed.join("\n") + "\n"
+}
+
+#[test]
+fn what_is_refused_or_without_effect_is_named_with_its_place() {
+    let said = |spec: &Value, _: &[&str]| {
+        let object = hello(spec);
+        let by = if object.validate_cel().is_err() { "both" } else { "operator" };
+        match validate(&object, &defaults()) {
+            Err(faults) => faults.0.iter().map(|fault| format!("{by}: {fault}")).collect(),
+            Ok(cluster) => {
+                cluster.not_acted_on.iter().map(|it| format!("no effect: {it}")).collect()
+            }
+        }
+    };
+    let table = renewed(include_str!("validate/refused.txt"), said);
+    expect_test::expect_file!["validate/refused.txt"].assert_eq(&table);
+}
+
+/// All that is made of a specification, with agent and view installed as it asks for.
+fn made_of(spec: &Value) -> Value {
+    let cluster = cluster(&hello(spec));
+    let mounted = spec["flux"]["container"]["install"] == "Image";
+    let install = if mounted { Install::Image } else { Install::Copy };
+    let config = AgentConfig { install, ..agent_config(&cluster, Some(LEAD)) };
+    let job = build(&cluster, &config, &images(), 1).unwrap().job.spec;
+    let documents = documents(&cluster);
+    let name = |it: &Value| format!("{} {}", it["kind"], it["metadata"]["name"]).replace('"', "");
+    let has_secret = secret(&cluster, getrandom::fill).unwrap().is_some();
+    let secret = has_secret.then(|| "Secret".to_owned());
+    json!({
+        "agent": config, "job": job, "pod": job.unwrap().template.spec, "not acted on": cluster.not_acted_on,
+        "objects": documents.iter().map(name).chain(secret).collect::<Vec<_>>(),
+        "owners": documents[0]["metadata"]["ownerReferences"],
+    })
+}
+
+/// What is at `path`: in a list what has that name, or the same of each element.
+fn at(value: &Value, path: &[&str]) -> Value {
+    let [step, rest @ ..] = path else { return value.clone() };
+    let Some(list) = value.as_array() else { return at(&value[step], rest) };
+    if *step == "*" {
+        return list.iter().map(|element| at(element, rest)).collect();
+    }
+    let named: Vec<&Value> = list.iter().filter(|element| element["name"] == *step).collect();
+    match named[..] {
+        [] => Value::Null,
+        [one] => at(one, rest),
+        _ => panic!("several have the name {step}: {named:?}"),
+    }
+}
+
+#[test]
+fn what_is_accepted_becomes_what_the_table_says() {
+    let said = |spec: &Value, below: &[&str]| {
+        let made = made_of(spec);
+        let paths = below.iter().map(|line| line.split(": ").next().unwrap());
+        let value = |path: &str| at(&made, &path.split('.').collect::<Vec<_>>());
+        paths.map(|path| format!("{path}: {}", value(path))).collect()
+    };
+    let table = renewed(include_str!("validate/accepted.txt"), said);
+    expect_test::expect_file!["validate/accepted.txt"].assert_eq(&table);
+}
+
+#[test]
+fn a_name_that_would_not_fit_is_refused_by_both_and_all_faults_are_reported_at_once() {
+    for name in ["a".repeat(53), "0a".to_owned(), "A".to_owned(), "a.b".to_owned()] {
+        let mut object = hello(&json!({ "size": -1 }));
+        object.metadata.name = Some(name.clone());
+        assert!(object.validate_cel().is_err(), "{name}");
+        let faults = validate(&object, &defaults()).unwrap_err().0;
+        let paths: Vec<_> = faults.iter().map(|fault| fault.path.as_str()).collect();
+        assert_eq!(paths, ["metadata.name", "spec.size"], "{name}");
+    }
+}
+
+#[test]
+fn a_certificate_that_is_given_is_never_shown() {
+    let given = |text: &str| json!({ "flux": { "curveCert": text } });
+    let curve = cluster(&hello(&given(CERTIFICATE))).flux.curve;
+    assert!(matches!(&curve, Curve::Given(text) if text.expose() == CERTIFICATE));
+    assert!(!format!("{curve:?}").contains("secret-key"));
+    let fault = faults(&given(&CERTIFICATE.replace("secret-key", "secret+key"))).concat();
+    assert!(!fault.contains("D:)Q"), "{fault}");
+}
+
+#[test]
+fn another_mount_path_reaches_every_object() {
+    let spec = json!({ "flux": { "container": { "mountPath": "/opt/flux" } } });
+    for document in documents(&cluster(&hello(&spec))) {
+        assert!(!document.to_string().contains("/mnt/flux"), "{document}");
+    }
+    assert!(config(&spec).layout.local_uri().contains("/opt/flux/"));
+}
