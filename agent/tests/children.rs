@@ -38,8 +38,8 @@ async fn one_that_is_dropped_is_killed_with_its_group() {
     let _turn = TURN.lock().await;
     let children = Children::reaped().unwrap();
     let mut running = children.spawn(&mut shell("sleep 600 & echo $!; wait")).unwrap();
-    let mut stdout = running.stdout().unwrap();
-    let mut pids = vec![running.pid().to_string()];
+    let mut stdout = running.stdout.take().unwrap();
+    let mut pids = vec![running.pid.to_string()];
     let mut text = [0; 64];
     let length = stdout.read(&mut text).await.unwrap();
     pids.push(std::str::from_utf8(&text[..length]).unwrap().trim().to_owned());

@@ -1,31 +1,31 @@
 //! What the steps of a run share.
 
-use crate::execute::error::StepError;
 use crate::execute::session::Session;
+use crate::failure::Failure;
 use crate::plan::budget::Budget;
+use crate::plan::facts::Facts;
 use crate::plan::step::Owner;
 use crate::process::children::Children;
 use crate::process::signals::Signals;
 use crate::status::progress::Progress;
 use crate::system::output::Log;
 use crate::system::root::Root;
+use flux_contract::AgentConfig;
 use std::path::PathBuf;
 
-#[derive(Debug)]
 pub(crate) struct Context {
+    pub config: AgentConfig,
+    /// Where the configuration was read, which may change while the run goes on.
+    pub config_path: PathBuf,
+    pub facts: Facts,
     pub root: Root,
     pub log: Log,
-    pub strict: bool,
-    /// Drop what hooks print on stdout.
-    pub quiet: bool,
     pub report_file: PathBuf,
     pub signals: Signals,
     pub budget: Budget,
     pub children: Children,
     pub progress: Progress,
     pub session: Session,
-    /// Where `agent.toml` lies, which may change while the run goes on.
-    pub configuration: PathBuf,
     /// Code that the run ends with, set before its last steps are done.
     pub exit_code: i32,
     /// Ids of the jobs that ran on this rank when its broker had to be ended.
@@ -39,8 +39,14 @@ impl Context {
         self.progress.failed(text);
     }
 
+    /// The same for what need not be an error.
+    pub(crate) fn warned(&self, text: &str) {
+        self.log.warn(text);
+        self.progress.failed(text);
+    }
+
     /// Ends the run here if a signal asked for it. Gives the runtime the time to notice.
-    pub(super) async fn go_on_unless_stopped(&mut self) -> Result<(), StepError> {
+    pub(super) async fn go_on_unless_stopped(&mut self) -> Result<(), Failure> {
         tokio::select! {
             biased;
             stop = self.signals.stop() => Err(stop.into()),
@@ -50,7 +56,7 @@ impl Context {
 
     /// uid and gid that a file of `owner` is given; `None` when it is ours as it is.
     pub(crate) fn ids(&self, owner: Owner) -> Option<(u32, u32)> {
-        let identity = self.session.identity.as_ref().filter(|identity| identity.switch)?;
-        (owner == Owner::Broker).then_some((identity.uid, identity.gid))
+        let user = self.session.identity.as_ref()?.user.as_ref()?;
+        (owner == Owner::Broker).then_some((user.uid, user.gid))
     }
 }

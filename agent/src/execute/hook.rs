@@ -7,7 +7,7 @@
 //! not report; that is said, and the environment stays.
 
 use crate::execute::context::Context;
-use crate::execute::error::{StepError, failed};
+use crate::failure::{Failure, failed};
 use crate::plan::budget::Limits;
 use crate::plan::step::Hook;
 use crate::process::children::Running;
@@ -17,6 +17,7 @@ use crate::system::environment::Report;
 use crate::system::files;
 use crate::system::subcommand::ENV;
 use crate::system::words::quoted;
+use flux_contract::Exit;
 use nix::sys::signal::Signal;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -27,27 +28,26 @@ use std::process::{ExitStatus, Stdio};
 /// there is results, and the tests of the Go operator compare such a log. In a stop it is what there
 /// is to do, and not what is to be stopped.
 const LAST: &str = "commands.post";
+pub(crate) const NO_SHELL: &str = "cannot run: neither the image nor the view has a shell";
 /// Most bytes of a report: an environment has 6 MiB at most (execve(2)). Jobs of the container's own user may
 /// write where it lies.
 const LIMIT: u64 = 8 << 20;
 
 /// Runs `hook` as the container's own user. A failure is an error in a strict run and a warning
 /// otherwise.
-pub(crate) async fn run_hook(context: &mut Context, hook: &Hook) -> Result<(), StepError> {
-    let Some(shell) = &hook.shell else {
-        let end = "cannot run: neither the image nor the view has a shell";
-        return refuse(context, hook, end);
-    };
+pub(crate) async fn run_hook(context: &mut Context, hook: &Hook) -> Result<(), Failure> {
+    let Some(shell) = &hook.shell else { return refuse(context, hook.name, NO_SHELL) };
     let report_file = context.root.at(&context.report_file);
     let private = report_file.parent().unwrap_or(&report_file);
     files::make_directory(private, 0o700, None)
         .and_then(|()| files::remove(&report_file))
         .map_err(failed("prepare", &report_file))?;
-    let script = reporting(context.session.agent(), &report_file, &hook.script);
+    let script = reporting(&context.session.agent, &report_file, &hook.script);
     let script = PrivateScript::write(private, hook.name, &script)?;
     let mut command = context.session.command(&script.command(shell));
     command.stdin(Stdio::null());
-    if context.quiet && hook.name != LAST {
+    let is_last = hook.name == LAST;
+    if context.config.logging.quiet && !is_last {
         command.stdout(Stdio::null());
     }
     let mut running = match context.children.spawn(&mut command) {
@@ -55,47 +55,49 @@ pub(crate) async fn run_hook(context: &mut Context, hook: &Hook) -> Result<(), S
         Err(error) => {
             context.session.check_working_directory()?;
             let end = format!("cannot run: start {}: {error}", shell.display());
-            return refuse(context, hook, &end);
+            return refuse(context, hook.name, &end);
         }
     };
-    let is_last = hook.name == LAST;
-    let budget = context.budget;
-    let limits = if is_last { budget.for_post() } else { budget.for_main() };
+    let limits = if is_last { context.budget.for_post() } else { context.budget.for_main() };
     let waited = wait_or_stop(&mut context.signals, &mut running, limits).await;
-    let (status, stop) = waited.map_err(StepError::no_status)?;
+    let (status, stop) = waited.map_err(Failure::no_status)?;
     let reported = take_report(context, &report_file);
+    let name = hook.name;
     match stop {
-        Some(_) if is_last => return Err(StepError::Late { hook: hook.name }),
+        Some(_) if is_last => {
+            let late = "was ended: it takes longer than the pod's grace period leaves it; raise \
+                        terminationGracePeriodSeconds in spec.pod.overlay";
+            return Err(Failure::new(Exit::Hook, format!("hook {name} {late}")));
+        }
         Some(stop) => return Err(stop.into()),
+        None if !status.success() => return refuse(context, name, &end_text(status)),
         None => {}
-    }
-    if !status.success() {
-        return refuse(context, hook, &end_text(status));
     }
     if !reported {
         context.log.warn(&format!(
-            "hook {} did not report its environment (it set an EXIT trap of its own, or called exec): what it exported is not carried over",
-            hook.name
+            "hook {name} did not report its environment (it set an EXIT trap of its own, or called exec): what it exported is not carried over"
         ));
     }
     Ok(())
 }
 
-fn refuse(context: &Context, hook: &Hook, end: &str) -> Result<(), StepError> {
-    if context.strict {
-        return Err(StepError::Hook { hook: hook.name.to_owned(), end: end.to_owned() });
+fn refuse(context: &Context, hook: &str, end: &str) -> Result<(), Failure> {
+    if context.config.logging.strict {
+        return Err(strict_failure(hook, end));
     }
-    let text = format!("hook {} {end}; going on because logging.strict is not set", hook.name);
-    context.log.warn(&text);
-    context.progress.failed(&text);
+    context.warned(&format!("hook {hook} {end}; going on because logging.strict is not set"));
     Ok(())
+}
+
+pub(crate) fn strict_failure(hook: &str, end: &str) -> Failure {
+    let text = format!("hook {hook} {end}; it ends the run, as logging.strict is not false");
+    Failure::new(Exit::Hook, text)
 }
 
 /// `script` behind a trap that reports. The script comes last, so that no text in it, not even an
 /// open quote, can swallow what is ours.
 fn reporting(agent: &Path, report_file: &Path, script: &str) -> String {
-    let (agent, file) =
-        (quoted(&agent.display().to_string()), quoted(&report_file.display().to_string()));
+    let [agent, file] = [agent, report_file].map(|path| quoted(&path.display().to_string()));
     let trap = quoted(&format!("{agent} {ENV} --to {file}"));
     format!("trap {trap} EXIT\n{script}")
 }
@@ -119,7 +121,7 @@ pub(crate) struct PrivateScript(PathBuf);
 impl PrivateScript {
     /// Writes `text` to `directory`, which is closed to others, under the `name` that complaints of the
     /// shell will show.
-    pub(crate) fn write(directory: &Path, name: &str, text: &str) -> Result<Self, StepError> {
+    pub(crate) fn write(directory: &Path, name: &str, text: &str) -> Result<Self, Failure> {
         let path = directory.join(name);
         files::write(&path, text.as_bytes(), 0o600, None).map_err(failed("write", &path))?;
         Ok(Self(path))

@@ -72,9 +72,10 @@ impl CommandEnd {
     }
 }
 
-enum Ask {
-    Signal(Signal),
-    BrokerEnded { in_order: bool },
+/// What the command is to be sent, and whether that is because its broker has ended.
+struct Ask {
+    signal: Signal,
+    broker_ended: bool,
 }
 
 pub(crate) struct RunningCommand {
@@ -91,7 +92,7 @@ impl RunningCommand {
 
     pub(crate) fn signal(&self, signal: Signal) {
         // One that has just ended needs none.
-        let _ = self.asks.send(Ask::Signal(signal));
+        let _ = self.asks.send(Ask { signal, broker_ended: false });
     }
 
     /// Its end, when everything that follows it is done. May be called again when it was interrupted.
@@ -101,7 +102,8 @@ impl RunningCommand {
 
     /// Its end without its broker, which `failed` or was shut down.
     pub(crate) async fn end_without_broker(&mut self, failed: bool) -> CommandEnd {
-        let _ = self.asks.send(Ask::BrokerEnded { in_order: !failed });
+        let signal = if failed { Signal::SIGKILL } else { Signal::SIGTERM };
+        let _ = self.asks.send(Ask { signal, broker_ended: true });
         let end = self.end().await;
         CommandEnd { exit_code: end.exit_code.filter(|_| !failed), ..end }
     }
@@ -182,9 +184,9 @@ impl CommandRun {
 
     async fn until_ended(&self, asks: &mut mpsc::UnboundedReceiver<Ask>) -> io::Result<Ended> {
         let mut running = self.client.children.spawn(&mut self.prepared())?;
-        let group = running.pid();
+        let group = running.pid;
         give_terminal(group);
-        let mut said = tokio::spawn(pass_on(running.stderr()));
+        let mut said = tokio::spawn(pass_on(running.stderr.take()));
         let (mut stopped, mut killed, mut kill_at) = (false, false, None);
         let (mut ended, mut without_broker) = (None, false);
         let status = loop {
@@ -197,14 +199,8 @@ impl CommandRun {
                 status = running.wait(), if ended.is_none() => ended = Some(status?),
                 // The rest of its group may be no children of this process, whose end would be reported to it.
                 () = sleep(GROUP_POLL_INTERVAL), if ended.is_some() => {}
-                Some(ask) = asks.recv() => {
-                    let signal = match ask {
-                        Ask::Signal(signal) => signal,
-                        Ask::BrokerEnded { in_order } => {
-                            without_broker = true;
-                            if in_order { Signal::SIGTERM } else { Signal::SIGKILL }
-                        }
-                    };
+                Some(Ask { signal, broker_ended }) = asks.recv() => {
+                    without_broker |= broker_ended;
                     signal_group(&running, ended.is_some(), signal);
                     killed |= signal == Signal::SIGKILL;
                     if asks_to_stop(signal) && !stopped {
@@ -288,7 +284,7 @@ impl CommandRun {
 fn signal_group(running: &Running, has_ended: bool, signal: Signal) {
     if has_ended {
         // That all of it has just ended is no error.
-        let _ = killpg(running.pid(), signal);
+        let _ = killpg(running.pid, signal);
     } else {
         running.signal_group(signal);
     }

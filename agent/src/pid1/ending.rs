@@ -3,13 +3,10 @@
 //! The exit code is the user's whenever the user's command ran. A broker that ends with 0 proves
 //! nothing: Flux does so, too, when it gets SIGTERM while it waits for the quorum.
 
-use crate::execute::error::StepError;
+use crate::failure::Failure;
 use crate::pid1::command::CommandEnd;
-use crate::plan::config::ReadConfigError;
-use crate::plan::error::PlanError;
 use crate::process::exit_status::{end_text, exit_code};
 use crate::process::signals::Stop;
-use crate::system::output::chain;
 use flux_contract::{Exit, TerminationMessage, WorkerPolicy};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -28,6 +25,12 @@ pub(crate) struct BrokerEnd {
     pub quorum_is_smaller: bool,
     pub started: u64,
     pub ended: u64,
+}
+
+impl BrokerEnd {
+    pub(crate) const fn duration(&self) -> Duration {
+        Duration::from_nanos(self.ended.saturating_sub(self.started))
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,21 +61,9 @@ impl From<Ended> for TerminationMessage {
     }
 }
 
-impl From<StepError> for Ended {
-    fn from(error: StepError) -> Self {
-        Self::by_agent(error.exit(), chain(&error))
-    }
-}
-
-impl From<PlanError> for Ended {
-    fn from(error: PlanError) -> Self {
-        Self::by_agent(error.exit(), chain(&error))
-    }
-}
-
-impl From<ReadConfigError> for Ended {
-    fn from(error: ReadConfigError) -> Self {
-        Self::by_agent(Exit::Config, chain(&error))
+impl From<Failure> for Ended {
+    fn from(failure: Failure) -> Self {
+        Self::by_agent(failure.exit(), failure.to_string())
     }
 }
 

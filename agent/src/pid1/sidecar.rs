@@ -1,18 +1,17 @@
 //! `flux-agent run --container NAME`: a container beside the runner, with Flux within reach.
 
 use crate::execute::context::Context;
-use crate::execute::error::StepError;
-use crate::execute::hook::{PrivateScript, run_hook, wait_or_stop};
+use crate::execute::hook::{NO_SHELL, PrivateScript, run_hook, strict_failure, wait_or_stop};
+use crate::failure::Failure;
 use crate::flux::broker_socket::{BrokerAddress, SocketError};
 use crate::pid1::ending::{self, Ended};
 use crate::pid1::runner_lock::{RunnerState, runner_state};
 use crate::plan::budget::{Budget, Duties};
 use crate::plan::decide::{client_environment, shell, sidecar_hook};
-use crate::plan::facts::{Facts, MEMORY};
+use crate::plan::facts::MEMORY;
 use crate::process::signals::Signals;
 use crate::system::environment::Change;
 use crate::system::files;
-use crate::system::output::chain;
 use crate::system::root::Root;
 use flux_contract::{AgentConfig, Exit, Install, SidecarConfig};
 use nix::sys::signal::Signal;
@@ -36,29 +35,15 @@ const GOES_ON: [&str; 5] = ["join", "config-sync", "init", "quorum", "run"];
 /// again, or none (`restartPolicy`). A command that ends well before the runner is waited behind: a pod with an ended
 /// container is not ready, though its broker is. One that fails ends its container: that is what
 /// shows the failure outside.
-pub(crate) async fn run(
-    context: &mut Context,
-    config: &AgentConfig,
-    facts: &Facts,
-    name: &str,
-) -> Result<Ended, Ended> {
-    let sidecar = config.sidecars.get(name).ok_or_else(|| {
-        let configured: Vec<&str> = config.sidecars.keys().map(String::as_str).collect();
-        Ended::by_agent(
-            Exit::Config,
-            format!("no sidecar {name:?} is configured, only {configured:?}"),
-        )
+pub(crate) async fn run(context: &mut Context, name: &str) -> Result<Ended, Failure> {
+    let config = &context.config;
+    let sidecar = config.sidecars.get(name).cloned().ok_or_else(|| {
+        let configured: Vec<&String> = config.sidecars.keys().collect();
+        let text = format!("no sidecar {name:?} is configured, only {configured:?}");
+        Failure::new(Exit::Config, text)
     })?;
-    context.budget = Budget::new(config.shutdown.grace_seconds, Duties::of_sidecar(sidecar));
-    let environment = client_environment(config, facts)?;
-    // A directory of this container alone, gone with this value.
-    let memory = context.root.at(MEMORY);
-    let private = tempfile::Builder::new().prefix("flux-agent-").tempdir_in(&memory);
-    let private = private.map_err(|error| {
-        let text = format!("could not make a directory in {}: {error}", memory.display());
-        Ended::by_agent(Exit::Prepare, text)
-    })?;
-    context.report_file = private.path().join("hook-environment");
+    context.budget = Budget::new(config.shutdown.grace_seconds, Duties::of_sidecar(&sidecar));
+    let environment = client_environment(config, &context.facts)?;
     let patience = Duration::from_secs(config.network.lead_deadline_seconds);
     let runner = Runner {
         expected_until: Instant::now().checked_add(patience),
@@ -66,23 +51,24 @@ pub(crate) async fn run(
         complete: context.root.at(config.layout.complete_marker()),
         lock: context.root.at(config.layout.runner_lock()),
     };
-    let hook = |hook, script| sidecar_hook(config, facts, hook, script);
-    if let Some(init) = hook("commands.init", sidecar.init.as_ref()) {
-        run_hook(context, &init).await?;
-    }
-    context.session.change(&environment.changes);
     // Flux's own commands refuse to run without one, be it there or not.
-    let home = config.layout.home().display().to_string();
-    context.session.change(&[Change::fallback("HOME", home)]);
-    if let Some(pre) = hook("commands.servicePre", sidecar.service_pre.as_ref()) {
-        run_hook(context, &pre).await?;
-    }
-    let ended = main(context, config, facts, sidecar, &runner).await?;
-    if let Some(post) = hook("commands.post", sidecar.post.as_ref())
-        && let Err(error) = run_hook(context, &post).await
-    {
+    let home = Change::fallback("HOME", config.layout.home().display().to_string());
+    // A directory of this container alone, gone with this value.
+    let memory = context.root.at(MEMORY);
+    let private = tempfile::Builder::new().prefix("flux-agent-").tempdir_in(&memory);
+    let private = private.map_err(|error| {
+        let text = format!("could not make a directory in {}: {error}", memory.display());
+        Failure::new(Exit::Prepare, text)
+    })?;
+    context.report_file = private.path().join("hook-environment");
+    hook(context, "commands.init", sidecar.init.as_ref()).await?;
+    context.session.change(&environment.changes);
+    context.session.change(&[home]);
+    hook(context, "commands.servicePre", sidecar.service_pre.as_ref()).await?;
+    let ended = main(context, &sidecar, &runner).await?;
+    if let Err(error) = hook(context, "commands.post", sidecar.post.as_ref()).await {
         // The code stays what it was, as the runner's does.
-        context.log.error(&chain(&error));
+        context.log.error(&error.to_string());
     }
     if ended.code != 0 {
         return Ok(ended);
@@ -93,12 +79,23 @@ pub(crate) async fn run(
     Ok(end.ok().filter(|end| *end != RunnerEnd::Finished).map_or(ended, Into::into))
 }
 
+async fn hook(
+    context: &mut Context,
+    name: &'static str,
+    script: Option<&String>,
+) -> Result<(), Failure> {
+    match sidecar_hook(&context.config, &context.facts, name, script) {
+        Some(hook) => run_hook(context, &hook).await,
+        None => Ok(()),
+    }
+}
+
 /// Waits until the view is in its place, where the runner puts it: a sidecar cannot write there.
 pub(crate) async fn await_view(
     config: &AgentConfig,
     root: &Root,
     signals: &mut Signals,
-) -> Result<(), Ended> {
+) -> Result<(), Failure> {
     if !config.view.enabled || config.install == Install::Copy {
         return Ok(());
     }
@@ -107,10 +104,10 @@ pub(crate) async fn await_view(
     // The state comes first: a runner that has ended may have made the marker before.
     let there = until(|| {
         let state = runner_state(&lock);
-        let gone = || (state == RunnerState::Gone).then(|| Err(RunnerEnd::Gone.into()));
+        let gone = || (state == RunnerState::Gone).then(|| Err(RunnerEnd::Gone.failure()));
         if marker.exists() { Some(Ok(())) } else { gone() }
     });
-    signals.unless_stopped(there).await.map_err(StepError::from)?
+    signals.unless_stopped(there).await?
 }
 
 /// What `look` gives, as soon as it gives something.
@@ -125,17 +122,15 @@ async fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
 
 async fn main(
     context: &mut Context,
-    config: &AgentConfig,
-    facts: &Facts,
     sidecar: &SidecarConfig,
     runner: &Runner,
-) -> Result<Ended, StepError> {
+) -> Result<Ended, Failure> {
     if sidecar.wait_for_socket {
         context.log.info(&format!("waiting for the broker's socket {}", runner.socket.display()));
         let waited = async {
             tokio::select! {
                 end = runner.end() => Some(end),
-                () = appearance(&runner.socket) => None,
+                () = runner.listens() => None,
             }
         };
         if let Some(end) = context.signals.unless_stopped(waited).await? {
@@ -144,43 +139,44 @@ async fn main(
         }
     }
     let Some(command) = &sidecar.command else { return Ok(Ended::well(0)) };
-    let cannot_run = |why: &str| StepError::Hook {
-        hook: "command".to_owned(),
-        end: format!("cannot run: {why}"),
-    };
-    let missing = "neither the image nor the view has a shell";
-    let shell = shell(config, facts).ok_or_else(|| cannot_run(missing))?;
+    let shell = shell(&context.config, &context.facts);
+    let shell = shell.ok_or_else(|| strict_failure("command", NO_SHELL))?;
     let directory = context.report_file.parent().unwrap_or(&context.report_file);
     let script = PrivateScript::write(directory, "command", command)?;
     let mut started = context.session.command(&script.command(&shell));
     let mut running = context.children.spawn(&mut started).or_else(|error| {
         context.session.check_working_directory()?;
-        Err(cannot_run(&format!("start {}: {error}", shell.display())))
+        let end = format!("cannot run: start {}: {error}", shell.display());
+        Err(strict_failure("command", &end))
     })?;
+    let limits = context.budget.for_main();
     let end = tokio::select! {
         // A command that has failed says so, also when the runner ends at the same time.
         biased;
-        ended = wait_or_stop(&mut context.signals, &mut running, context.budget.for_main()) => {
-            let (status, stop) = ended.map_err(StepError::no_status)?;
+        ended = wait_or_stop(&mut context.signals, &mut running, limits) => {
+            let (status, stop) = ended.map_err(Failure::no_status)?;
             let ended = ending::of_sidecar(status, stop);
-            return Ok(if stop.is_some() { ended } else { judged(context, sidecar, runner, ended).await });
+            return Ok(match stop {
+                Some(_) => ended,
+                None => unless_flux_ended(context, sidecar, runner, ended).await,
+            });
         }
         end = runner.end() => end,
     };
     context.log.info(&format!("{}: ending the command", end.text()));
     running.signal_group(Signal::SIGTERM);
     // As long as a stop gives it: the runner's end is one.
-    if timeout(context.budget.main, running.wait()).await.is_err() {
+    if timeout(limits.kill, running.wait()).await.is_err() {
         context.log.warn("the command has not ended in its time: killing it");
         running.signal_group(Signal::SIGKILL);
-        let _ = timeout(context.budget.for_main().patience, running.wait()).await;
+        let _ = timeout(limits.patience, running.wait()).await;
     }
     Ok(end.into())
 }
 
 /// `ended`, unless the command failed because Flux was ending: whoever talks to a broker sees that
 /// before the runner has said that it has finished.
-async fn judged(
+async fn unless_flux_ended(
     context: &mut Context,
     sidecar: &SidecarConfig,
     runner: &Runner,
@@ -232,14 +228,15 @@ impl RunnerEnd {
             }
         }
     }
+
+    fn failure(self) -> Failure {
+        Failure::new(Exit::Broker, self.text())
+    }
 }
 
 impl From<RunnerEnd> for Ended {
     fn from(end: RunnerEnd) -> Self {
-        match end {
-            RunnerEnd::Finished => Self::well(0),
-            RunnerEnd::Failed(_) | RunnerEnd::Gone => Self::by_agent(Exit::Broker, end.text()),
-        }
+        if end == RunnerEnd::Finished { Self::well(0) } else { end.failure().into() }
     }
 }
 
@@ -277,6 +274,13 @@ impl Runner {
         }
     }
 
+    /// Waits until somebody listens at the broker's socket.
+    async fn listens(&self) {
+        while !listens(&self.socket).await {
+            sleep(PAUSE).await;
+        }
+    }
+
     async fn goes_on(&self) -> bool {
         let broker = BrokerAddress { socket: self.socket.clone(), owner: None };
         match broker.state().await {
@@ -286,12 +290,6 @@ impl Runner {
                 matches!(error, SocketError::Refused { .. } | SocketError::Failed { .. })
             }
         }
-    }
-}
-
-async fn appearance(path: &Path) {
-    while !listens(path).await {
-        sleep(PAUSE).await;
     }
 }
 

@@ -12,7 +12,7 @@ const LONGEST: u64 = u32::MAX as u64;
 
 /// What is to be done in a stop besides ending the main process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Duties {
+pub(crate) struct Duties {
     /// The initial program ends when the user's command has: it passes signals on to that, and what that
     /// prints to the log.
     pub command: bool,
@@ -21,7 +21,7 @@ pub struct Duties {
 }
 
 impl Duties {
-    pub fn of_runner(config: &AgentConfig) -> Self {
+    pub(crate) fn of_runner(config: &AgentConfig) -> Self {
         Self {
             command: match &config.workload {
                 Workload::Launcher { .. } => true,
@@ -35,7 +35,7 @@ impl Duties {
         }
     }
 
-    pub const fn of_sidecar(sidecar: &SidecarConfig) -> Self {
+    pub(crate) const fn of_sidecar(sidecar: &SidecarConfig) -> Self {
         Self { command: false, dump: false, post: sidecar.post.is_some() }
     }
 }
@@ -47,7 +47,7 @@ impl Duties {
 /// leave, the dump, what the broker itself needs, `commands.post`, and the reserve. What one does
 /// not use is there for those that follow it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Budget {
+pub(crate) struct Budget {
     /// How long a worker lets the jobs on its rank run that nobody has ended.
     pub drain: Duration,
     /// How long the initial program may take to end before it is killed.
@@ -70,7 +70,7 @@ pub struct Budget {
 
 /// When a process is to end once a stop was asked for, counted from the stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub(crate) struct Limits {
     pub ask: Duration,
     pub kill: Duration,
     /// How long it is waited for after that: a process in the kernel's hands cannot be killed.
@@ -83,7 +83,7 @@ impl Budget {
     /// Each share is a part of what is left by those before it; the caps are on those shares that a
     /// longer grace period is not asked for. What is left in the end is the cleanup's, and of it all
     /// but a rest is the jobs': who sets ten minutes so that jobs can save their state gets them.
-    pub fn new(grace_seconds: u64, duties: Duties) -> Self {
+    pub(crate) fn new(grace_seconds: u64, duties: Duties) -> Self {
         let share = |of: u64, part: u64, cap: u64| (of / part).min(cap);
         let when = |holds: bool, share: u64| if holds { share } else { 0 };
         let grace = grace_seconds.min(LONGEST) * 1000;
@@ -117,13 +117,13 @@ impl Budget {
     }
 
     /// The limits of whatever runs when the stop comes: it is asked at once.
-    pub fn for_main(&self) -> Limits {
+    pub(crate) fn for_main(&self) -> Limits {
         Limits { ask: Duration::ZERO, kill: self.main, patience: self.reserve / 2 }
     }
 
     /// The limits of `commands.post`, which is what there is to do in a stop: it is not asked to end
     /// before its time is over.
-    pub const fn for_post(&self) -> Limits {
+    pub(crate) const fn for_post(&self) -> Limits {
         Limits { ask: self.post, kill: self.all, patience: Duration::ZERO }
     }
 }

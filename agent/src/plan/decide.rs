@@ -1,6 +1,6 @@
 //! Configuration and facts become a plan: every decision of a run that can be made beforehand.
 
-use crate::plan::error::PlanError;
+use crate::failure::Failure;
 use crate::plan::facts::{Facts, IMAGE_SHELLS, VIEW_SHELLS};
 use crate::plan::pod::Pod;
 use crate::plan::step::{
@@ -8,7 +8,7 @@ use crate::plan::step::{
 };
 use crate::plan::{broker, environment, files, helpers, workload};
 use crate::system::environment::Change;
-use flux_contract::{AgentConfig, Bootstrap, WorkerPolicy, Workload};
+use flux_contract::{AgentConfig, Bootstrap, Exit, WorkerPolicy, Workload};
 use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -20,14 +20,21 @@ const FORMATS: [&str; 8] =
 const DEFAULT_FORMAT: &str = ".tgz";
 
 /// Decides what a pod does. All of it is in the returned value; nothing is changed.
-pub fn plan(config: &AgentConfig, facts: &Facts) -> Result<Plan, PlanError> {
+pub fn plan(config: &AgentConfig, facts: &Facts) -> Result<Plan, Failure> {
     let pod = pod(config, facts)?;
     let Pod { role, rank, .. } = pod;
     if role == Role::Lead && facts.replaced > 0 && has_command(&config.workload) {
-        return Err(PlanError::LeadLost);
+        let text = "an earlier pod of the lead was lost, and its command may have run: it is not run a second time, \
+                    unless spec.backoffLimit allows that";
+        return Err(Failure::new(Exit::LeadLost, text));
     }
     if config.view.enabled && !facts.executables.contains(Path::new(&pod.flux())) {
-        return Err(PlanError::NoFlux { path: pod.flux().into() });
+        let text = format!(
+            "the Flux view has no executable {}: is the view image one? One with links to other places than /opt/software \
+             needs flux.container.install: Copy",
+            pod.flux()
+        );
+        return Err(Failure::new(Exit::View, text));
     }
     let work = workload::workload(pod);
     // One pod keeps the deadline: the one whose end is the Job's.
@@ -67,31 +74,36 @@ const fn has_command(workload: &Workload) -> bool {
     }
 }
 
-fn pod<'run>(config: &'run AgentConfig, facts: &'run Facts) -> Result<Pod<'run>, PlanError> {
+fn pod<'run>(config: &'run AgentConfig, facts: &'run Facts) -> Result<Pod<'run>, Failure> {
     let (role, rank) = role(config, facts)?;
     Ok(Pod { config, facts, role, rank })
 }
 
 /// Lead or worker, and the rank: the position in the hostlist, as Flux itself finds it.
-pub(crate) fn role(config: &AgentConfig, facts: &Facts) -> Result<(Role, u32), PlanError> {
+pub(crate) fn role(config: &AgentConfig, facts: &Facts) -> Result<(Role, u32), Failure> {
     let hosts = config.network.bootstrap.hosts();
     let hostname = &facts.hostname;
-    let unknown =
-        || PlanError::UnknownHost { hostname: hostname.clone(), hosts: hosts.to_string() };
-    let rank = hosts.rank(hostname).ok_or_else(unknown)?;
-    let rank = u32::try_from(rank).map_err(|_| unknown())?;
+    let rank = hosts.rank(hostname).and_then(|rank| u32::try_from(rank).ok());
+    let rank = rank.ok_or_else(|| {
+        let among = format!("is not among the hosts {hosts} of the Flux instance");
+        Failure::new(Exit::Config, format!("host name {hostname:?} of this pod {among}"))
+    })?;
     match &config.network.bootstrap {
         Bootstrap::Root { .. } if *hostname == config.cluster.name.pod_hostname(0) => {
             Ok((Role::Lead, rank))
         }
         Bootstrap::Child { lead, .. } if rank == 0 => {
-            Err(PlanError::LeadElsewhere { hostname: hostname.clone(), lead: lead.clone() })
+            let text = format!(
+                "host name {hostname:?} of this pod is that of the lead broker, which is elsewhere ({lead}): \
+                 give this MiniCluster another name"
+            );
+            Err(Failure::new(Exit::Config, text))
         }
         Bootstrap::Root { .. } | Bootstrap::Child { .. } => Ok((Role::Worker, rank)),
     }
 }
 
-fn steps(pod: Pod<'_>, work: &workload::Work) -> Result<Vec<Step>, PlanError> {
+fn steps(pod: Pod<'_>, work: &workload::Work) -> Result<Vec<Step>, Failure> {
     let Pod { config, role, .. } = pod;
     let hooks_of = &config.hooks;
     let of_role = match role {
@@ -126,6 +138,7 @@ fn steps(pod: Pod<'_>, work: &workload::Work) -> Result<Vec<Step>, PlanError> {
 /// anybody else, nothing can or need be changed.
 fn account(pod: Pod<'_>) -> Step {
     let (user, facts) = (&pod.config.user, pod.facts);
+    let fallback_home = pod.config.layout.home();
     let choice = if facts.uid == 0 && !user.run_as_root {
         AccountChoice::Ensure {
             name: user.name.clone(),
@@ -137,19 +150,17 @@ fn account(pod: Pod<'_>) -> Step {
     } else {
         let account = facts.accounts.find_uid(facts.uid);
         let own = account.as_ref().map(|account| account.home.clone());
-        let homes = [facts.environment.get("HOME").map(PathBuf::from), own];
+        let mut homes = facts.environment.get("HOME").map(PathBuf::from).into_iter().chain(own);
+        // A container runtime sets `/` for a uid without an account.
+        let is_home = |home: &PathBuf| home != Path::new("/") && facts.homes.contains(home);
         AccountChoice::Keep {
             name: account.map_or_else(|| user.name.clone(), |account| account.name),
             uid: facts.uid,
             gid: facts.gid,
-            // A container runtime sets `/` for a uid without an account.
-            home: homes
-                .into_iter()
-                .flatten()
-                .find(|home| home != Path::new("/") && facts.homes.contains(home)),
+            home: homes.find(is_home).unwrap_or_else(|| fallback_home.clone()),
         }
     };
-    Step::UseAccount { choice, fallback_home: pod.config.layout.home() }
+    Step::UseAccount { choice, fallback_home }
 }
 
 /// Where the lead keeps the state. The dump is in the archive's directory, so that it can be renamed, and has the host's
@@ -190,7 +201,7 @@ fn await_lead(pod: Pod<'_>) -> AwaitLead {
 }
 
 /// Where and how long to wait for the lead, from this pod.
-pub fn lead(config: &AgentConfig, facts: &Facts) -> Result<AwaitLead, PlanError> {
+pub fn lead(config: &AgentConfig, facts: &Facts) -> Result<AwaitLead, Failure> {
     pod(config, facts).map(await_lead)
 }
 
@@ -200,7 +211,7 @@ pub fn broker_config(
     config: &AgentConfig,
     facts: &Facts,
     found: Option<IpAddr>,
-) -> Result<FileToWrite, PlanError> {
+) -> Result<FileToWrite, Failure> {
     Ok(broker::configuration(pod(config, facts)?, found))
 }
 
@@ -216,7 +227,7 @@ pub struct ClientEnvironment {
 pub fn client_environment(
     config: &AgentConfig,
     facts: &Facts,
-) -> Result<ClientEnvironment, PlanError> {
+) -> Result<ClientEnvironment, Failure> {
     let pod = pod(config, facts)?;
     let changes = environment::of_client(pod);
     Ok(ClientEnvironment { changes, socket: pod.socket(), uri: pod.uri() })
@@ -226,13 +237,14 @@ pub fn client_environment(
 pub(super) fn hooks<'run>(
     pod: Pod<'run>,
     scripts: impl IntoIterator<Item = (&'static str, &'run Option<String>)>,
-) -> Result<Vec<Step>, PlanError> {
+) -> Result<Vec<Step>, Failure> {
     let given = scripts.into_iter().filter_map(|(name, script)| Some((name, script.as_ref()?)));
     given
         .map(|(name, script)| {
             let shell = shell(pod.config, pod.facts);
             if shell.is_none() && pod.config.logging.strict {
-                return Err(PlanError::NoShell { hook: name });
+                let text = "needs a shell: neither the image nor the view has one";
+                return Err(Failure::new(Exit::Hook, format!("hook {name} {text}")));
             }
             Ok(Step::RunHook(Hook { name, shell, script: script.clone() }))
         })

@@ -1,15 +1,16 @@
 //! What only the pod can know. Everything is read here, once; nothing is changed.
 
 use crate::accounts::passwd::Databases;
+use crate::failure::Failure;
 use crate::system::files::is_executable;
 use crate::system::root::Root;
 use flux_contract::invocation::REPLACED_VARIABLES;
-use flux_contract::{AgentConfig, CURVE_MOUNT};
-use nix::errno::Errno;
+use flux_contract::{AgentConfig, CURVE_MOUNT, Exit};
 use nix::unistd::{self, AccessFlags, Gid};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// What the plan of a run depends on beside the configuration.
@@ -55,15 +56,6 @@ pub struct Facts {
     pub homes: BTreeSet<PathBuf>,
 }
 
-/// A fact that could not be had.
-#[derive(Debug, thiserror::Error)]
-#[error("find out {what}")]
-pub struct FactsError {
-    what: &'static str,
-    #[source]
-    source: std::io::Error,
-}
-
 /// Shells of the image in order of preference. `bash` comes first: hooks and scripts that
 /// exist today were written for it (`source`, `[[`).
 pub(crate) const IMAGE_SHELLS: [&str; 2] = ["/bin/bash", "/bin/sh"];
@@ -83,7 +75,7 @@ pub(crate) fn candidates(
 ) -> Vec<PathBuf> {
     let view = config.layout.view();
     let image = IMAGE_SHELLS.iter().chain(&USR_SHELLS).chain([&ENV]).map(PathBuf::from);
-    let own = VIEW_SHELLS.iter().chain(["bin/flux"].iter()).map(|path| view.join(path));
+    let own = VIEW_SHELLS.iter().chain(&["bin/flux"]).map(|path| view.join(path));
     image.chain(own).chain(environment.get("SHELL").map(PathBuf::from)).collect()
 }
 
@@ -101,16 +93,21 @@ impl Facts {
         config: &AgentConfig,
         root: &Root,
         hostname: Option<String>,
-    ) -> Result<Self, FactsError> {
-        let unknown = |what| move |errno: Errno| FactsError { what, source: errno.into() };
+    ) -> Result<Self, Failure> {
+        let unknown = |what: &str, error: io::Error| {
+            Failure::because(Exit::Internal, format!("find out {what}"), &error)
+        };
         let own = || unistd::gethostname().map(|name| name.to_string_lossy().into_owned());
-        let hostname = hostname.map_or_else(own, Ok).map_err(unknown("the host name"))?;
+        let hostname = hostname
+            .map_or_else(own, Ok)
+            .map_err(|errno| unknown("the host name", errno.into()))?;
         let lossy = |text: OsString| text.to_string_lossy().into_owned();
         let environment: BTreeMap<String, String> =
             std::env::vars_os().map(|(name, value)| (lossy(name), lossy(value))).collect();
         let accounts = databases(root);
         let (uid, gid) = (unistd::getuid().as_raw(), unistd::getgid().as_raw());
-        let groups = unistd::getgroups().map_err(unknown("this process's groups"))?;
+        let groups =
+            unistd::getgroups().map_err(|errno| unknown("this process's groups", errno.into()))?;
         let executables = candidates(config, &environment)
             .into_iter()
             .filter(|path| is_executable(&root.at(path)))
@@ -123,7 +120,7 @@ impl Facts {
             gid,
             groups: groups.into_iter().map(Gid::as_raw).collect(),
             agent: std::env::current_exe()
-                .map_err(|source| FactsError { what: "where this program lies", source })?,
+                .map_err(|error| unknown("where this program lies", error))?,
             cluster_domain: fs::read_to_string(root.at("/etc/resolv.conf"))
                 .ok()
                 .and_then(|text| cluster_domain(&text, &config.cluster.namespace)),
@@ -144,13 +141,11 @@ impl Facts {
             environment,
         })
     }
-}
 
-impl Facts {
     /// The groups that the pod, and not the image, gives to its processes: `supplementalGroups` and
     /// `fsGroup` of its security context. Another user than the container's needs them as well: a
     /// volume may belong to one. The groups that root has by the image's user database are root's.
-    pub fn pod_groups(&self) -> Vec<u32> {
+    pub(crate) fn pod_groups(&self) -> Vec<u32> {
         let own = self.accounts.find_uid(self.uid).map(|user| self.accounts.groups_of(&user));
         let own = own.unwrap_or_default();
         let of_pod = |group: &u32| ![0, self.gid].contains(group) && !own.contains(group);

@@ -10,11 +10,11 @@ use flux_contract::WorkerPolicy;
 use serde::Serialize;
 use std::fmt::{self, Write as _};
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Role {
+pub(crate) enum Role {
     Lead,
     Worker,
 }
@@ -27,7 +27,7 @@ impl fmt::Display for Role {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Owner {
+pub(crate) enum Owner {
     /// The container's own user, who the agent runs as.
     Container,
     /// The user the broker runs as.
@@ -58,7 +58,7 @@ pub struct Hook {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum AccountChoice {
+pub(crate) enum AccountChoice {
     /// Account `name`, made with `uid` unless the image has it.
     Ensure {
         name: String,
@@ -73,31 +73,25 @@ pub enum AccountChoice {
         name: String,
         uid: u32,
         gid: u32,
-        /// Home directory: of the account, else of the environment, if there is one.
-        home: Option<PathBuf>,
+        home: PathBuf,
     },
 }
 
-/// One step of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Step {
+pub(crate) enum Step {
     /// Run a script of the user and take over the environment it leaves.
     RunHook(Hook),
     /// Decide who the broker runs as, and make the account if need be.
     UseAccount {
-        /// The choice.
         choice: AccountChoice,
         /// Home directory when the account's own is neither there nor can be made.
         fallback_home: PathBuf,
     },
     /// Make a directory and its parents.
     MakeDirectory {
-        /// Where.
         path: PathBuf,
-        /// Permission bits.
         mode: u32,
-        /// Whose it becomes.
         owner: Owner,
         /// True: it is the agent's own. False: one that exists is the image's or a volume's, and
         /// is handed over only as a working directory is.
@@ -109,20 +103,11 @@ pub enum Step {
     RemoveFile(PathBuf),
     /// Write a file in one step: under a temporary name, then renamed.
     WriteFile(FileToWrite),
-    /// Check the CURVE certificate and copy it for the broker, mode 0600.
-    InstallCertificate {
-        /// The mounted Secret.
-        from: PathBuf,
-        /// The broker's copy.
-        to: PathBuf,
-        /// A link to the copy.
-        link: PathBuf,
-    },
+    /// Check the CURVE certificate and copy it for the broker, mode 0600; `link` leads to the copy.
+    InstallCertificate { from: PathBuf, to: PathBuf, link: PathBuf },
     /// Copy the munge key (`flux.mungeSecret`) to where munge looks for it, mode 0400.
     InstallMungeKey {
-        /// The mounted Secret.
         from: PathBuf,
-        /// munge's own place for it.
         to: PathBuf,
         /// uid and gid of the image's account `munge`; the container's user where there is none.
         owner: Option<(u32, u32)>,
@@ -133,24 +118,14 @@ pub enum Step {
     FindFlux,
     /// Hand the working directory to the broker's user if it is the image's own.
     AdoptWorkingDirectory,
-    /// Ask Flux what this pod has and write it down for all hosts.
-    EncodeResources {
-        /// Command that prints the resource set.
-        command: Vec<String>,
-        /// How many cores of it are left at most.
-        cores: usize,
-        /// Where it goes.
-        path: PathBuf,
-    },
+    /// Ask Flux what this pod has, leave at most so many cores of it, and write it down for all hosts.
+    EncodeResources { command: Vec<String>, cores: usize, path: PathBuf },
     /// Write the batch script into the working directory; its path goes into a variable.
     WriteBatchScript {
-        /// File name within the working directory.
         name: &'static str,
         /// Used when the working directory is closed to the broker's user.
         fallback_directory: PathBuf,
-        /// Variable that names the file.
         variable: &'static str,
-        /// The script.
         content: String,
     },
     /// Leave a marker for other containers.
@@ -159,7 +134,7 @@ pub enum Step {
 
 impl Step {
     /// Whether the step is housekeeping, of interest only to somebody who looks for a fault.
-    pub const fn is_detail(&self) -> bool {
+    pub(crate) const fn is_detail(&self) -> bool {
         !matches!(
             self,
             Self::RunHook(_)
@@ -252,24 +227,21 @@ pub struct WorkerRun {
 /// A whole run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Plan {
-    /// What this pod is.
-    pub role: Role,
-    /// Its host name.
-    pub hostname: String,
-    /// Its rank.
-    pub rank: u32,
+    pub(crate) role: Role,
+    pub(crate) hostname: String,
+    pub(crate) rank: u32,
     /// What a stop may take.
-    pub budget: Budget,
+    pub(crate) budget: Budget,
     /// Seconds after which this pod ends the run (`spec.deadlineSeconds`), if it is the one to do so.
-    pub deadline_seconds: Option<u64>,
+    pub(crate) deadline_seconds: Option<u64>,
     /// A failing hook ends the run.
-    pub strict: bool,
+    pub(crate) strict: bool,
     /// What is done before the broker starts, in order.
-    pub steps: Vec<Step>,
+    pub(crate) steps: Vec<Step>,
     /// The broker.
     pub broker: BrokerRun,
     /// What is done at the end, whatever happened.
-    pub finish: Vec<Step>,
+    pub(crate) finish: Vec<Step>,
 }
 
 fn indented(text: &str) -> String {
@@ -290,7 +262,7 @@ impl fmt::Display for Step {
                 }
                 if full { formatter.write_str(&indented(script)) } else { Ok(()) }
             }
-            Self::UseAccount { choice, fallback_home } => account(formatter, choice, fallback_home),
+            Self::UseAccount { choice, fallback_home: _ } => account(formatter, choice),
             Self::MakeDirectory { path, mode, owner, ours: _, required } => {
                 let optional = if *required { "" } else { ", if possible" };
                 write!(
@@ -300,7 +272,10 @@ impl fmt::Display for Step {
                 )
             }
             Self::RemoveFile(path) => write!(formatter, "remove {}", path.display()),
-            Self::WriteFile(file) => file.fmt(formatter),
+            Self::WriteFile(FileToWrite { path, mode, content }) => {
+                write!(formatter, "write {} ({mode:04o})", path.display())?;
+                if full { formatter.write_str(&indented(content)) } else { Ok(()) }
+            }
             Self::InstallCertificate { from, to, link } => {
                 let [from, to, link] = [from, to, link].map(|path| path.display());
                 write!(
@@ -308,7 +283,14 @@ impl fmt::Display for Step {
                     "copy the CURVE certificate {from} to {to} (0600, broker's user) and link {link} to it"
                 )
             }
-            Self::InstallMungeKey { from, to, owner } => munge_key(formatter, from, to, *owner),
+            Self::InstallMungeKey { from, to, owner } => {
+                let (from, to) = (from.display(), to.display());
+                write!(formatter, "copy the munge key {from} to {to} (0400, ")?;
+                match owner {
+                    Some((uid, gid)) => write!(formatter, "munge's user {uid}:{gid})"),
+                    None => formatter.write_str("container's user)"),
+                }
+            }
             Self::ChangeEnvironment(changes) => {
                 formatter.write_str("change the environment:")?;
                 changes.iter().try_for_each(|change| write!(formatter, " {change}"))
@@ -336,11 +318,7 @@ impl fmt::Display for Step {
     }
 }
 
-fn account(
-    formatter: &mut fmt::Formatter<'_>,
-    choice: &AccountChoice,
-    fallback_home: &Path,
-) -> fmt::Result {
+fn account(formatter: &mut fmt::Formatter<'_>, choice: &AccountChoice) -> fmt::Result {
     match choice {
         AccountChoice::Ensure { name, uid, home, more_groups, capabilities } => {
             write!(
@@ -359,29 +337,8 @@ fn account(
         AccountChoice::Keep { name, uid, gid, home } => write!(
             formatter,
             "run Flux as the container's own user {name} ({uid}:{gid}), home {}",
-            home.as_deref().unwrap_or(fallback_home).display()
+            home.display()
         ),
-    }
-}
-
-fn munge_key(
-    formatter: &mut fmt::Formatter<'_>,
-    from: &Path,
-    to: &Path,
-    owner: Option<(u32, u32)>,
-) -> fmt::Result {
-    write!(formatter, "copy the munge key {} to {} (0400, ", from.display(), to.display())?;
-    match owner {
-        Some((uid, gid)) => write!(formatter, "munge's user {uid}:{gid})"),
-        None => formatter.write_str("container's user)"),
-    }
-}
-
-impl fmt::Display for FileToWrite {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { path, mode, content } = self;
-        write!(formatter, "write {} ({mode:04o})", path.display())?;
-        if formatter.alternate() { formatter.write_str(&indented(content)) } else { Ok(()) }
     }
 }
 

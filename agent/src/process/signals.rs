@@ -1,11 +1,10 @@
 //! What asks a run to end: the signals a container's first process gets, and the deadline.
 
-use crate::process::deadline::Deadline;
 use flux_contract::Exit;
 use nix::sys::signal::Signal;
 use std::future::{Future, pending, poll_fn};
 use std::io;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 use tokio::signal::unix::{self, SignalKind};
@@ -23,10 +22,9 @@ const TAKEN: [Signal; 6] = [
 /// Takes signals from the moment it is made. The kernel drops signals to PID 1 for which it has no
 /// handler, so this comes first in a run. Handlers, unlike a blocked mask, are not inherited by
 /// children.
-#[derive(Debug, Default)]
 pub(crate) struct Signals {
     streams: Vec<(Signal, unix::Signal)>,
-    deadline: Option<Deadline>,
+    deadline: Option<Pin<Box<dyn Future<Output = u64> + Send>>>,
     stopping: Option<(Stop, Instant)>,
 }
 
@@ -70,12 +68,12 @@ impl Signals {
             let stream = unix::signal(SignalKind::from_raw(*taken as i32))?;
             Ok((*taken, stream))
         });
-        Ok(Self { streams: streams.collect::<io::Result<_>>()?, ..Self::default() })
+        Ok(Self { streams: streams.collect::<io::Result<_>>()?, deadline: None, stopping: None })
     }
 
-    /// From now on the passing of `deadline` asks for an end as well.
-    pub(crate) fn keep(&mut self, deadline: Deadline) {
-        self.deadline = Some(deadline);
+    /// From now on the passing of `deadline`, which gives its seconds, asks for an end as well.
+    pub(crate) fn keep(&mut self, deadline: impl Future<Output = u64> + Send + 'static) {
+        self.deadline = Some(Box::pin(deadline));
     }
 
     /// When an end was asked for first: the kubelet counts its grace period from there.
@@ -94,7 +92,7 @@ impl Signals {
             signal = next_of(streams) => {
                 if asks_to_stop(signal) { Asked::Stop(Stop::Signal(signal)) } else { Asked::PassOn(signal) }
             }
-            seconds = end_of(deadline.as_mut().map(Deadline::passed)) => Asked::Stop(Stop::Deadline { seconds }),
+            seconds = end_of(deadline.as_mut()) => Asked::Stop(Stop::Deadline { seconds }),
         };
         if let Asked::Stop(stop) = asked {
             stopping.get_or_insert_with(|| (stop, Instant::now()));
