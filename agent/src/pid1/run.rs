@@ -9,7 +9,7 @@ use crate::pid1::ending::{Backoff, Ended, Next};
 use crate::pid1::runner_lock::RunnerLock;
 use crate::pid1::supervise::run_broker;
 use crate::pid1::{archive, ending, sidecar};
-use crate::plan::budget::{Budget, Duties};
+use crate::plan::budget::Budget;
 use crate::plan::config::read_config;
 use crate::plan::decide;
 use crate::plan::facts::Facts;
@@ -172,7 +172,7 @@ async fn start(
     }
     let context = Context {
         report_file: config.layout.private_directory().join("hook-environment"),
-        budget: Budget::new(config.shutdown.grace_seconds, Duties::of_runner(&config)),
+        budget: Budget::of_runner(&config),
         children: Children::reaped().map_err(internal("take signals"))?,
         session: Session::new(own_program(), start),
         config,

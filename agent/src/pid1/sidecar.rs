@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::flux::broker_socket::{BrokerAddress, SocketError};
 use crate::pid1::ending::{self, Ended};
 use crate::pid1::runner_lock::{RunnerState, runner_state};
-use crate::plan::budget::{Budget, Duties};
+use crate::plan::budget::Budget;
 use crate::plan::decide::{client_environment, shell, sidecar_hook};
 use crate::plan::facts::MEMORY;
 use crate::process::signals::Signals;
@@ -42,7 +42,7 @@ pub(crate) async fn run(context: &mut Context, name: &str) -> Result<Ended, Fail
         let text = format!("no sidecar {name:?} is configured, only {configured:?}");
         Failure::new(Exit::Config, text)
     })?;
-    context.budget = Budget::new(config.shutdown.grace_seconds, Duties::of_sidecar(&sidecar));
+    context.budget = Budget::of_sidecar(config, &sidecar);
     let environment = client_environment(config, &context.facts)?;
     let patience = Duration::from_secs(config.network.lead_deadline_seconds);
     let runner = Runner {

@@ -42,7 +42,7 @@ pub(crate) async fn run_broker(
 ) -> Result<(BrokerEnd, Option<CommandEnd>), Failure> {
     let broker = &plan.broker;
     context.progress.enter(phase::QUORUM);
-    let mut words = broker.command_with_quorum();
+    let mut words = broker.command.clone();
     if let Some(archive) = &broker.archive {
         words.extend(archive::options(context, archive)?);
     }
@@ -339,7 +339,7 @@ impl Supervision<'_> {
             session: context.session.clone(),
             children: context.children.clone(),
             flux: self.broker.flux.clone(),
-            uri: self.broker.uri(),
+            uri: self.broker.uri.clone(),
         };
         if let Some(command) = &self.broker.lead_command {
             context.log.info(&format!("starting the command: {}", shown(&command.words)));

@@ -12,32 +12,12 @@ const LONGEST: u64 = u32::MAX as u64;
 
 /// What is to be done in a stop besides ending the main process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Duties {
+struct Duties {
     /// The initial program ends when the user's command has: it passes signals on to that, and what that
     /// prints to the log.
-    pub command: bool,
-    pub dump: bool,
-    pub post: bool,
-}
-
-impl Duties {
-    pub(crate) fn of_runner(config: &AgentConfig) -> Self {
-        Self {
-            command: match &config.workload {
-                Workload::Launcher { .. } => true,
-                Workload::Submit { submission } => runs_one_job(submission),
-                Workload::Interactive { .. }
-                | Workload::Batch { .. }
-                | Workload::Diagnostics {} => false,
-            },
-            dump: config.archive.is_some(),
-            post: config.hooks.post.is_some(),
-        }
-    }
-
-    pub(crate) const fn of_sidecar(sidecar: &SidecarConfig) -> Self {
-        Self { command: false, dump: false, post: sidecar.post.is_some() }
-    }
+    command: bool,
+    dump: bool,
+    post: bool,
 }
 
 /// The shares of a grace period. No step of a stop has a limit of its own: all are here.
@@ -78,12 +58,29 @@ pub(crate) struct Limits {
 }
 
 impl Budget {
+    pub(crate) fn of_runner(config: &AgentConfig) -> Self {
+        let command = match &config.workload {
+            Workload::Launcher { .. } => true,
+            Workload::Submit { submission } => runs_one_job(submission),
+            Workload::Interactive { .. } | Workload::Batch { .. } | Workload::Diagnostics {} => {
+                false
+            }
+        };
+        let (dump, post) = (config.archive.is_some(), config.hooks.post.is_some());
+        Self::new(config.shutdown.grace_seconds, Duties { command, dump, post })
+    }
+
+    pub(crate) fn of_sidecar(config: &AgentConfig, sidecar: &SidecarConfig) -> Self {
+        let post = sidecar.post.is_some();
+        Self::new(config.shutdown.grace_seconds, Duties { post, ..Duties::default() })
+    }
+
     /// Shares `grace_seconds` out among `duties`.
     ///
     /// Each share is a part of what is left by those before it; the caps are on those shares that a
     /// longer grace period is not asked for. What is left in the end is the cleanup's, and of it all
     /// but a rest is the jobs': who sets ten minutes so that jobs can save their state gets them.
-    pub(crate) fn new(grace_seconds: u64, duties: Duties) -> Self {
+    fn new(grace_seconds: u64, duties: Duties) -> Self {
         let share = |of: u64, part: u64, cap: u64| (of / part).min(cap);
         let when = |holds: bool, share: u64| if holds { share } else { 0 };
         let grace = grace_seconds.min(LONGEST) * 1000;
@@ -102,18 +99,11 @@ impl Budget {
         // Nothing else of a worker takes its time: its broker kills what is left, and leaves.
         let drain = main - broker - share(main, 5, 5_000);
         let jobs = cleanup - share(cleanup, 4, 5_000);
-        let milliseconds = Duration::from_millis;
-        Self {
-            drain: milliseconds(drain),
-            command: milliseconds(command),
-            cleanup: milliseconds(cleanup),
-            jobs: milliseconds(jobs),
-            leave: milliseconds(leave),
-            main: milliseconds(main),
-            post: milliseconds(all - share(post, 4, 1_000)),
-            all: milliseconds(all),
-            reserve: milliseconds(reserve),
-        }
+        let post = all - share(post, 4, 1_000);
+        let [drain, command, cleanup, jobs, leave, main, post, all, reserve] =
+            [drain, command, cleanup, jobs, leave, main, post, all, reserve]
+                .map(Duration::from_millis);
+        Self { drain, command, cleanup, jobs, leave, main, post, all, reserve }
     }
 
     /// The limits of whatever runs when the stop comes: it is asked at once.
@@ -186,15 +176,13 @@ mod tests {
         assert_eq!((budget.main, budget.cleanup, budget.drain, budget.all), Default::default());
     }
 
-    type Share = fn(Budget) -> Duration;
-
     /// Kubernetes' own grace period leaves jobs about as long as a pod would have, a command that has something to
     /// save gets most of the time, and who gives ten minutes gets nearly all of them for the jobs.
     #[test]
     fn shares_are_as_users_are_promised() {
         let (none, saves) = (Duties::default(), Duties { command: true, ..Duties::default() });
         let all = Duties { command: true, dump: true, post: true };
-        let shares: [(u64, Duties, Share, f64); 11] = [
+        let shares: [(u64, Duties, fn(Budget) -> Duration, f64); 11] = [
             (30, none, |budget| budget.jobs, 12.0),
             (30, none, |budget| budget.leave, 6.0),
             (30, none, |budget| budget.drain, 20.0),

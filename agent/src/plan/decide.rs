@@ -1,6 +1,7 @@
 //! Configuration and facts become a plan: every decision of a run that can be made beforehand.
 
 use crate::failure::Failure;
+use crate::plan::budget::Budget;
 use crate::plan::facts::{Facts, IMAGE_SHELLS, VIEW_SHELLS};
 use crate::plan::pod::Pod;
 use crate::plan::step::{
@@ -37,13 +38,15 @@ pub fn plan(config: &AgentConfig, facts: &Facts) -> Result<Plan, Failure> {
         return Err(Failure::new(Exit::View, text));
     }
     let work = workload::workload(pod);
+    let mut finish = hooks(pod, [("commands.post", &config.hooks.post)])?;
+    finish.push(Step::MarkComplete(config.layout.complete_marker()));
     // One pod keeps the deadline: the one whose end is the Job's.
     let keeps_deadline = facts.hostname == config.cluster.name.pod_hostname(0);
     Ok(Plan {
         role,
         hostname: facts.hostname.clone(),
         rank,
-        budget: pod.budget(),
+        budget: Budget::of_runner(config),
         deadline_seconds: config.shutdown.deadline_seconds.filter(|_| keeps_deadline),
         strict: config.logging.strict,
         steps: steps(pod, &work)?,
@@ -55,14 +58,12 @@ pub fn plan(config: &AgentConfig, facts: &Facts) -> Result<Plan, Failure> {
             submission: work.submission,
             entrance: work.entrance,
             socket: pod.socket(),
+            uri: pod.uri(),
             flux: pod.flux(),
             timed: config.logging.timed && role == Role::Lead,
             worker: (role == Role::Worker).then(|| worker(pod)),
         },
-        finish: hooks(pod, [("commands.post", &config.hooks.post)])?
-            .into_iter()
-            .chain([Step::MarkComplete(config.layout.complete_marker())])
-            .collect(),
+        finish,
     })
 }
 
@@ -110,7 +111,9 @@ fn steps(pod: Pod<'_>, work: &workload::Work) -> Result<Vec<Step>, Failure> {
         Role::Lead => ("commands.brokerPre", &hooks_of.broker_pre),
         Role::Worker => ("commands.workerPre", &hooks_of.worker_pre),
     };
-    let mut steps: Vec<Step> = files::left_by_an_earlier_run(pod).into();
+    // What a container that is started again finds, and others would take for its own: before anything can fail.
+    let left_before = [config.layout.complete_marker(), config.layout.command_failure()];
+    let mut steps = left_before.map(Step::RemoveFile).to_vec();
     steps.extend(hooks(pod, [("commands.init", &hooks_of.init)])?);
     steps.push(account(pod));
     steps.extend(files::directories(pod));
@@ -180,11 +183,8 @@ fn archive(pod: Pod<'_>) -> Option<ArchiveRun> {
 fn worker(pod: Pod<'_>) -> WorkerRun {
     let config = pod.config;
     let stays_up = config.worker == WorkerPolicy::LeaveWhenDone && !has_command(&config.workload);
-    WorkerRun {
-        lead: await_lead(pod),
-        policy: config.worker,
-        lead_may_return_seconds: stays_up.then_some(config.shutdown.grace_seconds),
-    }
+    let lead_may_return_seconds = stays_up.then_some(config.shutdown.grace_seconds);
+    WorkerRun { lead: await_lead(pod), policy: config.worker, lead_may_return_seconds }
 }
 
 fn await_lead(pod: Pod<'_>) -> AwaitLead {
@@ -234,32 +234,25 @@ pub fn client_environment(
 }
 
 /// `scripts` as steps, each under the field of the specification that it comes from.
-pub(super) fn hooks<'run>(
+fn hooks<'run>(
     pod: Pod<'run>,
     scripts: impl IntoIterator<Item = (&'static str, &'run Option<String>)>,
 ) -> Result<Vec<Step>, Failure> {
-    let given = scripts.into_iter().filter_map(|(name, script)| Some((name, script.as_ref()?)));
-    given
-        .map(|(name, script)| {
-            let shell = shell(pod.config, pod.facts);
-            if shell.is_none() && pod.config.logging.strict {
-                let text = "needs a shell: neither the image nor the view has one";
-                return Err(Failure::new(Exit::Hook, format!("hook {name} {text}")));
-            }
-            Ok(Step::RunHook(Hook { name, shell, script: script.clone() }))
-        })
-        .collect()
+    let Pod { config, facts, .. } = pod;
+    let hook = |(name, script): (_, &'run Option<String>)| {
+        sidecar_hook(config, facts, name, script.as_ref())
+    };
+    let step = |hook: Hook| {
+        if hook.shell.is_none() && config.logging.strict {
+            let text = "needs a shell: neither the image nor the view has one";
+            return Err(Failure::new(Exit::Hook, format!("hook {} {text}", hook.name)));
+        }
+        Ok(Step::RunHook(hook))
+    };
+    scripts.into_iter().filter_map(hook).map(step).collect()
 }
 
-/// The shell for scripts of the user: the image's, else the view's.
-pub(crate) fn shell(config: &AgentConfig, facts: &Facts) -> Option<PathBuf> {
-    let image = IMAGE_SHELLS.iter().map(PathBuf::from);
-    let view = VIEW_SHELLS.iter().filter(|_| config.view.enabled);
-    let view = view.map(|path| config.layout.view().join(path));
-    image.chain(view).find(|path| facts.executables.contains(path))
-}
-
-/// A hook of a sidecar.
+/// The hook `name`, if it is given.
 pub fn sidecar_hook(
     config: &AgentConfig,
     facts: &Facts,
@@ -268,4 +261,12 @@ pub fn sidecar_hook(
 ) -> Option<Hook> {
     let shell = shell(config, facts);
     script.map(|script| Hook { name, shell, script: script.clone() })
+}
+
+/// The shell for scripts of the user: the image's, else the view's.
+pub(crate) fn shell(config: &AgentConfig, facts: &Facts) -> Option<PathBuf> {
+    let image = IMAGE_SHELLS.iter().map(PathBuf::from);
+    let view = VIEW_SHELLS.iter().filter(|_| config.view.enabled);
+    let view = view.map(|path| config.layout.view().join(path));
+    image.chain(view).find(|path| facts.executables.contains(path))
 }

@@ -175,22 +175,11 @@ pub struct BrokerRun {
     /// What people type to enter the instance: said once it is up. `None` where it ends by itself.
     pub entrance: Option<String>,
     pub socket: PathBuf,
+    pub uri: String,
     pub flux: String,
     pub timed: bool,
     /// A worker: wait for the lead first, and start again by this policy.
     pub worker: Option<WorkerRun>,
-}
-
-impl BrokerRun {
-    /// The broker's command with its quorum, where that is not the default.
-    pub fn command_with_quorum(&self) -> Vec<String> {
-        let quorum = self.quorum.map(|brokers| format!("-Sbroker.quorum={brokers}"));
-        self.command.iter().cloned().chain(quorum).collect()
-    }
-
-    pub fn uri(&self) -> String {
-        format!("local://{}", self.socket.display())
-    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -366,7 +355,7 @@ impl fmt::Display for BrokerRun {
             }
             formatter.write_str("\n")?;
         }
-        write!(formatter, "start the broker: {}", shown(&self.command_with_quorum()))?;
+        write!(formatter, "start the broker: {}", shown(&self.command))?;
         if let Some(ArchiveRun { path, dump, staging: _ }) = &self.archive {
             let (path, dump) = (path.display(), dump.display());
             write!(formatter, "\n    restored from {path} if it exists")?;
