@@ -1,7 +1,6 @@
 //! What the steps of a run share.
 
 use crate::execute::session::Session;
-use crate::failure::Failure;
 use crate::plan::budget::Budget;
 use crate::plan::facts::Facts;
 use crate::plan::step::Owner;
@@ -43,15 +42,6 @@ impl Context {
     pub(crate) fn warned(&self, text: &str) {
         self.log.warn(text);
         self.progress.failed(text);
-    }
-
-    /// Ends the run here if a signal asked for it. Gives the runtime the time to notice.
-    pub(super) async fn go_on_unless_stopped(&mut self) -> Result<(), Failure> {
-        tokio::select! {
-            biased;
-            stop = self.signals.stop() => Err(stop.into()),
-            () = tokio::task::yield_now() => Ok(()),
-        }
     }
 
     /// uid and gid that a file of `owner` is given; `None` when it is ours as it is.

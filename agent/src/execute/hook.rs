@@ -19,10 +19,11 @@ use crate::system::subcommand::ENV;
 use crate::system::words::quoted;
 use flux_contract::Exit;
 use nix::sys::signal::Signal;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{ExitStatus, Stdio};
+use tempfile::{Builder, TempPath};
 
 /// The hook that follows the command. Its output is heard in a quiet run as well: what people print
 /// there is results, and the tests of the Go operator compare such a log. In a stop it is what there
@@ -43,8 +44,8 @@ pub(crate) async fn run_hook(context: &mut Context, hook: &Hook) -> Result<(), F
         .and_then(|()| files::remove(&report_file))
         .map_err(failed("prepare", &report_file))?;
     let script = reporting(&context.session.agent, &report_file, &hook.script);
-    let script = PrivateScript::write(private, hook.name, &script)?;
-    let mut command = context.session.command(&script.command(shell));
+    let script = private_script(private, hook.name, &script)?;
+    let mut command = context.session.command(&with_shell(shell, &script));
     command.stdin(Stdio::null());
     let is_last = hook.name == LAST;
     if context.config.logging.quiet && !is_last {
@@ -113,31 +114,28 @@ fn take_report(context: &mut Context, file: &Path) -> bool {
     true
 }
 
-/// A text of the user as a file for a shell, in a private directory, gone when this is. As an argument it would be
-/// limited to 128 KiB (execve(2), `MAX_ARG_STRLEN`), and be seen by all who see the process.
-#[derive(Debug)]
-pub(crate) struct PrivateScript(PathBuf);
-
-impl PrivateScript {
-    /// Writes `text` to `directory`, which is closed to others, under the `name` that complaints of the
-    /// shell will show.
-    pub(crate) fn write(directory: &Path, name: &str, text: &str) -> Result<Self, Failure> {
-        let path = directory.join(name);
-        files::write(&path, text.as_bytes(), 0o600, None).map_err(failed("write", &path))?;
-        Ok(Self(path))
-    }
-
-    /// Program and arguments that run it with `shell`.
-    pub(crate) fn command(&self, shell: &Path) -> [String; 2] {
-        [shell.display().to_string(), self.0.display().to_string()]
-    }
+/// Writes a text of the user for a shell to `directory`, which is closed to others, under the `name` that complaints of
+/// the shell will show. The file is gone when what is returned is. As an argument the text would be limited to 128 KiB
+/// (execve(2), `MAX_ARG_STRLEN`), and be seen by all who see the process.
+pub(crate) fn private_script(
+    directory: &Path,
+    name: &str,
+    text: &str,
+) -> Result<TempPath, Failure> {
+    let path = directory.join(name);
+    let write = || {
+        // One that is left was of a run that was killed.
+        files::remove(&path)?;
+        let mut file = Builder::new().prefix(name).rand_bytes(0).tempfile_in(directory)?;
+        file.write_all(text.as_bytes())?;
+        Ok(file.into_temp_path())
+    };
+    write().map_err(failed("write", &path))
 }
 
-impl Drop for PrivateScript {
-    fn drop(&mut self) {
-        // That it stays is no harm: nobody else can read it.
-        let _ = files::remove(&self.0);
-    }
+/// Program and arguments that run `script` with `shell`.
+pub(crate) fn with_shell(shell: &Path, script: &Path) -> [String; 2] {
+    [shell, script].map(|path| path.display().to_string())
 }
 
 /// Waits for `running`. When a stop is asked for, its process group gets the signal and is killed as

@@ -26,7 +26,12 @@ use std::time::Duration;
 /// Does `steps` in order, up to the first that fails.
 pub(crate) async fn execute_all(context: &mut Context, steps: &[Step]) -> Result<(), Failure> {
     for step in steps {
-        context.go_on_unless_stopped().await?;
+        tokio::select! {
+            biased;
+            stop = context.signals.stop() => return Err(stop.into()),
+            // Gives the runtime the time to notice a signal.
+            () = tokio::task::yield_now() => {}
+        }
         let hook = matches!(step, Step::RunHook(_));
         context.progress.enter(if hook { phase::HOOKS } else { phase::PREPARE });
         execute(context, step).await?;

@@ -53,47 +53,36 @@ pub(super) fn adopt(context: &Context, path: &Path) -> bool {
     let Some(Identity { name, user: Some(user), .. }) = &context.session.identity else {
         return true;
     };
-    let (log, shown) = (context.log, path.display());
-    match try_adopt(context, path, user) {
-        Ok(Adopted::Already) => {}
-        Ok(Adopted::Now) => log.info(&format!("{shown} now belongs to {name}")),
-        Ok(Adopted::Never(why)) => {
-            log.warn(&format!(
-                "{shown} stays closed to {name}: {why}; give {name} a directory of its own, by workingDir or \
-                 in the image, or mount a volume"
-            ));
-            return false;
-        }
-        Err(error) => {
-            log.warn(&format!("could not give {shown} to {name}, who cannot write there: {error}"));
-        }
-    }
-    true
+    try_adopt(context, path, name, user).unwrap_or_else(|error| {
+        let path = path.display();
+        let text = format!("could not give {path} to {name}, who cannot write there: {error}");
+        context.log.warn(&text);
+        true
+    })
 }
 
-enum Adopted {
-    /// The user may write there, or it is a volume's, or `/`, where a container starts that has none.
-    Already,
-    Now,
-    /// It is not to be given away, for this reason.
-    Never(String),
-}
-
-fn try_adopt(context: &Context, path: &Path, user: &Target) -> io::Result<Adopted> {
+fn try_adopt(context: &Context, path: &Path, name: &str, user: &Target) -> io::Result<bool> {
     let real = fs::canonicalize(path)?;
     let directory = files::open_directory(&real)?;
     let (own, root) = (directory.metadata()?, fs::metadata(context.root.directory())?);
+    // The directory `/` is where a container starts that has none.
     let is_root = own.ino() == root.ino();
     if own.dev() != root.dev() || is_root || allows(&own, user, WRITE) {
-        return Ok(Adopted::Already);
+        return Ok(true);
     }
     let inside = real.strip_prefix(fs::canonicalize(context.root.directory())?).unwrap_or(&real);
     let accounts = databases(&context.root);
+    let shown = path.display();
     if let Some(why) = reserved(&Path::new("/").join(inside), user.uid, &accounts) {
-        return Ok(Adopted::Never(why));
+        context.log.warn(&format!(
+            "{shown} stays closed to {name}: {why}; give {name} a directory of its own, by workingDir or \
+             in the image, or mount a volume"
+        ));
+        return Ok(false);
     }
     fchown(&directory, Some(user.uid), Some(user.gid))?;
-    Ok(Adopted::Now)
+    context.log.info(&format!("{shown} now belongs to {name}"));
+    Ok(true)
 }
 
 /// Why the directory `path`, without links in it, is not to be given to user `uid`, if that is so.

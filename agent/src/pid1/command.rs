@@ -1,5 +1,6 @@
 //! The lead's command: a child of PID 1 that is started, as Flux's user, once the broker is in state `run`.
 
+use crate::failure::Failure;
 use crate::flux::client::{FluxClient, register_cleanup};
 use crate::flux::refusal::{self, Verdict};
 use crate::plan::environment::DISABLE_JOB_CLEANUP;
@@ -16,6 +17,7 @@ use flux_contract::{Exit, shell_syntax};
 use nix::sys::signal::{Signal, killpg};
 use std::fs;
 use std::io::{self, IsTerminal};
+use std::iter;
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
 use std::pin::Pin;
@@ -60,16 +62,9 @@ pub(crate) struct CommandEnd {
     /// it was killed because its broker had failed.
     pub exit_code: Option<i32>,
     pub signal: Option<i32>,
-    /// Why the user's command never ran, where that is certain, and the code that says so.
-    pub not_run: Option<(Exit, String)>,
+    /// Why the user's command never ran, where that is certain.
+    pub not_run: Option<Failure>,
     pub error: Option<String>,
-}
-
-impl CommandEnd {
-    /// Whether the command had ended at `time`, by `monotonic_nanoseconds`.
-    pub(crate) fn was_before(&self, time: Option<u64>) -> bool {
-        time.is_some_and(|time| self.ended <= time)
-    }
 }
 
 /// What the command is to be sent, and whether that is because its broker has ended.
@@ -122,17 +117,8 @@ struct Ended {
     status: ExitStatus,
     stopped: bool,
     without_broker: bool,
-    /// The last of what a submission said on stderr.
-    said: Vec<u8>,
-}
-
-impl Ended {
     /// The last line that a submission said, which is Flux's reason where it refused.
-    fn last_line(&self) -> Option<String> {
-        let text = String::from_utf8_lossy(&self.said);
-        let line = text.lines().map(str::trim).rfind(|line| !line.is_empty());
-        line.map(str::to_owned)
-    }
+    last_line: Option<String>,
 }
 
 impl CommandRun {
@@ -218,7 +204,10 @@ impl CommandRun {
         };
         let said = timeout(STDERR_TIMEOUT, &mut said).await;
         let said = said.ok().and_then(Result::ok).unwrap_or_default();
-        Ok(Ended { status, stopped, without_broker, said })
+        let said = String::from_utf8_lossy(&said);
+        let last_line = said.lines().map(str::trim).rfind(|line| !line.is_empty());
+        let last_line = last_line.map(str::to_owned);
+        Ok(Ended { status, stopped, without_broker, last_line })
     }
 
     fn not_started(&self, error: &io::Error) -> CommandEnd {
@@ -250,19 +239,19 @@ impl CommandRun {
         };
         match verdict {
             Some(Verdict::NotSubmitted) => {
-                end.not_run = match self.failure() {
-                    Some(reason) if code == i32::from(Exit::Prepare.code()) => {
-                        Some((Exit::Prepare, reason))
-                    }
-                    Some(_) | None => {
+                let prepared = code != i32::from(Exit::Prepare.code());
+                let reason = self.failure().filter(|_| !prepared);
+                end.not_run = Some(reason.map_or_else(
+                    || {
                         let text = format!("Flux did not take the command (exit code {code})");
-                        Some((Exit::FluxRefused, with(text, ended.last_line())))
-                    }
-                };
+                        Failure::new(Exit::FluxRefused, with(text, ended.last_line.clone()))
+                    },
+                    |reason| Failure::new(Exit::Prepare, reason),
+                ));
             }
             Some(Verdict::NotStarted(reason)) => {
                 let text = format!("Flux did not start the command: {reason}");
-                end.not_run = Some((Exit::FluxRefused, text));
+                end.not_run = Some(Failure::new(Exit::FluxRefused, text));
             }
             Some(Verdict::Started(note)) => {
                 end.error = note.map(|note| with(note, shell_hint(&self.command.words)));
@@ -291,10 +280,7 @@ fn signal_group(running: &Running, has_ended: bool, signal: Signal) {
 }
 
 fn with(text: String, more: Option<String>) -> String {
-    match more {
-        Some(more) => format!("{text}: {more}"),
-        None => text,
-    }
+    iter::once(text).chain(more).collect::<Vec<_>>().join(": ")
 }
 
 /// What shells mean by a code (POSIX.1-2024, Shell Command Language, 2.8.2).

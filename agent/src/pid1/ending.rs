@@ -33,45 +33,36 @@ impl BrokerEnd {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Ended {
-    pub code: i32,
-    pub command_ran: bool,
-    pub signal: Option<i32>,
-    pub error: Option<String>,
+/// The run ended for a reason of the agent's own.
+fn by_agent(exit: Exit, error: String) -> TerminationMessage {
+    TerminationMessage { last_error: Some(error), ..well(exit.code().into()) }
 }
 
-impl Ended {
-    /// The run ended for a reason of the agent's own.
-    pub(crate) fn by_agent(exit: Exit, error: impl Into<String>) -> Self {
-        let code = exit.code().into();
-        Self { code, command_ran: false, signal: None, error: Some(error.into()) }
-    }
-
-    /// The run ended with `code` and there is nothing to say about it.
-    pub(crate) const fn well(code: i32) -> Self {
-        Self { code, command_ran: false, signal: None, error: None }
-    }
+/// The run ended as the user's command did.
+fn by_command(
+    exit_code: i32,
+    signal: Option<i32>,
+    last_error: Option<String>,
+) -> TerminationMessage {
+    TerminationMessage { command_ran: true, signal, last_error, ..well(exit_code) }
 }
 
-impl From<Ended> for TerminationMessage {
-    fn from(ended: Ended) -> Self {
-        let Ended { code: exit_code, command_ran, signal, error: last_error } = ended;
-        Self { exit_code, command_ran, signal, last_error, ..Self::default() }
-    }
+/// The run ended with `exit_code` and there is nothing to say about it.
+pub(crate) fn well(exit_code: i32) -> TerminationMessage {
+    TerminationMessage { exit_code, ..TerminationMessage::default() }
 }
 
-impl From<Failure> for Ended {
+impl From<Failure> for TerminationMessage {
     fn from(failure: Failure) -> Self {
-        Self::by_agent(failure.exit(), failure.to_string())
+        by_agent(failure.exit(), failure.to_string())
     }
 }
 
 /// The end of a lead that had a command to run; `None` where it was not started.
-pub(crate) fn of_lead(command: Option<CommandEnd>, broker: BrokerEnd) -> Ended {
+pub(crate) fn of_lead(command: Option<CommandEnd>, broker: BrokerEnd) -> TerminationMessage {
     let Some(command) = command else { return before_command(broker) };
     if let Some(stop) = broker.stop
-        && !command.was_before(broker.stopped)
+        && broker.stopped.is_none_or(|stopped| command.ended > stopped)
     {
         // Whatever it made of the signal, it was not done. By the code the Job knows that the pod was taken
         // away, and by a suspension perhaps.
@@ -80,10 +71,10 @@ pub(crate) fn of_lead(command: Option<CommandEnd>, broker: BrokerEnd) -> Ended {
             |code| format!("it ended with exit code {code}"),
         );
         let text = format!("{stop} before the command had ended; told to stop, {end}");
-        return Ended { signal: command.signal, ..Ended::by_agent(stop.exit(), text) };
+        return TerminationMessage { signal: command.signal, ..by_agent(stop.exit(), text) };
     }
-    if let Some((exit, reason)) = command.not_run {
-        return Ended { error: Some(reason), ..Ended::well(exit.code().into()) };
+    if let Some(failure) = command.not_run {
+        return failure.into();
     }
     let error = match command.exit_code {
         None => Some(format!(
@@ -98,30 +89,30 @@ pub(crate) fn of_lead(command: Option<CommandEnd>, broker: BrokerEnd) -> Ended {
         Some(_) => command.error,
     };
     let code = command.exit_code.unwrap_or(broker.code);
-    Ended { code, command_ran: true, signal: command.signal, error }
+    by_command(code, command.signal, error)
 }
 
 /// The end of a lead whose broker stays up until it is shut down.
-pub(crate) fn of_interactive_lead(broker: BrokerEnd) -> Ended {
+pub(crate) fn of_interactive_lead(broker: BrokerEnd) -> TerminationMessage {
     if !broker.ran {
         return before_command(broker);
     }
     match broker.stop {
         // A pod that is taken away must not look like one whose work is done.
-        Some(stop) if broker.code == 0 => Ended::by_agent(stop.exit(), stop.to_string()),
+        Some(stop) if broker.code == 0 => by_agent(stop.exit(), stop.to_string()),
         Some(stop) => {
             let code = broker.code;
             let text = format!("{stop}; told to stop, the broker ended with exit code {code}");
-            Ended::by_agent(stop.exit(), text)
+            by_agent(stop.exit(), text)
         }
-        None => Ended { code: broker.code, command_ran: true, signal: None, error: None },
+        None => by_command(broker.code, None, None),
     }
 }
 
-fn before_command(broker: BrokerEnd) -> Ended {
+fn before_command(broker: BrokerEnd) -> TerminationMessage {
     match broker.stop {
-        Some(stop) => Ended::by_agent(stop.exit(), format!("{stop} before the command ran")),
-        None => Ended::by_agent(
+        Some(stop) => by_agent(stop.exit(), format!("{stop} before the command ran")),
+        None => by_agent(
             Exit::Broker,
             format!(
                 "the broker ended with exit code {} before the command ran: the log says why, unless \
@@ -133,17 +124,17 @@ fn before_command(broker: BrokerEnd) -> Ended {
 }
 
 /// The end of a sidecar whose command ended with `status`, `stop` being what asked it to.
-pub(crate) fn of_sidecar(status: ExitStatus, stop: Option<Stop>) -> Ended {
+pub(crate) fn of_sidecar(status: ExitStatus, stop: Option<Stop>) -> TerminationMessage {
     let code = exit_code(status);
     let error =
         stop.map_or_else(|| format!("the command {}", end_text(status)), |stop| stop.to_string());
     let error = (code != 0).then_some(error);
-    Ended { code, command_ran: true, signal: status.signal(), error }
+    by_command(code, status.signal(), error)
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Next {
-    Leave(Ended),
+    Leave(TerminationMessage),
     /// The broker is started again; the text says why.
     Restart(String),
 }
@@ -153,7 +144,7 @@ pub(crate) fn of_worker(policy: WorkerPolicy, broker: BrokerEnd) -> Next {
     let code = broker.code;
     if let Some(stop) = broker.stop {
         // Not 0: a pod that is taken away must not look like one whose work is done.
-        return Next::Leave(Ended::by_agent(stop.exit(), stop.to_string()));
+        return Next::Leave(by_agent(stop.exit(), stop.to_string()));
     }
     if broker.lead_lost && policy != WorkerPolicy::LeaveAlways {
         return Next::Restart("the lead broker was gone".to_owned());
@@ -161,40 +152,28 @@ pub(crate) fn of_worker(policy: WorkerPolicy, broker: BrokerEnd) -> Next {
     let text = format!("the broker ended with exit code {code}");
     match (policy, code) {
         // What it needs to run is missing; it will not come by itself.
-        (_, 126 | 127) => Next::Leave(Ended::by_agent(
+        (_, 126 | 127) => Next::Leave(by_agent(
             Exit::Broker,
             format!("{text}: it, or the shell of its start script, could not be executed"),
         )),
-        (WorkerPolicy::LeaveWhenDone, 0) => Next::Leave(Ended::well(0)),
+        (WorkerPolicy::LeaveWhenDone, 0) => Next::Leave(well(0)),
         (WorkerPolicy::LeaveAlways, _) => {
-            Next::Leave(Ended { error: (code != 0).then_some(text), ..Ended::well(0) })
+            let last_error = (code != 0).then_some(text);
+            Next::Leave(TerminationMessage { last_error, ..well(0) })
         }
         (WorkerPolicy::LeaveWhenDone | WorkerPolicy::Rejoin, _) => Next::Restart(text),
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Backoff(Duration);
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(15);
+/// A broker that ran this long was a working one: its end is no continuation of failures.
+const WORKED: Duration = Duration::from_mins(1);
 
-impl Backoff {
-    const FIRST: Duration = Duration::from_millis(500);
-    const LONGEST: Duration = Duration::from_secs(15);
-    /// A broker that ran this long was a working one: its end is no continuation of failures.
-    const WORKED: Duration = Duration::from_mins(1);
-
-    pub(crate) const fn new() -> Self {
-        Self(Self::FIRST)
-    }
-
-    /// The pause after a broker that ran for `ran`; each is twice the one before.
-    pub(crate) fn pause(&mut self, ran: Duration) -> Duration {
-        if ran >= Self::WORKED {
-            *self = Self::new();
-        }
-        let pause = self.0;
-        self.0 = (pause * 2).min(Self::LONGEST);
-        pause
-    }
+/// The pause before a broker that ran for `ran` is started again: twice the one before.
+pub(crate) fn next_pause(before: Option<Duration>, ran: Duration) -> Duration {
+    let longer = before.filter(|_| ran < WORKED).map(|before| before * 2);
+    longer.unwrap_or(FIRST_PAUSE).min(LONGEST_PAUSE)
 }
 
 #[cfg(test)]
@@ -221,9 +200,9 @@ mod tests {
     }
 
     /// That `ended` has this code, is the command's own or not, and says this.
-    fn assert_ended(ended: &Ended, code: i32, command_ran: bool, text: Option<&str>) {
-        assert_eq!((ended.code, ended.command_ran), (code, command_ran), "{ended:?}");
-        match (text, &ended.error) {
+    fn assert_ended(ended: &TerminationMessage, code: i32, command_ran: bool, text: Option<&str>) {
+        assert_eq!((ended.exit_code, ended.command_ran), (code, command_ran), "{ended:?}");
+        match (text, &ended.last_error) {
             (Some(text), Some(error)) => assert!(error.contains(text), "{error}"),
             (text, error) => assert_eq!(text, error.as_deref()),
         }
@@ -242,8 +221,8 @@ mod tests {
 
     #[test]
     fn a_command_that_flux_refused_did_not_run_and_one_that_failed_says_what_is_known() {
-        let not_run = (Exit::FluxRefused, "Flux refused".to_owned());
-        let refused = CommandEnd { not_run: Some(not_run), ..command(Some(2)) };
+        let not_run = Some(Failure::new(Exit::FluxRefused, "Flux refused"));
+        let refused = CommandEnd { not_run, ..command(Some(2)) };
         assert_ended(&of_lead(Some(refused), broker(0)), 71, false, Some("Flux refused"));
         let not_found = CommandEnd { error: Some("not found".to_owned()), ..command(Some(127)) };
         assert_ended(&of_lead(Some(not_found), broker(0)), 127, true, Some("not found"));
@@ -291,16 +270,21 @@ mod tests {
         assert_ended(&of(0, None), 0, true, None);
         assert_ended(&of(3 << 8, None), 3, true, Some("the command ended with exit code 3"));
         let killed = of(9, None);
-        assert_eq!((killed.code, killed.signal), (137, Some(9)));
+        assert_eq!((killed.exit_code, killed.signal), (137, Some(9)));
+        assert_eq!(of(0x80 + 11, None).exit_code, 139, "also where it dumped its core");
         let stopped = of(15, Some(Stop::Signal(Signal::SIGTERM)));
-        assert_eq!(stopped.error.unwrap(), "stopped by SIGTERM", "no failure of the command's own");
+        assert_eq!(
+            stopped.last_error.unwrap(),
+            "stopped by SIGTERM",
+            "no failure of the command's own"
+        );
     }
 
     #[test]
     fn a_worker_restarts_or_leaves_by_its_policy() {
         use WorkerPolicy::{LeaveAlways, LeaveWhenDone, Rejoin};
         let code = |policy, end| match of_worker(policy, end) {
-            Next::Leave(ended) => Some(ended.code),
+            Next::Leave(ended) => Some(ended.exit_code),
             Next::Restart(_) => None,
         };
         assert_eq!(code(LeaveWhenDone, broker(0)), Some(0));
@@ -315,10 +299,11 @@ mod tests {
 
     #[test]
     fn pauses_double_up_to_a_limit_and_start_again_after_a_good_run() {
-        let mut backoff = Backoff::new();
-        let short = Duration::from_secs(1);
-        let pauses: Vec<u128> = (0..7).map(|_| backoff.pause(short).as_millis()).collect();
-        assert_eq!(pauses, [500, 1000, 2000, 4000, 8000, 15000, 15000]);
-        assert_eq!(backoff.pause(Duration::from_mins(1)).as_millis(), 500);
+        let (mut pause, mut pauses) = (None, Vec::new());
+        for seconds in [1, 1, 1, 1, 1, 1, 1, 60] {
+            pause = Some(next_pause(pause, Duration::from_secs(seconds)));
+            pauses.extend(pause.map(|pause| pause.as_millis()));
+        }
+        assert_eq!(pauses, [500, 1000, 2000, 4000, 8000, 15000, 15000, 500]);
     }
 }

@@ -5,7 +5,7 @@ use crate::execute::session::Session;
 use crate::execute::steps::{await_lead, execute, execute_all};
 use crate::failure::Failure;
 use crate::lead::watch::LeadWatch;
-use crate::pid1::ending::{Backoff, Ended, Next};
+use crate::pid1::ending::Next;
 use crate::pid1::runner_lock::RunnerLock;
 use crate::pid1::supervise::run_broker;
 use crate::pid1::{archive, ending, sidecar};
@@ -66,7 +66,7 @@ pub(crate) async fn run(options: Options) -> u8 {
     let root = options.root.clone();
     try_run(options, signals, readiness).await.unwrap_or_else(|failure| {
         Log::new(false, false).error(&failure.to_string());
-        leave(&root, &Ended::from(failure).into())
+        leave(&root, &failure.into())
     })
 }
 
@@ -80,7 +80,7 @@ async fn try_run(
     let (mut context, _held_to_the_end) = start(options, signals).await?;
     if let Some(name) = container {
         let ended = sidecar::run(&mut context, &name).await?;
-        return Ok(leave(&root, &ended.into()));
+        return Ok(leave(&root, &ended));
     }
     let plan = decide::plan(&context.config, &context.facts)?;
     context.progress.planned(&plan);
@@ -92,7 +92,7 @@ async fn try_run(
     let ended = prepare_and_supervise(&mut context, &plan).await.unwrap_or_else(Into::into);
     let ended = finish(&mut context, &plan, ended).await;
     let phases = context.progress.finish();
-    let well = ended.code == 0;
+    let well = ended.exit_code == 0;
     if let Ok(in_case) = in_case {
         in_case.abort();
     }
@@ -100,7 +100,7 @@ async fn try_run(
         restarts: context.progress.restarts(),
         unfinished_jobs: mem::take(&mut context.unfinished_jobs),
         phases,
-        ..ended.into()
+        ..ended
     };
     let code = leave(&root, &message);
     context.progress.over(well);
@@ -231,7 +231,10 @@ fn prepare_volume(
 }
 
 /// Everything from the first step to the end of the broker.
-async fn prepare_and_supervise(context: &mut Context, plan: &Plan) -> Result<Ended, Failure> {
+async fn prepare_and_supervise(
+    context: &mut Context,
+    plan: &Plan,
+) -> Result<TerminationMessage, Failure> {
     execute_all(context, &plan.steps).await?;
     match &plan.broker.worker {
         Some(worker) => of_worker(context, plan, worker).await,
@@ -239,7 +242,7 @@ async fn prepare_and_supervise(context: &mut Context, plan: &Plan) -> Result<End
     }
 }
 
-async fn of_lead(context: &mut Context, first: &Plan) -> Result<Ended, Failure> {
+async fn of_lead(context: &mut Context, first: &Plan) -> Result<TerminationMessage, Failure> {
     let mut plan = first.clone();
     let (end, command) = loop {
         let (end, command) = run_broker(context, &plan).await?;
@@ -266,26 +269,27 @@ async fn of_worker(
     context: &mut Context,
     plan: &Plan,
     worker: &WorkerRun,
-) -> Result<Ended, Failure> {
-    let mut backoff = Backoff::new();
+) -> Result<TerminationMessage, Failure> {
+    let mut pause = None;
     loop {
         await_lead(context, &worker.lead).await?;
         let (end, _) = run_broker(context, plan).await?;
         let why = match ending::of_worker(worker.policy, end) {
             Next::Leave(ended)
-                if ended.code != 0 || !another_lead_follows(context, worker).await? =>
+                if ended.exit_code != 0 || !another_lead_follows(context, worker).await? =>
             {
                 return Ok(ended);
             }
             Next::Leave(_) => "the lead has stopped without an end of the run".to_owned(),
             Next::Restart(why) => why,
         };
-        let pause = backoff.pause(end.duration());
-        let seconds = pause.as_secs_f64();
+        let time = ending::next_pause(pause, end.duration());
+        pause = Some(time);
+        let seconds = time.as_secs_f64();
         context.log.info(&format!("{why}; starting it again in {seconds:.1} s"));
         context.progress.failed(&why);
         context.progress.restarted();
-        context.signals.unless_stopped(tokio::time::sleep(pause)).await?;
+        context.signals.unless_stopped(tokio::time::sleep(time)).await?;
     }
 }
 
@@ -298,17 +302,21 @@ async fn another_lead_follows(context: &mut Context, worker: &WorkerRun) -> Resu
 }
 
 /// What is done at the end in any case. A failure here is said; the code stays what it was.
-async fn finish(context: &mut Context, plan: &Plan, ended: Ended) -> Ended {
-    if let Some(error) = &ended.error {
+async fn finish(
+    context: &mut Context,
+    plan: &Plan,
+    ended: TerminationMessage,
+) -> TerminationMessage {
+    if let Some(error) = &ended.last_error {
         context.failed(error);
     }
-    context.exit_code = ended.code;
+    context.exit_code = ended.exit_code;
     for step in &plan.finish {
         context.progress.enter(phase::POST);
         if let Err(error) = execute(context, step).await {
             context.failed(&error.to_string());
         }
     }
-    let error = ended.error.or_else(|| context.progress.last_error());
-    Ended { error, ..ended }
+    let last_error = ended.last_error.or_else(|| context.progress.last_error());
+    TerminationMessage { last_error, ..ended }
 }

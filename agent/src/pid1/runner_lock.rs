@@ -38,21 +38,3 @@ pub(crate) fn runner_state(path: &Path) -> RunnerState {
         Err(TryLockError::Error(_)) => RunnerState::Unknown,
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn it_is_abandoned_when_its_holder_is_gone_and_not_before_there_was_one() {
-        let volume = tempfile::tempdir().unwrap();
-        let path = volume.path().join("runner.lock");
-        assert_eq!(runner_state(&path), RunnerState::Unknown, "no runner yet");
-        let held = RunnerLock::hold(&path).unwrap();
-        assert_eq!(runner_state(&path), RunnerState::Alive);
-        drop(held);
-        assert_eq!(runner_state(&path), RunnerState::Gone);
-        let _again = RunnerLock::hold(&path).unwrap();
-        assert_eq!(runner_state(&path), RunnerState::Alive, "a runner that was started again");
-    }
-}

@@ -1,10 +1,12 @@
 //! `flux-agent run --container NAME`: a container beside the runner, with Flux within reach.
 
 use crate::execute::context::Context;
-use crate::execute::hook::{NO_SHELL, PrivateScript, run_hook, strict_failure, wait_or_stop};
+use crate::execute::hook::{
+    NO_SHELL, private_script, run_hook, strict_failure, wait_or_stop, with_shell,
+};
 use crate::failure::Failure;
 use crate::flux::broker_socket::{BrokerAddress, SocketError};
-use crate::pid1::ending::{self, Ended};
+use crate::pid1::ending::{self, well};
 use crate::pid1::runner_lock::{RunnerState, runner_state};
 use crate::plan::budget::Budget;
 use crate::plan::decide::{client_environment, shell, sidecar_hook};
@@ -13,7 +15,7 @@ use crate::process::signals::Signals;
 use crate::system::environment::Change;
 use crate::system::files;
 use crate::system::root::Root;
-use flux_contract::{AgentConfig, Exit, Install, SidecarConfig};
+use flux_contract::{AgentConfig, Exit, Install, SidecarConfig, TerminationMessage};
 use nix::sys::signal::Signal;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -35,7 +37,7 @@ const GOES_ON: [&str; 5] = ["join", "config-sync", "init", "quorum", "run"];
 /// again, or none (`restartPolicy`). A command that ends well before the runner is waited behind: a pod with an ended
 /// container is not ready, though its broker is. One that fails ends its container: that is what
 /// shows the failure outside.
-pub(crate) async fn run(context: &mut Context, name: &str) -> Result<Ended, Failure> {
+pub(crate) async fn run(context: &mut Context, name: &str) -> Result<TerminationMessage, Failure> {
     let config = &context.config;
     let sidecar = config.sidecars.get(name).cloned().ok_or_else(|| {
         let configured: Vec<&String> = config.sidecars.keys().collect();
@@ -70,7 +72,7 @@ pub(crate) async fn run(context: &mut Context, name: &str) -> Result<Ended, Fail
         // The code stays what it was, as the runner's does.
         context.log.error(&error.to_string());
     }
-    if ended.code != 0 {
+    if ended.exit_code != 0 {
         return Ok(ended);
     }
     context.log.info("done: staying until the runner has finished");
@@ -104,7 +106,7 @@ pub(crate) async fn await_view(
     // The state comes first: a runner that has ended may have made the marker before.
     let there = until(|| {
         let state = runner_state(&lock);
-        let gone = || (state == RunnerState::Gone).then(|| Err(RunnerEnd::Gone.failure()));
+        let gone = || (state == RunnerState::Gone).then(|| Err(RunnerEnd::Gone.into()));
         if marker.exists() { Some(Ok(())) } else { gone() }
     });
     signals.unless_stopped(there).await?
@@ -124,7 +126,7 @@ async fn main(
     context: &mut Context,
     sidecar: &SidecarConfig,
     runner: &Runner,
-) -> Result<Ended, Failure> {
+) -> Result<TerminationMessage, Failure> {
     if sidecar.wait_for_socket {
         context.log.info(&format!("waiting for the broker's socket {}", runner.socket.display()));
         let waited = async {
@@ -134,16 +136,16 @@ async fn main(
             }
         };
         if let Some(end) = context.signals.unless_stopped(waited).await? {
-            context.log.info(&end.text());
+            context.log.info(&end.to_string());
             return Ok(end.into());
         }
     }
-    let Some(command) = &sidecar.command else { return Ok(Ended::well(0)) };
+    let Some(command) = &sidecar.command else { return Ok(well(0)) };
     let shell = shell(&context.config, &context.facts);
     let shell = shell.ok_or_else(|| strict_failure("command", NO_SHELL))?;
     let directory = context.report_file.parent().unwrap_or(&context.report_file);
-    let script = PrivateScript::write(directory, "command", command)?;
-    let mut started = context.session.command(&script.command(&shell));
+    let script = private_script(directory, "command", command)?;
+    let mut started = context.session.command(&with_shell(&shell, &script));
     let mut running = context.children.spawn(&mut started).or_else(|error| {
         context.session.check_working_directory()?;
         let end = format!("cannot run: start {}: {error}", shell.display());
@@ -163,7 +165,7 @@ async fn main(
         }
         end = runner.end() => end,
     };
-    context.log.info(&format!("{}: ending the command", end.text()));
+    context.log.info(&format!("{end}: ending the command"));
     running.signal_group(Signal::SIGTERM);
     // As long as a stop gives it: the runner's end is one.
     if timeout(limits.kill, running.wait()).await.is_err() {
@@ -180,9 +182,9 @@ async fn unless_flux_ended(
     context: &mut Context,
     sidecar: &SidecarConfig,
     runner: &Runner,
-    ended: Ended,
-) -> Ended {
-    let Some(error) = &ended.error else { return ended };
+    ended: TerminationMessage,
+) -> TerminationMessage {
+    let Some(error) = &ended.last_error else { return ended };
     context.log.error(error);
     if !sidecar.wait_for_socket {
         return ended;
@@ -190,7 +192,7 @@ async fn unless_flux_ended(
     match context.signals.unless_stopped(runner.ends()).await {
         Ok(Some(RunnerEnd::Finished)) => {
             context.log.info("the runner has finished: so had the command, whatever its exit code");
-            Ended::well(0)
+            well(0)
         }
         Ok(Some(end @ RunnerEnd::Failed(_))) => end.into(),
         Ok(Some(RunnerEnd::Gone) | None) | Err(_) => ended,
@@ -207,36 +209,26 @@ struct Runner {
     lock: PathBuf,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 enum RunnerEnd {
-    /// It said so.
+    #[error("the runner has finished")]
     Finished,
-    /// It said so, and that it ended with this code.
+    #[error("the runner has ended with exit code {0}")]
     Failed(i32),
     /// It was killed, or could not even begin.
+    #[error("the runner is gone without having finished: its container's state says why")]
     Gone,
 }
 
-impl RunnerEnd {
-    fn text(self) -> String {
-        match self {
-            Self::Finished => "the runner has finished".to_owned(),
-            Self::Failed(code) => format!("the runner has ended with exit code {code}"),
-            Self::Gone => {
-                "the runner is gone without having finished: its container's state says why"
-                    .to_owned()
-            }
-        }
-    }
-
-    fn failure(self) -> Failure {
-        Failure::new(Exit::Broker, self.text())
+impl From<RunnerEnd> for Failure {
+    fn from(end: RunnerEnd) -> Self {
+        Self::new(Exit::Broker, end.to_string())
     }
 }
 
-impl From<RunnerEnd> for Ended {
+impl From<RunnerEnd> for TerminationMessage {
     fn from(end: RunnerEnd) -> Self {
-        if end == RunnerEnd::Finished { Self::well(0) } else { end.failure().into() }
+        if end == RunnerEnd::Finished { well(0) } else { Failure::from(end).into() }
     }
 }
 

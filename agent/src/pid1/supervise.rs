@@ -77,8 +77,9 @@ pub(crate) async fn run_broker(
     let status = supervision.until_ended(context, &mut changes, lost, smaller).await;
     watch.abort();
     context.progress.broker_ended();
-    let Supervision { mut end, command, mut command_end, .. } = supervision;
+    let Supervision { mut end, submission, command, mut command_end, .. } = supervision;
     end.ended = monotonic_nanoseconds();
+    drop(submission);
     end.code = exit_code(status.map_err(Failure::no_status)?);
     if let Some(mut command) = command {
         command_end = Some(command.end_without_broker(end.code != 0).await);

@@ -76,11 +76,6 @@ impl Signals {
         self.deadline = Some(Box::pin(deadline));
     }
 
-    /// When an end was asked for first: the kubelet counts its grace period from there.
-    pub(crate) fn stopping_since(&self) -> Option<Instant> {
-        self.stopping.map(|(_, since)| since)
-    }
-
     pub(crate) fn stopped_by(&self) -> Option<Stop> {
         self.stopping.map(|(stop, _)| stop)
     }
@@ -130,7 +125,8 @@ impl Signals {
     ) -> Option<T> {
         let mut work = pin!(work);
         loop {
-            let end = self.stopping_since().map(|since| since + share);
+            // The kubelet counts its grace period from the first request.
+            let end = self.stopping.map(|(_, since)| since + share);
             tokio::select! {
                 done = &mut work => return Some(done),
                 () = at(end) => return None,
