@@ -51,13 +51,10 @@ pub(crate) async fn run_hook(context: &mut Context, hook: &Hook) -> Result<(), F
     if context.config.logging.quiet && !is_last {
         command.stdout(Stdio::null());
     }
+    context.session.check_working_directory()?;
     let mut running = match context.children.spawn(&mut command) {
         Ok(running) => running,
-        Err(error) => {
-            context.session.check_working_directory()?;
-            let end = format!("cannot run: start {}: {error}", shell.display());
-            return refuse(context, hook.name, &end);
-        }
+        Err(error) => return refuse(context, hook.name, &not_started(shell, &error)),
     };
     let limits = if is_last { context.budget.for_post() } else { context.budget.for_main() };
     let waited = wait_or_stop(&mut context.signals, &mut running, limits).await;
@@ -90,6 +87,10 @@ fn refuse(context: &Context, hook: &str, end: &str) -> Result<(), Failure> {
     Ok(())
 }
 
+pub(crate) fn not_started(shell: &Path, error: &io::Error) -> String {
+    format!("cannot run: start {}: {error}", shell.display())
+}
+
 pub(crate) fn strict_failure(hook: &str, end: &str) -> Failure {
     let text = format!("hook {hook} {end}; it ends the run, as logging.strict is not false");
     Failure::new(Exit::Hook, text)
@@ -109,9 +110,7 @@ fn take_report(context: &mut Context, file: &Path) -> bool {
     let report = report.and_then(|bytes| Report::from_bytes(&bytes));
     // It may hold secrets of the user; it is private, and gone as soon as it was read.
     let _ = files::remove(file);
-    let Some(report) = report else { return false };
-    context.session.take(report);
-    true
+    report.map(|report| context.session.take(report)).is_some()
 }
 
 /// Writes a text of the user for a shell to `directory`, which is closed to others, under the `name` that complaints of

@@ -58,8 +58,7 @@ impl Session {
         }
     }
 
-    /// Why nothing can be started, if that is so: of a working directory that is missing the kernel says
-    /// what it says of a missing program.
+    /// Comes before a start: of a working directory that is missing the kernel says what it says of a missing program.
     pub(crate) fn check_working_directory(&self) -> Result<(), Failure> {
         let entered = access(&self.working_directory, AccessFlags::X_OK);
         entered

@@ -118,12 +118,12 @@ fn write_at(
 
 /// What `words`, run as the broker's user, print.
 async fn output_of(context: &mut Context, words: &[String]) -> Result<String, Failure> {
+    context.session.check_working_directory()?;
     let mut command = context.session.broker_command(words);
     let output = context.children.output(&mut command, None);
-    let output = context.signals.unless_stopped(output).await?.or_else(|error| {
-        context.session.check_working_directory()?;
+    let output = context.signals.unless_stopped(output).await?.map_err(|error| {
         let program = shown(&words[..1.min(words.len())]);
-        Err(Failure::because(Exit::View, format!("start {program:?}"), &error))
+        Failure::because(Exit::View, format!("start {program:?}"), &error)
     })?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());

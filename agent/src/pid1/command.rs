@@ -9,7 +9,7 @@ use crate::process::children::Running;
 use crate::process::exit_status::{exit_code, start_failure_code};
 use crate::process::signals::{asks_to_stop, at};
 use crate::process::terminal::give_terminal;
-use crate::status::timing::{fluxtime_line, monotonic_nanoseconds};
+use crate::status::timing::fluxtime_line;
 use crate::system::files;
 use crate::system::output::{self, Log};
 use crate::system::words::shown;
@@ -54,10 +54,9 @@ const OF_OTHER_INSTANCES: [&str; 9] = [
     "NOTIFY_SOCKET",
 ];
 
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct CommandEnd {
-    /// When, by `monotonic_nanoseconds`.
-    pub ended: u64,
+    pub ended: Instant,
     /// Its own code, 128 + N when signal N ended it, 126 or 127 when it could not be started; `None` when
     /// it was killed because its broker had failed.
     pub exit_code: Option<i32>,
@@ -125,14 +124,13 @@ impl CommandRun {
     async fn run(self, mut asks: mpsc::UnboundedReceiver<Ask>) -> CommandEnd {
         let before =
             if self.command.may_be_refused { refusal::newest(&self.client).await } else { None };
-        let started = monotonic_nanoseconds();
+        let started = Instant::now();
         let (end, without_broker) = match self.until_ended(&mut asks).await {
             Ok(ended) => (self.explained(before.as_deref(), &ended).await, ended.without_broker),
             Err(error) => (self.not_started(&error), false),
         };
         if self.timed {
-            let elapsed = Duration::from_nanos(end.ended.saturating_sub(started));
-            output::print_stderr(&fluxtime_line("fluxsubmit", elapsed));
+            output::print_stderr(&fluxtime_line("fluxsubmit", end.ended - started));
         }
         if self.command.cleans_up && !without_broker {
             register_cleanup(&self.client, self.log).await;
@@ -213,23 +211,16 @@ impl CommandRun {
     fn not_started(&self, error: &io::Error) -> CommandEnd {
         let text = format!("start {}: {error}", shown(&self.command.words));
         self.log.error(&text);
-        CommandEnd {
-            ended: monotonic_nanoseconds(),
-            exit_code: Some(start_failure_code(error).into()),
-            error: Some(text),
-            ..CommandEnd::default()
-        }
+        let (ended, exit_code) = (Instant::now(), Some(start_failure_code(error).into()));
+        CommandEnd { ended, exit_code, signal: None, not_run: None, error: Some(text) }
     }
 
     /// The end with its reason: whether a command that failed ever ran, and what can be said besides its code.
     async fn explained(&self, before: Option<&[String]>, ended: &Ended) -> CommandEnd {
         let code = exit_code(ended.status);
-        let mut end = CommandEnd {
-            ended: monotonic_nanoseconds(),
-            exit_code: Some(code),
-            signal: ended.status.signal(),
-            ..CommandEnd::default()
-        };
+        let (exit_code, signal) = (Some(code), ended.status.signal());
+        let mut end =
+            CommandEnd { ended: Instant::now(), exit_code, signal, not_run: None, error: None };
         if code == 0 || ended.stopped {
             return end;
         }
@@ -239,13 +230,11 @@ impl CommandRun {
         };
         match verdict {
             Some(Verdict::NotSubmitted) => {
-                let prepared = code != i32::from(Exit::Prepare.code());
-                let reason = self.failure().filter(|_| !prepared);
+                let text = format!("Flux did not take the command (exit code {code})");
+                let refused = with(text, ended.last_line.clone());
+                let reason = self.failure().filter(|_| code == i32::from(Exit::Prepare.code()));
                 end.not_run = Some(reason.map_or_else(
-                    || {
-                        let text = format!("Flux did not take the command (exit code {code})");
-                        Failure::new(Exit::FluxRefused, with(text, ended.last_line.clone()))
-                    },
+                    || Failure::new(Exit::FluxRefused, refused),
                     |reason| Failure::new(Exit::Prepare, reason),
                 ));
             }

@@ -11,26 +11,20 @@ use flux_contract::{Exit, TerminationMessage, WorkerPolicy};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::Duration;
+use tokio::time::Instant;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct BrokerEnd {
     /// Its exit code, 128 + N for signal N.
     pub code: i32,
     pub stop: Option<Stop>,
-    /// When it did so first, by `monotonic_nanoseconds`.
-    pub stopped: Option<u64>,
+    /// When that was asked for first.
+    pub stopped: Option<Instant>,
     pub ran: bool,
     pub lead_lost: bool,
     /// It was ended because fewer brokers are enough than it waited for.
     pub quorum_is_smaller: bool,
-    pub started: u64,
-    pub ended: u64,
-}
-
-impl BrokerEnd {
-    pub(crate) const fn duration(&self) -> Duration {
-        Duration::from_nanos(self.ended.saturating_sub(self.started))
-    }
+    pub duration: Duration,
 }
 
 /// The run ended for a reason of the agent's own.
@@ -182,21 +176,23 @@ mod tests {
     use nix::sys::signal::Signal;
 
     fn broker(code: i32) -> BrokerEnd {
-        BrokerEnd { code, ran: true, ended: 9_000_000_000, ..BrokerEnd::default() }
+        BrokerEnd { code, ran: true, ..BrokerEnd::default() }
     }
 
-    /// A broker that was asked to end after four seconds.
+    /// A broker that was asked to end a second ago.
     fn stopped_by(stop: Stop, code: i32) -> BrokerEnd {
-        BrokerEnd { stop: Some(stop), stopped: Some(4_000_000_000), ..broker(code) }
+        let ago = Instant::now() - Duration::from_secs(1);
+        BrokerEnd { stop: Some(stop), stopped: Some(ago), ..broker(code) }
     }
 
     fn stopped(code: i32) -> BrokerEnd {
         stopped_by(Stop::Signal(Signal::SIGTERM), code)
     }
 
-    /// A command that ended after five seconds.
+    /// A command that ended just now.
     fn command(exit_code: Option<i32>) -> CommandEnd {
-        CommandEnd { ended: 5_000_000_000, exit_code, ..CommandEnd::default() }
+        let ended = Instant::now();
+        CommandEnd { ended, exit_code, signal: None, not_run: None, error: None }
     }
 
     /// That `ended` has this code, is the command's own or not, and says this.
@@ -255,7 +251,8 @@ mod tests {
             ] {
                 assert_ended(&ended, exit, false, Some(text));
             }
-            let done = CommandEnd { ended: 3_900_000_000, ..command(Some(7)) };
+            let mut done = command(Some(7));
+            done.ended -= Duration::from_secs(2);
             assert_ended(&of_lead(Some(done), end(1)), 7, true, None);
         }
         let Next::Leave(ended) = of_worker(WorkerPolicy::Rejoin, stopped_by(deadline, 0)) else {

@@ -6,9 +6,8 @@ use crate::execute::steps::{await_lead, execute, execute_all};
 use crate::failure::Failure;
 use crate::lead::watch::LeadWatch;
 use crate::pid1::ending::Next;
-use crate::pid1::runner_lock::RunnerLock;
 use crate::pid1::supervise::run_broker;
-use crate::pid1::{archive, ending, sidecar};
+use crate::pid1::{archive, ending, runner_lock, sidecar};
 use crate::plan::budget::Budget;
 use crate::plan::config::read_config;
 use crate::plan::decide;
@@ -30,7 +29,7 @@ use crate::system::subcommand::own_program;
 use crate::view::{ViewError, link_agent, link_view};
 use flux_contract::{AgentConfig, Exit, Install, TerminationMessage, phase};
 use nix::sys::prctl;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::mem;
 use std::path::PathBuf;
@@ -148,7 +147,7 @@ fn in_case_of_a_kill(
 async fn start(
     options: Options,
     signals: io::Result<Signals>,
-) -> Result<(Context, Option<RunnerLock>), Failure> {
+) -> Result<(Context, Option<File>), Failure> {
     let Options { config, root, hostname, container, probe_port: _ } = options;
     let internal = |doing| move |error: io::Error| Failure::because(Exit::Internal, doing, &error);
     let mut signals = signals.map_err(internal("take signals"))?;
@@ -206,18 +205,14 @@ fn serve(
 
 /// Makes the shared volume what other containers, and users, may see: puts agent and view in their places
 /// where their images are mounted.
-fn prepare_volume(
-    config: &AgentConfig,
-    root: &Root,
-    log: Log,
-) -> Result<Option<RunnerLock>, ViewError> {
+fn prepare_volume(config: &AgentConfig, root: &Root, log: Log) -> Result<Option<File>, ViewError> {
     let (layout, volume) = (&config.layout, root.at(config.layout.mount()));
     if let Err(error) = files::make_sticky(&volume) {
         log.warn(&format!("keep users from renaming in {}: {error}", volume.display()));
     }
     // Held before anything can fail that sidecars wait for. Without it they do not notice when this is killed.
     let path = root.at(layout.runner_lock());
-    let lock = RunnerLock::hold(&path)
+    let lock = runner_lock::hold(&path)
         .inspect_err(|error| log.warn(&format!("lock {}: {error}", path.display())))
         .ok();
     if config.install == Install::Image {
@@ -253,7 +248,7 @@ async fn of_lead(context: &mut Context, first: &Plan) -> Result<TerminationMessa
         plan.broker = decide::plan(&read_config(&context.config_path)?, &context.facts)?.broker;
     };
     if plan.broker.timed {
-        output::print_stderr(&fluxtime_line("fluxstart", end.duration()));
+        output::print_stderr(&fluxtime_line("fluxstart", end.duration));
     }
     if let Some(archive) = &plan.broker.archive {
         archive::keep(context, archive, end).await;
@@ -283,7 +278,7 @@ async fn of_worker(
             Next::Leave(_) => "the lead has stopped without an end of the run".to_owned(),
             Next::Restart(why) => why,
         };
-        let time = ending::next_pause(pause, end.duration());
+        let time = ending::next_pause(pause, end.duration);
         pause = Some(time);
         let seconds = time.as_secs_f64();
         context.log.info(&format!("{why}; starting it again in {seconds:.1} s"));

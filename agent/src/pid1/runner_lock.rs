@@ -9,17 +9,12 @@ use std::fs::{File, TryLockError};
 use std::io;
 use std::path::Path;
 
-#[derive(Debug)]
-pub(crate) struct RunnerLock(#[expect(dead_code, reason = "open as long as this lives")] File);
-
-impl RunnerLock {
-    /// Makes the file at `path` and locks it, in place of one that an earlier run has left. Nobody
-    /// sees it before it is locked.
-    pub(crate) fn hold(path: &Path) -> io::Result<Self> {
-        // Those who look may be other users.
-        let attributes = Attributes { mode: 0o644, owner: None, durable: false };
-        files::replace(path, attributes, |file| file.lock()).map(Self)
-    }
+/// Makes the file at `path` and locks it, in place of one that an earlier run has left, until what is returned is closed.
+/// Nobody sees it before it is locked.
+pub(crate) fn hold(path: &Path) -> io::Result<File> {
+    // Those who look may be other users.
+    let attributes = Attributes { mode: 0o644, owner: None, durable: false };
+    files::replace(path, attributes, |file| file.lock())
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

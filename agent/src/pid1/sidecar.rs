@@ -2,7 +2,7 @@
 
 use crate::execute::context::Context;
 use crate::execute::hook::{
-    NO_SHELL, private_script, run_hook, strict_failure, wait_or_stop, with_shell,
+    NO_SHELL, not_started, private_script, run_hook, strict_failure, wait_or_stop, with_shell,
 };
 use crate::failure::Failure;
 use crate::flux::broker_socket::{BrokerAddress, SocketError};
@@ -146,11 +146,11 @@ async fn main(
     let directory = context.report_file.parent().unwrap_or(&context.report_file);
     let script = private_script(directory, "command", command)?;
     let mut started = context.session.command(&with_shell(&shell, &script));
-    let mut running = context.children.spawn(&mut started).or_else(|error| {
-        context.session.check_working_directory()?;
-        let end = format!("cannot run: start {}: {error}", shell.display());
-        Err(strict_failure("command", &end))
-    })?;
+    context.session.check_working_directory()?;
+    let mut running = context
+        .children
+        .spawn(&mut started)
+        .map_err(|error| strict_failure("command", &not_started(&shell, &error)))?;
     let limits = context.budget.for_main();
     let end = tokio::select! {
         // A command that has failed says so, also when the runner ends at the same time.

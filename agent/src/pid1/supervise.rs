@@ -19,7 +19,6 @@ use crate::process::exit_status::exit_code;
 use crate::process::leftovers::Before;
 use crate::process::signals::{Asked, Stop, asks_to_stop, at, end_of};
 use crate::process::terminal::give_terminal;
-use crate::status::timing::monotonic_nanoseconds;
 use crate::system::output::chain;
 use crate::system::words::shown;
 use flux_contract::{Exit, phase};
@@ -47,7 +46,7 @@ pub(crate) async fn run_broker(
         words.extend(archive::options(context, archive)?);
     }
     context.log.info(&format!("starting the broker: {}", shown(&words)));
-    let started = monotonic_nanoseconds();
+    let started = Instant::now();
     let before = Before::now();
     let running = start(context, &words)?;
     let (events, mut changes) = mpsc::unbounded_channel();
@@ -64,7 +63,7 @@ pub(crate) async fn run_broker(
         running,
         role: plan.role,
         own_rank: OwnRank { broker: address.clone(), rank: plan.rank },
-        end: BrokerEnd { started, ..BrokerEnd::default() },
+        end: BrokerEnd::default(),
         kill_at: None,
         killed: false,
         submission: None,
@@ -78,7 +77,7 @@ pub(crate) async fn run_broker(
     watch.abort();
     context.progress.broker_ended();
     let Supervision { mut end, submission, command, mut command_end, .. } = supervision;
-    end.ended = monotonic_nanoseconds();
+    end.duration = started.elapsed();
     drop(submission);
     end.code = exit_code(status.map_err(Failure::no_status)?);
     if let Some(mut command) = command {
@@ -89,14 +88,14 @@ pub(crate) async fn run_broker(
 }
 
 fn start(context: &Context, words: &[String]) -> Result<Running, Failure> {
+    context.session.check_working_directory()?;
     let mut command = context.session.broker_command(words);
     if !io::stdin().is_terminal() {
         // A command that reads it must meet its end, whatever the container's is.
         command.stdin(Stdio::null());
     }
-    let running = context.children.spawn(&mut command).or_else(|error| {
-        context.session.check_working_directory()?;
-        Err(Failure::because(Exit::View, format!("start {:?}", words.join(" ")), &error))
+    let running = context.children.spawn(&mut command).map_err(|error| {
+        Failure::because(Exit::View, format!("start {:?}", words.join(" ")), &error)
     })?;
     give_terminal(running.pid);
     Ok(running)
@@ -226,7 +225,7 @@ impl Supervision<'_> {
                 }
                 let is_first = self.end.stop.is_none();
                 if is_first {
-                    self.end.stopped = Some(monotonic_nanoseconds());
+                    self.end.stopped = Some(Instant::now());
                     self.kill_within(context.budget.main);
                 }
                 // A deadline stays the reason, whoever takes the pod away then.

@@ -8,6 +8,7 @@ use flux_contract::invocation::REPLACED_VARIABLES;
 use flux_contract::{AgentConfig, CURVE_MOUNT, Exit};
 use nix::unistd::{self, AccessFlags, Gid};
 use std::collections::{BTreeMap, BTreeSet};
+use std::env;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
@@ -72,7 +73,7 @@ pub(crate) const VIEW_SHELLS: [&str; 2] = ["bin/bash", "bin/sh"];
 pub(crate) fn candidates(
     config: &AgentConfig,
     environment: &BTreeMap<String, String>,
-) -> Vec<PathBuf> {
+) -> BTreeSet<PathBuf> {
     let view = config.layout.view();
     let image = IMAGE_SHELLS.iter().chain(&USR_SHELLS).chain([&ENV]).map(PathBuf::from);
     let own = VIEW_SHELLS.iter().chain(&["bin/flux"]).map(|path| view.join(path));
@@ -94,24 +95,18 @@ impl Facts {
         root: &Root,
         hostname: Option<String>,
     ) -> Result<Self, Failure> {
-        let unknown = |what: &str, error: io::Error| {
-            Failure::because(Exit::Internal, format!("find out {what}"), &error)
-        };
-        let own = || unistd::gethostname().map(|name| name.to_string_lossy().into_owned());
-        let hostname = hostname
-            .map_or_else(own, Ok)
-            .map_err(|errno| unknown("the host name", errno.into()))?;
+        let unknown = |what| move |error: io::Error| Failure::because(Exit::Internal, what, &error);
         let lossy = |text: OsString| text.to_string_lossy().into_owned();
+        let own = || unistd::gethostname().map(lossy).map_err(io::Error::from);
+        let hostname = hostname.map_or_else(own, Ok).map_err(unknown("find out the host name"))?;
         let environment: BTreeMap<String, String> =
-            std::env::vars_os().map(|(name, value)| (lossy(name), lossy(value))).collect();
+            env::vars_os().map(|(name, value)| (lossy(name), lossy(value))).collect();
         let accounts = databases(root);
         let (uid, gid) = (unistd::getuid().as_raw(), unistd::getgid().as_raw());
-        let groups =
-            unistd::getgroups().map_err(|errno| unknown("this process's groups", errno.into()))?;
-        let executables = candidates(config, &environment)
-            .into_iter()
-            .filter(|path| is_executable(&root.at(path)))
-            .collect();
+        let groups = unistd::getgroups().map_err(io::Error::from);
+        let groups = groups.map_err(unknown("find out this process's groups"))?;
+        let mut executables = candidates(config, &environment);
+        executables.retain(|path| is_executable(&root.at(path)));
         let homes = environment.get("HOME").map(PathBuf::from).into_iter();
         let homes = homes.chain(accounts.find_uid(uid).map(|user| user.home));
         Ok(Self {
@@ -119,17 +114,17 @@ impl Facts {
             uid,
             gid,
             groups: groups.into_iter().map(Gid::as_raw).collect(),
-            agent: std::env::current_exe()
-                .map_err(|error| unknown("where this program lies", error))?,
-            cluster_domain: fs::read_to_string(root.at("/etc/resolv.conf"))
-                .ok()
-                .and_then(|text| cluster_domain(&text, &config.cluster.namespace)),
+            agent: env::current_exe().map_err(unknown("find out where this program lies"))?,
+            cluster_domain: cluster_domain(
+                &fs::read_to_string(root.at("/etc/resolv.conf")).unwrap_or_default(),
+                &config.cluster.namespace,
+            ),
             site_packages: site_packages(&root.at(config.layout.view().join("lib"))),
             fluxion_modules: fluxion_modules(&config.layout.view(), root),
             is_runner: root.at(CURVE_MOUNT).exists(),
             has_temporary_directories: TEMPORARY_DIRECTORIES
                 .iter()
-                .all(|path| takes_files(&root.at(path))),
+                .all(|it| takes_files(&root.at(it))),
             // The standard library asks `sched_getaffinity(2)`, which a cpuset narrows as well, and the quotas of the
             // control group and of all above it that are to be seen, in both versions.
             processors: std::thread::available_parallelism().map_or(1, usize::from),
@@ -186,10 +181,9 @@ fn site_packages(lib: &Path) -> Option<PathBuf> {
 
 /// Where the view keeps its Flux modules, if Fluxion's queue manager is one of them.
 fn fluxion_modules(view: &Path, root: &Root) -> Option<PathBuf> {
-    let directories = ["lib", "lib64"].map(|lib| view.join(lib).join("flux/modules"));
-    let has_fluxion =
-        |directory: &PathBuf| root.at(directory.join("sched-fluxion-qmanager.so")).exists();
-    directories.into_iter().find(has_fluxion)
+    let mut directories =
+        ["lib", "lib64"].map(|lib| view.join(lib).join("flux/modules")).into_iter();
+    directories.find(|directory| root.at(directory.join("sched-fluxion-qmanager.so")).exists())
 }
 
 /// The cluster's domain (`cluster.local` unless the administrator chose another), from the entry

@@ -33,8 +33,8 @@ pub(super) fn workload(pod: Pod<'_>) -> Work {
         Workload::Interactive { submission } => Work {
             files: submission.iter().flat_map(|it| files(pod, it)).collect(),
             submission: submission
-                .as_ref()
-                .filter(|_| pod.submits())
+                .iter()
+                .find(|_| pod.submits())
                 .map(|it| beside_the_broker(pod, it)),
             entrance: lead.then(|| entrance(pod)),
             ..Work::default()
@@ -61,7 +61,9 @@ pub(super) fn workload(pod: Pod<'_>) -> Work {
             ..Work::default()
         },
         Workload::Diagnostics {} => {
-            Work { command: lead_command(pod, diagnose(pod)), ..Work::default() }
+            let flux = ["--flux".to_owned(), pod.flux()];
+            let words = [call(&pod.facts.agent, DIAGNOSE), flux.into()].concat();
+            Work { command: lead_command(pod, words), ..Work::default() }
         }
     }
 }
@@ -103,11 +105,9 @@ fn missing_shell<'line>(facts: &Facts, line: &'line str) -> Option<&'line str> {
 /// The submit command of an interactive MiniCluster. The working directory, where `flux batch` puts
 /// its output by default, may be closed to the broker's user.
 fn beside_the_broker(pod: Pod<'_>, submission: &Submission) -> Vec<String> {
-    if submission.submit.iter().any(|word| word == "batch") {
-        let output = format!("--output={}/flux-{{{{id}}}}.out", output_directory(pod));
-        return submit(pod, submission, &[&output]);
-    }
-    submit(pod, submission, &[])
+    let output = format!("--output={}/flux-{{{{id}}}}.out", output_directory(pod));
+    let is_batch = submission.submit.iter().any(|word| word == "batch");
+    submit(pod, submission, if is_batch { &[&*output] } else { &[] })
 }
 
 /// The command that submits and ends as the jobs do.
@@ -163,16 +163,14 @@ fn submits_itself(submission: &Submission) -> bool {
 
 fn batch(pod: Pod<'_>, prefix: &[String], flags: &[String]) -> Option<LeadCommand> {
     let failure = pod.config.layout.command_failure();
-    let mut words = call(&pod.facts.agent, BATCH);
+    let mut words = [prefix, &call(&pod.facts.agent, BATCH)].concat();
     words.push(format!("--flux={}", pod.flux()));
     words.push(format!("--output-directory={}", output_directory(pod)));
     words.push(format!("--failure={}", failure.display()));
-    if pod.config.logging.quiet {
-        words.push("--quiet".to_owned());
-    }
+    words.extend(pod.config.logging.quiet.then(|| "--quiet".to_owned()));
     words.push("--".to_owned());
     words.extend_from_slice(flags);
-    let command = lead_command(pod, [prefix.to_vec(), words].concat())?;
+    let command = lead_command(pod, words)?;
     Some(LeadCommand { may_be_refused: prefix.is_empty(), failure: Some(failure), ..command })
 }
 
@@ -183,21 +181,17 @@ fn entrance(pod: Pod<'_>) -> String {
     format!("kubectl exec -it -n {namespace} job/{name} -c {name} -- {agent} {CONNECT}")
 }
 
-fn diagnose(pod: Pod<'_>) -> Vec<String> {
-    [call(&pod.facts.agent, DIAGNOSE), vec!["--flux".to_owned(), pod.flux()]].concat()
-}
-
 /// `words` as the command of the lead. One that is not Flux itself is started by `flux env`, which adds what
 /// programs need to use Flux, and by `start`, which ends as shells do where it cannot be started.
 fn lead_command(pod: Pod<'_>, words: Vec<String>) -> Option<LeadCommand> {
     let flux = pod.flux();
-    let words = if words.first() == Some(&flux) {
-        words
+    let start = if words.first() == Some(&flux) {
+        Vec::new()
     } else {
-        let start = [call(&pod.facts.agent, START), vec!["--".to_owned()]].concat();
-        [vec![flux, "env".to_owned()], start, words].concat()
+        let start = call(&pod.facts.agent, START);
+        [vec![flux, "env".to_owned()], start, vec!["--".to_owned()]].concat()
     };
-    let cleans_up = environment::cleans_up_later(pod.facts);
+    let (words, cleans_up) = ([start, words].concat(), environment::cleans_up_later(pod.facts));
     let command = LeadCommand { words, may_be_refused: false, cleans_up, failure: None };
-    Some(command).filter(|_| pod.role == Role::Lead)
+    (pod.role == Role::Lead).then_some(command)
 }

@@ -64,11 +64,9 @@ pub(crate) enum Asked {
 impl Signals {
     /// Installs the handlers. Needs a tokio runtime.
     pub(crate) fn register() -> io::Result<Self> {
-        let streams = TAKEN.iter().map(|taken| {
-            let stream = unix::signal(SignalKind::from_raw(*taken as i32))?;
-            Ok((*taken, stream))
-        });
-        Ok(Self { streams: streams.collect::<io::Result<_>>()?, deadline: None, stopping: None })
+        let stream = |taken: Signal| Ok((taken, unix::signal(SignalKind::from_raw(taken as i32))?));
+        let streams = TAKEN.into_iter().map(stream).collect::<io::Result<_>>()?;
+        Ok(Self { streams, deadline: None, stopping: None })
     }
 
     /// From now on the passing of `deadline`, which gives its seconds, asks for an end as well.
