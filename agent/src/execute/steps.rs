@@ -10,7 +10,9 @@ use crate::failure::{Failure, failed};
 use crate::flux::resources;
 use crate::lead::wait::wait_for_lead;
 use crate::plan::decide::broker_config;
-use crate::plan::step::{AccountChoice, AwaitLead, FileToWrite, Owner, Step};
+use crate::plan::step::{
+    AccountChoice, AwaitLead, BATCH_SCRIPT, BATCH_SCRIPT_VARIABLE, FileToWrite, Owner, Step,
+};
 use crate::process::exit_status::end_text;
 use crate::system::environment::find_program;
 use crate::system::files::{self, is_executable};
@@ -50,7 +52,7 @@ pub(crate) async fn execute(context: &mut Context, step: &Step) -> Result<(), Fa
     }
     match step {
         Step::RunHook(hook) => run_hook(context, hook).await,
-        Step::UseAccount { choice, fallback_home } => use_account(context, choice, fallback_home),
+        Step::UseAccount(choice) => use_account(context, choice),
         Step::MakeDirectory { path, ours: false, .. } if context.root.at(path).is_dir() => {
             working_directory::adopt(context, &context.root.at(path));
             Ok(())
@@ -89,9 +91,9 @@ pub(crate) async fn execute(context: &mut Context, step: &Step) -> Result<(), Fa
             let resources = resources::narrowed(&resources, *cores).unwrap_or(resources);
             write_at(context, path, resources.as_bytes(), 0o644, Owner::Container)
         }
-        Step::WriteBatchScript { name, fallback_directory, variable, content } => {
-            let path = write_script(context, fallback_directory, name, content)?;
-            context.session.environment.insert((*variable).into(), path.into());
+        Step::WriteBatchScript { fallback_directory, script } => {
+            let path = write_batch_script(context, fallback_directory, script)?;
+            context.session.environment.insert(BATCH_SCRIPT_VARIABLE.into(), path.into());
             Ok(())
         }
         Step::MarkComplete(path) => {
@@ -175,16 +177,15 @@ fn find_flux(context: &Context) -> Result<(), Failure> {
     Err(Failure::new(Exit::View, text))
 }
 
-/// Writes `name` into the working directory, or into `fallback` where the broker's user cannot.
-fn write_script(
+/// Writes `script` into the working directory, or into `fallback` where the broker's user cannot.
+fn write_batch_script(
     context: &Context,
     fallback: &Path,
-    name: &str,
-    text: &str,
+    script: &str,
 ) -> Result<PathBuf, Failure> {
     let write = |directory: &Path| {
-        let path = directory.join(name);
-        write_at(context, &path, text.as_bytes(), 0o755, Owner::Broker).map(|()| path)
+        let path = directory.join(BATCH_SCRIPT);
+        write_at(context, &path, script.as_bytes(), 0o755, Owner::Broker).map(|()| path)
     };
     match working_directory::own_place(context).map(write) {
         Some(Ok(path)) => return Ok(path),
@@ -240,17 +241,15 @@ fn take_way(context: &mut Context, lead: &AwaitLead, found: IpAddr) -> Result<()
     write_file(context, &now)
 }
 
-fn use_account(
-    context: &mut Context,
-    choice: &AccountChoice,
-    fallback_home: &Path,
-) -> Result<(), Failure> {
+fn use_account(context: &mut Context, choice: &AccountChoice) -> Result<(), Failure> {
+    // Where the account's own is neither there nor can be made.
+    let fallback_home = context.config.layout.home();
     let mut identity = match choice {
         AccountChoice::Keep { name, home, .. } => {
             Identity { name: name.clone(), home: home.clone(), user: None }
         }
         AccountChoice::Ensure { name, uid, home, more_groups, capabilities } => {
-            let account = account(context, name, *uid, home, fallback_home)?;
+            let account = account(context, name, *uid, home)?;
             let Account { name, uid, gid, home, groups, notes: _ } = account;
             let groups = [groups.as_slice(), more_groups].concat();
             let user = Target { uid, gid, groups, capabilities: capabilities.clone() };
@@ -258,10 +257,10 @@ fn use_account(
         }
     };
     if !context.root.at(&identity.home).is_dir() {
-        fallback_home.clone_into(&mut identity.home);
+        identity.home.clone_from(&fallback_home);
     }
     if identity.home == fallback_home {
-        let home = context.root.at(fallback_home);
+        let home = context.root.at(&fallback_home);
         let owner = identity.user.as_ref().map(|user| (user.uid, user.gid));
         if let Err(error) = files::make_directory(&home, 0o700, owner) {
             context.log.warn(&format!("could not make home {}: {error}", home.display()));
@@ -273,13 +272,7 @@ fn use_account(
 
 /// The account `name`, made if need be. With a read-only root file system there is a uid but no name for it. Flux itself
 /// runs so.
-fn account(
-    context: &Context,
-    name: &str,
-    uid: u32,
-    home: &Path,
-    fallback_home: &Path,
-) -> Result<Account, Failure> {
+fn account(context: &Context, name: &str, uid: u32, home: &Path) -> Result<Account, Failure> {
     match ensure_user(context.root.directory(), name, uid, home) {
         Ok(account) => {
             account.notes.iter().for_each(|note| context.log.warn(note));
@@ -290,7 +283,7 @@ fn account(
             context.log.warn(&format!(
                 "{error}; running Flux as uid {uid} without an entry in /etc/passwd"
             ));
-            let (name, home) = (name.to_owned(), fallback_home.to_owned());
+            let (name, home) = (name.to_owned(), context.config.layout.home());
             Ok(Account { name, uid, gid: uid, home, groups: vec![uid], notes: Vec::new() })
         }
         Err(error) => {

@@ -78,12 +78,6 @@ pub(crate) struct RunningCommand {
 }
 
 impl RunningCommand {
-    /// Starts the command when its end is first waited for.
-    pub(crate) fn new(run: CommandRun) -> Self {
-        let (asks, taken) = mpsc::unbounded_channel();
-        Self { asks, end: Box::pin(run.run(taken)) }
-    }
-
     pub(crate) fn signal(&self, signal: Signal) {
         // One that has just ended needs none.
         let _ = self.asks.send(Ask { signal, broker_ended: false });
@@ -121,6 +115,12 @@ struct Ended {
 }
 
 impl CommandRun {
+    /// Starts the command when its end is first waited for.
+    pub(crate) fn start(self) -> RunningCommand {
+        let (asks, taken) = mpsc::unbounded_channel();
+        RunningCommand { asks, end: Box::pin(self.run(taken)) }
+    }
+
     async fn run(self, mut asks: mpsc::UnboundedReceiver<Ask>) -> CommandEnd {
         let before =
             if self.command.may_be_refused { refusal::newest(&self.client).await } else { None };
@@ -146,14 +146,9 @@ impl CommandRun {
             // A command that reads it must meet its end, whatever the container's is. A job's is never a terminal.
             command.stdin(Stdio::null());
         }
-        for name in self.client.session.environment.keys() {
-            let is = |other: &&str| match name.to_str() {
-                Some(name) => name == *other || other.ends_with('_') && name.starts_with(*other),
-                None => false,
-            };
-            if OF_OTHER_INSTANCES.iter().any(is) {
-                command.env_remove(name);
-            }
+        let names = self.client.session.environment.keys().filter_map(|name| name.to_str());
+        for name in names.filter(|name| is_of_other_instance(name)) {
+            command.env_remove(name);
         }
         if self.command.cleans_up {
             // An instance of Flux within a job has a cleanup of its own.
@@ -256,6 +251,11 @@ impl CommandRun {
         let path = self.command.failure.as_ref()?;
         String::from_utf8(files::read_bounded(path, FAILURE_LIMIT).ok()?).ok()
     }
+}
+
+fn is_of_other_instance(name: &str) -> bool {
+    let is = |other: &&str| name == *other || other.ends_with('_') && name.starts_with(*other);
+    OF_OTHER_INSTANCES.iter().any(is)
 }
 
 /// Sends `signal` to the process group of `running`, or, when that has ended, to what is left of the group.

@@ -60,26 +60,21 @@ pub(crate) fn of_lead(command: Option<CommandEnd>, broker: BrokerEnd) -> Termina
     {
         // Whatever it made of the signal, it was not done. By the code the Job knows that the pod was taken
         // away, and by a suspension perhaps.
-        let end = command.exit_code.map_or_else(
-            || "it was killed".to_owned(),
-            |code| format!("it ended with exit code {code}"),
-        );
+        let end = command.exit_code.map(|code| format!("it ended with exit code {code}"));
+        let end = end.unwrap_or_else(|| "it was killed".to_owned());
         let text = format!("{stop} before the command had ended; told to stop, {end}");
         return TerminationMessage { signal: command.signal, ..by_agent(stop.exit(), text) };
     }
     if let Some(failure) = command.not_run {
         return failure.into();
     }
+    let of_broker = format!("ended with exit code {}", broker.code);
     let error = match command.exit_code {
-        None => Some(format!(
-            "the command was killed because its broker had ended with exit code {}",
-            broker.code
-        )),
+        None => Some(format!("the command was killed because its broker had {of_broker}")),
         // Of a broker that was stopped after that, the code says nothing.
-        Some(code) if broker.code != 0 && broker.stop.is_none() => Some(format!(
-            "the broker ended with exit code {} after the command had ended with {code}",
-            broker.code
-        )),
+        Some(code) if broker.code != 0 && broker.stop.is_none() => {
+            Some(format!("the broker {of_broker} after the command had ended with {code}"))
+        }
         Some(_) => command.error,
     };
     let code = command.exit_code.unwrap_or(broker.code);
@@ -91,30 +86,27 @@ pub(crate) fn of_interactive_lead(broker: BrokerEnd) -> TerminationMessage {
     if !broker.ran {
         return before_command(broker);
     }
+    let code = broker.code;
     match broker.stop {
+        None => by_command(code, None, None),
         // A pod that is taken away must not look like one whose work is done.
-        Some(stop) if broker.code == 0 => by_agent(stop.exit(), stop.to_string()),
+        Some(stop) if code == 0 => by_agent(stop.exit(), stop.to_string()),
         Some(stop) => {
-            let code = broker.code;
             let text = format!("{stop}; told to stop, the broker ended with exit code {code}");
             by_agent(stop.exit(), text)
         }
-        None => by_command(broker.code, None, None),
     }
 }
 
 fn before_command(broker: BrokerEnd) -> TerminationMessage {
-    match broker.stop {
-        Some(stop) => by_agent(stop.exit(), format!("{stop} before the command ran")),
-        None => by_agent(
-            Exit::Broker,
-            format!(
-                "the broker ended with exit code {} before the command ran: the log says why, unless \
-                 logging.quiet is set",
-                broker.code
-            ),
-        ),
+    if let Some(stop) = broker.stop {
+        return by_agent(stop.exit(), format!("{stop} before the command ran"));
     }
+    let code = broker.code;
+    let text = format!(
+        "the broker ended with exit code {code} before the command ran: the log says why, unless logging.quiet is set"
+    );
+    by_agent(Exit::Broker, text)
 }
 
 /// The end of a sidecar whose command ended with `status`, `stop` being what asked it to.
@@ -146,10 +138,10 @@ pub(crate) fn of_worker(policy: WorkerPolicy, broker: BrokerEnd) -> Next {
     let text = format!("the broker ended with exit code {code}");
     match (policy, code) {
         // What it needs to run is missing; it will not come by itself.
-        (_, 126 | 127) => Next::Leave(by_agent(
-            Exit::Broker,
-            format!("{text}: it, or the shell of its start script, could not be executed"),
-        )),
+        (_, 126 | 127) => {
+            let why = "it, or the shell of its start script, could not be executed";
+            Next::Leave(by_agent(Exit::Broker, format!("{text}: {why}")))
+        }
         (WorkerPolicy::LeaveWhenDone, 0) => Next::Leave(well(0)),
         (WorkerPolicy::LeaveAlways, _) => {
             let last_error = (code != 0).then_some(text);

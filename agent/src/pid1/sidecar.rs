@@ -104,18 +104,18 @@ pub(crate) async fn await_view(
     let marker = root.at(config.layout.view_done_marker());
     let lock = root.at(config.layout.runner_lock());
     // The state comes first: a runner that has ended may have made the marker before.
-    let there = until(|| {
-        let state = runner_state(&lock);
-        let gone = || (state == RunnerState::Gone).then(|| Err(RunnerEnd::Gone.into()));
-        if marker.exists() { Some(Ok(())) } else { gone() }
+    let there = until(async || {
+        let is_gone = runner_state(&lock) == RunnerState::Gone;
+        let there = marker.exists().then_some(Ok(()));
+        there.or_else(|| is_gone.then(|| Err(RunnerEnd::Gone.into())))
     });
     signals.unless_stopped(there).await?
 }
 
 /// What `look` gives, as soon as it gives something.
-async fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
+async fn until<T>(look: impl AsyncFn() -> Option<T>) -> T {
     loop {
-        if let Some(found) = look() {
+        if let Some(found) = look().await {
             return found;
         }
         sleep(PAUSE).await;
@@ -132,7 +132,7 @@ async fn main(
         let waited = async {
             tokio::select! {
                 end = runner.end() => Some(end),
-                () = runner.listens() => None,
+                () = until(async || listens(&runner.socket).await.then_some(())) => None,
             }
         };
         if let Some(end) = context.signals.unless_stopped(waited).await? {
@@ -234,7 +234,7 @@ impl From<RunnerEnd> for TerminationMessage {
 
 impl Runner {
     async fn end(&self) -> RunnerEnd {
-        until(|| self.present_end()).await
+        until(async || self.present_end()).await
     }
 
     fn present_end(&self) -> Option<RunnerEnd> {
@@ -257,20 +257,12 @@ impl Runner {
     /// Whether it ends now: how, or nothing when its broker goes on.
     async fn ends(&self) -> Option<RunnerEnd> {
         let deadline = Instant::now() + FORESIGHT;
-        loop {
+        until(async || {
             let end = self.present_end();
-            if end.is_some() || Instant::now() >= deadline && self.goes_on().await {
-                return end;
-            }
-            sleep(PAUSE).await;
-        }
-    }
-
-    /// Waits until somebody listens at the broker's socket.
-    async fn listens(&self) {
-        while !listens(&self.socket).await {
-            sleep(PAUSE).await;
-        }
+            let is_settled = end.is_some() || Instant::now() >= deadline && self.goes_on().await;
+            is_settled.then_some(end)
+        })
+        .await
     }
 
     async fn goes_on(&self) -> bool {

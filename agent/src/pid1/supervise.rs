@@ -166,7 +166,7 @@ impl Supervision<'_> {
                 status = self.running.wait() => return status,
                 // Until it has joined, the broker looks for the lead itself, and says so.
                 () = &mut lost, if self.end.ran && !self.end.lead_lost => self.lose_lead(context),
-                quorum = &mut smaller, if !self.end.quorum_is_smaller && !self.has_command() && self.end.stop.is_none() => {
+                quorum = &mut smaller, if !self.end.quorum_is_smaller && self.command.is_none() && self.command_end.is_none() && self.end.stop.is_none() => {
                     context.log.info(&format!(
                         "{quorum} brokers are enough now: starting this one again to wait for no more"
                     ));
@@ -247,10 +247,6 @@ impl Supervision<'_> {
         }
         context.log.info(&format!("passing {signal} on to the broker"));
         self.running.signal(signal);
-    }
-
-    const fn has_command(&self) -> bool {
-        self.command.is_some() || self.command_end.is_some()
     }
 
     fn command_ended(&mut self, context: &mut Context, end: CommandEnd) {
@@ -343,13 +339,9 @@ impl Supervision<'_> {
         };
         if let Some(command) = &self.broker.lead_command {
             context.log.info(&format!("starting the command: {}", shown(&command.words)));
-            self.command = Some(RunningCommand::new(CommandRun {
-                client,
-                command: command.clone(),
-                patience: context.budget.command,
-                log: context.log,
-                timed: self.broker.timed,
-            }));
+            let (patience, timed) = (context.budget.command, self.broker.timed);
+            let (command, log) = (command.clone(), context.log);
+            self.command = Some(CommandRun { client, command, patience, log, timed }.start());
         } else if let Some(words) = &self.broker.submission {
             self.submit(context, &client, words);
         }

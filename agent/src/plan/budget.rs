@@ -4,7 +4,7 @@
 use crate::plan::workload::runs_one_job;
 use flux_contract::{AgentConfig, SidecarConfig, Workload};
 use serde::Serialize;
-use std::fmt;
+use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
 
 /// Longest grace period that is counted with, in seconds: some 136 years.
@@ -118,11 +118,11 @@ impl Budget {
     }
 }
 
-impl fmt::Display for Budget {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Display for Budget {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         let Self { drain, command, cleanup, jobs, leave, main, post, all, reserve } = self;
         write!(
-            formatter,
+            out,
             "when told to stop: a worker's jobs {drain:?}; command {command:?}, cleanup {cleanup:?} \
              (jobs {jobs:?}), brokers that leave {leave:?}; the broker is killed after {main:?}; commands.post is asked to end after \
              {post:?} and killed after {all:?}; {reserve:?} are kept for the termination message"

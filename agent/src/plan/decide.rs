@@ -69,10 +69,7 @@ pub fn plan(config: &AgentConfig, facts: &Facts) -> Result<Plan, Failure> {
 
 /// Whether the run is that of a command. What people enter has none that would be repeated.
 const fn has_command(workload: &Workload) -> bool {
-    match workload {
-        Workload::Submit { .. } | Workload::Launcher { .. } | Workload::Batch { .. } => true,
-        Workload::Interactive { .. } | Workload::Diagnostics {} => false,
-    }
+    !matches!(workload, Workload::Interactive { .. } | Workload::Diagnostics {})
 }
 
 fn pod<'run>(config: &'run AgentConfig, facts: &'run Facts) -> Result<Pod<'run>, Failure> {
@@ -141,29 +138,26 @@ fn steps(pod: Pod<'_>, work: &workload::Work) -> Result<Vec<Step>, Failure> {
 /// anybody else, nothing can or need be changed.
 fn account(pod: Pod<'_>) -> Step {
     let (user, facts) = (&pod.config.user, pod.facts);
-    let fallback_home = pod.config.layout.home();
-    let choice = if facts.uid == 0 && !user.run_as_root {
-        AccountChoice::Ensure {
+    if facts.uid == 0 && !user.run_as_root {
+        return Step::UseAccount(AccountChoice::Ensure {
             name: user.name.clone(),
             uid: user.uid,
             home: Path::new("/home").join(&user.name),
             more_groups: facts.pod_groups(),
             capabilities: user.capabilities.clone(),
-        }
-    } else {
-        let account = facts.accounts.find_uid(facts.uid);
-        let own = account.as_ref().map(|account| account.home.clone());
-        let mut homes = facts.environment.get("HOME").map(PathBuf::from).into_iter().chain(own);
-        // A container runtime sets `/` for a uid without an account.
-        let is_home = |home: &PathBuf| home != Path::new("/") && facts.homes.contains(home);
-        AccountChoice::Keep {
-            name: account.map_or_else(|| user.name.clone(), |account| account.name),
-            uid: facts.uid,
-            gid: facts.gid,
-            home: homes.find(is_home).unwrap_or_else(|| fallback_home.clone()),
-        }
-    };
-    Step::UseAccount { choice, fallback_home }
+        });
+    }
+    let account = facts.accounts.find_uid(facts.uid);
+    let own = account.as_ref().map(|account| account.home.clone());
+    let mut homes = facts.environment.get("HOME").map(PathBuf::from).into_iter().chain(own);
+    // A container runtime sets `/` for a uid without an account.
+    let is_home = |home: &PathBuf| home != Path::new("/") && facts.homes.contains(home);
+    Step::UseAccount(AccountChoice::Keep {
+        name: account.map_or_else(|| user.name.clone(), |account| account.name),
+        uid: facts.uid,
+        gid: facts.gid,
+        home: homes.find(is_home).unwrap_or_else(|| pod.config.layout.home()),
+    })
 }
 
 /// Where the lead keeps the state. The dump is in the archive's directory, so that it can be renamed, and has the host's

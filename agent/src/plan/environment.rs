@@ -10,13 +10,10 @@ use std::path::{Path, PathBuf};
 pub(crate) const DISABLE_JOB_CLEANUP: (&str, &str) = ("FLUX_DISABLE_JOB_CLEANUP", "t");
 
 pub(super) fn output_directory(pod: Pod<'_>) -> &str {
-    match &pod.config.workload {
-        Workload::Batch { output_directory, .. } => output_directory,
-        Workload::Interactive { .. }
-        | Workload::Submit { .. }
-        | Workload::Launcher { .. }
-        | Workload::Diagnostics {} => DEFAULT_OUTPUT_DIRECTORY,
+    if let Workload::Batch { output_directory, .. } = &pod.config.workload {
+        return output_directory;
     }
+    DEFAULT_OUTPUT_DIRECTORY
 }
 
 /// For temporary files, among them those of nested Flux instances, in an image that has no place
@@ -70,10 +67,9 @@ pub(super) fn of_client(pod: Pod<'_>) -> Vec<Change> {
 pub(super) fn of_broker(pod: Pod<'_>, has_command: bool) -> Vec<Change> {
     let unset = |name: &str| Change::Unset { name: name.to_owned() };
     let mut changes = ["FLUX_URI", "FLUX_PMI_CLIENT_METHODS"].map(unset).to_vec();
-    if has_command && cleans_up_later(pod.facts) {
-        let (name, value) = DISABLE_JOB_CLEANUP;
-        changes.push(Change::set(name, value));
-    }
+    let (name, value) = DISABLE_JOB_CLEANUP;
+    let disables = has_command && cleans_up_later(pod.facts);
+    changes.extend(disables.then(|| Change::set(name, value)));
     changes
 }
 

@@ -11,8 +11,6 @@ use std::path::{Path, PathBuf};
 
 /// Where munged(8) looks for its key.
 const MUNGE_KEY: &str = "/etc/munge/munge.key";
-pub(crate) const BATCH_SCRIPT: &str = "flux-job.batch";
-pub(crate) const BATCH_SCRIPT_VARIABLE: &str = "FLUX_BATCH_SCRIPT";
 
 /// Directories, parents first. Those in which only the agent writes belong to the container's user, so that jobs cannot
 /// replace what is there. The others belong to the broker's user: Flux insists for its run and state directories, and a

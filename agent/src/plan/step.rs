@@ -8,9 +8,13 @@ use crate::system::environment::Change;
 use crate::system::words::shown;
 use flux_contract::WorkerPolicy;
 use serde::Serialize;
-use std::fmt::{self, Write as _};
+use std::fmt::{self, Display, Formatter};
 use std::net::IpAddr;
 use std::path::PathBuf;
+
+pub(crate) const BATCH_SCRIPT: &str = "flux-job.batch";
+/// Names the file that the batch script was written to.
+pub(crate) const BATCH_SCRIPT_VARIABLE: &str = "FLUX_BATCH_SCRIPT";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -19,9 +23,9 @@ pub(crate) enum Role {
     Worker,
 }
 
-impl fmt::Display for Role {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(if *self == Self::Lead { "lead" } else { "worker" })
+impl Display for Role {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        out.write_str(if *self == Self::Lead { "lead" } else { "worker" })
     }
 }
 
@@ -34,9 +38,9 @@ pub(crate) enum Owner {
     Broker,
 }
 
-impl fmt::Display for Owner {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}'s user", if *self == Self::Broker { "broker" } else { "container" })
+impl Display for Owner {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        write!(out, "{}'s user", if *self == Self::Broker { "broker" } else { "container" })
     }
 }
 
@@ -83,11 +87,7 @@ pub(crate) enum Step {
     /// Run a script of the user and take over the environment it leaves.
     RunHook(Hook),
     /// Decide who the broker runs as, and make the account if need be.
-    UseAccount {
-        choice: AccountChoice,
-        /// Home directory when the account's own is neither there nor can be made.
-        fallback_home: PathBuf,
-    },
+    UseAccount(AccountChoice),
     /// Make a directory and its parents.
     MakeDirectory {
         path: PathBuf,
@@ -122,11 +122,9 @@ pub(crate) enum Step {
     EncodeResources { command: Vec<String>, cores: usize, path: PathBuf },
     /// Write the batch script into the working directory; its path goes into a variable.
     WriteBatchScript {
-        name: &'static str,
         /// Used when the working directory is closed to the broker's user.
         fallback_directory: PathBuf,
-        variable: &'static str,
-        content: String,
+        script: String,
     },
     /// Leave a marker for other containers.
     MarkComplete(PathBuf),
@@ -138,7 +136,7 @@ impl Step {
         !matches!(
             self,
             Self::RunHook(_)
-                | Self::UseAccount { .. }
+                | Self::UseAccount(_)
                 | Self::InstallCertificate { .. }
                 | Self::InstallMungeKey { .. }
                 | Self::EncodeResources { .. }
@@ -233,142 +231,126 @@ pub struct Plan {
     pub(crate) finish: Vec<Step>,
 }
 
-fn indented(text: &str) -> String {
-    text.lines().fold(String::new(), |mut all, line| {
-        let _ = write!(all, "\n    {line}");
-        all
-    })
+/// With `{:#}`, the lines of `content`.
+fn content(out: &mut Formatter<'_>, content: &str) -> fmt::Result {
+    let content = if out.alternate() { content } else { "" };
+    content.lines().try_for_each(|line| write!(out, "\n    {line}"))
 }
 
-impl fmt::Display for Step {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let full = formatter.alternate();
+impl Display for Step {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::RunHook(Hook { name, shell, script }) => {
-                match shell {
-                    Some(shell) => write!(formatter, "run {name} with {}", shell.display())?,
-                    None => write!(formatter, "run {name}: there is no shell")?,
-                }
-                if full { formatter.write_str(&indented(script)) } else { Ok(()) }
+                let shell = shell.as_ref().map(|shell| format!(" with {}", shell.display()));
+                let shell = shell.as_deref().unwrap_or(": there is no shell");
+                write!(out, "run {name}{shell}")?;
+                content(out, script)
             }
-            Self::UseAccount { choice, fallback_home: _ } => account(formatter, choice),
+            Self::UseAccount(choice) => account(out, choice),
             Self::MakeDirectory { path, mode, owner, ours: _, required } => {
                 let optional = if *required { "" } else { ", if possible" };
-                write!(
-                    formatter,
-                    "make directory {} ({mode:04o}, {owner}{optional})",
-                    path.display()
-                )
+                write!(out, "make directory {} ({mode:04o}, {owner}{optional})", path.display())
             }
-            Self::RemoveFile(path) => write!(formatter, "remove {}", path.display()),
-            Self::WriteFile(FileToWrite { path, mode, content }) => {
-                write!(formatter, "write {} ({mode:04o})", path.display())?;
-                if full { formatter.write_str(&indented(content)) } else { Ok(()) }
+            Self::RemoveFile(path) => write!(out, "remove {}", path.display()),
+            Self::WriteFile(file) => {
+                write!(out, "write {} ({:04o})", file.path.display(), file.mode)?;
+                content(out, &file.content)
             }
             Self::InstallCertificate { from, to, link } => {
                 let [from, to, link] = [from, to, link].map(|path| path.display());
                 write!(
-                    formatter,
+                    out,
                     "copy the CURVE certificate {from} to {to} (0600, broker's user) and link {link} to it"
                 )
             }
             Self::InstallMungeKey { from, to, owner } => {
                 let (from, to) = (from.display(), to.display());
-                write!(formatter, "copy the munge key {from} to {to} (0400, ")?;
+                write!(out, "copy the munge key {from} to {to} (0400, ")?;
                 match owner {
-                    Some((uid, gid)) => write!(formatter, "munge's user {uid}:{gid})"),
-                    None => formatter.write_str("container's user)"),
+                    Some((uid, gid)) => write!(out, "munge's user {uid}:{gid})"),
+                    None => out.write_str("container's user)"),
                 }
             }
             Self::ChangeEnvironment(changes) => {
-                formatter.write_str("change the environment:")?;
-                changes.iter().try_for_each(|change| write!(formatter, " {change}"))
+                out.write_str("change the environment:")?;
+                changes.iter().try_for_each(|change| write!(out, " {change}"))
             }
-            Self::FindFlux => formatter.write_str("find flux on the PATH"),
-            Self::AdoptWorkingDirectory => formatter
+            Self::FindFlux => out.write_str("find flux on the PATH"),
+            Self::AdoptWorkingDirectory => out
                 .write_str("hand the working directory to the broker's user if it is the image's"),
             Self::EncodeResources { command, cores, path } => {
                 let (command, path) = (shown(command), path.display());
-                write!(
-                    formatter,
-                    "write what {command:?} prints to {path}, at most {cores} cores a host"
-                )
+                write!(out, "write what {command:?} prints to {path}, at most {cores} cores a host")
             }
-            Self::WriteBatchScript { name, fallback_directory, variable: _, content } => {
-                write!(
-                    formatter,
-                    "write {name} in the working directory, else in {}",
-                    fallback_directory.display()
-                )?;
-                if full { formatter.write_str(&indented(content)) } else { Ok(()) }
+            Self::WriteBatchScript { fallback_directory, script } => {
+                let fallback = fallback_directory.display();
+                write!(out, "write {BATCH_SCRIPT} in the working directory, else in {fallback}")?;
+                content(out, script)
             }
-            Self::MarkComplete(path) => write!(formatter, "leave marker {}", path.display()),
+            Self::MarkComplete(path) => write!(out, "leave marker {}", path.display()),
         }
     }
 }
 
-fn account(formatter: &mut fmt::Formatter<'_>, choice: &AccountChoice) -> fmt::Result {
+fn account(out: &mut Formatter<'_>, choice: &AccountChoice) -> fmt::Result {
     match choice {
         AccountChoice::Ensure { name, uid, home, more_groups, capabilities } => {
             write!(
-                formatter,
+                out,
                 "run Flux as user {name}, made with uid {uid} and home {} unless the image has it",
                 home.display()
             )?;
             if !more_groups.is_empty() {
-                write!(formatter, ", with the pod's groups {more_groups:?}")?;
+                write!(out, ", with the pod's groups {more_groups:?}")?;
             }
             if !capabilities.is_empty() {
-                write!(formatter, ", with the capabilities {}", capabilities.join(", "))?;
+                write!(out, ", with the capabilities {}", capabilities.join(", "))?;
             }
             Ok(())
         }
         AccountChoice::Keep { name, uid, gid, home } => write!(
-            formatter,
+            out,
             "run Flux as the container's own user {name} ({uid}:{gid}), home {}",
             home.display()
         ),
     }
 }
 
-impl fmt::Display for AwaitLead {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Display for AwaitLead {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         let Self { address, name, port, deadline_seconds } = self;
-        write!(formatter, "wait for the lead broker at ")?;
+        write!(out, "wait for the lead broker at ")?;
         if let Some(address) = address {
-            write!(formatter, "{address}, else ")?;
+            write!(out, "{address}, else ")?;
         }
-        write!(formatter, "{name}, port {port}, at most {deadline_seconds} s")
+        write!(out, "{name}, port {port}, at most {deadline_seconds} s")
     }
 }
 
-impl fmt::Display for BrokerRun {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Display for BrokerRun {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         if let Some(WorkerRun { lead, policy, lead_may_return_seconds }) = &self.worker {
-            writeln!(formatter, "{lead}")?;
-            write!(formatter, "when the broker ends: {}", policy_text(*policy))?;
+            writeln!(out, "{lead}")?;
+            write!(out, "when the broker ends: {}", policy_text(*policy))?;
             if let Some(seconds) = lead_may_return_seconds {
-                write!(
-                    formatter,
-                    "; if the lead closes its port within {seconds} s, wait for another"
-                )?;
+                write!(out, "; if the lead closes its port within {seconds} s, wait for another")?;
             }
-            formatter.write_str("\n")?;
+            out.write_str("\n")?;
         }
-        write!(formatter, "start the broker: {}", shown(&self.command))?;
+        write!(out, "start the broker: {}", shown(&self.command))?;
         if let Some(ArchiveRun { path, dump, staging: _ }) = &self.archive {
             let (path, dump) = (path.display(), dump.display());
-            write!(formatter, "\n    restored from {path} if it exists")?;
-            write!(formatter, "\n    dumped to {dump}, renamed to {path} when whole")?;
+            write!(out, "\n    restored from {path} if it exists")?;
+            write!(out, "\n    dumped to {dump}, renamed to {path} when whole")?;
         }
         if let Some(command) = &self.lead_command {
-            write!(formatter, "\n    once it runs, and ending with it: {}", shown(&command.words))?;
+            write!(out, "\n    once it runs, and ending with it: {}", shown(&command.words))?;
         }
         if let Some(submission) = &self.submission {
-            write!(formatter, "\n    once it runs: {}", shown(submission))?;
+            write!(out, "\n    once it runs: {}", shown(submission))?;
         }
         if let Some(entrance) = &self.entrance {
-            write!(formatter, "\n    to enter it: {entrance}")?;
+            write!(out, "\n    to enter it: {entrance}")?;
         }
         Ok(())
     }
@@ -382,22 +364,22 @@ const fn policy_text(policy: WorkerPolicy) -> &'static str {
     }
 }
 
-impl fmt::Display for Plan {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(formatter, "{} {} rank {}", self.role, self.hostname, self.rank)?;
+impl Display for Plan {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        writeln!(out, "{} {} rank {}", self.role, self.hostname, self.rank)?;
         for step in &self.steps {
-            step.fmt(formatter)?;
-            formatter.write_str("\n")?;
+            step.fmt(out)?;
+            out.write_str("\n")?;
         }
-        writeln!(formatter, "{}", self.broker)?;
+        writeln!(out, "{}", self.broker)?;
         if let Some(seconds) = self.deadline_seconds {
-            writeln!(formatter, "after {seconds} s: end the run")?;
+            writeln!(out, "after {seconds} s: end the run")?;
         }
-        writeln!(formatter, "{}", self.budget)?;
+        writeln!(out, "{}", self.budget)?;
         for step in &self.finish {
-            formatter.write_str("finally: ")?;
-            step.fmt(formatter)?;
-            formatter.write_str("\n")?;
+            out.write_str("finally: ")?;
+            step.fmt(out)?;
+            out.write_str("\n")?;
         }
         Ok(())
     }

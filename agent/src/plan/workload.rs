@@ -2,15 +2,13 @@
 
 use crate::plan::environment::{self, chosen_shell, output_directory};
 use crate::plan::facts::{ENV, Facts, IMAGE_SHELLS, USR_SHELLS};
-use crate::plan::files::{BATCH_SCRIPT, BATCH_SCRIPT_VARIABLE, custom_script};
+use crate::plan::files::custom_script;
 use crate::plan::pod::Pod;
 use crate::plan::step::{FileToWrite, LeadCommand, Role, Step};
 use crate::system::subcommand::{BATCH, CONNECT, DIAGNOSE, START, call};
 use flux_contract::{Submission, Workload};
 use std::path::Path;
 
-/// Submits one job, passes on what it prints, and ends as it does.
-const RUN: [&str; 2] = ["flux", "run"];
 /// Options of `flux submit` that `flux run` does not have: most are for several jobs at once.
 const BULK: [&str; 8] =
     ["--cc", "--bcc", "--wait", "--watch", "--log", "--log-stderr", "--progress", "--jps"];
@@ -52,10 +50,8 @@ pub(super) fn workload(pod: Pod<'_>) -> Work {
         },
         Workload::Batch { prefix, flags, script, output_directory: _ } => Work {
             batch: Some(Step::WriteBatchScript {
-                name: BATCH_SCRIPT,
                 fallback_directory: output_directory(pod).into(),
-                variable: BATCH_SCRIPT_VARIABLE,
-                content: runnable(pod, script),
+                script: runnable(pod, script),
             }),
             command: batch(pod, prefix, flags),
             ..Work::default()
@@ -106,8 +102,9 @@ fn missing_shell<'line>(facts: &Facts, line: &'line str) -> Option<&'line str> {
 /// its output by default, may be closed to the broker's user.
 fn beside_the_broker(pod: Pod<'_>, submission: &Submission) -> Vec<String> {
     let output = format!("--output={}/flux-{{{{id}}}}.out", output_directory(pod));
+    let options = [output.as_str()];
     let is_batch = submission.submit.iter().any(|word| word == "batch");
-    submit(pod, submission, if is_batch { &[&*output] } else { &[] })
+    submit(pod, submission, if is_batch { &options } else { &[] })
 }
 
 /// The command that submits and ends as the jobs do.
@@ -120,7 +117,7 @@ fn submit_and_wait(pod: Pod<'_>, submission: &Submission) -> Vec<String> {
         return submit(pod, submission, &["--quiet", "--watch"]);
     }
     let mut run = submission.clone();
-    run.submit.splice(..2, RUN.map(str::to_owned));
+    run.submit.splice(..2, ["flux", "run"].map(str::to_owned));
     submit(pod, &run, &[])
 }
 

@@ -84,7 +84,7 @@ impl Children {
     }
 
     /// Whether `pid` is a child that was started here and has not been waited for.
-    pub fn are_own(&self, pid: i32) -> bool {
+    pub(crate) fn are_own(&self, pid: i32) -> bool {
         self.with_own(|own| own.contains_key(&pid))
     }
 
@@ -115,12 +115,10 @@ impl Children {
 pub struct Running {
     /// Its process id, which is its process group's as well.
     pub pid: Pid,
-    /// Its standard input, if that was piped.
-    pub stdin: Option<ChildStdin>,
+    pub(crate) stdin: Option<ChildStdin>,
     /// Its standard output, if that was piped.
     pub stdout: Option<ChildStdout>,
-    /// Its standard error, if that was piped.
-    pub stderr: Option<ChildStderr>,
+    pub(crate) stderr: Option<ChildStderr>,
     ended: watch::Receiver<Option<ExitStatus>>,
     children: Children,
 }
@@ -133,12 +131,12 @@ impl Running {
     }
 
     /// Sends `signal` to the child alone. That it has just ended is no error.
-    pub fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         self.unless_ended(|pid| kill(pid, signal));
     }
 
     /// Sends `signal` to the child and everything it started in its process group.
-    pub fn signal_group(&self, signal: Signal) {
+    pub(crate) fn signal_group(&self, signal: Signal) {
         self.unless_ended(|pid| killpg(pid, signal));
     }
 

@@ -2,7 +2,7 @@
 //! printed goes to a file; when it failed that is shown, with the output of the lines that failed:
 //! nobody would see them otherwise.
 
-use crate::plan::files::BATCH_SCRIPT_VARIABLE;
+use crate::plan::step::BATCH_SCRIPT_VARIABLE;
 use crate::process::exit_status::exit_code;
 use crate::system::output;
 use clap::Args;
