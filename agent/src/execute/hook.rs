@@ -15,7 +15,7 @@ use crate::process::exit_status::end_text;
 use crate::process::signals::{Signals, Stop};
 use crate::system::environment::Report;
 use crate::system::files;
-use crate::system::subcommand::ENV;
+use crate::system::subcommand::{ENV, own_program};
 use crate::system::words::quoted;
 use flux_contract::Exit;
 use nix::sys::signal::Signal;
@@ -43,7 +43,7 @@ pub(crate) async fn run_hook(context: &mut Context, hook: &Hook) -> Result<(), F
     files::make_directory(private, 0o700, None)
         .and_then(|()| files::remove(&report_file))
         .map_err(failed("prepare", &report_file))?;
-    let script = reporting(&context.session.agent, &report_file, &hook.script);
+    let script = reporting(&own_program(), &report_file, &hook.script);
     let script = private_script(private, hook.name, &script)?;
     let mut command = context.session.command(&with_shell(shell, &script));
     command.stdin(Stdio::null());

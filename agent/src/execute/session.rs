@@ -3,6 +3,7 @@
 use crate::accounts::become_user::Target;
 use crate::failure::{Failure, failed};
 use crate::system::environment::{Change, Environment, Report};
+use crate::system::subcommand::own_program;
 use flux_contract::CurveCertificate;
 use nix::unistd::{AccessFlags, access};
 use std::ffi::{OsStr, OsString};
@@ -28,14 +29,12 @@ pub(crate) struct Session {
     pub certificate: Option<CurveCertificate>,
     /// Where the lead was found for which the broker is configured.
     pub lead: Option<IpAddr>,
-    /// This program. The container's own user runs it, so it must not be what jobs can replace.
-    pub agent: PathBuf,
     /// `HOME` as the container was started with.
     first_home: Option<OsString>,
 }
 
 impl Session {
-    pub(crate) fn new(agent: PathBuf, start: Report) -> Self {
+    pub(crate) fn new(start: Report) -> Self {
         Self {
             first_home: start.environment.get(OsStr::new("HOME")).cloned(),
             environment: start.environment,
@@ -43,7 +42,6 @@ impl Session {
             identity: None,
             certificate: None,
             lead: None,
-            agent,
         }
     }
 
@@ -82,7 +80,7 @@ impl Session {
     pub(crate) fn broker_command(&self, words: &[String]) -> Command {
         let Some(identity) = &self.identity else { return self.command(words) };
         let mut command = match &identity.user {
-            Some(user) => self.command(&user.command(&self.agent, words)),
+            Some(user) => self.command(&user.command(&own_program(), words)),
             None => self.command(words),
         };
         if self.environment.get(OsStr::new("HOME")) == self.first_home.as_ref() {
@@ -103,7 +101,7 @@ mod tests {
      {
         let environment = Environment::from([("HOME".into(), "/root".into())]);
         let start = Report { working_directory: "/".into(), environment };
-        let mut session = Session::new("/agent".into(), start);
+        let mut session = Session::new(start);
         let user = Target { uid: 1000, gid: 1001, groups: vec![1001, 4], capabilities: vec![] };
         let (name, home) = ("flux".to_owned(), "/home/flux".into());
         session.identity = Some(Identity { name, home, user: Some(user) });
@@ -113,7 +111,7 @@ mod tests {
             variables[OsStr::new("HOME")].map(OsStr::to_owned)
         };
         let command = session.broker_command(&words);
-        assert_eq!(command.as_std().get_program(), "/agent");
+        assert_eq!(command.as_std().get_program(), own_program());
         assert_eq!(
             command.as_std().get_args().collect::<Vec<_>>(),
             ["exec", "--uid=1000", "--gid=1001", "--groups=1001,4", "--", "flux", "start"]

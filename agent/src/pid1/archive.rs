@@ -112,7 +112,7 @@ const UNKNOWN_FORMAT: &str =
 /// of gzip is checked as well.
 fn check_whole(path: &Path) -> io::Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let file = files::open_regular(path).map_err(unreadable)?;
+    let file = files::open_regular(path).map_err(|error| unreadable(&error))?;
     let is = |suffixes: &[&str]| suffixes.iter().any(|suffix| name.ends_with(suffix));
     if is(&[".tgz", ".tar.gz"]) {
         ends_as_tar(MultiGzDecoder::new(BufReader::new(file)))
@@ -123,7 +123,7 @@ fn check_whole(path: &Path) -> io::Result<()> {
     }
 }
 
-fn unreadable(error: io::Error) -> io::Error {
+fn unreadable(error: &io::Error) -> io::Error {
     io::Error::other(format!("read it: {error}"))
 }
 
@@ -132,7 +132,7 @@ fn ends_as_tar(mut archive: impl Read) -> io::Result<()> {
     // How many zeros the text so far ends with.
     let mut zeros = 0_usize;
     loop {
-        let length = archive.read(&mut buffer).map_err(unreadable)?;
+        let length = archive.read(&mut buffer).map_err(|error| unreadable(&error))?;
         if length == 0 {
             break;
         }

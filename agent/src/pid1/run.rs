@@ -25,7 +25,6 @@ use crate::system::environment::Report;
 use crate::system::files;
 use crate::system::output::{self, Log, chain};
 use crate::system::root::Root;
-use crate::system::subcommand::own_program;
 use crate::view::{ViewError, link_agent, link_view};
 use flux_contract::{AgentConfig, Exit, Install, TerminationMessage, phase};
 use nix::sys::prctl;
@@ -173,7 +172,7 @@ async fn start(
         report_file: config.layout.private_directory().join("hook-environment"),
         budget: Budget::of_runner(&config),
         children: Children::reaped().map_err(internal("take signals"))?,
-        session: Session::new(own_program(), start),
+        session: Session::new(start),
         config,
         config_path,
         facts,

@@ -54,10 +54,11 @@ pub(crate) async fn run_broker(
     let address = BrokerAddress { socket: broker.socket.clone(), owner };
     let watch = Watch { broker: address.clone(), has_lead: broker.worker.is_some() };
     let watch = tokio::spawn(watch.run(events));
-    let lost = broker.worker.as_ref().map(|worker| LeadWatch::default().lost(&worker.lead));
+    let lost =
+        broker.worker.as_ref().map(|worker| Box::pin(LeadWatch::default().lost(&worker.lead)));
     let config = context.config_path.clone();
-    let smaller =
-        (plan.role == Role::Lead).then(|| smaller_quorum(&config, broker.quorum, &address));
+    let smaller = (plan.role == Role::Lead)
+        .then(|| Box::pin(smaller_quorum(&config, broker.quorum, &address)));
     let mut supervision = Supervision {
         broker,
         running,

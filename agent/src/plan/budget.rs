@@ -170,13 +170,15 @@ mod tests {
         }
     }
 
+    type Share = fn(Budget) -> Duration;
+
     /// Kubernetes' own grace period leaves jobs about as long as a pod would have, a command that has something to
     /// save gets most of the time, and who gives ten minutes gets nearly all of them for the jobs.
     #[test]
     fn shares_are_as_users_are_promised() {
         let (none, saves) = (Duties::default(), Duties { command: true, ..Duties::default() });
         let all = Duties { command: true, dump: true, post: true };
-        let shares: [(u64, Duties, fn(Budget) -> Duration, f64); 11] = [
+        let shares: [(u64, Duties, Share, f64); 11] = [
             (30, none, |budget| budget.jobs, 12.0),
             (30, none, |budget| budget.leave, 6.0),
             (30, none, |budget| budget.drain, 20.0),

@@ -117,9 +117,10 @@ fn steps(pod: Pod<'_>, work: &workload::Work) -> Result<Vec<Step>, Failure> {
     steps.push(files::certificate(pod));
     steps.extend(files::munge_key(pod));
     steps.push(Step::WriteFile(broker::configuration(pod, None)));
-    steps.push(Step::WriteFile(files::hostlist(pod)));
+    let hosts = format!("{}\n", config.network.bootstrap.hosts());
+    steps.push(Step::WriteFile(files::file(config.layout.hostlist(), 0o644, hosts)));
     steps.extend(helpers::helpers(pod).map(Step::WriteFile));
-    steps.extend(work.files.iter().cloned().map(Step::WriteFile));
+    steps.extend(work.script.clone().map(Step::WriteFile));
     steps.push(Step::ChangeEnvironment(environment::changes(pod)));
     let before_broker =
         [("preCommand", &hooks_of.pre_command), ("commands.pre", &hooks_of.pre), of_role];

@@ -4,9 +4,7 @@ use crate::flux::resources;
 use crate::plan::environment::{output_directory, temporary};
 use crate::plan::pod::Pod;
 use crate::plan::step::{FileToWrite, Owner, Role, Step};
-use flux_contract::{
-    CURVE_MOUNT, CURVE_SECRET_KEY, CUSTOM_SCRIPT_PATH, MUNGE_MOUNT, MUNGE_SECRET_KEY, Workload,
-};
+use flux_contract::{CURVE_MOUNT, CURVE_SECRET_KEY, MUNGE_MOUNT, MUNGE_SECRET_KEY, Workload};
 use std::path::{Path, PathBuf};
 
 /// Where munged(8) looks for its key.
@@ -65,15 +63,6 @@ pub(super) fn munge_key(pod: Pod<'_>) -> Option<Step> {
         to: MUNGE_KEY.into(),
         owner: owner.filter(|_| pod.facts.uid == 0),
     })
-}
-
-pub(super) fn hostlist(pod: Pod<'_>) -> FileToWrite {
-    let hosts = pod.config.network.bootstrap.hosts();
-    file(pod.config.layout.hostlist(), 0o644, format!("{hosts}\n"))
-}
-
-pub(super) fn custom_script(content: &str) -> FileToWrite {
-    file(CUSTOM_SCRIPT_PATH.into(), 0o755, content.to_owned())
 }
 
 /// The resource set: all hosts are taken to have what the lead has, of which Flux, who asks hwloc, knows

@@ -2,11 +2,11 @@
 
 use crate::plan::environment::{self, chosen_shell, output_directory};
 use crate::plan::facts::{ENV, Facts, IMAGE_SHELLS, USR_SHELLS};
-use crate::plan::files::custom_script;
+use crate::plan::files::file;
 use crate::plan::pod::Pod;
 use crate::plan::step::{FileToWrite, LeadCommand, Role, Step};
 use crate::system::subcommand::{BATCH, CONNECT, DIAGNOSE, START, call};
-use flux_contract::{Submission, Workload};
+use flux_contract::{CUSTOM_SCRIPT_PATH, Submission, Workload};
 use std::path::Path;
 
 /// Options of `flux submit` that `flux run` does not have: most are for several jobs at once.
@@ -16,7 +16,7 @@ const BULK: [&str; 8] =
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Work {
     /// Needed on every pod.
-    pub(super) files: Vec<FileToWrite>,
+    pub(super) script: Option<FileToWrite>,
     pub(super) batch: Option<Step>,
     /// What the lead runs and ends with.
     pub(super) command: Option<LeadCommand>,
@@ -29,7 +29,7 @@ pub(super) fn workload(pod: Pod<'_>) -> Work {
     let lead = pod.role == Role::Lead;
     match &pod.config.workload {
         Workload::Interactive { submission } => Work {
-            files: submission.iter().flat_map(|it| files(pod, it)).collect(),
+            script: submission.as_ref().and_then(|it| script(pod, it)),
             submission: submission
                 .iter()
                 .find(|_| pod.submits())
@@ -38,7 +38,7 @@ pub(super) fn workload(pod: Pod<'_>) -> Work {
             ..Work::default()
         },
         Workload::Submit { submission } => Work {
-            files: files(pod, submission),
+            script: script(pod, submission),
             command: lead_command(pod, submit_and_wait(pod, submission)).map(|command| {
                 LeadCommand { may_be_refused: submits_itself(submission), ..command }
             }),
@@ -64,9 +64,9 @@ pub(super) fn workload(pod: Pod<'_>) -> Work {
     }
 }
 
-fn files(pod: Pod<'_>, submission: &Submission) -> Vec<FileToWrite> {
-    let scripts = submission.script.iter();
-    scripts.map(|script| custom_script(&runnable(pod, script))).collect()
+fn script(pod: Pod<'_>, submission: &Submission) -> Option<FileToWrite> {
+    let script = submission.script.as_ref()?;
+    Some(file(CUSTOM_SCRIPT_PATH.into(), 0o755, runnable(pod, script)))
 }
 
 /// `script` with a shell in its first line that is there: scripts ask for `/bin/sh` or `/bin/bash`,
