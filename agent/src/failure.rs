@@ -26,16 +26,6 @@ impl Failure {
         Self::new(exit, format!("{doing}: {}", chain(cause)))
     }
 
-    /// `what` is not there, which was made sure of before.
-    pub(crate) fn mistake(what: &str) -> Self {
-        Self::new(Exit::Internal, format!("{what} is missing: a mistake in the agent"))
-    }
-
-    /// The status of a child that was started has not come.
-    pub(crate) fn no_status(_: io::Error) -> Self {
-        Self::mistake("the status of a child")
-    }
-
     /// The exit code that says so.
     pub const fn exit(&self) -> Exit {
         self.exit

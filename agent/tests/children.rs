@@ -27,10 +27,10 @@ async fn every_child_gets_its_own_status_whatever_ended_it() {
         scripts.iter().map(|script| children.spawn(&mut shell(script)).unwrap()).collect();
     let mut raw = Vec::new();
     for running in &mut running {
-        raw.push(tokio::time::timeout(PATIENCE, running.wait()).await.unwrap().unwrap().into_raw());
+        raw.push(tokio::time::timeout(PATIENCE, running.wait()).await.unwrap().into_raw());
     }
     assert_eq!(raw, [3 << 8, 9, 40, 0]);
-    assert_eq!(running[0].wait().await.unwrap().into_raw(), 3 << 8, "asked twice");
+    assert_eq!(running[0].wait().await.into_raw(), 3 << 8, "asked twice");
 }
 
 #[tokio::test]

@@ -57,8 +57,7 @@ pub(crate) async fn run_hook(context: &mut Context, hook: &Hook) -> Result<(), F
         Err(error) => return refuse(context, hook.name, &not_started(shell, &error)),
     };
     let limits = if is_last { context.budget.for_post() } else { context.budget.for_main() };
-    let waited = wait_or_stop(&mut context.signals, &mut running, limits).await;
-    let (status, stop) = waited.map_err(Failure::no_status)?;
+    let (status, stop) = wait_or_stop(&mut context.signals, &mut running, limits).await;
     let reported = take_report(context, &report_file);
     let name = hook.name;
     match stop {
@@ -144,18 +143,18 @@ pub(crate) async fn wait_or_stop(
     signals: &mut Signals,
     running: &mut Running,
     limits: Limits,
-) -> io::Result<(ExitStatus, Option<Stop>)> {
+) -> (ExitStatus, Option<Stop>) {
     if let Some(status) = signals.within(limits.ask, running.wait()).await {
-        return Ok((status?, None));
+        return (status, None);
     }
     let stop = signals.stopped_by();
     running.signal_group(stop.map_or(Signal::SIGTERM, Stop::signal));
     if let Some(status) = signals.within(limits.kill, running.wait()).await {
-        return Ok((status?, stop));
+        return (status, stop);
     }
     running.signal_group(Signal::SIGKILL);
     let status = signals.within(limits.kill + limits.patience, running.wait()).await;
-    Ok((status.unwrap_or_else(|| Ok(ExitStatus::from_raw(Signal::SIGKILL as i32)))?, stop))
+    (status.unwrap_or_else(|| ExitStatus::from_raw(Signal::SIGKILL as i32)), stop)
 }
 
 #[cfg(test)]

@@ -201,7 +201,8 @@ pub(crate) async fn await_lead(context: &mut Context, lead: &AwaitLead) -> Resul
     context.progress.enter(phase::WAIT_FOR_LEAD);
     context.log.info(&lead.to_string());
     let certificate = context.session.certificate.clone();
-    let certificate = certificate.ok_or_else(|| Failure::mistake("the CURVE certificate"))?;
+    let missing = "the CURVE certificate is missing: a mistake in the agent";
+    let certificate = certificate.ok_or_else(|| Failure::new(Exit::Internal, missing))?;
     let deadline = Duration::from_secs(lead.deadline_seconds);
     let before = context.progress.last_error();
     let (log, progress) = (context.log, &context.progress);

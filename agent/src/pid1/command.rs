@@ -175,7 +175,7 @@ impl CommandRun {
                 break status;
             }
             tokio::select! {
-                status = running.wait(), if ended.is_none() => ended = Some(status?),
+                status = running.wait(), if ended.is_none() => ended = Some(status),
                 // The rest of its group may be no children of this process, whose end would be reported to it.
                 () = sleep(GROUP_POLL_INTERVAL), if ended.is_some() => {}
                 Some(Ask { signal, broker_ended }) = asks.recv() => {

@@ -155,8 +155,7 @@ async fn main(
     let end = tokio::select! {
         // A command that has failed says so, also when the runner ends at the same time.
         biased;
-        ended = wait_or_stop(&mut context.signals, &mut running, limits) => {
-            let (status, stop) = ended.map_err(Failure::no_status)?;
+        (status, stop) = wait_or_stop(&mut context.signals, &mut running, limits) => {
             let ended = ending::of_sidecar(status, stop);
             return Ok(match stop {
                 Some(_) => ended,

@@ -80,7 +80,7 @@ pub(crate) async fn run_broker(
     let Supervision { mut end, submission, command, mut command_end, .. } = supervision;
     end.duration = started.elapsed();
     drop(submission);
-    end.code = exit_code(status.map_err(Failure::no_status)?);
+    end.code = exit_code(status);
     if let Some(mut command) = command {
         command_end = Some(command.end_without_broker(end.code != 0).await);
     }
@@ -158,7 +158,7 @@ impl Supervision<'_> {
         changes: &mut mpsc::UnboundedReceiver<Event>,
         lost: impl Future<Output = ()>,
         smaller: impl Future<Output = u32>,
-    ) -> io::Result<ExitStatus> {
+    ) -> ExitStatus {
         let (mut lost, mut smaller) = (pin!(lost), pin!(smaller));
         loop {
             tokio::select! {
@@ -178,7 +178,7 @@ impl Supervision<'_> {
                 () = at(self.kill_at) => {
                     if self.killed && self.end.stop.is_some() {
                         context.log.error("the broker cannot be killed: going on without its end");
-                        return Ok(ExitStatus::from_raw(Signal::SIGKILL as i32));
+                        return ExitStatus::from_raw(Signal::SIGKILL as i32);
                     }
                     context.log.warn("the broker has not ended in its time: killing it");
                     self.running.signal_group(Signal::SIGKILL);
@@ -190,7 +190,10 @@ impl Supervision<'_> {
                 left = end_of(self.leaving.as_mut()) => self.has_left(context, left),
                 status = end_of(self.submission.as_mut().map(Running::wait)) => {
                     self.submission = None;
-                    note_submission(context, status);
+                    if !status.success() {
+                        let code = exit_code(status);
+                        context.failed(&format!("the command could not be submitted: exit code {code}"));
+                    }
                 }
                 end = end_of(self.command.as_mut().map(RunningCommand::end)) => self.command_ended(context, end),
             }
@@ -361,13 +364,4 @@ impl Supervision<'_> {
             Err(error) => context.failed(&format!("start {}: {error}", shown(words))),
         }
     }
-}
-
-fn note_submission(context: &Context, status: io::Result<ExitStatus>) {
-    let end = match status {
-        Ok(status) if status.success() => return,
-        Ok(status) => format!("exit code {}", exit_code(status)),
-        Err(error) => error.to_string(),
-    };
-    context.failed(&format!("the command could not be submitted: {end}"));
 }

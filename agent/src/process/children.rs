@@ -80,7 +80,7 @@ impl Children {
         if let (Some(out), Some(err)) = (&mut running.stdout, &mut running.stderr) {
             tokio::try_join!(out.read_to_end(&mut stdout), err.read_to_end(&mut stderr))?;
         }
-        Ok(Output { status: running.wait().await?, stdout, stderr })
+        Ok(Output { status: running.wait().await, stdout, stderr })
     }
 
     /// Whether `pid` is a child that was started here and has not been waited for.
@@ -125,9 +125,10 @@ pub struct Running {
 
 impl Running {
     /// Waits for its end. May be called again when it was interrupted.
-    pub async fn wait(&mut self) -> io::Result<ExitStatus> {
-        let status = self.ended.wait_for(Option::is_some).await.map_err(io::Error::other)?;
-        status.ok_or_else(|| io::Error::other("it ended without a status"))
+    pub async fn wait(&mut self) -> ExitStatus {
+        let status = self.ended.wait_for(Option::is_some).await.ok().and_then(|status| *status);
+        // What sends it is there until it was sent, or this is dropped.
+        status.unwrap_or_else(|| ExitStatus::from_raw(Signal::SIGKILL as i32))
     }
 
     /// Sends `signal` to the child alone. That it has just ended is no error.
