@@ -3,6 +3,5 @@
 
 pub(crate) mod context;
 pub(crate) mod hook;
-pub(crate) mod session;
 pub(crate) mod steps;
 pub(crate) mod working_directory;

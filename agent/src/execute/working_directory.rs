@@ -2,8 +2,7 @@
 
 use crate::accounts::become_user::Target;
 use crate::accounts::passwd::Databases;
-use crate::execute::context::Context;
-use crate::execute::session::Identity;
+use crate::execute::context::{Context, Identity};
 use crate::plan::facts::databases;
 use crate::system::files;
 use std::fs::{self, Metadata};

@@ -1,7 +1,6 @@
 //! `flux-agent run`: the first process of a pod, from its configuration to its exit code.
 
-use crate::execute::context::Context;
-use crate::execute::session::Session;
+use crate::execute::context::{Context, Session};
 use crate::execute::steps::{await_lead, execute, execute_all};
 use crate::failure::Failure;
 use crate::lead::watch::LeadWatch;

@@ -4,7 +4,7 @@ use crate::execute::context::Context;
 use crate::execute::hook::{
     NO_SHELL, not_started, private_script, run_hook, strict_failure, wait_or_stop, with_shell,
 };
-use crate::failure::Failure;
+use crate::failure::{Failure, failed};
 use crate::flux::broker_socket::{BrokerAddress, SocketError};
 use crate::pid1::ending::{self, well};
 use crate::pid1::runner_lock::{RunnerState, runner_state};
@@ -58,10 +58,7 @@ pub(crate) async fn run(context: &mut Context, name: &str) -> Result<Termination
     // A directory of this container alone, gone with this value.
     let memory = context.root.at(MEMORY);
     let private = tempfile::Builder::new().prefix("flux-agent-").tempdir_in(&memory);
-    let private = private.map_err(|error| {
-        let text = format!("could not make a directory in {}: {error}", memory.display());
-        Failure::new(Exit::Prepare, text)
-    })?;
+    let private = private.map_err(failed("make a directory in", &memory))?;
     context.report_file = private.path().join("hook-environment");
     hook(context, "commands.init", sidecar.init.as_ref()).await?;
     context.session.change(&environment.changes);

@@ -39,13 +39,15 @@ pub(super) fn workload(pod: Pod<'_>) -> Work {
         },
         Workload::Submit { submission } => Work {
             script: script(pod, submission),
-            command: lead_command(pod, submit_and_wait(pod, submission)).map(|command| {
-                LeadCommand { may_be_refused: submits_itself(submission), ..command }
-            }),
+            command: lead_command(
+                pod,
+                submit_and_wait(pod, submission),
+                submits_itself(submission),
+            ),
             ..Work::default()
         },
         Workload::Launcher { prefix, command } => Work {
-            command: lead_command(pod, [prefix.clone(), pod.with_flux(command)].concat()),
+            command: lead_command(pod, [prefix.clone(), pod.with_flux(command)].concat(), false),
             ..Work::default()
         },
         Workload::Batch { prefix, flags, script, output_directory: _ } => Work {
@@ -59,7 +61,7 @@ pub(super) fn workload(pod: Pod<'_>) -> Work {
         Workload::Diagnostics {} => {
             let flux = ["--flux".to_owned(), pod.flux()];
             let words = [call(&pod.facts.agent, DIAGNOSE), flux.into()].concat();
-            Work { command: lead_command(pod, words), ..Work::default() }
+            Work { command: lead_command(pod, words, false), ..Work::default() }
         }
     }
 }
@@ -167,8 +169,8 @@ fn batch(pod: Pod<'_>, prefix: &[String], flags: &[String]) -> Option<LeadComman
     words.extend(pod.config.logging.quiet.then(|| "--quiet".to_owned()));
     words.push("--".to_owned());
     words.extend_from_slice(flags);
-    let command = lead_command(pod, words)?;
-    Some(LeadCommand { may_be_refused: prefix.is_empty(), failure: Some(failure), ..command })
+    let command = lead_command(pod, words, prefix.is_empty())?;
+    Some(LeadCommand { failure: Some(failure), ..command })
 }
 
 /// Any pod will do: each is connected to the instance.
@@ -180,7 +182,7 @@ fn entrance(pod: Pod<'_>) -> String {
 
 /// `words` as the command of the lead. One that is not Flux itself is started by `flux env`, which adds what
 /// programs need to use Flux, and by `start`, which ends as shells do where it cannot be started.
-fn lead_command(pod: Pod<'_>, words: Vec<String>) -> Option<LeadCommand> {
+fn lead_command(pod: Pod<'_>, words: Vec<String>, may_be_refused: bool) -> Option<LeadCommand> {
     let flux = pod.flux();
     let start = if words.first() == Some(&flux) {
         Vec::new()
@@ -189,6 +191,6 @@ fn lead_command(pod: Pod<'_>, words: Vec<String>) -> Option<LeadCommand> {
         [vec![flux, "env".to_owned()], start, vec!["--".to_owned()]].concat()
     };
     let (words, cleans_up) = ([start, words].concat(), environment::cleans_up_later(pod.facts));
-    let command = LeadCommand { words, may_be_refused: false, cleans_up, failure: None };
+    let command = LeadCommand { words, may_be_refused, cleans_up, failure: None };
     (pod.role == Role::Lead).then_some(command)
 }

@@ -1,7 +1,7 @@
 //! What asks a run to end: the signals a container's first process gets, and the deadline.
 
 use flux_contract::Exit;
-use nix::sys::signal::Signal;
+use nix::sys::signal::Signal::{self, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use std::future::{Future, pending, poll_fn};
 use std::io;
 use std::pin::{Pin, pin};
@@ -10,14 +10,7 @@ use std::time::Duration;
 use tokio::signal::unix::{self, SignalKind};
 use tokio::time::{Instant, sleep_until};
 
-const TAKEN: [Signal; 6] = [
-    Signal::SIGTERM,
-    Signal::SIGINT,
-    Signal::SIGHUP,
-    Signal::SIGQUIT,
-    Signal::SIGUSR1,
-    Signal::SIGUSR2,
-];
+const TAKEN: [Signal; 6] = [SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2];
 
 /// Takes signals from the moment it is made. The kernel drops signals to PID 1 for which it has no
 /// handler, so this comes first in a run. Handlers, unlike a blocked mask, are not inherited by
@@ -42,7 +35,7 @@ impl Stop {
     pub(crate) const fn signal(self) -> Signal {
         match self {
             Self::Signal(signal) => signal,
-            Self::Deadline { .. } => Signal::SIGTERM,
+            Self::Deadline { .. } => SIGTERM,
         }
     }
 
@@ -161,5 +154,5 @@ async fn next_of(streams: &mut [(Signal, unix::Signal)]) -> Signal {
 
 /// Whether `taken` asks for an end; the user signals do not.
 pub(crate) fn asks_to_stop(taken: Signal) -> bool {
-    !matches!(taken, Signal::SIGUSR1 | Signal::SIGUSR2)
+    !matches!(taken, SIGUSR1 | SIGUSR2)
 }
