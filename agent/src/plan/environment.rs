@@ -27,26 +27,20 @@ pub(super) fn lists(pod: Pod<'_>) -> Vec<Change> {
     if !pod.config.view.enabled {
         return vec![];
     }
+    let view = pod.config.layout.view();
     // At the end: the image's own programs stay what they were.
-    let mut lists = vec![append("PATH", &pod.config.layout.view().join("bin"))];
+    let mut lists = vec![append("PATH", &view.join("bin"))];
     let own = pod.facts.site_packages.as_deref();
     let packages = pod.config.view.python_path.as_deref().map(Path::new).or(own);
     lists.extend(packages.map(|packages| append("PYTHONPATH", packages)));
-    lists.extend(fluxion_paths(pod).iter().map(|(list, path)| append(list, path)));
+    if let Some(modules) = &pod.facts.fluxion_modules {
+        // Flux looks below the prefix it was compiled for; where the view is made of links, as Spack does it, that is
+        // flux-core's own, and Fluxion is in another one.
+        lists.push(append("FLUX_MODULE_PATH", modules));
+        lists.push(append("FLUX_MODPROBE_PATH_APPEND", &view.join("etc/flux/modprobe")));
+        lists.push(append("FLUX_EXEC_PATH", &view.join("libexec/flux/cmd")));
+    }
     lists
-}
-
-/// The lists on which a view with Fluxion has to be, with what they lack. Flux looks below the
-/// prefix it was compiled for; where the view is made of links, as Spack does it, that is
-/// flux-core's own, and Fluxion is in another one.
-fn fluxion_paths(pod: Pod<'_>) -> Vec<(&'static str, PathBuf)> {
-    let Some(modules) = &pod.facts.fluxion_modules else { return vec![] };
-    let view = pod.config.layout.view();
-    vec![
-        ("FLUX_MODULE_PATH", modules.clone()),
-        ("FLUX_MODPROBE_PATH_APPEND", view.join("etc/flux/modprobe")),
-        ("FLUX_EXEC_PATH", view.join("libexec/flux/cmd")),
-    ]
 }
 
 /// `flux` of a client: first, so that neither the view's nor one of the image is taken for it.

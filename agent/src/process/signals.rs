@@ -142,12 +142,10 @@ pub(crate) async fn end_of<T>(work: Option<impl Future<Output = T>>) -> T {
 
 async fn next_of(streams: &mut [(Signal, unix::Signal)]) -> Signal {
     poll_fn(|context| {
-        for (taken, stream) in streams.iter_mut() {
-            if stream.poll_recv(context).is_ready() {
-                return Poll::Ready(*taken);
-            }
-        }
-        Poll::Pending
+        let ready = streams
+            .iter_mut()
+            .find_map(|(taken, stream)| stream.poll_recv(context).is_ready().then_some(*taken));
+        ready.map_or(Poll::Pending, Poll::Ready)
     })
     .await
 }
