@@ -6,6 +6,7 @@
 pub mod accounts;
 pub mod commands;
 mod execute;
+mod failure;
 pub mod flux;
 pub mod lead;
 mod pid1;

@@ -27,10 +27,10 @@ async fn every_child_gets_its_own_status_whatever_ended_it() {
         scripts.iter().map(|script| children.spawn(&mut shell(script)).unwrap()).collect();
     let mut raw = Vec::new();
     for running in &mut running {
-        raw.push(tokio::time::timeout(PATIENCE, running.wait()).await.unwrap().unwrap().into_raw());
+        raw.push(tokio::time::timeout(PATIENCE, running.wait()).await.unwrap().into_raw());
     }
     assert_eq!(raw, [3 << 8, 9, 40, 0]);
-    assert_eq!(running[0].wait().await.unwrap().into_raw(), 3 << 8, "asked twice");
+    assert_eq!(running[0].wait().await.into_raw(), 3 << 8, "asked twice");
 }
 
 #[tokio::test]
@@ -38,8 +38,8 @@ async fn one_that_is_dropped_is_killed_with_its_group() {
     let _turn = TURN.lock().await;
     let children = Children::reaped().unwrap();
     let mut running = children.spawn(&mut shell("sleep 600 & echo $!; wait")).unwrap();
-    let mut stdout = running.stdout().unwrap();
-    let mut pids = vec![running.pid().to_string()];
+    let mut stdout = running.stdout.take().unwrap();
+    let mut pids = vec![running.pid.to_string()];
     let mut text = [0; 64];
     let length = stdout.read(&mut text).await.unwrap();
     pids.push(std::str::from_utf8(&text[..length]).unwrap().trim().to_owned());

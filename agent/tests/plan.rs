@@ -5,7 +5,7 @@
 mod settings;
 
 use flux_agent::accounts::Databases;
-use flux_agent::plan::{Facts, PlanError, Step, broker_config, client_environment, plan};
+use flux_agent::plan::{Facts, Failure, broker_config, client_environment, plan};
 use flux_contract::{
     AgentConfig, Archive, Bootstrap, Broker, Exit, Hooks, Hostlist, Submission, WorkerPolicy,
     Workload,
@@ -382,7 +382,9 @@ fn a_lead_whose_address_leads_to_it_again_is_connected_to_by_its_address() {
     let file = |found: Option<&str>| {
         broker_config(&config, &facts, found.map(|at| at.parse().unwrap())).unwrap()
     };
-    assert!(plan(&config, &facts).unwrap().steps.contains(&Step::WriteFile(file(None))));
+    let document = serde_json::to_value(plan(&config, &facts).unwrap()).unwrap();
+    let step = serde_json::json!({ "write-file": file(None) });
+    assert!(document["steps"].as_array().unwrap().contains(&step), "{step}");
     assert_eq!(file(Some("10.96.0.5")), file(None), "it is there from the start");
     assert!(file(None).content.contains("10.96.0.5"));
     let by_name = file(Some("10.244.1.7"));
@@ -456,7 +458,7 @@ fn a_sidecar_finds_the_socket_of_its_pod_also_when_it_is_not_the_shared_one() {
 #[test]
 fn what_cannot_work_is_refused_with_its_cause_and_its_code() {
     let refusal = |config: &AgentConfig, facts: &Facts| {
-        let error: PlanError = plan(config, facts).unwrap_err();
+        let error: Failure = plan(config, facts).unwrap_err();
         (error.exit(), error.to_string())
     };
     let (exit, text) = refusal(&config(), &facts("stranger"));

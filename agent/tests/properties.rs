@@ -4,7 +4,7 @@
 mod settings;
 
 use flux_agent::accounts::Databases;
-use flux_agent::plan::{Facts, Plan, Step, plan};
+use flux_agent::plan::{Facts, Plan, plan};
 use flux_contract::{AgentConfig, Bootstrap, Hostlist, Workload};
 use proptest::collection::{btree_map, vec};
 use proptest::option::{of, weighted};
@@ -129,19 +129,18 @@ fn pod() -> impl Strategy<Value = (AgentConfig, Facts)> {
 }
 
 /// What `plan` writes to `path`.
-fn written<'plan>(plan: &'plan Plan, path: &Path) -> &'plan str {
-    let mut files = plan.steps.iter().filter_map(|step| {
-        let Step::WriteFile(file) = step else { return None };
-        (file.path == path).then_some(&*file.content)
-    });
-    files.next().unwrap()
+fn written(plan: &Plan, path: &Path) -> String {
+    let document = serde_json::to_value(plan).unwrap();
+    let mut files = document["steps"].as_array().unwrap().iter().map(|step| &step["write-file"]);
+    let file = files.find(|file| file["path"] == json!(path)).unwrap();
+    file["content"].as_str().unwrap().to_owned()
 }
 
 /// The scripts for shells in a plan.
 fn scripts(config: &AgentConfig, plan: &Plan) -> [String; 3] {
     let layout = &config.layout;
     [layout.view_helper(), layout.connect_helper(), layout.fluxion_helper()]
-        .map(|path| written(plan, &path).to_owned())
+        .map(|path| written(plan, &path))
 }
 
 /// What a shell says against `script` without running it.

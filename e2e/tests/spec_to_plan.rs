@@ -13,7 +13,7 @@ mod any_spec;
 mod settings;
 
 use any_spec::{accepted, any_spec};
-use flux_agent::plan::{PlanError, client_environment, plan};
+use flux_agent::plan::{Failure, client_environment, plan};
 use flux_contract::AgentConfig;
 use flux_operator::cluster::Cluster;
 use flux_operator::cluster::validate::{Defaults, validate};
@@ -49,7 +49,7 @@ fn read(cluster: &Cluster) -> AgentConfig {
 }
 
 /// Plans the first and the last pod of `cluster`, with all there can be in image and view.
-fn planned(cluster: &Cluster) -> Vec<Result<String, PlanError>> {
+fn planned(cluster: &Cluster) -> Vec<Result<String, Failure>> {
     let config = read(cluster);
     let pods = [0, cluster.size - 1].map(|index| config.cluster.name.pod_hostname(index));
     let one = |hostname: &String| {

@@ -8,7 +8,6 @@ use crate::flux::broker_socket::BrokerSocket;
 use crate::flux::resources::Resources;
 use crate::lead::wait::wait_for_lead;
 use crate::plan::decide::{self, client_environment};
-use crate::plan::error::PlanError;
 use crate::plan::step::Role;
 use crate::status::client;
 use crate::system::check::{Check, Found, any_failed, text};
@@ -79,12 +78,10 @@ async fn all(arguments: &PodArguments) -> Vec<Check> {
 
 fn host(pod: &PodContext) -> Found {
     match decide::plan(&pod.config, &pod.facts) {
-        Err(error @ (PlanError::UnknownHost { .. } | PlanError::LeadElsewhere { .. })) => {
-            Found::failed(
-                chain(&error),
-                "the pod's host name must be <name>-<index>: look at pod.overlay for hostNetwork, hostname or setHostnameAsFQDN, and at bursting.hostlist",
-            )
-        }
+        Err(error) if error.exit() == Exit::Config => Found::failed(
+            chain(&error),
+            "the pod's host name must be <name>-<index>: look at pod.overlay for hostNetwork, hostname or setHostnameAsFQDN, and at bursting.hostlist",
+        ),
         Ok(plan) => Found::ok(format!("{}, {}, rank {}", plan.hostname, plan.role, plan.rank)),
         // The checks that follow say it better.
         Err(_) => Found::ok(pod.facts.hostname.clone()),

@@ -1,31 +1,38 @@
-//! What the steps of a run share.
+//! What is carried from step to step: what is known of this pod, the environment, and who the broker runs as.
 
-use crate::execute::error::StepError;
-use crate::execute::session::Session;
+use crate::accounts::become_user::Target;
+use crate::failure::{Failure, failed};
 use crate::plan::budget::Budget;
+use crate::plan::facts::Facts;
 use crate::plan::step::Owner;
 use crate::process::children::Children;
 use crate::process::signals::Signals;
 use crate::status::progress::Progress;
+use crate::system::environment::{Change, Environment, Report};
 use crate::system::output::Log;
 use crate::system::root::Root;
+use crate::system::subcommand::own_program;
+use flux_contract::{AgentConfig, CurveCertificate};
+use nix::unistd::{AccessFlags, access};
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::net::IpAddr;
 use std::path::PathBuf;
+use tokio::process::Command;
 
-#[derive(Debug)]
 pub(crate) struct Context {
+    pub config: AgentConfig,
+    /// Where the configuration was read, which may change while the run goes on.
+    pub config_path: PathBuf,
+    pub facts: Facts,
     pub root: Root,
     pub log: Log,
-    pub strict: bool,
-    /// Drop what hooks print on stdout.
-    pub quiet: bool,
     pub report_file: PathBuf,
     pub signals: Signals,
     pub budget: Budget,
     pub children: Children,
     pub progress: Progress,
     pub session: Session,
-    /// Where `agent.toml` lies, which may change while the run goes on.
-    pub configuration: PathBuf,
     /// Code that the run ends with, set before its last steps are done.
     pub exit_code: i32,
     /// Ids of the jobs that ran on this rank when its broker had to be ended.
@@ -39,18 +46,125 @@ impl Context {
         self.progress.failed(text);
     }
 
-    /// Ends the run here if a signal asked for it. Gives the runtime the time to notice.
-    pub(super) async fn go_on_unless_stopped(&mut self) -> Result<(), StepError> {
-        tokio::select! {
-            biased;
-            stop = self.signals.stop() => Err(stop.into()),
-            () = tokio::task::yield_now() => Ok(()),
-        }
+    /// The same for what need not be an error.
+    pub(crate) fn warned(&self, text: &str) {
+        self.log.warn(text);
+        self.progress.failed(text);
     }
 
     /// uid and gid that a file of `owner` is given; `None` when it is ours as it is.
     pub(crate) fn ids(&self, owner: Owner) -> Option<(u32, u32)> {
-        let identity = self.session.identity.as_ref().filter(|identity| identity.switch)?;
-        (owner == Owner::Broker).then_some((identity.uid, identity.gid))
+        let user = self.session.identity.as_ref()?.user.as_ref()?;
+        (owner == Owner::Broker).then_some((user.uid, user.gid))
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Identity {
+    pub name: String,
+    pub home: PathBuf,
+    /// Whom processes become; `None` when this is the agent's own user.
+    pub user: Option<Target>,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Session {
+    pub environment: Environment,
+    pub working_directory: PathBuf,
+    /// Who the broker runs as; until that is decided, nobody else than the agent.
+    pub identity: Option<Identity>,
+    pub certificate: Option<CurveCertificate>,
+    /// Where the lead was found for which the broker is configured.
+    pub lead: Option<IpAddr>,
+    /// `HOME` as the container was started with.
+    first_home: Option<OsString>,
+}
+
+impl Session {
+    pub(crate) fn new(start: Report) -> Self {
+        Self {
+            first_home: start.environment.get(OsStr::new("HOME")).cloned(),
+            environment: start.environment,
+            working_directory: start.working_directory,
+            identity: None,
+            certificate: None,
+            lead: None,
+        }
+    }
+
+    pub(crate) fn take(&mut self, report: Report) {
+        self.environment = report.environment;
+        self.working_directory = report.working_directory;
+    }
+
+    pub(crate) fn change(&mut self, changes: &[Change]) {
+        for change in changes {
+            change.apply(&mut self.environment);
+        }
+    }
+
+    /// Comes before a start: of a working directory that is missing the kernel says what it says of a missing program.
+    pub(crate) fn check_working_directory(&self) -> Result<(), Failure> {
+        let entered = access(&self.working_directory, AccessFlags::X_OK);
+        entered
+            .map_err(io::Error::from)
+            .map_err(failed("enter the working directory", &self.working_directory))
+    }
+
+    /// `words` as a command of the container's own user.
+    pub(crate) fn command(&self, words: &[String]) -> Command {
+        let mut command = Command::new(words.first().map_or("", String::as_str));
+        command
+            .args(words.iter().skip(1))
+            .env_clear()
+            .envs(&self.environment)
+            .current_dir(&self.working_directory);
+        command
+    }
+
+    /// `words` as a command of the broker's user, with that user's `HOME`, `USER` and `LOGNAME`
+    /// (a `HOME` that a hook chose stays).
+    pub(crate) fn broker_command(&self, words: &[String]) -> Command {
+        let Some(identity) = &self.identity else { return self.command(words) };
+        let mut command = match &identity.user {
+            Some(user) => self.command(&user.command(&own_program(), words)),
+            None => self.command(words),
+        };
+        if self.environment.get(OsStr::new("HOME")) == self.first_home.as_ref() {
+            command.env("HOME", &identity.home);
+        }
+        command.env("USER", &identity.name).env("LOGNAME", &identity.name);
+        command
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn another_user_is_reached_through_the_agents_own_exec_with_the_home_that_a_hook_chose_or_its_own()
+     {
+        let environment = Environment::from([("HOME".into(), "/root".into())]);
+        let start = Report { working_directory: "/".into(), environment };
+        let mut session = Session::new(start);
+        let user = Target { uid: 1000, gid: 1001, groups: vec![1001, 4], capabilities: vec![] };
+        let (name, home) = ("flux".to_owned(), "/home/flux".into());
+        session.identity = Some(Identity { name, home, user: Some(user) });
+        let words = ["flux", "start"].map(str::to_owned);
+        let home = |command: &Command| {
+            let variables: BTreeMap<_, _> = command.as_std().get_envs().collect();
+            variables[OsStr::new("HOME")].map(OsStr::to_owned)
+        };
+        let command = session.broker_command(&words);
+        assert_eq!(command.as_std().get_program(), own_program());
+        assert_eq!(
+            command.as_std().get_args().collect::<Vec<_>>(),
+            ["exec", "--uid=1000", "--gid=1001", "--groups=1001,4", "--", "flux", "start"]
+        );
+        assert_eq!(home(&command).unwrap(), "/home/flux");
+        session.environment.insert("HOME".into(), "/scratch".into());
+        assert_eq!(home(&session.broker_command(&words)).unwrap(), "/scratch");
     }
 }

@@ -7,7 +7,7 @@
 //! not report; that is said, and the environment stays.
 
 use crate::execute::context::Context;
-use crate::execute::error::{StepError, failed};
+use crate::failure::{Failure, failed};
 use crate::plan::budget::Limits;
 use crate::plan::step::Hook;
 use crate::process::children::Running;
@@ -15,87 +15,90 @@ use crate::process::exit_status::end_text;
 use crate::process::signals::{Signals, Stop};
 use crate::system::environment::Report;
 use crate::system::files;
-use crate::system::subcommand::ENV;
+use crate::system::subcommand::{ENV, own_program};
 use crate::system::words::quoted;
+use flux_contract::Exit;
 use nix::sys::signal::Signal;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{ExitStatus, Stdio};
+use tempfile::{Builder, TempPath};
 
 /// The hook that follows the command. Its output is heard in a quiet run as well: what people print
 /// there is results, and the tests of the Go operator compare such a log. In a stop it is what there
 /// is to do, and not what is to be stopped.
 const LAST: &str = "commands.post";
+pub(crate) const NO_SHELL: &str = "cannot run: neither the image nor the view has a shell";
 /// Most bytes of a report: an environment has 6 MiB at most (execve(2)). Jobs of the container's own user may
 /// write where it lies.
 const LIMIT: u64 = 8 << 20;
 
 /// Runs `hook` as the container's own user. A failure is an error in a strict run and a warning
 /// otherwise.
-pub(crate) async fn run_hook(context: &mut Context, hook: &Hook) -> Result<(), StepError> {
-    let Some(shell) = &hook.shell else {
-        let end = "cannot run: neither the image nor the view has a shell";
-        return refuse(context, hook, end);
-    };
+pub(crate) async fn run_hook(context: &mut Context, hook: &Hook) -> Result<(), Failure> {
+    let Some(shell) = &hook.shell else { return refuse(context, hook.name, NO_SHELL) };
     let report_file = context.root.at(&context.report_file);
     let private = report_file.parent().unwrap_or(&report_file);
     files::make_directory(private, 0o700, None)
         .and_then(|()| files::remove(&report_file))
         .map_err(failed("prepare", &report_file))?;
-    let script = reporting(context.session.agent(), &report_file, &hook.script);
-    let script = PrivateScript::write(private, hook.name, &script)?;
-    let mut command = context.session.command(&script.command(shell));
+    let script = reporting(&own_program(), &report_file, &hook.script);
+    let script = private_script(private, hook.name, &script)?;
+    let mut command = context.session.command(&with_shell(shell, &script));
     command.stdin(Stdio::null());
-    if context.quiet && hook.name != LAST {
+    let is_last = hook.name == LAST;
+    if context.config.logging.quiet && !is_last {
         command.stdout(Stdio::null());
     }
+    context.session.check_working_directory()?;
     let mut running = match context.children.spawn(&mut command) {
         Ok(running) => running,
-        Err(error) => {
-            context.session.check_working_directory()?;
-            let end = format!("cannot run: start {}: {error}", shell.display());
-            return refuse(context, hook, &end);
-        }
+        Err(error) => return refuse(context, hook.name, &not_started(shell, &error)),
     };
-    let is_last = hook.name == LAST;
-    let budget = context.budget;
-    let limits = if is_last { budget.for_post() } else { budget.for_main() };
-    let waited = wait_or_stop(&mut context.signals, &mut running, limits).await;
-    let (status, stop) = waited.map_err(StepError::no_status)?;
+    let limits = if is_last { context.budget.for_post() } else { context.budget.for_main() };
+    let (status, stop) = wait_or_stop(&mut context.signals, &mut running, limits).await;
     let reported = take_report(context, &report_file);
+    let name = hook.name;
     match stop {
-        Some(_) if is_last => return Err(StepError::Late { hook: hook.name }),
+        Some(_) if is_last => {
+            let late = "was ended: it takes longer than the pod's grace period leaves it; raise \
+                        terminationGracePeriodSeconds in spec.pod.overlay";
+            return Err(Failure::new(Exit::Hook, format!("hook {name} {late}")));
+        }
         Some(stop) => return Err(stop.into()),
+        None if !status.success() => return refuse(context, name, &end_text(status)),
         None => {}
-    }
-    if !status.success() {
-        return refuse(context, hook, &end_text(status));
     }
     if !reported {
         context.log.warn(&format!(
-            "hook {} did not report its environment (it set an EXIT trap of its own, or called exec): what it exported is not carried over",
-            hook.name
+            "hook {name} did not report its environment (it set an EXIT trap of its own, or called exec): what it exported is not carried over"
         ));
     }
     Ok(())
 }
 
-fn refuse(context: &Context, hook: &Hook, end: &str) -> Result<(), StepError> {
-    if context.strict {
-        return Err(StepError::Hook { hook: hook.name.to_owned(), end: end.to_owned() });
+fn refuse(context: &Context, hook: &str, end: &str) -> Result<(), Failure> {
+    if context.config.logging.strict {
+        return Err(strict_failure(hook, end));
     }
-    let text = format!("hook {} {end}; going on because logging.strict is not set", hook.name);
-    context.log.warn(&text);
-    context.progress.failed(&text);
+    context.warned(&format!("hook {hook} {end}; going on because logging.strict is not set"));
     Ok(())
+}
+
+pub(crate) fn not_started(shell: &Path, error: &io::Error) -> String {
+    format!("cannot run: start {}: {error}", shell.display())
+}
+
+pub(crate) fn strict_failure(hook: &str, end: &str) -> Failure {
+    let text = format!("hook {hook} {end}; it ends the run, as logging.strict is not false");
+    Failure::new(Exit::Hook, text)
 }
 
 /// `script` behind a trap that reports. The script comes last, so that no text in it, not even an
 /// open quote, can swallow what is ours.
 fn reporting(agent: &Path, report_file: &Path, script: &str) -> String {
-    let (agent, file) =
-        (quoted(&agent.display().to_string()), quoted(&report_file.display().to_string()));
+    let [agent, file] = [agent, report_file].map(|path| quoted(&path.display().to_string()));
     let trap = quoted(&format!("{agent} {ENV} --to {file}"));
     format!("trap {trap} EXIT\n{script}")
 }
@@ -106,36 +109,31 @@ fn take_report(context: &mut Context, file: &Path) -> bool {
     let report = report.and_then(|bytes| Report::from_bytes(&bytes));
     // It may hold secrets of the user; it is private, and gone as soon as it was read.
     let _ = files::remove(file);
-    let Some(report) = report else { return false };
-    context.session.take(report);
-    true
+    report.map(|report| context.session.take(report)).is_some()
 }
 
-/// A text of the user as a file for a shell, in a private directory, gone when this is. As an argument it would be
-/// limited to 128 KiB (execve(2), `MAX_ARG_STRLEN`), and be seen by all who see the process.
-#[derive(Debug)]
-pub(crate) struct PrivateScript(PathBuf);
-
-impl PrivateScript {
-    /// Writes `text` to `directory`, which is closed to others, under the `name` that complaints of the
-    /// shell will show.
-    pub(crate) fn write(directory: &Path, name: &str, text: &str) -> Result<Self, StepError> {
-        let path = directory.join(name);
-        files::write(&path, text.as_bytes(), 0o600, None).map_err(failed("write", &path))?;
-        Ok(Self(path))
-    }
-
-    /// Program and arguments that run it with `shell`.
-    pub(crate) fn command(&self, shell: &Path) -> [String; 2] {
-        [shell.display().to_string(), self.0.display().to_string()]
-    }
+/// Writes a text of the user for a shell to `directory`, which is closed to others, under the `name` that complaints of
+/// the shell will show. The file is gone when what is returned is. As an argument the text would be limited to 128 KiB
+/// (execve(2), `MAX_ARG_STRLEN`), and be seen by all who see the process.
+pub(crate) fn private_script(
+    directory: &Path,
+    name: &str,
+    text: &str,
+) -> Result<TempPath, Failure> {
+    let path = directory.join(name);
+    let write = || {
+        // One that is left was of a run that was killed.
+        files::remove(&path)?;
+        let mut file = Builder::new().prefix(name).rand_bytes(0).tempfile_in(directory)?;
+        file.write_all(text.as_bytes())?;
+        Ok(file.into_temp_path())
+    };
+    write().map_err(failed("write", &path))
 }
 
-impl Drop for PrivateScript {
-    fn drop(&mut self) {
-        // That it stays is no harm: nobody else can read it.
-        let _ = files::remove(&self.0);
-    }
+/// Program and arguments that run `script` with `shell`.
+pub(crate) fn with_shell(shell: &Path, script: &Path) -> [String; 2] {
+    [shell, script].map(|path| path.display().to_string())
 }
 
 /// Waits for `running`. When a stop is asked for, its process group gets the signal and is killed as
@@ -145,18 +143,18 @@ pub(crate) async fn wait_or_stop(
     signals: &mut Signals,
     running: &mut Running,
     limits: Limits,
-) -> io::Result<(ExitStatus, Option<Stop>)> {
+) -> (ExitStatus, Option<Stop>) {
     if let Some(status) = signals.within(limits.ask, running.wait()).await {
-        return Ok((status?, None));
+        return (status, None);
     }
     let stop = signals.stopped_by();
     running.signal_group(stop.map_or(Signal::SIGTERM, Stop::signal));
     if let Some(status) = signals.within(limits.kill, running.wait()).await {
-        return Ok((status?, stop));
+        return (status, stop);
     }
     running.signal_group(Signal::SIGKILL);
     let status = signals.within(limits.kill + limits.patience, running.wait()).await;
-    Ok((status.unwrap_or_else(|| Ok(ExitStatus::from_raw(Signal::SIGKILL as i32)))?, stop))
+    (status.unwrap_or_else(|| ExitStatus::from_raw(Signal::SIGKILL as i32)), stop)
 }
 
 #[cfg(test)]

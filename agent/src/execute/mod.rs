@@ -2,8 +2,6 @@
 //! environment, the user's hooks. No step decides anything that the plan could have decided.
 
 pub(crate) mod context;
-pub(crate) mod error;
 pub(crate) mod hook;
-pub(crate) mod session;
 pub(crate) mod steps;
 pub(crate) mod working_directory;

@@ -1,20 +1,23 @@
 //! Does what a plan says, step by step. No step decides anything that the plan could have decided.
 
+use crate::accounts::become_user::Target;
 use crate::accounts::ensure::{Account, AccountError, ensure_user};
-use crate::execute::context::Context;
-use crate::execute::error::{StepError, failed};
+use crate::execute::context::{Context, Identity};
 use crate::execute::hook::run_hook;
-use crate::execute::session::Identity;
 use crate::execute::working_directory;
+use crate::failure::{Failure, failed};
 use crate::flux::resources;
 use crate::lead::wait::wait_for_lead;
-use crate::plan::step::{AccountChoice, AwaitLead, FileToWrite, Owner, Step};
+use crate::plan::decide::broker_config;
+use crate::plan::step::{
+    AccountChoice, AwaitLead, BATCH_SCRIPT, BATCH_SCRIPT_VARIABLE, FileToWrite, Owner, Step,
+};
 use crate::process::exit_status::end_text;
 use crate::system::environment::find_program;
 use crate::system::files::{self, is_executable};
 use crate::system::output::chain;
 use crate::system::words::shown;
-use flux_contract::{CurveCertificate, phase};
+use flux_contract::{CurveCertificate, Exit, phase};
 use std::ffi::OsStr;
 use std::fs;
 use std::net::IpAddr;
@@ -22,18 +25,23 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Does `steps` in order, up to the first that fails.
-pub(crate) async fn execute_all(context: &mut Context, steps: &[Step]) -> Result<(), StepError> {
+pub(crate) async fn execute_all(context: &mut Context, steps: &[Step]) -> Result<(), Failure> {
     for step in steps {
-        context.go_on_unless_stopped().await?;
+        tokio::select! {
+            biased;
+            stop = context.signals.stop() => return Err(stop.into()),
+            // Gives the runtime the time to notice a signal.
+            () = tokio::task::yield_now() => {}
+        }
         let hook = matches!(step, Step::RunHook(_));
         context.progress.enter(if hook { phase::HOOKS } else { phase::PREPARE });
-        announce(context, step);
         execute(context, step).await?;
     }
     Ok(())
 }
 
-pub(crate) fn announce(context: &Context, step: &Step) {
+/// Says what `step` does, and does it.
+pub(crate) async fn execute(context: &mut Context, step: &Step) -> Result<(), Failure> {
     let hook = if let Step::RunHook(hook) = step { Some(hook.name) } else { None };
     context.progress.doing(hook);
     if step.is_detail() {
@@ -41,22 +49,18 @@ pub(crate) fn announce(context: &Context, step: &Step) {
     } else {
         context.log.info(&step.to_string());
     }
-}
-
-pub(crate) async fn execute(context: &mut Context, step: &Step) -> Result<(), StepError> {
     match step {
         Step::RunHook(hook) => run_hook(context, hook).await,
-        Step::UseAccount { choice, fallback_home } => {
-            use_account(context, choice, fallback_home).await
-        }
+        Step::UseAccount(choice) => use_account(context, choice),
         Step::MakeDirectory { path, ours: false, .. } if context.root.at(path).is_dir() => {
             working_directory::adopt(context, &context.root.at(path));
             Ok(())
         }
         Step::MakeDirectory { path, mode, owner, ours: _, required } => {
-            match make_directory(context, path, *mode, *owner) {
+            let made = files::make_directory(&context.root.at(path), *mode, context.ids(*owner));
+            match made.map_err(failed("make directory", path)) {
                 Err(error) if !required => {
-                    context.log.info(&format!("going on without: {}", chain(&error)));
+                    context.log.info(&format!("going on without: {error}"));
                     Ok(())
                 }
                 made => made,
@@ -86,9 +90,9 @@ pub(crate) async fn execute(context: &mut Context, step: &Step) -> Result<(), St
             let resources = resources::narrowed(&resources, *cores).unwrap_or(resources);
             write_at(context, path, resources.as_bytes(), 0o644, Owner::Container)
         }
-        Step::WriteBatchScript { name, fallback_directory, variable, content } => {
-            let path = write_script(context, fallback_directory, name, content)?;
-            context.session.environment.insert((*variable).into(), path.into());
+        Step::WriteBatchScript { fallback_directory, script } => {
+            let path = write_batch_script(context, fallback_directory, script)?;
+            context.session.environment.insert(BATCH_SCRIPT_VARIABLE.into(), path.into());
             Ok(())
         }
         Step::MarkComplete(path) => {
@@ -98,7 +102,7 @@ pub(crate) async fn execute(context: &mut Context, step: &Step) -> Result<(), St
     }
 }
 
-pub(crate) fn write_file(context: &Context, file: &FileToWrite) -> Result<(), StepError> {
+fn write_file(context: &Context, file: &FileToWrite) -> Result<(), Failure> {
     write_at(context, &file.path, file.content.as_bytes(), file.mode, Owner::Container)
 }
 
@@ -108,44 +112,37 @@ fn write_at(
     bytes: &[u8],
     mode: u32,
     owner: Owner,
-) -> Result<(), StepError> {
+) -> Result<(), Failure> {
     let written = files::write(&context.root.at(path), bytes, mode, context.ids(owner));
     written.map_err(failed("write", path))
 }
 
-fn make_directory(
-    context: &Context,
-    path: &Path,
-    mode: u32,
-    owner: Owner,
-) -> Result<(), StepError> {
-    files::make_directory(&context.root.at(path), mode, context.ids(owner))
-        .map_err(failed("make directory", path))
-}
-
 /// What `words`, run as the broker's user, print.
-async fn output_of(context: &mut Context, words: &[String]) -> Result<String, StepError> {
+async fn output_of(context: &mut Context, words: &[String]) -> Result<String, Failure> {
+    context.session.check_working_directory()?;
     let mut command = context.session.broker_command(words);
     let output = context.children.output(&mut command, None);
-    let output = context.signals.unless_stopped(output).await?.or_else(|source| {
-        context.session.check_working_directory()?;
-        Err(StepError::Start { program: shown(&words[..1.min(words.len())]), source })
+    let output = context.signals.unless_stopped(output).await?.map_err(|error| {
+        let program = shown(&words[..1.min(words.len())]);
+        Failure::because(Exit::View, format!("start {program:?}"), &error)
     })?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     let (command, end) = (shown(words), end_text(output.status));
-    let output = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    Err(StepError::Command { command, end, output })
+    let errors = String::from_utf8_lossy(&output.stderr);
+    Err(Failure::new(Exit::View, format!("{command:?} {end}: {}", errors.trim())))
 }
 
 /// Flux refuses a certificate that others can read, and Kubernetes makes mounted Secrets readable
 /// for a group as soon as a pod has an `fsGroup`: hence the copy.
-fn install_certificate(context: &mut Context, from: &Path, to: &Path) -> Result<(), StepError> {
-    let text = fs::read_to_string(context.root.at(from))
-        .map_err(failed("read the CURVE certificate", from))?;
-    let certificate = CurveCertificate::parse(&text)
-        .map_err(|source| StepError::Certificate { path: from.to_owned(), source })?;
+fn install_certificate(context: &mut Context, from: &Path, to: &Path) -> Result<(), Failure> {
+    let reading = "read the CURVE certificate";
+    let text = fs::read_to_string(context.root.at(from)).map_err(failed(reading, from))?;
+    // What is wrong with it, and never its content.
+    let certificate = CurveCertificate::parse(&text).map_err(|error| {
+        Failure::because(Exit::Prepare, format!("{reading} {}", from.display()), &error)
+    })?;
     write_at(context, to, text.as_bytes(), 0o600, Owner::Broker)?;
     context.session.certificate = Some(certificate);
     Ok(())
@@ -156,7 +153,7 @@ fn install_munge_key(
     from: &Path,
     to: &Path,
     owner: Option<(u32, u32)>,
-) -> Result<(), StepError> {
+) -> Result<(), Failure> {
     let key = fs::read(context.root.at(from)).map_err(failed("read the munge key", from))?;
     let directory = to.parent().unwrap_or(to);
     if !context.root.at(directory).is_dir() {
@@ -166,47 +163,45 @@ fn install_munge_key(
     files::write(&context.root.at(to), &key, 0o400, owner).map_err(failed("write", to))
 }
 
-fn find_flux(context: &Context) -> Result<(), StepError> {
+fn find_flux(context: &Context) -> Result<(), Failure> {
     let environment = &context.session.environment;
     if find_program(environment, "flux", is_executable).is_some() {
         return Ok(());
     }
     let path = environment.get(OsStr::new("PATH")).cloned().unwrap_or_default();
-    Err(StepError::NoFlux { path: path.to_string_lossy().into_owned() })
+    let path = path.to_string_lossy();
+    let text = format!(
+        "flux is not on the PATH {path:?}: flux.container.disable is set, so the image must bring its own"
+    );
+    Err(Failure::new(Exit::View, text))
 }
 
-/// Writes `name` into the working directory, or into `fallback` where the broker's user cannot.
-fn write_script(
+/// Writes `script` into the working directory, or into `fallback` where the broker's user cannot.
+fn write_batch_script(
     context: &Context,
     fallback: &Path,
-    name: &str,
-    text: &str,
-) -> Result<PathBuf, StepError> {
+    script: &str,
+) -> Result<PathBuf, Failure> {
     let write = |directory: &Path| {
-        let path = directory.join(name);
-        write_at(context, &path, text.as_bytes(), 0o755, Owner::Broker).map(|()| path)
+        let path = directory.join(BATCH_SCRIPT);
+        write_at(context, &path, script.as_bytes(), 0o755, Owner::Broker).map(|()| path)
     };
     match working_directory::own_place(context).map(write) {
         Some(Ok(path)) => return Ok(path),
-        Some(Err(error)) => context.log.info(&chain(&error)),
+        Some(Err(error)) => context.log.info(&error.to_string()),
         None => {}
     }
     write(fallback)
 }
 
-/// Waits until the lead lets this pod in, and gives the address where it did; what was seen last is in the status all
-/// along.
-pub(crate) async fn await_lead(
-    context: &mut Context,
-    lead: &AwaitLead,
-) -> Result<IpAddr, StepError> {
+/// Waits until the lead lets this pod in, and has the broker go the way on which it was found; what was seen last is in
+/// the status all along.
+pub(crate) async fn await_lead(context: &mut Context, lead: &AwaitLead) -> Result<(), Failure> {
     context.progress.enter(phase::WAIT_FOR_LEAD);
     context.log.info(&lead.to_string());
-    let certificate = context
-        .session
-        .certificate
-        .clone()
-        .ok_or(StepError::Order { what: "the CURVE certificate" })?;
+    let certificate = context.session.certificate.clone();
+    let missing = "the CURVE certificate is missing: a mistake in the agent";
+    let certificate = certificate.ok_or_else(|| Failure::new(Exit::Internal, missing))?;
     let deadline = Duration::from_secs(lead.deadline_seconds);
     let before = context.progress.last_error();
     let (log, progress) = (context.log, &context.progress);
@@ -215,25 +210,24 @@ pub(crate) async fn await_lead(
         progress.failed(line);
     };
     let wait = wait_for_lead(lead, &certificate, deadline, &mut report);
-    let found = context.signals.unless_stopped(wait).await??;
+    let found = context.signals.unless_stopped(wait).await?.map_err(|error| {
+        Failure::because(Exit::LeadUnreachable, "wait for the lead broker", &error)
+    })?;
     context.progress.set_last_error(before);
-    let seconds = found.elapsed.as_secs_f64();
+    let (address, seconds) = (found.address, found.elapsed.as_secs_f64());
     log.info(&format!(
-        "the lead broker answers at {} after {seconds:.1} s ({} attempts)",
-        found.address, found.attempts
+        "the lead broker answers at {address} after {seconds:.1} s ({} attempts)",
+        found.attempts
     ));
-    Ok(found.address.ip())
+    take_way(context, lead, address.ip())
 }
 
-/// Has the broker go the way on which the lead was `found`: `now` in the place of the configuration `before`. The file
-/// that is there, which a hook may have changed, stays where the two are one.
-pub(crate) fn take_way(
-    context: &Context,
-    lead: &AwaitLead,
-    found: IpAddr,
-    before: &FileToWrite,
-    now: &FileToWrite,
-) -> Result<(), StepError> {
+/// Has the broker go the way on which the lead was `found`. The file that is there, which a hook may have changed, stays
+/// where that is the way of before.
+fn take_way(context: &mut Context, lead: &AwaitLead, found: IpAddr) -> Result<(), Failure> {
+    let file = |found| broker_config(&context.config, &context.facts, found);
+    let (before, now) = (file(context.session.lead)?, file(Some(found))?);
+    context.session.lead = Some(found);
     if before == now {
         return Ok(());
     }
@@ -244,59 +238,31 @@ pub(crate) fn take_way(
             "only its name led there: the broker will use the name"
         });
     }
-    write_file(context, now)
+    write_file(context, &now)
 }
 
-async fn use_account(
-    context: &mut Context,
-    choice: &AccountChoice,
-    fallback_home: &Path,
-) -> Result<(), StepError> {
+fn use_account(context: &mut Context, choice: &AccountChoice) -> Result<(), Failure> {
+    // Where the account's own is neither there nor can be made.
+    let fallback_home = context.config.layout.home();
     let mut identity = match choice {
-        AccountChoice::Keep { name, uid, gid, home } => Identity {
-            name: name.clone(),
-            uid: *uid,
-            gid: *gid,
-            groups: Vec::new(),
-            capabilities: Vec::new(),
-            home: home.as_deref().unwrap_or(fallback_home).to_owned(),
-            switch: false,
-        },
+        AccountChoice::Keep { name, home, .. } => {
+            Identity { name: name.clone(), home: home.clone(), user: None }
+        }
         AccountChoice::Ensure { name, uid, home, more_groups, capabilities } => {
-            let identity = |name, uid, gid, home, groups: Vec<u32>| Identity {
-                name,
-                uid,
-                gid,
-                groups: [groups.as_slice(), more_groups].concat(),
-                capabilities: capabilities.clone(),
-                home,
-                switch: uid != 0,
-            };
-            match ensure(context, name, *uid, home).await? {
-                Ok(Account { name, uid, gid, home, groups, notes, .. }) => {
-                    for note in &notes {
-                        context.log.warn(note);
-                    }
-                    identity(name, uid, gid, home, groups)
-                }
-                // With a read-only root file system there is a uid but no name for it. Flux itself runs so.
-                Err(error) => {
-                    context.log.warn(&format!(
-                        "{}; running Flux as uid {uid} without an entry in /etc/passwd",
-                        chain(&error)
-                    ));
-                    identity(name.clone(), *uid, *uid, fallback_home.to_owned(), vec![*uid])
-                }
-            }
+            let account = account(context, name, *uid, home)?;
+            let Account { name, uid, gid, home, groups, notes: _ } = account;
+            let groups = [groups.as_slice(), more_groups].concat();
+            let user = Target { uid, gid, groups, capabilities: capabilities.clone() };
+            Identity { name, home, user: Some(user).filter(|user| user.uid != 0) }
         }
     };
     if !context.root.at(&identity.home).is_dir() {
-        fallback_home.clone_into(&mut identity.home);
+        identity.home.clone_from(&fallback_home);
     }
-    let switched = identity.switch.then_some((identity.uid, identity.gid));
     if identity.home == fallback_home {
-        let home = context.root.at(fallback_home);
-        if let Err(error) = files::make_directory(&home, 0o700, switched) {
+        let home = context.root.at(&fallback_home);
+        let owner = identity.user.as_ref().map(|user| (user.uid, user.gid));
+        if let Err(error) = files::make_directory(&home, 0o700, owner) {
             context.log.warn(&format!("could not make home {}: {error}", home.display()));
         }
     }
@@ -304,20 +270,25 @@ async fn use_account(
     Ok(())
 }
 
-/// On a thread of its own: the lock of the user database may be held for a while by another
-/// program, and a signal must not have to wait for it.
-async fn ensure(
-    context: &mut Context,
-    name: &str,
-    uid: u32,
-    home: &Path,
-) -> Result<Result<Account, AccountError>, StepError> {
-    let (root, name) = (context.root.directory().to_owned(), name.to_owned());
-    let home = home.to_owned();
-    let work = tokio::task::spawn_blocking(move || ensure_user(&root, &name, uid, &home));
-    match context.signals.unless_stopped(work).await? {
-        Ok(Err(error @ AccountError::Write { .. })) => Ok(Err(error)),
-        Ok(result) => Ok(Ok(result?)),
-        Err(_) => Err(StepError::Order { what: "the answer of the account thread" }),
+/// The account `name`, made if need be. With a read-only root file system there is a uid but no name for it. Flux itself
+/// runs so.
+fn account(context: &Context, name: &str, uid: u32, home: &Path) -> Result<Account, Failure> {
+    match ensure_user(context.root.directory(), name, uid, home) {
+        Ok(account) => {
+            account.notes.iter().for_each(|note| context.log.warn(note));
+            Ok(account)
+        }
+        Err(error @ AccountError::Write { .. }) => {
+            let error = chain(&error);
+            context.log.warn(&format!(
+                "{error}; running Flux as uid {uid} without an entry in /etc/passwd"
+            ));
+            let (name, home) = (name.to_owned(), context.config.layout.home());
+            Ok(Account { name, uid, gid: uid, home, groups: vec![uid], notes: Vec::new() })
+        }
+        Err(error) => {
+            let doing = "prepare the account that Flux runs as";
+            Err(Failure::because(Exit::Prepare, doing, &error))
+        }
     }
 }

@@ -1,8 +1,8 @@
 //! Directories of the image, above all the working directory: they often belong to root.
 
+use crate::accounts::become_user::Target;
 use crate::accounts::passwd::Databases;
-use crate::execute::context::Context;
-use crate::execute::session::Identity;
+use crate::execute::context::{Context, Identity};
 use crate::plan::facts::databases;
 use crate::system::files;
 use std::fs::{self, Metadata};
@@ -33,16 +33,14 @@ pub(super) fn adopt_own(context: &mut Context) {
     if adopt(context, &own) {
         return;
     }
-    let Some(identity) = &context.session.identity else { return };
-    let enters = |path| fs::metadata(path).is_ok_and(|found| allows(&found, identity, ENTER));
+    let Some(Identity { name, home, user: Some(user) }) = &context.session.identity else { return };
+    let enters = |path| fs::metadata(path).is_ok_and(|found| allows(&found, user, ENTER));
     if own.ancestors().all(enters) {
         return;
     }
-    let home = context.root.at(&identity.home);
-    let (name, own) = (&identity.name, own.display());
-    context
-        .log
-        .warn(&format!("{name} cannot enter {own}: the command starts in {}", home.display()));
+    let home = context.root.at(home);
+    let (own, shown) = (own.display(), home.display());
+    context.log.warn(&format!("{name} cannot enter {own}: the command starts in {shown}"));
     context.session.environment.insert("PWD".into(), home.clone().into());
     context.session.working_directory = home;
 }
@@ -51,59 +49,39 @@ pub(super) fn adopt_own(context: &mut Context) {
 /// image's own file system and is closed to that user. Volumes are never touched, and neither are directories
 /// of the system or of another user: false, and a line in the log, for one of those.
 pub(super) fn adopt(context: &Context, path: &Path) -> bool {
-    let Some(identity) = context.session.identity.as_ref().filter(|identity| identity.switch)
-    else {
+    let Some(Identity { name, user: Some(user), .. }) = &context.session.identity else {
         return true;
     };
-    let name = &identity.name;
-    match try_adopt(context, path, identity) {
-        Ok(Adopted::Already) => true,
-        Ok(Adopted::Now) => {
-            context.log.info(&format!("{} now belongs to {name}", path.display()));
-            true
-        }
-        Ok(Adopted::Never(why)) => {
-            context.log.warn(&format!(
-                "{} stays closed to {name}: {why}; give {name} a directory of its own, by workingDir or \
-                 in the image, or mount a volume",
-                path.display()
-            ));
-            false
-        }
-        Err(error) => {
-            context.log.warn(&format!(
-                "could not give {} to {name}, who cannot write there: {error}",
-                path.display()
-            ));
-            true
-        }
-    }
+    try_adopt(context, path, name, user).unwrap_or_else(|error| {
+        let path = path.display();
+        let text = format!("could not give {path} to {name}, who cannot write there: {error}");
+        context.log.warn(&text);
+        true
+    })
 }
 
-enum Adopted {
-    /// The user may write there, or it is a volume's, or `/`, where a container starts that has none.
-    Already,
-    Now,
-    /// It is not to be given away, for this reason.
-    Never(String),
-}
-
-fn try_adopt(context: &Context, path: &Path, identity: &Identity) -> io::Result<Adopted> {
+fn try_adopt(context: &Context, path: &Path, name: &str, user: &Target) -> io::Result<bool> {
     let real = fs::canonicalize(path)?;
     let directory = files::open_directory(&real)?;
     let (own, root) = (directory.metadata()?, fs::metadata(context.root.directory())?);
+    // The directory `/` is where a container starts that has none.
     let is_root = own.ino() == root.ino();
-    if own.dev() != root.dev() || is_root || allows(&own, identity, WRITE) {
-        return Ok(Adopted::Already);
+    if own.dev() != root.dev() || is_root || allows(&own, user, WRITE) {
+        return Ok(true);
     }
     let inside = real.strip_prefix(fs::canonicalize(context.root.directory())?).unwrap_or(&real);
-    if let Some(why) =
-        reserved(&Path::new("/").join(inside), identity.uid, &databases(&context.root))
-    {
-        return Ok(Adopted::Never(why));
+    let accounts = databases(&context.root);
+    let shown = path.display();
+    if let Some(why) = reserved(&Path::new("/").join(inside), user.uid, &accounts) {
+        context.log.warn(&format!(
+            "{shown} stays closed to {name}: {why}; give {name} a directory of its own, by workingDir or \
+             in the image, or mount a volume"
+        ));
+        return Ok(false);
     }
-    fchown(&directory, Some(identity.uid), Some(identity.gid))?;
-    Ok(Adopted::Now)
+    fchown(&directory, Some(user.uid), Some(user.gid))?;
+    context.log.info(&format!("{shown} now belongs to {name}"));
+    Ok(true)
 }
 
 /// Why the directory `path`, without links in it, is not to be given to user `uid`, if that is so.
@@ -125,20 +103,17 @@ fn reserved(path: &Path, uid: u32, accounts: &Databases) -> Option<String> {
 /// The working directory, where the broker's user can make files.
 pub(super) fn own_place(context: &Context) -> Option<&Path> {
     let own = &context.session.working_directory;
-    let closed = match (&context.session.identity, fs::metadata(own)) {
-        // We are root and could write, but the file would be no use to a user who cannot.
-        (Some(identity), Ok(found)) if identity.switch => !allows(&found, identity, WRITE),
-        (_, found) => found.is_err(),
-    };
-    (!closed).then_some(own)
+    let found = fs::metadata(own).ok()?;
+    // We are root and could write, but the file would be no use to a user who cannot.
+    let user = context.session.identity.as_ref().and_then(|identity| identity.user.as_ref());
+    user.is_none_or(|user| allows(&found, user, WRITE)).then_some(own)
 }
 
-/// Whether a directory allows `permission` to `identity`, by its mode bits alone.
-fn allows(directory: &Metadata, identity: &Identity, permission: u32) -> bool {
-    let groups = &identity.groups;
-    let shift = if directory.uid() == identity.uid {
+/// Whether a directory allows `permission` to `user`, by its mode bits alone.
+fn allows(directory: &Metadata, user: &Target, permission: u32) -> bool {
+    let shift = if directory.uid() == user.uid {
         6
-    } else if directory.gid() == identity.gid || groups.contains(&directory.gid()) {
+    } else if directory.gid() == user.gid || user.groups.contains(&directory.gid()) {
         3
     } else {
         0
@@ -152,27 +127,18 @@ mod tests {
     use std::fs::Permissions;
     use std::os::unix::fs::PermissionsExt;
 
-    fn identity(uid: u32, gid: u32) -> Identity {
-        Identity {
-            name: "flux".to_owned(),
-            uid,
-            gid,
-            groups: vec![gid],
-            capabilities: vec![],
-            home: "/".into(),
-            switch: true,
-        }
-    }
-
     #[test]
     fn the_first_class_of_mode_bits_that_fits_decides() {
         let directory = tempfile::tempdir().unwrap();
         fs::set_permissions(directory.path(), Permissions::from_mode(0o570)).unwrap();
         let found = fs::metadata(directory.path()).unwrap();
         let (uid, gid) = (found.uid(), found.gid());
-        assert!(!allows(&found, &identity(uid, gid), WRITE), "owner without write permission");
-        assert!(allows(&found, &identity(uid + 1, gid), WRITE), "group");
-        assert!(!allows(&found, &identity(uid + 1, gid + 1), WRITE), "others");
+        let writes = |uid, gid| {
+            allows(&found, &Target { uid, gid, groups: vec![gid], capabilities: vec![] }, WRITE)
+        };
+        assert!(!writes(uid, gid), "owner without write permission");
+        assert!(writes(uid + 1, gid), "group");
+        assert!(!writes(uid + 1, gid + 1), "others");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! `flux` as a client of this pod's broker, run as the broker's user.
 
-use crate::execute::session::Session;
+use crate::execute::context::Session;
 use crate::process::children::Children;
 use crate::system::output::Log;
 use std::io;

@@ -1,5 +1,6 @@
 //! The lead's command: a child of PID 1 that is started, as Flux's user, once the broker is in state `run`.
 
+use crate::failure::Failure;
 use crate::flux::client::{FluxClient, register_cleanup};
 use crate::flux::refusal::{self, Verdict};
 use crate::plan::environment::DISABLE_JOB_CLEANUP;
@@ -8,7 +9,7 @@ use crate::process::children::Running;
 use crate::process::exit_status::{exit_code, start_failure_code};
 use crate::process::signals::{asks_to_stop, at};
 use crate::process::terminal::give_terminal;
-use crate::status::timing::{fluxtime_line, monotonic_nanoseconds};
+use crate::status::timing::fluxtime_line;
 use crate::system::files;
 use crate::system::output::{self, Log};
 use crate::system::words::shown;
@@ -16,6 +17,7 @@ use flux_contract::{Exit, shell_syntax};
 use nix::sys::signal::{Signal, killpg};
 use std::fs;
 use std::io::{self, IsTerminal};
+use std::iter;
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
 use std::pin::Pin;
@@ -52,29 +54,22 @@ const OF_OTHER_INSTANCES: [&str; 9] = [
     "NOTIFY_SOCKET",
 ];
 
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct CommandEnd {
-    /// When, by `monotonic_nanoseconds`.
-    pub ended: u64,
+    pub ended: Instant,
     /// Its own code, 128 + N when signal N ended it, 126 or 127 when it could not be started; `None` when
     /// it was killed because its broker had failed.
     pub exit_code: Option<i32>,
     pub signal: Option<i32>,
-    /// Why the user's command never ran, where that is certain, and the code that says so.
-    pub not_run: Option<(Exit, String)>,
+    /// Why the user's command never ran, where that is certain.
+    pub not_run: Option<Failure>,
     pub error: Option<String>,
 }
 
-impl CommandEnd {
-    /// Whether the command had ended at `time`, by `monotonic_nanoseconds`.
-    pub(crate) fn was_before(&self, time: Option<u64>) -> bool {
-        time.is_some_and(|time| self.ended <= time)
-    }
-}
-
-enum Ask {
-    Signal(Signal),
-    BrokerEnded { in_order: bool },
+/// What the command is to be sent, and whether that is because its broker has ended.
+struct Ask {
+    signal: Signal,
+    broker_ended: bool,
 }
 
 pub(crate) struct RunningCommand {
@@ -83,15 +78,9 @@ pub(crate) struct RunningCommand {
 }
 
 impl RunningCommand {
-    /// Starts the command when its end is first waited for.
-    pub(crate) fn new(run: CommandRun) -> Self {
-        let (asks, taken) = mpsc::unbounded_channel();
-        Self { asks, end: Box::pin(run.run(taken)) }
-    }
-
     pub(crate) fn signal(&self, signal: Signal) {
         // One that has just ended needs none.
-        let _ = self.asks.send(Ask::Signal(signal));
+        let _ = self.asks.send(Ask { signal, broker_ended: false });
     }
 
     /// Its end, when everything that follows it is done. May be called again when it was interrupted.
@@ -101,7 +90,8 @@ impl RunningCommand {
 
     /// Its end without its broker, which `failed` or was shut down.
     pub(crate) async fn end_without_broker(&mut self, failed: bool) -> CommandEnd {
-        let _ = self.asks.send(Ask::BrokerEnded { in_order: !failed });
+        let signal = if failed { Signal::SIGKILL } else { Signal::SIGTERM };
+        let _ = self.asks.send(Ask { signal, broker_ended: true });
         let end = self.end().await;
         CommandEnd { exit_code: end.exit_code.filter(|_| !failed), ..end }
     }
@@ -120,31 +110,27 @@ struct Ended {
     status: ExitStatus,
     stopped: bool,
     without_broker: bool,
-    /// The last of what a submission said on stderr.
-    said: Vec<u8>,
-}
-
-impl Ended {
     /// The last line that a submission said, which is Flux's reason where it refused.
-    fn last_line(&self) -> Option<String> {
-        let text = String::from_utf8_lossy(&self.said);
-        let line = text.lines().map(str::trim).rfind(|line| !line.is_empty());
-        line.map(str::to_owned)
-    }
+    last_line: Option<String>,
 }
 
 impl CommandRun {
+    /// Starts the command when its end is first waited for.
+    pub(crate) fn start(self) -> RunningCommand {
+        let (asks, taken) = mpsc::unbounded_channel();
+        RunningCommand { asks, end: Box::pin(self.run(taken)) }
+    }
+
     async fn run(self, mut asks: mpsc::UnboundedReceiver<Ask>) -> CommandEnd {
         let before =
             if self.command.may_be_refused { refusal::newest(&self.client).await } else { None };
-        let started = monotonic_nanoseconds();
+        let started = Instant::now();
         let (end, without_broker) = match self.until_ended(&mut asks).await {
             Ok(ended) => (self.explained(before.as_deref(), &ended).await, ended.without_broker),
             Err(error) => (self.not_started(&error), false),
         };
         if self.timed {
-            let elapsed = Duration::from_nanos(end.ended.saturating_sub(started));
-            output::print_stderr(&fluxtime_line("fluxsubmit", elapsed));
+            output::print_stderr(&fluxtime_line("fluxsubmit", end.ended - started));
         }
         if self.command.cleans_up && !without_broker {
             register_cleanup(&self.client, self.log).await;
@@ -160,14 +146,9 @@ impl CommandRun {
             // A command that reads it must meet its end, whatever the container's is. A job's is never a terminal.
             command.stdin(Stdio::null());
         }
-        for name in self.client.session.environment.keys() {
-            let is = |other: &&str| match name.to_str() {
-                Some(name) => name == *other || other.ends_with('_') && name.starts_with(*other),
-                None => false,
-            };
-            if OF_OTHER_INSTANCES.iter().any(is) {
-                command.env_remove(name);
-            }
+        let names = self.client.session.environment.keys().filter_map(|name| name.to_str());
+        for name in names.filter(|name| is_of_other_instance(name)) {
+            command.env_remove(name);
         }
         if self.command.cleans_up {
             // An instance of Flux within a job has a cleanup of its own.
@@ -182,9 +163,9 @@ impl CommandRun {
 
     async fn until_ended(&self, asks: &mut mpsc::UnboundedReceiver<Ask>) -> io::Result<Ended> {
         let mut running = self.client.children.spawn(&mut self.prepared())?;
-        let group = running.pid();
+        let group = running.pid;
         give_terminal(group);
-        let mut said = tokio::spawn(pass_on(running.stderr()));
+        let mut said = tokio::spawn(pass_on(running.stderr.take()));
         let (mut stopped, mut killed, mut kill_at) = (false, false, None);
         let (mut ended, mut without_broker) = (None, false);
         let status = loop {
@@ -194,17 +175,11 @@ impl CommandRun {
                 break status;
             }
             tokio::select! {
-                status = running.wait(), if ended.is_none() => ended = Some(status?),
+                status = running.wait(), if ended.is_none() => ended = Some(status),
                 // The rest of its group may be no children of this process, whose end would be reported to it.
                 () = sleep(GROUP_POLL_INTERVAL), if ended.is_some() => {}
-                Some(ask) = asks.recv() => {
-                    let signal = match ask {
-                        Ask::Signal(signal) => signal,
-                        Ask::BrokerEnded { in_order } => {
-                            without_broker = true;
-                            if in_order { Signal::SIGTERM } else { Signal::SIGKILL }
-                        }
-                    };
+                Some(Ask { signal, broker_ended }) = asks.recv() => {
+                    without_broker |= broker_ended;
                     signal_group(&running, ended.is_some(), signal);
                     killed |= signal == Signal::SIGKILL;
                     if asks_to_stop(signal) && !stopped {
@@ -222,29 +197,25 @@ impl CommandRun {
         };
         let said = timeout(STDERR_TIMEOUT, &mut said).await;
         let said = said.ok().and_then(Result::ok).unwrap_or_default();
-        Ok(Ended { status, stopped, without_broker, said })
+        let said = String::from_utf8_lossy(&said);
+        let last_line = said.lines().map(str::trim).rfind(|line| !line.is_empty());
+        let last_line = last_line.map(str::to_owned);
+        Ok(Ended { status, stopped, without_broker, last_line })
     }
 
     fn not_started(&self, error: &io::Error) -> CommandEnd {
         let text = format!("start {}: {error}", shown(&self.command.words));
         self.log.error(&text);
-        CommandEnd {
-            ended: monotonic_nanoseconds(),
-            exit_code: Some(start_failure_code(error).into()),
-            error: Some(text),
-            ..CommandEnd::default()
-        }
+        let (ended, exit_code) = (Instant::now(), Some(start_failure_code(error).into()));
+        CommandEnd { ended, exit_code, signal: None, not_run: None, error: Some(text) }
     }
 
     /// The end with its reason: whether a command that failed ever ran, and what can be said besides its code.
     async fn explained(&self, before: Option<&[String]>, ended: &Ended) -> CommandEnd {
         let code = exit_code(ended.status);
-        let mut end = CommandEnd {
-            ended: monotonic_nanoseconds(),
-            exit_code: Some(code),
-            signal: ended.status.signal(),
-            ..CommandEnd::default()
-        };
+        let (exit_code, signal) = (Some(code), ended.status.signal());
+        let mut end =
+            CommandEnd { ended: Instant::now(), exit_code, signal, not_run: None, error: None };
         if code == 0 || ended.stopped {
             return end;
         }
@@ -254,19 +225,17 @@ impl CommandRun {
         };
         match verdict {
             Some(Verdict::NotSubmitted) => {
-                end.not_run = match self.failure() {
-                    Some(reason) if code == i32::from(Exit::Prepare.code()) => {
-                        Some((Exit::Prepare, reason))
-                    }
-                    Some(_) | None => {
-                        let text = format!("Flux did not take the command (exit code {code})");
-                        Some((Exit::FluxRefused, with(text, ended.last_line())))
-                    }
-                };
+                let text = format!("Flux did not take the command (exit code {code})");
+                let refused = with(text, ended.last_line.clone());
+                let reason = self.failure().filter(|_| code == i32::from(Exit::Prepare.code()));
+                end.not_run = Some(reason.map_or_else(
+                    || Failure::new(Exit::FluxRefused, refused),
+                    |reason| Failure::new(Exit::Prepare, reason),
+                ));
             }
             Some(Verdict::NotStarted(reason)) => {
                 let text = format!("Flux did not start the command: {reason}");
-                end.not_run = Some((Exit::FluxRefused, text));
+                end.not_run = Some(Failure::new(Exit::FluxRefused, text));
             }
             Some(Verdict::Started(note)) => {
                 end.error = note.map(|note| with(note, shell_hint(&self.command.words)));
@@ -284,21 +253,23 @@ impl CommandRun {
     }
 }
 
+fn is_of_other_instance(name: &str) -> bool {
+    let is = |other: &&str| name == *other || other.ends_with('_') && name.starts_with(*other);
+    OF_OTHER_INSTANCES.iter().any(is)
+}
+
 /// Sends `signal` to the process group of `running`, or, when that has ended, to what is left of the group.
 fn signal_group(running: &Running, has_ended: bool, signal: Signal) {
     if has_ended {
         // That all of it has just ended is no error.
-        let _ = killpg(running.pid(), signal);
+        let _ = killpg(running.pid, signal);
     } else {
         running.signal_group(signal);
     }
 }
 
 fn with(text: String, more: Option<String>) -> String {
-    match more {
-        Some(more) => format!("{text}: {more}"),
-        None => text,
-    }
+    iter::once(text).chain(more).collect::<Vec<_>>().join(": ")
 }
 
 /// What shells mean by a code (POSIX.1-2024, Shell Command Language, 2.8.2).

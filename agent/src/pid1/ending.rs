@@ -3,156 +3,124 @@
 //! The exit code is the user's whenever the user's command ran. A broker that ends with 0 proves
 //! nothing: Flux does so, too, when it gets SIGTERM while it waits for the quorum.
 
-use crate::execute::error::StepError;
+use crate::failure::Failure;
 use crate::pid1::command::CommandEnd;
-use crate::plan::config::ReadConfigError;
-use crate::plan::error::PlanError;
 use crate::process::exit_status::{end_text, exit_code};
 use crate::process::signals::Stop;
-use crate::system::output::chain;
 use flux_contract::{Exit, TerminationMessage, WorkerPolicy};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::Duration;
+use tokio::time::Instant;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct BrokerEnd {
     /// Its exit code, 128 + N for signal N.
     pub code: i32,
     pub stop: Option<Stop>,
-    /// When it did so first, by `monotonic_nanoseconds`.
-    pub stopped: Option<u64>,
+    /// When that was asked for first.
+    pub stopped: Option<Instant>,
     pub ran: bool,
     pub lead_lost: bool,
     /// It was ended because fewer brokers are enough than it waited for.
     pub quorum_is_smaller: bool,
-    pub started: u64,
-    pub ended: u64,
+    pub duration: Duration,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Ended {
-    pub code: i32,
-    pub command_ran: bool,
-    pub signal: Option<i32>,
-    pub error: Option<String>,
+/// The run ended for a reason of the agent's own.
+fn by_agent(exit: Exit, error: String) -> TerminationMessage {
+    TerminationMessage { last_error: Some(error), ..well(exit.code().into()) }
 }
 
-impl Ended {
-    /// The run ended for a reason of the agent's own.
-    pub(crate) fn by_agent(exit: Exit, error: impl Into<String>) -> Self {
-        let code = exit.code().into();
-        Self { code, command_ran: false, signal: None, error: Some(error.into()) }
-    }
-
-    /// The run ended with `code` and there is nothing to say about it.
-    pub(crate) const fn well(code: i32) -> Self {
-        Self { code, command_ran: false, signal: None, error: None }
-    }
+/// The run ended as the user's command did.
+fn by_command(
+    exit_code: i32,
+    signal: Option<i32>,
+    last_error: Option<String>,
+) -> TerminationMessage {
+    TerminationMessage { command_ran: true, signal, last_error, ..well(exit_code) }
 }
 
-impl From<Ended> for TerminationMessage {
-    fn from(ended: Ended) -> Self {
-        let Ended { code: exit_code, command_ran, signal, error: last_error } = ended;
-        Self { exit_code, command_ran, signal, last_error, ..Self::default() }
-    }
+/// The run ended with `exit_code` and there is nothing to say about it.
+pub(crate) fn well(exit_code: i32) -> TerminationMessage {
+    TerminationMessage { exit_code, ..TerminationMessage::default() }
 }
 
-impl From<StepError> for Ended {
-    fn from(error: StepError) -> Self {
-        Self::by_agent(error.exit(), chain(&error))
-    }
-}
-
-impl From<PlanError> for Ended {
-    fn from(error: PlanError) -> Self {
-        Self::by_agent(error.exit(), chain(&error))
-    }
-}
-
-impl From<ReadConfigError> for Ended {
-    fn from(error: ReadConfigError) -> Self {
-        Self::by_agent(Exit::Config, chain(&error))
+impl From<Failure> for TerminationMessage {
+    fn from(failure: Failure) -> Self {
+        by_agent(failure.exit(), failure.to_string())
     }
 }
 
 /// The end of a lead that had a command to run; `None` where it was not started.
-pub(crate) fn of_lead(command: Option<CommandEnd>, broker: BrokerEnd) -> Ended {
+pub(crate) fn of_lead(command: Option<CommandEnd>, broker: BrokerEnd) -> TerminationMessage {
     let Some(command) = command else { return before_command(broker) };
     if let Some(stop) = broker.stop
-        && !command.was_before(broker.stopped)
+        && broker.stopped.is_none_or(|stopped| command.ended > stopped)
     {
         // Whatever it made of the signal, it was not done. By the code the Job knows that the pod was taken
         // away, and by a suspension perhaps.
-        let end = command.exit_code.map_or_else(
-            || "it was killed".to_owned(),
-            |code| format!("it ended with exit code {code}"),
-        );
+        let end = command.exit_code.map(|code| format!("it ended with exit code {code}"));
+        let end = end.unwrap_or_else(|| "it was killed".to_owned());
         let text = format!("{stop} before the command had ended; told to stop, {end}");
-        return Ended { signal: command.signal, ..Ended::by_agent(stop.exit(), text) };
+        return TerminationMessage { signal: command.signal, ..by_agent(stop.exit(), text) };
     }
-    if let Some((exit, reason)) = command.not_run {
-        return Ended { error: Some(reason), ..Ended::well(exit.code().into()) };
+    if let Some(failure) = command.not_run {
+        return failure.into();
     }
+    let of_broker = format!("ended with exit code {}", broker.code);
     let error = match command.exit_code {
-        None => Some(format!(
-            "the command was killed because its broker had ended with exit code {}",
-            broker.code
-        )),
+        None => Some(format!("the command was killed because its broker had {of_broker}")),
         // Of a broker that was stopped after that, the code says nothing.
-        Some(code) if broker.code != 0 && broker.stop.is_none() => Some(format!(
-            "the broker ended with exit code {} after the command had ended with {code}",
-            broker.code
-        )),
+        Some(code) if broker.code != 0 && broker.stop.is_none() => {
+            Some(format!("the broker {of_broker} after the command had ended with {code}"))
+        }
         Some(_) => command.error,
     };
     let code = command.exit_code.unwrap_or(broker.code);
-    Ended { code, command_ran: true, signal: command.signal, error }
+    by_command(code, command.signal, error)
 }
 
 /// The end of a lead whose broker stays up until it is shut down.
-pub(crate) fn of_interactive_lead(broker: BrokerEnd) -> Ended {
+pub(crate) fn of_interactive_lead(broker: BrokerEnd) -> TerminationMessage {
     if !broker.ran {
         return before_command(broker);
     }
+    let code = broker.code;
     match broker.stop {
+        None => by_command(code, None, None),
         // A pod that is taken away must not look like one whose work is done.
-        Some(stop) if broker.code == 0 => Ended::by_agent(stop.exit(), stop.to_string()),
+        Some(stop) if code == 0 => by_agent(stop.exit(), stop.to_string()),
         Some(stop) => {
-            let code = broker.code;
             let text = format!("{stop}; told to stop, the broker ended with exit code {code}");
-            Ended::by_agent(stop.exit(), text)
+            by_agent(stop.exit(), text)
         }
-        None => Ended { code: broker.code, command_ran: true, signal: None, error: None },
     }
 }
 
-fn before_command(broker: BrokerEnd) -> Ended {
-    match broker.stop {
-        Some(stop) => Ended::by_agent(stop.exit(), format!("{stop} before the command ran")),
-        None => Ended::by_agent(
-            Exit::Broker,
-            format!(
-                "the broker ended with exit code {} before the command ran: the log says why, unless \
-                 logging.quiet is set",
-                broker.code
-            ),
-        ),
+fn before_command(broker: BrokerEnd) -> TerminationMessage {
+    if let Some(stop) = broker.stop {
+        return by_agent(stop.exit(), format!("{stop} before the command ran"));
     }
+    let code = broker.code;
+    let text = format!(
+        "the broker ended with exit code {code} before the command ran: the log says why, unless logging.quiet is set"
+    );
+    by_agent(Exit::Broker, text)
 }
 
 /// The end of a sidecar whose command ended with `status`, `stop` being what asked it to.
-pub(crate) fn of_sidecar(status: ExitStatus, stop: Option<Stop>) -> Ended {
+pub(crate) fn of_sidecar(status: ExitStatus, stop: Option<Stop>) -> TerminationMessage {
     let code = exit_code(status);
     let error =
         stop.map_or_else(|| format!("the command {}", end_text(status)), |stop| stop.to_string());
     let error = (code != 0).then_some(error);
-    Ended { code, command_ran: true, signal: status.signal(), error }
+    by_command(code, status.signal(), error)
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Next {
-    Leave(Ended),
+    Leave(TerminationMessage),
     /// The broker is started again; the text says why.
     Restart(String),
 }
@@ -162,7 +130,7 @@ pub(crate) fn of_worker(policy: WorkerPolicy, broker: BrokerEnd) -> Next {
     let code = broker.code;
     if let Some(stop) = broker.stop {
         // Not 0: a pod that is taken away must not look like one whose work is done.
-        return Next::Leave(Ended::by_agent(stop.exit(), stop.to_string()));
+        return Next::Leave(by_agent(stop.exit(), stop.to_string()));
     }
     if broker.lead_lost && policy != WorkerPolicy::LeaveAlways {
         return Next::Restart("the lead broker was gone".to_owned());
@@ -170,40 +138,28 @@ pub(crate) fn of_worker(policy: WorkerPolicy, broker: BrokerEnd) -> Next {
     let text = format!("the broker ended with exit code {code}");
     match (policy, code) {
         // What it needs to run is missing; it will not come by itself.
-        (_, 126 | 127) => Next::Leave(Ended::by_agent(
-            Exit::Broker,
-            format!("{text}: it, or the shell of its start script, could not be executed"),
-        )),
-        (WorkerPolicy::LeaveWhenDone, 0) => Next::Leave(Ended::well(0)),
+        (_, 126 | 127) => {
+            let why = "it, or the shell of its start script, could not be executed";
+            Next::Leave(by_agent(Exit::Broker, format!("{text}: {why}")))
+        }
+        (WorkerPolicy::LeaveWhenDone, 0) => Next::Leave(well(0)),
         (WorkerPolicy::LeaveAlways, _) => {
-            Next::Leave(Ended { error: (code != 0).then_some(text), ..Ended::well(0) })
+            let last_error = (code != 0).then_some(text);
+            Next::Leave(TerminationMessage { last_error, ..well(0) })
         }
         (WorkerPolicy::LeaveWhenDone | WorkerPolicy::Rejoin, _) => Next::Restart(text),
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Backoff(Duration);
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(15);
+/// A broker that ran this long was a working one: its end is no continuation of failures.
+const WORKED: Duration = Duration::from_mins(1);
 
-impl Backoff {
-    const FIRST: Duration = Duration::from_millis(500);
-    const LONGEST: Duration = Duration::from_secs(15);
-    /// A broker that ran this long was a working one: its end is no continuation of failures.
-    const WORKED: Duration = Duration::from_mins(1);
-
-    pub(crate) const fn new() -> Self {
-        Self(Self::FIRST)
-    }
-
-    /// The pause after a broker that ran for `ran`; each is twice the one before.
-    pub(crate) fn pause(&mut self, ran: Duration) -> Duration {
-        if ran >= Self::WORKED {
-            *self = Self::new();
-        }
-        let pause = self.0;
-        self.0 = (pause * 2).min(Self::LONGEST);
-        pause
-    }
+/// The pause before a broker that ran for `ran` is started again: twice the one before.
+pub(crate) fn next_pause(before: Option<Duration>, ran: Duration) -> Duration {
+    let longer = before.filter(|_| ran < WORKED).map(|before| before * 2);
+    longer.unwrap_or(FIRST_PAUSE).min(LONGEST_PAUSE)
 }
 
 #[cfg(test)]
@@ -212,27 +168,29 @@ mod tests {
     use nix::sys::signal::Signal;
 
     fn broker(code: i32) -> BrokerEnd {
-        BrokerEnd { code, ran: true, ended: 9_000_000_000, ..BrokerEnd::default() }
+        BrokerEnd { code, ran: true, ..BrokerEnd::default() }
     }
 
-    /// A broker that was asked to end after four seconds.
+    /// A broker that was asked to end a second ago.
     fn stopped_by(stop: Stop, code: i32) -> BrokerEnd {
-        BrokerEnd { stop: Some(stop), stopped: Some(4_000_000_000), ..broker(code) }
+        let ago = Instant::now() - Duration::from_secs(1);
+        BrokerEnd { stop: Some(stop), stopped: Some(ago), ..broker(code) }
     }
 
     fn stopped(code: i32) -> BrokerEnd {
         stopped_by(Stop::Signal(Signal::SIGTERM), code)
     }
 
-    /// A command that ended after five seconds.
+    /// A command that ended just now.
     fn command(exit_code: Option<i32>) -> CommandEnd {
-        CommandEnd { ended: 5_000_000_000, exit_code, ..CommandEnd::default() }
+        let ended = Instant::now();
+        CommandEnd { ended, exit_code, signal: None, not_run: None, error: None }
     }
 
     /// That `ended` has this code, is the command's own or not, and says this.
-    fn assert_ended(ended: &Ended, code: i32, command_ran: bool, text: Option<&str>) {
-        assert_eq!((ended.code, ended.command_ran), (code, command_ran), "{ended:?}");
-        match (text, &ended.error) {
+    fn assert_ended(ended: &TerminationMessage, code: i32, command_ran: bool, text: Option<&str>) {
+        assert_eq!((ended.exit_code, ended.command_ran), (code, command_ran), "{ended:?}");
+        match (text, &ended.last_error) {
             (Some(text), Some(error)) => assert!(error.contains(text), "{error}"),
             (text, error) => assert_eq!(text, error.as_deref()),
         }
@@ -251,8 +209,8 @@ mod tests {
 
     #[test]
     fn a_command_that_flux_refused_did_not_run_and_one_that_failed_says_what_is_known() {
-        let not_run = (Exit::FluxRefused, "Flux refused".to_owned());
-        let refused = CommandEnd { not_run: Some(not_run), ..command(Some(2)) };
+        let not_run = Some(Failure::new(Exit::FluxRefused, "Flux refused"));
+        let refused = CommandEnd { not_run, ..command(Some(2)) };
         assert_ended(&of_lead(Some(refused), broker(0)), 71, false, Some("Flux refused"));
         let not_found = CommandEnd { error: Some("not found".to_owned()), ..command(Some(127)) };
         assert_ended(&of_lead(Some(not_found), broker(0)), 127, true, Some("not found"));
@@ -285,7 +243,8 @@ mod tests {
             ] {
                 assert_ended(&ended, exit, false, Some(text));
             }
-            let done = CommandEnd { ended: 3_900_000_000, ..command(Some(7)) };
+            let mut done = command(Some(7));
+            done.ended -= Duration::from_secs(2);
             assert_ended(&of_lead(Some(done), end(1)), 7, true, None);
         }
         let Next::Leave(ended) = of_worker(WorkerPolicy::Rejoin, stopped_by(deadline, 0)) else {
@@ -300,16 +259,17 @@ mod tests {
         assert_ended(&of(0, None), 0, true, None);
         assert_ended(&of(3 << 8, None), 3, true, Some("the command ended with exit code 3"));
         let killed = of(9, None);
-        assert_eq!((killed.code, killed.signal), (137, Some(9)));
+        assert_eq!((killed.exit_code, killed.signal), (137, Some(9)));
+        assert_eq!(of(0x80 + 11, None).exit_code, 139, "also where it dumped its core");
         let stopped = of(15, Some(Stop::Signal(Signal::SIGTERM)));
-        assert_eq!(stopped.error.unwrap(), "stopped by SIGTERM", "no failure of the command's own");
+        assert_eq!(stopped.last_error.unwrap(), "stopped by SIGTERM");
     }
 
     #[test]
     fn a_worker_restarts_or_leaves_by_its_policy() {
         use WorkerPolicy::{LeaveAlways, LeaveWhenDone, Rejoin};
         let code = |policy, end| match of_worker(policy, end) {
-            Next::Leave(ended) => Some(ended.code),
+            Next::Leave(ended) => Some(ended.exit_code),
             Next::Restart(_) => None,
         };
         assert_eq!(code(LeaveWhenDone, broker(0)), Some(0));
@@ -324,10 +284,11 @@ mod tests {
 
     #[test]
     fn pauses_double_up_to_a_limit_and_start_again_after_a_good_run() {
-        let mut backoff = Backoff::new();
-        let short = Duration::from_secs(1);
-        let pauses: Vec<u128> = (0..7).map(|_| backoff.pause(short).as_millis()).collect();
-        assert_eq!(pauses, [500, 1000, 2000, 4000, 8000, 15000, 15000]);
-        assert_eq!(backoff.pause(Duration::from_mins(1)).as_millis(), 500);
+        let (mut pause, mut pauses) = (None, Vec::new());
+        for seconds in [1, 1, 1, 1, 1, 1, 1, 60] {
+            pause = Some(next_pause(pause, Duration::from_secs(seconds)));
+            pauses.extend(pause.map(|pause| pause.as_millis()));
+        }
+        assert_eq!(pauses, [500, 1000, 2000, 4000, 8000, 15000, 15000, 500]);
     }
 }

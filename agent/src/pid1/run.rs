@@ -1,21 +1,19 @@
 //! `flux-agent run`: the first process of a pod, from its configuration to its exit code.
 
-use crate::execute::context::Context;
-use crate::execute::error::StepError;
-use crate::execute::session::Session;
-use crate::execute::steps::{announce, await_lead, execute, execute_all, take_way};
+use crate::execute::context::{Context, Session};
+use crate::execute::steps::{await_lead, execute, execute_all};
+use crate::failure::Failure;
 use crate::lead::watch::LeadWatch;
-use crate::pid1::ending::{Backoff, BrokerEnd, Ended, Next};
-use crate::pid1::runner_lock::RunnerLock;
+use crate::pid1::ending::Next;
 use crate::pid1::supervise::run_broker;
-use crate::pid1::{archive, ending, sidecar};
-use crate::plan::budget::{Budget, Duties};
+use crate::pid1::{archive, ending, runner_lock, sidecar};
+use crate::plan::budget::Budget;
 use crate::plan::config::read_config;
 use crate::plan::decide;
 use crate::plan::facts::Facts;
-use crate::plan::step::{ArchiveRun, Plan, WorkerRun};
+use crate::plan::step::{Plan, WorkerRun};
 use crate::process::children::Children;
-use crate::process::deadline::Deadline;
+use crate::process::deadline;
 use crate::process::signals::Signals;
 use crate::status::document::StatusReport;
 use crate::status::progress::Progress;
@@ -26,11 +24,10 @@ use crate::system::environment::Report;
 use crate::system::files;
 use crate::system::output::{self, Log, chain};
 use crate::system::root::Root;
-use crate::system::subcommand::own_program;
 use crate::view::{ViewError, link_agent, link_view};
 use flux_contract::{AgentConfig, Exit, Install, TerminationMessage, phase};
 use nix::sys::prctl;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::mem;
 use std::path::PathBuf;
@@ -64,9 +61,9 @@ pub(crate) async fn run(options: Options) -> u8 {
     let readiness = options.probe_port.map(ReadinessServer::bind);
     output::log_on_a_thread();
     let root = options.root.clone();
-    try_run(options, signals, readiness).await.unwrap_or_else(|ended| {
-        Log::new(false, false).error(ended.error.as_deref().unwrap_or_default());
-        leave(&root, &ended.into())
+    try_run(options, signals, readiness).await.unwrap_or_else(|failure| {
+        Log::new(false, false).error(&failure.to_string());
+        leave(&root, &failure.into())
     })
 }
 
@@ -74,28 +71,25 @@ async fn try_run(
     options: Options,
     signals: io::Result<Signals>,
     readiness: Option<Result<ReadinessServer, BindError>>,
-) -> Result<u8, Ended> {
-    let (root, container) = (options.root.clone(), options.container.clone());
+) -> Result<u8, Failure> {
     let began = Instant::now();
-    let Start { mut context, config, facts, lock: _held_to_the_end } =
-        start(options, signals).await?;
+    let (root, container) = (options.root.clone(), options.container.clone());
+    let (mut context, _held_to_the_end) = start(options, signals).await?;
     if let Some(name) = container {
-        let ended = sidecar::run(&mut context, &config, &facts, &name).await?;
-        return Ok(leave(&root, &ended.into()));
+        let ended = sidecar::run(&mut context, &name).await?;
+        return Ok(leave(&root, &ended));
     }
-    let plan = decide::plan(&config, &facts)?;
+    let plan = decide::plan(&context.config, &context.facts)?;
     context.progress.planned(&plan);
-    if plan.deadline_seconds.is_some()
-        && let Some(deadline) = Deadline::new(config.shutdown, began, context.configuration.clone())
-    {
-        context.signals.keep(deadline);
+    if let Some(seconds) = plan.deadline_seconds {
+        context.signals.keep(deadline::passed(began, seconds, context.config_path.clone()));
     }
-    let probes = serve(&context, &config, readiness);
+    let probes = serve(&context, readiness);
     let in_case = in_case_of_a_kill(&root, context.progress.subscribe());
-    let ended = prepare_and_supervise(&mut context, &plan, &config, &facts).await;
-    let ended = finish(&mut context, &plan, ended.unwrap_or_else(|ended| ended)).await;
+    let ended = prepare_and_supervise(&mut context, &plan).await.unwrap_or_else(Into::into);
+    let ended = finish(&mut context, &plan, ended).await;
     let phases = context.progress.finish();
-    let well = ended.code == 0;
+    let well = ended.exit_code == 0;
     if let Ok(in_case) = in_case {
         in_case.abort();
     }
@@ -103,7 +97,7 @@ async fn try_run(
         restarts: context.progress.restarts(),
         unfinished_jobs: mem::take(&mut context.unfinished_jobs),
         phases,
-        ..ended.into()
+        ..ended
     };
     let code = leave(&root, &message);
     context.progress.over(well);
@@ -146,20 +140,15 @@ fn in_case_of_a_kill(
     }))
 }
 
-struct Start {
-    context: Context,
-    config: AgentConfig,
-    facts: Facts,
-    lock: Option<RunnerLock>,
-}
-
 /// Configuration and facts. Nothing is changed yet but the shared volume: what is in a view is among the
 /// facts, so the runner puts a mounted one in its place, and a sidecar waits for that.
-async fn start(options: Options, signals: io::Result<Signals>) -> Result<Start, Ended> {
+async fn start(
+    options: Options,
+    signals: io::Result<Signals>,
+) -> Result<(Context, Option<File>), Failure> {
     let Options { config, root, hostname, container, probe_port: _ } = options;
-    let internal =
-        |what: &str, error: io::Error| Ended::by_agent(Exit::Internal, format!("{what}: {error}"));
-    let mut signals = signals.map_err(|error| internal("take signals", error))?;
+    let internal = |doing| move |error: io::Error| Failure::because(Exit::Internal, doing, &error);
+    let mut signals = signals.map_err(internal("take signals"))?;
     let progress = Progress::new();
     let config_path = root.at(config);
     let config = read_config(&config_path)?;
@@ -169,44 +158,40 @@ async fn start(options: Options, signals: io::Result<Signals>) -> Result<Start, 
         None
     } else {
         prepare_volume(&config, &root, log)
-            .map_err(|error| Ended::by_agent(Exit::View, chain(&error)))?
+            .map_err(|error| Failure::new(Exit::View, chain(&error)))?
     };
-    let facts = Facts::gather(&config, &root, hostname)
-        .map_err(|error| Ended::by_agent(Exit::Internal, chain(&error)))?;
-    let start = Report::of_this_process().map_err(|error| {
-        Ended::by_agent(Exit::Prepare, format!("enter the working directory: {error}"))
-    })?;
+    let facts = Facts::gather(&config, &root, hostname)?;
+    let start = Report::of_this_process()
+        .map_err(|error| Failure::because(Exit::Prepare, "enter the working directory", &error))?;
     if std::process::id() != 1 {
         // The pod's containers share their processes: another one is PID 1, to whom orphans would go.
-        prctl::set_child_subreaper(true).map_err(|errno| internal("take orphans", errno.into()))?;
+        prctl::set_child_subreaper(true).map_err(|errno| internal("take orphans")(errno.into()))?;
     }
-    let children = Children::reaped().map_err(|error| internal("take signals", error))?;
     let context = Context {
+        report_file: config.layout.private_directory().join("hook-environment"),
+        budget: Budget::of_runner(&config),
+        children: Children::reaped().map_err(internal("take signals"))?,
+        session: Session::new(start),
+        config,
+        config_path,
+        facts,
         root,
         log,
-        strict: config.logging.strict,
-        quiet: config.logging.quiet,
-        report_file: config.layout.private_directory().join("hook-environment"),
         signals,
-        budget: Budget::new(config.shutdown.grace_seconds, Duties::of_runner(&config)),
-        children,
         progress,
-        session: Session::new(own_program(), start),
-        configuration: config_path,
         exit_code: 0,
         unfinished_jobs: Vec::new(),
     };
-    Ok(Start { context, config, facts, lock })
+    Ok((context, lock))
 }
 
 /// Answers who asks how the run stands, and the kubelet, which gives the number of its open questions. Without the
 /// socket nobody can ask, and without the port the pod never becomes ready, but it runs.
 fn serve(
     context: &Context,
-    config: &AgentConfig,
     readiness: Option<Result<ReadinessServer, BindError>>,
 ) -> Option<watch::Receiver<u32>> {
-    match StatusServer::bind(&context.root.at(config.layout.agent_socket())) {
+    match StatusServer::bind(&context.root.at(context.config.layout.agent_socket())) {
         Ok(server) => drop(tokio::spawn(server.serve(context.progress.subscribe()))),
         Err(error) => context.log.warn(&chain(&error)),
     }
@@ -218,18 +203,14 @@ fn serve(
 
 /// Makes the shared volume what other containers, and users, may see: puts agent and view in their places
 /// where their images are mounted.
-fn prepare_volume(
-    config: &AgentConfig,
-    root: &Root,
-    log: Log,
-) -> Result<Option<RunnerLock>, ViewError> {
+fn prepare_volume(config: &AgentConfig, root: &Root, log: Log) -> Result<Option<File>, ViewError> {
     let (layout, volume) = (&config.layout, root.at(config.layout.mount()));
     if let Err(error) = files::make_sticky(&volume) {
         log.warn(&format!("keep users from renaming in {}: {error}", volume.display()));
     }
     // Held before anything can fail that sidecars wait for. Without it they do not notice when this is killed.
     let path = root.at(layout.runner_lock());
-    let lock = RunnerLock::hold(&path)
+    let lock = runner_lock::hold(&path)
         .inspect_err(|error| log.warn(&format!("lock {}: {error}", path.display())))
         .ok();
     if config.install == Install::Image {
@@ -246,17 +227,15 @@ fn prepare_volume(
 async fn prepare_and_supervise(
     context: &mut Context,
     plan: &Plan,
-    config: &AgentConfig,
-    facts: &Facts,
-) -> Result<Ended, Ended> {
+) -> Result<TerminationMessage, Failure> {
     execute_all(context, &plan.steps).await?;
     match &plan.broker.worker {
-        Some(worker) => of_worker(context, plan, worker, config, facts).await,
-        None => of_lead(context, plan, facts).await,
+        Some(worker) => of_worker(context, plan, worker).await,
+        None => of_lead(context, plan).await,
     }
 }
 
-async fn of_lead(context: &mut Context, first: &Plan, facts: &Facts) -> Result<Ended, Ended> {
+async fn of_lead(context: &mut Context, first: &Plan) -> Result<TerminationMessage, Failure> {
     let mut plan = first.clone();
     let (end, command) = loop {
         let (end, command) = run_broker(context, &plan).await?;
@@ -264,14 +243,13 @@ async fn of_lead(context: &mut Context, first: &Plan, facts: &Facts) -> Result<E
             break (end, command);
         }
         // Also the command's own size is as the configuration has it now.
-        plan.broker = decide::plan(&read_config(&context.configuration)?, facts)?.broker;
+        plan.broker = decide::plan(&read_config(&context.config_path)?, &context.facts)?.broker;
     };
     if plan.broker.timed {
-        let elapsed = Duration::from_nanos(end.ended.saturating_sub(end.started));
-        output::print_stderr(&fluxtime_line("fluxstart", elapsed));
+        output::print_stderr(&fluxtime_line("fluxstart", end.duration));
     }
     if let Some(archive) = &plan.broker.archive {
-        keep(context, archive, end, end.ran).await;
+        archive::keep(context, archive, end).await;
     }
     Ok(if plan.broker.lead_command.is_some() {
         ending::of_lead(command, end)
@@ -280,58 +258,36 @@ async fn of_lead(context: &mut Context, first: &Plan, facts: &Facts) -> Result<E
     })
 }
 
-/// Keeps the state, unless a stop leaves no time for it.
-async fn keep(context: &mut Context, archive: &ArchiveRun, end: BrokerEnd, ran: bool) {
-    let share = context.budget.main + context.budget.for_main().patience;
-    let mut signals = mem::take(&mut context.signals);
-    let outcome = signals.within(share, archive::keep(context, archive, end, ran)).await;
-    context.signals = signals;
-    if outcome.is_none() {
-        let path = archive.path.display();
-        let text = format!(
-            "archive {path} stays as it was: the pod's grace period left no time to keep the state"
-        );
-        context.failed(&text);
-    }
-}
-
 async fn of_worker(
     context: &mut Context,
     plan: &Plan,
     worker: &WorkerRun,
-    config: &AgentConfig,
-    facts: &Facts,
-) -> Result<Ended, Ended> {
-    let mut backoff = Backoff::new();
+) -> Result<TerminationMessage, Failure> {
+    let mut pause = None;
     loop {
-        let found = await_lead(context, &worker.lead).await?;
-        let file = |found| decide::broker_config(config, facts, found);
-        let (before, now) = (file(context.session.lead.replace(found))?, file(Some(found))?);
-        take_way(context, &worker.lead, found, &before, &now)?;
+        await_lead(context, &worker.lead).await?;
         let (end, _) = run_broker(context, plan).await?;
         let why = match ending::of_worker(worker.policy, end) {
             Next::Leave(ended)
-                if ended.code != 0 || !another_lead_follows(context, worker).await? =>
+                if ended.exit_code != 0 || !another_lead_follows(context, worker).await? =>
             {
                 return Ok(ended);
             }
             Next::Leave(_) => "the lead has stopped without an end of the run".to_owned(),
             Next::Restart(why) => why,
         };
-        let pause = backoff.pause(Duration::from_nanos(end.ended.saturating_sub(end.started)));
-        let text = format!("{why}; starting it again in {:.1} s", pause.as_secs_f64());
-        context.log.info(&text);
+        let time = ending::next_pause(pause, end.duration);
+        pause = Some(time);
+        let seconds = time.as_secs_f64();
+        context.log.info(&format!("{why}; starting it again in {seconds:.1} s"));
         context.progress.failed(&why);
         context.progress.restarted();
-        context.signals.unless_stopped(tokio::time::sleep(pause)).await.map_err(StepError::from)?;
+        context.signals.unless_stopped(tokio::time::sleep(time)).await?;
     }
 }
 
 /// Whether the lead of an instance that people end goes too, after the clean end of this broker.
-async fn another_lead_follows(
-    context: &mut Context,
-    worker: &WorkerRun,
-) -> Result<bool, StepError> {
+async fn another_lead_follows(context: &mut Context, worker: &WorkerRun) -> Result<bool, Failure> {
     let Some(seconds) = worker.lead_may_return_seconds else { return Ok(false) };
     context.log.info("the broker ended well: looking whether the lead goes, too");
     let gone = timeout(Duration::from_secs(seconds), LeadWatch::SHORT.lost(&worker.lead));
@@ -339,18 +295,21 @@ async fn another_lead_follows(
 }
 
 /// What is done at the end in any case. A failure here is said; the code stays what it was.
-async fn finish(context: &mut Context, plan: &Plan, ended: Ended) -> Ended {
-    if let Some(error) = &ended.error {
+async fn finish(
+    context: &mut Context,
+    plan: &Plan,
+    ended: TerminationMessage,
+) -> TerminationMessage {
+    if let Some(error) = &ended.last_error {
         context.failed(error);
     }
-    context.exit_code = ended.code;
+    context.exit_code = ended.exit_code;
     for step in &plan.finish {
         context.progress.enter(phase::POST);
-        announce(context, step);
         if let Err(error) = execute(context, step).await {
-            context.failed(&chain(&error));
+            context.failed(&error.to_string());
         }
     }
-    let error = ended.error.or_else(|| context.progress.last_error());
-    Ended { error, ..ended }
+    let last_error = ended.last_error.or_else(|| context.progress.last_error());
+    TerminationMessage { last_error, ..ended }
 }

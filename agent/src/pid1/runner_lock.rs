@@ -9,17 +9,12 @@ use std::fs::{File, TryLockError};
 use std::io;
 use std::path::Path;
 
-#[derive(Debug)]
-pub(crate) struct RunnerLock(#[expect(dead_code, reason = "open as long as this lives")] File);
-
-impl RunnerLock {
-    /// Makes the file at `path` and locks it, in place of one that an earlier run has left. Nobody
-    /// sees it before it is locked.
-    pub(crate) fn hold(path: &Path) -> io::Result<Self> {
-        // Those who look may be other users.
-        let attributes = Attributes { mode: 0o644, owner: None, durable: false };
-        files::replace(path, attributes, |file| file.lock()).map(Self)
-    }
+/// Makes the file at `path` and locks it, in place of one that an earlier run has left, until what is returned is closed.
+/// Nobody sees it before it is locked.
+pub(crate) fn hold(path: &Path) -> io::Result<File> {
+    // Those who look may be other users.
+    let attributes = Attributes { mode: 0o644, owner: None, durable: false };
+    files::replace(path, attributes, |file| file.lock())
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,23 +31,5 @@ pub(crate) fn runner_state(path: &Path) -> RunnerState {
         Ok(()) => RunnerState::Gone,
         Err(TryLockError::WouldBlock) => RunnerState::Alive,
         Err(TryLockError::Error(_)) => RunnerState::Unknown,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn it_is_abandoned_when_its_holder_is_gone_and_not_before_there_was_one() {
-        let volume = tempfile::tempdir().unwrap();
-        let path = volume.path().join("runner.lock");
-        assert_eq!(runner_state(&path), RunnerState::Unknown, "no runner yet");
-        let held = RunnerLock::hold(&path).unwrap();
-        assert_eq!(runner_state(&path), RunnerState::Alive);
-        drop(held);
-        assert_eq!(runner_state(&path), RunnerState::Gone);
-        let _again = RunnerLock::hold(&path).unwrap();
-        assert_eq!(runner_state(&path), RunnerState::Alive, "a runner that was started again");
     }
 }

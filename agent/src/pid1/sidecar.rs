@@ -1,20 +1,21 @@
 //! `flux-agent run --container NAME`: a container beside the runner, with Flux within reach.
 
 use crate::execute::context::Context;
-use crate::execute::error::StepError;
-use crate::execute::hook::{PrivateScript, run_hook, wait_or_stop};
+use crate::execute::hook::{
+    NO_SHELL, not_started, private_script, run_hook, strict_failure, wait_or_stop, with_shell,
+};
+use crate::failure::{Failure, failed};
 use crate::flux::broker_socket::{BrokerAddress, SocketError};
-use crate::pid1::ending::{self, Ended};
+use crate::pid1::ending::{self, well};
 use crate::pid1::runner_lock::{RunnerState, runner_state};
-use crate::plan::budget::{Budget, Duties};
+use crate::plan::budget::Budget;
 use crate::plan::decide::{client_environment, shell, sidecar_hook};
-use crate::plan::facts::{Facts, MEMORY};
+use crate::plan::facts::MEMORY;
 use crate::process::signals::Signals;
 use crate::system::environment::Change;
 use crate::system::files;
-use crate::system::output::chain;
 use crate::system::root::Root;
-use flux_contract::{AgentConfig, Exit, Install, SidecarConfig};
+use flux_contract::{AgentConfig, Exit, Install, SidecarConfig, TerminationMessage};
 use nix::sys::signal::Signal;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -36,29 +37,15 @@ const GOES_ON: [&str; 5] = ["join", "config-sync", "init", "quorum", "run"];
 /// again, or none (`restartPolicy`). A command that ends well before the runner is waited behind: a pod with an ended
 /// container is not ready, though its broker is. One that fails ends its container: that is what
 /// shows the failure outside.
-pub(crate) async fn run(
-    context: &mut Context,
-    config: &AgentConfig,
-    facts: &Facts,
-    name: &str,
-) -> Result<Ended, Ended> {
-    let sidecar = config.sidecars.get(name).ok_or_else(|| {
-        let configured: Vec<&str> = config.sidecars.keys().map(String::as_str).collect();
-        Ended::by_agent(
-            Exit::Config,
-            format!("no sidecar {name:?} is configured, only {configured:?}"),
-        )
+pub(crate) async fn run(context: &mut Context, name: &str) -> Result<TerminationMessage, Failure> {
+    let config = &context.config;
+    let sidecar = config.sidecars.get(name).cloned().ok_or_else(|| {
+        let configured: Vec<&String> = config.sidecars.keys().collect();
+        let text = format!("no sidecar {name:?} is configured, only {configured:?}");
+        Failure::new(Exit::Config, text)
     })?;
-    context.budget = Budget::new(config.shutdown.grace_seconds, Duties::of_sidecar(sidecar));
-    let environment = client_environment(config, facts)?;
-    // A directory of this container alone, gone with this value.
-    let memory = context.root.at(MEMORY);
-    let private = tempfile::Builder::new().prefix("flux-agent-").tempdir_in(&memory);
-    let private = private.map_err(|error| {
-        let text = format!("could not make a directory in {}: {error}", memory.display());
-        Ended::by_agent(Exit::Prepare, text)
-    })?;
-    context.report_file = private.path().join("hook-environment");
+    context.budget = Budget::of_sidecar(config, &sidecar);
+    let environment = client_environment(config, &context.facts)?;
     let patience = Duration::from_secs(config.network.lead_deadline_seconds);
     let runner = Runner {
         expected_until: Instant::now().checked_add(patience),
@@ -66,25 +53,23 @@ pub(crate) async fn run(
         complete: context.root.at(config.layout.complete_marker()),
         lock: context.root.at(config.layout.runner_lock()),
     };
-    let hook = |hook, script| sidecar_hook(config, facts, hook, script);
-    if let Some(init) = hook("commands.init", sidecar.init.as_ref()) {
-        run_hook(context, &init).await?;
-    }
-    context.session.change(&environment.changes);
     // Flux's own commands refuse to run without one, be it there or not.
-    let home = config.layout.home().display().to_string();
-    context.session.change(&[Change::fallback("HOME", home)]);
-    if let Some(pre) = hook("commands.servicePre", sidecar.service_pre.as_ref()) {
-        run_hook(context, &pre).await?;
-    }
-    let ended = main(context, config, facts, sidecar, &runner).await?;
-    if let Some(post) = hook("commands.post", sidecar.post.as_ref())
-        && let Err(error) = run_hook(context, &post).await
-    {
+    let home = Change::fallback("HOME", config.layout.home().display().to_string());
+    // A directory of this container alone, gone with this value.
+    let memory = context.root.at(MEMORY);
+    let private = tempfile::Builder::new().prefix("flux-agent-").tempdir_in(&memory);
+    let private = private.map_err(failed("make a directory in", &memory))?;
+    context.report_file = private.path().join("hook-environment");
+    hook(context, "commands.init", sidecar.init.as_ref()).await?;
+    context.session.change(&environment.changes);
+    context.session.change(&[home]);
+    hook(context, "commands.servicePre", sidecar.service_pre.as_ref()).await?;
+    let ended = main(context, &sidecar, &runner).await?;
+    if let Err(error) = hook(context, "commands.post", sidecar.post.as_ref()).await {
         // The code stays what it was, as the runner's does.
-        context.log.error(&chain(&error));
+        context.log.error(&error.to_string());
     }
-    if ended.code != 0 {
+    if ended.exit_code != 0 {
         return Ok(ended);
     }
     context.log.info("done: staying until the runner has finished");
@@ -93,30 +78,41 @@ pub(crate) async fn run(
     Ok(end.ok().filter(|end| *end != RunnerEnd::Finished).map_or(ended, Into::into))
 }
 
+async fn hook(
+    context: &mut Context,
+    name: &'static str,
+    script: Option<&String>,
+) -> Result<(), Failure> {
+    match sidecar_hook(&context.config, &context.facts, name, script) {
+        Some(hook) => run_hook(context, &hook).await,
+        None => Ok(()),
+    }
+}
+
 /// Waits until the view is in its place, where the runner puts it: a sidecar cannot write there.
 pub(crate) async fn await_view(
     config: &AgentConfig,
     root: &Root,
     signals: &mut Signals,
-) -> Result<(), Ended> {
+) -> Result<(), Failure> {
     if !config.view.enabled || config.install == Install::Copy {
         return Ok(());
     }
     let marker = root.at(config.layout.view_done_marker());
     let lock = root.at(config.layout.runner_lock());
     // The state comes first: a runner that has ended may have made the marker before.
-    let there = until(|| {
-        let state = runner_state(&lock);
-        let gone = || (state == RunnerState::Gone).then(|| Err(RunnerEnd::Gone.into()));
-        if marker.exists() { Some(Ok(())) } else { gone() }
+    let there = until(async || {
+        let is_gone = runner_state(&lock) == RunnerState::Gone;
+        let there = marker.exists().then_some(Ok(()));
+        there.or_else(|| is_gone.then(|| Err(RunnerEnd::Gone.into())))
     });
-    signals.unless_stopped(there).await.map_err(StepError::from)?
+    signals.unless_stopped(there).await?
 }
 
 /// What `look` gives, as soon as it gives something.
-async fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
+async fn until<T>(look: impl AsyncFn() -> Option<T>) -> T {
     loop {
-        if let Some(found) = look() {
+        if let Some(found) = look().await {
             return found;
         }
         sleep(PAUSE).await;
@@ -125,68 +121,66 @@ async fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
 
 async fn main(
     context: &mut Context,
-    config: &AgentConfig,
-    facts: &Facts,
     sidecar: &SidecarConfig,
     runner: &Runner,
-) -> Result<Ended, StepError> {
+) -> Result<TerminationMessage, Failure> {
     if sidecar.wait_for_socket {
         context.log.info(&format!("waiting for the broker's socket {}", runner.socket.display()));
         let waited = async {
             tokio::select! {
                 end = runner.end() => Some(end),
-                () = appearance(&runner.socket) => None,
+                () = until(async || listens(&runner.socket).await.then_some(())) => None,
             }
         };
         if let Some(end) = context.signals.unless_stopped(waited).await? {
-            context.log.info(&end.text());
+            context.log.info(&end.to_string());
             return Ok(end.into());
         }
     }
-    let Some(command) = &sidecar.command else { return Ok(Ended::well(0)) };
-    let cannot_run = |why: &str| StepError::Hook {
-        hook: "command".to_owned(),
-        end: format!("cannot run: {why}"),
-    };
-    let missing = "neither the image nor the view has a shell";
-    let shell = shell(config, facts).ok_or_else(|| cannot_run(missing))?;
+    let Some(command) = &sidecar.command else { return Ok(well(0)) };
+    let shell = shell(&context.config, &context.facts);
+    let shell = shell.ok_or_else(|| strict_failure("command", NO_SHELL))?;
     let directory = context.report_file.parent().unwrap_or(&context.report_file);
-    let script = PrivateScript::write(directory, "command", command)?;
-    let mut started = context.session.command(&script.command(&shell));
-    let mut running = context.children.spawn(&mut started).or_else(|error| {
-        context.session.check_working_directory()?;
-        Err(cannot_run(&format!("start {}: {error}", shell.display())))
-    })?;
+    let script = private_script(directory, "command", command)?;
+    let mut started = context.session.command(&with_shell(&shell, &script));
+    context.session.check_working_directory()?;
+    let mut running = context
+        .children
+        .spawn(&mut started)
+        .map_err(|error| strict_failure("command", &not_started(&shell, &error)))?;
+    let limits = context.budget.for_main();
     let end = tokio::select! {
         // A command that has failed says so, also when the runner ends at the same time.
         biased;
-        ended = wait_or_stop(&mut context.signals, &mut running, context.budget.for_main()) => {
-            let (status, stop) = ended.map_err(StepError::no_status)?;
+        (status, stop) = wait_or_stop(&mut context.signals, &mut running, limits) => {
             let ended = ending::of_sidecar(status, stop);
-            return Ok(if stop.is_some() { ended } else { judged(context, sidecar, runner, ended).await });
+            return Ok(match stop {
+                Some(_) => ended,
+                None => unless_flux_ended(context, sidecar, runner, ended).await,
+            });
         }
         end = runner.end() => end,
     };
-    context.log.info(&format!("{}: ending the command", end.text()));
+    context.log.info(&format!("{end}: ending the command"));
     running.signal_group(Signal::SIGTERM);
     // As long as a stop gives it: the runner's end is one.
-    if timeout(context.budget.main, running.wait()).await.is_err() {
+    if timeout(limits.kill, running.wait()).await.is_err() {
         context.log.warn("the command has not ended in its time: killing it");
         running.signal_group(Signal::SIGKILL);
-        let _ = timeout(context.budget.for_main().patience, running.wait()).await;
+        let _ = timeout(limits.patience, running.wait()).await;
     }
     Ok(end.into())
 }
 
 /// `ended`, unless the command failed because Flux was ending: whoever talks to a broker sees that
 /// before the runner has said that it has finished.
-async fn judged(
+async fn unless_flux_ended(
     context: &mut Context,
     sidecar: &SidecarConfig,
     runner: &Runner,
-    ended: Ended,
-) -> Ended {
-    let Some(error) = &ended.error else { return ended };
+    ended: TerminationMessage,
+) -> TerminationMessage {
+    let Some(error) = &ended.last_error else { return ended };
     context.log.error(error);
     if !sidecar.wait_for_socket {
         return ended;
@@ -194,7 +188,7 @@ async fn judged(
     match context.signals.unless_stopped(runner.ends()).await {
         Ok(Some(RunnerEnd::Finished)) => {
             context.log.info("the runner has finished: so had the command, whatever its exit code");
-            Ended::well(0)
+            well(0)
         }
         Ok(Some(end @ RunnerEnd::Failed(_))) => end.into(),
         Ok(Some(RunnerEnd::Gone) | None) | Err(_) => ended,
@@ -211,41 +205,32 @@ struct Runner {
     lock: PathBuf,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 enum RunnerEnd {
-    /// It said so.
+    #[error("the runner has finished")]
     Finished,
-    /// It said so, and that it ended with this code.
+    #[error("the runner has ended with exit code {0}")]
     Failed(i32),
     /// It was killed, or could not even begin.
+    #[error("the runner is gone without having finished: its container's state says why")]
     Gone,
 }
 
-impl RunnerEnd {
-    fn text(self) -> String {
-        match self {
-            Self::Finished => "the runner has finished".to_owned(),
-            Self::Failed(code) => format!("the runner has ended with exit code {code}"),
-            Self::Gone => {
-                "the runner is gone without having finished: its container's state says why"
-                    .to_owned()
-            }
-        }
+impl From<RunnerEnd> for Failure {
+    fn from(end: RunnerEnd) -> Self {
+        Self::new(Exit::Broker, end.to_string())
     }
 }
 
-impl From<RunnerEnd> for Ended {
+impl From<RunnerEnd> for TerminationMessage {
     fn from(end: RunnerEnd) -> Self {
-        match end {
-            RunnerEnd::Finished => Self::well(0),
-            RunnerEnd::Failed(_) | RunnerEnd::Gone => Self::by_agent(Exit::Broker, end.text()),
-        }
+        if end == RunnerEnd::Finished { well(0) } else { Failure::from(end).into() }
     }
 }
 
 impl Runner {
     async fn end(&self) -> RunnerEnd {
-        until(|| self.present_end()).await
+        until(async || self.present_end()).await
     }
 
     fn present_end(&self) -> Option<RunnerEnd> {
@@ -268,13 +253,12 @@ impl Runner {
     /// Whether it ends now: how, or nothing when its broker goes on.
     async fn ends(&self) -> Option<RunnerEnd> {
         let deadline = Instant::now() + FORESIGHT;
-        loop {
+        until(async || {
             let end = self.present_end();
-            if end.is_some() || Instant::now() >= deadline && self.goes_on().await {
-                return end;
-            }
-            sleep(PAUSE).await;
-        }
+            let is_settled = end.is_some() || Instant::now() >= deadline && self.goes_on().await;
+            is_settled.then_some(end)
+        })
+        .await
     }
 
     async fn goes_on(&self) -> bool {
@@ -286,12 +270,6 @@ impl Runner {
                 matches!(error, SocketError::Refused { .. } | SocketError::Failed { .. })
             }
         }
-    }
-}
-
-async fn appearance(path: &Path) {
-    while !listens(path).await {
-        sleep(PAUSE).await;
     }
 }
 

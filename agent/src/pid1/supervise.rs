@@ -2,7 +2,7 @@
 //! state watched; and, on the lead, the command beside it.
 
 use crate::execute::context::Context;
-use crate::execute::error::StepError;
+use crate::failure::Failure;
 use crate::flux::broker_socket::{BrokerAddress, SocketError};
 use crate::flux::broker_watch::{Event, Watch};
 use crate::flux::client::FluxClient;
@@ -19,10 +19,9 @@ use crate::process::exit_status::exit_code;
 use crate::process::leftovers::Before;
 use crate::process::signals::{Asked, Stop, asks_to_stop, at, end_of};
 use crate::process::terminal::give_terminal;
-use crate::status::timing::monotonic_nanoseconds;
 use crate::system::output::chain;
 use crate::system::words::shown;
-use flux_contract::phase;
+use flux_contract::{Exit, phase};
 use nix::sys::signal::Signal;
 use std::future::Future;
 use std::io::{self, IsTerminal};
@@ -34,55 +33,38 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
-/// Program and options of `broker`, complete with what depends on the moment it starts.
-fn words(context: &Context, broker: &BrokerRun) -> Result<Vec<String>, StepError> {
-    let options = match &broker.archive {
-        Some(archive) => {
-            let exists = archive::exists(context, archive)?;
-            archive::options(archive, exists, archive::make_place(context, archive)?)
-        }
-        None => Vec::new(),
-    };
-    Ok([broker.command_with_quorum(), options].concat())
-}
-
 /// Starts the broker, and the lead's command once it runs, and stays until both have ended, whatever signals come,
 /// and nothing of them is left. The end of the command is `None` where it was not started.
 pub(crate) async fn run_broker(
     context: &mut Context,
     plan: &Plan,
-) -> Result<(BrokerEnd, Option<CommandEnd>), StepError> {
+) -> Result<(BrokerEnd, Option<CommandEnd>), Failure> {
     let broker = &plan.broker;
     context.progress.enter(phase::QUORUM);
-    let words = words(context, broker)?;
-    context.log.info(&format!("starting the broker: {}", shown(&words)));
-    let started = monotonic_nanoseconds();
-    let mut command = context.session.broker_command(&words);
-    let before = Before::now();
-    if !io::stdin().is_terminal() {
-        // A command that reads it must meet its end, whatever the container's is.
-        command.stdin(Stdio::null());
+    let mut words = broker.command.clone();
+    if let Some(archive) = &broker.archive {
+        words.extend(archive::options(context, archive)?);
     }
-    let mut running = context.children.spawn(&mut command).or_else(|source| {
-        context.session.check_working_directory()?;
-        Err(StepError::Start { program: words.join(" "), source })
-    })?;
-    give_terminal(running.pid());
+    context.log.info(&format!("starting the broker: {}", shown(&words)));
+    let started = Instant::now();
+    let before = Before::now();
+    let running = start(context, &words)?;
     let (events, mut changes) = mpsc::unbounded_channel();
     let owner = context.ids(Owner::Broker).map(|(uid, _)| uid);
     let address = BrokerAddress { socket: broker.socket.clone(), owner };
     let watch = Watch { broker: address.clone(), has_lead: broker.worker.is_some() };
     let watch = tokio::spawn(watch.run(events));
-    let lead = broker.worker.as_ref().map(|worker| &worker.lead);
-    let lost = lead.map(|lead| Box::pin(LeadWatch::default().lost(lead)));
-    let configuration = context.configuration.clone();
-    let waits = (plan.role == Role::Lead).then_some(broker.quorum);
-    let smaller = waits.map(|quorum| Box::pin(smaller_quorum(&configuration, quorum, &address)));
+    let lost =
+        broker.worker.as_ref().map(|worker| Box::pin(LeadWatch::default().lost(&worker.lead)));
+    let config = context.config_path.clone();
+    let smaller = (plan.role == Role::Lead)
+        .then(|| Box::pin(smaller_quorum(&config, broker.quorum, &address)));
     let mut supervision = Supervision {
         broker,
+        running,
         role: plan.role,
         own_rank: OwnRank { broker: address.clone(), rank: plan.rank },
-        end: BrokerEnd { started, ..BrokerEnd::default() },
+        end: BrokerEnd::default(),
         kill_at: None,
         killed: false,
         submission: None,
@@ -92,18 +74,32 @@ pub(crate) async fn run_broker(
         leaving: None,
     };
     let (lost, smaller) = (end_of(lost), end_of(smaller));
-    let status = supervision.until_ended(context, &mut running, &mut changes, lost, smaller).await;
+    let status = supervision.until_ended(context, &mut changes, lost, smaller).await;
     watch.abort();
     context.progress.broker_ended();
     let Supervision { mut end, submission, command, mut command_end, .. } = supervision;
-    end.ended = monotonic_nanoseconds();
+    end.duration = started.elapsed();
     drop(submission);
-    end.code = exit_code(status.map_err(StepError::no_status)?);
+    end.code = exit_code(status);
     if let Some(mut command) = command {
         command_end = Some(command.end_without_broker(end.code != 0).await);
     }
     clear(context, &before).await;
     Ok((end, command_end))
+}
+
+fn start(context: &Context, words: &[String]) -> Result<Running, Failure> {
+    context.session.check_working_directory()?;
+    let mut command = context.session.broker_command(words);
+    if !io::stdin().is_terminal() {
+        // A command that reads it must meet its end, whatever the container's is.
+        command.stdin(Stdio::null());
+    }
+    let running = context.children.spawn(&mut command).map_err(|error| {
+        Failure::because(Exit::View, format!("start {:?}", words.join(" ")), &error)
+    })?;
+    give_terminal(running.pid);
+    Ok(running)
 }
 
 /// Waits until the configuration at `config` asks for fewer brokers than `before`, for which `broker`, a lead's, was
@@ -141,6 +137,7 @@ type Leaving = Pin<Box<dyn Future<Output = Result<Vec<String>, SocketError>> + S
 
 struct Supervision<'run> {
     broker: &'run BrokerRun,
+    running: Running,
     role: Role,
     own_rank: OwnRank,
     end: BrokerEnd,
@@ -158,57 +155,59 @@ impl Supervision<'_> {
     async fn until_ended(
         &mut self,
         context: &mut Context,
-        running: &mut Running,
         changes: &mut mpsc::UnboundedReceiver<Event>,
         lost: impl Future<Output = ()>,
         smaller: impl Future<Output = u32>,
-    ) -> io::Result<ExitStatus> {
+    ) -> ExitStatus {
         let (mut lost, mut smaller) = (pin!(lost), pin!(smaller));
         loop {
             tokio::select! {
                 biased;
                 // A submission fails because its broker has: the broker's end is the one that counts.
-                status = running.wait() => return status,
+                status = self.running.wait() => return status,
                 // Until it has joined, the broker looks for the lead itself, and says so.
-                () = &mut lost, if self.end.ran && !self.end.lead_lost => self.lose_lead(context, running),
-                quorum = &mut smaller, if !self.end.quorum_is_smaller && !self.has_command() && self.end.stop.is_none() => {
+                () = &mut lost, if self.end.ran && !self.end.lead_lost => self.lose_lead(context),
+                quorum = &mut smaller, if !self.end.quorum_is_smaller && self.command.is_none() && self.command_end.is_none() && self.end.stop.is_none() => {
                     context.log.info(&format!(
                         "{quorum} brokers are enough now: starting this one again to wait for no more"
                     ));
                     self.end.quorum_is_smaller = true;
                     // It runs nothing yet, and an orderly end would take the workers with it for good.
-                    running.signal_group(Signal::SIGKILL);
+                    self.running.signal_group(Signal::SIGKILL);
                 }
                 () = at(self.kill_at) => {
                     if self.killed && self.end.stop.is_some() {
                         context.log.error("the broker cannot be killed: going on without its end");
-                        return Ok(ExitStatus::from_raw(Signal::SIGKILL as i32));
+                        return ExitStatus::from_raw(Signal::SIGKILL as i32);
                     }
                     context.log.warn("the broker has not ended in its time: killing it");
-                    running.signal_group(Signal::SIGKILL);
+                    self.running.signal_group(Signal::SIGKILL);
                     self.killed = true;
                     self.kill_at = Some(Instant::now() + context.budget.for_main().patience);
                 }
-                asked = context.signals.asked() => self.asked(context, running, asked),
-                Some(event) = changes.recv() => self.note(context, running, &event),
-                left = end_of(self.leaving.as_mut()) => self.has_left(context, running, left),
+                asked = context.signals.asked() => self.asked(context, asked),
+                Some(event) = changes.recv() => self.note(context, &event),
+                left = end_of(self.leaving.as_mut()) => self.has_left(context, left),
                 status = end_of(self.submission.as_mut().map(Running::wait)) => {
                     self.submission = None;
-                    note_submission(context, status);
+                    if !status.success() {
+                        let code = exit_code(status);
+                        context.failed(&format!("the command could not be submitted: exit code {code}"));
+                    }
                 }
-                end = end_of(self.command.as_mut().map(RunningCommand::end)) => self.command_ended(context, running, end),
+                end = end_of(self.command.as_mut().map(RunningCommand::end)) => self.command_ended(context, end),
             }
         }
     }
 
     /// Ends the broker of a lead that is gone, unless that was done.
-    fn lose_lead(&mut self, context: &Context, running: &Running) {
+    fn lose_lead(&mut self, context: &Context) {
         if self.end.lead_lost {
             return;
         }
         context.log.warn("the lead broker is gone: ending this one to look for it anew");
         self.end.lead_lost = true;
-        running.signal(Signal::SIGTERM);
+        self.running.signal(Signal::SIGTERM);
         // Its last tasks ask the lead, who is gone.
         self.kill_within(context.budget.leave);
     }
@@ -221,7 +220,7 @@ impl Supervision<'_> {
 
     /// Passes on what is asked: to the command while it runs, since the broker ends after it, else to the broker. The
     /// first that asks a worker to end waits for the jobs on its rank; the second does not.
-    fn asked(&mut self, context: &Context, running: &Running, asked: Asked) {
+    fn asked(&mut self, context: &Context, asked: Asked) {
         let signal = match asked {
             Asked::PassOn(signal) => signal,
             Asked::Stop(stop) => {
@@ -230,7 +229,7 @@ impl Supervision<'_> {
                 }
                 let is_first = self.end.stop.is_none();
                 if is_first {
-                    self.end.stopped = Some(monotonic_nanoseconds());
+                    self.end.stopped = Some(Instant::now());
                     self.kill_within(context.budget.main);
                 }
                 // A deadline stays the reason, whoever takes the pod away then.
@@ -251,38 +250,29 @@ impl Supervision<'_> {
             return command.signal(signal);
         }
         context.log.info(&format!("passing {signal} on to the broker"));
-        running.signal(signal);
+        self.running.signal(signal);
     }
 
-    const fn has_command(&self) -> bool {
-        self.command.is_some() || self.command_end.is_some()
-    }
-
-    fn command_ended(&mut self, context: &mut Context, running: &Running, end: CommandEnd) {
+    fn command_ended(&mut self, context: &mut Context, end: CommandEnd) {
         self.command = None;
         self.command_end = Some(end);
         context.progress.enter(phase::SHUTDOWN);
         if self.runs {
-            running.signal(Signal::SIGTERM);
+            self.running.signal(Signal::SIGTERM);
         }
     }
 
     fn leave(&mut self, context: &Context, stop: Stop) {
-        let (rank, patience) = (self.own_rank.clone(), context.budget.drain);
-        context.log.info(&format!(
-            "{stop}: draining rank {}, whose jobs have {patience:?} to end",
-            rank.rank
-        ));
-        self.leaving = Some(Box::pin(async move { rank.leave(patience).await }));
+        let (own, patience) = (self.own_rank.clone(), context.budget.drain);
+        let rank = own.rank;
+        context
+            .log
+            .info(&format!("{stop}: draining rank {rank}, whose jobs have {patience:?} to end"));
+        self.leaving = Some(Box::pin(async move { own.leave(patience).await }));
     }
 
     /// Ends the broker, whose rank has no jobs any more, or no more time for them.
-    fn has_left(
-        &mut self,
-        context: &mut Context,
-        running: &Running,
-        left: Result<Vec<String>, SocketError>,
-    ) {
+    fn has_left(&mut self, context: &mut Context, left: Result<Vec<String>, SocketError>) {
         self.leaving = None;
         let rank = self.own_rank.rank;
         match left {
@@ -296,56 +286,50 @@ impl Supervision<'_> {
                 context.unfinished_jobs = jobs;
             }
             Err(error) => {
-                let text =
-                    format!("drain rank {rank}: {}; ending the broker at once", chain(&error));
-                context.log.warn(&text);
+                let error = chain(&error);
+                context.log.warn(&format!("drain rank {rank}: {error}; ending the broker at once"));
             }
         }
-        running.signal(self.end.stop.map_or(Signal::SIGTERM, Stop::signal));
+        self.running.signal(self.end.stop.map_or(Signal::SIGTERM, Stop::signal));
     }
 
     /// Lifts, beside everything else, the drain that an earlier pod of this rank has left.
     fn take_rank(&self, context: &Context) {
-        let (rank, log) = (self.own_rank.clone(), context.log);
+        let (own, rank, log) = (self.own_rank.clone(), self.own_rank.rank, context.log);
         tokio::spawn(async move {
-            match rank.take().await {
-                Ok(true) => log.info(&format!("rank {} is not drained any more", rank.rank)),
+            match own.take().await {
+                Ok(true) => log.info(&format!("rank {rank} is not drained any more")),
                 Ok(false) => {}
-                Err(error) => log.warn(&format!(
-                    "ask whether rank {} is still drained: {}",
-                    rank.rank,
-                    chain(&error)
-                )),
+                Err(error) => {
+                    let error = chain(&error);
+                    log.warn(&format!("ask whether rank {rank} is still drained: {error}"));
+                }
             }
         });
     }
 
-    fn note(&mut self, context: &mut Context, running: &Running, event: &Event) {
-        match event {
-            Event::State(state) => {
-                context.progress.broker_state(self.role, state);
-                self.runs = state == "run";
-                if !self.runs
-                    && self.end.stop.is_none()
-                    && let Some(command) = &self.command
-                {
-                    context.log.warn("the broker shuts down: ending the command");
-                    command.signal(Signal::SIGTERM);
-                }
-                if self.runs && !self.end.ran {
-                    self.end.ran = true;
-                    if let Some(entrance) = &self.broker.entrance {
-                        context.log.info(&format!("the instance is up; to enter it: {entrance}"));
-                    }
-                    if self.role == Role::Worker {
-                        self.take_rank(context);
-                    }
-                    if self.role == Role::Lead && self.end.stop.is_none() {
-                        self.start(context);
-                    }
-                }
-            }
-            Event::LeadGone => self.lose_lead(context, running),
+    fn note(&mut self, context: &mut Context, event: &Event) {
+        let Event::State(state) = event else { return self.lose_lead(context) };
+        context.progress.broker_state(self.role, state);
+        self.runs = state == "run";
+        if !self.runs
+            && self.end.stop.is_none()
+            && let Some(command) = &self.command
+        {
+            context.log.warn("the broker shuts down: ending the command");
+            command.signal(Signal::SIGTERM);
+        }
+        if !self.runs || self.end.ran {
+            return;
+        }
+        self.end.ran = true;
+        if let Some(entrance) = &self.broker.entrance {
+            context.log.info(&format!("the instance is up; to enter it: {entrance}"));
+        }
+        match self.role {
+            Role::Worker => self.take_rank(context),
+            Role::Lead if self.end.stop.is_none() => self.start(context),
+            Role::Lead => {}
         }
     }
 
@@ -355,14 +339,13 @@ impl Supervision<'_> {
             session: context.session.clone(),
             children: context.children.clone(),
             flux: self.broker.flux.clone(),
-            uri: self.broker.uri(),
+            uri: self.broker.uri.clone(),
         };
         if let Some(command) = &self.broker.lead_command {
             context.log.info(&format!("starting the command: {}", shown(&command.words)));
             let (patience, timed) = (context.budget.command, self.broker.timed);
             let (command, log) = (command.clone(), context.log);
-            let run = CommandRun { client, command, patience, log, timed };
-            self.command = Some(RunningCommand::new(run));
+            self.command = Some(CommandRun { client, command, patience, log, timed }.start());
         } else if let Some(words) = &self.broker.submission {
             self.submit(context, &client, words);
         }
@@ -372,26 +355,13 @@ impl Supervision<'_> {
     fn submit(&mut self, context: &Context, client: &FluxClient, words: &[String]) {
         context.log.info(&format!("submitting: {}", shown(words)));
         let mut command = client.command(words);
-        if context.quiet {
+        if context.config.logging.quiet {
             // The id of the job.
             command.stdout(Stdio::null());
         }
         match context.children.spawn(&mut command) {
             Ok(running) => self.submission = Some(running),
-            Err(error) => {
-                let text = format!("start {}: {error}", shown(words));
-                context.failed(&text);
-            }
+            Err(error) => context.failed(&format!("start {}: {error}", shown(words))),
         }
     }
-}
-
-fn note_submission(context: &Context, status: io::Result<ExitStatus>) {
-    let end = match status {
-        Ok(status) if status.success() => return,
-        Ok(status) => format!("exit code {}", exit_code(status)),
-        Err(error) => error.to_string(),
-    };
-    let text = format!("the command could not be submitted: {end}");
-    context.failed(&text);
 }

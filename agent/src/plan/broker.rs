@@ -1,9 +1,11 @@
 //! The command that starts the broker (flux-start(1), flux-broker(1)), and its configuration (flux-config(5)).
 
+use crate::plan::budget::Budget;
 use crate::plan::files::file;
 use crate::plan::pod::Pod;
 use crate::plan::step::{FileToWrite, Role};
 use flux_contract::{Bootstrap, Workload};
+use std::iter;
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::Path;
 use std::time::Duration;
@@ -18,10 +20,8 @@ fn flux_duration(duration: Duration) -> String {
     format!("{}ms", duration.as_millis())
 }
 
-/// Program and options, without the quorum. No broker has an initial program: PID 1 starts the lead's command.
-///
-/// `tbon.fanout` is not among the options: any value would switch the topology of the
-/// configuration off.
+/// Program and options. No broker has an initial program: PID 1 starts the lead's command. `tbon.fanout` is not among
+/// the options: any value would switch the topology of the configuration off.
 pub(super) fn command(pod: Pod<'_>) -> Vec<String> {
     let (config, layout) = (pod.config, &pod.config.layout);
     let broker = &config.broker;
@@ -30,31 +30,28 @@ pub(super) fn command(pod: Pod<'_>) -> Vec<String> {
         words.push(format!("--wrap={wrap}"));
     }
     words.push(format!("-o--config-path={}", layout.broker_config_dir().display()));
-    let mut set = |name: &str, value: &str| words.push(format!("-S{name}={value}"));
-    set("cron.directory", &layout.cron_dir().display().to_string());
-    set("rundir", &layout.run_dir().display().to_string());
-    set("statedir", &layout.state_dir().display().to_string());
-    if broker.local_socket {
-        set("local-uri", &layout.local_uri());
-    }
-    if let Some(timeout) = &broker.connect_timeout {
-        set("tbon.connect_timeout", timeout);
-    }
-    if let Some(topology) = &broker.topology {
-        set("tbon.topo", topology);
-    }
-    if broker.zeromq_debug {
-        set("tbon.zmqdebug", "1");
-    }
-    let budget = pod.budget();
-    set("broker.cleanup-timeout", &flux_duration(budget.cleanup));
-    set("broker.shutdown-timeout", &flux_duration(budget.leave));
-    set("log-stderr-level", &broker.log_level.to_string());
-    // Each pod's log shows its own broker.
-    set("log-stderr-mode", "local");
+    let budget = Budget::of_runner(config);
+    let options = [
+        ("cron.directory", Some(text(&layout.cron_dir()))),
+        ("rundir", Some(text(&layout.run_dir()))),
+        ("statedir", Some(text(&layout.state_dir()))),
+        ("local-uri", broker.local_socket.then(|| layout.local_uri())),
+        ("tbon.connect_timeout", broker.connect_timeout.clone()),
+        ("tbon.topo", broker.topology.clone()),
+        ("tbon.zmqdebug", broker.zeromq_debug.then(|| "1".to_owned())),
+        ("broker.cleanup-timeout", Some(flux_duration(budget.cleanup))),
+        ("broker.shutdown-timeout", Some(flux_duration(budget.leave))),
+        ("log-stderr-level", Some(broker.log_level.to_string())),
+        // Each pod's log shows its own broker.
+        ("log-stderr-mode", Some("local".to_owned())),
+    ];
+    let option = |(name, value): (&str, Option<String>)| Some(format!("-S{name}={}", value?));
+    words.extend(options.into_iter().filter_map(option));
     if pod.role == Role::Lead || matches!(config.workload, Workload::Interactive { .. }) {
         words.push("-Sbroker.rc2_none".to_owned());
     }
+    let quorum = broker.quorum.filter(|_| pod.role == Role::Lead);
+    words.extend(quorum.map(|brokers| format!("-Sbroker.quorum={brokers}")));
     words
 }
 
@@ -66,7 +63,6 @@ pub(super) fn configuration(pod: Pod<'_>, found: Option<IpAddr>) -> FileToWrite 
     file(pod.config.layout.broker_toml(), 0o644, content)
 }
 
-/// Every pod of an instance gets the same hosts in the same order.
 fn document(pod: Pod<'_>, found: Option<IpAddr>) -> Table {
     let config = pod.config;
     let mut document = table([
@@ -74,7 +70,7 @@ fn document(pod: Pod<'_>, found: Option<IpAddr>) -> Table {
         ("access", table([("allow-guest-user", true), ("allow-root-owner", true)])),
         ("bootstrap", bootstrap(pod, found)),
         // How long a job that is cancelled, as all are in a stop, has from SIGTERM to SIGKILL.
-        ("exec", table([("kill-timeout", flux_duration(pod.budget().jobs))])),
+        ("exec", table([("kill-timeout", flux_duration(Budget::of_runner(config).jobs))])),
         ("resource", table([("path", text(&config.layout.resource_file()))])),
         ("sched-fluxion-qmanager", table([("queue-policy", config.broker.queue_policy.clone())])),
         ("sched-fluxion-resource", table([("match-policy", LOWEST_NODE_FIRST)])),
@@ -87,15 +83,13 @@ fn document(pod: Pod<'_>, found: Option<IpAddr>) -> Table {
     document
 }
 
-/// flux-config-bootstrap(5).
+/// flux-config-bootstrap(5). Every pod of an instance gets the same hosts in the same order.
 fn bootstrap(pod: Pod<'_>, found: Option<IpAddr>) -> Table {
     let network = &pod.config.network;
     let (lead, enable_ipv6) = lead(pod, found);
     let others = network.bootstrap.hosts().without_first();
-    let mut hosts = vec![lead];
-    if !others.is_empty() {
-        hosts.push(table([("host", others.to_string())]));
-    }
+    let others = (!others.is_empty()).then(|| table([("host", others.to_string())]));
+    let hosts: Vec<Table> = iter::once(lead).chain(others).collect();
     let mut bootstrap = table::<Value, 5>([
         ("curve_cert", text(&pod.config.layout.curve_certificate()).into()),
         ("default_port", i64::from(network.port).into()),

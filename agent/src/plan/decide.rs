@@ -1,6 +1,7 @@
 //! Configuration and facts become a plan: every decision of a run that can be made beforehand.
 
-use crate::plan::error::PlanError;
+use crate::failure::Failure;
+use crate::plan::budget::Budget;
 use crate::plan::facts::{Facts, IMAGE_SHELLS, VIEW_SHELLS};
 use crate::plan::pod::Pod;
 use crate::plan::step::{
@@ -8,7 +9,7 @@ use crate::plan::step::{
 };
 use crate::plan::{broker, environment, files, helpers, workload};
 use crate::system::environment::Change;
-use flux_contract::{AgentConfig, Bootstrap, WorkerPolicy, Workload};
+use flux_contract::{AgentConfig, Bootstrap, Exit, WorkerPolicy, Workload};
 use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -20,23 +21,32 @@ const FORMATS: [&str; 8] =
 const DEFAULT_FORMAT: &str = ".tgz";
 
 /// Decides what a pod does. All of it is in the returned value; nothing is changed.
-pub fn plan(config: &AgentConfig, facts: &Facts) -> Result<Plan, PlanError> {
+pub fn plan(config: &AgentConfig, facts: &Facts) -> Result<Plan, Failure> {
     let pod = pod(config, facts)?;
     let Pod { role, rank, .. } = pod;
     if role == Role::Lead && facts.replaced > 0 && has_command(&config.workload) {
-        return Err(PlanError::LeadLost);
+        let text = "an earlier pod of the lead was lost, and its command may have run: it is not run a second time, \
+                    unless spec.backoffLimit allows that";
+        return Err(Failure::new(Exit::LeadLost, text));
     }
     if config.view.enabled && !facts.executables.contains(Path::new(&pod.flux())) {
-        return Err(PlanError::NoFlux { path: pod.flux().into() });
+        let text = format!(
+            "the Flux view has no executable {}: is the view image one? One with links to other places than /opt/software \
+             needs flux.container.install: Copy",
+            pod.flux()
+        );
+        return Err(Failure::new(Exit::View, text));
     }
     let work = workload::workload(pod);
+    let mut finish = hooks(pod, [("commands.post", &config.hooks.post)])?;
+    finish.push(Step::MarkComplete(config.layout.complete_marker()));
     // One pod keeps the deadline: the one whose end is the Job's.
     let keeps_deadline = facts.hostname == config.cluster.name.pod_hostname(0);
     Ok(Plan {
         role,
         hostname: facts.hostname.clone(),
         rank,
-        budget: pod.budget(),
+        budget: Budget::of_runner(config),
         deadline_seconds: config.shutdown.deadline_seconds.filter(|_| keeps_deadline),
         strict: config.logging.strict,
         steps: steps(pod, &work)?,
@@ -48,66 +58,69 @@ pub fn plan(config: &AgentConfig, facts: &Facts) -> Result<Plan, PlanError> {
             submission: work.submission,
             entrance: work.entrance,
             socket: pod.socket(),
+            uri: pod.uri(),
             flux: pod.flux(),
             timed: config.logging.timed && role == Role::Lead,
             worker: (role == Role::Worker).then(|| worker(pod)),
         },
-        finish: hooks(pod, [("commands.post", &config.hooks.post)])?
-            .into_iter()
-            .chain([Step::MarkComplete(config.layout.complete_marker())])
-            .collect(),
+        finish,
     })
 }
 
 /// Whether the run is that of a command. What people enter has none that would be repeated.
 const fn has_command(workload: &Workload) -> bool {
-    match workload {
-        Workload::Submit { .. } | Workload::Launcher { .. } | Workload::Batch { .. } => true,
-        Workload::Interactive { .. } | Workload::Diagnostics {} => false,
-    }
+    !matches!(workload, Workload::Interactive { .. } | Workload::Diagnostics {})
 }
 
-fn pod<'run>(config: &'run AgentConfig, facts: &'run Facts) -> Result<Pod<'run>, PlanError> {
+fn pod<'run>(config: &'run AgentConfig, facts: &'run Facts) -> Result<Pod<'run>, Failure> {
     let (role, rank) = role(config, facts)?;
     Ok(Pod { config, facts, role, rank })
 }
 
 /// Lead or worker, and the rank: the position in the hostlist, as Flux itself finds it.
-pub(crate) fn role(config: &AgentConfig, facts: &Facts) -> Result<(Role, u32), PlanError> {
+pub(crate) fn role(config: &AgentConfig, facts: &Facts) -> Result<(Role, u32), Failure> {
     let hosts = config.network.bootstrap.hosts();
     let hostname = &facts.hostname;
-    let unknown =
-        || PlanError::UnknownHost { hostname: hostname.clone(), hosts: hosts.to_string() };
-    let rank = hosts.rank(hostname).ok_or_else(unknown)?;
-    let rank = u32::try_from(rank).map_err(|_| unknown())?;
+    let rank = hosts.rank(hostname).and_then(|rank| u32::try_from(rank).ok());
+    let rank = rank.ok_or_else(|| {
+        let among = format!("is not among the hosts {hosts} of the Flux instance");
+        Failure::new(Exit::Config, format!("host name {hostname:?} of this pod {among}"))
+    })?;
     match &config.network.bootstrap {
         Bootstrap::Root { .. } if *hostname == config.cluster.name.pod_hostname(0) => {
             Ok((Role::Lead, rank))
         }
         Bootstrap::Child { lead, .. } if rank == 0 => {
-            Err(PlanError::LeadElsewhere { hostname: hostname.clone(), lead: lead.clone() })
+            let text = format!(
+                "host name {hostname:?} of this pod is that of the lead broker, which is elsewhere ({lead}): \
+                 give this MiniCluster another name"
+            );
+            Err(Failure::new(Exit::Config, text))
         }
         Bootstrap::Root { .. } | Bootstrap::Child { .. } => Ok((Role::Worker, rank)),
     }
 }
 
-fn steps(pod: Pod<'_>, work: &workload::Work) -> Result<Vec<Step>, PlanError> {
+fn steps(pod: Pod<'_>, work: &workload::Work) -> Result<Vec<Step>, Failure> {
     let Pod { config, role, .. } = pod;
     let hooks_of = &config.hooks;
     let of_role = match role {
         Role::Lead => ("commands.brokerPre", &hooks_of.broker_pre),
         Role::Worker => ("commands.workerPre", &hooks_of.worker_pre),
     };
-    let mut steps: Vec<Step> = files::left_by_an_earlier_run(pod).into();
+    // What a container that is started again finds, and others would take for its own: before anything can fail.
+    let left_before = [config.layout.complete_marker(), config.layout.command_failure()];
+    let mut steps = left_before.map(Step::RemoveFile).to_vec();
     steps.extend(hooks(pod, [("commands.init", &hooks_of.init)])?);
     steps.push(account(pod));
     steps.extend(files::directories(pod));
     steps.push(files::certificate(pod));
     steps.extend(files::munge_key(pod));
     steps.push(Step::WriteFile(broker::configuration(pod, None)));
-    steps.push(Step::WriteFile(files::hostlist(pod)));
+    let hosts = format!("{}\n", config.network.bootstrap.hosts());
+    steps.push(Step::WriteFile(files::file(config.layout.hostlist(), 0o644, hosts)));
     steps.extend(helpers::helpers(pod).map(Step::WriteFile));
-    steps.extend(work.files.iter().cloned().map(Step::WriteFile));
+    steps.extend(work.script.clone().map(Step::WriteFile));
     steps.push(Step::ChangeEnvironment(environment::changes(pod)));
     let before_broker =
         [("preCommand", &hooks_of.pre_command), ("commands.pre", &hooks_of.pre), of_role];
@@ -126,30 +139,26 @@ fn steps(pod: Pod<'_>, work: &workload::Work) -> Result<Vec<Step>, PlanError> {
 /// anybody else, nothing can or need be changed.
 fn account(pod: Pod<'_>) -> Step {
     let (user, facts) = (&pod.config.user, pod.facts);
-    let choice = if facts.uid == 0 && !user.run_as_root {
-        AccountChoice::Ensure {
+    if facts.uid == 0 && !user.run_as_root {
+        return Step::UseAccount(AccountChoice::Ensure {
             name: user.name.clone(),
             uid: user.uid,
             home: Path::new("/home").join(&user.name),
             more_groups: facts.pod_groups(),
             capabilities: user.capabilities.clone(),
-        }
-    } else {
-        let account = facts.accounts.find_uid(facts.uid);
-        let own = account.as_ref().map(|account| account.home.clone());
-        let homes = [facts.environment.get("HOME").map(PathBuf::from), own];
-        AccountChoice::Keep {
-            name: account.map_or_else(|| user.name.clone(), |account| account.name),
-            uid: facts.uid,
-            gid: facts.gid,
-            // A container runtime sets `/` for a uid without an account.
-            home: homes
-                .into_iter()
-                .flatten()
-                .find(|home| home != Path::new("/") && facts.homes.contains(home)),
-        }
-    };
-    Step::UseAccount { choice, fallback_home: pod.config.layout.home() }
+        });
+    }
+    let account = facts.accounts.find_uid(facts.uid);
+    let own = account.as_ref().map(|account| account.home.clone());
+    let mut homes = facts.environment.get("HOME").map(PathBuf::from).into_iter().chain(own);
+    // A container runtime sets `/` for a uid without an account.
+    let is_home = |home: &PathBuf| home != Path::new("/") && facts.homes.contains(home);
+    Step::UseAccount(AccountChoice::Keep {
+        name: account.map_or_else(|| user.name.clone(), |account| account.name),
+        uid: facts.uid,
+        gid: facts.gid,
+        home: homes.find(is_home).unwrap_or_else(|| pod.config.layout.home()),
+    })
 }
 
 /// Where the lead keeps the state. The dump is in the archive's directory, so that it can be renamed, and has the host's
@@ -169,11 +178,8 @@ fn archive(pod: Pod<'_>) -> Option<ArchiveRun> {
 fn worker(pod: Pod<'_>) -> WorkerRun {
     let config = pod.config;
     let stays_up = config.worker == WorkerPolicy::LeaveWhenDone && !has_command(&config.workload);
-    WorkerRun {
-        lead: await_lead(pod),
-        policy: config.worker,
-        lead_may_return_seconds: stays_up.then_some(config.shutdown.grace_seconds),
-    }
+    let lead_may_return_seconds = stays_up.then_some(config.shutdown.grace_seconds);
+    WorkerRun { lead: await_lead(pod), policy: config.worker, lead_may_return_seconds }
 }
 
 fn await_lead(pod: Pod<'_>) -> AwaitLead {
@@ -190,7 +196,7 @@ fn await_lead(pod: Pod<'_>) -> AwaitLead {
 }
 
 /// Where and how long to wait for the lead, from this pod.
-pub fn lead(config: &AgentConfig, facts: &Facts) -> Result<AwaitLead, PlanError> {
+pub fn lead(config: &AgentConfig, facts: &Facts) -> Result<AwaitLead, Failure> {
     pod(config, facts).map(await_lead)
 }
 
@@ -200,7 +206,7 @@ pub fn broker_config(
     config: &AgentConfig,
     facts: &Facts,
     found: Option<IpAddr>,
-) -> Result<FileToWrite, PlanError> {
+) -> Result<FileToWrite, Failure> {
     Ok(broker::configuration(pod(config, facts)?, found))
 }
 
@@ -216,38 +222,32 @@ pub struct ClientEnvironment {
 pub fn client_environment(
     config: &AgentConfig,
     facts: &Facts,
-) -> Result<ClientEnvironment, PlanError> {
+) -> Result<ClientEnvironment, Failure> {
     let pod = pod(config, facts)?;
     let changes = environment::of_client(pod);
     Ok(ClientEnvironment { changes, socket: pod.socket(), uri: pod.uri() })
 }
 
 /// `scripts` as steps, each under the field of the specification that it comes from.
-pub(super) fn hooks<'run>(
+fn hooks<'run>(
     pod: Pod<'run>,
     scripts: impl IntoIterator<Item = (&'static str, &'run Option<String>)>,
-) -> Result<Vec<Step>, PlanError> {
-    let given = scripts.into_iter().filter_map(|(name, script)| Some((name, script.as_ref()?)));
-    given
-        .map(|(name, script)| {
-            let shell = shell(pod.config, pod.facts);
-            if shell.is_none() && pod.config.logging.strict {
-                return Err(PlanError::NoShell { hook: name });
-            }
-            Ok(Step::RunHook(Hook { name, shell, script: script.clone() }))
-        })
-        .collect()
+) -> Result<Vec<Step>, Failure> {
+    let Pod { config, facts, .. } = pod;
+    let hook = |(name, script): (_, &'run Option<String>)| {
+        sidecar_hook(config, facts, name, script.as_ref())
+    };
+    let step = |hook: Hook| {
+        if hook.shell.is_none() && config.logging.strict {
+            let text = "needs a shell: neither the image nor the view has one";
+            return Err(Failure::new(Exit::Hook, format!("hook {} {text}", hook.name)));
+        }
+        Ok(Step::RunHook(hook))
+    };
+    scripts.into_iter().filter_map(hook).map(step).collect()
 }
 
-/// The shell for scripts of the user: the image's, else the view's.
-pub(crate) fn shell(config: &AgentConfig, facts: &Facts) -> Option<PathBuf> {
-    let image = IMAGE_SHELLS.iter().map(PathBuf::from);
-    let view = VIEW_SHELLS.iter().filter(|_| config.view.enabled);
-    let view = view.map(|path| config.layout.view().join(path));
-    image.chain(view).find(|path| facts.executables.contains(path))
-}
-
-/// A hook of a sidecar.
+/// The hook `name`, if it is given.
 pub fn sidecar_hook(
     config: &AgentConfig,
     facts: &Facts,
@@ -256,4 +256,12 @@ pub fn sidecar_hook(
 ) -> Option<Hook> {
     let shell = shell(config, facts);
     script.map(|script| Hook { name, shell, script: script.clone() })
+}
+
+/// The shell for scripts of the user: the image's, else the view's.
+pub(crate) fn shell(config: &AgentConfig, facts: &Facts) -> Option<PathBuf> {
+    let image = IMAGE_SHELLS.iter().map(PathBuf::from);
+    let view = VIEW_SHELLS.iter().filter(|_| config.view.enabled);
+    let view = view.map(|path| config.layout.view().join(path));
+    image.chain(view).find(|path| facts.executables.contains(path))
 }

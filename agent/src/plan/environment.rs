@@ -10,13 +10,10 @@ use std::path::{Path, PathBuf};
 pub(crate) const DISABLE_JOB_CLEANUP: (&str, &str) = ("FLUX_DISABLE_JOB_CLEANUP", "t");
 
 pub(super) fn output_directory(pod: Pod<'_>) -> &str {
-    match &pod.config.workload {
-        Workload::Batch { output_directory, .. } => output_directory,
-        Workload::Interactive { .. }
-        | Workload::Submit { .. }
-        | Workload::Launcher { .. }
-        | Workload::Diagnostics {} => DEFAULT_OUTPUT_DIRECTORY,
+    if let Workload::Batch { output_directory, .. } = &pod.config.workload {
+        return output_directory;
     }
+    DEFAULT_OUTPUT_DIRECTORY
 }
 
 /// For temporary files, among them those of nested Flux instances, in an image that has no place
@@ -30,26 +27,20 @@ pub(super) fn lists(pod: Pod<'_>) -> Vec<Change> {
     if !pod.config.view.enabled {
         return vec![];
     }
+    let view = pod.config.layout.view();
     // At the end: the image's own programs stay what they were.
-    let mut lists = vec![append("PATH", &pod.config.layout.view().join("bin"))];
+    let mut lists = vec![append("PATH", &view.join("bin"))];
     let own = pod.facts.site_packages.as_deref();
     let packages = pod.config.view.python_path.as_deref().map(Path::new).or(own);
     lists.extend(packages.map(|packages| append("PYTHONPATH", packages)));
-    lists.extend(fluxion_paths(pod).iter().map(|(list, path)| append(list, path)));
+    if let Some(modules) = &pod.facts.fluxion_modules {
+        // Flux looks below the prefix it was compiled for; where the view is made of links, as Spack does it, that is
+        // flux-core's own, and Fluxion is in another one.
+        lists.push(append("FLUX_MODULE_PATH", modules));
+        lists.push(append("FLUX_MODPROBE_PATH_APPEND", &view.join("etc/flux/modprobe")));
+        lists.push(append("FLUX_EXEC_PATH", &view.join("libexec/flux/cmd")));
+    }
     lists
-}
-
-/// The lists on which a view with Fluxion has to be, with what they lack. Flux looks below the
-/// prefix it was compiled for; where the view is made of links, as Spack does it, that is
-/// flux-core's own, and Fluxion is in another one.
-fn fluxion_paths(pod: Pod<'_>) -> Vec<(&'static str, PathBuf)> {
-    let Some(modules) = &pod.facts.fluxion_modules else { return vec![] };
-    let view = pod.config.layout.view();
-    vec![
-        ("FLUX_MODULE_PATH", modules.clone()),
-        ("FLUX_MODPROBE_PATH_APPEND", view.join("etc/flux/modprobe")),
-        ("FLUX_EXEC_PATH", view.join("libexec/flux/cmd")),
-    ]
 }
 
 /// `flux` of a client: first, so that neither the view's nor one of the image is taken for it.
@@ -70,10 +61,9 @@ pub(super) fn of_client(pod: Pod<'_>) -> Vec<Change> {
 pub(super) fn of_broker(pod: Pod<'_>, has_command: bool) -> Vec<Change> {
     let unset = |name: &str| Change::Unset { name: name.to_owned() };
     let mut changes = ["FLUX_URI", "FLUX_PMI_CLIENT_METHODS"].map(unset).to_vec();
-    if has_command && cleans_up_later(pod.facts) {
-        let (name, value) = DISABLE_JOB_CLEANUP;
-        changes.push(Change::set(name, value));
-    }
+    let (name, value) = DISABLE_JOB_CLEANUP;
+    let disables = has_command && cleans_up_later(pod.facts);
+    changes.extend(disables.then(|| Change::set(name, value)));
     changes
 }
 

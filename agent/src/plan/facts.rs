@@ -1,15 +1,17 @@
 //! What only the pod can know. Everything is read here, once; nothing is changed.
 
 use crate::accounts::passwd::Databases;
+use crate::failure::Failure;
 use crate::system::files::is_executable;
 use crate::system::root::Root;
 use flux_contract::invocation::REPLACED_VARIABLES;
-use flux_contract::{AgentConfig, CURVE_MOUNT};
-use nix::errno::Errno;
+use flux_contract::{AgentConfig, CURVE_MOUNT, Exit};
 use nix::unistd::{self, AccessFlags, Gid};
 use std::collections::{BTreeMap, BTreeSet};
+use std::env;
 use std::ffi::OsString;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// What the plan of a run depends on beside the configuration.
@@ -55,15 +57,6 @@ pub struct Facts {
     pub homes: BTreeSet<PathBuf>,
 }
 
-/// A fact that could not be had.
-#[derive(Debug, thiserror::Error)]
-#[error("find out {what}")]
-pub struct FactsError {
-    what: &'static str,
-    #[source]
-    source: std::io::Error,
-}
-
 /// Shells of the image in order of preference. `bash` comes first: hooks and scripts that
 /// exist today were written for it (`source`, `[[`).
 pub(crate) const IMAGE_SHELLS: [&str; 2] = ["/bin/bash", "/bin/sh"];
@@ -80,10 +73,10 @@ pub(crate) const VIEW_SHELLS: [&str; 2] = ["bin/bash", "bin/sh"];
 pub(crate) fn candidates(
     config: &AgentConfig,
     environment: &BTreeMap<String, String>,
-) -> Vec<PathBuf> {
+) -> BTreeSet<PathBuf> {
     let view = config.layout.view();
     let image = IMAGE_SHELLS.iter().chain(&USR_SHELLS).chain([&ENV]).map(PathBuf::from);
-    let own = VIEW_SHELLS.iter().chain(["bin/flux"].iter()).map(|path| view.join(path));
+    let own = VIEW_SHELLS.iter().chain(&["bin/flux"]).map(|path| view.join(path));
     image.chain(own).chain(environment.get("SHELL").map(PathBuf::from)).collect()
 }
 
@@ -101,20 +94,19 @@ impl Facts {
         config: &AgentConfig,
         root: &Root,
         hostname: Option<String>,
-    ) -> Result<Self, FactsError> {
-        let unknown = |what| move |errno: Errno| FactsError { what, source: errno.into() };
-        let own = || unistd::gethostname().map(|name| name.to_string_lossy().into_owned());
-        let hostname = hostname.map_or_else(own, Ok).map_err(unknown("the host name"))?;
+    ) -> Result<Self, Failure> {
+        let unknown = |what| move |error: io::Error| Failure::because(Exit::Internal, what, &error);
         let lossy = |text: OsString| text.to_string_lossy().into_owned();
+        let own = || unistd::gethostname().map(lossy).map_err(io::Error::from);
+        let hostname = hostname.map_or_else(own, Ok).map_err(unknown("find out the host name"))?;
         let environment: BTreeMap<String, String> =
-            std::env::vars_os().map(|(name, value)| (lossy(name), lossy(value))).collect();
+            env::vars_os().map(|(name, value)| (lossy(name), lossy(value))).collect();
         let accounts = databases(root);
         let (uid, gid) = (unistd::getuid().as_raw(), unistd::getgid().as_raw());
-        let groups = unistd::getgroups().map_err(unknown("this process's groups"))?;
-        let executables = candidates(config, &environment)
-            .into_iter()
-            .filter(|path| is_executable(&root.at(path)))
-            .collect();
+        let groups = unistd::getgroups().map_err(io::Error::from);
+        let groups = groups.map_err(unknown("find out this process's groups"))?;
+        let mut executables = candidates(config, &environment);
+        executables.retain(|path| is_executable(&root.at(path)));
         let homes = environment.get("HOME").map(PathBuf::from).into_iter();
         let homes = homes.chain(accounts.find_uid(uid).map(|user| user.home));
         Ok(Self {
@@ -122,17 +114,17 @@ impl Facts {
             uid,
             gid,
             groups: groups.into_iter().map(Gid::as_raw).collect(),
-            agent: std::env::current_exe()
-                .map_err(|source| FactsError { what: "where this program lies", source })?,
-            cluster_domain: fs::read_to_string(root.at("/etc/resolv.conf"))
-                .ok()
-                .and_then(|text| cluster_domain(&text, &config.cluster.namespace)),
+            agent: env::current_exe().map_err(unknown("find out where this program lies"))?,
+            cluster_domain: cluster_domain(
+                &fs::read_to_string(root.at("/etc/resolv.conf")).unwrap_or_default(),
+                &config.cluster.namespace,
+            ),
             site_packages: site_packages(&root.at(config.layout.view().join("lib"))),
             fluxion_modules: fluxion_modules(&config.layout.view(), root),
             is_runner: root.at(CURVE_MOUNT).exists(),
             has_temporary_directories: TEMPORARY_DIRECTORIES
                 .iter()
-                .all(|path| takes_files(&root.at(path))),
+                .all(|it| takes_files(&root.at(it))),
             // The standard library asks `sched_getaffinity(2)`, which a cpuset narrows as well, and the quotas of the
             // control group and of all above it that are to be seen, in both versions.
             processors: std::thread::available_parallelism().map_or(1, usize::from),
@@ -144,13 +136,11 @@ impl Facts {
             environment,
         })
     }
-}
 
-impl Facts {
     /// The groups that the pod, and not the image, gives to its processes: `supplementalGroups` and
     /// `fsGroup` of its security context. Another user than the container's needs them as well: a
     /// volume may belong to one. The groups that root has by the image's user database are root's.
-    pub fn pod_groups(&self) -> Vec<u32> {
+    pub(crate) fn pod_groups(&self) -> Vec<u32> {
         let own = self.accounts.find_uid(self.uid).map(|user| self.accounts.groups_of(&user));
         let own = own.unwrap_or_default();
         let of_pod = |group: &u32| ![0, self.gid].contains(group) && !own.contains(group);
@@ -191,10 +181,9 @@ fn site_packages(lib: &Path) -> Option<PathBuf> {
 
 /// Where the view keeps its Flux modules, if Fluxion's queue manager is one of them.
 fn fluxion_modules(view: &Path, root: &Root) -> Option<PathBuf> {
-    let directories = ["lib", "lib64"].map(|lib| view.join(lib).join("flux/modules"));
-    let has_fluxion =
-        |directory: &PathBuf| root.at(directory.join("sched-fluxion-qmanager.so")).exists();
-    directories.into_iter().find(has_fluxion)
+    let mut directories =
+        ["lib", "lib64"].map(|lib| view.join(lib).join("flux/modules")).into_iter();
+    directories.find(|directory| root.at(directory.join("sched-fluxion-qmanager.so")).exists())
 }
 
 /// The cluster's domain (`cluster.local` unless the administrator chose another), from the entry

@@ -4,20 +4,15 @@ use crate::flux::resources;
 use crate::plan::environment::{output_directory, temporary};
 use crate::plan::pod::Pod;
 use crate::plan::step::{FileToWrite, Owner, Role, Step};
-use flux_contract::{
-    CURVE_MOUNT, CURVE_SECRET_KEY, CUSTOM_SCRIPT_PATH, MUNGE_MOUNT, MUNGE_SECRET_KEY, Workload,
-};
+use flux_contract::{CURVE_MOUNT, CURVE_SECRET_KEY, MUNGE_MOUNT, MUNGE_SECRET_KEY, Workload};
 use std::path::{Path, PathBuf};
 
 /// Where munged(8) looks for its key.
 const MUNGE_KEY: &str = "/etc/munge/munge.key";
-pub(crate) const BATCH_SCRIPT: &str = "flux-job.batch";
-pub(crate) const BATCH_SCRIPT_VARIABLE: &str = "FLUX_BATCH_SCRIPT";
 
-/// Directories, parents first. Those in which only the agent writes belong to the container's user, so that
-/// jobs cannot put anything in the place of what the agent writes or reads there. The others belong to
-/// the broker's user: Flux insists for its run and state directories, and a command leaves the sentence about
-/// its failure in the run directory's parent.
+/// Directories, parents first. Those in which only the agent writes belong to the container's user, so that jobs cannot
+/// replace what is there. The others belong to the broker's user: Flux insists for its run and state directories, and a
+/// command leaves the sentence about its failure in the run directory's parent.
 pub(super) fn directories(pod: Pod<'_>) -> Vec<Step> {
     let layout = &pod.config.layout;
     let parent = |path: PathBuf| path.parent().map(Path::to_owned).unwrap_or_default();
@@ -31,8 +26,7 @@ pub(super) fn directories(pod: Pod<'_>) -> Vec<Step> {
         parent(layout.curve_certificate_link()),
     ];
     let brokers = [parent(layout.command_failure()), layout.run_dir(), layout.state_dir()];
-    let mut steps: Vec<Step> =
-        agents.into_iter().map(|path| directory(path, 0o755, Owner::Container)).collect();
+    let mut steps = agents.map(|path| directory(path, 0o755, Owner::Container)).to_vec();
     steps.extend(brokers.map(|path| directory(path, 0o755, Owner::Broker)));
     steps.push(directory(parent(layout.curve_certificate()), 0o700, Owner::Broker));
     if !pod.facts.has_temporary_directories {
@@ -49,13 +43,6 @@ pub(super) fn directories(pod: Pod<'_>) -> Vec<Step> {
     steps
 }
 
-/// What a container that is started again finds in the shared volume, and others would take for its
-/// own: it comes first, before anything can fail.
-pub(super) fn left_by_an_earlier_run(pod: Pod<'_>) -> [Step; 2] {
-    let layout = &pod.config.layout;
-    [layout.complete_marker(), layout.command_failure()].map(Step::RemoveFile)
-}
-
 fn directory(path: PathBuf, mode: u32, owner: Owner) -> Step {
     Step::MakeDirectory { path, mode, owner, ours: true, required: true }
 }
@@ -68,8 +55,7 @@ pub(super) fn certificate(pod: Pod<'_>) -> Step {
     }
 }
 
-/// The munge key, where one is given. munged(8) reads it as the user `munge` and refuses one that
-/// others can read.
+/// munged(8) reads the key as the user `munge` and refuses one that others can read.
 pub(super) fn munge_key(pod: Pod<'_>) -> Option<Step> {
     let owner = pod.facts.accounts.find_user("munge").map(|account| (account.uid, account.gid));
     pod.config.munge.then(|| Step::InstallMungeKey {
@@ -79,35 +65,21 @@ pub(super) fn munge_key(pod: Pod<'_>) -> Option<Step> {
     })
 }
 
-pub(super) fn hostlist(pod: Pod<'_>) -> FileToWrite {
-    let hosts = pod.config.network.bootstrap.hosts();
-    file(pod.config.layout.hostlist(), 0o644, format!("{hosts}\n"))
-}
-
-pub(super) fn custom_script(content: &str) -> FileToWrite {
-    file(CUSTOM_SCRIPT_PATH.into(), 0o755, content.to_owned())
-}
-
 /// The resource set: all hosts are taken to have what the lead has, of which Flux, who asks hwloc, knows
-/// the processors but not the CPU limit. The lead's counts; but its configuration, which names the file, is
-/// handed to every worker, and there the file is opened and must not claim more than the worker has
-/// (`convert_R_conf` and `topo_verify` of Flux's module `resource`). One core each claims nothing and
-/// saves every worker the time of hwloc.
+/// the processors but not the CPU limit. Every worker is handed the lead's configuration, which names the file, opens it,
+/// and must not find more in it than it has (`convert_R_conf` and `topo_verify` of Flux's module `resource`): one core
+/// each claims nothing and saves the time of hwloc.
 pub(super) fn resources(pod: Pod<'_>) -> Step {
     let hosts = pod.config.network.bootstrap.hosts();
     let path = pod.config.layout.resource_file();
     if pod.role == Role::Worker {
         return Step::WriteFile(file(path, 0o644, resources::one_core_each(hosts)));
     }
-    let words = ["R", "encode", "--local", &format!("--hosts={hosts}")].map(str::to_owned);
-    Step::EncodeResources {
-        command: [vec![pod.flux()], words.to_vec()].concat(),
-        cores: pod.facts.processors,
-        path,
-    }
+    let words = [&pod.flux(), "R", "encode", "--local", &format!("--hosts={hosts}")];
+    let command = words.map(str::to_owned).to_vec();
+    Step::EncodeResources { command, cores: pod.facts.processors, path }
 }
 
-/// A file that only the agent writes.
 pub(super) fn file(path: PathBuf, mode: u32, content: String) -> FileToWrite {
     FileToWrite { path, mode, content }
 }

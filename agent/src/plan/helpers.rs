@@ -44,25 +44,22 @@ fn view(pod: Pod<'_>) -> String {
         changes.push(Change::append("LD_LIBRARY_PATH", libraries.display().to_string()));
     }
     changes.push(client_first(pod));
-    for change in &changes {
-        render(&mut text, change);
-    }
+    text.extend(changes.iter().map(lines));
     // Where neither is there, `flux proxy` finds no shell.
     let shell = quoted(&chosen_shell(pod.config, pod.facts).display().to_string());
     let _ = writeln!(text, "[ -x \"${{SHELL:-}}\" ] || export SHELL={shell}");
     let uri = pod.uri();
-    for change in [
+    let changes = [
         // Flux's own commands refuse to run without one, be it there or not.
         Change::fallback("HOME", config.layout.home().display().to_string()),
         Change::set("fluxsocket", uri.clone()),
         // Whoever is connected, as in a batch job with an instance of its own, stays so.
         Change::fallback("FLUX_URI", uri),
-    ] {
-        render(&mut text, &change);
-    }
+    ];
+    text.extend(changes.iter().map(lines));
     for (name, value) in &config.environment {
         if is_variable_name(name) {
-            render(&mut text, &Change::set(name, value.clone()));
+            text.push_str(&lines(&Change::set(name, value.clone())));
         } else {
             // Escaped, so that it stays within its line.
             let _ = writeln!(text, "# left out: {name:?} is no name of a variable");
@@ -72,34 +69,29 @@ fn view(pod: Pod<'_>) -> String {
 }
 
 /// Lines that make `change`; an entry is added to its list once, however often the file is sourced.
-fn render(text: &mut String, change: &Change) {
-    let (name, there, longer) = match change {
+fn lines(change: &Change) -> String {
+    let unless = |there: &str, name: &str, list: &str| {
+        format!(
+            "case \":${{{name}:-}}:\" in\n  {there}) ;;\n  *) {name}={list} ;;\nesac\nexport {name}\n"
+        )
+    };
+    match change {
         Change::Prepend { name, value } => {
             let value = quoted(value);
-            (name, format!(":{value}:*"), format!("{value}\"${{{name}:+:${name}}}\""))
+            let longer = format!("{value}\"${{{name}:+:${name}}}\"");
+            unless(&format!(":{value}:*"), name, &longer)
         }
         Change::Append { name, value } => {
             let value = quoted(value);
-            (name, format!("*:{value}:*"), format!("\"${{{name}:+${name}:}}\"{value}"))
+            let longer = format!("\"${{{name}:+${name}:}}\"{value}");
+            unless(&format!("*:{value}:*"), name, &longer)
         }
-        Change::Set { name, value } => {
-            let _ = writeln!(text, "export {name}={}", quoted(value));
-            return;
-        }
+        Change::Set { name, value } => format!("export {name}={}\n", quoted(value)),
         Change::Default { name, value } => {
-            let value = quoted(value);
-            let _ = writeln!(text, "[ -n \"${{{name}:-}}\" ] || export {name}={value}");
-            return;
+            format!("[ -n \"${{{name}:-}}\" ] || export {name}={}\n", quoted(value))
         }
-        Change::Unset { name } => {
-            let _ = writeln!(text, "unset {name}");
-            return;
-        }
-    };
-    let _ = writeln!(
-        text,
-        "case \":${{{name}:-}}:\" in\n  {there}) ;;\n  *) {name}={longer} ;;\nesac\nexport {name}"
-    );
+        Change::Unset { name } => format!("unset {name}\n"),
+    }
 }
 
 fn is_variable_name(name: &str) -> bool {

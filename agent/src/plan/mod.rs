@@ -6,7 +6,6 @@ pub(crate) mod budget;
 pub(crate) mod config;
 pub(crate) mod decide;
 pub(crate) mod environment;
-pub(crate) mod error;
 pub(crate) mod facts;
 pub(crate) mod files;
 pub(crate) mod helpers;
@@ -14,7 +13,7 @@ pub(crate) mod pod;
 pub(crate) mod step;
 pub(crate) mod workload;
 
+pub use crate::failure::Failure;
 pub use decide::{broker_config, client_environment, lead, plan, sidecar_hook};
-pub use error::PlanError;
 pub use facts::Facts;
-pub use step::{AwaitLead, Plan, Step};
+pub use step::{AwaitLead, Plan};

@@ -1,6 +1,5 @@
 //! The pod that is planned for.
 
-use crate::plan::budget::{Budget, Duties};
 use crate::plan::facts::Facts;
 use crate::plan::step::Role;
 use flux_contract::AgentConfig;
@@ -48,13 +47,8 @@ impl Pod<'_> {
         words
     }
 
-    /// True where the instance has to be given its command: nobody has lost one that was, and no archive
-    /// has it.
+    /// Whether the instance has to be given its command: no lead was lost that had it, and no archive has it.
     pub(crate) fn submits(&self) -> bool {
         self.role == Role::Lead && self.facts.replaced == 0 && !self.config.submitted
-    }
-
-    pub(crate) fn budget(&self) -> Budget {
-        Budget::new(self.config.shutdown.grace_seconds, Duties::of_runner(self.config))
     }
 }

@@ -8,35 +8,39 @@ use crate::system::environment::Change;
 use crate::system::words::shown;
 use flux_contract::WorkerPolicy;
 use serde::Serialize;
-use std::fmt::{self, Write as _};
+use std::fmt::{self, Display, Formatter};
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+
+pub(crate) const BATCH_SCRIPT: &str = "flux-job.batch";
+/// Names the file that the batch script was written to.
+pub(crate) const BATCH_SCRIPT_VARIABLE: &str = "FLUX_BATCH_SCRIPT";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Role {
+pub(crate) enum Role {
     Lead,
     Worker,
 }
 
-impl fmt::Display for Role {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(if *self == Self::Lead { "lead" } else { "worker" })
+impl Display for Role {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        out.write_str(if *self == Self::Lead { "lead" } else { "worker" })
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Owner {
+pub(crate) enum Owner {
     /// The container's own user, who the agent runs as.
     Container,
     /// The user the broker runs as.
     Broker,
 }
 
-impl fmt::Display for Owner {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}'s user", if *self == Self::Broker { "broker" } else { "container" })
+impl Display for Owner {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        write!(out, "{}'s user", if *self == Self::Broker { "broker" } else { "container" })
     }
 }
 
@@ -58,7 +62,7 @@ pub struct Hook {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum AccountChoice {
+pub(crate) enum AccountChoice {
     /// Account `name`, made with `uid` unless the image has it.
     Ensure {
         name: String,
@@ -73,31 +77,21 @@ pub enum AccountChoice {
         name: String,
         uid: u32,
         gid: u32,
-        /// Home directory: of the account, else of the environment, if there is one.
-        home: Option<PathBuf>,
+        home: PathBuf,
     },
 }
 
-/// One step of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Step {
+pub(crate) enum Step {
     /// Run a script of the user and take over the environment it leaves.
     RunHook(Hook),
     /// Decide who the broker runs as, and make the account if need be.
-    UseAccount {
-        /// The choice.
-        choice: AccountChoice,
-        /// Home directory when the account's own is neither there nor can be made.
-        fallback_home: PathBuf,
-    },
+    UseAccount(AccountChoice),
     /// Make a directory and its parents.
     MakeDirectory {
-        /// Where.
         path: PathBuf,
-        /// Permission bits.
         mode: u32,
-        /// Whose it becomes.
         owner: Owner,
         /// True: it is the agent's own. False: one that exists is the image's or a volume's, and
         /// is handed over only as a working directory is.
@@ -109,20 +103,11 @@ pub enum Step {
     RemoveFile(PathBuf),
     /// Write a file in one step: under a temporary name, then renamed.
     WriteFile(FileToWrite),
-    /// Check the CURVE certificate and copy it for the broker, mode 0600.
-    InstallCertificate {
-        /// The mounted Secret.
-        from: PathBuf,
-        /// The broker's copy.
-        to: PathBuf,
-        /// A link to the copy.
-        link: PathBuf,
-    },
+    /// Check the CURVE certificate and copy it for the broker, mode 0600; `link` leads to the copy.
+    InstallCertificate { from: PathBuf, to: PathBuf, link: PathBuf },
     /// Copy the munge key (`flux.mungeSecret`) to where munge looks for it, mode 0400.
     InstallMungeKey {
-        /// The mounted Secret.
         from: PathBuf,
-        /// munge's own place for it.
         to: PathBuf,
         /// uid and gid of the image's account `munge`; the container's user where there is none.
         owner: Option<(u32, u32)>,
@@ -133,25 +118,13 @@ pub enum Step {
     FindFlux,
     /// Hand the working directory to the broker's user if it is the image's own.
     AdoptWorkingDirectory,
-    /// Ask Flux what this pod has and write it down for all hosts.
-    EncodeResources {
-        /// Command that prints the resource set.
-        command: Vec<String>,
-        /// How many cores of it are left at most.
-        cores: usize,
-        /// Where it goes.
-        path: PathBuf,
-    },
+    /// Ask Flux what this pod has, leave at most so many cores of it, and write it down for all hosts.
+    EncodeResources { command: Vec<String>, cores: usize, path: PathBuf },
     /// Write the batch script into the working directory; its path goes into a variable.
     WriteBatchScript {
-        /// File name within the working directory.
-        name: &'static str,
         /// Used when the working directory is closed to the broker's user.
         fallback_directory: PathBuf,
-        /// Variable that names the file.
-        variable: &'static str,
-        /// The script.
-        content: String,
+        script: String,
     },
     /// Leave a marker for other containers.
     MarkComplete(PathBuf),
@@ -159,11 +132,11 @@ pub enum Step {
 
 impl Step {
     /// Whether the step is housekeeping, of interest only to somebody who looks for a fault.
-    pub const fn is_detail(&self) -> bool {
+    pub(crate) const fn is_detail(&self) -> bool {
         !matches!(
             self,
             Self::RunHook(_)
-                | Self::UseAccount { .. }
+                | Self::UseAccount(_)
                 | Self::InstallCertificate { .. }
                 | Self::InstallMungeKey { .. }
                 | Self::EncodeResources { .. }
@@ -200,22 +173,11 @@ pub struct BrokerRun {
     /// What people type to enter the instance: said once it is up. `None` where it ends by itself.
     pub entrance: Option<String>,
     pub socket: PathBuf,
+    pub uri: String,
     pub flux: String,
     pub timed: bool,
     /// A worker: wait for the lead first, and start again by this policy.
     pub worker: Option<WorkerRun>,
-}
-
-impl BrokerRun {
-    /// The broker's command with its quorum, where that is not the default.
-    pub fn command_with_quorum(&self) -> Vec<String> {
-        let quorum = self.quorum.map(|brokers| format!("-Sbroker.quorum={brokers}"));
-        self.command.iter().cloned().chain(quorum).collect()
-    }
-
-    pub fn uri(&self) -> String {
-        format!("local://{}", self.socket.display())
-    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -252,177 +214,143 @@ pub struct WorkerRun {
 /// A whole run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Plan {
-    /// What this pod is.
-    pub role: Role,
-    /// Its host name.
-    pub hostname: String,
-    /// Its rank.
-    pub rank: u32,
+    pub(crate) role: Role,
+    pub(crate) hostname: String,
+    pub(crate) rank: u32,
     /// What a stop may take.
-    pub budget: Budget,
+    pub(crate) budget: Budget,
     /// Seconds after which this pod ends the run (`spec.deadlineSeconds`), if it is the one to do so.
-    pub deadline_seconds: Option<u64>,
+    pub(crate) deadline_seconds: Option<u64>,
     /// A failing hook ends the run.
-    pub strict: bool,
+    pub(crate) strict: bool,
     /// What is done before the broker starts, in order.
-    pub steps: Vec<Step>,
+    pub(crate) steps: Vec<Step>,
     /// The broker.
     pub broker: BrokerRun,
     /// What is done at the end, whatever happened.
-    pub finish: Vec<Step>,
+    pub(crate) finish: Vec<Step>,
 }
 
-fn indented(text: &str) -> String {
-    text.lines().fold(String::new(), |mut all, line| {
-        let _ = write!(all, "\n    {line}");
-        all
-    })
+/// With `{:#}`, the lines of `content`.
+fn content(out: &mut Formatter<'_>, content: &str) -> fmt::Result {
+    let content = if out.alternate() { content } else { "" };
+    content.lines().try_for_each(|line| write!(out, "\n    {line}"))
 }
 
-impl fmt::Display for Step {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let full = formatter.alternate();
+impl Display for Step {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::RunHook(Hook { name, shell, script }) => {
-                match shell {
-                    Some(shell) => write!(formatter, "run {name} with {}", shell.display())?,
-                    None => write!(formatter, "run {name}: there is no shell")?,
-                }
-                if full { formatter.write_str(&indented(script)) } else { Ok(()) }
+                let shell = shell.as_ref().map(|shell| format!(" with {}", shell.display()));
+                let shell = shell.as_deref().unwrap_or(": there is no shell");
+                write!(out, "run {name}{shell}")?;
+                content(out, script)
             }
-            Self::UseAccount { choice, fallback_home } => account(formatter, choice, fallback_home),
+            Self::UseAccount(choice) => account(out, choice),
             Self::MakeDirectory { path, mode, owner, ours: _, required } => {
                 let optional = if *required { "" } else { ", if possible" };
-                write!(
-                    formatter,
-                    "make directory {} ({mode:04o}, {owner}{optional})",
-                    path.display()
-                )
+                write!(out, "make directory {} ({mode:04o}, {owner}{optional})", path.display())
             }
-            Self::RemoveFile(path) => write!(formatter, "remove {}", path.display()),
-            Self::WriteFile(file) => file.fmt(formatter),
+            Self::RemoveFile(path) => write!(out, "remove {}", path.display()),
+            Self::WriteFile(file) => {
+                write!(out, "write {} ({:04o})", file.path.display(), file.mode)?;
+                content(out, &file.content)
+            }
             Self::InstallCertificate { from, to, link } => {
                 let [from, to, link] = [from, to, link].map(|path| path.display());
                 write!(
-                    formatter,
+                    out,
                     "copy the CURVE certificate {from} to {to} (0600, broker's user) and link {link} to it"
                 )
             }
-            Self::InstallMungeKey { from, to, owner } => munge_key(formatter, from, to, *owner),
-            Self::ChangeEnvironment(changes) => {
-                formatter.write_str("change the environment:")?;
-                changes.iter().try_for_each(|change| write!(formatter, " {change}"))
+            Self::InstallMungeKey { from, to, owner } => {
+                let (from, to) = (from.display(), to.display());
+                write!(out, "copy the munge key {from} to {to} (0400, ")?;
+                match owner {
+                    Some((uid, gid)) => write!(out, "munge's user {uid}:{gid})"),
+                    None => out.write_str("container's user)"),
+                }
             }
-            Self::FindFlux => formatter.write_str("find flux on the PATH"),
-            Self::AdoptWorkingDirectory => formatter
+            Self::ChangeEnvironment(changes) => {
+                out.write_str("change the environment:")?;
+                changes.iter().try_for_each(|change| write!(out, " {change}"))
+            }
+            Self::FindFlux => out.write_str("find flux on the PATH"),
+            Self::AdoptWorkingDirectory => out
                 .write_str("hand the working directory to the broker's user if it is the image's"),
             Self::EncodeResources { command, cores, path } => {
                 let (command, path) = (shown(command), path.display());
-                write!(
-                    formatter,
-                    "write what {command:?} prints to {path}, at most {cores} cores a host"
-                )
+                write!(out, "write what {command:?} prints to {path}, at most {cores} cores a host")
             }
-            Self::WriteBatchScript { name, fallback_directory, variable: _, content } => {
-                write!(
-                    formatter,
-                    "write {name} in the working directory, else in {}",
-                    fallback_directory.display()
-                )?;
-                if full { formatter.write_str(&indented(content)) } else { Ok(()) }
+            Self::WriteBatchScript { fallback_directory, script } => {
+                let fallback = fallback_directory.display();
+                write!(out, "write {BATCH_SCRIPT} in the working directory, else in {fallback}")?;
+                content(out, script)
             }
-            Self::MarkComplete(path) => write!(formatter, "leave marker {}", path.display()),
+            Self::MarkComplete(path) => write!(out, "leave marker {}", path.display()),
         }
     }
 }
 
-fn account(
-    formatter: &mut fmt::Formatter<'_>,
-    choice: &AccountChoice,
-    fallback_home: &Path,
-) -> fmt::Result {
+fn account(out: &mut Formatter<'_>, choice: &AccountChoice) -> fmt::Result {
     match choice {
         AccountChoice::Ensure { name, uid, home, more_groups, capabilities } => {
             write!(
-                formatter,
+                out,
                 "run Flux as user {name}, made with uid {uid} and home {} unless the image has it",
                 home.display()
             )?;
             if !more_groups.is_empty() {
-                write!(formatter, ", with the pod's groups {more_groups:?}")?;
+                write!(out, ", with the pod's groups {more_groups:?}")?;
             }
             if !capabilities.is_empty() {
-                write!(formatter, ", with the capabilities {}", capabilities.join(", "))?;
+                write!(out, ", with the capabilities {}", capabilities.join(", "))?;
             }
             Ok(())
         }
         AccountChoice::Keep { name, uid, gid, home } => write!(
-            formatter,
+            out,
             "run Flux as the container's own user {name} ({uid}:{gid}), home {}",
-            home.as_deref().unwrap_or(fallback_home).display()
+            home.display()
         ),
     }
 }
 
-fn munge_key(
-    formatter: &mut fmt::Formatter<'_>,
-    from: &Path,
-    to: &Path,
-    owner: Option<(u32, u32)>,
-) -> fmt::Result {
-    write!(formatter, "copy the munge key {} to {} (0400, ", from.display(), to.display())?;
-    match owner {
-        Some((uid, gid)) => write!(formatter, "munge's user {uid}:{gid})"),
-        None => formatter.write_str("container's user)"),
-    }
-}
-
-impl fmt::Display for FileToWrite {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { path, mode, content } = self;
-        write!(formatter, "write {} ({mode:04o})", path.display())?;
-        if formatter.alternate() { formatter.write_str(&indented(content)) } else { Ok(()) }
-    }
-}
-
-impl fmt::Display for AwaitLead {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Display for AwaitLead {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         let Self { address, name, port, deadline_seconds } = self;
-        write!(formatter, "wait for the lead broker at ")?;
+        write!(out, "wait for the lead broker at ")?;
         if let Some(address) = address {
-            write!(formatter, "{address}, else ")?;
+            write!(out, "{address}, else ")?;
         }
-        write!(formatter, "{name}, port {port}, at most {deadline_seconds} s")
+        write!(out, "{name}, port {port}, at most {deadline_seconds} s")
     }
 }
 
-impl fmt::Display for BrokerRun {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Display for BrokerRun {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         if let Some(WorkerRun { lead, policy, lead_may_return_seconds }) = &self.worker {
-            writeln!(formatter, "{lead}")?;
-            write!(formatter, "when the broker ends: {}", policy_text(*policy))?;
+            writeln!(out, "{lead}")?;
+            write!(out, "when the broker ends: {}", policy_text(*policy))?;
             if let Some(seconds) = lead_may_return_seconds {
-                write!(
-                    formatter,
-                    "; if the lead closes its port within {seconds} s, wait for another"
-                )?;
+                write!(out, "; if the lead closes its port within {seconds} s, wait for another")?;
             }
-            formatter.write_str("\n")?;
+            out.write_str("\n")?;
         }
-        write!(formatter, "start the broker: {}", shown(&self.command_with_quorum()))?;
+        write!(out, "start the broker: {}", shown(&self.command))?;
         if let Some(ArchiveRun { path, dump, staging: _ }) = &self.archive {
             let (path, dump) = (path.display(), dump.display());
-            write!(formatter, "\n    restored from {path} if it exists")?;
-            write!(formatter, "\n    dumped to {dump}, renamed to {path} when whole")?;
+            write!(out, "\n    restored from {path} if it exists")?;
+            write!(out, "\n    dumped to {dump}, renamed to {path} when whole")?;
         }
         if let Some(command) = &self.lead_command {
-            write!(formatter, "\n    once it runs, and ending with it: {}", shown(&command.words))?;
+            write!(out, "\n    once it runs, and ending with it: {}", shown(&command.words))?;
         }
         if let Some(submission) = &self.submission {
-            write!(formatter, "\n    once it runs: {}", shown(submission))?;
+            write!(out, "\n    once it runs: {}", shown(submission))?;
         }
         if let Some(entrance) = &self.entrance {
-            write!(formatter, "\n    to enter it: {entrance}")?;
+            write!(out, "\n    to enter it: {entrance}")?;
         }
         Ok(())
     }
@@ -436,22 +364,22 @@ const fn policy_text(policy: WorkerPolicy) -> &'static str {
     }
 }
 
-impl fmt::Display for Plan {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(formatter, "{} {} rank {}", self.role, self.hostname, self.rank)?;
+impl Display for Plan {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        writeln!(out, "{} {} rank {}", self.role, self.hostname, self.rank)?;
         for step in &self.steps {
-            step.fmt(formatter)?;
-            formatter.write_str("\n")?;
+            step.fmt(out)?;
+            out.write_str("\n")?;
         }
-        writeln!(formatter, "{}", self.broker)?;
+        writeln!(out, "{}", self.broker)?;
         if let Some(seconds) = self.deadline_seconds {
-            writeln!(formatter, "after {seconds} s: end the run")?;
+            writeln!(out, "after {seconds} s: end the run")?;
         }
-        writeln!(formatter, "{}", self.budget)?;
+        writeln!(out, "{}", self.budget)?;
         for step in &self.finish {
-            formatter.write_str("finally: ")?;
-            step.fmt(formatter)?;
-            formatter.write_str("\n")?;
+            out.write_str("finally: ")?;
+            step.fmt(out)?;
+            out.write_str("\n")?;
         }
         Ok(())
     }

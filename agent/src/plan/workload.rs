@@ -2,15 +2,13 @@
 
 use crate::plan::environment::{self, chosen_shell, output_directory};
 use crate::plan::facts::{ENV, Facts, IMAGE_SHELLS, USR_SHELLS};
-use crate::plan::files::{BATCH_SCRIPT, BATCH_SCRIPT_VARIABLE, custom_script};
+use crate::plan::files::file;
 use crate::plan::pod::Pod;
 use crate::plan::step::{FileToWrite, LeadCommand, Role, Step};
 use crate::system::subcommand::{BATCH, CONNECT, DIAGNOSE, START, call};
-use flux_contract::{Submission, Workload};
+use flux_contract::{CUSTOM_SCRIPT_PATH, Submission, Workload};
 use std::path::Path;
 
-/// Submits one job, passes on what it prints, and ends as it does.
-const RUN: [&str; 2] = ["flux", "run"];
 /// Options of `flux submit` that `flux run` does not have: most are for several jobs at once.
 const BULK: [&str; 8] =
     ["--cc", "--bcc", "--wait", "--watch", "--log", "--log-stderr", "--progress", "--jps"];
@@ -18,7 +16,7 @@ const BULK: [&str; 8] =
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Work {
     /// Needed on every pod.
-    pub(super) files: Vec<FileToWrite>,
+    pub(super) script: Option<FileToWrite>,
     pub(super) batch: Option<Step>,
     /// What the lead runs and ends with.
     pub(super) command: Option<LeadCommand>,
@@ -31,44 +29,46 @@ pub(super) fn workload(pod: Pod<'_>) -> Work {
     let lead = pod.role == Role::Lead;
     match &pod.config.workload {
         Workload::Interactive { submission } => Work {
-            files: submission.iter().flat_map(|it| files(pod, it)).collect(),
+            script: submission.as_ref().and_then(|it| script(pod, it)),
             submission: submission
-                .as_ref()
-                .filter(|_| pod.submits())
+                .iter()
+                .find(|_| pod.submits())
                 .map(|it| beside_the_broker(pod, it)),
             entrance: lead.then(|| entrance(pod)),
             ..Work::default()
         },
         Workload::Submit { submission } => Work {
-            files: files(pod, submission),
-            command: lead_command(pod, submit_and_wait(pod, submission)).map(|command| {
-                LeadCommand { may_be_refused: submits_itself(submission), ..command }
-            }),
+            script: script(pod, submission),
+            command: lead_command(
+                pod,
+                submit_and_wait(pod, submission),
+                submits_itself(submission),
+            ),
             ..Work::default()
         },
         Workload::Launcher { prefix, command } => Work {
-            command: lead_command(pod, [prefix.clone(), pod.with_flux(command)].concat()),
+            command: lead_command(pod, [prefix.clone(), pod.with_flux(command)].concat(), false),
             ..Work::default()
         },
         Workload::Batch { prefix, flags, script, output_directory: _ } => Work {
             batch: Some(Step::WriteBatchScript {
-                name: BATCH_SCRIPT,
                 fallback_directory: output_directory(pod).into(),
-                variable: BATCH_SCRIPT_VARIABLE,
-                content: runnable(pod, script),
+                script: runnable(pod, script),
             }),
             command: batch(pod, prefix, flags),
             ..Work::default()
         },
         Workload::Diagnostics {} => {
-            Work { command: lead_command(pod, diagnose(pod)), ..Work::default() }
+            let flux = ["--flux".to_owned(), pod.flux()];
+            let words = [call(&pod.facts.agent, DIAGNOSE), flux.into()].concat();
+            Work { command: lead_command(pod, words, false), ..Work::default() }
         }
     }
 }
 
-fn files(pod: Pod<'_>, submission: &Submission) -> Vec<FileToWrite> {
-    let scripts = submission.script.iter();
-    scripts.map(|script| custom_script(&runnable(pod, script))).collect()
+fn script(pod: Pod<'_>, submission: &Submission) -> Option<FileToWrite> {
+    let script = submission.script.as_ref()?;
+    Some(file(CUSTOM_SCRIPT_PATH.into(), 0o755, runnable(pod, script)))
 }
 
 /// `script` with a shell in its first line that is there: scripts ask for `/bin/sh` or `/bin/bash`,
@@ -103,11 +103,10 @@ fn missing_shell<'line>(facts: &Facts, line: &'line str) -> Option<&'line str> {
 /// The submit command of an interactive MiniCluster. The working directory, where `flux batch` puts
 /// its output by default, may be closed to the broker's user.
 fn beside_the_broker(pod: Pod<'_>, submission: &Submission) -> Vec<String> {
-    if submission.submit.iter().any(|word| word == "batch") {
-        let output = format!("--output={}/flux-{{{{id}}}}.out", output_directory(pod));
-        return submit(pod, submission, &[&output]);
-    }
-    submit(pod, submission, &[])
+    let output = format!("--output={}/flux-{{{{id}}}}.out", output_directory(pod));
+    let options = [output.as_str()];
+    let is_batch = submission.submit.iter().any(|word| word == "batch");
+    submit(pod, submission, if is_batch { &options } else { &[] })
 }
 
 /// The command that submits and ends as the jobs do.
@@ -120,7 +119,7 @@ fn submit_and_wait(pod: Pod<'_>, submission: &Submission) -> Vec<String> {
         return submit(pod, submission, &["--quiet", "--watch"]);
     }
     let mut run = submission.clone();
-    run.submit.splice(..2, RUN.map(str::to_owned));
+    run.submit.splice(..2, ["flux", "run"].map(str::to_owned));
     submit(pod, &run, &[])
 }
 
@@ -163,17 +162,15 @@ fn submits_itself(submission: &Submission) -> bool {
 
 fn batch(pod: Pod<'_>, prefix: &[String], flags: &[String]) -> Option<LeadCommand> {
     let failure = pod.config.layout.command_failure();
-    let mut words = call(&pod.facts.agent, BATCH);
+    let mut words = [prefix, &call(&pod.facts.agent, BATCH)].concat();
     words.push(format!("--flux={}", pod.flux()));
     words.push(format!("--output-directory={}", output_directory(pod)));
     words.push(format!("--failure={}", failure.display()));
-    if pod.config.logging.quiet {
-        words.push("--quiet".to_owned());
-    }
+    words.extend(pod.config.logging.quiet.then(|| "--quiet".to_owned()));
     words.push("--".to_owned());
     words.extend_from_slice(flags);
-    let command = lead_command(pod, [prefix.to_vec(), words].concat())?;
-    Some(LeadCommand { may_be_refused: prefix.is_empty(), failure: Some(failure), ..command })
+    let command = lead_command(pod, words, prefix.is_empty())?;
+    Some(LeadCommand { failure: Some(failure), ..command })
 }
 
 /// Any pod will do: each is connected to the instance.
@@ -183,21 +180,17 @@ fn entrance(pod: Pod<'_>) -> String {
     format!("kubectl exec -it -n {namespace} job/{name} -c {name} -- {agent} {CONNECT}")
 }
 
-fn diagnose(pod: Pod<'_>) -> Vec<String> {
-    [call(&pod.facts.agent, DIAGNOSE), vec!["--flux".to_owned(), pod.flux()]].concat()
-}
-
 /// `words` as the command of the lead. One that is not Flux itself is started by `flux env`, which adds what
 /// programs need to use Flux, and by `start`, which ends as shells do where it cannot be started.
-fn lead_command(pod: Pod<'_>, words: Vec<String>) -> Option<LeadCommand> {
+fn lead_command(pod: Pod<'_>, words: Vec<String>, may_be_refused: bool) -> Option<LeadCommand> {
     let flux = pod.flux();
-    let words = if words.first() == Some(&flux) {
-        words
+    let start = if words.first() == Some(&flux) {
+        Vec::new()
     } else {
-        let start = [call(&pod.facts.agent, START), vec!["--".to_owned()]].concat();
-        [vec![flux, "env".to_owned()], start, words].concat()
+        let start = call(&pod.facts.agent, START);
+        [vec![flux, "env".to_owned()], start, vec!["--".to_owned()]].concat()
     };
-    let cleans_up = environment::cleans_up_later(pod.facts);
-    let command = LeadCommand { words, may_be_refused: false, cleans_up, failure: None };
-    Some(command).filter(|_| pod.role == Role::Lead)
+    let (words, cleans_up) = ([start, words].concat(), environment::cleans_up_later(pod.facts));
+    let command = LeadCommand { words, may_be_refused, cleans_up, failure: None };
+    (pod.role == Role::Lead).then_some(command)
 }

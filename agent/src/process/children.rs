@@ -13,10 +13,10 @@ use rustix::process::{WaitOptions, wait};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, ExitStatus, Output, Stdio};
+use std::process::{ExitStatus, Output, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::process::Command;
+use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
@@ -53,7 +53,14 @@ impl Children {
             let pid = i32::try_from(child.id()).map_err(io::Error::other)?;
             let (status, ended) = watch::channel(None);
             own.insert(pid, status);
-            Ok(Running { pid: Pid::from_raw(pid), child, ended, children: self.clone() })
+            Ok(Running {
+                pid: Pid::from_raw(pid),
+                stdin: child.stdin.and_then(|stream| ChildStdin::from_std(stream).ok()),
+                stdout: child.stdout.and_then(|stream| ChildStdout::from_std(stream).ok()),
+                stderr: child.stderr.and_then(|stream| ChildStderr::from_std(stream).ok()),
+                ended,
+                children: self.clone(),
+            })
         })
     }
 
@@ -67,17 +74,17 @@ impl Children {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut running = self.spawn(command)?;
         let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-        if let (Some(input), Some(mut stdin)) = (input, running.stdin()) {
+        if let (Some(input), Some(mut stdin)) = (input, running.stdin.take()) {
             stdin.write_all(input.as_bytes()).await?;
         }
-        if let (Some(mut out), Some(mut err)) = (running.stdout(), running.stderr()) {
+        if let (Some(out), Some(err)) = (&mut running.stdout, &mut running.stderr) {
             tokio::try_join!(out.read_to_end(&mut stdout), err.read_to_end(&mut stderr))?;
         }
-        Ok(Output { status: running.wait().await?, stdout, stderr })
+        Ok(Output { status: running.wait().await, stdout, stderr })
     }
 
     /// Whether `pid` is a child that was started here and has not been waited for.
-    pub fn are_own(&self, pid: i32) -> bool {
+    pub(crate) fn are_own(&self, pid: i32) -> bool {
         self.with_own(|own| own.contains_key(&pid))
     }
 
@@ -106,53 +113,31 @@ impl Children {
 /// A child of our own. Whoever drops it while it runs kills it and its process group.
 #[derive(Debug)]
 pub struct Running {
-    pid: Pid,
-    /// For its streams alone: its end is waited for by the reaper.
-    child: Child,
+    /// Its process id, which is its process group's as well.
+    pub pid: Pid,
+    pub(crate) stdin: Option<ChildStdin>,
+    /// Its standard output, if that was piped.
+    pub stdout: Option<ChildStdout>,
+    pub(crate) stderr: Option<ChildStderr>,
     ended: watch::Receiver<Option<ExitStatus>>,
     children: Children,
 }
 
 impl Running {
-    /// Its process id, which is its process group's as well.
-    pub const fn pid(&self) -> Pid {
-        self.pid
-    }
-
-    /// Its standard input, if it was piped and not taken before.
-    pub fn stdin(&mut self) -> Option<tokio::process::ChildStdin> {
-        self.child.stdin.take().and_then(|stream| tokio::process::ChildStdin::from_std(stream).ok())
-    }
-
-    /// Its standard output, if it was piped and not taken before.
-    pub fn stdout(&mut self) -> Option<tokio::process::ChildStdout> {
-        self.child
-            .stdout
-            .take()
-            .and_then(|stream| tokio::process::ChildStdout::from_std(stream).ok())
-    }
-
-    /// Its standard error, if it was piped and not taken before.
-    pub fn stderr(&mut self) -> Option<tokio::process::ChildStderr> {
-        self.child
-            .stderr
-            .take()
-            .and_then(|stream| tokio::process::ChildStderr::from_std(stream).ok())
-    }
-
     /// Waits for its end. May be called again when it was interrupted.
-    pub async fn wait(&mut self) -> io::Result<ExitStatus> {
-        let status = self.ended.wait_for(Option::is_some).await.map_err(io::Error::other)?;
-        status.ok_or_else(|| io::Error::other("it ended without a status"))
+    pub async fn wait(&mut self) -> ExitStatus {
+        let status = self.ended.wait_for(Option::is_some).await.ok().and_then(|status| *status);
+        // What sends it is there until it was sent, or this is dropped.
+        status.unwrap_or_else(|| ExitStatus::from_raw(Signal::SIGKILL as i32))
     }
 
     /// Sends `signal` to the child alone. That it has just ended is no error.
-    pub fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         self.unless_ended(|pid| kill(pid, signal));
     }
 
     /// Sends `signal` to the child and everything it started in its process group.
-    pub fn signal_group(&self, signal: Signal) {
+    pub(crate) fn signal_group(&self, signal: Signal) {
         self.unless_ended(|pid| killpg(pid, signal));
     }
 

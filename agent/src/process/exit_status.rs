@@ -23,15 +23,3 @@ pub(crate) fn end_text(status: ExitStatus) -> String {
 pub(crate) fn start_failure_code(error: &io::Error) -> u8 {
     if error.kind() == ErrorKind::NotFound { 127 } else { 126 }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_code_is_the_childs_own_or_128_and_its_signal() {
-        for (status, code) in [(0, 0), (7 << 8, 7), (9, 137), (15, 143), (0x80 + 11, 139)] {
-            assert_eq!(exit_code(ExitStatus::from_raw(status)), code);
-        }
-    }
-}

@@ -9,9 +9,9 @@
 //! entered the pod (`kubectl exec`) has another parent.
 
 use crate::process::children::Children;
-use crate::process::processes::{Process, processes};
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, getpid};
+use procfs::process::{Stat, all_processes};
 use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
@@ -29,26 +29,24 @@ pub(crate) struct Before {
 
 impl Before {
     pub(crate) fn now() -> Self {
-        Self::of(&processes(), own_id())
+        Self::of(&processes(), getpid().as_raw())
     }
 
-    fn of(processes: &[Process], own: i32) -> Self {
-        let mut groups: BTreeSet<i32> =
-            processes.iter().flat_map(|process| [process.group, process.session]).collect();
-        for process in processes.iter().filter(|process| process.pid == own) {
-            groups.remove(&process.group);
-            groups.remove(&process.session);
-        }
-        let processes = processes.iter().map(|process| (process.pid, process.started)).collect();
-        Self { processes, groups }
+    fn of(processes: &[Stat], own: i32) -> Self {
+        let groups = |process: &Stat| [process.pgrp, process.session];
+        let (own, others): (Vec<&Stat>, _) = processes.iter().partition(|it| it.pid == own);
+        let own: BTreeSet<i32> = own.into_iter().flat_map(groups).collect();
+        let others: BTreeSet<i32> = others.into_iter().flat_map(groups).collect();
+        let processes = processes.iter().map(|process| (process.pid, process.starttime)).collect();
+        Self { processes, groups: &others - &own }
     }
 
     /// Whether `process` was there, or comes from what was.
-    fn has(&self, process: &Process) -> bool {
+    fn has(&self, process: &Stat) -> bool {
         // Who leads a group has made it, whatever had its id before.
         let is_in = |group| group != process.pid && self.groups.contains(&group);
-        self.processes.contains(&(process.pid, process.started))
-            || is_in(process.group)
+        self.processes.contains(&(process.pid, process.starttime))
+            || is_in(process.pgrp)
             || is_in(process.session)
     }
 
@@ -64,8 +62,7 @@ impl Before {
         let until = Instant::now() + patience.max(10 * PAUSE);
         let mut killed = BTreeSet::new();
         loop {
-            let own = |pid| children.are_own(pid);
-            let left = leftovers(&processes(), own_id(), own, self);
+            let left = self.leftovers(&processes(), getpid().as_raw(), |pid| children.are_own(pid));
             for &pid in &left {
                 killed.insert(pid);
                 // It may have ended just now; or it is another user's and we may not.
@@ -77,68 +74,78 @@ impl Before {
             sleep(PAUSE).await;
         }
     }
+
+    /// Those of `processes` that are to go: children of `parent` that are neither its `own` nor were there before. What
+    /// is below them comes to this process when they are gone.
+    fn leftovers(&self, processes: &[Stat], parent: i32, own: impl Fn(i32) -> bool) -> Vec<i32> {
+        let has_ended = |process: &Stat| ['Z', 'X', 'x'].contains(&process.state);
+        let is_left = |process: &&Stat| {
+            process.ppid == parent && !has_ended(process) && !own(process.pid) && !self.has(process)
+        };
+        processes.iter().filter(is_left).map(|process| process.pid).collect()
+    }
 }
 
-/// The processes that are to go: children of `parent` that are neither its `own` nor were there `before`. What is below
-/// them comes to this process when they are gone.
-fn leftovers(
-    processes: &[Process],
-    parent: i32,
-    own: impl Fn(i32) -> bool,
-    before: &Before,
-) -> Vec<i32> {
-    let is_left = |process: &&Process| {
-        process.parent == parent && !process.ended && !own(process.pid) && !before.has(process)
-    };
-    processes.iter().filter(is_left).map(|process| process.pid).collect()
-}
-
-fn own_id() -> i32 {
-    nix::unistd::getpid().as_raw()
+/// The processes that this one sees. One that has ended since is not there any more.
+fn processes() -> Vec<Stat> {
+    let processes = all_processes().into_iter().flatten().flatten();
+    processes.filter_map(|process| process.stat().ok()).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use procfs::FromRead;
 
-    /// A process in the session of process 1, with a group of its own.
-    fn process_of(pid: i32, parent: i32, started: u64) -> Process {
-        let name = String::new();
-        Process { pid, name, parent, group: pid, session: 1, started, ended: false }
+    /// A process as `/proc/PID/stat` shows it. The name, in parentheses, may hold anything.
+    fn process([pid, parent, group, session, started]: [i32; 5]) -> Stat {
+        let times = "0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0";
+        let rest = "1 1 1 1 1 1 1 1 0 0 0 0 0 0 0 17 0 0 0";
+        let ids = format!("{parent} {group} {session}");
+        let line = format!("{pid} (a) R 7 (b) S {ids} {times} {started} {rest}");
+        Stat::from_read(line.as_bytes()).unwrap()
     }
 
     #[test]
     fn leftovers_are_orphans_since_the_broker_and_nobody_elses() {
         let before = [
-            process_of(1, 0, 0),
+            [1, 0, 1, 1, 0],
             // Daemons of a hook, of which one has a session of its own.
-            process_of(10, 1, 5),
-            Process { session: 17, ..process_of(17, 1, 6) },
-            process_of(9, 1, 4),
+            [10, 1, 10, 1, 5],
+            [17, 1, 17, 17, 6],
+            [9, 1, 9, 1, 4],
         ];
-        let ended = Process { ended: true, ..process_of(16, 1, 70) };
-        let processes = [
-            process_of(1, 0, 0),
+        let mut processes = [
+            // It has ended.
+            [16, 1, 16, 1, 70],
+            [1, 0, 1, 1, 0],
             // A daemon, with a child that came later and one that has lost its parent.
-            process_of(10, 1, 5),
-            process_of(11, 10, 60),
-            Process { group: 10, ..process_of(18, 1, 61) },
+            [10, 1, 10, 1, 5],
+            [11, 10, 11, 1, 60],
+            [18, 1, 10, 1, 61],
             // The other daemon has ended; what it started goes on.
-            Process { session: 17, ..process_of(19, 1, 62) },
+            [19, 1, 19, 17, 62],
             // Our own child, with one of its own.
-            process_of(12, 1, 50),
-            process_of(13, 12, 51),
+            [12, 1, 12, 1, 50],
+            [13, 12, 13, 1, 51],
             // The shell of a job, and its task.
-            process_of(14, 1, 55),
-            process_of(15, 14, 56),
-            ended,
+            [14, 1, 14, 1, 55],
+            [15, 14, 15, 1, 56],
             // Somebody in the pod.
-            process_of(20, 0, 80),
-            process_of(21, 20, 81),
+            [20, 0, 20, 1, 80],
+            [21, 20, 21, 1, 81],
             // A new process with the id of an old one.
-            process_of(9, 1, 90),
-        ];
-        let before = Before::of(&before, 1);
-        assert_eq!(leftovers(&processes, 1, |pid| pid == 12, &before), [14, 9]);
+            [9, 1, 9, 1, 90],
+        ]
+        .map(process);
+        processes[0].state = 'Z';
+        let before = Before::of(&before.map(process), 1);
+        assert_eq!(before.leftovers(&processes, 1, |pid| pid == 12), [14, 9]);
+    }
+
+    #[test]
+    fn this_process_is_among_those_that_are_seen() {
+        let own = processes().into_iter().find(|process| process.pid == getpid().as_raw());
+        assert_eq!(own.unwrap().ppid, nix::unistd::getppid().as_raw());
     }
 }

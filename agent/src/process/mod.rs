@@ -5,7 +5,6 @@ pub(crate) mod children;
 pub(crate) mod deadline;
 pub(crate) mod exit_status;
 pub(crate) mod leftovers;
-pub(crate) mod processes;
 pub(crate) mod signals;
 pub(crate) mod terminal;
 

@@ -1,32 +1,23 @@
 //! What asks a run to end: the signals a container's first process gets, and the deadline.
 
-use crate::process::deadline::Deadline;
 use flux_contract::Exit;
-use nix::sys::signal::Signal;
+use nix::sys::signal::Signal::{self, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use std::future::{Future, pending, poll_fn};
 use std::io;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 use tokio::signal::unix::{self, SignalKind};
 use tokio::time::{Instant, sleep_until};
 
-const TAKEN: [Signal; 6] = [
-    Signal::SIGTERM,
-    Signal::SIGINT,
-    Signal::SIGHUP,
-    Signal::SIGQUIT,
-    Signal::SIGUSR1,
-    Signal::SIGUSR2,
-];
+const TAKEN: [Signal; 6] = [SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2];
 
 /// Takes signals from the moment it is made. The kernel drops signals to PID 1 for which it has no
 /// handler, so this comes first in a run. Handlers, unlike a blocked mask, are not inherited by
 /// children.
-#[derive(Debug, Default)]
 pub(crate) struct Signals {
     streams: Vec<(Signal, unix::Signal)>,
-    deadline: Option<Deadline>,
+    deadline: Option<Pin<Box<dyn Future<Output = u64> + Send>>>,
     stopping: Option<(Stop, Instant)>,
 }
 
@@ -44,7 +35,7 @@ impl Stop {
     pub(crate) const fn signal(self) -> Signal {
         match self {
             Self::Signal(signal) => signal,
-            Self::Deadline { .. } => Signal::SIGTERM,
+            Self::Deadline { .. } => SIGTERM,
         }
     }
 
@@ -66,21 +57,14 @@ pub(crate) enum Asked {
 impl Signals {
     /// Installs the handlers. Needs a tokio runtime.
     pub(crate) fn register() -> io::Result<Self> {
-        let streams = TAKEN.iter().map(|taken| {
-            let stream = unix::signal(SignalKind::from_raw(*taken as i32))?;
-            Ok((*taken, stream))
-        });
-        Ok(Self { streams: streams.collect::<io::Result<_>>()?, ..Self::default() })
+        let stream = |taken: Signal| Ok((taken, unix::signal(SignalKind::from_raw(taken as i32))?));
+        let streams = TAKEN.into_iter().map(stream).collect::<io::Result<_>>()?;
+        Ok(Self { streams, deadline: None, stopping: None })
     }
 
-    /// From now on the passing of `deadline` asks for an end as well.
-    pub(crate) fn keep(&mut self, deadline: Deadline) {
-        self.deadline = Some(deadline);
-    }
-
-    /// When an end was asked for first: the kubelet counts its grace period from there.
-    pub(crate) fn stopping_since(&self) -> Option<Instant> {
-        self.stopping.map(|(_, since)| since)
+    /// From now on the passing of `deadline`, which gives its seconds, asks for an end as well.
+    pub(crate) fn keep(&mut self, deadline: impl Future<Output = u64> + Send + 'static) {
+        self.deadline = Some(Box::pin(deadline));
     }
 
     pub(crate) fn stopped_by(&self) -> Option<Stop> {
@@ -94,7 +78,7 @@ impl Signals {
             signal = next_of(streams) => {
                 if asks_to_stop(signal) { Asked::Stop(Stop::Signal(signal)) } else { Asked::PassOn(signal) }
             }
-            seconds = end_of(deadline.as_mut().map(Deadline::passed)) => Asked::Stop(Stop::Deadline { seconds }),
+            seconds = end_of(deadline.as_mut()) => Asked::Stop(Stop::Deadline { seconds }),
         };
         if let Asked::Stop(stop) = asked {
             stopping.get_or_insert_with(|| (stop, Instant::now()));
@@ -132,7 +116,8 @@ impl Signals {
     ) -> Option<T> {
         let mut work = pin!(work);
         loop {
-            let end = self.stopping_since().map(|since| since + share);
+            // The kubelet counts its grace period from the first request.
+            let end = self.stopping.map(|(_, since)| since + share);
             tokio::select! {
                 done = &mut work => return Some(done),
                 () = at(end) => return None,
@@ -157,17 +142,15 @@ pub(crate) async fn end_of<T>(work: Option<impl Future<Output = T>>) -> T {
 
 async fn next_of(streams: &mut [(Signal, unix::Signal)]) -> Signal {
     poll_fn(|context| {
-        for (taken, stream) in streams.iter_mut() {
-            if stream.poll_recv(context).is_ready() {
-                return Poll::Ready(*taken);
-            }
-        }
-        Poll::Pending
+        let ready = streams
+            .iter_mut()
+            .find_map(|(taken, stream)| stream.poll_recv(context).is_ready().then_some(*taken));
+        ready.map_or(Poll::Pending, Poll::Ready)
     })
     .await
 }
 
 /// Whether `taken` asks for an end; the user signals do not.
 pub(crate) fn asks_to_stop(taken: Signal) -> bool {
-    !matches!(taken, Signal::SIGUSR1 | Signal::SIGUSR2)
+    !matches!(taken, SIGUSR1 | SIGUSR2)
 }

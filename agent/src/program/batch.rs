@@ -2,7 +2,8 @@
 //! printed goes to a file; when it failed that is shown, with the output of the lines that failed:
 //! nobody would see them otherwise.
 
-use crate::plan::files::BATCH_SCRIPT_VARIABLE;
+use crate::plan::step::BATCH_SCRIPT_VARIABLE;
+use crate::process::exit_status::exit_code;
 use crate::system::output;
 use clap::Args;
 use flux_contract::Exit;
@@ -12,7 +13,7 @@ use std::env;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 
 /// How much of one output file is shown, in bytes: its end.
 const SHOWN: u64 = 64 * 1024;
@@ -85,8 +86,8 @@ fn try_run(batch: &Batch) -> Result<u8, String> {
     Ok(code)
 }
 
-fn code(status: std::process::ExitStatus) -> u8 {
-    u8::try_from(crate::process::exit_status::exit_code(status)).unwrap_or(u8::MAX)
+fn code(status: ExitStatus) -> u8 {
+    u8::try_from(exit_code(status)).unwrap_or(u8::MAX)
 }
 
 /// Shows what the script printed, and the output of the lines that failed.
@@ -103,15 +104,10 @@ fn show(batch: &Batch, directory: &Path, job: &str) {
     let failed = failed_lines(&text);
     for Line { name, command, why } in &failed {
         output::log_line(&format!("{name} failed: {why}: {command}"));
-        let mut found = why == NOT_SUBMITTED;
-        for suffix in ["out", "err"] {
-            let path = batch.output_directory.join(format!("{name}.{suffix}"));
-            if let Ok(text) = end_of_file(&path) {
-                found = true;
-                show_text(&text);
-            }
-        }
-        if !found {
+        let file = |suffix| batch.output_directory.join(format!("{name}.{suffix}"));
+        let texts = ["out", "err"].map(|suffix| end_of_file(&file(suffix)));
+        texts.iter().flatten().for_each(|text| show_text(text));
+        if why != NOT_SUBMITTED && texts.iter().all(Result::is_err) {
             let directory = batch.output_directory.display();
             output::log_line(&format!("its output is in {directory} of the pod where it ran"));
         }
@@ -179,37 +175,33 @@ struct Line {
 /// submission, then the ids of its jobs; `<id>: <why>` for each that failed; `job-<number> was not
 /// submitted`.
 fn failed_lines(text: &str) -> Vec<Line> {
-    let mut commands: BTreeMap<&str, &str> = BTreeMap::new();
-    let mut jobs: BTreeMap<&str, &str> = BTreeMap::new();
+    let mut commands: BTreeMap<u64, &str> = BTreeMap::new();
+    let mut jobs: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut failed: BTreeMap<u64, &str> = BTreeMap::new();
     let mut present = None;
     for line in text.lines() {
-        if let Some((name, command)) = line.split_once(": ").filter(|(name, _)| is_name(name)) {
-            commands.insert(name, command);
-            present = Some(name);
-        } else if let Some(name) = present.filter(|_| is_id(line)) {
-            jobs.insert(bare_id(line), name);
+        let (name, rest) = line.split_once(": ").unwrap_or((line, ""));
+        if let Some(number) = number(name).filter(|_| name != line) {
+            commands.insert(number, rest);
+            present = Some(number);
+        } else if let Some(number) = jobs.get(bare_id(name)).filter(|_| name != line) {
+            failed.entry(*number).or_insert(rest);
+        } else if let Some(number) = line.strip_suffix(" was not submitted").and_then(number) {
+            failed.entry(number).or_insert(NOT_SUBMITTED);
+        } else if let Some(number) = present.filter(|_| is_id(line)) {
+            jobs.insert(bare_id(line), number);
         }
     }
-    let failure = |line: &'_ str| {
-        let (name, why) = if let Some(name) = line.strip_suffix(" was not submitted") {
-            (name.to_owned(), NOT_SUBMITTED.to_owned())
-        } else {
-            let (id, why) = line.split_once(": ")?;
-            ((*jobs.get(bare_id(id))?).to_owned(), why.to_owned())
-        };
-        let command = (*commands.get(name.as_str())?).to_owned();
-        Some(Line { name, command, why })
+    let line = |(number, why): (u64, &str)| {
+        let command = (*commands.get(&number)?).to_owned();
+        Some(Line { name: format!("job-{number}"), command, why: why.to_owned() })
     };
-    let mut failed: Vec<Line> = text.lines().filter_map(failure).collect();
-    let number = |line: &Line| line.name.trim_start_matches("job-").parse::<u64>().ok();
-    failed.sort_by_key(number);
-    failed.dedup_by_key(|line| line.name.clone());
-    failed
+    failed.into_iter().filter_map(line).collect()
 }
 
-fn is_name(text: &str) -> bool {
-    let number = text.strip_prefix("job-").unwrap_or_default();
-    !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+/// The number of the line `job-<number>`.
+fn number(name: &str) -> Option<u64> {
+    name.strip_prefix("job-")?.parse().ok()
 }
 
 fn is_id(text: &str) -> bool {
@@ -218,12 +210,11 @@ fn is_id(text: &str) -> bool {
 }
 
 fn reason(failed: &[Line]) -> Option<String> {
-    let named = failed.iter().take(NAMED);
-    let named: Vec<String> =
-        named.map(|Line { name, command, why }| format!("{name} ({command}): {why}")).collect();
+    let shown = |Line { name, command, why }: &Line| format!("{name} ({command}): {why}");
+    let mut parts: Vec<String> = failed.iter().take(NAMED).map(shown).collect();
     let more = failed.len().saturating_sub(NAMED);
-    let rest = if more == 0 { String::new() } else { format!("; {more} more") };
-    (!named.is_empty()).then(|| format!("{}{rest}", named.join("; ")))
+    parts.extend((more > 0).then(|| format!("{more} more")));
+    (!parts.is_empty()).then(|| parts.join("; "))
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! Wall times: the texts that users' scripts look for.
 
-use nix::time::{ClockId, clock_gettime};
 use std::time::Duration;
 
 /// `duration` as `%E` of GNU time(1) shows it: `m:ss.cc` below an hour, `h:mm:ss` from there on.
@@ -19,13 +18,6 @@ pub(crate) fn elapsed_text(duration: Duration) -> String {
 /// `FLUXTIME fluxsubmit wall time 0:04.73`.
 pub(crate) fn fluxtime_line(what: &str, duration: Duration) -> String {
     format!("FLUXTIME {what} wall time {}", elapsed_text(duration))
-}
-
-/// Nanoseconds of `CLOCK_MONOTONIC`, the same in all processes of a machine.
-pub(crate) fn monotonic_nanoseconds() -> u64 {
-    clock_gettime(ClockId::CLOCK_MONOTONIC)
-        .map(|time| u64::try_from(Duration::from(time).as_nanos()).unwrap_or(u64::MAX))
-        .unwrap_or_default()
 }
 
 /// `duration` in whole milliseconds.
