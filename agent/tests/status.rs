@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-use flux_agent::status::{StatusError, StatusReport, StatusServer, ask, ask_when_ready};
+use flux_agent::status::{StatusError, StatusReport, StatusServer, ask};
 use flux_contract::Phase;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -102,14 +102,7 @@ async fn a_path_longer_than_a_unix_socket_may_have_is_named() {
 #[tokio::test]
 async fn what_is_no_request_is_answered_with_an_error() {
     let agent = agent();
-    let wrong = [
-        "",
-        "status",
-        "{}",
-        r#"{"ask":"reboot"}"#,
-        r#"{"ask":"status","x":1}"#,
-        r#"{"ask":"ready","milliseconds":-1}"#,
-    ];
+    let wrong = ["", "status", "{}", r#"{"ask":"reboot"}"#, r#"{"ask":"status","x":1}"#];
     for wrong in wrong {
         let answer = say(&agent.path, wrong).await;
         assert!(answer.starts_with(r#"{"error":"unknown request"#), "{wrong}: {answer}");
@@ -132,26 +125,6 @@ async fn the_running_phase_counts_up_to_the_answer() {
     let phases = ask(&agent.path, TIMEOUT).await.unwrap().phases;
     assert_eq!(phases[0], phase("prepare", 7));
     assert!((60_000..120_000).contains(&phases[1].duration_milliseconds), "{phases:?}");
-}
-
-#[tokio::test]
-async fn the_question_for_readiness_is_answered_when_it_is_settled() {
-    let not_ready = StatusReport { ready: false, ..report("quorum") };
-    let over = StatusReport { over: true, ..not_ready.clone() };
-    for settled in [report("command"), over] {
-        let agent = agent();
-        agent.reports.send_replace(not_ready.clone());
-        let at_once = ask_when_ready(&agent.path, Duration::ZERO, TIMEOUT).await.unwrap();
-        assert_eq!(at_once, not_ready);
-        let path = agent.path.clone();
-        let asked =
-            tokio::spawn(async move { ask_when_ready(&path, TIMEOUT, TIMEOUT).await.unwrap() });
-        // Others are served meanwhile.
-        assert_eq!(ask(&agent.path, TIMEOUT).await.unwrap(), not_ready);
-        assert!(!asked.is_finished());
-        agent.reports.send_replace(settled.clone());
-        assert_eq!(asked.await.unwrap(), settled);
-    }
 }
 
 /// The greeting of ZMTP 3.0 with mechanism NULL, and READY of a REQ socket.

@@ -35,12 +35,11 @@ impl PodArguments {
 pub struct OutputArgument {
     /// Form of the answer
     #[arg(long, short, value_enum, default_value_t = Format::Text)]
-    pub output: Format,
+    output: Format,
 }
 
-/// Forms of answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Format {
+enum Format {
     /// For people.
     Text,
     /// For scripts.

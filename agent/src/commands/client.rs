@@ -5,13 +5,12 @@
 //! `flux` ([`Layout::client`]) becomes the Flux of the view: so whoever comes into a pod as root, as people,
 //! tutorials and the Python SDK do, needs to know nothing of Flux's user.
 
-use crate::accounts::become_user::{ExecError, Target, change_user};
+use crate::accounts::become_user::{Target, become_command, change_user};
 use crate::commands::arguments::PodArguments;
-use crate::commands::error::CommandError;
 use crate::commands::pod::PodContext;
 use crate::plan::decide::{ClientEnvironment, client_environment};
 use crate::plan::environment::chosen_shell;
-use crate::process::exit_status::start_failure_code;
+use crate::system::command_error::CommandError;
 use crate::system::environment::{Change, Environment, find_program};
 use crate::system::files::is_executable;
 use crate::system::output::log_line;
@@ -21,7 +20,6 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, IsTerminal};
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -44,7 +42,7 @@ enum GoHome {
 /// Becomes `words`, or a shell; returns only when it failed.
 pub(crate) fn connect(arguments: &PodArguments, words: &[OsString]) -> Result<(), CommandError> {
     let pod = PodContext::read(arguments)?;
-    let environment = pod.client_environment()?;
+    let environment = client_environment(&pod.config, &pod.facts)?;
     let socket = pod.root.at(&environment.socket);
     let owner = fs::metadata(&socket).map_err(|error| {
         let message = format!(
@@ -55,19 +53,19 @@ pub(crate) fn connect(arguments: &PodArguments, words: &[OsString]) -> Result<()
     })?;
     let client = Client::new(&pod, &environment, (owner.uid(), owner.gid()));
     if let Some((program, arguments)) = words.split_first() {
-        return Err(client.become_program(program, arguments, GoHome::IfUseless));
+        return client.become_program(program, arguments, GoHome::IfUseless);
     }
     let shell = chosen_shell(&pod.config, &pod.facts);
-    Err(client.become_program(shell.as_os_str(), &[], GoHome::IfNotWritable))
+    client.become_program(shell.as_os_str(), &[], GoHome::IfNotWritable)
 }
 
 /// Becomes the real `flux` with `arguments`; returns only when that failed.
-pub(crate) fn flux(arguments: &[OsString]) -> CommandError {
+pub(crate) fn flux(arguments: &[OsString]) -> Result<(), CommandError> {
     let pod = PodContext::read(&PodArguments::of_this_pod()).ok();
-    let Some(flux) = real_flux(pod.as_ref()) else {
+    let flux = real_flux(pod.as_ref()).ok_or_else(|| {
         let message = "the view is not there (yet), and no other flux is on the PATH".to_owned();
-        return CommandError::with_message(NOT_FOUND, message);
-    };
+        CommandError::with_message(NOT_FOUND, message)
+    })?;
     match pod.and_then(|pod| client(&pod)) {
         Some(client) => client.become_program(flux.as_os_str(), arguments, GoHome::IfUseless),
         None => become_command(Command::new(flux).args(arguments)),
@@ -139,12 +137,8 @@ impl Client {
         program: &OsStr,
         arguments: &[OsString],
         go_home: GoHome,
-    ) -> CommandError {
-        if let Some(target) = &self.target
-            && let Err(error) = change_user(target)
-        {
-            return CommandError::with_message(error.code(), error.text());
-        }
+    ) -> Result<(), CommandError> {
+        self.target.as_ref().map_or(Ok(()), change_user)?;
         self.leave_useless_directory(go_home);
         let mut command = Command::new(program);
         become_command(command.args(arguments).env_clear().envs(&self.environment))
@@ -170,14 +164,6 @@ impl Client {
             self.environment.insert("PWD".into(), home);
         }
     }
-}
-
-/// Becomes `command` as whoever this is; returns only when that failed.
-fn become_command(command: &mut Command) -> CommandError {
-    let source = command.exec();
-    let program = command.get_program().to_string_lossy().into_owned();
-    let code = start_failure_code(&source);
-    CommandError::with_message(code, ExecError::Start { program, source }.text())
 }
 
 /// The user to whom the broker belongs, whose names go into `changes`. The image of a sidecar does not

@@ -2,16 +2,17 @@
 //! means and what to do about it.
 
 use crate::commands::arguments::{OutputArgument, PodArguments};
-use crate::commands::error::CommandError;
 use crate::commands::pod::{PodContext, read_certificate};
-use crate::flux::broker_socket::BrokerSocket;
+use crate::flux::broker_socket::{BrokerAddress, SocketError};
 use crate::flux::resources::Resources;
 use crate::lead::wait::wait_for_lead;
 use crate::plan::decide::{self, client_environment};
 use crate::plan::error::PlanError;
 use crate::plan::step::Role;
 use crate::status::client;
+use crate::status::document::StatusReport;
 use crate::system::check::{Check, Found, any_failed, text};
+use crate::system::command_error::{CommandError, NO, ended_with};
 use crate::system::output::chain;
 use flux_contract::{CURVE_MOUNT, CURVE_SECRET_KEY, CurveCertificate, Exit, Install};
 use nix::sys::statvfs::statvfs;
@@ -31,8 +32,8 @@ const VERSION_TIMEOUT: Duration = Duration::from_secs(5);
 const MEMORY_EVENTS: &str = "/sys/fs/cgroup/memory.events";
 /// A shared volume with less free space than this is nearly full.
 const LOW_SPACE_MEBIBYTES: u64 = 64;
-/// How long agent and broker may take to answer on their sockets, which they do from memory.
-const SOCKET_TIMEOUT: Duration = Duration::from_secs(3);
+/// How long the agent may take to answer, which it does from memory.
+const AGENT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Checks everything and prints it; ends with 1 if a check failed.
 pub(crate) async fn run(
@@ -41,7 +42,7 @@ pub(crate) async fn run(
 ) -> Result<(), CommandError> {
     let checks = all(arguments).await;
     output.print(&checks, || text(&checks));
-    if any_failed(&checks) { Err(CommandError::printed_no()) } else { Ok(()) }
+    ended_with(if any_failed(&checks) { NO } else { 0 })
 }
 
 /// All of them, in the order in which a pod comes to depend on them.
@@ -248,21 +249,16 @@ fn directories(pod: &PodContext) -> Found {
 
 async fn agent(pod: &PodContext) -> Found {
     let socket = pod.root.at(pod.config.layout.agent_socket());
-    match client::ask(&socket, SOCKET_TIMEOUT).await {
-        Ok(report) => match report.last_error {
-            Some(error) => Found::warning(
-                format!("phase {}, last error: {error}", report.phase),
-                "if the run went on since, nothing; else what the error names",
-            ),
-            None if report.restarts > 0 => Found::warning(
-                format!(
-                    "phase {}, its broker was started again {} times",
-                    report.phase, report.restarts
-                ),
-                "kubectl logs of this container says why it ended each time",
-            ),
-            None => Found::ok(format!("phase {}", report.phase)),
-        },
+    match client::ask(&socket, AGENT_TIMEOUT).await {
+        Ok(StatusReport { phase, last_error: Some(error), .. }) => Found::warning(
+            format!("phase {phase}, last error: {error}"),
+            "if the run went on since, nothing; else what the error names",
+        ),
+        Ok(StatusReport { phase, restarts: 0, .. }) => Found::ok(format!("phase {phase}")),
+        Ok(StatusReport { phase, restarts, .. }) => Found::warning(
+            format!("phase {phase}, its broker was started again {restarts} times"),
+            "kubectl logs of this container says why it ended each time",
+        ),
         Err(_) if !pod.facts.is_runner => {
             Found::skipped("it answers in the container that runs Flux")
         }
@@ -304,26 +300,25 @@ async fn broker(pod: &PodContext) -> Found {
         Ok(client) => pod.root.at(client.socket),
         Err(_) => return Found::skipped("needs a known host"),
     };
-    let asked =
-        timeout(SOCKET_TIMEOUT, async { BrokerSocket::connect(&socket).await?.state().await });
-    match asked.await {
-        Ok(Ok(state)) if state == "run" => Found::ok("state run"),
-        Ok(Ok(state)) if state == "join" => Found::warning(
+    let broker = BrokerAddress { socket, owner: None };
+    match broker.state().await.as_deref() {
+        Ok("run") => Found::ok("state run"),
+        Ok("join") => Found::warning(
             "state join: the lead has not taken it in",
             "see the check of the lead; the lead's log names brokers that it refuses",
         ),
-        Ok(Ok(state)) if state == "quorum" => Found::warning(
+        Ok("quorum") => Found::warning(
             "state quorum: it waits for other brokers",
             "kubectl get pods shows which are missing; minSize allows to start with fewer",
         ),
-        Ok(Ok(state)) => Found::warning(format!("state {state}"), "none: it is on its way"),
-        Ok(Err(error)) => Found::failed(
-            chain(&error),
-            "the broker is not up (see the log of this container), or lets only its owner in",
-        ),
-        Err(_) => Found::failed(
-            format!("{} does not answer", socket.display()),
+        Ok(state) => Found::warning(format!("state {state}"), "none: it is on its way"),
+        Err(SocketError::Silent { .. }) => Found::failed(
+            format!("{} does not answer", broker.socket.display()),
             "the broker hangs or is starved: see flux-agent resources",
+        ),
+        Err(error) => Found::failed(
+            chain(error),
+            "the broker is not up (see the log of this container), or lets only its owner in",
         ),
     }
 }

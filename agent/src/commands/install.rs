@@ -1,8 +1,10 @@
 //! `flux-agent install` and `flux-agent view install`: what the init containers do that copy agent and view.
 
-use crate::commands::error::CommandError;
+use crate::flux::resources::memory_limit;
+use crate::system::command_error::CommandError;
 use crate::system::files::{self, Attributes};
 use crate::system::output::log_line;
+use crate::system::root::Root;
 use crate::view::{InstallRequest, ViewError, failed, install_view};
 use flux_contract::{Exit, Layout};
 use std::fs::File;
@@ -20,12 +22,13 @@ pub(crate) fn agent(directory: &Path) -> Result<(), CommandError> {
 }
 
 /// Copies the view; before it this program, if `with_agent` says so.
-pub(crate) fn view(request: &InstallRequest, with_agent: bool) -> Result<(), CommandError> {
+pub(crate) fn view(mut request: InstallRequest, with_agent: bool) -> Result<(), CommandError> {
     if with_agent {
         agent(&Layout::new(&request.destination).bin_dir())?;
     }
+    request.memory_limit = memory_limit(&Root::new("/"));
     let report =
-        install_view(request, &log_line).map_err(|error| CommandError::new(Exit::View, &error))?;
+        install_view(&request, &log_line).map_err(|error| CommandError::new(Exit::View, &error))?;
     log_line(&report.to_string());
     Ok(())
 }

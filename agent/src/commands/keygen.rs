@@ -1,6 +1,6 @@
 //! `flux-agent keygen`: makes CURVE certificates.
 
-use crate::commands::error::CommandError;
+use crate::system::command_error::CommandError;
 use crate::system::files::{self, Attributes};
 use crate::system::output::{chain, print_text};
 use flux_contract::{CurveCertificate, Exit};

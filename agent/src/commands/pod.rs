@@ -1,11 +1,12 @@
 //! Configuration and facts of the pod that a subcommand is about.
 
 use crate::commands::arguments::PodArguments;
-use crate::commands::error::CommandError;
 use crate::plan::config::read_config;
-use crate::plan::decide::{self, ClientEnvironment, client_environment};
+use crate::plan::decide;
+use crate::plan::error::PlanError;
 use crate::plan::facts::Facts;
-use crate::plan::step::{AwaitLead, Role};
+use crate::plan::step::Role;
+use crate::system::command_error::CommandError;
 use crate::system::output::chain;
 use crate::system::root::Root;
 use flux_contract::{AgentConfig, CURVE_MOUNT, CURVE_SECRET_KEY, CurveCertificate, Exit};
@@ -42,28 +43,17 @@ impl PodContext {
         let mounted = self.root.at(Path::new(CURVE_MOUNT).join(CURVE_SECRET_KEY));
         if copy.exists() { copy } else { mounted }
     }
-
-    /// What a client of its broker needs.
-    pub(crate) fn client_environment(&self) -> Result<ClientEnvironment, CommandError> {
-        client_environment(&self.config, &self.facts)
-            .map_err(|error| CommandError::new(error.exit(), &error))
-    }
-
-    /// Where and how long to wait for the lead.
-    pub(crate) fn lead(&self) -> Result<AwaitLead, CommandError> {
-        decide::lead(&self.config, &self.facts)
-            .map_err(|error| CommandError::new(error.exit(), &error))
-    }
 }
 
-/// The certificate at `path`; what is wrong is the error's text.
-pub(crate) fn read_certificate(path: &Path) -> Result<CurveCertificate, String> {
+pub(crate) fn read_certificate(path: &Path) -> Result<CurveCertificate, CommandError> {
     let text =
-        fs::read_to_string(path).map_err(|error| format!("read {}: {error}", path.display()))?;
-    CurveCertificate::parse(&text).map_err(|error| chain(&error))
+        fs::read_to_string(path).map_err(|error| format!("read {}: {error}", path.display()));
+    text.and_then(|text| CurveCertificate::parse(&text).map_err(|error| chain(&error)))
+        .map_err(|text| CommandError::with_message(Exit::Prepare.code(), text))
 }
 
-/// The same, as the error of a subcommand.
-pub(crate) fn certificate_at(path: &Path) -> Result<CurveCertificate, CommandError> {
-    read_certificate(path).map_err(|text| CommandError::with_message(Exit::Prepare.code(), text))
+impl From<PlanError> for CommandError {
+    fn from(error: PlanError) -> Self {
+        Self::new(error.exit(), &error)
+    }
 }

@@ -1,11 +1,12 @@
 //! `flux-agent probe`: whether a broker's port would let this pod in.
 
-use crate::commands::arguments::{Format, OutputArgument, PodArguments, duration};
-use crate::commands::error::CommandError;
-use crate::commands::pod::{PodContext, certificate_at};
+use crate::commands::arguments::{OutputArgument, PodArguments, duration};
+use crate::commands::pod::{PodContext, read_certificate};
 use crate::lead::probe::probe;
 use crate::lead::resolver::lookup;
-use crate::system::output::{chain, print_json, print_line};
+use crate::plan::decide;
+use crate::system::command_error::{CommandError, NO};
+use crate::system::output::chain;
 use flux_contract::Exit;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -18,41 +19,31 @@ pub(crate) async fn run(
     seconds: u64,
     output: OutputArgument,
 ) -> Result<(), CommandError> {
-    let (certificate, name, port) = match (target, certificate) {
-        (Some(target), Some(path)) => {
-            let certificate = certificate_at(&path)?;
-            let (name, port) = host_and_port(target)?;
-            (certificate, name, port)
-        }
-        (target, certificate) => {
-            let pod = PodContext::read(arguments)?;
-            let (name, port) = if let Some(target) = target {
-                host_and_port(target)?
-            } else {
-                let lead = pod.lead()?;
-                let name = lead.address.map_or(lead.name, |address| address.to_string());
-                (name, lead.port)
-            };
-            let path = certificate.unwrap_or_else(|| pod.certificate_path());
-            (certificate_at(&path)?, name, port)
-        }
+    // Whoever names both needs no configuration.
+    let (name, port) = if let Some(target) = target {
+        host_and_port(target)?
+    } else {
+        let pod = PodContext::read(arguments)?;
+        let lead = decide::lead(&pod.config, &pod.facts)?;
+        (lead.address.map_or(lead.name, |address| address.to_string()), lead.port)
     };
+    let path = certificate
+        .map_or_else(|| PodContext::read(arguments).map(|pod| pod.certificate_path()), Ok)?;
+    let certificate = read_certificate(&path)?;
     let addresses = lookup(&name).await.map_err(|error| CommandError::no(chain(&error)))?;
-    let mut done = Err(CommandError::printed_no());
+    let mut done = Err(CommandError::printed(NO));
     for address in addresses {
         let address = SocketAddr::new(address, port);
         let outcome = probe(address, &certificate, duration(seconds), duration(seconds)).await;
         if outcome.is_accepted() {
             done = Ok(());
         }
-        match output.output {
-            Format::Text => print_line(&format!("{address}: {outcome}")),
-            Format::Json => print_json(&serde_json::json!({
-                "address": address.to_string(),
-                "accepted": outcome.is_accepted(),
-                "outcome": outcome.to_string(),
-            })),
-        }
+        let answer = serde_json::json!({
+            "address": address.to_string(),
+            "accepted": outcome.is_accepted(),
+            "outcome": outcome.to_string(),
+        });
+        output.print(&answer, || format!("{address}: {outcome}\n"));
     }
     done
 }
@@ -72,6 +63,7 @@ fn host_and_port(target: &str) -> Result<(String, u16), CommandError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
     #[test]
     fn targets_may_be_names_and_addresses_of_both_kinds() {
         assert_eq!(host_and_port("hello-0.hello:8050"), Ok(("hello-0.hello".to_owned(), 8050)));

@@ -2,17 +2,18 @@
 //! something is there.
 
 use crate::commands::arguments::{Awaited, OutputArgument, PodArguments, duration};
-use crate::commands::error::CommandError;
-use crate::commands::pod::{PodContext, certificate_at};
+use crate::commands::pod::{PodContext, read_certificate};
 use crate::lead::wait::wait_for_lead;
 use crate::plan::config::read_config;
-use crate::status::client::{ask, ask_when_ready};
+use crate::plan::decide;
+use crate::status::client::ask;
 use crate::status::document::StatusReport;
+use crate::system::command_error::CommandError;
 use crate::system::output::{chain, log_line};
 use crate::system::root::Root;
 use flux_contract::{Exit, Layout, PRIVATE_MOUNT};
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// How long the agent may take to answer.
@@ -20,20 +21,18 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 /// How often a state is asked for while waiting for it.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Waits at most `seconds` for it, so that whoever asks learns of it at once.
+/// Waits at most `seconds` for the pod to become ready.
 pub(crate) async fn ready(arguments: &PodArguments, seconds: u64) -> Result<(), CommandError> {
     let socket = agent_socket(arguments);
     let deadline = Instant::now() + duration(seconds);
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        let report = ask_when_ready(&socket, left, ANSWER_TIMEOUT).await;
-        match report {
+        match ask(&socket, ANSWER_TIMEOUT).await {
             Ok(report) if report.ready => return Ok(()),
             Ok(report) if left.is_zero() || report.over => return Err(not_ready(&report)),
             Err(error) if left.is_zero() => return Err(CommandError::no(chain(&error))),
-            // There is no agent yet, or the time is up: then once more, and no longer.
-            Ok(_) => {}
-            Err(_) => tokio::time::sleep(POLL_INTERVAL.min(left)).await,
+            // It is not ready yet, or there is no agent yet.
+            Ok(_) | Err(_) => tokio::time::sleep(POLL_INTERVAL.min(left)).await,
         }
     }
 }
@@ -55,34 +54,27 @@ pub(crate) async fn wait(
     if what == Awaited::Lead {
         return wait_lead(arguments, limit).await;
     }
-    let socket = agent_socket(arguments);
-    let reached = async {
-        while !reached(what, arguments, &socket).await {
+    let reached = async || {
+        if what == Awaited::Complete {
+            return Root::new(&arguments.root).at(layout(arguments).complete_marker()).exists();
+        }
+        let report = ask(&agent_socket(arguments), ANSWER_TIMEOUT).await;
+        report.is_ok_and(|report| report.online)
+    };
+    let polled = async {
+        while !reached().await {
             tokio::time::sleep(POLL_INTERVAL).await;
         }
     };
-    if tokio::time::timeout(limit, reached).await.is_ok() {
-        return Ok(());
-    }
-    Err(CommandError::no(format!("still waiting after {seconds} s")))
-}
-
-async fn reached(what: Awaited, arguments: &PodArguments, socket: &Path) -> bool {
-    match what {
-        Awaited::Lead | Awaited::Broker => {
-            ask(socket, ANSWER_TIMEOUT).await.is_ok_and(|report| report.online)
-        }
-        Awaited::Complete => {
-            Root::new(&arguments.root).at(layout(arguments).complete_marker()).exists()
-        }
-    }
+    let polled = tokio::time::timeout(limit, polled).await;
+    polled.map_err(|_| CommandError::no(format!("still waiting after {seconds} s")))
 }
 
 async fn wait_lead(arguments: &PodArguments, limit: Duration) -> Result<(), CommandError> {
     let pod = PodContext::read(arguments)?;
-    let (certificate, lead) = (certificate_at(&pod.certificate_path())?, pod.lead()?);
-    let mut report = |line: &str| log_line(line);
-    let found = wait_for_lead(&lead, &certificate, limit, &mut report).await;
+    let certificate = read_certificate(&pod.certificate_path())?;
+    let lead = decide::lead(&pod.config, &pod.facts)?;
+    let found = wait_for_lead(&lead, &certificate, limit, &mut log_line).await;
     found.map(drop).map_err(|error| CommandError::new(Exit::LeadUnreachable, &error))
 }
 
@@ -151,7 +143,32 @@ fn phase_text(report: &StatusReport) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::status::server::StatusServer;
     use flux_contract::Phase;
+    use tokio::sync::watch;
+
+    #[tokio::test]
+    async fn whoever_waits_for_ready_learns_when_it_is_settled() {
+        let ready_pod = StatusReport { ready: true, ..StatusReport::default() };
+        let over = StatusReport { over: true, ..StatusReport::default() };
+        for settled in [ready_pod, over] {
+            let root = tempfile::tempdir().unwrap();
+            let arguments =
+                PodArguments { config: "/none".into(), root: root.path().into(), hostname: None };
+            let (reports, receiver) = watch::channel(StatusReport::default());
+            let server = StatusServer::bind(&agent_socket(&arguments)).unwrap();
+            tokio::spawn(server.serve(receiver));
+            assert_eq!(ready(&arguments, 0).await.unwrap_err().code, 1);
+            let began = Instant::now();
+            let settle = async {
+                tokio::time::sleep(POLL_INTERVAL * 2).await;
+                reports.send_replace(settled.clone());
+            };
+            let (done, ()) = tokio::join!(ready(&arguments, 600), settle);
+            assert_eq!(done.is_ok(), settled.ready, "{done:?}");
+            assert!((POLL_INTERVAL * 2..Duration::from_secs(60)).contains(&began.elapsed()));
+        }
+    }
 
     #[test]
     fn the_status_names_what_is_unknown_as_such() {

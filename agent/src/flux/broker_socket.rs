@@ -83,11 +83,16 @@ pub struct BrokerAddress {
 impl BrokerAddress {
     pub(crate) async fn connect(&self) -> Result<BrokerSocket, SocketError> {
         let connected = connected(&self.socket, self.owner).and_then(UnixStream::from_std);
-        BrokerSocket::accepted(connected).await
+        let mut stream = connected.map_err(SocketError::Connect)?;
+        match stream.read_u8().await.map_err(SocketError::Exchange)? {
+            0 => Ok(BrokerSocket { stream, matchtag: 0 }),
+            errno => Err(SocketError::Refused { errno }),
+        }
     }
 
+    /// The state of the broker, in its own word: `join`, `init`, `quorum`, `run`, `cleanup`, ...
     pub(crate) async fn state(&self) -> Result<String, SocketError> {
-        let state = async { self.connect().await?.state().await };
+        let state = async { self.connect().await?.state(NODE_ANY).await };
         let silent = || Err(SocketError::Silent { topic: STATE.to_owned() });
         timeout(STATE_TIMEOUT, state).await.unwrap_or_else(|_| silent())
     }
@@ -126,28 +131,9 @@ pub(crate) struct BrokerSocket {
 }
 
 impl BrokerSocket {
-    pub(crate) async fn connect(path: &Path) -> Result<Self, SocketError> {
-        Self::accepted(UnixStream::connect(path).await).await
-    }
-
-    async fn accepted(connected: io::Result<UnixStream>) -> Result<Self, SocketError> {
-        let mut stream = connected.map_err(SocketError::Connect)?;
-        let accepted = stream.read_u8().await.map_err(SocketError::Exchange)?;
-        match accepted {
-            0 => Ok(Self { stream, matchtag: 0 }),
-            errno => Err(SocketError::Refused { errno }),
-        }
-    }
-
-    /// The state of the broker, in its own word: `join`, `init`, `quorum`, `run`, `cleanup`, ...
-    pub(crate) async fn state(&mut self) -> Result<String, SocketError> {
-        let answer: State = self.ask(STATE, NODE_ANY, None).await?;
-        Ok(answer.state)
-    }
-
-    /// The state of the lead, asked through the brokers in between.
-    pub(crate) async fn state_of_lead(&mut self) -> Result<String, SocketError> {
-        let answer: State = self.ask(STATE, LEAD, None).await?;
+    /// The state of the broker `node`, asked through the brokers in between.
+    pub(crate) async fn state(&mut self, node: u32) -> Result<String, SocketError> {
+        let answer: State = self.ask(STATE, node, None).await?;
         Ok(answer.state)
     }
 
@@ -358,10 +344,10 @@ mod tests {
             }
         };
         let client = async {
-            let mut socket = BrokerSocket::connect(&path).await?;
+            let mut socket = BrokerAddress { socket: path.clone(), owner: None }.connect().await?;
             let mut seen = Vec::new();
             for _ in states {
-                seen.push(socket.state().await?);
+                seen.push(socket.state(NODE_ANY).await?);
             }
             Ok(seen)
         };

@@ -45,16 +45,12 @@ pub struct LeadFound {
     elapsed.as_secs()
 )]
 pub struct LeadError {
-    /// Host name of the lead.
-    pub name: String,
-    /// Port of the overlay network.
-    pub port: u16,
-    /// How many times it was tried.
-    pub attempts: u32,
-    /// How long the wait was.
-    pub elapsed: Duration,
+    name: String,
+    port: u16,
+    attempts: u32,
+    elapsed: Duration,
     /// What the last attempt found, for each address that was tried.
-    pub last_seen: String,
+    last_seen: String,
 }
 
 /// Probes the lead at `target` with `certificate` until it lets us in or `deadline` has passed

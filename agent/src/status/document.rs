@@ -1,9 +1,5 @@
-//! What PID 1 says of itself: a ZeroMQ REP socket that `flux-agent status` and `flux-agent ready` ask.
-//!
-//! The socket is a file in a directory of mode 0700, so only the container's own user and root
-//! reach it. A request is one JSON document: `{"ask":"status"}` is answered at once,
-//! `{"ask":"ready","milliseconds":50000}` when the pod is ready, the run is over, or that time is. The
-//! answer is a [`StatusReport`] or `{"error":"..."}`.
+//! What PID 1 says of itself, on a ZeroMQ REP socket: to the request `{"ask":"status"}` a [`StatusReport`], to
+//! anything else `{"error":"..."}`.
 
 use crate::status::timing::milliseconds;
 use flux_contract::Phase;
@@ -74,12 +70,6 @@ impl StatusReport {
 #[serde(tag = "ask", rename_all = "lowercase", deny_unknown_fields)]
 pub(super) enum Request {
     Status {},
-    Ready { milliseconds: u64 },
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Refusal {
-    pub(super) error: String,
 }
 
 /// Why the state of a run could not be served or queried; a path is that of the socket.

@@ -6,8 +6,9 @@ use super::find::{Source, SourceLayout, find};
 use super::links::LinkMap;
 use crate::system::files;
 use crate::system::root::below;
-use flux_contract::Layout;
-use rayon::{ThreadPool, ThreadPoolBuilder};
+use clap::Args;
+use flux_contract::{INSTALL_MOUNT, Layout};
+use rayon::ThreadPoolBuilder;
 use rustix::fs::{FsWord, statfs};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -24,17 +25,22 @@ const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 const THREADS: RangeInclusive<usize> = 4..=16;
 
 /// What is to be installed and where.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Args)]
 pub struct InstallRequest {
-    /// Root of the view image; `/` in its container.
-    pub root: PathBuf,
-    /// Where the shared volume is mounted now ([`flux_contract::INSTALL_MOUNT`]).
+    /// Where the shared volume is mounted now
+    #[arg(long, default_value = INSTALL_MOUNT, value_name = "PATH")]
     pub destination: PathBuf,
-    /// Where it will be mounted at run time (`flux.container.mountPath`).
+    /// Where it will be mounted in the pod's other containers
+    #[arg(long, default_value = Layout::DEFAULT_MOUNT, value_name = "PATH")]
     pub mount_path: PathBuf,
-    /// The installation prefix in the image, instead of looking for it.
+    /// Prefix of the Flux installation, instead of looking for it
+    #[arg(long, value_name = "PATH")]
     pub source: Option<PathBuf>,
+    /// Root of the view image
+    #[arg(long, default_value = "/", hide = true)]
+    pub root: PathBuf,
     /// What this process may have of the memory, in bytes, if that is limited.
+    #[arg(skip)]
     pub memory_limit: Option<u64>,
 }
 
@@ -171,26 +177,20 @@ impl Plan {
         request: &InstallRequest,
         progress: &(dyn Fn(&Copied) + Sync),
     ) -> Result<Copied, ViewError> {
-        let mut trees = Vec::new();
-        for (tree, _) in &self.trees {
-            if tree.from.is_dir() {
-                trees.push(tree.clone());
-            } else {
-                // The packages of a flat view are in it; their place is mounted all the same.
-                fs::create_dir(&tree.to).map_err(failed("create directory", &tree.to))?;
-            }
+        let trees = self.trees.iter().map(|(tree, _)| tree.clone());
+        let (there, missing): (Vec<_>, Vec<_>) = trees.partition(|tree| tree.from.is_dir());
+        for tree in missing {
+            // The packages of a flat view are in it; their place is mounted all the same.
+            fs::create_dir(&tree.to).map_err(failed("create directory", &tree.to))?;
         }
         let in_memory = statfs(&request.destination).is_ok_and(|found| found.f_type == IN_MEMORY);
         let limit = request.memory_limit.filter(|_| in_memory);
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let pool = ThreadPoolBuilder::new()
+            .num_threads(cores.clamp(*THREADS.start(), *THREADS.end()))
+            .build()
+            .map_err(|error| ViewError::Threads { reason: error.to_string() })?;
         let copy = Copy::new(&request.root, &self.links, progress, limit);
-        pool()?.install(|| copy.run(trees))
+        pool.install(|| copy.run(&there))
     }
-}
-
-fn pool() -> Result<ThreadPool, ViewError> {
-    let cores = thread::available_parallelism().map_or(1, usize::from);
-    ThreadPoolBuilder::new()
-        .num_threads(cores.clamp(*THREADS.start(), *THREADS.end()))
-        .build()
-        .map_err(|error| ViewError::Threads { reason: error.to_string() })
 }
