@@ -1,7 +1,5 @@
-//! `flux-agent exec`: becomes another user and then another program, under the same process id.
-//!
-//! A re-execution instead of a closure between fork and exec, which could not be written without
-//! `unsafe`.
+//! `flux-agent exec`: becomes another user and then another program, under the same process id. A closure between
+//! fork and exec could not be written without `unsafe`.
 
 use crate::process::exit_status::start_failure_code;
 use crate::system::command_error::CommandError;
@@ -97,7 +95,6 @@ pub(crate) fn change_user(target: &Target) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// Those of `wanted` that this process has.
 fn capabilities_to_retain(wanted: &[String]) -> Result<CapsHashSet, CapsError> {
     if wanted.is_empty() {
         return Ok(CapsHashSet::new());

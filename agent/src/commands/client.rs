@@ -1,13 +1,10 @@
-//! Clients of this pod's broker: people, and programs that call `flux` as people do. Flux takes jobs
-//! from nobody but the user it runs as, and people come in as root.
-//!
-//! `flux-agent connect` starts a shell or a command; `flux-connect.sh` is this as well. This program called
-//! `flux` ([`Layout::client`]) becomes the Flux of the view: so whoever comes into a pod as root, as people,
-//! tutorials and the Python SDK do, needs to know nothing of Flux's user.
+//! Clients of this pod's broker. Flux takes jobs from nobody but the user it runs as, and people, tutorials and the
+//! Python SDK come in as root: they need to know nothing of that user. `flux-agent connect` starts a shell or a
+//! command; this program called `flux` ([`Layout::client`]) becomes the Flux of the view.
 
 use crate::accounts::become_user::{Target, become_command, change_user};
 use crate::commands::arguments::PodArguments;
-use crate::commands::pod::PodContext;
+use crate::commands::pod::{PodContext, own_layout};
 use crate::plan::decide::{ClientEnvironment, client_environment};
 use crate::plan::environment::chosen_shell;
 use crate::system::command_error::CommandError;
@@ -33,9 +30,8 @@ const NOT_FOUND: u8 = 127;
 enum GoHome {
     /// One that it cannot write to: it is a shell, in which people type commands that leave files.
     IfNotWritable,
-    /// One in which nothing can be done: it is closed even to entering, or it is the root directory, in
-    /// which a container without a working directory starts. Elsewhere a command may name files
-    /// relative to it.
+    /// One that is closed even to entering, or the root directory, in which a container without a working directory
+    /// starts. Elsewhere a command may name files relative to it.
     IfUseless,
 }
 
@@ -95,12 +91,10 @@ fn local_socket(uri: &OsStr) -> Option<&Path> {
 
 /// The view's, where there is one; otherwise the first on the `PATH` that is not this program.
 fn real_flux(pod: Option<&PodContext>) -> Option<PathBuf> {
-    let own = std::env::current_exe().ok();
-    // Without a configuration, this program's own place says where the view is.
-    let beside = own.as_deref().and_then(Path::parent).and_then(Path::parent).map(Layout::new);
-    let layout =
-        pod.map_or(beside, |pod| pod.config.view.enabled.then(|| pod.config.layout.clone()));
+    let layout = pod
+        .map_or_else(own_layout, |pod| pod.config.view.enabled.then(|| pod.config.layout.clone()));
     let of_view = layout.map(|layout| layout.view().join("bin/flux"));
+    let own = std::env::current_exe().ok();
     let is_other = |path: &Path| is_executable(path) && fs::canonicalize(path).ok() != own;
     of_view.filter(|path| is_executable(path)).or_else(|| {
         let environment: Environment = std::env::vars_os().collect();
@@ -117,8 +111,7 @@ struct Client {
 }
 
 impl Client {
-    /// The client that this process can be of the broker with `environment`, whose user and group are
-    /// `owner`. Only root can become another; anybody else stays who they are, Flux's guest.
+    /// Only root can become `owner`, the broker's user and group; anybody else stays who they are, Flux's guest.
     fn new(pod: &PodContext, environment: &ClientEnvironment, owner: (u32, u32)) -> Self {
         let mut changes = environment.changes.clone();
         let target =
@@ -144,8 +137,7 @@ impl Client {
         become_command(command.args(arguments).env_clear().envs(&self.environment))
     }
 
-    /// Goes home from a working directory that is of no use. On a terminal that is said; a script may
-    /// read all that is printed.
+    /// Goes home from a working directory that is of no use. A script may read all that is printed.
     fn leave_useless_directory(&mut self, go_home: GoHome) {
         let usable = |path: &Path| access(path, AccessFlags::W_OK | AccessFlags::X_OK).is_ok();
         let here = Path::new(".");
@@ -166,8 +158,7 @@ impl Client {
     }
 }
 
-/// The user to whom the broker belongs, whose names go into `changes`. The image of a sidecar does not
-/// know that user: then the names stay unset.
+/// The user to whom the broker belongs, whose names go into `changes`: not where a sidecar's image does not know it.
 fn brokers_user(pod: &PodContext, (uid, gid): (u32, u32), changes: &mut Vec<Change>) -> Target {
     let accounts = &pod.facts.accounts;
     let account = accounts.find_uid(uid);

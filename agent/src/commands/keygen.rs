@@ -1,7 +1,7 @@
 //! `flux-agent keygen`: makes CURVE certificates.
 
 use crate::system::command_error::CommandError;
-use crate::system::files::{self, Attributes};
+use crate::system::files;
 use crate::system::output::{chain, print_text};
 use flux_contract::{CurveCertificate, Exit};
 use std::fs::File;
@@ -32,21 +32,17 @@ pub(crate) fn run(path: Option<&Path>, name: &str, force: bool) -> Result<(), Co
     })
 }
 
-/// Writes `certificate` to `path` with mode 0600, as flux-keygen(1) does: Flux refuses a
-/// certificate that its group or others can read.
-///
-/// An existing file is left alone unless `force` is set; then it is replaced in one step, so that
-/// a reader sees either the old or the new certificate.
+/// Writes `certificate` to `path` with mode 0600: Flux refuses one that its group or others can read. With `force` an
+/// existing file is replaced in one step, so that a reader sees either the old or the new certificate.
 fn write(path: &Path, certificate: &CurveCertificate, force: bool) -> io::Result<()> {
-    let attributes = Attributes { mode: 0o600, owner: None, durable: true };
     let text = certificate.to_text();
-    let fill = |file: &mut File| file.write_all(text.expose().as_bytes());
-    let written = if force {
-        files::replace(path, attributes, fill)
-    } else {
-        files::create(path, attributes, fill)
+    let fill = |file: &mut File| {
+        file.write_all(text.expose().as_bytes())?;
+        // It is on the disk before anybody relies on it.
+        file.sync_all()
     };
-    written.map(drop)
+    let make = if force { files::replace } else { files::create };
+    make(path, 0o600, None, fill).map(drop)
 }
 
 #[cfg(test)]

@@ -9,7 +9,9 @@ use crate::plan::step::Role;
 use crate::system::command_error::CommandError;
 use crate::system::output::chain;
 use crate::system::root::Root;
-use flux_contract::{AgentConfig, CURVE_MOUNT, CURVE_SECRET_KEY, CurveCertificate, Exit};
+use flux_contract::{
+    AgentConfig, CURVE_MOUNT, CURVE_SECRET_KEY, CurveCertificate, Exit, Layout, PRIVATE_MOUNT,
+};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -43,6 +45,13 @@ impl PodContext {
         let mounted = self.root.at(Path::new(CURVE_MOUNT).join(CURVE_SECRET_KEY));
         if copy.exists() { copy } else { mounted }
     }
+}
+
+/// The paths below the shared volume from which this program was started, if it was.
+pub(crate) fn own_layout() -> Option<Layout> {
+    let own = std::env::current_exe().ok()?;
+    let layout = Layout::new(own.parent()?.parent()?).with_private(PRIVATE_MOUNT);
+    (layout.agent() == own).then_some(layout)
 }
 
 pub(crate) fn read_certificate(path: &Path) -> Result<CurveCertificate, CommandError> {

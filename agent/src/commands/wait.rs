@@ -2,7 +2,7 @@
 //! something is there.
 
 use crate::commands::arguments::{Awaited, OutputArgument, PodArguments, duration};
-use crate::commands::pod::{PodContext, read_certificate};
+use crate::commands::pod::{PodContext, own_layout, read_certificate};
 use crate::lead::wait::wait_for_lead;
 use crate::plan::config::read_config;
 use crate::plan::decide;
@@ -11,7 +11,7 @@ use crate::status::document::StatusReport;
 use crate::system::command_error::CommandError;
 use crate::system::output::{chain, log_line};
 use crate::system::root::Root;
-use flux_contract::{Exit, Layout, PRIVATE_MOUNT};
+use flux_contract::{Exit, Layout};
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -81,15 +81,8 @@ async fn wait_lead(arguments: &PodArguments, limit: Duration) -> Result<(), Comm
 /// The paths below the shared volume. The configuration says where that is; where it cannot be read,
 /// this program's own place in it does.
 fn layout(arguments: &PodArguments) -> Layout {
-    let root = Root::new(&arguments.root);
-    let own_mount = || {
-        let own = std::env::current_exe().ok()?;
-        let mount = own.parent()?.parent()?;
-        let layout = Layout::new(mount).with_private(PRIVATE_MOUNT);
-        (layout.agent() == own).then_some(layout)
-    };
-    let configured = read_config(&root.at(&arguments.config)).map(|config| config.layout);
-    configured.ok().or_else(own_mount).unwrap_or_default()
+    let config = read_config(&Root::new(&arguments.root).at(&arguments.config));
+    config.ok().map(|config| config.layout).or_else(own_layout).unwrap_or_default()
 }
 
 /// The socket of the agent that runs this pod.

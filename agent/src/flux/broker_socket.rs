@@ -1,10 +1,10 @@
 //! Asks the local broker over its own socket: for its state, and for what its instance says of its rank.
+//! `flux uptime` would be a process for every question, and up to Flux 0.88 it crashes where the user has no passwd
+//! entry.
 //!
-//! `flux uptime` would answer the same question, but it is a process for every question, and up to
-//! Flux 0.88 it crashes where the user has no passwd entry. The socket speaks Flux messages
-//! (RFC 3): after one byte that says whether the connection is accepted, each message is a magic
-//! number, the length of its frames, and the frames. Only the owner of the instance is let in, and root where
-//! `access.allow-root-owner` says so, which a user's own configuration may not.
+//! After one byte that says whether the connection is accepted, each message (RFC 3) is a magic number, the length of
+//! its frames, and the frames. Only the owner of the instance is let in, and root where `access.allow-root-owner`
+//! says so, which a user's own configuration may not.
 
 use nix::errno::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -52,7 +52,6 @@ pub(crate) enum SocketError {
     Connect(#[source] io::Error),
     #[error("talk to the broker")]
     Exchange(#[source] io::Error),
-    /// The broker lets only the owner of the instance in.
     #[error("the broker refused the connection with errno {errno}")]
     Refused { errno: u8 },
     /// The broker does not offer the service, or failed to serve.

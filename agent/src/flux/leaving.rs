@@ -1,9 +1,6 @@
-//! How a worker leaves an instance that goes on, and how the next pod of its rank takes its place.
-//!
-//! A drained rank gets no new job, and those that run there may end (flux-resource(1)). The drain stays
-//! while nobody is there, and the next broker of that rank lifts it. The services are those of
-//! `flux resource` and `flux jobs`, of the broker of rank 0 (flux-core, `src/modules/resource` and
-//! `src/modules/job-list`).
+//! How a worker leaves an instance that goes on, and how the next pod of its rank takes its place: a drained rank gets
+//! no new job, and those that run there may end (flux-resource(1)). The services are those of the broker of rank 0
+//! (flux-core, `src/modules/resource` and `src/modules/job-list`).
 
 use crate::flux::broker_socket::{BrokerAddress, BrokerSocket, LEAD, SocketError};
 use crate::flux::resources::ids_of;
@@ -30,7 +27,7 @@ pub(crate) struct OwnRank {
     pub(crate) rank: u32,
 }
 
-/// The part of the answer of `job-list.list` that names jobs.
+/// Of the answer of `job-list.list`.
 #[derive(Deserialize)]
 struct List {
     jobs: Vec<Job>,

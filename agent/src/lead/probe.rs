@@ -1,9 +1,6 @@
-//! Asking a lead broker's port whether it would let us in: a CURVE client handshake and nothing
-//! after it.
-//!
-//! The handshake reaches no code of the broker: `ZeroMQ` answers it by itself, and the broker sees
-//! no message. It tells apart what a worker that just connects could not: nobody there, somebody
-//! else there, another certificate, a certificate that is not let in.
+//! Asking a lead broker's port whether it would let us in: a CURVE client handshake, which `ZeroMQ` answers by itself,
+//! and nothing after it. It tells apart what a worker that just connects could not: nobody there, somebody else
+//! there, another certificate, a certificate that is not let in.
 
 use crate::system::zmtp::{GREETING_LENGTH, Link};
 use flux_contract::CurveCertificate;
@@ -16,9 +13,8 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
-/// How much of our greeting to send before reading: signature and version. libzmq withholds the rest of its
-/// own greeting until it has seen the version of its peer, and closes the connection when a peer of another
-/// mechanism sends everything at once.
+/// How much of our greeting to send before reading: signature and version. libzmq withholds the rest of its own until
+/// it has seen these, and closes the connection when a peer of another mechanism sends everything at once.
 const GREETING_OPENING: usize = 12;
 /// Bytes of a server up to the end of WELCOME (RFC 26): header, name and body of that follow its greeting.
 const THROUGH_WELCOME: usize = GREETING_LENGTH + 2 + 8 + 160;
@@ -109,11 +105,8 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// Performs a CURVE client handshake with `address` within `whole`, of which `connection` may go for the TCP
-/// connection, and closes the connection.
-///
-/// `certificate` is our own key pair and the server's public key as well: all brokers of a Flux
-/// instance share one.
+/// Performs the handshake with `address` within `whole`, of which `connection` may go for the TCP connection.
+/// `certificate` is our own key pair and the server's public key: all brokers of a Flux instance share one.
 pub async fn probe(
     address: SocketAddr,
     certificate: &CurveCertificate,

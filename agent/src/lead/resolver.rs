@@ -13,10 +13,9 @@ use tokio::time::timeout;
 const TIMEOUT: Duration = Duration::from_secs(1);
 /// How long all name servers together have, over UDP and TCP and for both kinds of address.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(2);
-/// Names with as many dots are complete by the rule that Kubernetes writes into resolv.conf
-/// (`ndots:5`); shorter ones may be meant relative to the search list. A pod may have another rule
-/// (`dnsConfig`): one of more dots counts. One of fewer does not, as libc asks the search list for
-/// every name that is not found otherwise (resolv.conf(5)).
+/// Names with as many dots are complete by the rule that Kubernetes writes into resolv.conf (`ndots:5`). A pod's own
+/// rule (`dnsConfig`) counts if it has more. One of fewer does not, as libc asks the search list for every name that
+/// is not found otherwise (resolv.conf(5)).
 const COMPLETE_DOTS: usize = 5;
 
 /// Why a name has no address.
@@ -28,7 +27,6 @@ pub(crate) enum ResolveError {
     Unknown { name: String },
     #[error("the name servers gave no answer for {name} within {} s", LOOKUP_TIMEOUT.as_secs())]
     NoAnswer { name: String },
-    /// The name servers, or the way to them, failed.
     #[error("could not look up {name}")]
     Failed {
         name: String,
@@ -44,13 +42,11 @@ pub(crate) async fn lookup(name: &str) -> Result<Vec<IpAddr>, ResolveError> {
     lookup_by(builder, name).await
 }
 
-/// The addresses of `name`, first the IPv4 ones, then the IPv6 ones: which of them can be reached
-/// from here only a connection shows.
+/// The addresses of `name`, first the IPv4 ones, then the IPv6 ones: which can be reached only a connection shows.
 ///
-/// The name is taken as absolute first: that costs two queries where the search list of a pod
-/// makes it eight. A name with fewer dots than the pod's `ndots` and no dot at its end is then
-/// looked for in the search list as well, whatever the first answer was: a name server that has
-/// nobody to ask about the world fails for `lead.team.svc`.
+/// The name is taken as absolute first: that costs two queries where the search list of a pod makes it eight. One that
+/// may be relative is then looked for in the search list, whatever the first answer was: a name server that has nobody
+/// to ask about the world fails for `lead.team.svc`.
 async fn lookup_by(
     mut builder: ResolverBuilder<TokioRuntimeProvider>,
     name: &str,

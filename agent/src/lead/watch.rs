@@ -1,8 +1,5 @@
-//! Notices that the lead is gone for good while a worker's broker goes on.
-//!
-//! A broker that has lost its parent waits for it without a limit: when another lead takes the
-//! place of the old one, it ends and is started again. Where none does, the worker would look as if
-//! all were well.
+//! Notices that the lead is gone for good. A broker that has lost its parent waits for it without a limit: where no
+//! other lead takes the place of the old one, the worker would look as if all were well.
 
 use crate::lead::resolver::lookup;
 use crate::plan::step::AwaitLead;
@@ -12,13 +9,11 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
-/// How often, and for how long.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LeadWatch {
-    /// Between two looks. One costs the lead a connection that is closed at once.
+    /// Between two looks, each of which costs the lead a connection.
     pub interval: Duration,
-    /// How long the lead's port must have refused connections. A container that is started again
-    /// in the same pod is back long before.
+    /// How long the port must have refused. A container that is started again in its pod is back long before.
     pub patience: Duration,
     /// Whether no answer is as good as a refusal, and its own address as good as all of them: who waits for the next
     /// lead in vain loses less than who has left it.
@@ -83,7 +78,6 @@ impl LeadWatch {
     }
 }
 
-/// What a connection to one address shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Answer {
     /// Nothing listens there.

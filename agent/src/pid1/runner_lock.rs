@@ -4,7 +4,7 @@
 //! The runner's agent holds a lock (flock(2)) on a file in the shared volume for as long as it
 //! lives. The kernel lets go of it whatever ended the agent, and children do not inherit it.
 
-use crate::system::files::{self, Attributes};
+use crate::system::files;
 use std::fs::{File, TryLockError};
 use std::io;
 use std::path::Path;
@@ -17,8 +17,7 @@ impl RunnerLock {
     /// sees it before it is locked.
     pub(crate) fn hold(path: &Path) -> io::Result<Self> {
         // Those who look may be other users.
-        let attributes = Attributes { mode: 0o644, owner: None, durable: false };
-        files::replace(path, attributes, |file| file.lock()).map(Self)
+        files::replace(path, 0o644, None, |file| file.lock()).map(Self)
     }
 }
 

@@ -101,19 +101,14 @@ mod tests {
 
     #[test]
     fn a_report_is_camel_case_and_leaves_out_what_is_unset() {
-        let report =
-            StatusReport { phase: "hooks".to_owned(), restarts: 2, ..StatusReport::default() };
-        assert_eq!(
-            serde_json::to_string(&report).unwrap(),
-            r#"{"phase":"hooks","role":"","hostname":"","online":false,"ready":false,"restarts":2}"#
-        );
-        let running = StatusReport {
+        let report = StatusReport {
+            phase: "hooks".to_owned(),
             broker_state: Some("run".to_owned()),
-            last_error: Some("x".to_owned()),
-            ..report
+            restarts: 2,
+            ..StatusReport::default()
         };
-        let text = serde_json::to_string(&running).unwrap();
-        assert!(text.contains(r#""brokerState":"run""#) && text.contains(r#""lastError":"x""#));
-        assert_eq!(serde_json::from_str::<StatusReport>(&text).unwrap(), running);
+        let text = r#"{"phase":"hooks","role":"","hostname":"","brokerState":"run","online":false,"ready":false,"restarts":2}"#;
+        assert_eq!(serde_json::to_string(&report).unwrap(), text);
+        assert_eq!(serde_json::from_str::<StatusReport>(text).unwrap(), report);
     }
 }

@@ -7,54 +7,41 @@ use std::io::{self, ErrorKind, Read as _, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, fchown, symlink};
 use std::path::{Path, PathBuf};
 
-/// What a file that is made here is like.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Attributes {
-    /// Permission bits, whatever the umask is.
-    pub(crate) mode: u32,
-    /// uid and gid, or `None` to leave the file to whoever runs this.
-    pub(crate) owner: Option<(u32, u32)>,
-    /// It is on the disk before it has its name.
-    pub(crate) durable: bool,
-}
+/// uid and gid of a new file; `None` leaves it to whoever runs this.
+pub(crate) type Owner = Option<(u32, u32)>;
 
 /// Writes `content` to `path` as [`replace`] does.
-pub(crate) fn write(
-    path: &Path,
-    content: &[u8],
-    mode: u32,
-    owner: Option<(u32, u32)>,
-) -> io::Result<()> {
-    let attributes = Attributes { mode, owner, durable: false };
-    replace(path, attributes, |file| file.write_all(content)).map(drop)
+pub(crate) fn write(path: &Path, content: &[u8], mode: u32, owner: Owner) -> io::Result<()> {
+    replace(path, mode, owner, |file| file.write_all(content)).map(drop)
 }
 
 /// Puts a file that `content` has filled in the place of `path`: under a temporary name, then renamed.
 /// Returns it open.
 pub(crate) fn replace(
     path: &Path,
-    attributes: Attributes,
+    mode: u32,
+    owner: Owner,
     content: impl FnOnce(&mut File) -> io::Result<()>,
 ) -> io::Result<File> {
     let temporary = beside(path);
     remove(&temporary)?;
-    let file = create(&temporary, attributes, content)?;
+    let file = create(&temporary, mode, owner, content)?;
     or_remove(&temporary, fs::rename(&temporary, path))?;
     Ok(file)
 }
 
 /// Makes a file at `path`, where none may be, and lets `content` fill it. Its mode is narrow from the
-/// first moment on and set in the end.
+/// first moment on and set in the end, whatever the umask is.
 pub(crate) fn create(
     path: &Path,
-    Attributes { mode, owner, durable }: Attributes,
+    mode: u32,
+    owner: Owner,
     content: impl FnOnce(&mut File) -> io::Result<()>,
 ) -> io::Result<File> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(mode & 0o700).open(path)?;
     let made = content(&mut file)
         .and_then(|()| give(&file, owner))
-        .and_then(|()| file.set_permissions(Permissions::from_mode(mode)))
-        .and_then(|()| if durable { file.sync_all() } else { Ok(()) });
+        .and_then(|()| file.set_permissions(Permissions::from_mode(mode)));
     or_remove(path, made)?;
     Ok(file)
 }
@@ -85,7 +72,7 @@ pub(crate) fn link(path: &Path, target: &Path) -> io::Result<()> {
 
 /// Makes directory `path` and its parents; one that exists gets the mode and the owner as well. A link
 /// in its place is refused: whoever may write beside it could lead root anywhere.
-pub(crate) fn make_directory(path: &Path, mode: u32, owner: Option<(u32, u32)>) -> io::Result<()> {
+pub(crate) fn make_directory(path: &Path, mode: u32, owner: Owner) -> io::Result<()> {
     if !path.is_dir() {
         DirBuilder::new().recursive(true).mode(0o755).create(path)?;
     }
@@ -140,7 +127,7 @@ pub(crate) fn read_bounded(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
-fn give(file: &File, owner: Option<(u32, u32)>) -> io::Result<()> {
+fn give(file: &File, owner: Owner) -> io::Result<()> {
     owner.map_or(Ok(()), |(uid, gid)| fchown(file, Some(uid), Some(gid)))
 }
 
@@ -178,19 +165,12 @@ mod tests {
     fn a_written_file_has_exactly_its_mode_and_leaves_nothing_beside_it() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
+        // What an earlier run has left is no obstacle.
+        fs::write(beside(&path), "half").unwrap();
         write(&path, b"one", 0o644, None).unwrap();
         write(&path, b"two", 0o600, None).unwrap();
         assert_eq!((fs::read(&path).unwrap(), mode(&path)), (b"two".to_vec(), 0o600));
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
-    }
-
-    #[test]
-    fn a_leftover_of_an_earlier_run_is_no_obstacle() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("file");
-        fs::write(beside(&path), "half").unwrap();
-        write(&path, b"whole", 0o644, None).unwrap();
-        assert_eq!(fs::read(&path).unwrap(), b"whole");
     }
 
     #[test]
@@ -204,10 +184,13 @@ mod tests {
     }
 
     #[test]
-    fn a_link_in_the_place_of_a_directory_is_not_followed() {
+    fn a_directory_gets_its_mode_and_a_link_in_its_place_is_not_followed() {
         let directory = tempfile::tempdir().unwrap();
         let (target, link) = (directory.path().join("target"), directory.path().join("link"));
-        make_directory(&target, 0o755, None).unwrap();
+        for of_target in [0o700, 0o755] {
+            make_directory(&target, of_target, None).unwrap();
+            assert_eq!(mode(&target), of_target, "also when it exists");
+        }
         symlink(&target, &link).unwrap();
         assert!(make_directory(&link, 0o700, None).is_err());
         assert_eq!(mode(&target), 0o755);
@@ -242,14 +225,5 @@ mod tests {
         fs::write(directory.path().join("other"), "").unwrap();
         refused("a link to a regular file");
         assert!(read_bounded(Path::new("/dev/zero"), 4).is_err(), "a device");
-    }
-
-    #[test]
-    fn a_directory_gets_its_mode_also_when_it_exists() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("a/b");
-        make_directory(&path, 0o755, None).unwrap();
-        make_directory(&path, 0o700, None).unwrap();
-        assert_eq!(mode(&path), 0o700);
     }
 }

@@ -10,7 +10,6 @@ use std::time::Duration;
 /// How many lines may wait for a reader.
 const QUEUE: usize = 512;
 
-/// Hands lines to the thread.
 pub(super) struct LogWriter {
     lines: Mutex<Option<SyncSender<String>>>,
     /// Lines dropped since the log last said how many are missing.

@@ -202,27 +202,22 @@ mod tests {
     }
 
     #[test]
-    fn of_several_views_the_one_that_opt_view_leads_to_is_taken() {
-        let root = image(&[
+    fn each_layout_is_found_where_it_is() {
+        let several = [
             "/opt/views/._view/abc/bin/flux",
             "/opt/views/._view/def/bin/flux",
             "/opt/views/._view/empty/share/x",
             "/opt/view -> /opt/views/._view/def",
-        ]);
-        assert_eq!(find_in(&root).unwrap().view, Path::new("/opt/views/._view/def"));
-        fs::remove_file(root.path().join("opt/view")).unwrap();
-        let message = find_in(&root).unwrap_err().to_string();
-        assert!(message.contains("several views: /opt/views/._view/abc, "), "{message}");
-    }
-
-    #[test]
-    fn a_flat_image_is_found_at_the_mount_path_and_at_opt_view() {
-        let at_mount = image(&["/mnt/flux/view/bin/flux"]);
-        let source = find_in(&at_mount).unwrap();
-        assert_eq!(source.layout, SourceLayout::AtMountPath);
-        assert_eq!((source.view.as_path(), source.names.len()), (Path::new("/mnt/flux/view"), 0));
-        let at_opt = image(&["/opt/view/bin/flux"]);
-        assert_eq!(find_in(&at_opt).unwrap().layout, SourceLayout::OptView);
+        ];
+        for (entries, view, names, layout) in [
+            (&several[..], "/opt/views/._view/def", &["/opt/view"][..], SourceLayout::Spack),
+            (&["/mnt/flux/view/bin/flux"], "/mnt/flux/view", &[], SourceLayout::AtMountPath),
+            (&["/opt/view/bin/flux"], "/opt/view", &[], SourceLayout::OptView),
+        ] {
+            let source = find_in(&image(entries)).unwrap();
+            assert_eq!((source.view.as_path(), source.layout), (Path::new(view), layout));
+            assert_eq!(source.names, names.iter().map(PathBuf::from).collect::<Vec<_>>());
+        }
     }
 
     #[test]
@@ -235,24 +230,20 @@ mod tests {
     }
 
     #[test]
-    fn when_there_is_no_flux_every_place_and_the_remedy_are_named() {
-        let root = image(&["/etc/passwd"]);
-        let message = find_in(&root).unwrap_err().to_string();
-        for place in ["/opt/views/._view", "/mnt/flux/view", "/opt/view", "published view image"] {
-            assert!(message.contains(place), "{message}");
+    fn when_there_is_no_flux_every_place_is_named_with_what_is_missing_and_the_remedy() {
+        let places = ["/opt/views/._view", "/mnt/flux/view", "/opt/view", "published view image"];
+        let several = ["/opt/views/._view/abc/bin/flux", "/opt/views/._view/def/bin/flux"];
+        let dangling = ["/opt/view/bin/flux -> /opt/software/gone/flux"];
+        for (entries, texts) in [
+            (&["/etc/passwd"][..], &places[..]),
+            (&several, &["several views: /opt/views/._view/abc, "]),
+            (&dangling, &["/opt/view (bin/flux: /opt/software: No such file"]),
+            (&["/opt/view -> /opt/other", "/opt/other -> /opt/view"], &["too many links"]),
+        ] {
+            let message = find_in(&image(entries)).unwrap_err().to_string();
+            for text in texts {
+                assert!(message.contains(text), "{message}");
+            }
         }
-    }
-
-    #[test]
-    fn a_dangling_flux_is_named_with_what_is_missing() {
-        let root = image(&["/opt/view/bin/flux -> /opt/software/gone/flux"]);
-        let message = find_in(&root).unwrap_err().to_string();
-        assert!(message.contains("/opt/view (bin/flux: /opt/software: No such file"), "{message}");
-    }
-
-    #[test]
-    fn links_in_a_circle_end() {
-        let root = image(&["/opt/view -> /opt/other", "/opt/other -> /opt/view"]);
-        assert!(find_in(&root).unwrap_err().to_string().contains("too many links"));
     }
 }

@@ -65,7 +65,7 @@ impl fmt::Display for InstallReport {
             SourceLayout::AtMountPath | SourceLayout::OptView => "flat view",
             SourceLayout::Given => "given prefix",
         };
-        let (view, rate) = (self.source.view.display(), Rate(*bytes, self.elapsed));
+        let (view, rate) = (self.source.view.display(), rate(*bytes, self.elapsed));
         write!(
             formatter,
             "installed the view of {view} ({kind}): {files} files, {links} links, {rate}"
@@ -82,26 +82,20 @@ impl fmt::Display for InstallReport {
     }
 }
 
-/// Bytes and the time they took, as `12.3 MB in 0.5 s (24.6 MB/s)`.
-struct Rate(u64, Duration);
-
-impl fmt::Display for Rate {
-    #[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (megabytes, seconds) = (self.0 as f64 / 1e6, self.1.as_secs_f64());
-        let speed = megabytes / seconds.max(0.001);
-        write!(formatter, "{megabytes:.1} MB in {seconds:.1} s ({speed:.1} MB/s)")
-    }
+/// As `12.3 MB in 0.5 s (24.6 MB/s)`.
+#[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
+fn rate(bytes: u64, elapsed: Duration) -> String {
+    let (megabytes, seconds) = (bytes as f64 / 1e6, elapsed.as_secs_f64());
+    let speed = megabytes / seconds.max(0.001);
+    format!("{megabytes:.1} MB in {seconds:.1} s ({speed:.1} MB/s)")
 }
 
 /// Copies the image's Flux to `<destination>/view`, and the packages its links lead to from
 /// /opt/software to `<destination>/software`, and writes [`Layout::view_done_marker`].
 ///
-/// Everything is copied beside its place and renamed at the end, so a restarted init container
-/// begins anew after a half-done copy and has nothing to do after a whole one. It does begin anew where
-/// the node has been started again since: nothing was flushed to the disk.
-///
-/// `progress` takes lines for the log, in a copy that takes long.
+/// Everything is copied beside its place and renamed at the end, so a restarted init container has nothing to do
+/// after a whole copy, unless the node was started again since: nothing was flushed to the disk. `progress` takes
+/// lines for the log, in a copy that takes long.
 pub fn install_view(
     request: &InstallRequest,
     progress: &(dyn Fn(&str) + Sync),
@@ -123,7 +117,7 @@ pub fn install_view(
         files::remove_directory(path).map_err(failed("remove leftover", path))?;
     }
     let copied = plan.copy(request, &|copied| {
-        let rate = Rate(copied.bytes, started.elapsed());
+        let rate = rate(copied.bytes, started.elapsed());
         progress(&format!("copied {} files, {rate}", copied.files));
     })?;
     for (tree, place) in &plan.trees {
