@@ -30,6 +30,15 @@ impl PodArguments {
     }
 }
 
+/// A question about a pod.
+#[derive(Debug, Args)]
+pub(crate) struct PodQuestion {
+    #[command(flatten)]
+    pub pod: PodArguments,
+    #[command(flatten)]
+    pub output: OutputArgument,
+}
+
 /// The form of an answer.
 #[derive(Debug, Clone, Copy, Args)]
 pub struct OutputArgument {

@@ -1,7 +1,7 @@
 //! The command line.
 
 use crate::accounts::become_user::{self, Target};
-use crate::commands::arguments::{Awaited, OutputArgument, PodArguments};
+use crate::commands::arguments::{Awaited, PodArguments, PodQuestion};
 use crate::commands::{client, doctor, fluxion, inspect, install, keygen, probe, wait};
 use crate::pid1::run;
 use crate::program::{batch, diagnose};
@@ -49,30 +49,11 @@ enum Command {
         probe_port: Option<u16>,
     },
     /// Print what `run` would do in this pod, and change nothing
-    Plan {
-        #[command(flatten)]
-        pod: PodArguments,
-        #[command(flatten)]
-        output: OutputArgument,
-    },
+    Plan(PodQuestion),
     /// Make a CURVE certificate
-    Keygen {
-        /// Where to write it, mode 0600; standard output if not given
-        path: Option<PathBuf>,
-        /// Name in its metadata
-        #[arg(long, default_value = "flux")]
-        name: String,
-        /// Replace an existing file
-        #[arg(long)]
-        force: bool,
-    },
+    Keygen(keygen::Keygen),
     /// Ask the running agent of this pod what it does
-    Status {
-        #[command(flatten)]
-        pod: PodArguments,
-        #[command(flatten)]
-        output: OutputArgument,
-    },
+    Status(PodQuestion),
     /// End with 0 if this pod is ready, with 1 if not
     Ready {
         #[command(flatten)]
@@ -93,21 +74,7 @@ enum Command {
         timeout: u64,
     },
     /// Ask a broker's port whether it would let this pod in
-    Probe {
-        #[command(flatten)]
-        pod: PodArguments,
-        /// Host name or address and port; that of the lead if not given
-        #[arg(value_name = "HOST:PORT")]
-        target: Option<String>,
-        /// The certificate; that of this pod if not given
-        #[arg(long, value_name = "PATH")]
-        certificate: Option<PathBuf>,
-        /// How long, in seconds
-        #[arg(long, default_value_t = 5, value_name = "SECONDS")]
-        timeout: u64,
-        #[command(flatten)]
-        output: OutputArgument,
-    },
+    Probe(probe::Probe),
     /// Become another program (used by `run` below `flux env`, which does not end as shells do)
     #[command(name = subcommand::START, hide = true)]
     Start {
@@ -128,12 +95,7 @@ enum Command {
     #[command(name = subcommand::BATCH, hide = true)]
     Batch(batch::Batch),
     /// Check everything this pod needs, and say what to do about what is wrong
-    Doctor {
-        #[command(flatten)]
-        pod: PodArguments,
-        #[command(flatten)]
-        output: OutputArgument,
-    },
+    Doctor(PodQuestion),
     /// Start a shell, or a command, that is connected to this pod's broker, as the broker's user
     #[command(name = subcommand::CONNECT)]
     Connect {
@@ -147,12 +109,7 @@ enum Command {
     #[command(name = subcommand::FLUXION, hide = true)]
     Fluxion,
     /// Print what Flux takes this pod to have, and what its limits let it use
-    Resources {
-        #[command(flatten)]
-        pod: PodArguments,
-        #[command(flatten)]
-        output: OutputArgument,
-    },
+    Resources(PodQuestion),
     /// Say how the instance stands, then keep it up (used by `run` where `diagnostics` is set)
     #[command(name = subcommand::DIAGNOSE, hide = true)]
     Diagnose {
@@ -164,9 +121,7 @@ enum Command {
     #[command(name = subcommand::ENV)]
     Env {
         #[command(flatten)]
-        pod: PodArguments,
-        #[command(flatten)]
-        output: OutputArgument,
+        question: PodQuestion,
         /// Instead, leave this process' environment and working directory in a file (used by hooks)
         #[arg(long, value_name = "FILE")]
         to: Option<PathBuf>,
@@ -226,24 +181,22 @@ fn dispatch(command: Command) -> Result<(), CommandError> {
             };
             block_on(async { ended_with(run::run(options).await) })
         }
-        Command::Plan { pod, output } => inspect::plan(&pod, output),
-        Command::Keygen { path, name, force } => keygen::run(path.as_deref(), &name, force),
-        Command::Status { pod, output } => block_on(wait::status(&pod, output)),
+        Command::Plan(question) => inspect::plan(&question),
+        Command::Keygen(keygen) => keygen::run(&keygen),
+        Command::Status(question) => block_on(wait::status(&question)),
         Command::Ready { pod, timeout } => block_on(wait::ready(&pod, timeout)),
         Command::Wait { what, pod, timeout } => block_on(wait::wait(what, &pod, timeout)),
-        Command::Probe { pod, target, certificate, timeout, output } => {
-            block_on(probe::run(&pod, target.as_deref(), certificate, timeout, output))
-        }
+        Command::Probe(probe) => block_on(probe::run(&probe)),
         Command::Exec { target, words } => become_user::exec(Some(&target), &words),
         Command::Start { words } => become_user::exec(None, &words),
         Command::Batch(batch) => ended_with(batch::run(&batch)),
-        Command::Doctor { pod, output } => block_on(doctor::run(&pod, output)),
+        Command::Doctor(question) => block_on(doctor::run(&question)),
         Command::Connect { pod, words } => client::connect(&pod, &words),
         Command::Fluxion => fluxion::run(),
-        Command::Resources { pod, output } => inspect::resources(&pod, output),
+        Command::Resources(question) => inspect::resources(&question),
         Command::Diagnose { flux } => block_on(async { ended_with(diagnose::run(&flux).await) }),
         Command::Env { to: Some(file), .. } => inspect::write_environment(&file),
-        Command::Env { to: None, pod, output } => inspect::environment(&pod, output),
+        Command::Env { to: None, question } => inspect::environment(&question),
     }
 }
 

@@ -1,7 +1,7 @@
 //! `flux-agent doctor`: checks what a pod needs, one thing after the other, and says for each that is wrong what it
 //! means and what to do about it.
 
-use crate::commands::arguments::{OutputArgument, PodArguments};
+use crate::commands::arguments::{PodArguments, PodQuestion};
 use crate::commands::pod::{PodContext, read_certificate};
 use crate::flux::broker_socket::{BrokerAddress, SocketError};
 use crate::flux::resources::Resources;
@@ -36,12 +36,9 @@ const LOW_SPACE_MEBIBYTES: u64 = 64;
 const AGENT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Checks everything and prints it; ends with 1 if a check failed.
-pub(crate) async fn run(
-    arguments: &PodArguments,
-    output: OutputArgument,
-) -> Result<(), CommandError> {
-    let checks = all(arguments).await;
-    output.print(&checks, || text(&checks));
+pub(crate) async fn run(question: &PodQuestion) -> Result<(), CommandError> {
+    let checks = all(&question.pod).await;
+    question.output.print(&checks, || text(&checks));
     ended_with(if any_failed(&checks) { NO } else { 0 })
 }
 

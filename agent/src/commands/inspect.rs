@@ -1,7 +1,7 @@
 //! What a pod is: `flux-agent plan`, what `run` would do in it; `resources`, what Flux takes it to have; `env`, the
 //! environment of a client of its broker, and, for hooks, that of this process.
 
-use crate::commands::arguments::{OutputArgument, PodArguments};
+use crate::commands::arguments::PodQuestion;
 use crate::commands::pod::PodContext;
 use crate::flux::resources::Resources;
 use crate::plan::decide;
@@ -14,20 +14,17 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
-pub(crate) fn plan(arguments: &PodArguments, output: OutputArgument) -> Result<(), CommandError> {
-    let PodContext { config, facts, .. } = PodContext::read(arguments)?;
+pub(crate) fn plan(question: &PodQuestion) -> Result<(), CommandError> {
+    let PodContext { config, facts, .. } = PodContext::read(&question.pod)?;
     let plan = decide::plan(&config, &facts)?;
-    output.print(&plan, || format!("{plan:#}"));
+    question.output.print(&plan, || format!("{plan:#}"));
     Ok(())
 }
 
-pub(crate) fn resources(
-    arguments: &PodArguments,
-    output: OutputArgument,
-) -> Result<(), CommandError> {
-    let pod = PodContext::read(arguments)?;
+pub(crate) fn resources(question: &PodQuestion) -> Result<(), CommandError> {
+    let pod = PodContext::read(&question.pod)?;
     let resources = Resources::read(&pod.root, pod.resource_set());
-    output.print(&resources, || resources.text());
+    question.output.print(&resources, || resources.text());
     Ok(())
 }
 
@@ -42,11 +39,8 @@ pub(crate) fn write_environment(file: &Path) -> Result<(), CommandError> {
 }
 
 /// Prints what is to be exported.
-pub(crate) fn environment(
-    arguments: &PodArguments,
-    output: OutputArgument,
-) -> Result<(), CommandError> {
-    let PodContext { config, facts, .. } = PodContext::read(arguments)?;
+pub(crate) fn environment(question: &PodQuestion) -> Result<(), CommandError> {
+    let PodContext { config, facts, .. } = PodContext::read(&question.pod)?;
     let environment = decide::client_environment(&config, &facts)?;
     let before: Environment = std::env::vars_os().collect();
     let mut after = before.clone();
@@ -56,7 +50,7 @@ pub(crate) fn environment(
     let new = after.iter().filter(|(name, value)| before.get(*name) != Some(*value));
     let new: BTreeMap<_, _> =
         new.map(|(name, value)| (name.to_string_lossy(), value.to_string_lossy())).collect();
-    output.print(&new, || {
+    question.output.print(&new, || {
         let mut text = String::new();
         for (name, value) in &new {
             let _ = writeln!(text, "export {name}={}", quoted(value));

@@ -7,34 +7,48 @@ use crate::lead::resolver::lookup;
 use crate::plan::decide;
 use crate::system::command_error::{CommandError, NO};
 use crate::system::output::chain;
+use clap::Args;
 use flux_contract::Exit;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Asks every address of `target`, or of the lead.
-pub(crate) async fn run(
-    arguments: &PodArguments,
-    target: Option<&str>,
+#[derive(Debug, Args)]
+pub(crate) struct Probe {
+    #[command(flatten)]
+    pod: PodArguments,
+    /// Host name or address and port; that of the lead if not given
+    #[arg(value_name = "HOST:PORT")]
+    target: Option<String>,
+    /// The certificate; that of this pod if not given
+    #[arg(long, value_name = "PATH")]
     certificate: Option<PathBuf>,
-    seconds: u64,
+    /// How long, in seconds
+    #[arg(long, default_value_t = 5, value_name = "SECONDS")]
+    timeout: u64,
+    #[command(flatten)]
     output: OutputArgument,
-) -> Result<(), CommandError> {
-    // Whoever names both needs no configuration.
+}
+
+/// Asks every address of the target, or of the lead. Whoever names target and certificate needs no configuration.
+pub(crate) async fn run(arguments: &Probe) -> Result<(), CommandError> {
+    let Probe { target, certificate, timeout, output, .. } = arguments;
+    let pod = || PodContext::read(&arguments.pod);
     let (name, port) = if let Some(target) = target {
         host_and_port(target)?
     } else {
-        let pod = PodContext::read(arguments)?;
+        let pod = pod()?;
         let lead = decide::lead(&pod.config, &pod.facts)?;
         (lead.address.map_or(lead.name, |address| address.to_string()), lead.port)
     };
-    let path = certificate
-        .map_or_else(|| PodContext::read(arguments).map(|pod| pod.certificate_path()), Ok)?;
-    let certificate = read_certificate(&path)?;
+    let certificate = match certificate {
+        Some(path) => read_certificate(path)?,
+        None => read_certificate(&pod()?.certificate_path())?,
+    };
     let addresses = lookup(&name).await.map_err(|error| CommandError::no(chain(&error)))?;
     let mut done = Err(CommandError::printed(NO));
     for address in addresses {
         let address = SocketAddr::new(address, port);
-        let outcome = probe(address, &certificate, duration(seconds), duration(seconds)).await;
+        let outcome = probe(address, &certificate, duration(*timeout), duration(*timeout)).await;
         if outcome.is_accepted() {
             done = Ok(());
         }

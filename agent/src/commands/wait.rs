@@ -1,7 +1,7 @@
 //! What the agent that runs this pod says of it: `flux-agent status`; `ready`, for people and scripts; `wait`, until
 //! something is there.
 
-use crate::commands::arguments::{Awaited, OutputArgument, PodArguments, duration};
+use crate::commands::arguments::{Awaited, PodArguments, PodQuestion, duration};
 use crate::commands::pod::{PodContext, own_layout, read_certificate};
 use crate::lead::wait::wait_for_lead;
 use crate::plan::config::read_config;
@@ -90,13 +90,10 @@ fn agent_socket(arguments: &PodArguments) -> PathBuf {
     Root::new(&arguments.root).at(layout(arguments).agent_socket())
 }
 
-pub(crate) async fn status(
-    arguments: &PodArguments,
-    output: OutputArgument,
-) -> Result<(), CommandError> {
-    let report = ask(&agent_socket(arguments), ANSWER_TIMEOUT).await;
+pub(crate) async fn status(question: &PodQuestion) -> Result<(), CommandError> {
+    let report = ask(&agent_socket(&question.pod), ANSWER_TIMEOUT).await;
     let report = report.map_err(|error| CommandError::no(chain(&error)))?;
-    output.print(&report, || status_text(&report));
+    question.output.print(&report, || status_text(&report));
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write as _};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{self, Receiver, SyncSender, TryRecvError};
+use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -51,22 +51,14 @@ impl LogWriter {
 
 /// Gives all `lines` to `output`. How many were dropped is said when the queue is empty, which is where they are missing.
 fn write(lines: &Receiver<String>, dropped: &AtomicU64, mut output: impl FnMut(&str)) {
-    loop {
-        let next = lines.try_recv().or_else(|error| {
-            let missing = dropped.swap(0, Ordering::Relaxed);
-            if missing > 0 {
-                output(&format!(
-                    "flux-agent: warning: {missing} lines of this log are missing: nobody read it"
-                ));
-            }
-            match error {
-                TryRecvError::Empty => lines.recv().map_err(|_| TryRecvError::Disconnected),
-                TryRecvError::Disconnected => Err(error),
-            }
-        });
-        match next {
-            Ok(line) => output(&line),
-            Err(_) => return,
+    while let Ok(line) = lines.recv() {
+        output(&line);
+        lines.try_iter().for_each(|line| output(&line));
+        let missing = dropped.swap(0, Ordering::Relaxed);
+        if missing > 0 {
+            output(&format!(
+                "flux-agent: warning: {missing} lines of this log are missing: nobody read it"
+            ));
         }
     }
 }

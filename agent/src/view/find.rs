@@ -5,7 +5,7 @@ use super::links::normalized;
 use crate::system::root::below;
 use std::fs;
 use std::io::{self, ErrorKind};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// Where the published images keep their views; each is a directory named by a hash.
 const SPACK_VIEWS: &str = "/opt/views/._view";
@@ -152,11 +152,8 @@ pub fn follow(path: &Path, place: &dyn Fn(&Path) -> Option<PathBuf>) -> Result<P
 /// The components of `path`, last first, without the root.
 fn parts(path: &Path) -> Vec<PathBuf> {
     let relative = path.strip_prefix("/").unwrap_or(path);
-    let mut parts: Vec<PathBuf> =
-        relative.components().map(|part| part.as_os_str().into()).collect();
-    parts.retain(|part| part != Path::new("."));
-    parts.reverse();
-    parts
+    let parts = relative.components().filter(|part| *part != Component::CurDir);
+    parts.rev().map(|part| part.as_os_str().into()).collect()
 }
 
 #[cfg(test)]

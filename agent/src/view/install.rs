@@ -111,16 +111,17 @@ pub fn install_view(
     if already_installed {
         return Ok(InstallReport { source, copied: None, elapsed: started.elapsed() });
     }
-    let plan = Plan::new(request, &source, &layout)?;
+    let links = links(request, &source)?;
+    let trees = trees(request, &source, &layout)?;
     // What an interrupted run left behind, and a view that was not marked as done.
-    for path in plan.trees.iter().flat_map(|(tree, place)| [&tree.to, place]) {
+    for path in trees.iter().flat_map(|(tree, place)| [&tree.to, place]) {
         files::remove_directory(path).map_err(failed("remove leftover", path))?;
     }
-    let copied = plan.copy(request, &|copied| {
+    let copied = copy(request, &links, &trees, &|copied| {
         let rate = rate(copied.bytes, started.elapsed());
         progress(&format!("copied {} files, {rate}", copied.files));
     })?;
-    for (tree, place) in &plan.trees {
+    for (tree, place) in &trees {
         fs::rename(&tree.to, place).map_err(failed("put in place", place))?;
     }
     let report = InstallReport { source, copied: Some(copied), elapsed: started.elapsed() };
@@ -129,62 +130,62 @@ pub fn install_view(
     Ok(report)
 }
 
-struct Plan {
-    links: LinkMap,
-    /// Each tree, which is copied beside its place, and its place.
-    trees: Vec<(Tree, PathBuf)>,
+fn links(request: &InstallRequest, source: &Source) -> Result<LinkMap, ViewError> {
+    let view_at_run_time = Layout::new(&request.mount_path).view();
+    let names = std::iter::once(&source.view).chain(&source.names);
+    let mut map: Vec<_> = names.map(|name| (name.clone(), view_at_run_time.clone())).collect();
+    map.push((Layout::SOFTWARE_MOUNT.into(), Layout::SOFTWARE_MOUNT.into()));
+    let links = LinkMap::new(map);
+    if links.covers(&source.flux) {
+        return Ok(links);
+    }
+    let (view, flux) = (source.view.display(), source.flux.display());
+    let searched = vec![format!("{view} (bin/flux is {flux}, which is not copied)")];
+    Err(ViewError::NotFound { searched })
 }
 
-impl Plan {
-    fn new(request: &InstallRequest, source: &Source, layout: &Layout) -> Result<Self, ViewError> {
-        let destination = fs::canonicalize(&request.destination)
-            .map_err(failed("find the destination", &request.destination))?;
-        let software = PathBuf::from(Layout::SOFTWARE_MOUNT);
-        let view_at_run_time = Layout::new(&request.mount_path).view();
-        let names = std::iter::once(&source.view).chain(&source.names);
-        let mut map: Vec<_> = names.map(|name| (name.clone(), view_at_run_time.clone())).collect();
-        map.push((software.clone(), software.clone()));
-        let links = LinkMap::new(map);
-        if !links.covers(&source.flux) {
-            let (view, flux) = (source.view.display(), source.flux.display());
-            let searched = vec![format!("{view} (bin/flux is {flux}, which is not copied)")];
-            return Err(ViewError::NotFound { searched });
+/// Each tree, which is copied beside its place, and its place.
+fn trees(
+    request: &InstallRequest,
+    source: &Source,
+    layout: &Layout,
+) -> Result<Vec<(Tree, PathBuf)>, ViewError> {
+    let destination = fs::canonicalize(&request.destination)
+        .map_err(failed("find the destination", &request.destination))?;
+    let places = [
+        (source.view.clone(), "view", layout.view()),
+        (Layout::SOFTWARE_MOUNT.into(), Layout::SOFTWARE, layout.software()),
+    ];
+    let trees = places.into_iter().map(|(image, name, place)| {
+        let from = below(&request.root, &image);
+        if destination.starts_with(&from) {
+            let destination = destination.clone();
+            return Err(ViewError::IntoItself { source_path: image, destination });
         }
-        let mut trees = Vec::new();
-        let places = [
-            (source.view.clone(), "view", layout.view()),
-            (software, Layout::SOFTWARE, layout.software()),
-        ];
-        for (image, name, place) in places {
-            let from = below(&request.root, &image);
-            if destination.starts_with(&from) {
-                return Err(ViewError::IntoItself { source_path: image, destination });
-            }
-            let to = request.destination.join(format!(".{name}.partial"));
-            trees.push((Tree { image, from, to }, place));
-        }
-        Ok(Self { links, trees })
-    }
+        let to = request.destination.join(format!(".{name}.partial"));
+        Ok((Tree { image, from, to }, place))
+    });
+    trees.collect()
+}
 
-    fn copy(
-        &self,
-        request: &InstallRequest,
-        progress: &(dyn Fn(&Copied) + Sync),
-    ) -> Result<Copied, ViewError> {
-        let trees = self.trees.iter().map(|(tree, _)| tree.clone());
-        let (there, missing): (Vec<_>, Vec<_>) = trees.partition(|tree| tree.from.is_dir());
-        for tree in missing {
-            // The packages of a flat view are in it; their place is mounted all the same.
-            fs::create_dir(&tree.to).map_err(failed("create directory", &tree.to))?;
-        }
-        let in_memory = statfs(&request.destination).is_ok_and(|found| found.f_type == IN_MEMORY);
-        let limit = request.memory_limit.filter(|_| in_memory);
-        let cores = thread::available_parallelism().map_or(1, usize::from);
-        let pool = ThreadPoolBuilder::new()
-            .num_threads(cores.clamp(*THREADS.start(), *THREADS.end()))
-            .build()
-            .map_err(|error| ViewError::Threads { reason: error.to_string() })?;
-        let copy = Copy::new(&request.root, &self.links, progress, limit);
-        pool.install(|| copy.run(&there))
+fn copy(
+    request: &InstallRequest,
+    links: &LinkMap,
+    trees: &[(Tree, PathBuf)],
+    progress: &(dyn Fn(&Copied) + Sync),
+) -> Result<Copied, ViewError> {
+    let trees = trees.iter().map(|(tree, _)| tree.clone());
+    let (there, missing): (Vec<_>, Vec<_>) = trees.partition(|tree| tree.from.is_dir());
+    for tree in missing {
+        // The packages of a flat view are in it; their place is mounted all the same.
+        fs::create_dir(&tree.to).map_err(failed("create directory", &tree.to))?;
     }
+    let in_memory = statfs(&request.destination).is_ok_and(|found| found.f_type == IN_MEMORY);
+    let limit = request.memory_limit.filter(|_| in_memory);
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let pool = ThreadPoolBuilder::new()
+        .num_threads(cores.clamp(*THREADS.start(), *THREADS.end()))
+        .build()
+        .map_err(|error| ViewError::Threads { reason: error.to_string() })?;
+    pool.install(|| Copy::new(&request.root, links, progress, limit).run(&there))
 }

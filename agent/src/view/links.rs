@@ -64,14 +64,10 @@ impl LinkMap {
 pub(super) fn normalized(path: &Path) -> PathBuf {
     let mut result = PathBuf::new();
     for component in path.components() {
-        match component {
-            Component::CurDir => {}
-            Component::ParentDir => {
-                result.pop();
-            }
-            Component::Prefix(_) | Component::RootDir | Component::Normal(_) => {
-                result.push(component);
-            }
+        if component == Component::ParentDir {
+            result.pop();
+        } else if component != Component::CurDir {
+            result.push(component);
         }
     }
     result
