@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-use flux_agent::status::{StatusError, StatusReport, StatusServer, ask};
+use flux_agent::status::{StatusReport, StatusServer, ask};
 use flux_contract::Phase;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -78,7 +78,8 @@ async fn a_stale_socket_is_no_agent_and_does_not_keep_a_new_one_from_starting() 
     let path = directory.path().join("agent/status.sock");
     fs::create_dir(path.parent().unwrap()).unwrap();
     drop(UnixListener::bind(&path).unwrap());
-    assert!(matches!(ask(&path, TIMEOUT).await, Err(StatusError::NotRunning(..))));
+    let error = ask(&path, TIMEOUT).await.unwrap_err().to_string();
+    assert!(error.starts_with("no agent runs here: nothing listens on "), "{error}");
     let (_reports, receiver) = watch::channel(report("quorum"));
     tokio::spawn(StatusServer::bind(&path).unwrap().serve(receiver));
     assert_eq!(ask(&path, TIMEOUT).await.unwrap().phase, "quorum");
@@ -89,14 +90,15 @@ async fn an_agent_that_does_not_answer_is_given_up() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("silent.sock");
     let _listener = UnixListener::bind(&path).unwrap();
-    let error = ask(&path, Duration::from_millis(100)).await.unwrap_err();
-    assert!(matches!(error, StatusError::TimedOut(..)), "{error}");
+    let error = ask(&path, Duration::from_millis(100)).await.unwrap_err().to_string();
+    assert!(error.ends_with("gave no answer within 100 ms"), "{error}");
 }
 
 #[tokio::test]
 async fn a_path_longer_than_a_unix_socket_may_have_is_named() {
     let path = PathBuf::from(format!("/tmp/{}/status.sock", "x".repeat(120)));
-    assert!(matches!(StatusServer::bind(&path), Err(StatusError::LongPath(..))));
+    let error = StatusServer::bind(&path).unwrap_err().to_string();
+    assert!(error.contains("is longer than the 107 bytes"), "{error}");
 }
 
 #[tokio::test]

@@ -260,7 +260,7 @@ async fn agent(pod: &PodContext) -> Found {
             Found::skipped("it answers in the container that runs Flux")
         }
         Err(error) => Found::failed(
-            chain(&error),
+            format!("{error:#}"),
             "flux-agent run is not, or no longer, the first process of this container, or this is another user than it",
         ),
     }

@@ -6,7 +6,6 @@ use crate::lead::probe::probe;
 use crate::lead::resolver::lookup;
 use crate::plan::decide;
 use crate::system::command_error::{CommandError, NO};
-use crate::system::output::chain;
 use clap::Args;
 use flux_contract::Exit;
 use std::net::SocketAddr;
@@ -44,7 +43,7 @@ pub(crate) async fn run(arguments: &Probe) -> Result<(), CommandError> {
         Some(path) => read_certificate(path)?,
         None => read_certificate(&pod()?.certificate_path())?,
     };
-    let addresses = lookup(&name).await.map_err(|error| CommandError::no(chain(&error)))?;
+    let addresses = lookup(&name).await.map_err(|error| CommandError::no(format!("{error:#}")))?;
     let mut done = Err(CommandError::printed(NO));
     for address in addresses {
         let address = SocketAddr::new(address, port);

@@ -9,7 +9,7 @@ use crate::plan::decide;
 use crate::status::client::ask;
 use crate::status::document::StatusReport;
 use crate::system::command_error::CommandError;
-use crate::system::output::{chain, log_line};
+use crate::system::output::log_line;
 use crate::system::root::Root;
 use flux_contract::{Exit, Layout};
 use std::fmt::Write as _;
@@ -30,7 +30,7 @@ pub(crate) async fn ready(arguments: &PodArguments, seconds: u64) -> Result<(), 
         match ask(&socket, ANSWER_TIMEOUT).await {
             Ok(report) if report.ready => return Ok(()),
             Ok(report) if left.is_zero() || report.over => return Err(not_ready(&report)),
-            Err(error) if left.is_zero() => return Err(CommandError::no(chain(&error))),
+            Err(error) if left.is_zero() => return Err(CommandError::no(format!("{error:#}"))),
             // It is not ready yet, or there is no agent yet.
             Ok(_) | Err(_) => tokio::time::sleep(POLL_INTERVAL.min(left)).await,
         }
@@ -92,7 +92,7 @@ fn agent_socket(arguments: &PodArguments) -> PathBuf {
 
 pub(crate) async fn status(question: &PodQuestion) -> Result<(), CommandError> {
     let report = ask(&agent_socket(&question.pod), ANSWER_TIMEOUT).await;
-    let report = report.map_err(|error| CommandError::no(chain(&error)))?;
+    let report = report.map_err(|error| CommandError::no(format!("{error:#}")))?;
     question.output.print(&report, || status_text(&report));
     Ok(())
 }

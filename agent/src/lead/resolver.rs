@@ -1,8 +1,7 @@
 //! Looking up names without libc's resolver, which a static binary cannot use.
 
+use anyhow::{Context as _, Result, anyhow, ensure};
 use hickory_resolver::config::{LookupIpStrategy, ResolveHosts};
-use hickory_resolver::lookup_ip::LookupIp;
-use hickory_resolver::net::NetError;
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::{ResolverBuilder, TokioResolver};
 use std::net::IpAddr;
@@ -18,27 +17,13 @@ const LOOKUP_TIMEOUT: Duration = Duration::from_secs(2);
 /// is not found otherwise (resolv.conf(5)).
 const COMPLETE_DOTS: usize = 5;
 
-/// Why a name has no address.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ResolveError {
-    #[error("could not read the name servers from /etc/resolv.conf")]
-    Configuration(#[source] NetError),
-    #[error("name {name} does not exist in DNS (yet)")]
-    Unknown { name: String },
-    #[error("the name servers gave no answer for {name} within {} s", LOOKUP_TIMEOUT.as_secs())]
-    NoAnswer { name: String },
-    #[error("could not look up {name}")]
-    Failed {
-        name: String,
-        #[source]
-        cause: NetError,
-    },
-}
+/// Comes before what failed where the system's own configuration is of no use.
+const CONFIGURATION: &str = "could not read the name servers from /etc/resolv.conf";
 
 /// The addresses of `name`, by the system's name servers, search list and hosts file as they are now: nothing is
 /// remembered, because what does not exist now may exist in a moment.
-pub(crate) async fn lookup(name: &str) -> Result<Vec<IpAddr>, ResolveError> {
-    let builder = TokioResolver::builder_tokio().map_err(ResolveError::Configuration)?;
+pub(crate) async fn lookup(name: &str) -> Result<Vec<IpAddr>> {
+    let builder = TokioResolver::builder_tokio().context(CONFIGURATION)?;
     lookup_by(builder, name).await
 }
 
@@ -50,7 +35,7 @@ pub(crate) async fn lookup(name: &str) -> Result<Vec<IpAddr>, ResolveError> {
 async fn lookup_by(
     mut builder: ResolverBuilder<TokioRuntimeProvider>,
     name: &str,
-) -> Result<Vec<IpAddr>, ResolveError> {
+) -> Result<Vec<IpAddr>> {
     if let Ok(address) = name.parse() {
         return Ok(vec![address]);
     }
@@ -60,7 +45,7 @@ async fn lookup_by(
     options.use_hosts_file = ResolveHosts::Always;
     options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
     let complete_dots = options.ndots.max(COMPLETE_DOTS);
-    let resolver = builder.build().map_err(ResolveError::Configuration)?;
+    let resolver = builder.build().context(CONFIGURATION)?;
     let absolute = format!("{}.", name.trim_end_matches('.'));
     match ask(&resolver, &absolute).await {
         Err(_) if may_be_relative(name, complete_dots) => ask(&resolver, name).await,
@@ -68,19 +53,18 @@ async fn lookup_by(
     }
 }
 
-async fn ask(resolver: &TokioResolver, name: &str) -> Result<Vec<IpAddr>, ResolveError> {
-    let found = timeout(LOOKUP_TIMEOUT, resolver.lookup_ip(name)).await;
-    let name = name.to_owned();
-    match found {
-        Err(_) => Err(ResolveError::NoAnswer { name }),
-        Ok(Err(cause)) if !cause.is_nx_domain() && !cause.is_no_records_found() => {
-            Err(ResolveError::Failed { name, cause })
-        }
-        Ok(found) => {
-            let addresses: Vec<_> = found.iter().flat_map(LookupIp::iter).collect();
-            if addresses.is_empty() { Err(ResolveError::Unknown { name }) } else { Ok(addresses) }
-        }
-    }
+async fn ask(resolver: &TokioResolver, name: &str) -> Result<Vec<IpAddr>> {
+    let found = timeout(LOOKUP_TIMEOUT, resolver.lookup_ip(name)).await.map_err(|_| {
+        let seconds = LOOKUP_TIMEOUT.as_secs();
+        anyhow!("the name servers gave no answer for {name} within {seconds} s")
+    })?;
+    let addresses: Vec<_> = match found {
+        Ok(found) => found.iter().collect(),
+        Err(cause) if cause.is_nx_domain() || cause.is_no_records_found() => Vec::new(),
+        Err(cause) => return Err(cause).with_context(|| format!("could not look up {name}")),
+    };
+    ensure!(!addresses.is_empty(), "name {name} does not exist in DNS (yet)");
+    Ok(addresses)
 }
 
 fn may_be_relative(name: &str, complete_dots: usize) -> bool {

@@ -3,7 +3,6 @@
 use crate::lead::probe::{Outcome, probe};
 use crate::lead::resolver::lookup;
 use crate::plan::step::AwaitLead;
-use crate::system::output::chain;
 use flux_contract::CurveCertificate;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -62,7 +61,7 @@ pub async fn wait_for_lead(
     report: &mut dyn FnMut(&str),
 ) -> Result<LeadFound, LeadError> {
     let probe = async |address, connection| probe(address, certificate, connection, PROBE).await;
-    let resolve = async |name: &str| lookup(name).await.map_err(|error| chain(&error));
+    let resolve = async |name: &str| lookup(name).await.map_err(|error| format!("{error:#}"));
     let spread = |pause| spread(pause, getrandom::u32().unwrap_or(u32::MAX));
     wait(target, deadline, report, probe, resolve, spread).await
 }

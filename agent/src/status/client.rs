@@ -1,26 +1,28 @@
 //! Asking PID 1.
 
-use crate::status::document::{Request, StatusError, StatusReport};
+use crate::status::document::{Request, StatusReport};
+use anyhow::{Context as _, Result, anyhow, ensure};
 use std::path::Path;
 use std::time::Duration;
 use tokio::net::UnixStream;
 use zeromq::{ReqSocket, Socket, SocketRecv, SocketSend, ZmqError};
 
 /// Asks the agent whose socket is at `path`, waiting at most `timeout`.
-pub async fn ask(path: &Path, timeout: Duration) -> Result<StatusReport, StatusError> {
-    let path = path.to_owned();
+pub async fn ask(path: &Path, timeout: Duration) -> Result<StatusReport> {
+    let shown = path.display();
     // A ZeroMQ socket would try again and again until the time is up; no socket, or one that
     // nobody serves, is an answer by itself.
-    if UnixStream::connect(&path).await.is_err() {
-        return Err(StatusError::NotRunning(path));
-    }
-    let answer = match tokio::time::timeout(timeout, answer_at(&path)).await {
-        Ok(Ok(answer)) => answer,
-        Ok(Err(error)) => return Err(StatusError::Ask(path, error)),
-        Err(_) => return Err(StatusError::TimedOut(path, timeout)),
-    };
-    serde_json::from_slice(&answer)
-        .map_err(|_| StatusError::Answer(path, String::from_utf8_lossy(&answer).into_owned()))
+    let served = UnixStream::connect(path).await.is_ok();
+    ensure!(served, "no agent runs here: nothing listens on {shown}");
+    let answer = tokio::time::timeout(timeout, answer_at(path)).await;
+    let answer = answer.map_err(|_| {
+        anyhow!("the agent at {shown} gave no answer within {} ms", timeout.as_millis())
+    })?;
+    let answer = answer.with_context(|| format!("could not ask the agent at {shown}"))?;
+    serde_json::from_slice(&answer).map_err(|_| {
+        let text = String::from_utf8_lossy(&answer);
+        anyhow!("the agent at {shown} answered with something else than a status: {text}")
+    })
 }
 
 async fn answer_at(path: &Path) -> Result<Vec<u8>, ZmqError> {

@@ -4,13 +4,7 @@
 use crate::status::timing::milliseconds;
 use flux_contract::Phase;
 use serde::{Deserialize, Serialize};
-use std::io;
-use std::path::PathBuf;
-use std::time::Duration;
 use tokio::time::Instant;
-
-/// Longest path of a Unix socket (unix(7): 108 bytes with the terminating one).
-pub(super) const PATH_LIMIT: usize = 107;
 
 /// What a run is doing.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,29 +64,6 @@ impl StatusReport {
 #[serde(tag = "ask", rename_all = "lowercase", deny_unknown_fields)]
 pub(super) enum Request {
     Status {},
-}
-
-/// Why the state of a run could not be served or queried; a path is that of the socket.
-#[derive(Debug, thiserror::Error)]
-pub enum StatusError {
-    /// The socket's directory or a stale socket is in the way: what was being done, to what.
-    #[error("could not {} {}", .0, .1.display())]
-    Prepare(&'static str, PathBuf, #[source] io::Error),
-    /// Unix sockets have a length limit.
-    #[error("the path {} is longer than the {PATH_LIMIT} bytes a Unix socket may have", .0.display())]
-    LongPath(PathBuf),
-    /// There is no agent that could answer.
-    #[error("no agent runs here: nothing listens on {}", .0.display())]
-    NotRunning(PathBuf),
-    /// The question could not be asked.
-    #[error("could not ask the agent at {}", .0.display())]
-    Ask(PathBuf, #[source] zeromq::ZmqError),
-    /// No answer came in time.
-    #[error("the agent at {} gave no answer within {} ms", .0.display(), .1.as_millis())]
-    TimedOut(PathBuf, Duration),
-    /// The answer was no report.
-    #[error("the agent at {} answered with something else than a status: {}", .0.display(), .1)]
-    Answer(PathBuf, String),
 }
 
 #[cfg(test)]

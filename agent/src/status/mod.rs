@@ -9,6 +9,6 @@ pub(crate) mod server;
 pub(crate) mod timing;
 
 pub use client::ask;
-pub use document::{StatusError, StatusReport};
+pub use document::StatusReport;
 pub use readiness::{BindError, ReadinessServer};
 pub use server::StatusServer;

@@ -1,9 +1,10 @@
 //! The server: PID 1's own, so it is the side with the bounds. So many clients, so much of each, so
 //! long for each.
 
-use crate::status::document::{PATH_LIMIT, Request, StatusError, StatusReport};
+use crate::status::document::{Request, StatusReport};
 use crate::system::files;
 use crate::system::zmtp::Link;
+use anyhow::{Context as _, Result, ensure};
 use bytes::Bytes;
 use omq_proto::proto::{ConnectionConfig, Role};
 use omq_proto::{Message, SocketType};
@@ -17,6 +18,8 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout};
 
+/// Longest path of a Unix socket (unix(7): 108 bytes with the terminating one).
+const PATH_LIMIT: usize = 107;
 /// Clients that are served at a time; others wait for their turn.
 const CLIENTS: usize = 32;
 /// Bytes that a question may have, frames and all. Ours have some fifty.
@@ -35,23 +38,23 @@ pub struct StatusServer {
 impl StatusServer {
     /// Binds the socket at `path`. Its directory is made, or taken over, with mode 0700; a socket
     /// that an earlier run left behind is removed.
-    pub fn bind(path: &Path) -> Result<Self, StatusError> {
-        if path.as_os_str().len() > PATH_LIMIT {
-            return Err(StatusError::LongPath(path.to_owned()));
-        }
-        let failed = |doing, path: &Path| {
-            let path = path.to_owned();
-            move |cause| StatusError::Prepare(doing, path, cause)
-        };
+    pub fn bind(path: &Path) -> Result<Self> {
+        let shown = path.display();
+        let fits = path.as_os_str().len() <= PATH_LIMIT;
+        ensure!(
+            fits,
+            "the path {shown} is longer than the {PATH_LIMIT} bytes a Unix socket may have"
+        );
         let directory = path.parent().unwrap_or(path);
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(directory)
             .and_then(|()| fs::set_permissions(directory, Permissions::from_mode(0o700)))
-            .map_err(failed("make private directory", directory))?;
-        files::remove(path).map_err(failed("remove stale socket", path))?;
-        let listener = UnixListener::bind(path).map_err(failed("listen on", path))?;
+            .with_context(|| format!("could not make private directory {}", directory.display()))?;
+        files::remove(path).with_context(|| format!("could not remove stale socket {shown}"))?;
+        let listener =
+            UnixListener::bind(path).with_context(|| format!("could not listen on {shown}"))?;
         Ok(Self { listener })
     }
 

@@ -13,11 +13,7 @@ use tokio::net::UdpSocket;
 const LATE: &str = "hello-0.hello.team.svc.cluster.local";
 
 /// Asks only the name server at `address`, with `search` as the search list and names of five dots complete.
-async fn lookup_at(
-    address: SocketAddr,
-    search: &[&str],
-    name: &str,
-) -> Result<Vec<IpAddr>, ResolveError> {
+async fn lookup_at(address: SocketAddr, search: &[&str], name: &str) -> Result<Vec<IpAddr>> {
     let (mut udp, mut tcp) = (ConnectionConfig::udp(), ConnectionConfig::tcp());
     (udp.port, tcp.port) = (address.port(), address.port());
     let server = NameServerConfig::new(address.ip(), true, vec![udp, tcp]);
@@ -60,7 +56,7 @@ impl NameServer {
         server
     }
 
-    async fn lookup(&self, name: &str) -> Result<Vec<IpAddr>, ResolveError> {
+    async fn lookup(&self, name: &str) -> Result<Vec<IpAddr>> {
         lookup_at(self.address, &["cluster.local."], name).await
     }
 
@@ -111,7 +107,7 @@ fn addresses<const COUNT: usize>(texts: [&str; COUNT]) -> [IpAddr; COUNT] {
 async fn a_name_that_appears_is_seen_at_once_although_its_absence_could_be_remembered() {
     let server = NameServer::start().await;
     let error = server.lookup(LATE).await.unwrap_err();
-    assert!(matches!(error, ResolveError::Unknown { .. }), "{error:?}");
+    assert_eq!(error.to_string(), format!("name {LATE}. does not exist in DNS (yet)"));
     let mut questions = server.questions();
     questions.sort();
     assert_eq!(questions, [format!("{LATE}. A"), format!("{LATE}. AAAA")], "it is complete");
@@ -149,9 +145,9 @@ async fn a_name_server_that_is_not_there_is_a_failure_and_not_an_unknown_name() 
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let address = socket.local_addr().unwrap();
     drop(socket);
-    let error = lookup_at(address, &[], LATE).await.unwrap_err();
-    let is_a_failure = matches!(error, ResolveError::Failed { .. } | ResolveError::NoAnswer { .. });
-    assert!(is_a_failure, "{error:?}");
+    let error = lookup_at(address, &[], LATE).await.unwrap_err().to_string();
+    let failures = ["could not look up ", "the name servers gave no answer for "];
+    assert!(failures.iter().any(|failure| error.starts_with(failure)), "{error}");
 }
 
 #[test]
