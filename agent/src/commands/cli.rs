@@ -33,10 +33,8 @@ enum Command {
         directory: PathBuf,
     },
     /// Handle the Flux installation of a view image
-    View {
-        #[command(subcommand)]
-        command: ViewCommand,
-    },
+    #[command(subcommand)]
+    View(ViewCommand),
     /// Run a pod: prepare, start the broker, end with the code of the user's command
     Run {
         #[command(flatten)]
@@ -168,9 +166,7 @@ fn explain(error: &clap::Error) -> CommandError {
 fn dispatch(command: Command) -> Result<(), CommandError> {
     match command {
         Command::Install { directory } => install::agent(&directory),
-        Command::View { command: ViewCommand::Install { request, agent } } => {
-            install::view(request, agent)
-        }
+        Command::View(ViewCommand::Install { request, agent }) => install::view(request, agent),
         Command::Run { pod, container, probe_port } => {
             let options = run::Options {
                 config: pod.config,

@@ -18,7 +18,7 @@ use flux_contract::{CURVE_MOUNT, CURVE_SECRET_KEY, CurveCertificate, Exit, Insta
 use nix::sys::statvfs::statvfs;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 use tokio::process::Command;
@@ -169,14 +169,10 @@ fn certificate(pod: &PodContext) -> Found {
     }
     let mounted = Path::new(CURVE_MOUNT).join(CURVE_SECRET_KEY);
     let remedy = "it comes from the Secret that the pod's volume <name>-curve names: look at that, and at flux.curveCert";
-    let text = match fs::read_to_string(pod.root.at(&mounted)) {
-        Ok(text) => text,
-        Err(error) => {
-            return Found::failed(format!("{}: {error}", mounted.display()), remedy);
-        }
-    };
-    if let Err(error) = CurveCertificate::parse(&text) {
-        return Found::failed(format!("{}: {}", mounted.display(), chain(&error)), remedy);
+    let text = fs::read_to_string(pod.root.at(&mounted)).map_err(|error| error.to_string());
+    let parse = |text: String| CurveCertificate::parse(&text).map_err(|error| chain(&error));
+    if let Err(error) = text.and_then(parse) {
+        return Found::failed(format!("{}: {error}", mounted.display()), remedy);
     }
     let copy = pod.config.layout.curve_certificate();
     match fs::metadata(pod.root.at(&copy)) {
@@ -222,26 +218,21 @@ fn user(pod: &PodContext) -> Found {
 
 fn directories(pod: &PodContext) -> Found {
     let layout = &pod.config.layout;
-    let mut owners = Vec::new();
-    for path in [layout.run_dir(), layout.state_dir()] {
-        match fs::metadata(pod.root.at(&path)) {
-            Ok(found) => owners.push(found.uid()),
-            Err(error) => {
-                return Found::failed(
-                    format!("{}: {error}", path.display()),
-                    "the agent makes them at the start of a run: see flux-agent status and the log of this container",
-                );
-            }
-        }
-    }
-    owners.dedup();
-    if owners.len() > 1 {
-        return Found::failed(
-            format!("run and state directories belong to different users: {owners:?}"),
+    let owner = |path: PathBuf| match fs::metadata(pod.root.at(&path)) {
+        Ok(found) => Ok(found.uid()),
+        Err(error) => Err(format!("{}: {error}", path.display())),
+    };
+    match (owner(layout.run_dir()), owner(layout.state_dir())) {
+        (Err(seen), _) | (_, Err(seen)) => Found::failed(
+            seen,
+            "the agent makes them at the start of a run: see flux-agent status and the log of this container",
+        ),
+        (Ok(run), Ok(state)) if run != state => Found::failed(
+            format!("run and state directories belong to different users: {:?}", [run, state]),
             "Flux insists on its own: a securityContext that changed between two starts of the container does this; delete the pod",
-        );
+        ),
+        (Ok(_), Ok(_)) => Found::ok(layout.config_root().display().to_string()),
     }
-    Found::ok(layout.config_root().display().to_string())
 }
 
 async fn agent(pod: &PodContext) -> Found {
@@ -267,7 +258,6 @@ async fn agent(pod: &PodContext) -> Found {
 }
 
 async fn lead(pod: &PodContext) -> Found {
-    let is_lead = decide::plan(&pod.config, &pod.facts).is_ok_and(|plan| plan.role == Role::Lead);
     if !pod.facts.is_runner {
         return Found::skipped("needs the certificate of the container that runs Flux");
     }
@@ -281,23 +271,25 @@ async fn lead(pod: &PodContext) -> Found {
     }
     match wait_for_lead(&lead, &certificate, LEAD_TIMEOUT, &mut |_| ()).await {
         Ok(found) => Found::ok(format!("{} lets this pod in", found.address)),
-        Err(error) if is_lead => Found::failed(
-            chain(&error),
-            "this is the lead: its broker is not up, or its Service has no endpoint",
-        ),
-        Err(error) => Found::failed(
-            chain(&error),
-            "see the log of pod index 0; a NetworkPolicy may drop packets to its port",
-        ),
+        Err(error) => {
+            let remedy = match decide::role(&pod.config, &pod.facts) {
+                Ok((Role::Lead, _)) => {
+                    "this is the lead: its broker is not up, or its Service has no endpoint"
+                }
+                Ok((Role::Worker, _)) | Err(_) => {
+                    "see the log of pod index 0; a NetworkPolicy may drop packets to its port"
+                }
+            };
+            Found::failed(chain(&error), remedy)
+        }
     }
 }
 
 async fn broker(pod: &PodContext) -> Found {
-    let socket = match client_environment(&pod.config, &pod.facts) {
-        Ok(client) => pod.root.at(client.socket),
-        Err(_) => return Found::skipped("needs a known host"),
+    let Ok(client) = client_environment(&pod.config, &pod.facts) else {
+        return Found::skipped("needs a known host");
     };
-    let broker = BrokerAddress { socket, owner: None };
+    let broker = BrokerAddress { socket: pod.root.at(client.socket), owner: None };
     match broker.state().await.as_deref() {
         Ok("run") => Found::ok("state run"),
         Ok("join") => Found::warning(

@@ -9,12 +9,12 @@ use tokio::time::{sleep, timeout};
 
 /// Pause between two looks at a broker that does not run yet.
 const INTERVAL: Duration = Duration::from_millis(200);
-/// Pause between two looks once it runs: only its end is still to come, and that is noticed at once.
+/// The same once it runs: only its end is still to come, and that is noticed at once.
 const INTERVAL_ONLINE: Duration = Duration::from_secs(10);
 /// How long the lead may take to answer, perhaps over several brokers.
 const LEAD_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Something changed.
+/// A change of what is watched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// The broker reports another state.

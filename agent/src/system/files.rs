@@ -39,10 +39,10 @@ pub(crate) fn create(
     content: impl FnOnce(&mut File) -> io::Result<()>,
 ) -> io::Result<File> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(mode & 0o700).open(path)?;
-    let made = content(&mut file)
+    let filled = content(&mut file)
         .and_then(|()| give(&file, owner))
         .and_then(|()| file.set_permissions(Permissions::from_mode(mode)));
-    or_remove(path, made)?;
+    or_remove(path, filled)?;
     Ok(file)
 }
 

@@ -1,6 +1,7 @@
 //! Writes a log on a thread of its own.
 
 use std::io::{self, Write as _};
+use std::iter;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -51,9 +52,10 @@ impl LogWriter {
 
 /// Gives all `lines` to `output`. How many were dropped is said when the queue is empty, which is where they are missing.
 fn write(lines: &Receiver<String>, dropped: &AtomicU64, mut output: impl FnMut(&str)) {
-    while let Ok(line) = lines.recv() {
-        output(&line);
-        lines.try_iter().for_each(|line| output(&line));
+    while let Ok(first) = lines.recv() {
+        for line in iter::once(first).chain(lines.try_iter()) {
+            output(&line);
+        }
         let missing = dropped.swap(0, Ordering::Relaxed);
         if missing > 0 {
             output(&format!(
