@@ -11,9 +11,9 @@ use crate::system::root::below;
 use rayon::prelude::*;
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File, FileTimes, Metadata, OpenOptions, Permissions};
+use std::fs::{self, DirBuilder, File, FileTimes, Metadata, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -132,7 +132,8 @@ impl<'run> Copy<'run> {
     }
 
     fn directory(&self, tree: &Tree, metadata: &Metadata) -> Result<(), ViewError> {
-        fs::create_dir(&tree.to).map_err(failed("create directory", &tree.to))?;
+        let made = DirBuilder::new().mode(0o700).create(&tree.to);
+        made.map_err(failed("create directory", &tree.to))?;
         self.state().modes.push((tree.to.clone(), metadata.mode() & COPIED_MODE));
         // What is apart may be taken by other threads.
         let (mut together, mut apart) = (Vec::new(), Vec::new());
