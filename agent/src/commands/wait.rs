@@ -161,21 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_status_names_what_is_unknown_as_such() {
-        let report = StatusReport {
-            phase: "wait-for-lead".to_owned(),
-            role: "worker".to_owned(),
-            last_error: Some("connection refused".to_owned()),
-            ..StatusReport::default()
-        };
-        let text = status_text(&report);
-        assert!(text.contains("role      worker, rank -\n"), "{text}");
-        assert!(text.contains("error     connection refused\n"), "{text}");
-        assert!(text.contains("phase     wait-for-lead\n"), "{text}");
-    }
-
-    #[test]
-    fn the_status_says_which_hook_runs_and_for_how_long() {
+    fn the_status_names_what_is_unknown_as_such_and_says_which_hook_runs_for_how_long() {
         let hooks = Phase {
             name: "hooks".to_owned(),
             start_milliseconds: 20,
@@ -184,9 +170,16 @@ mod tests {
         let report = StatusReport {
             phase: "hooks".to_owned(),
             doing: Some("commands.pre".to_owned()),
+            role: "worker".to_owned(),
+            last_error: Some("connection refused".to_owned()),
             phases: vec![hooks],
             ..StatusReport::default()
         };
-        assert_eq!(phase_text(&report), "hooks (commands.pre) for 61.2 s");
+        let text = status_text(&report);
+        assert!(text.contains("role      worker, rank -\n"), "{text}");
+        assert!(text.contains("error     connection refused\n"), "{text}");
+        assert!(text.contains("phase     hooks (commands.pre) for 61.2 s\n"), "{text}");
+        let bare = StatusReport { phase: "wait-for-lead".to_owned(), ..StatusReport::default() };
+        assert_eq!(phase_text(&bare), "wait-for-lead");
     }
 }

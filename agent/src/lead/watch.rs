@@ -57,8 +57,9 @@ impl LeadWatch {
 
     /// Whether nothing listens at any address of the lead: its own, and, when that refuses, its name's.
     async fn is_away(self, lead: &AwaitLead) -> bool {
+        let answer = |address| answer(SocketAddr::new(address, lead.port), self.interval);
         let own = match lead.address {
-            Some(address) => Some(answer(SocketAddr::new(address, lead.port), self.interval).await),
+            Some(address) => Some(answer(address).await),
             None => None,
         };
         match own {
@@ -69,7 +70,7 @@ impl LeadWatch {
         }
         let mut named = Vec::new();
         for address in lookup(&lead.name).await.unwrap_or_default() {
-            named.push(answer(SocketAddr::new(address, lead.port), self.interval).await);
+            named.push(answer(address).await);
         }
         if self.silence_counts {
             return !named.contains(&Answer::Listens);
@@ -192,8 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_leads_to_where_nobody_answers_any_more_keeps_no_lead_that_its_service_does_not_have()
-     {
+    fn a_name_where_nobody_answers_keeps_no_lead_that_its_service_does_not_have() {
         let refused = Some(Answer::Refused);
         assert!(none_listens(refused, &[Answer::None]));
         assert!(none_listens(refused, &[]));

@@ -44,9 +44,8 @@ pub struct Source {
     pub layout: SourceLayout,
 }
 
-/// Looks for Flux in the image below `root` (`/` outside tests): at `given` if that is set, else
-/// in the published images' layout, at the view's place at run time below `mount_path`, and at
-/// /opt/view.
+/// Looks for Flux in the image below `root`: at `given` if that is set, else in the published images' layout, at the
+/// view's place at run time below `mount_path`, and at /opt/view.
 pub fn find(root: &Path, mount_path: &Path, given: Option<&Path>) -> Result<Source, ViewError> {
     let mut searched = Vec::new();
     let mut candidates = Vec::new();
@@ -94,10 +93,8 @@ fn spack_view(root: &Path) -> Result<PathBuf, String> {
 
 /// Whether `view` names a Flux, be it one that leads nowhere. Its directory may be a link of the image.
 fn has_flux(root: &Path, view: &Path) -> bool {
-    let flux = view.join(FLUX);
-    let (Some(directory), Some(name)) = (flux.parent(), flux.file_name()) else { return false };
-    let directory = resolve(root, directory);
-    directory.is_ok_and(|it| below(root, &it.join(name)).symlink_metadata().is_ok())
+    let programs = resolve(root, &view.join("bin"));
+    programs.is_ok_and(|bin| below(root, &bin.join("flux")).symlink_metadata().is_ok())
 }
 
 fn check(root: &Path, place: &Path, layout: SourceLayout) -> Result<Source, String> {
@@ -111,8 +108,7 @@ fn check(root: &Path, place: &Path, layout: SourceLayout) -> Result<Source, Stri
     Ok(Source { view, names, flux, layout })
 }
 
-/// What `path` of the image below `root` really is, all links followed within the image; or what
-/// is missing.
+/// What `path` of the image below `root` really is, as [`follow`] finds it.
 pub(super) fn resolve(root: &Path, path: &Path) -> Result<PathBuf, String> {
     follow(path, &|path| Some(below(root, path)))
 }
