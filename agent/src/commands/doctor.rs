@@ -4,7 +4,6 @@
 use crate::commands::arguments::{PodArguments, PodQuestion};
 use crate::commands::pod::{PodContext, read_certificate};
 use crate::flux::broker_socket::{BrokerAddress, SocketError};
-use crate::flux::resources::Resources;
 use crate::lead::wait::wait_for_lead;
 use crate::plan::decide::{self, client_environment};
 use crate::plan::error::PlanError;
@@ -313,7 +312,7 @@ async fn broker(pod: &PodContext) -> Found {
 }
 
 fn resources(pod: &PodContext) -> Found {
-    let resources = Resources::read(&pod.root, pod.resource_set());
+    let resources = pod.resources();
     match (resources.complaint(), resources.flux_cores) {
         (Some(complaint), _) => Found::warning(
             complaint,

@@ -3,7 +3,6 @@
 
 use crate::commands::arguments::PodQuestion;
 use crate::commands::pod::PodContext;
-use crate::flux::resources::Resources;
 use crate::plan::decide;
 use crate::system::command_error::CommandError;
 use crate::system::environment::{Environment, Report};
@@ -22,8 +21,7 @@ pub(crate) fn plan(question: &PodQuestion) -> Result<(), CommandError> {
 }
 
 pub(crate) fn resources(question: &PodQuestion) -> Result<(), CommandError> {
-    let pod = PodContext::read(&question.pod)?;
-    let resources = Resources::read(&pod.root, pod.resource_set());
+    let resources = PodContext::read(&question.pod)?.resources();
     question.output.print(&resources, || resources.text());
     Ok(())
 }

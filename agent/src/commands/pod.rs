@@ -1,6 +1,7 @@
 //! Configuration and facts of the pod that a subcommand is about.
 
 use crate::commands::arguments::PodArguments;
+use crate::flux::resources::Resources;
 use crate::plan::config::read_config;
 use crate::plan::decide;
 use crate::plan::error::PlanError;
@@ -32,11 +33,11 @@ impl PodContext {
         Ok(Self { config, facts, root })
     }
 
-    /// The resource set by which Flux schedules; a worker has none.
-    pub(crate) fn resource_set(&self) -> Option<PathBuf> {
+    /// A worker has no resource set by which Flux schedules.
+    pub(crate) fn resources(&self) -> Resources {
         let role = decide::role(&self.config, &self.facts);
         let is_lead = role.is_ok_and(|(role, _)| role == Role::Lead);
-        is_lead.then(|| self.config.layout.resource_file())
+        Resources::read(&self.root, is_lead.then(|| self.config.layout.resource_file()))
     }
 
     /// Where its certificate is: the broker's copy, else the mounted one.

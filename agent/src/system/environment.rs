@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 pub(crate) type Environment = BTreeMap<OsString, OsString>;
@@ -105,15 +105,11 @@ pub(crate) struct Report {
 impl Report {
     /// The report as bytes: the working directory, then `NAME=value` pairs, each ended by NUL.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = self.working_directory.as_os_str().as_bytes().to_vec();
-        bytes.push(0);
+        let mut parts = vec![self.working_directory.as_os_str().as_bytes(), b"\0"];
         for (name, value) in &self.environment {
-            bytes.extend_from_slice(name.as_bytes());
-            bytes.push(b'=');
-            bytes.extend_from_slice(value.as_bytes());
-            bytes.push(0);
+            parts.extend([name.as_bytes(), b"=", value.as_bytes(), b"\0"]);
         }
-        bytes
+        parts.concat()
     }
 
     /// Reads what [`Self::to_bytes`] wrote; the shell's own variables are left out. `None` when
@@ -124,10 +120,9 @@ impl Report {
         let mut environment = Environment::new();
         for entry in entries {
             let equals = entry.iter().position(|byte| *byte == b'=')?;
-            let (name, value) = entry.split_at(equals);
-            let name = OsString::from_vec(name.to_vec());
-            if !SHELLS_OWN.iter().any(|own| name == *own) {
-                environment.insert(name, OsString::from_vec(value[1..].to_vec()));
+            let [name, value] = [&entry[..equals], &entry[equals + 1..]].map(OsStr::from_bytes);
+            if !SHELLS_OWN.map(OsStr::new).contains(&name) {
+                environment.insert(name.to_owned(), value.to_owned());
             }
         }
         Some(Self { working_directory, environment })

@@ -80,11 +80,8 @@ pub(crate) fn make_directory(path: &Path, mode: u32, owner: Owner) -> io::Result
         give(&directory, owner)?;
         directory.set_permissions(Permissions::from_mode(mode))
     });
-    match set {
-        // A directory of somebody else that does what it is for, as one of a mounted volume.
-        Err(error) if error.kind() == ErrorKind::PermissionDenied && owner.is_none() => Ok(()),
-        result => result,
-    }
+    // A directory of somebody else does what it is for, as one of a mounted volume.
+    if owner.is_none() { unless(ErrorKind::PermissionDenied, set) } else { set }
 }
 
 /// Opens directory `path` itself: a link in its place is refused.
@@ -99,10 +96,8 @@ pub(crate) fn open_directory(path: &Path) -> io::Result<File> {
 pub(crate) fn make_sticky(path: &Path) -> io::Result<()> {
     let directory = open_directory(path)?;
     let mode = directory.metadata()?.permissions().mode() & 0o7777;
-    match directory.set_permissions(Permissions::from_mode(mode | 0o1000)) {
-        Err(error) if error.kind() == ErrorKind::PermissionDenied => Ok(()),
-        result => result,
-    }
+    let set = directory.set_permissions(Permissions::from_mode(mode | 0o1000));
+    unless(ErrorKind::PermissionDenied, set)
 }
 
 /// Opens the regular file at `path`, where somebody else may have put something else: a link is not
@@ -133,19 +128,17 @@ fn give(file: &File, owner: Owner) -> io::Result<()> {
 
 /// Removes the file at `path`; that there is none is no error.
 pub(crate) fn remove(path: &Path) -> io::Result<()> {
-    unless_missing(fs::remove_file(path))
+    unless(ErrorKind::NotFound, fs::remove_file(path))
 }
 
 /// Removes the directory at `path` and all in it; that there is none is no error.
 pub(crate) fn remove_directory(path: &Path) -> io::Result<()> {
-    unless_missing(fs::remove_dir_all(path))
+    unless(ErrorKind::NotFound, fs::remove_dir_all(path))
 }
 
-fn unless_missing(removed: io::Result<()>) -> io::Result<()> {
-    match removed {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-        Ok(()) | Err(_) => Ok(()),
-    }
+/// An error of kind `accepted` is none.
+fn unless(accepted: ErrorKind, done: io::Result<()>) -> io::Result<()> {
+    done.or_else(|error| if error.kind() == accepted { Ok(()) } else { Err(error) })
 }
 
 /// Whether `path` leads to a file that somebody may execute.

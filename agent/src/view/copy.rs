@@ -84,10 +84,8 @@ pub(super) struct Copy<'run> {
 
 #[derive(Default)]
 struct State {
-    /// First name of each file that has several.
-    first_names: HashMap<(u64, u64), PathBuf>,
-    /// Further names: existing path, new path. Made at the end, when every content is there.
-    more_names: Vec<(PathBuf, PathBuf)>,
+    /// Names of each file that has several. The content goes to the first; the others are made at the end.
+    names: HashMap<(u64, u64), Vec<PathBuf>>,
     /// Modes of directories, which they get at the end: one may forbid to write into them.
     modes: Vec<(PathBuf, u32)>,
     copied: Copied,
@@ -115,8 +113,10 @@ impl<'run> Copy<'run> {
             self.directory(tree, &metadata)
         })?;
         let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
-        for (existing, new) in &state.more_names {
-            fs::hard_link(existing, new).map_err(failed("make a hard link at", new))?;
+        for (first, others) in state.names.values().filter_map(|names| names.split_first()) {
+            for other in others {
+                fs::hard_link(first, other).map_err(failed("make a hard link at", other))?;
+            }
         }
         for (directory, mode) in &state.modes {
             fs::set_permissions(directory, Permissions::from_mode(*mode))
@@ -201,13 +201,9 @@ impl<'run> Copy<'run> {
 
     fn is_first_name(&self, metadata: &Metadata, to: &Path) -> bool {
         let mut state = self.state();
-        let identity = (metadata.dev(), metadata.ino());
-        if let Some(first) = state.first_names.get(&identity).cloned() {
-            state.more_names.push((first, to.to_owned()));
-            return false;
-        }
-        state.first_names.insert(identity, to.to_owned());
-        true
+        let names = state.names.entry((metadata.dev(), metadata.ino())).or_default();
+        names.push(to.to_owned());
+        names.len() == 1
     }
 
     fn link(&self, part: &Tree) -> Result<(), ViewError> {
