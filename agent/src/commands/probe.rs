@@ -2,7 +2,7 @@
 
 use crate::commands::arguments::{OutputArgument, PodArguments, duration};
 use crate::commands::pod::{PodContext, read_certificate};
-use crate::lead::probe::probe;
+use crate::lead::probe::{Outcome, probe};
 use crate::lead::resolver::lookup;
 use crate::plan::decide;
 use crate::system::command_error::{CommandError, NO};
@@ -48,12 +48,13 @@ pub(crate) async fn run(arguments: &Probe) -> Result<(), CommandError> {
     for address in addresses {
         let address = SocketAddr::new(address, port);
         let outcome = probe(address, &certificate, duration(*timeout), duration(*timeout)).await;
-        if outcome.is_accepted() {
+        let accepted = outcome == Outcome::Accepted;
+        if accepted {
             done = Ok(());
         }
         let answer = serde_json::json!({
             "address": address.to_string(),
-            "accepted": outcome.is_accepted(),
+            "accepted": accepted,
             "outcome": outcome.to_string(),
         });
         output.print(&answer, || format!("{address}: {outcome}\n"));

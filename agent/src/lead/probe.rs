@@ -65,11 +65,6 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// True when a broker with this certificate would be let in.
-    pub const fn is_accepted(&self) -> bool {
-        matches!(self, Self::Accepted)
-    }
-
     /// True when a server is there that will not let this certificate in. Waiting rarely helps;
     /// the pod of a cluster that is being replaced may answer so for a moment, though.
     pub const fn is_certificate_problem(&self) -> bool {

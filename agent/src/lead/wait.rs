@@ -134,7 +134,7 @@ async fn attempt(
         for address in new {
             let address = SocketAddr::new(address, target.port);
             let outcome = probe(address).await;
-            if outcome.is_accepted() {
+            if outcome == Outcome::Accepted {
                 return Ok(address);
             }
             certificate_problem |= outcome.is_certificate_problem();
