@@ -68,8 +68,7 @@ pub(crate) fn flux(arguments: &[OsString]) -> Result<(), CommandError> {
     }
 }
 
-/// What has to change for the broker to take this process for its own; `None` where there is no
-/// broker (yet), and for whoever is connected already and no root, as in a job.
+/// `None` where there is no broker (yet), and for whoever is connected already and no root, as in a job.
 fn client(pod: &PodContext) -> Option<Client> {
     let connected = std::env::var_os(URI);
     if connected.is_some() && pod.facts.uid != 0 {

@@ -78,8 +78,7 @@ async fn wait_lead(arguments: &PodArguments, limit: Duration) -> Result<(), Comm
     found.map(drop).map_err(|error| CommandError::new(Exit::LeadUnreachable, &error))
 }
 
-/// The paths below the shared volume. The configuration says where that is; where it cannot be read,
-/// this program's own place in it does.
+/// The configuration says where the shared volume is; where it cannot be read, this program's own place in it does.
 fn layout(arguments: &PodArguments) -> Layout {
     let config = read_config(&Root::new(&arguments.root).at(&arguments.config));
     config.ok().map(|config| config.layout).or_else(own_layout).unwrap_or_default()

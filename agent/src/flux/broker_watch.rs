@@ -61,9 +61,9 @@ impl Watch {
         }
     }
 
-    /// Whether the broker has nobody to pass a question for the lead on to. In state `run` a broker that another lead
-    /// sends away ends by itself; while it waits for the quorum, it stays for ever (Flux 0.88,
-    /// `monitor_parent_continuation` of the broker's state machine). Where no answer comes, that says nothing.
+    /// Whether the broker has nobody to pass a question for the lead on to. A broker that another lead sends away ends
+    /// by itself, but for one that waits for the quorum (Flux 0.88, `monitor_parent_continuation` of the broker's state
+    /// machine). Where no answer comes, that says nothing.
     async fn lead_is_gone(&self) -> bool {
         let asked = async { self.broker.connect().await?.state(LEAD).await };
         let answer = timeout(LEAD_TIMEOUT, asked).await;

@@ -12,8 +12,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 /// Why a rank is drained that has lost its pod. Whatever else is drained, a person has drained.
 pub(crate) const REASON: &str = "flux-agent: its pod is stopping";
-/// Between two looks whether jobs still run on the rank. The first comes after it, too: what was started
-/// just before the drain is listed a moment later.
+/// Before each look whether jobs still run: what was started just before the drain is listed a moment later.
 const INTERVAL: Duration = Duration::from_millis(500);
 /// How long an answer may take: it is the lead's, and may come over several brokers.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -87,8 +86,7 @@ async fn ask<Answer: DeserializeOwned>(
     answer.unwrap_or_else(|_| Err(SocketError::Silent { topic: topic.to_owned() }))
 }
 
-/// Why `rank` is drained, if it is, by the answer of `resource.status`: ranks with one reason and time stand together. A
-/// reason need not be given.
+/// Why `rank` is drained, if it is, by the answer of `resource.status`. A reason need not be given.
 fn reason(status: &Value, rank: u32) -> Option<&str> {
     let has = |ranks: &str| ids_of(ranks).is_some_and(|ranks| ranks.contains(&rank));
     let (_, drained) = status.get("drain")?.as_object()?.iter().find(|(ranks, _)| has(ranks))?;

@@ -28,8 +28,7 @@ pub(crate) enum Verdict {
     Started(Option<String>),
 }
 
-/// The id of the newest job of this user, if there has been one: those that are newer came after it. Nothing when that
-/// cannot be found out.
+/// The id of the newest job of this user, if there has been one; nothing when that cannot be found out.
 pub(crate) async fn newest(client: &FluxClient) -> Option<Vec<String>> {
     ids(&ask(client, &["job", "last"]).await?)
 }
@@ -67,8 +66,7 @@ async fn of_job(client: &FluxClient, id: &str) -> Option<Verdict> {
     judge(&events, execution.as_deref())
 }
 
-/// Decides by the events of a job and, where they can be had, of its execution. A job that was started
-/// counts as such unless it is certain that none of its shells came as far as to start a task.
+/// A job that was started counts as such unless it is certain that none of its shells came as far as to start a task.
 fn judge(events: &[Event], execution: Option<&[Event]>) -> Option<Verdict> {
     let fatal = fatal(events);
     let never_ready = execution.is_some_and(|events| !has(events, SHELLS_READY));

@@ -70,8 +70,7 @@ impl Progress {
         self.publish(|report| report.doing = step.map(str::to_owned));
     }
 
-    /// The broker of a pod with `role` reports `state`. A pod that was ready stays so while its broker
-    /// ends: nothing is wrong with it.
+    /// The broker reports `state`. A pod that was ready stays so while its broker ends: nothing is wrong with it.
     pub(crate) fn broker_state(&mut self, role: Role, state: &str) {
         let online = ONLINE.contains(&state);
         self.publish(|report| {
@@ -104,8 +103,7 @@ impl Progress {
         });
     }
 
-    /// The broker is started once more. The phases that come take the place of those of the start that was,
-    /// unless that was the first.
+    /// The broker is started once more. The phases that come take the place of those of the last start but the first.
     pub(crate) fn restarted(&mut self) {
         let first = self.first_start;
         self.publish(|report| {
@@ -122,8 +120,7 @@ impl Progress {
         self.reports.borrow().restarts
     }
 
-    /// The run is over, with `well` or not. Whoever waits for the pod to become ready waits no longer;
-    /// a run that ended well was ready all the same.
+    /// The run is over: whoever waits for the pod to become ready waits no longer. One that ended `well` was ready.
     pub(crate) fn over(&self, well: bool) {
         self.publish(|report| {
             report.over = true;

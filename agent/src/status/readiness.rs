@@ -1,7 +1,5 @@
-//! What the kubelet asks: whether the pod is ready, over HTTP. The answer waits until there is one, so that
-//! Kubernetes learns of it at once and no attempt fails on the way there.
-//!
-//! Whoever reaches the pod's port may ask, so there is nothing else to be learned here, and there are bounds.
+//! What the kubelet asks: whether the pod is ready, over HTTP. The answer waits until there is one, so that no attempt
+//! fails on the way there. Whoever reaches the pod's port may ask, so nothing else is to be learned here, within bounds.
 
 use crate::status::document::StatusReport;
 use flux_contract::invocation::READY_PATH;

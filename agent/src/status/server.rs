@@ -1,5 +1,4 @@
-//! The server: PID 1's own, so it is the side with the bounds. So many clients, so much of each, so
-//! long for each.
+//! The server: PID 1's own, so it is the side with the bounds.
 
 use crate::status::document::{Request, StatusReport};
 use crate::system::files;
@@ -58,8 +57,7 @@ impl StatusServer {
         Ok(Self { listener })
     }
 
-    /// Answers every question with the latest of `reports`, until the future is dropped. What a
-    /// client does wrong is the client's to bear.
+    /// Answers every question with the latest of `reports`, until the future is dropped.
     pub async fn serve(self, reports: watch::Receiver<StatusReport>) {
         let places = Arc::new(Semaphore::new(CLIENTS));
         while let Ok(place) = Arc::clone(&places).acquire_owned().await {

@@ -70,8 +70,8 @@ pub(crate) fn link(path: &Path, target: &Path) -> io::Result<()> {
     fs::rename(&temporary, path)
 }
 
-/// Makes directory `path` and its parents; one that exists gets the mode and the owner as well. A link
-/// in its place is refused: whoever may write beside it could lead root anywhere.
+/// Makes directory `path` and its parents; one that exists gets mode and owner as well. A link in its place is refused:
+/// whoever may write beside it could lead root anywhere.
 pub(crate) fn make_directory(path: &Path, mode: u32, owner: Owner) -> io::Result<()> {
     if !path.is_dir() {
         DirBuilder::new().recursive(true).mode(0o755).create(path)?;
@@ -90,9 +90,8 @@ pub(crate) fn open_directory(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(flags.bits()).open(path)
 }
 
-/// Sets the sticky bit of directory `path`: users who may write there cannot rename or remove what belongs
-/// to others. Kubernetes makes volumes with mode 0777. Where this process does not own the directory it stays
-/// as it is: a process that is not root cannot change it.
+/// Sets the sticky bit of directory `path`, so that users who may write there cannot rename or remove what belongs to
+/// others: Kubernetes makes volumes with mode 0777. A directory that this process does not own stays as it is.
 pub(crate) fn make_sticky(path: &Path) -> io::Result<()> {
     let directory = open_directory(path)?;
     let mode = directory.metadata()?.permissions().mode() & 0o7777;

@@ -1,5 +1,5 @@
-//! The only place that writes to stdout and stderr. Nothing written here can end the process: the
-//! macros that print panic when a write fails, and a panic of PID 1 is the end of its pod.
+//! The only place that writes to stdout and stderr. The macros that print panic when a write fails, and a panic of PID 1
+//! is the end of its pod.
 
 use crate::system::log_writer::{LogWriter, write_line};
 use flux_contract::Exit;
@@ -16,10 +16,9 @@ static LOST_ANSWER: OnceLock<io::Error> = OnceLock::new();
 /// How long the end of a process waits for its log to be written.
 const LOG_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// From here on the log is written by a thread of its own, and a line that nobody takes is dropped
-/// at last: PID 1 must pass on signals and reap also when the reader of its log has stalled. (The
-/// other way not to wait, a non-blocking stderr, would be one for the user's command as well: it is
-/// the same open file.)
+/// From here on the log is written by a thread of its own, and a line that nobody takes is dropped at last: PID 1 must
+/// pass on signals and reap also when the reader of its log has stalled. A non-blocking stderr would be one for the
+/// user's command as well: it is the same open file.
 pub(crate) fn log_on_a_thread() {
     match LogWriter::start(write_line) {
         // A second call has nothing to do.
@@ -53,8 +52,7 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// A log that says only what went wrong when `quiet` is set (`logging.quiet`), and
-    /// housekeeping only when `detailed` is (`logging.debug`).
+    /// `quiet` is `logging.quiet`, and `detailed` is `logging.debug`.
     pub(crate) const fn new(quiet: bool, detailed: bool) -> Self {
         Self { quiet, detailed }
     }

@@ -18,12 +18,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// From this size on a file is a piece of work of its own. A smaller one is copied by whoever lists its
-/// directory: threads that make files in one directory wait for each other.
+/// From this size on a file is work of its own: threads that make files in one directory wait for each other.
 const LARGE: u64 = 1 << 20;
 
-/// Directories in which Spack notes how it built a package, logs and sources included. Spack alone reads
-/// them, where it installed the packages.
+/// Directories in which Spack notes how it built a package. Spack alone reads them, where it installed the packages.
 const BUILD_RECORDS: [&str; 2] = [".spack", ".spack-db"];
 
 /// Mode bits that a copy has of its source: root runs what is in the view, so nobody else may write to it.
@@ -105,8 +103,7 @@ impl<'run> Copy<'run> {
         Self { root, links, progress, memory_limit, started, state }
     }
 
-    /// Copies all `trees`; stops soon after the first failure and returns that. Call it within a
-    /// thread pool.
+    /// Copies all `trees`; stops soon after the first failure and returns that. Call it within a thread pool.
     pub(super) fn run(self, trees: &[Tree]) -> Result<Copied, ViewError> {
         trees.par_iter().try_for_each(|tree| {
             let metadata = fs::metadata(&tree.from).map_err(failed("read", &tree.from))?;
@@ -221,8 +218,8 @@ impl<'run> Copy<'run> {
         Ok(())
     }
 
-    /// Whether the image has anything where the link leads. The kernel knows at once, except that
-    /// it takes absolute links on the way from its own root; then they are followed by hand.
+    /// Whether the image has anything where the link leads. The kernel takes absolute links on the way from its own
+    /// root; then they are followed by hand.
     fn leads_somewhere(&self, part: &Tree, target: &Path) -> bool {
         let meant = part.image.parent().unwrap_or(&part.image).join(target);
         fs::symlink_metadata(below(self.root, &meant)).is_ok() || resolve(self.root, &meant).is_ok()

@@ -9,7 +9,7 @@ use std::path::{Component, Path, PathBuf};
 
 /// Where the published images keep their views; each is a directory named by a hash.
 const SPACK_VIEWS: &str = "/opt/views/._view";
-/// Other names that images give to the same view, as links.
+/// Other names of the same view, as links.
 const SPACK_NAMES: [&str; 2] = [OPT_VIEW, "/opt/views/view"];
 /// A view that lies there itself.
 const OPT_VIEW: &str = "/opt/view";
@@ -113,8 +113,7 @@ pub(super) fn resolve(root: &Path, path: &Path) -> Result<PathBuf, String> {
     follow(path, &|path| Some(below(root, path)))
 }
 
-/// What `path` really is in the file system whose paths lie where `place` says, all links followed
-/// within it; or what is missing.
+/// What `path` really is in the file system whose paths lie where `place` says, links followed; or what is missing.
 pub fn follow(path: &Path, place: &dyn Fn(&Path) -> Option<PathBuf>) -> Result<PathBuf, String> {
     let mut done = PathBuf::from("/");
     let mut todo: Vec<PathBuf> = parts(path);
