@@ -39,11 +39,10 @@ impl Target {
         let groups: Vec<String> = self.groups.iter().map(u32::to_string).collect();
         let mut all = call(agent, EXEC);
         all.extend([format!("--uid={}", self.uid), format!("--gid={}", self.gid)]);
-        if !groups.is_empty() {
-            all.push(format!("--groups={}", groups.join(",")));
-        }
-        if !self.capabilities.is_empty() {
-            all.push(format!("--capabilities={}", self.capabilities.join(",")));
+        for (name, list) in [("groups", &groups), ("capabilities", &self.capabilities)] {
+            if !list.is_empty() {
+                all.push(format!("--{name}={}", list.join(",")));
+            }
         }
         all.push("--".to_owned());
         all.extend_from_slice(words);

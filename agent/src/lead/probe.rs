@@ -7,7 +7,7 @@ use flux_contract::CurveCertificate;
 use omq_proto::proto::{ConnectionConfig, Role};
 use omq_proto::{CurveKeypair, CurvePublicKey, CurveSecretKey, Error, MechanismSetup, SocketType};
 use std::fmt;
-use std::io::{self, ErrorKind};
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::net::TcpStream;
@@ -113,8 +113,13 @@ pub async fn probe(
     let connected = timeout_at(begin + connection.min(whole), TcpStream::connect(address)).await;
     let stream = match connected {
         Ok(Ok(stream)) => stream,
-        Ok(Err(error)) => return not_connected(&error),
-        Err(_) => return Outcome::TimedOut(Stage::Connect),
+        Ok(Err(error)) if error.kind() == ErrorKind::ConnectionRefused => {
+            return Outcome::ConnectionRefused;
+        }
+        Ok(Err(error)) if error.kind() != ErrorKind::TimedOut => {
+            return Outcome::Unreachable(error.to_string());
+        }
+        Ok(Err(_)) | Err(_) => return Outcome::TimedOut(Stage::Connect),
     };
     // Small messages go back and forth; without this option the probe is only slower.
     let _ = stream.set_nodelay(true);
@@ -126,16 +131,6 @@ pub async fn probe(
         Ok(Ok(())) => Outcome::Accepted,
         Ok(Err(error)) => failed(&link, &error),
         Err(_) => Outcome::TimedOut(stage(&link)),
-    }
-}
-
-fn not_connected(error: &io::Error) -> Outcome {
-    if error.kind() == ErrorKind::ConnectionRefused {
-        Outcome::ConnectionRefused
-    } else if error.kind() == ErrorKind::TimedOut {
-        Outcome::TimedOut(Stage::Connect)
-    } else {
-        Outcome::Unreachable(error.to_string())
     }
 }
 
