@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-use flux_agent::status::{StatusError, StatusReport, StatusServer, ask, ask_when_ready};
+use flux_agent::status::{StatusReport, StatusServer, ask};
 use flux_contract::Phase;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -78,7 +78,8 @@ async fn a_stale_socket_is_no_agent_and_does_not_keep_a_new_one_from_starting() 
     let path = directory.path().join("agent/status.sock");
     fs::create_dir(path.parent().unwrap()).unwrap();
     drop(UnixListener::bind(&path).unwrap());
-    assert!(matches!(ask(&path, TIMEOUT).await, Err(StatusError::NotRunning(..))));
+    let error = ask(&path, TIMEOUT).await.unwrap_err().to_string();
+    assert!(error.starts_with("no agent runs here: nothing listens on "), "{error}");
     let (_reports, receiver) = watch::channel(report("quorum"));
     tokio::spawn(StatusServer::bind(&path).unwrap().serve(receiver));
     assert_eq!(ask(&path, TIMEOUT).await.unwrap().phase, "quorum");
@@ -89,27 +90,21 @@ async fn an_agent_that_does_not_answer_is_given_up() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("silent.sock");
     let _listener = UnixListener::bind(&path).unwrap();
-    let error = ask(&path, Duration::from_millis(100)).await.unwrap_err();
-    assert!(matches!(error, StatusError::TimedOut(..)), "{error}");
+    let error = ask(&path, Duration::from_millis(100)).await.unwrap_err().to_string();
+    assert!(error.ends_with("gave no answer within 100 ms"), "{error}");
 }
 
 #[tokio::test]
 async fn a_path_longer_than_a_unix_socket_may_have_is_named() {
     let path = PathBuf::from(format!("/tmp/{}/status.sock", "x".repeat(120)));
-    assert!(matches!(StatusServer::bind(&path), Err(StatusError::LongPath(..))));
+    let error = StatusServer::bind(&path).unwrap_err().to_string();
+    assert!(error.contains("is longer than the 107 bytes"), "{error}");
 }
 
 #[tokio::test]
 async fn what_is_no_request_is_answered_with_an_error() {
     let agent = agent();
-    let wrong = [
-        "",
-        "status",
-        "{}",
-        r#"{"ask":"reboot"}"#,
-        r#"{"ask":"status","x":1}"#,
-        r#"{"ask":"ready","milliseconds":-1}"#,
-    ];
+    let wrong = ["", "status", "{}", r#"{"ask":"reboot"}"#, r#"{"ask":"status","x":1}"#];
     for wrong in wrong {
         let answer = say(&agent.path, wrong).await;
         assert!(answer.starts_with(r#"{"error":"unknown request"#), "{wrong}: {answer}");
@@ -132,26 +127,6 @@ async fn the_running_phase_counts_up_to_the_answer() {
     let phases = ask(&agent.path, TIMEOUT).await.unwrap().phases;
     assert_eq!(phases[0], phase("prepare", 7));
     assert!((60_000..120_000).contains(&phases[1].duration_milliseconds), "{phases:?}");
-}
-
-#[tokio::test]
-async fn the_question_for_readiness_is_answered_when_it_is_settled() {
-    let not_ready = StatusReport { ready: false, ..report("quorum") };
-    let over = StatusReport { over: true, ..not_ready.clone() };
-    for settled in [report("command"), over] {
-        let agent = agent();
-        agent.reports.send_replace(not_ready.clone());
-        let at_once = ask_when_ready(&agent.path, Duration::ZERO, TIMEOUT).await.unwrap();
-        assert_eq!(at_once, not_ready);
-        let path = agent.path.clone();
-        let asked =
-            tokio::spawn(async move { ask_when_ready(&path, TIMEOUT, TIMEOUT).await.unwrap() });
-        // Others are served meanwhile.
-        assert_eq!(ask(&agent.path, TIMEOUT).await.unwrap(), not_ready);
-        assert!(!asked.is_finished());
-        agent.reports.send_replace(settled.clone());
-        assert_eq!(asked.await.unwrap(), settled);
-    }
 }
 
 /// The greeting of ZMTP 3.0 with mechanism NULL, and READY of a REQ socket.

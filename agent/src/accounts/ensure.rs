@@ -1,6 +1,6 @@
 //! The account that the broker runs as, in the image's own /etc.
 
-use crate::accounts::passwd::{Databases, NewUser, NoFreeId, User, fits_field};
+use crate::accounts::passwd::{Databases, FIRST_FREE, LAST_FREE, NewUser, User, fits_field};
 use crate::system::files;
 use crate::system::root::below;
 use std::fs::{self, OpenOptions, Permissions};
@@ -11,17 +11,14 @@ use std::path::{Path, PathBuf};
 /// Why there is no usable account.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AccountError {
-    /// The name or home directory cannot be written into passwd(5).
     #[error("user {text:?} cannot be added: ':' and line breaks do not fit /etc/passwd")]
     Field { text: String },
-    /// A file of the user database could not be read.
     #[error("could not read {}", path.display())]
     Read {
         path: PathBuf,
         #[source]
         cause: io::Error,
     },
-    /// A file of the user database could not be written.
     #[error(
         "could not add user {name:?} to {}; add the user to the image, make the file writable, or set commands.runFluxAsRoot",
         path.display()
@@ -32,35 +29,26 @@ pub(crate) enum AccountError {
         #[source]
         cause: io::Error,
     },
-    /// No number is left.
-    #[error("could not add user {name:?}")]
-    Full {
-        name: String,
-        #[source]
-        cause: NoFreeId,
-    },
+    #[error("could not add user {name:?}: no user id from {FIRST_FREE} to {LAST_FREE} is free")]
+    Full { name: String },
 }
 
-/// An account that is there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Account {
     pub name: String,
     pub uid: u32,
     pub gid: u32,
-    /// Home directory; it exists unless a note says that it could not be made.
+    /// It exists unless a note says that it could not be made.
     pub home: PathBuf,
-    /// What to hand to setgroups(2): the primary group, then the supplementary ones.
+    /// The primary group, then the supplementary ones.
     pub groups: Vec<u32>,
     /// What a person should know: the number asked for was taken, the home could not be made.
     pub notes: Vec<String>,
 }
 
-/// The account called `name` below `root` (`/` outside tests), made with `uid` and `home` if there
-/// is none.
-///
-/// An account that exists keeps its number and its home directory. When another account has `uid`,
-/// the new one gets the next number from 1000 that is free, and a note says so: failing instead
-/// would break the default user in images that come with a user 1000 of their own.
+/// The account called `name` below `root`, made with `uid` and `home` if there is none. When another account has
+/// `uid`, the new one gets the next number that is free, and a note says so: failing instead would break the
+/// default user in images that come with a user 1000 of their own.
 pub(crate) fn ensure_user(
     root: &Path,
     name: &str,
@@ -94,7 +82,7 @@ fn make_user(
 ) -> Result<User, AccountError> {
     let NewUser { user, added } = databases
         .new_user(name, uid, home)
-        .map_err(|cause| AccountError::Full { name: name.to_owned(), cause })?;
+        .ok_or_else(|| AccountError::Full { name: name.to_owned() })?;
     for (file, text) in added {
         let path = root.join("etc").join(file);
         append_to(&path, &text).map_err(|cause| AccountError::Write {
@@ -130,8 +118,8 @@ fn read(root: &Path) -> Result<Databases, AccountError> {
     })
 }
 
-/// Appends `text` to the file at `path`, which is made if it is missing: readable for everybody, whatever the
-/// umask is. The file itself stays: it may be a mount, which cannot be replaced.
+/// Appends `text` to the file at `path`, which is made if it is missing. The file itself stays: it may be a mount,
+/// which cannot be replaced.
 fn append_to(path: &Path, text: &str) -> io::Result<()> {
     let mut file = match OpenOptions::new().append(true).open(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -145,15 +133,10 @@ fn append_to(path: &Path, text: &str) -> io::Result<()> {
     file.write_all(text.as_bytes())
 }
 
-/// The account's own home directory, made if it is missing; else `wanted`; else the account's own
-/// although it is not there, with a note.
+/// The account's own home directory, made if it is missing; else `wanted`; else its own although it is not there.
 fn usable_home(root: &Path, user: &User, wanted: &Path, notes: &mut Vec<String>) -> PathBuf {
-    let own = Some(user.home.as_path()).filter(|home| home.is_absolute());
-    let mut candidates: Vec<&Path> = own.into_iter().collect();
-    if !candidates.contains(&wanted) {
-        candidates.push(wanted);
-    }
-    for home in candidates {
+    let own = Some(user.home.as_path()).filter(|home| home.is_absolute() && *home != wanted);
+    for home in own.into_iter().chain([wanted]) {
         match make_home(&below(root, home), user) {
             Ok(()) => return home.to_owned(),
             Err(cause) => notes.push(format!(
@@ -188,11 +171,6 @@ mod tests {
         root
     }
 
-    /// The number tests give away: their own, since only root may give files to others.
-    fn own_uid() -> u32 {
-        nix::unistd::getuid().as_raw()
-    }
-
     fn content(root: &Path, file: &str) -> String {
         fs::read_to_string(root.join("etc").join(file)).unwrap()
     }
@@ -212,7 +190,7 @@ mod tests {
     #[test]
     fn a_missing_account_is_made_with_its_home_and_a_second_call_finds_it() {
         let root = image("root:x:0:0::/root:/bin/sh", "root:x:0:\n");
-        if own_uid() != 0 {
+        if !nix::unistd::getuid().is_root() {
             return; // Only root may give the home directory to the new user.
         }
         fs::set_permissions(root.path().join("etc/passwd"), Permissions::from_mode(0o664)).unwrap();
@@ -251,17 +229,21 @@ mod tests {
 
     #[test]
     fn a_home_that_cannot_be_made_is_a_note_and_the_other_one_is_used() {
-        let uid = own_uid();
-        let passwd = format!("flux:x:{uid}:{uid}::/blocked/home:/bin/sh\n");
-        let root = image(&passwd, "");
+        // Only root may give files to others.
+        let (uid, gid) = (nix::unistd::getuid(), nix::unistd::getgid());
+        let root = image(&format!("flux:x:{uid}:{gid}::/blocked/home:/bin/sh\n"), "");
         fs::write(root.path().join("blocked"), "a file").unwrap();
-        let gid = nix::unistd::getgid().as_raw();
-        let passwd = passwd.replace(&format!("{uid}:{uid}"), &format!("{uid}:{gid}"));
-        fs::write(root.path().join("etc/passwd"), passwd).unwrap();
         let account = ensure_user(root.path(), "flux", 1000, Path::new("/mnt/home")).unwrap();
         assert_eq!(account.home, Path::new("/mnt/home"));
         assert!(root.path().join("mnt/home").is_dir());
         assert!(account.notes[0].contains("/blocked/home"), "{:?}", account.notes);
+    }
+
+    #[test]
+    fn that_no_number_is_left_is_said_with_the_range() {
+        let error = AccountError::Full { name: "flux".to_owned() };
+        let expected = "could not add user \"flux\": no user id from 1000 to 60000 is free";
+        assert_eq!(error.to_string(), expected);
     }
 
     #[test]

@@ -1,27 +1,21 @@
-//! The user database as values: /etc/passwd, /etc/group and /etc/shadow (passwd(5), group(5),
-//! shadow(5)).
-//!
-//! Nothing here asks NSS: a static binary cannot, and the broker's user is a local one. Texts are
-//! bytes and only ever appended to, so what is not understood survives as it was.
+//! The user database as values: passwd(5), group(5) and shadow(5). NSS is not asked: a static binary cannot, and the
+//! broker's user is a local one. Texts are only ever appended to, so what is not understood survives as it was.
 
 use std::path::{Path, PathBuf};
 
-/// Lowest number given to a user or group that had to be moved (login.defs(5), `UID_MIN`).
-const FIRST_FREE: u32 = 1000;
+/// Lowest number given to a user that had to be moved (login.defs(5), `UID_MIN`).
+pub(super) const FIRST_FREE: u32 = 1000;
 /// Highest number given to one (login.defs(5), `UID_MAX`); `nobody` lies above.
-const LAST_FREE: u32 = 60_000;
+pub(super) const LAST_FREE: u32 = 60_000;
 
 /// One readable line of passwd(5).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct User {
-    /// Login name.
-    pub name: String,
-    /// User id.
-    pub uid: u32,
-    /// Primary group id.
-    pub gid: u32,
-    /// Home directory.
-    pub home: PathBuf,
+pub(crate) struct User {
+    pub(crate) name: String,
+    pub(crate) uid: u32,
+    /// Of its primary group.
+    pub(crate) gid: u32,
+    pub(crate) home: PathBuf,
 }
 
 /// One readable line of group(5).
@@ -31,11 +25,6 @@ struct Group {
     /// Names of the users for whom this is a supplementary group.
     members: Vec<String>,
 }
-
-/// A number was asked for and none is left.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("no user id from {FIRST_FREE} to {LAST_FREE} is free")]
-pub(crate) struct NoFreeId;
 
 /// The three texts of the user database.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -49,18 +38,17 @@ pub struct Databases {
 }
 
 impl Databases {
-    /// All users.
     pub(crate) fn users(&self) -> impl Iterator<Item = User> {
         lines(&self.passwd).filter_map(user)
     }
 
     /// The user called `name`: the first such line, as getpwnam(3) finds it.
-    pub fn find_user(&self, name: &str) -> Option<User> {
+    pub(crate) fn find_user(&self, name: &str) -> Option<User> {
         self.users().find(|user| user.name == name)
     }
 
     /// The user with number `uid`: the first such line, as getpwuid(3) finds it.
-    pub fn find_uid(&self, uid: u32) -> Option<User> {
+    pub(crate) fn find_uid(&self, uid: u32) -> Option<User> {
         self.users().find(|user| user.uid == uid)
     }
 
@@ -68,9 +56,8 @@ impl Databases {
         lines(&self.group).filter_map(group)
     }
 
-    /// What initgroups(3) would set for `user`: its primary group first, then every group that
-    /// lists it as a member, each once, in the order of the text.
-    pub fn groups_of(&self, user: &User) -> Vec<u32> {
+    /// What initgroups(3) would set for `user`, its primary group first.
+    pub(crate) fn groups_of(&self, user: &User) -> Vec<u32> {
         let mut groups = vec![user.gid];
         for group in self.groups() {
             if group.members.contains(&user.name) && !groups.contains(&group.gid) {
@@ -80,15 +67,15 @@ impl Databases {
         groups
     }
 
-    /// What makes a user `name`, who is not there yet, with number `uid` and home directory `home`.
+    /// What makes a user `name`, who is not there yet, with number `uid` and home directory `home`; `None` where no
+    /// number is left.
     ///
-    /// When another user has `uid`, the next number from 1000 that neither a user nor a group has
-    /// is taken: images come with a user 1000 of their own (`ubuntu` in those of Ubuntu 24.04),
-    /// and sharing its number would be sharing its files. The primary group is the one called
-    /// `name`; else the one with the user's number, whoever owns it, so that `uid:gid` is the pair
-    /// people expect on volumes; else a new one.
-    pub(crate) fn new_user(&self, name: &str, uid: u32, home: &Path) -> Result<NewUser, NoFreeId> {
-        let uid = if self.find_uid(uid).is_some() { self.free_id().ok_or(NoFreeId)? } else { uid };
+    /// When another user has `uid`, the next number that neither a user nor a group has is taken: images come with
+    /// a user 1000 of their own, and sharing its number would be sharing its files. The primary group is the one
+    /// called `name`; else the one with the user's number, so that `uid:gid` is the pair people expect on volumes;
+    /// else a new one.
+    pub(crate) fn new_user(&self, name: &str, uid: u32, home: &Path) -> Option<NewUser> {
+        let uid = if self.find_uid(uid).is_some() { self.free_id()? } else { uid };
         let mut added = Vec::new();
         let mut add = |file, text: &[u8], line: String| {
             let end = if text.last().is_none_or(|byte| *byte == b'\n') { "" } else { "\n" };
@@ -110,7 +97,7 @@ impl Databases {
         let line = format!("{name}:{password}:{uid}:{gid}::{}:/bin/sh", home.display());
         add("passwd", &self.passwd, line);
         let user = User { name: name.to_owned(), uid, gid, home: home.to_owned() };
-        Ok(NewUser { user, added })
+        Some(NewUser { user, added })
     }
 
     fn free_id(&self) -> Option<u32> {
@@ -119,12 +106,10 @@ impl Databases {
     }
 }
 
-/// A user, and what makes it.
 #[derive(Debug)]
 pub(crate) struct NewUser {
     pub(crate) user: User,
-    /// Files below /etc with the text that each gets at its end. passwd comes last, so that a user that can be
-    /// found is complete.
+    /// Files below /etc with the text that each gets at its end; passwd last, so that a user who is found is complete.
     pub(crate) added: Vec<(&'static str, String)>,
 }
 
@@ -237,14 +222,6 @@ mod tests {
     fn lines_of_nis_and_comments_are_no_users() {
         let databases = databases("#flux:x:1:1::/:\n+flux:x:1:1::/:\n+::::::\n", "");
         assert_eq!((databases.find_user("flux"), databases.find_uid(1)), (None, None));
-    }
-
-    #[test]
-    fn when_every_number_is_taken_that_is_an_error() {
-        let ids = FIRST_FREE..=FIRST_FREE + 3;
-        let passwd: Vec<String> = ids.map(|id| format!("u{id}:x:{id}:{id}::/:\n")).collect();
-        assert_eq!(databases(&passwd.concat(), "").free_id(), Some(FIRST_FREE + 4));
-        assert_eq!(NoFreeId.to_string(), "no user id from 1000 to 60000 is free");
     }
 
     proptest! {

@@ -30,17 +30,25 @@ impl PodArguments {
     }
 }
 
+/// A question about a pod.
+#[derive(Debug, Args)]
+pub(crate) struct PodQuestion {
+    #[command(flatten)]
+    pub pod: PodArguments,
+    #[command(flatten)]
+    pub output: OutputArgument,
+}
+
 /// The form of an answer.
 #[derive(Debug, Clone, Copy, Args)]
 pub struct OutputArgument {
     /// Form of the answer
     #[arg(long, short, value_enum, default_value_t = Format::Text)]
-    pub output: Format,
+    output: Format,
 }
 
-/// Forms of answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Format {
+enum Format {
     /// For people.
     Text,
     /// For scripts.

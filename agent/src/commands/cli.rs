@@ -1,21 +1,19 @@
 //! The command line.
 
 use crate::accounts::become_user::{self, Target};
-use crate::commands::arguments::{Awaited, OutputArgument, PodArguments};
-use crate::commands::error::{CommandError, report};
+use crate::commands::arguments::{Awaited, PodArguments, PodQuestion};
 use crate::commands::{client, doctor, fluxion, inspect, install, keygen, probe, wait};
-use crate::flux::resources::memory_limit;
 use crate::pid1::run;
 use crate::program::{batch, diagnose};
+use crate::system::command_error::{CommandError, ended_with, report};
 use crate::system::output;
 use crate::system::root::Root;
 use crate::system::subcommand;
 use crate::view::InstallRequest;
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser, Subcommand};
-use flux_contract::{Exit, INSTALL_MOUNT, Layout};
+use flux_contract::{Exit, Layout};
 use std::ffi::OsString;
-use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -35,10 +33,8 @@ enum Command {
         directory: PathBuf,
     },
     /// Handle the Flux installation of a view image
-    View {
-        #[command(subcommand)]
-        command: ViewCommand,
-    },
+    #[command(subcommand)]
+    View(ViewCommand),
     /// Run a pod: prepare, start the broker, end with the code of the user's command
     Run {
         #[command(flatten)]
@@ -51,30 +47,11 @@ enum Command {
         probe_port: Option<u16>,
     },
     /// Print what `run` would do in this pod, and change nothing
-    Plan {
-        #[command(flatten)]
-        pod: PodArguments,
-        #[command(flatten)]
-        output: OutputArgument,
-    },
+    Plan(PodQuestion),
     /// Make a CURVE certificate
-    Keygen {
-        /// Where to write it, mode 0600; standard output if not given
-        path: Option<PathBuf>,
-        /// Name in its metadata
-        #[arg(long, default_value = "flux")]
-        name: String,
-        /// Replace an existing file
-        #[arg(long)]
-        force: bool,
-    },
+    Keygen(keygen::Keygen),
     /// Ask the running agent of this pod what it does
-    Status {
-        #[command(flatten)]
-        pod: PodArguments,
-        #[command(flatten)]
-        output: OutputArgument,
-    },
+    Status(PodQuestion),
     /// End with 0 if this pod is ready, with 1 if not
     Ready {
         #[command(flatten)]
@@ -95,21 +72,7 @@ enum Command {
         timeout: u64,
     },
     /// Ask a broker's port whether it would let this pod in
-    Probe {
-        #[command(flatten)]
-        pod: PodArguments,
-        /// Host name or address and port; that of the lead if not given
-        #[arg(value_name = "HOST:PORT")]
-        target: Option<String>,
-        /// The certificate; that of this pod if not given
-        #[arg(long, value_name = "PATH")]
-        certificate: Option<PathBuf>,
-        /// How long, in seconds
-        #[arg(long, default_value_t = 5, value_name = "SECONDS")]
-        timeout: u64,
-        #[command(flatten)]
-        output: OutputArgument,
-    },
+    Probe(probe::Probe),
     /// Become another program (used by `run` below `flux env`, which does not end as shells do)
     #[command(name = subcommand::START, hide = true)]
     Start {
@@ -130,12 +93,7 @@ enum Command {
     #[command(name = subcommand::BATCH, hide = true)]
     Batch(batch::Batch),
     /// Check everything this pod needs, and say what to do about what is wrong
-    Doctor {
-        #[command(flatten)]
-        pod: PodArguments,
-        #[command(flatten)]
-        output: OutputArgument,
-    },
+    Doctor(PodQuestion),
     /// Start a shell, or a command, that is connected to this pod's broker, as the broker's user
     #[command(name = subcommand::CONNECT)]
     Connect {
@@ -149,12 +107,7 @@ enum Command {
     #[command(name = subcommand::FLUXION, hide = true)]
     Fluxion,
     /// Print what Flux takes this pod to have, and what its limits let it use
-    Resources {
-        #[command(flatten)]
-        pod: PodArguments,
-        #[command(flatten)]
-        output: OutputArgument,
-    },
+    Resources(PodQuestion),
     /// Say how the instance stands, then keep it up (used by `run` where `diagnostics` is set)
     #[command(name = subcommand::DIAGNOSE, hide = true)]
     Diagnose {
@@ -166,9 +119,7 @@ enum Command {
     #[command(name = subcommand::ENV)]
     Env {
         #[command(flatten)]
-        pod: PodArguments,
-        #[command(flatten)]
-        output: OutputArgument,
+        question: PodQuestion,
         /// Instead, leave this process' environment and working directory in a file (used by hooks)
         #[arg(long, value_name = "FILE")]
         to: Option<PathBuf>,
@@ -179,21 +130,11 @@ enum Command {
 enum ViewCommand {
     /// Copy Flux from this image to the shared volume (what the view's init container does)
     Install {
-        /// Where the shared volume is mounted now
-        #[arg(long, default_value = INSTALL_MOUNT, value_name = "PATH")]
-        destination: PathBuf,
-        /// Where it will be mounted in the pod's other containers
-        #[arg(long, default_value = Layout::DEFAULT_MOUNT, value_name = "PATH")]
-        mount_path: PathBuf,
-        /// Prefix of the Flux installation, instead of looking for it
-        #[arg(long, value_name = "PATH")]
-        source: Option<PathBuf>,
+        #[command(flatten)]
+        request: InstallRequest,
         /// Copy this program as well: it is in the view image
         #[arg(long)]
         agent: bool,
-        /// Root of the view image
-        #[arg(long, default_value = "/", hide = true)]
-        root: PathBuf,
     },
 }
 
@@ -206,30 +147,26 @@ pub fn command_line() -> clap::Command {
 pub fn main() -> ExitCode {
     let mut words = std::env::args_os();
     let name = words.next().unwrap_or_default();
-    if Path::new(&name).file_name() == Some(Layout::CLIENT_NAME.as_ref()) {
-        return ExitCode::from(report(Err(client::flux(&words.collect::<Vec<_>>()))));
-    }
-    match Cli::try_parse() {
-        Ok(cli) => ExitCode::from(output::exit_code(dispatch(cli.command))),
-        Err(error) => {
-            // Nothing is to be done where even this cannot be printed.
-            let _ = error.print();
-            let asked = [ErrorKind::DisplayHelp, ErrorKind::DisplayVersion].contains(&error.kind());
-            ExitCode::from(if asked { 0 } else { Exit::Usage.code() })
-        }
-    }
+    let done = if Path::new(&name).file_name() == Some(Layout::CLIENT_NAME.as_ref()) {
+        client::flux(&words.collect::<Vec<_>>())
+    } else {
+        Cli::try_parse().map_err(|error| explain(&error)).and_then(|cli| dispatch(cli.command))
+    };
+    ExitCode::from(output::exit_code(report(done)))
 }
 
-fn dispatch(command: Command) -> u8 {
+/// Prints why the command line was not taken, or the help that it asks for.
+fn explain(error: &clap::Error) -> CommandError {
+    // Nothing is to be done where even this cannot be printed.
+    let _ = error.print();
+    let asked = [ErrorKind::DisplayHelp, ErrorKind::DisplayVersion].contains(&error.kind());
+    CommandError::printed(if asked { 0 } else { Exit::Usage.code() })
+}
+
+fn dispatch(command: Command) -> Result<(), CommandError> {
     match command {
-        Command::Install { directory } => report(install::agent(&directory)),
-        Command::View {
-            command: ViewCommand::Install { destination, mount_path, source, agent, root },
-        } => {
-            let memory_limit = memory_limit(&Root::new("/"));
-            let request = InstallRequest { root, destination, mount_path, source, memory_limit };
-            report(install::view(&request, agent))
-        }
+        Command::Install { directory } => install::agent(&directory),
+        Command::View(ViewCommand::Install { request, agent }) => install::view(request, agent),
         Command::Run { pod, container, probe_port } => {
             let options = run::Options {
                 config: pod.config,
@@ -238,55 +175,37 @@ fn dispatch(command: Command) -> u8 {
                 container,
                 probe_port,
             };
-            block_on(run::run(options))
+            block_on(async { ended_with(run::run(options).await) })
         }
-        Command::Plan { pod, output } => report(inspect::plan(&pod, output)),
-        Command::Keygen { path, name, force } => report(keygen::run(path.as_deref(), &name, force)),
-        Command::Status { pod, output } => report_async(wait::status(&pod, output)),
-        Command::Ready { pod, timeout } => report_async(wait::ready(&pod, timeout)),
-        Command::Wait { what, pod, timeout } => report_async(wait::wait(what, &pod, timeout)),
-        Command::Probe { pod, target, certificate, timeout, output } => {
-            report_async(probe::run(&pod, target.as_deref(), certificate, timeout, output))
-        }
-        Command::Exec { target, words } => report(exec(Some(&target), &words)),
-        Command::Start { words } => report(exec(None, &words)),
-        Command::Batch(batch) => batch::run(&batch),
-        Command::Doctor { pod, output } => report_async(doctor::run(&pod, output)),
-        Command::Connect { pod, words } => report(client::connect(&pod, &words)),
-        Command::Fluxion => report(fluxion::run()),
-        Command::Resources { pod, output } => report(inspect::resources(&pod, output)),
-        Command::Diagnose { flux } => block_on(diagnose::run(&flux)),
-        Command::Env { to: Some(file), pod: _, output: _ } => {
-            report(inspect::write_environment(&file))
-        }
-        Command::Env { to: None, pod, output } => report(inspect::environment(&pod, output)),
+        Command::Plan(question) => inspect::plan(&question),
+        Command::Keygen(keygen) => keygen::run(&keygen),
+        Command::Status(question) => block_on(wait::status(&question)),
+        Command::Ready { pod, timeout } => block_on(wait::ready(&pod, timeout)),
+        Command::Wait { what, pod, timeout } => block_on(wait::wait(what, &pod, timeout)),
+        Command::Probe(probe) => block_on(probe::run(&probe)),
+        Command::Exec { target, words } => become_user::exec(Some(&target), &words),
+        Command::Start { words } => become_user::exec(None, &words),
+        Command::Batch(batch) => ended_with(batch::run(&batch)),
+        Command::Doctor(question) => block_on(doctor::run(&question)),
+        Command::Connect { pod, words } => client::connect(&pod, &words),
+        Command::Fluxion => fluxion::run(),
+        Command::Resources(question) => inspect::resources(&question),
+        Command::Diagnose { flux } => block_on(async { ended_with(diagnose::run(&flux).await) }),
+        Command::Env { to: Some(file), .. } => inspect::write_environment(&file),
+        Command::Env { to: None, question } => inspect::environment(&question),
     }
 }
 
-/// Becomes `target`, if there is one, and then `words`; returns only when that failed.
-fn exec(target: Option<&Target>, words: &[String]) -> Result<(), CommandError> {
-    let error = become_user::exec(target, words);
-    Err(CommandError::with_message(error.code(), error.text()))
-}
-
-fn report_async(work: impl Future<Output = Result<(), CommandError>>) -> u8 {
-    block_on(async { report(work.await) })
-}
-
-/// Runs `work` on this thread alone, and gives the code to end with. Threads that still wait for a lock do not hold
-/// up the end.
-fn block_on(work: impl Future<Output = u8>) -> u8 {
-    match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => {
-            let code = runtime.block_on(work);
-            runtime.shutdown_background();
-            code
-        }
-        Err(error) => {
-            output::log_line(&format!("start the runtime: {error}"));
-            Exit::Internal.code()
-        }
-    }
+/// Runs `work` on this thread alone. Threads that still wait for a lock do not hold up the end.
+fn block_on(work: impl Future<Output = Result<(), CommandError>>) -> Result<(), CommandError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| {
+        let message = format!("start the runtime: {error}");
+        CommandError::with_message(Exit::Internal.code(), message)
+    })?;
+    let done = runtime.block_on(work);
+    runtime.shutdown_background();
+    done
 }
 
 #[cfg(test)]
@@ -318,20 +237,17 @@ mod tests {
         for (groups, capabilities) in [(vec![], vec![]), (vec![1, 2], vec!["IPC_LOCK".to_owned()])]
         {
             let expected = Target { uid: 1, gid: 2, groups, capabilities };
-            let words =
-                expected.command(Path::new("/agent"), &["true".to_owned(), "-x".to_owned()]);
-            let cli = Cli::try_parse_from(words).unwrap();
+            let own = ["true".to_owned(), "-x".to_owned()];
+            let cli = Cli::try_parse_from(expected.command(Path::new("/agent"), &own)).unwrap();
             let Command::Exec { target, words } = cli.command else { panic!("another command") };
-            assert_eq!(target, expected);
-            assert_eq!(words, ["true", "-x"]);
+            assert_eq!((target, words.as_slice()), (expected, own.as_slice()));
         }
     }
 
     #[test]
     fn the_words_of_a_program_are_left_alone() {
-        let own = ["--", "a", "--uid", "-x"].map(str::to_owned);
-        let words = [subcommand::call(Path::new("/agent"), subcommand::START), own.into()];
-        let cli = Cli::try_parse_from(words.concat()).unwrap();
+        let words = ["/agent", subcommand::START, "--", "a", "--uid", "-x"];
+        let cli = Cli::try_parse_from(words).unwrap();
         let Command::Start { words } = cli.command else { panic!("another command") };
         assert_eq!(words, ["a", "--uid", "-x"]);
     }

@@ -1,17 +1,13 @@
-//! Clients of this pod's broker: people, and programs that call `flux` as people do. Flux takes jobs
-//! from nobody but the user it runs as, and people come in as root.
-//!
-//! `flux-agent connect` starts a shell or a command; `flux-connect.sh` is this as well. This program called
-//! `flux` ([`Layout::client`]) becomes the Flux of the view: so whoever comes into a pod as root, as people,
-//! tutorials and the Python SDK do, needs to know nothing of Flux's user.
+//! Clients of this pod's broker. Flux takes jobs from nobody but the user it runs as, and people, tutorials and the
+//! Python SDK come in as root: they need to know nothing of that user. `flux-agent connect` starts a shell or a
+//! command; this program called `flux` ([`Layout::client`]) becomes the Flux of the view.
 
-use crate::accounts::become_user::{ExecError, Target, change_user};
+use crate::accounts::become_user::{Target, become_command, change_user};
 use crate::commands::arguments::PodArguments;
-use crate::commands::error::CommandError;
-use crate::commands::pod::PodContext;
+use crate::commands::pod::{PodContext, own_layout};
 use crate::plan::decide::{ClientEnvironment, client_environment};
 use crate::plan::environment::chosen_shell;
-use crate::process::exit_status::start_failure_code;
+use crate::system::command_error::CommandError;
 use crate::system::environment::{Change, Environment, find_program};
 use crate::system::files::is_executable;
 use crate::system::output::log_line;
@@ -21,7 +17,6 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, IsTerminal};
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -35,16 +30,15 @@ const NOT_FOUND: u8 = 127;
 enum GoHome {
     /// One that it cannot write to: it is a shell, in which people type commands that leave files.
     IfNotWritable,
-    /// One in which nothing can be done: it is closed even to entering, or it is the root directory, in
-    /// which a container without a working directory starts. Elsewhere a command may name files
-    /// relative to it.
+    /// One that is closed even to entering, or the root directory, in which a container without a working directory
+    /// starts. Elsewhere a command may name files relative to it.
     IfUseless,
 }
 
 /// Becomes `words`, or a shell; returns only when it failed.
 pub(crate) fn connect(arguments: &PodArguments, words: &[OsString]) -> Result<(), CommandError> {
     let pod = PodContext::read(arguments)?;
-    let environment = pod.client_environment()?;
+    let environment = client_environment(&pod.config, &pod.facts)?;
     let socket = pod.root.at(&environment.socket);
     let owner = fs::metadata(&socket).map_err(|error| {
         let message = format!(
@@ -55,27 +49,26 @@ pub(crate) fn connect(arguments: &PodArguments, words: &[OsString]) -> Result<()
     })?;
     let client = Client::new(&pod, &environment, (owner.uid(), owner.gid()));
     if let Some((program, arguments)) = words.split_first() {
-        return Err(client.become_program(program, arguments, GoHome::IfUseless));
+        return client.become_program(program, arguments, GoHome::IfUseless);
     }
     let shell = chosen_shell(&pod.config, &pod.facts);
-    Err(client.become_program(shell.as_os_str(), &[], GoHome::IfNotWritable))
+    client.become_program(shell.as_os_str(), &[], GoHome::IfNotWritable)
 }
 
 /// Becomes the real `flux` with `arguments`; returns only when that failed.
-pub(crate) fn flux(arguments: &[OsString]) -> CommandError {
+pub(crate) fn flux(arguments: &[OsString]) -> Result<(), CommandError> {
     let pod = PodContext::read(&PodArguments::of_this_pod()).ok();
-    let Some(flux) = real_flux(pod.as_ref()) else {
+    let flux = real_flux(pod.as_ref()).ok_or_else(|| {
         let message = "the view is not there (yet), and no other flux is on the PATH".to_owned();
-        return CommandError::with_message(NOT_FOUND, message);
-    };
+        CommandError::with_message(NOT_FOUND, message)
+    })?;
     match pod.and_then(|pod| client(&pod)) {
         Some(client) => client.become_program(flux.as_os_str(), arguments, GoHome::IfUseless),
         None => become_command(Command::new(flux).args(arguments)),
     }
 }
 
-/// What has to change for the broker to take this process for its own; `None` where there is no
-/// broker (yet), and for whoever is connected already and no root, as in a job.
+/// `None` where there is no broker (yet), and for whoever is connected already and no root, as in a job.
 fn client(pod: &PodContext) -> Option<Client> {
     let connected = std::env::var_os(URI);
     if connected.is_some() && pod.facts.uid != 0 {
@@ -97,12 +90,10 @@ fn local_socket(uri: &OsStr) -> Option<&Path> {
 
 /// The view's, where there is one; otherwise the first on the `PATH` that is not this program.
 fn real_flux(pod: Option<&PodContext>) -> Option<PathBuf> {
-    let own = std::env::current_exe().ok();
-    // Without a configuration, this program's own place says where the view is.
-    let beside = own.as_deref().and_then(Path::parent).and_then(Path::parent).map(Layout::new);
-    let layout =
-        pod.map_or(beside, |pod| pod.config.view.enabled.then(|| pod.config.layout.clone()));
+    let layout = pod
+        .map_or_else(own_layout, |pod| pod.config.view.enabled.then(|| pod.config.layout.clone()));
     let of_view = layout.map(|layout| layout.view().join("bin/flux"));
+    let own = std::env::current_exe().ok();
     let is_other = |path: &Path| is_executable(path) && fs::canonicalize(path).ok() != own;
     of_view.filter(|path| is_executable(path)).or_else(|| {
         let environment: Environment = std::env::vars_os().collect();
@@ -119,8 +110,7 @@ struct Client {
 }
 
 impl Client {
-    /// The client that this process can be of the broker with `environment`, whose user and group are
-    /// `owner`. Only root can become another; anybody else stays who they are, Flux's guest.
+    /// Only root can become `owner`, the broker's user and group; anybody else stays who they are, Flux's guest.
     fn new(pod: &PodContext, environment: &ClientEnvironment, owner: (u32, u32)) -> Self {
         let mut changes = environment.changes.clone();
         let target =
@@ -139,19 +129,14 @@ impl Client {
         program: &OsStr,
         arguments: &[OsString],
         go_home: GoHome,
-    ) -> CommandError {
-        if let Some(target) = &self.target
-            && let Err(error) = change_user(target)
-        {
-            return CommandError::with_message(error.code(), error.text());
-        }
+    ) -> Result<(), CommandError> {
+        self.target.as_ref().map_or(Ok(()), change_user)?;
         self.leave_useless_directory(go_home);
         let mut command = Command::new(program);
         become_command(command.args(arguments).env_clear().envs(&self.environment))
     }
 
-    /// Goes home from a working directory that is of no use. On a terminal that is said; a script may
-    /// read all that is printed.
+    /// Goes home from a working directory that is of no use. A script may read all that is printed.
     fn leave_useless_directory(&mut self, go_home: GoHome) {
         let usable = |path: &Path| access(path, AccessFlags::W_OK | AccessFlags::X_OK).is_ok();
         let here = Path::new(".");
@@ -172,16 +157,7 @@ impl Client {
     }
 }
 
-/// Becomes `command` as whoever this is; returns only when that failed.
-fn become_command(command: &mut Command) -> CommandError {
-    let source = command.exec();
-    let program = command.get_program().to_string_lossy().into_owned();
-    let code = start_failure_code(&source);
-    CommandError::with_message(code, ExecError::Start { program, source }.text())
-}
-
-/// The user to whom the broker belongs, whose names go into `changes`. The image of a sidecar does not
-/// know that user: then the names stay unset.
+/// The user to whom the broker belongs, whose names go into `changes`: not where a sidecar's image does not know it.
 fn brokers_user(pod: &PodContext, (uid, gid): (u32, u32), changes: &mut Vec<Change>) -> Target {
     let accounts = &pod.facts.accounts;
     let account = accounts.find_uid(uid);

@@ -1,22 +1,22 @@
 //! `flux-agent doctor`: checks what a pod needs, one thing after the other, and says for each that is wrong what it
 //! means and what to do about it.
 
-use crate::commands::arguments::{OutputArgument, PodArguments};
-use crate::commands::error::CommandError;
+use crate::commands::arguments::{PodArguments, PodQuestion};
 use crate::commands::pod::{PodContext, read_certificate};
-use crate::flux::broker_socket::BrokerSocket;
-use crate::flux::resources::Resources;
+use crate::flux::broker_socket::{BrokerAddress, SocketError};
 use crate::lead::wait::wait_for_lead;
 use crate::plan::decide::{self, client_environment};
 use crate::plan::step::Role;
 use crate::status::client;
+use crate::status::document::StatusReport;
 use crate::system::check::{Check, Found, any_failed, text};
+use crate::system::command_error::{CommandError, NO, ended_with};
 use crate::system::output::chain;
 use flux_contract::{CURVE_MOUNT, CURVE_SECRET_KEY, CurveCertificate, Exit, Install};
 use nix::sys::statvfs::statvfs;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 use tokio::process::Command;
@@ -30,17 +30,14 @@ const VERSION_TIMEOUT: Duration = Duration::from_secs(5);
 const MEMORY_EVENTS: &str = "/sys/fs/cgroup/memory.events";
 /// A shared volume with less free space than this is nearly full.
 const LOW_SPACE_MEBIBYTES: u64 = 64;
-/// How long agent and broker may take to answer on their sockets, which they do from memory.
-const SOCKET_TIMEOUT: Duration = Duration::from_secs(3);
+/// How long the agent may take to answer, which it does from memory.
+const AGENT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Checks everything and prints it; ends with 1 if a check failed.
-pub(crate) async fn run(
-    arguments: &PodArguments,
-    output: OutputArgument,
-) -> Result<(), CommandError> {
-    let checks = all(arguments).await;
-    output.print(&checks, || text(&checks));
-    if any_failed(&checks) { Err(CommandError::printed_no()) } else { Ok(()) }
+pub(crate) async fn run(question: &PodQuestion) -> Result<(), CommandError> {
+    let checks = all(&question.pod).await;
+    question.output.print(&checks, || text(&checks));
+    ended_with(if any_failed(&checks) { NO } else { 0 })
 }
 
 /// All of them, in the order in which a pod comes to depend on them.
@@ -168,14 +165,10 @@ fn certificate(pod: &PodContext) -> Found {
     }
     let mounted = Path::new(CURVE_MOUNT).join(CURVE_SECRET_KEY);
     let remedy = "it comes from the Secret that the pod's volume <name>-curve names: look at that, and at flux.curveCert";
-    let text = match fs::read_to_string(pod.root.at(&mounted)) {
-        Ok(text) => text,
-        Err(error) => {
-            return Found::failed(format!("{}: {error}", mounted.display()), remedy);
-        }
-    };
-    if let Err(error) = CurveCertificate::parse(&text) {
-        return Found::failed(format!("{}: {}", mounted.display(), chain(&error)), remedy);
+    let text = fs::read_to_string(pod.root.at(&mounted)).map_err(|error| error.to_string());
+    let parse = |text: String| CurveCertificate::parse(&text).map_err(|error| chain(&error));
+    if let Err(error) = text.and_then(parse) {
+        return Found::failed(format!("{}: {error}", mounted.display()), remedy);
     }
     let copy = pod.config.layout.curve_certificate();
     match fs::metadata(pod.root.at(&copy)) {
@@ -221,57 +214,46 @@ fn user(pod: &PodContext) -> Found {
 
 fn directories(pod: &PodContext) -> Found {
     let layout = &pod.config.layout;
-    let mut owners = Vec::new();
-    for path in [layout.run_dir(), layout.state_dir()] {
-        match fs::metadata(pod.root.at(&path)) {
-            Ok(found) => owners.push(found.uid()),
-            Err(error) => {
-                return Found::failed(
-                    format!("{}: {error}", path.display()),
-                    "the agent makes them at the start of a run: see flux-agent status and the log of this container",
-                );
-            }
-        }
-    }
-    owners.dedup();
-    if owners.len() > 1 {
-        return Found::failed(
-            format!("run and state directories belong to different users: {owners:?}"),
+    let owner = |path: PathBuf| match fs::metadata(pod.root.at(&path)) {
+        Ok(found) => Ok(found.uid()),
+        Err(error) => Err(format!("{}: {error}", path.display())),
+    };
+    match (owner(layout.run_dir()), owner(layout.state_dir())) {
+        (Err(seen), _) | (_, Err(seen)) => Found::failed(
+            seen,
+            "the agent makes them at the start of a run: see flux-agent status and the log of this container",
+        ),
+        (Ok(run), Ok(state)) if run != state => Found::failed(
+            format!("run and state directories belong to different users: {:?}", [run, state]),
             "Flux insists on its own: a securityContext that changed between two starts of the container does this; delete the pod",
-        );
+        ),
+        (Ok(_), Ok(_)) => Found::ok(layout.config_root().display().to_string()),
     }
-    Found::ok(layout.config_root().display().to_string())
 }
 
 async fn agent(pod: &PodContext) -> Found {
     let socket = pod.root.at(pod.config.layout.agent_socket());
-    match client::ask(&socket, SOCKET_TIMEOUT).await {
-        Ok(report) => match report.last_error {
-            Some(error) => Found::warning(
-                format!("phase {}, last error: {error}", report.phase),
-                "if the run went on since, nothing; else what the error names",
-            ),
-            None if report.restarts > 0 => Found::warning(
-                format!(
-                    "phase {}, its broker was started again {} times",
-                    report.phase, report.restarts
-                ),
-                "kubectl logs of this container says why it ended each time",
-            ),
-            None => Found::ok(format!("phase {}", report.phase)),
-        },
+    match client::ask(&socket, AGENT_TIMEOUT).await {
+        Ok(StatusReport { phase, last_error: Some(error), .. }) => Found::warning(
+            format!("phase {phase}, last error: {error}"),
+            "if the run went on since, nothing; else what the error names",
+        ),
+        Ok(StatusReport { phase, restarts: 0, .. }) => Found::ok(format!("phase {phase}")),
+        Ok(StatusReport { phase, restarts, .. }) => Found::warning(
+            format!("phase {phase}, its broker was started again {restarts} times"),
+            "kubectl logs of this container says why it ended each time",
+        ),
         Err(_) if !pod.facts.is_runner => {
             Found::skipped("it answers in the container that runs Flux")
         }
         Err(error) => Found::failed(
-            chain(&error),
+            format!("{error:#}"),
             "flux-agent run is not, or no longer, the first process of this container, or this is another user than it",
         ),
     }
 }
 
 async fn lead(pod: &PodContext) -> Found {
-    let is_lead = decide::plan(&pod.config, &pod.facts).is_ok_and(|plan| plan.role == Role::Lead);
     if !pod.facts.is_runner {
         return Found::skipped("needs the certificate of the container that runs Flux");
     }
@@ -285,48 +267,49 @@ async fn lead(pod: &PodContext) -> Found {
     }
     match wait_for_lead(&lead, &certificate, LEAD_TIMEOUT, &mut |_| ()).await {
         Ok(found) => Found::ok(format!("{} lets this pod in", found.address)),
-        Err(error) if is_lead => Found::failed(
-            chain(&error),
-            "this is the lead: its broker is not up, or its Service has no endpoint",
-        ),
-        Err(error) => Found::failed(
-            chain(&error),
-            "see the log of pod index 0; a NetworkPolicy may drop packets to its port",
-        ),
+        Err(error) => {
+            let remedy = match decide::role(&pod.config, &pod.facts) {
+                Ok((Role::Lead, _)) => {
+                    "this is the lead: its broker is not up, or its Service has no endpoint"
+                }
+                Ok((Role::Worker, _)) | Err(_) => {
+                    "see the log of pod index 0; a NetworkPolicy may drop packets to its port"
+                }
+            };
+            Found::failed(chain(&error), remedy)
+        }
     }
 }
 
 async fn broker(pod: &PodContext) -> Found {
-    let socket = match client_environment(&pod.config, &pod.facts) {
-        Ok(client) => pod.root.at(client.socket),
-        Err(_) => return Found::skipped("needs a known host"),
+    let Ok(client) = client_environment(&pod.config, &pod.facts) else {
+        return Found::skipped("needs a known host");
     };
-    let asked =
-        timeout(SOCKET_TIMEOUT, async { BrokerSocket::connect(&socket).await?.state().await });
-    match asked.await {
-        Ok(Ok(state)) if state == "run" => Found::ok("state run"),
-        Ok(Ok(state)) if state == "join" => Found::warning(
+    let broker = BrokerAddress { socket: pod.root.at(client.socket), owner: None };
+    match broker.state().await.as_deref() {
+        Ok("run") => Found::ok("state run"),
+        Ok("join") => Found::warning(
             "state join: the lead has not taken it in",
             "see the check of the lead; the lead's log names brokers that it refuses",
         ),
-        Ok(Ok(state)) if state == "quorum" => Found::warning(
+        Ok("quorum") => Found::warning(
             "state quorum: it waits for other brokers",
             "kubectl get pods shows which are missing; minSize allows to start with fewer",
         ),
-        Ok(Ok(state)) => Found::warning(format!("state {state}"), "none: it is on its way"),
-        Ok(Err(error)) => Found::failed(
-            chain(&error),
-            "the broker is not up (see the log of this container), or lets only its owner in",
-        ),
-        Err(_) => Found::failed(
-            format!("{} does not answer", socket.display()),
+        Ok(state) => Found::warning(format!("state {state}"), "none: it is on its way"),
+        Err(SocketError::Silent { .. }) => Found::failed(
+            format!("{} does not answer", broker.socket.display()),
             "the broker hangs or is starved: see flux-agent resources",
+        ),
+        Err(error) => Found::failed(
+            chain(error),
+            "the broker is not up (see the log of this container), or lets only its owner in",
         ),
     }
 }
 
 fn resources(pod: &PodContext) -> Found {
-    let resources = Resources::read(&pod.root, pod.resource_set());
+    let resources = pod.resources();
     match (resources.complaint(), resources.flux_cores) {
         (Some(complaint), _) => Found::warning(
             complaint,

@@ -6,11 +6,10 @@
 //! - Only the lead has a scheduler; a worker would fail in the same way.
 //! - Not while jobs are running: Fluxion cannot take over one without a time limit, and ends it.
 
-use crate::commands::error::CommandError;
 use crate::process::exit_status::{exit_code, start_failure_code};
+use crate::system::command_error::{CommandError, NO, ended_with};
 use crate::system::output::{print_line, print_stderr};
 use flux_contract::Layout;
-use std::io;
 use std::process::{Command, Stdio};
 
 /// Matches jobs with resources.
@@ -24,25 +23,25 @@ const ALLOWLIST: &str = "load-allowlist=node,core,gpu";
 
 /// Makes Fluxion the scheduler. Where `flux` does not answer, its code is the one to end with.
 pub(crate) fn run() -> Result<(), CommandError> {
-    let rank = output_of(&["getattr", "rank"])?;
+    let rank = flux(&["getattr", "rank"])?;
     if rank != "0" {
         let why = "run it in the lead";
         return refuse(&format!("the scheduler is the lead's, and this is rank {rank}: {why}"));
     }
-    let modules = output_of(&["module", "list"])?;
+    let modules = flux(&["module", "list"])?;
     let scheduler = modules.lines().find_map(scheduler);
     if scheduler == Some(QUEUE_MANAGER) {
         print("Fluxion is the scheduler already");
         return Ok(());
     }
     let stays = format!("{} stays", scheduler.unwrap_or("no scheduler"));
-    if !output_of(&["job", "list", "--user=all", "--states=running"])?.is_empty() {
+    if !flux(&["job", "list", "--user=all", "--states=running"])?.is_empty() {
         return refuse(&format!("jobs are running, and might not survive it: {stays}"));
     }
     if let Some(scheduler) = scheduler {
-        run_flux(&["module", "remove", scheduler])?;
+        flux(&["module", "remove", scheduler])?;
     }
-    if load(&[RESOURCE, ALLOWLIST]).and_then(|()| load(&[QUEUE_MANAGER])).is_ok() {
+    if load(&[RESOURCE, ALLOWLIST]).and_then(|_| load(&[QUEUE_MANAGER])).is_ok() {
         if load(&[FEASIBILITY, ALLOWLIST]).is_err() {
             warn("going on without that module: older Fluxions have none");
         }
@@ -50,7 +49,7 @@ pub(crate) fn run() -> Result<(), CommandError> {
         return Ok(());
     }
     // Flux says what fails from here on; the refusal is what counts.
-    let _ = run_flux(&["module", "remove", "-f", RESOURCE]);
+    let _ = flux(&["module", "remove", "-f", RESOURCE]);
     if let Some(scheduler) = scheduler {
         let _ = load(&[scheduler]);
     }
@@ -71,53 +70,32 @@ fn print(text: &str) {
 
 fn refuse(text: &str) -> Result<(), CommandError> {
     warn(text);
-    Err(CommandError::printed_no())
+    ended_with(NO)
 }
 
 fn warn(text: &str) {
     print_stderr(&format!("load-fluxion.sh: {text}"));
 }
 
-fn load(words: &[&str]) -> Result<(), CommandError> {
-    run_flux(&[&["module", "load"], words].concat())
+fn load(words: &[&str]) -> Result<String, CommandError> {
+    flux(&[&["module", "load"], words].concat())
 }
 
-/// What `flux` prints for `words`.
-fn output_of(words: &[&str]) -> Result<String, CommandError> {
-    let output = flux(words).stdout(Stdio::piped()).stderr(Stdio::inherit()).output();
-    let output = output.map_err(|error| not_started(&error))?;
-    check_code(exit_code(output.status))?;
-    Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
-}
-
-/// Runs `flux` with `words`.
-fn run_flux(words: &[&str]) -> Result<(), CommandError> {
-    let status = flux(words).status().map_err(|error| not_started(&error))?;
-    check_code(exit_code(status))
-}
-
-fn check_code(code: i32) -> Result<(), CommandError> {
-    if code == 0 {
-        Ok(())
-    } else {
-        Err(CommandError::printed(u8::try_from(code).unwrap_or(u8::MAX)))
-    }
-}
-
-fn not_started(error: &io::Error) -> CommandError {
-    let message = format!("start {}: {error}", Layout::CLIENT_NAME);
-    CommandError::with_message(start_failure_code(error), message)
-}
-
-/// `flux` as the shell finds it, connected to the instance that the shell is in, else to this pod's.
-fn flux(words: &[&str]) -> Command {
+/// What `flux` prints for `words`: as the shell finds it, connected to the instance that the shell is in, else to
+/// this pod's.
+fn flux(words: &[&str]) -> Result<String, CommandError> {
     let mut command = Command::new(Layout::CLIENT_NAME);
-    command.args(words);
+    command.args(words).stdout(Stdio::piped()).stderr(Stdio::inherit());
     let uri = |name| std::env::var_os(name).filter(|uri| !uri.is_empty());
     if let Some(uri) = uri("FLUX_URI").or_else(|| uri("fluxsocket")) {
         command.env("FLUX_URI", uri);
     }
-    command
+    let output = command.output().map_err(|error| {
+        let message = format!("start {}: {error}", Layout::CLIENT_NAME);
+        CommandError::with_message(start_failure_code(&error), message)
+    })?;
+    ended_with(u8::try_from(exit_code(output.status)).unwrap_or(u8::MAX))?;
+    Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
 }
 
 #[cfg(test)]

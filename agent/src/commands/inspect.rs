@@ -1,34 +1,28 @@
 //! What a pod is: `flux-agent plan`, what `run` would do in it; `resources`, what Flux takes it to have; `env`, the
 //! environment of a client of its broker, and, for hooks, that of this process.
 
-use crate::commands::arguments::{Format, OutputArgument, PodArguments};
-use crate::commands::error::CommandError;
+use crate::commands::arguments::PodQuestion;
 use crate::commands::pod::PodContext;
-use crate::flux::resources::Resources;
 use crate::plan::decide;
+use crate::system::command_error::CommandError;
 use crate::system::environment::{Environment, Report};
 use crate::system::files;
-use crate::system::output::{print_json, print_line};
 use crate::system::words::quoted;
 use flux_contract::Exit;
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::path::Path;
 
-pub(crate) fn plan(arguments: &PodArguments, output: OutputArgument) -> Result<(), CommandError> {
-    let PodContext { config, facts, .. } = PodContext::read(arguments)?;
-    let plan =
-        decide::plan(&config, &facts).map_err(|error| CommandError::new(error.exit(), &error))?;
-    output.print(&plan, || format!("{plan:#}"));
+pub(crate) fn plan(question: &PodQuestion) -> Result<(), CommandError> {
+    let PodContext { config, facts, .. } = PodContext::read(&question.pod)?;
+    let plan = decide::plan(&config, &facts)?;
+    question.output.print(&plan, || format!("{plan:#}"));
     Ok(())
 }
 
-pub(crate) fn resources(
-    arguments: &PodArguments,
-    output: OutputArgument,
-) -> Result<(), CommandError> {
-    let pod = PodContext::read(arguments)?;
-    let resources = Resources::read(&pod.root, pod.resource_set());
-    output.print(&resources, || resources.text());
+pub(crate) fn resources(question: &PodQuestion) -> Result<(), CommandError> {
+    let resources = PodContext::read(&question.pod)?.resources();
+    question.output.print(&resources, || resources.text());
     Ok(())
 }
 
@@ -43,25 +37,23 @@ pub(crate) fn write_environment(file: &Path) -> Result<(), CommandError> {
 }
 
 /// Prints what is to be exported.
-pub(crate) fn environment(
-    arguments: &PodArguments,
-    output: OutputArgument,
-) -> Result<(), CommandError> {
-    let environment = PodContext::read(arguments)?.client_environment()?;
+pub(crate) fn environment(question: &PodQuestion) -> Result<(), CommandError> {
+    let PodContext { config, facts, .. } = PodContext::read(&question.pod)?;
+    let environment = decide::client_environment(&config, &facts)?;
     let before: Environment = std::env::vars_os().collect();
     let mut after = before.clone();
     for change in &environment.changes {
         change.apply(&mut after);
     }
     let new = after.iter().filter(|(name, value)| before.get(*name) != Some(*value));
-    let new = new.map(|(name, value)| (name.to_string_lossy(), value.to_string_lossy()));
-    match output.output {
-        Format::Json => print_json(&new.collect::<BTreeMap<_, _>>()),
-        Format::Text => {
-            for (name, value) in new {
-                print_line(&format!("export {name}={}", quoted(&value)));
-            }
+    let new: BTreeMap<_, _> =
+        new.map(|(name, value)| (name.to_string_lossy(), value.to_string_lossy())).collect();
+    question.output.print(&new, || {
+        let mut text = String::new();
+        for (name, value) in &new {
+            let _ = writeln!(text, "export {name}={}", quoted(value));
         }
-    }
+        text
+    });
     Ok(())
 }

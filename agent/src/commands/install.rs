@@ -1,8 +1,10 @@
 //! `flux-agent install` and `flux-agent view install`: what the init containers do that copy agent and view.
 
-use crate::commands::error::CommandError;
-use crate::system::files::{self, Attributes};
+use crate::flux::resources::memory_limit;
+use crate::system::command_error::CommandError;
+use crate::system::files;
 use crate::system::output::log_line;
+use crate::system::root::Root;
 use crate::view::{InstallRequest, ViewError, failed, install_view};
 use flux_contract::{Exit, Layout};
 use std::fs::File;
@@ -20,29 +22,25 @@ pub(crate) fn agent(directory: &Path) -> Result<(), CommandError> {
 }
 
 /// Copies the view; before it this program, if `with_agent` says so.
-pub(crate) fn view(request: &InstallRequest, with_agent: bool) -> Result<(), CommandError> {
+pub(crate) fn view(mut request: InstallRequest, with_agent: bool) -> Result<(), CommandError> {
     if with_agent {
         agent(&Layout::new(&request.destination).bin_dir())?;
     }
+    request.memory_limit = memory_limit(&Root::new("/"));
     let report =
-        install_view(request, &log_line).map_err(|error| CommandError::new(Exit::View, &error))?;
+        install_view(&request, &log_line).map_err(|error| CommandError::new(Exit::View, &error))?;
     log_line(&report.to_string());
     Ok(())
 }
 
-/// Copies the running binary to `directory`/flux-agent with mode 0755, makes the link `flux` to it
-/// beside it, and returns that path.
-///
-/// The directory is created. The copy appears under its name only when it is whole, so a restarted
-/// init container or a runner that is quick to start never meets half a binary, and replacing a
-/// binary that runs is no error. It is not flushed to the disk, which would wait for all that other
-/// pods write there at the moment: after a crash of the node the init container runs again.
+/// Copies the running binary to `directory`/flux-agent, makes the link `flux` beside it, and returns its path. Nothing
+/// is flushed to the disk, which would wait for all that other pods write there at the moment: after a crash of the
+/// node the init container runs again.
 fn copy_to(directory: &Path) -> Result<PathBuf, ViewError> {
     let installed = directory.join(Layout::AGENT_NAME);
     files::make_directory(directory, 0o755, None).map_err(failed("create directory", directory))?;
-    let attributes = Attributes { mode: 0o755, owner: None, durable: false };
     let copy = |file: &mut File| io::copy(&mut File::open(SELF)?, file).map(drop);
-    files::replace(&installed, attributes, copy)
+    files::replace(&installed, 0o755, None, copy)
         .map_err(failed("copy the agent to", &installed))?;
     let link = directory.join(Layout::CLIENT_NAME);
     files::link(&link, Path::new(Layout::AGENT_NAME)).map_err(failed("make the link", &link))?;

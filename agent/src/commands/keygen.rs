@@ -1,16 +1,28 @@
 //! `flux-agent keygen`: makes CURVE certificates.
 
-use crate::commands::error::CommandError;
-use crate::system::files::{self, Attributes};
+use crate::system::command_error::CommandError;
+use crate::system::files;
 use crate::system::output::{chain, print_text};
+use clap::Args;
 use flux_contract::{CurveCertificate, Exit};
 use std::fs::File;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// Makes a certificate that carries `name` in its metadata (letters, digits, `-` and `.`), and writes it to `path`,
-/// or prints it.
-pub(crate) fn run(path: Option<&Path>, name: &str, force: bool) -> Result<(), CommandError> {
+#[derive(Debug, Args)]
+pub(crate) struct Keygen {
+    /// Where to write it, mode 0600; standard output if not given
+    path: Option<PathBuf>,
+    /// Name in its metadata
+    #[arg(long, default_value = "flux")]
+    name: String,
+    /// Replace an existing file
+    #[arg(long)]
+    force: bool,
+}
+
+/// Makes a certificate, and writes or prints it.
+pub(crate) fn run(Keygen { path, name, force }: &Keygen) -> Result<(), CommandError> {
     let failed = |text: String| CommandError::with_message(Exit::Prepare.code(), text);
     let mut secret = [0; 32];
     getrandom::fill(&mut secret)
@@ -22,7 +34,7 @@ pub(crate) fn run(path: Option<&Path>, name: &str, force: bool) -> Result<(), Co
         print_text(certificate.to_text().expose());
         return Ok(());
     };
-    write(path, &certificate, force).map_err(|error| {
+    write(path, &certificate, *force).map_err(|error| {
         let path = path.display();
         failed(if error.kind() == io::ErrorKind::AlreadyExists {
             format!("{path} exists already and may hold a key in use; pass --force to replace it")
@@ -32,21 +44,17 @@ pub(crate) fn run(path: Option<&Path>, name: &str, force: bool) -> Result<(), Co
     })
 }
 
-/// Writes `certificate` to `path` with mode 0600, as flux-keygen(1) does: Flux refuses a
-/// certificate that its group or others can read.
-///
-/// An existing file is left alone unless `force` is set; then it is replaced in one step, so that
-/// a reader sees either the old or the new certificate.
+/// Writes `certificate` to `path` with mode 0600: Flux refuses one that its group or others can read. With `force` an
+/// existing file is replaced in one step, so that a reader sees either the old or the new certificate.
 fn write(path: &Path, certificate: &CurveCertificate, force: bool) -> io::Result<()> {
-    let attributes = Attributes { mode: 0o600, owner: None, durable: true };
     let text = certificate.to_text();
-    let fill = |file: &mut File| file.write_all(text.expose().as_bytes());
-    let written = if force {
-        files::replace(path, attributes, fill)
-    } else {
-        files::create(path, attributes, fill)
+    let fill = |file: &mut File| {
+        file.write_all(text.expose().as_bytes())?;
+        // It is on the disk before anybody relies on it.
+        file.sync_all()
     };
-    written.map(drop)
+    let make = if force { files::replace } else { files::create };
+    make(path, 0o600, None, fill).map(drop)
 }
 
 #[cfg(test)]
@@ -55,10 +63,18 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
+    fn make(path: Option<&Path>, name: &str, force: bool) -> Result<(), String> {
+        let keygen = Keygen { path: path.map(Path::to_owned), name: name.to_owned(), force };
+        run(&keygen).map_err(|error| error.message.unwrap())
+    }
+
     #[test]
-    fn a_name_that_flux_cannot_read_is_refused() {
-        let refused = run(None, "a_b", false).unwrap_err();
-        assert!(refused.message.unwrap().starts_with("could not make a CURVE certificate named"));
+    fn what_cannot_be_made_or_written_is_named() {
+        let refused = make(None, "a_b", false).unwrap_err();
+        assert!(refused.starts_with("could not make a CURVE certificate named"), "{refused}");
+        let refused = make(Some(Path::new("/nonexistent/c")), "a", false).unwrap_err();
+        let expected = "could not write the CURVE certificate to /nonexistent/c: No such file";
+        assert!(refused.starts_with(expected), "{refused}");
     }
 
     #[test]
@@ -66,21 +82,14 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("curve.cert");
         let read = || CurveCertificate::parse(&fs::read_to_string(&path).unwrap()).unwrap();
-        run(Some(&path), "hello-0", false).unwrap();
+        make(Some(&path), "hello-0", false).unwrap();
         let first = read();
-        let refused = run(Some(&path), "hello-0", false).unwrap_err();
-        assert!(refused.message.unwrap().contains("pass --force to replace it"));
+        let refused = make(Some(&path), "hello-0", false).unwrap_err();
+        assert!(refused.contains("pass --force to replace it"));
         assert_eq!(read(), first);
-        run(Some(&path), "hello-0", true).unwrap();
+        make(Some(&path), "hello-0", true).unwrap();
         assert_ne!(read().public_key(), first.public_key());
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o600);
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "no leftovers");
-    }
-
-    #[test]
-    fn a_directory_that_is_not_there_is_named() {
-        let error = run(Some(Path::new("/nonexistent/c")), "a", false).unwrap_err();
-        let expected = "could not write the CURVE certificate to /nonexistent/c: No such file";
-        assert!(error.message.unwrap().starts_with(expected));
     }
 }

@@ -5,7 +5,6 @@ pub(crate) mod arguments;
 pub(crate) mod cli;
 pub(crate) mod client;
 pub(crate) mod doctor;
-pub(crate) mod error;
 pub(crate) mod fluxion;
 pub(crate) mod inspect;
 pub(crate) mod install;
@@ -14,5 +13,5 @@ pub(crate) mod pod;
 pub(crate) mod probe;
 pub(crate) mod wait;
 
-pub use arguments::{Format, OutputArgument};
+pub use arguments::OutputArgument;
 pub use cli::{command_line, main};

@@ -1,14 +1,18 @@
 //! Configuration and facts of the pod that a subcommand is about.
 
 use crate::commands::arguments::PodArguments;
-use crate::commands::error::CommandError;
+use crate::flux::resources::Resources;
 use crate::plan::config::read_config;
-use crate::plan::decide::{self, ClientEnvironment, client_environment};
+use crate::plan::decide;
+use crate::failure::Failure;
 use crate::plan::facts::Facts;
-use crate::plan::step::{AwaitLead, Role};
+use crate::plan::step::Role;
+use crate::system::command_error::CommandError;
 use crate::system::output::chain;
 use crate::system::root::Root;
-use flux_contract::{AgentConfig, CURVE_MOUNT, CURVE_SECRET_KEY, CurveCertificate, Exit};
+use flux_contract::{
+    AgentConfig, CURVE_MOUNT, CURVE_SECRET_KEY, CurveCertificate, Exit, Layout, PRIVATE_MOUNT,
+};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -29,11 +33,11 @@ impl PodContext {
         Ok(Self { config, facts, root })
     }
 
-    /// The resource set by which Flux schedules; a worker has none.
-    pub(crate) fn resource_set(&self) -> Option<PathBuf> {
+    /// A worker has no resource set by which Flux schedules.
+    pub(crate) fn resources(&self) -> Resources {
         let role = decide::role(&self.config, &self.facts);
         let is_lead = role.is_ok_and(|(role, _)| role == Role::Lead);
-        is_lead.then(|| self.config.layout.resource_file())
+        Resources::read(&self.root, is_lead.then(|| self.config.layout.resource_file()))
     }
 
     /// Where its certificate is: the broker's copy, else the mounted one.
@@ -42,28 +46,24 @@ impl PodContext {
         let mounted = self.root.at(Path::new(CURVE_MOUNT).join(CURVE_SECRET_KEY));
         if copy.exists() { copy } else { mounted }
     }
-
-    /// What a client of its broker needs.
-    pub(crate) fn client_environment(&self) -> Result<ClientEnvironment, CommandError> {
-        client_environment(&self.config, &self.facts)
-            .map_err(|error| CommandError::new(error.exit(), &error))
-    }
-
-    /// Where and how long to wait for the lead.
-    pub(crate) fn lead(&self) -> Result<AwaitLead, CommandError> {
-        decide::lead(&self.config, &self.facts)
-            .map_err(|error| CommandError::new(error.exit(), &error))
-    }
 }
 
-/// The certificate at `path`; what is wrong is the error's text.
-pub(crate) fn read_certificate(path: &Path) -> Result<CurveCertificate, String> {
+/// The paths below the shared volume from which this program was started, if it was.
+pub(crate) fn own_layout() -> Option<Layout> {
+    let own = std::env::current_exe().ok()?;
+    let layout = Layout::new(own.parent()?.parent()?).with_private(PRIVATE_MOUNT);
+    (layout.agent() == own).then_some(layout)
+}
+
+pub(crate) fn read_certificate(path: &Path) -> Result<CurveCertificate, CommandError> {
     let text =
-        fs::read_to_string(path).map_err(|error| format!("read {}: {error}", path.display()))?;
-    CurveCertificate::parse(&text).map_err(|error| chain(&error))
+        fs::read_to_string(path).map_err(|error| format!("read {}: {error}", path.display()));
+    text.and_then(|text| CurveCertificate::parse(&text).map_err(|error| chain(&error)))
+        .map_err(|text| CommandError::with_message(Exit::Prepare.code(), text))
 }
 
-/// The same, as the error of a subcommand.
-pub(crate) fn certificate_at(path: &Path) -> Result<CurveCertificate, CommandError> {
-    read_certificate(path).map_err(|text| CommandError::with_message(Exit::Prepare.code(), text))
+impl From<Failure> for CommandError {
+    fn from(error: Failure) -> Self {
+        Self::new(error.exit(), &error)
+    }
 }

@@ -1,58 +1,63 @@
 //! `flux-agent probe`: whether a broker's port would let this pod in.
 
-use crate::commands::arguments::{Format, OutputArgument, PodArguments, duration};
-use crate::commands::error::CommandError;
-use crate::commands::pod::{PodContext, certificate_at};
-use crate::lead::probe::probe;
+use crate::commands::arguments::{OutputArgument, PodArguments, duration};
+use crate::commands::pod::{PodContext, read_certificate};
+use crate::lead::probe::{Outcome, probe};
 use crate::lead::resolver::lookup;
-use crate::system::output::{chain, print_json, print_line};
+use crate::plan::decide;
+use crate::system::command_error::{CommandError, NO};
+use clap::Args;
 use flux_contract::Exit;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Asks every address of `target`, or of the lead.
-pub(crate) async fn run(
-    arguments: &PodArguments,
-    target: Option<&str>,
+#[derive(Debug, Args)]
+pub(crate) struct Probe {
+    #[command(flatten)]
+    pod: PodArguments,
+    /// Host name or address and port; that of the lead if not given
+    #[arg(value_name = "HOST:PORT")]
+    target: Option<String>,
+    /// The certificate; that of this pod if not given
+    #[arg(long, value_name = "PATH")]
     certificate: Option<PathBuf>,
-    seconds: u64,
+    /// How long, in seconds
+    #[arg(long, default_value_t = 5, value_name = "SECONDS")]
+    timeout: u64,
+    #[command(flatten)]
     output: OutputArgument,
-) -> Result<(), CommandError> {
-    let (certificate, name, port) = match (target, certificate) {
-        (Some(target), Some(path)) => {
-            let certificate = certificate_at(&path)?;
-            let (name, port) = host_and_port(target)?;
-            (certificate, name, port)
-        }
-        (target, certificate) => {
-            let pod = PodContext::read(arguments)?;
-            let (name, port) = if let Some(target) = target {
-                host_and_port(target)?
-            } else {
-                let lead = pod.lead()?;
-                let name = lead.address.map_or(lead.name, |address| address.to_string());
-                (name, lead.port)
-            };
-            let path = certificate.unwrap_or_else(|| pod.certificate_path());
-            (certificate_at(&path)?, name, port)
-        }
+}
+
+/// Asks every address of the target, or of the lead. Whoever names target and certificate needs no configuration.
+pub(crate) async fn run(arguments: &Probe) -> Result<(), CommandError> {
+    let Probe { target, certificate, timeout, output, .. } = arguments;
+    let pod = || PodContext::read(&arguments.pod);
+    let (name, port) = if let Some(target) = target {
+        host_and_port(target)?
+    } else {
+        let pod = pod()?;
+        let lead = decide::lead(&pod.config, &pod.facts)?;
+        (lead.address.map_or(lead.name, |address| address.to_string()), lead.port)
     };
-    let addresses = lookup(&name).await.map_err(|error| CommandError::no(chain(&error)))?;
-    let mut done = Err(CommandError::printed_no());
+    let certificate = match certificate {
+        Some(path) => read_certificate(path)?,
+        None => read_certificate(&pod()?.certificate_path())?,
+    };
+    let addresses = lookup(&name).await.map_err(|error| CommandError::no(format!("{error:#}")))?;
+    let mut done = Err(CommandError::printed(NO));
     for address in addresses {
         let address = SocketAddr::new(address, port);
-        let outcome = probe(address, &certificate, duration(seconds), duration(seconds)).await;
-        if outcome.is_accepted() {
+        let outcome = probe(address, &certificate, duration(*timeout), duration(*timeout)).await;
+        let accepted = outcome == Outcome::Accepted;
+        if accepted {
             done = Ok(());
         }
-        match output.output {
-            Format::Text => print_line(&format!("{address}: {outcome}")),
-            Format::Json => print_json(&serde_json::json!({
-                "address": address.to_string(),
-                "accepted": outcome.is_accepted(),
-                "outcome": outcome.to_string(),
-            })),
-        }
+        let answer = serde_json::json!({
+            "address": address.to_string(),
+            "accepted": accepted,
+            "outcome": outcome.to_string(),
+        });
+        output.print(&answer, || format!("{address}: {outcome}\n"));
     }
     done
 }
@@ -72,6 +77,7 @@ fn host_and_port(target: &str) -> Result<(String, u16), CommandError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
     #[test]
     fn targets_may_be_names_and_addresses_of_both_kinds() {
         assert_eq!(host_and_port("hello-0.hello:8050"), Ok(("hello-0.hello".to_owned(), 8050)));

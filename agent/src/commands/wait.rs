@@ -1,18 +1,19 @@
 //! What the agent that runs this pod says of it: `flux-agent status`; `ready`, for people and scripts; `wait`, until
 //! something is there.
 
-use crate::commands::arguments::{Awaited, OutputArgument, PodArguments, duration};
-use crate::commands::error::CommandError;
-use crate::commands::pod::{PodContext, certificate_at};
+use crate::commands::arguments::{Awaited, PodArguments, PodQuestion, duration};
+use crate::commands::pod::{PodContext, own_layout, read_certificate};
 use crate::lead::wait::wait_for_lead;
 use crate::plan::config::read_config;
-use crate::status::client::{ask, ask_when_ready};
+use crate::plan::decide;
+use crate::status::client::ask;
 use crate::status::document::StatusReport;
-use crate::system::output::{chain, log_line};
+use crate::system::command_error::CommandError;
+use crate::system::output::log_line;
 use crate::system::root::Root;
-use flux_contract::{Exit, Layout, PRIVATE_MOUNT};
+use flux_contract::{Exit, Layout};
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// How long the agent may take to answer.
@@ -20,20 +21,18 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 /// How often a state is asked for while waiting for it.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Waits at most `seconds` for it, so that whoever asks learns of it at once.
+/// Waits at most `seconds` for the pod to become ready.
 pub(crate) async fn ready(arguments: &PodArguments, seconds: u64) -> Result<(), CommandError> {
     let socket = agent_socket(arguments);
     let deadline = Instant::now() + duration(seconds);
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        let report = ask_when_ready(&socket, left, ANSWER_TIMEOUT).await;
-        match report {
+        match ask(&socket, ANSWER_TIMEOUT).await {
             Ok(report) if report.ready => return Ok(()),
             Ok(report) if left.is_zero() || report.over => return Err(not_ready(&report)),
-            Err(error) if left.is_zero() => return Err(CommandError::no(chain(&error))),
-            // There is no agent yet, or the time is up: then once more, and no longer.
-            Ok(_) => {}
-            Err(_) => tokio::time::sleep(POLL_INTERVAL.min(left)).await,
+            Err(error) if left.is_zero() => return Err(CommandError::no(format!("{error:#}"))),
+            // It is not ready yet, or there is no agent yet.
+            Ok(_) | Err(_) => tokio::time::sleep(POLL_INTERVAL.min(left)).await,
         }
     }
 }
@@ -55,49 +54,34 @@ pub(crate) async fn wait(
     if what == Awaited::Lead {
         return wait_lead(arguments, limit).await;
     }
-    let socket = agent_socket(arguments);
-    let reached = async {
-        while !reached(what, arguments, &socket).await {
+    let reached = async || {
+        if what == Awaited::Complete {
+            return Root::new(&arguments.root).at(layout(arguments).complete_marker()).exists();
+        }
+        let report = ask(&agent_socket(arguments), ANSWER_TIMEOUT).await;
+        report.is_ok_and(|report| report.online)
+    };
+    let polled = async {
+        while !reached().await {
             tokio::time::sleep(POLL_INTERVAL).await;
         }
     };
-    if tokio::time::timeout(limit, reached).await.is_ok() {
-        return Ok(());
-    }
-    Err(CommandError::no(format!("still waiting after {seconds} s")))
-}
-
-async fn reached(what: Awaited, arguments: &PodArguments, socket: &Path) -> bool {
-    match what {
-        Awaited::Lead | Awaited::Broker => {
-            ask(socket, ANSWER_TIMEOUT).await.is_ok_and(|report| report.online)
-        }
-        Awaited::Complete => {
-            Root::new(&arguments.root).at(layout(arguments).complete_marker()).exists()
-        }
-    }
+    let polled = tokio::time::timeout(limit, polled).await;
+    polled.map_err(|_| CommandError::no(format!("still waiting after {seconds} s")))
 }
 
 async fn wait_lead(arguments: &PodArguments, limit: Duration) -> Result<(), CommandError> {
     let pod = PodContext::read(arguments)?;
-    let (certificate, lead) = (certificate_at(&pod.certificate_path())?, pod.lead()?);
-    let mut report = |line: &str| log_line(line);
-    let found = wait_for_lead(&lead, &certificate, limit, &mut report).await;
+    let certificate = read_certificate(&pod.certificate_path())?;
+    let lead = decide::lead(&pod.config, &pod.facts)?;
+    let found = wait_for_lead(&lead, &certificate, limit, &mut log_line).await;
     found.map(drop).map_err(|error| CommandError::new(Exit::LeadUnreachable, &error))
 }
 
-/// The paths below the shared volume. The configuration says where that is; where it cannot be read,
-/// this program's own place in it does.
+/// The configuration says where the shared volume is; where it cannot be read, this program's own place in it does.
 fn layout(arguments: &PodArguments) -> Layout {
-    let root = Root::new(&arguments.root);
-    let own_mount = || {
-        let own = std::env::current_exe().ok()?;
-        let mount = own.parent()?.parent()?;
-        let layout = Layout::new(mount).with_private(PRIVATE_MOUNT);
-        (layout.agent() == own).then_some(layout)
-    };
-    let configured = read_config(&root.at(&arguments.config)).map(|config| config.layout);
-    configured.ok().or_else(own_mount).unwrap_or_default()
+    let config = read_config(&Root::new(&arguments.root).at(&arguments.config));
+    config.ok().map(|config| config.layout).or_else(own_layout).unwrap_or_default()
 }
 
 /// The socket of the agent that runs this pod.
@@ -105,13 +89,10 @@ fn agent_socket(arguments: &PodArguments) -> PathBuf {
     Root::new(&arguments.root).at(layout(arguments).agent_socket())
 }
 
-pub(crate) async fn status(
-    arguments: &PodArguments,
-    output: OutputArgument,
-) -> Result<(), CommandError> {
-    let report = ask(&agent_socket(arguments), ANSWER_TIMEOUT).await;
-    let report = report.map_err(|error| CommandError::no(chain(&error)))?;
-    output.print(&report, || status_text(&report));
+pub(crate) async fn status(question: &PodQuestion) -> Result<(), CommandError> {
+    let report = ask(&agent_socket(&question.pod), ANSWER_TIMEOUT).await;
+    let report = report.map_err(|error| CommandError::no(format!("{error:#}")))?;
+    question.output.print(&report, || status_text(&report));
     Ok(())
 }
 
@@ -151,24 +132,35 @@ fn phase_text(report: &StatusReport) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::status::server::StatusServer;
     use flux_contract::Phase;
+    use tokio::sync::watch;
 
-    #[test]
-    fn the_status_names_what_is_unknown_as_such() {
-        let report = StatusReport {
-            phase: "wait-for-lead".to_owned(),
-            role: "worker".to_owned(),
-            last_error: Some("connection refused".to_owned()),
-            ..StatusReport::default()
-        };
-        let text = status_text(&report);
-        assert!(text.contains("role      worker, rank -\n"), "{text}");
-        assert!(text.contains("error     connection refused\n"), "{text}");
-        assert!(text.contains("phase     wait-for-lead\n"), "{text}");
+    #[tokio::test]
+    async fn whoever_waits_for_ready_learns_when_it_is_settled() {
+        let ready_pod = StatusReport { ready: true, ..StatusReport::default() };
+        let over = StatusReport { over: true, ..StatusReport::default() };
+        for settled in [ready_pod, over] {
+            let root = tempfile::tempdir().unwrap();
+            let arguments =
+                PodArguments { config: "/none".into(), root: root.path().into(), hostname: None };
+            let (reports, receiver) = watch::channel(StatusReport::default());
+            let server = StatusServer::bind(&agent_socket(&arguments)).unwrap();
+            tokio::spawn(server.serve(receiver));
+            assert_eq!(ready(&arguments, 0).await.unwrap_err().code, 1);
+            let began = Instant::now();
+            let settle = async {
+                tokio::time::sleep(POLL_INTERVAL * 2).await;
+                reports.send_replace(settled.clone());
+            };
+            let (done, ()) = tokio::join!(ready(&arguments, 600), settle);
+            assert_eq!(done.is_ok(), settled.ready, "{done:?}");
+            assert!((POLL_INTERVAL * 2..Duration::from_mins(1)).contains(&began.elapsed()));
+        }
     }
 
     #[test]
-    fn the_status_says_which_hook_runs_and_for_how_long() {
+    fn the_status_names_what_is_unknown_as_such_and_says_which_hook_runs_for_how_long() {
         let hooks = Phase {
             name: "hooks".to_owned(),
             start_milliseconds: 20,
@@ -177,9 +169,16 @@ mod tests {
         let report = StatusReport {
             phase: "hooks".to_owned(),
             doing: Some("commands.pre".to_owned()),
+            role: "worker".to_owned(),
+            last_error: Some("connection refused".to_owned()),
             phases: vec![hooks],
             ..StatusReport::default()
         };
-        assert_eq!(phase_text(&report), "hooks (commands.pre) for 61.2 s");
+        let text = status_text(&report);
+        assert!(text.contains("role      worker, rank -\n"), "{text}");
+        assert!(text.contains("error     connection refused\n"), "{text}");
+        assert!(text.contains("phase     hooks (commands.pre) for 61.2 s\n"), "{text}");
+        let bare = StatusReport { phase: "wait-for-lead".to_owned(), ..StatusReport::default() };
+        assert_eq!(phase_text(&bare), "wait-for-lead");
     }
 }

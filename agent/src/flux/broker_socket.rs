@@ -1,10 +1,10 @@
 //! Asks the local broker over its own socket: for its state, and for what its instance says of its rank.
+//! `flux uptime` would be a process for every question, and up to Flux 0.88 it crashes where the user has no passwd
+//! entry.
 //!
-//! `flux uptime` would answer the same question, but it is a process for every question, and up to
-//! Flux 0.88 it crashes where the user has no passwd entry. The socket speaks Flux messages
-//! (RFC 3): after one byte that says whether the connection is accepted, each message is a magic
-//! number, the length of its frames, and the frames. Only the owner of the instance is let in, and root where
-//! `access.allow-root-owner` says so, which a user's own configuration may not.
+//! After one byte that says whether the connection is accepted, each message (RFC 3) is a magic number, the length of
+//! its frames, and the frames. Only the owner of the instance is let in, and root where `access.allow-root-owner`
+//! says so, which a user's own configuration may not.
 
 use nix::errno::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -52,7 +52,6 @@ pub(crate) enum SocketError {
     Connect(#[source] io::Error),
     #[error("talk to the broker")]
     Exchange(#[source] io::Error),
-    /// The broker lets only the owner of the instance in.
     #[error("the broker refused the connection with errno {errno}")]
     Refused { errno: u8 },
     /// The broker does not offer the service, or failed to serve.
@@ -83,11 +82,16 @@ pub struct BrokerAddress {
 impl BrokerAddress {
     pub(crate) async fn connect(&self) -> Result<BrokerSocket, SocketError> {
         let connected = connected(&self.socket, self.owner).and_then(UnixStream::from_std);
-        BrokerSocket::accepted(connected).await
+        let mut stream = connected.map_err(SocketError::Connect)?;
+        match stream.read_u8().await.map_err(SocketError::Exchange)? {
+            0 => Ok(BrokerSocket { stream, matchtag: 0 }),
+            errno => Err(SocketError::Refused { errno }),
+        }
     }
 
+    /// The state of the broker, in its own word: `join`, `init`, `quorum`, `run`, `cleanup`, ...
     pub(crate) async fn state(&self) -> Result<String, SocketError> {
-        let state = async { self.connect().await?.state().await };
+        let state = async { self.connect().await?.state(NODE_ANY).await };
         let silent = || Err(SocketError::Silent { topic: STATE.to_owned() });
         timeout(STATE_TIMEOUT, state).await.unwrap_or_else(|_| silent())
     }
@@ -126,28 +130,9 @@ pub(crate) struct BrokerSocket {
 }
 
 impl BrokerSocket {
-    pub(crate) async fn connect(path: &Path) -> Result<Self, SocketError> {
-        Self::accepted(UnixStream::connect(path).await).await
-    }
-
-    async fn accepted(connected: io::Result<UnixStream>) -> Result<Self, SocketError> {
-        let mut stream = connected.map_err(SocketError::Connect)?;
-        let accepted = stream.read_u8().await.map_err(SocketError::Exchange)?;
-        match accepted {
-            0 => Ok(Self { stream, matchtag: 0 }),
-            errno => Err(SocketError::Refused { errno }),
-        }
-    }
-
-    /// The state of the broker, in its own word: `join`, `init`, `quorum`, `run`, `cleanup`, ...
-    pub(crate) async fn state(&mut self) -> Result<String, SocketError> {
-        let answer: State = self.ask(STATE, NODE_ANY, None).await?;
-        Ok(answer.state)
-    }
-
-    /// The state of the lead, asked through the brokers in between.
-    pub(crate) async fn state_of_lead(&mut self) -> Result<String, SocketError> {
-        let answer: State = self.ask(STATE, LEAD, None).await?;
+    /// The state of the broker `node`, asked through the brokers in between.
+    pub(crate) async fn state(&mut self, node: u32) -> Result<String, SocketError> {
+        let answer: State = self.ask(STATE, node, None).await?;
         Ok(answer.state)
     }
 
@@ -221,8 +206,12 @@ fn request(matchtag: u32, topic: &str, node: u32, payload: Option<&Value>, flags
         protocol.extend(word.to_be_bytes());
     }
     push_frame(&mut body, &protocol);
+    message(&body)
+}
+
+fn message(body: &[u8]) -> Vec<u8> {
     let length = u32::try_from(body.len()).unwrap_or(u32::MAX);
-    [MESSAGE_MAGIC.to_ne_bytes().as_slice(), &length.to_be_bytes(), &body].concat()
+    [MESSAGE_MAGIC.to_ne_bytes().as_slice(), &length.to_be_bytes(), body].concat()
 }
 
 /// Appends a frame with its length: one byte, or 255 and four bytes.
@@ -295,8 +284,8 @@ mod tests {
     use super::*;
     use tokio::net::UnixListener;
 
-    fn state_of(body: &[u8]) -> Result<State, SocketError> {
-        answer_of(STATE, 1, body)
+    fn state_of(body: &[u8]) -> Result<String, SocketError> {
+        answer_of::<State>(STATE, 1, body).map(|answer| answer.state)
     }
 
     /// The answer of a broker, as recorded from flux-core 0.88.
@@ -312,15 +301,10 @@ mod tests {
         body
     }
 
-    fn message(body: &[u8]) -> Vec<u8> {
-        let length = u32::try_from(body.len()).unwrap();
-        [MESSAGE_MAGIC.to_ne_bytes().as_slice(), &length.to_be_bytes(), body].concat()
-    }
-
     #[test]
     fn the_state_is_read_from_the_payload_of_the_answer_to_this_question() {
         let state = b"{\"state\":\"run\",\"duration\":1.5}\0";
-        assert_eq!(state_of(&answer_to(1, 0, state)).unwrap().state, "run");
+        assert_eq!(state_of(&answer_to(1, 0, state)).unwrap(), "run");
         let late = state_of(&answer_to(2, 0, state));
         assert!(matches!(late, Err(SocketError::Malformed { .. })), "{late:?}");
         let refused = state_of(&answer_to(1, 38, b"No service matching foo.bar is registered\0"));
@@ -358,10 +342,10 @@ mod tests {
             }
         };
         let client = async {
-            let mut socket = BrokerSocket::connect(&path).await?;
+            let mut socket = BrokerAddress { socket: path.clone(), owner: None }.connect().await?;
             let mut seen = Vec::new();
             for _ in states {
-                seen.push(socket.state().await?);
+                seen.push(socket.state(NODE_ANY).await?);
             }
             Ok(seen)
         };

@@ -1,6 +1,6 @@
 //! Watches the broker from outside: its state, and whether it has lost its lead.
 
-use crate::flux::broker_socket::{BrokerAddress, BrokerSocket, SocketError};
+use crate::flux::broker_socket::{BrokerAddress, LEAD, SocketError};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
@@ -9,12 +9,12 @@ use tokio::time::{sleep, timeout};
 
 /// Pause between two looks at a broker that does not run yet.
 const INTERVAL: Duration = Duration::from_millis(200);
-/// Pause between two looks once it runs: only its end is still to come, and that is noticed at once.
+/// The same once it runs: only its end is still to come, and that is noticed at once.
 const INTERVAL_ONLINE: Duration = Duration::from_secs(10);
 /// How long the lead may take to answer, perhaps over several brokers.
 const LEAD_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Something changed.
+/// A change of what is watched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// The broker reports another state.
@@ -61,11 +61,11 @@ impl Watch {
         }
     }
 
-    /// Whether the broker has nobody to pass a question for the lead on to. In state `run` a broker that another lead
-    /// sends away ends by itself; while it waits for the quorum, it stays for ever (Flux 0.88,
-    /// `monitor_parent_continuation` of the broker's state machine). Where no answer comes, that says nothing.
+    /// Whether the broker has nobody to pass a question for the lead on to. A broker that another lead sends away ends
+    /// by itself, but for one that waits for the quorum (Flux 0.88, `monitor_parent_continuation` of the broker's state
+    /// machine). Where no answer comes, that says nothing.
     async fn lead_is_gone(&self) -> bool {
-        let asked = async { self.broker.connect().await?.state_of_lead().await };
+        let asked = async { self.broker.connect().await?.state(LEAD).await };
         let answer = timeout(LEAD_TIMEOUT, asked).await;
         answer.is_ok_and(|answer| answer.is_err_and(|error| error.is_unreachable()))
     }
@@ -73,7 +73,7 @@ impl Watch {
 
 /// Notifies of every change of the broker's state, until the connection ends.
 async fn notify_of_changes(broker: BrokerAddress, changed: Arc<Notify>) -> Result<(), SocketError> {
-    let mut connection: BrokerSocket = broker.connect().await?;
+    let mut connection = broker.connect().await?;
     connection.monitor_state().await?;
     loop {
         connection.state_change().await?;

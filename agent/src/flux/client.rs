@@ -38,11 +38,11 @@ impl FluxClient {
     }
 }
 
-/// Flux's cleanup, in the order in which it is done: Python programs that take about a second on two busy cores. Flux
-/// registers them when it starts (`push-cleanup` in `etc/modprobe/rc1.py` of flux-core 0.88), unless
+/// Flux's cleanup: Python programs that take about a second on two busy cores. Flux registers them when it starts
+/// (`push-cleanup` in `etc/modprobe/rc1.py` of flux-core 0.88), unless
 /// [`DISABLE_JOB_CLEANUP`](crate::plan::environment::DISABLE_JOB_CLEANUP) is set. So that is set for a broker with a
-/// command, and they are registered when the command has ended and has left jobs. Without `flux resource acquire-mute`, which
-/// only spares the scheduler some messages, and is missing in older releases.
+/// command, and they are registered when the command has ended and has left jobs. Without `flux resource
+/// acquire-mute`, which older releases do not have.
 const TASKS: &str = "\
 flux queue stop --quiet --all --nocheckpoint
 flux cancel --user=all --quiet --states RUN
@@ -78,6 +78,6 @@ pub(crate) async fn register_cleanup(client: &FluxClient, log: Log) {
 /// Whether no job is pending, running or about to end. The module that keeps the jobs counts them.
 async fn leaves_no_job(client: &FluxClient) -> bool {
     let question = ["module", "stats", "--parse=active_jobs", "job-manager"];
-    let answer: io::Result<_> = client.ask(&question, None, QUESTION_TIMEOUT).await;
+    let answer = client.ask(&question, None, QUESTION_TIMEOUT).await;
     answer.is_ok_and(|it| it.status.success() && it.stdout.trim_ascii() == b"0")
 }

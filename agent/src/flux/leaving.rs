@@ -1,9 +1,6 @@
-//! How a worker leaves an instance that goes on, and how the next pod of its rank takes its place.
-//!
-//! A drained rank gets no new job, and those that run there may end (flux-resource(1)). The drain stays
-//! while nobody is there, and the next broker of that rank lifts it. The services are those of
-//! `flux resource` and `flux jobs`, of the broker of rank 0 (flux-core, `src/modules/resource` and
-//! `src/modules/job-list`).
+//! How a worker leaves an instance that goes on, and how the next pod of its rank takes its place: a drained rank gets
+//! no new job, and those that run there may end (flux-resource(1)). The services are those of the broker of rank 0
+//! (flux-core, `src/modules/resource` and `src/modules/job-list`).
 
 use crate::flux::broker_socket::{BrokerAddress, BrokerSocket, LEAD, SocketError};
 use crate::flux::resources::ids_of;
@@ -15,8 +12,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 /// Why a rank is drained that has lost its pod. Whatever else is drained, a person has drained.
 pub(crate) const REASON: &str = "flux-agent: its pod is stopping";
-/// Between two looks whether jobs still run on the rank. The first comes after it, too: what was started
-/// just before the drain is listed a moment later.
+/// Before each look whether jobs still run: what was started just before the drain is listed a moment later.
 const INTERVAL: Duration = Duration::from_millis(500);
 /// How long an answer may take: it is the lead's, and may come over several brokers.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -30,7 +26,7 @@ pub(crate) struct OwnRank {
     pub(crate) rank: u32,
 }
 
-/// The part of the answer of `job-list.list` that names jobs.
+/// Of the answer of `job-list.list`.
 #[derive(Deserialize)]
 struct List {
     jobs: Vec<Job>,
@@ -90,8 +86,7 @@ async fn ask<Answer: DeserializeOwned>(
     answer.unwrap_or_else(|_| Err(SocketError::Silent { topic: topic.to_owned() }))
 }
 
-/// Why `rank` is drained, if it is, by the answer of `resource.status`: ranks with one reason and time stand together. A
-/// reason need not be given.
+/// Why `rank` is drained, if it is, by the answer of `resource.status`. A reason need not be given.
 fn reason(status: &Value, rank: u32) -> Option<&str> {
     let has = |ranks: &str| ids_of(ranks).is_some_and(|ranks| ranks.contains(&rank));
     let (_, drained) = status.get("drain")?.as_object()?.iter().find(|(ranks, _)| has(ranks))?;

@@ -1,4 +1,4 @@
-//! What is asked of Flux itself: the state of this pod's broker, by its socket; the resources that it takes the pod to have; and that the pod's rank is drained, or no longer. Whatever knows Flux's protocols is here.
+//! Whatever knows Flux's protocols: the state of this pod's broker, its resources, and whether its rank is drained.
 
 pub(crate) mod broker_socket;
 pub(crate) mod broker_watch;

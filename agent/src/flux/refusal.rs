@@ -1,16 +1,14 @@
-//! Whether Flux ever started the command of a submission that failed.
-//!
-//! `flux run` and `flux submit --watch` end with 1 or 2 when Flux refuses a job, and those are codes that commands
-//! end with as well. What tells the two apart is the job itself: there is none, or its eventlog
-//! (flux-core, RFC 21) has a fatal exception before the event that starts it. Only programs of Flux
-//! that are written in C are asked, so that a view's Python plays no part.
+//! Whether Flux ever started the command of a submission that failed. `flux run` ends with 1 or 2 when Flux refuses a
+//! job, as commands may. What tells the two apart is the job itself: there is none, or its eventlog (RFC 21) has a
+//! fatal exception before the event that starts it. Only programs of Flux that are written in C are asked, so that a
+//! view's Python plays no part.
 
 use crate::flux::client::FluxClient;
 use serde::Deserialize;
 use std::process::Output;
 use std::time::Duration;
 
-/// How many jobs one submission may have made (`--cc`) and still be judged.
+/// Jobs of one submission (`--cc`) that are judged at most.
 const MOST_JOBS: usize = 64;
 /// How long one question to the broker may take, which answers from memory.
 const QUESTION_TIMEOUT: Duration = Duration::from_secs(5);
@@ -30,8 +28,7 @@ pub(crate) enum Verdict {
     Started(Option<String>),
 }
 
-/// The id of the newest job of this user, if there has been one: those that are newer came after it. Nothing when that
-/// cannot be found out.
+/// The id of the newest job of this user, if there has been one; nothing when that cannot be found out.
 pub(crate) async fn newest(client: &FluxClient) -> Option<Vec<String>> {
     ids(&ask(client, &["job", "last"]).await?)
 }
@@ -40,8 +37,8 @@ pub(crate) async fn newest(client: &FluxClient) -> Option<Vec<String>> {
 pub(crate) async fn verdict(client: &FluxClient, before: &[String]) -> Option<Verdict> {
     let slice = format!("[:{}]", MOST_JOBS + 1);
     let output = ask(client, &["job", "last", &slice]).await?;
-    let newer = ids(&output)?.into_iter().take_while(|id| !before.contains(id));
-    let newer: Vec<String> = newer.collect();
+    let mut newer = ids(&output)?;
+    newer.truncate(newer.iter().position(|id| before.contains(id)).unwrap_or(newer.len()));
     if newer.is_empty() {
         return Some(Verdict::NotSubmitted);
     }
@@ -59,18 +56,17 @@ pub(crate) async fn verdict(client: &FluxClient, before: &[String]) -> Option<Ve
 }
 
 async fn of_job(client: &FluxClient, id: &str) -> Option<Verdict> {
-    let events = events(&ask(client, &["job", "eventlog", "--format=json", id]).await?)?;
-    let needs_more = has(&events, START) && fatal(&events).is_some();
-    let execution = if needs_more {
-        ask(client, &["job", "eventlog", "--format=json", "--path=exec", id]).await
-    } else {
-        None
+    let log = async |path: &[&str]| {
+        let words = [&["job", "eventlog", "--format=json"], path, &[id]].concat();
+        events(&ask(client, &words).await?)
     };
-    judge(&events, execution.as_ref().and_then(self::events).as_deref())
+    let events = log(&[]).await?;
+    let needs_more = has(&events, START) && fatal(&events).is_some();
+    let execution = if needs_more { log(&["--path=exec"]).await } else { None };
+    judge(&events, execution.as_deref())
 }
 
-/// Decides by the events of a job and, where they can be had, of its execution. A job that was started
-/// counts as such unless it is certain that none of its shells came as far as to start a task.
+/// A job that was started counts as such unless it is certain that none of its shells came as far as to start a task.
 fn judge(events: &[Event], execution: Option<&[Event]>) -> Option<Verdict> {
     let fatal = fatal(events);
     let never_ready = execution.is_some_and(|events| !has(events, SHELLS_READY));
@@ -112,8 +108,8 @@ impl Exception {
     fn text(&self) -> String {
         let kind = self.kind.as_deref().unwrap_or("exception");
         match self.note.as_deref() {
-            Some(note) if !note.is_empty() => format!("{kind}: {note}"),
-            Some(_) | None => kind.to_owned(),
+            Some("") | None => kind.to_owned(),
+            Some(note) => format!("{kind}: {note}"),
         }
     }
 }

@@ -35,18 +35,20 @@ pub(crate) struct Resources {
 impl Resources {
     /// Reads both below `root`, Flux's from its resource set at `set`; what cannot be read is left out.
     pub(crate) fn read(root: &Root, set: Option<PathBuf>) -> Self {
-        let read = |path: &str| read(root, path);
         let set = set.and_then(|path| fs::read_to_string(root.at(path)).ok());
         let count = |kind: &str| set.as_deref().and_then(|text| counted(text, kind));
-        let first_version = || {
-            let (quota, period) = (read("cpu/cpu.cfs_quota_us")?, read("cpu/cpu.cfs_period_us")?);
-            cpu_limit(&format!("{quota} {period}"))
+        // As the first version of control groups has it.
+        let quota_and_period = || {
+            let file = |name: &str| read(root, &format!("cpu/cpu.cfs_{name}_us"));
+            Some(format!("{} {}", file("quota")?, file("period")?))
         };
         Self {
             flux_cores: count("core"),
             flux_gpus: count("gpu"),
             processors: std::thread::available_parallelism().ok().map(Into::into),
-            cpu_limit: read("cpu.max").and_then(|text| cpu_limit(&text)).or_else(first_version),
+            cpu_limit: read(root, "cpu.max")
+                .or_else(quota_and_period)
+                .and_then(|text| cpu_limit(&text)),
             memory_limit: memory_limit(root),
         }
     }

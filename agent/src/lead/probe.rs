@@ -1,24 +1,20 @@
-//! Asking a lead broker's port whether it would let us in: a CURVE client handshake and nothing
-//! after it.
-//!
-//! The handshake reaches no code of the broker: `ZeroMQ` answers it by itself, and the broker sees
-//! no message. It tells apart what a worker that just connects could not: nobody there, somebody
-//! else there, another certificate, a certificate that is not let in.
+//! Asking a lead broker's port whether it would let us in: a CURVE client handshake, which `ZeroMQ` answers by itself,
+//! and nothing after it. It tells apart what a worker that just connects could not: nobody there, somebody else
+//! there, another certificate, a certificate that is not let in.
 
 use crate::system::zmtp::{GREETING_LENGTH, Link};
 use flux_contract::CurveCertificate;
 use omq_proto::proto::{ConnectionConfig, Role};
 use omq_proto::{CurveKeypair, CurvePublicKey, CurveSecretKey, Error, MechanismSetup, SocketType};
 use std::fmt;
-use std::io::{self, ErrorKind};
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
-/// How much of our greeting to send before reading: signature and version. libzmq withholds the rest of its
-/// own greeting until it has seen the version of its peer, and closes the connection when a peer of another
-/// mechanism sends everything at once.
+/// How much of our greeting to send before reading: signature and version. libzmq withholds the rest of its own until
+/// it has seen these, and closes the connection when a peer of another mechanism sends everything at once.
 const GREETING_OPENING: usize = 12;
 /// Bytes of a server up to the end of WELCOME (RFC 26): header, name and body of that follow its greeting.
 const THROUGH_WELCOME: usize = GREETING_LENGTH + 2 + 8 + 160;
@@ -69,11 +65,6 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// True when a broker with this certificate would be let in.
-    pub const fn is_accepted(&self) -> bool {
-        matches!(self, Self::Accepted)
-    }
-
     /// True when a server is there that will not let this certificate in. Waiting rarely helps;
     /// the pod of a cluster that is being replaced may answer so for a moment, though.
     pub const fn is_certificate_problem(&self) -> bool {
@@ -109,11 +100,8 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// Performs a CURVE client handshake with `address` within `whole`, of which `connection` may go for the TCP
-/// connection, and closes the connection.
-///
-/// `certificate` is our own key pair and the server's public key as well: all brokers of a Flux
-/// instance share one.
+/// Performs the handshake with `address` within `whole`, of which `connection` may go for the TCP connection.
+/// `certificate` is our own key pair and the server's public key: all brokers of a Flux instance share one.
 pub async fn probe(
     address: SocketAddr,
     certificate: &CurveCertificate,
@@ -125,8 +113,13 @@ pub async fn probe(
     let connected = timeout_at(begin + connection.min(whole), TcpStream::connect(address)).await;
     let stream = match connected {
         Ok(Ok(stream)) => stream,
-        Ok(Err(error)) => return not_connected(&error),
-        Err(_) => return Outcome::TimedOut(Stage::Connect),
+        Ok(Err(error)) if error.kind() == ErrorKind::ConnectionRefused => {
+            return Outcome::ConnectionRefused;
+        }
+        Ok(Err(error)) if error.kind() != ErrorKind::TimedOut => {
+            return Outcome::Unreachable(error.to_string());
+        }
+        Ok(Err(_)) | Err(_) => return Outcome::TimedOut(Stage::Connect),
     };
     // Small messages go back and forth; without this option the probe is only slower.
     let _ = stream.set_nodelay(true);
@@ -138,16 +131,6 @@ pub async fn probe(
         Ok(Ok(())) => Outcome::Accepted,
         Ok(Err(error)) => failed(&link, &error),
         Err(_) => Outcome::TimedOut(stage(&link)),
-    }
-}
-
-fn not_connected(error: &io::Error) -> Outcome {
-    if error.kind() == ErrorKind::ConnectionRefused {
-        Outcome::ConnectionRefused
-    } else if error.kind() == ErrorKind::TimedOut {
-        Outcome::TimedOut(Stage::Connect)
-    } else {
-        Outcome::Unreachable(error.to_string())
     }
 }
 

@@ -1,7 +1,7 @@
 //! Looking up names without libc's resolver, which a static binary cannot use.
 
-use hickory_resolver::config::{LookupIpStrategy, ResolveHosts, ResolverOpts};
-use hickory_resolver::net::NetError;
+use anyhow::{Context as _, Result, anyhow, ensure};
+use hickory_resolver::config::{LookupIpStrategy, ResolveHosts};
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::{ResolverBuilder, TokioResolver};
 use std::net::IpAddr;
@@ -12,102 +12,59 @@ use tokio::time::timeout;
 const TIMEOUT: Duration = Duration::from_secs(1);
 /// How long all name servers together have, over UDP and TCP and for both kinds of address.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(2);
-/// Names with as many dots are complete by the rule that Kubernetes writes into resolv.conf
-/// (`ndots:5`); shorter ones may be meant relative to the search list. A pod may have another rule
-/// (`dnsConfig`): one of more dots counts. One of fewer does not, as libc asks the search list for
-/// every name that is not found otherwise (resolv.conf(5)).
+/// Names with as many dots are complete by the rule that Kubernetes writes into resolv.conf (`ndots:5`). A pod's own
+/// rule (`dnsConfig`) counts if it has more. One of fewer does not, as libc asks the search list for every name that
+/// is not found otherwise (resolv.conf(5)).
 const COMPLETE_DOTS: usize = 5;
 
-/// Why a name has no address.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ResolveError {
-    /// The system's configuration of name servers is missing or unusable.
-    #[error("could not read the name servers from /etc/resolv.conf")]
-    Configuration {
-        #[source]
-        cause: NetError,
-    },
-    /// The name servers know no address of that name.
-    #[error("name {name} does not exist in DNS (yet)")]
-    Unknown { name: String },
-    /// The name servers gave no answer in time.
-    #[error("the name servers gave no answer for {name} within {} s", LOOKUP_TIMEOUT.as_secs())]
-    NoAnswer { name: String },
-    /// The name servers, or the way to them, failed.
-    #[error("could not look up {name}")]
-    Failed {
-        name: String,
-        #[source]
-        cause: NetError,
-    },
+/// Comes before what failed where the system's own configuration is of no use.
+const CONFIGURATION: &str = "could not read the name servers from /etc/resolv.conf";
+
+/// The addresses of `name`, by the system's name servers, search list and hosts file as they are now: nothing is
+/// remembered, because what does not exist now may exist in a moment.
+pub(crate) async fn lookup(name: &str) -> Result<Vec<IpAddr>> {
+    let builder = TokioResolver::builder_tokio().context(CONFIGURATION)?;
+    lookup_by(builder, name).await
 }
 
-/// The addresses of `name`, by the system's name servers, search list and hosts file as they are now.
-pub(crate) async fn lookup(name: &str) -> Result<Vec<IpAddr>, ResolveError> {
-    let builder = TokioResolver::builder_tokio();
-    let builder = builder.map_err(|cause| ResolveError::Configuration { cause })?;
-    Resolver::build(builder)?.lookup(name).await
-}
-
-/// A resolver that remembers nothing: what does not exist now may exist in a moment.
-struct Resolver {
-    resolver: TokioResolver,
-    complete_dots: usize,
-}
-
-impl Resolver {
-    fn build(mut builder: ResolverBuilder<TokioRuntimeProvider>) -> Result<Self, ResolveError> {
-        set_options(builder.options_mut());
-        let complete_dots = builder.options_mut().ndots.max(COMPLETE_DOTS);
-        let resolver = builder.build().map_err(|cause| ResolveError::Configuration { cause })?;
-        Ok(Self { resolver, complete_dots })
+/// The addresses of `name`, first the IPv4 ones, then the IPv6 ones: which can be reached only a connection shows.
+///
+/// The name is taken as absolute first: that costs two queries where the search list of a pod makes it eight. One that
+/// may be relative is then looked for in the search list, whatever the first answer was: a name server that has nobody
+/// to ask about the world fails for `lead.team.svc`.
+async fn lookup_by(
+    mut builder: ResolverBuilder<TokioRuntimeProvider>,
+    name: &str,
+) -> Result<Vec<IpAddr>> {
+    if let Ok(address) = name.parse() {
+        return Ok(vec![address]);
     }
-
-    /// The addresses of `name`, first the IPv4 ones, then the IPv6 ones: which of them can be reached
-    /// from here only a connection shows.
-    ///
-    /// The name is taken as absolute first: that costs two queries where the search list of a pod
-    /// makes it eight. A name with fewer dots than the pod's `ndots` and no dot at its end is then
-    /// looked for in the search list as well, whatever the first answer was: a name server that has
-    /// nobody to ask about the world fails for `lead.team.svc`.
-    async fn lookup(&self, name: &str) -> Result<Vec<IpAddr>, ResolveError> {
-        if let Ok(address) = name.parse() {
-            return Ok(vec![address]);
-        }
-        let absolute = format!("{}.", name.trim_end_matches('.'));
-        match self.ask(&absolute).await {
-            Err(_) if may_be_relative(name, self.complete_dots) => self.ask(name).await,
-            result => result,
-        }
-    }
-
-    async fn ask(&self, name: &str) -> Result<Vec<IpAddr>, ResolveError> {
-        let failed = |cause: NetError| {
-            let name = name.to_owned();
-            if cause.is_nx_domain() || cause.is_no_records_found() {
-                ResolveError::Unknown { name }
-            } else {
-                ResolveError::Failed { name, cause }
-            }
-        };
-        let found = timeout(LOOKUP_TIMEOUT, self.resolver.lookup_ip(name))
-            .await
-            .map_err(|_| ResolveError::NoAnswer { name: name.to_owned() })?;
-        let addresses: Vec<IpAddr> = found.map_err(failed)?.iter().collect();
-        if addresses.is_empty() {
-            return Err(ResolveError::Unknown { name: name.to_owned() });
-        }
-        Ok(addresses)
-    }
-}
-
-fn set_options(options: &mut ResolverOpts) {
-    // With a cache, a name that does not exist stays so for the zone's negative TTL (RFC 2308).
-    options.cache_size = 0;
+    let options = builder.options_mut();
     options.timeout = TIMEOUT;
     options.attempts = 1;
     options.use_hosts_file = ResolveHosts::Always;
     options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
+    let complete_dots = options.ndots.max(COMPLETE_DOTS);
+    let resolver = builder.build().context(CONFIGURATION)?;
+    let absolute = format!("{}.", name.trim_end_matches('.'));
+    match ask(&resolver, &absolute).await {
+        Err(_) if may_be_relative(name, complete_dots) => ask(&resolver, name).await,
+        result => result,
+    }
+}
+
+async fn ask(resolver: &TokioResolver, name: &str) -> Result<Vec<IpAddr>> {
+    let found = timeout(LOOKUP_TIMEOUT, resolver.lookup_ip(name)).await.map_err(|_| {
+        let seconds = LOOKUP_TIMEOUT.as_secs();
+        anyhow!("the name servers gave no answer for {name} within {seconds} s")
+    })?;
+    let addresses: Vec<_> = match found {
+        Ok(found) => found.iter().collect(),
+        Err(cause) if cause.is_nx_domain() || cause.is_no_records_found() => Vec::new(),
+        Err(cause) => return Err(cause).with_context(|| format!("could not look up {name}")),
+    };
+    ensure!(!addresses.is_empty(), "name {name} does not exist in DNS (yet)");
+    Ok(addresses)
 }
 
 fn may_be_relative(name: &str, complete_dots: usize) -> bool {

@@ -3,7 +3,6 @@
 use crate::lead::probe::{Outcome, probe};
 use crate::lead::resolver::lookup;
 use crate::plan::step::AwaitLead;
-use crate::system::output::chain;
 use flux_contract::CurveCertificate;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -18,9 +17,8 @@ const EAGER_CONNECTION: Duration = Duration::from_millis(200);
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// Longest pause: what a worker loses at most when the lead comes up in between.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
-/// How long one probe may take. Within a cluster a handshake takes milliseconds; a lost SYN
-/// is sent again after a second. The deadline does not cut it short: what was seen last would be
-/// that cut, and not what is in the way.
+/// How long one probe may take: a lost SYN is sent again after a second. The deadline does not cut it short: what was
+/// seen last would be that cut, and not what is in the way.
 const PROBE: Duration = Duration::from_secs(2);
 /// How long only the address is tried, when there is one, before the name is tried as well.
 const ADDRESS_ALONE: Duration = Duration::from_secs(5);
@@ -45,26 +43,17 @@ pub struct LeadFound {
     elapsed.as_secs()
 )]
 pub struct LeadError {
-    /// Host name of the lead.
-    pub name: String,
-    /// Port of the overlay network.
-    pub port: u16,
-    /// How many times it was tried.
-    pub attempts: u32,
-    /// How long the wait was.
-    pub elapsed: Duration,
+    name: String,
+    port: u16,
+    attempts: u32,
+    elapsed: Duration,
     /// What the last attempt found, for each address that was tried.
-    pub last_seen: String,
+    last_seen: String,
 }
 
-/// Probes the lead at `target` with `certificate` until it lets us in or `deadline` has passed
-/// (it is tried at least once, and an attempt that has begun is brought to its end).
-///
-/// For the first three seconds it is tried often. The address is tried first, without any name service;
-/// when it has kept failing for five seconds the name is tried as well. `report` is called when what was
-/// seen changes and every ten seconds. A certificate that
-/// does not fit is reported with a warning at once but tried again: the pod of a cluster that is
-/// being replaced may answer for a moment.
+/// Probes the lead at `target` until it lets us in or `deadline` has passed (it is tried at least once, and an attempt
+/// that has begun is brought to its end). `report` takes what was seen. A certificate that does not fit is reported as
+/// a warning but tried again: the pod of a cluster that is being replaced may answer for a moment.
 pub async fn wait_for_lead(
     target: &AwaitLead,
     certificate: &CurveCertificate,
@@ -72,13 +61,12 @@ pub async fn wait_for_lead(
     report: &mut dyn FnMut(&str),
 ) -> Result<LeadFound, LeadError> {
     let probe = async |address, connection| probe(address, certificate, connection, PROBE).await;
-    let resolve = async |name: &str| lookup(name).await.map_err(|error| chain(&error));
+    let resolve = async |name: &str| lookup(name).await.map_err(|error| format!("{error:#}"));
     let spread = |pause| spread(pause, getrandom::u32().unwrap_or(u32::MAX));
     wait(target, deadline, report, probe, resolve, spread).await
 }
 
-/// A pause between half of `pause` and all of it: the workers of a large cluster start together, and
-/// would ask together every time.
+/// A pause between half of `pause` and all of it: the workers of a large cluster would ask together every time.
 fn spread(pause: Duration, random: u32) -> Duration {
     pause.mul_f64(f64::from(random) / f64::from(u32::MAX) / 2.0 + 0.5)
 }
@@ -146,7 +134,7 @@ async fn attempt(
         for address in new {
             let address = SocketAddr::new(address, target.port);
             let outcome = probe(address).await;
-            if outcome.is_accepted() {
+            if outcome == Outcome::Accepted {
                 return Ok(address);
             }
             certificate_problem |= outcome.is_certificate_problem();

@@ -1,8 +1,5 @@
-//! Notices that the lead is gone for good while a worker's broker goes on.
-//!
-//! A broker that has lost its parent waits for it without a limit: when another lead takes the
-//! place of the old one, it ends and is started again. Where none does, the worker would look as if
-//! all were well.
+//! Notices that the lead is gone for good. A broker that has lost its parent waits for it without a limit: where no
+//! other lead takes the place of the old one, the worker would look as if all were well.
 
 use crate::lead::resolver::lookup;
 use crate::plan::step::AwaitLead;
@@ -12,13 +9,11 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
-/// How often, and for how long.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LeadWatch {
-    /// Between two looks. One costs the lead a connection that is closed at once.
+    /// Between two looks, each of which costs the lead a connection.
     pub interval: Duration,
-    /// How long the lead's port must have refused connections. A container that is started again
-    /// in the same pod is back long before.
+    /// How long the port must have refused. A container that is started again in its pod is back long before.
     pub patience: Duration,
     /// Whether no answer is as good as a refusal, and its own address as good as all of them: who waits for the next
     /// lead in vain loses less than who has left it.
@@ -62,8 +57,9 @@ impl LeadWatch {
 
     /// Whether nothing listens at any address of the lead: its own, and, when that refuses, its name's.
     async fn is_away(self, lead: &AwaitLead) -> bool {
+        let answer = |address| answer(SocketAddr::new(address, lead.port), self.interval);
         let own = match lead.address {
-            Some(address) => Some(answer(SocketAddr::new(address, lead.port), self.interval).await),
+            Some(address) => Some(answer(address).await),
             None => None,
         };
         match own {
@@ -74,7 +70,7 @@ impl LeadWatch {
         }
         let mut named = Vec::new();
         for address in lookup(&lead.name).await.unwrap_or_default() {
-            named.push(answer(SocketAddr::new(address, lead.port), self.interval).await);
+            named.push(answer(address).await);
         }
         if self.silence_counts {
             return !named.contains(&Answer::Listens);
@@ -83,7 +79,6 @@ impl LeadWatch {
     }
 }
 
-/// What a connection to one address shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Answer {
     /// Nothing listens there.
@@ -198,8 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_leads_to_where_nobody_answers_any_more_keeps_no_lead_that_its_service_does_not_have()
-     {
+    fn a_name_where_nobody_answers_keeps_no_lead_that_its_service_does_not_have() {
         let refused = Some(Answer::Refused);
         assert!(none_listens(refused, &[Answer::None]));
         assert!(none_listens(refused, &[]));

@@ -193,7 +193,7 @@ fn serve(
 ) -> Option<watch::Receiver<u32>> {
     match StatusServer::bind(&context.root.at(context.config.layout.agent_socket())) {
         Ok(server) => drop(tokio::spawn(server.serve(context.progress.subscribe()))),
-        Err(error) => context.log.warn(&chain(&error)),
+        Err(error) => context.log.warn(&format!("{error:#}")),
     }
     let server = readiness?.inspect_err(|error| context.log.warn(&chain(error))).ok()?;
     let open = server.open();

@@ -4,7 +4,7 @@
 //! The runner's agent holds a lock (flock(2)) on a file in the shared volume for as long as it
 //! lives. The kernel lets go of it whatever ended the agent, and children do not inherit it.
 
-use crate::system::files::{self, Attributes};
+use crate::system::files;
 use std::fs::{File, TryLockError};
 use std::io;
 use std::path::Path;
@@ -13,8 +13,7 @@ use std::path::Path;
 /// Nobody sees it before it is locked.
 pub(crate) fn hold(path: &Path) -> io::Result<File> {
     // Those who look may be other users.
-    let attributes = Attributes { mode: 0o644, owner: None, durable: false };
-    files::replace(path, attributes, |file| file.lock())
+    files::replace(path, 0o644, None, |file| file.lock())
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

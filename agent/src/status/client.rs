@@ -1,51 +1,33 @@
 //! Asking PID 1.
 
-use crate::status::document::{Request, StatusError, StatusReport};
-use crate::status::timing::milliseconds;
+use crate::status::document::{Request, StatusReport};
+use anyhow::{Context as _, Result, anyhow, ensure};
 use std::path::Path;
 use std::time::Duration;
 use tokio::net::UnixStream;
 use zeromq::{ReqSocket, Socket, SocketRecv, SocketSend, ZmqError};
 
 /// Asks the agent whose socket is at `path`, waiting at most `timeout`.
-pub async fn ask(path: &Path, timeout: Duration) -> Result<StatusReport, StatusError> {
-    exchange(path, &Request::Status {}, timeout).await
-}
-
-/// Asks the agent whose socket is at `path`, who answers when the pod is ready, the run is over, or
-/// after `wait`; then `timeout` is left for the answer.
-pub async fn ask_when_ready(
-    path: &Path,
-    wait: Duration,
-    timeout: Duration,
-) -> Result<StatusReport, StatusError> {
-    let request = Request::Ready { milliseconds: milliseconds(wait) };
-    exchange(path, &request, wait.saturating_add(timeout)).await
-}
-
-async fn exchange(
-    path: &Path,
-    request: &Request,
-    timeout: Duration,
-) -> Result<StatusReport, StatusError> {
-    let path = path.to_owned();
+pub async fn ask(path: &Path, timeout: Duration) -> Result<StatusReport> {
+    let shown = path.display();
     // A ZeroMQ socket would try again and again until the time is up; no socket, or one that
     // nobody serves, is an answer by itself.
-    if UnixStream::connect(&path).await.is_err() {
-        return Err(StatusError::NotRunning(path));
-    }
-    let answer = match tokio::time::timeout(timeout, send_and_receive(&path, request)).await {
-        Ok(Ok(answer)) => answer,
-        Ok(Err(error)) => return Err(StatusError::Ask(path, error)),
-        Err(_) => return Err(StatusError::TimedOut(path, timeout)),
-    };
-    serde_json::from_slice(&answer)
-        .map_err(|_| StatusError::Answer(path, String::from_utf8_lossy(&answer).into_owned()))
+    let served = UnixStream::connect(path).await.is_ok();
+    ensure!(served, "no agent runs here: nothing listens on {shown}");
+    let answer = tokio::time::timeout(timeout, answer_at(path)).await;
+    let answer = answer.map_err(|_| {
+        anyhow!("the agent at {shown} gave no answer within {} ms", timeout.as_millis())
+    })?;
+    let answer = answer.with_context(|| format!("could not ask the agent at {shown}"))?;
+    serde_json::from_slice(&answer).map_err(|_| {
+        let text = String::from_utf8_lossy(&answer);
+        anyhow!("the agent at {shown} answered with something else than a status: {text}")
+    })
 }
 
-async fn send_and_receive(path: &Path, request: &Request) -> Result<Vec<u8>, ZmqError> {
+async fn answer_at(path: &Path) -> Result<Vec<u8>, ZmqError> {
     let mut socket = ReqSocket::new();
     socket.connect(&format!("ipc://{}", path.display())).await?;
-    socket.send(serde_json::to_string(request).unwrap_or_default().into()).await?;
+    socket.send(serde_json::to_string(&Request::Status {}).unwrap_or_default().into()).await?;
     Ok(socket.recv().await?.get(0).map_or_else(Vec::new, |frame| frame.to_vec()))
 }

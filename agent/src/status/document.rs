@@ -1,20 +1,10 @@
-//! What PID 1 says of itself: a ZeroMQ REP socket that `flux-agent status` and `flux-agent ready` ask.
-//!
-//! The socket is a file in a directory of mode 0700, so only the container's own user and root
-//! reach it. A request is one JSON document: `{"ask":"status"}` is answered at once,
-//! `{"ask":"ready","milliseconds":50000}` when the pod is ready, the run is over, or that time is. The
-//! answer is a [`StatusReport`] or `{"error":"..."}`.
+//! What PID 1 says of itself, on a ZeroMQ REP socket: to the request `{"ask":"status"}` a [`StatusReport`], to
+//! anything else `{"error":"..."}`.
 
 use crate::status::timing::milliseconds;
 use flux_contract::Phase;
 use serde::{Deserialize, Serialize};
-use std::io;
-use std::path::PathBuf;
-use std::time::Duration;
 use tokio::time::Instant;
-
-/// Longest path of a Unix socket (unix(7): 108 bytes with the terminating one).
-pub(super) const PATH_LIMIT: usize = 107;
 
 /// What a run is doing.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,35 +64,6 @@ impl StatusReport {
 #[serde(tag = "ask", rename_all = "lowercase", deny_unknown_fields)]
 pub(super) enum Request {
     Status {},
-    Ready { milliseconds: u64 },
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Refusal {
-    pub(super) error: String,
-}
-
-/// Why the state of a run could not be served or queried; a path is that of the socket.
-#[derive(Debug, thiserror::Error)]
-pub enum StatusError {
-    /// The socket's directory or a stale socket is in the way: what was being done, to what.
-    #[error("could not {} {}", .0, .1.display())]
-    Prepare(&'static str, PathBuf, #[source] io::Error),
-    /// Unix sockets have a length limit.
-    #[error("the path {} is longer than the {PATH_LIMIT} bytes a Unix socket may have", .0.display())]
-    LongPath(PathBuf),
-    /// There is no agent that could answer.
-    #[error("no agent runs here: nothing listens on {}", .0.display())]
-    NotRunning(PathBuf),
-    /// The question could not be asked.
-    #[error("could not ask the agent at {}", .0.display())]
-    Ask(PathBuf, #[source] zeromq::ZmqError),
-    /// No answer came in time.
-    #[error("the agent at {} gave no answer within {} ms", .0.display(), .1.as_millis())]
-    TimedOut(PathBuf, Duration),
-    /// The answer was no report.
-    #[error("the agent at {} answered with something else than a status: {}", .0.display(), .1)]
-    Answer(PathBuf, String),
 }
 
 #[cfg(test)]
@@ -111,19 +72,14 @@ mod tests {
 
     #[test]
     fn a_report_is_camel_case_and_leaves_out_what_is_unset() {
-        let report =
-            StatusReport { phase: "hooks".to_owned(), restarts: 2, ..StatusReport::default() };
-        assert_eq!(
-            serde_json::to_string(&report).unwrap(),
-            r#"{"phase":"hooks","role":"","hostname":"","online":false,"ready":false,"restarts":2}"#
-        );
-        let running = StatusReport {
+        let report = StatusReport {
+            phase: "hooks".to_owned(),
             broker_state: Some("run".to_owned()),
-            last_error: Some("x".to_owned()),
-            ..report
+            restarts: 2,
+            ..StatusReport::default()
         };
-        let text = serde_json::to_string(&running).unwrap();
-        assert!(text.contains(r#""brokerState":"run""#) && text.contains(r#""lastError":"x""#));
-        assert_eq!(serde_json::from_str::<StatusReport>(&text).unwrap(), running);
+        let text = r#"{"phase":"hooks","role":"","hostname":"","brokerState":"run","online":false,"ready":false,"restarts":2}"#;
+        assert_eq!(serde_json::to_string(&report).unwrap(), text);
+        assert_eq!(serde_json::from_str::<StatusReport>(text).unwrap(), report);
     }
 }

@@ -8,7 +8,7 @@ pub(crate) mod readiness;
 pub(crate) mod server;
 pub(crate) mod timing;
 
-pub use client::{ask, ask_when_ready};
-pub use document::{StatusError, StatusReport};
+pub use client::ask;
+pub use document::StatusReport;
 pub use readiness::{BindError, ReadinessServer};
 pub use server::StatusServer;

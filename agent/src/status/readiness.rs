@@ -1,7 +1,5 @@
-//! What the kubelet asks: whether the pod is ready, over HTTP. The answer waits until there is one, so that
-//! Kubernetes learns of it at once and no attempt fails on the way there.
-//!
-//! Whoever reaches the pod's port may ask, so there is nothing else to be learned here, and there are bounds.
+//! What the kubelet asks: whether the pod is ready, over HTTP. The answer waits until there is one, so that no attempt
+//! fails on the way there. Whoever reaches the pod's port may ask, so nothing else is to be learned here, within bounds.
 
 use crate::status::document::StatusReport;
 use flux_contract::invocation::READY_PATH;
@@ -16,12 +14,12 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{sleep, timeout};
 
 /// Connections that are served at a time; others wait for their turn.
-const CONNECTIONS: u16 = 64;
+const CONNECTIONS: usize = 64;
 /// How long a request may take to come.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes that a request may have; the kubelet's has about 150.
@@ -53,13 +51,14 @@ impl ReadinessServer {
     /// Listens at `port` on all addresses of the pod, of either kind; without IPv6 in the kernel, of IPv4.
     /// Who connects before [`serve`](Self::serve) waits for it.
     pub fn bind(port: u16) -> Result<Self, BindError> {
-        let listener = match listen((Ipv6Addr::UNSPECIFIED, port).into()) {
-            Err(error) if error.kind() != io::ErrorKind::AddrInUse => {
-                listen((Ipv4Addr::UNSPECIFIED, port).into())
-            }
-            done => done,
+        let addresses: [SocketAddr; 2] =
+            [(Ipv6Addr::UNSPECIFIED, port).into(), (Ipv4Addr::UNSPECIFIED, port).into()];
+        let listen = || {
+            let listener = std::net::TcpListener::bind(&addresses[..])?;
+            listener.set_nonblocking(true)?;
+            TcpListener::from_std(listener)
         };
-        let listener = listener.map_err(|cause| BindError { port, cause })?;
+        let listener = listen().map_err(|cause| BindError { port, cause })?;
         Ok(Self { listener, open: watch::Sender::default() })
     }
 
@@ -75,7 +74,7 @@ impl ReadinessServer {
 
     /// Answers by the latest of `reports`, until the future is dropped.
     pub async fn serve(self, reports: watch::Receiver<StatusReport>) {
-        let places = Arc::new(Semaphore::new(CONNECTIONS.into()));
+        let places = Arc::new(Semaphore::new(CONNECTIONS));
         while let Ok(place) = Arc::clone(&places).acquire_owned().await {
             match self.listener.accept().await {
                 Ok((stream, _)) => {
@@ -91,17 +90,6 @@ impl ReadinessServer {
             }
         }
     }
-}
-
-fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = match address {
-        SocketAddr::V6(_) => TcpSocket::new_v6(),
-        SocketAddr::V4(_) => TcpSocket::new_v4(),
-    }?;
-    // A container that is started again takes the port of the one before.
-    socket.set_reuseaddr(true)?;
-    socket.bind(address)?;
-    socket.listen(CONNECTIONS.into())
 }
 
 /// Answers one request.

@@ -1,12 +1,13 @@
-//! The server: PID 1's own, so it is the side with the bounds. So many clients, so much of each, so
-//! long for each.
+//! The server: PID 1's own, so it is the side with the bounds.
 
-use crate::status::document::{PATH_LIMIT, Refusal, Request, StatusError, StatusReport};
+use crate::status::document::{Request, StatusReport};
 use crate::system::files;
 use crate::system::zmtp::Link;
+use anyhow::{Context as _, Result, ensure};
 use bytes::Bytes;
 use omq_proto::proto::{ConnectionConfig, Role};
 use omq_proto::{Message, SocketType};
+use serde_json::json;
 use std::fs::{self, DirBuilder, Permissions};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
@@ -16,6 +17,8 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout};
 
+/// Longest path of a Unix socket (unix(7): 108 bytes with the terminating one).
+const PATH_LIMIT: usize = 107;
 /// Clients that are served at a time; others wait for their turn.
 const CLIENTS: usize = 32;
 /// Bytes that a question may have, frames and all. Ours have some fifty.
@@ -24,8 +27,6 @@ const QUESTION_LIMIT: usize = 4096;
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause before the next client when one could not be accepted, as with too many open files.
 const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(100);
-/// Longest time a client may wait to hear that the pod is ready.
-const LONGEST_WAIT: Duration = Duration::from_hours(24);
 
 /// The socket of a run.
 #[derive(Debug)]
@@ -36,28 +37,27 @@ pub struct StatusServer {
 impl StatusServer {
     /// Binds the socket at `path`. Its directory is made, or taken over, with mode 0700; a socket
     /// that an earlier run left behind is removed.
-    pub fn bind(path: &Path) -> Result<Self, StatusError> {
-        if path.as_os_str().len() > PATH_LIMIT {
-            return Err(StatusError::LongPath(path.to_owned()));
-        }
-        let failed = |doing, path: &Path| {
-            let path = path.to_owned();
-            move |cause| StatusError::Prepare(doing, path, cause)
-        };
+    pub fn bind(path: &Path) -> Result<Self> {
+        let shown = path.display();
+        let fits = path.as_os_str().len() <= PATH_LIMIT;
+        ensure!(
+            fits,
+            "the path {shown} is longer than the {PATH_LIMIT} bytes a Unix socket may have"
+        );
         let directory = path.parent().unwrap_or(path);
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(directory)
             .and_then(|()| fs::set_permissions(directory, Permissions::from_mode(0o700)))
-            .map_err(failed("make private directory", directory))?;
-        files::remove(path).map_err(failed("remove stale socket", path))?;
-        let listener = UnixListener::bind(path).map_err(failed("listen on", path))?;
+            .with_context(|| format!("could not make private directory {}", directory.display()))?;
+        files::remove(path).with_context(|| format!("could not remove stale socket {shown}"))?;
+        let listener =
+            UnixListener::bind(path).with_context(|| format!("could not listen on {shown}"))?;
         Ok(Self { listener })
     }
 
-    /// Answers every question with the latest of `reports`, until the future is dropped. What a
-    /// client does wrong is the client's to bear.
+    /// Answers every question with the latest of `reports`, until the future is dropped.
     pub async fn serve(self, reports: watch::Receiver<StatusReport>) {
         let places = Arc::new(Semaphore::new(CLIENTS));
         while let Ok(place) = Arc::clone(&places).acquire_owned().await {
@@ -76,7 +76,7 @@ impl StatusServer {
 }
 
 /// Answers one client for as long as it asks: until it has gone, takes too long or breaks the protocol.
-async fn converse(stream: UnixStream, mut reports: watch::Receiver<StatusReport>) -> Option<()> {
+async fn converse(stream: UnixStream, reports: watch::Receiver<StatusReport>) -> Option<()> {
     let config = ConnectionConfig::new(Role::Server, SocketType::Rep);
     let mut link = Link::new(stream, config.max_message_size(QUESTION_LIMIT));
     timeout(CLIENT_TIMEOUT, link.ready()).await.ok()?.ok()?;
@@ -85,27 +85,14 @@ async fn converse(stream: UnixStream, mut reports: watch::Receiver<StatusReport>
         // The envelope of REQ, which the answer has as well, ends with an empty part.
         let mut parts: Vec<Bytes> = message.iter().collect();
         let end = parts.iter().position(Bytes::is_empty)?;
-        let request = serde_json::from_slice(parts.get(end + 1)?);
-        if let Ok(Request::Ready { milliseconds }) = request {
-            let wait = Duration::from_millis(milliseconds).min(LONGEST_WAIT);
-            let settled = reports.wait_for(|report| report.ready || report.over);
-            tokio::select! {
-                // The answer is that of the moment, be it settled or not.
-                _ = timeout(wait, settled) => {}
-                // It has gone, or says something though it is not its turn.
-                _ = link.receive() => return None,
-            }
-        }
         let mut report = reports.borrow().clone();
         report.phases = report.phases_until(Instant::now());
-        let text = match request {
-            Ok(Request::Status {} | Request::Ready { .. }) => serde_json::to_string(&report),
-            Err(error) => {
-                serde_json::to_string(&Refusal { error: format!("unknown request: {error}") })
-            }
+        let text = match serde_json::from_slice(parts.get(end + 1)?) {
+            Ok(Request::Status {}) => serde_json::to_string(&report).ok()?,
+            Err(error) => json!({ "error": format!("unknown request: {error}") }).to_string(),
         };
         parts.truncate(end + 1);
-        parts.push(text.unwrap_or_default().into());
+        parts.push(text.into());
         let answer = Message::multipart(parts);
         timeout(CLIENT_TIMEOUT, link.send(&answer)).await.ok()?.ok()?;
     }

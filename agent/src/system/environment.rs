@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Variables by name.
 pub(crate) type Environment = BTreeMap<OsString, OsString>;
 
 /// Variables a shell keeps for itself: they say nothing about what a script did.
@@ -47,30 +46,19 @@ impl Change {
         Self::Default { name: name.to_owned(), value: value.into() }
     }
 
-    /// Makes the change.
-    pub fn apply(&self, environment: &mut Environment) {
+    pub(crate) fn apply(&self, environment: &mut Environment) {
         match self {
             Self::Append { name, value } => {
                 let list = environment.entry(name.into()).or_default();
-                if list.as_bytes().split(|byte| *byte == b':').any(|e| e == value.as_bytes()) {
-                    return;
+                if entries(list).all(|entry| entry != value.as_bytes()) {
+                    *list = joined(list, value.as_ref());
                 }
-                if !list.is_empty() {
-                    list.push(":");
-                }
-                list.push(value);
             }
             Self::Prepend { name, value } => {
                 let list = environment.entry(name.into()).or_default();
-                if list.as_bytes().split(|byte| *byte == b':').next() == Some(value.as_bytes()) {
-                    return;
+                if entries(list).next() != Some(value.as_bytes()) {
+                    *list = joined(value.as_ref(), list);
                 }
-                let mut longer = OsString::from(value);
-                if !list.is_empty() {
-                    longer.push(":");
-                    longer.push(&*list);
-                }
-                *list = longer;
             }
             Self::Set { name, value } => {
                 environment.insert(name.into(), value.into());
@@ -83,6 +71,15 @@ impl Change {
             }
         }
     }
+}
+
+fn entries(list: &OsStr) -> impl Iterator<Item = &[u8]> {
+    list.as_bytes().split(|byte| *byte == b':')
+}
+
+fn joined(first: &OsStr, last: &OsStr) -> OsString {
+    let separator = if first.is_empty() || last.is_empty() { "" } else { ":" };
+    [first, separator.as_ref(), last].into_iter().collect()
 }
 
 impl fmt::Display for Change {
@@ -100,7 +97,6 @@ impl fmt::Display for Change {
 /// What a shell was like when its script ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Report {
-    /// Its working directory.
     pub working_directory: PathBuf,
     /// What it exported.
     pub environment: Environment,
@@ -109,15 +105,11 @@ pub(crate) struct Report {
 impl Report {
     /// The report as bytes: the working directory, then `NAME=value` pairs, each ended by NUL.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = self.working_directory.as_os_str().as_bytes().to_vec();
-        bytes.push(0);
+        let mut parts = vec![self.working_directory.as_os_str().as_bytes(), b"\0"];
         for (name, value) in &self.environment {
-            bytes.extend_from_slice(name.as_bytes());
-            bytes.push(b'=');
-            bytes.extend_from_slice(value.as_bytes());
-            bytes.push(0);
+            parts.extend([name.as_bytes(), b"=", value.as_bytes(), b"\0"]);
         }
-        bytes
+        parts.concat()
     }
 
     /// Reads what [`Self::to_bytes`] wrote; the shell's own variables are left out. `None` when
@@ -128,16 +120,14 @@ impl Report {
         let mut environment = Environment::new();
         for entry in entries {
             let equals = entry.iter().position(|byte| *byte == b'=')?;
-            let (name, value) = entry.split_at(equals);
-            let name = OsString::from_vec(name.to_vec());
-            if !SHELLS_OWN.iter().any(|own| name == *own) {
-                environment.insert(name, OsString::from_vec(value[1..].to_vec()));
+            let [name, value] = [&entry[..equals], &entry[equals + 1..]].map(OsStr::from_bytes);
+            if !SHELLS_OWN.map(OsStr::new).contains(&name) {
+                environment.insert(name.to_owned(), value.to_owned());
             }
         }
         Some(Self { working_directory, environment })
     }
 
-    /// This process' own working directory and environment.
     pub(crate) fn of_this_process() -> io::Result<Self> {
         let environment = std::env::vars_os().collect();
         Ok(Self { working_directory: std::env::current_dir()?, environment })
@@ -164,33 +154,24 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_is_appended_once_and_not_behind_an_empty_list() {
-        let change = Change::append("PATH", "/view/bin");
-        let mut both = environment(&[("PATH", "/bin")]);
-        change.apply(&mut both);
-        change.apply(&mut both);
-        assert_eq!(both, environment(&[("PATH", "/bin:/view/bin")]));
-        let mut none = Environment::new();
-        change.apply(&mut none);
-        assert_eq!(none, environment(&[("PATH", "/view/bin")]));
-    }
-
-    #[test]
-    fn an_entry_is_put_first_once_and_not_before_an_empty_list() {
-        let change = Change::prepend("PATH", "/bin");
-        for (before, after) in [("/a:/bin", "/bin:/a:/bin"), ("/bin:/a", "/bin:/a"), ("", "/bin")] {
-            let mut list = environment(&[("PATH", before)]);
-            change.apply(&mut list);
-            assert_eq!(list, environment(&[("PATH", after)]));
+    fn a_list_gets_an_entry_once_and_a_default_leaves_what_is_there() {
+        let (append, prepend) = (Change::append("A", "/new"), Change::prepend("A", "/new"));
+        let default = Change::fallback("A", "/new");
+        for (change, before, after) in [
+            (&append, Some("/a"), "/a:/new"),
+            (&append, Some("/new:/a"), "/new:/a"),
+            (&append, None, "/new"),
+            (&prepend, Some("/a:/new"), "/new:/a:/new"),
+            (&prepend, Some("/new:/a"), "/new:/a"),
+            (&prepend, Some(""), "/new"),
+            (&default, Some(""), ""),
+            (&default, None, "/new"),
+        ] {
+            let mut changed: Environment =
+                before.map(|value| ("A".into(), value.into())).into_iter().collect();
+            change.apply(&mut changed);
+            assert_eq!(changed, environment(&[("A", after)]), "{change} of {before:?}");
         }
-    }
-
-    #[test]
-    fn a_default_leaves_what_is_there() {
-        let change = Change::fallback("A", "new");
-        let mut set = environment(&[("A", "")]);
-        change.apply(&mut set);
-        assert_eq!(set, environment(&[("A", "")]));
     }
 
     #[test]
@@ -202,12 +183,9 @@ mod tests {
         let read = Report::from_bytes(&report.to_bytes()).unwrap();
         assert_eq!(read.working_directory, report.working_directory);
         assert_eq!(read.environment, environment(&[("A", "x\ny=z")]));
-    }
-
-    #[test]
-    fn a_report_that_was_cut_off_is_none() {
-        assert_eq!(Report::from_bytes(b"/tmp\0A=1"), None);
-        assert_eq!(Report::from_bytes(b""), None);
+        for cut_off in [&b"/tmp\0A=1"[..], b""] {
+            assert_eq!(Report::from_bytes(cut_off), None);
+        }
     }
 
     #[test]

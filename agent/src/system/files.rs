@@ -7,55 +7,42 @@ use std::io::{self, ErrorKind, Read as _, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, fchown, symlink};
 use std::path::{Path, PathBuf};
 
-/// What a file that is made here is like.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Attributes {
-    /// Permission bits, whatever the umask is.
-    pub(crate) mode: u32,
-    /// uid and gid, or `None` to leave the file to whoever runs this.
-    pub(crate) owner: Option<(u32, u32)>,
-    /// It is on the disk before it has its name.
-    pub(crate) durable: bool,
-}
+/// uid and gid of a new file; `None` leaves it to whoever runs this.
+pub(crate) type Owner = Option<(u32, u32)>;
 
 /// Writes `content` to `path` as [`replace`] does.
-pub(crate) fn write(
-    path: &Path,
-    content: &[u8],
-    mode: u32,
-    owner: Option<(u32, u32)>,
-) -> io::Result<()> {
-    let attributes = Attributes { mode, owner, durable: false };
-    replace(path, attributes, |file| file.write_all(content)).map(drop)
+pub(crate) fn write(path: &Path, content: &[u8], mode: u32, owner: Owner) -> io::Result<()> {
+    replace(path, mode, owner, |file| file.write_all(content)).map(drop)
 }
 
 /// Puts a file that `content` has filled in the place of `path`: under a temporary name, then renamed.
 /// Returns it open.
 pub(crate) fn replace(
     path: &Path,
-    attributes: Attributes,
+    mode: u32,
+    owner: Owner,
     content: impl FnOnce(&mut File) -> io::Result<()>,
 ) -> io::Result<File> {
     let temporary = beside(path);
     remove(&temporary)?;
-    let file = create(&temporary, attributes, content)?;
+    let file = create(&temporary, mode, owner, content)?;
     or_remove(&temporary, fs::rename(&temporary, path))?;
     Ok(file)
 }
 
 /// Makes a file at `path`, where none may be, and lets `content` fill it. Its mode is narrow from the
-/// first moment on and set in the end.
+/// first moment on and set in the end, whatever the umask is.
 pub(crate) fn create(
     path: &Path,
-    Attributes { mode, owner, durable }: Attributes,
+    mode: u32,
+    owner: Owner,
     content: impl FnOnce(&mut File) -> io::Result<()>,
 ) -> io::Result<File> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(mode & 0o700).open(path)?;
-    let made = content(&mut file)
+    let filled = content(&mut file)
         .and_then(|()| give(&file, owner))
-        .and_then(|()| file.set_permissions(Permissions::from_mode(mode)))
-        .and_then(|()| if durable { file.sync_all() } else { Ok(()) });
-    or_remove(path, made)?;
+        .and_then(|()| file.set_permissions(Permissions::from_mode(mode)));
+    or_remove(path, filled)?;
     Ok(file)
 }
 
@@ -83,9 +70,9 @@ pub(crate) fn link(path: &Path, target: &Path) -> io::Result<()> {
     fs::rename(&temporary, path)
 }
 
-/// Makes directory `path` and its parents; one that exists gets the mode and the owner as well. A link
-/// in its place is refused: whoever may write beside it could lead root anywhere.
-pub(crate) fn make_directory(path: &Path, mode: u32, owner: Option<(u32, u32)>) -> io::Result<()> {
+/// Makes directory `path` and its parents; one that exists gets mode and owner as well. A link in its place is refused:
+/// whoever may write beside it could lead root anywhere.
+pub(crate) fn make_directory(path: &Path, mode: u32, owner: Owner) -> io::Result<()> {
     if !path.is_dir() {
         DirBuilder::new().recursive(true).mode(0o755).create(path)?;
     }
@@ -93,11 +80,8 @@ pub(crate) fn make_directory(path: &Path, mode: u32, owner: Option<(u32, u32)>) 
         give(&directory, owner)?;
         directory.set_permissions(Permissions::from_mode(mode))
     });
-    match set {
-        // A directory of somebody else that does what it is for, as one of a mounted volume.
-        Err(error) if error.kind() == ErrorKind::PermissionDenied && owner.is_none() => Ok(()),
-        result => result,
-    }
+    // A directory of somebody else does what it is for, as one of a mounted volume.
+    if owner.is_none() { unless(ErrorKind::PermissionDenied, set) } else { set }
 }
 
 /// Opens directory `path` itself: a link in its place is refused.
@@ -106,16 +90,13 @@ pub(crate) fn open_directory(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(flags.bits()).open(path)
 }
 
-/// Sets the sticky bit of directory `path`: users who may write there cannot rename or remove what belongs
-/// to others. Kubernetes makes volumes with mode 0777. Where this process does not own the directory it stays
-/// as it is: a process that is not root cannot change it.
+/// Sets the sticky bit of directory `path`, so that users who may write there cannot rename or remove what belongs to
+/// others: Kubernetes makes volumes with mode 0777. A directory that this process does not own stays as it is.
 pub(crate) fn make_sticky(path: &Path) -> io::Result<()> {
     let directory = open_directory(path)?;
     let mode = directory.metadata()?.permissions().mode() & 0o7777;
-    match directory.set_permissions(Permissions::from_mode(mode | 0o1000)) {
-        Err(error) if error.kind() == ErrorKind::PermissionDenied => Ok(()),
-        result => result,
-    }
+    let set = directory.set_permissions(Permissions::from_mode(mode | 0o1000));
+    unless(ErrorKind::PermissionDenied, set)
 }
 
 /// Opens the regular file at `path`, where somebody else may have put something else: a link is not
@@ -140,25 +121,23 @@ pub(crate) fn read_bounded(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
-fn give(file: &File, owner: Option<(u32, u32)>) -> io::Result<()> {
+fn give(file: &File, owner: Owner) -> io::Result<()> {
     owner.map_or(Ok(()), |(uid, gid)| fchown(file, Some(uid), Some(gid)))
 }
 
 /// Removes the file at `path`; that there is none is no error.
 pub(crate) fn remove(path: &Path) -> io::Result<()> {
-    unless_missing(fs::remove_file(path))
+    unless(ErrorKind::NotFound, fs::remove_file(path))
 }
 
 /// Removes the directory at `path` and all in it; that there is none is no error.
 pub(crate) fn remove_directory(path: &Path) -> io::Result<()> {
-    unless_missing(fs::remove_dir_all(path))
+    unless(ErrorKind::NotFound, fs::remove_dir_all(path))
 }
 
-fn unless_missing(removed: io::Result<()>) -> io::Result<()> {
-    match removed {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-        Ok(()) | Err(_) => Ok(()),
-    }
+/// An error of kind `accepted` is none.
+fn unless(accepted: ErrorKind, done: io::Result<()>) -> io::Result<()> {
+    done.or_else(|error| if error.kind() == accepted { Ok(()) } else { Err(error) })
 }
 
 /// Whether `path` leads to a file that somebody may execute.
@@ -178,19 +157,12 @@ mod tests {
     fn a_written_file_has_exactly_its_mode_and_leaves_nothing_beside_it() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
+        // What an earlier run has left is no obstacle.
+        fs::write(beside(&path), "half").unwrap();
         write(&path, b"one", 0o644, None).unwrap();
         write(&path, b"two", 0o600, None).unwrap();
         assert_eq!((fs::read(&path).unwrap(), mode(&path)), (b"two".to_vec(), 0o600));
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
-    }
-
-    #[test]
-    fn a_leftover_of_an_earlier_run_is_no_obstacle() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("file");
-        fs::write(beside(&path), "half").unwrap();
-        write(&path, b"whole", 0o644, None).unwrap();
-        assert_eq!(fs::read(&path).unwrap(), b"whole");
     }
 
     #[test]
@@ -204,10 +176,13 @@ mod tests {
     }
 
     #[test]
-    fn a_link_in_the_place_of_a_directory_is_not_followed() {
+    fn a_directory_gets_its_mode_and_a_link_in_its_place_is_not_followed() {
         let directory = tempfile::tempdir().unwrap();
         let (target, link) = (directory.path().join("target"), directory.path().join("link"));
-        make_directory(&target, 0o755, None).unwrap();
+        for of_target in [0o700, 0o755] {
+            make_directory(&target, of_target, None).unwrap();
+            assert_eq!(mode(&target), of_target, "also when it exists");
+        }
         symlink(&target, &link).unwrap();
         assert!(make_directory(&link, 0o700, None).is_err());
         assert_eq!(mode(&target), 0o755);
@@ -242,14 +217,5 @@ mod tests {
         fs::write(directory.path().join("other"), "").unwrap();
         refused("a link to a regular file");
         assert!(read_bounded(Path::new("/dev/zero"), 4).is_err(), "a device");
-    }
-
-    #[test]
-    fn a_directory_gets_its_mode_also_when_it_exists() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("a/b");
-        make_directory(&path, 0o755, None).unwrap();
-        make_directory(&path, 0o700, None).unwrap();
-        assert_eq!(mode(&path), 0o700);
     }
 }

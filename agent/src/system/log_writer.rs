@@ -1,8 +1,9 @@
 //! Writes a log on a thread of its own.
 
 use std::io::{self, Write as _};
+use std::iter;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{self, Receiver, SyncSender, TryRecvError};
+use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -10,7 +11,6 @@ use std::time::Duration;
 /// How many lines may wait for a reader.
 const QUEUE: usize = 512;
 
-/// Hands lines to the thread.
 pub(super) struct LogWriter {
     lines: Mutex<Option<SyncSender<String>>>,
     /// Lines dropped since the log last said how many are missing.
@@ -52,22 +52,15 @@ impl LogWriter {
 
 /// Gives all `lines` to `output`. How many were dropped is said when the queue is empty, which is where they are missing.
 fn write(lines: &Receiver<String>, dropped: &AtomicU64, mut output: impl FnMut(&str)) {
-    loop {
-        let next = lines.try_recv().or_else(|error| {
-            let missing = dropped.swap(0, Ordering::Relaxed);
-            if missing > 0 {
-                output(&format!(
-                    "flux-agent: warning: {missing} lines of this log are missing: nobody read it"
-                ));
-            }
-            match error {
-                TryRecvError::Empty => lines.recv().map_err(|_| TryRecvError::Disconnected),
-                TryRecvError::Disconnected => Err(error),
-            }
-        });
-        match next {
-            Ok(line) => output(&line),
-            Err(_) => return,
+    while let Ok(first) = lines.recv() {
+        for line in iter::once(first).chain(lines.try_iter()) {
+            output(&line);
+        }
+        let missing = dropped.swap(0, Ordering::Relaxed);
+        if missing > 0 {
+            output(&format!(
+                "flux-agent: warning: {missing} lines of this log are missing: nobody read it"
+            ));
         }
     }
 }

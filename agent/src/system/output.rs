@@ -1,31 +1,28 @@
-//! The only place that writes to stdout and stderr. Nothing written here can end the process: the
-//! macros that print panic when a write fails, and a panic of PID 1 is the end of its pod.
+//! The only place that writes to stdout and stderr. The macros that print panic when a write fails, and a panic of PID 1
+//! is the end of its pod.
 
 use crate::system::log_writer::{LogWriter, write_line};
 use flux_contract::Exit;
 use serde::Serialize;
 use std::error::Error;
 use std::io::{self, ErrorKind, Write};
+use std::iter;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// Writes the log of a process that must not wait for whoever reads it.
 static LOG_WRITER: OnceLock<LogWriter> = OnceLock::new();
-/// What went wrong with the first answer that could not be written.
+/// Why the first answer could not be written that was lost.
 static LOST_ANSWER: OnceLock<io::Error> = OnceLock::new();
 /// How long the end of a process waits for its log to be written.
 const LOG_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// From here on the log is written by a thread of its own, and a line that nobody takes is dropped
-/// at last: PID 1 must pass on signals and reap also when the reader of its log has stalled. (The
-/// other way not to wait, a non-blocking stderr, would be one for the user's command as well: it is
-/// the same open file.)
+/// From here on the log is written by a thread of its own, and a line that nobody takes is dropped at last: PID 1 must
+/// pass on signals and reap also when the reader of its log has stalled. A non-blocking stderr would be one for the
+/// user's command as well: it is the same open file.
 pub(crate) fn log_on_a_thread() {
     match LogWriter::start(write_line) {
-        Ok(writer) => {
-            // A second call has nothing to do.
-            let _ = LOG_WRITER.set(writer);
-        }
+        // A second call has nothing to do.
+        Ok(writer) => drop(LOG_WRITER.set(writer)),
         Err(error) => log_line(&format!("start the thread that writes the log: {error}")),
     }
 }
@@ -55,8 +52,7 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// A log that says only what went wrong when `quiet` is set (`logging.quiet`), and
-    /// housekeeping only when `detailed` is (`logging.debug`).
+    /// `quiet` is `logging.quiet`, and `detailed` is `logging.debug`.
     pub(crate) const fn new(quiet: bool, detailed: bool) -> Self {
         Self { quiet, detailed }
     }
@@ -68,39 +64,32 @@ impl Log {
         }
     }
 
-    /// What happens.
     pub(crate) fn info(self, line: &str) {
         if !self.quiet {
-            log(format!("flux-agent: {line}"));
+            log_line(line);
         }
     }
 
-    /// What went wrong: said also when quiet.
+    /// Said also when quiet.
     #[expect(clippy::unused_self, reason = "a line of this log, loud or quiet")]
     pub(crate) fn error(self, line: &str) {
-        log(format!("flux-agent: error: {line}"));
+        log_line(&format!("error: {line}"));
     }
 
-    /// What went wrong although the run goes on: said also when quiet.
+    /// Said also when quiet.
     #[expect(clippy::unused_self, reason = "a line of this log, loud or quiet")]
     pub(crate) fn warn(self, line: &str) {
-        log(format!("flux-agent: warning: {line}"));
+        log_line(&format!("warning: {line}"));
     }
 }
 
 /// `error` and its causes on one line, outermost first.
 pub fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
+    let causes = iter::successors(Some(error), |&error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
-/// A line on stdout: the answer of a subcommand.
+/// A line on stdout.
 pub(crate) fn print_line(line: &str) {
     print_text(&format!("{line}\n"));
 }
@@ -117,7 +106,6 @@ pub(crate) fn print_text(text: &str) {
     }
 }
 
-/// `value` on stdout as JSON.
 pub(crate) fn print_json(value: &impl Serialize) {
     match serde_json::to_string_pretty(value) {
         Ok(text) => print_line(&text),
@@ -130,7 +118,7 @@ pub fn print_stderr(line: &str) {
     log(line.to_owned());
 }
 
-/// What went wrong in a subcommand.
+/// A line on stderr, with the agent's name.
 pub(crate) fn log_line(line: &str) {
     log(format!("flux-agent: {line}"));
 }

@@ -2,19 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-/// Submits the batch script.
 pub(crate) const BATCH: &str = "batch";
-/// Starts a shell, or a command, connected to the broker.
 pub(crate) const CONNECT: &str = "connect";
-/// Says how the instance stands and keeps it up.
 pub(crate) const DIAGNOSE: &str = "diagnose";
-/// Prints, or leaves in a file, an environment.
 pub(crate) const ENV: &str = "env";
-/// Becomes another user, then another program.
 pub(crate) const EXEC: &str = "exec";
-/// Becomes another program.
 pub(crate) const START: &str = "start";
-/// Makes Fluxion the scheduler.
 pub(crate) const FLUXION: &str = "fluxion";
 
 /// This program as its children and their shells start it: the file that the kernel runs, not whatever lies at

@@ -5,11 +5,11 @@ use super::links::normalized;
 use crate::system::root::below;
 use std::fs;
 use std::io::{self, ErrorKind};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// Where the published images keep their views; each is a directory named by a hash.
 const SPACK_VIEWS: &str = "/opt/views/._view";
-/// Other names that images give to the same view, as links.
+/// Other names of the same view, as links.
 const SPACK_NAMES: [&str; 2] = [OPT_VIEW, "/opt/views/view"];
 /// A view that lies there itself.
 const OPT_VIEW: &str = "/opt/view";
@@ -44,9 +44,8 @@ pub struct Source {
     pub layout: SourceLayout,
 }
 
-/// Looks for Flux in the image below `root` (`/` outside tests): at `given` if that is set, else
-/// in the published images' layout, at the view's place at run time below `mount_path`, and at
-/// /opt/view.
+/// Looks for Flux in the image below `root`: at `given` if that is set, else in the published images' layout, at the
+/// view's place at run time below `mount_path`, and at /opt/view.
 pub fn find(root: &Path, mount_path: &Path, given: Option<&Path>) -> Result<Source, ViewError> {
     let mut searched = Vec::new();
     let mut candidates = Vec::new();
@@ -94,10 +93,8 @@ fn spack_view(root: &Path) -> Result<PathBuf, String> {
 
 /// Whether `view` names a Flux, be it one that leads nowhere. Its directory may be a link of the image.
 fn has_flux(root: &Path, view: &Path) -> bool {
-    let flux = view.join(FLUX);
-    let (Some(directory), Some(name)) = (flux.parent(), flux.file_name()) else { return false };
-    let directory = resolve(root, directory);
-    directory.is_ok_and(|it| below(root, &it.join(name)).symlink_metadata().is_ok())
+    let programs = resolve(root, &view.join("bin"));
+    programs.is_ok_and(|bin| below(root, &bin.join("flux")).symlink_metadata().is_ok())
 }
 
 fn check(root: &Path, place: &Path, layout: SourceLayout) -> Result<Source, String> {
@@ -111,14 +108,12 @@ fn check(root: &Path, place: &Path, layout: SourceLayout) -> Result<Source, Stri
     Ok(Source { view, names, flux, layout })
 }
 
-/// What `path` of the image below `root` really is, all links followed within the image; or what
-/// is missing.
+/// What `path` of the image below `root` really is, as [`follow`] finds it.
 pub(super) fn resolve(root: &Path, path: &Path) -> Result<PathBuf, String> {
     follow(path, &|path| Some(below(root, path)))
 }
 
-/// What `path` really is in the file system whose paths lie where `place` says, all links followed
-/// within it; or what is missing.
+/// What `path` really is in the file system whose paths lie where `place` says, links followed; or what is missing.
 pub fn follow(path: &Path, place: &dyn Fn(&Path) -> Option<PathBuf>) -> Result<PathBuf, String> {
     let mut done = PathBuf::from("/");
     let mut todo: Vec<PathBuf> = parts(path);
@@ -152,11 +147,8 @@ pub fn follow(path: &Path, place: &dyn Fn(&Path) -> Option<PathBuf>) -> Result<P
 /// The components of `path`, last first, without the root.
 fn parts(path: &Path) -> Vec<PathBuf> {
     let relative = path.strip_prefix("/").unwrap_or(path);
-    let mut parts: Vec<PathBuf> =
-        relative.components().map(|part| part.as_os_str().into()).collect();
-    parts.retain(|part| part != Path::new("."));
-    parts.reverse();
-    parts
+    let parts = relative.components().filter(|part| *part != Component::CurDir);
+    parts.rev().map(|part| part.as_os_str().into()).collect()
 }
 
 #[cfg(test)]
@@ -202,27 +194,22 @@ mod tests {
     }
 
     #[test]
-    fn of_several_views_the_one_that_opt_view_leads_to_is_taken() {
-        let root = image(&[
+    fn each_layout_is_found_where_it_is() {
+        let several = [
             "/opt/views/._view/abc/bin/flux",
             "/opt/views/._view/def/bin/flux",
             "/opt/views/._view/empty/share/x",
             "/opt/view -> /opt/views/._view/def",
-        ]);
-        assert_eq!(find_in(&root).unwrap().view, Path::new("/opt/views/._view/def"));
-        fs::remove_file(root.path().join("opt/view")).unwrap();
-        let message = find_in(&root).unwrap_err().to_string();
-        assert!(message.contains("several views: /opt/views/._view/abc, "), "{message}");
-    }
-
-    #[test]
-    fn a_flat_image_is_found_at_the_mount_path_and_at_opt_view() {
-        let at_mount = image(&["/mnt/flux/view/bin/flux"]);
-        let source = find_in(&at_mount).unwrap();
-        assert_eq!(source.layout, SourceLayout::AtMountPath);
-        assert_eq!((source.view.as_path(), source.names.len()), (Path::new("/mnt/flux/view"), 0));
-        let at_opt = image(&["/opt/view/bin/flux"]);
-        assert_eq!(find_in(&at_opt).unwrap().layout, SourceLayout::OptView);
+        ];
+        for (entries, view, names, layout) in [
+            (&several[..], "/opt/views/._view/def", &["/opt/view"][..], SourceLayout::Spack),
+            (&["/mnt/flux/view/bin/flux"], "/mnt/flux/view", &[], SourceLayout::AtMountPath),
+            (&["/opt/view/bin/flux"], "/opt/view", &[], SourceLayout::OptView),
+        ] {
+            let source = find_in(&image(entries)).unwrap();
+            assert_eq!((source.view.as_path(), source.layout), (Path::new(view), layout));
+            assert_eq!(source.names, names.iter().map(PathBuf::from).collect::<Vec<_>>());
+        }
     }
 
     #[test]
@@ -235,24 +222,20 @@ mod tests {
     }
 
     #[test]
-    fn when_there_is_no_flux_every_place_and_the_remedy_are_named() {
-        let root = image(&["/etc/passwd"]);
-        let message = find_in(&root).unwrap_err().to_string();
-        for place in ["/opt/views/._view", "/mnt/flux/view", "/opt/view", "published view image"] {
-            assert!(message.contains(place), "{message}");
+    fn when_there_is_no_flux_every_place_is_named_with_what_is_missing_and_the_remedy() {
+        let places = ["/opt/views/._view", "/mnt/flux/view", "/opt/view", "published view image"];
+        let several = ["/opt/views/._view/abc/bin/flux", "/opt/views/._view/def/bin/flux"];
+        let dangling = ["/opt/view/bin/flux -> /opt/software/gone/flux"];
+        for (entries, texts) in [
+            (&["/etc/passwd"][..], &places[..]),
+            (&several, &["several views: /opt/views/._view/abc, "]),
+            (&dangling, &["/opt/view (bin/flux: /opt/software: No such file"]),
+            (&["/opt/view -> /opt/other", "/opt/other -> /opt/view"], &["too many links"]),
+        ] {
+            let message = find_in(&image(entries)).unwrap_err().to_string();
+            for text in texts {
+                assert!(message.contains(text), "{message}");
+            }
         }
-    }
-
-    #[test]
-    fn a_dangling_flux_is_named_with_what_is_missing() {
-        let root = image(&["/opt/view/bin/flux -> /opt/software/gone/flux"]);
-        let message = find_in(&root).unwrap_err().to_string();
-        assert!(message.contains("/opt/view (bin/flux: /opt/software: No such file"), "{message}");
-    }
-
-    #[test]
-    fn links_in_a_circle_end() {
-        let root = image(&["/opt/view -> /opt/other", "/opt/other -> /opt/view"]);
-        assert!(find_in(&root).unwrap_err().to_string().contains("too many links"));
     }
 }

@@ -6,8 +6,9 @@ use super::find::{Source, SourceLayout, find};
 use super::links::LinkMap;
 use crate::system::files;
 use crate::system::root::below;
-use flux_contract::Layout;
-use rayon::{ThreadPool, ThreadPoolBuilder};
+use clap::Args;
+use flux_contract::{INSTALL_MOUNT, Layout};
+use rayon::ThreadPoolBuilder;
 use rustix::fs::{FsWord, statfs};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -24,17 +25,22 @@ const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 const THREADS: RangeInclusive<usize> = 4..=16;
 
 /// What is to be installed and where.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Args)]
 pub struct InstallRequest {
-    /// Root of the view image; `/` in its container.
-    pub root: PathBuf,
-    /// Where the shared volume is mounted now ([`flux_contract::INSTALL_MOUNT`]).
+    /// Where the shared volume is mounted now
+    #[arg(long, default_value = INSTALL_MOUNT, value_name = "PATH")]
     pub destination: PathBuf,
-    /// Where it will be mounted at run time (`flux.container.mountPath`).
+    /// Where it will be mounted in the pod's other containers
+    #[arg(long, default_value = Layout::DEFAULT_MOUNT, value_name = "PATH")]
     pub mount_path: PathBuf,
-    /// The installation prefix in the image, instead of looking for it.
+    /// Prefix of the Flux installation, instead of looking for it
+    #[arg(long, value_name = "PATH")]
     pub source: Option<PathBuf>,
+    /// Root of the view image
+    #[arg(long, default_value = "/", hide = true)]
+    pub root: PathBuf,
     /// What this process may have of the memory, in bytes, if that is limited.
+    #[arg(skip)]
     pub memory_limit: Option<u64>,
 }
 
@@ -59,7 +65,7 @@ impl fmt::Display for InstallReport {
             SourceLayout::AtMountPath | SourceLayout::OptView => "flat view",
             SourceLayout::Given => "given prefix",
         };
-        let (view, rate) = (self.source.view.display(), Rate(*bytes, self.elapsed));
+        let (view, rate) = (self.source.view.display(), rate(*bytes, self.elapsed));
         write!(
             formatter,
             "installed the view of {view} ({kind}): {files} files, {links} links, {rate}"
@@ -76,26 +82,20 @@ impl fmt::Display for InstallReport {
     }
 }
 
-/// Bytes and the time they took, as `12.3 MB in 0.5 s (24.6 MB/s)`.
-struct Rate(u64, Duration);
-
-impl fmt::Display for Rate {
-    #[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (megabytes, seconds) = (self.0 as f64 / 1e6, self.1.as_secs_f64());
-        let speed = megabytes / seconds.max(0.001);
-        write!(formatter, "{megabytes:.1} MB in {seconds:.1} s ({speed:.1} MB/s)")
-    }
+/// As `12.3 MB in 0.5 s (24.6 MB/s)`.
+#[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
+fn rate(bytes: u64, elapsed: Duration) -> String {
+    let (megabytes, seconds) = (bytes as f64 / 1e6, elapsed.as_secs_f64());
+    let speed = megabytes / seconds.max(0.001);
+    format!("{megabytes:.1} MB in {seconds:.1} s ({speed:.1} MB/s)")
 }
 
 /// Copies the image's Flux to `<destination>/view`, and the packages its links lead to from
 /// /opt/software to `<destination>/software`, and writes [`Layout::view_done_marker`].
 ///
-/// Everything is copied beside its place and renamed at the end, so a restarted init container
-/// begins anew after a half-done copy and has nothing to do after a whole one. It does begin anew where
-/// the node has been started again since: nothing was flushed to the disk.
-///
-/// `progress` takes lines for the log, in a copy that takes long.
+/// Everything is copied beside its place and renamed at the end, so a restarted init container has nothing to do
+/// after a whole copy, unless the node was started again since: nothing was flushed to the disk. `progress` takes
+/// lines for the log, in a copy that takes long.
 pub fn install_view(
     request: &InstallRequest,
     progress: &(dyn Fn(&str) + Sync),
@@ -111,16 +111,17 @@ pub fn install_view(
     if already_installed {
         return Ok(InstallReport { source, copied: None, elapsed: started.elapsed() });
     }
-    let plan = Plan::new(request, &source, &layout)?;
+    let links = links(request, &source)?;
+    let trees = trees(request, &source, &layout)?;
     // What an interrupted run left behind, and a view that was not marked as done.
-    for path in plan.trees.iter().flat_map(|(tree, place)| [&tree.to, place]) {
+    for path in trees.iter().flat_map(|(tree, place)| [&tree.to, place]) {
         files::remove_directory(path).map_err(failed("remove leftover", path))?;
     }
-    let copied = plan.copy(request, &|copied| {
-        let rate = Rate(copied.bytes, started.elapsed());
+    let copied = copy(request, &links, &trees, &|copied| {
+        let rate = rate(copied.bytes, started.elapsed());
         progress(&format!("copied {} files, {rate}", copied.files));
     })?;
-    for (tree, place) in &plan.trees {
+    for (tree, place) in &trees {
         fs::rename(&tree.to, place).map_err(failed("put in place", place))?;
     }
     let report = InstallReport { source, copied: Some(copied), elapsed: started.elapsed() };
@@ -129,68 +130,62 @@ pub fn install_view(
     Ok(report)
 }
 
-struct Plan {
-    links: LinkMap,
-    /// Each tree, which is copied beside its place, and its place.
-    trees: Vec<(Tree, PathBuf)>,
+fn links(request: &InstallRequest, source: &Source) -> Result<LinkMap, ViewError> {
+    let view_at_run_time = Layout::new(&request.mount_path).view();
+    let names = std::iter::once(&source.view).chain(&source.names);
+    let mut map: Vec<_> = names.map(|name| (name.clone(), view_at_run_time.clone())).collect();
+    map.push((Layout::SOFTWARE_MOUNT.into(), Layout::SOFTWARE_MOUNT.into()));
+    let links = LinkMap::new(map);
+    if links.covers(&source.flux) {
+        return Ok(links);
+    }
+    let (view, flux) = (source.view.display(), source.flux.display());
+    let searched = vec![format!("{view} (bin/flux is {flux}, which is not copied)")];
+    Err(ViewError::NotFound { searched })
 }
 
-impl Plan {
-    fn new(request: &InstallRequest, source: &Source, layout: &Layout) -> Result<Self, ViewError> {
-        let destination = fs::canonicalize(&request.destination)
-            .map_err(failed("find the destination", &request.destination))?;
-        let software = PathBuf::from(Layout::SOFTWARE_MOUNT);
-        let view_at_run_time = Layout::new(&request.mount_path).view();
-        let names = std::iter::once(&source.view).chain(&source.names);
-        let mut map: Vec<_> = names.map(|name| (name.clone(), view_at_run_time.clone())).collect();
-        map.push((software.clone(), software.clone()));
-        let links = LinkMap::new(map);
-        if !links.covers(&source.flux) {
-            let (view, flux) = (source.view.display(), source.flux.display());
-            let searched = vec![format!("{view} (bin/flux is {flux}, which is not copied)")];
-            return Err(ViewError::NotFound { searched });
+/// Each tree, which is copied beside its place, and its place.
+fn trees(
+    request: &InstallRequest,
+    source: &Source,
+    layout: &Layout,
+) -> Result<Vec<(Tree, PathBuf)>, ViewError> {
+    let destination = fs::canonicalize(&request.destination)
+        .map_err(failed("find the destination", &request.destination))?;
+    let places = [
+        (source.view.clone(), "view", layout.view()),
+        (Layout::SOFTWARE_MOUNT.into(), Layout::SOFTWARE, layout.software()),
+    ];
+    let trees = places.into_iter().map(|(image, name, place)| {
+        let from = below(&request.root, &image);
+        if destination.starts_with(&from) {
+            let destination = destination.clone();
+            return Err(ViewError::IntoItself { source_path: image, destination });
         }
-        let mut trees = Vec::new();
-        let places = [
-            (source.view.clone(), "view", layout.view()),
-            (software, Layout::SOFTWARE, layout.software()),
-        ];
-        for (image, name, place) in places {
-            let from = below(&request.root, &image);
-            if destination.starts_with(&from) {
-                return Err(ViewError::IntoItself { source_path: image, destination });
-            }
-            let to = request.destination.join(format!(".{name}.partial"));
-            trees.push((Tree { image, from, to }, place));
-        }
-        Ok(Self { links, trees })
-    }
-
-    fn copy(
-        &self,
-        request: &InstallRequest,
-        progress: &(dyn Fn(&Copied) + Sync),
-    ) -> Result<Copied, ViewError> {
-        let mut trees = Vec::new();
-        for (tree, _) in &self.trees {
-            if tree.from.is_dir() {
-                trees.push(tree.clone());
-            } else {
-                // The packages of a flat view are in it; their place is mounted all the same.
-                fs::create_dir(&tree.to).map_err(failed("create directory", &tree.to))?;
-            }
-        }
-        let in_memory = statfs(&request.destination).is_ok_and(|found| found.f_type == IN_MEMORY);
-        let limit = request.memory_limit.filter(|_| in_memory);
-        let copy = Copy::new(&request.root, &self.links, progress, limit);
-        pool()?.install(|| copy.run(trees))
-    }
+        let to = request.destination.join(format!(".{name}.partial"));
+        Ok((Tree { image, from, to }, place))
+    });
+    trees.collect()
 }
 
-fn pool() -> Result<ThreadPool, ViewError> {
+fn copy(
+    request: &InstallRequest,
+    links: &LinkMap,
+    trees: &[(Tree, PathBuf)],
+    progress: &(dyn Fn(&Copied) + Sync),
+) -> Result<Copied, ViewError> {
+    let trees = trees.iter().map(|(tree, _)| tree.clone());
+    let (there, missing): (Vec<_>, Vec<_>) = trees.partition(|tree| tree.from.is_dir());
+    for tree in missing {
+        // The packages of a flat view are in it; their place is mounted all the same.
+        fs::create_dir(&tree.to).map_err(failed("create directory", &tree.to))?;
+    }
+    let in_memory = statfs(&request.destination).is_ok_and(|found| found.f_type == IN_MEMORY);
+    let limit = request.memory_limit.filter(|_| in_memory);
     let cores = thread::available_parallelism().map_or(1, usize::from);
-    ThreadPoolBuilder::new()
+    let pool = ThreadPoolBuilder::new()
         .num_threads(cores.clamp(*THREADS.start(), *THREADS.end()))
         .build()
-        .map_err(|error| ViewError::Threads { reason: error.to_string() })
+        .map_err(|error| ViewError::Threads { reason: error.to_string() })?;
+    pool.install(|| Copy::new(&request.root, links, progress, limit).run(&there))
 }

@@ -1,14 +1,9 @@
-//! What becomes of a symbolic link when the tree around it moves.
-//!
-//! Links within a tree that moves as a whole stay as they are, when they are relative. Absolute
-//! links into a tree that is found elsewhere at run time are rewritten to lead there, and so are
-//! relative links that leave their tree, since they would lead astray from its new place.
-//! Absolute links to anywhere else stay as they are; whether the application's image has anything
-//! there is unknown.
+//! What becomes of a symbolic link when the tree around it moves. Absolute links into a tree that is found elsewhere
+//! at run time are rewritten to lead there, and so are relative links that leave their tree. All others stay as they
+//! are.
 
 use std::path::{Component, Path, PathBuf};
 
-/// Where a link leads after the move.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Moved {
     /// The text of the new link.
@@ -69,14 +64,10 @@ impl LinkMap {
 pub(super) fn normalized(path: &Path) -> PathBuf {
     let mut result = PathBuf::new();
     for component in path.components() {
-        match component {
-            Component::CurDir => {}
-            Component::ParentDir => {
-                result.pop();
-            }
-            Component::Prefix(_) | Component::RootDir | Component::Normal(_) => {
-                result.push(component);
-            }
+        if component == Component::ParentDir {
+            result.pop();
+        } else if component != Component::CurDir {
+            result.push(component);
         }
     }
     result
@@ -97,39 +88,28 @@ mod tests {
         ])
     }
 
-    fn moved(link: &str, target: &str) -> (String, bool) {
-        let moved = spack().moved(&Path::new(HASH).join(link), Path::new(target));
-        (moved.target.display().to_string(), moved.copied)
-    }
-
     #[test]
     fn links_lead_where_they_did_from_the_new_place_of_their_tree() {
         let of_hash = format!("{HASH}/lib");
-        for (link, target, new) in [
+        let package = "/opt/software/flux-core-1/bin/flux";
+        for (link, target, new, copied) in [
             // Packages are mounted at the same place.
-            (
-                "bin/flux",
-                "/opt/software/flux-core-1/bin/flux",
-                "/opt/software/flux-core-1/bin/flux",
-            ),
-            ("lib/libflux-core.so", "libflux-core.so.2", "libflux-core.so.2"),
-            ("lib64", "lib", "lib"),
-            ("bin/python", "../lib/python", "../lib/python"),
+            ("bin/flux", package, package, true),
+            ("lib/libflux-core.so", "libflux-core.so.2", "libflux-core.so.2", true),
+            ("lib64", "lib", "lib", true),
+            ("bin/python", "../lib/python", "../lib/python", true),
             // Absolute links into the view follow it, whichever name they use.
-            ("bin/python", "/opt/view/bin/python3", "/mnt/flux/view/bin/python3"),
-            ("a", &of_hash, "/mnt/flux/view/lib"),
-            ("a", "/opt/view", "/mnt/flux/view"),
+            ("bin/python", "/opt/view/bin/python3", "/mnt/flux/view/bin/python3", true),
+            ("a", &of_hash, "/mnt/flux/view/lib", true),
+            ("a", "/opt/view", "/mnt/flux/view", true),
             // Relative links that leave the view become absolute.
-            ("bin/x", "../../../../software/x", "/opt/software/x"),
+            ("bin/x", "../../../../software/x", "/opt/software/x", true),
+            ("bin/x", "../../../../../usr/bin/x", "/usr/bin/x", false),
+            ("bin/sh", "/bin/sh", "/bin/sh", false),
+            ("x", "/opt/views/other", "/opt/views/other", false),
         ] {
-            assert_eq!(moved(link, target), (new.to_owned(), true), "{link} -> {target}");
-        }
-        for (link, target, new) in [
-            ("bin/x", "../../../../../usr/bin/x", "/usr/bin/x"),
-            ("bin/sh", "/bin/sh", "/bin/sh"),
-            ("x", "/opt/views/other", "/opt/views/other"),
-        ] {
-            assert_eq!(moved(link, target), (new.to_owned(), false), "{link} -> {target}");
+            let moved = spack().moved(&Path::new(HASH).join(link), Path::new(target));
+            assert_eq!(moved, Moved { target: new.into(), copied }, "{link} -> {target}");
         }
     }
 
@@ -139,7 +119,7 @@ mod tests {
         let map = LinkMap::new(vec![(place.clone(), place)]);
         for target in ["/mnt/flux/view/lib/./x", "../lib/x"] {
             let moved = map.moved(Path::new("/mnt/flux/view/bin/x"), Path::new(target));
-            assert_eq!((moved.target.as_path(), moved.copied), (Path::new(target), true));
+            assert_eq!(moved, Moved { target: target.into(), copied: true });
         }
     }
 }

@@ -5,7 +5,7 @@ use flux_contract::Exit;
 use std::error::Error;
 
 /// Code of an answer that is "no".
-const NO: u8 = 1;
+pub(crate) const NO: u8 = 1;
 
 /// The code to end with, and what is still to be said about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,15 +29,15 @@ impl CommandError {
         Self::with_message(NO, message)
     }
 
-    /// The answer is "no", and the reason was printed.
-    pub(crate) const fn printed_no() -> Self {
-        Self::printed(NO)
-    }
-
     /// Whoever ended with `code` has said why.
     pub(crate) const fn printed(code: u8) -> Self {
         Self { code, message: None }
     }
+}
+
+/// The end of a program that has said all itself.
+pub(crate) const fn ended_with(code: u8) -> Result<(), CommandError> {
+    if code == 0 { Ok(()) } else { Err(CommandError::printed(code)) }
 }
 
 /// Prints what is to be said, and gives the code to end with.
