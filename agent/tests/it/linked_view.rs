@@ -1,80 +1,57 @@
 //! Views whose image is mounted: what the agent makes of them before a run.
 
-use crate::image::{HASH, Image};
+use crate::image::{HASH, Scene};
 use crate::pod::{Background, Ended, Pod, sidecar};
-use flux_agent::view::{SourceLayout, ViewError, link_view};
+use flux_agent::view::{SourceLayout, link_view};
 use flux_contract::{AgentConfig, Exit, Install, Layout};
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
-/// A pod's file system: the mounted image, the shared volume around it, and the packages' mount.
-struct Scene {
-    root: tempfile::TempDir,
-    image: Image,
+fn link(scene: &Scene) -> SourceLayout {
+    link_view(&scene.at(""), &Layout::default()).unwrap().layout
 }
 
-impl Scene {
-    fn new() -> Self {
-        let root = tempfile::tempdir().unwrap();
-        for directory in ["mnt/flux", "flux_operator/view", "opt/software"] {
-            fs::create_dir_all(root.path().join(directory)).unwrap();
-        }
-        let image = Image(root.path().join("flux_operator/view"));
-        Self { root, image }
-    }
-
-    fn at(&self, path: impl AsRef<Path>) -> PathBuf {
-        self.root.path().join(path)
-    }
-
-    fn link(&self) -> Result<SourceLayout, ViewError> {
-        link_view(self.root.path(), &Layout::default()).map(|source| source.layout)
-    }
-
-    fn target(&self, link: &str) -> PathBuf {
-        fs::read_link(self.at(link)).unwrap()
-    }
+fn target(scene: &Scene, link: &str) -> PathBuf {
+    fs::read_link(scene.at(link)).unwrap()
 }
 
 #[test]
 fn a_flat_view_is_linked_from_where_the_image_has_it_and_nothing_is_copied() {
     let scene = Scene::new();
-    scene.image.file("mnt/flux/view/bin/flux", "flat", 0o644);
-    assert_eq!(scene.link().unwrap(), SourceLayout::AtMountPath);
-    assert_eq!(scene.target("mnt/flux/view"), scene.at("flux_operator/view/mnt/flux/view"));
-    assert_eq!(fs::read_to_string(scene.at("mnt/flux/view/bin/flux")).unwrap(), "flat");
+    scene.file("mnt/flux/view/bin/flux", "flat", 0o644);
+    assert_eq!(link(&scene), SourceLayout::AtMountPath);
+    assert_eq!(target(&scene, "mnt/flux/view"), scene.at("flux_operator/view/mnt/flux/view"));
+    assert_eq!(scene.read("mnt/flux/view/bin/flux"), "flat");
     assert_eq!(fs::read_dir(scene.at("opt/software")).unwrap().count(), 0);
     assert!(scene.at("mnt/flux/flux-operator-done.txt").exists());
 }
 
 #[test]
 fn a_published_view_is_linked_and_so_is_each_of_its_packages() {
-    let scene = Scene::new();
-    scene.image.spack();
-    scene.image.file("opt/software/zlib/lib/libz.so", "", 0o644);
-    assert_eq!(scene.link().unwrap(), SourceLayout::Spack);
+    let scene = Scene::published();
+    scene.file("opt/software/zlib/lib/libz.so", "", 0o644);
+    assert_eq!(link(&scene), SourceLayout::Spack);
     // Not to /opt/view, which leads out of the image.
-    assert_eq!(scene.target("mnt/flux/view"), scene.image.0.join(HASH));
-    assert_eq!(fs::read_to_string(scene.at("mnt/flux/view/etc/flux/rc1")).unwrap(), "rc");
+    assert_eq!(target(&scene, "mnt/flux/view"), scene.in_image(HASH));
+    assert_eq!(scene.read("mnt/flux/view/etc/flux/rc1"), "rc");
     for package in ["flux-core", "zlib"] {
         let expected = scene.at(format!("flux_operator/view/opt/software/{package}"));
-        assert_eq!(scene.target(&format!("opt/software/{package}")), expected);
+        assert_eq!(target(&scene, &format!("opt/software/{package}")), expected);
     }
 }
 
 #[test]
 fn links_among_the_packages_are_followed_within_the_image() {
-    let scene = Scene::new();
-    scene.image.spack();
-    scene.image.link("opt/software/to-absolute", "/opt/software/flux-core");
-    scene.image.link("opt/software/to-relative", "../packages/zlib");
-    scene.image.link("opt/software/above-the-root", "../../../../../opt/packages/zlib");
-    scene.image.file("opt/packages/zlib/lib/libz.so", "", 0o644);
-    scene.image.link("opt/software/to-nowhere", "/etc/passwd");
-    scene.link().unwrap();
+    let scene = Scene::published();
+    scene.link("opt/software/to-absolute", "/opt/software/flux-core");
+    scene.link("opt/software/to-relative", "../packages/zlib");
+    scene.link("opt/software/above-the-root", "../../../../../opt/packages/zlib");
+    scene.file("opt/packages/zlib/lib/libz.so", "", 0o644);
+    scene.link("opt/software/to-nowhere", "/etc/passwd");
+    link(&scene);
     let image = scene.at("flux_operator/view/opt");
     for (name, inside) in [
         ("to-absolute", "software/flux-core"),
@@ -82,36 +59,35 @@ fn links_among_the_packages_are_followed_within_the_image() {
         ("above-the-root", "packages/zlib"),
         ("to-nowhere", "software/to-nowhere"),
     ] {
-        assert_eq!(scene.target(&format!("opt/software/{name}")), image.join(inside), "{name}");
+        assert_eq!(target(&scene, &format!("opt/software/{name}")), image.join(inside), "{name}");
     }
 }
 
 #[test]
 fn packages_that_lie_elsewhere_in_the_image_are_found_behind_their_link() {
     let scene = Scene::new();
-    scene.image.file("srv/packages/flux-core/bin/flux", "", 0o644);
-    scene.image.link("opt/software", "/srv/packages");
-    scene.image.link("opt/view/bin/flux", "/opt/software/flux-core/bin/flux");
-    assert_eq!(scene.link().unwrap(), SourceLayout::OptView);
+    scene.file("srv/packages/flux-core/bin/flux", "", 0o644);
+    scene.link("opt/software", "/srv/packages");
+    scene.link("opt/view/bin/flux", "/opt/software/flux-core/bin/flux");
+    assert_eq!(link(&scene), SourceLayout::OptView);
     let expected = scene.at("flux_operator/view/srv/packages/flux-core");
-    assert_eq!(scene.target("opt/software/flux-core"), expected);
+    assert_eq!(target(&scene, "opt/software/flux-core"), expected);
 }
 
 #[test]
 fn what_an_earlier_run_has_linked_stays_and_what_is_wrong_is_replaced() {
-    let scene = Scene::new();
-    scene.image.spack();
-    scene.link().unwrap();
+    let scene = Scene::published();
+    link(&scene);
     let inode = |path: &str| fs::symlink_metadata(scene.at(path)).unwrap().ino();
     let links = ["mnt/flux/view", "opt/software/flux-core"];
     let before = links.map(inode);
-    scene.link().unwrap();
+    link(&scene);
     assert_eq!(links.map(inode), before);
 
     fs::remove_file(scene.at("mnt/flux/view")).unwrap();
     symlink("elsewhere", scene.at("mnt/flux/view")).unwrap();
-    scene.link().unwrap();
-    assert_eq!(scene.target("mnt/flux/view"), scene.image.0.join(HASH));
+    link(&scene);
+    assert_eq!(target(&scene, "mnt/flux/view"), scene.in_image(HASH));
 }
 
 /// A pod whose view is mounted, closed to writing as an image is.
