@@ -63,7 +63,7 @@ fn a_plan_is_there_within_ten_milliseconds_of_processor_time() {
 #[ignore = "measures the agent of the image, which `cargo verify` builds and names"]
 fn it_waits_for_the_lead_in_little_memory() {
     let (pod, config) = Pod::worker(closed_port());
-    let run = Background::start(pod.prepared(&config));
+    let run = pod.start(&config);
     pod::await_that("it waits for the lead", || {
         pod.ask("status", &[]).output.contains("wait-for-lead")
     });
@@ -75,7 +75,7 @@ fn it_waits_for_the_lead_in_little_memory() {
 fn it_runs_a_command_in_little_memory() {
     let pod = Pod::new();
     let script = "touch $POD/running; while [ ! -e $POD/done ]; do sleep 0.02; done";
-    let run = Background::start(pod.prepared(&pod.launcher(script)));
+    let run = pod.start(&pod.launcher(script));
     pod.await_file("running");
     // As the kubelet does.
     assert!(!pod.ask("status", &[]).output.is_empty());

@@ -1,10 +1,11 @@
 //! What a job may try against the first process of its pod, and against root: the job is the shell text of a
 //! launcher, and another user than the agent.
 
-use crate::pod::{Background, Ended, Pod};
+use crate::pod::{Ended, Pod};
 use flux_contract::{AgentConfig, FluxUser};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
 
 /// Flux's user.
 const UID: u32 = 1234;
@@ -20,7 +21,7 @@ fn attacked(script: &str) -> Option<(Pod, AgentConfig)> {
 
 /// How the run ends, which must be soon.
 fn end(pod: &Pod, config: &AgentConfig) -> Ended {
-    Background::start(pod.prepared(config)).end()
+    pod.start(config).end()
 }
 
 fn owner(pod: &Pod, path: &str) -> u32 {
@@ -71,65 +72,45 @@ fn a_job_cannot_replace_what_the_agent_writes_again() {
     }
 }
 
-/// Puts what `make` makes where PID 1 looks for the reason of a batch that failed.
-fn failure_replaced(make: &str) {
-    let script =
-        format!("cd $POD/mnt/flux/config/run\n{make} x && mv -f x command.failure\nexit 5\n");
-    let Some((pod, mut config)) = attacked("true") else { return };
-    config.workload = pod.batch(&script).workload;
-    end(&pod, &config).with_code(5);
-    assert_eq!(pod.message().exit_code, 5);
-    assert!(fs::symlink_metadata(pod.at("mnt/flux/config/run/command.failure")).is_ok());
-}
-
+/// What is where PID 1 looks for the reason of a batch that failed.
 #[test]
-fn a_pipe_in_the_place_of_a_batchs_reason_holds_up_nothing() {
-    failure_replaced("mkfifo");
+fn a_pipe_or_an_endless_device_in_the_place_of_a_batchs_reason_holds_up_nothing() {
+    for make in ["mkfifo", "ln -s /dev/zero"] {
+        let script =
+            format!("cd $POD/mnt/flux/config/run\n{make} x && mv -f x command.failure\nexit 5\n");
+        let Some((pod, mut config)) = attacked("true") else { return };
+        config.workload = pod.batch(&script).workload;
+        end(&pod, &config).with_code(5);
+        assert_eq!(pod.message().exit_code, 5);
+        assert!(fs::symlink_metadata(pod.at("mnt/flux/config/run/command.failure")).is_ok());
+    }
 }
 
-#[test]
-fn a_device_without_an_end_in_the_place_of_a_batchs_reason_is_not_read() {
-    failure_replaced("ln -s /dev/zero");
-}
-
-/// The run of a job that says where it is, in the working directory `path`, of mode `mode`.
-fn run_in(path: &str, mode: u32) -> Option<(Pod, Ended)> {
+/// Where a job starts whose container starts in `path`, of mode `mode`; who owns that then, and the log.
+fn run_in(path: &str, mode: u32) -> Option<(String, u32, String)> {
     let (pod, mut config) = attacked("true")?;
     config.workload = pod.launcher("pwd").workload;
     let directory = pod.at(path);
     fs::create_dir_all(&directory).unwrap();
     fs::set_permissions(&directory, Permissions::from_mode(mode)).unwrap();
     let ended = Ended::of(pod.prepared(&config).current_dir(&directory)).with_code(0);
-    Some((pod, ended))
+    let place = Path::new(ended.output.trim()).strip_prefix(pod.at("")).unwrap();
+    Some((place.display().to_string(), owner(&pod, path), ended.log))
 }
 
 #[test]
-fn a_working_directory_of_the_system_stays_roots_and_the_command_runs_there_if_it_can() {
-    let Some((pod, ended)) = run_in("usr/local/bin", 0o755) else { return };
-    let ended = ended.with_output(&format!("{}\n", pod.at("usr/local/bin").display()));
-    assert_eq!(owner(&pod, "usr/local/bin"), 0);
-    ended
-        .with_log("usr/local/bin stays closed to flux: it is a directory of the system; give flux");
-}
-
-#[test]
-fn a_command_does_not_start_in_a_home_that_its_user_cannot_enter() {
-    let Some((pod, ended)) = run_in("root", 0o700) else { return };
-    let home = format!("{}\n", pod.at("home/flux").display());
-    ended.with_output(&home).with_log("by workingDir");
-    assert_eq!(owner(&pod, "root"), 0);
-}
-
-/// Where a container starts whose image names none.
-#[test]
-fn nothing_is_said_of_the_root_directory() {
-    let Some((pod, ended)) = run_in("", 0o777) else { return };
-    assert_eq!(ended.output.trim(), pod.at("").display().to_string().trim_end_matches('/'));
-    assert!(!ended.log.contains("stays closed"), "{}", ended.log);
-}
-
-#[test]
-fn a_working_directory_of_the_application_belongs_to_fluxs_user() {
-    let Some((pod, _)) = run_in("usr/src/app", 0o755) else { return };
-    assert_eq!(owner(&pod, "usr/src/app"), UID);
+fn a_command_starts_where_its_user_can_be_and_directories_of_the_system_stay_roots() {
+    let closed = "usr/local/bin stays closed to flux: it is a directory of the system; give flux";
+    for (path, mode, place, owner, says) in [
+        ("usr/local/bin", 0o755, "usr/local/bin", 0, closed),
+        ("root", 0o700, "home/flux", 0, "by workingDir"),
+        ("usr/src/app", 0o755, "usr/src/app", UID, ""),
+    ] {
+        let Some((found, of, log)) = run_in(path, mode) else { return };
+        assert_eq!((found.as_str(), of), (place, owner), "{path}: {log}");
+        assert!(log.contains(says), "{path}: {log}");
+    }
+    // Where a container starts whose image names none.
+    let Some((found, _, log)) = run_in("", 0o777) else { return };
+    assert!(found.is_empty() && !log.contains("stays closed"), "{found}: {log}");
 }

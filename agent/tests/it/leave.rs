@@ -6,6 +6,7 @@ use crate::pod::{Background, PATIENCE, Pod, await_that, stopped};
 use crate::zmtp_server::worker_with_lead;
 use nix::sys::signal::Signal;
 use serde_json::json;
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -35,16 +36,12 @@ impl Instance {
         if let Some(errno) = self.errno {
             return Err(errno);
         }
+        let drain = |reason| ("0-1", json!({ "timestamp": 1.5, "reason": reason }));
+        let drained: HashMap<_, _> = self.drained.map(drain).into_iter().collect();
+        let jobs: &[_] = if self.busy { &[json!({ "id": 25_568_477_184_u64 })] } else { &[] };
         Ok(match topic {
-            "resource.status" => match self.drained {
-                Some(reason) => {
-                    json!({ "drain": { "0-1": { "timestamp": 1.5, "reason": reason } } })
-                }
-                None => json!({ "drain": {} }),
-            }
-            .to_string(),
-            "job-list.list" if self.busy => r#"{"jobs":[{"id":25568477184}]}"#.to_owned(),
-            "job-list.list" => r#"{"jobs":[]}"#.to_owned(),
+            "resource.status" => json!({ "drain": drained }).to_string(),
+            "job-list.list" => json!({ "jobs": jobs }).to_string(),
             _ => String::new(),
         })
     }
@@ -64,7 +61,7 @@ struct Worker {
 
 impl Worker {
     fn of(instance: Instance, grace_seconds: u64) -> Self {
-        let (pod, mut config, _lead) = worker_with_lead();
+        let (pod, mut config, lead) = worker_with_lead();
         pod.broker_does(ENDS_AT_SIGTERM);
         config.shutdown.grace_seconds = grace_seconds;
         let instance = Arc::new(Mutex::new(instance));
@@ -72,8 +69,8 @@ impl Worker {
         broker_that(&pod.layout().local_socket(), move |topic, payload| {
             asked.lock().unwrap().reply(topic, payload)
         });
-        let run = Background::start(pod.prepared(&config));
-        let worker = Self { pod, run, instance, _lead };
+        let run = pod.start(&config);
+        let worker = Self { pod, run, instance, _lead: lead };
         worker.pod.await_file("up");
         worker.await_asked("resource.status", 1);
         worker
@@ -157,7 +154,7 @@ fn only_the_drain_that_a_pod_has_left_is_lifted() {
 fn a_broker_that_was_never_up_is_ended_at_once() {
     let (pod, config, _lead) = worker_with_lead();
     pod.broker_does(ENDS_AT_SIGTERM);
-    let run = Background::start(pod.prepared(&config));
+    let run = pod.start(&config);
     pod.await_file("up");
     run.signal(Signal::SIGTERM);
     let log = run.end().with_code(stopped()).log;

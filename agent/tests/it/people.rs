@@ -84,7 +84,7 @@ fn the_doctor_of_a_lead_that_waits_finds_all_well_but_the_quorum() {
     config.network.port = closed_port();
     broker_in_state(&pod.layout().local_socket(), "quorum");
     pod.broker_does("while [ ! -e $POD/done ]; do sleep 0.02; done; exit 0");
-    let run = Background::start(pod.prepared(&config));
+    let run = pod.start(&config);
     await_that("the agent answers", || pod.ask("status", &[]).code == 0);
     pod.await_file("broker-pid");
     let (_, checks) = doctor(&pod);

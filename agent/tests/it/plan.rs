@@ -5,8 +5,7 @@ use crate::settings::{self, words};
 use flux_agent::accounts::Databases;
 use flux_agent::plan::{Facts, Step, broker_config, client_environment, plan};
 use flux_contract::{
-    AgentConfig, Archive, Bootstrap, Broker, Exit, Hooks, Hostlist, Submission, WorkerPolicy,
-    Workload,
+    AgentConfig, Archive, Bootstrap, Exit, Hostlist, Submission, WorkerPolicy, Workload,
 };
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -56,8 +55,10 @@ fn lead() {
 }
 
 #[test]
-fn worker() {
-    insta::assert_snapshot!(shown(&config(), &facts("sample-2")));
+fn worker_with_the_simple_scheduler() {
+    let mut config = config();
+    config.broker.simple_scheduler = true;
+    insta::assert_snapshot!(shown(&config, &facts("sample-2")));
 }
 
 #[test]
@@ -69,33 +70,9 @@ fn worker_of_a_bursted_cluster() {
 }
 
 #[test]
-fn hooks_in_their_order_and_every_broker_option() {
-    let mut config = config();
-    let script = |text: &str| Some(text.to_owned());
-    config.hooks = Hooks {
-        init: script("first"),
-        pre_command: script("second"),
-        pre: script("third\nline"),
-        broker_pre: script("fourth of the lead"),
-        worker_pre: script("fourth of a worker"),
-        post: script("last"),
-    };
-    config.broker = Broker {
-        quorum: Some(2),
-        topology: Some("kary:2".to_owned()),
-        local_socket: false,
-        zeromq_debug: true,
-        wrap: Some("strace,-e,network".to_owned()),
-        custom_config: Some("[bootstrap]\n# the user's own\n".to_owned()),
-        ..config.broker
-    };
-    config.archive = Some(Archive { path: "/archive/state.tgz".to_owned() });
-    config.munge = true;
-    config.environment = [
-        ("GREETING".to_owned(), "it's \"$HOME\"".to_owned()),
-        ("not a name".to_owned(), "x".to_owned()),
-    ]
-    .into();
+fn everything_that_can_be_set() {
+    let workload = Workload::Submit { submission: submission() };
+    let config = settings::everything(workload, settings::bootstraps().remove(0));
     insta::assert_snapshot!(shown(&config, &facts("sample-0")));
 }
 
@@ -186,13 +163,6 @@ fn an_ipv6_address_is_written_in_brackets_and_switches_ipv6_on() {
         config.network.lead_address = None;
         config.network.bootstrap = child_of("fd00::9", "far-0,sample-1");
     });
-}
-
-#[test]
-fn the_simple_scheduler_is_chosen_in_the_configuration() {
-    plan_says("sample-0", &["!alternatives"], |_, _| ());
-    let simple = "[modules.alternatives]\n    feasibility = \"sched-simple\"\n    sched = \"sched-simple\"\n";
-    plan_says("sample-0", &[simple], |config, _| config.broker.simple_scheduler = true);
 }
 
 #[test]

@@ -5,9 +5,8 @@
 use flux_agent::accounts::Databases;
 use flux_agent::plan::{Facts, client_environment, lead, plan, sidecar_hook};
 use flux_contract::{
-    AgentConfig, Archive, Bootstrap, Broker, ClusterIdentity, ClusterName, FluxUser, Hooks,
-    Hostlist, Install, Layout, Logging, Network, Shutdown, SidecarConfig, Submission, View,
-    WorkerPolicy, Workload,
+    AgentConfig, Bootstrap, Broker, ClusterIdentity, ClusterName, FluxUser, Hooks, Hostlist,
+    Install, Layout, Logging, Network, Shutdown, Submission, View, WorkerPolicy, Workload,
 };
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -15,11 +14,6 @@ use std::path::Path;
 
 pub(crate) fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
-}
-
-#[expect(clippy::unnecessary_wraps, reason = "what it is for takes an option")]
-fn text(text: &str) -> Option<String> {
-    Some(text.to_owned())
 }
 
 /// A submission of `command` with nothing in it that can be left out.
@@ -34,7 +28,7 @@ pub(crate) fn submission(flags: &[&str], command: &[&str]) -> Submission {
 }
 
 fn full_submission() -> Submission {
-    let script = text("#!/bin/sh\nhostname\n");
+    let script = Some("#!/bin/sh\nhostname\n".to_owned());
     Submission { prefix: words(&["fusion"]), script, ..submission(&["-N3"], &["echo", "a  b"]) }
 }
 
@@ -64,60 +58,38 @@ pub(crate) fn bootstraps() -> Vec<Bootstrap> {
     ]
 }
 
-/// A configuration with every switch on and nothing left out.
+/// A document with every field, as the first release writes it.
+const DOCUMENT: &str = include_str!("../../../contract/tests/golden/agent.toml");
+
+/// A configuration with every switch on, nothing left out, and nothing of the network that is a default.
 pub(crate) fn everything(workload: Workload, bootstrap: Bootstrap) -> AgentConfig {
+    let written = AgentConfig::from_toml(DOCUMENT).unwrap();
+    let (name, namespace) = (ClusterName::new("sample").unwrap(), "science".to_owned());
     AgentConfig {
-        version: AgentConfig::VERSION,
-        cluster: ClusterIdentity {
-            name: ClusterName::new("sample").unwrap(),
-            namespace: "science".to_owned(),
-            size: 3,
-        },
+        cluster: ClusterIdentity { name, namespace, size: 3 },
         layout: Layout::new("/mnt/shared").with_private("/srv/private"),
-        install: Install::Image,
-        view: View { enabled: true, python_path: text("/view/python") },
-        user: FluxUser {
-            name: "fluxer".to_owned(),
-            uid: 1717,
-            run_as_root: true,
-            capabilities: vec!["IPC_LOCK".to_owned()],
-        },
+        view: View { enabled: true, ..written.view },
+        user: FluxUser { name: "fluxer".to_owned(), uid: 1717, ..written.user },
         network: Network {
             headless_service: "subdomain".to_owned(),
             port: 8051,
-            lead_address: Some([10, 96, 0, 7].into()),
             bootstrap,
             lead_deadline_seconds: 321,
+            ..written.network
         },
         broker: Broker {
-            quorum: Some(2),
-            connect_timeout: text("7s"),
-            topology: text("kary:2"),
+            connect_timeout: Some("7s".to_owned()),
             log_level: 5,
             local_socket: true,
-            zeromq_debug: true,
-            wrap: text("strace"),
-            custom_config: text("[exec]\n"),
-            queue_policy: "easy".to_owned(),
-            simple_scheduler: true,
+            ..written.broker
         },
         worker: WorkerPolicy::LeaveWhenDone,
         workload,
-        logging: Logging { quiet: true, strict: true, timed: true, debug: true },
+        logging: Logging { strict: true, ..written.logging },
         shutdown: Shutdown { grace_seconds: 20, deadline_seconds: Some(60) },
-        hooks: Hooks {
-            init: text("first"),
-            pre_command: text("second"),
-            pre: text("third"),
-            broker_pre: text("fourth"),
-            worker_pre: text("fifth"),
-            post: text("sixth"),
-        },
-        archive: Some(Archive { path: "/state/archive.tgz".to_owned() }),
-        munge: true,
         environment: [("GREETING".to_owned(), "hello".to_owned())].into(),
-        submitted: true,
-        sidecars: [("beside".to_owned(), sidecar())].into(),
+        sidecars: [("beside".to_owned(), written.sidecars["db"].clone())].into(),
+        ..written
     }
 }
 
@@ -191,16 +163,6 @@ pub(crate) fn plain(workload: Workload) -> AgentConfig {
         submitted: false,
         sidecars: BTreeMap::new(),
         ..all
-    }
-}
-
-fn sidecar() -> SidecarConfig {
-    SidecarConfig {
-        wait_for_socket: true,
-        command: text("serve"),
-        init: text("first"),
-        service_pre: text("second"),
-        post: text("third"),
     }
 }
 

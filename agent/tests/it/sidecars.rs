@@ -40,19 +40,6 @@ fn it_waits_for_the_socket_and_ends_when_the_runner_has() {
 }
 
 #[test]
-fn a_command_of_any_length_runs_and_its_text_is_in_no_command_line() {
-    let pod = Pod::new();
-    let filler = "x".repeat(200_000);
-    let command = format!("TEXT={filler}; echo ${{#TEXT}} $(wc -c </proc/$$/cmdline); touch said");
-    let run = beside(&pod, sidecar(&command));
-    pod.await_file("work/said");
-    let output = end_with_runner(&pod, run).with_code(0).output;
-    let (length, arguments) = output.trim().split_once(' ').unwrap();
-    assert_eq!(length, "200000");
-    assert!(arguments.parse::<usize>().unwrap() < 1000, "{output}");
-}
-
-#[test]
 fn one_whose_command_has_ended_stays_until_the_runner_has() {
     let pod = Pod::new();
     let post = Some("touch posted".to_owned());

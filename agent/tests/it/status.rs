@@ -10,6 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
 use tokio::time::Instant;
+use zeromq::{ReqSocket, Socket, SocketRecv, SocketSend};
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -33,31 +34,13 @@ fn agent() -> Agent {
     Agent { _directory: directory, path, reports }
 }
 
-/// What is answered to `text`, asked byte by byte.
+/// What is answered to `text`.
 async fn say(path: &Path, text: &str) -> String {
-    let mut stream = UnixStream::connect(path).await.unwrap();
-    stream.write_all(&[handshake(), question(text)].concat()).await.unwrap();
-    let answer = async {
-        stream.read_exact(&mut [0; 64]).await.unwrap();
-        loop {
-            // READY, the envelope and the answer.
-            let flags = stream.read_u8().await.unwrap();
-            let mut body = vec![0; stream.read_u8().await.unwrap().into()];
-            stream.read_exact(&mut body).await.unwrap();
-            if flags == 0 {
-                return String::from_utf8(body).unwrap();
-            }
-        }
-    };
-    tokio::time::timeout(TIMEOUT, answer).await.unwrap()
-}
-
-#[tokio::test]
-async fn the_latest_report_is_the_answer() {
-    let agent = agent();
-    assert_eq!(ask(&agent.path, TIMEOUT).await.unwrap(), report("hooks"));
-    agent.reports.send_replace(report("command"));
-    assert_eq!(ask(&agent.path, TIMEOUT).await.unwrap(), report("command"));
+    let mut socket = ReqSocket::new();
+    socket.connect(&format!("ipc://{}", path.display())).await.unwrap();
+    socket.send(text.to_owned().into()).await.unwrap();
+    let answer = tokio::time::timeout(TIMEOUT, socket.recv()).await.unwrap().unwrap();
+    String::try_from(answer).unwrap()
 }
 
 #[tokio::test]
@@ -163,11 +146,6 @@ fn handshake() -> Vec<u8> {
     bytes
 }
 
-/// A message of REQ: the envelope, and `text`.
-fn question(text: &str) -> Vec<u8> {
-    [&[0x01, 0, 0, u8::try_from(text.len()).unwrap()], text.as_bytes()].concat()
-}
-
 #[tokio::test]
 async fn a_client_that_breaks_the_protocol_loses_its_own_connection_and_nothing_else() {
     let agent = agent();
@@ -197,8 +175,9 @@ async fn a_client_that_breaks_the_protocol_loses_its_own_connection_and_nothing_
     drop(rude);
     drop(UnixStream::connect(&agent.path).await.unwrap());
     // A client that asks and does not wait for the answer.
+    let question = [&b"\x01\0\0\x10"[..], br#"{"ask":"status"}"#].concat();
     let mut hasty = UnixStream::connect(&agent.path).await.unwrap();
-    hasty.write_all(&[handshake(), question(r#"{"ask":"status"}"#)].concat()).await.unwrap();
+    hasty.write_all(&[handshake(), question].concat()).await.unwrap();
     drop(hasty);
     assert_eq!(ask(&agent.path, TIMEOUT).await.unwrap(), report("hooks"));
 }

@@ -31,7 +31,7 @@ fn with_grace(mut config: AgentConfig) -> AgentConfig {
 /// Starts `config` as PID 1, waits for the file `until`, and asks it to stop: within the grace period, with a
 /// message and the marker.
 fn stop(pod: &Pod, config: &AgentConfig, until: &str) -> Option<Ended> {
-    let run = FirstProcess::start(pod, &pod.prepared(config))?;
+    let run = FirstProcess::run(pod, config)?;
     pod.await_file(until);
     let ended = stop_in_time(pod, run);
     assert!(pod.layout().complete_marker().exists(), "no marker: {}", ended.log);
@@ -65,8 +65,8 @@ fn a_broker_that_ignores_every_signal_is_killed_and_the_post_hook_has_its_share(
 fn a_run_that_is_killed_before_its_end_has_left_a_message() {
     let pod = Pod::new();
     pod.broker_does(DEAF);
-    let run = pod.prepared(&pod.config(&["sleep", "600"]));
-    let Some(run) = FirstProcess::start(&pod, &run) else { return };
+    let config = pod.config(&["sleep", "600"]);
+    let Some(run) = FirstProcess::run(&pod, &config) else { return };
     pod.await_file("deaf");
     run.signal(Signal::SIGTERM);
     let left = || fs::read_to_string(pod.at("dev/termination-log")).unwrap_or_default();
@@ -95,7 +95,7 @@ fn a_post_hook_is_not_stopped_by_the_stop_it_follows_nor_by_one_that_comes_then(
     let mut config = with_grace(pod.config(&["true"]));
     let post = "touch $POD/post; while [ ! -e $POD/go-on ]; do sleep 0.02; done; echo saved";
     config.hooks.post = Some(post.to_owned());
-    let Some(run) = FirstProcess::start(&pod, &pod.prepared(&config)) else { return };
+    let Some(run) = FirstProcess::run(&pod, &config) else { return };
     pod.await_file("post");
     run.signal(Signal::SIGTERM);
     run.signal(Signal::SIGINT);
@@ -156,7 +156,7 @@ const SAVES: &str = "trap 'touch $POD/asked-$1
 fn stop_command(script: &str, all: &[&str]) -> Option<Ended> {
     let pod = Pod::new();
     fs::write(pod.at("saves"), SAVES).unwrap();
-    let run = FirstProcess::start(&pod, &pod.prepared(&pod.launcher(script)))?;
+    let run = FirstProcess::run(&pod, &pod.launcher(script))?;
     for name in all {
         pod.await_file(&format!("ready-{name}"));
     }
@@ -267,7 +267,7 @@ fn nothing_of_a_dead_broker_runs_beside_the_next_but_what_a_hook_started_does() 
         sh $POD/daemon-of $POD/other >/dev/null 2>&1 &
         while [ ! -e $POD/daemon.up ] || [ ! -e $POD/other.up ]; do sleep 0.02; done";
     config.hooks.pre = Some(daemon.to_owned());
-    let Some(run) = FirstProcess::start(&pod, &pod.prepared(&config)) else { return };
+    let Some(run) = FirstProcess::run(&pod, &config) else { return };
     pod.await_file("second-runs");
     let commands = |name: &str| {
         let argument = pod.at(name).display().to_string();

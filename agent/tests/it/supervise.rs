@@ -31,7 +31,7 @@ fn all_are_noted(pod: &Pod, run: &Background, signals: &[(Signal, &str)]) {
 fn every_signal_is_passed_on_to_the_broker_and_only_term_ends_this_one() {
     let pod = Pod::new();
     pod.broker_does(NOTES_SIGNALS);
-    let run = Background::start(pod.prepared(&pod.config(&["true"])));
+    let run = pod.start(&pod.config(&["true"]));
     let signals = [
         (Signal::SIGUSR1, "USR1\n"),
         (Signal::SIGUSR2, "USR2\n"),
@@ -48,7 +48,7 @@ fn every_signal_is_passed_on_to_the_broker_and_only_term_ends_this_one() {
 #[test]
 fn a_command_gets_its_users_signals_as_they_are_and_sigterm_for_any_that_asks_for_an_end() {
     let pod = Pod::new();
-    let run = Background::start(pod.prepared(&pod.launcher(NOTES_SIGNALS)));
+    let run = pod.start(&pod.launcher(NOTES_SIGNALS));
     let signals =
         [(Signal::SIGUSR1, "USR1\n"), (Signal::SIGUSR2, "USR2\n"), (Signal::SIGINT, "TERM\n")];
     all_are_noted(&pod, &run, &signals);
@@ -63,23 +63,28 @@ fn a_signal_during_a_hook_ends_hook_and_run_at_once_and_the_post_hook_runs() {
     config.hooks.pre =
         Some("sleep 600 & echo $! > sleeping.new; mv sleeping.new sleeping; wait".to_owned());
     config.hooks.post = Some("echo post".to_owned());
-    let run = Background::start(pod.prepared(&config));
+    let run = pod.start(&config);
     let sleeping = pod.await_file("work/sleeping");
     let started = Instant::now();
     run.signal(Signal::SIGTERM);
     run.end().with_code(stopped()).with_output("post\n");
     assert!(started.elapsed() < PATIENCE / 2);
-    let process = format!("/proc/{}/stat", sleeping.trim());
-    await_that("what the hook started is gone", || {
+    await_its_end(&sleeping);
+    assert!(!pod.at("work/ran").exists());
+}
+
+/// Waits until there is no process `pid`, or one that nobody waits for.
+fn await_its_end(pid: &str) {
+    let process = format!("/proc/{}/stat", pid.trim());
+    await_that("it is gone", || {
         fs::read_to_string(&process).map_or(true, |stat| stat.contains(") Z "))
     });
-    assert!(!pod.at("work/ran").exists());
 }
 
 #[test]
 fn a_worker_that_waits_for_the_lead_ends_at_once_when_told_to() {
     let (pod, config) = Pod::worker(closed_port());
-    let run = Background::start(pod.prepared(&config));
+    let run = pod.start(&config);
     let status = || {
         let text = pod.ask("status", &["--output", "json"]).output;
         serde_json::from_str::<serde_json::Value>(&text).unwrap_or_default()
@@ -115,7 +120,7 @@ fn with_a_smaller_quorum(state: &'static str) -> (usize, String) {
     let command = "touch $POD/started; while [ ! -e $POD/done ]; do sleep 0.02; done";
     let mut config = pod.config(&["sh", "-c", command]);
     config.network.port = closed_port();
-    let run = Background::start(pod.prepared(&config));
+    let run = pod.start(&config);
     pod.await_file(if state == "quorum" { "begun" } else { "started" });
     config.broker.quorum = Some(1);
     pod.write_config(&config);
@@ -188,7 +193,7 @@ fn the_lead_is_ready_from_the_start_of_the_command_on() {
     let pod = Pod::new();
     pod.broker_does("while [ ! -e $POD/quorum ]; do sleep 0.02; done");
     let command = "while [ ! -e $POD/done ]; do sleep 0.02; done; exit 5";
-    let run = Background::start(pod.prepared(&pod.launcher(command)));
+    let run = pod.start(&pod.launcher(command));
     pod.await_file("broker-pid");
     pod.ask("ready", &[]).with_code(1).with_log("not ready: quorum");
     fs::write(pod.at("quorum"), "").unwrap();
@@ -208,7 +213,7 @@ fn an_interactive_lead_submits_the_command_once_and_stays_until_it_is_shut_down(
     config.workload = Workload::Interactive { submission: Some(submission) };
     broker_in_state(&pod.layout().local_socket(), "run");
     pod.broker_does("while [ ! -e $POD/shutdown ]; do sleep 0.02; done; exit 0");
-    let run = Background::start(pod.prepared(&config));
+    let run = pod.start(&config);
     await_that("the command is submitted", || {
         fs::read_to_string(pod.at("flux-calls")).is_ok_and(|calls| calls.contains("flux submit"))
     });
@@ -247,11 +252,12 @@ fn diagnostics_ask_everything_whatever_fails_and_stay_until_told_to_end() {
 #[test]
 fn a_broker_that_is_killed_takes_its_command_with_it_and_the_run_ends_with_its_code() {
     let pod = Pod::new();
-    let script = "trap 'touch $POD/asked' TERM; kill -9 $(cat $POD/broker-pid)
-        while :; do sleep 0.02; done";
+    let script = "trap 'touch $POD/asked' TERM; sleep 600 >/dev/null 2>&1 & echo $! > $POD/sleeping
+        kill -9 $(cat $POD/broker-pid); while :; do sleep 0.02; done";
     end_of(&pod, script).with_code(137);
     assert!(pod.message().command_ran && pod.last_error().contains("exit code 137"));
     assert!(!pod.at("asked").exists());
+    await_its_end(&pod.read("sleeping"));
 }
 
 #[test]
@@ -266,5 +272,5 @@ fn an_instance_that_is_shut_down_asks_its_command_to_end_and_the_code_is_the_com
 
 /// How a run ends whose launcher is `script`.
 fn end_of(pod: &Pod, script: &str) -> Ended {
-    Background::start(pod.prepared(&pod.launcher(script))).end()
+    pod.start(&pod.launcher(script)).end()
 }

@@ -8,8 +8,6 @@ R)
     ;;
 start)
     env > "$POD/broker-environment"
-    pwd > "$POD/broker-directory"
-    id -u > "$POD/broker-uid"
     echo $$ > "$POD/broker-pid.new"
     mv "$POD/broker-pid.new" "$POD/broker-pid"
     if [ -e "$POD/broker" ]; then . "$POD/broker"; fi

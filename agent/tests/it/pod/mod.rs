@@ -17,7 +17,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs::{self, Permissions};
 use std::io::{Read, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -56,11 +56,12 @@ impl Pod {
         fs::write(pod.at("etc/passwd"), "root:x:0:0:root:/root:/bin/sh\n").unwrap();
         fs::write(pod.at("etc/group"), "root:x:0:\n").unwrap();
         pod.write_executable("mnt/flux/view/bin/flux", FLUX);
-        pod.link_shells();
+        // Shells are looked for below the root of the test; those of the machine are run.
+        fs::create_dir_all(pod.at("bin")).unwrap();
+        symlink("/bin/sh", pod.at("bin/sh")).unwrap();
         pod.bring_agent();
-        let certificate = certificate();
-        fs::write(pod.at("flux_operator/curve/curve.cert"), certificate.to_text().expose())
-            .unwrap();
+        let certificate = certificate().to_text();
+        fs::write(pod.at("flux_operator/curve/curve.cert"), certificate.expose()).unwrap();
         pod
     }
 
@@ -96,12 +97,6 @@ impl Pod {
         fs::create_dir_all(agent.parent().unwrap()).unwrap();
         // No link can be made into another file system.
         fs::hard_link(&built, &agent).or_else(|_| fs::copy(&built, &agent).map(drop)).unwrap();
-    }
-
-    /// The shells that are looked for below the root of the test; those of the machine are run.
-    fn link_shells(&self) {
-        fs::create_dir_all(self.at("bin")).unwrap();
-        std::os::unix::fs::symlink("/bin/sh", self.at("bin/sh")).unwrap();
     }
 
     pub fn at(&self, path: impl AsRef<Path>) -> PathBuf {
@@ -263,7 +258,7 @@ impl Pod {
     pub fn entered(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let client = self.layout().client();
         if !client.exists() {
-            std::os::unix::fs::symlink(self.layout().agent(), client).unwrap();
+            symlink(self.layout().agent(), client).unwrap();
         }
         let mut config = self.config(&["true"]);
         let own = nix::unistd::gethostname().unwrap().into_string().unwrap();
@@ -283,6 +278,11 @@ impl Pod {
     /// `flux-agent run` with `config`, from start to end.
     pub fn run(&self, config: &AgentConfig) -> Ended {
         Ended::of(&mut self.prepared(config))
+    }
+
+    /// The same in the background.
+    pub fn start(&self, config: &AgentConfig) -> Background {
+        Background::start(self.prepared(config))
     }
 
     /// Subcommand `name` for this pod, from start to end.

@@ -2,12 +2,12 @@
 //! signals from it that it has no handler for, as in a container.
 
 use super::{Background, Ended, Pod, await_that, skip};
+use flux_contract::AgentConfig;
 use nix::pty::{OpenptyResult, openpty};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, getuid};
 use std::fs;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
@@ -54,6 +54,11 @@ pub struct FirstProcess {
 }
 
 impl FirstProcess {
+    /// A run with `config` as [`first_process`] makes it.
+    pub fn run(pod: &Pod, config: &AgentConfig) -> Option<Self> {
+        Self::start(pod, &pod.prepared(config))
+    }
+
     /// Starts `run` as [`first_process`] makes it.
     pub fn start(pod: &Pod, run: &Command) -> Option<Self> {
         Some(Self { unshare: Background::start(first_process(pod, run)?) })
@@ -63,9 +68,10 @@ impl FirstProcess {
     pub fn pid(&self) -> Pid {
         let unshare = self.unshare.0.id();
         let mut pid = None;
+        let children = format!("/proc/{unshare}/task/{unshare}/children");
         await_that("the first process starts", || {
-            let children = fs::read_to_string(format!("/proc/{unshare}/task/{unshare}/children"));
-            pid = children.ok().and_then(|children| children.trim().parse().ok());
+            let children = fs::read_to_string(&children).unwrap_or_default();
+            pid = children.trim().parse().ok();
             pid.is_some()
         });
         Pid::from_raw(pid.unwrap())
@@ -81,26 +87,12 @@ impl FirstProcess {
         self.unshare.end()
     }
 
-    /// Name and state (`S`, `Z`, ...; proc(5)) of every process in its namespace.
-    pub fn processes(&self) -> Vec<(String, String)> {
-        let namespace = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
-        let own = namespace(&self.pid().to_string());
-        let entries = fs::read_dir("/proc").unwrap().flatten();
-        let pids = entries.filter_map(|entry| entry.file_name().into_string().ok());
-        let of_this = pids.filter(|pid| {
-            pid.bytes().all(|byte| byte.is_ascii_digit()) && own.is_some() && namespace(pid) == own
-        });
-        of_this.filter_map(|pid| name_and_state(&pid)).collect()
-    }
-
-    /// How many of its processes have ended and were not waited for.
+    /// How many of its children have ended and were not waited for.
     pub fn zombies(&self) -> usize {
-        self.processes().iter().filter(|(_, state)| state == "Z").count()
+        // Behind the name there are the state and the parent (proc_pid_stat(5)).
+        let zombie = format!(") Z {} ", self.pid());
+        let processes = fs::read_dir("/proc").unwrap().flatten();
+        let stats = processes.filter_map(|it| fs::read_to_string(it.path().join("stat")).ok());
+        stats.filter(|stat| stat.contains(&zombie)).count()
     }
-}
-
-fn name_and_state(pid: &str) -> Option<(String, String)> {
-    let stat = fs::read_to_string(PathBuf::from("/proc").join(pid).join("stat")).ok()?;
-    let (name, rest) = stat.split_once('(')?.1.rsplit_once(')')?;
-    Some((name.to_owned(), rest.split_whitespace().next()?.to_owned()))
 }
