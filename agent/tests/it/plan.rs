@@ -5,7 +5,7 @@ use crate::settings::{self, words};
 use flux_agent::accounts::Databases;
 use flux_agent::plan::{Facts, Step, broker_config, client_environment, plan};
 use flux_contract::{
-    AgentConfig, Archive, Bootstrap, Exit, Hostlist, Submission, WorkerPolicy, Workload,
+    AgentConfig, Archive, Bootstrap, Exit, Hostlist, Logging, Submission, WorkerPolicy, Workload,
 };
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -49,24 +49,48 @@ fn shown(config: &AgentConfig, facts: &Facts) -> String {
     format!("{:#}", plan(config, facts).unwrap())
 }
 
+/// The plan of `hostname` after a `change`.
+fn planned(hostname: &str, change: impl FnOnce(&mut AgentConfig, &mut Facts)) -> String {
+    let (mut config, mut facts) = (config(), facts(hostname));
+    change(&mut config, &mut facts);
+    shown(&config, &facts)
+}
+
+/// Checks that the plan of `hostname` has each of `texts` after a `change`, or has it not where it begins with `!`.
+fn plan_says(hostname: &str, texts: &[&str], change: impl FnOnce(&mut AgentConfig, &mut Facts)) {
+    let plan = planned(hostname, change);
+    for text in texts {
+        let (is_there, text) = text.strip_prefix('!').map_or((true, *text), |text| (false, text));
+        assert_eq!(plan.contains(text), is_there, "{text:?}: {plan}");
+    }
+}
+
 #[test]
 fn lead() {
-    insta::assert_snapshot!(shown(&config(), &facts("sample-0")));
+    insta::assert_snapshot!(planned("sample-0", |_, _| ()));
 }
 
 #[test]
 fn worker_with_the_simple_scheduler() {
-    let mut config = config();
-    config.broker.simple_scheduler = true;
-    insta::assert_snapshot!(shown(&config, &facts("sample-2")));
+    let plan = planned("sample-2", |config, _| config.broker.simple_scheduler = true);
+    insta::assert_snapshot!(plan);
 }
 
 #[test]
 fn worker_of_a_bursted_cluster() {
-    let mut config = config();
-    config.network.lead_address = None;
-    config.network.bootstrap = child_of("lead.example.test", "root-[0-1],sample-[0-2]");
-    insta::assert_snapshot!(shown(&config, &facts("sample-0")));
+    insta::assert_snapshot!(planned("sample-0", |config, _| {
+        config.network.lead_address = None;
+        config.network.bootstrap = child_of("lead.example.test", "root-[0-1],sample-[0-2]");
+    }));
+}
+
+#[test]
+fn without_the_view_flux_is_the_images_own() {
+    insta::assert_snapshot!(planned("sample-0", |config, facts| {
+        config.view.enabled = false;
+        facts.site_packages = None;
+        facts.executables = paths(&["/bin/sh"]);
+    }));
 }
 
 #[test]
@@ -76,15 +100,46 @@ fn everything_that_can_be_set() {
     insta::assert_snapshot!(shown(&config, &facts("sample-0")));
 }
 
-/// Checks that the plan of `hostname` has each of `texts` after a `change`, or has it not where it begins with `!`.
-fn plan_says(hostname: &str, texts: &[&str], change: impl FnOnce(&mut AgentConfig, &mut Facts)) {
-    let (mut config, mut facts) = (config(), facts(hostname));
-    change(&mut config, &mut facts);
-    let plan = shown(&config, &facts);
-    for text in texts {
-        let (is_there, text) = text.strip_prefix('!').map_or((true, *text), |text| (false, text));
-        assert_eq!(plan.contains(text), is_there, "{text:?}: {plan}");
-    }
+/// The lines of the plan of `hostname` for `workload`, and for `logging`, from the first file of the user on.
+fn commands(hostname: &str, workload: Workload, logging: impl FnOnce(&mut Logging)) -> String {
+    let text = planned(hostname, |config, _| {
+        config.workload = workload;
+        logging(&mut config.logging);
+    });
+    let (_, behind_helpers) = text.split_once("load-fluxion.sh").unwrap();
+    behind_helpers.split_once("flux-agent fluxion\n").unwrap().1.to_owned()
+}
+
+#[test]
+fn batch() {
+    let workload = Workload::Batch {
+        prefix: words(&["fusion"]),
+        flags: words(&["-N", "3", "--job-name=two words"]),
+        script: "#!/bin/bash\nflux submit --flags=waitable hostname\n".to_owned(),
+        output_directory: "/data/output".to_owned(),
+    };
+    insta::assert_snapshot!(commands("sample-0", workload, |logging| logging.quiet = true));
+}
+
+#[test]
+fn launcher_timed() {
+    let command = words(&["nextflow", "run", "a b.nf"]);
+    let workload = Workload::Launcher { prefix: words(&["fusion"]), command };
+    insta::assert_snapshot!(commands("sample-0", workload, |logging| logging.timed = true));
+}
+
+#[test]
+fn interactive_with_a_command() {
+    let submission = Submission {
+        script: Some("#!/bin/sh\nhostname\n".to_owned()),
+        command: words(&["/bin/sh", "/tmp/custom-entrypoint.sh"]),
+        ..submission()
+    };
+    let workload = Workload::Interactive { submission: Some(submission) };
+    insta::assert_snapshot!(commands("sample-0", workload.clone(), |_| ()));
+    let worker = commands("sample-1", workload, |_| ());
+    assert!(!worker.contains("flux submit"), "only the lead submits: {worker}");
+    assert!(worker.contains("custom-entrypoint.sh"), "the job may run on any pod: {worker}");
 }
 
 #[test]
@@ -187,79 +242,44 @@ fn one_job_is_run_and_several_are_submitted() {
 }
 
 #[test]
-fn batch() {
-    let mut config = config();
-    config.logging.quiet = true;
-    config.workload = Workload::Batch {
-        prefix: words(&["fusion"]),
-        flags: words(&["-N", "3", "--job-name=two words"]),
-        script: "#!/bin/bash\nflux submit --flags=waitable hostname\n".to_owned(),
-        output_directory: "/data/output".to_owned(),
-    };
-    insta::assert_snapshot!(commands(&config, "sample-0"));
-}
-
-#[test]
 fn a_script_keeps_its_shells_options_where_the_image_lacks_the_shell() {
-    let of = |first: &str, executables: &[&str]| {
+    let bash = format!("#!{VIEW_BASH}");
+    for (first, there, shell) in [
+        ("#!/bin/bash", "", bash.as_str()),
+        ("#!/bin/bash -e", "", &format!("{bash} -e")),
+        ("#! /usr/bin/bash -eu", "", &format!("{bash} -eu")),
+        ("#!/usr/bin/env bash", "", &bash),
+        ("#!/usr/bin/env -S bash -e -x", "", &format!("{bash} -e -x")),
+        ("#!/usr/bin/env python3", "", "#!/usr/bin/env python3"),
+        ("#!/opt/bash", "", "#!/opt/bash"),
+        ("#!/usr/bin/env bash", "/usr/bin/env", "#!/usr/bin/env bash"),
+        ("#!/bin/bash -e", "/bin/bash", "#!/bin/bash -e"),
+    ] {
         let script = format!("{first}\nhostname\n");
         let submission = Submission { script: Some(script.clone()), ..submission() };
-        let batch = Workload::Batch {
-            prefix: vec![],
-            flags: vec![],
-            script,
-            output_directory: "/data/output".to_owned(),
-        };
-        let executables = paths(&[&[FLUX, VIEW_BASH], executables].concat());
-        let [one, other] = [Workload::Submit { submission }, batch].map(|workload| {
-            let executables = executables.clone();
-            let facts = Facts { executables, ..facts("sample-0") };
-            let text = shown(&AgentConfig { workload, ..config() }, &facts);
-            let lines: Vec<&str> = text.lines().map(str::trim).collect();
-            let at = lines.iter().position(|line| *line == "hostname").unwrap();
-            lines[at - 1].to_owned()
-        });
-        assert_eq!(one, other);
-        one
-    };
-    let bash = format!("#!{VIEW_BASH}");
-    for (first, shell) in [
-        ("#!/bin/bash", bash.clone()),
-        ("#!/bin/bash -e", format!("{bash} -e")),
-        ("#! /usr/bin/bash -eu", format!("{bash} -eu")),
-        ("#!/usr/bin/env bash", bash.clone()),
-        ("#!/usr/bin/env -S bash -e -x", format!("{bash} -e -x")),
-        ("#!/usr/bin/env python3", "#!/usr/bin/env python3".to_owned()),
-        ("#!/opt/bash", "#!/opt/bash".to_owned()),
-    ] {
-        assert_eq!(of(first, &[]), shell, "{first}");
+        let output_directory = "/data/output".to_owned();
+        let batch = Workload::Batch { prefix: vec![], flags: vec![], script, output_directory };
+        for workload in [Workload::Submit { submission }, batch] {
+            let expected = format!("    {shell}\n    hostname\n");
+            plan_says("sample-0", &[&expected], |config, facts| {
+                config.workload = workload;
+                facts.executables = paths(&[FLUX, VIEW_BASH, there]);
+            });
+        }
     }
-    assert_eq!(of("#!/usr/bin/env bash", &["/usr/bin/env"]), "#!/usr/bin/env bash");
-    assert_eq!(of("#!/bin/bash -e", &["/bin/bash"]), "#!/bin/bash -e");
 }
 
 #[test]
 fn a_dump_keeps_the_format_that_the_archives_name_asks_for() {
-    let dump = |path: &str| {
-        let mut config = config();
-        config.archive = Some(Archive { path: path.to_owned() });
-        plan(&config, &facts("sample-0")).unwrap().broker.archive.unwrap().dump
-    };
-    let staged = |name: &str| PathBuf::from(format!("/state/{name}"));
-    assert_eq!(dump("/state/a.tar"), staged(".a.tar.sample-0.new/dump.tar"));
-    assert_eq!(dump("/state/a.tar.xz"), staged(".a.tar.xz.sample-0.new/dump.tar.xz"));
-    assert_eq!(dump("/state/flux"), staged(".flux.sample-0.new/dump.tgz"));
-}
-
-#[test]
-fn launcher_timed() {
-    let mut config = config();
-    config.logging.timed = true;
-    config.workload = Workload::Launcher {
-        prefix: words(&["fusion"]),
-        command: words(&["nextflow", "run", "a b.nf"]),
-    };
-    insta::assert_snapshot!(commands(&config, "sample-0"));
+    for (archive, dump) in [
+        ("/state/a.tar", "/state/.a.tar.sample-0.new/dump.tar,"),
+        ("/state/a.tar.xz", "/state/.a.tar.xz.sample-0.new/dump.tar.xz,"),
+        ("/state/flux", "/state/.flux.sample-0.new/dump.tgz,"),
+    ] {
+        plan_says("sample-0", &[&format!("dumped to {dump}")], |config, _| {
+            config.archive = Some(Archive { path: archive.to_owned() });
+        });
+    }
 }
 
 #[test]
@@ -269,29 +289,6 @@ fn a_lead_that_follows_a_lost_one_runs_no_command() {
     assert_eq!(refused.exit(), Exit::LeadLost);
     assert!(refused.to_string().contains("spec.backoffLimit"), "{refused}");
     assert!(plan(&config(), &again("sample-2")).is_ok(), "a worker has nothing to repeat");
-}
-
-#[test]
-fn interactive_with_a_command() {
-    let mut config = config();
-    config.workload = Workload::Interactive {
-        submission: Some(Submission {
-            script: Some("#!/bin/sh\nhostname\n".to_owned()),
-            command: words(&["/bin/sh", "/tmp/custom-entrypoint.sh"]),
-            ..submission()
-        }),
-    };
-    insta::assert_snapshot!(commands(&config, "sample-0"));
-    let worker = commands(&config, "sample-1");
-    assert!(!worker.contains("flux submit"), "only the lead submits: {worker}");
-    assert!(worker.contains("custom-entrypoint.sh"), "the job may run on any pod: {worker}");
-}
-
-/// The lines of a plan from the first file of the user on.
-fn commands(config: &AgentConfig, hostname: &str) -> String {
-    let text = shown(config, &facts(hostname));
-    let end_of_helpers = text.find("load-fluxion.sh").unwrap();
-    text[end_of_helpers..].split_once("flux-agent fluxion\n").unwrap().1.to_owned()
 }
 
 #[test]
@@ -316,15 +313,6 @@ fn a_container_of_another_user_keeps_it_and_gets_a_home() {
             config.user.run_as_root = uid == 0;
         });
     }
-}
-
-#[test]
-fn without_the_view_flux_is_the_images_own() {
-    let mut config = config();
-    config.view.enabled = false;
-    let facts =
-        Facts { site_packages: None, executables: paths(&["/bin/sh"]), ..facts("sample-0") };
-    insta::assert_snapshot!(shown(&config, &facts));
 }
 
 /// A name may lead to a pod of before for as long as DNS remembers; the address never does.
