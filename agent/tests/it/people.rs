@@ -285,26 +285,8 @@ fn the_helper_that_connects_runs_a_command_or_a_shell_sourced_and_run() {
     }
 }
 
-/// A `flux` that keeps a list of modules: `$POD/modules` are loaded, `$POD/view` can be. Like the real
-/// one, it ends when two schedulers want the resources.
-const FLUX_WITH_MODULES: &str = r#"#!/bin/sh
-[ "$FLUX_URI" ] || exit 64
-[ "$1" = getattr ] && cat "$POD/rank" && exit
-[ "$1 $2" = "job list" ] && cat "$POD/jobs" && exit
-case "$2" in
-list) echo "Module Idle S Sendq Recvq Service"; cat "$POD/modules" ;;
-remove)
-    [ "$3" = -f ] && shift
-    sed "/^$3 /!d" "$POD/modules" | grep -q . || [ "$2" = -f ] || exit 1
-    sed -i "/^$3 /d" "$POD/modules" ;;
-load)
-    line=$(grep "^$3 " "$POD/view") || { echo "$3: module not found" >&2; exit 1; }
-    if [ "$3" = sched-fluxion-resource ] && grep -q 'sched$' "$POD/modules"; then
-        echo "the broker ends" >> "$POD/modules"
-    fi
-    echo "$line" >> "$POD/modules" ;;
-esac
-"#;
+/// A `flux` that loads and removes schedulers.
+const FLUX_WITH_MODULES: &str = include_str!("pod/flux_with_modules.sh");
 
 const SIMPLE: &str = "sched-simple 0 R 0 0 feasibility,sched\n";
 const OTHER: &str = "kvs 1 R 0 0\nsched-backfill 3 R 0 0 sched,feasibility\n";
