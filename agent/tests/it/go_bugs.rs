@@ -51,7 +51,7 @@ fn bug_21_the_post_hook_of_a_strict_run_follows_a_failed_command() {
     let mut config = pod.config(&["sh", "-c", "exit 3"]);
     config.hooks.post = Some("echo post\nexit 1".to_owned());
     pod.run(&config).with_code(3).with_output("post\n");
-    assert!(pod.last_error().contains("commands.post"));
+    pod.error_says("commands.post");
 }
 
 #[test]

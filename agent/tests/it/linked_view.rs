@@ -132,8 +132,7 @@ fn a_run_whose_view_image_has_no_flux_fails_with_the_code_for_it() {
     let mut config = pod.config(&["true"]);
     config.install = Install::Image;
     Ended::of(&mut mounted(&pod, &config)).with_code(Exit::View.code());
-    let error = pod.last_error();
-    assert!(error.contains("found no Flux in the view image"), "{error}");
+    pod.error_says("found no Flux in the view image");
     assert!(!pod.layout().view_done_marker().exists());
 }
 

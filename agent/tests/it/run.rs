@@ -92,9 +92,8 @@ fn a_shell_that_cannot_be_started_fails_its_hook_and_no_view() {
     let mut config = pod.config(&["touch", "ran"]);
     config.hooks.pre = Some("true".to_owned());
     pod.run(&config).with_code(Exit::Hook.code());
-    let text = pod.last_error();
-    assert!(text.contains("hook commands.pre cannot run: start"), "{text}");
-    assert!(text.contains("bin/bash"), "{text}");
+    pod.error_says("hook commands.pre cannot run: start");
+    pod.error_says("bin/bash");
     Ended::of(&mut pod.beside(config.clone(), sidecar("true")))
         .with_code(Exit::Hook.code())
         .with_log("hook command cannot run: start");
@@ -110,8 +109,8 @@ fn a_working_directory_that_a_hook_has_removed_is_named() {
     config.hooks.pre = Some("mkdir $POD/gone; cd $POD/gone".to_owned());
     config.hooks.broker_pre = Some("rmdir $POD/gone".to_owned());
     pod.run(&config).with_code(Exit::Prepare.code());
-    let text = pod.last_error();
-    assert!(text.contains("enter the working directory") && text.contains("/gone"), "{text}");
+    pod.error_says("enter the working directory");
+    pod.error_says("/gone");
 }
 
 #[test]
@@ -122,8 +121,8 @@ fn a_failing_hook_ends_a_strict_run_by_name_and_the_post_hook_still_runs() {
     config.hooks.post = Some("echo post $A".to_owned());
     pod.run(&config).with_code(Exit::Hook.code()).with_output("post seen\n");
     assert!(!pod.message().command_ran && !pod.at("work/ran").exists());
-    let error = pod.last_error();
-    assert!(error.contains("commands.pre") && error.contains("exit code 1"), "{error}");
+    pod.error_says("commands.pre");
+    pod.error_says("exit code 1");
 }
 
 #[test]
@@ -171,7 +170,7 @@ fn the_munge_key_is_private_and_one_that_is_missing_is_named() {
     let mut config = pod.config(&["true"]);
     config.munge = true;
     pod.run(&config).with_code(Exit::Prepare.code());
-    assert!(pod.last_error().contains("munge.key"));
+    pod.error_says("munge.key");
     fs::create_dir(pod.at("flux_operator/munge")).unwrap();
     fs::write(pod.at("flux_operator/munge/munge.key"), [0xff, 0, 1]).unwrap();
     pod.run(&config).with_code(0);
@@ -269,12 +268,12 @@ fn a_missing_view_configuration_or_certificate_is_named_with_a_code_of_its_own()
     let (flux, elsewhere) = (pod.at("mnt/flux/view/bin/flux"), pod.at("flux"));
     fs::rename(&flux, &elsewhere).unwrap();
     pod.run(&config).with_code(Exit::View.code());
-    assert!(pod.last_error().contains("view/bin/flux"));
+    pod.error_says("view/bin/flux");
     assert!(!pod.at("mnt/flux/config").exists(), "what is refused changes nothing");
     fs::rename(elsewhere, flux).unwrap();
     fs::remove_file(pod.at("flux_operator/curve/curve.cert")).unwrap();
     pod.run(&config).with_code(Exit::Prepare.code());
-    assert!(pod.last_error().contains("curve.cert"));
+    pod.error_says("curve.cert");
     fs::remove_file(pod.at("flux_operator/config/agent.toml")).unwrap();
     pod.ask("run", &[]).with_code(Exit::Config.code());
 }
@@ -286,7 +285,7 @@ fn without_a_view_flux_is_found_on_the_path_that_hooks_may_have_set() {
     config.view.enabled = false;
     let run = |config: &AgentConfig| Ended::of(pod.prepared(config).env("PATH", "/usr/bin:/bin"));
     run(&config).with_code(Exit::View.code());
-    assert!(pod.last_error().contains("/usr/bin:/bin"));
+    pod.error_says("/usr/bin:/bin");
     config.hooks.pre = Some("export PATH=$PATH:$POD/mnt/flux/view/bin".to_owned());
     run(&config).with_code(0).with_output("found\n");
 }

@@ -42,7 +42,7 @@ fn every_signal_is_passed_on_to_the_broker_and_only_term_ends_this_one() {
     ];
     all_are_noted(&pod, &run, &signals);
     run.end().with_code(stopped());
-    assert!(pod.last_error().contains("SIGTERM"));
+    pod.error_says("SIGTERM");
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn a_worker_gives_up_at_its_deadline_and_says_what_it_saw() {
     let (pod, mut config) = Pod::worker(closed_port());
     config.network.lead_deadline_seconds = 0;
     pod.run(&config).with_code(Exit::LeadUnreachable.code());
-    assert!(pod.last_error().contains("connection refused"));
+    pod.error_says("connection refused");
 }
 
 /// A lead of two whose broker says that it is in `state`, and that then is to wait for itself alone. How many
@@ -255,8 +255,8 @@ fn a_broker_that_is_killed_takes_its_command_with_it_and_the_run_ends_with_its_c
     let script = "trap 'touch $POD/asked' TERM; sleep 600 >/dev/null 2>&1 & echo $! > $POD/sleeping
         kill -9 $(cat $POD/broker-pid); while :; do sleep 0.02; done";
     end_of(&pod, script).with_code(137);
-    assert!(pod.message().command_ran && pod.last_error().contains("exit code 137"));
-    assert!(!pod.at("asked").exists());
+    pod.error_says("exit code 137");
+    assert!(pod.message().command_ran && !pod.at("asked").exists());
     await_its_end(&pod.read("sleeping"));
 }
 

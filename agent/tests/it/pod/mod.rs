@@ -301,6 +301,12 @@ impl Pod {
         self.message().last_error.unwrap()
     }
 
+    /// Checks that it has `text` in it.
+    pub fn error_says(&self, text: &str) {
+        let error = self.last_error();
+        assert!(error.contains(text), "{text:?}: {error}");
+    }
+
     /// Waits until `path` is there, and reads it.
     pub fn await_file(&self, path: &str) -> String {
         let file = self.at(path);
