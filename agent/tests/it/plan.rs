@@ -144,8 +144,10 @@ fn interactive_with_a_command() {
 
 #[test]
 fn a_worker_has_hooks_and_options_of_its_own() {
-    let texts = ["of a worker", "!of the lead", "--wrap=strace", "!archive", "start it again\n"];
-    plan_says("sample-1", &texts, |config, _| {
+    let hooks = ["of a worker", "!of the lead"];
+    let options = ["--wrap=strace", "!-Slocal-uri", "!archive", "start it again\n"];
+    plan_says("sample-1", &[&hooks[..], &options].concat(), |config, _| {
+        config.broker.local_socket = false;
         config.hooks.worker_pre = Some("of a worker".to_owned());
         config.hooks.broker_pre = Some("of the lead".to_owned());
         config.broker.wrap = Some("strace".to_owned());
