@@ -6,11 +6,14 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+#[path = "it/pod/mod.rs"]
 mod pod;
+#[path = "it/settings.rs"]
+mod settings;
 
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
-use pod::{Background, Pod, closed_port, stderr, stdout};
+use pod::{Background, Pod, closed_port};
 use std::fs;
 
 /// Peak resident memory of PID 1, in KiB.
@@ -46,8 +49,7 @@ fn a_plan_is_there_within_ten_milliseconds_of_processor_time() {
     let mut times: Vec<i64> = (0..ROUNDS)
         .map(|_| {
             let before = time_of_children();
-            let output = pod.for_this_pod("plan").output().unwrap();
-            assert!(output.status.success(), "{}", stderr(&output));
+            pod.ask("plan", &[]).with_code(0);
             time_of_children() - before
         })
         .collect();
@@ -61,9 +63,9 @@ fn a_plan_is_there_within_ten_milliseconds_of_processor_time() {
 #[ignore = "measures the agent of the image, which `cargo verify` builds and names"]
 fn it_waits_for_the_lead_in_little_memory() {
     let (pod, config) = Pod::worker(closed_port());
-    let run = Background::start(pod.prepared(&config));
+    let run = pod.start(&config);
     pod::await_that("it waits for the lead", || {
-        stdout(&pod.for_this_pod("status").output().unwrap()).contains("wait-for-lead")
+        pod.ask("status", &[]).output.contains("wait-for-lead")
     });
     assert_within_memory(&run, "while it waited for the lead");
 }
@@ -73,12 +75,11 @@ fn it_waits_for_the_lead_in_little_memory() {
 fn it_runs_a_command_in_little_memory() {
     let pod = Pod::new();
     let script = "touch $POD/running; while [ ! -e $POD/done ]; do sleep 0.02; done";
-    let run = Background::start(pod.prepared(&pod.launcher(script)));
+    let run = pod.start(&pod.launcher(script));
     pod.await_file("running");
     // As the kubelet does.
-    assert!(!stdout(&pod.for_this_pod("status").output().unwrap()).is_empty());
+    assert!(!pod.ask("status", &[]).output.is_empty());
     assert_within_memory(&run, "while the command ran");
     fs::write(pod.at("done"), "").unwrap();
-    let (code, _, error) = run.end();
-    assert_eq!(code, 0, "{error}");
+    run.end().with_code(0);
 }

@@ -9,7 +9,7 @@
 
 #[path = "../../operator/tests/support/any_spec.rs"]
 mod any_spec;
-#[path = "../../agent/tests/settings/mod.rs"]
+#[path = "../../agent/tests/it/settings.rs"]
 mod settings;
 
 use any_spec::{accepted, any_spec};

@@ -24,7 +24,7 @@ use output::Failure;
 /// A command, whether it is simulated in the script of a batch job as well, and what it does.
 type Command = (&'static str, bool, fn(&Call) -> Result<u8, Failure>);
 
-const COMMANDS: [Command; 22] = [
+const COMMANDS: [Command; 21] = [
     ("R encode", true, simple::encode),
     ("admin cleanup-push", false, simple::cleanup_push),
     ("batch", false, submit::batch),
@@ -45,7 +45,6 @@ const COMMANDS: [Command; 22] = [
     ("shutdown", false, simple::shutdown),
     ("start", false, simple::start),
     ("submit", true, submit::submit),
-    ("uptime", false, simple::uptime),
     ("version", true, simple::version),
 ];
 

@@ -17,22 +17,9 @@ pub(crate) type Cores = BTreeMap<u32, BTreeSet<u32>>;
 pub(crate) struct Table {
     /// The file of the resource set. Without one, Flux discovers what there is.
     pub(crate) path: String,
-    /// Ranks that are never scheduled. Real Flux takes a hostlist as well.
-    exclude: String,
     /// Brokers with fewer cores than configured, which drain themselves in real Flux, are used here.
     #[serde(rename = "noverify")]
     _noverify: bool,
-}
-
-impl Table {
-    /// The cores of every rank, and the ranks that are never scheduled. Every rank opens the file.
-    pub(crate) fn read(&self, hosts: &[String]) -> Result<(Cores, BTreeSet<u32>), String> {
-        let cores = read(&self.path, hosts)?;
-        let excluded = text::decode_ids(&self.exclude);
-        let excluded = excluded.filter(|ids| ids.iter().all(|id| cores.contains_key(id)));
-        let invalid = || format!("invalid exclude targets: {}", self.exclude);
-        Ok((cores, excluded.ok_or_else(invalid)?))
-    }
 }
 
 /// R version 1 of hosts that all have the cores of this one.
@@ -63,7 +50,7 @@ fn parse(text: &str) -> Option<BTreeMap<String, BTreeSet<u32>>> {
 
 /// Reads the file at `path` for the brokers named `hosts`, which it must name all and no other. The
 /// rank of a node is that of its host.
-fn read(path: &str, hosts: &[String]) -> Result<Cores, String> {
+pub(crate) fn read(path: &str, hosts: &[String]) -> Result<Cores, String> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| format!("unable to open {path}: {}", strerror(&error)))?;
     let named = parse(&text).ok_or("error parsing R")?;
@@ -78,17 +65,9 @@ fn read(path: &str, hosts: &[String]) -> Result<Cores, String> {
     (0..).zip(hosts).map(|(rank, host)| Ok((rank, cores_of(host)?))).collect()
 }
 
-/// Core ids of this machine that this process may run on, numbered from 0 as Flux numbers them.
+/// The processors that this process may run on, numbered from 0 as Flux numbers cores.
 fn local_cores() -> BTreeSet<u32> {
     let allowed = nix::sched::sched_getaffinity(nix::unistd::Pid::from_raw(0)).ok();
-    let is_allowed = |cpu| allowed.is_none_or(|set| set.is_set(cpu).unwrap_or(false));
-    let read = |cpu: usize, file: &str| {
-        std::fs::read_to_string(format!("/sys/devices/system/cpu/cpu{cpu}/topology/{file}"))
-            .unwrap_or_else(|_| cpu.to_string())
-    };
-    let cores: BTreeSet<(String, String)> = (0..nix::sched::CpuSet::count())
-        .filter(|cpu| is_allowed(*cpu))
-        .map(|cpu| (read(cpu, "physical_package_id"), read(cpu, "core_id")))
-        .collect();
-    (0..).take(cores.len()).collect()
+    let is_allowed = |cpu: &usize| allowed.is_none_or(|set| set.is_set(*cpu).unwrap_or(false));
+    (0..).take((0..nix::sched::CpuSet::count()).filter(is_allowed).count()).collect()
 }

@@ -62,37 +62,11 @@ pub(crate) fn hostlist(hosts: &[String]) -> String {
     Hostlist::parse(&joined).map_or(joined, |list| list.to_string())
 }
 
-/// The F58 text of a job id (RFC 19), as programs written in C print it (flux-core,
-/// `common/libutil/fluid.c`): it begins with `ƒ`, or with `f` where the locale is not one of UTF-8.
+/// The F58 text of a job id (RFC 19), as in a locale of UTF-8.
 pub(crate) fn job_id(id: u64) -> String {
-    with_prefix(id, is_of_utf_8(&locale()))
-}
-
-/// The F58 text of an id, as Flux's Python programs print it: Python has a locale of UTF-8 where the
-/// environment names none (PEP 538), unless it is `LC_ALL` that does so.
-pub(crate) fn job_id_in_python(id: u64) -> String {
-    let locale = locale();
-    let none = ["", "C", "POSIX"].contains(&locale.as_str()) && variable("LC_ALL").is_none();
-    with_prefix(id, none || is_of_utf_8(&locale))
-}
-
-fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
-}
-
-fn locale() -> String {
-    ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(variable).unwrap_or_default()
-}
-
-fn is_of_utf_8(locale: &str) -> bool {
-    let locale = locale.to_ascii_lowercase();
-    locale.ends_with("utf-8") || locale.ends_with("utf8")
-}
-
-fn with_prefix(id: u64, wide: bool) -> String {
     let bytes = id.to_be_bytes();
     let zeros = bytes.iter().take(7).take_while(|byte| **byte == 0).count();
-    format!("{}{}", if wide { 'ƒ' } else { 'f' }, bs58::encode(&bytes[zeros..]).into_string())
+    format!("ƒ{}", bs58::encode(&bytes[zeros..]).into_string())
 }
 
 /// The id behind an F58 text, with either prefix.

@@ -14,7 +14,7 @@ const PLACES: [(&str, &[&str]); 5] = [
     ("cluster", &["e2e/tests/cluster"]),
     ("node", &["e2e/tests/node"]),
     ("flux-view", &["view-images/flux-view/tests", "view-images/flux-view/src"]),
-    ("agent", &["agent/tests", "agent/src"]),
+    ("agent", &["agent/tests/it", "agent/src"]),
     ("operator", &["operator/tests/it", "operator/tests", "operator/src"]),
 ];
 

@@ -102,10 +102,6 @@ impl Broker {
         self.rank == 0
     }
 
-    pub(super) fn seconds_in_state(&self) -> f64 {
-        self.since.elapsed().as_secs_f64()
-    }
-
     pub(super) fn host(&self, rank: u32) -> String {
         let index = usize::try_from(rank).unwrap_or(usize::MAX);
         self.hosts.get(index).cloned().unwrap_or_else(|| "(null)".to_owned())
@@ -140,18 +136,18 @@ impl Broker {
 
     /// Processes events until there are none.
     pub(super) fn settle(&mut self) {
-        self.manager.settle();
-        self.check_cleanup();
-        while let Some(event) = self.events.pop_front() {
+        loop {
+            self.manager.settle();
+            self.check_cleanup();
+            let Some(event) = self.events.pop_front() else { return };
             let Some(next) = self.state.after(event) else { continue };
-            let (from, to, spent) = (self.state.name(), next.name(), self.seconds_in_state());
+            let (from, to, spent) =
+                (self.state.name(), next.name(), self.since.elapsed().as_secs_f64());
             self.log(Severity::Info, &format!("{event}: {from}->{to} {spent:.3}s"));
             self.state = next;
             self.since = Instant::now();
             self.enter(next);
             self.send_state_to_children();
-            self.manager.settle();
-            self.check_cleanup();
         }
     }
 }

@@ -38,8 +38,7 @@ impl Broker {
                 None => Reply::failed("No such file or directory"),
             },
             Request::State | Request::LeadState => Reply::Done(json!({
-                "state": self.state.name(), "duration": self.seconds_in_state(),
-                "size": self.hosts.len(), "owner": nix::unistd::getuid().as_raw(),
+                "state": self.state, "duration": self.since.elapsed().as_secs_f64(),
             })),
             Request::Jobs(scope) => {
                 let jobs = manager.jobs.values().filter(|job| job.spec.scope == scope);

@@ -37,13 +37,14 @@ pub(super) fn prepare(call: &Call, mailbox: Mailbox) -> Result<Broker, Failure> 
     let level =
         level.ok_or_else(|| Failure::new("Error initializing logging: Invalid argument"))?;
     let place = attributes["hostname"].clone();
-    finish(attributes, config, level, call, mailbox).map_err(|error| {
-        if error.code != 1 {
-            return error;
-        }
-        show(level, &place, "broker", Severity::Critical, &error.message);
+    let broker = finish(attributes, config, level, call, mailbox).map_err(|text| {
+        show(level, &place, "broker", Severity::Critical, &text);
         Failure::new("")
-    })
+    })?;
+    if broker.is_leader() && !broker.attributes.contains_key("broker.rc2_none") {
+        return Err(Failure::not_simulated("an initial program, as without broker.rc2_none"));
+    }
+    Ok(broker)
 }
 
 fn attributes(parsed: &Parsed) -> Result<Attributes, Failure> {
@@ -77,11 +78,12 @@ fn finish(
     log_level: u8,
     call: &Call,
     mailbox: Mailbox,
-) -> Result<Broker, Failure> {
+) -> Result<Broker, String> {
     let hostname = attributes["hostname"].clone();
-    config.bootstrap = config.bootstrap.expand(&hostname).map_err(|error| {
-        Failure::new(format!("bootstrap: config: Config file error [bootstrap]: {error}"))
-    })?;
+    config.bootstrap = config
+        .bootstrap
+        .expand(&hostname)
+        .map_err(|error| format!("bootstrap: config: Config file error [bootstrap]: {error}"))?;
     let hosts: Vec<String> = config.bootstrap.hosts.iter().map(|host| host.name.clone()).collect();
     let rank = (0..).zip(&hosts).find(|(_, host)| **host == hostname).map_or(0, |(rank, _)| rank);
     let facts = [
@@ -95,29 +97,20 @@ fn finish(
     let mut directories = Vec::new();
     // Only rank 0 has a state to keep.
     for name in if rank == 0 { &["rundir", "statedir"][..] } else { &["rundir"] } {
-        let new = create(name, Path::new(&attributes[*name])).map_err(Failure::new)?;
-        directories.extend(new);
+        directories.extend(create(name, Path::new(&attributes[*name]))?);
     }
-    let socket = local_socket(&mut attributes, rank).map_err(Failure::new)?;
-    let quorum = quorum(&attributes, hosts.len()).map_err(Failure::new)?;
+    let socket = local_socket(&mut attributes, rank)?;
     attributes.entry("tbon.connect_timeout".to_owned()).or_insert_with(|| "30s".to_owned());
-    let limit = |name| limit(&attributes, name).map_err(Failure::new);
-    let shutdown_limit = limit("broker.shutdown-timeout")?;
-    let cleanup_limit = limit("broker.cleanup-timeout")?;
-    let connect_limit = limit("tbon.connect_timeout")?.unwrap_or(Duration::MAX);
-    if rank == 0 && !attributes.contains_key("broker.rc2_none") {
-        return Err(Failure::not_simulated("an initial program, as without broker.rc2_none"));
-    }
     Ok(Broker {
+        quorum: quorum(&attributes, hosts.len())?,
+        shutdown_limit: limit(&attributes, "broker.shutdown-timeout")?,
+        cleanup_limit: limit(&attributes, "broker.cleanup-timeout")?,
+        connect_limit: limit(&attributes, "tbon.connect_timeout")?.unwrap_or(Duration::MAX),
         attributes,
         config,
         rank,
         hosts,
         log_level,
-        quorum,
-        shutdown_limit,
-        cleanup_limit,
-        connect_limit,
         socket,
         directories,
         environment: call.environment.clone(),

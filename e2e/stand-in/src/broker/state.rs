@@ -25,7 +25,7 @@ pub(crate) enum State {
 }
 
 impl State {
-    /// The name in logs and in `flux uptime`.
+    /// The name in logs.
     pub(crate) fn name(self) -> String {
         serde_json::json!(self).as_str().unwrap_or_default().to_owned()
     }

@@ -33,7 +33,7 @@ pub(crate) fn jobs(call: &Call) -> Result<u8, Failure> {
     let format = format.unwrap_or("{id} {userid} {name} {status_abbrev} {ntasks} {nnodes}");
     for mut job in own_jobs(call)? {
         if parsed.has("a") || job["state"] != "INACTIVE" {
-            job["id"] = text::job_id_in_python(job["id"].as_u64().unwrap_or_default()).into();
+            job["id"] = text::job_id(job["id"].as_u64().unwrap_or_default()).into();
             output::line(&formatted(format, &job)?);
         }
     }

@@ -3,7 +3,6 @@
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use flux_contract::Hostlist;
 use serde_json::json;
@@ -66,23 +65,6 @@ pub(crate) fn attribute(call: &Call) -> Result<u8, Failure> {
     };
     let value = call.ask(&format!("flux-getattr: {name}"), &Request::Attribute(name.clone()))?;
     output::line(value.as_str().unwrap_or_default());
-    Ok(0)
-}
-
-/// `flux uptime`: ` 12:34:56 run 1.2m,  owner 1000,  depth 0,  size 4`.
-pub(crate) fn uptime(call: &Call) -> Result<u8, Failure> {
-    let state = call.ask("flux-uptime", &Request::State)?;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() % 86400;
-    output::line(&format!(
-        " {:02}:{:02}:{:02} {} {:.1}s,  owner {},  depth 0,  size {}",
-        now / 3600,
-        now / 60 % 60,
-        now % 60,
-        state["state"].as_str().unwrap_or_default(),
-        state["duration"].as_f64().unwrap_or_default(),
-        state["owner"],
-        state["size"],
-    ));
     Ok(0)
 }
 

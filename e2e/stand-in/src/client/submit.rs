@@ -26,7 +26,7 @@ pub(crate) fn submit(call: &Call) -> Result<u8, Failure> {
     let parsed = call.options(&format!("n|ntasks= watch {COMMON}"))?;
     let id = send(call, job(call, &parsed)?)?;
     if !parsed.has("quiet") {
-        output::line(&text::job_id_in_python(id));
+        output::line(&text::job_id(id));
     }
     if parsed.has("watch") { follow(call, id, true) } else { Ok(0) }
 }
@@ -74,7 +74,7 @@ pub(crate) fn batch(call: &Call) -> Result<u8, Failure> {
     spec.output.get_or_insert_with(|| "flux-{{id}}.out".to_owned());
     spec.error = spec.error.or_else(|| spec.output.clone());
     let id = send(call, spec)?;
-    output::line(&text::job_id_in_python(id));
+    output::line(&text::job_id(id));
     Ok(0)
 }
 

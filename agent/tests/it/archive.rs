@@ -1,0 +1,115 @@
+//! State kept from one `MiniCluster` to the next.
+
+use crate::pod::Pod;
+use flux_contract::{AgentConfig, Archive, Exit};
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+#[test]
+fn an_archive_is_restored_only_if_it_exists_when_the_broker_starts() {
+    let pod = Pod::new();
+    let archive = pod.at("archive.tgz");
+    let mut config = config(&pod, &["true"], &archive);
+    pod.run(&config);
+    assert!(!pod.read("flux-calls").contains("content.restore"));
+    // A hook may be what brings it.
+    config.hooks.pre = Some("echo > $POD/archive.tgz".to_owned());
+    pod.run(&config);
+    let calls = pod.read("flux-calls");
+    assert!(calls.contains(&format!("-Scontent.restore={}", archive.display())), "{calls}");
+    let dump = pod.at(".archive.tgz.hello-0.new/dump.tgz");
+    assert!(calls.contains(&format!("-Scontent.dump={}", dump.display())), "{calls}");
+}
+
+/// Shell text of a broker that dumps `$POD/dump` to the path of the configuration.
+const DUMPS: &str = "for word; do
+    case \"$word\" in -Scontent.dump=*) cp $POD/dump \"${word#-Scontent.dump=}\" ;; esac
+done";
+
+/// `pod` with a command and an archive at `path`.
+fn config(pod: &Pod, command: &[&str], path: &Path) -> AgentConfig {
+    let archive = Some(Archive { path: path.display().to_string() });
+    AgentConfig { archive, ..pod.config(command) }
+}
+
+/// The dump of a broker that has had the time for it.
+fn whole_dump() -> Vec<u8> {
+    [vec![b'x'; 512], vec![0; 1024]].concat()
+}
+
+/// A pod whose broker dumps `dump`, and its archive with the state of before.
+fn pod_with_archive(dump: &[u8]) -> (Pod, PathBuf) {
+    let pod = Pod::new();
+    pod.broker_ends_with(DUMPS);
+    fs::create_dir(pod.at("state")).unwrap();
+    let archive = pod.at("state/archive.tar");
+    fs::write(&archive, "before").unwrap();
+    fs::write(pod.at("dump"), dump).unwrap();
+    (pod, archive)
+}
+
+#[test]
+fn a_whole_dump_replaces_the_archive_also_when_the_command_failed() {
+    let (pod, archive) = pod_with_archive(&whole_dump());
+    pod.run(&config(&pod, &["sh", "-c", "exit 7"], &archive)).with_code(7);
+    assert_eq!(fs::read(&archive).unwrap(), whole_dump());
+    assert_eq!(fs::read_dir(pod.at("state")).unwrap().count(), 1, "nothing is left beside it");
+}
+
+#[test]
+fn a_dump_that_was_cut_off_leaves_the_archive_as_it_was_and_is_reported() {
+    let (pod, archive) = pod_with_archive(b"half");
+    pod.broker_ends_with(&format!("{DUMPS}\nexit 1"));
+    let ended = pod.run(&config(&pod, &["sh", "-c", "exit 7"], &archive)).with_code(7);
+    assert_eq!(pod.read("state/archive.tar"), "before");
+    ended.with_log("archive.tar").with_log("not whole");
+    pod.error_says("the broker ended with exit code 1");
+    assert_eq!(fs::read_dir(pod.at("state")).unwrap().count(), 1, "nothing is left beside it");
+}
+
+#[test]
+fn a_broker_that_never_ran_leaves_the_archive_as_it_was() {
+    let (pod, archive) = pod_with_archive(b"");
+    pod.broker_does("exit 1");
+    pod.run(&config(&pod, &["true"], &archive)).with_code(Exit::Broker.code());
+    assert_eq!(pod.read("state/archive.tar"), "before");
+}
+
+/// Runs `pod` with an archive that cannot be there, which is said before any command has run.
+fn is_refused(pod: &Pod, error: &str) {
+    let archive = pod.at("state/archive.tar");
+    pod.run(&config(pod, &["touch", "ran"], &archive)).with_code(Exit::Prepare.code());
+    assert!(!pod.message().command_ran && !pod.at("work/ran").exists());
+    pod.error_says(error);
+}
+
+#[test]
+fn a_place_that_takes_no_files_ends_the_run_before_there_is_a_state_to_keep() {
+    let pod = Pod::new();
+    // A file system that takes no directories.
+    symlink("/proc", pod.at("state")).unwrap();
+    is_refused(&pod, "place for the archive's next state");
+}
+
+#[test]
+fn an_archive_that_cannot_be_looked_at_ends_the_run_and_is_not_replaced() {
+    let (pod, archive) = pod_with_archive(&whole_dump());
+    fs::remove_file(&archive).unwrap();
+    symlink(&archive, &archive).unwrap();
+    is_refused(&pod, "look for archive");
+    assert!(archive.is_symlink());
+}
+
+#[test]
+fn an_archive_on_a_volume_that_is_read_only_is_restored_and_its_state_said_to_be_lost() {
+    let pod = Pod::new();
+    fs::create_dir(pod.at("state")).unwrap();
+    fs::write(pod.at("state/archive.tgz"), "before").unwrap();
+    let config = config(&pod, &["true"], &pod.at("state/archive.tgz"));
+    let Some(ended) = pod.with_read_only("state", &pod.prepared(&config)) else { return };
+    ended.with_code(0);
+    let calls = pod.read("flux-calls");
+    assert!(calls.contains("content.restore") && !calls.contains("content.dump"), "{calls}");
+    pod.error_says("will not be kept");
+}

@@ -1,0 +1,93 @@
+//! Watching a broker from outside.
+
+use crate::pod::broker::{NO_SERVICE, UNREACHABLE, answer, broker_that, state_text};
+use crate::pod::{PATIENCE, skip};
+use flux_agent::flux::{BrokerAddress, Event, Watch};
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use rustix::process::{DumpableBehavior, dumpable_behavior};
+use std::fs::{self, Permissions};
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tempfile::TempDir;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+/// A watch of the broker at `local` in `directory`.
+fn watch(directory: &TempDir, owner: Option<u32>) -> Watch {
+    let broker = BrokerAddress { socket: directory.path().join("local"), owner };
+    Watch { broker, has_lead: false }
+}
+
+/// What a watch of a worker's broker in state `quorum` reports whose question to the lead fails with `errno`.
+async fn reports_with_the_lead_answering(errno: u8) -> Vec<Event> {
+    let directory = TempDir::new().unwrap();
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&asked);
+    broker_that(&directory.path().join("local"), move |topic, _| {
+        if topic == "state-machine.monitor" {
+            return Err(NO_SERVICE);
+        }
+        // Its own state and the lead's are asked in turn.
+        let question = counted.fetch_add(1, Ordering::SeqCst);
+        if question.is_multiple_of(2) { Ok(state_text("quorum")) } else { Err(errno) }
+    });
+    let (events, mut changes) = mpsc::unbounded_channel();
+    let watch = Watch { has_lead: true, ..watch(&directory, None) };
+    let watching = tokio::spawn(watch.run(events));
+    let twice = async {
+        while asked.load(Ordering::SeqCst) < 5 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(PATIENCE, twice).await.unwrap();
+    watching.abort();
+    let mut seen = Vec::new();
+    while let Ok(event) = changes.try_recv() {
+        seen.push(event);
+    }
+    seen
+}
+
+#[tokio::test]
+async fn a_worker_whose_broker_has_no_way_to_the_lead_before_the_quorum_has_lost_it() {
+    let state = Event::State("quorum".to_owned());
+    let seen = reports_with_the_lead_answering(UNREACHABLE).await;
+    assert_eq!(seen, [state.clone(), Event::LeadGone]);
+    // Whatever else the lead says, it is there.
+    assert_eq!(reports_with_the_lead_answering(1).await, [state]);
+}
+
+#[tokio::test]
+async fn a_broker_that_lets_nobody_in_but_its_owner_is_asked_as_that_user_once_it_answers() {
+    if !nix::unistd::getuid().is_root() {
+        return skip("connecting as another user needs root");
+    }
+    let directory = TempDir::new().unwrap();
+    fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).unwrap();
+    let listener = UnixListener::bind(directory.path().join("local")).unwrap();
+    fs::set_permissions(directory.path().join("local"), Permissions::from_mode(0o777)).unwrap();
+    std::thread::spawn(move || {
+        let _silent = listener.accept().unwrap();
+        for mut stream in listener.incoming().map(Result::unwrap) {
+            let user = getsockopt(&stream, PeerCredentials).unwrap().uid();
+            if user != 4321 {
+                stream.write_all(&[1]).unwrap();
+                continue;
+            }
+            std::thread::spawn(move || answer(stream, "run"));
+        }
+    });
+    let (events, mut changes) = mpsc::unbounded_channel();
+    let watching = tokio::spawn(watch(&directory, Some(4321)).run(events));
+    let change = timeout(PATIENCE, changes.recv()).await.unwrap();
+    assert_eq!(change, Some(Event::State("run".to_owned())));
+    watching.abort();
+    assert!(nix::unistd::geteuid().is_root(), "this process is who it was");
+    // The kernel protects a process whose user has changed: PID 1 could not start itself as another user any more, by
+    // /proc/1/exe, where the container lacks the capability SYS_PTRACE.
+    assert_eq!(dumpable_behavior().unwrap(), DumpableBehavior::Dumpable);
+}

@@ -1,0 +1,192 @@
+//! Nothing brings PID 1 down or makes it forget a duty: the real binary as the first process of a
+//! process namespace, with closed outputs, orphans of every kind and brokers that hang.
+
+use crate::pod::namespace::{FirstProcess, first_process, on_terminal};
+use crate::pod::{Ended, Pod, await_that, closed_port};
+use crate::zmtp_server::worker_with_lead;
+use flux_contract::AgentConfig;
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::process::Stdio;
+
+/// Shell text that ends when the file `$1` is there.
+const AWAIT: &str = "await() { while [ ! -e \"$1\" ]; do sleep 0.02; done; }\n";
+
+/// Runs the shell text `script`, which leaves orphans, as the command; looks `at` the run when none is left.
+fn orphans_are_reaped(script: &str, at: impl FnOnce(&FirstProcess)) {
+    let pod = Pod::new();
+    let script = format!("{AWAIT}{script}\ntouch $POD/orphaned\nawait $POD/done");
+    let run = pod.prepared(&pod.launcher(&script));
+    let Some(run) = FirstProcess::start(&pod, &run) else { return };
+    pod.await_file("orphaned");
+    await_that("every orphan is reaped", || run.zombies() == 0);
+    at(&run);
+    fs::write(pod.at("done"), "").unwrap();
+    run.end().with_code(0);
+}
+
+#[test]
+fn orphans_are_reaped_whatever_ended_them() {
+    // The kill(1) of every shell knows the number of a real-time signal.
+    let script = "for signal in 9 40 64 15; do
+            sh -c \"sh -c 'kill -$signal \\$\\$' &\"
+        done
+        sh -c 'true &'";
+    orphans_are_reaped(script, |_| ());
+}
+
+#[test]
+fn thousands_of_orphans_leave_nothing_behind() {
+    let script = "for i in $(seq 100); do
+            sh -c 'for j in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do true & done'
+        done";
+    orphans_are_reaped(script, |run| {
+        let open = fs::read_dir(format!("/proc/{}/fd", run.pid())).unwrap().count();
+        assert!(open < 40, "{open} files are open");
+    });
+}
+
+/// A run that ends with 7 and leaves message and marker.
+fn ends_with_7(pod: &Pod) -> AgentConfig {
+    let mut config = pod.launcher("exit 7");
+    config.hooks.post = Some("touch $POD/posted".to_owned());
+    config
+}
+
+fn assert_all_is_done(pod: &Pod, code: Option<i32>) {
+    assert_eq!(code, Some(7));
+    assert_eq!(pod.message().exit_code, 7);
+    assert!(pod.at("posted").exists(), "the post hook ran");
+    assert!(pod.layout().complete_marker().exists());
+}
+
+/// A file that takes nothing.
+fn full_device() -> Stdio {
+    OpenOptions::new().write(true).open("/dev/full").unwrap().into()
+}
+
+#[test]
+fn a_log_that_takes_nothing_changes_nothing() {
+    let closed = || {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        Stdio::from(writer)
+    };
+    for output in [full_device, closed] {
+        let pod = Pod::new();
+        let run = pod.prepared(&ends_with_7(&pod));
+        let Some(mut run) = first_process(&pod, &run) else { return };
+        let ended = run.stdout(output()).stderr(output()).status().unwrap();
+        assert_all_is_done(&pod, ended.code());
+    }
+}
+
+#[test]
+fn a_log_that_nobody_reads_holds_up_nothing() {
+    let pod = Pod::new();
+    let (_reader, mut writer) = std::io::pipe().unwrap();
+    fill(&mut writer);
+    let run = pod.prepared(&ends_with_7(&pod));
+    let Some(mut run) = first_process(&pod, &run) else { return };
+    let mut run = run.stdout(Stdio::null()).stderr(writer).spawn().unwrap();
+    await_that("the run ends", || run.try_wait().unwrap().is_some());
+    assert_all_is_done(&pod, run.wait().unwrap().code());
+}
+
+/// Fills the pipe behind `writer`.
+fn fill(writer: &mut std::io::PipeWriter) {
+    use nix::fcntl::{FcntlArg, OFlag, fcntl};
+    use std::io::Write;
+    fcntl(&*writer, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).unwrap();
+    for size in [4096, 1] {
+        while writer.write(&vec![b'x'; size]).is_ok() {}
+    }
+    fcntl(&*writer, FcntlArg::F_SETFL(OFlag::empty())).unwrap();
+}
+
+#[test]
+fn an_answer_that_nobody_takes_ends_quietly_and_one_that_cannot_be_written_is_an_error() {
+    let pod = Pod::new();
+    pod.write_config(&pod.config(&["true"]));
+    for subcommand in ["plan", "resources", "env"] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let ended = Ended::of(pod.for_this_pod(subcommand).stdout(writer)).with_code(0);
+        assert_eq!(ended.log, "", "{subcommand}");
+        let ended = Ended::of(pod.for_this_pod(subcommand).stdout(full_device())).with_code(74);
+        ended.with_log("write the answer: No space left");
+    }
+    assert!(pod.ask("plan", &[]).output.lines().count() > 5);
+}
+
+#[test]
+fn a_command_has_the_terminal_to_itself() {
+    let pod = Pod::new();
+    let run = pod.prepared(&pod.launcher("read line; echo got $line"));
+    let Some((run, terminal)) = on_terminal(&pod, &run) else { return };
+    File::from(terminal.try_clone().unwrap()).write_all(b"hello\n").unwrap();
+    run.end().with_code(0).with_output("got hello\n");
+}
+
+#[test]
+fn a_broker_that_is_started_again_has_the_terminal_as_the_first_had() {
+    let (pod, config, _lead) = worker_with_lead();
+    // The fields of proc_pid_stat(5): its own process group, and the one that has the terminal.
+    pod.broker_does(
+        "until [ $(cut -d' ' -f5 /proc/self/stat) = $(cut -d' ' -f8 /proc/self/stat) ]
+        do sleep 0.02; done
+        [ -e $POD/second ] && exit 0; touch $POD/second; exit 1",
+    );
+    let Some((run, _terminal)) = on_terminal(&pod, &pod.prepared(&config)) else { return };
+    run.end().with_code(0);
+    assert!(pod.at("second").exists());
+}
+
+/// Asks at `port` whether the pod is ready, as the kubelet does; the status line is read later.
+fn probe(port: u16) -> impl FnOnce() -> String {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+    stream.write_all(b"GET /ready?wait=60 HTTP/1.1\r\nHost: pod\r\n\r\n").unwrap();
+    move || {
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer.lines().next().unwrap_or_default().to_owned()
+    }
+}
+
+/// A run whose broker waits for the file `go` and then does what `then` says, while the startup probe and a
+/// readiness probe wait: the code, and what the probes were answered.
+fn run_and_probe(then: &str) -> Option<(i32, [String; 2])> {
+    let pod = Pod::new();
+    pod.broker_does(&format!("{AWAIT}await $POD/go\n{then}"));
+    let port = closed_port();
+    let mut run = pod.prepared(&pod.launcher("true"));
+    run.args(["--probe-port", &port.to_string()]);
+    let run = FirstProcess::start(&pod, &run)?;
+    pod.await_file("broker-pid");
+    let probes = [probe(port), probe(port)];
+    fs::write(pod.at("go"), "").unwrap();
+    Some((run.end().code, probes.map(|answer| answer())))
+}
+
+#[test]
+fn probes_that_wait_are_answered_before_the_run_ends() {
+    for (then, code, line) in
+        [("", 0, "HTTP/1.1 200 OK"), ("exit 3", 76, "HTTP/1.1 503 Service Unavailable")]
+    {
+        let Some(answered) = run_and_probe(then) else { return };
+        assert_eq!(answered, (code, [line.to_owned(), line.to_owned()]));
+    }
+}
+
+#[test]
+fn a_port_that_another_program_has_is_named_and_the_run_goes_on() {
+    let pod = Pod::new();
+    let taken = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let mut run = pod.prepared(&pod.launcher("true"));
+    run.args(["--probe-port", &port]);
+    let Some(mut run) = first_process(&pod, &run) else { return };
+    let named = format!("listen at port {port}, where the kubelet asks whether this pod is ready");
+    Ended::of(&mut run).with_code(0).with_log(&named);
+}

@@ -1,0 +1,30 @@
+//! What a pod does: as a plan, and as the real binary with a shell script in place of Flux.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
+
+mod archive;
+mod attacks;
+mod broker_watch;
+mod every_setting;
+mod first_process;
+mod go_bugs;
+mod image;
+mod lead_lost;
+mod leave;
+mod linked_view;
+mod people;
+mod plan;
+mod pod;
+mod probe;
+mod properties;
+mod readiness;
+mod refusals;
+mod run;
+mod settings;
+mod sidecars;
+mod status;
+mod stop;
+mod subcommands;
+mod supervise;
+mod view;
+mod zmtp_server;

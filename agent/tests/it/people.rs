@@ -1,0 +1,361 @@
+//! Subcommands for people who enter a pod.
+
+use crate::pod::broker::broker_in_state;
+use crate::pod::{Background, Ended, Pod, await_that, closed_port};
+use flux_contract::Exit;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Findings by the name of the check, with what was seen and the remedy.
+fn doctor(pod: &Pod) -> (i32, BTreeMap<String, (String, String)>) {
+    let ended = pod.ask("doctor", &["--output", "json"]);
+    let checks: Vec<Value> = serde_json::from_str(&ended.output)
+        .unwrap_or_else(|error| panic!("{error}: {}", ended.output));
+    let text = |check: &Value, key: &str| check[key].as_str().unwrap_or_default().to_owned();
+    let all = checks.iter().map(|check| {
+        let words = format!("{} {}", text(check, "seen"), text(check, "remedy"));
+        (text(check, "name"), (text(check, "finding"), words))
+    });
+    (ended.code, all.collect())
+}
+
+#[test]
+fn the_doctor_names_cause_and_remedy_of_everything_that_is_wrong_at_once() {
+    let pod = Pod::called("stranger");
+    let mut config = pod.config(&["true"]);
+    config.network.port = closed_port();
+    pod.write_config(&config);
+    fs::remove_file(pod.at("mnt/flux/view/bin/flux")).unwrap();
+    fs::write(pod.at("flux_operator/curve/curve.cert"), "no certificate").unwrap();
+    let (code, checks) = doctor(&pod);
+    assert_eq!(code, 1);
+    for (name, printed) in [
+        ("host", "setHostnameAsFQDN"),
+        ("view", "flux.container.image"),
+        ("certificate", "flux.curveCert"),
+        ("directories", "config/run/flux"),
+        ("agent", "status.sock"),
+    ] {
+        let (finding, text) = &checks[name];
+        assert_eq!(finding, "failed", "{name}: {text}");
+        assert!(text.contains(printed), "{name}: {text}");
+    }
+    fs::remove_file(pod.at("flux_operator/config/agent.toml")).unwrap();
+    let (code, checks) = doctor(&pod);
+    assert_eq!((code, checks.len()), (1, 1), "nothing else can be checked: {checks:?}");
+    assert!(checks["configuration"].1.contains("agent.toml"));
+}
+
+/// The certificate is mounted in the container that runs Flux, and in no other.
+#[test]
+fn the_doctor_beside_the_runner_looks_for_nothing_that_is_not_there_by_design() {
+    let pod = Pod::new();
+    pod.write_config(&pod.config(&["true"]));
+    fs::remove_dir_all(pod.at("flux_operator/curve")).unwrap();
+    let (_, checks) = doctor(&pod);
+    for name in ["certificate", "agent", "lead"] {
+        let (finding, text) = &checks[name];
+        assert_eq!(finding, "skipped", "{name}: {text}");
+        assert!(text.contains("container that runs Flux"), "{name}: {text}");
+    }
+    assert_eq!(pod.ask("doctor", &[]).log, "", "what is wrong stands in the table");
+}
+
+#[test]
+fn the_doctor_does_not_wait_for_a_flux_that_hangs() {
+    let pod = Pod::called("stranger");
+    pod.write_config(&pod.config(&["true"]));
+    pod.write_executable("mnt/flux/view/bin/flux", "#!/bin/sh\nexec sleep 600\n");
+    let (code, checks) = doctor(&pod);
+    let (finding, text) = &checks["view"];
+    assert_eq!((code, finding.as_str()), (1, "failed"), "{text}");
+    assert!(text.contains("version: no end after 5 s"), "{text}");
+}
+
+#[test]
+fn the_doctor_of_a_lead_that_waits_finds_all_well_but_the_quorum() {
+    let pod = Pod::new();
+    let mut config = pod.config(&["true"]);
+    config.network.port = closed_port();
+    broker_in_state(&pod.layout().local_socket(), "quorum");
+    pod.broker_does("while [ ! -e $POD/done ]; do sleep 0.02; done; exit 0");
+    let run = pod.start(&config);
+    await_that("the agent answers", || pod.ask("status", &[]).code == 0);
+    pod.await_file("broker-pid");
+    let (_, checks) = doctor(&pod);
+    for name in ["configuration", "host", "view", "certificate", "user", "directories", "agent"] {
+        assert_eq!(checks[name].0, "ok", "{name}: {}", checks[name].1);
+    }
+    assert_eq!(checks["broker"].0, "warning");
+    assert!(checks["broker"].1.contains("minSize"), "{}", checks["broker"].1);
+    assert!(checks["lead"].1.contains("connection refused"), "{}", checks["lead"].1);
+    fs::write(pod.at("done"), "").unwrap();
+    run.end();
+}
+
+#[test]
+fn connect_runs_a_command_with_the_broker_within_reach_and_passes_on_its_code() {
+    let pod = Pod::new();
+    pod.write_config(&pod.config(&["true"]));
+    let early = pod.ask("connect", &["--", "true"]);
+    early.with_code(Exit::Broker.code()).with_log("broker is not up");
+    broker_in_state(&pod.layout().local_socket(), "run");
+    let script = "echo $FLUX_URI $fluxsocket; command -v flux; exit 4";
+    let (uri, flux) = (pod.layout().local_uri(), pod.at("mnt/flux/view/bin/flux"));
+    let expected = format!("{uri} {uri}\n{}\n", flux.display());
+    pod.ask("connect", &["--", "sh", "-c", script]).with_code(4).with_output(&expected);
+}
+
+#[test]
+fn root_who_connects_becomes_the_brokers_user_with_its_name_and_home() {
+    let Some(pod) = Pod::of_root() else { return };
+    pod.write_config(&pod.config(&["true"]));
+    let connect = |uid: u32| {
+        socket_of(&pod.layout().local_socket(), uid);
+        let script = "echo $(id -u):$(id -g) ${USER:-nobody} $HOME";
+        pod.ask("connect", &["--", "sh", "-c", script]).with_code(0).output
+    };
+    fs::write(pod.at("etc/passwd"), "flux:x:1234:1234::/home/flux:/bin/sh\n").unwrap();
+    assert_eq!(connect(1234), "1234:1234 flux /home/flux\n");
+    // As in a sidecar whose image does not know the user.
+    let home = pod.layout().home();
+    assert_eq!(connect(4321), format!("4321:4321 nobody {}\n", home.display()));
+    assert_eq!(connect(0).split(' ').next(), Some("0:0"));
+}
+
+/// Makes the broker's socket at `path`, of user and group `owner`.
+fn socket_of(path: &Path, owner: u32) {
+    broker_in_state(path, "run");
+    chown(path, Some(owner), Some(owner)).unwrap();
+}
+
+/// Makes the home of Flux's user, 4321, whose broker is up.
+fn home_of_flux(pod: &Pod) -> std::path::PathBuf {
+    let home = pod.layout().home();
+    fs::create_dir_all(&home).unwrap();
+    chown(&home, Some(4321), Some(4321)).unwrap();
+    socket_of(&pod.layout().local_socket(), 4321);
+    home
+}
+
+/// A `flux` that says what it was called with, and how it got there.
+const FLUX_THAT_TELLS: &str = r#"#!/bin/sh
+echo "$# $* uri=$FLUX_URI user=$(id -u) home=$HOME directory=$(pwd)"
+exit 3
+"#;
+
+/// What such a Flux says, called by the client's name. A script may read it.
+fn printed(command: &mut Command) -> String {
+    let ended = Ended::of(command).with_code(3);
+    assert_eq!(ended.log, "");
+    ended.output
+}
+
+#[test]
+fn the_client_is_the_views_flux_and_once_there_is_a_broker_connected_to_it() {
+    let pod = Pod::new();
+    pod.write_executable("mnt/flux/view/bin/flux", FLUX_THAT_TELLS);
+    let client = || {
+        let mut command = pod.entered(pod.layout().client());
+        command.args(["jobs", "-a", "b  c"]).env("HOME", "/h");
+        command
+    };
+    let (own, work) = (nix::unistd::getuid(), pod.at("work"));
+    let line = |uri: &str| {
+        format!("3 jobs -a b  c uri={uri} user={own} home=/h directory={}\n", work.display())
+    };
+    assert_eq!(printed(&mut client()), line(""));
+    broker_in_state(&pod.layout().local_socket(), "run");
+    assert_eq!(printed(&mut client()), line(&pod.layout().local_uri()));
+    // As in the instance of a batch job.
+    assert_eq!(printed(client().env("FLUX_URI", "local:///job")), line("local:///job"));
+    for path in ["flux_operator/config/agent.toml", "mnt/flux/view/bin/flux"] {
+        fs::remove_file(pod.at(path)).unwrap();
+    }
+    let mut unknown = Command::new(pod.layout().client());
+    Ended::of(unknown.env_clear().env("PATH", "/nowhere")).with_code(127);
+}
+
+#[test]
+fn root_becomes_the_user_of_the_broker_that_is_meant_and_goes_home_from_the_root_directory() {
+    let Some(pod) = Pod::of_root() else { return };
+    pod.write_executable("mnt/flux/view/bin/flux", FLUX_THAT_TELLS);
+    let (uri, home, work) = (pod.layout().local_uri(), home_of_flux(&pod), pod.at("work"));
+    let client = || pod.entered(pod.layout().client());
+    let line = |uri: &str, user: u32, directory: &Path| {
+        let (home, directory) = (home.display(), directory.display());
+        format!("0  uri={uri} user={user} home={home} directory={directory}\n")
+    };
+    assert_eq!(printed(&mut client()), line(&uri, 4321, &work), "others may read it");
+    assert_eq!(printed(client().current_dir("/")), line(&uri, 4321, &home));
+    fs::set_permissions(&work, Permissions::from_mode(0o700)).unwrap();
+    assert_eq!(printed(&mut client()), line(&uri, 4321, &home));
+    // Another instance, as `flux proxy` opens one.
+    let other = pod.at("tmp/other");
+    socket_of(&other, 5432);
+    let nested = format!("local://{}", other.display());
+    let said = printed(client().env("FLUX_URI", &nested).current_dir("/tmp"));
+    assert_eq!(said, line(&nested, 5432, Path::new("/tmp")));
+    // Flux's user, in a job: nothing is to be done.
+    let said = printed(client().uid(4321).env("FLUX_URI", "x").current_dir("/"));
+    assert_eq!(said, "0  uri=x user=4321 home= directory=/\n");
+}
+
+#[test]
+fn without_a_view_the_client_is_the_images_flux_and_not_itself() {
+    let pod = Pod::new();
+    pod.write_executable("bin/flux", FLUX_THAT_TELLS);
+    let mut command = pod.entered(pod.layout().client());
+    let mut config = pod.config(&["true"]);
+    config.view.enabled = false;
+    pod.write_config(&config);
+    let path = [pod.layout().bin_dir(), pod.at("bin"), "/bin".into(), "/usr/bin".into()];
+    command.env("PATH", std::env::join_paths(path).unwrap());
+    assert!(printed(&mut command).starts_with("0  uri= "));
+}
+
+/// The shells of this machine.
+fn shells() -> impl Iterator<Item = &'static str> {
+    ["/bin/sh", "/bin/bash"].into_iter().filter(|path| Path::new(path).exists())
+}
+
+#[test]
+fn a_shell_that_sources_the_helper_finds_the_client_first_and_keeps_the_instance_it_is_in() {
+    let pod = Pod::new();
+    pod.run(&pod.config(&["true"])).with_code(0);
+    let (helper, uri) = (pod.layout().view_helper(), pod.layout().local_uri());
+    let (bin, view) = (pod.layout().bin_dir(), pod.at("mnt/flux/view/bin"));
+    let paths = format!("{}:/usr/bin:/bin:{}", bin.display(), view.display());
+    let client = pod.layout().client();
+    for shell in shells() {
+        let twice = format!(
+            "set -eu; . {0}; . {0} && command -v flux; echo $FLUX_URI $PATH",
+            helper.display()
+        );
+        for (given, expected) in [(None, uri.as_str()), (Some("x"), "x")] {
+            let mut command = pod.entered(shell);
+            command.args(["-c", &twice]).envs(given.map(|uri| ("FLUX_URI", uri)));
+            let expected = format!("{}\n{expected} {paths}\n", client.display());
+            Ended::of(&mut command).with_code(0).with_output(&expected);
+        }
+        let changes = Ended::of(pod.entered(pod.layout().agent()).arg("env")).output;
+        let script = format!("{changes}\necho $FLUX_URI $fluxsocket $PATH");
+        let ended = Ended::of(pod.entered(shell).args(["-c", &script]));
+        ended.with_output(&format!("{uri} {uri} {paths}\n"));
+    }
+}
+
+#[test]
+fn a_connected_shell_starts_where_its_user_can_write() {
+    let Some(pod) = Pod::of_root() else { return };
+    pod.write_config(&pod.config(&["true"]));
+    let home = home_of_flux(&pod);
+    let mut shell = pod.for_this_pod("connect");
+    shell.stdin(Stdio::piped());
+    let mut shell = Background::start(shell);
+    std::io::Write::write_all(&mut shell.0.stdin.take().unwrap(), b"pwd\n").unwrap();
+    shell.end().with_output(&format!("{}\n", home.display()));
+    // A command may name files relative to where it was called.
+    let expected = format!("{}\n", pod.at("work").display());
+    pod.ask("connect", &["--", "pwd"]).with_output(&expected);
+}
+
+#[test]
+fn the_helper_that_connects_runs_a_command_or_a_shell_sourced_and_run() {
+    let pod = Pod::new();
+    pod.run(&pod.config(&["true"])).with_code(0);
+    broker_in_state(&pod.layout().local_socket(), "run");
+    let (file, uri) = (pod.layout().connect_helper(), pod.layout().local_uri());
+    for (script, expected) in [
+        // A shell reads its commands from standard input.
+        ("set -u; echo 'echo $FLUX_URI; exit 3' | FILE; echo $?", format!("{uri}\n3\n")),
+        ("set -u; echo 'echo $FLUX_URI; exit 3' | (. FILE; echo $?)", format!("{uri}\n3\n")),
+        ("FILE sh -c 'echo \"$1\"; exit 4' sh 'a  b'; echo $?", "a  b\n4\n".to_owned()),
+        ("set -- sh -c 'exit 5'; . FILE; echo $?", "5\n".to_owned()),
+    ] {
+        let script = script.replace("FILE", &file.display().to_string());
+        for shell in shells() {
+            Ended::of(pod.entered(shell).args(["-c", &script])).with_output(&expected);
+        }
+    }
+}
+
+/// A `flux` that loads and removes schedulers.
+const FLUX_WITH_MODULES: &str = include_str!("pod/flux_with_modules.sh");
+
+const SIMPLE: &str = "sched-simple 0 R 0 0 feasibility,sched\n";
+const OTHER: &str = "kvs 1 R 0 0\nsched-backfill 3 R 0 0 sched,feasibility\n";
+const RESOURCE: &str = "sched-fluxion-resource 0 R 0 0\n";
+/// Of an older Fluxion, which has no third module.
+const OLDER: &str = "sched-fluxion-resource 0 R 0 0\nsched-fluxion-qmanager 0 R 0 0 sched\n";
+const FLUXION: &str = "sched-fluxion-resource 0 R 0 0\nsched-fluxion-qmanager 0 R 0 0 sched\n\
+                       sched-fluxion-feasibility 0 R 0 0 feasibility\n";
+
+/// Where the helper is called, and what comes of it.
+struct FluxionCase<'case> {
+    rank: &'case str,
+    jobs: &'case str,
+    /// The modules that can be loaded, those that are, and those that are in the end.
+    view: &'case str,
+    loaded: &'case str,
+    modules: &'case str,
+    says: &'case str,
+    code: u8,
+}
+
+/// On the lead, without jobs, Fluxion takes the place of the scheduler of flux-core.
+const FLUXION_LOADED: FluxionCase = FluxionCase {
+    rank: "0",
+    jobs: "",
+    view: FLUXION,
+    loaded: SIMPLE,
+    modules: FLUXION,
+    says: "Fluxion is the scheduler now",
+    code: 0,
+};
+
+/// It cannot, and the scheduler stays.
+const REFUSED: FluxionCase = FluxionCase { modules: SIMPLE, code: 1, ..FLUXION_LOADED };
+
+#[test]
+fn fluxion_takes_the_place_of_whichever_scheduler_there_is_where_it_can() {
+    let with_resource = format!("{SIMPLE}{RESOURCE}");
+    let with_other = format!("kvs 1 R 0 0\n{FLUXION}");
+    let already = "load-fluxion.sh: Fluxion is the scheduler already";
+    let no_resource = "sched-fluxion-resource: module not found";
+    let no_manager = "sched-fluxion-qmanager: module not found";
+    let cases = [
+        FLUXION_LOADED,
+        FluxionCase { loaded: OTHER, modules: &with_other, ..FLUXION_LOADED },
+        FluxionCase { loaded: "", ..FLUXION_LOADED },
+        FluxionCase { view: OLDER, modules: OLDER, says: "going on without", ..FLUXION_LOADED },
+        FluxionCase { loaded: FLUXION, says: already, ..FLUXION_LOADED },
+        FluxionCase { rank: "1", says: "this is rank 1: run it in the lead", ..REFUSED },
+        FluxionCase { jobs: "{\"id\":7}\n", says: "jobs are running", ..REFUSED },
+        FluxionCase { view: SIMPLE, says: "sched-simple stays", ..REFUSED },
+        FluxionCase { view: SIMPLE, says: no_resource, ..REFUSED },
+        FluxionCase { view: &with_resource, says: no_manager, ..REFUSED },
+    ];
+    let pod = Pod::new();
+    pod.run(&pod.config(&["true"])).with_code(0);
+    pod.write_executable("mnt/flux/view/bin/flux", FLUX_WITH_MODULES);
+    let file = pod.layout().fluxion_helper();
+    for (shell, how) in shells().flat_map(|shell| [".", shell].map(|how| (shell, how))) {
+        for case in &cases {
+            fs::write(pod.at("rank"), case.rank).unwrap();
+            fs::write(pod.at("jobs"), case.jobs).unwrap();
+            fs::write(pod.at("view"), case.view).unwrap();
+            fs::write(pod.at("modules"), case.loaded).unwrap();
+            let script = format!("set -u; {how} {}; echo $?", file.display());
+            let ended = Ended::of(pod.entered(shell).args(["-c", &script]));
+            assert!((ended.output.clone() + &ended.log).contains(case.says), "{ended:?}");
+            assert!(ended.output.ends_with(&format!("{}\n", case.code)), "{ended:?}");
+            assert_eq!(pod.read("modules"), case.modules, "{ended:?}");
+        }
+    }
+}

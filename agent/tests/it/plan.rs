@@ -1,0 +1,406 @@
+//! Configuration and facts become plans. A snapshot shows everything a pod would do, with the
+//! content of every file.
+
+use crate::settings::{self, words};
+use flux_agent::accounts::Databases;
+use flux_agent::plan::{Facts, broker_config, client_environment, plan};
+use flux_contract::{
+    AgentConfig, Archive, Bootstrap, Exit, Hostlist, Logging, Submission, WorkerPolicy, Workload,
+};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+const FLUX: &str = "/mnt/shared/view/bin/flux";
+const VIEW_BASH: &str = "/mnt/shared/view/bin/bash";
+
+fn paths(paths: &[&str]) -> BTreeSet<PathBuf> {
+    paths.iter().map(PathBuf::from).collect()
+}
+
+/// An instance that is another one's child, whose lead is at port 9 of `lead`.
+fn child_of(lead: &str, hosts: &str) -> Bootstrap {
+    let hosts = Hostlist::parse(hosts).unwrap();
+    Bootstrap::Child { lead: lead.to_owned(), lead_port: 9, hosts }
+}
+
+fn config() -> AgentConfig {
+    settings::plain(Workload::Submit { submission: submission() })
+}
+
+fn submission() -> Submission {
+    settings::submission(&["-N", "3", "-n6"], &["echo", "a \"quoted\" $word"])
+}
+
+/// A pod of an image with both shells and an account of its own, and of a view without Fluxion.
+fn facts(hostname: &str) -> Facts {
+    let (root, app) = ("root:x:0:0:root:/root:/bin/bash\n", "app:x:3000:3001::/srv/app:/bin/sh\n");
+    Facts {
+        groups: vec![],
+        accounts: Databases { passwd: [root, app].concat().into(), ..Databases::default() },
+        is_runner: true,
+        has_temporary_directories: true,
+        fluxion_modules: None,
+        executables: paths(&["/bin/bash", "/bin/sh", FLUX, VIEW_BASH]),
+        ..settings::facts(&config(), hostname, 0)
+    }
+}
+
+fn shown(config: &AgentConfig, facts: &Facts) -> String {
+    format!("{:#}", plan(config, facts).unwrap())
+}
+
+/// The plan of `hostname` after a `change`.
+fn planned(hostname: &str, change: impl FnOnce(&mut AgentConfig, &mut Facts)) -> String {
+    let (mut config, mut facts) = (config(), facts(hostname));
+    change(&mut config, &mut facts);
+    shown(&config, &facts)
+}
+
+/// Checks that the plan of `hostname` has each of `texts` after a `change`, or has it not where it begins with `!`.
+fn plan_says(hostname: &str, texts: &[&str], change: impl FnOnce(&mut AgentConfig, &mut Facts)) {
+    let plan = planned(hostname, change);
+    for text in texts {
+        let (is_there, text) = text.strip_prefix('!').map_or((true, *text), |text| (false, text));
+        assert_eq!(plan.contains(text), is_there, "{text:?}: {plan}");
+    }
+}
+
+#[test]
+fn lead() {
+    insta::assert_snapshot!(planned("sample-0", |_, _| ()));
+}
+
+#[test]
+fn worker_with_the_simple_scheduler() {
+    let plan = planned("sample-2", |config, _| config.broker.simple_scheduler = true);
+    insta::assert_snapshot!(plan);
+}
+
+#[test]
+fn worker_of_a_bursted_cluster() {
+    insta::assert_snapshot!(planned("sample-0", |config, _| {
+        config.network.lead_address = None;
+        config.network.bootstrap = child_of("lead.example.test", "root-[0-1],sample-[0-2]");
+    }));
+}
+
+#[test]
+fn without_the_view_flux_is_the_images_own() {
+    insta::assert_snapshot!(planned("sample-0", |config, facts| {
+        config.view.enabled = false;
+        facts.site_packages = None;
+        facts.executables = paths(&["/bin/sh"]);
+    }));
+}
+
+#[test]
+fn everything_that_can_be_set() {
+    let workload = Workload::Submit { submission: submission() };
+    let config = settings::everything(workload, settings::bootstraps().remove(0));
+    insta::assert_snapshot!(shown(&config, &facts("sample-0")));
+}
+
+/// The lines of the plan of `hostname` for `workload`, and for `logging`, from the first file of the user on.
+fn commands(hostname: &str, workload: Workload, logging: impl FnOnce(&mut Logging)) -> String {
+    let text = planned(hostname, |config, _| {
+        config.workload = workload;
+        logging(&mut config.logging);
+    });
+    let (_, behind_helpers) = text.split_once("load-fluxion.sh").unwrap();
+    behind_helpers.split_once("flux-agent fluxion\n").unwrap().1.to_owned()
+}
+
+#[test]
+fn batch() {
+    let workload = Workload::Batch {
+        prefix: words(&["fusion"]),
+        flags: words(&["-N", "3", "--job-name=two words"]),
+        script: "#!/bin/bash\nflux submit --flags=waitable hostname\n".to_owned(),
+        output_directory: "/data/output".to_owned(),
+    };
+    insta::assert_snapshot!(commands("sample-0", workload, |logging| logging.quiet = true));
+}
+
+#[test]
+fn launcher_timed() {
+    let command = words(&["nextflow", "run", "a b.nf"]);
+    let workload = Workload::Launcher { prefix: words(&["fusion"]), command };
+    insta::assert_snapshot!(commands("sample-0", workload, |logging| logging.timed = true));
+}
+
+#[test]
+fn interactive_with_a_command() {
+    let submission = Submission {
+        script: Some("#!/bin/sh\nhostname\n".to_owned()),
+        command: words(&["/bin/sh", "/tmp/custom-entrypoint.sh"]),
+        ..submission()
+    };
+    let workload = Workload::Interactive { submission: Some(submission) };
+    insta::assert_snapshot!(commands("sample-0", workload.clone(), |_| ()));
+    let worker = commands("sample-1", workload, |_| ());
+    assert!(!worker.contains("flux submit"), "only the lead submits: {worker}");
+    assert!(worker.contains("custom-entrypoint.sh"), "the job may run on any pod: {worker}");
+}
+
+#[test]
+fn a_worker_has_hooks_and_options_of_its_own() {
+    let hooks = ["of a worker", "!of the lead"];
+    let options = ["--wrap=strace", "!-Slocal-uri", "!archive", "start it again\n"];
+    plan_says("sample-1", &[&hooks[..], &options].concat(), |config, _| {
+        config.broker.local_socket = false;
+        config.hooks.worker_pre = Some("of a worker".to_owned());
+        config.hooks.broker_pre = Some("of the lead".to_owned());
+        config.broker.wrap = Some("strace".to_owned());
+        config.archive = Some(Archive { path: "/archive/state.tgz".to_owned() });
+        config.worker = WorkerPolicy::Rejoin;
+    });
+}
+
+#[test]
+fn the_lead_alone_asks_for_diagnostics() {
+    let program = "-- /mnt/shared/bin/flux-agent diagnose --flux /mnt/shared/view/bin/flux\n";
+    for (hostname, text) in [("sample-0", program), ("sample-1", "!diagnose")] {
+        plan_says(hostname, &[text], |config, _| config.workload = Workload::Diagnostics {});
+    }
+}
+
+#[test]
+fn an_image_gets_what_it_lacks_and_no_c_library_of_the_view() {
+    let texts = ["make directory /mnt/shared/config/tmp (1777", "TMPDIR?=/mnt/shared/config/tmp"];
+    plan_says("sample-0", &texts, |_, facts| facts.has_temporary_directories = false);
+    plan_says("sample-0", &["!LD_LIBRARY_PATH"], |_, facts| facts.view_has_libc = true);
+    // Flux gets the view's bash, hooks keep the image's own sh.
+    let texts = ["SHELL?=/mnt/shared/view/bin/bash", "run commands.pre with /bin/sh"];
+    plan_says("sample-0", &texts, |config, facts| {
+        config.hooks.pre = Some("true".to_owned());
+        facts.executables.remove(Path::new("/bin/bash"));
+    });
+    let texts = ["run commands.pre with /mnt/shared/view/bin/bash"];
+    plan_says("sample-0", &texts, |config, facts| {
+        config.hooks.pre = Some("true".to_owned());
+        facts.executables.retain(|path| path.starts_with("/mnt"));
+    });
+}
+
+#[test]
+fn variables_of_the_container_are_heeded_unless_they_name_what_is_not_there() {
+    let with = |name: &str, value: &str, texts: &[&str]| {
+        let variable = (name.to_owned(), value.to_owned());
+        plan_says("sample-0", texts, |_, facts| facts.environment = [variable].into());
+    };
+    with("SHELL", "/usr/bin/fish", &[" SHELL=/bin/bash "]);
+    with("FLUX_DISABLE_JOB_CLEANUP", "1", &["!CLEANUP", "!--cleanup"]);
+}
+
+#[test]
+fn an_interactive_lead_submits_its_command_once_and_workers_wait_for_the_next_lead() {
+    let interactive = || Workload::Interactive { submission: Some(submission()) };
+    for (hostname, submitted, replaced, text) in [
+        ("sample-0", false, 0, "flux submit"),
+        // The archive has it, or the lead before has submitted it.
+        ("sample-0", true, 0, "!flux submit"),
+        ("sample-0", false, 1, "!flux submit"),
+        ("sample-2", false, 0, "s, wait for another"),
+    ] {
+        plan_says(hostname, &[text], |config, facts| {
+            config.workload = interactive();
+            (config.submitted, facts.replaced) = (submitted, replaced);
+        });
+    }
+}
+
+#[test]
+fn an_ipv6_address_is_written_in_brackets_and_switches_ipv6_on() {
+    let texts = ["enable_ipv6 = true", "connect = \"tcp://[fd00::7]:8051\""];
+    plan_says("sample-1", &texts, |config, _| {
+        config.network.lead_address = Some("fd00::7".parse().unwrap());
+    });
+    let texts = ["connect = \"tcp://[fd00::9]:9\"", "wait for the lead broker at fd00::9"];
+    plan_says("sample-1", &texts, |config, _| {
+        config.network.lead_address = None;
+        config.network.bootstrap = child_of("fd00::9", "far-0,sample-1");
+    });
+}
+
+#[test]
+fn one_job_is_run_and_several_are_submitted() {
+    for (submit, flags, begins, watches) in [
+        ("flux submit", "-N2 --wait-event=start --cwd=/a", "run -N2 ", false),
+        ("flux submit", "--cc=1-4", "submit ", true),
+        ("flux submit", "-N2 --bcc 1-4", "submit ", true),
+        ("flux submit", "--prog", "submit ", true),
+        ("flux submit --log=/tmp/log", "-N2", "submit ", true),
+        ("flux mini submit", "-N2", "mini submit -N2 --quiet --watch ", true),
+    ] {
+        let begins = format!("ending with it: {FLUX} {begins}");
+        let watches = if watches { " --quiet --watch " } else { "!--watch" };
+        plan_says("sample-0", &[&begins, watches], |config, _| {
+            let split = |text: &str| words(&text.split_whitespace().collect::<Vec<_>>());
+            let (submit, flags) = (split(submit), split(flags));
+            config.workload =
+                Workload::Submit { submission: Submission { submit, flags, ..submission() } };
+        });
+    }
+}
+
+#[test]
+fn a_script_keeps_its_shells_options_where_the_image_lacks_the_shell() {
+    let bash = format!("#!{VIEW_BASH}");
+    for (first, there, shell) in [
+        ("#!/bin/bash", "", bash.as_str()),
+        ("#!/bin/bash -e", "", &format!("{bash} -e")),
+        ("#! /usr/bin/bash -eu", "", &format!("{bash} -eu")),
+        ("#!/usr/bin/env bash", "", &bash),
+        ("#!/usr/bin/env -S bash -e -x", "", &format!("{bash} -e -x")),
+        ("#!/usr/bin/env python3", "", "#!/usr/bin/env python3"),
+        ("#!/opt/bash", "", "#!/opt/bash"),
+        ("#!/usr/bin/env bash", "/usr/bin/env", "#!/usr/bin/env bash"),
+        ("#!/bin/bash -e", "/bin/bash", "#!/bin/bash -e"),
+    ] {
+        let script = format!("{first}\nhostname\n");
+        let submission = Submission { script: Some(script.clone()), ..submission() };
+        let output_directory = "/data/output".to_owned();
+        let batch = Workload::Batch { prefix: vec![], flags: vec![], script, output_directory };
+        for workload in [Workload::Submit { submission }, batch] {
+            let expected = format!("    {shell}\n    hostname\n");
+            plan_says("sample-0", &[&expected], |config, facts| {
+                config.workload = workload;
+                facts.executables = paths(&[FLUX, VIEW_BASH, there]);
+            });
+        }
+    }
+}
+
+#[test]
+fn a_dump_keeps_the_format_that_the_archives_name_asks_for() {
+    for (archive, dump) in [
+        ("/state/a.tar", "/state/.a.tar.sample-0.new/dump.tar,"),
+        ("/state/a.tar.xz", "/state/.a.tar.xz.sample-0.new/dump.tar.xz,"),
+        ("/state/flux", "/state/.flux.sample-0.new/dump.tgz,"),
+    ] {
+        plan_says("sample-0", &[&format!("dumped to {dump}")], |config, _| {
+            config.archive = Some(Archive { path: archive.to_owned() });
+        });
+    }
+}
+
+#[test]
+fn a_lead_that_follows_a_lost_one_runs_no_command() {
+    let again = |hostname: &str| Facts { replaced: 1, ..facts(hostname) };
+    let refused = plan(&config(), &again("sample-0")).unwrap_err();
+    assert_eq!(refused.exit(), Exit::LeadLost);
+    assert!(refused.to_string().contains("spec.backoffLimit"), "{refused}");
+    assert!(plan(&config(), &again("sample-2")).is_ok(), "a worker has nothing to repeat");
+}
+
+#[test]
+fn the_user_of_flux_has_the_groups_of_the_pod_and_not_those_of_root() {
+    plan_says("sample-0", &["with the pod's groups [50, 4343]\n"], |_, facts| {
+        facts.accounts.group = b"root:x:0:root\ndisk:x:6:root\nstaff:x:50:app\n".to_vec();
+        // As containerd does: those of the image for root, `supplementalGroups`, `fsGroup`.
+        facts.groups = vec![0, 6, 50, 4343];
+    });
+}
+
+#[test]
+fn a_container_of_another_user_keeps_it_and_gets_a_home() {
+    for (uid, gid, home, expected) in [
+        (4321, 99, "/none", "fluxer (4321:99), home /mnt/shared/home\n"),
+        (3000, 3001, "/srv/app", "app (3000:3001), home /srv/app\n"),
+        (0, 0, "/root", "root (0:0), home /root\n"),
+    ] {
+        let expected = format!("run Flux as the container's own user {expected}");
+        plan_says("sample-0", &[&expected], |config, facts| {
+            (facts.uid, facts.gid, facts.homes) = (uid, gid, paths(&[home]));
+            config.user.run_as_root = uid == 0;
+        });
+    }
+}
+
+/// A name may lead to a pod of before for as long as DNS remembers; the address never does.
+#[test]
+fn a_lead_whose_address_leads_to_it_again_is_connected_to_by_its_address() {
+    let (config, facts) = (config(), facts("sample-1"));
+    let file = |found: Option<&str>| {
+        broker_config(&config, &facts, found.map(|at| at.parse().unwrap())).unwrap()
+    };
+    let document = serde_json::to_value(plan(&config, &facts).unwrap()).unwrap();
+    let step = serde_json::json!({ "write-file": file(None) });
+    assert!(document["steps"].as_array().unwrap().contains(&step), "{step}");
+    assert_eq!(file(Some("10.96.0.7")), file(None), "it is there from the start");
+    assert!(file(None).content.contains("10.96.0.7"));
+    let by_name = file(Some("10.244.1.7"));
+    assert!(!by_name.content.contains("10.96.0.7"), "{}", by_name.content);
+}
+
+/// `ZeroMQ` looks for addresses of one kind only, so the broker needs to know which one let us in.
+#[test]
+fn a_lead_found_by_its_name_is_connected_to_over_what_let_this_pod_in() {
+    let mut config = config();
+    let by_its_own_name = "bind = \"tcp://*:8051\"\nhost = \"sample-0\"\n";
+    let elsewhere = "connect = \"tcp://lead.example.test:9\"";
+    for (bootstrap, expected) in [
+        (config.network.bootstrap.clone(), by_its_own_name),
+        (child_of("lead.example.test", "far-0,sample-1"), elsewhere),
+    ] {
+        config.network.bootstrap = bootstrap;
+        for (found, is_ipv6) in [("10.0.0.1", false), ("fd00::1", true)] {
+            let found = Some(found.parse().unwrap());
+            let file = broker_config(&config, &facts("sample-1"), found).unwrap().content;
+            assert!(file.contains(expected), "{file}");
+            assert_eq!(file.contains("enable_ipv6 = true"), is_ipv6, "{file}");
+        }
+    }
+}
+
+#[test]
+fn flux_is_led_to_the_fluxion_of_a_view_wherever_its_parts_were_built() {
+    let modules = "/mnt/shared/view/lib64/flux/modules";
+    let lists = [
+        ("FLUX_MODULE_PATH", modules),
+        ("FLUX_MODPROBE_PATH_APPEND", "/mnt/shared/view/etc/flux/modprobe"),
+        ("FLUX_EXEC_PATH", "/mnt/shared/view/libexec/flux/cmd"),
+    ];
+    for (list, path) in lists {
+        plan_says("sample-0", &[&format!("!{list}")], |_, _| ());
+        let broker = format!(" {list}+=:{path} ");
+        let people = format!("{list}=\"${{{list}:+${list}:}}\"{path}");
+        plan_says("sample-0", &[&broker, &people], |_, facts| {
+            facts.fluxion_modules = Some(modules.into());
+        });
+    }
+}
+
+#[test]
+fn a_sidecar_finds_the_socket_of_its_pod_also_when_it_is_not_the_shared_one() {
+    let mut config = config();
+    let uri = |config: &AgentConfig| client_environment(config, &facts("sample-2")).unwrap().uri;
+    assert_eq!(uri(&config), config.layout.local_uri());
+    config.broker.local_socket = false;
+    assert_eq!(uri(&config), "local:///mnt/shared/config/run/flux/local-2");
+}
+
+#[test]
+fn what_cannot_work_is_refused_with_its_cause_and_its_code() {
+    let refused = |config: &AgentConfig, facts: &Facts, exit: Exit, text: &str| {
+        let error = plan(config, facts).unwrap_err();
+        assert_eq!(error.exit(), exit, "{error}");
+        assert!(error.to_string().contains(text), "{error}");
+    };
+    refused(&config(), &facts("stranger"), Exit::Config, "stranger");
+    refused(&config(), &facts("stranger"), Exit::Config, "sample-[0-2]");
+
+    let without_flux = Facts { executables: paths(&["/bin/sh"]), ..facts("sample-0") };
+    refused(&config(), &without_flux, Exit::View, FLUX);
+
+    let mut hooked = config();
+    hooked.hooks.post = Some("true".to_owned());
+    let without_shell = Facts { executables: paths(&[FLUX]), ..facts("sample-0") };
+    refused(&hooked, &without_shell, Exit::Hook, "commands.post");
+    hooked.logging.strict = false;
+    assert!(plan(&hooked, &without_shell).is_ok(), "reported when it is its turn");
+
+    let mut child = config();
+    child.network.bootstrap = child_of("far", "sample-[0-2]");
+    refused(&child, &facts("sample-0"), Exit::Config, "far");
+}

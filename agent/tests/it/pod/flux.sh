@@ -1,0 +1,72 @@
+#!/bin/sh
+echo "$0 $*" >> "$POD/flux-calls"
+command="$1"
+shift
+case "$command" in
+R)
+    echo '{"version":1,"hosts":"'"$*"'"}'
+    ;;
+start)
+    env > "$POD/broker-environment"
+    echo $$ > "$POD/broker-pid.new"
+    mv "$POD/broker-pid.new" "$POD/broker-pid"
+    if [ -e "$POD/broker" ]; then . "$POD/broker"; fi
+    case "$*" in
+    *broker.rc2_none*)
+        trap 'rm -f "$POD/up"; [ ! -e "$POD/end" ] || . "$POD/end"; touch "$POD/cleaned-up"; exit 0' TERM
+        touch "$POD/up"
+        while :; do sleep 0.02; done
+        ;;
+    esac
+    ;;
+env)
+    exec "$@"
+    ;;
+run | submit)
+    if [ -e "$POD/refuses" ]; then . "$POD/refuses"; fi
+    echo "job-$$" >> "$POD/history"
+    while [ $# -gt 0 ]; do
+        case "$1" in
+        -*) shift ;;
+        *) break ;;
+        esac
+    done
+    "$@"
+    ;;
+batch)
+    if [ -e "$POD/refuses" ]; then . "$POD/refuses"; fi
+    for script; do :; done
+    echo "ƒfakejob" >> "$POD/history"
+    # As Flux does where the locale of the job is not one of UTF-8.
+    "$script" > "$(dirname "$script")/flux-ffakejob.out" 2>&1
+    echo $? > "$POD/batch-code"
+    echo "ƒfakejob"
+    ;;
+module)
+    if [ -e "$POD/active-jobs" ]; then cat "$POD/active-jobs"; else echo 0; fi
+    ;;
+admin)
+    cat > "$POD/cleanup"
+    ;;
+version)
+    echo "commands: fake 1.0"
+    ;;
+job)
+    case "$1 $3" in
+    "status "*) exit "$(cat "$POD/batch-code")" ;;
+    "last "*)
+        if [ -e "$POD/silent" ]; then exit 64; fi
+        if [ ! -e "$POD/history" ]; then echo "flux-job: job history is empty" >&2; exit 1; fi
+        sed '1!G;h;$!d' "$POD/history"
+        ;;
+    "eventlog --path=exec") cat "$POD/execution" ;;
+    "eventlog "*)
+        if [ -e "$POD/events" ]; then cat "$POD/events"; else echo '{"name":"start"}'; fi
+        ;;
+    esac
+    ;;
+*)
+    echo "fake flux: $command" >&2
+    exit 64
+    ;;
+esac

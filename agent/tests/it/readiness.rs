@@ -1,0 +1,162 @@
+//! The port at which the kubelet asks: real connections, as the kubelet makes them and as it does not.
+
+use flux_agent::status::{ReadinessServer, StatusReport};
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+const TIMEOUT: Duration = Duration::from_secs(20);
+
+struct Agent {
+    port: u16,
+    reports: watch::Sender<StatusReport>,
+    open: watch::Receiver<u32>,
+}
+
+fn report(ready: bool) -> StatusReport {
+    StatusReport { ready, ..StatusReport::default() }
+}
+
+/// An agent that is not ready.
+fn agent() -> Agent {
+    let (reports, receiver) = watch::channel(report(false));
+    let server = ReadinessServer::bind(0).unwrap();
+    let (port, open) = (server.port().unwrap(), server.open());
+    tokio::spawn(server.serve(receiver));
+    Agent { port, reports, open }
+}
+
+impl Agent {
+    async fn connect(&self) -> TcpStream {
+        TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).await.unwrap()
+    }
+
+    /// Asks in the words of the kubelet's HTTP client, and reads until the connection is closed.
+    async fn asks(&self, request: &str) -> JoinHandle<String> {
+        let mut stream = self.connect().await;
+        let request = format!(
+            "{request} HTTP/1.1\r\nHost: pod:{}\r\nUser-Agent: kube-probe/1.36\r\nAccept: */*\r\nConnection: close\r\n\r\n",
+            self.port
+        );
+        stream.write_all(request.as_bytes()).await.unwrap();
+        tokio::spawn(async move {
+            let mut answer = String::new();
+            timeout(TIMEOUT, stream.read_to_string(&mut answer)).await.unwrap().unwrap();
+            answer.lines().next().unwrap_or_default().to_owned()
+        })
+    }
+
+    async fn status_line(&self, request: &str) -> String {
+        self.asks(request).await.await.unwrap()
+    }
+
+    async fn until_open(&mut self, connections: u32) {
+        let open = self.open.wait_for(|open| *open == connections);
+        timeout(TIMEOUT, open).await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn the_answer_comes_when_it_is_settled() {
+    for (settled, line) in [
+        (report(true), "HTTP/1.1 200 OK"),
+        (StatusReport { over: true, ..report(false) }, "HTTP/1.1 503 Service Unavailable"),
+    ] {
+        let mut agent = agent();
+        let waiting = agent.asks("GET /ready?wait=1800").await;
+        // Others are answered meanwhile.
+        assert_eq!(agent.status_line("GET /ready").await, "HTTP/1.1 503 Service Unavailable");
+        agent.until_open(1).await;
+        assert!(!waiting.is_finished());
+        agent.reports.send_replace(settled);
+        assert_eq!(waiting.await.unwrap(), line);
+        agent.until_open(0).await;
+    }
+}
+
+#[tokio::test]
+async fn who_asks_while_the_run_is_still_being_read_gets_the_answer_later() {
+    let (reports, receiver) = watch::channel(report(true));
+    let server = ReadinessServer::bind(0).unwrap();
+    let (port, open) = (server.port().unwrap(), server.open());
+    let agent = Agent { port, reports, open };
+    let early = agent.asks("GET /ready").await;
+    tokio::spawn(server.serve(receiver));
+    assert_eq!(early.await.unwrap(), "HTTP/1.1 200 OK");
+}
+
+#[tokio::test]
+async fn a_question_waits_no_longer_than_it_says() {
+    let agent = agent();
+    assert_eq!(agent.status_line("GET /ready?wait=0").await, "HTTP/1.1 503 Service Unavailable");
+    agent.reports.send_replace(report(true));
+    assert_eq!(agent.status_line("GET /ready?wait=0").await, "HTTP/1.1 200 OK");
+}
+
+#[tokio::test]
+async fn nothing_else_is_to_be_learned() {
+    let agent = agent();
+    agent.reports.send_replace(report(true));
+    for (request, code) in [
+        ("GET /", 404),
+        ("GET /ready/..", 404),
+        ("POST /ready", 405),
+        ("GET /ready?wait=", 400),
+        ("GET /ready?wait=-1", 400),
+        ("GET /ready?patience=3", 400),
+    ] {
+        let line = agent.status_line(request).await;
+        assert!(line.starts_with(&format!("HTTP/1.1 {code} ")), "{request}: {line}");
+    }
+}
+
+#[tokio::test]
+async fn a_probe_that_is_given_up_makes_room() {
+    let mut agent = agent();
+    let mut gone = agent.connect().await;
+    gone.write_all(b"GET /ready?wait=1800 HTTP/1.1\r\nHost: pod\r\n\r\n").await.unwrap();
+    agent.until_open(1).await;
+    drop(gone);
+    agent.until_open(0).await;
+}
+
+#[tokio::test]
+async fn who_sends_what_is_no_question_is_hung_up_on() {
+    let agent = agent();
+    agent.reports.send_replace(report(true));
+    let long = [b"GET /".as_slice(), &vec![b'x'; 100_000]].concat();
+    for wrong in [b"\x16\x03\x01\x02".as_slice(), &long, b"\r\n\r\n\r\n", b"GET\r\n\r\n"] {
+        let mut rude = agent.connect().await;
+        // It may be hung up on before all is sent.
+        let _ = rude.write_all(wrong).await;
+        let _ = rude.shutdown().await;
+        let mut rest = Vec::new();
+        let _ = timeout(TIMEOUT, rude.read_to_end(&mut rest)).await.unwrap();
+        assert!(!rest.starts_with(b"HTTP/1.1 200"));
+    }
+    assert_eq!(agent.status_line("GET /ready").await, "HTTP/1.1 200 OK");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_says_nothing_makes_room_for_others_after_a_while() {
+    let agent = agent();
+    agent.reports.send_replace(report(true));
+    let mut silent = Vec::new();
+    for _ in 0..200 {
+        silent.push(agent.connect().await);
+    }
+    assert_eq!(agent.status_line("GET /ready").await, "HTTP/1.1 200 OK");
+}
+
+#[tokio::test]
+async fn both_kinds_of_addresses_are_served_where_there_are_both() {
+    let agent = agent();
+    let six = TcpStream::connect((Ipv6Addr::LOCALHOST, agent.port)).await;
+    assert!(six.is_ok() || std::net::TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_err());
+    drop(agent.connect().await);
+    assert!(ReadinessServer::bind(agent.port).is_err(), "the port is taken");
+}

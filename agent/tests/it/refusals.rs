@@ -1,0 +1,150 @@
+//! Who failed, Flux or the command: whole runs of the real binary with a shell script in place of
+//! Flux.
+
+use crate::pod::{Background, Pod};
+use flux_contract::Exit;
+use std::fs;
+use std::process::Stdio;
+
+const EXCEPTION: &str = r#"{"name":"exception","context":{"type":"alloc","severity":0,"note":"need 2 node(s) with 25 cores each, only 0 eligible"}}"#;
+const NOT_FOUND: &str = r#"{"name":"exception","context":{"type":"exec","severity":0,"note":"task 0 (host hello-0): start failed: sh: No such file or directory"}}"#;
+
+/// What `pod` ends with: code, whether the command ran, and the error.
+fn end(pod: &Pod, command: &[&str]) -> (i32, bool, String) {
+    let ended = pod.run(&pod.config(command));
+    let message = pod.message();
+    ended.with_code(message.exit_code);
+    (message.exit_code, message.command_ran, message.last_error.unwrap_or_default())
+}
+
+fn refused() -> i32 {
+    Exit::FluxRefused.code().into()
+}
+
+#[test]
+fn a_submission_that_flux_does_not_take_is_no_failed_command() {
+    let pod = Pod::new();
+    let refuses =
+        "echo usage >&2; echo 'flux submit: error: unrecognized arguments: --x' >&2; exit 2";
+    fs::write(pod.at("refuses"), refuses).unwrap();
+    let expected = "Flux did not take the command (exit code 2): flux submit: error: unrecognized arguments: --x";
+    assert_eq!(end(&pod, &["true"]), (refused(), false, expected.to_owned()));
+    // Jobs of an earlier instance, restored from an archive, are not this one's.
+    fs::write(pod.at("history"), "old\n").unwrap();
+    assert_eq!(end(&pod, &["true"]).0, refused());
+    pod.run(&pod.config(&["true"])).with_log("usage\nflux submit: error");
+}
+
+#[test]
+fn a_job_that_flux_never_started_is_no_failed_command() {
+    let pod = Pod::new();
+    fs::write(pod.at("events"), EXCEPTION).unwrap();
+    let expected =
+        "Flux did not start the command: alloc: need 2 node(s) with 25 cores each, only 0 eligible";
+    assert_eq!(end(&pod, &["sh", "-c", "exit 1"]), (refused(), false, expected.to_owned()));
+}
+
+#[test]
+fn the_code_of_a_command_that_ran_is_its_own_whatever_it_is() {
+    let pod = Pod::new();
+    assert_eq!(end(&pod, &["sh", "-c", "exit 2"]), (2, true, String::new()));
+    fs::write(pod.at("events"), format!("{{\"name\":\"start\"}}\n{EXCEPTION}\n")).unwrap();
+    assert_eq!(end(&pod, &["sh", "-c", "exit 1"]).0, 1, "its execution is not known");
+    fs::write(pod.at("execution"), "{\"name\":\"shell.init\"}\n").unwrap();
+    assert_eq!(end(&pod, &["sh", "-c", "exit 1"]).0, 1);
+    fs::write(pod.at("execution"), "{\"name\":\"init\"}\n").unwrap();
+    assert_eq!(end(&pod, &["sh", "-c", "exit 1"]).0, refused(), "no shell was ever ready");
+}
+
+#[test]
+fn where_flux_cannot_be_asked_the_code_is_taken_for_the_commands() {
+    let pod = Pod::new();
+    fs::write(pod.at("refuses"), "exit 2").unwrap();
+    fs::write(pod.at("silent"), "").unwrap();
+    let (code, ran, _) = end(&pod, &["true"]);
+    assert_eq!((code, ran), (2, true));
+}
+
+#[test]
+fn a_program_that_was_not_found_is_named_and_so_is_what_asked_for_a_shell() {
+    let pod = Pod::new();
+    fs::write(pod.at("events"), format!("{{\"name\":\"start\"}}\n{NOT_FOUND}\n")).unwrap();
+    let (code, ran, error) = end(&pod, &["sh", "-c", "exit 127 $A"]);
+    assert_eq!((code, ran), (127, true));
+    assert!(error.contains("start failed: sh: No such file"), "{error}");
+    assert!(error.contains("run by sh because of its `$`"), "{error}");
+    fs::remove_file(pod.at("events")).unwrap();
+    let (_, _, error) = end(&pod, &["sh", "-c", "exit 127"]);
+    assert_eq!(error, "the command, or a program that it calls, was not found");
+}
+
+#[test]
+fn a_command_that_reads_its_input_meets_its_end() {
+    let pod = Pod::new();
+    pod.run(&pod.config(&["true"]));
+    let calls = pod.read("flux-calls");
+    assert!(calls.contains("run -n1 "), "the user's flags come later: {calls}");
+    // As of a container with `stdin: true` that nobody attaches to.
+    let mut run = pod.prepared(&pod.launcher("cat; echo end"));
+    run.stdin(Stdio::piped());
+    let mut run = Background::start(run);
+    let open = run.0.stdin.take();
+    run.end().with_code(0).with_output("end\n");
+    drop(open);
+}
+
+#[test]
+fn a_batch_that_fails_shows_what_it_printed_and_names_the_line() {
+    let pod = Pod::new();
+    let script = "echo \"job-0: echo hello\"; echo ƒaa; echo \"job-2: false -x\"; echo ƒab\n\
+                  echo hello > $FLUX_OUTPUT_DIR/job-0.out; echo broken > $FLUX_OUTPUT_DIR/job-2.err\n\
+                  echo 'fab: task(s) exited with exit code 2' >&2; printf 'the last line'; exit 1\n";
+    let mut config = pod.batch(script);
+    config.logging.quiet = true;
+    // Not even the id of the job is printed, and a line without its end is shown, too.
+    let ended = pod.run(&config).with_code(1).with_output("").with_log("the last line\n");
+    let failed = "job-2 failed: task(s) exited with exit code 2: false -x\nbroken\n";
+    let log = ended.with_log(failed).log;
+    assert!(!log.contains("\nhello\n"), "only what failed is shown: {log}");
+    let message = pod.message();
+    let expected = "job-2 (false -x): task(s) exited with exit code 2";
+    assert_eq!((message.command_ran, message.last_error.as_deref()), (true, Some(expected)));
+}
+
+#[test]
+fn a_batch_that_flux_does_not_take_is_no_failed_command() {
+    let pod = Pod::new();
+    fs::write(pod.at("refuses"), "echo 'flux-batch: ERROR: no slots' >&2; exit 1").unwrap();
+    pod.run(&pod.batch("true\n")).with_code(refused());
+    assert!(pod.last_error().ends_with("flux-batch: ERROR: no slots"));
+}
+
+#[test]
+fn a_directory_for_outputs_that_takes_no_files_is_named_before_anything_is_submitted() {
+    let pod = Pod::new();
+    let mut config = pod.batch("true\n");
+    config.hooks.pre = Some("rmdir $POD/outputs".to_owned());
+    let ended = pod.run(&config).with_code(Exit::Prepare.code());
+    ended.with_log("/outputs (logs): No such file");
+    assert!(!pod.read("flux-calls").contains("flux batch"));
+    assert!(!pod.message().command_ran);
+    pod.error_says("logs");
+}
+
+#[test]
+fn flux_cleans_up_only_after_a_command_that_has_left_jobs_or_may_have() {
+    let pod = Pod::new();
+    let hidden = ["sh", "-c", "test -z \"$FLUX_DISABLE_JOB_CLEANUP\""];
+    assert_eq!(end(&pod, &hidden).0, 0, "instances within jobs have a cleanup of their own");
+    let environment = pod.read("broker-environment");
+    assert!(environment.contains("FLUX_DISABLE_JOB_CLEANUP=t\n"), "{environment}");
+    assert!(!pod.at("cleanup").exists(), "no job is left");
+    for answer in ["1\n", "", "null\n"] {
+        fs::write(pod.at("active-jobs"), answer).unwrap();
+        assert_eq!(end(&pod, &["sh", "-c", "exit 3"]).0, 3);
+        let tasks = pod.read("cleanup");
+        let words: Vec<_> = tasks.lines().filter_map(|line| line.split(' ').nth(2)).collect();
+        assert_eq!(words, ["stop", "--user=all", "idle"], "{answer:?}");
+        fs::remove_file(pod.at("cleanup")).unwrap();
+    }
+}

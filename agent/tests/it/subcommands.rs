@@ -1,0 +1,69 @@
+//! Every subcommand, started in a pod whose broker is not up: what needs none answers, what needs one says so.
+
+use crate::pod::namespace::first_process;
+use crate::pod::{Background, Ended, Pod};
+use flux_contract::Exit;
+use std::collections::BTreeSet;
+use std::fs;
+
+/// Subcommands with their arguments, the codes that they end with, and what they print among other things.
+/// `HERE` stands for this pod; `FOR-EVER` for the longest time there is, as somebody writes who means that.
+const CASES: [(&str, u8, &str); 17] = [
+    ("help", 0, "Usage: flux-agent"),
+    ("install copy", 0, ""),
+    ("keygen key", 0, ""),
+    ("keygen", 0, "secret-key"),
+    ("view install --root .. --source /mnt/flux/view --destination volume", 0, ""),
+    ("plan HERE", 0, "lead hello-0 rank 0\n"),
+    ("plan HERE --output json", 0, "\"role\": \"lead\""),
+    ("resources HERE", 0, "cores for Flux  -\n"),
+    ("resources HERE --output json", 0, "\"fluxCores\": null"),
+    ("env HERE", 0, "PATH"),
+    ("doctor HERE", 1, "broker"),
+    ("probe HERE --timeout FOR-EVER 127.0.0.1:1", 1, "refused"),
+    ("ready HERE", 1, ""),
+    ("status HERE", 1, "no agent runs here"),
+    ("wait HERE broker --timeout 0", 1, "still waiting"),
+    ("connect HERE -- true", Exit::Broker.code(), "broker is not up"),
+    ("run HERE", 0, "hello"),
+];
+
+/// The names in the list that `--help` prints.
+fn listed(help: &str) -> BTreeSet<String> {
+    let commands = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let lines = commands.take_while(|line| !line.is_empty());
+    let names = lines.filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
+    names.filter(|name| !name.is_empty()).map(ToOwned::to_owned).collect()
+}
+
+#[test]
+fn every_subcommand_answers() {
+    let pod = Pod::new();
+    pod.write_config(&pod.config(&["echo", "hello"]));
+    pod.serve_state();
+    fs::create_dir(pod.at("work/volume")).unwrap();
+    let here = format!("--root {} --hostname {}", pod.at("").display(), pod.hostname);
+    let listed = listed(&Ended::of(&mut pod.agent(&["--help"])).output);
+    let tried: BTreeSet<_> =
+        CASES.iter().map(|(line, ..)| line.split(' ').next().unwrap().to_owned()).collect();
+    assert_eq!(tried, listed, "a subcommand without a case, or the other way round");
+    let mut wrong = Vec::new();
+    for (line, code, prints) in CASES {
+        let line = line.replace("HERE", &here).replace("FOR-EVER", &u64::MAX.to_string());
+        let words: Vec<_> = line.split(' ').collect();
+        let mut command = pod.agent(&words);
+        if words[0] == "run" {
+            // As in a pod: an emulator may not know how others get orphans.
+            let Some(first) = first_process(&pod, &command) else { continue };
+            command = first;
+        }
+        let ended = Background::start(command).end();
+        let said = ended.output + &ended.log;
+        if ended.code != i32::from(code) || !said.contains(prints) {
+            wrong.push(format!("{line}, {code}, {prints:?}: {} {said}", ended.code));
+        }
+        let changed = pod.at("mnt/flux/config").exists();
+        assert_eq!(changed, words[0] == "run", "nothing else changes what a run finds");
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

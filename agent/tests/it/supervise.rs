@@ -1,0 +1,276 @@
+//! What a first process owes its pod.
+
+use crate::pod::broker::broker_in_state;
+use crate::pod::{Background, Ended, PATIENCE, Pod, await_that, closed_port, stopped};
+use crate::zmtp_server::worker_with_lead;
+use flux_contract::{Exit, WorkerPolicy, Workload};
+use nix::sys::signal::Signal;
+use std::fs;
+use std::time::Instant;
+
+/// Shell text of a program that notes the signals it gets and ends with 3 at SIGTERM.
+const NOTES_SIGNALS: &str = "
+for name in HUP INT QUIT USR1 USR2; do trap \"echo $name >> $POD/signals\" $name; done
+trap 'echo TERM >> $POD/signals; exit 3' TERM
+touch $POD/trapped
+while :; do sleep 0.02; done
+";
+
+/// Sends each signal to `run`, whose program notes what it gets under that name.
+fn all_are_noted(pod: &Pod, run: &Background, signals: &[(Signal, &str)]) {
+    pod.await_file("trapped");
+    let mut seen = String::new();
+    for (signal, name) in signals {
+        run.signal(*signal);
+        seen.push_str(name);
+        await_that(name, || fs::read_to_string(pod.at("signals")).is_ok_and(|text| text == seen));
+    }
+}
+
+#[test]
+fn every_signal_is_passed_on_to_the_broker_and_only_term_ends_this_one() {
+    let pod = Pod::new();
+    pod.broker_does(NOTES_SIGNALS);
+    let run = pod.start(&pod.config(&["true"]));
+    let signals = [
+        (Signal::SIGUSR1, "USR1\n"),
+        (Signal::SIGUSR2, "USR2\n"),
+        (Signal::SIGHUP, "HUP\n"),
+        (Signal::SIGINT, "INT\n"),
+        (Signal::SIGQUIT, "QUIT\n"),
+        (Signal::SIGTERM, "TERM\n"),
+    ];
+    all_are_noted(&pod, &run, &signals);
+    run.end().with_code(stopped());
+    pod.error_says("SIGTERM");
+}
+
+#[test]
+fn a_command_gets_its_users_signals_as_they_are_and_sigterm_for_any_that_asks_for_an_end() {
+    let pod = Pod::new();
+    let run = pod.start(&pod.launcher(NOTES_SIGNALS));
+    let signals =
+        [(Signal::SIGUSR1, "USR1\n"), (Signal::SIGUSR2, "USR2\n"), (Signal::SIGINT, "TERM\n")];
+    all_are_noted(&pod, &run, &signals);
+    run.end().with_code(stopped()).with_log("told to stop, it ended with exit code 3");
+    assert!(pod.at("cleaned-up").exists());
+}
+
+#[test]
+fn a_signal_during_a_hook_ends_hook_and_run_at_once_and_the_post_hook_runs() {
+    let pod = Pod::new();
+    let mut config = pod.config(&["touch", "ran"]);
+    config.hooks.pre =
+        Some("sleep 600 & echo $! > sleeping.new; mv sleeping.new sleeping; wait".to_owned());
+    config.hooks.post = Some("echo post".to_owned());
+    let run = pod.start(&config);
+    let sleeping = pod.await_file("work/sleeping");
+    let started = Instant::now();
+    run.signal(Signal::SIGTERM);
+    run.end().with_code(stopped()).with_output("post\n");
+    assert!(started.elapsed() < PATIENCE / 2);
+    await_its_end(&sleeping);
+    assert!(!pod.at("work/ran").exists());
+}
+
+/// Waits until there is no process `pid`, or one that nobody waits for.
+fn await_its_end(pid: &str) {
+    let process = format!("/proc/{}/stat", pid.trim());
+    await_that("it is gone", || {
+        fs::read_to_string(&process).map_or(true, |stat| stat.contains(") Z "))
+    });
+}
+
+#[test]
+fn a_worker_that_waits_for_the_lead_ends_at_once_when_told_to() {
+    let (pod, config) = Pod::worker(closed_port());
+    let run = pod.start(&config);
+    let status = || {
+        let text = pod.ask("status", &["--output", "json"]).output;
+        serde_json::from_str::<serde_json::Value>(&text).unwrap_or_default()
+    };
+    await_that("the status says what is in the way", || {
+        status()["lastError"].as_str().is_some_and(|error| error.contains("connection refused"))
+    });
+    assert_eq!(status()["phase"], "wait-for-lead");
+    assert_eq!(status()["role"], "worker");
+    run.signal(Signal::SIGTERM);
+    run.end().with_code(stopped());
+    assert!(!pod.at("broker-pid").exists(), "no broker before the lead answers");
+}
+
+#[test]
+fn a_worker_gives_up_at_its_deadline_and_says_what_it_saw() {
+    let (pod, mut config) = Pod::worker(closed_port());
+    config.network.lead_deadline_seconds = 0;
+    pod.run(&config).with_code(Exit::LeadUnreachable.code());
+    pod.error_says("connection refused");
+}
+
+/// A lead of two whose broker says that it is in `state`, and that then is to wait for itself alone. How many
+/// brokers it has started, and what it said.
+fn with_a_smaller_quorum(state: &'static str) -> (usize, String) {
+    let pod = Pod::new();
+    broker_in_state(&pod.layout().local_socket(), state);
+    pod.broker_does(
+        "echo begun >> $POD/begun
+        case \"$*\" in *broker.quorum=1*) exit 0 ;; esac
+        while [ ! -e $POD/done ]; do sleep 0.02; done",
+    );
+    let command = "touch $POD/started; while [ ! -e $POD/done ]; do sleep 0.02; done";
+    let mut config = pod.config(&["sh", "-c", command]);
+    config.network.port = closed_port();
+    let run = pod.start(&config);
+    pod.await_file(if state == "quorum" { "begun" } else { "started" });
+    config.broker.quorum = Some(1);
+    pod.write_config(&config);
+    if state != "quorum" {
+        fs::write(pod.at("done"), "").unwrap();
+    }
+    let log = run.end().log;
+    (pod.read("begun").lines().count(), log)
+}
+
+#[test]
+fn a_lead_whose_quorum_becomes_smaller_waits_for_no_more() {
+    let (begun, log) = with_a_smaller_quorum("quorum");
+    assert_eq!(begun, 2, "{log}");
+    assert!(log.contains("1 brokers are enough now"), "{log}");
+}
+
+#[test]
+fn a_lead_that_runs_goes_on_when_its_quorum_becomes_smaller() {
+    let (begun, log) = with_a_smaller_quorum("run");
+    assert_eq!(begun, 1, "{log}");
+}
+
+#[test]
+fn the_command_starts_with_no_signal_blocked_or_ignored() {
+    let pod = Pod::new();
+    let ended = pod.run(&pod.launcher("grep -E 'Sig(Blk|Ign)' /proc/self/status"));
+    let mask = |name: &str| {
+        let value = ended.output.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        u64::from_str_radix(value.trim_start_matches(':').trim(), 16).unwrap()
+    };
+    // The real-time signals above 31 are whatever this test was started with.
+    let ordinary = (1 << 31) - 1;
+    assert_eq!((mask("SigBlk"), mask("SigIgn") & ordinary), (0, 0), "{ended:?}");
+}
+
+#[test]
+fn broker_and_command_lead_process_groups_of_their_own() {
+    let pod = Pod::new();
+    pod.broker_does("cut -d' ' -f5 /proc/self/stat");
+    let script = "cat $POD/broker-pid; echo $$; cut -d' ' -f5 /proc/self/stat";
+    let output = pod.run(&pod.launcher(script)).output;
+    let [group_of_broker, broker, command, group_of_command] =
+        output.lines().collect::<Vec<_>>()[..]
+    else {
+        panic!("{output}")
+    };
+    assert_eq!((group_of_broker, group_of_command), (broker, command));
+}
+
+#[test]
+fn a_worker_starts_its_broker_again_after_a_failure_and_leaves_when_the_instance_ends() {
+    let (pod, mut config, _lead) = worker_with_lead();
+    pod.broker_does("echo >> $POD/starts; [ $(wc -l < $POD/starts) -lt 4 ] || exit 0; exit 1");
+    let log = pod.run(&config).with_code(0).log;
+    assert!(log.contains("ended with exit code 1; starting it again in 0.5 s"), "{log}");
+    assert_eq!(pod.read("flux-calls").matches("flux start").count(), 4);
+    assert_eq!(log.matches("the lead broker answers").count(), 4, "{log}");
+    let message = pod.message();
+    let names: Vec<&str> = message.phases.iter().map(|phase| phase.name.as_str()).collect();
+    let expected = ["prepare", "wait-for-lead", "quorum", "wait-for-lead", "quorum", "post"];
+    assert_eq!((message.restarts, &names[..]), (3, &expected[..]), "the first start and the last");
+    config.worker = WorkerPolicy::LeaveAlways;
+    pod.broker_does("exit 1");
+    pod.run(&config).with_code(0);
+}
+
+#[test]
+fn the_lead_is_ready_from_the_start_of_the_command_on() {
+    let pod = Pod::new();
+    pod.broker_does("while [ ! -e $POD/quorum ]; do sleep 0.02; done");
+    let command = "while [ ! -e $POD/done ]; do sleep 0.02; done; exit 5";
+    let run = pod.start(&pod.launcher(command));
+    pod.await_file("broker-pid");
+    pod.ask("ready", &[]).with_code(1).with_log("not ready: quorum");
+    fs::write(pod.at("quorum"), "").unwrap();
+    await_that("the lead is ready", || pod.ask("ready", &[]).code == 0);
+    pod.ask("wait", &["broker"]).with_code(0);
+    fs::write(pod.at("done"), "").unwrap();
+    run.end().with_code(5);
+    assert_eq!(pod.ask("ready", &[]).code, 1, "nobody answers any more");
+    pod.ask("wait", &["complete"]).with_code(0);
+}
+
+#[test]
+fn an_interactive_lead_submits_the_command_once_and_stays_until_it_is_shut_down() {
+    let pod = Pod::new();
+    let mut config = pod.config(&["sh", "-c", "echo $FLUX_URI"]);
+    let Workload::Submit { submission } = config.workload else { panic!() };
+    config.workload = Workload::Interactive { submission: Some(submission) };
+    broker_in_state(&pod.layout().local_socket(), "run");
+    pod.broker_does("while [ ! -e $POD/shutdown ]; do sleep 0.02; done; exit 0");
+    let run = pod.start(&config);
+    await_that("the command is submitted", || {
+        fs::read_to_string(pod.at("flux-calls")).is_ok_and(|calls| calls.contains("flux submit"))
+    });
+    await_that("the lead is ready", || pod.ask("ready", &[]).code == 0);
+    pod.ask("ready", &["--timeout", &u64::MAX.to_string()]).with_code(0);
+    fs::write(pod.at("shutdown"), "").unwrap();
+    let ended = run.end().with_code(0).with_output(&format!("{}\n", pod.layout().local_uri()));
+    let entrance = "to enter it: kubectl exec -it -n apps job/hello -c hello -- ";
+    assert_eq!(ended.log.matches(entrance).count(), 1, "{}", ended.log);
+    let calls = pod.read("flux-calls");
+    assert!(calls.contains("-Sbroker.rc2_none") && calls.matches("flux submit").count() == 1);
+}
+
+#[test]
+fn diagnostics_ask_everything_whatever_fails_and_stay_until_told_to_end() {
+    let pod = Pod::new();
+    let answers = "echo asked: \"$@\"\n[ \"$1\" != overlay ] || { echo no answer >&2; exit 1; }\n";
+    pod.write_executable("flux", &format!("#!/bin/sh\n{answers}"));
+    let flux = pod.at("flux").display().to_string();
+    let mut command = pod.agent(&["diagnose", "--flux", &flux]);
+    command.stdout(fs::File::create(pod.at("log")).unwrap());
+    let mut run = Background(command.spawn().unwrap());
+    await_that("all is said", || pod.read("log").contains("stays up"));
+    assert!(run.0.try_wait().unwrap().is_none(), "it stays up");
+    run.signal(Signal::SIGHUP);
+    assert_eq!(run.0.wait().unwrap().code(), Some(stopped()));
+    let text = pod.read("log");
+    assert_eq!(text.matches("== failed: exit status: 1").count(), 2, "{text}");
+    let in_their_place = "no answer\n== failed";
+    assert_eq!(text.matches(in_their_place).count(), 2, "{text}");
+    for (_, arguments) in flux_agent::program::QUESTIONS {
+        assert!(text.contains(&format!("asked: {}", arguments.join(" "))), "{text}");
+    }
+}
+
+#[test]
+fn a_broker_that_is_killed_takes_its_command_with_it_and_the_run_ends_with_its_code() {
+    let pod = Pod::new();
+    let script = "trap 'touch $POD/asked' TERM; sleep 600 >/dev/null 2>&1 & echo $! > $POD/sleeping
+        kill -9 $(cat $POD/broker-pid); while :; do sleep 0.02; done";
+    end_of(&pod, script).with_code(137);
+    pod.error_says("exit code 137");
+    assert!(pod.message().command_ran && !pod.at("asked").exists());
+    await_its_end(&pod.read("sleeping"));
+}
+
+#[test]
+fn an_instance_that_is_shut_down_asks_its_command_to_end_and_the_code_is_the_commands() {
+    let pod = Pod::new();
+    // As `flux shutdown` does: the broker leaves state `run` and waits for nobody.
+    let script = "trap 'echo saved; exit 4' TERM; kill -TERM $(cat $POD/broker-pid)
+        while :; do sleep 0.02; done";
+    end_of(&pod, script).with_code(4).with_output("saved\n");
+    assert!(pod.message().command_ran);
+}
+
+/// How a run ends whose launcher is `script`.
+fn end_of(pod: &Pod, script: &str) -> Ended {
+    pod.start(&pod.launcher(script)).end()
+}
