@@ -40,28 +40,29 @@ impl Places {
         follow(path, &|path| self.place(path))
     }
 
-    /// Where the file `path` lies, all links followed, if it is there.
-    pub(super) fn file(&self, path: &Path) -> Option<PathBuf> {
-        let resolved = self.resolve(path).ok()?;
-        self.place(&resolved).filter(|lies| lies.is_file())
+    /// Where `path` lies, all links followed.
+    fn lies(&self, path: &Path) -> Option<PathBuf> {
+        self.resolve(path).ok().and_then(|resolved| self.place(&resolved))
     }
 
-    /// The names in the directory `path`, sorted; none where it is no directory.
-    pub(super) fn names(&self, path: &Path) -> Vec<String> {
-        let lies = self.resolve(path).ok().and_then(|resolved| self.place(&resolved));
-        let Some(entries) = lies.and_then(|lies| fs::read_dir(lies).ok()) else {
-            return Vec::new();
-        };
-        let mut names: Vec<String> =
-            entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
-        names.sort();
-        names
+    /// Where the file `path` lies, all links followed, if it is there.
+    pub(super) fn file(&self, path: &Path) -> Option<PathBuf> {
+        self.lies(path).filter(|lies| lies.is_file())
     }
 
     /// Where the directory `path` lies, all links followed, if it is there.
     pub(super) fn directory(&self, path: &Path) -> Option<PathBuf> {
-        let resolved = self.resolve(path).ok()?;
-        self.place(&resolved).filter(|lies| lies.is_dir())
+        self.lies(path).filter(|lies| lies.is_dir())
+    }
+
+    /// The names in the directory `path`, sorted; none where it is no directory.
+    pub(super) fn names(&self, path: &Path) -> Vec<String> {
+        let entries = self.lies(path).and_then(|lies| fs::read_dir(lies).ok());
+        let entries = entries.into_iter().flatten().flatten();
+        let mut names: Vec<String> =
+            entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        names.sort();
+        names
     }
 
     /// The content of the file `path`.

@@ -14,60 +14,36 @@ const LIBRARIES: &str = "lib";
 /// What libraries load by name at run time: the C library does, to end threads.
 const LOADED_BY_NAME: [&str; 1] = ["libgcc_s.so.1"];
 
-/// What was collected, and what is written into the programs of the view.
-#[derive(Debug)]
-pub(super) struct Collected {
-    /// What goes into the view.
-    pub(super) contents: Contents,
-    /// What `flux` has compiled in.
-    pub(super) compiled: Compiled,
-    /// The processor that `flux` is for.
-    pub(super) machine: u16,
-    /// The loader, relative to the view.
-    pub(super) loader: PathBuf,
-    /// Directories of libraries, relative to the view.
-    pub(super) library_directories: Vec<PathBuf>,
-    /// Interpreters of scripts by their names, as paths at run time.
-    pub(super) interpreters: BTreeMap<String, PathBuf>,
-}
-
 impl Collector<'_> {
     /// Collects everything, and calls `progress` before each stage.
-    pub(super) fn collect(mut self, progress: &mut dyn FnMut(&str)) -> Collected {
+    pub(super) fn collect(mut self, progress: fn(&str)) -> Contents {
         progress("collects Flux");
-        let prefix = self.view.to_owned();
-        self.tree(Path::new(""), &prefix, Part::Flux, &left_out::of_prefix);
-        let data = self.places.read(&prefix.join("bin/flux")).unwrap_or_default();
-        let compiled = Compiled::read(&data, self.view);
-        let flux = self.flux(&data, &compiled);
+        self.tree(Path::new(""), self.view, Part::Flux, &left_out::of_prefix);
+        let flux = self.flux();
         progress("collects Python, bash and Lua");
-        let mut interpreters = BTreeMap::new();
-        if let Some(python) = python::collect(&mut self, compiled.python.as_deref()) {
-            interpreters.insert("python".to_owned(), python);
-        }
-        self.shell(&mut interpreters);
-        self.lua(&mut interpreters);
+        python::collect(&mut self);
+        self.shell();
+        self.lua();
         progress("collects libraries");
-        let loader = self.loader(&flux);
-        let library_directories = self.libraries(&flux);
-        let contents = self.contents;
-        let machine = flux.machine;
-        Collected { contents, compiled, machine, loader, library_directories, interpreters }
+        self.loader(&flux);
+        self.libraries(&flux);
+        self.contents
     }
 
     /// The headers of `flux`, which has to be a program for this view.
-    fn flux(&mut self, data: &[u8], compiled: &Compiled) -> Elf {
-        let elf = match Elf::read(data) {
-            Ok(elf) if elf.interpreter.is_some() => elf,
-            Ok(_) | Err(_) => {
-                self.contents.fault(
-                    "bin/flux is no program that is loaded with shared libraries",
-                    "give the prefix of the installation itself, not of a wrapper around it",
-                );
-                return Elf::default();
-            }
+    fn flux(&mut self) -> Elf {
+        let data = self.places.read(&self.view.join("bin/flux")).unwrap_or_default();
+        self.contents.compiled = Compiled::read(&data, self.view);
+        let elf = Elf::read(&data).ok().filter(|elf| elf.interpreter.is_some());
+        let Some(elf) = elf else {
+            self.contents.fault(
+                "bin/flux is no program that is loaded with shared libraries",
+                "give the prefix of the installation itself, not of a wrapper around it",
+            );
+            return Elf::default();
         };
-        if !compiled.for_view {
+        self.contents.machine = elf.machine;
+        if !self.contents.compiled.for_view {
             let view = self.view.display();
             self.contents.fault(
                 format!("flux looks for nothing below {view}: it was built for another prefix"),
@@ -78,7 +54,7 @@ impl Collector<'_> {
     }
 
     /// bash, which the scripts that Flux starts with `sh` run with too.
-    fn shell(&mut self, interpreters: &mut BTreeMap<String, PathBuf>) {
+    fn shell(&mut self) {
         let Some(bash) = self.installed("bash") else {
             self.contents.fault(
                 "there is no bash: Flux starts tasks of its own with it, and images may have none",
@@ -89,33 +65,24 @@ impl Collector<'_> {
         self.file(Path::new("bin/bash"), &bash, Part::Shell);
         self.contents.link("bin/sh", Part::Shell, "bash");
         for name in ["bash", "sh"] {
-            interpreters.insert(name.to_owned(), self.view.join("bin").join(name));
+            self.contents.interpreters.insert(name.to_owned(), self.view.join("bin").join(name));
         }
     }
 
     /// The Lua that Flux's own modules for Lua are for, where it is installed. The job shell has its own.
-    fn lua(&mut self, interpreters: &mut BTreeMap<String, PathBuf>) {
+    fn lua(&mut self) {
         let Some(version) = self.places.names(&self.view.join("lib/lua")).pop() else { return };
         let Some(lua) = self.installed(&format!("lua{version}")) else { return };
         self.file(Path::new("bin/lua"), &lua, Part::Lua);
-        interpreters.insert("lua".to_owned(), self.view.join("bin/lua"));
+        self.contents.interpreters.insert("lua".to_owned(), self.view.join("bin/lua"));
         let modules = Path::new("lua").join(version);
         let names = Libraries::names_of_directories(self.places);
         let shared = names.iter().map(|name| (name.join(&modules), "lib"));
         let sources = shared.chain([(Path::new("/usr/share").join(&modules), "share")]);
         for (source, place) in sources {
-            for name in self.places.names(&source) {
-                if !name.starts_with("posix") && !name.starts_with("bit32") {
-                    continue;
-                }
-                let (path, from) =
-                    (Path::new(place).join(&modules).join(&name), source.join(&name));
-                if self.places.directory(&from).is_some() {
-                    self.tree(&path, &from, Part::Lua, &|_| false);
-                } else {
-                    self.file(&path, &from, Part::Lua);
-                }
-            }
+            let is_used = |name: &str| name.starts_with("posix") || name.starts_with("bit32");
+            let to = Path::new(place).join(&modules);
+            self.named(&to, &source, Part::Lua, is_used, &|_| false);
         }
         let posix = Path::new("share").join(&modules).join("posix");
         if self.contents.entries.contains_key(&posix.join("init.lua")) {
@@ -124,8 +91,8 @@ impl Collector<'_> {
         }
     }
 
-    /// The loader of `flux`; returns where the view has it.
-    fn loader(&mut self, flux: &Elf) -> PathBuf {
+    /// The loader of `flux`.
+    fn loader(&mut self, flux: &Elf) {
         let loader = PathBuf::from(flux.interpreter.as_deref().unwrap_or("loader"));
         let path = Path::new(LIBRARIES).join(loader.file_name().unwrap_or_default());
         if self.places.file(&loader).is_some() {
@@ -134,12 +101,11 @@ impl Collector<'_> {
             let cause = format!("there is no {}, which flux is started by", loader.display());
             self.contents.fault(cause, "pack where flux runs");
         }
-        path
+        self.contents.loader = path;
     }
 
-    /// The libraries of all that was collected, and theirs; returns the directories in the view that have
-    /// libraries.
-    fn libraries(&mut self, flux: &Elf) -> Vec<PathBuf> {
+    /// The libraries of all that was collected, and theirs.
+    fn libraries(&mut self, flux: &Elf) {
         let own = ["lib", "lib64"].map(|directory| self.view.join(directory));
         let libraries = Libraries::new(self.places, flux.machine, own.to_vec());
         let mut directories = BTreeSet::new();
@@ -177,7 +143,7 @@ impl Collector<'_> {
         self.report_foreign(flux);
         let first = PathBuf::from(LIBRARIES);
         directories.remove(&first);
-        std::iter::once(first).chain(directories).collect()
+        self.contents.library_directories = std::iter::once(first).chain(directories).collect();
     }
 
     /// Takes the library `name`, unless it is a part of the prefix; then returns its directory there.
@@ -203,10 +169,8 @@ impl Collector<'_> {
 
     /// Programs for another processor cannot be given their libraries.
     fn report_foreign(&mut self, flux: &Elf) {
-        let foreign: Vec<String> = self
-            .contents
-            .elfs()
-            .filter(|(_, _, elf)| elf.machine != flux.machine)
+        let elfs = self.contents.elfs().filter(|(_, _, elf)| elf.machine != flux.machine);
+        let foreign: Vec<String> = elfs
             .map(|(path, _, elf)| {
                 format!("{} is for {}", path.display(), machine_name(elf.machine))
             })

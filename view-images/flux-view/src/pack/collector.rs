@@ -20,12 +20,7 @@ pub(super) struct Collector<'run> {
     pub(super) contents: Contents,
 }
 
-impl<'run> Collector<'run> {
-    /// Collects from `places`, where Flux lies at `view`.
-    pub(super) fn new(places: &'run Places, view: &'run Path) -> Self {
-        Self { places, view, contents: Contents::default() }
-    }
-
+impl Collector<'_> {
     /// The file at `from`, at `path` of the view.
     pub(super) fn file(&mut self, path: &Path, from: &Path, part: Part) {
         let (Ok(found), Some(lies)) = (self.places.resolve(from), self.places.file(from)) else {
@@ -71,6 +66,29 @@ impl<'run> Collector<'run> {
                 }
             }
         }
+    }
+
+    /// Takes the files and directories of `from` whose names are wanted, into `path` of the view; says whether
+    /// there are any.
+    pub(super) fn named(
+        &mut self,
+        path: &Path,
+        from: &Path,
+        part: Part,
+        is_wanted: impl Fn(&str) -> bool,
+        left_out: &dyn Fn(&Path) -> bool,
+    ) -> bool {
+        let mut names = self.places.names(from);
+        names.retain(|name| is_wanted(name));
+        for name in &names {
+            let (path, from) = (path.join(name), from.join(name));
+            if self.places.directory(&from).is_some() {
+                self.tree(&path, &from, part, left_out);
+            } else {
+                self.file(&path, &from, part);
+            }
+        }
+        !names.is_empty()
     }
 
     /// The target of the link at `source`, if it is one that holds in the view: it leads to something

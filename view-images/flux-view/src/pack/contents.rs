@@ -1,5 +1,6 @@
 //! What goes into a packed view, before anything of it is written.
 
+use crate::compiled::Compiled;
 use crate::elf::Elf;
 use serde::Serialize;
 use std::borrow::Cow;
@@ -10,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// What a file is there for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Part {
+pub(super) enum Part {
     /// What was installed in Flux's prefix.
     Flux,
     /// Python with the packages that Flux imports.
@@ -39,7 +40,7 @@ impl fmt::Display for Part {
 }
 
 /// What an entry of the view is made from.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum Content {
     /// A file of this system.
     File {
@@ -55,27 +56,30 @@ pub(super) enum Content {
 }
 
 /// A file or a link of the view.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) struct Entry {
-    /// What it is there for.
     pub(super) part: Part,
-    /// What it is made from.
     pub(super) content: Content,
 }
 
-/// Something that keeps a view from being packed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct Fault {
-    pub(crate) cause: String,
-    /// What to do about it.
-    pub(crate) remedy: Cow<'static, str>,
+/// Something that keeps a view from being packed, and what to do about it.
+#[derive(Debug)]
+pub(super) struct Fault {
+    pub(super) cause: String,
+    pub(super) remedy: Cow<'static, str>,
+}
+
+impl Fault {
+    pub(super) fn new(cause: impl Into<String>, remedy: impl Into<Cow<'static, str>>) -> Self {
+        Self { cause: cause.into(), remedy: remedy.into() }
+    }
 }
 
 /// Files and their bytes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct Amount {
-    pub(crate) files: u64,
-    pub(crate) bytes: u64,
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub(super) struct Amount {
+    pub(super) files: u64,
+    pub(super) bytes: u64,
 }
 
 impl Amount {
@@ -89,6 +93,16 @@ impl Amount {
 pub(super) struct Contents {
     /// By the path relative to the view.
     pub(super) entries: BTreeMap<PathBuf, Entry>,
+    /// What `flux` has compiled in.
+    pub(super) compiled: Compiled,
+    /// The processor that `flux` is for.
+    pub(super) machine: u16,
+    /// The loader, relative to the view.
+    pub(super) loader: PathBuf,
+    /// Directories of libraries, relative to the view.
+    pub(super) library_directories: Vec<PathBuf>,
+    /// Interpreters of scripts by their names, as paths at run time.
+    pub(super) interpreters: BTreeMap<String, PathBuf>,
     /// What was seen and is not taken.
     pub(super) left_out: Amount,
     /// What keeps the view from being packed.
@@ -115,7 +129,7 @@ impl Contents {
 
     /// Notes what keeps the view from being packed.
     pub(super) fn fault(&mut self, cause: impl Into<String>, remedy: impl Into<Cow<'static, str>>) {
-        self.faults.push(Fault { cause: cause.into(), remedy: remedy.into() });
+        self.faults.push(Fault::new(cause, remedy));
     }
 
     /// The headers of all programs and libraries, with the path relative to the view and the path where

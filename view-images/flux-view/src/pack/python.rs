@@ -5,7 +5,7 @@
 //! calls the directory for packages.
 
 use super::collector::{Collector, PROGRAMS};
-use super::contents::Part;
+use super::contents::{Fault, Part};
 use super::left_out;
 use crate::compiled::python_version;
 use std::path::{Path, PathBuf};
@@ -20,41 +20,44 @@ const PACKAGES: [(&str, bool); 6] = [
     ("pycparser", false),
 ];
 
-/// Collects Python for a `flux` that has the path `compiled` compiled in; returns its path in the view.
-pub(super) fn collect(collector: &mut Collector<'_>, compiled: Option<&Path>) -> Option<PathBuf> {
-    let Some(compiled) = compiled else {
-        collector.contents.fault(
-            "flux has no path of a Python compiled in, as `/mnt/flux/view/bin/python3`",
-            "pack a flux that was configured with a Python",
+/// Collects the Python that `flux` has compiled in.
+pub(super) fn collect(collector: &mut Collector<'_>) {
+    match program_and_modules(collector) {
+        Ok(python) => {
+            collector.contents.interpreters.insert("python".to_owned(), python);
+        }
+        Err(fault) => collector.contents.faults.push(fault),
+    }
+}
+
+/// Returns Python's path in the view.
+fn program_and_modules(collector: &mut Collector<'_>) -> Result<PathBuf, Fault> {
+    let compiled = collector.contents.compiled.python.clone().ok_or_else(|| {
+        let cause = "flux has no path of a Python compiled in, as `/mnt/flux/view/bin/python3`";
+        Fault::new(cause, "pack a flux that was configured with a Python")
+    })?;
+    let relative = compiled.strip_prefix(collector.view).map_err(|_| {
+        let cause = format!("flux starts its commands with {}", compiled.display());
+        let remedy = format!(
+            "application images have no such Python: configure Flux with PYTHON={0}, and let {0} be \
+             a link to your Python meanwhile",
+            collector.view.join("bin/python3").display()
         );
-        return None;
-    };
-    let Ok(relative) = compiled.strip_prefix(collector.view).map(Path::to_owned) else {
-        let wanted = collector.view.join("bin/python3");
-        collector.contents.fault(
-            format!("flux starts its commands with {}", compiled.display()),
-            format!(
-                "application images have no such Python: configure Flux with PYTHON={0}, and let {0} be \
-                 a link to your Python meanwhile",
-                wanted.display()
-            ),
-        );
-        return None;
-    };
-    let program = program(collector, compiled)?;
+        Fault::new(cause, remedy)
+    })?;
+    let program = program(collector, &compiled)?;
     if program.starts_with(collector.view) {
         // It is a part of the prefix, with all that it needs.
-        return Some(compiled.to_owned());
+        return Ok(compiled);
     }
-    let version = version(collector, &program, compiled)?;
-    let name = format!("python{version}");
+    let name = name_with_version(&program, &compiled)?;
     let in_view = Path::new("bin").join(&name);
     collector.file(&in_view, &program, Part::Python);
     let absolute = collector.view.join(&in_view);
     // In the place of the link that the prefix may have there.
-    for alias in [relative, "bin/python3".into()] {
+    for alias in [relative, Path::new("bin/python3")] {
         if alias != in_view {
-            collector.contents.entries.remove(&alias);
+            collector.contents.entries.remove(alias);
             let near = alias.parent() == in_view.parent();
             let target = if near { PathBuf::from(&name) } else { absolute.clone() };
             collector.contents.link(alias, Part::Python, target);
@@ -62,34 +65,29 @@ pub(super) fn collect(collector: &mut Collector<'_>, compiled: Option<&Path>) ->
     }
     modules(collector, &program, &name);
     bindings(collector, &name);
-    Some(absolute)
+    Ok(absolute)
 }
 
 /// The program behind the path that `flux` knows.
-fn program(collector: &mut Collector<'_>, compiled: &Path) -> Option<PathBuf> {
+fn program(collector: &Collector<'_>, compiled: &Path) -> Result<PathBuf, Fault> {
     let name = compiled.file_name().unwrap_or_default();
     let elsewhere = PROGRAMS.iter().map(|directory| Path::new(directory).join(name));
     let mut candidates = std::iter::once(compiled.to_owned()).chain(elsewhere);
-    let found = candidates.find_map(|path| {
-        collector.places.file(&path).and_then(|_| collector.places.resolve(&path).ok())
-    });
-    if found.is_none() {
+    let found = candidates.find(|path| collector.places.file(path).is_some());
+    found.and_then(|path| collector.places.resolve(&path).ok()).ok_or_else(|| {
         let cause = format!("there is no Python at {}, nor in {}", compiled.display(), PROGRAMS[0]);
-        collector.contents.fault(cause, "install the Python that Flux was configured with");
-    }
-    found
+        Fault::new(cause, "install the Python that Flux was configured with")
+    })
 }
 
-fn version(collector: &mut Collector<'_>, program: &Path, compiled: &Path) -> Option<String> {
-    let of = |path: &Path| {
-        path.file_name().and_then(|name| python_version(name.to_str()?)).map(str::to_owned)
-    };
-    let version = of(program).or_else(|| of(compiled));
-    if version.is_none() {
+/// As `python3.11`.
+fn name_with_version(program: &Path, compiled: &Path) -> Result<String, Fault> {
+    let names = [program, compiled].into_iter().filter_map(|path| path.file_name()?.to_str());
+    let mut with_version = names.filter(|name| python_version(name).is_some());
+    with_version.next().map(str::to_owned).ok_or_else(|| {
         let cause = format!("the version of {} is not in its name", program.display());
-        collector.contents.fault(cause, "let python3 be a link to python3.N");
-    }
-    version
+        Fault::new(cause, "let python3 be a link to python3.N")
+    })
 }
 
 /// Python's own modules, and the packages among them.
@@ -115,7 +113,11 @@ fn modules(collector: &mut Collector<'_>, program: &Path, name: &str) {
         }
     }
     for (package, needed) in PACKAGES {
-        if !add_package(collector, modules, &sites, package) && needed {
+        let is_wanted = |name: &str| is_of_package(name, package);
+        let is_there = sites.iter().any(|site| {
+            collector.named(modules, site, Part::Python, is_wanted, &left_out::of_python)
+        });
+        if needed && !is_there {
             let cause = format!("{name} has no package {package}, which Flux imports");
             collector
                 .contents
@@ -124,35 +126,11 @@ fn modules(collector: &mut Collector<'_>, program: &Path, name: &str) {
     }
 }
 
-/// The package's files from the first of `sites` that has it.
-fn add_package(
-    collector: &mut Collector<'_>,
-    modules: &Path,
-    sites: &[PathBuf],
-    package: &str,
-) -> bool {
-    let is_of_package = |name: &String| {
-        // A directory, or a file as `_cffi_backend.cpython-311-x86_64-linux-gnu.so`.
-        let is_module = Path::new(name).extension().is_some_and(|it| it == "so" || it == "py");
-        let rest = name.strip_prefix(package);
-        rest.is_some_and(|rest| rest.is_empty() || (rest.starts_with('.') && is_module))
-    };
-    for site in sites {
-        let names: Vec<_> =
-            collector.places.names(site).into_iter().filter(is_of_package).collect();
-        for name in &names {
-            let (path, from) = (modules.join(name), site.join(name));
-            if collector.places.directory(&from).is_some() {
-                collector.tree(&path, &from, Part::Python, &left_out::of_python);
-            } else {
-                collector.file(&path, &from, Part::Python);
-            }
-        }
-        if !names.is_empty() {
-            return true;
-        }
-    }
-    false
+/// Whether `name` is the package's directory, or a file of it as `_cffi_backend.cpython-311-x86_64-linux-gnu.so`.
+fn is_of_package(name: &str, package: &str) -> bool {
+    let is_module = Path::new(name).extension().is_some_and(|it| it == "so" || it == "py");
+    let rest = name.strip_prefix(package);
+    rest.is_some_and(|rest| rest.is_empty() || (rest.starts_with('.') && is_module))
 }
 
 /// Flux's own modules are for one version of Python.
