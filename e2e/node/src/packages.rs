@@ -77,22 +77,18 @@ pub fn ensure(packages: &[Package], progress: &Progress) -> Result<()> {
         let installed = programs::run(
             apt_get().args(["install", "--yes", "--no-install-recommends"]).args(&absent),
         );
-        match (installed, updated) {
-            (Ok(_), _) => Ok(()),
-            (Err(error), Ok(_)) => Err(error),
-            (Err(error), Err(update)) => Err(error.context(update)),
-        }
-        .with_context(|| format!("installing the Debian packages {names}"))
+        let installed = installed.map(drop).map_err(|error| match updated {
+            Ok(_) => error,
+            Err(update) => error.context(update),
+        });
+        installed.with_context(|| format!("installing the Debian packages {names}"))
     })
 }
 
 fn apt_get() -> Command {
     let mut command = Command::new("apt-get");
-    command.env("DEBIAN_FRONTEND", "noninteractive").args([
-        "--quiet",
-        "-o",
-        "DPkg::Lock::Timeout=300",
-    ]);
+    command.args(["--quiet", "-o", "DPkg::Lock::Timeout=300"]);
+    command.env("DEBIAN_FRONTEND", "noninteractive");
     command
 }
 

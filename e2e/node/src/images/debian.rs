@@ -122,7 +122,8 @@ impl Recipe<'_> {
         let excluded = ["doc", "man", "locale"];
         arguments.extend(excluded.map(|it| format!("--dpkgopt=path-exclude=/usr/share/{it}/*")));
         let foreign = packages.iter().filter_map(|package| package.split_once(':'));
-        arguments.extend(foreign.map(|(_, other)| format!("--architectures={},{other}", native())));
+        let here = Architecture::image_name_of_this_machine();
+        arguments.extend(foreign.map(|(_, other)| format!("--architectures={here},{other}")));
         if self.release == Release::TrixieBackports {
             arguments.extend(BACKPORTS.map(str::to_owned));
         }
@@ -165,11 +166,6 @@ impl Recipe<'_> {
     }
 }
 
-/// This machine's architecture, as Debian calls it.
-fn native() -> &'static str {
-    Architecture::of_this_machine().map_or(std::env::consts::ARCH, Architecture::image_name)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -180,7 +176,8 @@ mod tests {
             Recipe { release, packages, program: None }.arguments().join(" ")
         };
         let all = arguments(Release::TrixieBackports, &["rustc", "libstd-rust-dev:other"]);
-        assert!(all.contains(&format!("--architectures={},other ", native())), "{all}");
+        let here = Architecture::image_name_of_this_machine();
+        assert!(all.contains(&format!("--architectures={here},other ")), "{all}");
         assert!(all.contains(r#"Default-Release "trixie-backports""#), "{all}");
         assert!(all.ends_with("--include=rustc,libstd-rust-dev:other trixie"), "{all}");
         let plain = arguments(Release::Trixie, &["rustc"]);

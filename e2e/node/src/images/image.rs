@@ -74,12 +74,10 @@ impl Image {
 
     /// As in the OCI image specification, `config.md`.
     pub(super) fn configuration(&self) -> Value {
-        let here = Architecture::of_this_machine();
-        let architecture = here.map_or(std::env::consts::ARCH, Architecture::image_name);
         let identities: Vec<_> =
             self.layers.iter().map(|layer| format!("sha256:{}", layer.digest())).collect();
         json!({
-            "architecture": architecture,
+            "architecture": Architecture::image_name_of_this_machine(),
             "os": "linux",
             "created": "1970-01-01T00:00:00Z",
             "config": self.config,

@@ -21,6 +21,7 @@ pub struct Source {
 
 #[derive(Debug, Clone)]
 enum Content {
+    Directory,
     File(PathBuf),
     Link(PathBuf),
 }
@@ -51,13 +52,12 @@ pub struct Layer {
 impl Layer {
     /// Writes a layer of these files into `directory`. Of two sources for one path the later one counts.
     pub fn from_sources(directory: &Path, sources: &[Source]) -> Result<Self> {
-        // Nothing for the parents, which are directories.
         let mut entries = BTreeMap::new();
         for source in sources {
             for parent in source.path.ancestors().skip(1).filter(|it| !it.as_os_str().is_empty()) {
-                entries.entry(parent).or_insert(None);
+                entries.entry(parent).or_insert(&Content::Directory);
             }
-            entries.insert(&source.path, Some(&source.content));
+            entries.insert(&source.path, &source.content);
         }
         let writing = || format!("writing a layer into {}", directory.display());
         let file = tempfile::NamedTempFile::new_in(directory).with_context(writing)?;
@@ -99,22 +99,18 @@ fn digest(archive: &Path) -> Result<String> {
     Ok(format!("{:x}", hash.finalize()))
 }
 
-fn append(
-    archive: &mut tar::Builder<impl Write>,
-    path: &Path,
-    content: Option<&Content>,
-) -> Result<()> {
+fn append(archive: &mut tar::Builder<impl Write>, path: &Path, content: &Content) -> Result<()> {
     match content {
-        None => {
+        Content::Directory => {
             let mut header = header(EntryType::Directory, 0o755, 0);
             archive.append_data(&mut header, path, io::empty())?;
         }
-        Some(Content::File(from)) => {
+        Content::File(from) => {
             let file = File::open(from).with_context(|| format!("opening {}", from.display()))?;
             let mut header = header(EntryType::Regular, 0o755, file.metadata()?.len());
             archive.append_data(&mut header, path, file)?;
         }
-        Some(Content::Link(target)) => {
+        Content::Link(target) => {
             archive.append_link(&mut header(EntryType::Symlink, 0o777, 0), path, target)?;
         }
     }

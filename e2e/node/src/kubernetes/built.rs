@@ -57,7 +57,7 @@ impl Built {
     }
 
     /// The directory of a container runtime.
-    pub(super) fn runtime(&self, runtime: ContainerRuntime) -> Result<&Path> {
+    pub(super) fn runtime(&self, runtime: &ContainerRuntime) -> Result<&Path> {
         match runtime {
             ContainerRuntime::Newest => Ok(&self.containerd),
             ContainerRuntime::WithoutImageVolumes => {

@@ -19,17 +19,6 @@ pub enum Program {
     Dns,
 }
 
-impl Program {
-    /// Its record among the processes of its node.
-    const fn record(self) -> &'static str {
-        match self {
-            Self::ApiServer => "kube-apiserver",
-            Self::Etcd => "etcd",
-            Self::Dns => "coredns",
-        }
-    }
-}
-
 impl Kubernetes {
     /// Halts a program: it answers nothing. Its connections stay, so that who has waited for an answer goes on as
     /// soon as there is one, and not after one of Kubernetes' own pauses, which grow to half a minute.
@@ -48,10 +37,14 @@ impl Kubernetes {
 
     /// A program of the first node, after the one that brought it into the node's namespaces.
     fn processes_of(&self, program: Program) -> Result<(Process, Process)> {
-        let record = program.record();
-        let around = processes::recorded(&self.layout.first().processes().join(record));
-        let around = around.with_context(|| format!("{record} was not started"))?;
-        let program = around.child().with_context(|| format!("{record} does not run"))?;
+        let name = match program {
+            Program::ApiServer => "kube-apiserver",
+            Program::Etcd => "etcd",
+            Program::Dns => "coredns",
+        };
+        let around = processes::recorded(&self.layout.first().processes().join(name));
+        let around = around.with_context(|| format!("{name} was not started"))?;
+        let program = around.child().with_context(|| format!("{name} does not run"))?;
         Ok((around, program))
     }
 }

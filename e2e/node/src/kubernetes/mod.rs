@@ -26,7 +26,7 @@ use std::{
     process::Command,
 };
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 
 pub use self::{
     built::Built,
@@ -43,7 +43,6 @@ pub use self::{
 use self::{
     layout::{Layout, NodeLayout},
     namespaces::Namespaces,
-    processes::Process,
 };
 use crate::{
     cache::{self, Cache},
@@ -91,8 +90,7 @@ pub struct Status {
 impl Kubernetes {
     /// A ready cluster: the one that runs if it is healthy and set up as asked, else a new one.
     pub fn up(options: &Options, progress: &Progress) -> Result<Self> {
-        require_root()?;
-        let layout = Layout::new(&options.cache, &options.id)?;
+        let layout = layout_as_root(options)?;
         let nodes = options.nodes.count();
         ensure!(nodes <= MOST_NODES, "a cluster can have {MOST_NODES} nodes, not {nodes}");
         packages::ensure(packages::NODE, progress)?;
@@ -114,21 +112,19 @@ impl Kubernetes {
         }
         let cluster = start::start(&layout, &built, options, progress)?;
         let mark = serde_json::to_string(&wanted).context("describing the cluster")?;
-        fs::write(layout.ready_mark(), mark).context("marking the cluster as ready")?;
+        fs::write(layout.ready_mark, mark).context("marking the cluster as ready")?;
         Ok(cluster)
     }
 
     /// The cluster that runs, which must be healthy, however it is set up.
     pub fn find(options: &Options) -> Result<Self> {
-        require_root()?;
-        let layout = Layout::new(&options.cache, &options.id)?;
+        let layout = layout_as_root(options)?;
         Self::healthy(&layout, &read_mark(&layout)?)
     }
 
     /// Ends the cluster and everything it has left on this machine; none is no fault.
     pub fn down(options: &Options) -> Result<()> {
-        require_root()?;
-        let layout = Layout::new(&options.cache, &options.id)?;
+        let layout = layout_as_root(options)?;
         let _lock = cache::lock(&layout.lock)?;
         take_down(&layout)
     }
@@ -150,13 +146,12 @@ impl Kubernetes {
 
     /// What there is of the cluster.
     pub fn status(options: &Options) -> Result<Status> {
-        require_root()?;
-        let layout = Layout::new(&options.cache, &options.id)?;
-        let processes = layout.processes();
+        let layout = layout_as_root(options)?;
+        let processes = layout.processes().into_iter();
         Ok(Status {
-            state: layout.state.exists().then(|| layout.state.clone()),
+            state: layout.state.exists().then_some(layout.state),
             kubeconfig: layout.kubeconfig,
-            processes: processes.iter().map(|(name, it)| (name.clone(), it.is_alive())).collect(),
+            processes: processes.map(|(name, process)| (name, process.is_alive())).collect(),
             fault: Self::find(options).err().map(|fault| format!("{fault:#}")),
         })
     }
@@ -168,7 +163,7 @@ impl Kubernetes {
 
     /// The API server's audit log: a line of JSON for each request.
     pub fn audit_log(&self) -> PathBuf {
-        self.layout.audit_log()
+        self.layout.first().var().join("log/kubernetes/audit.log")
     }
 
     /// Moves the calling thread, and the threads and processes it starts from now on, into the first node's
@@ -183,12 +178,8 @@ impl Kubernetes {
         &self,
         arguments: impl IntoIterator<Item = A>,
     ) -> Command {
-        let mut command = self.namespaces.enter(&["--net"]);
-        command
-            .arg(self.built.kubernetes.join("kubectl"))
-            .arg("--kubeconfig")
-            .arg(&self.layout.kubeconfig)
-            .args(arguments);
+        let mut command = self.program(&self.built.kubernetes.join("kubectl"));
+        command.args(arguments);
         command
     }
 
@@ -234,14 +225,11 @@ impl Kubernetes {
 
     /// The cluster that runs, if it is ready and set up as wanted.
     fn healthy(layout: &Layout, wanted: &Mark) -> Result<Self> {
-        if read_mark(layout)? != *wanted {
-            bail!("the one that runs is set up differently");
-        }
-        let is_dead = |(name, process): (String, Process)| (!process.is_alive()).then_some(name);
-        let dead: Vec<_> = layout.processes().into_iter().filter_map(is_dead).collect();
-        if !dead.is_empty() {
-            bail!("not running any more: {}", dead.join(", "));
-        }
+        ensure!(read_mark(layout)? == *wanted, "the one that runs is set up differently");
+        let mut processes = layout.processes();
+        processes.retain(|(_, process)| !process.is_alive());
+        let dead: Vec<_> = processes.into_iter().map(|(name, _)| name).collect();
+        ensure!(dead.is_empty(), "not running any more: {}", dead.join(", "));
         let namespaces =
             Namespaces::find(&layout.first()).context("the first node's namespaces are gone")?;
         let cluster = Self { layout: layout.clone(), namespaces, built: wanted.0.clone() };
@@ -253,7 +241,7 @@ impl Kubernetes {
 
 /// What the cluster that was started to its end is made from.
 fn read_mark(layout: &Layout) -> Result<Mark> {
-    let mark = fs::read_to_string(layout.ready_mark()).ok();
+    let mark = fs::read_to_string(&layout.ready_mark).ok();
     mark.and_then(|it| serde_json::from_str(&it).ok())
         .context("no cluster has been started to its end")
 }
@@ -264,12 +252,11 @@ fn take_down(layout: &Layout) -> Result<()> {
     cache::remove_tree(&layout.state)
 }
 
-fn require_root() -> Result<()> {
-    if nix::unistd::geteuid().is_root() {
-        return Ok(());
-    }
-    bail!(
+fn layout_as_root(options: &Options) -> Result<Layout> {
+    ensure!(
+        nix::unistd::geteuid().is_root(),
         "a cluster on this machine takes root: run this as root, or name a cluster by \
          --kubeconfig FILE with --load-command COMMAND for its images"
-    )
+    );
+    Layout::new(&options.cache, &options.id)
 }

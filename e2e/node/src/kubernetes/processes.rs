@@ -4,6 +4,7 @@
 //! when the process started and in which boot of the machine.
 
 use std::{
+    collections::BTreeMap,
     fs::{self, File},
     path::Path,
     process::{Command, Stdio},
@@ -12,7 +13,6 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 use nix::{
-    errno::Errno,
     sys::{
         signal::{Signal, kill},
         wait::{WaitPidFlag, waitpid},
@@ -58,16 +58,11 @@ impl Process {
 
     /// Kills it if it still runs, and waits until it is gone.
     pub(crate) fn end(&self) -> Result<()> {
-        let pid = Pid::from_raw(self.pid);
-        if self.is_alive() {
-            match kill(pid, Signal::SIGKILL) {
-                Ok(()) | Err(Errno::ESRCH) => {}
-                Err(error) => return Err(error).context(format!("killing process {pid}")),
-            }
-        }
-        until(&format!("process {pid} to end"), END, || {
+        // It may end by itself before it is killed.
+        let _ = self.signal(Signal::SIGKILL);
+        until(&format!("process {} to end", self.pid), END, || {
             // Collects it where it is a child of this very process; it need not be one.
-            let _ = waitpid(pid, Some(WaitPidFlag::WNOHANG));
+            let _ = waitpid(Pid::from_raw(self.pid), Some(WaitPidFlag::WNOHANG));
             Ok(if self.is_alive() { Look::NotYet("it runs".into()) } else { Look::Ready(()) })
         })
     }
@@ -95,14 +90,15 @@ impl Process {
 /// Kills everything that this process has started, and what that has started. That it has ended is no
 /// fault.
 pub fn end_descendants() {
-    let mut descendants = children(Pid::this().as_raw());
-    let mut next = 0;
-    while let Some(parent) = descendants.get(next).copied() {
-        next += 1;
-        descendants.extend(children(parent));
-    }
-    for pid in descendants {
+    end_all(children(Pid::this().as_raw()));
+}
+
+fn end_all(pids: Vec<i32>) {
+    for pid in pids {
+        // They have another parent once it has ended.
+        let its_own = children(pid);
         let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+        end_all(its_own);
     }
 }
 
@@ -129,14 +125,12 @@ pub(crate) fn recorded(path: &Path) -> Option<Process> {
 }
 
 /// All processes that a directory remembers, by name.
-pub(crate) fn all_recorded(directory: &Path) -> Vec<(String, Process)> {
+pub(crate) fn all_recorded(directory: &Path) -> BTreeMap<String, Process> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let named = entries.filter_map(|entry| {
         Some((entry.file_name().to_string_lossy().into_owned(), recorded(&entry.path())?))
     });
-    let mut all: Vec<_> = named.collect();
-    all.sort_by(|left, right| left.0.cmp(&right.0));
-    all
+    named.collect()
 }
 
 /// Running processes with such a command line.
@@ -187,8 +181,7 @@ mod tests {
         let records = directory.path().join("records");
         fs::create_dir(&records).unwrap();
         process.record(&records.join("record")).unwrap();
-        let all = all_recorded(&records);
-        assert_eq!(all, [("record".to_owned(), process.clone())]);
+        assert_eq!(all_recorded(&records), [("record".to_owned(), process.clone())].into());
         process.end().unwrap();
         assert!(!process.is_alive());
         process.end().unwrap();

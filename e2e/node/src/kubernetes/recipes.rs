@@ -28,23 +28,22 @@ pub const SCHEDULER_PLUGINS_VERSION: &str = "v0.34.7";
 /// Where in the artefact's directory the modules are while it is made.
 const SOURCE: &str = "source";
 
-/// A directory with the program `kueue` and its `chart`; built if the cache does not have it yet.
+/// A directory with the program `kueue` and its `chart`.
 pub fn kueue(cache: &Cache, progress: &Progress) -> Result<PathBuf> {
     ensure("kueue", cache, progress)
 }
 
-/// A directory with the program `scheduler-plugins` and the `definitions` of what it reads; built if the cache
-/// does not have it yet.
+/// A directory with the program `scheduler-plugins` and the `definitions` of what it reads.
 pub fn scheduler_plugins(cache: &Cache, progress: &Progress) -> Result<PathBuf> {
     ensure("scheduler-plugins", cache, progress)
 }
 
-/// The program helm; built if the cache does not have it yet.
+/// The program helm.
 pub fn helm(cache: &Cache, progress: &Progress) -> Result<PathBuf> {
     Ok(ensure("helm", cache, progress)?.join("helm"))
 }
 
-/// The program actionlint, which checks workflows; built if the cache does not have it yet.
+/// The program actionlint, which checks workflows.
 pub fn actionlint(cache: &Cache, progress: &Progress) -> Result<PathBuf> {
     Ok(ensure("actionlint", cache, progress)?.join("actionlint"))
 }
@@ -57,15 +56,22 @@ pub(super) fn ensure(source: &str, cache: &Cache, progress: &Progress) -> Result
         return Ok(found);
     }
     let what = format!("building {} {}", recipe.name, recipe.version);
-    progress.long_step(&what, &recipe.entry.usually, || {
+    progress.long_step(&what, &recipe.usually, || {
         cache.artefact(&key, |directory| recipe.build(directory, &cache.log_of(&key)))
     })
 }
 
-/// One entry of the file of recipes, which says what its fields are.
+/// One `go build`: an entry of the file of recipes, which says what its fields are, and what it is for.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Entry {
+struct Recipe {
+    #[serde(skip)]
+    name: String,
+    #[serde(skip)]
+    version: String,
+    /// The directory with the `go.mod`.
+    #[serde(skip)]
+    source: PathBuf,
     module: Option<String>,
     usually: String,
     #[serde(default)]
@@ -85,50 +91,40 @@ struct Directory {
     name: String,
 }
 
-/// One `go build`.
-struct Recipe {
-    name: String,
-    version: String,
-    source: PathBuf,
-    entry: Entry,
-}
-
 impl Recipe {
     fn of(source: &str) -> Result<Self> {
         let go = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../go"));
-        let read = |path: &Path| {
-            fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))
-        };
-        let mut entries: BTreeMap<String, Entry> =
-            serde_saphyr::from_str(&read(&go.join("recipes.yaml"))?)
-                .context("understanding recipes.yaml")?;
+        let text = read(&go.join("recipes.yaml"))?;
+        let mut recipes: BTreeMap<String, Self> =
+            serde_saphyr::from_slice(&text).context("understanding recipes.yaml")?;
         let name = source.split('/').next().unwrap_or(source);
-        let entry = entries.remove(name).with_context(|| format!("no recipe for {name}"))?;
+        let recipe = recipes.remove(name).with_context(|| format!("no recipe for {name}"))?;
         let source = go.join(source);
-        let version = match &entry.module {
-            Some(module) => required(&read(&source.join("go.mod"))?, module)
-                .with_context(|| format!("{} does not require {module}", source.display()))?,
+        let version = match &recipe.module {
+            Some(module) => {
+                let text = read(&source.join("go.mod"))?;
+                required(&String::from_utf8_lossy(&text), module)
+                    .with_context(|| format!("{} does not require {module}", source.display()))?
+            }
             None => "1".to_owned(),
         };
-        Ok(Self { name: name.to_owned(), version, source, entry })
+        Ok(Self { name: name.to_owned(), version, source, ..recipe })
     }
 
     fn key(&self) -> Result<Key> {
         let mut inputs = vec![("arguments".to_owned(), self.arguments().join(" ").into_bytes())];
         for (name, path) in files(&self.source)? {
-            let content = fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
-            inputs.push((name.display().to_string(), content));
+            inputs.push((name.display().to_string(), read(&path)?));
         }
         let inputs: Vec<_> = inputs.iter().map(|(name, it)| (name.as_str(), &it[..])).collect();
         Ok(Key::new(&self.name, &self.version, &inputs))
     }
 
     fn arguments(&self) -> Vec<String> {
-        let link =
-            format!("-ldflags=-s -w {}", self.entry.link.replace("@version@", &self.version));
+        let link = format!("-ldflags=-s -w {}", self.link.replace("@version@", &self.version));
         let fixed = ["build", "-mod=readonly", "-buildvcs=false", "-trimpath"].map(str::to_owned);
         let output = [link.trim_end(), "-o", "../"].map(str::to_owned);
-        [&fixed, &self.entry.flags[..], &output, &self.entry.packages].concat()
+        [&fixed, &self.flags[..], &output, &self.packages].concat()
     }
 
     /// Leaves nothing in `directory` but the programs and the directories that are kept.
@@ -148,7 +144,7 @@ impl Recipe {
                 format!("building {}; {}:\n{tail}", self.name, log.display())
             },
         )?;
-        for Directory { module, path, name } in &self.entry.keep {
+        for Directory { module, path, name } in &self.keep {
             let mut list = Command::new("go");
             list.args(["list", "-mod=readonly", "-m", "-f", "{{.Dir}}", module]);
             let output = programs::run(list.current_dir(&source).env("GOWORK", "off"))?;
@@ -160,17 +156,16 @@ impl Recipe {
     }
 }
 
+fn read(path: &Path) -> Result<Vec<u8>> {
+    fs::read(path).with_context(|| format!("reading {}", path.display()))
+}
+
 /// The version of the module that the text of a go.mod requires.
 fn required(text: &str, module: &str) -> Option<String> {
-    let words = |line: &str| {
-        line.trim_start_matches("require ")
-            .split_whitespace()
-            .map(str::to_owned)
-            .collect::<Vec<_>>()
-    };
-    text.lines()
-        .map(words)
-        .find_map(|words| (words.first()? == module).then(|| words.get(1).cloned())?)
+    text.lines().find_map(|line| {
+        let mut words = line.trim_start_matches("require ").split_whitespace();
+        if words.next()? == module { words.next().map(str::to_owned) } else { None }
+    })
 }
 
 /// The files of a directory and of those in it, by their names there: those of the directory itself come first.
@@ -193,8 +188,7 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
         let to = to.join(name);
         let parent = to.parent().unwrap_or(&to);
         fs::create_dir_all(parent).with_context(|| format!("making {}", parent.display()))?;
-        let content = fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
-        fs::write(&to, content).with_context(|| format!("writing {}", to.display()))?;
+        fs::write(&to, read(&path)?).with_context(|| format!("writing {}", to.display()))?;
     }
     Ok(())
 }
