@@ -1,12 +1,12 @@
 //! What a view needs: Flux, an interpreter for each kind of script, and all libraries.
 
 use super::collector::Collector;
-use super::contents::{Contents, Part};
+use super::contents::{Contents, Fault, Part};
 use super::{left_out, python};
 use crate::compiled::Compiled;
 use crate::elf::{Elf, is_of_c_library, machine_name};
 use crate::libraries::Libraries;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 
 /// Where the view has libraries, relative to it.
@@ -108,73 +108,63 @@ impl Collector<'_> {
     fn libraries(&mut self, flux: &Elf) {
         let own = ["lib", "lib64"].map(|directory| self.view.join(directory));
         let libraries = Libraries::new(self.places, flux.machine, own.to_vec());
-        let mut directories = BTreeSet::new();
-        let mut missing: BTreeMap<String, (String, Vec<PathBuf>)> = BTreeMap::new();
         for name in LOADED_BY_NAME {
             if let Ok(library) = libraries.find(name, Path::new("/"), &Elf::default(), &[]) {
                 self.file(&Path::new(LIBRARIES).join(name), &library.path, Part::Libraries);
             }
         }
-        let mut done = BTreeSet::new();
-        loop {
-            let todo: Vec<(PathBuf, PathBuf, Elf)> = self
-                .contents
-                .elfs()
-                .filter(|(path, _, elf)| elf.machine == flux.machine && !done.contains(*path))
-                .map(|(path, found, elf)| (path.to_owned(), found.to_owned(), elf.clone()))
-                .collect();
-            if todo.is_empty() {
-                break;
-            }
-            for (path, found, elf) in todo {
-                for name in &elf.needed {
-                    match libraries.find(name, &found, &elf, &flux.rpath) {
-                        Ok(library) => directories.extend(self.library(name, &library.path)),
-                        Err(searched) => {
-                            let by = path.display().to_string();
-                            missing.entry(name.clone()).or_insert((by, searched));
-                        }
-                    }
-                }
-                done.insert(path);
+        let (mut todo, mut foreign) = (VecDeque::new(), Vec::new());
+        for (path, found, elf) in self.contents.elfs() {
+            if elf.machine == flux.machine {
+                todo.push_back((path.to_owned(), found.to_owned(), elf.clone()));
+            } else {
+                // It cannot be given its libraries.
+                let machine = machine_name(elf.machine);
+                foreign.push(format!("{} is for {machine}", path.display()));
             }
         }
-        self.report_missing(missing);
-        self.report_foreign(flux);
+        let mut directories = BTreeSet::new();
+        let mut missing = BTreeMap::new();
+        while let Some((path, found, elf)) = todo.pop_front() {
+            for name in &elf.needed {
+                match libraries.find(name, &found, &elf, &flux.rpath) {
+                    Ok(library) => {
+                        if let Ok(relative) = library.path.strip_prefix(self.view) {
+                            directories.extend(relative.parent().map(Path::to_owned));
+                        } else if let Some(path) = self.library(name, &library.path) {
+                            todo.push_back((path, library.path, library.elf));
+                        }
+                    }
+                    Err(searched) => {
+                        missing
+                            .entry(name.clone())
+                            .or_insert_with(|| is_missing(name, &path, &searched));
+                    }
+                }
+            }
+        }
+        self.contents.warnings.extend(foreign);
+        self.contents.faults.extend(missing.into_values());
         let first = PathBuf::from(LIBRARIES);
         directories.remove(&first);
         self.contents.library_directories = std::iter::once(first).chain(directories).collect();
     }
 
-    /// Takes the library `name`, unless it is a part of the prefix; then returns its directory there.
+    /// Takes the library `name` from the system; returns its path in the view, unless it is there already.
     fn library(&mut self, name: &str, found: &Path) -> Option<PathBuf> {
-        if let Ok(relative) = found.strip_prefix(self.view) {
-            return relative.parent().map(Path::to_owned);
-        }
-        let file_name = Path::new(name).file_name().unwrap_or_default();
+        let path = Path::new(LIBRARIES).join(Path::new(name).file_name().unwrap_or_default());
         let part = if is_of_c_library(name) { Part::CLibrary } else { Part::Libraries };
-        self.file(&Path::new(LIBRARIES).join(file_name), found, part);
-        None
+        let is_new = !self.contents.entries.contains_key(&path);
+        self.file(&path, found, part);
+        is_new.then_some(path)
     }
+}
 
-    fn report_missing(&mut self, missing: BTreeMap<String, (String, Vec<PathBuf>)>) {
-        for (name, (by, searched)) in missing {
-            let searched: Vec<_> = searched.iter().map(|it| it.display().to_string()).collect();
-            self.contents.fault(
-                format!("{by} needs {name}, which is not in {}", searched.join(", ")),
-                "install the package that has it, or name its directory in /etc/ld.so.conf",
-            );
-        }
-    }
-
-    /// Programs for another processor cannot be given their libraries.
-    fn report_foreign(&mut self, flux: &Elf) {
-        let elfs = self.contents.elfs().filter(|(_, _, elf)| elf.machine != flux.machine);
-        let foreign: Vec<String> = elfs
-            .map(|(path, _, elf)| {
-                format!("{} is for {}", path.display(), machine_name(elf.machine))
-            })
-            .collect();
-        self.contents.warnings.extend(foreign);
-    }
+fn is_missing(name: &str, by: &Path, searched: &[PathBuf]) -> Fault {
+    let searched: Vec<_> = searched.iter().map(|it| it.display().to_string()).collect();
+    let searched = searched.join(", ");
+    Fault::new(
+        format!("{} needs {name}, which is not in {searched}", by.display()),
+        "install the package that has it, or name its directory in /etc/ld.so.conf",
+    )
 }
