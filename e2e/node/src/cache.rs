@@ -6,14 +6,15 @@
 
 use std::{
     ffi::OsString,
-    fmt, fs,
-    fs::File,
+    fmt,
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
 };
 
 use anyhow::{Context as _, Result};
+use fs_err::{self as fs, File};
 use sha2::{Digest as _, Sha256};
+use walkdir::{DirEntry, WalkDir};
 
 /// The environment variable that says where the cache is.
 pub const CACHE_VARIABLE: &str = "FLUX_E2E_CACHE";
@@ -39,14 +40,9 @@ impl Cache {
     /// A cache below the given directory, which is made if need be.
     pub fn at(root: &Path) -> Result<Self> {
         for name in ["built", "clusters", "logs"] {
-            let directory = root.join(name);
-            fs::create_dir_all(&directory)
-                .with_context(|| format!("making the cache directory {}", directory.display()))?;
+            fs::create_dir_all(root.join(name))?;
         }
-        let root = root
-            .canonicalize()
-            .with_context(|| format!("resolving the cache directory {}", root.display()))?;
-        Ok(Self { root })
+        Ok(Self { root: fs::canonicalize(root)? })
     }
 
     /// Where finished artefacts are.
@@ -77,18 +73,14 @@ impl Cache {
 
     /// Every artefact, finished or not, by name.
     pub fn artefacts(&self) -> Vec<Artefact> {
-        let entries = fs::read_dir(self.built()).into_iter().flatten().flatten();
-        let directories = entries.filter(|entry| entry.path().is_dir());
-        let mut artefacts: Vec<_> = directories
-            .filter_map(|entry| {
-                let used = entry.metadata().ok()?.modified().ok()?;
-                let name = entry.file_name().into_string().ok()?;
-                let unused = SystemTime::now().duration_since(used).unwrap_or_default();
-                Some(Artefact { name, directory: entry.path(), unused })
-            })
-            .collect();
-        artefacts.sort_by(|left, right| left.name.cmp(&right.name));
-        artefacts
+        let entries = WalkDir::new(self.built()).min_depth(1).max_depth(1).sort_by_file_name();
+        let directories = entries.into_iter().flatten().filter(|it| it.file_type().is_dir());
+        let artefact = |entry: DirEntry| {
+            let used = entry.metadata().ok()?.modified().ok()?;
+            let unused = SystemTime::now().duration_since(used).unwrap_or_default();
+            Some(Artefact { name: entry.file_name().to_str()?.to_owned(), unused })
+        };
+        directories.filter_map(artefact).collect()
     }
 
     /// Removes the artefacts that nobody has used for `unused`; returns their names. The next who needs
@@ -96,7 +88,7 @@ impl Cache {
     pub fn prune(&self, unused: Duration) -> Result<Vec<String>> {
         let mut removed = Vec::new();
         for artefact in self.artefacts().into_iter().filter(|it| it.unused >= unused) {
-            remove_tree(&artefact.directory)?;
+            remove_tree(&self.built().join(&artefact.name))?;
             removed.push(artefact.name);
         }
         Ok(removed)
@@ -114,12 +106,10 @@ impl Cache {
         }
         let partial = self.built().join(format!(".{key}.partial"));
         remove_tree(&partial)?;
-        fs::create_dir_all(&partial)
-            .with_context(|| format!("making the directory {}", partial.display()))?;
+        fs::create_dir_all(&partial)?;
         make(&partial).with_context(|| format!("making {key}"))?;
         let directory = self.built().join(&key.0);
-        fs::rename(&partial, &directory)
-            .with_context(|| format!("renaming {} to {key}", partial.display()))?;
+        fs::rename(&partial, &directory)?;
         Ok(directory)
     }
 }
@@ -132,12 +122,10 @@ fn root_from(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
 }
 
 /// One directory of what takes long to make.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Artefact {
     /// Its key.
     pub name: String,
-    /// Where it is.
-    pub directory: PathBuf,
     /// How long nobody has asked for it.
     pub unused: Duration,
 }
@@ -175,11 +163,10 @@ pub fn lock(path: &Path) -> Result<Lock> {
 
 /// Like [`lock`]; calls `waiting` first where somebody else holds it.
 pub fn lock_or(path: &Path, waiting: impl FnOnce()) -> Result<Lock> {
-    let file =
-        File::create(path).with_context(|| format!("opening the lock {}", path.display()))?;
+    let file = File::create(path)?;
     if file.try_lock().is_err() {
         waiting();
-        file.lock().with_context(|| format!("waiting for the lock {}", path.display()))?;
+        file.lock()?;
     }
     Ok(file)
 }
@@ -187,9 +174,7 @@ pub fn lock_or(path: &Path, waiting: impl FnOnce()) -> Result<Lock> {
 /// Removes a directory with all that is in it; one that is not there is no fault.
 pub fn remove_tree(directory: &Path) -> Result<()> {
     match fs::remove_dir_all(directory) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("removing the directory {}", directory.display()))
-        }
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
         _ => Ok(()),
     }
 }

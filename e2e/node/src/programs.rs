@@ -163,16 +163,10 @@ mod tests {
     }
 
     #[test]
-    fn input_reaches_the_command() {
-        let output = run_with_input(&mut Command::new("cat"), b"meow").unwrap();
-        assert_eq!(output.stdout, b"meow");
-    }
-
-    #[test]
     fn a_command_that_talks_while_it_is_fed_gets_everything() {
         let much = vec![b'x'; 1 << 20];
         let output = run_with_input(&mut Command::new("cat"), &much).unwrap();
-        assert_eq!(output.stdout.len(), much.len());
+        assert!(output.stdout == much);
     }
 
     #[test]

@@ -307,7 +307,7 @@ fn access(pod: &Pod) -> Found {
         let needed = if found.is_dir() { 0o005 } else { 0o004 };
         files += 1;
         if !found.is_symlink() && found.permissions().mode() & needed != needed {
-            let path = entry.path().strip_prefix(&lies).unwrap_or(entry.path());
+            let path = entry.path().strip_prefix(&lies).unwrap_or_else(|_| entry.path());
             closed.push(pod.view.join(path).display().to_string());
         }
     }

@@ -2,20 +2,19 @@
 
 use std::{
     collections::BTreeSet,
-    fs::{self, File},
     io::Write,
     path::{Path, PathBuf},
 };
 
 use anyhow::{Context as _, Result, bail, ensure};
+use fs_err::{self as fs, File};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::json;
 use tar::EntryType;
 
 use super::{
-    image::{Image, ImageConfig},
+    image::{Image, ImageConfig, full_name},
     layer::{Layer, header},
-    names::full_name,
 };
 
 impl Image {
@@ -39,10 +38,8 @@ impl Image {
             if !written.insert(layer.digest()) {
                 continue;
             }
-            let path = layer.path();
-            let reading = || format!("reading the layer {}", path.display());
-            let file = File::open(path).with_context(reading)?;
-            let length = file.metadata().with_context(reading)?.len();
+            let file = File::open(layer.path())?;
+            let length = file.metadata()?.len();
             append(&mut archive, &layer_name(layer), length, file)?;
         }
         archive.finish().context("finishing an image archive")
@@ -51,10 +48,9 @@ impl Image {
 
 /// The part of `manifest.json` that is read.
 #[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
 struct Manifest {
-    #[serde(rename = "Config")]
-    configuration: PathBuf,
-    #[serde(rename = "Layers")]
+    config: PathBuf,
     layers: Vec<PathBuf>,
 }
 
@@ -67,19 +63,17 @@ struct Configuration {
 impl Image {
     /// The image of an archive with one image, its layers unpacked into `directory`.
     pub fn from_archive(archive: &Path, directory: &Path) -> Result<Self> {
-        let reading = || format!("reading the image archive {}", archive.display());
-        let file = File::open(archive).with_context(reading)?;
-        tar::Archive::new(file).unpack(directory).with_context(reading)?;
-        let manifests: Vec<Manifest> =
-            read(&directory.join("manifest.json")).with_context(reading)?;
+        let shown = archive.display();
+        let unpacked = tar::Archive::new(File::open(archive)?).unpack(directory);
+        unpacked.with_context(|| format!("reading the image archive {shown}"))?;
+        let manifests: Vec<Manifest> = read(&directory.join("manifest.json"))?;
         let [manifest] = &manifests[..] else {
-            bail!("{} holds {} images, not one", archive.display(), manifests.len());
+            bail!("{shown} holds {} images, not one", manifests.len());
         };
-        let of_image: Configuration =
-            read(&directory.join(&manifest.configuration)).with_context(reading)?;
-        let layers =
-            manifest.layers.iter().map(|layer| Layer::from_archive(&directory.join(layer)));
-        Ok(Self::new(layers.collect::<Result<_>>()?, of_image.config))
+        let Configuration { config } = read(&directory.join(&manifest.config))?;
+        let layers = manifest.layers.iter();
+        let layers = layers.map(|layer| Layer::from_archive(&directory.join(layer)));
+        Ok(Self::new(layers.collect::<Result<_>>()?, config))
     }
 
     /// The bytes of all files of all layers.
@@ -111,10 +105,9 @@ impl Image {
         mut work: impl FnMut(&mut tar::Entry<'_, File>) -> Result<()>,
     ) -> Result<()> {
         for layer in &self.layers {
-            let reading = || format!("reading the layer {}", layer.path().display());
-            let mut archive = tar::Archive::new(File::open(layer.path()).with_context(reading)?);
-            for entry in archive.entries().with_context(reading)? {
-                work(&mut entry.with_context(reading)?)?;
+            let mut archive = tar::Archive::new(File::open(layer.path())?);
+            for entry in archive.entries()? {
+                work(&mut entry?)?;
             }
         }
         Ok(())
@@ -122,8 +115,8 @@ impl Image {
 }
 
 fn read<T: DeserializeOwned>(path: &Path) -> Result<T> {
-    let text = fs::read(path).with_context(|| format!("reading {}", path.display()))?;
-    serde_json::from_slice(&text).with_context(|| format!("understanding {}", path.display()))
+    serde_json::from_slice(&fs::read(path)?)
+        .with_context(|| format!("understanding {}", path.display()))
 }
 
 fn append(

@@ -1,12 +1,12 @@
 //! Debian images, as users' images mostly are: with a shell and the usual tools.
 
 use std::{
-    fs,
     path::{Path, PathBuf},
     process::Command,
 };
 
 use anyhow::{Context as _, Result};
+use fs_err as fs;
 
 use super::{
     image::{Image, ImageConfig},
@@ -108,8 +108,7 @@ impl Recipe<'_> {
         let arguments = self.arguments().join(" ");
         let mut inputs = vec![("arguments", arguments.into_bytes())];
         if let Some(Program { source, .. }) = self.program {
-            let reading = || format!("reading {}", source.display());
-            inputs.push(("source", fs::read(source).with_context(reading)?));
+            inputs.push(("source", fs::read(source)?));
         }
         let inputs: Vec<_> = inputs.iter().map(|(name, bytes)| (*name, bytes.as_slice())).collect();
         Ok(Key::new("debian", self.release.name(), &inputs))

@@ -2,12 +2,12 @@
 
 use std::{
     collections::BTreeMap,
-    fs::File,
     io::{self, BufReader, BufWriter, Write},
     path::{Path, PathBuf},
 };
 
 use anyhow::{Context as _, Result};
+use fs_err::File;
 use sha2::{Digest as _, Sha256};
 use tar::{EntryType, Header};
 
@@ -91,11 +91,10 @@ impl Layer {
 }
 
 fn digest(archive: &Path) -> Result<String> {
-    let reading = || format!("reading the archive {}", archive.display());
     // Large pieces make hashing several times as fast.
-    let mut file = BufReader::with_capacity(1 << 20, File::open(archive).with_context(reading)?);
+    let mut file = BufReader::with_capacity(1 << 20, File::open(archive)?);
     let mut hash = Sha256::new();
-    io::copy(&mut file, &mut hash).with_context(reading)?;
+    io::copy(&mut file, &mut hash)?;
     Ok(format!("{:x}", hash.finalize()))
 }
 
@@ -106,7 +105,7 @@ fn append(archive: &mut tar::Builder<impl Write>, path: &Path, content: &Content
             archive.append_data(&mut header, path, io::empty())?;
         }
         Content::File(from) => {
-            let file = File::open(from).with_context(|| format!("opening {}", from.display()))?;
+            let file = File::open(from)?;
             let mut header = header(EntryType::Regular, 0o755, file.metadata()?.len());
             archive.append_data(&mut header, path, file)?;
         }

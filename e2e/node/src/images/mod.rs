@@ -8,4 +8,3 @@ pub mod debian;
 pub mod image;
 pub mod layer;
 pub mod libraries;
-pub mod names;

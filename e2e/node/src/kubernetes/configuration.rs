@@ -60,7 +60,9 @@ impl Values {
     pub(crate) fn new(node: &NodeLayout, built: &Built, options: &Options) -> Result<Self> {
         let runtimes = options.nodes.runtimes();
         let several = runtimes.len() > 1;
-        let runtime = runtimes.get(node.position).context("the cluster has fewer nodes")?;
+        let fewer = "the cluster has fewer nodes";
+        let runtime = runtimes.get(node.position).context(fewer)?;
+        let containerd = built.containerd.get(node.position).context(fewer)?;
         let mut values = of_network(&options.network, node.position);
         let inside = |directory| format!("/run/built/{}", Built::name_of(directory));
         let plugins = match runtime {
@@ -80,7 +82,7 @@ impl Values {
             ("lease", lease.to_owned()),
             ("status-period", period.to_owned()),
             ("kubernetes", inside(&built.kubernetes)),
-            ("containerd", inside(built.runtime(runtime)?)),
+            ("containerd", inside(containerd)),
             ("coredns", inside(&built.coredns)),
         ]);
         values.extend(built.kwok.as_deref().map(|kwok| ("kwok", inside(kwok))));
@@ -134,7 +136,7 @@ impl Values {
 /// nothing beyond the nodes has to answer.
 fn of_network(network: &Network, position: usize) -> Vec<(&'static str, String)> {
     let (usual, all) = (network.usual(), network.all());
-    let ranges: Value = all.iter().map(|it| json!([{"subnet": it.nodes[position].pods}])).collect();
+    let ranges: Value = all.iter().map(|it| json!([{"subnet": it.node_pods[position]}])).collect();
     let routes: Value = all.iter().map(|it| json!({"dst": it.everywhere})).collect();
     let cache = match network.dns_cache {
         0 => format!(
@@ -145,8 +147,8 @@ fn of_network(network: &Network, position: usize) -> Vec<(&'static str, String)>
         seconds => format!("cache {seconds} {{\n        denial 9984 {}\n    }}", seconds.min(30)),
     };
     vec![
-        ("control-plane", usual.control_plane().to_owned()),
-        ("api-address", in_url(usual.control_plane())),
+        ("control-plane", usual.nodes[0].to_owned()),
+        ("api-address", in_url(usual.nodes[0])),
         ("api-name", network.api_name()),
         ("address-kind", usual.kind.to_owned()),
         ("domain", network.domain.to_string()),
@@ -157,7 +159,7 @@ fn of_network(network: &Network, position: usize) -> Vec<(&'static str, String)>
         ("services", network.each(|it| it.services)),
         ("pods", network.each(|it| it.pods)),
         ("usual-pods", usual.pods.to_owned()),
-        ("node-addresses", network.each(|it| it.nodes[position].own)),
+        ("node-addresses", network.each(|it| it.nodes[position])),
         ("pod-ranges", ranges.to_string()),
         ("pod-routes", routes.to_string()),
     ]

@@ -4,13 +4,13 @@
 
 use std::{
     collections::BTreeSet,
-    fs,
     io::{self, ErrorKind},
     path::Path,
     time::Duration,
 };
 
 use anyhow::{Context as _, Result};
+use fs_err as fs;
 use walkdir::WalkDir;
 
 use crate::wait::{Look, until};
@@ -33,7 +33,7 @@ pub(crate) fn remove(group: &str) -> Result<()> {
             Err(error) if error.kind() == ErrorKind::ResourceBusy => {
                 Ok(Look::NotYet(error.to_string()))
             }
-            done => done.map(Look::Ready).with_context(|| format!("waiting for {what}")),
+            done => Ok(Look::Ready(done?)),
         })?;
     }
     Ok(())

@@ -7,12 +7,11 @@ mod built;
 mod certificates;
 mod configuration;
 mod control_groups;
-mod control_plane;
 mod dns;
+mod faults;
 mod layout;
 mod namespaces;
 mod network;
-mod nodes;
 mod options;
 mod processes;
 mod recipes;
@@ -20,17 +19,17 @@ mod start;
 mod version;
 
 use std::{
-    fs,
     panic::resume_unwind,
     path::{Path, PathBuf},
     process::Command,
 };
 
 use anyhow::{Context as _, Result, ensure};
+use fs_err as fs;
 
 pub use self::{
     built::Built,
-    control_plane::Program,
+    faults::Program,
     layout::ClusterId,
     network::{ClusterDomain, IpFamilies, MOST_NODES, Network},
     options::{ContainerRuntime, Nodes, Options, id_of_version},
@@ -46,7 +45,7 @@ use self::{
 };
 use crate::{
     cache::{self, Cache},
-    images::{image::Image, names::full_name},
+    images::image::{Image, full_name},
     packages, programs,
     progress::{self, Progress},
 };
@@ -111,8 +110,7 @@ impl Kubernetes {
             Err(_) => take_down(&layout)?,
         }
         let cluster = start::start(&layout, &built, options, progress)?;
-        let mark = serde_json::to_string(&wanted).context("describing the cluster")?;
-        fs::write(layout.ready_mark, mark).context("marking the cluster as ready")?;
+        fs::write(layout.ready_mark, serde_json::to_string(&wanted)?)?;
         Ok(cluster)
     }
 

@@ -7,14 +7,10 @@
 //! A node's network card is the device `node0`. The first node's is a bridge, into which the cards of the others
 //! are plugged.
 
-use std::{
-    fs::{self, File},
-    path::Path,
-    process::Command,
-    time::Duration,
-};
+use std::{path::Path, process::Command, time::Duration};
 
 use anyhow::{Context as _, Result};
+use fs_err::{self as fs, File};
 use nix::sched::{CloneFlags, setns};
 
 use super::{
@@ -51,8 +47,7 @@ impl Namespaces {
         first: Option<&Self>,
     ) -> Result<Self> {
         for directory in [node.state.join("log"), node.processes()] {
-            fs::create_dir_all(&directory)
-                .with_context(|| format!("making {}", directory.display()))?;
+            fs::create_dir_all(directory)?;
         }
         let namespaces = Self::hold(node, pause)?;
         let disk = if options.nodes == Nodes::RealWithDisk { DISK_SIZE } else { "" };
@@ -126,9 +121,7 @@ impl Namespaces {
 
     /// Moves the calling thread, and what it starts from now on, into the node's network.
     pub(crate) fn enter_network(&self) -> Result<()> {
-        let path = format!("/proc/{}/ns/net", self.holder.pid);
-        let file =
-            File::open(&path).with_context(|| format!("opening the node's network {path}"))?;
+        let file = File::open(format!("/proc/{}/ns/net", self.holder.pid))?.into_file();
         setns(file, CloneFlags::CLONE_NEWNET).context("entering the node's network")
     }
 }
@@ -166,15 +159,15 @@ fn network_plan(position: usize, nodes: usize, network: &Network) -> String {
         plan.push("link add node0 type bridge".to_owned());
     }
     for Addresses { nodes, node_prefix, .. } in network.all() {
-        let own = nodes[position].own;
+        let own = nodes[position];
         let option = if own.contains(':') { " nodad" } else { "" };
         plan.push(format!("address add {own}/{node_prefix} dev node0{option}"));
     }
     plan.push("link set node0 up".to_owned());
-    for Addresses { gateway, nodes: all, .. } in network.all() {
+    for Addresses { gateway, nodes: own, node_pods, .. } in network.all() {
         plan.push(format!("route add default via {gateway} dev node0 onlink"));
-        for (_, other) in all.iter().take(nodes).enumerate().filter(|(at, _)| *at != position) {
-            plan.push(format!("route add {} via {} dev node0", other.pods, other.own));
+        for other in (0..nodes).filter(|other| *other != position) {
+            plan.push(format!("route add {} via {} dev node0", node_pods[other], own[other]));
         }
     }
     plan.join("\n") + "\n"

@@ -93,6 +93,16 @@ pub enum ContainerRuntime {
     WithoutImageVolumes,
 }
 
+impl ContainerRuntime {
+    /// The directory below `e2e/go` that it is built from.
+    pub(super) const fn source(self) -> &'static str {
+        match self {
+            Self::Newest => "containerd/2.3",
+            Self::WithoutImageVolumes => "containerd/2.0",
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;

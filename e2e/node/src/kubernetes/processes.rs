@@ -5,13 +5,13 @@
 
 use std::{
     collections::BTreeMap,
-    fs::{self, File},
     path::Path,
     process::{Command, Stdio},
     time::Duration,
 };
 
 use anyhow::{Context as _, Result, ensure};
+use fs_err::{self as fs, File};
 use nix::{
     sys::{
         signal::{Signal, kill},
@@ -81,9 +81,7 @@ impl Process {
 
     /// Remembers it in a file.
     pub(crate) fn record(&self, path: &Path) -> Result<()> {
-        let text = serde_json::to_string(self).context("describing a process")?;
-        fs::write(path, text)
-            .with_context(|| format!("recording process {} in {}", self.pid, path.display()))
+        Ok(fs::write(path, serde_json::to_string(self)?)?)
     }
 }
 
@@ -104,16 +102,14 @@ fn end_all(pids: Vec<i32>) {
 
 /// Starts a program in a session of its own, so that neither Ctrl-C nor a closed terminal reaches it.
 pub(crate) fn start_detached(command: &Command, log: &Path) -> Result<Process> {
-    let mut options = File::options();
-    let output = options.create(true).append(true).open(log);
-    let output = output.with_context(|| format!("opening the log {}", log.display()))?;
-    let errors = output.try_clone().with_context(|| format!("opening {}", log.display()))?;
+    let output = File::options().create(true).append(true).open(log)?;
+    let errors = output.try_clone()?;
     let mut command = programs::within(Command::new("setsid"), command);
     let child = command
         .current_dir("/")
         .stdin(Stdio::null())
-        .stdout(output)
-        .stderr(errors)
+        .stdout(output.into_file())
+        .stderr(errors.into_file())
         .spawn()
         .context("starting setsid")?;
     Process::running(i32::try_from(child.id()).context("reading a process id")?)

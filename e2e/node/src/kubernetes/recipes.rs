@@ -5,12 +5,12 @@
 
 use std::{
     collections::BTreeMap,
-    fs::{self, File},
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
 use anyhow::{Context as _, Result, bail};
+use fs_err::{self as fs, File};
 use serde::Deserialize;
 use walkdir::WalkDir;
 
@@ -94,18 +94,15 @@ struct Directory {
 impl Recipe {
     fn of(source: &str) -> Result<Self> {
         let go = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../go"));
-        let text = read(&go.join("recipes.yaml"))?;
+        let text = fs::read_to_string(go.join("recipes.yaml"))?;
         let mut recipes: BTreeMap<String, Self> =
-            serde_saphyr::from_slice(&text).context("understanding recipes.yaml")?;
+            serde_saphyr::from_str(&text).context("understanding recipes.yaml")?;
         let name = source.split('/').next().unwrap_or(source);
         let recipe = recipes.remove(name).with_context(|| format!("no recipe for {name}"))?;
         let source = go.join(source);
         let version = match &recipe.module {
-            Some(module) => {
-                let text = read(&source.join("go.mod"))?;
-                required(&String::from_utf8_lossy(&text), module)
-                    .with_context(|| format!("{} does not require {module}", source.display()))?
-            }
+            Some(module) => required(&fs::read_to_string(source.join("go.mod"))?, module)
+                .with_context(|| format!("{} does not require {module}", source.display()))?,
             None => "1".to_owned(),
         };
         Ok(Self { name: name.to_owned(), version, source, ..recipe })
@@ -114,7 +111,7 @@ impl Recipe {
     fn key(&self) -> Result<Key> {
         let mut inputs = vec![("arguments".to_owned(), self.arguments().join(" ").into_bytes())];
         for (name, path) in files(&self.source)? {
-            inputs.push((name.display().to_string(), read(&path)?));
+            inputs.push((name.display().to_string(), fs::read(path)?));
         }
         let inputs: Vec<_> = inputs.iter().map(|(name, it)| (name.as_str(), &it[..])).collect();
         Ok(Key::new(&self.name, &self.version, &inputs))
@@ -134,8 +131,8 @@ impl Recipe {
         }
         let source = directory.join(SOURCE);
         copy(&self.source, &source)?;
-        let output = File::create(log).with_context(|| format!("opening {}", log.display()))?;
-        let errors = output.try_clone().with_context(|| format!("opening {}", log.display()))?;
+        let output = File::create(log)?.into_file();
+        let errors = output.try_clone()?;
         let mut go = Command::new("go");
         go.args(self.arguments()).current_dir(&source).env("CGO_ENABLED", "0").env("GOWORK", "off");
         programs::show(go.stdin(Stdio::null()).stdout(output).stderr(errors)).with_context(
@@ -156,10 +153,6 @@ impl Recipe {
     }
 }
 
-fn read(path: &Path) -> Result<Vec<u8>> {
-    fs::read(path).with_context(|| format!("reading {}", path.display()))
-}
-
 /// The version of the module that the text of a go.mod requires.
 fn required(text: &str, module: &str) -> Option<String> {
     text.lines().find_map(|line| {
@@ -172,7 +165,7 @@ fn required(text: &str, module: &str) -> Option<String> {
 fn files(directory: &Path) -> Result<Vec<(PathBuf, PathBuf)>> {
     let mut found = Vec::new();
     for entry in WalkDir::new(directory).follow_links(true) {
-        let entry = entry.with_context(|| format!("reading {}", directory.display()))?;
+        let entry = entry?;
         if entry.file_type().is_file() {
             let name = entry.path().strip_prefix(directory).context("naming a file")?;
             found.push((name.to_owned(), entry.path().to_owned()));
@@ -186,9 +179,8 @@ fn files(directory: &Path) -> Result<Vec<(PathBuf, PathBuf)>> {
 fn copy(from: &Path, to: &Path) -> Result<()> {
     for (name, path) in files(from)? {
         let to = to.join(name);
-        let parent = to.parent().unwrap_or(&to);
-        fs::create_dir_all(parent).with_context(|| format!("making {}", parent.display()))?;
-        fs::write(&to, read(&path)?).with_context(|| format!("writing {}", to.display()))?;
+        fs::create_dir_all(to.parent().unwrap_or(&to))?;
+        fs::write(&to, fs::read(&path)?)?;
     }
     Ok(())
 }
@@ -196,14 +188,16 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kubernetes::{KubernetesVersion, built};
+    use crate::kubernetes::{ContainerRuntime, KubernetesVersion};
 
     #[test]
     fn every_recipe_has_a_key_of_its_own() {
         let versions = KubernetesVersion::all().iter().map(|version| version.source());
-        let others = [built::CONTAINERD, built::OLD_CONTAINERD, "coredns", "pause", "kwok"];
-        let beside = ["helm", "actionlint", "kueue", "scheduler-plugins"];
-        let sources = versions.chain(others.into_iter().chain(beside).map(str::to_owned));
+        let runtimes = [ContainerRuntime::Newest, ContainerRuntime::WithoutImageVolumes];
+        let others =
+            ["coredns", "pause", "kwok", "helm", "actionlint", "kueue", "scheduler-plugins"];
+        let others = runtimes.map(ContainerRuntime::source).into_iter().chain(others);
+        let sources = versions.chain(others.map(str::to_owned));
         let key = |source: String| Recipe::of(&source).unwrap().key().unwrap().to_string();
         let names = sources.map(|it| key(it).rsplit_once('-').unwrap().0.to_owned());
         insta::assert_snapshot!(
@@ -217,7 +211,7 @@ mod tests {
     #[test]
     fn a_build_is_static_and_without_paths_of_this_machine() {
         insta::assert_snapshot!(
-            Recipe::of(built::CONTAINERD).unwrap().arguments().join("\n"),
+            Recipe::of(ContainerRuntime::Newest.source()).unwrap().arguments().join("\n"),
             @r"
         build
         -mod=readonly

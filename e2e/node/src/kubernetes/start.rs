@@ -1,6 +1,6 @@
 //! Starts a cluster and its nodes step by step, each step waiting for what it needs.
 
-use std::{fs, path::Path, process::Command, time::Duration};
+use std::{path::Path, process::Command, time::Duration};
 
 use anyhow::{Context as _, Result, bail, ensure};
 
@@ -18,9 +18,8 @@ use super::{
 use crate::{
     cache,
     images::{
-        image::{Image, ImageConfig},
+        image::{Image, ImageConfig, full_name},
         layer::{Layer, Source},
-        names::full_name,
     },
     programs,
     progress::Progress,
@@ -99,16 +98,9 @@ pub(super) fn start_kubelet_again(
     Node { layout: node.clone(), namespaces, values }.start("kubelet")
 }
 
-fn write(path: &Path, content: &str) -> Result<()> {
-    if let Some(parent) = path.parent() {
-        fs::create_dir_all(parent).with_context(|| format!("making {}", parent.display()))?;
-    }
-    fs::write(path, content).with_context(|| format!("writing {}", path.display()))
-}
-
 /// `ctr` for the images that the kubelet of this node sees.
 pub(super) fn ctr(node: &NodeLayout, built: &Built) -> Command {
-    let mut command = Command::new(built.containerd.join("ctr"));
+    let mut command = Command::new(built.containerd[0].join("ctr"));
     command.arg("--address").arg(node.containerd_socket()).arg("--namespace=k8s.io");
     command
 }
@@ -178,12 +170,12 @@ impl<'a> Start<'a> {
         certificates::write_all(&layouts, &options.network)?;
         for Node { layout, values, .. } in &nodes {
             for (name, content) in values.files(layout.has_control_plane()) {
-                write(&layout.configuration().join(name), &content)?;
+                certificates::write(&layout.configuration().join(name), &content)?;
             }
         }
         let first = nodes.first().context("a cluster has a node")?;
         let pki = first.layout.certificates().display().to_string();
-        write(&layout.kubeconfig, &first.values.kubeconfig("admin", &pki))?;
+        certificates::write(&layout.kubeconfig, &first.values.kubeconfig("admin", &pki))?;
         let namespaces = first.namespaces.clone();
         let cluster = Kubernetes { layout: layout.clone(), namespaces, built: built.clone() };
         Ok(Self { cluster, options, nodes })

@@ -47,20 +47,15 @@ impl PackReport {
     }
 }
 
-/// Bytes as `12.3 MB`.
-struct Size(u64);
-
-impl fmt::Display for Size {
-    #[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{:.1} MB", self.0 as f64 / 1e6)
-    }
+#[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
+fn megabytes(bytes: u64) -> String {
+    format!("{:.1} MB", bytes as f64 / 1e6)
 }
 
 impl fmt::Display for PackReport {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut row = |name: &str, amount: &Amount| {
-            let size = Size(amount.bytes).to_string();
+            let size = megabytes(amount.bytes);
             writeln!(formatter, "{name:<11} {:>6} {size:>10}", amount.files)
         };
         for (part, amount) in &self.parts {
@@ -69,7 +64,7 @@ impl fmt::Display for PackReport {
         row("total", &self.total)?;
         row("left out", &self.left_out)?;
         let version = self.flux.as_deref().unwrap_or("of unknown version");
-        let (view, stripped) = (self.view.display(), Size(self.stripped));
+        let (view, stripped) = (self.view.display(), megabytes(self.stripped));
         writeln!(formatter, "Flux {version} for {}, {stripped} stripped: {view}", self.machine)?;
         self.warnings.iter().try_for_each(|warning| writeln!(formatter, "warning: {warning}"))
     }

@@ -1,0 +1,134 @@
+//! What can go wrong with programs and nodes while the cluster runs, and the end of it.
+
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+use fs_err as fs;
+use nix::sys::{signal::Signal, statvfs::statvfs};
+use serde_json::{Value, json};
+
+use super::{
+    Kubernetes, Options, control_groups,
+    layout::NodeLayout,
+    namespaces::Namespaces,
+    processes::{self, Process},
+    start,
+};
+use crate::{programs, progress::Progress};
+
+/// Bytes that others on this machine may write before the disk is filled, without filling it.
+const MARGIN: u64 = 1 << 30;
+/// What fills a disk, below the node's `/var`.
+const FILLED: &str = "filled";
+
+/// A program of the control plane.
+#[derive(Debug, Clone, Copy)]
+pub enum Program {
+    /// The API server.
+    ApiServer,
+    /// What it keeps its objects in.
+    Etcd,
+    /// The cluster's DNS.
+    Dns,
+}
+
+impl Kubernetes {
+    /// Halts a program: it answers nothing. Its connections stay, so that who has waited for an answer goes on as
+    /// soon as there is one, and not after one of Kubernetes' own pauses, which grow to half a minute.
+    pub fn halt(&self, program: Program) -> Result<()> {
+        let (_, process) = self.processes_of(program)?;
+        process.signal(Signal::SIGSTOP)
+    }
+
+    /// Ends [`Self::halt`].
+    pub fn resume(&self, program: Program) -> Result<()> {
+        let (around, process) = self.processes_of(program)?;
+        process.signal(Signal::SIGCONT)?;
+        // It halts with what it waits for.
+        around.signal(Signal::SIGCONT)
+    }
+
+    /// A program of the first node, after the one that brought it into the node's namespaces.
+    fn processes_of(&self, program: Program) -> Result<(Process, Process)> {
+        let name = match program {
+            Program::ApiServer => "kube-apiserver",
+            Program::Etcd => "etcd",
+            Program::Dns => "coredns",
+        };
+        let around = processes::recorded(&self.layout.first().processes().join(name));
+        let around = around.with_context(|| format!("{name} was not started"))?;
+        let program = around.child().with_context(|| format!("{name} does not run"))?;
+        Ok((around, program))
+    }
+
+    /// Names of the nodes; the first has the control plane.
+    pub fn node_names(&self) -> Vec<String> {
+        self.layout.nodes().iter().map(|node| node.name.clone()).collect()
+    }
+
+    /// Ends the node as a loss of power does: at once, its kubelet and all of its pods. What it has on its disk
+    /// stays.
+    pub fn lose_node(&self, name: &str) -> Result<()> {
+        let node = self.further_node(name)?;
+        Namespaces::end(&node).with_context(|| format!("ending {name}"))?;
+        // The kubelet would wait three seconds for each group that outlives its container.
+        control_groups::remove(&node.control_group)
+    }
+
+    /// Starts a node that was lost, and waits until it is ready. `options` are those that the cluster was
+    /// started with.
+    pub fn start_node(&self, options: &Options, name: &str, progress: &Progress) -> Result<()> {
+        let node = self.further_node(name)?;
+        ensure!(Namespaces::find(&node).is_none(), "{name} runs");
+        let what = format!("starting {name} again");
+        progress.step(&what, || start::start_again(self, &node, options))
+    }
+
+    /// Lets the node's kubelet take its disk for full when it has one GiB less than it has now: that starts it
+    /// again, and the node's pods go on.
+    pub fn limit_disk(&self, options: &Options, name: &str) -> Result<()> {
+        let node = self.further_node(name)?;
+        let disk = statvfs(&node.var()).with_context(|| format!("looking at {name}'s disk"))?;
+        let available = disk.blocks_available() * disk.fragment_size();
+        let least = available.checked_sub(MARGIN).context("the disk is almost full")?;
+        let file = node.configuration().join("kubelet.yaml");
+        let mut configuration: Value = serde_saphyr::from_str(&fs::read_to_string(&file)?)
+            .with_context(|| format!("understanding {}", file.display()))?;
+        configuration["evictionHard"]["nodefs.available"] = json!(least.to_string());
+        fs::write(&file, configuration.to_string())?;
+        start::start_kubelet_again(&self.built, &node, options)
+    }
+
+    /// Takes so much of the node's disk that it is full by [`Self::limit_disk`], whatever images the kubelet removes.
+    pub fn fill_disk(&self, name: &str) -> Result<()> {
+        let file = self.further_node(name)?.var().join(FILLED);
+        let size = (4 * MARGIN).to_string();
+        programs::run(Command::new("fallocate").args(["--length", &size]).arg(file))?;
+        Ok(())
+    }
+
+    /// Ends [`Self::fill_disk`].
+    pub fn clear_disk(&self, name: &str) -> Result<()> {
+        Ok(fs::remove_file(self.further_node(name)?.var().join(FILLED))?)
+    }
+
+    /// Cuts the node off from all others, as if its cable were pulled: what is sent to it or by it is lost, and
+    /// what runs there goes on.
+    pub fn cut_off(&self, name: &str) -> Result<()> {
+        self.namespaces.set_port(&self.further_node(name)?, false)
+    }
+
+    /// Ends [`Self::cut_off`].
+    pub fn connect(&self, name: &str) -> Result<()> {
+        self.namespaces.set_port(&self.further_node(name)?, true)
+    }
+
+    /// The node of this name, without which the others can be.
+    fn further_node(&self, name: &str) -> Result<NodeLayout> {
+        let nodes = self.layout.nodes();
+        let found = nodes.into_iter().find(|node| node.name == name);
+        let node = found.with_context(|| format!("the cluster has no node {name}"))?;
+        ensure!(!node.has_control_plane(), "{name} has the control plane: nothing goes on without");
+        Ok(node)
+    }
+}
