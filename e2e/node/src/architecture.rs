@@ -39,6 +39,14 @@ impl Architecture {
         }
     }
 
+    /// As Rust calls it, with the system and its C library.
+    pub fn target(self) -> &'static str {
+        match self {
+            Self::X86_64 => "x86_64-unknown-linux-gnu",
+            Self::Aarch64 => "aarch64-unknown-linux-gnu",
+        }
+    }
+
     /// Where the dynamic loader of its C library is (System V ABI supplements; glibc).
     pub fn loader(self) -> &'static str {
         match self {

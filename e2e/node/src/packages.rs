@@ -20,9 +20,6 @@ pub struct Package {
     provides: &'static [&'static str],
 }
 
-/// Where Debian's package puts the plugins that set up pods' networks.
-pub(crate) const CNI_PLUGINS: &str = "/usr/lib/cni";
-
 /// What a node needs.
 pub const NODE: &[Package] = &[
     Package { name: "conntrack", provides: &["conntrack"] },

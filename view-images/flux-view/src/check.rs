@@ -101,8 +101,8 @@ impl Pod {
         let names = source.names.iter().chain([&source.view, &view]);
         let mut mounts: Vec<_> = names.map(|name| (name.clone(), lies.clone())).collect();
         mounts.push((software.clone(), below(&request.root, &software)));
-        let own = Places::new(mounts.clone(), None);
-        let all = Places::new(mounts, request.application.clone());
+        let own = Places { mounts: mounts.clone(), root: None };
+        let all = Places { mounts, root: request.application.clone() };
         let data = own.read(&view.join("bin/flux")).unwrap_or_default();
         let flux = Elf::read(&data).ok()?;
         let compiled = Compiled::read(&data, &view);
@@ -337,8 +337,8 @@ mod tests {
         Pod {
             view: "/mnt/flux/view".into(),
             with_application,
-            own: Places::new(Vec::new(), None),
-            all: Places::new(Vec::new(), None),
+            own: Places::default(),
+            all: Places::default(),
             flux: Elf { needed: vec![LIBC.to_owned()], ..Elf::default() },
             compiled: Compiled::default(),
         }

@@ -10,9 +10,6 @@ use flux_contract::Exit;
 use serde::Serialize;
 use std::process::ExitCode;
 
-/// Code of a check that failed.
-const CHECK_FAILED: u8 = 1;
-
 /// Makes view images of an installed Flux, and checks them.
 #[derive(Debug, Parser)]
 #[command(name = "flux-view", version, max_term_width = 100)]
@@ -60,7 +57,7 @@ pub fn main() -> ExitCode {
         Command::Check { request, output } => {
             let checks = check_view(&request);
             output.print(&checks, || text(&checks));
-            code_of(&checks)
+            u8::from(any_failed(&checks))
         }
     };
     ExitCode::from(exit_code(code))
@@ -86,11 +83,7 @@ fn run_pack(request: PackRequest, output: OutputArgument) -> u8 {
     let checks = check_view(&CheckRequest { root, application: None, mount_path });
     let packed = Packed { report, checks };
     output.print(&packed, || format!("{}{}", packed.report, text(&packed.checks)));
-    code_of(&packed.checks)
-}
-
-fn code_of(checks: &[Check]) -> u8 {
-    if any_failed(checks) { CHECK_FAILED } else { 0 }
+    u8::from(any_failed(&packed.checks))
 }
 
 fn log(line: &str) {

@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn a_runpath_takes_away_what_the_program_would_hand_down() {
-        let places = Places::new(Vec::new(), None);
+        let places = Places::default();
         let libraries = Libraries::new(&places, object::elf::EM_X86_64, Vec::new());
         let list = |text: &str| vec![text.to_owned()];
         let mut elf = Elf { rpath: list("/own"), ..Elf::default() };
@@ -187,14 +187,14 @@ mod tests {
         write("etc/ld.so.conf.d/b.conf", "/b\n# /no\nhwcap 1 nosegneg\n");
         write("etc/ld.so.conf.d/a.conf", "/a:/a2\ninclude /etc/ld.so.conf\n");
         write("etc/ld.so.conf.d/note.txt", "/never\n");
-        let places = Places::new(Vec::new(), Some(root.path().to_owned()));
+        let places = Places { root: Some(root.path().to_owned()), ..Places::default() };
         let found = configured(&places, Path::new("/etc/ld.so.conf"), &mut BTreeSet::new());
         assert_eq!(found, ["/a", "/a2", "/b", "/last"].map(PathBuf::from));
     }
 
     #[test]
     fn a_shells_c_library_is_found_where_this_machine_has_it() {
-        let places = Places::new(Vec::new(), Some("/".into()));
+        let places = Places { root: Some("/".into()), ..Places::default() };
         let path = places.resolve(Path::new("/bin/sh")).unwrap();
         let elf = Elf::read(&places.read(&path).unwrap()).unwrap();
         let libraries = Libraries::new(&places, elf.machine, Vec::new());

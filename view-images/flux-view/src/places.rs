@@ -7,20 +7,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Where the paths of that file system lie on this one.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Places {
     /// Directories as they are seen, and where they lie.
-    mounts: Vec<(PathBuf, PathBuf)>,
+    pub(super) mounts: Vec<(PathBuf, PathBuf)>,
     /// Where everything else lies, if there is anything else.
-    root: Option<PathBuf>,
+    pub(super) root: Option<PathBuf>,
 }
 
 impl Places {
-    /// The directories `mounts`, and around them the file system below `root`.
-    pub(super) fn new(mounts: Vec<(PathBuf, PathBuf)>, root: Option<PathBuf>) -> Self {
-        Self { mounts, root }
-    }
-
     /// Where `path` lies, the last link on the way not followed.
     fn place(&self, path: &Path) -> Option<PathBuf> {
         for (seen, lies) in &self.mounts {
@@ -89,7 +84,7 @@ mod tests {
         symlink("/mnt/flux/view/bin/python3", image.join("usr/bin/flux-python")).unwrap();
         let mounts = vec![(PathBuf::from("/mnt/flux/view"), view.clone())];
 
-        let places = Places::new(mounts.clone(), Some(image));
+        let places = Places { mounts: mounts.clone(), root: Some(image) };
         let python = Path::new("/usr/bin/python3.11");
         for path in ["/mnt/flux/view/bin/python3", "/usr/bin/flux-python"] {
             assert_eq!(places.resolve(Path::new(path)).unwrap(), python);
@@ -98,7 +93,7 @@ mod tests {
         assert_eq!(places.names(Path::new("/mnt/flux/view/bin")), ["python3"]);
         assert!(places.file(Path::new("/mnt/flux/view/bin")).is_none());
 
-        let alone = Places::new(mounts, None);
+        let alone = Places { mounts, root: None };
         let missing = alone.resolve(Path::new("/mnt/flux/view/bin/python3")).unwrap_err();
         assert!(missing.starts_with("/usr: "), "{missing}");
         assert_eq!(alone.directory(Path::new("/mnt/flux/view/bin")).unwrap(), view.join("bin"));

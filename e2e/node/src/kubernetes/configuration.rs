@@ -10,9 +10,8 @@ use super::{
     built::Built,
     layout::NodeLayout,
     network::{Network, in_url},
-    options::{ContainerRuntime, Nodes, Options},
+    options::{Nodes, Options},
 };
-use crate::packages;
 
 /// The image that holds a pod's namespaces.
 pub(crate) const PAUSE_IMAGE: &str = "localhost/flux-e2e/pause:1";
@@ -58,19 +57,11 @@ pub(crate) struct Values {
 
 impl Values {
     pub(crate) fn new(node: &NodeLayout, built: &Built, options: &Options) -> Result<Self> {
-        let runtimes = options.nodes.runtimes();
-        let several = runtimes.len() > 1;
-        let fewer = "the cluster has fewer nodes";
-        let runtime = runtimes.get(node.position).context(fewer)?;
-        let containerd = built.containerd.get(node.position).context(fewer)?;
+        let several = options.nodes.count() > 1;
+        let containerd = built.containerd.get(node.position);
+        let containerd = containerd.context("the cluster has fewer nodes")?;
         let mut values = of_network(&options.network, node.position);
         let inside = |directory| format!("/run/built/{}", Built::name_of(directory));
-        let plugins = match runtime {
-            ContainerRuntime::Newest => format!("bin_dirs = [{:?}]", packages::CNI_PLUGINS),
-            ContainerRuntime::WithoutImageVolumes => {
-                format!("bin_dir = {:?}", packages::CNI_PLUGINS)
-            }
-        };
         // A node of several is taken to live so long without a sign of life, and gives one four times as often. By
         // default 40 seconds: how a loss is noticed would be most of what a test waits for.
         let (lease, period) = if several { ("8", "2s") } else { ("40", "10s") };
@@ -78,7 +69,6 @@ impl Values {
             ("node", node.name.clone()),
             ("control-group", node.control_group.clone()),
             ("pause-image", PAUSE_IMAGE.to_owned()),
-            ("cni-plugins", plugins),
             ("lease", lease.to_owned()),
             ("status-period", period.to_owned()),
             ("kubernetes", inside(&built.kubernetes)),
@@ -223,18 +213,6 @@ mod tests {
         let alone = line(Nodes::default(), "kube-controller-manager");
         assert!(!alone.contains("node-monitor") && !alone.contains("qps"), "{alone}");
         assert!(line(Nodes::Simulated, "kube-scheduler").contains("--kube-api-qps=1000"));
-    }
-
-    #[test]
-    fn each_container_runtime_finds_the_plugins_by_its_own_field() {
-        let old = Nodes::Real(vec![ContainerRuntime::WithoutImageVolumes]);
-        for (nodes, expected) in [
-            (Nodes::default(), "\n  bin_dirs = [\"/usr/lib/cni\"]\n"),
-            (old, "\n  bin_dir = \"/usr/lib/cni\"\n"),
-        ] {
-            let (_, content) = values(nodes, Network::default()).files(false).swap_remove(0);
-            assert!(content.contains(expected), "{content}");
-        }
     }
 
     #[test]

@@ -149,7 +149,6 @@ pub(crate) struct NodeLayout {
 }
 
 impl NodeLayout {
-    /// Whether the API server runs there.
     pub(crate) fn has_control_plane(&self) -> bool {
         self.position == 0
     }
@@ -164,7 +163,6 @@ impl NodeLayout {
         self.state.join("run/node")
     }
 
-    /// Where certificates and keys are.
     pub(crate) fn certificates(&self) -> PathBuf {
         self.configuration().join("pki")
     }

@@ -54,10 +54,7 @@ pub(super) fn start(
     let start = progress.step("namespaces, certificates and configuration", || {
         Start::prepare(layout, built, options)
     })?;
-    match options.nodes {
-        Nodes::Real(_) | Nodes::RealWithDisk => start.start_real(progress)?,
-        Nodes::Simulated => start.start_simulation(progress)?,
-    }
+    start.start(progress)?;
     Ok(start.cluster)
 }
 
@@ -186,23 +183,39 @@ impl<'a> Start<'a> {
         &self.nodes[0]
     }
 
-    /// The control plane and all nodes.
-    fn start_real(&self, progress: &Progress) -> Result<()> {
-        progress.step("etcd, API server and containerd", || {
-            self.control_plane().start_all(&["etcd", "kube-apiserver"])?;
-            self.start_on_each("containerd")?;
-            self.wait_for_containerd()?;
-            self.load_pause_image()?;
-            self.wait_for_api_server()
+    /// The control plane, and all nodes, or kwok, which plays the nodes that somebody makes.
+    fn start(&self, progress: &Progress) -> Result<()> {
+        let is_real = self.options.nodes != Nodes::Simulated;
+        let control_plane = self.control_plane();
+        progress.step("etcd, API server and container runtimes", || {
+            control_plane.start_all(&["etcd", "kube-apiserver"])?;
+            if is_real {
+                self.start_on_each("containerd")?;
+                self.wait_for_containerd()?;
+                self.load_pause_image()?;
+            }
+            let log = control_plane.layout.log("kube-apiserver");
+            self.wait_for_kubectl("the API server", &log, &["get", "--raw=/readyz"], "ok")
         })?;
-        progress.step("controllers, scheduler, kubelet and DNS", || {
-            self.control_plane().start_all(&["kube-controller-manager", "kube-scheduler"])?;
-            self.start_on_each("kubelet")?;
-            self.apply_objects()?;
-            self.control_plane().start("coredns")?;
-            self.wait_for_nodes()?;
-            self.wait_for_service_account()?;
-            self.wait_for_dns()
+        progress.step("controllers, scheduler, nodes and DNS", || {
+            control_plane.start_all(&["kube-controller-manager", "kube-scheduler"])?;
+            if is_real {
+                self.start_on_each("kubelet")?;
+                self.apply_objects()?;
+                control_plane.start("coredns")?;
+                self.wait_for_nodes()?;
+            } else {
+                control_plane.start("kwok")?;
+            }
+            let account = ["get", "serviceaccount", "default", "-oname"];
+            let log = control_plane.layout.log("kube-controller-manager");
+            self.wait_for_kubectl(
+                "the default service account",
+                &log,
+                &account,
+                "serviceaccount/",
+            )?;
+            if is_real { self.wait_for_dns() } else { Ok(()) }
         })
     }
 
@@ -226,30 +239,6 @@ impl<'a> Start<'a> {
             self.wait_for_kubectl(&what, &layout.log("kubelet"), &arguments, "True")?;
         }
         Ok(())
-    }
-
-    /// The control plane, and kwok, which plays the nodes that somebody makes.
-    fn start_simulation(&self, progress: &Progress) -> Result<()> {
-        progress.step("etcd and API server", || {
-            self.control_plane().start_all(&["etcd", "kube-apiserver"])?;
-            self.wait_for_api_server()
-        })?;
-        progress.step("controllers, scheduler and kwok", || {
-            let controllers = ["kube-controller-manager", "kube-scheduler", "kwok"];
-            self.control_plane().start_all(&controllers)?;
-            self.wait_for_service_account()
-        })
-    }
-
-    fn wait_for_api_server(&self) -> Result<()> {
-        let log = self.control_plane().layout.log("kube-apiserver");
-        self.wait_for_kubectl("the API server", &log, &["get", "--raw=/readyz"], "ok")
-    }
-
-    fn wait_for_service_account(&self) -> Result<()> {
-        let log = self.control_plane().layout.log("kube-controller-manager");
-        let arguments = ["get", "serviceaccount", "default", "-oname"];
-        self.wait_for_kubectl("the default service account", &log, &arguments, "serviceaccount/")
     }
 
     /// Looks until it is ready or one of the nodes' programs has died.

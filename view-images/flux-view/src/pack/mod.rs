@@ -64,7 +64,7 @@ pub(crate) fn pack(request: &PackRequest, log: fn(&str)) -> Result<PackReport, P
     if std::path::absolute(&to).map_err(failed("find", &to))?.starts_with(&lies) {
         return Err(ViewError::IntoItself { source_path: lies, destination: to }.into());
     }
-    let places = Places::new(vec![(view.clone(), lies)], Some(request.root.clone()));
+    let places = Places { mounts: vec![(view.clone(), lies)], root: Some(request.root.clone()) };
     let collector = Collector { places: &places, view: &view, contents: Contents::default() };
     let mut contents = collector.collect(log);
     let is_empty = fs::read_dir(&to).map_or(true, |mut entries| entries.next().is_none());
