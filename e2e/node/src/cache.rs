@@ -28,8 +28,7 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// `$FLUX_E2E_CACHE`, else `$XDG_CACHE_HOME/flux-operator-e2e`, else
-    /// `~/.cache/flux-operator-e2e`.
+    /// `$FLUX_E2E_CACHE`, else `flux-operator-e2e` in `$XDG_CACHE_HOME` or `~/.cache`.
     pub fn locate() -> Result<Self> {
         let root = root_from(|name| std::env::var_os(name)).with_context(|| {
             format!("finding the cache directory: neither {CACHE_VARIABLE} nor HOME is set")
@@ -83,8 +82,7 @@ impl Cache {
         directories.filter_map(artefact).collect()
     }
 
-    /// Removes the artefacts that nobody has used for `unused`; returns their names. The next who needs
-    /// one makes it again.
+    /// Removes the artefacts that nobody has used for `unused`; returns their names.
     pub fn prune(&self, unused: Duration) -> Result<Vec<String>> {
         let mut removed = Vec::new();
         for artefact in self.artefacts().into_iter().filter(|it| it.unused >= unused) {

@@ -51,8 +51,7 @@ pub const EMULATOR: &[Package] = &[Package {
 pub const STATIC_PROGRAM: &[Package] =
     &[Package { name: "busybox-static", provides: &["busybox"] }];
 
-/// Makes sure that the packages are there: installs what is missing where this process may.
-/// Otherwise the error names the packages to install.
+/// Installs what is missing where this process may; otherwise the error names the packages to install.
 pub fn ensure(packages: &[Package], progress: &Progress) -> Result<()> {
     if missing(packages, is_there).is_empty() {
         return Ok(());

@@ -58,8 +58,7 @@ impl Progress {
         Ok(done)
     }
 
-    /// Like [`Progress::step`] for work that takes long: also says at once what begins and how long
-    /// it usually takes.
+    /// Like [`Progress::step`]; also says at once what begins and how long it usually takes.
     pub fn long_step<T>(
         &self,
         what: &str,

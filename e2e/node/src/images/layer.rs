@@ -46,7 +46,7 @@ impl Source {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layer {
     path: PathBuf,
-    digest: String,
+    pub(super) digest: String,
 }
 
 impl Layer {
@@ -77,11 +77,6 @@ impl Layer {
     /// The layer that a tar archive is.
     pub fn from_archive(archive: &Path) -> Result<Self> {
         Ok(Self { path: archive.to_owned(), digest: digest(archive)? })
-    }
-
-    /// The SHA-256 of the archive in hexadecimal digits.
-    pub fn digest(&self) -> &str {
-        &self.digest
     }
 
     /// Where the archive is.

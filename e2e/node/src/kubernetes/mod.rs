@@ -198,8 +198,7 @@ impl Kubernetes {
         self.on_each_node(|node| start::load_image(node, &self.built, image, names))
     }
 
-    /// Fetches an image from its registry for every node; by this machine's network, since nodes have no way
-    /// out.
+    /// Fetches an image from its registry for every node, by this machine's network: nodes have no way out.
     pub fn pull_image(&self, name: &str) -> Result<()> {
         let reference = full_name(name);
         self.on_each_node(|node| {

@@ -33,8 +33,7 @@ impl Options {
     }
 }
 
-/// Name of this checkout's cluster of this version: each version has its own, so that one does not end the
-/// other.
+/// This checkout's cluster of this version: each has its own, so that one does not end the other.
 pub fn id_of_version(version: KubernetesVersion) -> Result<ClusterId> {
     if version == KubernetesVersion::default() {
         return Ok(ClusterId::of_this_checkout());

@@ -85,8 +85,7 @@ impl Process {
     }
 }
 
-/// Kills everything that this process has started, and what that has started. That it has ended is no
-/// fault.
+/// Kills everything that this process has started, and what that has started.
 pub fn end_descendants() {
     end_all(children(Pid::this().as_raw()));
 }
