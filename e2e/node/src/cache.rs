@@ -84,21 +84,15 @@ impl Cache {
 
     /// Removes the artefacts that nobody has used for `unused`; returns their names.
     pub fn prune(&self, unused: Duration) -> Result<Vec<String>> {
-        let mut removed = Vec::new();
-        for artefact in self.artefacts().into_iter().filter(|it| it.unused >= unused) {
-            remove_tree(&self.built().join(&artefact.name))?;
-            removed.push(artefact.name);
-        }
-        Ok(removed)
+        let unused = self.artefacts().into_iter().filter(|it| it.unused >= unused);
+        let remove = |it: Artefact| remove_tree(&self.built().join(&it.name)).map(|()| it.name);
+        unused.map(remove).collect()
     }
 
     /// The artefact's directory; `make` fills it if it is not there yet.
     pub fn artefact(&self, key: &Key, make: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
-        if let Some(found) = self.find(key) {
-            return Ok(found);
-        }
+        // Another process may make it while this one waits for the lock.
         let _lock = lock(&self.built().join(format!(".{key}.lock")))?;
-        // Another process may have made it while this one waited for the lock.
         if let Some(found) = self.find(key) {
             return Ok(found);
         }

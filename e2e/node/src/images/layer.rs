@@ -59,18 +59,17 @@ impl Layer {
             }
             entries.insert(&source.path, &source.content);
         }
-        let writing = || format!("writing a layer into {}", directory.display());
-        let file = tempfile::NamedTempFile::new_in(directory).with_context(writing)?;
+        let file = tempfile::NamedTempFile::new_in(directory)?;
         let mut archive = tar::Builder::new(BufWriter::new(file.as_file()));
         for (path, content) in entries {
             append(&mut archive, path, content)
                 .with_context(|| format!("adding {} to a layer", path.display()))?;
         }
         let written = archive.into_inner().and_then(|mut writer| writer.flush());
-        written.with_context(writing)?;
+        written.with_context(|| format!("writing a layer into {}", directory.display()))?;
         let digest = digest(file.path())?;
         let path = directory.join(format!("{digest}.tar"));
-        file.persist(&path).with_context(writing)?;
+        file.persist(&path)?;
         Ok(Self { path, digest })
     }
 

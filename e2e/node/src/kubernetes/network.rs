@@ -186,17 +186,4 @@ mod tests {
             assert!(bad.parse::<ClusterDomain>().is_err(), "{bad:?}");
         }
     }
-
-    #[test]
-    fn the_usual_kind_is_the_first() {
-        let network = Network {
-            ip_families: "ipv6,ipv4".parse().unwrap(),
-            domain: "k8s.example".parse().unwrap(),
-            ..Network::default()
-        };
-        assert_eq!(network.usual().dns, "fd00:10:96::a");
-        assert_eq!(network.each(|it| it.services), "fd00:10:96::/112,10.96.0.0/12");
-        assert_eq!(network.api_name(), "kubernetes.default.svc.k8s.example");
-        assert_eq!(in_url(network.usual().nodes[0]), "[fd00:10:89::2]");
-    }
 }

@@ -44,10 +44,8 @@ pub(crate) struct Process {
 
 impl Process {
     /// The running process of this id.
-    fn running(pid: i32) -> Result<Self> {
-        let stat = stat(pid).with_context(|| format!("no process {pid} runs"))?;
-        let boot = boot_id().context("reading which boot of the machine this is")?;
-        Ok(Self { pid, started: stat.starttime, boot })
+    fn running(pid: i32) -> Option<Self> {
+        Some(Self { pid, started: stat(pid)?.starttime, boot: boot_id().ok()? })
     }
 
     /// Whether it still runs; one that has ended but was not waited for does not.
@@ -76,7 +74,7 @@ impl Process {
 
     /// The process that this one started, once there is one.
     pub(crate) fn child(&self) -> Option<Self> {
-        children(self.pid).into_iter().find_map(|pid| Self::running(pid).ok())
+        children(self.pid).into_iter().find_map(Self::running)
     }
 
     /// Remembers it in a file.
@@ -111,7 +109,7 @@ pub(crate) fn start_detached(command: &Command, log: &Path) -> Result<Process> {
         .stderr(errors.into_file())
         .spawn()
         .context("starting setsid")?;
-    Process::running(i32::try_from(child.id()).context("reading a process id")?)
+    Process::running(child.id().cast_signed()).context("finding the process that was started")
 }
 
 /// The process that a file remembers, if there is such a file and it can be read.
@@ -133,7 +131,7 @@ pub(crate) fn with_command_line(fits: impl Fn(&[String]) -> bool) -> Vec<Process
     let processes = all_processes().into_iter().flatten().flatten();
     processes
         .filter(|process| process.cmdline().is_ok_and(|words| fits(&words)))
-        .filter_map(|process| Process::running(process.pid()).ok())
+        .filter_map(|process| Process::running(process.pid()))
         .collect()
 }
 
@@ -152,7 +150,7 @@ mod tests {
 
     #[test]
     fn a_process_of_the_same_id_but_another_start_is_not_ours() {
-        let own = Process::running(i32::try_from(std::process::id()).unwrap()).unwrap();
+        let own = Process::running(Pid::this().as_raw()).unwrap();
         assert!(own.is_alive());
         assert!(!Process { started: own.started + 1, ..own.clone() }.is_alive());
         assert!(!Process { boot: "another".into(), ..own }.is_alive());

@@ -110,8 +110,8 @@ impl Recipe {
 
     fn key(&self) -> Result<Key> {
         let mut inputs = vec![("arguments".to_owned(), self.arguments().join(" ").into_bytes())];
-        for (name, path) in files(&self.source)? {
-            inputs.push((name.display().to_string(), fs::read(path)?));
+        for name in files(&self.source)? {
+            inputs.push((name.display().to_string(), fs::read(self.source.join(name))?));
         }
         let inputs: Vec<_> = inputs.iter().map(|(name, it)| (name.as_str(), &it[..])).collect();
         Ok(Key::new(&self.name, &self.version, &inputs))
@@ -162,25 +162,24 @@ fn required(text: &str, module: &str) -> Option<String> {
 }
 
 /// The files of a directory and of those in it, by their names there: those of the directory itself come first.
-fn files(directory: &Path) -> Result<Vec<(PathBuf, PathBuf)>> {
+fn files(directory: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in WalkDir::new(directory).follow_links(true) {
         let entry = entry?;
         if entry.file_type().is_file() {
-            let name = entry.path().strip_prefix(directory).context("naming a file")?;
-            found.push((name.to_owned(), entry.path().to_owned()));
+            found.push(entry.path().strip_prefix(directory)?.to_owned());
         }
     }
-    found.sort_by_key(|(name, _)| (name.components().count(), name.clone()));
+    found.sort_by_key(|name| (name.components().count(), name.clone()));
     Ok(found)
 }
 
 /// Copies the files of a directory and of those in it. Not their modes: Go keeps modules read-only.
 fn copy(from: &Path, to: &Path) -> Result<()> {
-    for (name, path) in files(from)? {
-        let to = to.join(name);
+    for name in files(from)? {
+        let to = to.join(&name);
         fs::create_dir_all(to.parent().unwrap_or(&to))?;
-        fs::write(&to, fs::read(&path)?)?;
+        fs::write(&to, fs::read(from.join(name))?)?;
     }
     Ok(())
 }
