@@ -173,13 +173,10 @@ pub fn remove_tree(directory: &Path) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-
     use super::*;
 
-    fn root(pairs: &[(&str, &str)]) -> Option<PathBuf> {
-        let variables: HashMap<_, _> = pairs.iter().copied().collect();
-        root_from(|name| variables.get(name).map(OsString::from))
+    fn root(variables: &[(&str, &str)]) -> Option<PathBuf> {
+        root_from(|name| variables.iter().find(|it| it.0 == name).map(|it| it.1.into()))
     }
 
     #[test]

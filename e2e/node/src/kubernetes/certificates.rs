@@ -132,18 +132,15 @@ mod tests {
         kubernetes::{ClusterId, layout::Layout},
     };
 
-    fn both() -> Network {
-        Network { ip_families: "ipv6,ipv4".parse().unwrap(), ..Network::default() }
-    }
-
     #[test]
     fn the_api_servers_certificate_holds_its_services_addresses_and_name() {
-        let names = api_server(&both()).unwrap().subject_alt_names;
-        for address in both().all() {
+        let both = Network { ip_families: "ipv6,ipv4".parse().unwrap(), ..Network::default() };
+        let names = api_server(&both).unwrap().subject_alt_names;
+        for address in both.all() {
             let service = address.api_service.parse::<IpAddr>().unwrap();
             assert!(names.contains(&SanType::IpAddress(service)), "{names:?}");
         }
-        let name = SanType::DnsName(both().api_name().try_into().unwrap());
+        let name = SanType::DnsName(both.api_name().try_into().unwrap());
         assert!(names.contains(&name), "{names:?}");
     }
 
@@ -160,13 +157,11 @@ mod tests {
         let cache = Cache::at(directory.path()).unwrap();
         let layout = Layout::new(&cache, &ClusterId::named("a").unwrap()).unwrap();
         let nodes = layout.places();
-        write_all(&[&nodes[0], &nodes[1]], &both()).unwrap();
+        write_all(&[&nodes[0], &nodes[1]], &Network::default()).unwrap();
         let files = |node: &NodeLayout| {
             let entries = fs::read_dir(node.certificates()).unwrap().flatten();
-            for entry in entries {
-                assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o777, 0o600);
-            }
-            fs::read_dir(node.certificates()).unwrap().count()
+            let modes = entries.map(|it| it.metadata().unwrap().permissions().mode() & 0o777);
+            modes.inspect(|mode| assert_eq!(*mode, 0o600)).count()
         };
         let of_each = 1 + 2 * 2;
         assert_eq!(files(&nodes[1]), of_each);
