@@ -1,6 +1,5 @@
 //! What a view needs: Flux, an interpreter for each kind of script, and all libraries.
 
-use super::collector::Collector;
 use super::contents::{Contents, Fault, Part};
 use super::{left_out, python};
 use crate::compiled::Compiled;
@@ -14,38 +13,37 @@ const LIBRARIES: &str = "lib";
 /// What libraries load by name at run time: the C library does, to end threads.
 const LOADED_BY_NAME: [&str; 1] = ["libgcc_s.so.1"];
 
-impl Collector<'_> {
+impl Contents {
     /// Collects everything, and calls `progress` before each stage.
-    pub(super) fn collect(mut self, progress: fn(&str)) -> Contents {
+    pub(super) fn collect(&mut self, progress: fn(&str)) {
         progress("collects Flux");
-        self.tree(Path::new(""), self.view, Part::Flux, &left_out::of_prefix);
+        self.tree(Path::new(""), &self.view.clone(), Part::Flux, &left_out::of_prefix);
         let flux = self.flux();
         progress("collects Python, bash and Lua");
-        python::collect(&mut self);
+        python::collect(self);
         self.shell();
         self.lua();
         progress("collects libraries");
         self.loader(&flux);
         self.libraries(&flux);
-        self.contents
     }
 
     /// The headers of `flux`, which has to be a program for this view.
     fn flux(&mut self) -> Elf {
         let data = self.places.read(&self.view.join("bin/flux")).unwrap_or_default();
-        self.contents.compiled = Compiled::read(&data, self.view);
+        self.compiled = Compiled::read(&data, &self.view);
         let elf = Elf::read(&data).ok().filter(|elf| elf.interpreter.is_some());
         let Some(elf) = elf else {
-            self.contents.fault(
+            self.fault(
                 "bin/flux is no program that is loaded with shared libraries",
                 "give the prefix of the installation itself, not of a wrapper around it",
             );
             return Elf::default();
         };
-        self.contents.machine = elf.machine;
-        if !self.contents.compiled.for_view {
+        self.machine = elf.machine;
+        if !self.compiled.for_view {
             let view = self.view.display();
-            self.contents.fault(
+            self.fault(
                 format!("flux looks for nothing below {view}: it was built for another prefix"),
                 format!("build Flux with the prefix {view}, or give its --mount-path"),
             );
@@ -56,16 +54,16 @@ impl Collector<'_> {
     /// bash, which the scripts that Flux starts with `sh` run with too.
     fn shell(&mut self) {
         let Some(bash) = self.installed("bash") else {
-            self.contents.fault(
+            self.fault(
                 "there is no bash: Flux starts tasks of its own with it, and images may have none",
                 "install bash",
             );
             return;
         };
         self.file(Path::new("bin/bash"), &bash, Part::Shell);
-        self.contents.link("bin/sh", Part::Shell, "bash");
+        self.link("bin/sh", Part::Shell, "bash");
         for name in ["bash", "sh"] {
-            self.contents.interpreters.insert(name.to_owned(), self.view.join("bin").join(name));
+            self.interpreters.insert(name.to_owned(), self.view.join("bin").join(name));
         }
     }
 
@@ -74,9 +72,9 @@ impl Collector<'_> {
         let Some(version) = self.places.names(&self.view.join("lib/lua")).pop() else { return };
         let Some(lua) = self.installed(&format!("lua{version}")) else { return };
         self.file(Path::new("bin/lua"), &lua, Part::Lua);
-        self.contents.interpreters.insert("lua".to_owned(), self.view.join("bin/lua"));
+        self.interpreters.insert("lua".to_owned(), self.view.join("bin/lua"));
         let modules = Path::new("lua").join(version);
-        let names = Libraries::names_of_directories(self.places);
+        let names = Libraries::names_of_directories(&self.places);
         let shared = names.iter().map(|name| (name.join(&modules), "lib"));
         let sources = shared.chain([(Path::new("/usr/share").join(&modules), "share")]);
         for (source, place) in sources {
@@ -85,9 +83,9 @@ impl Collector<'_> {
             self.named(&to, &source, Part::Lua, is_used, &|_| false);
         }
         let posix = Path::new("share").join(&modules).join("posix");
-        if self.contents.entries.contains_key(&posix.join("init.lua")) {
+        if self.entries.contains_key(&posix.join("init.lua")) {
             // Flux's search path for Lua modules has no `init.lua`.
-            self.contents.link(posix.with_extension("lua"), Part::Lua, "posix/init.lua");
+            self.link(posix.with_extension("lua"), Part::Lua, "posix/init.lua");
         }
     }
 
@@ -99,22 +97,23 @@ impl Collector<'_> {
             self.file(&path, &loader, Part::CLibrary);
         } else if flux.interpreter.is_some() {
             let cause = format!("there is no {}, which flux is started by", loader.display());
-            self.contents.fault(cause, "pack where flux runs");
+            self.fault(cause, "pack where flux runs");
         }
-        self.contents.loader = path;
+        self.loader = path;
     }
 
     /// The libraries of all that was collected, and theirs.
     fn libraries(&mut self, flux: &Elf) {
         let own = ["lib", "lib64"].map(|directory| self.view.join(directory));
-        let libraries = Libraries::new(self.places, flux.machine, own.to_vec());
+        let places = self.places.clone();
+        let libraries = Libraries::new(&places, flux.machine, own.to_vec());
         for name in LOADED_BY_NAME {
             if let Ok(library) = libraries.find(name, Path::new("/"), &Elf::default(), &[]) {
                 self.file(&Path::new(LIBRARIES).join(name), &library.path, Part::Libraries);
             }
         }
         let (mut todo, mut foreign) = (VecDeque::new(), Vec::new());
-        for (path, found, elf) in self.contents.elfs() {
+        for (path, found, elf) in self.elfs() {
             if elf.machine == flux.machine {
                 todo.push_back((path.to_owned(), found.to_owned(), elf.clone()));
             } else {
@@ -129,7 +128,7 @@ impl Collector<'_> {
             for name in &elf.needed {
                 match libraries.find(name, &found, &elf, &flux.rpath) {
                     Ok(library) => {
-                        if let Ok(relative) = library.path.strip_prefix(self.view) {
+                        if let Ok(relative) = library.path.strip_prefix(&self.view) {
                             directories.extend(relative.parent().map(Path::to_owned));
                         } else if let Some(path) = self.library(name, &library.path) {
                             todo.push_back((path, library.path, library.elf));
@@ -143,18 +142,18 @@ impl Collector<'_> {
                 }
             }
         }
-        self.contents.warnings.extend(foreign);
-        self.contents.faults.extend(missing.into_values());
+        self.warnings.extend(foreign);
+        self.faults.extend(missing.into_values());
         let first = PathBuf::from(LIBRARIES);
         directories.remove(&first);
-        self.contents.library_directories = std::iter::once(first).chain(directories).collect();
+        self.library_directories = std::iter::once(first).chain(directories).collect();
     }
 
     /// Takes the library `name` from the system; returns its path in the view, unless it is there already.
     fn library(&mut self, name: &str, found: &Path) -> Option<PathBuf> {
         let path = Path::new(LIBRARIES).join(Path::new(name).file_name().unwrap_or_default());
         let part = if is_of_c_library(name) { Part::CLibrary } else { Part::Libraries };
-        let is_new = !self.contents.entries.contains_key(&path);
+        let is_new = !self.entries.contains_key(&path);
         self.file(&path, found, part);
         is_new.then_some(path)
     }

@@ -2,7 +2,6 @@
 //! another C library or with none.
 
 mod collect;
-mod collector;
 mod contents;
 mod left_out;
 mod python;
@@ -12,7 +11,6 @@ mod write;
 pub(crate) use report::PackReport;
 
 use crate::places::Places;
-use collector::Collector;
 use contents::{Contents, Fault};
 use flux_agent::system::below;
 use flux_agent::view::{ViewError, failed, find};
@@ -65,8 +63,8 @@ pub(crate) fn pack(request: &PackRequest, log: fn(&str)) -> Result<PackReport, P
         return Err(ViewError::IntoItself { source_path: lies, destination: to }.into());
     }
     let places = Places { mounts: vec![(view.clone(), lies)], root: Some(request.root.clone()) };
-    let collector = Collector { places: &places, view: &view, contents: Contents::default() };
-    let mut contents = collector.collect(log);
+    let mut contents = Contents { places, view, ..Contents::default() };
+    contents.collect(log);
     let is_empty = fs::read_dir(&to).map_or(true, |mut entries| entries.next().is_none());
     if !is_empty && !request.force {
         let cause = format!("{} is not empty", to.display());
@@ -74,7 +72,7 @@ pub(crate) fn pack(request: &PackRequest, log: fn(&str)) -> Result<PackReport, P
     }
     refuse(&contents.faults, log)?;
     log(&format!("writes {}", to.display()));
-    write(ViewWriter::new(&contents, &view, &to), &to, log)
+    write(ViewWriter::new(&contents, &to), &to, log)
 }
 
 fn refuse(faults: &[Fault], log: fn(&str)) -> Result<(), PackError> {

@@ -4,8 +4,7 @@
 //! The packages are put among Python's own modules, where every Python looks, whatever its distribution
 //! calls the directory for packages.
 
-use super::collector::{Collector, PROGRAMS};
-use super::contents::{Fault, Part};
+use super::contents::{Contents, Fault, PROGRAMS, Part};
 use super::left_out;
 use crate::compiled::python_version;
 use std::path::{Path, PathBuf};
@@ -21,60 +20,60 @@ const PACKAGES: [(&str, bool); 6] = [
 ];
 
 /// Collects the Python that `flux` has compiled in.
-pub(super) fn collect(collector: &mut Collector<'_>) {
-    match program_and_modules(collector) {
+pub(super) fn collect(contents: &mut Contents) {
+    match program_and_modules(contents) {
         Ok(python) => {
-            collector.contents.interpreters.insert("python".to_owned(), python);
+            contents.interpreters.insert("python".to_owned(), python);
         }
-        Err(fault) => collector.contents.faults.push(fault),
+        Err(fault) => contents.faults.push(fault),
     }
 }
 
 /// Returns Python's path in the view.
-fn program_and_modules(collector: &mut Collector<'_>) -> Result<PathBuf, Fault> {
-    let compiled = collector.contents.compiled.python.clone().ok_or_else(|| {
+fn program_and_modules(contents: &mut Contents) -> Result<PathBuf, Fault> {
+    let compiled = contents.compiled.python.clone().ok_or_else(|| {
         let cause = "flux has no path of a Python compiled in, as `/mnt/flux/view/bin/python3`";
         Fault::new(cause, "pack a flux that was configured with a Python")
     })?;
-    let relative = compiled.strip_prefix(collector.view).map_err(|_| {
+    let relative = compiled.strip_prefix(&contents.view).map_err(|_| {
         let cause = format!("flux starts its commands with {}", compiled.display());
         let remedy = format!(
             "application images have no such Python: configure Flux with PYTHON={0}, and let {0} be \
              a link to your Python meanwhile",
-            collector.view.join("bin/python3").display()
+            contents.view.join("bin/python3").display()
         );
         Fault::new(cause, remedy)
     })?;
-    let program = program(collector, &compiled)?;
-    if program.starts_with(collector.view) {
+    let program = program(contents, &compiled)?;
+    if program.starts_with(&contents.view) {
         // It is a part of the prefix, with all that it needs.
         return Ok(compiled);
     }
     let name = name_with_version(&program, &compiled)?;
     let in_view = Path::new("bin").join(&name);
-    collector.file(&in_view, &program, Part::Python);
-    let absolute = collector.view.join(&in_view);
+    contents.file(&in_view, &program, Part::Python);
+    let absolute = contents.view.join(&in_view);
     // In the place of the link that the prefix may have there.
     for alias in [relative, Path::new("bin/python3")] {
         if alias != in_view {
-            collector.contents.entries.remove(alias);
+            contents.entries.remove(alias);
             let near = alias.parent() == in_view.parent();
             let target = if near { PathBuf::from(&name) } else { absolute.clone() };
-            collector.contents.link(alias, Part::Python, target);
+            contents.link(alias, Part::Python, target);
         }
     }
-    modules(collector, &program, &name);
-    bindings(collector, &name);
+    modules(contents, &program, &name);
+    bindings(contents, &name);
     Ok(absolute)
 }
 
 /// The program behind the path that `flux` knows.
-fn program(collector: &Collector<'_>, compiled: &Path) -> Result<PathBuf, Fault> {
+fn program(contents: &Contents, compiled: &Path) -> Result<PathBuf, Fault> {
     let name = compiled.file_name().unwrap_or_default();
     let elsewhere = PROGRAMS.iter().map(|directory| Path::new(directory).join(name));
     let mut candidates = std::iter::once(compiled.to_owned()).chain(elsewhere);
-    let found = candidates.find(|path| collector.places.file(path).is_some());
-    found.and_then(|path| collector.places.resolve(&path).ok()).ok_or_else(|| {
+    let found = candidates.find(|path| contents.places.file(path).is_some());
+    found.and_then(|path| contents.places.resolve(&path).ok()).ok_or_else(|| {
         let cause = format!("there is no Python at {}, nor in {}", compiled.display(), PROGRAMS[0]);
         Fault::new(cause, "install the Python that Flux was configured with")
     })
@@ -91,18 +90,18 @@ fn name_with_version(program: &Path, compiled: &Path) -> Result<String, Fault> {
 }
 
 /// Python's own modules, and the packages among them.
-fn modules(collector: &mut Collector<'_>, program: &Path, name: &str) {
+fn modules(contents: &mut Contents, program: &Path, name: &str) {
     let prefix = program.parent().and_then(Path::parent).unwrap_or(program);
     let directories = ["lib64", "lib"].map(|library| Path::new(library).join(name));
     let is_there = |directory: &&PathBuf| {
-        collector.places.file(&prefix.join(directory).join("os.py")).is_some()
+        contents.places.file(&prefix.join(directory).join("os.py")).is_some()
     };
     let Some(modules) = directories.iter().find(is_there) else {
         let cause = format!("no modules of {name} (os.py) in {}/lib", prefix.display());
-        collector.contents.fault(cause, "install all of Python's standard library");
+        contents.fault(cause, "install all of Python's standard library");
         return;
     };
-    collector.tree(modules, &prefix.join(modules), Part::Python, &left_out::of_python);
+    contents.tree(modules, &prefix.join(modules), Part::Python, &left_out::of_python);
     let mut sites = Vec::new();
     for prefix in [prefix, Path::new("/usr"), Path::new("/usr/local")] {
         for library in
@@ -115,13 +114,11 @@ fn modules(collector: &mut Collector<'_>, program: &Path, name: &str) {
     for (package, needed) in PACKAGES {
         let is_wanted = |name: &str| is_of_package(name, package);
         let is_there = sites.iter().any(|site| {
-            collector.named(modules, site, Part::Python, is_wanted, &left_out::of_python)
+            contents.named(modules, site, Part::Python, is_wanted, &left_out::of_python)
         });
         if needed && !is_there {
             let cause = format!("{name} has no package {package}, which Flux imports");
-            collector
-                .contents
-                .fault(cause, "install the packages cffi, PyYAML and ply of this Python");
+            contents.fault(cause, "install the packages cffi, PyYAML and ply of this Python");
         }
     }
 }
@@ -134,13 +131,13 @@ fn is_of_package(name: &str, package: &str) -> bool {
 }
 
 /// Flux's own modules are for one version of Python.
-fn bindings(collector: &mut Collector<'_>, name: &str) {
-    let names = collector.places.names(&collector.view.join("lib/flux"));
+fn bindings(contents: &mut Contents, name: &str) {
+    let names = contents.places.names(&contents.view.join("lib/flux"));
     let versions: Vec<_> =
         names.into_iter().filter(|name| python_version(name).is_some()).collect();
     if !versions.is_empty() && !versions.iter().any(|version| version == name) {
         let cause =
             format!("Flux's modules are for {}, and its Python is {name}", versions.join(", "));
-        collector.contents.fault(cause, "pack Flux with the Python that it was built for");
+        contents.fault(cause, "pack Flux with the Python that it was built for");
     }
 }

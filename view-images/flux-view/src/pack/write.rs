@@ -13,7 +13,6 @@ use std::path::{Path, PathBuf};
 
 /// Writes the files of a view, each with the loader, search path or interpreter that the view has.
 pub(super) struct ViewWriter<'run> {
-    view: &'run Path,
     /// The loader, as a path at run time.
     loader: String,
     /// Where programs search for libraries, as a list of paths at run time.
@@ -26,12 +25,11 @@ pub(super) struct ViewWriter<'run> {
 }
 
 impl<'run> ViewWriter<'run> {
-    /// For the `contents` of `view`, which goes to `to` at last.
-    pub(super) fn new(contents: &'run Contents, view: &'run Path, to: &Path) -> Self {
-        let at_run_time = |path: &PathBuf| view.join(path).display().to_string();
+    /// For `contents` that go to `to` at last.
+    pub(super) fn new(contents: &'run Contents, to: &Path) -> Self {
+        let at_run_time = |path: &PathBuf| contents.view.join(path).display().to_string();
         let directories: Vec<_> = contents.library_directories.iter().map(at_run_time).collect();
         Self {
-            view,
             loader: at_run_time(&contents.loader),
             search_path: directories.join(":"),
             contents,
@@ -107,7 +105,7 @@ impl<'run> ViewWriter<'run> {
     fn script(&mut self, path: &Path, data: Vec<u8>) -> Vec<u8> {
         let end = data.iter().position(|byte| *byte == b'\n').unwrap_or(data.len());
         let line = String::from_utf8_lossy(&data[..end]);
-        match first_line(&line, self.view, |name| self.interpreter(name)) {
+        match first_line(&line, &self.contents.view, |name| self.interpreter(name)) {
             Ok(None) => data,
             Ok(Some(line)) => [line.as_bytes(), &data[end..]].concat(),
             Err(program) => {
@@ -125,7 +123,7 @@ impl<'run> ViewWriter<'run> {
         let program = Path::new("bin").join(name);
         let is_there = self.contents.entries.contains_key(&program);
         let named = self.contents.interpreters.get(kind).cloned();
-        named.or_else(|| is_there.then(|| self.view.join(program)))
+        named.or_else(|| is_there.then(|| self.contents.view.join(program)))
     }
 }
 
