@@ -18,6 +18,11 @@ impl Architecture {
         Self::ALL.into_iter().find(|it| it.name() == std::env::consts::ARCH)
     }
 
+    /// As Go, images and Debian call that of this machine, whichever it is.
+    pub(crate) fn image_name_of_this_machine() -> &'static str {
+        Self::of_this_machine().map_or(std::env::consts::ARCH, Self::image_name)
+    }
+
     /// As the kernel calls it.
     pub fn name(self) -> &'static str {
         match self {
@@ -63,10 +68,7 @@ impl Architecture {
     }
 
     /// The program that runs programs of it on a machine of another architecture.
-    pub fn emulator(self) -> &'static str {
-        match self {
-            Self::X86_64 => "qemu-x86_64-static",
-            Self::Aarch64 => "qemu-aarch64-static",
-        }
+    pub fn emulator(self) -> String {
+        format!("qemu-{}-static", self.name())
     }
 }

@@ -6,14 +6,15 @@
 
 use std::{
     ffi::OsString,
-    fmt, fs,
-    fs::File,
+    fmt,
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
 };
 
 use anyhow::{Context as _, Result};
+use fs_err::{self as fs, File};
 use sha2::{Digest as _, Sha256};
+use walkdir::{DirEntry, WalkDir};
 
 /// The environment variable that says where the cache is.
 pub const CACHE_VARIABLE: &str = "FLUX_E2E_CACHE";
@@ -27,8 +28,7 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// `$FLUX_E2E_CACHE`, else `$XDG_CACHE_HOME/flux-operator-e2e`, else
-    /// `~/.cache/flux-operator-e2e`.
+    /// `$FLUX_E2E_CACHE`, else `flux-operator-e2e` in `$XDG_CACHE_HOME` or `~/.cache`.
     pub fn locate() -> Result<Self> {
         let root = root_from(|name| std::env::var_os(name)).with_context(|| {
             format!("finding the cache directory: neither {CACHE_VARIABLE} nor HOME is set")
@@ -39,14 +39,9 @@ impl Cache {
     /// A cache below the given directory, which is made if need be.
     pub fn at(root: &Path) -> Result<Self> {
         for name in ["built", "clusters", "logs"] {
-            let directory = root.join(name);
-            fs::create_dir_all(&directory)
-                .with_context(|| format!("making the cache directory {}", directory.display()))?;
+            fs::create_dir_all(root.join(name))?;
         }
-        let root = root
-            .canonicalize()
-            .with_context(|| format!("resolving the cache directory {}", root.display()))?;
-        Ok(Self { root })
+        Ok(Self { root: fs::canonicalize(root)? })
     }
 
     /// Where finished artefacts are.
@@ -77,49 +72,36 @@ impl Cache {
 
     /// Every artefact, finished or not, by name.
     pub fn artefacts(&self) -> Vec<Artefact> {
-        let entries = fs::read_dir(self.built()).into_iter().flatten().flatten();
-        let directories = entries.filter(|entry| entry.path().is_dir());
-        let mut artefacts: Vec<_> = directories
-            .filter_map(|entry| {
-                let used = entry.metadata().ok()?.modified().ok()?;
-                let name = entry.file_name().into_string().ok()?;
-                let unused = SystemTime::now().duration_since(used).unwrap_or_default();
-                Some(Artefact { name, directory: entry.path(), unused })
-            })
-            .collect();
-        artefacts.sort_by(|left, right| left.name.cmp(&right.name));
-        artefacts
+        let entries = WalkDir::new(self.built()).min_depth(1).max_depth(1).sort_by_file_name();
+        let directories = entries.into_iter().flatten().filter(|it| it.file_type().is_dir());
+        let artefact = |entry: DirEntry| {
+            let used = entry.metadata().ok()?.modified().ok()?;
+            let unused = SystemTime::now().duration_since(used).unwrap_or_default();
+            Some(Artefact { name: entry.file_name().to_str()?.to_owned(), unused })
+        };
+        directories.filter_map(artefact).collect()
     }
 
-    /// Removes the artefacts that nobody has used for `unused`; returns their names. The next who needs
-    /// one makes it again.
+    /// Removes the artefacts that nobody has used for `unused`; returns their names.
     pub fn prune(&self, unused: Duration) -> Result<Vec<String>> {
-        let mut removed = Vec::new();
-        for artefact in self.artefacts().into_iter().filter(|it| it.unused >= unused) {
-            remove_tree(&artefact.directory)?;
-            removed.push(artefact.name);
-        }
-        Ok(removed)
+        let unused = self.artefacts().into_iter().filter(|it| it.unused >= unused);
+        let remove = |it: Artefact| remove_tree(&self.built().join(&it.name)).map(|()| it.name);
+        unused.map(remove).collect()
     }
 
     /// The artefact's directory; `make` fills it if it is not there yet.
     pub fn artefact(&self, key: &Key, make: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
-        if let Some(found) = self.find(key) {
-            return Ok(found);
-        }
+        // Another process may make it while this one waits for the lock.
         let _lock = lock(&self.built().join(format!(".{key}.lock")))?;
-        // Another process may have made it while this one waited for the lock.
         if let Some(found) = self.find(key) {
             return Ok(found);
         }
         let partial = self.built().join(format!(".{key}.partial"));
         remove_tree(&partial)?;
-        fs::create_dir_all(&partial)
-            .with_context(|| format!("making the directory {}", partial.display()))?;
+        fs::create_dir_all(&partial)?;
         make(&partial).with_context(|| format!("making {key}"))?;
         let directory = self.built().join(&key.0);
-        fs::rename(&partial, &directory)
-            .with_context(|| format!("renaming {} to {key}", partial.display()))?;
+        fs::rename(&partial, &directory)?;
         Ok(directory)
     }
 }
@@ -132,12 +114,10 @@ fn root_from(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
 }
 
 /// One directory of what takes long to make.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Artefact {
     /// Its key.
     pub name: String,
-    /// Where it is.
-    pub directory: PathBuf,
     /// How long nobody has asked for it.
     pub unused: Duration,
 }
@@ -175,11 +155,10 @@ pub fn lock(path: &Path) -> Result<Lock> {
 
 /// Like [`lock`]; calls `waiting` first where somebody else holds it.
 pub fn lock_or(path: &Path, waiting: impl FnOnce()) -> Result<Lock> {
-    let file =
-        File::create(path).with_context(|| format!("opening the lock {}", path.display()))?;
+    let file = File::create(path)?;
     if file.try_lock().is_err() {
         waiting();
-        file.lock().with_context(|| format!("waiting for the lock {}", path.display()))?;
+        file.lock()?;
     }
     Ok(file)
 }
@@ -187,22 +166,17 @@ pub fn lock_or(path: &Path, waiting: impl FnOnce()) -> Result<Lock> {
 /// Removes a directory with all that is in it; one that is not there is no fault.
 pub fn remove_tree(directory: &Path) -> Result<()> {
     match fs::remove_dir_all(directory) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("removing the directory {}", directory.display()))
-        }
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
         _ => Ok(()),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-
     use super::*;
 
-    fn root(pairs: &[(&str, &str)]) -> Option<PathBuf> {
-        let variables: HashMap<_, _> = pairs.iter().copied().collect();
-        root_from(|name| variables.get(name).map(OsString::from))
+    fn root(variables: &[(&str, &str)]) -> Option<PathBuf> {
+        root_from(|name| variables.iter().find(|it| it.0 == name).map(|it| it.1.into()))
     }
 
     #[test]

@@ -20,9 +20,6 @@ pub struct Package {
     provides: &'static [&'static str],
 }
 
-/// Where Debian's package puts the plugins that set up pods' networks.
-pub(crate) const CNI_PLUGINS: &str = "/usr/lib/cni";
-
 /// What a node needs.
 pub const NODE: &[Package] = &[
     Package { name: "conntrack", provides: &["conntrack"] },
@@ -54,8 +51,7 @@ pub const EMULATOR: &[Package] = &[Package {
 pub const STATIC_PROGRAM: &[Package] =
     &[Package { name: "busybox-static", provides: &["busybox"] }];
 
-/// Makes sure that the packages are there: installs what is missing where this process may.
-/// Otherwise the error names the packages to install.
+/// Installs what is missing where this process may; otherwise the error names the packages to install.
 pub fn ensure(packages: &[Package], progress: &Progress) -> Result<()> {
     if missing(packages, is_there).is_empty() {
         return Ok(());
@@ -77,22 +73,18 @@ pub fn ensure(packages: &[Package], progress: &Progress) -> Result<()> {
         let installed = programs::run(
             apt_get().args(["install", "--yes", "--no-install-recommends"]).args(&absent),
         );
-        match (installed, updated) {
-            (Ok(_), _) => Ok(()),
-            (Err(error), Ok(_)) => Err(error),
-            (Err(error), Err(update)) => Err(error.context(update)),
-        }
-        .with_context(|| format!("installing the Debian packages {names}"))
+        let installed = installed.map(drop).map_err(|error| match updated {
+            Ok(_) => error,
+            Err(update) => error.context(update),
+        });
+        installed.with_context(|| format!("installing the Debian packages {names}"))
     })
 }
 
 fn apt_get() -> Command {
     let mut command = Command::new("apt-get");
-    command.env("DEBIAN_FRONTEND", "noninteractive").args([
-        "--quiet",
-        "-o",
-        "DPkg::Lock::Timeout=300",
-    ]);
+    command.args(["--quiet", "-o", "DPkg::Lock::Timeout=300"]);
+    command.env("DEBIAN_FRONTEND", "noninteractive");
     command
 }
 

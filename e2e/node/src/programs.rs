@@ -1,5 +1,4 @@
-//! Running other programs to their end, with what they said in the error when they fail. None runs for
-//! ever.
+//! Running other programs to their end, which has its time, with what they said in the error when they fail.
 
 use std::{
     io::{self, BufRead as _, BufReader, Seek as _, Write},
@@ -32,8 +31,7 @@ pub fn find(program: &str) -> Option<PathBuf> {
         .find(|candidate| candidate.is_file())
 }
 
-/// Runs the command to its end and returns what it wrote.
-/// A failure names the command and the end of what it wrote.
+/// Runs the command to its end and returns what it wrote, the end of which is in the error where it fails.
 pub fn run(command: &mut Command) -> Result<Output> {
     feed(command, |_| Ok(()))
 }
@@ -163,16 +161,10 @@ mod tests {
     }
 
     #[test]
-    fn input_reaches_the_command() {
-        let output = run_with_input(&mut Command::new("cat"), b"meow").unwrap();
-        assert_eq!(output.stdout, b"meow");
-    }
-
-    #[test]
     fn a_command_that_talks_while_it_is_fed_gets_everything() {
         let much = vec![b'x'; 1 << 20];
         let output = run_with_input(&mut Command::new("cat"), &much).unwrap();
-        assert_eq!(output.stdout.len(), much.len());
+        assert!(output.stdout == much);
     }
 
     #[test]

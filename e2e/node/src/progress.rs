@@ -21,31 +21,23 @@ pub struct Progress {
     quiet: bool,
 }
 
-impl Default for Progress {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Progress {
     /// Starts the clock; lines go to standard error.
+    #[expect(clippy::new_without_default, reason = "there is a quiet one, too")]
     pub fn new() -> Self {
         Self { started: Instant::now(), quiet: false }
     }
 
     /// Says nothing, ever.
     pub fn quiet() -> Self {
-        Self { started: Instant::now(), quiet: true }
+        Self { quiet: true, ..Self::new() }
     }
 
     /// Prints one line with the seconds since the start.
     pub fn say(&self, text: &str) {
-        if self.quiet {
-            return;
+        if !self.quiet {
+            complain(&render(self.started.elapsed(), text));
         }
-        let line = render(self.started.elapsed(), text);
-        // That standard error is closed cannot be reported.
-        let _ = writeln!(std::io::stderr(), "{line}");
     }
 
     /// Does `work` and prints one line when it is done, and some while it is not.
@@ -66,8 +58,7 @@ impl Progress {
         Ok(done)
     }
 
-    /// Like [`Progress::step`] for work that takes long: also says at once what begins and how long
-    /// it usually takes.
+    /// Like [`Progress::step`]; also says at once what begins and how long it usually takes.
     pub fn long_step<T>(
         &self,
         what: &str,
@@ -85,8 +76,9 @@ pub fn print(text: &str) {
     let _ = writeln!(std::io::stdout(), "{text}");
 }
 
-/// Prints why something failed on standard error.
+/// Prints on standard error, as why something failed.
 pub fn complain(text: &str) {
+    // That standard error is closed cannot be reported.
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 

@@ -11,9 +11,9 @@ use flux_agent::system::output::chain;
 use flux_agent::view::{Source, SourceLayout, ViewError, find};
 use flux_contract::Layout;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use walkdir::WalkDir;
 
 /// The remedy for all that an application's image lacks.
 const PACK: &str = "use a view that has its own: flux-view pack makes one";
@@ -22,14 +22,17 @@ const LIBC: &str = "libc.so.6";
 /// Faults of one kind that are named.
 const NAMED: usize = 3;
 
-/// What is to be checked.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What is to be checked, as arguments of the command.
+#[derive(Debug, clap::Args)]
 pub(crate) struct CheckRequest {
-    /// The root of the view image.
+    /// Root of the view image
+    #[arg(value_name = "IMAGE-ROOT")]
     pub(crate) root: PathBuf,
-    /// The root of an application's image.
+    /// Root of an application's image
+    #[arg(long, value_name = "ROOT")]
     pub(crate) application: Option<PathBuf>,
-    /// Where the shared volume will be mounted (`flux.container.mountPath`).
+    /// Where the shared volume will be mounted
+    #[arg(long, default_value = Layout::DEFAULT_MOUNT, value_name = "PATH")]
     pub(crate) mount_path: PathBuf,
 }
 
@@ -39,9 +42,14 @@ pub(crate) fn check_view(request: &CheckRequest) -> Vec<Check> {
     let source = match find(&request.root, &request.mount_path, None) {
         Ok(source) => source,
         Err(error) => {
+            let seen = if let ViewError::NotFound { searched } = &error {
+                format!("no Flux in {}", searched.join(", "))
+            } else {
+                chain(&error)
+            };
             let remedy = "give the root of a view image: of what `podman image mount` or an unpacked \
                           archive shows";
-            return vec![check("view", Found::failed(no_flux(&error), remedy))];
+            return vec![check("view", Found::failed(seen, remedy))];
         }
     };
     let layout = match source.layout {
@@ -49,30 +57,22 @@ pub(crate) fn check_view(request: &CheckRequest) -> Vec<Check> {
         SourceLayout::AtMountPath | SourceLayout::OptView | SourceLayout::Given => "flat",
     };
     let mut checks = vec![check("view", Found::ok(format!("{}, {layout}", source.view.display())))];
-    let pod = Pod::new(request, &source);
-    let Some(flux) = pod.flux.as_ref() else {
+    let Some(pod) = Pod::new(request, &source) else {
         let remedy = "bin/flux has to be the program of Flux itself";
         checks.push(check("flux", Found::failed("bin/flux is no ELF program", remedy)));
         return checks;
     };
-    let loaded = Loaded::new(&pod, flux);
+    let loaded = Loaded::new(&pod);
     checks.extend([
-        check("flux", version(&pod, flux, source.layout)),
-        check("loader", loader(&pod, flux)),
+        check("flux", version(&pod, source.layout)),
+        check("loader", loader(&pod)),
         check("libraries", libraries(&pod, &loaded)),
-        check("C library", c_library(&pod, flux, &loaded)),
+        check("C library", c_library(&pod, &loaded)),
         check("shell", shell(&pod)),
         check("python", python(&pod)),
         check("access", access(&pod)),
     ]);
     checks
-}
-
-fn no_flux(error: &ViewError) -> String {
-    if let ViewError::NotFound { searched } = error {
-        return format!("no Flux in {}", searched.join(", "));
-    }
-    chain(error)
 }
 
 /// The file system of a pod, as far as the request names it.
@@ -86,13 +86,14 @@ struct Pod {
     /// With the application's image around them.
     all: Places,
     /// The headers of `flux`.
-    flux: Option<Elf>,
+    flux: Elf,
     /// What it has compiled in.
     compiled: Compiled,
 }
 
 impl Pod {
-    fn new(request: &CheckRequest, source: &Source) -> Self {
+    /// `None` where `flux` is no program of its own.
+    fn new(request: &CheckRequest, source: &Source) -> Option<Self> {
         let view = Layout::new(&request.mount_path).view();
         let lies = below(&request.root, &source.view);
         let software = PathBuf::from(Layout::SOFTWARE_MOUNT);
@@ -100,12 +101,13 @@ impl Pod {
         let names = source.names.iter().chain([&source.view, &view]);
         let mut mounts: Vec<_> = names.map(|name| (name.clone(), lies.clone())).collect();
         mounts.push((software.clone(), below(&request.root, &software)));
-        let own = Places::new(mounts.clone(), None);
-        let all = Places::new(mounts, request.application.clone());
+        let own = Places { mounts: mounts.clone(), root: None };
+        let all = Places { mounts, root: request.application.clone() };
         let data = own.read(&view.join("bin/flux")).unwrap_or_default();
-        let flux = Elf::read(&data).ok();
+        let flux = Elf::read(&data).ok()?;
         let compiled = Compiled::read(&data, &view);
-        Self { view, with_application: request.application.is_some(), own, all, flux, compiled }
+        let with_application = request.application.is_some();
+        Some(Self { view, with_application, own, all, flux, compiled })
     }
 
     /// Programs and modules that Flux starts or loads, with their paths.
@@ -131,19 +133,12 @@ impl Pod {
         paths.into_iter().filter_map(read).collect()
     }
 
-    /// Where an application's image has the program `name`, or the view.
-    fn program(&self, name: &str) -> Option<PathBuf> {
-        let directories = [self.view.join("bin"), "/usr/bin".into(), "/bin".into()];
-        let mut paths = directories.iter().map(|directory| directory.join(name));
-        paths.find(|path| self.all.file(path).is_some())
-    }
-
     /// A finding about what an application's image has to have: it is only a warning while that is unknown.
-    fn lacking(&self, seen: String, remedy: &'static str) -> Found {
+    fn lacking(&self, seen: &str) -> Found {
         if self.with_application {
-            Found::failed(seen, remedy)
+            Found::failed(seen, PACK)
         } else {
-            Found::warning(format!("{seen}: the application's image has to have it"), remedy)
+            Found::warning(format!("{seen}: the application's image has to have it"), PACK)
         }
     }
 }
@@ -163,7 +158,8 @@ struct Loaded {
 }
 
 impl Loaded {
-    fn new(pod: &Pod, flux: &Elf) -> Self {
+    fn new(pod: &Pod) -> Self {
+        let flux = &pod.flux;
         let libraries = Libraries::new(&pod.all, flux.machine, Vec::new());
         // What the process of `flux` has loaded serves all modules.
         let inherited: Vec<String> = flux.rpath.iter().chain(&flux.runpath).cloned().collect();
@@ -196,10 +192,9 @@ impl Loaded {
     }
 }
 
-fn version(pod: &Pod, flux: &Elf, layout: SourceLayout) -> Found {
-    let machine = machine_name(flux.machine);
+fn version(pod: &Pod, layout: SourceLayout) -> Found {
     let version = pod.compiled.version.as_deref().unwrap_or("of unknown version");
-    let seen = format!("{version} for {machine}");
+    let seen = format!("{version} for {}", machine_name(pod.flux.machine));
     if layout != SourceLayout::Spack && !pod.compiled.for_view {
         let view = pod.view.display();
         return Found::failed(
@@ -210,8 +205,8 @@ fn version(pod: &Pod, flux: &Elf, layout: SourceLayout) -> Found {
     Found::ok(seen)
 }
 
-fn loader(pod: &Pod, flux: &Elf) -> Found {
-    let Some(loader) = flux.interpreter.as_deref() else {
+fn loader(pod: &Pod) -> Found {
+    let Some(loader) = pod.flux.interpreter.as_deref() else {
         return Found::ok("flux needs none");
     };
     let path = Path::new(loader);
@@ -220,10 +215,7 @@ fn loader(pod: &Pod, flux: &Elf) -> Found {
     } else if pod.all.file(path).is_some() {
         Found::ok(format!("{loader}, the application's"))
     } else {
-        pod.lacking(
-            format!("no {loader} (an image with musl, or without any libc, has none)"),
-            PACK,
-        )
+        pod.lacking(&format!("no {loader} (an image with musl, or without any libc, has none)"))
     }
 }
 
@@ -236,7 +228,7 @@ fn libraries(pod: &Pod, loaded: &Loaded) -> Found {
         .map(|(name, by)| format!("{name} (for {})", by.display()))
         .collect();
     if !missing.is_empty() {
-        return pod.lacking(format!("missing: {}", some(&missing)), PACK);
+        return pod.lacking(&format!("missing: {}", some(&missing)));
     }
     let borrowed: Vec<String> = loaded.borrowed.iter().filter(is_expected).cloned().collect();
     if !borrowed.is_empty() {
@@ -248,13 +240,14 @@ fn libraries(pod: &Pod, loaded: &Loaded) -> Found {
     Found::ok(format!("all there, for {} files", loaded.files))
 }
 
-fn c_library(pod: &Pod, flux: &Elf, loaded: &Loaded) -> Found {
+fn c_library(pod: &Pod, loaded: &Loaded) -> Found {
+    let flux = &pod.flux;
     let needed = newest(&loaded.versions).unwrap_or("no version");
     let Some((libc, is_own)) = &loaded.libc else {
         if flux.needed.is_empty() {
             return Found::ok("flux needs none");
         }
-        return pod.lacking(format!("no {LIBC} with {needed}"), PACK);
+        return pod.lacking(&format!("no {LIBC} with {needed}"));
     };
     let loader_is_own =
         flux.interpreter.as_deref().is_some_and(|loader| pod.own.file(Path::new(loader)).is_some());
@@ -266,9 +259,7 @@ fn c_library(pod: &Pod, flux: &Elf, loaded: &Loaded) -> Found {
         );
     }
     let has = newest(&libc.defined_versions).unwrap_or("no version");
-    if newest(loaded.versions.iter().chain(&libc.defined_versions))
-        != newest(&libc.defined_versions)
-    {
+    if newest(loaded.versions.union(&libc.defined_versions)).is_some_and(|newest| newest != has) {
         return Found::failed(format!("needs {needed}, and {LIBC} has {has}"), PACK);
     }
     let whose = if *is_own { "the view's own" } else { "the application's" };
@@ -276,9 +267,10 @@ fn c_library(pod: &Pod, flux: &Elf, loaded: &Loaded) -> Found {
 }
 
 fn shell(pod: &Pod) -> Found {
-    match pod.program("bash") {
+    let places = [pod.view.join("bin/bash"), "/usr/bin/bash".into(), "/bin/bash".into()];
+    match places.iter().find(|path| pod.all.file(path).is_some()) {
         Some(bash) => Found::ok(bash.display().to_string()),
-        None => pod.lacking("no bash, with which Flux starts tasks of its own".to_owned(), PACK),
+        None => pod.lacking("no bash, with which Flux starts tasks of its own"),
     }
 }
 
@@ -289,7 +281,7 @@ fn python(pod: &Pod) -> Found {
     };
     let shown = python.display();
     if pod.all.file(python).is_none() {
-        return pod.lacking(format!("no {shown}, with which flux starts its commands"), PACK);
+        return pod.lacking(&format!("no {shown}, with which flux starts its commands"));
     }
     let program = pod.all.resolve(python).unwrap_or_default();
     let name = program.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -307,22 +299,16 @@ fn python(pod: &Pod) -> Found {
 
 /// Flux may run as any user.
 fn access(pod: &Pod) -> Found {
+    let lies = pod.own.directory(&pod.view).unwrap_or_default();
     let mut closed = Vec::new();
-    let mut directories = vec![pod.view.clone()];
     let mut files = 0;
-    while let Some(directory) = directories.pop() {
-        let Some(lies) = pod.own.directory(&directory) else { continue };
-        for name in pod.own.names(&directory) {
-            let path = directory.join(&name);
-            let Ok(found) = fs::symlink_metadata(lies.join(&name)) else { continue };
-            let needed = if found.is_dir() { 0o005 } else { 0o004 };
-            files += 1;
-            if !found.is_symlink() && found.permissions().mode() & needed != needed {
-                closed.push(path.display().to_string());
-            }
-            if found.is_dir() {
-                directories.push(path);
-            }
+    for entry in WalkDir::new(&lies).min_depth(1).into_iter().flatten() {
+        let Ok(found) = entry.metadata() else { continue };
+        let needed = if found.is_dir() { 0o005 } else { 0o004 };
+        files += 1;
+        if !found.is_symlink() && found.permissions().mode() & needed != needed {
+            let path = entry.path().strip_prefix(&lies).unwrap_or_else(|_| entry.path());
+            closed.push(pod.view.join(path).display().to_string());
         }
     }
     if closed.is_empty() {
@@ -351,9 +337,9 @@ mod tests {
         Pod {
             view: "/mnt/flux/view".into(),
             with_application,
-            own: Places::new(Vec::new(), None),
-            all: Places::new(Vec::new(), None),
-            flux: None,
+            own: Places::default(),
+            all: Places::default(),
+            flux: Elf { needed: vec![LIBC.to_owned()], ..Elf::default() },
             compiled: Compiled::default(),
         }
     }
@@ -370,7 +356,6 @@ mod tests {
 
     #[test]
     fn an_older_c_library_is_reported_with_both_versions() {
-        let flux = Elf { needed: vec![LIBC.to_owned()], ..Elf::default() };
         let libc = |defined: &[&str]| {
             Some((Elf { defined_versions: versions(defined), ..Elf::default() }, false))
         };
@@ -379,21 +364,20 @@ mod tests {
             libc: libc(&["GLIBC_2.2.5", "GLIBC_2.36"]),
             ..Loaded::default()
         };
-        let found = c_library(&pod(true), &flux, &loaded);
+        let found = c_library(&pod(true), &loaded);
         assert_eq!(found.finding, Finding::Failed);
         assert_eq!(found.seen, "needs GLIBC_2.38, and libc.so.6 has GLIBC_2.36");
         loaded.libc = libc(&["GLIBC_2.2.5", "GLIBC_2.38", "GLIBC_2.39"]);
-        let found = c_library(&pod(true), &flux, &loaded);
+        let found = c_library(&pod(true), &loaded);
         assert_eq!(found.seen, "GLIBC_2.39, the application's; GLIBC_2.38 is needed");
         loaded.libc = None;
-        assert_eq!(c_library(&pod(true), &flux, &loaded).finding, Finding::Failed);
+        assert_eq!(c_library(&pod(true), &loaded).finding, Finding::Failed);
     }
 
     #[test]
     fn a_c_library_without_its_loader_is_refused() {
-        let flux = Elf { needed: vec![LIBC.to_owned()], ..Elf::default() };
         let loaded = Loaded { libc: Some((Elf::default(), true)), ..Loaded::default() };
-        let found = c_library(&pod(true), &flux, &loaded);
+        let found = c_library(&pod(true), &loaded);
         assert!(found.seen.starts_with("the loader is the application's"), "{}", found.seen);
     }
 

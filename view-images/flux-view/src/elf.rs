@@ -1,12 +1,10 @@
 //! What the headers of a program or a library say about how it is loaded.
 
 use object::Endianness;
-use object::elf::{DT_NEEDED, DT_RPATH, DT_RUNPATH, DT_SONAME, FileHeader64, SHF_ALLOC};
+use object::elf::{DT_NEEDED, DT_RPATH, DT_RUNPATH, DT_SONAME, ELFMAG, FileHeader64, SHF_ALLOC};
 use object::read::elf::{Dyn, FileHeader, ProgramHeader, SectionHeader};
 use std::collections::BTreeSet;
 
-/// What an ELF file begins with.
-const MAGIC: &[u8] = b"\x7fELF";
 /// Libraries that belong to the C library and come from one build of it: the loader, too.
 const C_LIBRARY: [&str; 14] = [
     "ld-linux",
@@ -50,7 +48,7 @@ pub(super) struct Elf {
 
 /// Whether `data` is an ELF file, by its first bytes.
 pub(super) fn is_elf(data: &[u8]) -> bool {
-    data.starts_with(MAGIC)
+    data.starts_with(&ELFMAG)
 }
 
 /// Whether the library `name` is a part of the C library.

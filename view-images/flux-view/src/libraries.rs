@@ -9,9 +9,6 @@ use crate::places::Places;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Where directories for libraries are configured.
-const CONFIGURATION: &str = "/etc/ld.so.conf";
-
 /// Finds libraries for programs of one processor.
 pub(super) struct Libraries<'places> {
     places: &'places Places,
@@ -35,7 +32,8 @@ impl<'places> Libraries<'places> {
     pub(super) fn new(places: &'places Places, machine: u16, more: Vec<PathBuf>) -> Self {
         let library_names =
             [format!("lib/{}-linux-gnu", machine_name(machine)), "lib64".to_owned()];
-        let mut directories = configured(places);
+        let configuration = Path::new("/etc/ld.so.conf");
+        let mut directories = configured(places, configuration, &mut BTreeSet::new());
         for name in library_names.iter().map(String::as_str).chain(["lib"]) {
             directories.extend([Path::new("/").join(name), Path::new("/usr").join(name)]);
         }
@@ -72,12 +70,10 @@ impl<'places> Libraries<'places> {
 
     /// The directories that an object in `origin` brings along.
     fn own_directories(&self, elf: &Elf, inherited: &[String], origin: &Path) -> Vec<PathBuf> {
-        let entries: Vec<&String> = if elf.runpath.is_empty() {
-            elf.rpath.iter().chain(inherited).collect()
-        } else {
-            elf.runpath.iter().collect()
-        };
-        entries.iter().flat_map(|entry| expanded(entry, origin, &self.library_names)).collect()
+        let hands_down = elf.runpath.is_empty();
+        let own = if hands_down { &elf.rpath } else { &elf.runpath };
+        let entries = own.iter().chain(inherited.iter().filter(|_| hands_down));
+        entries.flat_map(|entry| expanded(entry, origin, &self.library_names)).collect()
     }
 
     /// The library at `path`, unless it is none or one for another processor: the loader goes on then.
@@ -102,35 +98,25 @@ fn expanded(entry: &str, origin: &Path, library_names: &[String]) -> Vec<PathBuf
     directories
 }
 
-/// The directories that are configured in `places`, in their order.
-fn configured(places: &Places) -> Vec<PathBuf> {
-    let mut files = vec![PathBuf::from(CONFIGURATION)];
+/// The directories that `file` and what it includes configure, in their order. Files may include each
+/// other: those that are `done` are passed over.
+fn configured(places: &Places, file: &Path, done: &mut BTreeSet<PathBuf>) -> Vec<PathBuf> {
     let mut directories = Vec::new();
-    let mut done = BTreeSet::new();
-    while let Some(file) = files.pop() {
-        // One may include another that includes it.
-        let Some(text) = done.insert(file.clone()).then(|| places.read(&file)).flatten() else {
-            continue;
-        };
-        let mut included = Vec::new();
-        for line in String::from_utf8_lossy(&text).lines().map(uncommented) {
-            if let Some(pattern) =
-                line.strip_prefix("include").filter(|it| it.starts_with([' ', '\t']))
-            {
-                let pattern = file.parent().unwrap_or(&file).join(pattern.trim());
-                included.extend(matching(places, &pattern));
-            } else {
-                let entries = line.split([' ', '\t', ',', ':']).filter(|it| it.starts_with('/'));
-                directories.extend(entries.map(PathBuf::from));
+    let text = done.insert(file.to_owned()).then(|| places.read(file)).flatten();
+    for line in String::from_utf8_lossy(&text.unwrap_or_default()).lines() {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        let included = line.strip_prefix("include").filter(|it| it.starts_with([' ', '\t']));
+        if let Some(pattern) = included {
+            let pattern = file.parent().unwrap_or(file).join(pattern.trim());
+            for file in matching(places, &pattern) {
+                directories.extend(configured(places, &file, done));
             }
+        } else {
+            let entries = line.split([' ', '\t', ',', ':']).filter(|it| it.starts_with('/'));
+            directories.extend(entries.map(PathBuf::from));
         }
-        files.extend(included.into_iter().rev());
     }
     directories
-}
-
-fn uncommented(line: &str) -> &str {
-    line.split('#').next().unwrap_or_default().trim()
 }
 
 /// The files that `pattern` names; its file name may have one `*`.
@@ -179,7 +165,7 @@ mod tests {
 
     #[test]
     fn a_runpath_takes_away_what_the_program_would_hand_down() {
-        let places = Places::new(Vec::new(), None);
+        let places = Places::default();
         let libraries = Libraries::new(&places, object::elf::EM_X86_64, Vec::new());
         let list = |text: &str| vec![text.to_owned()];
         let mut elf = Elf { rpath: list("/own"), ..Elf::default() };
@@ -201,19 +187,14 @@ mod tests {
         write("etc/ld.so.conf.d/b.conf", "/b\n# /no\nhwcap 1 nosegneg\n");
         write("etc/ld.so.conf.d/a.conf", "/a:/a2\ninclude /etc/ld.so.conf\n");
         write("etc/ld.so.conf.d/note.txt", "/never\n");
-        let places = Places::new(Vec::new(), Some(root.path().to_owned()));
-        let found = configured(&places);
-        for directory in ["/last", "/a", "/a2", "/b"] {
-            assert!(found.contains(&PathBuf::from(directory)), "{directory}: {found:?}");
-        }
-        assert!(
-            !found.contains(&PathBuf::from("/never")) && !found.contains(&PathBuf::from("/no"))
-        );
+        let places = Places { root: Some(root.path().to_owned()), ..Places::default() };
+        let found = configured(&places, Path::new("/etc/ld.so.conf"), &mut BTreeSet::new());
+        assert_eq!(found, ["/a", "/a2", "/b", "/last"].map(PathBuf::from));
     }
 
     #[test]
     fn a_shells_c_library_is_found_where_this_machine_has_it() {
-        let places = Places::new(Vec::new(), Some("/".into()));
+        let places = Places { root: Some("/".into()), ..Places::default() };
         let path = places.resolve(Path::new("/bin/sh")).unwrap();
         let elf = Elf::read(&places.read(&path).unwrap()).unwrap();
         let libraries = Libraries::new(&places, elf.machine, Vec::new());

@@ -7,20 +7,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Where the paths of that file system lie on this one.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Places {
     /// Directories as they are seen, and where they lie.
-    mounts: Vec<(PathBuf, PathBuf)>,
+    pub(super) mounts: Vec<(PathBuf, PathBuf)>,
     /// Where everything else lies, if there is anything else.
-    root: Option<PathBuf>,
+    pub(super) root: Option<PathBuf>,
 }
 
 impl Places {
-    /// The directories `mounts`, and around them the file system below `root`.
-    pub(super) fn new(mounts: Vec<(PathBuf, PathBuf)>, root: Option<PathBuf>) -> Self {
-        Self { mounts, root }
-    }
-
     /// Where `path` lies, the last link on the way not followed.
     fn place(&self, path: &Path) -> Option<PathBuf> {
         for (seen, lies) in &self.mounts {
@@ -40,28 +35,29 @@ impl Places {
         follow(path, &|path| self.place(path))
     }
 
-    /// Where the file `path` lies, all links followed, if it is there.
-    pub(super) fn file(&self, path: &Path) -> Option<PathBuf> {
-        let resolved = self.resolve(path).ok()?;
-        self.place(&resolved).filter(|lies| lies.is_file())
+    /// Where `path` lies, all links followed.
+    fn lies(&self, path: &Path) -> Option<PathBuf> {
+        self.resolve(path).ok().and_then(|resolved| self.place(&resolved))
     }
 
-    /// The names in the directory `path`, sorted; none where it is no directory.
-    pub(super) fn names(&self, path: &Path) -> Vec<String> {
-        let lies = self.resolve(path).ok().and_then(|resolved| self.place(&resolved));
-        let Some(entries) = lies.and_then(|lies| fs::read_dir(lies).ok()) else {
-            return Vec::new();
-        };
-        let mut names: Vec<String> =
-            entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
-        names.sort();
-        names
+    /// Where the file `path` lies, all links followed, if it is there.
+    pub(super) fn file(&self, path: &Path) -> Option<PathBuf> {
+        self.lies(path).filter(|lies| lies.is_file())
     }
 
     /// Where the directory `path` lies, all links followed, if it is there.
     pub(super) fn directory(&self, path: &Path) -> Option<PathBuf> {
-        let resolved = self.resolve(path).ok()?;
-        self.place(&resolved).filter(|lies| lies.is_dir())
+        self.lies(path).filter(|lies| lies.is_dir())
+    }
+
+    /// The names in the directory `path`, sorted; none where it is no directory.
+    pub(super) fn names(&self, path: &Path) -> Vec<String> {
+        let entries = self.lies(path).and_then(|lies| fs::read_dir(lies).ok());
+        let entries = entries.into_iter().flatten().flatten();
+        let mut names: Vec<String> =
+            entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        names.sort();
+        names
     }
 
     /// The content of the file `path`.
@@ -88,7 +84,7 @@ mod tests {
         symlink("/mnt/flux/view/bin/python3", image.join("usr/bin/flux-python")).unwrap();
         let mounts = vec![(PathBuf::from("/mnt/flux/view"), view.clone())];
 
-        let places = Places::new(mounts.clone(), Some(image));
+        let places = Places { mounts: mounts.clone(), root: Some(image) };
         let python = Path::new("/usr/bin/python3.11");
         for path in ["/mnt/flux/view/bin/python3", "/usr/bin/flux-python"] {
             assert_eq!(places.resolve(Path::new(path)).unwrap(), python);
@@ -97,7 +93,7 @@ mod tests {
         assert_eq!(places.names(Path::new("/mnt/flux/view/bin")), ["python3"]);
         assert!(places.file(Path::new("/mnt/flux/view/bin")).is_none());
 
-        let alone = Places::new(mounts, None);
+        let alone = Places { mounts, root: None };
         let missing = alone.resolve(Path::new("/mnt/flux/view/bin/python3")).unwrap_err();
         assert!(missing.starts_with("/usr: "), "{missing}");
         assert_eq!(alone.directory(Path::new("/mnt/flux/view/bin")).unwrap(), view.join("bin"));

@@ -3,6 +3,7 @@
 
 use crate::elf::Elf;
 use object_rewrite::{Options, Rewriter};
+use std::error::Error;
 use std::path::{Path, PathBuf};
 
 /// What is to become of an ELF file.
@@ -41,22 +42,8 @@ impl Change {
     }
 }
 
-/// Why a file could not be changed.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum RewriteError {
-    /// It cannot be read or written.
-    #[error(transparent)]
-    Rewrite(#[from] object_rewrite::Error),
-    /// What was written cannot be read.
-    #[error("the changed file cannot be read")]
-    Unreadable(#[from] object::Error),
-    /// What was written is not what it should be.
-    #[error("the changed file lost its {0}")]
-    Lost(&'static str),
-}
-
 /// `data` with the headers `elf`, changed as `change` says, and checked.
-pub(super) fn changed(data: &[u8], elf: &Elf, change: &Change) -> Result<Vec<u8>, RewriteError> {
+pub(super) fn changed(data: &[u8], elf: &Elf, change: &Change) -> Result<Vec<u8>, Box<dyn Error>> {
     let mut options = Options::default();
     if change.strip {
         options.delete_sections = elf.strippable.iter().map(|name| name.clone().into()).collect();
@@ -71,12 +58,13 @@ pub(super) fn changed(data: &[u8], elf: &Elf, change: &Change) -> Result<Vec<u8>
     rewriter.modify(options)?;
     let mut written = Vec::with_capacity(data.len());
     rewriter.write(&mut written)?;
-    check(elf, change, &Elf::read(&written)?)?;
-    Ok(written)
+    let after = Elf::read(&written).map_err(|_| "the changed file cannot be read")?;
+    lost(elf, change, &after)
+        .map_or(Ok(written), |lost| Err(format!("the changed file lost its {lost}").into()))
 }
 
-/// Compares what was `before` with what is `after`.
-fn check(before: &Elf, change: &Change, after: &Elf) -> Result<(), RewriteError> {
+/// What of a file as it was `before` is not as it should be in the file `after` the change.
+fn lost(before: &Elf, change: &Change, after: &Elf) -> Option<&'static str> {
     let interpreter = change.interpreter.as_ref().or(before.interpreter.as_ref());
     let path = change.search_path.as_ref().map(|path| path.split(':').collect::<Vec<_>>());
     let same = [
@@ -87,42 +75,27 @@ fn check(before: &Elf, change: &Change, after: &Elf) -> Result<(), RewriteError>
         ("versions", after.needed_versions == before.needed_versions),
         ("own versions", after.defined_versions == before.defined_versions),
     ];
-    same.iter().find(|(_, same)| !same).map_or(Ok(()), |(lost, _)| Err(RewriteError::Lost(lost)))
+    same.into_iter().find_map(|(what, same)| (!same).then_some(what))
 }
 
-/// What a script is started with.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Script {
-    /// Something in the view: with this first line.
-    Changed(String),
-    /// Something that the view has not.
-    Foreign(PathBuf),
-}
-
-/// What becomes of a script that begins with `line`, as `#!/usr/bin/env python3 -s`; `None` where it
-/// stays. `inside` gives the path in the view of an interpreter by its name.
+/// What the first line of a script, as `#!/usr/bin/env python3 -s`, is to be instead, if it cannot stay; or
+/// the interpreter that the view has not. `inside` gives the path in the view of an interpreter by its name.
 pub(super) fn first_line(
     line: &str,
     view: &Path,
     inside: impl Fn(&str) -> Option<PathBuf>,
-) -> Option<Script> {
-    let mut words = line.strip_prefix("#!")?.split_whitespace();
-    let mut program = PathBuf::from(words.next()?);
-    if program.file_name().is_some_and(|name| name == "env") {
-        program = PathBuf::from(words.next()?);
-    }
-    let name = program.file_name()?.to_str()?;
+) -> Result<Option<String>, PathBuf> {
+    let words = line.strip_prefix("#!").unwrap_or_default().split_whitespace();
+    let mut words = words.skip_while(|word| Path::new(word).ends_with("env"));
+    let program = Path::new(words.next().unwrap_or_default());
+    let name = program.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     // Scripts that are not to be started say so with `false`.
-    if program.starts_with(view) || name == "false" {
-        return None;
+    if name.is_empty() || program.starts_with(view) || name == "false" {
+        return Ok(None);
     }
-    let Some(path) = inside(name) else { return Some(Script::Foreign(program)) };
-    let mut line = format!("#!{}", path.display());
-    for word in words {
-        line.push(' ');
-        line.push_str(word);
-    }
-    Some(Script::Changed(line))
+    let interpreter = inside(name).ok_or_else(|| program.to_owned())?.display().to_string();
+    let words: Vec<&str> = [interpreter.as_str()].into_iter().chain(words).collect();
+    Ok(Some(format!("#!{}", words.join(" "))))
 }
 
 #[cfg(test)]
@@ -134,7 +107,7 @@ mod tests {
 
     const VIEW: &str = "/mnt/flux/view";
 
-    fn line(text: &str) -> Option<Script> {
+    fn line(text: &str) -> Result<Option<String>, PathBuf> {
         first_line(text, Path::new(VIEW), |name| {
             name.starts_with("python3").then(|| Path::new(VIEW).join("bin/python3"))
         })
@@ -142,13 +115,13 @@ mod tests {
 
     #[test]
     fn scripts_are_started_by_what_is_in_the_view() {
-        let changed = |text: &str| Some(Script::Changed(text.to_owned()));
+        let changed = |text: &str| Ok(Some(text.to_owned()));
         assert_eq!(line("#!/usr/bin/env python3"), changed("#!/mnt/flux/view/bin/python3"));
         assert_eq!(line("#! /usr/bin/python3.11 -s"), changed("#!/mnt/flux/view/bin/python3 -s"));
         for text in ["#!/bin/false", "#!/mnt/flux/view/bin/python3", "# text", "#!"] {
-            assert_eq!(line(text), None, "{text}");
+            assert_eq!(line(text), Ok(None), "{text}");
         }
-        assert_eq!(line("#!/usr/bin/perl -w"), Some(Script::Foreign("/usr/bin/perl".into())));
+        assert_eq!(line("#!/usr/bin/perl -w"), Err("/usr/bin/perl".into()));
     }
 
     #[test]

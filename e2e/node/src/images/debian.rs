@@ -1,12 +1,12 @@
 //! Debian images, as users' images mostly are: with a shell and the usual tools.
 
 use std::{
-    fs,
     path::{Path, PathBuf},
     process::Command,
 };
 
 use anyhow::{Context as _, Result};
+use fs_err as fs;
 
 use super::{
     image::{Image, ImageConfig},
@@ -108,8 +108,7 @@ impl Recipe<'_> {
         let arguments = self.arguments().join(" ");
         let mut inputs = vec![("arguments", arguments.into_bytes())];
         if let Some(Program { source, .. }) = self.program {
-            let reading = || format!("reading {}", source.display());
-            inputs.push(("source", fs::read(source).with_context(reading)?));
+            inputs.push(("source", fs::read(source)?));
         }
         let inputs: Vec<_> = inputs.iter().map(|(name, bytes)| (*name, bytes.as_slice())).collect();
         Ok(Key::new("debian", self.release.name(), &inputs))
@@ -122,7 +121,8 @@ impl Recipe<'_> {
         let excluded = ["doc", "man", "locale"];
         arguments.extend(excluded.map(|it| format!("--dpkgopt=path-exclude=/usr/share/{it}/*")));
         let foreign = packages.iter().filter_map(|package| package.split_once(':'));
-        arguments.extend(foreign.map(|(_, other)| format!("--architectures={},{other}", native())));
+        let here = Architecture::image_name_of_this_machine();
+        arguments.extend(foreign.map(|(_, other)| format!("--architectures={here},{other}")));
         if self.release == Release::TrixieBackports {
             arguments.extend(BACKPORTS.map(str::to_owned));
         }
@@ -165,11 +165,6 @@ impl Recipe<'_> {
     }
 }
 
-/// This machine's architecture, as Debian calls it.
-fn native() -> &'static str {
-    Architecture::of_this_machine().map_or(std::env::consts::ARCH, Architecture::image_name)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -180,7 +175,8 @@ mod tests {
             Recipe { release, packages, program: None }.arguments().join(" ")
         };
         let all = arguments(Release::TrixieBackports, &["rustc", "libstd-rust-dev:other"]);
-        assert!(all.contains(&format!("--architectures={},other ", native())), "{all}");
+        let here = Architecture::image_name_of_this_machine();
+        assert!(all.contains(&format!("--architectures={here},other ")), "{all}");
         assert!(all.contains(r#"Default-Release "trixie-backports""#), "{all}");
         assert!(all.ends_with("--include=rustc,libstd-rust-dev:other trixie"), "{all}");
         let plain = arguments(Release::Trixie, &["rustc"]);

@@ -1,12 +1,20 @@
-//! An image: its layers and how to run it.
+//! An image: its layers, how to run it, and the archive that `docker save` writes of it, which every tool that loads
+//! images reads.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    io::{Read, Write},
+    path::{Path, PathBuf},
+};
 
-use serde::{Deserialize, Serialize};
+use anyhow::{Context as _, Result, bail, ensure};
+use fs_err::{self as fs, File};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
+use tar::EntryType;
 
-use super::layer::Layer;
+use super::layer::{Layer, header};
 use crate::architecture::Architecture;
 
 /// What an image says about how to run it; empty fields are left out.
@@ -33,7 +41,7 @@ pub struct ImageConfig {
 /// An image: layers, the lowest first, and how to run it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Image {
-    pub(super) layers: Vec<Layer>,
+    layers: Vec<Layer>,
     config: ImageConfig,
 }
 
@@ -63,7 +71,7 @@ impl Image {
     }
 
     /// The image id: the SHA-256 of the configuration, which holds those of the layers.
-    pub fn digest(&self) -> String {
+    fn digest(&self) -> String {
         format!("{:x}", Sha256::digest(self.configuration().to_string()))
     }
 
@@ -73,13 +81,11 @@ impl Image {
     }
 
     /// As in the OCI image specification, `config.md`.
-    pub(super) fn configuration(&self) -> Value {
-        let here = Architecture::of_this_machine();
-        let architecture = here.map_or(std::env::consts::ARCH, Architecture::image_name);
+    fn configuration(&self) -> Value {
         let identities: Vec<_> =
-            self.layers.iter().map(|layer| format!("sha256:{}", layer.digest())).collect();
+            self.layers.iter().map(|layer| format!("sha256:{}", layer.digest)).collect();
         json!({
-            "architecture": architecture,
+            "architecture": Architecture::image_name_of_this_machine(),
             "os": "linux",
             "created": "1970-01-01T00:00:00Z",
             "config": self.config,
@@ -88,6 +94,131 @@ impl Image {
             "history": identities.iter().map(|_| json!({"created_by": "flux-e2e"})).collect::<Vec<_>>(),
         })
     }
+
+    /// Writes the image under these names: `manifest.json`, the configuration and the layers, all plain.
+    pub fn write_archive(&self, names: &[&str], writer: impl Write) -> Result<()> {
+        let configuration = self.configuration().to_string();
+        let configuration_name = format!("{}.json", self.digest());
+        let layer_name = |layer: &Layer| format!("{}.tar", layer.digest);
+        let manifest = json!([{
+            "Config": configuration_name,
+            "RepoTags": names.iter().map(|name| full_name(name)).collect::<Vec<_>>(),
+            "Layers": self.layers.iter().map(layer_name).collect::<Vec<_>>(),
+        }])
+        .to_string();
+        let mut archive = tar::Builder::new(writer);
+        for (name, text) in [("manifest.json", &manifest), (&configuration_name, &configuration)] {
+            append(&mut archive, name, text.len() as u64, text.as_bytes())?;
+        }
+        // Each once, also where two of the image's layers are the same.
+        let layers = self.layers.iter().map(|layer| (layer_name(layer), layer.path()));
+        for (name, path) in layers.collect::<BTreeMap<_, _>>() {
+            let file = File::open(path)?;
+            let length = file.metadata()?.len();
+            append(&mut archive, &name, length, file)?;
+        }
+        archive.finish().context("finishing an image archive")
+    }
+
+    /// The image of an archive with one image, its layers unpacked into `directory`.
+    pub fn from_archive(archive: &Path, directory: &Path) -> Result<Self> {
+        let shown = archive.display();
+        let unpacked = tar::Archive::new(File::open(archive)?).unpack(directory);
+        unpacked.with_context(|| format!("reading the image archive {shown}"))?;
+        let manifests: Vec<Manifest> = read(&directory.join("manifest.json"))?;
+        let [manifest] = &manifests[..] else {
+            bail!("{shown} holds {} images, not one", manifests.len());
+        };
+        let Configuration { config } = read(&directory.join(&manifest.config))?;
+        let layers = manifest.layers.iter();
+        let layers = layers.map(|layer| Layer::from_archive(&directory.join(layer)));
+        Ok(Self::new(layers.collect::<Result<_>>()?, config))
+    }
+
+    /// The bytes of all files of all layers.
+    pub fn size(&self) -> Result<u64> {
+        let mut size = 0;
+        self.each_entry(|entry| {
+            size += entry.size();
+            Ok(())
+        })?;
+        Ok(size)
+    }
+
+    /// Writes the file at `path` of the image to `to`, with its mode.
+    pub fn extract(&self, path: &str, to: &Path) -> Result<()> {
+        let mut found = false;
+        self.each_entry(|entry| {
+            if Path::new("/").join(entry.path()?) == Path::new(path) {
+                entry.unpack(to).with_context(|| format!("writing {}", to.display()))?;
+                found = true;
+            }
+            Ok(())
+        })?;
+        ensure!(found, "the image has no {path}");
+        Ok(())
+    }
+
+    fn each_entry(
+        &self,
+        mut work: impl FnMut(&mut tar::Entry<'_, File>) -> Result<()>,
+    ) -> Result<()> {
+        for layer in &self.layers {
+            let mut archive = tar::Archive::new(File::open(layer.path())?);
+            for entry in archive.entries()? {
+                work(&mut entry?)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The part of `manifest.json` that is read.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Manifest {
+    config: PathBuf,
+    layers: Vec<PathBuf>,
+}
+
+/// The part of an image's configuration that is read.
+#[derive(Debug, Deserialize)]
+struct Configuration {
+    config: ImageConfig,
+}
+
+fn read<T: DeserializeOwned>(path: &Path) -> Result<T> {
+    serde_json::from_slice(&fs::read(path)?)
+        .with_context(|| format!("understanding {}", path.display()))
+}
+
+fn append(
+    archive: &mut tar::Builder<impl Write>,
+    name: &str,
+    length: u64,
+    content: impl Read,
+) -> Result<()> {
+    let mut header = header(EntryType::Regular, 0o644, length);
+    archive
+        .append_data(&mut header, name, content)
+        .with_context(|| format!("adding {name} to an image archive"))
+}
+
+/// The name as container runtimes complete it: `debian` is `docker.io/library/debian:latest`.
+pub(crate) fn full_name(name: &str) -> String {
+    let (first, rest) = name.split_once('/').unwrap_or(("", name));
+    // A first part with a dot or a port, and `localhost`, is a registry.
+    let is_registry = first.contains(['.', ':']) || first == "localhost";
+    let mut full = match (is_registry, first.is_empty()) {
+        (true, _) => name.to_owned(),
+        (false, true) => format!("docker.io/library/{name}"),
+        (false, false) => format!("docker.io/{name}"),
+    };
+    let last = rest.rsplit('/').next().unwrap_or(rest);
+    if !last.contains([':', '@']) {
+        full.push_str(":latest");
+    }
+    full
 }
 
 #[cfg(test)]
@@ -95,7 +226,7 @@ mod tests {
     use super::*;
     use crate::images::layer::Source;
 
-    fn sample(directory: &std::path::Path, text: &str) -> Image {
+    fn sample(directory: &Path, text: &str) -> Image {
         let layer = Layer::from_sources(directory, &[Source::link("greeting", text)]).unwrap();
         let config = ImageConfig {
             environment: vec!["PATH=/bin".into()],
@@ -122,5 +253,76 @@ mod tests {
         assert_ne!(first.digest(), sample(directory.path(), "bye").digest());
         let renamed = first.on_top(first.layers[0].clone(), first.config.clone());
         assert_ne!(first.content_name(), renamed.content_name());
+    }
+
+    #[test]
+    fn short_names_are_completed_and_full_ones_are_kept() {
+        for (name, full) in [
+            ("debian", "docker.io/library/debian:latest"),
+            ("debian:12", "docker.io/library/debian:12"),
+            ("someone/app", "docker.io/someone/app:latest"),
+            ("ghcr.io/a/b:1", "ghcr.io/a/b:1"),
+            ("localhost/a", "localhost/a:latest"),
+            ("host:5000/a", "host:5000/a:latest"),
+            ("a@sha256:00", "docker.io/library/a@sha256:00"),
+        ] {
+            assert_eq!(full_name(name), full);
+        }
+    }
+
+    #[test]
+    fn an_archive_names_the_image_and_holds_each_layer_once_and_is_the_same_each_time() {
+        let directory = tempfile::tempdir().unwrap();
+        let layer = Layer::from_sources(directory.path(), &[Source::link("a", "1")]).unwrap();
+        let image = Image::new(vec![layer.clone(), layer.clone()], ImageConfig::default());
+        let [bytes, again] = [(); 2].map(|()| {
+            let mut bytes = Vec::new();
+            image.write_archive(&["debian:12"], &mut bytes).unwrap();
+            bytes
+        });
+        assert_eq!(bytes, again);
+        let unpacked = tempfile::tempdir().unwrap();
+        tar::Archive::new(&bytes[..]).unpack(unpacked.path()).unwrap();
+        let mut archive = tar::Archive::new(&bytes[..]);
+        let entries = archive.entries().unwrap().map(|entry| entry.unwrap());
+        let names: Vec<_> = entries.map(|it| it.path().unwrap().display().to_string()).collect();
+        let configuration = format!("{}.json", image.digest());
+        let layer = format!("{}.tar", layer.digest);
+        assert_eq!(names, ["manifest.json", &configuration, &layer]);
+        let expected = json!([{
+            "Config": configuration,
+            "RepoTags": ["docker.io/library/debian:12"],
+            "Layers": [layer, layer],
+        }]);
+        let manifest: Value = read(&unpacked.path().join("manifest.json")).unwrap();
+        assert_eq!(manifest, expected);
+    }
+
+    #[test]
+    fn what_was_written_is_read_back() {
+        let directory = tempfile::tempdir().unwrap();
+        let program = directory.path().join("program");
+        fs::write(&program, "text").unwrap();
+        let sources = [Source::file("/bin/tool", &program), Source::link("a", "1")];
+        let layer = Layer::from_sources(directory.path(), &sources).unwrap();
+        let config = ImageConfig {
+            entrypoint: vec!["/bin/tool".to_owned()],
+            user: "1:2".to_owned(),
+            labels: [("title".to_owned(), "Tool".to_owned())].into(),
+            ..ImageConfig::default()
+        };
+        let written = Image::new(vec![layer], config);
+        let archive = directory.path().join("image.tar");
+        written.write_archive(&["tool"], File::create(&archive).unwrap()).unwrap();
+
+        let unpacked = tempfile::tempdir().unwrap();
+        let image = Image::from_archive(&archive, unpacked.path()).unwrap();
+        assert_eq!(image.digest(), written.digest());
+        assert_eq!(image.config(), written.config());
+        assert_eq!(image.size().unwrap(), 4);
+        image.extract("/bin/tool", &directory.path().join("copy")).unwrap();
+        assert_eq!(fs::read_to_string(directory.path().join("copy")).unwrap(), "text");
+        let absent = image.extract("/bin/other", &program).unwrap_err().to_string();
+        assert!(absent.contains("/bin/other"), "{absent}");
     }
 }

@@ -2,12 +2,12 @@
 
 use std::{
     collections::BTreeMap,
-    fs::File,
     io::{self, BufReader, BufWriter, Write},
     path::{Path, PathBuf},
 };
 
 use anyhow::{Context as _, Result};
+use fs_err::File;
 use sha2::{Digest as _, Sha256};
 use tar::{EntryType, Header};
 
@@ -21,6 +21,7 @@ pub struct Source {
 
 #[derive(Debug, Clone)]
 enum Content {
+    Directory,
     File(PathBuf),
     Link(PathBuf),
 }
@@ -45,43 +46,36 @@ impl Source {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layer {
     path: PathBuf,
-    digest: String,
+    pub(super) digest: String,
 }
 
 impl Layer {
     /// Writes a layer of these files into `directory`. Of two sources for one path the later one counts.
     pub fn from_sources(directory: &Path, sources: &[Source]) -> Result<Self> {
-        // Nothing for the parents, which are directories.
         let mut entries = BTreeMap::new();
         for source in sources {
             for parent in source.path.ancestors().skip(1).filter(|it| !it.as_os_str().is_empty()) {
-                entries.entry(parent).or_insert(None);
+                entries.entry(parent).or_insert(&Content::Directory);
             }
-            entries.insert(&source.path, Some(&source.content));
+            entries.insert(&source.path, &source.content);
         }
-        let writing = || format!("writing a layer into {}", directory.display());
-        let file = tempfile::NamedTempFile::new_in(directory).with_context(writing)?;
+        let file = tempfile::NamedTempFile::new_in(directory)?;
         let mut archive = tar::Builder::new(BufWriter::new(file.as_file()));
         for (path, content) in entries {
             append(&mut archive, path, content)
                 .with_context(|| format!("adding {} to a layer", path.display()))?;
         }
         let written = archive.into_inner().and_then(|mut writer| writer.flush());
-        written.with_context(writing)?;
+        written.with_context(|| format!("writing a layer into {}", directory.display()))?;
         let digest = digest(file.path())?;
         let path = directory.join(format!("{digest}.tar"));
-        file.persist(&path).with_context(writing)?;
+        file.persist(&path)?;
         Ok(Self { path, digest })
     }
 
     /// The layer that a tar archive is.
     pub fn from_archive(archive: &Path) -> Result<Self> {
         Ok(Self { path: archive.to_owned(), digest: digest(archive)? })
-    }
-
-    /// The SHA-256 of the archive in hexadecimal digits.
-    pub fn digest(&self) -> &str {
-        &self.digest
     }
 
     /// Where the archive is.
@@ -91,30 +85,25 @@ impl Layer {
 }
 
 fn digest(archive: &Path) -> Result<String> {
-    let reading = || format!("reading the archive {}", archive.display());
     // Large pieces make hashing several times as fast.
-    let mut file = BufReader::with_capacity(1 << 20, File::open(archive).with_context(reading)?);
+    let mut file = BufReader::with_capacity(1 << 20, File::open(archive)?);
     let mut hash = Sha256::new();
-    io::copy(&mut file, &mut hash).with_context(reading)?;
+    io::copy(&mut file, &mut hash)?;
     Ok(format!("{:x}", hash.finalize()))
 }
 
-fn append(
-    archive: &mut tar::Builder<impl Write>,
-    path: &Path,
-    content: Option<&Content>,
-) -> Result<()> {
+fn append(archive: &mut tar::Builder<impl Write>, path: &Path, content: &Content) -> Result<()> {
     match content {
-        None => {
+        Content::Directory => {
             let mut header = header(EntryType::Directory, 0o755, 0);
             archive.append_data(&mut header, path, io::empty())?;
         }
-        Some(Content::File(from)) => {
-            let file = File::open(from).with_context(|| format!("opening {}", from.display()))?;
+        Content::File(from) => {
+            let file = File::open(from)?;
             let mut header = header(EntryType::Regular, 0o755, file.metadata()?.len());
             archive.append_data(&mut header, path, file)?;
         }
-        Some(Content::Link(target)) => {
+        Content::Link(target) => {
             archive.append_link(&mut header(EntryType::Symlink, 0o777, 0), path, target)?;
         }
     }

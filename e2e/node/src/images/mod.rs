@@ -3,9 +3,7 @@
 //! An image is the same bytes whenever its files are: no time, no name of this machine and no order of a
 //! directory listing goes into it. So a cluster that holds it already can tell.
 
-mod archive;
 pub mod debian;
 pub mod image;
 pub mod layer;
 pub mod libraries;
-pub mod names;

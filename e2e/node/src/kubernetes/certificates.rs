@@ -1,13 +1,9 @@
 //! The cluster's certificate authorities, certificates and keys.
 
-use std::{
-    fs::{self, File},
-    io::Write as _,
-    os::unix::fs::OpenOptionsExt as _,
-    path::Path,
-};
+use std::{io::Write as _, path::Path};
 
 use anyhow::{Context as _, Result};
+use fs_err::{self as fs, File, os::unix::fs::OpenOptionsExt as _};
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
     KeyPair, KeyUsagePurpose,
@@ -15,17 +11,14 @@ use rcgen::{
 
 use super::{layout::NodeLayout, network::Network};
 
-/// The user and the group, if there is one, that a certificate says its owner is.
-type Identity<'a> = (&'a str, Option<&'a str>);
-
 /// Base names of the certificates of clients that are in the cluster once, with the users and groups that kubeadm gives
 /// them.
-const CLIENTS: [(&str, Identity<'_>); 5] = [
-    ("admin", ("kubernetes-admin", Some("system:masters"))),
-    ("apiserver-kubelet", ("kube-apiserver-kubelet-client", Some("system:masters"))),
-    ("controller-manager", ("system:kube-controller-manager", None)),
-    ("scheduler", ("system:kube-scheduler", None)),
-    ("coredns", ("system:coredns", None)),
+const CLIENTS: [(&str, &str, Option<&str>); 5] = [
+    ("admin", "kubernetes-admin", Some("system:masters")),
+    ("apiserver-kubelet", "kube-apiserver-kubelet-client", Some("system:masters")),
+    ("controller-manager", "system:kube-controller-manager", None),
+    ("scheduler", "system:kube-scheduler", None),
+    ("coredns", "system:coredns", None),
 ];
 
 /// Writes a `.crt` and a `.key` for every client on each node, beside `ca.crt`; on the first also for everyone of
@@ -35,12 +28,10 @@ pub(crate) fn write_all(nodes: &[&NodeLayout], network: &Network) -> Result<()> 
     let authority = authority("kubernetes")?;
     for node in nodes {
         let directory = node.certificates();
-        fs::create_dir_all(&directory)
-            .with_context(|| format!("making {}", directory.display()))?;
         write(&directory.join("ca.crt"), &authority.pem())?;
         let user = format!("system:node:{}", node.name);
-        issue(&directory, &authority, "kubelet", &client((&user, Some("system:nodes")))?)?;
-        issue(&directory, &authority, "proxy", &client(("system:kube-proxy", None))?)?;
+        issue(&directory, &authority, "kubelet", &client(&user, Some("system:nodes"))?)?;
+        issue(&directory, &authority, "proxy", &client("system:kube-proxy", None)?)?;
         if node.has_control_plane() {
             write_control_plane(&directory, &authority, network)?;
         }
@@ -50,8 +41,8 @@ pub(crate) fn write_all(nodes: &[&NodeLayout], network: &Network) -> Result<()> 
 
 fn write_control_plane(directory: &Path, authority: &Authority, network: &Network) -> Result<()> {
     write(&directory.join("ca.key"), &authority.key().serialize_pem())?;
-    for (file, identity) in CLIENTS {
-        issue(directory, authority, file, &client(identity)?)?;
+    for (file, user, group) in CLIENTS {
+        issue(directory, authority, file, &client(user, group)?)?;
     }
     issue(directory, authority, "apiserver", &api_server(network)?)?;
     // How the API server shows an extension API server that a request comes from it. This takes an authority of its
@@ -59,8 +50,8 @@ fn write_control_plane(directory: &Path, authority: &Authority, network: &Networ
     let authority = self::authority("front-proxy")?;
     write(&directory.join("front-proxy-ca.crt"), &authority.pem())?;
     let name = "front-proxy-client";
-    issue(directory, &authority, name, &client((name, None))?)?;
-    let key = KeyPair::generate().context("making the service accounts' key")?;
+    issue(directory, &authority, name, &client(name, None)?)?;
+    let key = new_key("the service accounts")?;
     write(&directory.join("service-accounts.key"), &key.serialize_pem())?;
     write(&directory.join("service-accounts.pub"), &key.public_key_pem())
 }
@@ -68,32 +59,31 @@ fn write_control_plane(directory: &Path, authority: &Authority, network: &Networ
 type Authority = CertifiedIssuer<'static, KeyPair>;
 
 fn authority(name: &str) -> Result<Authority> {
-    let mut parameters = parameters((name, None), Vec::new())?;
+    let mut parameters = parameters(name, None, Vec::new())?;
     parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     parameters.key_usages.extend([KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign]);
-    let key = KeyPair::generate().with_context(|| format!("making the key of {name}"))?;
-    CertifiedIssuer::self_signed(parameters, key)
+    CertifiedIssuer::self_signed(parameters, new_key(name)?)
         .with_context(|| format!("making the authority {name}"))
 }
 
-fn client(identity: Identity<'_>) -> Result<CertificateParams> {
-    let mut parameters = parameters(identity, Vec::new())?;
+fn client(user: &str, group: Option<&str>) -> Result<CertificateParams> {
+    let mut parameters = parameters(user, group, Vec::new())?;
     parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
     Ok(parameters)
 }
 
 fn api_server(network: &Network) -> Result<CertificateParams> {
     let names = ["kubernetes", "kubernetes.default", "kubernetes.default.svc", "localhost"];
-    let addresses = network.all().iter().flat_map(|it| [it.api_service, it.control_plane()]);
+    let addresses = network.all().iter().flat_map(|it| [it.api_service, it.nodes[0]]);
     let serves = names.into_iter().chain(["127.0.0.1"]).chain(addresses).map(str::to_owned);
     let serves = serves.chain([network.api_name()]).collect();
-    let mut parameters = parameters(("kube-apiserver", None), serves)?;
+    let mut parameters = parameters("kube-apiserver", None, serves)?;
     parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     Ok(parameters)
 }
 
 /// An address among the names that it serves under becomes an address in the certificate.
-fn parameters((user, group): Identity<'_>, serves: Vec<String>) -> Result<CertificateParams> {
+fn parameters(user: &str, group: Option<&str>, serves: Vec<String>) -> Result<CertificateParams> {
     let mut parameters = CertificateParams::new(serves)
         .with_context(|| format!("describing the certificate of {user}"))?;
     parameters.distinguished_name.push(DnType::CommonName, user);
@@ -104,13 +94,17 @@ fn parameters((user, group): Identity<'_>, serves: Vec<String>) -> Result<Certif
     Ok(parameters)
 }
 
+fn new_key(owner: &str) -> Result<KeyPair> {
+    KeyPair::generate().with_context(|| format!("making the key of {owner}"))
+}
+
 fn issue(
     directory: &Path,
     authority: &Authority,
     file: &str,
     parameters: &CertificateParams,
 ) -> Result<()> {
-    let key = KeyPair::generate().with_context(|| format!("making the key of {file}"))?;
+    let key = new_key(file)?;
     let certificate = parameters
         .signed_by(&key, authority)
         .with_context(|| format!("signing the certificate of {file}"))?;
@@ -118,12 +112,12 @@ fn issue(
     write(&directory.join(format!("{file}.key")), &key.serialize_pem())
 }
 
-fn write(path: &Path, content: &str) -> Result<()> {
+/// Writes a file that its owner alone can read, and makes its directory.
+pub(super) fn write(path: &Path, content: &str) -> Result<()> {
+    fs::create_dir_all(path.parent().unwrap_or(path))?;
     let mut options = File::options();
-    let opened = options.write(true).create(true).truncate(true).mode(0o600).open(path);
-    opened
-        .and_then(|mut file| file.write_all(content.as_bytes()))
-        .with_context(|| format!("writing {}", path.display()))
+    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    Ok(file.write_all(content.as_bytes())?)
 }
 
 #[cfg(test)]
@@ -138,24 +132,21 @@ mod tests {
         kubernetes::{ClusterId, layout::Layout},
     };
 
-    fn both() -> Network {
-        Network { ip_families: "ipv6,ipv4".parse().unwrap(), ..Network::default() }
-    }
-
     #[test]
     fn the_api_servers_certificate_holds_its_services_addresses_and_name() {
-        let names = api_server(&both()).unwrap().subject_alt_names;
-        for address in both().all() {
+        let both = Network { ip_families: "ipv6,ipv4".parse().unwrap(), ..Network::default() };
+        let names = api_server(&both).unwrap().subject_alt_names;
+        for address in both.all() {
             let service = address.api_service.parse::<IpAddr>().unwrap();
             assert!(names.contains(&SanType::IpAddress(service)), "{names:?}");
         }
-        let name = SanType::DnsName(both().api_name().try_into().unwrap());
+        let name = SanType::DnsName(both.api_name().try_into().unwrap());
         assert!(names.contains(&name), "{names:?}");
     }
 
     #[test]
     fn a_client_serves_under_no_name() {
-        let parameters = client(CLIENTS[0].1).unwrap();
+        let parameters = client(CLIENTS[0].1, CLIENTS[0].2).unwrap();
         assert!(parameters.subject_alt_names.is_empty());
         assert_eq!(parameters.extended_key_usages, [ExtendedKeyUsagePurpose::ClientAuth]);
     }
@@ -166,13 +157,11 @@ mod tests {
         let cache = Cache::at(directory.path()).unwrap();
         let layout = Layout::new(&cache, &ClusterId::named("a").unwrap()).unwrap();
         let nodes = layout.places();
-        write_all(&[&nodes[0], &nodes[1]], &both()).unwrap();
+        write_all(&[&nodes[0], &nodes[1]], &Network::default()).unwrap();
         let files = |node: &NodeLayout| {
             let entries = fs::read_dir(node.certificates()).unwrap().flatten();
-            for entry in entries {
-                assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o777, 0o600);
-            }
-            fs::read_dir(node.certificates()).unwrap().count()
+            let modes = entries.map(|it| it.metadata().unwrap().permissions().mode() & 0o777);
+            modes.inspect(|mode| assert_eq!(*mode, 0o600)).count()
         };
         let of_each = 1 + 2 * 2;
         assert_eq!(files(&nodes[1]), of_each);

@@ -10,9 +10,8 @@ use super::{
     built::Built,
     layout::NodeLayout,
     network::{Network, in_url},
-    options::{ContainerRuntime, Nodes, Options},
+    options::{Nodes, Options},
 };
-use crate::packages;
 
 /// The image that holds a pod's namespaces.
 pub(crate) const PAUSE_IMAGE: &str = "localhost/flux-e2e/pause:1";
@@ -37,14 +36,6 @@ const OF_CONTROL_PLANE: [(&str, &str); 3] = [
 /// The objects that every cluster has.
 pub(crate) const OBJECTS: &str = include_str!("files/objects.yaml");
 
-/// One program of a node.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Component {
-    /// Path inside the node.
-    pub(crate) program: String,
-    pub(crate) arguments: Vec<String>,
-}
-
 /// One entry of the file of components, which says what its fields are.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -66,16 +57,11 @@ pub(crate) struct Values {
 
 impl Values {
     pub(crate) fn new(node: &NodeLayout, built: &Built, options: &Options) -> Result<Self> {
-        let runtime = options.runtime(node.position)?;
         let several = options.nodes.count() > 1;
+        let containerd = built.containerd.get(node.position);
+        let containerd = containerd.context("the cluster has fewer nodes")?;
         let mut values = of_network(&options.network, node.position);
         let inside = |directory| format!("/run/built/{}", Built::name_of(directory));
-        let plugins = match runtime {
-            ContainerRuntime::Newest => format!("bin_dirs = [{:?}]", packages::CNI_PLUGINS),
-            ContainerRuntime::WithoutImageVolumes => {
-                format!("bin_dir = {:?}", packages::CNI_PLUGINS)
-            }
-        };
         // A node of several is taken to live so long without a sign of life, and gives one four times as often. By
         // default 40 seconds: how a loss is noticed would be most of what a test waits for.
         let (lease, period) = if several { ("8", "2s") } else { ("40", "10s") };
@@ -83,11 +69,10 @@ impl Values {
             ("node", node.name.clone()),
             ("control-group", node.control_group.clone()),
             ("pause-image", PAUSE_IMAGE.to_owned()),
-            ("cni-plugins", plugins),
             ("lease", lease.to_owned()),
             ("status-period", period.to_owned()),
             ("kubernetes", inside(&built.kubernetes)),
-            ("containerd", inside(built.runtime(runtime)?)),
+            ("containerd", inside(containerd)),
             ("coredns", inside(&built.coredns)),
         ]);
         values.extend(built.kwok.as_deref().map(|kwok| ("kwok", inside(kwok))));
@@ -119,8 +104,8 @@ impl Values {
         text.replace("@user@", user).replace("@pki@", pki)
     }
 
-    /// How the component of this name is started.
-    pub(crate) fn component(&self, name: &str) -> Result<Component> {
+    /// The program of this name, by its path inside the node, and its arguments.
+    pub(crate) fn command_line(&self, name: &str) -> Result<Vec<String>> {
         let mut entries: BTreeMap<String, Entry> =
             serde_saphyr::from_str(include_str!("files/components.yaml"))
                 .context("understanding components.yaml")?;
@@ -131,10 +116,8 @@ impl Values {
         if self.simulated {
             entry.arguments.append(&mut entry.simulated);
         }
-        Ok(Component {
-            program: self.fill(&format!("@{}@/{name}", entry.built)),
-            arguments: entry.arguments.iter().map(|it| self.fill(it)).collect(),
-        })
+        let words = [format!("@{}@/{name}", entry.built)].into_iter().chain(entry.arguments);
+        Ok(words.map(|word| self.fill(&word)).collect())
     }
 }
 
@@ -143,7 +126,7 @@ impl Values {
 /// nothing beyond the nodes has to answer.
 fn of_network(network: &Network, position: usize) -> Vec<(&'static str, String)> {
     let (usual, all) = (network.usual(), network.all());
-    let ranges: Value = all.iter().map(|it| json!([{"subnet": it.nodes[position].pods}])).collect();
+    let ranges: Value = all.iter().map(|it| json!([{"subnet": it.node_pods[position]}])).collect();
     let routes: Value = all.iter().map(|it| json!({"dst": it.everywhere})).collect();
     let cache = match network.dns_cache {
         0 => format!(
@@ -154,8 +137,8 @@ fn of_network(network: &Network, position: usize) -> Vec<(&'static str, String)>
         seconds => format!("cache {seconds} {{\n        denial 9984 {}\n    }}", seconds.min(30)),
     };
     vec![
-        ("control-plane", usual.control_plane().to_owned()),
-        ("api-address", in_url(usual.control_plane())),
+        ("control-plane", usual.nodes[0].to_owned()),
+        ("api-address", in_url(usual.nodes[0])),
         ("api-name", network.api_name()),
         ("address-kind", usual.kind.to_owned()),
         ("domain", network.domain.to_string()),
@@ -166,7 +149,7 @@ fn of_network(network: &Network, position: usize) -> Vec<(&'static str, String)>
         ("services", network.each(|it| it.services)),
         ("pods", network.each(|it| it.pods)),
         ("usual-pods", usual.pods.to_owned()),
-        ("node-addresses", network.each(|it| it.nodes[position].own)),
+        ("node-addresses", network.each(|it| it.nodes[position])),
         ("pod-ranges", ranges.to_string()),
         ("pod-routes", routes.to_string()),
     ]
@@ -204,8 +187,10 @@ mod tests {
 
     #[test]
     fn files_hold_the_values_of_node_and_network() {
+        let values = values(Nodes::of(2), both());
         let mut text = String::new();
-        for (name, content) in values(Nodes::of(2), both()).files(true) {
+        let objects = ("objects.yaml".to_owned(), values.fill(OBJECTS));
+        for (name, content) in values.files(true).into_iter().chain([objects]) {
             assert!(!content.lines().any(|line| line.matches('@').count() > 1), "{content}");
             if !["kwok.yaml", "audit-policy.yaml"].contains(&name.as_str()) {
                 text.extend(["--- ", &name, "\n", &content]);
@@ -216,22 +201,13 @@ mod tests {
 
     #[test]
     fn command_lines_hold_paths_inside_the_node_only() {
-        let components = [
-            "etcd",
-            "kube-apiserver",
-            "kube-controller-manager",
-            "kube-scheduler",
-            "kwok",
-            "coredns",
-            "containerd",
-            "kubelet",
-            "kube-proxy",
-        ];
+        let control_plane = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"];
+        let others = ["kwok", "coredns", "containerd", "kubelet", "kube-proxy"];
         let line = |nodes: Nodes, name: &str| {
-            let it = values(nodes, both()).component(name).unwrap();
-            format!("{}\n  {}\n", it.program, it.arguments.join("\n  "))
+            values(nodes, both()).command_line(name).unwrap().join("\n  ") + "\n"
         };
-        let lines = components.map(|name| line(Nodes::of(2), name)).concat();
+        let components = control_plane.into_iter().chain(others);
+        let lines: String = components.map(|name| line(Nodes::of(2), name)).collect();
         assert!(!lines.contains("/cache/") && !lines.contains('@'), "{lines}");
         insta::assert_snapshot!(lines);
         let alone = line(Nodes::default(), "kube-controller-manager");
@@ -240,31 +216,9 @@ mod tests {
     }
 
     #[test]
-    fn each_container_runtime_finds_the_plugins_by_its_own_field() {
-        let old = Nodes::Real(vec![ContainerRuntime::WithoutImageVolumes]);
-        for (nodes, expected) in [
-            (Nodes::default(), "\n  bin_dirs = [\"/usr/lib/cni\"]\n"),
-            (old, "\n  bin_dir = \"/usr/lib/cni\"\n"),
-        ] {
-            let (_, content) = values(nodes, Network::default()).files(false).swap_remove(0);
-            assert!(content.contains(expected), "{content}");
-        }
-    }
-
-    #[test]
     fn dns_answers_from_a_cache_where_that_is_asked_for() {
         let network = Network { dns_cache: 30, ..Network::default() };
         let cached = values(Nodes::default(), network).fill(include_str!("files/Corefile"));
         assert!(cached.contains("\n    cache 30 {\n        denial 9984 30\n    }\n"), "{cached}");
-    }
-
-    #[test]
-    fn objects_are_those_of_the_network() {
-        let objects = values(Nodes::default(), Network::default()).fill(OBJECTS);
-        for line in ["clusterIP: \"10.96.0.10\"", "addressType: IPv4", "addresses: [\"10.89.0.2\"]"]
-        {
-            assert!(objects.contains(line), "{line}");
-        }
-        assert!(!objects.contains('@'), "{objects}");
     }
 }

@@ -2,10 +2,16 @@
 //!
 //! Each mounted hierarchy of control groups has them; `node.sh` makes them.
 
-use std::{collections::BTreeSet, fs, io, path::Path, time::Duration};
+use std::{
+    collections::BTreeSet,
+    io::{self, ErrorKind},
+    path::Path,
+    time::Duration,
+};
 
 use anyhow::{Context as _, Result};
-use nix::errno::Errno;
+use fs_err as fs;
+use walkdir::WalkDir;
 
 use crate::wait::{Look, until};
 
@@ -24,30 +30,25 @@ pub(crate) fn remove(group: &str) -> Result<()> {
         let group = hierarchy.join(group);
         let what = format!("the kernel to let go of the control group {}", group.display());
         until(&what, HELD, || match remove_group(&group) {
-            Err(error) if is(&error, Errno::EBUSY) => Ok(Look::NotYet(format!("{error:#}"))),
-            done => done.map(Look::Ready),
+            Err(error) if error.kind() == ErrorKind::ResourceBusy => {
+                Ok(Look::NotYet(error.to_string()))
+            }
+            done => Ok(Look::Ready(done?)),
         })?;
     }
     Ok(())
 }
 
 /// Groups can only be removed one by one, the innermost first; their files go with them.
-fn remove_group(group: &Path) -> Result<()> {
-    let Ok(entries) = fs::read_dir(group) else { return Ok(()) };
-    for entry in entries.flatten() {
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            remove_group(&entry.path())?;
+fn remove_group(group: &Path) -> io::Result<()> {
+    let entries = WalkDir::new(group).contents_first(true).into_iter().flatten();
+    for inner in entries.filter(|entry| entry.file_type().is_dir()) {
+        match fs::remove_dir(inner.path()) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
         }
     }
-    let removed = fs::remove_dir(group)
-        .with_context(|| format!("removing the control group {}", group.display()));
-    removed.or_else(|error| if is(&error, Errno::ENOENT) { Ok(()) } else { Err(error) })
-}
-
-/// Whether that is what the kernel said.
-fn is(error: &anyhow::Error, errno: Errno) -> bool {
-    let code = error.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error);
-    code == Some(errno as i32)
+    Ok(())
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use super::{
     network::MOST_NODES,
     processes::{self, Process},
 };
-use crate::cache::Cache;
+use crate::cache::{CACHE_VARIABLE, Cache};
 
 /// Longest path of a Unix socket: `sun_path` of `unix(7)` without its final zero byte.
 const SOCKET_PATH_LIMIT: usize = 107;
@@ -23,13 +23,12 @@ const SOCKET_PATH_LIMIT: usize = 107;
 pub struct ClusterId(String);
 
 impl ClusterId {
-    /// Another cluster of the checkout that this program was built from.
-    /// `purpose` is 1 to 7 lower-case letters, digits and dashes.
+    /// Another cluster of this checkout. `purpose` is 1 to 7 lower-case letters, digits and dashes.
     pub fn beside_that_of_this_checkout(purpose: &str) -> Result<Self> {
         Self::named(&format!("{}-{purpose}", Self::of_this_checkout().0))
     }
 
-    /// Whether it is a cluster of the checkout that this program was built from, or one beside it.
+    /// Whether it is a cluster of this checkout, or one beside it.
     pub fn is_of_this_checkout(&self) -> bool {
         self.0.split('-').next() == Some(&Self::of_this_checkout().0)
     }
@@ -40,8 +39,7 @@ impl ClusterId {
         Self(short_hash(package.ancestors().nth(2).unwrap_or(package)))
     }
 
-    /// A name of the user's choice.
-    /// 1 to 16 lower-case letters, digits and dashes.
+    /// A name of the user's choice: 1 to 16 lower-case letters, digits and dashes.
     pub fn named(name: &str) -> Result<Self> {
         let fits = (1..=16).contains(&name.len())
             && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
@@ -72,6 +70,8 @@ pub(crate) struct Layout {
     pub(crate) control_group: String,
     /// The administrator's kubeconfig.
     pub(crate) kubeconfig: PathBuf,
+    /// What the cluster was made from, written when it is ready.
+    pub(crate) ready_mark: PathBuf,
 }
 
 impl Layout {
@@ -81,22 +81,21 @@ impl Layout {
         let state = clusters.join(id.as_str());
         let layout = Self {
             kubeconfig: state.join("kubeconfig"),
+            ready_mark: state.join("ready"),
             state,
             lock: clusters.join(format!(".{}.lock", id.as_str())),
             control_group: format!("flux-e2e-{}-{}", short_hash(&clusters), id.as_str()),
         };
         ensure!(
             !clusters.starts_with("/run"),
-            "{} cannot hold a cluster, whose own /run would hide it; name another by {}",
-            clusters.display(),
-            crate::cache::CACHE_VARIABLE
+            "{} cannot hold a cluster, whose own /run would hide it; name another by {CACHE_VARIABLE}",
+            clusters.display()
         );
         let socket = layout.first().containerd_socket();
         ensure!(
             socket.as_os_str().len() <= SOCKET_PATH_LIMIT,
-            "{} is too long for a socket; name a shorter cache directory by {}",
-            socket.display(),
-            crate::cache::CACHE_VARIABLE
+            "{} is too long for a socket; name a shorter cache directory by {CACHE_VARIABLE}",
+            socket.display()
         );
         Ok(layout)
     }
@@ -134,16 +133,6 @@ impl Layout {
         };
         self.nodes().into_iter().flat_map(of_node).collect()
     }
-
-    /// What the cluster was made from, written when it is ready.
-    pub(crate) fn ready_mark(&self) -> PathBuf {
-        self.state.join("ready")
-    }
-
-    /// The API server's audit log.
-    pub(crate) fn audit_log(&self) -> PathBuf {
-        self.first().var().join("log/kubernetes/audit.log")
-    }
 }
 
 /// Paths of one node's state on this machine.
@@ -160,7 +149,6 @@ pub(crate) struct NodeLayout {
 }
 
 impl NodeLayout {
-    /// Whether the API server runs there.
     pub(crate) fn has_control_plane(&self) -> bool {
         self.position == 0
     }
@@ -175,19 +163,13 @@ impl NodeLayout {
         self.state.join("run/node")
     }
 
-    /// Where certificates and keys are.
     pub(crate) fn certificates(&self) -> PathBuf {
         self.configuration().join("pki")
     }
 
-    /// Where each of the node's programs writes what it says.
-    pub(crate) fn logs(&self) -> PathBuf {
-        self.state.join("log")
-    }
-
-    /// The log of one of the node's programs.
-    pub(crate) fn log(&self, component: &str) -> PathBuf {
-        self.logs().join(format!("{component}.log"))
+    /// Where one of the node's programs writes what it says.
+    pub(crate) fn log(&self, program: &str) -> PathBuf {
+        self.state.join("log").join(format!("{program}.log"))
     }
 
     /// One file for each process that was started.
@@ -234,8 +216,7 @@ mod tests {
     #[test]
     fn a_cache_too_deep_for_sockets_is_refused() {
         let directory = tempfile::tempdir().unwrap();
-        let deep = directory.path().join("d".repeat(100));
-        let cache = Cache::at(&deep).unwrap();
+        let cache = Cache::at(&directory.path().join("d".repeat(100))).unwrap();
         let id = ClusterId::named("a").unwrap();
         let refused = Layout::new(&cache, &id).unwrap_err().to_string();
         assert!(refused.contains("FLUX_E2E_CACHE"), "{refused}");

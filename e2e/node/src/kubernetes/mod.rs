@@ -7,12 +7,11 @@ mod built;
 mod certificates;
 mod configuration;
 mod control_groups;
-mod control_plane;
 mod dns;
+mod faults;
 mod layout;
 mod namespaces;
 mod network;
-mod nodes;
 mod options;
 mod processes;
 mod recipes;
@@ -20,17 +19,17 @@ mod start;
 mod version;
 
 use std::{
-    fs,
     panic::resume_unwind,
     path::{Path, PathBuf},
     process::Command,
 };
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
+use fs_err as fs;
 
 pub use self::{
     built::Built,
-    control_plane::Program,
+    faults::Program,
     layout::ClusterId,
     network::{ClusterDomain, IpFamilies, MOST_NODES, Network},
     options::{ContainerRuntime, Nodes, Options, id_of_version},
@@ -43,11 +42,10 @@ pub use self::{
 use self::{
     layout::{Layout, NodeLayout},
     namespaces::Namespaces,
-    processes::Process,
 };
 use crate::{
     cache::{self, Cache},
-    images::{image::Image, names::full_name},
+    images::image::{Image, full_name},
     packages, programs,
     progress::{self, Progress},
 };
@@ -91,8 +89,7 @@ pub struct Status {
 impl Kubernetes {
     /// A ready cluster: the one that runs if it is healthy and set up as asked, else a new one.
     pub fn up(options: &Options, progress: &Progress) -> Result<Self> {
-        require_root()?;
-        let layout = Layout::new(&options.cache, &options.id)?;
+        let layout = layout_as_root(options)?;
         let nodes = options.nodes.count();
         ensure!(nodes <= MOST_NODES, "a cluster can have {MOST_NODES} nodes, not {nodes}");
         packages::ensure(packages::NODE, progress)?;
@@ -113,22 +110,19 @@ impl Kubernetes {
             Err(_) => take_down(&layout)?,
         }
         let cluster = start::start(&layout, &built, options, progress)?;
-        let mark = serde_json::to_string(&wanted).context("describing the cluster")?;
-        fs::write(layout.ready_mark(), mark).context("marking the cluster as ready")?;
+        fs::write(layout.ready_mark, serde_json::to_string(&wanted)?)?;
         Ok(cluster)
     }
 
     /// The cluster that runs, which must be healthy, however it is set up.
     pub fn find(options: &Options) -> Result<Self> {
-        require_root()?;
-        let layout = Layout::new(&options.cache, &options.id)?;
+        let layout = layout_as_root(options)?;
         Self::healthy(&layout, &read_mark(&layout)?)
     }
 
     /// Ends the cluster and everything it has left on this machine; none is no fault.
     pub fn down(options: &Options) -> Result<()> {
-        require_root()?;
-        let layout = Layout::new(&options.cache, &options.id)?;
+        let layout = layout_as_root(options)?;
         let _lock = cache::lock(&layout.lock)?;
         take_down(&layout)
     }
@@ -150,13 +144,12 @@ impl Kubernetes {
 
     /// What there is of the cluster.
     pub fn status(options: &Options) -> Result<Status> {
-        require_root()?;
-        let layout = Layout::new(&options.cache, &options.id)?;
-        let processes = layout.processes();
+        let layout = layout_as_root(options)?;
+        let processes = layout.processes().into_iter();
         Ok(Status {
-            state: layout.state.exists().then(|| layout.state.clone()),
+            state: layout.state.exists().then_some(layout.state),
             kubeconfig: layout.kubeconfig,
-            processes: processes.iter().map(|(name, it)| (name.clone(), it.is_alive())).collect(),
+            processes: processes.map(|(name, process)| (name, process.is_alive())).collect(),
             fault: Self::find(options).err().map(|fault| format!("{fault:#}")),
         })
     }
@@ -168,7 +161,7 @@ impl Kubernetes {
 
     /// The API server's audit log: a line of JSON for each request.
     pub fn audit_log(&self) -> PathBuf {
-        self.layout.audit_log()
+        self.layout.first().var().join("log/kubernetes/audit.log")
     }
 
     /// Moves the calling thread, and the threads and processes it starts from now on, into the first node's
@@ -183,12 +176,8 @@ impl Kubernetes {
         &self,
         arguments: impl IntoIterator<Item = A>,
     ) -> Command {
-        let mut command = self.namespaces.enter(&["--net"]);
-        command
-            .arg(self.built.kubernetes.join("kubectl"))
-            .arg("--kubeconfig")
-            .arg(&self.layout.kubeconfig)
-            .args(arguments);
+        let mut command = self.program(&self.built.kubernetes.join("kubectl"));
+        command.args(arguments);
         command
     }
 
@@ -209,8 +198,7 @@ impl Kubernetes {
         self.on_each_node(|node| start::load_image(node, &self.built, image, names))
     }
 
-    /// Fetches an image from its registry for every node; by this machine's network, since nodes have no way
-    /// out.
+    /// Fetches an image from its registry for every node, by this machine's network: nodes have no way out.
     pub fn pull_image(&self, name: &str) -> Result<()> {
         let reference = full_name(name);
         self.on_each_node(|node| {
@@ -234,14 +222,11 @@ impl Kubernetes {
 
     /// The cluster that runs, if it is ready and set up as wanted.
     fn healthy(layout: &Layout, wanted: &Mark) -> Result<Self> {
-        if read_mark(layout)? != *wanted {
-            bail!("the one that runs is set up differently");
-        }
-        let is_dead = |(name, process): (String, Process)| (!process.is_alive()).then_some(name);
-        let dead: Vec<_> = layout.processes().into_iter().filter_map(is_dead).collect();
-        if !dead.is_empty() {
-            bail!("not running any more: {}", dead.join(", "));
-        }
+        ensure!(read_mark(layout)? == *wanted, "the one that runs is set up differently");
+        let mut processes = layout.processes();
+        processes.retain(|(_, process)| !process.is_alive());
+        let dead: Vec<_> = processes.into_iter().map(|(name, _)| name).collect();
+        ensure!(dead.is_empty(), "not running any more: {}", dead.join(", "));
         let namespaces =
             Namespaces::find(&layout.first()).context("the first node's namespaces are gone")?;
         let cluster = Self { layout: layout.clone(), namespaces, built: wanted.0.clone() };
@@ -253,7 +238,7 @@ impl Kubernetes {
 
 /// What the cluster that was started to its end is made from.
 fn read_mark(layout: &Layout) -> Result<Mark> {
-    let mark = fs::read_to_string(layout.ready_mark()).ok();
+    let mark = fs::read_to_string(&layout.ready_mark).ok();
     mark.and_then(|it| serde_json::from_str(&it).ok())
         .context("no cluster has been started to its end")
 }
@@ -264,12 +249,11 @@ fn take_down(layout: &Layout) -> Result<()> {
     cache::remove_tree(&layout.state)
 }
 
-fn require_root() -> Result<()> {
-    if nix::unistd::geteuid().is_root() {
-        return Ok(());
-    }
-    bail!(
+fn layout_as_root(options: &Options) -> Result<Layout> {
+    ensure!(
+        nix::unistd::geteuid().is_root(),
         "a cluster on this machine takes root: run this as root, or name a cluster by \
          --kubeconfig FILE with --load-command COMMAND for its images"
-    )
+    );
+    Layout::new(&options.cache, &options.id)
 }

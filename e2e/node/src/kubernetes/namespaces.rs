@@ -7,18 +7,14 @@
 //! A node's network card is the device `node0`. The first node's is a bridge, into which the cards of the others
 //! are plugged.
 
-use std::{
-    fs::{self, File},
-    path::{Path, PathBuf},
-    process::Command,
-    time::Duration,
-};
+use std::{path::Path, process::Command, time::Duration};
 
 use anyhow::{Context as _, Result};
+use fs_err::{self as fs, File};
 use nix::sched::{CloneFlags, setns};
 
 use super::{
-    layout::{Layout, NodeLayout},
+    layout::NodeLayout,
     network::{Addresses, Network},
     options::{Nodes, Options},
     processes::{self, Process},
@@ -45,20 +41,18 @@ impl Namespaces {
     /// Makes them, with the node's control groups, mounts and network. The node's own directories may be there: then
     /// it starts as a machine that was switched off. `first` are those of the first node, for all others.
     pub(crate) fn create(
-        layout: &Layout,
         node: &NodeLayout,
         pause: &Path,
         options: &Options,
         first: Option<&Self>,
     ) -> Result<Self> {
-        for directory in [node.logs(), node.processes()] {
-            fs::create_dir_all(&directory)
-                .with_context(|| format!("making {}", directory.display()))?;
+        for directory in [node.state.join("log"), node.processes()] {
+            fs::create_dir_all(directory)?;
         }
         let namespaces = Self::hold(node, pause)?;
         let disk = if options.nodes == Nodes::RealWithDisk { DISK_SIZE } else { "" };
         let mut shell = namespaces.enter(&["--mount", "--pid"]);
-        set_up(shell.arg("sh"), layout, node, &options.cache, disk)?;
+        set_up(shell.arg("sh"), node, &options.cache, disk)?;
         if let Some(first) = first {
             // The kernel removes the port of a node that was lost some time after its end. Mostly there is none.
             let _ = first.ip(&format!("link delete {}\n", node.name));
@@ -115,7 +109,7 @@ impl Namespaces {
         holders.iter().try_for_each(Process::end)?;
         // What was started in the namespaces from outside waits there for what has just ended.
         let around = processes::all_recorded(&node.processes());
-        around.iter().try_for_each(|(_, process)| process.end())
+        around.values().try_for_each(Process::end)
     }
 
     /// A command that runs what is appended in these of the namespaces; `--pid` makes nsenter wait for it.
@@ -127,9 +121,7 @@ impl Namespaces {
 
     /// Moves the calling thread, and what it starts from now on, into the node's network.
     pub(crate) fn enter_network(&self) -> Result<()> {
-        let path = PathBuf::from(format!("/proc/{}/ns/net", self.holder.pid));
-        let file = File::open(&path)
-            .with_context(|| format!("opening the node's network {}", path.display()))?;
+        let file = File::open(format!("/proc/{}/ns/net", self.holder.pid))?.into_file();
         setns(file, CloneFlags::CLONE_NEWNET).context("entering the node's network")
     }
 }
@@ -142,18 +134,14 @@ fn holds(words: &[String], node: &NodeLayout) -> bool {
 }
 
 /// Has a shell set the node up.
-fn set_up(
-    shell: &mut Command,
-    layout: &Layout,
-    node: &NodeLayout,
-    cache: &Cache,
-    disk: &str,
-) -> Result<()> {
+fn set_up(shell: &mut Command, node: &NodeLayout, cache: &Cache, disk: &str) -> Result<()> {
+    let of_cluster =
+        Path::new(&node.control_group).parent().context("a node's group is in another")?;
     shell
         .arg("-eu")
         .env("STATE", &node.state)
         .env("BUILT", cache.built())
-        .env("CLUSTER_GROUP", &layout.control_group)
+        .env("CLUSTER_GROUP", of_cluster)
         .env("NODE_GROUP", &node.control_group)
         .env("DISK", disk);
     programs::run_with_input(shell, SET_UP.as_bytes())
@@ -171,15 +159,15 @@ fn network_plan(position: usize, nodes: usize, network: &Network) -> String {
         plan.push("link add node0 type bridge".to_owned());
     }
     for Addresses { nodes, node_prefix, .. } in network.all() {
-        let own = nodes[position].own;
+        let own = nodes[position];
         let option = if own.contains(':') { " nodad" } else { "" };
         plan.push(format!("address add {own}/{node_prefix} dev node0{option}"));
     }
     plan.push("link set node0 up".to_owned());
-    for Addresses { gateway, nodes: all, .. } in network.all() {
+    for Addresses { gateway, nodes: own, node_pods, .. } in network.all() {
         plan.push(format!("route add default via {gateway} dev node0 onlink"));
-        for (_, other) in all.iter().take(nodes).enumerate().filter(|(at, _)| *at != position) {
-            plan.push(format!("route add {} via {} dev node0", other.pods, other.own));
+        for other in (0..nodes).filter(|other| *other != position) {
+            plan.push(format!("route add {} via {} dev node0", node_pods[other], own[other]));
         }
     }
     plan.join("\n") + "\n"
@@ -198,7 +186,7 @@ fn plug_plan(name: &str, holder: i32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kubernetes::ClusterId;
+    use crate::kubernetes::{ClusterId, layout::Layout};
 
     /// What `mount` and `mkfs.ext4` are called with, and what is there afterwards in two hierarchies.
     fn set_up_beside(disk: &str) -> String {
@@ -218,8 +206,7 @@ mod tests {
             fs::write(root.join(path), content).unwrap();
         }
         let cache = Cache::at(&root.join("cache")).unwrap();
-        let mut layout = Layout::new(&cache, &ClusterId::named("a").unwrap()).unwrap();
-        layout.control_group = "group".to_owned();
+        let layout = Layout::new(&cache, &ClusterId::named("a").unwrap()).unwrap();
         let node = NodeLayout { control_group: "group/node-1".to_owned(), ..layout.first() };
         let hierarchies = format!("{}\n{}", cpuset.display(), unified.display());
         let functions = "mount() { echo \"mount $*\" >> \"$CALLS\"; }
@@ -229,7 +216,7 @@ mod tests {
         let calls = root.join("calls");
         let mut shell = Command::new("bash");
         shell.args(["-euc", functions]).env("CALLS", &calls).env("HIERARCHIES", hierarchies);
-        set_up(&mut shell, &layout, &node, &cache, disk).unwrap();
+        set_up(&mut shell, &node, &cache, disk).unwrap();
         assert_eq!(fs::read_to_string(cpuset.join("group/node-1/cpuset.cpus")).unwrap(), "0-1");
         let handed_on = fs::read_to_string(unified.join("cgroup.subtree_control")).unwrap();
         assert_eq!(handed_on, "+memory\n");
@@ -238,7 +225,7 @@ mod tests {
         assert!(!node.state.join("run/containerd").exists());
         // A node without control groups runs no pod.
         shell.env("HIERARCHIES", "");
-        assert!(set_up(&mut shell, &layout, &node, &cache, disk).is_err());
+        assert!(set_up(&mut shell, &node, &cache, disk).is_err());
         let calls = fs::read_to_string(calls).unwrap().replace(&root.display().to_string(), "");
         // Which settings there are depends on the kernel.
         calls.lines().filter(|it| !it.contains("/proc/sys")).collect::<Vec<_>>().join("\n")
@@ -258,18 +245,9 @@ mod tests {
     }
 
     #[test]
-    fn the_machines_own_directories_are_covered_after_all_else_is_in_place() {
-        insta::assert_snapshot!(set_up_beside(""), @r"
-        mount --bind /cache/built /cache/clusters/a/node-1/run/built
-        mount --rbind /cache/clusters/a/node-1/run /run
-        mount --rbind /cache/clusters/a/node-1/var /var
-        mount --make-rshared /
-        ");
-    }
-
-    #[test]
     fn a_disk_is_mounted_before_the_directory_that_it_lies_in_covers_the_machines() {
-        insta::assert_snapshot!(set_up_beside("1M"), @r"
+        let with_disk = set_up_beside("1M");
+        insta::assert_snapshot!(with_disk, @r"
         mount --bind /cache/built /cache/clusters/a/node-1/run/built
         mkfs.ext4 -q -F -m 0 /cache/clusters/a/node-1/disk
         mount --options=loop /cache/clusters/a/node-1/disk /cache/clusters/a/node-1/var/lib
@@ -277,6 +255,8 @@ mod tests {
         mount --rbind /cache/clusters/a/node-1/var /var
         mount --make-rshared /
         ");
+        let others = with_disk.lines().filter(|line| !line.contains("node-1/disk"));
+        assert_eq!(set_up_beside(""), others.collect::<Vec<_>>().join("\n"));
     }
 
     #[test]

@@ -74,22 +74,15 @@ impl fmt::Display for ClusterDomain {
 /// Most nodes that a cluster can have.
 pub const MOST_NODES: usize = 3;
 
-/// The addresses of one kind that a node has.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct NodeAddresses {
-    /// Its own.
-    pub(crate) own: &'static str,
-    /// Its pods get theirs from here.
-    pub(crate) pods: &'static str,
-}
-
 /// The addresses of one kind that a cluster has. All are private; none is seen outside its namespaces.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Addresses {
     /// As an `EndpointSlice` names this kind.
     pub(crate) kind: &'static str,
-    /// Those of each node; the first has the control plane and the DNS.
-    pub(crate) nodes: [NodeAddresses; MOST_NODES],
+    /// That of each node; the first has the control plane and the DNS.
+    pub(crate) nodes: [&'static str; MOST_NODES],
+    /// Each node's pods get theirs from here.
+    pub(crate) node_pods: [&'static str; MOST_NODES],
     /// Length of the prefix of the nodes' network.
     pub(crate) node_prefix: u8,
     /// Where packets to elsewhere would go; nobody is there.
@@ -109,11 +102,8 @@ pub(crate) struct Addresses {
 /// kubeadm's users mostly choose these ranges.
 static IPV4: Addresses = Addresses {
     kind: "IPv4",
-    nodes: [
-        NodeAddresses { own: "10.89.0.2", pods: "10.244.0.0/24" },
-        NodeAddresses { own: "10.89.0.3", pods: "10.244.1.0/24" },
-        NodeAddresses { own: "10.89.0.4", pods: "10.244.2.0/24" },
-    ],
+    nodes: ["10.89.0.2", "10.89.0.3", "10.89.0.4"],
+    node_pods: ["10.244.0.0/24", "10.244.1.0/24", "10.244.2.0/24"],
     node_prefix: 24,
     gateway: "10.89.0.1",
     pods: "10.244.0.0/16",
@@ -126,11 +116,8 @@ static IPV4: Addresses = Addresses {
 /// Unique local addresses (RFC 4193). The API server takes no larger range of Services than /108.
 static IPV6: Addresses = Addresses {
     kind: "IPv6",
-    nodes: [
-        NodeAddresses { own: "fd00:10:89::2", pods: "fd00:10:244::/64" },
-        NodeAddresses { own: "fd00:10:89::3", pods: "fd00:10:244:1::/64" },
-        NodeAddresses { own: "fd00:10:89::4", pods: "fd00:10:244:2::/64" },
-    ],
+    nodes: ["fd00:10:89::2", "fd00:10:89::3", "fd00:10:89::4"],
+    node_pods: ["fd00:10:244::/64", "fd00:10:244:1::/64", "fd00:10:244:2::/64"],
     node_prefix: 64,
     gateway: "fd00:10:89::1",
     pods: "fd00:10:244::/56",
@@ -139,13 +126,6 @@ static IPV6: Addresses = Addresses {
     dns: "fd00:10:96::a",
     everywhere: "::/0",
 };
-
-impl Addresses {
-    /// Where the API server and the DNS are.
-    pub(crate) const fn control_plane(&self) -> &'static str {
-        self.nodes[0].own
-    }
-}
 
 /// A cluster's network.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -205,18 +185,5 @@ mod tests {
         for bad in ["", ".", "a..b", "-a", "A", "a b", "a."] {
             assert!(bad.parse::<ClusterDomain>().is_err(), "{bad:?}");
         }
-    }
-
-    #[test]
-    fn the_usual_kind_is_the_first() {
-        let network = Network {
-            ip_families: "ipv6,ipv4".parse().unwrap(),
-            domain: "k8s.example".parse().unwrap(),
-            ..Network::default()
-        };
-        assert_eq!(network.usual().dns, "fd00:10:96::a");
-        assert_eq!(network.each(|it| it.services), "fd00:10:96::/112,10.96.0.0/12");
-        assert_eq!(network.api_name(), "kubernetes.default.svc.k8s.example");
-        assert_eq!(in_url(network.usual().control_plane()), "[fd00:10:89::2]");
     }
 }

@@ -1,6 +1,6 @@
 //! What is asked of a cluster.
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 
 use super::{layout::ClusterId, network::Network, version::KubernetesVersion};
 use crate::cache::Cache;
@@ -31,15 +31,9 @@ impl Options {
         let (network, nodes) = (Network::default(), Nodes::default());
         Self { cache, id, network, version: KubernetesVersion::default(), nodes }
     }
-
-    /// The container runtime of the node at this position.
-    pub(super) fn runtime(&self, position: usize) -> Result<ContainerRuntime> {
-        self.nodes.runtimes().get(position).copied().context("the cluster has fewer nodes")
-    }
 }
 
-/// Name of this checkout's cluster of this version: each version has its own, so that one does not end the
-/// other.
+/// This checkout's cluster of this version: each has its own, so that one does not end the other.
 pub fn id_of_version(version: KubernetesVersion) -> Result<ClusterId> {
     if version == KubernetesVersion::default() {
         return Ok(ClusterId::of_this_checkout());
@@ -98,17 +92,27 @@ pub enum ContainerRuntime {
     WithoutImageVolumes,
 }
 
+impl ContainerRuntime {
+    /// The directory below `e2e/go` that it is built from.
+    pub(super) const fn source(self) -> &'static str {
+        match self {
+            Self::Newest => "containerd/2.3",
+            Self::WithoutImageVolumes => "containerd/2.0",
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
     fn each_version_has_a_cluster_of_its_own_in_this_checkout() {
-        let ids = KubernetesVersion::all().iter().map(|version| id_of_version(*version).unwrap());
-        let ids: Vec<_> = ids.collect();
+        let versions = KubernetesVersion::all();
+        let ids: BTreeSet<_> = versions.iter().map(|it| id_of_version(*it).unwrap()).collect();
         assert!(ids.iter().all(ClusterId::is_of_this_checkout), "{ids:?}");
-        for (position, id) in ids.iter().enumerate() {
-            assert!(!ids[..position].contains(id), "{ids:?}");
-        }
+        assert_eq!(ids.len(), versions.len(), "{ids:?}");
     }
 }

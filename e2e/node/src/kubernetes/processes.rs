@@ -4,15 +4,15 @@
 //! when the process started and in which boot of the machine.
 
 use std::{
-    fs::{self, File},
+    collections::BTreeMap,
     path::Path,
     process::{Command, Stdio},
     time::Duration,
 };
 
 use anyhow::{Context as _, Result, ensure};
+use fs_err::{self as fs, File};
 use nix::{
-    errno::Errno,
     sys::{
         signal::{Signal, kill},
         wait::{WaitPidFlag, waitpid},
@@ -44,10 +44,8 @@ pub(crate) struct Process {
 
 impl Process {
     /// The running process of this id.
-    fn running(pid: i32) -> Result<Self> {
-        let stat = stat(pid).with_context(|| format!("no process {pid} runs"))?;
-        let boot = boot_id().context("reading which boot of the machine this is")?;
-        Ok(Self { pid, started: stat.starttime, boot })
+    fn running(pid: i32) -> Option<Self> {
+        Some(Self { pid, started: stat(pid)?.starttime, boot: boot_id().ok()? })
     }
 
     /// Whether it still runs; one that has ended but was not waited for does not.
@@ -58,16 +56,11 @@ impl Process {
 
     /// Kills it if it still runs, and waits until it is gone.
     pub(crate) fn end(&self) -> Result<()> {
-        let pid = Pid::from_raw(self.pid);
-        if self.is_alive() {
-            match kill(pid, Signal::SIGKILL) {
-                Ok(()) | Err(Errno::ESRCH) => {}
-                Err(error) => return Err(error).context(format!("killing process {pid}")),
-            }
-        }
-        until(&format!("process {pid} to end"), END, || {
+        // It may end by itself before it is killed.
+        let _ = self.signal(Signal::SIGKILL);
+        until(&format!("process {} to end", self.pid), END, || {
             // Collects it where it is a child of this very process; it need not be one.
-            let _ = waitpid(pid, Some(WaitPidFlag::WNOHANG));
+            let _ = waitpid(Pid::from_raw(self.pid), Some(WaitPidFlag::WNOHANG));
             Ok(if self.is_alive() { Look::NotYet("it runs".into()) } else { Look::Ready(()) })
         })
     }
@@ -81,46 +74,42 @@ impl Process {
 
     /// The process that this one started, once there is one.
     pub(crate) fn child(&self) -> Option<Self> {
-        children(self.pid).into_iter().find_map(|pid| Self::running(pid).ok())
+        children(self.pid).into_iter().find_map(Self::running)
     }
 
     /// Remembers it in a file.
     pub(crate) fn record(&self, path: &Path) -> Result<()> {
-        let text = serde_json::to_string(self).context("describing a process")?;
-        fs::write(path, text)
-            .with_context(|| format!("recording process {} in {}", self.pid, path.display()))
+        Ok(fs::write(path, serde_json::to_string(self)?)?)
     }
 }
 
-/// Kills everything that this process has started, and what that has started. That it has ended is no
-/// fault.
+/// Kills everything that this process has started, and what that has started.
 pub fn end_descendants() {
-    let mut descendants = children(Pid::this().as_raw());
-    let mut next = 0;
-    while let Some(parent) = descendants.get(next).copied() {
-        next += 1;
-        descendants.extend(children(parent));
-    }
-    for pid in descendants {
+    end_all(children(Pid::this().as_raw()));
+}
+
+fn end_all(pids: Vec<i32>) {
+    for pid in pids {
+        // They have another parent once it has ended.
+        let its_own = children(pid);
         let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+        end_all(its_own);
     }
 }
 
 /// Starts a program in a session of its own, so that neither Ctrl-C nor a closed terminal reaches it.
 pub(crate) fn start_detached(command: &Command, log: &Path) -> Result<Process> {
-    let mut options = File::options();
-    let output = options.create(true).append(true).open(log);
-    let output = output.with_context(|| format!("opening the log {}", log.display()))?;
-    let errors = output.try_clone().with_context(|| format!("opening {}", log.display()))?;
+    let output = File::options().create(true).append(true).open(log)?;
+    let errors = output.try_clone()?;
     let mut command = programs::within(Command::new("setsid"), command);
     let child = command
         .current_dir("/")
         .stdin(Stdio::null())
-        .stdout(output)
-        .stderr(errors)
+        .stdout(output.into_file())
+        .stderr(errors.into_file())
         .spawn()
         .context("starting setsid")?;
-    Process::running(i32::try_from(child.id()).context("reading a process id")?)
+    Process::running(child.id().cast_signed()).context("finding the process that was started")
 }
 
 /// The process that a file remembers, if there is such a file and it can be read.
@@ -129,14 +118,12 @@ pub(crate) fn recorded(path: &Path) -> Option<Process> {
 }
 
 /// All processes that a directory remembers, by name.
-pub(crate) fn all_recorded(directory: &Path) -> Vec<(String, Process)> {
+pub(crate) fn all_recorded(directory: &Path) -> BTreeMap<String, Process> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let named = entries.filter_map(|entry| {
         Some((entry.file_name().to_string_lossy().into_owned(), recorded(&entry.path())?))
     });
-    let mut all: Vec<_> = named.collect();
-    all.sort_by(|left, right| left.0.cmp(&right.0));
-    all
+    named.collect()
 }
 
 /// Running processes with such a command line.
@@ -144,7 +131,7 @@ pub(crate) fn with_command_line(fits: impl Fn(&[String]) -> bool) -> Vec<Process
     let processes = all_processes().into_iter().flatten().flatten();
     processes
         .filter(|process| process.cmdline().is_ok_and(|words| fits(&words)))
-        .filter_map(|process| Process::running(process.pid()).ok())
+        .filter_map(|process| Process::running(process.pid()))
         .collect()
 }
 
@@ -163,7 +150,7 @@ mod tests {
 
     #[test]
     fn a_process_of_the_same_id_but_another_start_is_not_ours() {
-        let own = Process::running(i32::try_from(std::process::id()).unwrap()).unwrap();
+        let own = Process::running(Pid::this().as_raw()).unwrap();
         assert!(own.is_alive());
         assert!(!Process { started: own.started + 1, ..own.clone() }.is_alive());
         assert!(!Process { boot: "another".into(), ..own }.is_alive());
@@ -187,8 +174,7 @@ mod tests {
         let records = directory.path().join("records");
         fs::create_dir(&records).unwrap();
         process.record(&records.join("record")).unwrap();
-        let all = all_recorded(&records);
-        assert_eq!(all, [("record".to_owned(), process.clone())]);
+        assert_eq!(all_recorded(&records), [("record".to_owned(), process.clone())].into());
         process.end().unwrap();
         assert!(!process.is_alive());
         process.end().unwrap();

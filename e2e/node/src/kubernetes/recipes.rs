@@ -5,12 +5,12 @@
 
 use std::{
     collections::BTreeMap,
-    fs::{self, File},
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
 use anyhow::{Context as _, Result, bail};
+use fs_err::{self as fs, File};
 use serde::Deserialize;
 use walkdir::WalkDir;
 
@@ -28,23 +28,22 @@ pub const SCHEDULER_PLUGINS_VERSION: &str = "v0.34.7";
 /// Where in the artefact's directory the modules are while it is made.
 const SOURCE: &str = "source";
 
-/// A directory with the program `kueue` and its `chart`; built if the cache does not have it yet.
+/// A directory with the program `kueue` and its `chart`.
 pub fn kueue(cache: &Cache, progress: &Progress) -> Result<PathBuf> {
     ensure("kueue", cache, progress)
 }
 
-/// A directory with the program `scheduler-plugins` and the `definitions` of what it reads; built if the cache
-/// does not have it yet.
+/// A directory with the program `scheduler-plugins` and the `definitions` of what it reads.
 pub fn scheduler_plugins(cache: &Cache, progress: &Progress) -> Result<PathBuf> {
     ensure("scheduler-plugins", cache, progress)
 }
 
-/// The program helm; built if the cache does not have it yet.
+/// The program helm.
 pub fn helm(cache: &Cache, progress: &Progress) -> Result<PathBuf> {
     Ok(ensure("helm", cache, progress)?.join("helm"))
 }
 
-/// The program actionlint, which checks workflows; built if the cache does not have it yet.
+/// The program actionlint, which checks workflows.
 pub fn actionlint(cache: &Cache, progress: &Progress) -> Result<PathBuf> {
     Ok(ensure("actionlint", cache, progress)?.join("actionlint"))
 }
@@ -57,15 +56,22 @@ pub(super) fn ensure(source: &str, cache: &Cache, progress: &Progress) -> Result
         return Ok(found);
     }
     let what = format!("building {} {}", recipe.name, recipe.version);
-    progress.long_step(&what, &recipe.entry.usually, || {
+    progress.long_step(&what, &recipe.usually, || {
         cache.artefact(&key, |directory| recipe.build(directory, &cache.log_of(&key)))
     })
 }
 
-/// One entry of the file of recipes, which says what its fields are.
+/// One `go build`: an entry of the file of recipes, which says what its fields are, and what it is for.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Entry {
+struct Recipe {
+    #[serde(skip)]
+    name: String,
+    #[serde(skip)]
+    version: String,
+    /// The directory with the `go.mod`.
+    #[serde(skip)]
+    source: PathBuf,
     module: Option<String>,
     usually: String,
     #[serde(default)]
@@ -85,50 +91,37 @@ struct Directory {
     name: String,
 }
 
-/// One `go build`.
-struct Recipe {
-    name: String,
-    version: String,
-    source: PathBuf,
-    entry: Entry,
-}
-
 impl Recipe {
     fn of(source: &str) -> Result<Self> {
         let go = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../go"));
-        let read = |path: &Path| {
-            fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))
-        };
-        let mut entries: BTreeMap<String, Entry> =
-            serde_saphyr::from_str(&read(&go.join("recipes.yaml"))?)
-                .context("understanding recipes.yaml")?;
+        let text = fs::read_to_string(go.join("recipes.yaml"))?;
+        let mut recipes: BTreeMap<String, Self> =
+            serde_saphyr::from_str(&text).context("understanding recipes.yaml")?;
         let name = source.split('/').next().unwrap_or(source);
-        let entry = entries.remove(name).with_context(|| format!("no recipe for {name}"))?;
+        let recipe = recipes.remove(name).with_context(|| format!("no recipe for {name}"))?;
         let source = go.join(source);
-        let version = match &entry.module {
-            Some(module) => required(&read(&source.join("go.mod"))?, module)
+        let version = match &recipe.module {
+            Some(module) => required(&fs::read_to_string(source.join("go.mod"))?, module)
                 .with_context(|| format!("{} does not require {module}", source.display()))?,
             None => "1".to_owned(),
         };
-        Ok(Self { name: name.to_owned(), version, source, entry })
+        Ok(Self { name: name.to_owned(), version, source, ..recipe })
     }
 
     fn key(&self) -> Result<Key> {
         let mut inputs = vec![("arguments".to_owned(), self.arguments().join(" ").into_bytes())];
-        for (name, path) in files(&self.source)? {
-            let content = fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
-            inputs.push((name.display().to_string(), content));
+        for name in files(&self.source)? {
+            inputs.push((name.display().to_string(), fs::read(self.source.join(name))?));
         }
         let inputs: Vec<_> = inputs.iter().map(|(name, it)| (name.as_str(), &it[..])).collect();
         Ok(Key::new(&self.name, &self.version, &inputs))
     }
 
     fn arguments(&self) -> Vec<String> {
-        let link =
-            format!("-ldflags=-s -w {}", self.entry.link.replace("@version@", &self.version));
+        let link = format!("-ldflags=-s -w {}", self.link.replace("@version@", &self.version));
         let fixed = ["build", "-mod=readonly", "-buildvcs=false", "-trimpath"].map(str::to_owned);
         let output = [link.trim_end(), "-o", "../"].map(str::to_owned);
-        [&fixed, &self.entry.flags[..], &output, &self.entry.packages].concat()
+        [&fixed, &self.flags[..], &output, &self.packages].concat()
     }
 
     /// Leaves nothing in `directory` but the programs and the directories that are kept.
@@ -138,8 +131,8 @@ impl Recipe {
         }
         let source = directory.join(SOURCE);
         copy(&self.source, &source)?;
-        let output = File::create(log).with_context(|| format!("opening {}", log.display()))?;
-        let errors = output.try_clone().with_context(|| format!("opening {}", log.display()))?;
+        let output = File::create(log)?.into_file();
+        let errors = output.try_clone()?;
         let mut go = Command::new("go");
         go.args(self.arguments()).current_dir(&source).env("CGO_ENABLED", "0").env("GOWORK", "off");
         programs::show(go.stdin(Stdio::null()).stdout(output).stderr(errors)).with_context(
@@ -148,7 +141,7 @@ impl Recipe {
                 format!("building {}; {}:\n{tail}", self.name, log.display())
             },
         )?;
-        for Directory { module, path, name } in &self.entry.keep {
+        for Directory { module, path, name } in &self.keep {
             let mut list = Command::new("go");
             list.args(["list", "-mod=readonly", "-m", "-f", "{{.Dir}}", module]);
             let output = programs::run(list.current_dir(&source).env("GOWORK", "off"))?;
@@ -162,39 +155,31 @@ impl Recipe {
 
 /// The version of the module that the text of a go.mod requires.
 fn required(text: &str, module: &str) -> Option<String> {
-    let words = |line: &str| {
-        line.trim_start_matches("require ")
-            .split_whitespace()
-            .map(str::to_owned)
-            .collect::<Vec<_>>()
-    };
-    text.lines()
-        .map(words)
-        .find_map(|words| (words.first()? == module).then(|| words.get(1).cloned())?)
+    text.lines().find_map(|line| {
+        let mut words = line.trim_start_matches("require ").split_whitespace();
+        if words.next()? == module { words.next().map(str::to_owned) } else { None }
+    })
 }
 
 /// The files of a directory and of those in it, by their names there: those of the directory itself come first.
-fn files(directory: &Path) -> Result<Vec<(PathBuf, PathBuf)>> {
+fn files(directory: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in WalkDir::new(directory).follow_links(true) {
-        let entry = entry.with_context(|| format!("reading {}", directory.display()))?;
+        let entry = entry?;
         if entry.file_type().is_file() {
-            let name = entry.path().strip_prefix(directory).context("naming a file")?;
-            found.push((name.to_owned(), entry.path().to_owned()));
+            found.push(entry.path().strip_prefix(directory)?.to_owned());
         }
     }
-    found.sort_by_key(|(name, _)| (name.components().count(), name.clone()));
+    found.sort_by_key(|name| (name.components().count(), name.clone()));
     Ok(found)
 }
 
 /// Copies the files of a directory and of those in it. Not their modes: Go keeps modules read-only.
 fn copy(from: &Path, to: &Path) -> Result<()> {
-    for (name, path) in files(from)? {
-        let to = to.join(name);
-        let parent = to.parent().unwrap_or(&to);
-        fs::create_dir_all(parent).with_context(|| format!("making {}", parent.display()))?;
-        let content = fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
-        fs::write(&to, content).with_context(|| format!("writing {}", to.display()))?;
+    for name in files(from)? {
+        let to = to.join(&name);
+        fs::create_dir_all(to.parent().unwrap_or(&to))?;
+        fs::write(&to, fs::read(from.join(name))?)?;
     }
     Ok(())
 }
@@ -202,14 +187,16 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kubernetes::{KubernetesVersion, built};
+    use crate::kubernetes::{ContainerRuntime, KubernetesVersion};
 
     #[test]
     fn every_recipe_has_a_key_of_its_own() {
         let versions = KubernetesVersion::all().iter().map(|version| version.source());
-        let others = [built::CONTAINERD, built::OLD_CONTAINERD, "coredns", "pause", "kwok"];
-        let beside = ["helm", "actionlint", "kueue", "scheduler-plugins"];
-        let sources = versions.chain(others.into_iter().chain(beside).map(str::to_owned));
+        let runtimes = [ContainerRuntime::Newest, ContainerRuntime::WithoutImageVolumes];
+        let others =
+            ["coredns", "pause", "kwok", "helm", "actionlint", "kueue", "scheduler-plugins"];
+        let others = runtimes.map(ContainerRuntime::source).into_iter().chain(others);
+        let sources = versions.chain(others.map(str::to_owned));
         let key = |source: String| Recipe::of(&source).unwrap().key().unwrap().to_string();
         let names = sources.map(|it| key(it).rsplit_once('-').unwrap().0.to_owned());
         insta::assert_snapshot!(
@@ -223,7 +210,7 @@ mod tests {
     #[test]
     fn a_build_is_static_and_without_paths_of_this_machine() {
         insta::assert_snapshot!(
-            Recipe::of(built::CONTAINERD).unwrap().arguments().join("\n"),
+            Recipe::of(ContainerRuntime::Newest.source()).unwrap().arguments().join("\n"),
             @r"
         build
         -mod=readonly

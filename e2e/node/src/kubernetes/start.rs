@@ -1,8 +1,8 @@
 //! Starts a cluster and its nodes step by step, each step waiting for what it needs.
 
-use std::{fs, path::Path, process::Command, time::Duration};
+use std::{path::Path, process::Command, time::Duration};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 
 use super::{
     Kubernetes,
@@ -13,14 +13,13 @@ use super::{
     layout::{Layout, NodeLayout},
     namespaces::Namespaces,
     options::{Nodes, Options},
-    processes::{self, Process},
+    processes,
 };
 use crate::{
     cache,
     images::{
-        image::{Image, ImageConfig},
+        image::{Image, ImageConfig, full_name},
         layer::{Layer, Source},
-        names::full_name,
     },
     programs,
     progress::Progress,
@@ -52,17 +51,10 @@ pub(super) fn start(
     options: &Options,
     progress: &Progress,
 ) -> Result<Kubernetes> {
-    fs::create_dir_all(&layout.state)
-        .with_context(|| format!("making {}", layout.state.display()))?;
     let start = progress.step("namespaces, certificates and configuration", || {
-        let start = Start::prepare(layout, built, options)?;
-        start.write_configuration()?;
-        Ok(start)
+        Start::prepare(layout, built, options)
     })?;
-    match options.nodes {
-        Nodes::Real(_) | Nodes::RealWithDisk => start.start_real(progress)?,
-        Nodes::Simulated => start.start_simulation(progress)?,
-    }
+    start.start(progress)?;
     Ok(start.cluster)
 }
 
@@ -75,16 +67,14 @@ pub(super) fn start_again(
     // What has ended is not to be taken for what is being started.
     cache::remove_tree(&node.processes())?;
     let first = Some(&cluster.namespaces);
-    let node = Node::make(&cluster.layout, node, &cluster.built, options, first)?;
-    let start = Start { cluster: cluster.clone(), options, nodes: vec![node] };
+    let nodes = vec![Node::make(node, &cluster.built, options, first)?];
+    let start = Start { cluster: cluster.clone(), options, nodes };
     start.start_on_each("containerd")?;
     start.wait_for_containerd()?;
     start.start_on_each("kubelet")?;
-    for Node { layout, .. } in &start.nodes {
-        let health = format!("--raw=/api/v1/nodes/{}/proxy/healthz", layout.name);
-        let what = format!("the kubelet of {}", layout.name);
-        start.wait_for_kubectl(&what, &layout.log("kubelet"), &["get", &health], "ok")?;
-    }
+    let health = format!("--raw=/api/v1/nodes/{}/proxy/healthz", node.name);
+    let what = format!("the kubelet of {}", node.name);
+    start.wait_for_kubectl(&what, &node.log("kubelet"), &["get", &health], "ok")?;
     start.wait_for_nodes()
 }
 
@@ -105,16 +95,9 @@ pub(super) fn start_kubelet_again(
     Node { layout: node.clone(), namespaces, values }.start("kubelet")
 }
 
-fn write(path: &Path, content: &str) -> Result<()> {
-    if let Some(parent) = path.parent() {
-        fs::create_dir_all(parent).with_context(|| format!("making {}", parent.display()))?;
-    }
-    fs::write(path, content).with_context(|| format!("writing {}", path.display()))
-}
-
 /// `ctr` for the images that the kubelet of this node sees.
 pub(super) fn ctr(node: &NodeLayout, built: &Built) -> Command {
-    let mut command = Command::new(built.containerd.join("ctr"));
+    let mut command = Command::new(built.containerd[0].join("ctr"));
     command.arg("--address").arg(node.containerd_socket()).arg("--namespace=k8s.io");
     command
 }
@@ -147,23 +130,21 @@ pub(super) fn load_image(
 impl Node {
     /// Makes a node in which nothing runs yet.
     fn make(
-        layout: &Layout,
         node: &NodeLayout,
         built: &Built,
         options: &Options,
         first: Option<&Namespaces>,
     ) -> Result<Self> {
         let pause = built.pause.join("pause");
-        let namespaces = Namespaces::create(layout, node, &pause, options, first)
+        let namespaces = Namespaces::create(node, &pause, options, first)
             .with_context(|| format!("making {}", node.name))?;
         let values = Values::new(node, built, options)?;
         Ok(Self { layout: node.clone(), namespaces, values })
     }
 
     fn start(&self, name: &str) -> Result<()> {
-        let component = self.values.component(name)?;
         let mut command = self.namespaces.enter(&["--mount", "--net", "--pid"]);
-        command.arg(component.program).args(component.arguments);
+        command.args(self.values.command_line(name)?);
         processes::start_detached(&command, &self.layout.log(name))
             .and_then(|process| process.record(&self.layout.processes().join(name)))
             .with_context(|| format!("starting {name}"))
@@ -175,29 +156,26 @@ impl Node {
 }
 
 impl<'a> Start<'a> {
-    /// Makes all nodes; nothing runs in them yet.
+    /// Makes all nodes and their configuration; nothing runs in them yet.
     fn prepare(layout: &Layout, built: &Built, options: &'a Options) -> Result<Self> {
         let mut nodes: Vec<Node> = Vec::new();
         for place in layout.places().iter().take(options.nodes.count()) {
             let first = nodes.first().map(|it| &it.namespaces);
-            nodes.push(Node::make(layout, place, built, options, first)?);
+            nodes.push(Node::make(place, built, options, first)?);
         }
-        let namespaces = nodes.first().context("a cluster has a node")?.namespaces.clone();
-        let cluster = Kubernetes { layout: layout.clone(), namespaces, built: built.clone() };
-        Ok(Self { cluster, options, nodes })
-    }
-
-    fn write_configuration(&self) -> Result<()> {
-        let layouts: Vec<_> = self.nodes.iter().map(|node| &node.layout).collect();
-        certificates::write_all(&layouts, &self.options.network)?;
-        for Node { layout, values, .. } in &self.nodes {
+        let layouts: Vec<_> = nodes.iter().map(|node| &node.layout).collect();
+        certificates::write_all(&layouts, &options.network)?;
+        for Node { layout, values, .. } in &nodes {
             for (name, content) in values.files(layout.has_control_plane()) {
-                write(&layout.configuration().join(name), &content)?;
+                certificates::write(&layout.configuration().join(name), &content)?;
             }
         }
-        let Node { layout, values, .. } = self.control_plane();
-        let pki = layout.certificates().display().to_string();
-        write(self.cluster.kubeconfig(), &values.kubeconfig("admin", &pki))
+        let first = nodes.first().context("a cluster has a node")?;
+        let pki = first.layout.certificates().display().to_string();
+        certificates::write(&layout.kubeconfig, &first.values.kubeconfig("admin", &pki))?;
+        let namespaces = first.namespaces.clone();
+        let cluster = Kubernetes { layout: layout.clone(), namespaces, built: built.clone() };
+        Ok(Self { cluster, options, nodes })
     }
 
     /// The first node, where the whole cluster is started.
@@ -205,23 +183,39 @@ impl<'a> Start<'a> {
         &self.nodes[0]
     }
 
-    /// The control plane and all nodes.
-    fn start_real(&self, progress: &Progress) -> Result<()> {
-        progress.step("etcd, API server and containerd", || {
-            self.control_plane().start_all(&["etcd", "kube-apiserver"])?;
-            self.start_on_each("containerd")?;
-            self.wait_for_containerd()?;
-            self.load_pause_image()?;
-            self.wait_for_api_server()
+    /// The control plane, and all nodes, or kwok, which plays the nodes that somebody makes.
+    fn start(&self, progress: &Progress) -> Result<()> {
+        let is_real = self.options.nodes != Nodes::Simulated;
+        let control_plane = self.control_plane();
+        progress.step("etcd, API server and container runtimes", || {
+            control_plane.start_all(&["etcd", "kube-apiserver"])?;
+            if is_real {
+                self.start_on_each("containerd")?;
+                self.wait_for_containerd()?;
+                self.load_pause_image()?;
+            }
+            let log = control_plane.layout.log("kube-apiserver");
+            self.wait_for_kubectl("the API server", &log, &["get", "--raw=/readyz"], "ok")
         })?;
-        progress.step("controllers, scheduler, kubelet and DNS", || {
-            self.control_plane().start_all(&["kube-controller-manager", "kube-scheduler"])?;
-            self.start_on_each("kubelet")?;
-            self.apply_objects()?;
-            self.control_plane().start("coredns")?;
-            self.wait_for_nodes()?;
-            self.wait_for_service_account()?;
-            self.wait_for_dns()
+        progress.step("controllers, scheduler, nodes and DNS", || {
+            control_plane.start_all(&["kube-controller-manager", "kube-scheduler"])?;
+            if is_real {
+                self.start_on_each("kubelet")?;
+                self.apply_objects()?;
+                control_plane.start("coredns")?;
+                self.wait_for_nodes()?;
+            } else {
+                control_plane.start("kwok")?;
+            }
+            let account = ["get", "serviceaccount", "default", "-oname"];
+            let log = control_plane.layout.log("kube-controller-manager");
+            self.wait_for_kubectl(
+                "the default service account",
+                &log,
+                &account,
+                "serviceaccount/",
+            )?;
+            if is_real { self.wait_for_dns() } else { Ok(()) }
         })
     }
 
@@ -247,52 +241,22 @@ impl<'a> Start<'a> {
         Ok(())
     }
 
-    /// The control plane, and kwok, which plays the nodes that somebody makes.
-    fn start_simulation(&self, progress: &Progress) -> Result<()> {
-        progress.step("etcd and API server", || {
-            self.control_plane().start_all(&["etcd", "kube-apiserver"])?;
-            self.wait_for_api_server()
-        })?;
-        progress.step("controllers, scheduler and kwok", || {
-            let controllers = ["kube-controller-manager", "kube-scheduler", "kwok"];
-            self.control_plane().start_all(&controllers)?;
-            self.wait_for_service_account()
-        })
-    }
-
-    fn wait_for_api_server(&self) -> Result<()> {
-        let log = self.control_plane().layout.log("kube-apiserver");
-        self.wait_for_kubectl("the API server", &log, &["get", "--raw=/readyz"], "ok")
-    }
-
-    fn wait_for_service_account(&self) -> Result<()> {
-        let log = self.control_plane().layout.log("kube-controller-manager");
-        let arguments = ["get", "serviceaccount", "default", "-oname"];
-        let what = "the default service account";
-        self.wait_for_kubectl(what, &log, &arguments, "serviceaccount/")
-    }
-
     /// Looks until it is ready or one of the nodes' programs has died.
-    fn wait(
-        &self,
-        what: &str,
-        log: &Path,
-        mut look: impl FnMut() -> Result<(), String>,
-    ) -> Result<()> {
+    fn wait(&self, what: &str, log: &Path, mut look: impl FnMut() -> Result<()>) -> Result<()> {
         until(what, PATIENCE, || {
             self.check_alive()?;
-            Ok(look().map_or_else(Look::NotYet, Look::Ready))
+            Ok(look().map_or_else(|error| Look::NotYet(format!("{error:#}")), Look::Ready))
         })
         .with_context(|| format!("{}:\n{}", log.display(), programs::tail(log, 15)))
     }
 
     fn check_alive(&self) -> Result<()> {
         for node in self.nodes.iter().map(|node| &node.layout) {
-            let is_dead = |(_, process): &(String, Process)| !process.is_alive();
-            let dead = processes::all_recorded(&node.processes()).into_iter().find(is_dead);
-            if let Some((name, _)) = dead {
-                let said = programs::tail(&node.log(&name), 15);
-                bail!("{name} of {} has ended:\n{said}", node.name);
+            for (name, process) in processes::all_recorded(&node.processes()) {
+                if !process.is_alive() {
+                    let said = programs::tail(&node.log(&name), 15);
+                    bail!("{name} of {} has ended:\n{said}", node.name);
+                }
             }
         }
         Ok(())
@@ -307,19 +271,18 @@ impl<'a> Start<'a> {
         expected: &str,
     ) -> Result<()> {
         self.wait(what, log, || {
-            let output = programs::run(self.cluster.kubectl(arguments).arg("--request-timeout=5s"))
-                .map_err(|error| format!("{error:#}"))?;
+            let mut kubectl = self.cluster.kubectl(arguments);
+            let output = programs::run(kubectl.arg("--request-timeout=5s"))?;
             let said = String::from_utf8_lossy(&output.stdout);
-            if said.starts_with(expected) { Ok(()) } else { Err(format!("{said:?}")) }
+            ensure!(said.starts_with(expected), "{said:?}");
+            Ok(())
         })
     }
 
     fn wait_for_containerd(&self) -> Result<()> {
         self.nodes.iter().map(|node| &node.layout).try_for_each(|node| {
             self.wait(&format!("containerd of {}", node.name), &node.log("containerd"), || {
-                programs::run(ctr(node, &self.cluster.built).arg("version"))
-                    .map(drop)
-                    .map_err(|error| format!("{error:#}"))
+                programs::run(ctr(node, &self.cluster.built).arg("version")).map(drop)
             })
         })
     }
@@ -330,8 +293,7 @@ impl<'a> Start<'a> {
         let layer = Layer::from_sources(directory.path(), &[Source::file("pause", &program)])?;
         let config =
             ImageConfig { entrypoint: vec!["/pause".to_owned()], ..ImageConfig::default() };
-        let image = Image::new(vec![layer], config);
-        self.cluster.load_image(&image, &[PAUSE_IMAGE])
+        self.cluster.load_image(&Image::new(vec![layer], config), &[PAUSE_IMAGE])
     }
 
     fn apply_objects(&self) -> Result<()> {
@@ -342,7 +304,6 @@ impl<'a> Start<'a> {
             let arguments = ["apply", "--server-side", "--validate=false", "-f", "-"];
             programs::run_with_input(&mut self.cluster.kubectl(arguments), objects.as_bytes())
                 .map(drop)
-                .map_err(|error| format!("{error:#}"))
         })
     }
 
@@ -350,9 +311,8 @@ impl<'a> Start<'a> {
         std::thread::scope(|scope| {
             let asking = scope.spawn(|| {
                 self.control_plane().namespaces.enter_network()?;
-                let network = &self.options.network;
-                let ask = || dns::ask(network).map_err(|error| format!("{error:#}"));
                 let log = self.control_plane().layout.log("coredns");
+                let ask = || dns::ask(&self.options.network);
                 self.wait("the cluster's DNS to answer", &log, ask)
             });
             asking.join().unwrap_or_else(|_| bail!("asking the cluster's DNS panicked"))

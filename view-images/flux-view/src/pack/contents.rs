@@ -1,16 +1,24 @@
-//! What goes into a packed view, before anything of it is written.
+//! What goes into a packed view, before anything of it is written: files and directories of Flux's prefix and of the
+//! file system around it.
 
-use crate::elf::Elf;
+use crate::compiled::Compiled;
+use crate::elf::{Elf, is_elf};
+use crate::places::Places;
 use serde::Serialize;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::fs::{self, File};
+use std::io::Read;
 use std::path::{Path, PathBuf};
+
+/// Where programs are that a distribution installs.
+pub(super) const PROGRAMS: [&str; 3] = ["/usr/bin", "/usr/local/bin", "/bin"];
 
 /// What a file is there for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Part {
+pub(super) enum Part {
     /// What was installed in Flux's prefix.
     Flux,
     /// Python with the packages that Flux imports.
@@ -39,7 +47,7 @@ impl fmt::Display for Part {
 }
 
 /// What an entry of the view is made from.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum Content {
     /// A file of this system.
     File {
@@ -55,27 +63,30 @@ pub(super) enum Content {
 }
 
 /// A file or a link of the view.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) struct Entry {
-    /// What it is there for.
     pub(super) part: Part,
-    /// What it is made from.
     pub(super) content: Content,
 }
 
-/// Something that keeps a view from being packed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct Fault {
-    pub(crate) cause: String,
-    /// What to do about it.
-    pub(crate) remedy: Cow<'static, str>,
+/// Something that keeps a view from being packed, and what to do about it.
+#[derive(Debug)]
+pub(super) struct Fault {
+    pub(super) cause: String,
+    pub(super) remedy: Cow<'static, str>,
+}
+
+impl Fault {
+    pub(super) fn new(cause: impl Into<String>, remedy: impl Into<Cow<'static, str>>) -> Self {
+        Self { cause: cause.into(), remedy: remedy.into() }
+    }
 }
 
 /// Files and their bytes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct Amount {
-    pub(crate) files: u64,
-    pub(crate) bytes: u64,
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub(super) struct Amount {
+    pub(super) files: u64,
+    pub(super) bytes: u64,
 }
 
 impl Amount {
@@ -87,8 +98,22 @@ impl Amount {
 
 #[derive(Debug, Default)]
 pub(super) struct Contents {
+    /// The file system that is collected from, with Flux where the view is found at run time.
+    pub(super) places: Places,
+    /// Where that is.
+    pub(super) view: PathBuf,
     /// By the path relative to the view.
     pub(super) entries: BTreeMap<PathBuf, Entry>,
+    /// What `flux` has compiled in.
+    pub(super) compiled: Compiled,
+    /// The processor that `flux` is for.
+    pub(super) machine: u16,
+    /// The loader, relative to the view.
+    pub(super) loader: PathBuf,
+    /// Directories of libraries, relative to the view.
+    pub(super) library_directories: Vec<PathBuf>,
+    /// Interpreters of scripts by their names, as paths at run time.
+    pub(super) interpreters: BTreeMap<String, PathBuf>,
     /// What was seen and is not taken.
     pub(super) left_out: Amount,
     /// What keeps the view from being packed.
@@ -115,7 +140,7 @@ impl Contents {
 
     /// Notes what keeps the view from being packed.
     pub(super) fn fault(&mut self, cause: impl Into<String>, remedy: impl Into<Cow<'static, str>>) {
-        self.faults.push(Fault { cause: cause.into(), remedy: remedy.into() });
+        self.faults.push(Fault::new(cause, remedy));
     }
 
     /// The headers of all programs and libraries, with the path relative to the view and the path where
@@ -128,4 +153,120 @@ impl Contents {
             Content::File { .. } | Content::Link(_) => None,
         })
     }
+
+    /// The file at `from`, at `path` of the view.
+    pub(super) fn file(&mut self, path: &Path, from: &Path, part: Part) {
+        let (Ok(found), Some(lies)) = (self.places.resolve(from), self.places.file(from)) else {
+            return;
+        };
+        match headers(&lies) {
+            Ok(elf) => {
+                let content = Content::File { lies, found, elf: elf.map(Box::new) };
+                self.add(path, Entry { part, content });
+            }
+            Err(reason) => self.fault(
+                format!("{}: {reason}", from.display()),
+                "let it be readable and whole, or take it away",
+            ),
+        }
+    }
+
+    /// The directory `from` with all in it but what `left_out` says of paths relative to it, at `path` of
+    /// the view.
+    pub(super) fn tree(
+        &mut self,
+        path: &Path,
+        from: &Path,
+        part: Part,
+        left_out: &dyn Fn(&Path) -> bool,
+    ) {
+        let mut directories = vec![PathBuf::new()];
+        while let Some(directory) = directories.pop() {
+            for name in self.places.names(&from.join(&directory)) {
+                let relative = directory.join(name);
+                let source = from.join(&relative);
+                if left_out(&relative) {
+                    self.leave_out(&source);
+                } else if let Some(target) = self.link_that_holds(from, &source) {
+                    self.link(path.join(&relative), part, target);
+                } else if self.places.file(&source).is_some() {
+                    self.file(&path.join(&relative), &source, part);
+                } else if self.places.directory(&source).is_none() {
+                    let shown = source.display();
+                    self.warnings.push(format!("{shown} leads nowhere, and is left out"));
+                } else if !self.leads_back(&source) {
+                    directories.push(relative);
+                }
+            }
+        }
+    }
+
+    /// Takes the files and directories of `from` whose names are wanted, into `path` of the view; says whether
+    /// there are any.
+    pub(super) fn named(
+        &mut self,
+        path: &Path,
+        from: &Path,
+        part: Part,
+        is_wanted: impl Fn(&str) -> bool,
+        left_out: &dyn Fn(&Path) -> bool,
+    ) -> bool {
+        let mut names = self.places.names(from);
+        names.retain(|name| is_wanted(name));
+        for name in &names {
+            let (path, from) = (path.join(name), from.join(name));
+            if self.places.directory(&from).is_some() {
+                self.tree(&path, &from, part, left_out);
+            } else {
+                self.file(&path, &from, part);
+            }
+        }
+        !names.is_empty()
+    }
+
+    /// The target of the link at `source`, if it is one that holds in the view: it leads to something
+    /// within `tree`, or within the view.
+    fn link_that_holds(&self, tree: &Path, source: &Path) -> Option<PathBuf> {
+        let directory = self.places.directory(source.parent()?)?;
+        let target = fs::read_link(directory.join(source.file_name()?)).ok()?;
+        let found = self.places.resolve(source).ok()?;
+        let around = if target.is_absolute() { &self.view } else { tree };
+        found.starts_with(around).then_some(target)
+    }
+
+    /// Whether the directory at `source` is a link to one that it lies in.
+    fn leads_back(&self, source: &Path) -> bool {
+        self.places.resolve(source).is_ok_and(|found| found != source && source.starts_with(found))
+    }
+
+    /// Counts what stays behind.
+    fn leave_out(&mut self, source: &Path) {
+        let mut sources = vec![source.to_owned()];
+        while let Some(source) = sources.pop() {
+            if let Some(lies) = self.places.file(&source) {
+                self.left_out.add(lies.metadata().map_or(0, |found| found.len()));
+            } else if self.places.resolve(&source).is_ok_and(|found| found == source) {
+                sources.extend(self.places.names(&source).iter().map(|name| source.join(name)));
+            }
+        }
+    }
+
+    /// The program `name`, of Flux's prefix or of the file system around it.
+    pub(super) fn installed(&self, name: &str) -> Option<PathBuf> {
+        let directories = PROGRAMS.iter().map(PathBuf::from);
+        let directories = std::iter::once(self.view.join("bin")).chain(directories);
+        let mut paths = directories.map(|directory| directory.join(name));
+        paths.find(|path| self.places.file(path).is_some())
+    }
+}
+
+/// The headers of the file at `path`, if it has any; or why it cannot be read.
+fn headers(path: &Path) -> Result<Option<Elf>, String> {
+    let mut start = [0; 4];
+    let mut file = File::open(path).map_err(|error| error.to_string())?;
+    if file.read_exact(&mut start).is_err() || !is_elf(&start) {
+        return Ok(None);
+    }
+    let data = fs::read(path).map_err(|error| error.to_string())?;
+    Elf::read(&data).map(Some).map_err(|error| error.to_string())
 }

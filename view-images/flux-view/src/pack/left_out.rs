@@ -66,26 +66,23 @@ fn has_part(path: &Path, matches: impl Fn(&str) -> bool) -> bool {
 mod tests {
     use super::*;
 
+    fn all(paths: &[&str], left_out: fn(&Path) -> bool) -> bool {
+        paths.iter().all(|path| left_out(Path::new(path)))
+    }
+
     #[test]
     fn what_runs_stays_and_what_builds_documents_or_tests_is_not() {
-        for path in ["include/flux/core.h", "share/man/man1/flux.1", "lib/libflux-core.la"] {
-            assert!(of_prefix(Path::new(path)), "{path}");
-        }
-        for path in ["bin/flux", "lib/libflux-core.so.2", "share/lua/5.1/flux/x.lua", "etc/flux"] {
-            assert!(!of_prefix(Path::new(path)), "{path}");
-        }
-        assert!(of_prefix(Path::new("share/lua/5.1/fluxometer/x.lua")));
+        let lua = "share/lua/5.1/fluxometer/x.lua";
+        let useless = ["include/flux/core.h", "share/man/man1/flux.1", "lib/libflux-core.la", lua];
+        assert!(all(&useless, of_prefix));
+        let lua = "share/lua/5.1/flux/x.lua";
+        let used = ["bin/flux", "lib/libflux-core.so.2", lua, "etc/flux"];
+        assert!(all(&used, |path| !of_prefix(path)));
     }
 
     #[test]
-    fn compiled_python_stays_unless_only_an_optimized_python_reads_it() {
-        assert!(!of_python(Path::new("json/__pycache__/decoder.cpython-311.pyc")));
-        assert!(of_python(Path::new("json/__pycache__/decoder.cpython-311.opt-1.pyc")));
-    }
-
-    #[test]
-    fn pythons_tests_and_tools_stay_behind() {
-        for path in [
+    fn pythons_tests_and_tools_and_what_only_an_optimized_python_reads_stay_behind() {
+        let useless = [
             "test/support/x.py",
             "ctypes/test/x.py",
             "config-3.11-x86_64-linux-gnu/Makefile",
@@ -93,11 +90,12 @@ mod tests {
             "lib-dynload/_testcapi.cpython-311.so",
             "lib-dynload/nis.cpython-311.so",
             "EXTERNALLY-MANAGED",
-        ] {
-            assert!(of_python(Path::new(path)), "{path}");
-        }
-        for path in ["unittest/case.py", "lib-dynload/_ctypes.cpython-311.so", "configparser.py"] {
-            assert!(!of_python(Path::new(path)), "{path}");
-        }
+            "json/__pycache__/decoder.cpython-311.opt-1.pyc",
+        ];
+        assert!(all(&useless, of_python));
+        let compiled = "json/__pycache__/decoder.cpython-311.pyc";
+        let extension = "lib-dynload/_ctypes.cpython-311.so";
+        let used = ["unittest/case.py", extension, "configparser.py", compiled];
+        assert!(all(&used, |path| !of_python(path)));
     }
 }

@@ -2,7 +2,6 @@
 //! another C library or with none.
 
 mod collect;
-mod collector;
 mod contents;
 mod left_out;
 mod python;
@@ -12,30 +11,33 @@ mod write;
 pub(crate) use report::PackReport;
 
 use crate::places::Places;
-use collect::Collected;
-use collector::Collector;
-use contents::Fault;
+use contents::{Contents, Fault};
 use flux_agent::system::below;
 use flux_agent::view::{ViewError, failed, find};
 use flux_contract::Layout;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use write::{ViewWriter, Written};
+use write::ViewWriter;
 
-/// What is to be packed, and where to.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What is to be packed, and where to, as arguments of the command.
+#[derive(Debug, clap::Args)]
 pub(crate) struct PackRequest {
-    /// The file system that Flux is installed in.
-    pub(crate) root: PathBuf,
-    /// Flux's prefix there, or where it was put instead (`DESTDIR`).
-    pub(crate) from: PathBuf,
-    /// The root of the image that is made.
+    /// Prefix of the Flux installation, or where it was put instead (DESTDIR)
+    #[arg(long, value_name = "DIRECTORY")]
+    from: PathBuf,
+    /// Root of the image to be made: the view is written below it, at its place at run time
+    #[arg(long, value_name = "DIRECTORY")]
     pub(crate) to: PathBuf,
-    /// Where the shared volume will be mounted (`flux.container.mountPath`).
+    /// Where the shared volume will be mounted; Flux was built for the prefix PATH/view
+    #[arg(long, default_value = Layout::DEFAULT_MOUNT, value_name = "PATH")]
     pub(crate) mount_path: PathBuf,
-    /// Whether a view that is there already is replaced.
-    pub(crate) force: bool,
+    /// Replace a view that is there
+    #[arg(long)]
+    force: bool,
+    /// Root of the file system that Flux is installed in
+    #[arg(long, default_value = "/", hide = true)]
+    root: PathBuf,
 }
 
 /// Why nothing was packed.
@@ -44,17 +46,14 @@ pub(crate) enum PackError {
     /// No Flux, or a file that could not be read or written.
     #[error(transparent)]
     View(#[from] ViewError),
-    /// All that has to be changed first.
-    #[error("nothing was packed; faults: {}", .0.len())]
-    Faults(Vec<Fault>),
+    /// So much has to be changed first.
+    #[error("nothing was packed; faults: {0}")]
+    Faults(usize),
 }
 
-/// Packs what `request` says, and calls `progress` before each stage. The view appears at its place when it is
+/// Packs what `request` says, and logs each stage and every fault. The view appears at its place when it is
 /// whole.
-pub(crate) fn pack(
-    request: &PackRequest,
-    progress: &mut dyn FnMut(&str),
-) -> Result<PackReport, PackError> {
+pub(crate) fn pack(request: &PackRequest, log: fn(&str)) -> Result<PackReport, PackError> {
     let view = Layout::new(&request.mount_path).view();
     let to = below(&request.to, &view);
     let from = std::path::absolute(&request.from).map_err(failed("find", &request.from))?;
@@ -63,43 +62,40 @@ pub(crate) fn pack(
     if std::path::absolute(&to).map_err(failed("find", &to))?.starts_with(&lies) {
         return Err(ViewError::IntoItself { source_path: lies, destination: to }.into());
     }
-    let places = Places::new(vec![(view.clone(), lies)], Some(request.root.clone()));
-    let mut collected = Collector::new(&places, &view).collect(progress);
-    refuse_to_replace(request, &to, &mut collected);
-    if !collected.contents.faults.is_empty() {
-        return Err(PackError::Faults(collected.contents.faults));
-    }
-    progress(&format!("writes {}", to.display()));
-    let written = write(&collected, &view, &to)?;
-    if !written.faults.is_empty() {
-        return Err(PackError::Faults(written.faults));
-    }
-    Ok(PackReport::new(to, &collected, written))
-}
-
-/// A fault if there is something where the view goes, unless it is to be replaced.
-fn refuse_to_replace(request: &PackRequest, to: &Path, collected: &mut Collected) {
-    let is_empty = fs::read_dir(to).map_or(true, |mut entries| entries.next().is_none());
+    let places = Places { mounts: vec![(view.clone(), lies)], root: Some(request.root.clone()) };
+    let mut contents = Contents { places, view, ..Contents::default() };
+    contents.collect(log);
+    let is_empty = fs::read_dir(&to).map_or(true, |mut entries| entries.next().is_none());
     if !is_empty && !request.force {
         let cause = format!("{} is not empty", to.display());
-        collected.contents.fault(cause, "give another --to, or --force to replace what is there");
+        contents.fault(cause, "give another --to, or --force to replace what is there");
     }
+    refuse(&contents.faults, log)?;
+    log(&format!("writes {}", to.display()));
+    write(ViewWriter::new(&contents, &to), &to, log)
+}
+
+fn refuse(faults: &[Fault], log: fn(&str)) -> Result<(), PackError> {
+    for Fault { cause, remedy } in faults {
+        log(&format!("fault: {cause}"));
+        log(&format!("remedy: {remedy}"));
+    }
+    if faults.is_empty() { Ok(()) } else { Err(PackError::Faults(faults.len())) }
 }
 
 /// Writes everything beside its place, and puts it there if it is without fault.
-fn write(collected: &Collected, view: &Path, to: &Path) -> Result<Written, ViewError> {
+fn write(mut writer: ViewWriter<'_>, to: &Path, log: fn(&str)) -> Result<PackReport, PackError> {
     let partial = to.with_extension("partial");
     remove_directory(&partial).map_err(failed("remove leftover", &partial))?;
     fs::create_dir_all(&partial).map_err(failed("create directory", &partial))?;
-    let written = ViewWriter::new(collected, view).write(&partial);
-    let is_good = written.as_ref().is_ok_and(|written| written.faults.is_empty());
-    if is_good {
-        remove_directory(to).map_err(failed("remove", to))?;
-        fs::rename(&partial, to).map_err(failed("put in place", to))?;
-    } else {
+    let written = writer.write(&partial).map_err(PackError::from);
+    if let Err(error) = written.and_then(|()| refuse(&writer.faults, log)) {
         remove_directory(&partial).map_err(failed("remove", &partial))?;
+        return Err(error);
     }
-    written
+    remove_directory(to).map_err(failed("remove", to))?;
+    fs::rename(&partial, to).map_err(failed("put in place", to))?;
+    Ok(writer.report)
 }
 
 /// Removes the directory at `path` and all in it; that there is none is no error.

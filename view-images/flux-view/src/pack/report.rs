@@ -1,68 +1,61 @@
 //! What was packed, part by part.
 
-use super::collect::Collected;
-use super::contents::{Amount, Part};
-use super::write::Written;
+use super::contents::{Amount, Contents, Part};
 use crate::elf::machine_name;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Serialize)]
 pub(crate) struct PackReport {
     /// Where the view was written to.
-    pub(crate) view: PathBuf,
-    pub(crate) flux: Option<String>,
+    view: PathBuf,
+    flux: Option<String>,
     /// The processor it is for.
-    pub(crate) machine: String,
+    machine: String,
     /// What each part takes.
-    pub(crate) parts: BTreeMap<Part, Amount>,
-    pub(crate) total: Amount,
+    parts: BTreeMap<Part, Amount>,
+    total: Amount,
     /// What stayed behind of Flux's prefix and of Python.
-    pub(crate) left_out: Amount,
+    left_out: Amount,
     /// Bytes of debuggers' sections that were taken away.
-    pub(crate) stripped: u64,
+    pub(super) stripped: u64,
     /// What is unusual, and may be meant so.
-    pub(crate) warnings: Vec<String>,
+    pub(super) warnings: Vec<String>,
 }
 
 impl PackReport {
-    /// Of what was `collected`, and `written` to `view`.
-    pub(super) fn new(view: PathBuf, collected: &Collected, written: Written) -> Self {
-        let mut total = Amount::default();
-        for amount in written.parts.values() {
-            total.files += amount.files;
-            total.bytes += amount.bytes;
-        }
-        let warnings = collected.contents.warnings.iter().cloned().chain(written.warnings);
+    /// Of `contents` that are to be written to `view`.
+    pub(super) fn new(view: PathBuf, contents: &Contents) -> Self {
         Self {
             view,
-            flux: collected.compiled.version.clone(),
-            machine: machine_name(collected.machine),
-            parts: written.parts,
-            total,
-            left_out: collected.contents.left_out,
-            stripped: written.stripped,
-            warnings: warnings.collect(),
+            flux: contents.compiled.version.clone(),
+            machine: machine_name(contents.machine),
+            parts: BTreeMap::new(),
+            total: Amount::default(),
+            left_out: contents.left_out,
+            stripped: 0,
+            warnings: contents.warnings.clone(),
         }
+    }
+
+    /// Counts a file that was written.
+    pub(super) fn add(&mut self, part: Part, bytes: u64) {
+        self.parts.entry(part).or_default().add(bytes);
+        self.total.add(bytes);
     }
 }
 
-/// Bytes as `12.3 MB`.
-struct Size(u64);
-
-impl fmt::Display for Size {
-    #[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{:.1} MB", self.0 as f64 / 1e6)
-    }
+#[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
+fn megabytes(bytes: u64) -> String {
+    format!("{:.1} MB", bytes as f64 / 1e6)
 }
 
 impl fmt::Display for PackReport {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut row = |name: &str, amount: &Amount| {
-            let size = Size(amount.bytes).to_string();
+            let size = megabytes(amount.bytes);
             writeln!(formatter, "{name:<11} {:>6} {size:>10}", amount.files)
         };
         for (part, amount) in &self.parts {
@@ -71,7 +64,7 @@ impl fmt::Display for PackReport {
         row("total", &self.total)?;
         row("left out", &self.left_out)?;
         let version = self.flux.as_deref().unwrap_or("of unknown version");
-        let (view, stripped) = (self.view.display(), Size(self.stripped));
+        let (view, stripped) = (self.view.display(), megabytes(self.stripped));
         writeln!(formatter, "Flux {version} for {}, {stripped} stripped: {view}", self.machine)?;
         self.warnings.iter().try_for_each(|warning| writeln!(formatter, "warning: {warning}"))
     }

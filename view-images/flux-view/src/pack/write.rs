@@ -1,95 +1,57 @@
 //! Writing the files of a view: programs with their new headers, scripts with their new first lines,
 //! everything readable for every user.
 
-use super::collect::Collected;
-use super::contents::{Amount, Content, Entry, Fault, Part};
+use super::contents::{Content, Contents, Entry, Fault};
+use super::report::PackReport;
 use crate::elf::{Elf, is_of_c_library};
-use crate::rewrite::{Change, Script, changed, first_line};
+use crate::rewrite::{Change, changed, first_line};
 use flux_agent::view::{ViewError, failed};
-use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
-use std::collections::BTreeMap;
 use std::fs::{self, FileTimes, Metadata, OpenOptions, Permissions};
 use std::io::Write as _;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 /// Writes the files of a view, each with the loader, search path or interpreter that the view has.
-#[derive(Debug)]
 pub(super) struct ViewWriter<'run> {
-    view: &'run Path,
     /// The loader, as a path at run time.
     loader: String,
     /// Where programs search for libraries, as a list of paths at run time.
     search_path: String,
-    collected: &'run Collected,
-}
-
-/// What was written of a part, or of all.
-#[derive(Debug, Default)]
-pub(super) struct Written {
-    /// Files by their parts.
-    pub(super) parts: BTreeMap<Part, Amount>,
-    /// Bytes that stripping took away.
-    pub(super) stripped: u64,
+    contents: &'run Contents,
+    /// What was written.
+    pub(super) report: PackReport,
     /// What could not be made as it has to be.
     pub(super) faults: Vec<Fault>,
-    pub(super) warnings: Vec<String>,
-}
-
-/// What became of one file.
-enum Outcome {
-    Link,
-    File { part: Part, bytes: u64, stripped: u64, warning: Option<String> },
-    Faulty(Fault),
 }
 
 impl<'run> ViewWriter<'run> {
-    /// For what was `collected` for `view`.
-    pub(super) fn new(collected: &'run Collected, view: &'run Path) -> Self {
-        let at_run_time = |path: &PathBuf| view.join(path).display().to_string();
-        let directories: Vec<_> = collected.library_directories.iter().map(at_run_time).collect();
+    /// For `contents` that go to `to` at last.
+    pub(super) fn new(contents: &'run Contents, to: &Path) -> Self {
+        let at_run_time = |path: &PathBuf| contents.view.join(path).display().to_string();
+        let directories: Vec<_> = contents.library_directories.iter().map(at_run_time).collect();
         Self {
-            view,
-            loader: at_run_time(&collected.loader),
+            loader: at_run_time(&contents.loader),
             search_path: directories.join(":"),
-            collected,
+            contents,
+            report: PackReport::new(to.to_owned(), contents),
+            faults: Vec::new(),
         }
     }
 
-    /// Writes everything below the directory `to`, with several threads.
-    pub(super) fn write(&self, to: &Path) -> Result<Written, ViewError> {
-        let entries = &self.collected.contents.entries;
-        for directory in entries.keys().filter_map(|path| path.parent()) {
-            let directory = to.join(directory);
-            if !directory.is_dir() {
-                fs::create_dir_all(&directory).map_err(failed("create directory", &directory))?;
-            }
+    /// Writes everything below the directory `to`.
+    pub(super) fn write(&mut self, to: &Path) -> Result<(), ViewError> {
+        for (path, entry) in &self.contents.entries {
+            let directory = to.join(path.parent().unwrap_or(path));
+            fs::create_dir_all(&directory).map_err(failed("create directory", &directory))?;
+            self.entry(path, entry, &to.join(path))?;
         }
-        let outcomes: Vec<Outcome> = entries
-            .par_iter()
-            .map(|(path, entry)| self.entry(path, entry, &to.join(path)))
-            .collect::<Result<_, _>>()?;
-        open_directories(to)?;
-        let mut written = Written::default();
-        for outcome in outcomes {
-            match outcome {
-                Outcome::Link => {}
-                Outcome::File { part, bytes, stripped, warning } => {
-                    written.parts.entry(part).or_default().add(bytes);
-                    written.stripped += stripped;
-                    written.warnings.extend(warning);
-                }
-                Outcome::Faulty(fault) => written.faults.push(fault),
-            }
-        }
-        Ok(written)
+        open_directories(to)
     }
 
-    fn entry(&self, path: &Path, entry: &Entry, to: &Path) -> Result<Outcome, ViewError> {
+    fn entry(&mut self, path: &Path, entry: &Entry, to: &Path) -> Result<(), ViewError> {
         let (lies, elf) = match &entry.content {
             Content::Link(target) => {
-                symlink(target, to).map_err(failed("make a link at", to))?;
-                return Ok(Outcome::Link);
+                return symlink(target, to).map_err(failed("make a link at", to));
             }
             Content::File { lies, elf, .. } => (lies, elf),
         };
@@ -97,62 +59,60 @@ impl<'run> ViewWriter<'run> {
         let metadata = fs::metadata(lies).map_err(failed("read", lies))?;
         let before = data.len() as u64;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let (data, warning) = match elf {
+        let data = match elf {
             // The loader and the C library know each other, and are found by everybody.
-            Some(elf) if !is_of_c_library(&name) => match self.elf(path, data, elf) {
-                Ok(done) => done,
-                Err(fault) => return Ok(Outcome::Faulty(fault)),
-            },
+            Some(elf) if !is_of_c_library(&name) => self.elf(path, data, elf),
             None if metadata.permissions().mode() & 0o111 != 0 => self.script(path, data),
-            Some(_) | None => (data, None),
+            Some(_) | None => data,
         };
         write_file(to, &data, &metadata).map_err(failed("write", to))?;
         let bytes = data.len() as u64;
-        let stripped = before.saturating_sub(bytes);
-        Ok(Outcome::File { part: entry.part, bytes, stripped, warning })
+        self.report.add(entry.part, bytes);
+        self.report.stripped += before.saturating_sub(bytes);
+        Ok(())
     }
 
     /// A program or library that finds loader and libraries in the view. One that could only not be
     /// stripped, or that hides nothing, stays as it is.
-    fn elf(
-        &self,
-        path: &Path,
-        data: Vec<u8>,
-        elf: &Elf,
-    ) -> Result<(Vec<u8>, Option<String>), Fault> {
+    fn elf(&mut self, path: &Path, data: Vec<u8>, elf: &Elf) -> Vec<u8> {
+        let path = path.display();
         let change = Change::of(elf, &self.loader, &self.search_path);
         if change.is_none() {
-            return Ok((data, None));
+            return data;
         }
         let error = match changed(&data, elf, &change) {
-            Ok(data) => return Ok((data, None)),
+            Ok(data) => return data,
             Err(error) => error,
         };
         let unstripped = Change { strip: false, ..change };
         if unstripped.is_none() {
-            return Ok((data, Some(format!("{}: not stripped: {error}", path.display()))));
+            self.report.warnings.push(format!("{path}: not stripped: {error}"));
+            return data;
         }
-        changed(&data, elf, &unstripped).map(|data| (data, None)).map_err(|error| Fault {
-            cause: format!("{}: its loader and search path cannot be set: {error}", path.display()),
-            remedy: format!(
+        changed(&data, elf, &unstripped).unwrap_or_else(|error| {
+            let cause = format!("{path}: its loader and search path cannot be set: {error}");
+            let remedy = format!(
                 "link it again with GNU ld, a search path (-rpath {}) and no packed relocations, or \
                  leave it out of the prefix",
                 self.search_path
-            )
-            .into(),
+            );
+            self.faults.push(Fault::new(cause, remedy));
+            data
         })
     }
 
     /// A script that is started by what the view has.
-    fn script(&self, path: &Path, data: Vec<u8>) -> (Vec<u8>, Option<String>) {
+    fn script(&mut self, path: &Path, data: Vec<u8>) -> Vec<u8> {
         let end = data.iter().position(|byte| *byte == b'\n').unwrap_or(data.len());
         let line = String::from_utf8_lossy(&data[..end]);
-        match first_line(&line, self.view, |name| self.interpreter(name)) {
-            None => (data, None),
-            Some(Script::Changed(line)) => ([line.as_bytes(), &data[end..]].concat(), None),
-            Some(Script::Foreign(program)) => {
+        match first_line(&line, &self.contents.view, |name| self.interpreter(name)) {
+            Ok(None) => data,
+            Ok(Some(line)) => [line.as_bytes(), &data[end..]].concat(),
+            Err(program) => {
                 let (path, program) = (path.display(), program.display());
-                (data, Some(format!("{path} is started by {program}, which is not in the view")))
+                let warning = format!("{path} is started by {program}, which is not in the view");
+                self.report.warnings.push(warning);
+                data
             }
         }
     }
@@ -161,9 +121,9 @@ impl<'run> ViewWriter<'run> {
     fn interpreter(&self, name: &str) -> Option<PathBuf> {
         let kind = name.trim_end_matches(|it: char| it.is_ascii_digit() || it == '.');
         let program = Path::new("bin").join(name);
-        let is_there = self.collected.contents.entries.contains_key(&program);
-        let known = self.collected.interpreters.get(kind).cloned();
-        known.or_else(|| is_there.then(|| self.view.join(program)))
+        let is_there = self.contents.entries.contains_key(&program);
+        let named = self.contents.interpreters.get(kind).cloned();
+        named.or_else(|| is_there.then(|| self.contents.view.join(program)))
     }
 }
 

@@ -1,13 +1,18 @@
-//! What can be done with single nodes while the cluster runs.
+//! What can go wrong with programs and nodes while the cluster runs, and the end of it.
 
-use std::{fs, process::Command};
+use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
-use nix::sys::statvfs::statvfs;
+use fs_err as fs;
+use nix::sys::{signal::Signal, statvfs::statvfs};
 use serde_json::{Value, json};
 
 use super::{
-    Kubernetes, Options, control_groups, layout::NodeLayout, namespaces::Namespaces, start,
+    Kubernetes, Options, control_groups,
+    layout::NodeLayout,
+    namespaces::Namespaces,
+    processes::{self, Process},
+    start,
 };
 use crate::{programs, progress::Progress};
 
@@ -16,7 +21,46 @@ const MARGIN: u64 = 1 << 30;
 /// What fills a disk, below the node's `/var`.
 const FILLED: &str = "filled";
 
+/// A program of the control plane.
+#[derive(Debug, Clone, Copy)]
+pub enum Program {
+    /// The API server.
+    ApiServer,
+    /// What it keeps its objects in.
+    Etcd,
+    /// The cluster's DNS.
+    Dns,
+}
+
 impl Kubernetes {
+    /// Halts a program: it answers nothing. Its connections stay, so that who has waited for an answer goes on as
+    /// soon as there is one, and not after one of Kubernetes' own pauses, which grow to half a minute.
+    pub fn halt(&self, program: Program) -> Result<()> {
+        let (_, process) = self.processes_of(program)?;
+        process.signal(Signal::SIGSTOP)
+    }
+
+    /// Ends [`Self::halt`].
+    pub fn resume(&self, program: Program) -> Result<()> {
+        let (around, process) = self.processes_of(program)?;
+        process.signal(Signal::SIGCONT)?;
+        // It halts with what it waits for.
+        around.signal(Signal::SIGCONT)
+    }
+
+    /// A program of the first node, after the one that brought it into the node's namespaces.
+    fn processes_of(&self, program: Program) -> Result<(Process, Process)> {
+        let name = match program {
+            Program::ApiServer => "kube-apiserver",
+            Program::Etcd => "etcd",
+            Program::Dns => "coredns",
+        };
+        let around = processes::recorded(&self.layout.first().processes().join(name));
+        let around = around.with_context(|| format!("{name} was not started"))?;
+        let program = around.child().with_context(|| format!("{name} does not run"))?;
+        Ok((around, program))
+    }
+
     /// Names of the nodes; the first has the control plane.
     pub fn node_names(&self) -> Vec<String> {
         self.layout.nodes().iter().map(|node| node.name.clone()).collect()
@@ -48,12 +92,10 @@ impl Kubernetes {
         let available = disk.blocks_available() * disk.fragment_size();
         let least = available.checked_sub(MARGIN).context("the disk is almost full")?;
         let file = node.configuration().join("kubelet.yaml");
-        let shown = file.display();
-        let text = fs::read_to_string(&file).with_context(|| format!("reading {shown}"))?;
-        let mut configuration: Value =
-            serde_saphyr::from_str(&text).with_context(|| format!("understanding {shown}"))?;
+        let mut configuration: Value = serde_saphyr::from_str(&fs::read_to_string(&file)?)
+            .with_context(|| format!("understanding {}", file.display()))?;
         configuration["evictionHard"]["nodefs.available"] = json!(least.to_string());
-        fs::write(&file, configuration.to_string()).with_context(|| format!("writing {shown}"))?;
+        fs::write(&file, configuration.to_string())?;
         start::start_kubelet_again(&self.built, &node, options)
     }
 
@@ -67,8 +109,7 @@ impl Kubernetes {
 
     /// Ends [`Self::fill_disk`].
     pub fn clear_disk(&self, name: &str) -> Result<()> {
-        let file = self.further_node(name)?.var().join(FILLED);
-        fs::remove_file(&file).with_context(|| format!("removing {}", file.display()))
+        Ok(fs::remove_file(self.further_node(name)?.var().join(FILLED))?)
     }
 
     /// Cuts the node off from all others, as if its cable were pulled: what is sent to it or by it is lost, and
