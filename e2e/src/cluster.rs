@@ -4,7 +4,6 @@
 
 use std::{
     ffi::OsStr,
-    fs::File,
     io::BufWriter,
     path::{Path, PathBuf},
     process::Command,
@@ -33,87 +32,83 @@ pub enum Target {
     },
 }
 
-/// A cluster that can be used.
+impl Target {
+    /// What is asked of the one on this machine.
+    pub fn own(&self) -> Option<&Options> {
+        if let Self::Own(options) = self { Some(options) } else { None }
+    }
+}
+
+/// A cluster that can be used: one on this machine, or one that somebody else looks after.
 #[derive(Debug)]
 pub enum Cluster {
     /// One on this machine.
     Own(Box<Kubernetes>),
-    /// One that somebody else looks after.
-    External(External),
-}
-
-/// A cluster that somebody else looks after.
-#[derive(Debug)]
-pub struct External {
-    kubeconfig: PathBuf,
-    load_command: Option<String>,
+    /// One that somebody else looks after, as [`Target::External`] names it.
+    External {
+        /// How to reach it.
+        kubeconfig: PathBuf,
+        /// A command that loads an image archive into it.
+        load_command: Option<String>,
+    },
 }
 
 impl Cluster {
     /// Starts the cluster, or sees that the given one answers.
     pub fn up(target: &Target, progress: &Progress) -> Result<Self> {
-        match target {
+        match target.clone() {
             Target::Own(options) => {
-                Kubernetes::up(options, progress).map(|it| Self::Own(Box::new(it)))
+                Kubernetes::up(&options, progress).map(|it| Self::Own(Box::new(it)))
             }
             Target::External { kubeconfig, load_command } => {
-                External::check(kubeconfig, load_command.as_deref()).map(Self::External)
+                check(&kubeconfig, load_command.as_deref())?;
+                Ok(Self::External { kubeconfig, load_command })
             }
         }
+    }
+
+    pub(crate) fn own(&self) -> Option<&Kubernetes> {
+        if let Self::Own(cluster) = self { Some(cluster) } else { None }
     }
 
     /// The kubeconfig to reach it by, after [`Cluster::enter_network`].
     pub fn kubeconfig(&self) -> &Path {
         match self {
             Self::Own(cluster) => cluster.kubeconfig(),
-            Self::External(cluster) => &cluster.kubeconfig,
-        }
-    }
-
-    /// The API server's audit log, where there is access to it.
-    pub fn audit_log(&self) -> Option<PathBuf> {
-        match self {
-            Self::Own(cluster) => Some(cluster.audit_log()),
-            Self::External(_) => None,
-        }
-    }
-
-    /// `ctr` of the node's containerd, where there is access to it.
-    pub(crate) fn containerd(&self) -> Option<Command> {
-        match self {
-            Self::Own(cluster) => Some(cluster.containerd()),
-            Self::External(_) => None,
+            Self::External { kubeconfig, .. } => kubeconfig,
         }
     }
 
     /// Moves the calling thread, and the threads and processes it starts from now on, to where the cluster
     /// can be reached.
     pub fn enter_network(&self) -> Result<()> {
-        match self {
-            Self::Own(cluster) => cluster.enter_network(),
-            Self::External(_) => Ok(()),
-        }
+        self.own().map_or(Ok(()), Kubernetes::enter_network)
     }
 
     /// `kubectl` with these arguments, from wherever it is started.
     pub fn kubectl<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Command {
-        match self {
-            Self::Own(cluster) => cluster.kubectl(arguments),
-            Self::External(cluster) => {
-                let mut command = Command::new("kubectl");
-                command.arg("--kubeconfig").arg(&cluster.kubeconfig).args(arguments);
-                command
-            }
+        if let Self::Own(cluster) = self {
+            return cluster.kubectl(arguments);
         }
+        let mut command = self.program(Path::new("kubectl"));
+        command.args(arguments);
+        command
+    }
+
+    /// Applies objects as `kubectl apply --server-side` does, with these further options.
+    pub(crate) fn apply(&self, manifest: &str, options: &[&str]) -> Result<()> {
+        let words = ["apply", "--server-side", "--force-conflicts", "--validate=strict", "-f", "-"];
+        let mut apply = self.kubectl(words.iter().chain(options));
+        programs::run_with_input(&mut apply, manifest.as_bytes()).map(drop)
     }
 
     /// `program`, which reaches the cluster by `KUBECONFIG`, from wherever it is started.
     pub fn program(&self, program: &Path) -> Command {
         match self {
             Self::Own(cluster) => cluster.program(program),
-            Self::External(cluster) => {
+            Self::External { kubeconfig, .. } => {
                 let mut command = Command::new(program);
-                command.env("KUBECONFIG", &cluster.kubeconfig);
+                command.env("KUBECONFIG", kubeconfig);
                 command
             }
         }
@@ -123,55 +118,44 @@ impl Cluster {
     pub fn load_image(&self, image: &Image, names: &[&str]) -> Result<()> {
         match self {
             Self::Own(cluster) => cluster.load_image(image, names),
-            Self::External(cluster) => cluster.load_image(image, names),
+            Self::External { load_command, .. } => {
+                load_image(image, names, load_command.as_deref())
+            }
         }
     }
 
     /// Fetches an image from its registry; a given cluster does so by itself when a pod wants it.
     pub fn pull_image(&self, name: &str) -> Result<()> {
-        match self {
-            Self::Own(cluster) => cluster.pull_image(name),
-            Self::External(_) => Ok(()),
-        }
+        self.own().map_or(Ok(()), |cluster| cluster.pull_image(name))
     }
 }
 
-impl External {
-    fn check(kubeconfig: &Path, load_command: Option<&str>) -> Result<Self> {
-        ensure!(kubeconfig.is_file(), "there is no kubeconfig at {}", kubeconfig.display());
-        ensure!(programs::find("kubectl").is_some(), "kubectl is needed and is not in PATH");
-        if let Some(command) = load_command {
-            loading(command, Path::new("archive"))?;
-        }
-        programs::run(Command::new("kubectl").arg("--kubeconfig").arg(kubeconfig).args([
-            "get",
-            "--raw=/readyz",
-            "--request-timeout=10s",
-        ]))
+/// Fails where the cluster of this kubeconfig does not answer, or images cannot be loaded into it.
+fn check(kubeconfig: &Path, load_command: Option<&str>) -> Result<()> {
+    ensure!(kubeconfig.is_file(), "there is no kubeconfig at {}", kubeconfig.display());
+    ensure!(programs::find("kubectl").is_some(), "kubectl is needed and is not in PATH");
+    if let Some(command) = load_command {
+        loading(command, Path::new("archive"))?;
+    }
+    let mut ready = Command::new("kubectl");
+    ready.arg("--kubeconfig").arg(kubeconfig);
+    programs::run(ready.args(["get", "--raw=/readyz", "--request-timeout=10s"]))
         .with_context(|| format!("reaching the cluster of {}", kubeconfig.display()))?;
-        Ok(Self {
-            kubeconfig: kubeconfig.to_owned(),
-            load_command: load_command.map(str::to_owned),
-        })
-    }
+    Ok(())
+}
 
-    fn load_image(&self, image: &Image, names: &[&str]) -> Result<()> {
-        let what = names.join(", ");
-        let Some(command) = &self.load_command else {
-            bail!("loading {what}: say how by --load-command, as 'kind load image-archive {{}}'");
-        };
-        let file = tempfile::Builder::new()
-            .suffix(".tar")
-            .tempfile()
-            .context("making a file for an image archive")?;
-        let path = file.path();
-        let writer = File::create(path).with_context(|| format!("opening {}", path.display()))?;
-        image.write_archive(names, BufWriter::new(writer))?;
-        let words = loading(command, path)?;
-        programs::run(Command::new(&words[0]).args(&words[1..]))
-            .with_context(|| format!("loading the image {what}"))?;
-        Ok(())
-    }
+fn load_image(image: &Image, names: &[&str], load_command: Option<&str>) -> Result<()> {
+    let what = names.join(", ");
+    let Some(command) = load_command else {
+        bail!("loading {what}: say how by --load-command, as 'kind load image-archive {{}}'");
+    };
+    let file = tempfile::Builder::new().suffix(".tar").tempfile();
+    let file = file.context("making a file for an image archive")?;
+    image.write_archive(names, BufWriter::new(file.as_file()))?;
+    let words = loading(command, file.path())?;
+    programs::run(Command::new(&words[0]).args(&words[1..]))
+        .with_context(|| format!("loading the image {what}"))?;
+    Ok(())
 }
 
 /// The words of the command, with the archive's path for `{}`.

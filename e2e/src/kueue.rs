@@ -1,16 +1,13 @@
 //! Kueue on a cluster: what queues Jobs until there is quota for them. Built from its Go module, and installed by
 //! its own chart.
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 
 use crate::{
     cache::Cache,
     cluster::Cluster,
-    images::{
-        image::{Image, ImageConfig},
-        layer::{Layer, Source},
-    },
     kubernetes::{KUEUE_VERSION, helm, kueue},
+    product::images::load_program,
     programs,
     progress::Progress,
 };
@@ -33,17 +30,9 @@ const PATIENCE: &str = "--timeout=10m";
 pub fn install(cluster: &Cluster, progress: &Progress) -> Result<()> {
     let cache = Cache::locate()?;
     let (helm, built) = (helm(&cache, progress)?, kueue(&cache, progress)?);
-    let scratch = tempfile::tempdir().context("making a directory for an image layer")?;
-    let layer =
-        Layer::from_sources(scratch.path(), &[Source::file("/manager", &built.join("kueue"))])?;
-    let config = ImageConfig {
-        entrypoint: vec!["/manager".to_owned()],
-        user: "65532:65532".to_owned(),
-        ..ImageConfig::default()
-    };
     let image = format!("{IMAGE}:{KUEUE_VERSION}");
     progress.step("loading Kueue", || {
-        cluster.load_image(&Image::new(vec![layer], config), &[&image])
+        load_program(cluster, &image, "/manager", &built.join("kueue"))
     })?;
     let mut command = cluster.program(&helm);
     command.args(["upgrade", "--install", "kueue"]).arg(built.join("chart"));

@@ -4,28 +4,29 @@ pub mod chart;
 mod emulated;
 mod tools;
 mod unused_items;
-mod workflows;
 
 pub use self::tools::CARGO_DENY_VERSION;
 
 use std::{
     panic::resume_unwind,
-    path::Path,
     process::Command,
     thread,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, Result, bail, ensure};
-use walkdir::WalkDir;
+use clap::Args;
 
-use self::tools::{CARGO_DENY, CARGO_MACHETE, MDBOOK, Tool};
+use self::{
+    tools::{TOOLS, Tool},
+    unused_items::rust_files,
+};
 use crate::{
     architecture::Architecture,
     cache::{self, Cache},
-    cli::use_cluster,
+    cli::{ClusterArguments, use_cluster},
     cluster::Target,
-    interruption,
+    interruption::{self, Scope},
     kubernetes::{
         self, Built, ClusterId, ContainerRuntime, DownAtEnd, Kubernetes, KubernetesVersion, Nodes,
     },
@@ -41,18 +42,23 @@ use crate::{
 };
 
 /// What is to be verified, and where.
-#[derive(Debug, Clone)]
-pub struct Options {
-    /// The cluster of the tests that need one.
-    pub target: Target,
-    /// Only the cluster tests whose names contain this text run.
-    pub filter: Option<String>,
-    /// Besides, what a change rarely breaks and what takes long: what runs each night.
-    pub all: bool,
-    /// The cluster stays up at the end.
-    pub keep: bool,
-    /// That the tests on a cluster cannot run is a failure.
-    pub require_cluster: bool,
+#[derive(Debug, Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    cluster: ClusterArguments,
+    /// Run only the cluster tests whose names contain this text.
+    #[arg(long, value_name = "TEXT")]
+    test: Option<String>,
+    /// Run also what runs each night: other architectures, versions of Kubernetes, containerds and schedulers,
+    /// and nodes that fail.
+    #[arg(long)]
+    all: bool,
+    /// Leave the cluster up at the end.
+    #[arg(long)]
+    keep: bool,
+    /// Fail where the tests on a cluster cannot run, instead of saying so.
+    #[arg(long)]
+    require_cluster: bool,
 }
 
 /// One check: its name, and the command that makes it.
@@ -67,13 +73,10 @@ const TRIALS_AT_ONCE: u8 = 5;
 /// How many others of one program do: those of the agent wait for its processes.
 const TESTS_AT_ONCE: &str = "4";
 
-/// A program of tests, and what it is called.
-type Tests = (&'static str, &'static str);
-
-/// Tests that have clusters of their own, beside the one that [`SHARED`] share.
-const OWN: Tests = ("node", "tests with clusters of their own");
-/// Tests on one cluster, one program after the other.
-const SHARED: [Tests; 1] = [("cluster", "tests and examples on a cluster")];
+/// The tests that have clusters of their own, beside that of [`SHARED`].
+const OWN: &str = "node";
+/// The tests that share a cluster.
+const SHARED: &str = "cluster";
 
 /// Modules of [`OWN`] that only `--all` runs: Kueue, another scheduler and another containerd take ten minutes to
 /// build, and the two nodes are lost and cut off for as long as it takes Kubernetes to notice.
@@ -95,47 +98,44 @@ const CHOSEN: [&str; 6] = [
 const STAND_IN_LINE_LIMIT: usize = 4500;
 
 /// Runs every check, shows the output of each as it comes, and says at the end how each one went.
-pub fn verify(options: &Options, progress: &Progress) -> Result<()> {
+pub fn verify(arguments: &Arguments, progress: &Progress) -> Result<()> {
+    let target = &arguments.cluster.target()?;
+    interruption::guard(target.own().cloned(), Scope::Checkout)?;
     let _alone = alone(progress)?;
     cache::remove_tree(&checkout()?.join(EVIDENCE))?;
     let mut outcomes = Vec::new();
-    if let Some(filter) = &options.filter {
+    if let Some(filter) = &arguments.test {
         check_filter(filter)?;
     }
-    let obstacle = obstacle(&options.target);
-    let own = match &options.target {
-        Target::Own(own) if options.filter.is_none() && obstacle.is_none() => Some(own),
-        Target::Own(_) | Target::External { .. } => None,
-    };
-    outcomes.extend(check_and_build(checks()?, own, options.all, progress));
-    let images = images(&mut outcomes, options.all, progress);
+    let obstacle = obstacle(target);
+    let own = target.own().filter(|_| arguments.test.is_none() && obstacle.is_none());
+    outcomes.extend(check_and_build(checks()?, own, arguments.all, progress));
+    let images = images(&mut outcomes, arguments.all, progress);
     outcomes.push(timed("the stand-in for Flux is small", progress, check_stand_in_size));
-    outcomes.extend(tools(options.all, progress));
+    outcomes.extend(tools(arguments.all, progress)?);
     outcomes.push(timed("public items: used", progress, unused_items::check));
     outcomes.push(timed("the chart, and the manifests of it", progress, || chart::check(progress)));
-    outcomes
-        .push(timed("workflows: syntax, types, scripts", progress, || workflows::check(progress)));
+    outcomes.push(timed("workflows: syntax, types, scripts", progress, || {
+        tools::check_workflows(progress)
+    }));
     match obstacle {
-        None => outcomes.extend(on_the_cluster(options, own, images.as_ref(), progress)?),
-        Some(reason) if options.require_cluster => bail!("--require-cluster: {reason}"),
+        None => outcomes.extend(on_the_cluster(arguments, target, images.as_ref(), progress)?),
+        Some(reason) if arguments.require_cluster => bail!("--require-cluster: {reason}"),
         Some(reason) => outcomes.push(not_run("tests on a cluster", reason)),
     }
     summary(&outcomes, progress)
 }
 
 /// Checks by programs that take minutes to build: without `all`, by those alone that are built already.
-fn tools(all: bool, progress: &Progress) -> Vec<Outcome> {
-    let check = |name, tool: &Tool, work: &dyn Fn(&Path) -> Result<()>| match tool.built() {
-        Ok(None) if !all => not_run(name, "its program is not built here; `--all` builds it"),
-        _ => timed(name, progress, || work(&tool.program(progress)?)),
+fn tools(all: bool, progress: &Progress) -> Result<Vec<Outcome>> {
+    let cache = Cache::locate()?;
+    let outcome = |tool: &Tool| {
+        if !all && tool.built(&cache).is_none() {
+            return not_run(tool.checked, "its program is not built here; `--all` builds it");
+        }
+        timed(tool.checked, progress, || tool.check(progress))
     };
-    vec![
-        check("dependencies: licences, bans, sources", &CARGO_DENY, &|program| {
-            tools::deny(program, progress)
-        }),
-        check("dependencies: used", &CARGO_MACHETE, &tools::unused_dependencies),
-        check("the documentation is a book", &MDBOOK, &tools::build_book),
-    ]
+    Ok(TOOLS.iter().map(outcome).collect())
 }
 
 /// Builds the images that are shipped and checks what is in them; returns them for the tests on a cluster. Those for
@@ -183,13 +183,10 @@ fn alone(progress: &Progress) -> Result<cache::Lock> {
 
 /// Fails where no test on a cluster has `filter` in its name: nothing that runs nothing has passed.
 fn check_filter(filter: &str) -> Result<()> {
-    for (test, _) in SHARED {
-        let words = ["test", "--quiet", "--package", "e2e", "--test", test];
-        let mut list = cargo(&words)?;
-        let listed = programs::run(list.args(["--", "--ignored", "--list", filter]))?;
-        if String::from_utf8_lossy(&listed.stdout).contains(": test") {
-            return Ok(());
-        }
+    let mut list = cargo(&["test", "--quiet", "--package", "e2e", "--test", SHARED])?;
+    let listed = programs::run(list.args(["--", "--ignored", "--list", filter]))?;
+    if String::from_utf8_lossy(&listed.stdout).contains(": test") {
+        return Ok(());
     }
     bail!(
         "--test {filter}: no test on a cluster has that in its name; `cargo test -p e2e --test cluster -- --ignored --list` lists them"
@@ -218,8 +215,7 @@ fn checks() -> Result<Vec<Check>> {
 
 /// What keeps the cluster tests from running, if anything does.
 fn obstacle(target: &Target) -> Option<&'static str> {
-    let own = matches!(target, Target::Own(_));
-    (own && !nix::unistd::geteuid().is_root()).then_some(
+    (target.own().is_some() && !nix::unistd::geteuid().is_root()).then_some(
         "starting a cluster on this machine needs root; run as root, or name another cluster by \
          --kubeconfig FILE --load-command COMMAND",
     )
@@ -234,78 +230,81 @@ fn check_and_build(
     progress: &Progress,
 ) -> Vec<Outcome> {
     const NAME: &str = "what runs on the tests' clusters: built";
-    thread::scope(|scope| {
-        let building = own.map(|own| {
-            scope.spawn(move || timed(NAME, progress, || build_programs(own, all, progress)))
-        });
-        let mut outcomes: Vec<_> = checks.into_iter().map(|check| run(check, progress)).collect();
-        let built = building.map(|it| it.join().unwrap_or_else(|panic| resume_unwind(panic)));
-        outcomes.extend(built);
-        outcomes
-    })
+    let check = || checks.into_iter().map(|check| run(check, progress)).collect();
+    match own {
+        Some(own) => beside(|| timed(NAME, progress, || build_programs(own, all, progress)), check),
+        None => check(),
+    }
 }
 
 fn on_the_cluster(
-    options: &Options,
-    own: Option<&kubernetes::Options>,
+    arguments: &Arguments,
+    target: &Target,
     images: Option<&Images>,
     progress: &Progress,
 ) -> Result<Vec<Outcome>> {
     let notes = tempfile::NamedTempFile::new().context("making a file for what does not run")?;
-    let check = |tests| -> Result<Check> {
-        let mut check = ignored_tests(tests, options, images)?;
-        let (variable, path) = not_run::environment(notes.path());
-        check.command.env(variable, path);
-        Ok(check)
+    let tests = |program| -> Result<Command> {
+        let mut command = ignored_tests(program, target)?;
+        command.args(&arguments.test).envs([not_run::environment(notes.path())]);
+        command.envs(images.map(|images| (binaries::IMAGES, images.directory())));
+        Ok(command)
     };
-    let shared = SHARED.map(check).into_iter().collect::<Result<Vec<_>>>()?;
-    let mut outcomes = match own {
-        Some(_) => {
-            let mut own = check(OWN)?;
-            if !options.all {
-                own.command.args(NIGHTLY.iter().flat_map(|module| ["--skip", module]));
-            }
-            beside(own, shared, progress)
+    let shared = Check {
+        name: "tests and examples on a cluster",
+        usually: "2 to 10 min",
+        command: tests(SHARED)?,
+    };
+    let with_own = target.own().is_some() && arguments.test.is_none();
+    let mut outcomes = if with_own {
+        let mut own = tests(OWN)?;
+        if !arguments.all {
+            own.args(NIGHTLY.iter().flat_map(|module| ["--skip", module]));
         }
-        None => shared.into_iter().map(|check| run(check, progress)).collect(),
+        let name = "tests with clusters of their own";
+        progress.say(&format!("{name} (usually 2 to 10 min), beside what follows ..."));
+        let own = || timed(name, progress, || programs::show_at_the_end(&mut own));
+        beside(own, || vec![run(shared, progress)])
+    } else {
+        vec![run(shared, progress)]
     };
-    outcomes
-        .extend(not_run::noted(notes.path()).into_iter().map(|reason| not_run("a test", &reason)));
-    if own.is_some() {
-        outcomes.extend(nightly(options, progress)?);
+    let left_out = not_run::noted(notes.path());
+    outcomes.extend(left_out.into_iter().map(|reason| not_run("a test", &reason)));
+    if with_own {
+        outcomes.extend(nightly(arguments.all, progress)?);
     }
-    if let Target::Own(own) = &options.target
-        && !options.keep
-    {
+    if let Some(own) = target.own().filter(|_| !arguments.keep) {
         progress.step("the cluster is down", || Kubernetes::down(own))?;
     }
     Ok(outcomes)
 }
 
-/// The tests of [`CHOSEN`] on a cluster of each other version of Kubernetes, with `all`; else what is left out.
-fn nightly(options: &Options, progress: &Progress) -> Result<Vec<Outcome>> {
-    let others = KubernetesVersion::all().iter().filter(|it| **it != KubernetesVersion::default());
-    if !options.all {
-        let versions = ["tests on every version of Kubernetes"];
-        let names = NIGHTLY.into_iter().chain(versions);
-        return Ok(names.map(|name| not_run(name, ONLY_ALL)).collect());
-    }
-    others.map(|version| on_version(*version, progress)).collect()
+/// The tests of a program that need a cluster, on this one.
+fn ignored_tests(program: &str, target: &Target) -> Result<Command> {
+    let mut command = cargo(&["test", "--package", "e2e", "--test", program, "--", "--ignored"])?;
+    command.arg(format!("--test-threads={TRIALS_AT_ONCE}"));
+    use_cluster(&mut command, target);
+    Ok(command)
 }
 
-/// How the tests of [`CHOSEN`] went on a cluster of this version.
-fn on_version(version: KubernetesVersion, progress: &Progress) -> Result<Outcome> {
-    let own = kubernetes::Options::of_version(version)?;
-    let mut command = cargo(&["test", "--package", "e2e", "--test", "cluster", "--"])?;
-    let threads = format!("--test-threads={TRIALS_AT_ONCE}");
-    command.args(["--ignored", &threads]).args(CHOSEN);
-    use_cluster(&mut command, &Target::Own(own.clone()));
-    let name = format!("tests on Kubernetes {}", version.full());
-    Ok(timed(&name, progress, || {
-        let _down = DownAtEnd(own.clone());
-        Kubernetes::up(&own, progress)?;
-        programs::show(&mut command)
-    }))
+/// The tests of [`CHOSEN`] on a cluster of each other version of Kubernetes, with `all`; else what is left out.
+fn nightly(all: bool, progress: &Progress) -> Result<Vec<Outcome>> {
+    if !all {
+        let names = NIGHTLY.into_iter().chain(["tests on every version of Kubernetes"]);
+        return Ok(names.map(|name| not_run(name, ONLY_ALL)).collect());
+    }
+    let others = KubernetesVersion::all().iter().filter(|it| **it != KubernetesVersion::default());
+    let outcome = |version: &KubernetesVersion| {
+        let own = kubernetes::Options::of_version(*version)?;
+        let mut tests = ignored_tests(SHARED, &Target::Own(own.clone()))?;
+        let name = format!("tests on Kubernetes {}", version.full());
+        Ok(timed(&name, progress, || {
+            let _down = DownAtEnd(own.clone());
+            Kubernetes::up(&own, progress)?;
+            programs::show(tests.args(CHOSEN))
+        }))
+    };
+    others.map(outcome).collect()
 }
 
 /// Builds all that runs on clusters of the tests. Else some of the tests would build, and the others would have to
@@ -320,15 +319,6 @@ fn build_programs(own: &kubernetes::Options, all: bool, progress: &Progress) -> 
         Built::ensure(&own.cache, own.version, &Nodes::default(), progress)?;
     }
     for_tests::make_file_systems(&own.cache, progress)
-}
-
-fn ignored_tests((test, name): Tests, options: &Options, images: Option<&Images>) -> Result<Check> {
-    let mut command = cargo(&["test", "--package", "e2e", "--test", test, "--"])?;
-    let threads = format!("--test-threads={TRIALS_AT_ONCE}");
-    command.args(["--ignored", &threads]).args(&options.filter);
-    use_cluster(&mut command, &options.target);
-    command.envs(images.map(|images| (binaries::IMAGES, images.directory())));
-    Ok(Check { name, usually: "2 to 10 min", command })
 }
 
 /// How one check went.
@@ -363,14 +353,14 @@ fn run(mut check: Check, progress: &Progress) -> Outcome {
     })
 }
 
-/// Runs a check at the same time as others that follow each other. What it says is shown when it has ended.
-fn beside(mut check: Check, others: Vec<Check>, progress: &Progress) -> Vec<Outcome> {
-    progress.say(&format!("{} (usually {}), beside what follows ...", check.name, check.usually));
+/// Does `work`, and at the same time what is `beside` it.
+fn beside(
+    beside: impl FnOnce() -> Outcome + Send,
+    work: impl FnOnce() -> Vec<Outcome>,
+) -> Vec<Outcome> {
     thread::scope(|scope| {
-        let beside = scope.spawn(move || {
-            timed(check.name, progress, || programs::show_at_the_end(&mut check.command))
-        });
-        let mut outcomes: Vec<_> = others.into_iter().map(|check| run(check, progress)).collect();
+        let beside = scope.spawn(beside);
+        let mut outcomes = work();
         outcomes.push(beside.join().unwrap_or_else(|panic| resume_unwind(panic)));
         outcomes
     })
@@ -413,15 +403,8 @@ fn summary(outcomes: &[Outcome], progress: &Progress) -> Result<()> {
 }
 
 fn check_stand_in_size() -> Result<()> {
-    let mut lines = 0;
-    for entry in WalkDir::new(checkout()?.join("e2e/stand-in")) {
-        let entry = entry.context("looking for the files of the stand-in")?;
-        if entry.path().extension().is_some_and(|suffix| suffix == "rs") {
-            let text = std::fs::read_to_string(entry.path())
-                .with_context(|| format!("reading {}", entry.path().display()))?;
-            lines += text.lines().count();
-        }
-    }
+    let files = rust_files(&checkout()?.join("e2e/stand-in"))?;
+    let lines: usize = files.iter().map(|(_, text)| text.lines().count()).sum();
     ensure!(
         lines <= STAND_IN_LINE_LIMIT,
         "the stand-in has {lines} lines of Rust, more than the {STAND_IN_LINE_LIMIT} it may have"

@@ -2,15 +2,14 @@
 //! status has whole seconds and comes late.
 
 use std::{
-    io::{BufRead as _, BufReader},
+    fs,
     process::{Child, Stdio},
-    sync::{Arc, Mutex, PoisonError},
-    thread,
 };
 
 use anyhow::{Context as _, Result};
 use k8s_openapi::jiff::Timestamp;
 use serde::Deserialize;
+use tempfile::NamedTempFile;
 
 use crate::{environment::Environment, programs};
 
@@ -66,35 +65,24 @@ fn parse(line: &str) -> Option<TaskEvent> {
 #[derive(Debug)]
 pub(super) struct Containerd {
     listening: Child,
-    events: Arc<Mutex<Vec<TaskEvent>>>,
+    said: NamedTempFile,
 }
 
 impl Containerd {
     /// Begins to listen.
     pub(super) fn listen(environment: &Environment) -> Result<Self> {
-        let mut command = environment.containerd().context("the node is out of reach")?;
-        let mut listening = command
-            .arg("events")
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            // What it deprecates is not what is measured.
-            .stderr(Stdio::null())
-            .spawn()
-            .context("listening to containerd")?;
-        let lines = listening.stdout.take().context("reading what containerd reports")?;
-        let events = Arc::new(Mutex::new(Vec::new()));
-        let seen = Arc::clone(&events);
-        thread::spawn(move || {
-            for line in BufReader::new(lines).lines().map_while(Result::ok) {
-                seen.lock().unwrap_or_else(PoisonError::into_inner).extend(parse(&line));
-            }
-        });
-        Ok(Self { listening, events })
+        let mut command = environment.own().context("the node is out of reach")?.containerd();
+        let said = NamedTempFile::new().context("making a file for what containerd reports")?;
+        let stdout = said.reopen().context("opening the file for what containerd reports")?;
+        // What it deprecates is not what is measured.
+        command.arg("events").stdin(Stdio::null()).stdout(stdout).stderr(Stdio::null());
+        Ok(Self { listening: command.spawn().context("listening to containerd")?, said })
     }
 
     /// What happened so far.
-    pub(super) fn events(&self) -> Vec<TaskEvent> {
-        self.events.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(super) fn events(&self) -> Result<Vec<TaskEvent>> {
+        let said = fs::read_to_string(&self.said).context("reading what containerd reports")?;
+        Ok(said.lines().filter_map(parse).collect())
     }
 }
 
@@ -108,7 +96,7 @@ impl Drop for Containerd {
 
 /// The containers of a pod, with the one that holds its namespaces.
 pub(super) fn containers(environment: &Environment, pod: &str) -> Result<Vec<String>> {
-    let mut command = environment.containerd().context("the node is out of reach")?;
+    let mut command = environment.own().context("the node is out of reach")?.containerd();
     command.args(["containers", "list", "--quiet", &format!("labels.\"{POD}\"==\"{pod}\"")]);
     let listed = programs::run(&mut command).context("listing the containers of a pod")?;
     let listed = String::from_utf8_lossy(&listed.stdout);
