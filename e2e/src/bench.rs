@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use self::operator::Contender;
+use self::operator::OperatorProgram;
 use crate::{
     cache::Cache,
     kubernetes::{ClusterId, KubernetesVersion, Network, Nodes, Options},
@@ -52,9 +52,9 @@ struct Peer {
 }
 
 impl Peer {
-    fn contender(&self) -> Result<Option<Contender>> {
+    fn program(&self) -> Result<Option<OperatorProgram>> {
         let files = self.peer_operator.as_ref().zip(self.peer_crd.as_ref());
-        files.map(|(program, definition)| Contender::peer(program, definition)).transpose()
+        files.map(|(program, definition)| OperatorProgram::peer(program, definition)).transpose()
     }
 }
 

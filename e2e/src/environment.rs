@@ -55,10 +55,9 @@ impl Environment {
         Ok(environment)
     }
 
-    /// The same with this view, with the operator as it is released and the agent and the images of measurements.
+    /// The same with this view, with operator and agent as they are shipped, and the images of measurements.
     pub(crate) fn to_measure(target: &Target, view: &View, progress: &Progress) -> Result<Self> {
-        let released = binaries::build_for_release(progress)?;
-        let built = binaries::with_operator(released, progress)?;
+        let built = binaries::build_shipped(progress)?;
         let cluster = Cluster::up(target, progress)?;
         let (environment, loaded) = Self::with_images(cluster, built, view, progress)?;
         environment.load_images_of_benches(view, progress)?;

@@ -6,12 +6,11 @@
 //! says so, is in the directory `later`: so `kubectl apply` of an example's directory starts it right. An
 //! example whose image is in no registry has a `Dockerfile`.
 
-pub mod expectation;
+mod expectation;
 pub mod run;
 mod volumes;
 
 use std::{
-    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
 };
@@ -19,47 +18,33 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-use self::expectation::{Expectation, Step};
+use self::expectation::Expectation;
 use crate::product::checkout;
 
-/// The file with an example's MiniCluster.
-const MINICLUSTER: &str = "minicluster.yaml";
-/// The file with what an example has to show.
-const EXPECTATION: &str = "expect.txt";
-/// The file that an example's image is made from, if it has one of its own.
-const DOCKERFILE: &str = "Dockerfile";
-/// The directory with what is applied later.
-const LATER: &str = "later";
-
 /// One example, as its directory has it.
-#[derive(Debug, Clone)]
-pub struct Example {
-    /// Name of its directory.
-    pub name: String,
-    /// The directory.
-    pub directory: PathBuf,
-    /// The manifests to apply at the start, in order; the last is the MiniCluster's.
-    pub manifests: Vec<PathBuf>,
-    /// What it has to show.
-    pub expectation: Expectation,
+struct Example {
+    name: String,
+    directory: PathBuf,
+    /// The manifests to apply at the start, in the order of their names, which is that of `kubectl apply`.
+    manifests: Vec<PathBuf>,
+    expectation: Expectation,
 }
 
 impl Example {
-    /// Reads the example of that name.
-    pub fn load(name: &str) -> Result<Self> {
+    fn load(name: &str) -> Result<Self> {
         let directory = root()?.join(name);
-        let path = directory.join(EXPECTATION);
+        let path = directory.join("expect.txt");
         let text =
             fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
         let expectation = Expectation::parse(&text)
             .with_context(|| format!("reading what to expect in {}", path.display()))?;
-        let manifests = manifests(&directory, &expectation)?;
+        let manifests = yaml_files(&directory)?;
         Ok(Self { name: name.to_owned(), directory, manifests, expectation })
     }
 
     /// Whether its image is made from a `Dockerfile` beside it, and is in no registry.
     fn has_own_image(&self) -> bool {
-        self.directory.join(DOCKERFILE).is_file()
+        self.directory.join("Dockerfile").is_file()
     }
 }
 
@@ -106,30 +91,6 @@ fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// The manifests that are applied at the start, in the order of their names, which is that of `kubectl apply`;
-/// the MiniCluster is the last. Each of those that are applied later has a step, and each such step its manifest.
-fn manifests(directory: &Path, expectation: &Expectation) -> Result<Vec<PathBuf>> {
-    let minicluster = directory.join(MINICLUSTER);
-    ensure!(minicluster.is_file(), "there is no {}", minicluster.display());
-    let paths = yaml_files(directory)?;
-    ensure!(
-        paths.last() == Some(&minicluster),
-        "{} is not applied last: give what has to be there first a number before its name",
-        minicluster.display()
-    );
-    let later = directory.join(LATER);
-    let later = if later.is_dir() { yaml_files(&later)? } else { Vec::new() };
-    let steps: BTreeSet<PathBuf> =
-        expectation.steps.iter().filter_map(applied).map(|file| directory.join(file)).collect();
-    let later: BTreeSet<PathBuf> = later.into_iter().collect();
-    ensure!(steps == later, "the steps apply {steps:?}, and in {LATER} there is {later:?}");
-    Ok(paths)
-}
-
-fn applied(step: &Step) -> Option<&String> {
-    if let Step::Apply(file) = step { Some(file) } else { None }
-}
-
 fn yaml_files(directory: &Path) -> Result<Vec<PathBuf>> {
     let mut paths = entries(directory)?;
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "yaml"));
@@ -138,17 +99,32 @@ fn yaml_files(directory: &Path) -> Result<Vec<PathBuf>> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::collections::BTreeSet;
 
+    use super::{expectation::Step, *};
+
+    /// So `kubectl apply` of its directory starts it right.
     #[test]
-    fn every_example_says_what_to_expect_of_it() {
-        let mut faults = Vec::new();
+    fn every_example_is_complete_and_its_minicluster_is_applied_last() {
         for name in names().unwrap() {
-            if let Err(error) = Example::load(&name) {
-                faults.push(format!("{name}: {error:#}"));
-            }
+            let example = Example::load(&name).unwrap();
+            let minicluster = example.manifests.last().unwrap();
+            let hint = "give what has to be there first a number before its name";
+            assert_eq!(file_name(minicluster), "minicluster.yaml", "{name}: {hint}");
+            let text = fs::read_to_string(minicluster).unwrap();
+            let object: Value = serde_saphyr::from_str(&text).unwrap();
+            assert_eq!(object["metadata"]["name"], name.as_str());
+            // Each manifest of what is applied later has a step, and each such step its manifest.
+            let applied = |step: &Step| {
+                if let Step::Apply(file) = step { Some(example.directory.join(file)) } else { None }
+            };
+            let steps = example.expectation.steps.iter().filter_map(applied);
+            let later = example.directory.join("later");
+            let later = if later.is_dir() { yaml_files(&later).unwrap() } else { Vec::new() };
+            let (steps, later): (BTreeSet<_>, BTreeSet<_>) =
+                (steps.collect(), later.into_iter().collect());
+            assert_eq!(steps, later, "{name}");
         }
-        assert!(faults.is_empty(), "{}", faults.join("\n"));
     }
 
     #[test]
@@ -156,48 +132,14 @@ mod tests {
         for name in names().unwrap() {
             for path in Example::load(&name).unwrap().manifests {
                 let text = fs::read_to_string(&path).unwrap();
-                let changed: Value =
-                    serde_json::from_str(&with_method(&text, "Copy").unwrap()).unwrap();
+                let changed = with_method(&text, "Copy").unwrap();
+                let changed: Value = serde_json::from_str(&changed).unwrap();
                 let mut expected: Value = serde_saphyr::from_str(&text).unwrap();
-                if file_name(&path) == MINICLUSTER {
+                if expected["kind"] == "MiniCluster" {
                     expected["spec"]["flux"]["container"]["install"] = "Copy".into();
                 }
                 assert_eq!(changed, expected, "{}", path.display());
             }
         }
-    }
-
-    #[test]
-    fn a_minicluster_has_the_name_of_its_directory() {
-        for name in names().unwrap() {
-            let path = root().unwrap().join(&name).join(MINICLUSTER);
-            let text = fs::read_to_string(path).unwrap();
-            let object: Value = serde_saphyr::from_str(&text).unwrap();
-            assert_eq!(object["metadata"]["name"], name.as_str());
-        }
-    }
-
-    #[test]
-    fn the_minicluster_is_applied_last_and_what_has_a_step_is_not() {
-        let directory = tempfile::tempdir().unwrap();
-        fs::create_dir(directory.path().join(LATER)).unwrap();
-        for name in ["2-z.yaml", "minicluster.yaml", "1-a.yaml", "later/second.yaml", "README.md"] {
-            fs::write(directory.path().join(name), "").unwrap();
-        }
-        let with_steps = |files: &[&str]| Expectation {
-            steps: files.iter().map(|file| Step::Apply((*file).to_owned())).collect(),
-        };
-        let names: Vec<String> = manifests(directory.path(), &with_steps(&["later/second.yaml"]))
-            .unwrap()
-            .iter()
-            .map(|path| file_name(path))
-            .collect();
-        assert_eq!(names, ["1-a.yaml", "2-z.yaml", "minicluster.yaml"]);
-        for wrong in [&[][..], &["1-a.yaml"], &["later/second.yaml", "later/third.yaml"]] {
-            assert!(manifests(directory.path(), &with_steps(wrong)).is_err(), "{wrong:?}");
-        }
-        fs::write(directory.path().join("secret.yaml"), "").unwrap();
-        let refused = manifests(directory.path(), &with_steps(&["later/second.yaml"])).unwrap_err();
-        assert!(refused.to_string().contains("is not applied last"), "{refused}");
     }
 }

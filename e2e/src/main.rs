@@ -13,7 +13,7 @@ use e2e::{
     interruption::{self, Scope},
     product::{chart::Chart, dockerfiles},
     progress::{self, Progress},
-    verify::{self, chart, verify},
+    verify::{self, verify},
 };
 
 /// Runs the project on a real cluster.
@@ -33,11 +33,7 @@ enum Command {
     /// Build the images that are shipped from their Dockerfiles, for every architecture, into target/images.
     Images,
     /// Render the manifests in deploy/ from the chart. Builds helm.
-    Manifests {
-        /// Check the chart and that the manifests are fresh, and write nothing.
-        #[arg(long)]
-        check: bool,
-    },
+    Manifests,
     /// Measure on a cluster of this machine.
     #[command(subcommand)]
     Bench(BenchCommand),
@@ -59,10 +55,7 @@ impl Command {
                 let images = dockerfiles::build(&Architecture::ALL, &Progress::new())?;
                 progress::print(&format!("{}", images.directory().display()));
             }
-            Self::Manifests { check: true } => chart::check(&Progress::new())?,
-            Self::Manifests { check: false } => {
-                Chart::of_checkout(&Progress::new())?.write_rendered()?;
-            }
+            Self::Manifests => Chart::of_checkout(&Progress::new())?.write_rendered()?,
             Self::Bench(command) => return command.run(),
             Self::Cluster(command) => return command.run(),
         }

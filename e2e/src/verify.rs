@@ -1,6 +1,6 @@
 //! `verify`: every check and test of the project, in the order in which a fault is cheapest to find.
 
-pub mod chart;
+mod chart;
 mod emulated;
 mod tools;
 mod unused_items;
@@ -61,13 +61,6 @@ pub struct Arguments {
     require_cluster: bool,
 }
 
-/// One check: its name, and the command that makes it.
-struct Check {
-    name: &'static str,
-    usually: &'static str,
-    command: Command,
-}
-
 /// How many tests on a cluster run at the same time: they wait most of their time.
 const TRIALS_AT_ONCE: u8 = 5;
 /// How many others of one program do: those of the agent wait for its processes.
@@ -109,7 +102,7 @@ pub fn verify(arguments: &Arguments, progress: &Progress) -> Result<()> {
     }
     let obstacle = obstacle(target);
     let own = target.own().filter(|_| arguments.test.is_none() && obstacle.is_none());
-    outcomes.extend(check_and_build(checks()?, own, arguments.all, progress));
+    outcomes.extend(check_and_build(own, arguments.all, progress)?);
     let images = images(&mut outcomes, arguments.all, progress);
     outcomes.push(timed("the stand-in for Flux is small", progress, check_stand_in_size));
     outcomes.extend(tools(arguments.all, progress)?);
@@ -194,22 +187,20 @@ fn check_filter(filter: &str) -> Result<()> {
 }
 
 /// The checks that are one cargo command each.
-fn checks() -> Result<Vec<Check>> {
-    let mut documentation =
-        cargo(&["doc", "--workspace", "--no-deps", "--document-private-items"])?;
-    documentation.env("RUSTDOCFLAGS", "--deny warnings");
+fn checks(progress: &Progress) -> Result<Vec<Outcome>> {
+    let check = |name, usually, mut command| run(name, usually, &mut command, progress);
+    let format = cargo(&["fmt", "--all", "--", "--check"])?;
+    let lints = ["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"];
     let mut tests = cargo(&["test", "--workspace", "--no-fail-fast"])?;
     tests.env("RUST_TEST_THREADS", TESTS_AT_ONCE);
-    let lints = ["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"];
+    let documentation = ["doc", "--workspace", "--no-deps", "--document-private-items"];
+    let mut documentation = cargo(&documentation)?;
+    documentation.env("RUSTDOCFLAGS", "--deny warnings");
     Ok(vec![
-        Check {
-            name: "format",
-            usually: "a second",
-            command: cargo(&["fmt", "--all", "--", "--check"])?,
-        },
-        Check { name: "lints", usually: "4 min cold", command: cargo(&lints)? },
-        Check { name: "unit, snapshot and property tests", usually: "5 min cold", command: tests },
-        Check { name: "documentation", usually: "1 min cold", command: documentation },
+        check("format", "a second", format),
+        check("lints", "4 min cold", cargo(&lints)?),
+        check("unit, snapshot and property tests", "5 min cold", tests),
+        check("documentation", "1 min cold", documentation),
     ])
 }
 
@@ -221,20 +212,16 @@ fn obstacle(target: &Target) -> Option<&'static str> {
     )
 }
 
-/// Runs checks one after the other, and beside them builds all that runs on clusters of the tests: both have to wait
-/// now and then, for what is downloaded and for each other's ends.
+/// Runs the checks, and beside them builds all that runs on clusters of the tests: both have to wait now and then, for
+/// what is downloaded and for each other's ends.
 fn check_and_build(
-    checks: Vec<Check>,
     own: Option<&kubernetes::Options>,
     all: bool,
     progress: &Progress,
-) -> Vec<Outcome> {
+) -> Result<Vec<Outcome>> {
     const NAME: &str = "what runs on the tests' clusters: built";
-    let check = || checks.into_iter().map(|check| run(check, progress)).collect();
-    match own {
-        Some(own) => beside(|| timed(NAME, progress, || build_programs(own, all, progress)), check),
-        None => check(),
-    }
+    let Some(own) = own else { return checks(progress) };
+    beside(|| timed(NAME, progress, || build_programs(own, all, progress)), || checks(progress))
 }
 
 fn on_the_cluster(
@@ -250,23 +237,21 @@ fn on_the_cluster(
         command.envs(images.map(|images| (binaries::IMAGES, images.directory())));
         Ok(command)
     };
-    let shared = Check {
-        name: "tests and examples on a cluster",
-        usually: "2 to 10 min",
-        command: tests(SHARED)?,
+    let shared = || {
+        const NAME: &str = "tests and examples on a cluster";
+        Ok(vec![run(NAME, "2 to 10 min", &mut tests(SHARED)?, progress)])
     };
     let with_own = target.own().is_some() && arguments.test.is_none();
     let mut outcomes = if with_own {
+        const NAME: &str = "tests with clusters of their own";
         let mut own = tests(OWN)?;
         if !arguments.all {
             own.args(NIGHTLY.iter().flat_map(|module| ["--skip", module]));
         }
-        let name = "tests with clusters of their own";
-        progress.say(&format!("{name} (usually 2 to 10 min), beside what follows ..."));
-        let own = || timed(name, progress, || programs::show_at_the_end(&mut own));
-        beside(own, || vec![run(shared, progress)])
+        progress.say(&format!("{NAME} (usually 2 to 10 min), beside what follows ..."));
+        beside(|| timed(NAME, progress, || programs::show_at_the_end(&mut own)), shared)?
     } else {
-        vec![run(shared, progress)]
+        shared()?
     };
     let left_out = not_run::noted(notes.path());
     outcomes.extend(left_out.into_iter().map(|reason| not_run("a test", &reason)));
@@ -346,23 +331,21 @@ fn not_run(name: &str, reason: &str) -> Outcome {
     }
 }
 
-fn run(mut check: Check, progress: &Progress) -> Outcome {
-    timed(check.name, progress, || {
-        progress.say(&format!("{} (usually {}) ...", check.name, check.usually));
-        programs::show(&mut check.command)
-    })
+fn run(name: &str, usually: &str, command: &mut Command, progress: &Progress) -> Outcome {
+    progress.say(&format!("{name} (usually {usually}) ..."));
+    timed(name, progress, || programs::show(command))
 }
 
 /// Does `work`, and at the same time what is `beside` it.
 fn beside(
     beside: impl FnOnce() -> Outcome + Send,
-    work: impl FnOnce() -> Vec<Outcome>,
-) -> Vec<Outcome> {
+    work: impl FnOnce() -> Result<Vec<Outcome>>,
+) -> Result<Vec<Outcome>> {
     thread::scope(|scope| {
         let beside = scope.spawn(beside);
-        let mut outcomes = work();
+        let mut outcomes = work()?;
         outcomes.push(beside.join().unwrap_or_else(|panic| resume_unwind(panic)));
-        outcomes
+        Ok(outcomes)
     })
 }
 

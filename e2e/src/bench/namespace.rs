@@ -9,7 +9,7 @@ use k8s_openapi::{
     jiff::Timestamp,
 };
 use kube::{
-    Api, Client,
+    Api,
     core::DynamicObject,
     discovery::ApiResource,
     runtime::{wait::await_condition, watcher},
@@ -20,18 +20,17 @@ use crate::trial::Trial;
 /// A new namespace has all it needs long before.
 const DEADLINE: Duration = Duration::from_mins(5);
 
-/// Makes a namespace with what each pod needs: without, the first ones would not be made at once.
-pub(super) async fn begin(client: &Client, purpose: &str) -> Result<Trial> {
-    let trial = Trial::begin(client, purpose, &[]).await?;
+/// Waits until the namespace has what each pod needs: without, the first ones would not be made at once.
+pub(super) async fn ready(trial: &Trial) -> Result<()> {
+    let account = |it: Option<&ServiceAccount>| it.is_some();
+    let root = |it: Option<&ConfigMap>| it.is_some();
     let ready = async {
-        let account = |it: Option<&ServiceAccount>| it.is_some();
         await_condition(trial.api(), "default", account).await?;
-        let root = |it: Option<&ConfigMap>| it.is_some();
         await_condition(trial.api(), "kube-root-ca.crt", root).await
     };
     let ready = tokio::time::timeout(DEADLINE, ready).await;
     ready.context("waiting for what each namespace has")??;
-    Ok(trial)
+    Ok(())
 }
 
 /// An object as the API server sent it.

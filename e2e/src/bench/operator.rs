@@ -38,7 +38,7 @@ const QUIET: Duration = Duration::from_secs(2);
 const RESTLESS: Duration = Duration::from_secs(30);
 
 /// An operator that is measured.
-pub(super) struct Contender {
+pub(super) struct OperatorProgram {
     /// For people.
     pub(super) name: &'static str,
     program: PathBuf,
@@ -51,7 +51,7 @@ pub(super) struct Contender {
     ending: String,
 }
 
-impl Contender {
+impl OperatorProgram {
     /// This operator.
     pub(super) fn ours(program: PathBuf) -> Result<Self> {
         // Its Deployment must not run beside the program that is measured.

@@ -13,7 +13,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use self::load::Load;
-use super::{Peer, cluster, operator::Contender, table::render, write};
+use super::{Peer, cluster, operator::OperatorProgram, table::render, write};
 use crate::{
     cluster::Target,
     environment::Environment,
@@ -61,19 +61,19 @@ impl Arguments {
         let options = cluster("scale", Nodes::Simulated, Network::default())?;
         interruption::guard([options.clone()], Scope::Target)?;
         let target = Target::Own(options.clone());
-        let ours = Contender::ours(binaries::build_for_release(&progress)?)?;
+        let ours = OperatorProgram::ours(binaries::build_shipped(&progress)?.operator)?;
         let mut rows = Vec::new();
-        for contender in [ours].into_iter().chain(self.peer.contender()?) {
+        for program in [ours].into_iter().chain(self.peer.program()?) {
             // Each begins with nothing in the cluster.
             Kubernetes::down(&options)?;
             let _down = DownAtEnd(options.clone());
             let environment = Environment::as_it_is(&target, &progress)?;
-            contender.install(&environment)?;
+            program.install(&environment)?;
             environment.run(async |client| {
                 let nodes = load::make_nodes(&client, &environment, &self.loads()).await?;
                 progress.say(&format!("{nodes} simulated nodes are ready"));
                 for load in self.loads() {
-                    let row = measure::measure(&client, &environment, &contender, load, &progress);
+                    let row = measure::measure(&client, &environment, &program, load, &progress);
                     let row = Box::pin(row).await?;
                     rows.push(serde_json::to_value(row).context("writing a row")?);
                 }

@@ -116,10 +116,10 @@ impl Arguments {
     ) -> Result<Places> {
         let environment = Environment::to_measure(&Target::Own(own.clone()), view, progress)?;
         let mut peer = None;
-        if let Some(contender) = self.peer.contender()? {
+        if let Some(program) = self.peer.program()? {
             let environment = environment.beside(&Target::Own(beside.clone()), view, progress)?;
-            contender.install(&environment)?;
-            let operator = environment.run(async |_| contender.start(&environment))?;
+            program.install(&environment)?;
+            let operator = environment.run(async |_| program.start(&environment))?;
             peer = Some((Place::of(environment)?, operator));
         }
         Ok(Places { own: Place::of(environment)?, peer })
@@ -128,7 +128,7 @@ impl Arguments {
     /// Who runs.
     fn contenders(&self) -> Result<Vec<Contender>> {
         let mut all = Contender::value_variants().to_vec();
-        if self.peer.contender()?.is_none() {
+        if self.peer.program()?.is_none() {
             if self.contenders.contains(&Contender::Peer) {
                 bail!("the Go operator needs --peer-operator and --peer-crd");
             }

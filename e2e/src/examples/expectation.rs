@@ -11,15 +11,14 @@ use serde_json::json;
 
 /// What an example has to show.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Expectation {
-    /// What is done and checked, in order.
-    pub steps: Vec<Step>,
+pub(super) struct Expectation {
+    pub(super) steps: Vec<Step>,
 }
 
 /// Which Flux an example takes, if the stand-in is not enough.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum NeededFlux {
+pub(super) enum NeededFlux {
     /// What it does, the stand-in does not simulate.
     Real,
     /// Real Flux, with Fluxion in its view.
@@ -32,7 +31,7 @@ pub enum NeededFlux {
 /// any text.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Step {
+pub(super) enum Step {
     /// Which Flux it takes.
     Flux(NeededFlux),
     /// The Pod Security level that its namespace enforces.
@@ -76,8 +75,7 @@ pub enum Step {
 }
 
 impl Expectation {
-    /// Reads the lines.
-    pub fn parse(text: &str) -> Result<Self> {
+    pub(super) fn parse(text: &str) -> Result<Self> {
         let mut steps = Vec::new();
         for line in text.lines().filter(|line| !line.trim().is_empty()) {
             let step = Step::parse(line).with_context(|| format!("reading `{line}`"))?;
@@ -91,13 +89,13 @@ impl Expectation {
     }
 
     /// Which Flux it takes, if the stand-in is not enough.
-    pub fn flux(&self) -> Option<NeededFlux> {
+    pub(super) fn flux(&self) -> Option<NeededFlux> {
         let flux = |step: &Step| if let Step::Flux(flux) = step { Some(*flux) } else { None };
         self.steps.iter().find_map(flux)
     }
 
     /// The Pod Security level that its namespace enforces.
-    pub fn pod_security(&self) -> Option<&str> {
+    pub(super) fn pod_security(&self) -> Option<&str> {
         self.steps.iter().find_map(|step| {
             if let Step::PodSecurity(level) = step { Some(level.as_str()) } else { None }
         })
@@ -147,7 +145,7 @@ fn one_line<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D
 }
 
 /// Whether a line is as expected: `*` stands for any text; space at the ends does not count.
-pub fn matches(pattern: &str, line: &str) -> bool {
+pub(super) fn matches(pattern: &str, line: &str) -> bool {
     fn matched(pattern: &str, line: &str) -> bool {
         match pattern.split_once('*') {
             None => pattern == line,

@@ -4,7 +4,10 @@ use std::{fs, path::PathBuf, process::Command};
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::{cargo, checkout, dockerfiles::Images};
+use super::{
+    cargo, checkout,
+    dockerfiles::{self, Images},
+};
 use crate::{architecture::Architecture, programs, progress::Progress};
 
 /// The agent is copied into every pod: it has no more bytes than this.
@@ -25,16 +28,12 @@ const OPERATOR_UNDER_TEST: &str = "FLUX_OPERATOR_UNDER_TEST";
 /// Names the directory of [`Images`] that tests on a cluster use, instead of images made in a hurry.
 pub(crate) const IMAGES: &str = "FLUX_E2E_IMAGES";
 
-/// Where the built binaries are.
+/// Where the built programs are: the operator is dynamic, the others are static.
 #[derive(Debug, Clone)]
 pub(crate) struct Binaries {
-    /// `flux-operator`, dynamic.
     pub(crate) operator: PathBuf,
-    /// `flux-agent`, static.
     pub(crate) agent: PathBuf,
-    /// `flux-view`, static.
     pub(crate) view_tool: PathBuf,
-    /// The stand-in for `flux`, static.
     pub(crate) stand_in: PathBuf,
     /// The images that operator and agent are from, if they are from any.
     pub(crate) images: Option<Images>,
@@ -47,14 +46,10 @@ pub(crate) fn target() -> Result<PathBuf> {
         .map_or_else(|| checkout.join("target"), |directory| checkout.join(directory)))
 }
 
-/// Builds the operator as it is released, and says where it is.
-pub(crate) fn build_for_release(progress: &Progress) -> Result<PathBuf> {
-    progress.long_step("building the operator as it is released", "5 min on 2 cores", || {
-        programs::show(
-            cargo(&["build", "--package", OPERATOR, "--bin", OPERATOR])?.arg("--release"),
-        )
-    })?;
-    Ok(target()?.join("release").join(OPERATOR))
+/// Operator and agent as they are shipped, and the stand-in.
+pub(crate) fn build_shipped(progress: &Progress) -> Result<Binaries> {
+    let here = Architecture::of_this_machine().context("this machine's architecture")?;
+    of_images(dockerfiles::build(&[here], progress)?, progress)
 }
 
 /// Builds operator, agent and stand-in; the first two are taken from images that are built already where
@@ -67,7 +62,10 @@ pub(crate) fn build(progress: &Progress) -> Result<Binaries> {
     progress.step("building the operator", || {
         programs::show(&mut cargo(&["build", "--package", OPERATOR, "--bin", OPERATOR])?)
     })?;
-    with_operator(target()?.join("debug").join(OPERATOR), progress)
+    let operator = target()?.join("debug").join(OPERATOR);
+    let statics = build_static(&[AGENT, VIEW_TOOL, STAND_IN], progress)?;
+    let [agent, view_tool, stand_in] = [AGENT, VIEW_TOOL, STAND_IN].map(|it| statics.join(it));
+    Ok(Binaries { operator, agent, view_tool, stand_in, images: None })
 }
 
 /// Operator and agent of images, and the stand-in.
@@ -84,13 +82,6 @@ pub(crate) fn of_images(images: Images, progress: &Progress) -> Result<Binaries>
     }
     let stand_in = build_static(&[STAND_IN], progress)?.join(STAND_IN);
     Ok(Binaries { operator, agent, view_tool, stand_in, images: Some(images) })
-}
-
-/// This operator, and the agent and the stand-in, which are built.
-pub(crate) fn with_operator(operator: PathBuf, progress: &Progress) -> Result<Binaries> {
-    let statics = build_static(&[AGENT, VIEW_TOOL, STAND_IN], progress)?;
-    let [agent, view_tool, stand_in] = [AGENT, VIEW_TOOL, STAND_IN].map(|it| statics.join(it));
-    Ok(Binaries { operator, agent, view_tool, stand_in, images: None })
 }
 
 /// Builds packages whose programs have to run in any image, and says where these are.

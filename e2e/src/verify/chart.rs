@@ -29,7 +29,7 @@ struct Case {
 }
 
 /// Checks the chart and what is rendered from it.
-pub fn check(progress: &Progress) -> Result<()> {
+pub(super) fn check(progress: &Progress) -> Result<()> {
     let chart = Chart::of_checkout(progress)?;
     chart.lint()?;
     chart.check_rendered()?;

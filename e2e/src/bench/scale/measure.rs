@@ -23,7 +23,7 @@ use crate::{
     audit::Audit,
     bench::{
         namespace::{self, News, Seen},
-        operator::{Contender, Memory, Operator},
+        operator::{Memory, Operator, OperatorProgram},
     },
     environment::Environment,
     progress::Progress,
@@ -61,18 +61,19 @@ pub(super) struct Row {
     memory_after_mib: Memory,
 }
 
-/// Gives `load` to a new process of `contender`.
+/// Gives `load` to a new process of `program`.
 pub(super) async fn measure(
     client: &Client,
     environment: &Environment,
-    contender: &Contender,
+    program: &OperatorProgram,
     load: Load,
     progress: &Progress,
 ) -> Result<Row> {
-    let what = format!("{}: {}", contender.name, load.name());
-    let trial = namespace::begin(client, &format!("scale-{}", load.name())).await?;
+    let what = format!("{}: {}", program.name, load.name());
+    let trial = Trial::begin(client, &format!("scale-{}", load.name()), &[]).await?;
+    namespace::ready(&trial).await?;
     let mut news = namespace::watch(&trial, &[ApiResource::erase::<Job>(&())]).await?;
-    let mut operator = contender.start(environment)?;
+    let mut operator = program.start(environment)?;
     operator.rest().await?;
     let (memory_before, worked_before) = (operator.memory()?, operator.processor_time()?);
     let log = environment.audit_log().context("there is no audit log")?;
@@ -81,7 +82,7 @@ pub(super) async fn measure(
     let mut jobs = Jobs::none_yet(load);
     tokio::try_join!(
         create(&trial, load),
-        observe(&mut news, &trial, contender, &mut operator, &mut jobs),
+        observe(&mut news, &trial, program, &mut operator, &mut jobs),
     )?;
     operator.rest().await?;
     let answered = audit.operator()?;
@@ -96,7 +97,7 @@ pub(super) async fn measure(
         Ok(f64::from(u32::try_from(count)?) / f64::from(load.miniclusters))
     };
     let row = Row {
-        contender: contender.name,
+        contender: program.name,
         load,
         jobs_seconds: jobs.there.last.as_secs_f64(),
         complete_seconds: jobs.complete.last.as_secs_f64(),
@@ -179,7 +180,7 @@ async fn create(trial: &Trial, load: Load) -> Result<()> {
 async fn observe(
     news: &mut News,
     trial: &Trial,
-    contender: &Contender,
+    program: &OperatorProgram,
     operator: &mut Operator,
     jobs: &mut Jobs,
 ) -> Result<()> {
@@ -193,7 +194,7 @@ async fn observe(
         jobs.note(&job);
         if held && job.object.data["status"]["ready"].as_u64() >= Some(jobs.load.pods.into()) {
             held = false;
-            release(trial, &contender.ending(&job.object.name_any())).await?;
+            release(trial, &program.ending(&job.object.name_any())).await?;
         }
     }
     Ok(())

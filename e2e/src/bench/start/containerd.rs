@@ -108,24 +108,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn starts_and_ends_of_tasks_are_read() {
-        let started = "2026-11-21 21:56:42.123456789 +0000 UTC k8s.io /tasks/start \
-                       {\"container_id\":\"a\",\"pid\":7}";
-        let event = parse(started).unwrap();
+    fn starts_and_ends_of_tasks_are_read_and_nothing_else() {
+        let read = |topic: &str, details: &str| {
+            parse(&format!("2026-11-21 21:56:42.123456789 +0000 UTC k8s.io {topic} {details}"))
+        };
+        let event = read("/tasks/start", r#"{"container_id":"a","pid":7}"#).unwrap();
         assert_eq!((event.container.as_str(), event.change), ("a", Change::Started));
         assert_eq!(event.at, "2026-11-21T21:56:42.123456789Z".parse().unwrap());
-        let ended = started.replace("start", "exit").replace("\"pid\"", "\"id\":\"a\",\"pid\"");
-        assert_eq!(parse(&ended).unwrap().change, Change::Ended);
-    }
-
-    #[test]
-    fn what_is_executed_in_a_container_and_other_topics_are_not() {
-        let line = |topic: &str, id: &str| {
-            let details = format!("{{\"container_id\":\"a\",\"id\":\"{id}\",\"pid\":7}}");
-            parse(&format!("2026-11-21 21:56:42.1 +0000 UTC k8s.io {topic} {details}"))
-        };
-        assert_eq!(line("/tasks/exit", "probe"), None);
-        assert_eq!(line("/tasks/create", ""), None);
+        let event = read("/tasks/exit", r#"{"container_id":"a","id":"a","pid":7}"#).unwrap();
+        assert_eq!(event.change, Change::Ended);
+        assert_eq!(read("/tasks/exit", r#"{"container_id":"a","id":"probe","pid":7}"#), None);
+        assert_eq!(read("/tasks/create", r#"{"container_id":"a","pid":7}"#), None);
         assert_eq!(parse("anything"), None);
     }
 }

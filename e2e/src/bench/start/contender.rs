@@ -47,17 +47,13 @@ pub(super) const RATIOS: [(Contender, Contender); 7] = [
 ];
 
 impl Contender {
-    /// In tables.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Bare => "bare Job of `true`",
-            Self::MountedByHand => "by hand, mounted",
-            Self::CopiedByHand => "by hand, copied",
-            Self::Mounted => "this operator, mounted",
-            Self::Copied => "this operator, copied from two images",
-            Self::CopiedFromOne => "this operator, copied from one image",
-            Self::Peer => "the Go operator",
-        }
+    /// As on the command line and in results.
+    pub(super) fn name(self) -> String {
+        self.to_possible_value().map(|it| it.get_name().to_owned()).unwrap_or_default()
+    }
+
+    fn is_by_hand(self) -> bool {
+        matches!(self, Self::MountedByHand | Self::CopiedByHand)
     }
 
     /// Whether this project's operator runs it.
@@ -93,7 +89,7 @@ pub(super) struct Wanted<'run> {
 impl Wanted<'_> {
     /// What comes before everything else, as its address is in the configuration: the Service of Flux by hand.
     pub(super) fn service(&self) -> Result<Vec<DynamicObject>> {
-        if matches!(self.contender, Contender::MountedByHand | Contender::CopiedByHand) {
+        if self.contender.is_by_hand() {
             return self.objects_of(include_str!("by-hand-service.yaml"), "", &Value::Null);
         }
         Ok(Vec::new())
@@ -179,8 +175,7 @@ mod tests {
             // The certificate's key has the sign, too.
             let text = text.replace("2l$Fs", "");
             assert!(!text.contains('$'), "{text}");
-            let by_hand = contender.name().starts_with("by hand");
-            assert_eq!(text.contains("10.96.0.7"), by_hand, "{text}");
+            assert_eq!(text.contains("10.96.0.7"), contender.is_by_hand(), "{text}");
         }
     }
 }

@@ -143,7 +143,6 @@ fn end_of(status: &ContainerStatus) -> Option<&ContainerStateTerminated> {
 
 #[cfg(test)]
 mod tests {
-    use flux_contract::Phase;
     use serde_json::{Value, json};
 
     use super::*;
@@ -152,44 +151,14 @@ mod tests {
         Timestamp::from_millisecond(1_800_000_000_000 + milliseconds).unwrap()
     }
 
-    fn seen(time: i64, kind: &str, object: &Value) -> Seen {
-        let mut object = object.clone();
-        object["metadata"]["name"] = json!("x");
+    fn seen(entry: &Value) -> Seen {
+        let (kind, object) = (entry["kind"].as_str().unwrap(), entry["object"].clone());
         let object = serde_json::from_value(object).unwrap();
-        Seen { at: at(time), kind: kind.to_owned(), object }
-    }
-
-    fn pod(time: i64, index: u32, spec: &Value, status: &Value) -> Seen {
-        let labels = json!({COMPLETION_INDEX: index.to_string()});
-        let object = json!({"metadata": {"labels": labels}, "spec": spec, "status": status});
-        let mut seen = seen(time, "Pod", &object);
-        seen.object.metadata.name = Some(format!("x-{index}"));
-        seen
-    }
-
-    fn ended(container: &str, phases: &[(&str, u64, u64)]) -> Value {
-        let phases = phases.iter().map(|(name, start, duration)| Phase {
-            name: (*name).to_owned(),
-            start_milliseconds: *start,
-            duration_milliseconds: *duration,
-        });
-        let message =
-            TerminationMessage { phases: phases.collect(), ..TerminationMessage::default() };
-        let end = json!({"exitCode": 0, "message": message.to_json()});
-        json!({"containerStatuses": [{
-            "name": "x", "image": "", "imageID": "", "ready": false, "restartCount": 0,
-            "containerID": format!("containerd://{container}"), "state": {"terminated": end},
-        }]})
-    }
-
-    fn condition(kind: &str) -> Value {
-        json!({"status": {"conditions": [{"type": kind, "status": "True"}]}})
+        Seen { at: at(entry["at"].as_i64().unwrap()), kind: kind.to_owned(), object }
     }
 
     fn run() -> Recording {
-        let node = json!({"containers": [], "nodeName": "node"});
-        let lead = [("quorum", 100, 700), ("command", 800, 200), ("shutdown", 1000, 300)];
-        let worker = [("wait-for-lead", 100, 400), ("quorum", 500, 600)];
+        let all: Vec<Value> = serde_saphyr::from_str(include_str!("run.yaml")).unwrap();
         let task = |time, container: &str, change| TaskEvent {
             at: at(time),
             container: container.to_owned(),
@@ -197,16 +166,7 @@ mod tests {
         };
         Recording {
             begun: at(0),
-            seen: vec![
-                seen(20, "MiniCluster", &condition("Accepted")),
-                seen(50, "Job", &json!({})),
-                pod(60, 0, &json!({"containers": []}), &json!({})),
-                pod(80, 0, &node, &json!({})),
-                pod(2900, 1, &node, &ended("worker", &worker)),
-                pod(3000, 0, &node, &ended("lead", &lead)),
-                seen(4000, "Job", &condition("Complete")),
-                seen(4100, "MiniCluster", &condition("Complete")),
-            ],
+            seen: all.iter().map(seen).collect(),
             tasks: vec![
                 task(300, "sandbox", Change::Started),
                 task(500, "lead", Change::Started),
@@ -247,12 +207,18 @@ mod tests {
         recording.seen.pop();
         assert_eq!(recording.end(true), None);
         assert_eq!(recording.end(false), Some(Ok(())));
-        recording.seen.push(seen(5000, "Job", &condition("Failed")));
+        let conditions = json!([{"type": "Failed", "status": "True"}]);
+        let job = json!({"metadata": {"name": "x"}, "status": {"conditions": conditions}});
+        recording.seen.push(seen(&json!({"at": 5000, "kind": "Job", "object": job})));
         assert!(recording.end(false).unwrap().is_err());
-        let failed = |index| pod(1000, index, &json!({}), &json!({"phase": "Failed"}));
-        let mut recording = Recording { seen: vec![failed(1)], ..Recording::default() };
+        let failed = |index: &str| {
+            let metadata = json!({"name": "x", "labels": {COMPLETION_INDEX: index}});
+            let object = json!({"metadata": metadata, "status": {"phase": "Failed"}});
+            seen(&json!({"at": 1000, "kind": "Pod", "object": object}))
+        };
+        let mut recording = Recording { seen: vec![failed("1")], ..Recording::default() };
         assert_eq!(recording.end(false), None, "the Go operator starts workers again");
-        recording.seen.push(failed(0));
+        recording.seen.push(failed("0"));
         assert!(recording.end(false).unwrap().is_err());
     }
 }

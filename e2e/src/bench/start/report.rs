@@ -83,7 +83,7 @@ impl Report {
         let ran = |it: &&Contender| self.runs.iter().any(|run| run.contender == **it);
         let contenders: Vec<_> = Contender::value_variants().iter().filter(ran).collect();
         let mut head = vec![String::new()];
-        head.extend(contenders.iter().map(|it| it.name().to_owned()));
+        head.extend(contenders.iter().map(|it| it.name()));
         let names = MILESTONES.iter().map(|(name, _)| *name).chain([PROCESSORS]);
         let row = |name: &str| {
             let spreads = contenders.iter().map(|it| self.spread(**it, size, name));

@@ -2,14 +2,11 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, anyhow, ensure};
 use flux_operator::crd::MiniCluster;
 use futures::StreamExt as _;
 use k8s_openapi::{
-    api::{
-        batch::v1::Job,
-        core::v1::{Namespace, Pod},
-    },
+    api::{batch::v1::Job, core::v1::Pod},
     jiff::Timestamp,
 };
 use kube::{
@@ -17,7 +14,6 @@ use kube::{
     api::PostParams,
     core::{DynamicObject, GroupVersionKind},
     discovery::ApiResource,
-    runtime::wait::await_condition,
 };
 use procfs::{CurrentSI as _, KernelStats};
 use serde::Serialize;
@@ -30,7 +26,7 @@ use super::{
 use crate::{
     bench::namespace::{self, News},
     environment::Environment,
-    trial::{Trial, evidence::keep_evidence},
+    trial::Trial,
 };
 
 /// A run that takes longer does not end.
@@ -64,30 +60,24 @@ impl Place {
         Ok(Self { containerd: Containerd::listen(&environment)?, environment })
     }
 
-    /// Runs what is wanted once, in a namespace of its own.
+    /// Runs what is wanted once, in a namespace of its own, and waits until that is gone.
     pub(super) fn run(&self, wanted: Wanted<'_>, round: usize) -> Result<Run> {
-        let Wanted { contender, size, .. } = wanted;
-        self.environment.run(async |client| {
-            let trial = namespace::begin(&client, "bench").await?;
-            match self.measure(&trial, wanted).await {
-                Ok((milestones, processor_seconds)) => {
-                    clean(trial).await?;
-                    Ok(Run { contender, size, round, milestones, processor_seconds })
-                }
-                Err(error) => {
-                    let what = format!("{}, {size} pods", contender.name());
-                    bail!("{what}: {error:#}\n{}", keep_evidence(&trial).await)
-                }
-            }
-        })
+        let mut measured = None;
+        let trial = self.environment.trial("bench", &[], async |trial| {
+            let run = self.measure(trial, wanted, round).await?;
+            measured = Some((run, format!("namespace/{}", trial.namespace())));
+            Ok(())
+        });
+        trial.with_context(|| format!("{}, {} pods", wanted.contender.name(), wanted.size))?;
+        let (run, namespace) = measured.context("nothing was measured")?;
+        self.environment.kubectl(&["wait", "--for=delete", &namespace, "--timeout=5m"])?;
+        Ok(run)
     }
 
-    async fn measure(
-        &self,
-        trial: &Trial,
-        wanted: Wanted<'_>,
-    ) -> Result<(BTreeMap<&'static str, f64>, f64)> {
-        let has_minicluster = wanted.contender.is_ours();
+    async fn measure(&self, trial: &Trial, wanted: Wanted<'_>, round: usize) -> Result<Run> {
+        namespace::ready(trial).await?;
+        let Wanted { contender, size, .. } = wanted;
+        let has_minicluster = contender.is_ours();
         let ours = has_minicluster.then(|| ApiResource::erase::<MiniCluster>(&()));
         let of_kubernetes = [ApiResource::erase::<Pod>(&()), ApiResource::erase::<Job>(&())];
         let resources: Vec<_> = of_kubernetes.into_iter().chain(ours).collect();
@@ -99,27 +89,16 @@ impl Place {
             tokio::time::timeout(DEADLINE, following).await.context("it does not end")?
         };
         tokio::try_join!(create_all(trial, wanted), follow)?;
-        let worked = machine_time()?.saturating_sub(before);
+        let processor_seconds = machine_time()?.saturating_sub(before).as_secs_f64();
         recording.tasks = self.containerd.events()?;
         let lead = recording.lead().and_then(|lead| lead.metadata.uid);
         let lead = lead.context("there was no lead")?;
         recording.containers = containerd::containers(&self.environment, &lead)?;
         let milestones = recording.milestones();
-        if !milestones.contains_key(POD_ENDED) {
-            bail!("containerd has not reported when the lead ended");
-        }
-        Ok((milestones, worked.as_secs_f64()))
+        let has_ended = milestones.contains_key(POD_ENDED);
+        ensure!(has_ended, "containerd has not reported when the lead ended");
+        Ok(Run { contender, size, round, milestones, processor_seconds })
     }
-}
-
-/// Deletes the namespace and waits until it is gone.
-async fn clean(trial: Trial) -> Result<()> {
-    let (client, name) = (trial.client().clone(), trial.namespace().to_owned());
-    trial.clean().await?;
-    let gone = |it: Option<&Namespace>| it.is_none();
-    let gone = await_condition(Api::all(client), &name, gone);
-    tokio::time::timeout(DEADLINE, gone).await.context("the namespace stays")??;
-    Ok(())
 }
 
 /// Records what comes until the run has ended.
