@@ -40,7 +40,7 @@ impl BenchCommand {
     }
 }
 
-/// The Go operator, which every measurement can have beside this one.
+/// The Go operator, which can be measured beside this one.
 #[derive(Debug, Args)]
 struct Peer {
     /// The Go operator's program; without it, the Go operator is not measured.

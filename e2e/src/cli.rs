@@ -119,12 +119,8 @@ impl ClusterArguments {
 
     /// The options of a cluster on this machine.
     fn own(&self, verb: &str) -> Result<Options> {
-        match self.target()? {
-            Target::Own(options) => Ok(options),
-            Target::External { kubeconfig, .. } => {
-                bail!("the cluster of {} is not ours to {verb}", kubeconfig.display())
-            }
-        }
+        let own = self.target()?.own().cloned();
+        own.with_context(|| format!("the cluster of a kubeconfig is not ours to {verb}"))
     }
 }
 

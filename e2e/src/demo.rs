@@ -1,6 +1,6 @@
 //! `demo`: from a fresh machine to the output of a MiniCluster, with one command.
 
-use std::{fmt::Write as _, time::Duration};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use flux_operator::crd::MiniCluster;
@@ -13,7 +13,6 @@ use crate::{
     trial::{Trial, evidence::keep_evidence, is_true, logs::follow_lead},
 };
 
-/// The example that the demo runs.
 const EXAMPLE: &str = "examples/hello-world/minicluster.yaml";
 /// A lead that has not started by then will not start.
 const START_DEADLINE: Duration = Duration::from_mins(10);
@@ -58,11 +57,7 @@ async fn show(
 }
 
 fn indented(text: &str) -> String {
-    text.lines().fold(String::new(), |mut all, line| {
-        // Writing to a String cannot fail.
-        let _ = writeln!(all, "    {line}");
-        all
-    })
+    text.lines().map(|line| format!("    {line}")).collect::<Vec<_>>().join("\n")
 }
 
 /// A table of the phases of the lead's agent, and when the run had ended, which Kubernetes keeps in whole seconds.

@@ -7,12 +7,7 @@ mod unused_items;
 
 pub use self::tools::CARGO_DENY_VERSION;
 
-use std::{
-    panic::resume_unwind,
-    process::Command,
-    thread,
-    time::{Duration, Instant},
-};
+use std::{panic::resume_unwind, process::Command, thread, time::Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
@@ -309,26 +304,17 @@ fn build_programs(own: &kubernetes::Options, all: bool, progress: &Progress) -> 
 /// How one check went.
 struct Outcome {
     name: String,
-    result: Verdict,
-    took: Duration,
-}
-
-/// What there is to say of a check.
-enum Verdict {
-    Passed,
-    Failed,
-    /// For this reason; that it would pass nobody knows.
-    NotRun(String),
+    /// Its line in the summary.
+    line: String,
+    failed: bool,
 }
 
 const ONLY_ALL: &str = "only `cargo verify --all` runs it, each night";
 
+/// That it would pass nobody knows.
 fn not_run(name: &str, reason: &str) -> Outcome {
-    Outcome {
-        name: name.to_owned(),
-        result: Verdict::NotRun(reason.to_owned()),
-        took: Duration::ZERO,
-    }
+    let line = format!("not run           {name}: {reason}");
+    Outcome { name: name.to_owned(), line, failed: false }
 }
 
 fn run(name: &str, usually: &str, command: &mut Command, progress: &Progress) -> Outcome {
@@ -353,36 +339,26 @@ fn timed(name: &str, progress: &Progress, work: impl FnOnce() -> Result<()>) -> 
     // Nothing is begun while an interruption ends what there is.
     interruption::await_end();
     let begun = Instant::now();
-    let result = match work() {
-        Ok(()) => Verdict::Passed,
-        Err(error) => {
-            progress.say(&format!("{name}: {error:#}"));
-            Verdict::Failed
-        }
-    };
-    Outcome { name: name.to_owned(), result, took: begun.elapsed() }
+    let outcome = work();
+    let (took, failed) = (begun.elapsed().as_secs_f64(), outcome.is_err());
+    if let Err(error) = outcome {
+        progress.say(&format!("{name}: {error:#}"));
+    }
+    let ended = if failed { "FAILED" } else { "passed" };
+    Outcome { name: name.to_owned(), line: format!("{ended}  {took:>6.1} s  {name}"), failed }
 }
 
 fn summary(outcomes: &[Outcome], progress: &Progress) -> Result<()> {
-    let mut failed = Vec::new();
-    for Outcome { name, result, took } in outcomes {
-        let took = format!("{:>6.1} s", took.as_secs_f64());
-        progress.say(&match result {
-            Verdict::Passed => format!("passed  {took}  {name}"),
-            Verdict::Failed => format!("FAILED  {took}  {name}"),
-            Verdict::NotRun(reason) => format!("not run           {name}: {reason}"),
-        });
-        if matches!(result, Verdict::Failed) {
-            failed.push(name.as_str());
-        }
+    for outcome in outcomes {
+        progress.say(&outcome.line);
     }
-    if failed.is_empty() {
-        return Ok(());
-    }
-    bail!(
-        "failed: {}; what there is to see of tests on a cluster is in {EVIDENCE}",
-        failed.join("; ")
-    )
+    let failed = outcomes.iter().filter(|it| it.failed).map(|it| it.name.as_str());
+    let failed = failed.collect::<Vec<_>>().join("; ");
+    ensure!(
+        failed.is_empty(),
+        "failed: {failed}; what there is to see of tests on a cluster is in {EVIDENCE}"
+    );
+    Ok(())
 }
 
 fn check_stand_in_size() -> Result<()> {

@@ -9,7 +9,6 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, bail, ensure};
-use flux_contract::labels;
 use nix::{
     sys::signal::{Signal, kill},
     time::clock_getcpuclockid,
@@ -39,41 +38,33 @@ const RESTLESS: Duration = Duration::from_secs(30);
 
 /// An operator that is measured.
 pub(super) struct OperatorProgram {
-    /// For people.
-    pub(super) name: &'static str,
     program: PathBuf,
     arguments: &'static [&'static str],
     /// What is applied before it starts.
     manifests: Vec<String>,
     /// Where its service account is, whose name is [`NAME`].
     namespace: &'static str,
-    /// Further labels of the pods of a Job that have to end for the Job to be complete.
-    ending: String,
 }
 
 impl OperatorProgram {
-    /// This operator.
     pub(super) fn ours(program: PathBuf) -> Result<Self> {
         // Its Deployment must not run beside the program that is measured.
         let operator = install::operator()?;
         let stopped = operator.replace("replicas: 1", "replicas: 0");
         ensure!(stopped != operator, "deploy/operator.yaml has no `replicas: 1`");
         Ok(Self {
-            name: "this operator",
             program,
             arguments: &["run", "--metrics-bind=127.0.0.1:18080", "--health-bind=127.0.0.1:18081"],
             manifests: vec![install::definition()?, stopped],
             namespace: NAMESPACE,
-            ending: format!(",{}=0", labels::COMPLETION_INDEX),
         })
     }
 
-    /// The operator in Go, with the file of its CRD. All its pods have to end.
+    /// The operator in Go, with the file of its CRD.
     pub(super) fn peer(program: &Path, definition: &Path) -> Result<Self> {
         let reading = || format!("reading {}", definition.display());
         let definition = fs::read_to_string(definition).with_context(reading)?;
         Ok(Self {
-            name: "operator in Go",
             program: program.to_owned(),
             arguments: &[
                 "--metrics-bind-address=127.0.0.1:18080",
@@ -81,7 +72,6 @@ impl OperatorProgram {
             ],
             manifests: vec![definition, include_str!("peer-account.yaml").to_owned()],
             namespace: "default",
-            ending: String::new(),
         })
     }
 
@@ -106,11 +96,6 @@ impl OperatorProgram {
             .with_context(|| format!("making {}", directory.display()))?;
         let log = directory.join("operator-of-bench.log");
         Operator::start(&self.program, self.arguments, kubeconfig, log)
-    }
-
-    /// The pods of `job` that have to end for it to be complete, as a label selector.
-    pub(super) fn ending(&self, job: &str) -> String {
-        format!("{}={job}{}", labels::JOB_NAME, self.ending)
     }
 }
 

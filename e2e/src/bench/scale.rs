@@ -13,7 +13,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use self::load::Load;
-use super::{Peer, cluster, operator::OperatorProgram, table::render, write};
+use super::{cluster, operator::OperatorProgram, table::render, write};
 use crate::{
     cluster::Target,
     environment::Environment,
@@ -27,8 +27,7 @@ use crate::{
 const PODS: u32 = 4;
 
 /// Head and place in a measurement's document of each column of the table.
-const COLUMNS: [(&str, &str); 11] = [
-    ("contender", "/contender"),
+const COLUMNS: [(&str, &str); 10] = [
     ("MiniClusters", "/miniclusters"),
     ("pods of each", "/pods"),
     ("s to all Jobs", "/jobs_seconds"),
@@ -50,8 +49,6 @@ pub struct Arguments {
     /// Pods of the large MiniCluster that comes last; 0 for none.
     #[arg(long, value_name = "PODS", default_value_t = 5000)]
     largest: u32,
-    #[command(flatten)]
-    peer: Peer,
 }
 
 impl Arguments {
@@ -60,26 +57,22 @@ impl Arguments {
         let progress = Progress::new();
         let options = cluster("scale", Nodes::Simulated, Network::default())?;
         interruption::guard([options.clone()], Scope::Target)?;
-        let target = Target::Own(options.clone());
-        let ours = OperatorProgram::ours(binaries::build_shipped(&progress)?.operator)?;
-        let mut rows = Vec::new();
-        for program in [ours].into_iter().chain(self.peer.program()?) {
-            // Each begins with nothing in the cluster.
-            Kubernetes::down(&options)?;
-            let _down = DownAtEnd(options.clone());
-            let environment = Environment::as_it_is(&target, &progress)?;
-            program.install(&environment)?;
-            environment.run(async |client| {
-                let nodes = load::make_nodes(&client, &environment, &self.loads()).await?;
-                progress.say(&format!("{nodes} simulated nodes are ready"));
-                for load in self.loads() {
-                    let row = measure::measure(&client, &environment, &program, load, &progress);
-                    let row = Box::pin(row).await?;
-                    rows.push(serde_json::to_value(row).context("writing a row")?);
-                }
-                Ok(())
-            })?;
-        }
+        let program = OperatorProgram::ours(binaries::build_shipped(&progress)?.operator)?;
+        // It begins with nothing in the cluster.
+        Kubernetes::down(&options)?;
+        let _down = DownAtEnd(options.clone());
+        let environment = Environment::as_it_is(&Target::Own(options), &progress)?;
+        program.install(&environment)?;
+        let rows = environment.run(async |client| {
+            let nodes = load::make_nodes(&client, &environment, &self.loads()).await?;
+            progress.say(&format!("{nodes} simulated nodes are ready"));
+            let mut rows = Vec::new();
+            for load in self.loads() {
+                let row = measure::measure(&client, &environment, &program, load, &progress);
+                rows.push(serde_json::to_value(Box::pin(row).await?).context("writing a row")?);
+            }
+            Ok(rows)
+        })?;
         progress::print(&table(&rows));
         write("scale", &json!({ "rows": rows }), &progress)?;
         Ok(ExitCode::SUCCESS)
@@ -101,7 +94,6 @@ fn table(rows: &[Value]) -> String {
 
 fn cell(value: Option<&Value>) -> String {
     match value {
-        Some(Value::String(text)) => text.clone(),
         Some(Value::Number(number)) if number.is_f64() => {
             format!("{:.1}", number.as_f64().unwrap_or_default())
         }
@@ -116,13 +108,13 @@ mod tests {
     #[test]
     fn the_table_has_a_row_for_each_measurement_with_numbers_as_people_want_them() {
         let row = json!({
-            "contender": "this operator", "miniclusters": 100, "jobs_seconds": 17.84,
+            "miniclusters": 100, "jobs_seconds": 17.84,
             "memory_after_mib": {"peak": 19.0},
         });
         let table = table(&[row]);
         assert_eq!(table.lines().count(), 3);
         let words: Vec<_> = table.lines().last().unwrap().split('|').map(str::trim).collect();
-        assert_eq!(words[1..4], ["this operator", "100", ""]);
+        assert_eq!(words[1..3], ["100", ""]);
         assert!(words.contains(&"17.8") && words.contains(&"19.0"), "{words:?}");
     }
 }

@@ -14,7 +14,7 @@ use clap::{Args, ValueEnum as _};
 
 use self::{
     contender::{Contender, Wanted, order},
-    recording::{JOB_COMPLETE, POD_ENDED},
+    recording::POD_ENDED,
     report::Report,
     run::{Place, Run},
 };
@@ -148,16 +148,10 @@ impl Arguments {
 }
 
 fn line_about(run: &Run) -> String {
-    let seconds = |milestone| run.milestones.get(milestone).copied().unwrap_or_default();
-    format!(
-        "round {}, {} pods, {}: {:.2} s, Complete after {:.2} s, {:.2} s of processors",
-        run.round + 1,
-        run.size,
-        run.contender.name(),
-        seconds(POD_ENDED),
-        seconds(JOB_COMPLETE),
-        run.processor_seconds,
-    )
+    let (round, size, contender) = (run.round + 1, run.size, run.contender.name());
+    let seconds = run.milestones.get(POD_ENDED).copied().unwrap_or_default();
+    let worked = run.processor_seconds;
+    format!("round {round}, {size} pods, {contender}: {seconds:.2} s, {worked:.2} s of processors")
 }
 
 #[cfg(test)]

@@ -17,9 +17,8 @@ const PODS_PER_NODE: u32 = 110;
 /// What is created at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(super) struct Load {
-    /// How many MiniClusters.
     pub(super) miniclusters: u32,
-    /// Pods of each.
+    /// Of each.
     pub(super) pods: u32,
 }
 
@@ -35,7 +34,6 @@ impl Load {
         format!("{}x{}", self.miniclusters, self.pods)
     }
 
-    /// The MiniClusters.
     pub(super) fn objects(self) -> Vec<DynamicObject> {
         let mut spec = json!({
             "size": self.pods,

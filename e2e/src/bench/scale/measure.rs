@@ -6,17 +6,14 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
+use flux_contract::labels::{COMPLETION_INDEX, JOB_NAME};
 use flux_operator::crd::MiniCluster;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
+use k8s_openapi::api::batch::v1::Job;
 use kube::{
-    Api, Client, ResourceExt as _,
-    api::{ListParams, Patch, PatchParams, PostParams},
-    core::DynamicObject,
-    discovery::ApiResource,
+    Api, Client, ResourceExt as _, api::PostParams, core::DynamicObject, discovery::ApiResource,
 };
 use serde::Serialize;
-use serde_json::{Value, json};
 
 use super::load::{HOLD, Load};
 use crate::{
@@ -40,7 +37,6 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// What was found. Seconds are those since the first MiniCluster was created.
 #[derive(Debug, Serialize)]
 pub(super) struct Row {
-    contender: &'static str,
     #[serde(flatten)]
     load: Load,
     /// Every Job was there.
@@ -69,7 +65,7 @@ pub(super) async fn measure(
     load: Load,
     progress: &Progress,
 ) -> Result<Row> {
-    let what = format!("{}: {}", program.name, load.name());
+    let what = load.name();
     let trial = Trial::begin(client, &format!("scale-{}", load.name()), &[]).await?;
     namespace::ready(&trial).await?;
     let mut news = namespace::watch(&trial, &[ApiResource::erase::<Job>(&())]).await?;
@@ -82,7 +78,7 @@ pub(super) async fn measure(
     let mut jobs = Jobs::none_yet(load);
     tokio::try_join!(
         create(&trial, load),
-        observe(&mut news, &trial, program, &mut operator, &mut jobs),
+        observe(&mut news, &trial, environment, &mut operator, &mut jobs),
     )?;
     operator.rest().await?;
     let answered = audit.operator()?;
@@ -97,7 +93,6 @@ pub(super) async fn measure(
         Ok(f64::from(u32::try_from(count)?) / f64::from(load.miniclusters))
     };
     let row = Row {
-        contender: program.name,
         load,
         jobs_seconds: jobs.there.last.as_secs_f64(),
         complete_seconds: jobs.complete.last.as_secs_f64(),
@@ -150,7 +145,6 @@ impl Jobs {
         u32::try_from(self.complete.names.len()).is_ok_and(|it| it >= self.load.miniclusters)
     }
 
-    /// For people.
     fn describe(&self) -> String {
         let reached = |what: &str, Reached { names, last }: &Reached| {
             format!("{} {what} after {:.1} s", names.len(), last.as_secs_f64())
@@ -175,12 +169,12 @@ async fn create(trial: &Trial, load: Load) -> Result<()> {
         .context("creating MiniClusters")
 }
 
-/// Notes what becomes of the Jobs until all are complete. Lets the pods of a large MiniCluster end once all are
-/// ready, as a quorum would.
+/// Notes what becomes of the Jobs until all are complete. Lets the lead of a large MiniCluster end once all pods
+/// are ready, as a quorum would.
 async fn observe(
     news: &mut News,
     trial: &Trial,
-    program: &OperatorProgram,
+    environment: &Environment,
     operator: &mut Operator,
     jobs: &mut Jobs,
 ) -> Result<()> {
@@ -194,32 +188,21 @@ async fn observe(
         jobs.note(&job);
         if held && job.object.data["status"]["ready"].as_u64() >= Some(jobs.load.pods.into()) {
             held = false;
-            release(trial, &program.ending(&job.object.name_any())).await?;
+            let (name, namespace) = (job.object.name_any(), trial.namespace());
+            let lead = format!("{JOB_NAME}={name},{COMPLETION_INDEX}=0");
+            let no_hold = format!("{HOLD}-");
+            let words =
+                ["annotate", "pods", "--selector", &lead, &no_hold, "--namespace", namespace];
+            environment.kubectl(&words)?;
         }
     }
     Ok(())
 }
 
-/// Takes the annotation away that keeps these pods running.
-async fn release(trial: &Trial, pods: &str) -> Result<()> {
-    let api: Api<Pod> = trial.api();
-    let list = api.list_metadata(&ListParams::default().labels(pods)).await;
-    let list = list.context("listing pods that are to end")?;
-    let patch = json!({"metadata": {"annotations": {HOLD: Value::Null}}});
-    stream::iter(list.items)
-        .map(|pod| {
-            let (api, patch) = (api.clone(), Patch::Merge(patch.clone()));
-            async move { api.patch(&pod.name_any(), &PatchParams::default(), &patch).await.map(drop) }
-        })
-        .buffer_unordered(AT_ONCE)
-        .try_collect::<()>()
-        .await
-        .context("letting pods end")
-}
-
 #[cfg(test)]
 mod tests {
     use k8s_openapi::jiff::Timestamp;
+    use serde_json::json;
 
     use super::*;
 

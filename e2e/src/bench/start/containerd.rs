@@ -16,23 +16,16 @@ use crate::{environment::Environment, programs};
 /// The container of a pod that holds its namespaces has none of the pod's names.
 const POD: &str = "io.kubernetes.pod.uid";
 
-/// What happened to a container's task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Change {
-    /// Its program runs.
     Started,
-    /// Its program has ended.
     Ended,
 }
 
-/// One change of a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct TaskEvent {
-    /// When.
     pub(super) at: Timestamp,
-    /// Of which container.
     pub(super) container: String,
-    /// What.
     pub(super) change: Change,
 }
 
@@ -69,7 +62,6 @@ pub(super) struct Containerd {
 }
 
 impl Containerd {
-    /// Begins to listen.
     pub(super) fn listen(environment: &Environment) -> Result<Self> {
         let mut command = environment.own().context("the node is out of reach")?.containerd();
         let said = NamedTempFile::new().context("making a file for what containerd reports")?;

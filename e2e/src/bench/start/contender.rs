@@ -73,16 +73,13 @@ pub(super) fn order(contenders: &[Contender], round: usize) -> Vec<Contender> {
     order
 }
 
-/// What is to be run.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wanted<'run> {
-    /// Who runs it.
     pub(super) contender: Contender,
     /// Number of pods.
     pub(super) size: u32,
     /// The view's image, where it is mounted.
     pub(super) view: &'run str,
-    /// Cores of the machine.
     pub(super) cores: usize,
 }
 

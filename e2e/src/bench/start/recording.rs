@@ -15,14 +15,10 @@ use crate::bench::namespace::Seen;
 /// A moment of a run: its name in tables and documents, and how it is found.
 pub(super) type Milestone = (&'static str, fn(&Recording) -> Option<Timestamp>);
 
-/// The lead's runner has ended.
 pub(super) const POD_ENDED: &str = "pod ended";
-/// The Job is Complete.
 pub(super) const JOB_COMPLETE: &str = "Job Complete";
-/// The MiniCluster is Complete.
 pub(super) const REPORTED: &str = "MiniCluster Complete";
 
-/// All, in their usual order.
 pub(super) const MILESTONES: [Milestone; 14] = [
     ("accepted", |run| run.first(|it| it.is("MiniCluster") && it.has_condition("Accepted"))),
     ("Job made", |run| run.first(|it| it.is("Job"))),
@@ -51,14 +47,11 @@ fn has_failed(seen: &Seen) -> bool {
     pod_failed || !seen.is("Pod") && seen.has_condition("Failed")
 }
 
-/// All that was seen of a run.
 #[derive(Debug, Default)]
 pub(super) struct Recording {
     /// Right before the first object was applied.
     pub(super) begun: Timestamp,
-    /// In the order in which it came.
     pub(super) seen: Vec<Seen>,
-    /// Of all containers of the node.
     pub(super) tasks: Vec<TaskEvent>,
     /// Containers of the lead's pod, with the one that holds its namespaces, which is in no status.
     pub(super) containers: Vec<String>,

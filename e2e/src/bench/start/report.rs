@@ -15,17 +15,13 @@ use crate::bench::table::render;
 /// The row of what the whole machine has worked for a run.
 const PROCESSORS: &str = "work of all processors";
 
-/// The measurement.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Report {
-    /// Which Flux ran.
     pub(super) flux: String,
-    /// Those of the machine.
     pub(super) cores: usize,
     /// For how long the cluster's DNS answers from its cache.
     pub(super) dns_cache_seconds: u32,
-    /// How often each contender ran.
     pub(super) rounds: usize,
     /// Numbers of pods.
     pub(super) sizes: Vec<u32>,
@@ -41,7 +37,6 @@ struct Spread {
 }
 
 impl Spread {
-    /// Of these values; none if there are none.
     fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut sorted: Vec<f64> = values.into_iter().collect();
         sorted.sort_by(f64::total_cmp);

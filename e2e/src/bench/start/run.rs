@@ -36,9 +36,7 @@ const DEADLINE: Duration = Duration::from_mins(5);
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Run {
-    /// Who ran.
     pub(super) contender: Contender,
-    /// On how many pods.
     pub(super) size: u32,
     /// From 0.
     pub(super) round: usize,
