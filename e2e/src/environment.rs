@@ -23,8 +23,8 @@ use crate::{
         binaries::{self, Binaries},
         images::{self, View},
         install::{self, Installation},
+        printed,
     },
-    programs,
     progress::Progress,
     scheduler_plugins,
     trial::{Trial, evidence::keep_evidence},
@@ -224,8 +224,7 @@ impl Environment {
 
     /// What `kubectl` prints, given these arguments.
     pub fn kubectl(&self, arguments: &[&str]) -> Result<String> {
-        let output = programs::run(&mut self.cluster.kubectl(arguments))?;
-        String::from_utf8(output.stdout).context("reading what kubectl printed")
+        printed(&mut self.cluster.kubectl(arguments))
     }
 
     /// The uid of each pod of the operator, and how often its containers were started again.
@@ -249,9 +248,7 @@ impl Environment {
 
     /// What `program` prints, given these arguments and the cluster's kubeconfig.
     pub fn output_of(&self, program: &Path, arguments: &[&str]) -> Result<String> {
-        let output = programs::run(self.cluster.program(program).args(arguments))?;
-        String::from_utf8(output.stdout)
-            .with_context(|| format!("reading what {} printed", program.display()))
+        printed(self.cluster.program(program).args(arguments))
     }
 
     /// How to go on from here, for a person.

@@ -18,7 +18,7 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-use self::expectation::Expectation;
+use self::expectation::Step;
 use crate::product::checkout;
 
 /// One example, as its directory has it.
@@ -27,7 +27,8 @@ struct Example {
     directory: PathBuf,
     /// The manifests to apply at the start, in the order of their names, which is that of `kubectl apply`.
     manifests: Vec<PathBuf>,
-    expectation: Expectation,
+    /// What it has to show: done and checked in order.
+    steps: Vec<Step>,
 }
 
 impl Example {
@@ -36,10 +37,10 @@ impl Example {
         let path = directory.join("expect.txt");
         let text =
             fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
-        let expectation = Expectation::parse(&text)
+        let steps = expectation::parse(&text)
             .with_context(|| format!("reading what to expect in {}", path.display()))?;
         let manifests = yaml_files(&directory)?;
-        Ok(Self { name: name.to_owned(), directory, manifests, expectation })
+        Ok(Self { name: name.to_owned(), directory, manifests, steps })
     }
 
     /// Whether its image is made from a `Dockerfile` beside it, and is in no registry.
@@ -101,7 +102,7 @@ fn yaml_files(directory: &Path) -> Result<Vec<PathBuf>> {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::{expectation::Step, *};
+    use super::*;
 
     /// So `kubectl apply` of its directory starts it right.
     #[test]
@@ -118,7 +119,7 @@ mod tests {
             let applied = |step: &Step| {
                 if let Step::Apply(file) = step { Some(example.directory.join(file)) } else { None }
             };
-            let steps = example.expectation.steps.iter().filter_map(applied);
+            let steps = example.steps.iter().filter_map(applied);
             let later = example.directory.join("later");
             let later = if later.is_dir() { yaml_files(&later).unwrap() } else { Vec::new() };
             let (steps, later): (BTreeSet<_>, BTreeSet<_>) =

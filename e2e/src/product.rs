@@ -43,3 +43,10 @@ pub(crate) fn fetch_every_platform(progress: &Progress) -> Result<()> {
         programs::show(&mut cargo(&["fetch", "--locked", "--quiet"])?)
     })
 }
+
+/// What a command prints.
+pub(crate) fn printed(command: &mut Command) -> Result<String> {
+    let output = programs::run(command)?;
+    String::from_utf8(output.stdout)
+        .with_context(|| format!("reading what {} printed", command.get_program().display()))
+}

@@ -30,6 +30,7 @@ use crate::{
         binaries, cargo, checkout,
         dockerfiles::{self, Images},
         images::for_tests,
+        printed,
     },
     programs,
     progress::Progress,
@@ -172,13 +173,12 @@ fn alone(progress: &Progress) -> Result<cache::Lock> {
 /// Fails where no test on a cluster has `filter` in its name: nothing that runs nothing has passed.
 fn check_filter(filter: &str) -> Result<()> {
     let mut list = cargo(&["test", "--quiet", "--package", "e2e", "--test", SHARED])?;
-    let listed = programs::run(list.args(["--", "--ignored", "--list", filter]))?;
-    if String::from_utf8_lossy(&listed.stdout).contains(": test") {
-        return Ok(());
-    }
-    bail!(
+    let listed = printed(list.args(["--", "--ignored", "--list", filter]))?;
+    ensure!(
+        listed.contains(": test"),
         "--test {filter}: no test on a cluster has that in its name; `cargo test -p e2e --test cluster -- --ignored --list` lists them"
-    )
+    );
+    Ok(())
 }
 
 /// The checks that are one cargo command each.

@@ -210,10 +210,15 @@ mod tests {
         let mut running = start("exec sleep 600");
         running.check().unwrap();
         assert!(running.processor_time().unwrap() < Duration::from_secs(5));
-        let memory = running.memory().unwrap();
+        // At first it is a copy of this process.
+        let memory = until("its program", Duration::from_secs(20), || {
+            let memory = running.memory()?;
+            let has_begun = memory.anonymous > 0.0 && memory.anonymous < memory.resident;
+            Ok(if has_begun { Look::Ready(memory) } else { Look::NotYet(format!("{memory:?}")) })
+        });
+        let memory = memory.unwrap();
         // A small program has more than a KiB and less than a GiB.
         assert!((0.1..1000.0).contains(&memory.peak), "{memory:?}");
-        assert!(memory.anonymous > 0.0 && memory.anonymous < memory.resident);
         assert!(memory.resident <= memory.peak, "{memory:?}");
         let mut ended = start("echo no API server; exit 3");
         let failed = until("its end", Duration::from_secs(20), || {

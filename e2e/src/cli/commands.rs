@@ -80,10 +80,7 @@ fn up(arguments: &ClusterArguments, progress: &Progress) -> Result<ExitCode> {
 
 fn list(cache: &Cache) -> Result<ExitCode> {
     for options in Kubernetes::all(cache) {
-        let state = match Kubernetes::status(&options)?.fault {
-            None => "ready".to_owned(),
-            Some(fault) => format!("not ready: {fault}"),
-        };
+        let state = readiness(&Kubernetes::status(&options)?);
         progress::print(&format!("cluster  {:<16} {state}", options.id.as_str()));
     }
     for artefact in cache.artefacts() {
@@ -136,11 +133,12 @@ fn describe(status: &Status) -> String {
     for (name, alive) in &status.processes {
         lines.push(format!("  {} {name}", if *alive { "runs " } else { "ended" }));
     }
-    lines.push(match &status.fault {
-        None => "ready".to_owned(),
-        Some(fault) => format!("not ready: {fault}"),
-    });
+    lines.push(readiness(status));
     lines.join("\n")
+}
+
+fn readiness(status: &Status) -> String {
+    status.fault.as_ref().map_or_else(|| "ready".to_owned(), |it| format!("not ready: {it}"))
 }
 
 #[cfg(test)]

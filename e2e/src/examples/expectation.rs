@@ -9,12 +9,6 @@ use anyhow::{Context as _, Result, ensure};
 use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::json;
 
-/// What an example has to show.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Expectation {
-    pub(super) steps: Vec<Step>,
-}
-
 /// Which Flux an example takes, if the stand-in is not enough.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -74,32 +68,18 @@ pub(super) enum Step {
     NoOutput(String),
 }
 
-impl Expectation {
-    pub(super) fn parse(text: &str) -> Result<Self> {
-        let mut steps = Vec::new();
-        for line in text.lines().filter(|line| !line.trim().is_empty()) {
-            let step = Step::parse(line).with_context(|| format!("reading `{line}`"))?;
-            match (steps.last_mut(), step) {
-                (Some(Step::OutputExactly(lines)), Step::OutputExactly(line)) => lines.extend(line),
-                (_, step) => steps.push(step),
-            }
+/// Reads the lines.
+pub(super) fn parse(text: &str) -> Result<Vec<Step>> {
+    let mut steps = Vec::new();
+    for line in text.lines().filter(|line| !line.trim().is_empty()) {
+        let step = Step::parse(line).with_context(|| format!("reading `{line}`"))?;
+        match (steps.last_mut(), step) {
+            (Some(Step::OutputExactly(lines)), Step::OutputExactly(line)) => lines.extend(line),
+            (_, step) => steps.push(step),
         }
-        ensure!(steps.iter().any(Step::checks), "nothing is checked");
-        Ok(Self { steps })
     }
-
-    /// Which Flux it takes, if the stand-in is not enough.
-    pub(super) fn flux(&self) -> Option<NeededFlux> {
-        let flux = |step: &Step| if let Step::Flux(flux) = step { Some(*flux) } else { None };
-        self.steps.iter().find_map(flux)
-    }
-
-    /// The Pod Security level that its namespace enforces.
-    pub(super) fn pod_security(&self) -> Option<&str> {
-        self.steps.iter().find_map(|step| {
-            if let Step::PodSecurity(level) = step { Some(level.as_str()) } else { None }
-        })
-    }
+    ensure!(steps.iter().any(Step::checks), "nothing is checked");
+    Ok(steps)
 }
 
 impl Step {
@@ -169,10 +149,10 @@ mod tests {
         let text = "flux: c-library\npod-security: restricted\ncondition: Ready\nscale: 4\nready: 4\n\
              run: sh -c 'echo a: b'\nprints: a: *\npod: 2\nprints: 12\n\
              output-exactly: one\noutput-exactly: two\nexit: 7";
-        let expectation = Expectation::parse(text).unwrap();
-        assert_eq!(expectation.flux(), Some(NeededFlux::CLibrary));
-        assert_eq!(expectation.pod_security(), Some("restricted"));
+        let steps = parse(text).unwrap();
         let expected = [
+            Step::Flux(NeededFlux::CLibrary),
+            Step::PodSecurity("restricted".to_owned()),
             Step::Condition("Ready".to_owned()),
             Step::Scale(4),
             Step::Ready(4),
@@ -183,8 +163,7 @@ mod tests {
             Step::OutputExactly(vec!["one".to_owned(), "two".to_owned()]),
             Step::Exit(7),
         ];
-        assert_eq!(expectation.steps[2..], expected);
-        assert_eq!(Expectation::parse("exit: 0").unwrap().flux(), None);
+        assert_eq!(steps, expected);
     }
 
     #[test]
@@ -198,7 +177,7 @@ mod tests {
             ("hello world", "it is not `key: value`"),
             ("scale: 4\nno-output: a", "nothing is checked"),
         ] {
-            let refused = format!("{:#}", Expectation::parse(lines).unwrap_err());
+            let refused = format!("{:#}", parse(lines).unwrap_err());
             assert!(refused.contains(complaint), "{lines}: {refused}");
         }
     }

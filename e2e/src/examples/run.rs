@@ -52,7 +52,9 @@ fn run_example(
         not_run::note(&format!("example {name}"), reason, progress);
         return Ok(());
     }
-    let level = example.expectation.pod_security();
+    let level = example.steps.iter().find_map(|step| {
+        if let Step::PodSecurity(level) = step { Some(level.as_str()) } else { None }
+    });
     let label = level.map(|level| ("pod-security.kubernetes.io/enforce", level));
     let mut volumes = Vec::new();
     environment.trial(&format!("example-{name}"), label.as_slice(), async |trial| {
@@ -78,7 +80,8 @@ fn obstacle(example: &Example, view: &View, own_cluster: bool) -> Result<Option<
     if example.has_own_image() && !own_cluster {
         return Ok(Some("its image, which is in no registry, is made for clusters of ours only"));
     }
-    let Some(flux) = example.expectation.flux() else { return Ok(None) };
+    let flux = |step: &Step| if let Step::Flux(flux) = step { Some(*flux) } else { None };
+    let Some(flux) = example.steps.iter().find_map(flux) else { return Ok(None) };
     let (is_there, reason) = match flux {
         NeededFlux::Real => (view.is_real(), "it needs real Flux"),
         NeededFlux::Fluxion => (view.has_fluxion()?, "it needs a view with Fluxion"),
@@ -109,7 +112,7 @@ impl<'run> Scene<'run> {
         for manifest in &self.example.manifests {
             self.apply(manifest)?;
         }
-        for step in &self.example.expectation.steps {
+        for step in &self.example.steps {
             self.step(step).await.with_context(|| {
                 let (example, run, container) =
                     (&self.example.name, self.run.name, self.container());

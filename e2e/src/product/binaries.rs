@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use super::{
     cargo, checkout,
     dockerfiles::{self, Images},
+    printed,
 };
 use crate::{architecture::Architecture, programs, progress::Progress};
 
@@ -143,8 +144,7 @@ pub(crate) fn check_operator_memory(binaries: &Binaries) -> Result<()> {
 /// Checks that no Kubernetes crate has found its way into the agent.
 pub(crate) fn check_agent_dependencies() -> Result<()> {
     let words = ["tree", "--package", "flux-agent", "--edges", "normal", "--prefix", "none"];
-    let output = programs::run(&mut cargo(&words)?)?;
-    let tree = String::from_utf8_lossy(&output.stdout);
+    let tree = printed(&mut cargo(&words)?)?;
     let unwanted: Vec<&str> =
         tree.lines().filter(|line| line.starts_with("kube") || line.starts_with("k8s-")).collect();
     ensure!(unwanted.is_empty(), "the agent depends on {unwanted:?}; it must not know Kubernetes");

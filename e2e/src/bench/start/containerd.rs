@@ -11,7 +11,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde::Deserialize;
 use tempfile::NamedTempFile;
 
-use crate::{environment::Environment, programs};
+use crate::{environment::Environment, product::printed};
 
 /// The container of a pod that holds its namespaces has none of the pod's names.
 const POD: &str = "io.kubernetes.pod.uid";
@@ -90,8 +90,7 @@ impl Drop for Containerd {
 pub(super) fn containers(environment: &Environment, pod: &str) -> Result<Vec<String>> {
     let mut command = environment.own().context("the node is out of reach")?.containerd();
     command.args(["containers", "list", "--quiet", &format!("labels.\"{POD}\"==\"{pod}\"")]);
-    let listed = programs::run(&mut command).context("listing the containers of a pod")?;
-    let listed = String::from_utf8_lossy(&listed.stdout);
+    let listed = printed(&mut command).context("listing the containers of a pod")?;
     Ok(listed.split_whitespace().map(str::to_owned).collect())
 }
 
