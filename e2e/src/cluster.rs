@@ -171,13 +171,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_archive_takes_its_place_in_the_load_command() {
+    fn the_archive_takes_its_place_in_the_load_command_which_has_to_have_one() {
         let words = loading("kind load image-archive '{}' --name x", Path::new("/a b")).unwrap();
         assert_eq!(words, ["kind", "load", "image-archive", "/a b", "--name", "x"]);
-    }
-
-    #[test]
-    fn a_load_command_without_a_place_for_the_archive_is_refused() {
         for command in ["kind load", "", "kind '{}"] {
             assert!(loading(command, Path::new("a")).is_err(), "{command:?}");
         }

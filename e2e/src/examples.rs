@@ -25,8 +25,8 @@ use crate::product::checkout;
 struct Example {
     name: String,
     directory: PathBuf,
-    /// The manifests to apply at the start, in the order of their names, which is that of `kubectl apply`.
-    manifests: Vec<PathBuf>,
+    /// What is applied at the start, in the order of the files' names, which is that of `kubectl apply`.
+    objects: Vec<Value>,
     /// What it has to show: done and checked in order.
     steps: Vec<Step>,
 }
@@ -39,8 +39,8 @@ impl Example {
             fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
         let steps = expectation::parse(&text)
             .with_context(|| format!("reading what to expect in {}", path.display()))?;
-        let manifests = yaml_files(&directory)?;
-        Ok(Self { name: name.to_owned(), directory, manifests, steps })
+        let objects: Result<_> = yaml_files(&directory)?.iter().map(|path| object(path)).collect();
+        Ok(Self { name: name.to_owned(), directory, objects: objects?, steps })
     }
 
     /// Whether its image is made from a `Dockerfile` beside it, and is in no registry.
@@ -49,13 +49,18 @@ impl Example {
     }
 }
 
-/// A manifest of one object, in which a MiniCluster says how agent and view come into its pods.
-fn with_method(manifest: &str, method: &str) -> Result<String> {
-    let mut object: Value = serde_saphyr::from_str(manifest)?;
+/// The object of this manifest.
+fn object(path: &Path) -> Result<Value> {
+    let text = fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+    serde_saphyr::from_str(&text).with_context(|| format!("understanding {}", path.display()))
+}
+
+/// The same object; a MiniCluster says that agent and view come into its pods by `method`.
+fn installed_by(method: &str, mut object: Value) -> Value {
     if object["kind"] == "MiniCluster" {
         object["spec"]["flux"]["container"]["install"] = method.into();
     }
-    Ok(object.to_string())
+    object
 }
 
 /// The names of all examples, sorted.
@@ -109,12 +114,11 @@ mod tests {
     fn every_example_is_complete_and_its_minicluster_is_applied_last() {
         for name in names().unwrap() {
             let example = Example::load(&name).unwrap();
-            let minicluster = example.manifests.last().unwrap();
+            let (file, object) =
+                (yaml_files(&example.directory).unwrap().pop(), example.objects.last());
             let hint = "give what has to be there first a number before its name";
-            assert_eq!(file_name(minicluster), "minicluster.yaml", "{name}: {hint}");
-            let text = fs::read_to_string(minicluster).unwrap();
-            let object: Value = serde_saphyr::from_str(&text).unwrap();
-            assert_eq!(object["metadata"]["name"], name.as_str());
+            assert_eq!(file, Some(example.directory.join("minicluster.yaml")), "{name}: {hint}");
+            assert_eq!(object.unwrap()["metadata"]["name"], name.as_str());
             // Each manifest of what is applied later has a step, and each such step its manifest.
             let applied = |step: &Step| {
                 if let Step::Apply(file) = step { Some(example.directory.join(file)) } else { None }
@@ -131,15 +135,12 @@ mod tests {
     #[test]
     fn every_example_can_say_how_agent_and_view_come_into_its_pods() {
         for name in names().unwrap() {
-            for path in Example::load(&name).unwrap().manifests {
-                let text = fs::read_to_string(&path).unwrap();
-                let changed = with_method(&text, "Copy").unwrap();
-                let changed: Value = serde_json::from_str(&changed).unwrap();
-                let mut expected: Value = serde_saphyr::from_str(&text).unwrap();
-                if expected["kind"] == "MiniCluster" {
+            for object in Example::load(&name).unwrap().objects {
+                let mut expected = object.clone();
+                if object["kind"] == "MiniCluster" {
                     expected["spec"]["flux"]["container"]["install"] = "Copy".into();
                 }
-                assert_eq!(changed, expected, "{}", path.display());
+                assert_eq!(installed_by("Copy", object), expected, "{name}");
             }
         }
     }

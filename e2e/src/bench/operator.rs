@@ -113,6 +113,7 @@ pub(super) struct Memory {
 #[derive(Debug)]
 pub(super) struct Operator {
     process: Child,
+    pid: Pid,
     log: PathBuf,
     _kubeconfig: NamedTempFile,
 }
@@ -130,7 +131,8 @@ impl Operator {
         command.args(arguments).env("KUBECONFIG", kubeconfig.path());
         let process = command.stdin(Stdio::null()).stdout(output).stderr(errors).spawn();
         let process = process.with_context(|| format!("starting {}", program.display()))?;
-        Ok(Self { process, log, _kubeconfig: kubeconfig })
+        let pid = Pid::from_raw(i32::try_from(process.id()).context("reading a process id")?);
+        Ok(Self { process, pid, log, _kubeconfig: kubeconfig })
     }
 
     /// Fails with the end of its log where it has ended.
@@ -142,12 +144,12 @@ impl Operator {
 
     /// The processor time of all its threads so far.
     pub(super) fn processor_time(&self) -> Result<Duration> {
-        let clock = clock_getcpuclockid(self.pid()?).context("finding the operator's clock")?;
+        let clock = clock_getcpuclockid(self.pid).context("finding the operator's clock")?;
         Ok(clock.now().context("reading the operator's clock")?.into())
     }
 
     pub(super) fn memory(&self) -> Result<Memory> {
-        let process = Process::new(self.pid()?.as_raw());
+        let process = Process::new(self.pid.as_raw());
         let status = process.and_then(|it| it.status()).context("reading the operator's memory")?;
         let mebibytes = |kibibytes: Option<u64>| -> Result<f64> {
             let kibibytes = kibibytes.context("the operator has no memory")?;
@@ -176,14 +178,10 @@ impl Operator {
 
     /// Asks it to stop, and waits.
     pub(super) fn stop(mut self) -> Result<()> {
-        kill(self.pid()?, Signal::SIGTERM).context("asking the operator to stop")?;
+        kill(self.pid, Signal::SIGTERM).context("asking the operator to stop")?;
         let ended = self.process.wait().context("waiting for the operator's end")?;
         ensure!(ended.success(), "the operator: {ended}:\n{}", programs::tail(&self.log, 15));
         Ok(())
-    }
-
-    fn pid(&self) -> Result<Pid> {
-        Ok(Pid::from_raw(i32::try_from(self.process.id()).context("reading a process id")?))
     }
 }
 

@@ -1,16 +1,15 @@
 //! Applies an example in a namespace of its own and does and checks what its expectation says.
 
-use std::{fs, path::Path};
-
 use anyhow::{Context as _, Result, bail, ensure};
 use flux_operator::crd::MiniCluster;
 use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt as _;
+use serde_json::Value;
 
 use super::{
     Example,
     expectation::{NeededFlux, Step, matches},
-    volumes, with_method,
+    installed_by, object, volumes,
 };
 use crate::{
     environment::Environment,
@@ -109,8 +108,8 @@ struct Scene<'run> {
 
 impl<'run> Scene<'run> {
     async fn play(&mut self) -> Result<()> {
-        for manifest in &self.example.manifests {
-            self.apply(manifest)?;
+        for object in &self.example.objects {
+            self.apply(object)?;
         }
         for step in &self.example.steps {
             self.step(step).await.with_context(|| {
@@ -129,7 +128,7 @@ impl<'run> Scene<'run> {
         match step {
             // What there must be before the start.
             Step::Flux(_) | Step::PodSecurity(_) => {}
-            Step::Apply(file) => self.apply(&self.example.directory.join(file))?,
+            Step::Apply(file) => self.apply(&object(&self.example.directory.join(file))?)?,
             Step::Minicluster(name) => {
                 self.run = Instance::named(self.environment, self.trial, name);
                 (self.pod, self.container) = (0, None);
@@ -171,13 +170,12 @@ impl<'run> Scene<'run> {
         Ok(())
     }
 
-    fn apply(&self, manifest: &Path) -> Result<()> {
-        let apply = || {
-            let text = fs::read_to_string(manifest)?;
-            let text = self.method.map_or(Ok(text.clone()), |method| with_method(&text, method))?;
-            self.environment.apply(&text, &["--namespace", self.trial.namespace()])
+    fn apply(&self, object: &Value) -> Result<()> {
+        let object = match self.method {
+            Some(method) => &installed_by(method, object.clone()),
+            None => object,
         };
-        apply().with_context(|| format!("applying {}", manifest.display()))
+        self.environment.apply(&object.to_string(), &["--namespace", self.trial.namespace()])
     }
 
     fn container(&self) -> &'run str {

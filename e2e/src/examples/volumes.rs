@@ -1,8 +1,6 @@
 //! Volumes for the claims of an example, where the cluster has no storage class that makes them.
 
-use std::fs;
-
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use serde_json::{Value, json};
 
 use super::Example;
@@ -18,7 +16,9 @@ pub(super) fn provide(
     trial: &Trial,
     example: &Example,
 ) -> Result<Vec<String>> {
-    let claims = claims(example)?;
+    let is_claim = |it: &&Value| it["kind"] == "PersistentVolumeClaim";
+    let claims = example.objects.iter().filter(is_claim);
+    let claims = claims.filter_map(|it| it["metadata"]["name"].as_str()).collect::<Vec<_>>();
     let defaults = format!("-ojsonpath={{.items[*].metadata.annotations.{IS_DEFAULT}}}");
     if claims.is_empty()
         || environment.kubectl(&["get", "storageclasses", &defaults])?.contains("true")
@@ -41,20 +41,6 @@ pub(super) fn remove(volumes: &[String], environment: &Environment) -> Result<()
     let volumes: Vec<&str> = volumes.iter().map(String::as_str).collect();
     let words = ["delete", "persistentvolume", "--timeout=3m"];
     environment.kubectl(&[&words[..], &volumes].concat()).map(drop)
-}
-
-/// Names of the claims among the manifests that are applied at the start.
-fn claims(example: &Example) -> Result<Vec<String>> {
-    let mut claims = Vec::new();
-    for path in &example.manifests {
-        let reading = || format!("reading {}", path.display());
-        let text = fs::read_to_string(path).with_context(reading)?;
-        let object: Value = serde_saphyr::from_str(&text).with_context(reading)?;
-        if object["kind"] == "PersistentVolumeClaim" {
-            claims.extend(object["metadata"]["name"].as_str().map(str::to_owned));
-        }
-    }
-    Ok(claims)
 }
 
 fn volume(namespace: &str, claim: &str) -> Value {
