@@ -3,7 +3,6 @@
 //! Both look the same from here on.
 
 use std::{
-    ffi::OsStr,
     io::BufWriter,
     path::{Path, PathBuf},
     process::Command,
@@ -39,23 +38,16 @@ impl Target {
     }
 }
 
-/// A cluster that can be used: one on this machine, or one that somebody else looks after.
+/// A cluster that can be used, as [`Target`] names it.
 #[derive(Debug)]
-pub enum Cluster {
-    /// One on this machine.
+pub(crate) enum Cluster {
     Own(Box<Kubernetes>),
-    /// One that somebody else looks after, as [`Target::External`] names it.
-    External {
-        /// How to reach it.
-        kubeconfig: PathBuf,
-        /// A command that loads an image archive into it.
-        load_command: Option<String>,
-    },
+    External { kubeconfig: PathBuf, load_command: Option<String> },
 }
 
 impl Cluster {
     /// Starts the cluster, or sees that the given one answers.
-    pub fn up(target: &Target, progress: &Progress) -> Result<Self> {
+    pub(crate) fn up(target: &Target, progress: &Progress) -> Result<Self> {
         match target.clone() {
             Target::Own(options) => {
                 Kubernetes::up(&options, progress).map(|it| Self::Own(Box::new(it)))
@@ -72,7 +64,7 @@ impl Cluster {
     }
 
     /// The kubeconfig to reach it by, after [`Cluster::enter_network`].
-    pub fn kubeconfig(&self) -> &Path {
+    pub(crate) fn kubeconfig(&self) -> &Path {
         match self {
             Self::Own(cluster) => cluster.kubeconfig(),
             Self::External { kubeconfig, .. } => kubeconfig,
@@ -81,12 +73,12 @@ impl Cluster {
 
     /// Moves the calling thread, and the threads and processes it starts from now on, to where the cluster
     /// can be reached.
-    pub fn enter_network(&self) -> Result<()> {
+    pub(crate) fn enter_network(&self) -> Result<()> {
         self.own().map_or(Ok(()), Kubernetes::enter_network)
     }
 
     /// `kubectl` with these arguments, from wherever it is started.
-    pub fn kubectl<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Command {
+    pub(crate) fn kubectl(&self, arguments: &[&str]) -> Command {
         if let Self::Own(cluster) = self {
             return cluster.kubectl(arguments);
         }
@@ -98,12 +90,12 @@ impl Cluster {
     /// Applies objects as `kubectl apply --server-side` does, with these further options.
     pub(crate) fn apply(&self, manifest: &str, options: &[&str]) -> Result<()> {
         let words = ["apply", "--server-side", "--force-conflicts", "--validate=strict", "-f", "-"];
-        let mut apply = self.kubectl(words.iter().chain(options));
+        let mut apply = self.kubectl(&[&words[..], options].concat());
         programs::run_with_input(&mut apply, manifest.as_bytes()).map(drop)
     }
 
     /// `program`, which reaches the cluster by `KUBECONFIG`, from wherever it is started.
-    pub fn program(&self, program: &Path) -> Command {
+    pub(crate) fn program(&self, program: &Path) -> Command {
         match self {
             Self::Own(cluster) => cluster.program(program),
             Self::External { kubeconfig, .. } => {
@@ -115,7 +107,7 @@ impl Cluster {
     }
 
     /// Makes the image known to the cluster under all these names.
-    pub fn load_image(&self, image: &Image, names: &[&str]) -> Result<()> {
+    pub(crate) fn load_image(&self, image: &Image, names: &[&str]) -> Result<()> {
         match self {
             Self::Own(cluster) => cluster.load_image(image, names),
             Self::External { load_command, .. } => {
@@ -125,7 +117,7 @@ impl Cluster {
     }
 
     /// Fetches an image from its registry; a given cluster does so by itself when a pod wants it.
-    pub fn pull_image(&self, name: &str) -> Result<()> {
+    pub(crate) fn pull_image(&self, name: &str) -> Result<()> {
         self.own().map_or(Ok(()), |cluster| cluster.pull_image(name))
     }
 }

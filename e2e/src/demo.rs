@@ -52,7 +52,14 @@ async fn show(
     if !is_true(&cluster, "Complete") {
         bail!("the MiniCluster {name} did not complete");
     }
-    progress.say(&environment.next_steps(trial.namespace()));
+    let namespace = trial.namespace();
+    progress.say(&if environment.is_own() {
+        format!(
+            "the cluster stays up: `cargo e2e kubectl -- get pods -n {namespace}` looks at it, `cargo e2e down` ends it"
+        )
+    } else {
+        format!("`kubectl delete namespace {namespace}` removes what was made")
+    });
     Ok(())
 }
 

@@ -250,15 +250,4 @@ impl Environment {
     pub fn output_of(&self, program: &Path, arguments: &[&str]) -> Result<String> {
         printed(self.cluster.program(program).args(arguments))
     }
-
-    /// How to go on from here, for a person.
-    pub fn next_steps(&self, namespace: &str) -> String {
-        if self.is_own() {
-            return format!(
-                "the cluster stays up: `cargo e2e kubectl -- get pods -n {namespace}` looks at it, \
-                 `cargo e2e down` ends it"
-            );
-        }
-        format!("`kubectl delete namespace {namespace}` removes what was made")
-    }
 }

@@ -12,9 +12,6 @@ use crate::{
     progress::Progress,
 };
 
-/// Where the chart is installed.
-pub const NAMESPACE: &str = "kueue-system";
-
 /// Name of the image, without its tag.
 const IMAGE: &str = "localhost/flux-e2e/kueue";
 
@@ -27,7 +24,7 @@ const VALUES: [&str; 2] = ["image.pullPolicy=IfNotPresent", "resources.requests.
 const PATIENCE: &str = "--timeout=10m";
 
 /// Installs Kueue, and waits until it runs.
-pub fn install(cluster: &Cluster, progress: &Progress) -> Result<()> {
+pub(crate) fn install(cluster: &Cluster, progress: &Progress) -> Result<()> {
     let cache = Cache::locate()?;
     let (helm, built) = (helm(&cache, progress)?, kueue(&cache, progress)?);
     let image = format!("{IMAGE}:{KUEUE_VERSION}");
@@ -36,7 +33,7 @@ pub fn install(cluster: &Cluster, progress: &Progress) -> Result<()> {
     })?;
     let mut command = cluster.program(&helm);
     command.args(["upgrade", "--install", "kueue"]).arg(built.join("chart"));
-    command.args(["--namespace", NAMESPACE, "--create-namespace", "--wait", PATIENCE]);
+    command.args(["--namespace=kueue-system", "--create-namespace", "--wait", PATIENCE]);
     let image = [format!("image.repository={IMAGE}"), format!("image.tag={KUEUE_VERSION}")];
     for value in VALUES.map(str::to_owned).into_iter().chain(image) {
         command.arg("--set").arg(format!("controllerManager.manager.{value}"));

@@ -18,7 +18,7 @@ use crate::{
 pub const SCHEDULER: &str = "scheduler-plugins-scheduler";
 
 /// Installs it with the definitions of what it reads, and waits until it runs.
-pub fn install(cluster: &Cluster, progress: &Progress) -> Result<()> {
+pub(crate) fn install(cluster: &Cluster, progress: &Progress) -> Result<()> {
     let built = scheduler_plugins(&Cache::locate()?, progress)?;
     let image = format!("localhost/flux-e2e/scheduler-plugins:{SCHEDULER_PLUGINS_VERSION}");
     progress.step("loading scheduler-plugins", || {
@@ -34,6 +34,6 @@ pub fn install(cluster: &Cluster, progress: &Progress) -> Result<()> {
         cluster.apply(&objects.replace("$IMAGE", &image), &[])?;
         let wait = ["rollout", "status", "deployment/scheduler", "--timeout=2m"];
         let words = [&["--namespace", "scheduler-plugins"][..], &wait].concat();
-        programs::run(&mut cluster.kubectl(words)).map(drop)
+        programs::run(&mut cluster.kubectl(&words)).map(drop)
     })
 }

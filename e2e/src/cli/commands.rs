@@ -1,7 +1,6 @@
 //! What can be done with a cluster: start, stop, look at, work with.
 
 use std::{
-    ffi::OsString,
     process::{Command, ExitCode},
     time::Duration,
 };
@@ -41,7 +40,7 @@ pub enum ClusterCommand {
         cluster: ClusterArguments,
         /// kubectl's arguments.
         #[arg(last = true)]
-        arguments: Vec<OsString>,
+        arguments: Vec<String>,
     },
 }
 
@@ -64,7 +63,10 @@ impl ClusterCommand {
                 progress::print(&describe(&status));
                 Ok(if status.fault.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
             }
-            Self::Kubectl { cluster, arguments } => hand_over(running(cluster)?.kubectl(arguments)),
+            Self::Kubectl { cluster, arguments } => {
+                let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+                hand_over(running(cluster)?.kubectl(&words))
+            }
         }
     }
 }

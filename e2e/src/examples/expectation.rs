@@ -26,11 +26,9 @@ pub(super) enum NeededFlux {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Step {
-    /// Which Flux it takes.
     Flux(NeededFlux),
     /// The Pod Security level that its namespace enforces.
     PodSecurity(String),
-    /// Apply this manifest now, not at the start.
     Apply(String),
     /// What follows is about this MiniCluster; else that of `minicluster.yaml`.
     Minicluster(String),
@@ -39,32 +37,22 @@ pub(super) enum Step {
     Pod(u32),
     /// What follows is about this container; else the one that runs Flux.
     Container(String),
-    /// Wait until the MiniCluster has this condition.
     Condition(String),
-    /// Wait until a condition that holds has this reason.
     Reason(String),
-    /// Wait until so many brokers are online.
     #[serde(deserialize_with = "number")]
     Ready(i32),
-    /// The exit code in the MiniCluster's status.
     #[serde(deserialize_with = "number")]
     Exit(i32),
-    /// Wait until this MiniCluster is deleted.
     Gone(String),
-    /// Scale the MiniCluster.
     #[serde(deserialize_with = "number")]
     Scale(u32),
-    /// Run this command in the container; it must succeed.
     #[serde(deserialize_with = "words")]
     Run(Vec<String>),
-    /// The last `run` has printed this line.
     Prints(String),
-    /// The log has this line.
     Output(String),
     /// The whole log; the file has a line `output-exactly` for each.
     #[serde(deserialize_with = "one_line")]
     OutputExactly(Vec<String>),
-    /// The log does not have this line.
     NoOutput(String),
 }
 

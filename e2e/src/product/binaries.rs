@@ -1,6 +1,6 @@
 //! The project's binaries, as they go into images.
 
-use std::{fs, path::PathBuf, process::Command};
+use std::{fs, path::PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
 
@@ -9,7 +9,9 @@ use super::{
     dockerfiles::{self, Images},
     printed,
 };
-use crate::{architecture::Architecture, programs, progress::Progress};
+use crate::{
+    architecture::Architecture, images::libraries::with_libraries, programs, progress::Progress,
+};
 
 /// The agent is copied into every pod: it has no more bytes than this.
 const AGENT_SIZE_LIMIT: u64 = 5_000_000;
@@ -103,18 +105,9 @@ fn build_static(packages: &[&str], progress: &Progress) -> Result<PathBuf> {
 /// Checks that the programs built static need no loader and no library, and that those of the agent's image are
 /// small.
 pub(crate) fn check_static(binaries: &Binaries) -> Result<()> {
-    for binary in [&binaries.agent, &binaries.view_tool, &binaries.stand_in] {
-        let output = Command::new("ldd")
-            .arg(binary)
-            .output()
-            .with_context(|| format!("asking ldd about {}", binary.display()))?;
-        let said = [output.stdout, output.stderr].concat();
-        let said = String::from_utf8_lossy(&said);
-        ensure!(
-            said.contains("statically linked") || said.contains("not a dynamic executable"),
-            "{} is not static; ldd says: {said}",
-            binary.display()
-        );
+    for program in [&binaries.agent, &binaries.view_tool, &binaries.stand_in] {
+        let files = with_libraries("/program", program)?;
+        ensure!(files.len() == 1, "{} is not static; it needs {files:?}", program.display());
     }
     for (program, limit) in
         [(&binaries.agent, AGENT_SIZE_LIMIT), (&binaries.view_tool, VIEW_TOOL_SIZE_LIMIT)]

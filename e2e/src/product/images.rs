@@ -64,7 +64,7 @@ impl View {
 
     /// Like [`View::from_environment`], but the published image instead of the stand-in where the
     /// cluster can have it.
-    pub fn published_if_possible(cluster: &Cluster, progress: &Progress) -> Result<Self> {
+    pub(crate) fn published_if_possible(cluster: &Cluster, progress: &Progress) -> Result<Self> {
         let view = Self::from_environment()?;
         if view != Self::StandIn {
             return Ok(view);
