@@ -17,6 +17,7 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
+use walkdir::WalkDir;
 
 use self::expectation::Step;
 use crate::product::checkout;
@@ -84,13 +85,8 @@ fn root() -> Result<PathBuf> {
 
 /// What a directory holds, sorted.
 fn entries(directory: &Path) -> Result<Vec<PathBuf>> {
-    let reading = || format!("listing {}", directory.display());
-    let mut paths = Vec::new();
-    for entry in fs::read_dir(directory).with_context(reading)? {
-        paths.push(entry.with_context(reading)?.path());
-    }
-    paths.sort();
-    Ok(paths)
+    let entries = WalkDir::new(directory).min_depth(1).max_depth(1).sort_by_file_name();
+    entries.into_iter().map(|entry| Ok(entry?.into_path())).collect()
 }
 
 fn file_name(path: &Path) -> String {
