@@ -1,7 +1,7 @@
 //! The examples: what a user would apply, each with its expectation, which people and tests read alike.
 //!
 //! An example is a directory below `examples/` with a `README.md`, an `expect.txt` (the module
-//! [`expectation`] has the words), and a `minicluster.yaml`, whose MiniCluster has the directory's name.
+//! `expectation` has the words), and a `minicluster.yaml`, whose MiniCluster has the directory's name.
 //! What has to be there first has a number before its name, and what is applied later, when the expectation
 //! says so, is in the directory `later`: so `kubectl apply` of an example's directory starts it right. An
 //! example whose image is in no registry has a `Dockerfile`.
@@ -34,7 +34,7 @@ struct Example {
 
 impl Example {
     fn load(name: &str) -> Result<Self> {
-        let directory = root()?.join(name);
+        let directory = checkout()?.join("examples").join(name);
         let path = directory.join("expect.txt");
         let text =
             fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
@@ -66,9 +66,8 @@ fn installed_by(method: &str, mut object: Value) -> Value {
 
 /// The names of all examples, sorted.
 pub fn names() -> Result<Vec<String>> {
-    let root = root()?;
     let mut names = Vec::new();
-    for path in entries(&root)? {
+    for path in entries(&checkout()?.join("examples"))? {
         let name = file_name(&path);
         if path.is_dir() {
             names.push(name);
@@ -77,10 +76,6 @@ pub fn names() -> Result<Vec<String>> {
         }
     }
     Ok(names)
-}
-
-fn root() -> Result<PathBuf> {
-    Ok(checkout()?.join("examples"))
 }
 
 /// What a directory holds, sorted.

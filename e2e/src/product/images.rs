@@ -130,9 +130,8 @@ impl View {
 
 /// Whether a file of such a name is in this archive of a view.
 fn holds(archive: &Path, is_wanted: impl Fn(&str) -> bool) -> Result<bool> {
-    let look = || -> std::io::Result<bool> {
-        let mut archive = tar::Archive::new(File::open(archive)?);
-        for entry in archive.entries_with_seek()? {
+    let look = || -> Result<bool> {
+        for entry in tar::Archive::new(File::open(archive)?).entries_with_seek()? {
             let entry = entry?;
             let path = entry.path()?;
             if path.file_name().and_then(|name| name.to_str()).is_some_and(&is_wanted) {
