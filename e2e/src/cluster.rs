@@ -34,7 +34,7 @@ pub enum Target {
 }
 
 /// A cluster that can be used.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub enum Cluster {
     /// One on this machine.
     Own(Box<Kubernetes>),
@@ -43,7 +43,7 @@ pub enum Cluster {
 }
 
 /// A cluster that somebody else looks after.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct External {
     kubeconfig: PathBuf,
     load_command: Option<String>,

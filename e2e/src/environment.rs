@@ -21,7 +21,6 @@ use kube::{
 use crate::{
     cli::ClusterArguments,
     cluster::{Cluster, Target},
-    kubernetes::Kubernetes,
     kueue,
     product::{
         binaries::{self, Binaries},
@@ -38,7 +37,7 @@ use crate::{
 /// A cluster with the operator of this checkout installed.
 #[derive(Debug)]
 pub struct Environment {
-    cluster: Cluster,
+    pub(crate) cluster: Cluster,
     /// What was built for it; nothing where it is taken as it is.
     built: Option<Binaries>,
 }
@@ -186,7 +185,7 @@ impl Environment {
         body: impl AsyncFnOnce(&Trial) -> Result<()> + Send,
     ) -> Result<()> {
         self.run(async |client| {
-            let trial = Trial::begin(&client, purpose, labels).await?;
+            let trial = Trial::begin(&self.cluster, &client, purpose, labels).await?;
             match body(&trial).await {
                 Ok(()) => trial.clean().await,
                 Err(error) => Err(anyhow!("{error:#}\n{}", keep_evidence(&trial).await)),
@@ -224,14 +223,6 @@ impl Environment {
         self.built.as_ref().map(|built| built.operator.as_path())
     }
 
-    /// The cluster, if it is one of ours.
-    pub fn own(&self) -> Option<&Kubernetes> {
-        match &self.cluster {
-            Cluster::Own(cluster) => Some(cluster),
-            Cluster::External(_) => None,
-        }
-    }
-
     /// `ctr` of the node's containerd, where there is access to it.
     pub(crate) fn containerd(&self) -> Option<Command> {
         self.cluster.containerd()
@@ -241,13 +232,6 @@ impl Environment {
     pub fn kubectl(&self, arguments: &[&str]) -> Result<String> {
         let output = programs::run(&mut self.cluster.kubectl(arguments))?;
         String::from_utf8(output.stdout).context("reading what kubectl printed")
-    }
-
-    /// The uid of each pod of the operator, and how often its containers were started again.
-    pub fn operator_pods(&self) -> Result<String> {
-        let each = "{.metadata.uid} {.status.containerStatuses[*].restartCount}; ";
-        let template = format!("-ojsonpath={{range .items[*]}}{each}{{end}}");
-        self.kubectl(&["get", "pods", "--namespace", install::NAMESPACE, &template])
     }
 
     /// Waits until MiniClusters can be made. `kubectl wait` fails where the definition has no conditions yet.

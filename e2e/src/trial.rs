@@ -18,19 +18,27 @@ use kube::{
     runtime::wait::{Condition, await_condition},
 };
 
+use crate::{cluster::Cluster, kubernetes::Kubernetes, product::install, programs};
+
 /// The field manager under which manifests are applied.
 const FIELD_MANAGER: &str = "flux-e2e";
 
-/// A namespace of its own for one MiniCluster, removed with [`Trial::clean`].
-#[derive(Clone)]
+/// A namespace of its own for a test, removed with [`Trial::clean`].
 pub struct Trial {
+    /// Where it is.
+    pub cluster: Cluster,
     client: Client,
     namespace: String,
 }
 
 impl Trial {
     /// Makes a namespace whose name begins with `purpose`, with the given labels.
-    pub async fn begin(client: &Client, purpose: &str, labels: &[(&str, &str)]) -> Result<Self> {
+    pub async fn begin(
+        cluster: &Cluster,
+        client: &Client,
+        purpose: &str,
+        labels: &[(&str, &str)],
+    ) -> Result<Self> {
         let labels = labels.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect();
         let namespace = Namespace {
             metadata: ObjectMeta {
@@ -44,12 +52,20 @@ impl Trial {
             .create(&PostParams::default(), &namespace)
             .await
             .with_context(|| format!("making a namespace for {purpose}"))?;
-        Ok(Self { client: client.clone(), namespace: made.name_any() })
+        Ok(Self { cluster: cluster.clone(), client: client.clone(), namespace: made.name_any() })
     }
 
     /// The namespace's name.
     pub fn namespace(&self) -> &str {
         &self.namespace
+    }
+
+    /// The cluster, which must be one of ours.
+    pub fn own(&self) -> Result<&Kubernetes> {
+        match &self.cluster {
+            Cluster::Own(cluster) => Ok(cluster),
+            Cluster::External(_) => bail!("the cluster is not one of ours"),
+        }
     }
 
     /// The client the trial talks through.
@@ -64,6 +80,21 @@ impl Trial {
         K::DynamicType: Default,
     {
         Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// What kubectl prints, by default of objects of the trial's namespace.
+    pub fn kubectl(&self, words: &[&str]) -> Result<String> {
+        let namespace = ["--namespace", &self.namespace];
+        let mut kubectl = self.cluster.kubectl(namespace.iter().chain(words));
+        String::from_utf8(programs::run(&mut kubectl)?.stdout)
+            .context("reading what kubectl printed")
+    }
+
+    /// The uid of each pod of the operator, and how often its containers were started again.
+    pub fn operator_pods(&self) -> Result<String> {
+        let each = "{.metadata.uid} {.status.containerStatuses[*].restartCount}; ";
+        let template = format!("-ojsonpath={{range .items[*]}}{each}{{end}}");
+        self.kubectl(&["get", "pods", "--namespace", install::NAMESPACE, &template])
     }
 
     /// Applies one MiniCluster as `kubectl apply --server-side` would, with strict validation.

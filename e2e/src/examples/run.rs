@@ -51,7 +51,9 @@ fn run_example(example: &Example, environment: &Environment, progress: &Progress
     environment.run(async |client| {
         let level = example.expectation.pod_security();
         let label = level.map(|level| ("pod-security.kubernetes.io/enforce", level));
-        let trial = Trial::begin(&client, &format!("example-{name}"), label.as_slice()).await?;
+        let purpose = format!("example-{name}");
+        let labels = label.as_slice();
+        let trial = Trial::begin(&environment.cluster, &client, &purpose, labels).await?;
         let volumes = Volumes::provide(&trial, example).await?;
         let played = async { Scene::new(environment, &trial, example)?.play().await }.await;
         if let Err(error) = played {

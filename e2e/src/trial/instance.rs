@@ -9,7 +9,7 @@ use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
 use super::{Trial, condition, is_true, logs::container_log, minicluster};
-use crate::{environment::Environment, wait::until_found};
+use crate::wait::until_found;
 
 /// What is waited for has come long before.
 pub const DEADLINE: Duration = Duration::from_mins(3);
@@ -21,23 +21,35 @@ const AGENT: &str = "/mnt/flux/bin/flux-agent";
 /// A MiniCluster in the namespace of a trial.
 #[derive(Clone, Copy)]
 pub struct Instance<'run> {
-    environment: &'run Environment,
     trial: &'run Trial,
     /// Its name.
     pub name: &'run str,
 }
 
-impl<'run> Instance<'run> {
+impl Trial {
     /// The MiniCluster of this name, which may not be there yet.
-    pub fn named(environment: &'run Environment, trial: &'run Trial, name: &'run str) -> Self {
-        Self { environment, trial, name }
+    pub fn named<'run>(&'run self, name: &'run str) -> Instance<'run> {
+        Instance { trial: self, name }
     }
 
     /// Applies a MiniCluster of this specification.
-    pub async fn apply(&self, spec: &str) -> Result<()> {
-        self.trial.apply(&minicluster(self.name, spec)).await.map(drop)
+    pub async fn start<'run>(&'run self, name: &'run str, spec: &str) -> Result<Instance<'run>> {
+        self.apply(&minicluster(name, spec)).await?;
+        Ok(self.named(name))
     }
 
+    /// Applies a MiniCluster with these fields, whose only container has the usual image and `container`.
+    pub async fn run<'run>(
+        &'run self,
+        name: &'run str,
+        fields: &str,
+        container: &str,
+    ) -> Result<Instance<'run>> {
+        self.start(name, &specification(&[fields], container)).await
+    }
+}
+
+impl Instance<'_> {
     /// Waits until `holds` is true of it.
     pub async fn until(
         &self,
@@ -181,8 +193,7 @@ impl<'run> Instance<'run> {
 
     /// What kubectl prints in its namespace.
     pub fn kubectl(&self, words: &[&str]) -> Result<String> {
-        let namespace = ["--namespace", self.trial.namespace()];
-        self.environment.kubectl(&[&namespace[..], words].concat())
+        self.trial.kubectl(words)
     }
 
     /// The message of each Event of its namespace with these fields.

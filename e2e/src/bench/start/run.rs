@@ -65,7 +65,7 @@ impl Place {
     pub(super) fn run(&self, wanted: Wanted<'_>, round: usize) -> Result<Run> {
         let Wanted { contender, size, .. } = wanted;
         self.environment.run(async |client| {
-            let trial = namespace(&client).await?;
+            let trial = namespace(&self.environment, &client).await?;
             match self.measure(&trial, wanted).await {
                 Ok((milestones, processor_seconds)) => {
                     clean(trial).await?;
@@ -107,8 +107,8 @@ impl Place {
 }
 
 /// A namespace with what each pod needs: without, the first ones would not be made at once.
-async fn namespace(client: &Client) -> Result<Trial> {
-    let trial = Trial::begin(client, "bench", &[]).await?;
+async fn namespace(environment: &Environment, client: &Client) -> Result<Trial> {
+    let trial = Trial::begin(&environment.cluster, client, "bench", &[]).await?;
     let ready = async {
         let account = |it: Option<&ServiceAccount>| it.is_some();
         await_condition(trial.api(), "default", account).await?;
