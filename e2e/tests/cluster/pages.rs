@@ -2,7 +2,7 @@
 
 use crate::trial;
 use anyhow::{Context as _, Result, ensure};
-use e2e::{environment::Environment, product::checkout, progress::Progress};
+use e2e::{product::checkout, programs, trial::Trial};
 
 const README: &str = include_str!("../../../README.md");
 
@@ -26,21 +26,15 @@ fn words(line: &str) -> Vec<&str> {
 }
 
 /// Runs what a line says, which is kubectl once or several times, in the directory of the checkout.
-fn run(environment: &Environment, namespace: &str, line: &str) -> Result<String> {
+fn run(trial: &Trial, line: &str) -> Result<String> {
     let mut printed = String::new();
     for command in line.split(" && ") {
         let words = shlex::split(command).with_context(|| format!("reading {command:?}"))?;
         let (program, arguments) = words.split_first().context("an empty command")?;
         ensure!(program == "kubectl", "{program} is not run here: {line}");
-        let checkout = checkout()?;
-        let in_checkout = |word: &String| {
-            let path = checkout.join(word);
-            if path.is_file() { path.to_string_lossy().into_owned() } else { word.clone() }
-        };
-        let arguments: Vec<String> = arguments.iter().map(in_checkout).collect();
-        let mut all = vec!["--namespace", namespace];
-        all.extend(arguments.iter().map(String::as_str));
-        printed = environment.kubectl(&all).with_context(|| format!("typing {command:?}"))?;
+        let mut kubectl = trial.cluster.kubectl(["--namespace", trial.namespace()]);
+        let output = programs::run(kubectl.args(arguments).current_dir(checkout()?))?;
+        printed = String::from_utf8(output.stdout)?;
     }
     Ok(printed)
 }
@@ -48,13 +42,11 @@ fn run(environment: &Environment, namespace: &str, line: &str) -> Result<String>
 #[test]
 #[ignore = "needs a cluster"]
 fn the_first_look_of_the_readme_shows_what_it_says() {
-    let progress = Progress::new();
-    let environment = Environment::shared(&progress).unwrap();
-    trial("readme", &[], async |trial| {
+    trial("readme", async |trial| {
         let typed = console(README, "A first look");
         ensure!(typed.len() == 3, "{typed:?}");
         for (line, shown) in typed {
-            let printed = run(environment, trial.namespace(), line)?;
+            let printed = run(trial, line)?;
             let printed: Vec<Vec<&str>> = printed.lines().map(words).collect();
             for expected in shown.iter().filter(|line| **line != "...") {
                 let is_printed = printed.contains(&words(expected));
@@ -63,10 +55,4 @@ fn the_first_look_of_the_readme_shows_what_it_says() {
         }
         Ok(())
     });
-}
-
-#[test]
-fn blocks_of_a_page_are_read_line_by_line() {
-    let page = "# x\n## A\ntext\n```console\n$ a b\n$ c\nd\ne\n```\n```console\n$ f\n```\n";
-    assert_eq!(console(page, "A"), [("a b", vec![]), ("c", vec!["d", "e"])]);
 }

@@ -1,6 +1,6 @@
 //! Nothing warns of a run with which nothing is wrong.
 
-use crate::{DEADLINE, run, trial};
+use crate::{DEADLINE, trial};
 use anyhow::{Context as _, ensure};
 use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::{ResourceExt as _, api::ListParams, runtime::wait::await_condition};
@@ -34,10 +34,10 @@ fn is_warning(event: &Event) -> bool {
 #[test]
 #[ignore = "needs a cluster"]
 fn good_runs_of_any_length_leave_no_warning() {
-    trial("quiet", &[], async |trial| {
+    trial("quiet", async |trial| {
         for (number, seconds) in COMMANDS.iter().enumerate() {
             let name = format!("quiet{number}");
-            let run = run(trial, &name, "size: 2", &format!("command: 'sleep {seconds}'")).await?;
+            let run = trial.run(&name, "size: 2", &format!("command: 'sleep {seconds}'")).await?;
             run.complete().await?;
             for pod in trial.pods(&name).await? {
                 let pod = pod.name_any();

@@ -12,7 +12,7 @@ use flux_operator::crd::{MiniClusterStatus, State};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{ResourceExt as _, api::EvictParams};
 
-use crate::{DEADLINE, run, trial};
+use crate::{DEADLINE, trial};
 
 /// What a pod of an instance is lost by.
 #[derive(Debug, Clone, Copy)]
@@ -63,11 +63,11 @@ async fn is_back(run: &Instance<'_>, index: u32, before: &Pod, count: u32) -> Re
 #[test]
 #[ignore = "needs a cluster"]
 fn a_worker_that_is_lost_comes_back_while_the_command_runs() {
-    trial("lost-worker", &[], async |trial| {
+    trial("lost-worker", async |trial| {
         let command = "echo begun; until test -e /tmp/go; do sleep 0.2; done; \
                        flux run -N4 hostname; echo done";
         let container = format!("launcher: true, command: '{command}', {MEMORY_TO_FILL}");
-        let run = run(trial, "lost", "size: 4", &container).await?;
+        let run = trial.run("lost", "size: 4", &container).await?;
         let lead = run.ready().await?;
         run.up(4).await?;
         for (index, loss) in (1..).zip([Loss::Deletion, Loss::Eviction, Loss::Memory]) {
@@ -92,14 +92,14 @@ fn a_worker_that_is_lost_comes_back_while_the_command_runs() {
 #[test]
 #[ignore = "needs a cluster"]
 fn a_worker_that_runs_out_of_memory_is_used_again_and_the_command_goes_on() {
-    trial("memory-out", &[], async |trial| {
+    trial("memory-out", async |trial| {
         let job = r#"flux run -N2 -n2 sh -c "test \$FLUX_TASK_RANK = 0 || tail /dev/zero""#;
         let container = format!(
             "launcher: true, resources: {{limits: {{memory: 256Mi}}}}, \
              command: 'echo begun; {job}; echo it ended with $?; \
              until test -e /tmp/go; do sleep 0.2; done; flux run -N2 -n2 hostname; echo done'"
         );
-        let run = run(trial, "greedy", "size: 2", &container).await?;
+        let run = trial.run("greedy", "size: 2", &container).await?;
         let before = run.printed(1, "starting the broker").await?;
         run.printed(0, "it ended with ").await?;
         run.up_within(2, BACK_WITHIN * 2).await?;
@@ -122,9 +122,9 @@ fn a_worker_that_runs_out_of_memory_is_used_again_and_the_command_goes_on() {
 #[test]
 #[ignore = "needs a cluster"]
 fn a_lead_that_is_lost_comes_back_where_people_end_the_run_and_fails_a_command() {
-    trial("lost-lead", &[], async |trial| {
-        let people = run(trial, "people", "size: 2, interactive: true", "").await?;
-        let once = run(trial, "command", "size: 2", "command: 'echo once; sleep 600'").await?;
+    trial("lost-lead", async |trial| {
+        let people = trial.run("people", "size: 2, interactive: true", "").await?;
+        let once = trial.run("command", "size: 2", "command: 'echo once; sleep 600'").await?;
         let lead = people.ready().await?;
         once.ready().await?;
         lose(trial, &people, 0, Loss::Deletion).await?;

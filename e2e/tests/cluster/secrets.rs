@@ -8,7 +8,7 @@ use e2e::{
 };
 use kube::ResourceExt as _;
 
-use crate::{apply, kubectl, trial};
+use crate::trial;
 
 /// A run that says as much as it can, with a sidecar that does not use Flux.
 const TALKATIVE: &str = "
@@ -25,8 +25,8 @@ const TALKATIVE: &str = "
 #[test]
 #[ignore = "needs a cluster"]
 fn the_key_pair_is_in_a_secret_only() {
-    trial("secret", &[], async |trial| {
-        let run = apply(trial, "secret", TALKATIVE).await?;
+    trial("secret", async |trial| {
+        let run = trial.start("secret", TALKATIVE).await?;
         let lead = run.ready().await?;
         let keys = keys_of(&run)?;
         for key in &keys {
@@ -78,7 +78,7 @@ async fn every_text(trial: &Trial, run: &Instance<'_>) -> Result<Vec<(String, St
     let kinds = "miniclusters,jobs,pods,configmaps,services,events";
     let objects = run.kubectl(&["get", kinds, "-oyaml"])?;
     let selector = format!("--selector=app.kubernetes.io/name={NAME}");
-    let operator = kubectl(&["logs", "--namespace", NAMESPACE, &selector, "--tail=-1"])?;
+    let operator = trial.kubectl(&["logs", "--namespace", NAMESPACE, &selector, "--tail=-1"])?;
     ensure!(objects.len() > 1000 && operator.len() > 1000, "there is nothing to be read");
     let mut texts =
         vec![("an object".to_owned(), objects), ("the operator's log".to_owned(), operator)];

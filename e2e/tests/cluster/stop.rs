@@ -8,7 +8,7 @@ use flux_operator::crd::MiniCluster;
 use kube::api::DeleteParams;
 use tokio::sync::Notify;
 
-use crate::{DEADLINE, run, trial};
+use crate::{DEADLINE, trial};
 
 /// A script that says when it runs, when it gets a signal, and when it has saved, which takes longer than a
 /// small share of the grace period.
@@ -27,7 +27,7 @@ async fn deleted_while_it_runs(
     all: &[&str],
 ) -> Result<()> {
     let container = format!("commands: {{pre: {SAVES:?}}}, {container}");
-    run(trial, name, "size: 1, flux: {drainSeconds: 60}", &container).await?;
+    trial.run(name, "size: 1, flux: {drainSeconds: 60}", &container).await?;
     let said = Mutex::new(Vec::<String>::new());
     let all_say = |what: &str| {
         let said = said.lock().unwrap();
@@ -58,7 +58,7 @@ async fn deleted_while_it_runs(
 #[test]
 #[ignore = "needs a cluster"]
 fn a_command_that_is_deleted_gets_sigterm_with_all_it_started_and_time_to_save() {
-    trial("saves", &[], async |trial| {
+    trial("saves", async |trial| {
         let launcher =
             "launcher: true, command: 'sh /tmp/saves child & set -- parent; . /tmp/saves'";
         let shell = "launcher: true, command: 'sh /tmp/saves child; echo b'";

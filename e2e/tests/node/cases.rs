@@ -53,7 +53,7 @@ impl Cases<'_> {
         fields: &str,
         container: &str,
     ) -> Result<Instance<'case>> {
-        let run = self.named(trial, name);
+        let run = trial.named(name);
         run.apply(&specification(&[fields], container)).await?;
         Ok(run)
     }

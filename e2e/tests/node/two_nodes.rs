@@ -80,7 +80,7 @@ impl Pair<'_> {
     ) -> Result<Instance<'case>> {
         let other = if lead == FIRST { SECOND } else { FIRST };
         self.kubectl(&["cordon", other])?;
-        let run = self.named(trial, name);
+        let run = trial.named(name);
         let spec = specification(&["size: 1, maxSize: 2", fields], container);
         let started = async {
             run.apply(&spec).await?;

@@ -24,9 +24,9 @@ pub(super) async fn commands_go_on_and_end_while_the_api_server_is_away(
     // One job after the other on both of its brokers, and when each has ended.
     let jobs = "launcher: true, command: 'until test -e /tmp/go; do flux run -N2 hostname; \
                 echo at $(date +%s); sleep 0.5; done'";
-    let jobs = plane.run(trial, "jobs", "size: 2", jobs).await?;
-    let good = plane.run(trial, "good", "size: 1", &ends_when_connected(0)).await?;
-    let bad = plane.run(trial, "bad", "size: 1", &ends_when_connected(7)).await?;
+    let jobs = trial.run("jobs", "size: 2", jobs).await?;
+    let good = trial.run("good", "size: 1", &ends_when_connected(0)).await?;
+    let bad = trial.run("bad", "size: 1", &ends_when_connected(7)).await?;
     let mut addresses = Vec::new();
     for run in [&good, &bad] {
         run.ready().await?;

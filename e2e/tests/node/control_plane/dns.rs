@@ -30,7 +30,7 @@ pub(super) async fn names_that_nobody_answers_are_waited_for(
     let directory = tempfile::tempdir()?;
     let file = directory.path().join("certificate.yaml");
     std::fs::write(&file, CERTIFICATE)?;
-    let (first, later) = (plane.named(trial, "bursting"), plane.named(trial, "burst-0"));
+    let (first, later) = (trial.named("bursting"), trial.named("burst-0"));
     first.kubectl(&["apply", "-f", &file.display().to_string()])?;
     trial.apply(FIRST).await?;
     first.ready().await?;
@@ -48,7 +48,7 @@ pub(super) async fn names_that_nobody_answers_are_waited_for(
 async fn without_dns(plane: &Plane<'_>, trial: &Trial, later: &Instance<'_>) -> Result<()> {
     trial.apply(LATER).await?;
     let command = "launcher: true, command: 'echo once; flux run -N2 hostname'";
-    let plain = plane.run(trial, "plain", "size: 2", command).await?;
+    let plain = trial.run("plain", "size: 2", command).await?;
     ended_once(trial, &plain, 2, 0).await?;
     later.printed(0, "the name servers gave no answer for bursting-lead").await.map(drop)
 }
@@ -58,7 +58,7 @@ pub(super) async fn a_new_lead_is_found_while_its_name_leads_to_the_old_one(
     plane: &Plane<'_>,
     trial: &Trial,
 ) -> Result<()> {
-    let run = plane.run(trial, "people", "size: 2, interactive: true", "").await?;
+    let run = trial.run("people", "size: 2, interactive: true", "").await?;
     run.ready().await?;
     run.up(2).await?;
     let worker = run.pod(1).await?;

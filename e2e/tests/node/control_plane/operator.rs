@@ -79,10 +79,10 @@ pub(super) async fn an_operator_that_is_back_reports_what_happened_without_it(
     trial: &Trial,
 ) -> Result<()> {
     let first = Operator::start(plane, &[])?;
-    let without = plane.run(trial, "without", "size: 2", &ends_when_connected(7)).await?;
-    let after = plane.run(trial, "after", "size: 1", &ends_when_connected(0)).await?;
+    let without = trial.run("without", "size: 2", &ends_when_connected(7)).await?;
+    let after = trial.run("after", "size: 1", &ends_when_connected(0)).await?;
     let hook = format!("command: 'echo once', commands: {{post: 'echo hook; {UNTIL_CONNECTED}'}}");
-    let ending = plane.run(trial, "ending", "size: 1", &hook).await?;
+    let ending = trial.run("ending", "size: 1", &hook).await?;
     without.ready().await?;
     after.ready().await?;
     ending.printed(0, "hook").await?;
@@ -130,8 +130,8 @@ pub(super) async fn what_runs_goes_on_when_the_operator_is_another_one(
 ) -> Result<()> {
     let former = Operator::start(plane, &[])?;
     let command = "command: 'until test -e /tmp/go; do sleep 0.2; done'";
-    let read = plane.run(trial, "read", "size: 2, maxSize: 3", command).await?;
-    let unread = plane.run(trial, "unread", "size: 2, maxSize: 3", command).await?;
+    let read = trial.run("read", "size: 2, maxSize: 3", command).await?;
+    let unread = trial.run("unread", "size: 2, maxSize: 3", command).await?;
     read.brokers(2).await?;
     unread.brokers(2).await?;
     let mut other = data(trial).await?;

@@ -101,7 +101,7 @@ pub(super) async fn nothing_is_left_of_twenty_that_come_and_go(
     let before = plane.environment.operator_pods()?;
     let lives = (0..COUNT).map(async |index| {
         let (name, life) = (format!("life-{index}"), life(index));
-        let lived = life.live(trial, &plane.named(trial, &name)).await;
+        let lived = life.live(trial, &trial.named(&name)).await;
         lived.with_context(|| format!("{name}: {life:?}"))
     });
     try_join_all(lives).await?;

@@ -53,9 +53,9 @@ fn slow_down(cluster: &Kubernetes, end: &Receiver<()>) -> Result<()> {
 }
 
 async fn create_scale_and_end(plane: &Plane<'_>, trial: &Trial) -> Result<()> {
-    let people = plane.run(trial, "people", "size: 1, maxSize: 2, interactive: true", "").await?;
-    let good = plane.run(trial, "good", "size: 1", &ends_when_connected(0)).await?;
-    let bad = plane.run(trial, "bad", "size: 1", &ends_when_connected(7)).await?;
+    let people = trial.run("people", "size: 1, maxSize: 2, interactive: true", "").await?;
+    let good = trial.run("good", "size: 1", &ends_when_connected(0)).await?;
+    let bad = trial.run("bad", "size: 1", &ends_when_connected(7)).await?;
     people.ready().await?;
     people.edit(&json!({ "size": 2 }))?;
     for (run, code) in [(&good, 0), (&bad, 7)] {

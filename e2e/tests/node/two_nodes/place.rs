@@ -11,7 +11,7 @@ use super::{FIRST, Pair, SECOND, THEN_BOTH, node_of};
 
 /// Runs a command on a broker of each node, to which nothing but the operator's preferences brings them.
 pub(super) async fn one_broker_comes_to_each_node(pair: &Pair<'_>, trial: &Trial) -> Result<()> {
-    let run = pair.run(trial, "each", "size: 2", THEN_BOTH).await?;
+    let run = trial.run("each", "size: 2", THEN_BOTH).await?;
     run.up(2).await?;
     let (one, other) = (run.pod(0).await?, run.pod(1).await?);
     let mut nodes = [node_of(&one), node_of(&other)];
@@ -29,7 +29,7 @@ pub(super) async fn an_image_that_one_node_cannot_mount_is_copied(
     trial: &Trial,
 ) -> Result<()> {
     let lack = format!("node {SECOND} runs containerd 2.0.");
-    let copied = pair.run(trial, "copied", "size: 2", "command: 'echo done'").await?;
+    let copied = trial.run("copied", "size: 2", "command: 'echo done'").await?;
     let cluster = copied.complete().await?;
     let (method, reason) = install(&cluster).context("nothing is said of the install")?;
     ensure!(method == InstallMethod::Copy && reason.starts_with(&lack), "{method:?}: {reason}");
@@ -37,7 +37,7 @@ pub(super) async fn an_image_that_one_node_cannot_mount_is_copied(
     pair.kubectl(&["cordon", FIRST])?;
     let fields = "size: 1, flux: {container: {install: Image}}";
     let waits = async {
-        let mounted = pair.run(trial, "mounted", fields, "command: 'echo done'").await?;
+        let mounted = trial.run("mounted", fields, "command: 'echo done'").await?;
         mounted.says("Progressing", "CreateContainerError").await
     };
     let waits = waits.await;
