@@ -9,7 +9,7 @@ use anyhow::{Result, ensure};
 use e2e::{kubernetes::Program, trial::Trial};
 use kube::ResourceExt;
 
-use super::{Plane, address_of_lead, connect, ended_once, ends_when_connected};
+use super::{address_of_lead, connect, ended_once, ends_when_connected};
 
 /// How long it is away: longer than an operator may hold a Lease that it cannot renew.
 const AWAY: Duration = Duration::from_secs(20);
@@ -18,7 +18,6 @@ const GAP: u64 = 8;
 
 /// An instance goes on with its jobs, and commands end, with 0 and with 7, while nobody can learn of it.
 pub(super) async fn commands_go_on_and_end_while_the_api_server_is_away(
-    plane: &Plane<'_>,
     trial: &Trial,
 ) -> Result<()> {
     // One job after the other on both of its brokers, and when each has ended.
@@ -36,7 +35,7 @@ pub(super) async fn commands_go_on_and_end_while_the_api_server_is_away(
     jobs.printed(0, "\nat ").await?;
 
     let before = names_of_pods(trial).await?;
-    plane.cluster.halt(Program::ApiServer)?;
+    trial.own()?.halt(Program::ApiServer)?;
     let (begin, away) = (now()?, tokio::time::sleep(AWAY));
     let mut ended = Ok(());
     for address in &addresses {
@@ -44,7 +43,7 @@ pub(super) async fn commands_go_on_and_end_while_the_api_server_is_away(
     }
     away.await;
     let end = now()?;
-    plane.cluster.resume(Program::ApiServer)?;
+    trial.own()?.resume(Program::ApiServer)?;
     ended?;
 
     ended_once(trial, &good, 1, 0).await?;

@@ -12,7 +12,7 @@ use e2e::{
 };
 use kube::ResourceExt as _;
 
-use super::{Plane, address_of_lead, ended_once};
+use super::{address_of_lead, ended_once};
 
 /// How long it answers nothing.
 const DOWN: Duration = Duration::from_secs(20);
@@ -23,10 +23,7 @@ const LATER: &str = include_str!("../../../../examples/bursting/later/child.yaml
 
 /// Brokers of one MiniCluster find each other without DNS. Those of another, which have only a name, wait for it
 /// and say so.
-pub(super) async fn names_that_nobody_answers_are_waited_for(
-    plane: &Plane<'_>,
-    trial: &Trial,
-) -> Result<()> {
+pub(super) async fn names_that_nobody_answers_are_waited_for(trial: &Trial) -> Result<()> {
     let directory = tempfile::tempdir()?;
     let file = directory.path().join("certificate.yaml");
     std::fs::write(&file, CERTIFICATE)?;
@@ -35,17 +32,17 @@ pub(super) async fn names_that_nobody_answers_are_waited_for(
     trial.apply(FIRST).await?;
     first.ready().await?;
 
-    plane.cluster.halt(Program::Dns)?;
+    trial.own()?.halt(Program::Dns)?;
     let down = tokio::time::sleep(DOWN);
-    let meanwhile = without_dns(plane, trial, &later).await;
+    let meanwhile = without_dns(trial, &later).await;
     down.await;
-    plane.cluster.resume(Program::Dns)?;
+    trial.own()?.resume(Program::Dns)?;
     meanwhile?;
     later.brokers(2).await?;
     first.up(4).await
 }
 
-async fn without_dns(plane: &Plane<'_>, trial: &Trial, later: &Instance<'_>) -> Result<()> {
+async fn without_dns(trial: &Trial, later: &Instance<'_>) -> Result<()> {
     trial.apply(LATER).await?;
     let command = "launcher: true, command: 'echo once; flux run -N2 hostname'";
     let plain = trial.run("plain", "size: 2", command).await?;
@@ -55,7 +52,6 @@ async fn without_dns(plane: &Plane<'_>, trial: &Trial, later: &Instance<'_>) -> 
 
 /// Workers find the lead by an address that stays.
 pub(super) async fn a_new_lead_is_found_while_its_name_leads_to_the_old_one(
-    plane: &Plane<'_>,
     trial: &Trial,
 ) -> Result<()> {
     let run = trial.run("people", "size: 2, interactive: true", "").await?;
