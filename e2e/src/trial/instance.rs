@@ -208,6 +208,15 @@ impl Instance<'_> {
         self.exec(index, &["touch", "/tmp/go"]).await.map(drop)
     }
 
+    /// Lets the command of [`then_on`] go on. Fails unless it ends well, and has run once, on each of so many brokers.
+    pub async fn ends_on(&self, brokers: u32) -> Result<()> {
+        self.go(0).await?;
+        self.complete().await?;
+        let hosts: Vec<String> = (0..brokers).map(|rank| format!("{}-{rank}", self.name)).collect();
+        let lines = ["begun", "done"].into_iter().chain(hosts.iter().map(String::as_str));
+        self.each_once(&lines.collect::<Vec<_>>()).await
+    }
+
     /// What `flux` prints on the lead, without white space at the ends.
     pub async fn flux(&self, words: &[&str]) -> Result<String> {
         let printed = self.exec(0, &[&[FLUX], words].concat()).await?;
@@ -287,6 +296,14 @@ pub fn specification(fields: &[&str], container: &str) -> String {
     };
     let container = joined(&["image: 'ubuntu:24.04'", container]);
     format!("{{{}}}", joined(&[&joined(fields), &format!("containers: [{{{container}}}]")]))
+}
+
+/// What a container needs for a command that begins, waits for [`Instance::go`], and then runs on so many brokers.
+pub fn then_on(brokers: u32) -> String {
+    format!(
+        "launcher: true, command: 'echo begun; until test -e /tmp/go; do sleep 0.2; done; \
+         flux run -N{brokers} hostname; echo done'"
+    )
 }
 
 /// How the container `name` of the pod has ended, if it has.

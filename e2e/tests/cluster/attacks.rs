@@ -1,10 +1,10 @@
 //! What a job of Flux's user, or a sidecar, may try against root and against the first process of its pod.
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::trial::{instance::look, logs::container_log};
+use e2e::trial::logs::container_log;
 use kube::ResourceExt as _;
 
-use crate::{install::has_image_volumes, trial};
+use crate::{install::has_image_volumes, look, trial};
 
 /// A job tries, in each pod, to replace and to write to what root executes and reads below the shared volume; a program
 /// that is planted notes who runs it. Then the worker's broker is killed: its agent starts it again, as root that

@@ -10,10 +10,9 @@ use e2e::{
     audit::{Audit, Request},
     not_run,
     progress::Progress,
-    trial::{Trial, instance::look},
 };
 
-use crate::trial;
+use crate::{Trial, look, trial};
 
 /// Objects that the operator reads by their names from apply to Complete, however long that takes.
 const READS: usize = 10;

@@ -1,14 +1,14 @@
 //! Specifications and objects that nobody would write by mistake: whoever writes them harms nobody else.
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::trial::{Trial, instance::look, minicluster};
+use e2e::trial::minicluster;
 use flux_contract::labels;
 use futures::{StreamExt as _, TryStreamExt as _, future::join_all, stream};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{ResourceExt as _, api::PostParams};
 use serde_json::{Value, json};
 
-use crate::trial;
+use crate::{Trial, look, trial};
 
 /// How many are on their way at once, as from impatient users.
 const AT_ONCE: usize = 8;

@@ -1,7 +1,7 @@
 //! How the agent and the view come into the pods: mounted as image volumes, which the other tests have by
 //! default on a cluster that can do so, and copied.
 
-use crate::trial;
+use crate::{Instance, trial};
 use anyhow::{Context as _, Result, ensure};
 use e2e::{
     environment::Environment,
@@ -9,7 +9,6 @@ use e2e::{
     not_run,
     product::images::{View, for_tests::SPACK_VIEW},
     progress::Progress,
-    trial::instance::Instance,
 };
 use flux_operator::crd::{InstallMethod, Installed};
 

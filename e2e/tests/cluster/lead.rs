@@ -1,11 +1,11 @@
 //! The lead's pod is deleted when it would hurt most: before there is a quorum, and after the command's end.
 
 use anyhow::{Result, ensure};
-use e2e::trial::instance::{Instance, look};
 use kube::ResourceExt as _;
 use serde_json::json;
 
 use crate::{
+    Instance, look,
     replace::{Loss, lose},
     trial,
 };

@@ -1,14 +1,10 @@
 //! Workers that leave an instance that goes on, and the jobs on their ranks.
 
 use anyhow::{Result, ensure};
-use e2e::trial::{
-    Trial,
-    instance::{Instance, look},
-};
 use kube::ResourceExt as _;
 use serde_json::json;
 
-use crate::trial;
+use crate::{Instance, Trial, look, trial};
 
 /// An instance with `size` brokers that are all up.
 async fn instance<'run>(

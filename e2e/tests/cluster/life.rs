@@ -1,9 +1,8 @@
 //! An instance that stays up, and one that goes with its namespace.
 
 use anyhow::ensure;
-use e2e::trial::Trial;
 
-use crate::trial;
+use crate::{Trial, trial};
 
 #[test]
 #[ignore = "needs a cluster"]

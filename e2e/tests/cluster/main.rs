@@ -28,7 +28,10 @@ use anyhow::Result;
 use e2e::{
     environment::Environment,
     progress::Progress,
-    trial::{Trial, instance::DEADLINE},
+    trial::{
+        Trial,
+        instance::{DEADLINE, Instance, end_of, look, specification, then_on},
+    },
 };
 
 /// Runs `body` in a namespace of its own, on the environment that all tests share.

@@ -1,13 +1,9 @@
 //! What cannot be, and what a cluster does not let be.
 
 use anyhow::{Result, ensure};
-use e2e::trial::{
-    Trial,
-    instance::{Instance, specification},
-};
 use k8s_openapi::api::batch::v1::Job;
 
-use crate::trial;
+use crate::{Instance, Trial, specification, trial};
 
 /// What the API server or the operator says against a specification.
 async fn refusal(trial: &Trial, name: &str, spec: &str) -> Result<String> {

@@ -3,16 +3,12 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::trial::{
-    Trial,
-    instance::{Instance, end_of},
-    is_true,
-};
+use e2e::trial::is_true;
 use flux_operator::crd::{MiniClusterStatus, State};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{ResourceExt as _, api::EvictParams};
 
-use crate::{DEADLINE, trial};
+use crate::{DEADLINE, Instance, Trial, end_of, then_on, trial};
 
 /// What a pod of an instance is lost by.
 #[derive(Debug, Clone, Copy)]
@@ -64,9 +60,7 @@ async fn is_back(run: &Instance<'_>, index: u32, before: &Pod, count: u32) -> Re
 #[ignore = "needs a cluster"]
 fn a_worker_that_is_lost_comes_back_while_the_command_runs() {
     trial("lost-worker", async |trial| {
-        let command = "echo begun; until test -e /tmp/go; do sleep 0.2; done; \
-                       flux run -N4 hostname; echo done";
-        let container = format!("launcher: true, command: '{command}', {MEMORY_TO_FILL}");
+        let container = format!("{}, {MEMORY_TO_FILL}", then_on(4));
         let run = trial.run("lost", "size: 4", &container).await?;
         let lead = run.ready().await?;
         run.up(4).await?;
@@ -81,9 +75,7 @@ fn a_worker_that_is_lost_comes_back_while_the_command_runs() {
         }
         run.running(4).await?;
         ensure!(run.ready().await? == lead, "the lead is another one");
-        run.go(0).await?;
-        run.complete().await?;
-        run.each_once(&["begun", "lost-0", "lost-1", "lost-2", "lost-3", "done"]).await
+        run.ends_on(4).await
     });
 }
 
@@ -104,9 +96,7 @@ fn a_worker_that_runs_out_of_memory_is_used_again_and_the_command_goes_on() {
         run.printed(0, "it ended with ").await?;
         run.up_within(2, BACK_WITHIN * 2).await?;
         let after = run.pod(1).await?;
-        run.go(0).await?;
-        run.complete().await?;
-        run.each_once(&["begun", "greedy-0", "greedy-1", "done"]).await?;
+        run.ends_on(2).await?;
         if after.uid() == before.uid() {
             return run.each_once(&["it ended with 137"]).await;
         }

@@ -4,11 +4,11 @@
 use anyhow::{Result, ensure};
 use e2e::{
     product::install::{NAME, NAMESPACE},
-    trial::{Trial, instance::Instance, logs::pod_logs},
+    trial::logs::pod_logs,
 };
 use kube::ResourceExt as _;
 
-use crate::trial;
+use crate::{Instance, Trial, trial};
 
 /// A run that says as much as it can, with a sidecar that does not use Flux.
 const TALKATIVE: &str = "

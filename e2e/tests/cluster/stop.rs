@@ -3,12 +3,12 @@
 use std::sync::Mutex;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::trial::{Trial, logs::follow_lead};
+use e2e::trial::logs::follow_lead;
 use flux_operator::crd::MiniCluster;
 use kube::api::DeleteParams;
 use tokio::sync::Notify;
 
-use crate::{DEADLINE, trial};
+use crate::{DEADLINE, Trial, trial};
 
 /// A script that says when it runs, when it gets a signal, and when it has saved, which takes longer than a
 /// small share of the grace period.

@@ -1,12 +1,12 @@
 //! MiniClusters that are suspended and resumed.
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::trial::instance::{Instance, look};
-use e2e::trial::{Trial, condition};
+use e2e::trial::condition;
 use flux_operator::crd::State;
 use serde_json::json;
 
 use crate::{
+    Instance, Trial, look,
     replace::{Loss, lose},
     trial,
 };

@@ -14,14 +14,11 @@ use e2e::{
     environment::Environment,
     kubernetes::Network,
     product::install::{NAME, NAMESPACE},
-    trial::{
-        Trial,
-        instance::{Instance, look},
-    },
 };
 use tokio::net::TcpStream;
 
 use super::{case, on_a_cluster, options};
+use crate::{Instance, Trial, look};
 
 /// How long the DNS answers what was true: longer than any case takes.
 const DNS_CACHE: u32 = 600;

@@ -3,16 +3,13 @@
 
 use anyhow::{Result, ensure};
 use e2e::{
-    environment::Environment,
-    kubernetes::Network,
-    progress::Progress,
-    scheduler_plugins::SCHEDULER,
-    trial::{Trial, instance::Instance},
+    environment::Environment, kubernetes::Network, progress::Progress, scheduler_plugins::SCHEDULER,
 };
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
 
 use super::{case, on_a_cluster, options};
+use crate::{Instance, Trial};
 
 /// Places on the node: for one MiniCluster of three, and one more.
 const SEATS: &str = "4";

@@ -1,18 +1,12 @@
 //! MiniClusters that wait in a queue of the real Kueue. On a cluster of its own, because Kueue answers for every Job.
 
 use anyhow::{Result, ensure};
-use e2e::{
-    kubernetes::Network,
-    progress::Progress,
-    trial::{
-        Trial, condition,
-        instance::{Instance, look, specification},
-    },
-};
+use e2e::{kubernetes::Network, progress::Progress, trial::condition};
 use flux_operator::crd::State;
 use serde_json::json;
 
 use super::{case, on_a_cluster, options};
+use crate::{Instance, Trial, look, specification};
 
 /// The queue and what belongs to it.
 const QUEUE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/node/queue.yaml");

@@ -27,7 +27,10 @@ use e2e::{
     },
     programs,
     progress::Progress,
-    trial::{Trial, instance::DEADLINE},
+    trial::{
+        Trial,
+        instance::{DEADLINE, Instance, look, specification, then_on},
+    },
     wait::{Look, until},
 };
 use nix::{

@@ -12,16 +12,13 @@ use e2e::{
     environment::Environment,
     kubernetes::{ContainerRuntime, DownAtEnd, Kubernetes, Network, Nodes, Options},
     progress::Progress,
-    trial::{
-        Trial,
-        instance::{Instance, specification},
-    },
 };
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use serde_json::json;
 
 use super::{case, kubectl, on_a_cluster, options};
+use crate::{Instance, Trial, specification};
 
 /// The node with the control plane, on which the operator runs.
 const FIRST: &str = "node-1";
@@ -32,10 +29,6 @@ const SECOND: &str = "node-2";
 /// minutes.
 const GIVEN_UP_SOON: &str = "pod: {tolerations: [{key: node.kubernetes.io/unreachable, \
     operator: Exists, effect: NoExecute, tolerationSeconds: 2}]}";
-
-/// A command that uses both brokers when it may go on.
-const THEN_BOTH: &str = "launcher: true, command: 'echo begun; \
-    until test -e /tmp/go; do sleep 0.2; done; flux run -N2 hostname; echo done'";
 
 fn two_nodes() -> Options {
     let nodes = Nodes::Real(vec![ContainerRuntime::WithoutImageVolumes]);

@@ -3,16 +3,11 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::{
-    kubernetes::Program,
-    trial::{
-        Trial,
-        instance::{Instance, look},
-    },
-};
+use e2e::kubernetes::Program;
 use kube::ResourceExt as _;
 
 use super::{address_of_lead, ended_once};
+use crate::{Instance, Trial, look};
 
 /// How long it answers nothing.
 const DOWN: Duration = Duration::from_secs(20);

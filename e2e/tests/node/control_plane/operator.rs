@@ -14,17 +14,14 @@ use e2e::{
         checkout,
         install::{NAME, NAMESPACE},
     },
-    trial::{
-        Trial,
-        evidence::EVIDENCE,
-        instance::{Instance, look},
-    },
+    trial::evidence::EVIDENCE,
 };
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::ResourceExt as _;
 use serde_json::json;
 
 use super::{UNTIL_CONNECTED, address_of_lead, connect, ended_once, ends_when_connected};
+use crate::{Instance, Trial, look};
 
 /// The image of the agents of another release, which no running pod may need.
 const OTHER_AGENT: (&str, &str) =

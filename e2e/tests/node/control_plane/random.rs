@@ -3,11 +3,7 @@
 use anyhow::{Context as _, Result, ensure};
 use e2e::{
     product::install::{NAME, NAMESPACE},
-    trial::{
-        Trial,
-        instance::{Instance, look},
-        is_true,
-    },
+    trial::is_true,
 };
 use flux_operator::crd::{MiniCluster, State};
 use futures::future::try_join_all;
@@ -17,7 +13,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use crate::DEADLINE;
+use crate::{DEADLINE, Instance, Trial, look};
 
 /// How many there are.
 const COUNT: usize = 20;

@@ -9,11 +9,11 @@ use anyhow::{Result, anyhow, ensure};
 use e2e::{
     audit::Audit,
     kubernetes::{Kubernetes, Program},
-    trial::Trial,
 };
 use serde_json::json;
 
 use super::{address_of_lead, connect, ended_once, ends_when_connected};
+use crate::Trial;
 
 /// How long etcd answers nothing, again and again.
 const HALTED: Duration = Duration::from_millis(1_500);

@@ -1,21 +1,14 @@
 //! A node is lost: its kubelet and all of its pods at once; or it runs short of disk.
 
 use anyhow::{Result, ensure};
-use e2e::{
-    progress::Progress,
-    trial::{
-        Trial,
-        instance::{Instance, look},
-        logs::container_log,
-    },
-};
+use e2e::{progress::Progress, trial::logs::container_log};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 
 use super::{
-    FIRST, GIVEN_UP_SOON, SECOND, THEN_BOTH, apart, await_given_up, await_second, node_of,
-    two_nodes,
+    FIRST, GIVEN_UP_SOON, SECOND, apart, await_given_up, await_second, node_of, two_nodes,
 };
+use crate::{Instance, Trial, look, then_on};
 
 const TAINT: &str = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute";
 
@@ -23,7 +16,7 @@ const TAINT: &str = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute";
 pub(super) async fn workers_of_a_lost_node_come_back_with_it(trial: &Trial) -> Result<()> {
     let fields = format!("interactive: true, {GIVEN_UP_SOON}");
     let people = apart(trial, "people", &fields, "", FIRST).await?;
-    let command = apart(trial, "command", GIVEN_UP_SOON, THEN_BOTH, FIRST).await?;
+    let command = apart(trial, "command", GIVEN_UP_SOON, &then_on(2), FIRST).await?;
     let first_lead = people.ready().await?;
     let before = [people.pod(1).await?, command.pod(1).await?];
     trial.own()?.lose_node(SECOND)?;
@@ -39,9 +32,7 @@ pub(super) async fn workers_of_a_lost_node_come_back_with_it(trial: &Trial) -> R
     }
     people.running(2).await?;
     ensure!(people.ready().await? == first_lead, "the lead is another one");
-    command.go(0).await?;
-    command.complete().await?;
-    command.each_once(&["begun", "command-0", "command-1", "done"]).await
+    command.ends_on(2).await
 }
 
 /// Two MiniClusters of which a part is on the second node, and the pods that are there: the lead of `once`, whose command

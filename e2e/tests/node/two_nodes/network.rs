@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use e2e::trial::{Trial, instance::Instance};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 
-use super::{FIRST, GIVEN_UP_SOON, SECOND, THEN_BOTH, apart, await_given_up, await_second};
+use super::{FIRST, GIVEN_UP_SOON, SECOND, apart, await_given_up, await_second};
+use crate::{Instance, Trial, then_on};
 
 /// A cut that Kubernetes has hardly noticed when it is over.
 const SHORT: Duration = Duration::from_secs(20);
@@ -18,7 +18,7 @@ const LONG: Duration = Duration::from_mins(2);
 /// One MiniCluster has both: the command goes on, and the worker joins again in the same pod. One whose pods are
 /// given up sooner has another worker after the long one.
 pub(super) async fn brokers_that_cannot_reach_each_other_join_again(trial: &Trial) -> Result<()> {
-    let cut = apart(trial, "cut", "", THEN_BOTH, FIRST).await?;
+    let cut = apart(trial, "cut", "", &then_on(2), FIRST).await?;
     let fields = format!("interactive: true, {GIVEN_UP_SOON}");
     let people = apart(trial, "given-up", &fields, "", FIRST).await?;
     let given_up = people.pod(1).await?;
@@ -41,9 +41,7 @@ pub(super) async fn brokers_that_cannot_reach_each_other_join_again(trial: &Tria
     }
     people.another(1, &given_up).await?;
     people.up(2).await?;
-    cut.go(0).await?;
-    cut.complete().await?;
-    cut.each_once(&["begun", "cut-0", "cut-1", "done"]).await
+    cut.ends_on(2).await
 }
 
 /// Waits until the worker is missed, and runs a job without it.

@@ -3,23 +3,21 @@
 use std::process::Stdio;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::trial::{Trial, instance::look};
 use flux_contract::labels;
 use flux_operator::crd::{InstallMethod, MiniCluster};
 
-use super::{FIRST, SECOND, THEN_BOTH, apart, node_of};
+use super::{FIRST, SECOND, apart, node_of};
+use crate::{Trial, look, then_on};
 
 /// Runs a command on a broker of each node, to which nothing but the operator's preferences brings them.
 pub(super) async fn one_broker_comes_to_each_node(trial: &Trial) -> Result<()> {
-    let run = trial.run("each", "size: 2", THEN_BOTH).await?;
+    let run = trial.run("each", "size: 2", &then_on(2)).await?;
     run.up(2).await?;
     let (one, other) = (run.pod(0).await?, run.pod(1).await?);
     let mut nodes = [node_of(&one), node_of(&other)];
     nodes.sort_unstable();
     ensure!(nodes == [FIRST, SECOND], "the brokers are on {nodes:?}");
-    run.go(0).await?;
-    run.complete().await?;
-    run.each_once(&["each-0", "each-1"]).await
+    run.ends_on(2).await
 }
 
 /// One node has image volumes: images are copied, unless the user insists, and then the pod waits, and the condition
