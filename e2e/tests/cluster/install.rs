@@ -101,37 +101,14 @@ fn a_spack_view_is_mounted_as_an_arbitrary_user_under_restricted() {
     trial("spack", async |trial| {
         let restricted = "pod-security.kubernetes.io/enforce=restricted";
         trial.kubectl(&["label", "namespace", trial.namespace(), restricted])?;
-        let run = trial.start("spack", &SPACK.replace("VIEW", SPACK_VIEW)).await?;
-        let (_, log) = completed(&run, InstallMethod::Image).await?;
+        let manifest = include_str!("manifests/spack.yaml").replace("VIEW", SPACK_VIEW);
+        trial.apply(&manifest).await?;
+        let (_, log) = completed(&trial.named("spack"), InstallMethod::Image).await?;
         let package = "/flux_operator/view/opt/software/linux-x86_64";
         ensure!(log.lines().any(|line| line == package), "log:\n{log}");
         Ok(())
     });
 }
-
-/// A sidecar of yet another user uses Flux too, and is there before anything is linked.
-const SPACK: &str = "
-  size: 2
-  pod:
-    securityContext: {runAsNonRoot: true, runAsUser: 1000730000, seccompProfile: {type: RuntimeDefault}}
-  flux: {container: {image: VIEW, install: Image}}
-  containers:
-    - image: ubuntu:24.04
-      command: readlink /opt/software/linux-x86_64
-      runFlux: true
-      securityContext:
-        allowPrivilegeEscalation: false
-        readOnlyRootFilesystem: true
-        capabilities: {drop: [ALL]}
-    - image: ubuntu:24.04
-      name: beside
-      command: test -x /mnt/flux/view/bin/flux
-      securityContext:
-        runAsUser: 4321
-        allowPrivilegeEscalation: false
-        readOnlyRootFilesystem: true
-        capabilities: {drop: [ALL]}
-";
 
 /// An API server without image volumes makes a Job without them.
 #[test]

@@ -97,38 +97,18 @@ fn a_command_that_fails_is_run_once_whatever_its_code_is() {
     });
 }
 
-/// The first attempt fails when its sidecar is there, the second ends well when it has one as well.
-const AGAIN: &str = "
-  size: 1
-  backoffLimit: 5
-  pod: {restartPolicy: OnFailure}
-  containers:
-    - image: ubuntu:24.04
-      runFlux: true
-      command: |
-        n=1; [ -e /state/failed ] && n=2; i=0
-        while [ ! -e /state/beside-$n ] && [ $i -lt 90 ]; do sleep 1; i=$((i+1)); done
-        [ -e /state/beside-$n ] || exit 3
-        [ $n = 2 ] || { touch /state/failed; exit 7; }
-      volumes: {state: {path: /state}}
-    - image: ubuntu:24.04
-      name: beside
-      command: n=1; [ -e /state/failed ] && n=2; touch /state/beside-$n; exec sleep 3600
-      volumes: {state: {path: /state}}
-";
-
 #[test]
 #[ignore = "needs a cluster"]
 fn a_sidecar_that_fails_is_the_reason_in_the_end_and_a_second_attempt_has_its_sidecar() {
     trial("sidecars", async |trial| {
-        let again = trial.start("again", AGAIN).await?;
+        trial.apply(include_str!("manifests/again.yaml")).await?;
         let spec = "{size: 1, containers: [\
             {image: 'ubuntu:24.04', runFlux: true, command: 'echo once; sleep 8'}, \
             {image: 'ubuntu:24.04', name: beside, command: 'exit 3'}]}";
         let words = ["container beside exited with code 3"];
         let run = fails(trial, "fails", spec, Some(0), "ContainerFailed", &words).await?;
         printed_once(&run, "once").await?;
-        again.complete().await.map(drop)
+        trial.named("again").complete().await.map(drop)
     });
 }
 
@@ -182,29 +162,12 @@ fn what_a_job_puts_where_the_agent_reads_holds_up_nothing_and_roots_directories_
     });
 }
 
-/// Quotes inside the command, a Service with two ports, a ConfigMap under another name, and pod
-/// resources without a runtime class: bugs of the operator in Go that only a cluster can show, by their numbers in
-/// `operator/tests/it/go_differences.txt`.
-const ALL_AT_ONCE: &str = "
-  size: 2
-  pod: {resources: {memory: 256Mi}}
-  containers:
-    - image: ubuntu:24.04
-      runFlux: true
-      command: bash -c \"cat '/inputs/a b'\"
-      volumes: {inputs: {configMapName: simulation, path: /inputs, items: {text: a b}}}
-    - image: ubuntu:24.04
-      name: web
-      runFlux: false
-      command: sleep infinity
-      ports: [80, 443]
-";
-
 #[test]
 #[ignore = "needs a cluster"]
 fn bug_02_09_10_and_13_what_was_refused_or_lost_runs_and_completes() {
     trial("bug-09", async |trial| {
-        let run = trial.start("all", ALL_AT_ONCE).await?;
+        trial.apply(include_str!("manifests/all-at-once.yaml")).await?;
+        let run = trial.named("all");
         run.kubectl(&["create", "configmap", "simulation", "--from-literal=text=one two\n"])?;
         run.complete().await?;
         run.each_once(&["one two"]).await

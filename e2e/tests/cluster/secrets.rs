@@ -10,23 +10,13 @@ use kube::ResourceExt as _;
 
 use crate::{Instance, Trial, trial};
 
-/// A run that says as much as it can, with a sidecar that does not use Flux.
-const TALKATIVE: &str = "
-  size: 2
-  interactive: true
-  logging: {debug: true, zeromq: true}
-  flux: {logLevel: 7}
-  containers:
-    - {image: 'ubuntu:24.04', runFlux: true}
-    - {image: 'ubuntu:24.04', name: beside, runFlux: false, command: sleep 600}
-";
-
 /// It goes with the MiniCluster.
 #[test]
 #[ignore = "needs a cluster"]
 fn the_key_pair_is_in_a_secret_only() {
     trial("secret", async |trial| {
-        let run = trial.start("secret", TALKATIVE).await?;
+        trial.apply(include_str!("manifests/talkative.yaml")).await?;
+        let run = trial.named("secret");
         let lead = run.ready().await?;
         let keys = keys_of(&run)?;
         for key in &keys {
