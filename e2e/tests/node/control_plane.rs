@@ -15,10 +15,9 @@ use e2e::{
     kubernetes::Network,
     product::install::{NAME, NAMESPACE},
 };
-use tokio::net::TcpStream;
 
 use super::{case, on_a_cluster, options};
-use crate::{Instance, Trial, look};
+use crate::{Instance, Trial};
 
 /// How long the DNS answers what was true: longer than any case takes.
 const DNS_CACHE: u32 = 600;
@@ -58,28 +57,15 @@ fn try_all(environment: &Environment) -> Result<()> {
     })
 }
 
-/// What a command does until somebody connects to its pod: it asks neither Kubernetes nor Flux.
-const UNTIL_CONNECTED: &str = "perl -MIO::Socket::INET -e \
-    \"IO::Socket::INET->new(LocalPort => 4000, Listen => 1)->accept or die\"";
-/// The port of [`UNTIL_CONNECTED`].
-const PORT: u16 = 4000;
-
-/// What a container needs for a command that says `once`, waits for a connection, and ends with `code`.
-fn ends_when_connected(code: u8) -> String {
-    format!("command: 'echo once; {UNTIL_CONNECTED}; exit {code}'")
+/// What a container needs for a command that says `once`, waits until it may go, and ends with `code`.
+fn ends_when_it_may(code: u8) -> String {
+    format!("command: 'echo once; until test -e /tmp/go; do sleep 0.2; done; exit {code}'")
 }
 
 /// The address of the lead's pod.
 async fn address_of_lead(run: &Instance<'_>) -> Result<String> {
     let lead = run.pod(0).await?;
     lead.status.and_then(|status| status.pod_ip).context("the lead has no address")
-}
-
-/// Lets the command of the pod at this address end, as soon as it listens.
-async fn connect(address: &str) -> Result<()> {
-    look("the command to listen", async || Ok(TcpStream::connect((address, PORT)).await.ok()))
-        .await
-        .map(drop)
 }
 
 /// Waits until the MiniCluster has ended, which must be as its command did: with `code`, in one run, in the pods

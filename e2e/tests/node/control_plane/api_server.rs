@@ -6,15 +6,28 @@ use std::{
 };
 
 use anyhow::{Result, ensure};
-use e2e::{kubernetes::Program, trial::Trial};
+use e2e::kubernetes::Program;
 use kube::ResourceExt;
+use tokio::net::TcpStream;
 
-use super::{address_of_lead, connect, ended_once, ends_when_connected};
+use super::{address_of_lead, ended_once};
+use crate::{Trial, look};
 
 /// How long it is away: longer than an operator may hold a Lease that it cannot renew.
 const AWAY: Duration = Duration::from_secs(20);
 /// Longest time between two jobs of an instance that goes on, on a machine that is busy.
 const GAP: u64 = 8;
+
+/// What a command does until somebody connects to its pod: it asks neither Kubernetes nor Flux.
+const UNTIL_CONNECTED: &str = "perl -MIO::Socket::INET -e \
+    \"IO::Socket::INET->new(LocalPort => 4000, Listen => 1)->accept or die\"";
+/// The port of [`UNTIL_CONNECTED`].
+const PORT: u16 = 4000;
+
+/// What a container needs for a command that says `once`, waits for a connection, and ends with `code`.
+fn ends_when_connected(code: u8) -> String {
+    format!("command: 'echo once; {UNTIL_CONNECTED}; exit {code}'")
+}
 
 /// An instance goes on with its jobs, and commands end, with 0 and with 7, while nobody can learn of it.
 pub(super) async fn commands_go_on_and_end_while_the_api_server_is_away(
@@ -61,6 +74,13 @@ pub(super) async fn commands_go_on_and_end_while_the_api_server_is_away(
     let longest = gaps.max().unwrap_or_default();
     ensure!(longest <= GAP, "no job ran for {longest} s while the API server was away:\n{log}");
     Ok(())
+}
+
+/// Lets the command of the pod at this address end, as soon as it listens.
+async fn connect(address: &str) -> Result<()> {
+    look("the command to listen", async || Ok(TcpStream::connect((address, PORT)).await.ok()))
+        .await
+        .map(drop)
 }
 
 /// Names of the pods of the instance that goes on.

@@ -20,7 +20,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::ResourceExt as _;
 use serde_json::json;
 
-use super::{UNTIL_CONNECTED, address_of_lead, connect, ended_once, ends_when_connected};
+use super::{ended_once, ends_when_it_may};
 use crate::{Instance, Trial, look};
 
 /// The image of the agents of another release, which no running pod may need.
@@ -76,9 +76,10 @@ pub(super) async fn an_operator_that_is_back_reports_what_happened_without_it(
     program: &Path,
 ) -> Result<()> {
     let first = Operator::start(trial, program, &[])?;
-    let without = trial.run("without", "size: 2", &ends_when_connected(7)).await?;
-    let after = trial.run("after", "size: 1", &ends_when_connected(0)).await?;
-    let hook = format!("command: 'echo once', commands: {{post: 'echo hook; {UNTIL_CONNECTED}'}}");
+    let without = trial.run("without", "size: 2", &ends_when_it_may(7)).await?;
+    let after = trial.run("after", "size: 1", &ends_when_it_may(0)).await?;
+    let hook = "echo hook; until test -e /tmp/go; do sleep 0.2; done";
+    let hook = format!("command: 'echo once', commands: {{post: '{hook}'}}");
     let ending = trial.run("ending", "size: 1", &hook).await?;
     without.ready().await?;
     after.ready().await?;
@@ -87,16 +88,16 @@ pub(super) async fn an_operator_that_is_back_reports_what_happened_without_it(
     let worker = without.delete_pod(1).await?;
     await_pod_ready(&without, &without.another(1, &worker).await?)?;
     suspend_and_resume(trial, &after).await?;
-    connect(&address_of_lead(&without).await?).await?;
+    without.go(0).await?;
     let failed = ["wait", "job/without", "--for=condition=Failed", "--timeout=3m"];
     without.kubectl(&failed)?;
     let next = Operator::start(trial, program, &[])?;
     ended_once(trial, &without, 2, 7).await?;
     // It may end, and the operator is killed while it ends.
-    connect(&address_of_lead(&ending).await?).await?;
+    ending.go(0).await?;
     next.kill()?;
     let last = Operator::start(trial, program, &[])?;
-    connect(&address_of_lead(&after).await?).await?;
+    after.go(0).await?;
     ended_once(trial, &ending, 1, 0).await?;
     ended_once(trial, &after, 1, 0).await?;
     last.kill()

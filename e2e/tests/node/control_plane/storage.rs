@@ -12,7 +12,7 @@ use e2e::{
 };
 use serde_json::json;
 
-use super::{address_of_lead, connect, ended_once, ends_when_connected};
+use super::{ended_once, ends_when_it_may};
 use crate::Trial;
 
 /// How long etcd answers nothing, again and again.
@@ -51,13 +51,13 @@ fn slow_down(cluster: &Kubernetes, end: &Receiver<()>) -> Result<()> {
 
 async fn create_scale_and_end(trial: &Trial) -> Result<()> {
     let people = trial.run("people", "size: 1, maxSize: 2, interactive: true", "").await?;
-    let good = trial.run("good", "size: 1", &ends_when_connected(0)).await?;
-    let bad = trial.run("bad", "size: 1", &ends_when_connected(7)).await?;
+    let good = trial.run("good", "size: 1", &ends_when_it_may(0)).await?;
+    let bad = trial.run("bad", "size: 1", &ends_when_it_may(7)).await?;
     people.ready().await?;
     people.edit(&json!({ "size": 2 }))?;
     for (run, code) in [(&good, 0), (&bad, 7)] {
         run.ready().await?;
-        connect(&address_of_lead(run).await?).await?;
+        run.go(0).await?;
         ended_once(trial, run, 1, code).await?;
     }
     people.brokers(2).await?;
