@@ -109,16 +109,15 @@ fn specifications() -> Vec<Value> {
         json!({ "containers": [lines] }),
         json!({ "containers": [texts] }),
     ];
+    // With a container, for a pod that no node takes: it is about the operator alone.
+    let unschedulable = |mut spec: Value| {
+        spec["size"] = json!(1);
+        spec["pod"]["nodeSelector"] = json!({ "e2e.invalid/none": "none" });
+        if spec["containers"].is_null() {
+            spec["containers"] = json!([{}]);
+        }
+        spec["containers"][0]["image"] = json!("hostile.invalid/none:1");
+        spec
+    };
     all.into_iter().map(unschedulable).collect()
-}
-
-/// `spec` with one container, for a pod that no node takes: it is about the operator alone.
-fn unschedulable(mut spec: Value) -> Value {
-    spec["size"] = json!(1);
-    spec["pod"]["nodeSelector"] = json!({ "e2e.invalid/none": "none" });
-    if spec["containers"].is_null() {
-        spec["containers"] = json!([{}]);
-    }
-    spec["containers"][0]["image"] = json!("hostile.invalid/none:1");
-    spec
 }

@@ -1,7 +1,7 @@
 //! How the agent and the view come into the pods: mounted as image volumes, which the other tests have by
 //! default on a cluster that can do so, and copied.
 
-use crate::{Instance, trial};
+use crate::{Instance, succeeds, trial};
 use anyhow::{Context as _, Result, ensure};
 use e2e::{
     environment::Environment,
@@ -16,12 +16,8 @@ use flux_operator::crd::{InstallMethod, Installed};
 #[test]
 #[ignore = "needs a cluster"]
 fn a_read_only_root_and_an_image_without_programs_take_copies() {
-    let progress = Progress::new();
-    let environment = Environment::shared(&progress).unwrap();
     for example in ["read-only-root", "distroless"] {
-        if let Err(error) = run_installed_by("Copy", example, environment, &progress) {
-            panic!("{error:#}");
-        }
+        succeeds(|environment| run_installed_by("Copy", example, environment, &Progress::new()));
     }
 }
 

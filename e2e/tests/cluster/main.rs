@@ -34,10 +34,14 @@ use e2e::{
     },
 };
 
-/// Runs `body` in a namespace of its own, on the environment that all tests share.
+/// Runs `body` in a namespace of its own.
 fn trial(purpose: &str, body: impl AsyncFnOnce(&Trial) -> Result<()> + Send) {
-    let environment = Environment::shared(&Progress::new()).unwrap();
-    if let Err(error) = environment.trial(purpose, body) {
+    succeeds(|environment| environment.trial(purpose, body));
+}
+
+/// Runs `body` on the environment that all tests share, and fails with its error as people read it.
+fn succeeds(body: impl FnOnce(&Environment) -> Result<()>) {
+    if let Err(error) = Environment::shared(&Progress::new()).and_then(body) {
         panic!("{error:#}");
     }
 }

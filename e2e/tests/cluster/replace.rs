@@ -47,15 +47,6 @@ pub(crate) async fn lose(trial: &Trial, run: &Instance<'_>, index: u32, loss: Lo
     Ok(before)
 }
 
-/// Waits until there is another worker than `before`, and all of `count` brokers.
-async fn is_back(run: &Instance<'_>, index: u32, before: &Pod, count: u32) -> Result<()> {
-    let back = async {
-        run.another(index, before).await?;
-        run.up_within(count, BACK_WITHIN).await
-    };
-    tokio::time::timeout(BACK_WITHIN, back).await.context("it did not come back")?
-}
-
 #[test]
 #[ignore = "needs a cluster"]
 fn a_worker_that_is_lost_comes_back_while_the_command_runs() {
@@ -66,7 +57,12 @@ fn a_worker_that_is_lost_comes_back_while_the_command_runs() {
         run.up(4).await?;
         for (index, loss) in (1..).zip([Loss::Deletion, Loss::Eviction, Loss::Memory]) {
             let before = lose(trial, &run, index, loss).await?;
-            is_back(&run, index, &before, 4).await.with_context(|| format!("{loss:?}"))?;
+            let back = async {
+                run.another(index, &before).await?;
+                run.up_within(4, BACK_WITHIN).await
+            };
+            let back = tokio::time::timeout(BACK_WITHIN, back).await;
+            back.with_context(|| format!("it is not back after {loss:?}"))??;
             if let Loss::Memory = loss {
                 let lost: Pod = trial.api().get(&before.name_any()).await?;
                 let end = end_of(&lost, run.name).and_then(|end| end.reason.clone());

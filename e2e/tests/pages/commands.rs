@@ -146,7 +146,4 @@ fn what_does_not_exist_is_a_fault() {
     ] {
         assert!(calls(line).iter().all(|call| fault(call).is_some()), "{line}");
     }
-    for line in ["flux-agent wait lead", "cargo e2e bench scale --sizes NUMBERS", "flux-operator"] {
-        assert!(calls(line).iter().all(|call| fault(call).is_none()), "{line}");
-    }
 }
