@@ -12,25 +12,15 @@ use std::{
     process::Command,
 };
 
-/// The Python SDK as it is published, and what it stands on.
-const PYTHON_PACKAGES: [&str; 7] = [
-    "fluxoperator==0.2.0",
-    "kubernetes==29.0.0",
-    "python-dateutil==2.9.0.post0",
-    "requests==2.32.3",
-    "six==1.17.0",
-    "urllib3==2.2.3",
-    "websocket-client==1.8.0",
-];
-
-/// A directory with these packages, for `PYTHONPATH`. They come from the network, once.
+/// A directory with the Python SDK and what it needs, for `PYTHONPATH`. They come from the network, once.
 fn python_packages() -> Result<PathBuf> {
-    let wanted = PYTHON_PACKAGES.join("\n");
-    let key = Key::new("python-sdk", "0.2.0", &[("packages", wanted.as_bytes())]);
+    let requirements = include_bytes!("python_requirements.txt");
+    let key = Key::new("python-sdk", "0.2.0", &[("packages", requirements)]);
     Cache::locate()?.artefact(&key, |directory| {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cluster/python_requirements.txt");
         let mut pip = Command::new("python3");
-        pip.args(["-m", "pip", "install", "--quiet", "--no-compile", "--target"]).arg(directory);
-        programs::run(pip.args(PYTHON_PACKAGES)).map(|_| ())
+        pip.args(["-m", "pip", "install", "--quiet", "--no-compile", "--requirement", file]);
+        programs::run(pip.arg("--target").arg(directory)).map(drop)
     })
 }
 

@@ -65,10 +65,9 @@ fn calls(line: &str) -> Vec<Call> {
 fn typed(page: &Page) -> Vec<String> {
     let blocks = page.blocks().into_iter().filter(|block| block.language == "console");
     let lines = blocks.flat_map(|block| {
-        let typed = block.text.lines().filter_map(|line| {
-            line.strip_prefix("$ ").or_else(|| line.strip_prefix("# ")).map(str::to_owned)
-        });
-        typed.collect::<Vec<_>>()
+        let prompts =
+            |line: &str| Some(line.strip_prefix("$ ").or(line.strip_prefix("# "))?.to_owned());
+        block.text.lines().filter_map(prompts).collect::<Vec<_>>()
     });
     lines.chain(page.code()).collect()
 }

@@ -29,7 +29,8 @@ const WORK: [Work; 7] = [
     Work::Ends(0),
 ];
 const SIZES: [u32; 11] = [1, 2, 1, 1, 1, 3, 1, 1, 2, 1, 1];
-const MOMENTS: [Moment; 3] = [Moment::AtOnce, Moment::Accepted, Moment::Settled];
+/// When something is done: at once, when the operator has answered, or when little will change by itself.
+const MOMENTS: [Option<fn(Work, State) -> bool>; 3] = [None, Some(|_, _| true), Some(is_settled)];
 const ENDS: [End; 4] = [End::Deleted, End::Ended, End::Expires, End::DeletedInForeground];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,14 +40,9 @@ enum Work {
     Nowhere,
 }
 
-/// When something is done.
-#[derive(Debug, Clone, Copy)]
-enum Moment {
-    AtOnce,
-    /// The operator has answered.
-    Accepted,
-    /// It runs, or it has ended, or it is suspended.
-    Settled,
+fn is_settled(work: Work, state: State) -> bool {
+    let waits = work == Work::Nowhere && state == State::Pending;
+    waits || [State::Running, State::Suspended, State::Complete, State::Failed].contains(&state)
 }
 
 /// How it comes that there is nothing of it any more. What expires goes when it has ended.
@@ -65,7 +61,7 @@ struct Life {
     spec: Value,
     /// What somebody changes in its specification, one after the other.
     edits: Vec<Value>,
-    moment: Moment,
+    moment: Option<fn(Work, State) -> bool>,
     end: End,
 }
 
@@ -161,21 +157,14 @@ impl Life {
 
     /// Waits for its moment, or until it is gone.
     async fn reach(&self, trial: &Trial, run: &Instance<'_>) -> Result<()> {
-        const SETTLED: [State; 4] =
-            [State::Running, State::Suspended, State::Complete, State::Failed];
+        let Some(has_come) = self.moment else { return Ok(()) };
+        let state = |cluster: &MiniCluster| cluster.status.as_ref()?.state;
         let reached = |cluster: Option<&MiniCluster>| {
-            let Some(cluster) = cluster else { return true };
-            let state = cluster.status.as_ref().and_then(|status| status.state);
-            let waits = self.work == Work::Nowhere && state == Some(State::Pending);
-            match self.moment {
-                Moment::AtOnce => true,
-                Moment::Accepted => state.is_some(),
-                Moment::Settled => waits || state.is_some_and(|state| SETTLED.contains(&state)),
-            }
+            cluster.is_none_or(|it| state(it).is_some_and(|state| has_come(self.work, state)))
         };
         let reached = await_condition(trial.api::<MiniCluster>(), run.name, reached);
-        let reached = tokio::time::timeout(DEADLINE, reached).await;
-        reached.with_context(|| format!("to be {:?}", self.moment))?.map(drop).map_err(Into::into)
+        tokio::time::timeout(DEADLINE, reached).await.context("waiting for its moment")??;
+        Ok(())
     }
 }
 
