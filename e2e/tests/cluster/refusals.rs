@@ -57,12 +57,7 @@ fn what_kubernetes_refuses_in_a_job_is_named_in_its_words() {
     let cases = [
         ("misspelt", "pod: {overlay: {priorityClasName: high}}", "command: id", unknown),
         ("label", "pod: {labels: {'a b': c}}", "command: id", "a b"),
-        (
-            "policy",
-            "pod: {restartPolicy: Always}",
-            "command: id",
-            "spec.template.spec.restartPolicy",
-        ),
+        ("policy", "pod: {restartPolicy: Always}", "command: id", "template.spec.restartPolicy"),
         ("quantity", "size: 1", "resources: {limits: {cpu: four}}", "quantities must match"),
     ];
     trial("by-kubernetes", async |trial| {
@@ -83,7 +78,6 @@ fn pods_that_a_quota_refuses_are_named_and_made_when_it_is_lifted() {
         let run = trial.run("quota", "size: 2", "command: hostname").await?;
         stops(&run, "PodsRefused", "exceeded quota: few").await?;
         run.kubectl(&["delete", "quota", "few"])?;
-        run.complete().await?;
-        Ok(())
+        run.complete().await.map(drop)
     });
 }

@@ -1,9 +1,6 @@
 //! The API server answers nothing.
 
-use std::{
-    collections::BTreeSet,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, ensure};
 use e2e::kubernetes::Program;
@@ -47,7 +44,10 @@ pub(super) async fn commands_go_on_and_end_while_the_api_server_is_away(
     jobs.ready().await?;
     jobs.printed(0, "\nat ").await?;
 
-    let before = names_of_pods(trial).await?;
+    let names_of_pods = async || -> Result<Vec<_>> {
+        Ok(trial.pods("jobs").await?.iter().map(ResourceExt::name_any).collect())
+    };
+    let before = names_of_pods().await?;
     trial.own()?.halt(Program::ApiServer)?;
     let (begin, away) = (now()?, tokio::time::sleep(AWAY));
     let mut ended = Ok(());
@@ -62,7 +62,7 @@ pub(super) async fn commands_go_on_and_end_while_the_api_server_is_away(
     ended_once(trial, &good, 1, 0).await?;
     ended_once(trial, &bad, 1, 7).await?;
     // When a Job ends, Kubernetes deletes the workers that are left.
-    let after = names_of_pods(trial).await?;
+    let after = names_of_pods().await?;
     ensure!(after == before, "the pods {before:?} are {after:?} now");
     jobs.go(0).await?;
     jobs.complete().await?;
@@ -81,11 +81,6 @@ async fn connect(address: &str) -> Result<()> {
     look("the command to listen", async || Ok(TcpStream::connect((address, PORT)).await.ok()))
         .await
         .map(drop)
-}
-
-/// Names of the pods of the instance that goes on.
-async fn names_of_pods(trial: &Trial) -> Result<BTreeSet<String>> {
-    Ok(trial.pods("jobs").await?.iter().map(ResourceExt::name_any).collect())
 }
 
 fn now() -> Result<u64> {

@@ -12,19 +12,15 @@ use crate::{Instance, Trial, look};
 /// How long it answers nothing.
 const DOWN: Duration = Duration::from_secs(20);
 
-const CERTIFICATE: &str = include_str!("../../../../examples/bursting/1-certificate.yaml");
-const FIRST: &str = include_str!("../../../../examples/bursting/minicluster.yaml");
-const LATER: &str = include_str!("../../../../examples/bursting/later/child.yaml");
+/// One MiniCluster, and what is applied later: another one that joins it by its name.
+const BURSTING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/bursting");
+const LATER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/bursting/later");
 
 /// Brokers of one MiniCluster find each other without DNS. Those of another, which have only a name, wait for it
 /// and say so.
 pub(super) async fn names_that_nobody_answers_are_waited_for(trial: &Trial) -> Result<()> {
-    let directory = tempfile::tempdir()?;
-    let file = directory.path().join("certificate.yaml");
-    std::fs::write(&file, CERTIFICATE)?;
+    trial.kubectl(&["apply", "-f", BURSTING])?;
     let (first, later) = (trial.named("bursting"), trial.named("burst-0"));
-    first.kubectl(&["apply", "-f", &file.display().to_string()])?;
-    trial.apply(FIRST).await?;
     first.ready().await?;
 
     trial.own()?.halt(Program::Dns)?;
@@ -38,7 +34,7 @@ pub(super) async fn names_that_nobody_answers_are_waited_for(trial: &Trial) -> R
 }
 
 async fn without_dns(trial: &Trial, later: &Instance<'_>) -> Result<()> {
-    trial.apply(LATER).await?;
+    trial.kubectl(&["apply", "-f", LATER])?;
     let command = "launcher: true, command: 'echo once; flux run -N2 hostname'";
     let plain = trial.run("plain", "size: 2", command).await?;
     ended_once(trial, &plain, 2, 0).await?;
