@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use flux_operator::crd::{MiniCluster, MiniClusterStatus, State};
+use flux_operator::crd::{Installed, MiniCluster, MiniClusterStatus, State};
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, Pod};
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
@@ -119,6 +119,12 @@ impl Instance<'_> {
         let (status, found, message) = condition(&cluster, "Failed").context("it did not fail")?;
         ensure!(status == "True" && found == reason, "{}: {found}: {message}", self.name);
         Ok((cluster.status.as_ref().and_then(|status| status.exit_code), message.to_owned()))
+    }
+
+    /// How agent and view come into its pods, as its status says.
+    pub async fn installed(&self) -> Result<Installed> {
+        let cluster = self.trial.api::<MiniCluster>().get(self.name).await?;
+        cluster.status.and_then(|status| status.install).context("the status does not say how")
     }
 
     /// The newest pod of this index; that of index 0 is the lead.

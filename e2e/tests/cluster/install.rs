@@ -32,8 +32,8 @@ pub(crate) fn has_image_volumes() -> Result<bool> {
 
 /// Waits until it is complete, and returns how agent and view came into the pods and the lead's log.
 async fn completed(run: &Instance<'_>, method: InstallMethod) -> Result<(Installed, String)> {
-    let installed = run.complete().await?.status.and_then(|status| status.install);
-    let installed = installed.context("the status does not say how")?;
+    run.complete().await?;
+    let installed = run.installed().await?;
     ensure!(installed.method == method, "{installed:?}");
     Ok((installed, run.log(0).await?))
 }

@@ -30,7 +30,7 @@ const WORK: [Work; 7] = [
 ];
 const SIZES: [u32; 11] = [1, 2, 1, 1, 1, 3, 1, 1, 2, 1, 1];
 /// When something is done: at once, when the operator has answered, or when little will change by itself.
-const MOMENTS: [Option<fn(Work, State) -> bool>; 3] = [None, Some(|_, _| true), Some(is_settled)];
+const MOMENTS: [Option<Moment>; 3] = [None, Some(|_, _| true), Some(is_settled)];
 const ENDS: [End; 4] = [End::Deleted, End::Ended, End::Expires, End::DeletedInForeground];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +39,9 @@ enum Work {
     People,
     Nowhere,
 }
+
+/// Whether the moment has come in this state.
+type Moment = fn(Work, State) -> bool;
 
 fn is_settled(work: Work, state: State) -> bool {
     let waits = work == Work::Nowhere && state == State::Pending;
@@ -61,7 +64,7 @@ struct Life {
     spec: Value,
     /// What somebody changes in its specification, one after the other.
     edits: Vec<Value>,
-    moment: Option<fn(Work, State) -> bool>,
+    moment: Option<Moment>,
     end: End,
 }
 

@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use anyhow::{Context as _, Result, ensure};
 use flux_contract::labels;
-use flux_operator::crd::{InstallMethod, MiniCluster};
+use flux_operator::crd::{InstallMethod, Installed};
 
 use super::{FIRST, SECOND, apart, node_of};
 use crate::{Trial, look, then_on};
@@ -25,29 +25,20 @@ pub(super) async fn one_broker_comes_to_each_node(trial: &Trial) -> Result<()> {
 pub(super) async fn an_image_that_one_node_cannot_mount_is_copied(trial: &Trial) -> Result<()> {
     let lack = format!("node {SECOND} runs containerd 2.0.");
     let copied = trial.run("copied", "size: 2", "command: 'echo done'").await?;
-    let cluster = copied.complete().await?;
-    let (method, reason) = install(&cluster).context("nothing is said of the install")?;
+    copied.complete().await?;
+    let Installed { method, reason } = copied.installed().await?;
     ensure!(method == InstallMethod::Copy && reason.starts_with(&lack), "{method:?}: {reason}");
 
     trial.kubectl(&["cordon", FIRST])?;
     let fields = "size: 1, flux: {container: {install: Image}}";
-    let waits = async {
-        let mounted = trial.run("mounted", fields, "command: 'echo done'").await?;
-        mounted.says("Progressing", "CreateContainerError").await
-    };
-    let waits = waits.await;
+    let mounted = trial.run("mounted", fields, "command: 'echo done'").await?;
+    let waits = mounted.says("Progressing", "CreateContainerError").await;
     trial.kubectl(&["uncordon", FIRST])?;
     waits?;
-    let cluster = trial.api::<MiniCluster>().get("mounted").await?;
-    let (method, reason) = install(&cluster).context("nothing is said of the install")?;
+    let Installed { method, reason } = mounted.installed().await?;
     let said = reason.starts_with("asked for, but will not work: ") && reason.contains(&lack);
     ensure!(method == InstallMethod::Image && said, "{method:?}: {reason}");
     Ok(())
-}
-
-fn install(cluster: &MiniCluster) -> Option<(InstallMethod, &str)> {
-    let install = cluster.status.as_ref()?.install.as_ref()?;
-    Some((install.method, &install.reason))
 }
 
 /// `kubectl drain` waits for the job on the rank; then the Job makes the worker's pod on the other node.
