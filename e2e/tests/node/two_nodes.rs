@@ -71,13 +71,9 @@ async fn apart<'run>(
     let other = if lead == FIRST { SECOND } else { FIRST };
     trial.kubectl(&["cordon", other])?;
     let spec = specification(&["size: 1, maxSize: 2", fields], container);
-    let started = async {
-        let run = trial.start(name, &spec).await?;
-        run.ready().await.map(|_| run)
-    };
-    let started = started.await;
+    let run = trial.start(name, &spec).await?;
+    run.ready().await?;
     trial.kubectl(&["uncordon", other])?;
-    let run = started?;
     run.edit(&json!({ "size": 2 }))?;
     run.up(2).await?;
     for (index, wanted) in [(0, lead), (1, other)] {

@@ -7,7 +7,7 @@ use e2e::kubernetes::Program;
 use kube::ResourceExt as _;
 
 use super::{address_of_lead, ended_once};
-use crate::{Instance, Trial, look};
+use crate::{Trial, look};
 
 /// How long it answers nothing.
 const DOWN: Duration = Duration::from_secs(20);
@@ -25,20 +25,15 @@ pub(super) async fn names_that_nobody_answers_are_waited_for(trial: &Trial) -> R
 
     trial.own()?.halt(Program::Dns)?;
     let down = tokio::time::sleep(DOWN);
-    let meanwhile = without_dns(trial, &later).await;
-    down.await;
-    trial.own()?.resume(Program::Dns)?;
-    meanwhile?;
-    later.brokers(2).await?;
-    first.up(4).await
-}
-
-async fn without_dns(trial: &Trial, later: &Instance<'_>) -> Result<()> {
     trial.kubectl(&["apply", "-f", LATER])?;
     let command = "launcher: true, command: 'echo once; flux run -N2 hostname'";
     let plain = trial.run("plain", "size: 2", command).await?;
     ended_once(trial, &plain, 2, 0).await?;
-    later.printed(0, "the name servers gave no answer for bursting-lead").await.map(drop)
+    later.printed(0, "the name servers gave no answer for bursting-lead").await?;
+    down.await;
+    trial.own()?.resume(Program::Dns)?;
+    later.brokers(2).await?;
+    first.up(4).await
 }
 
 /// Workers find the lead by an address that stays.

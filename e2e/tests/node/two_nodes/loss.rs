@@ -97,14 +97,9 @@ pub(super) async fn pods_of_a_node_that_runs_short_of_disk_are_evicted(
         look("the kubelet to know its pods", answers).await?;
     }
     trial.own()?.fill_disk(SECOND)?;
-    let node = format!("node/{SECOND}");
-    let evicted = async {
-        trial.kubectl(&["wait", &node, "--for=condition=DiskPressure=True", "--timeout=2m"])?;
-        let message = Box::pin(halves.await_elsewhere("Evicted")).await?;
-        ensure!(message.contains("low on resource: ephemeral-storage"), "{message}");
-        Ok(())
-    };
-    let evicted = evicted.await;
-    trial.own()?.clear_disk(SECOND)?;
-    evicted
+    let pressed = "--for=condition=DiskPressure=True";
+    trial.kubectl(&["wait", "node", SECOND, pressed, "--timeout=2m"])?;
+    let message = Box::pin(halves.await_elsewhere("Evicted")).await?;
+    ensure!(message.contains("low on resource: ephemeral-storage"), "{message}");
+    trial.own()?.clear_disk(SECOND)
 }

@@ -32,9 +32,8 @@ pub(super) async fn an_image_that_one_node_cannot_mount_is_copied(trial: &Trial)
     trial.kubectl(&["cordon", FIRST])?;
     let fields = "size: 1, flux: {container: {install: Image}}";
     let mounted = trial.run("mounted", fields, "command: 'echo done'").await?;
-    let waits = mounted.says("Progressing", "CreateContainerError").await;
+    mounted.says("Progressing", "CreateContainerError").await?;
     trial.kubectl(&["uncordon", FIRST])?;
-    waits?;
     let Installed { method, reason } = mounted.installed().await?;
     let said = reason.starts_with("asked for, but will not work: ") && reason.contains(&lack);
     ensure!(method == InstallMethod::Image && said, "{method:?}: {reason}");
