@@ -65,9 +65,11 @@ fn calls(line: &str) -> Vec<Call> {
 fn typed(page: &Page) -> Vec<String> {
     let blocks = page.blocks().into_iter().filter(|block| block.language == "console");
     let lines = blocks.flat_map(|block| {
-        let prompts =
-            |line: &str| Some(line.strip_prefix("$ ").or(line.strip_prefix("# "))?.to_owned());
-        block.text.lines().filter_map(prompts).collect::<Vec<_>>()
+        let typed = |line: &str| {
+            let typed = line.strip_prefix("$ ").or_else(|| line.strip_prefix("# "));
+            typed.map(str::to_owned)
+        };
+        block.text.lines().filter_map(typed).collect::<Vec<_>>()
     });
     lines.chain(page.code()).collect()
 }
