@@ -8,6 +8,7 @@ use std::{
 use anyhow::{Result, ensure};
 use e2e::{
     audit::{Audit, Request},
+    kubernetes::Kubernetes,
     not_run,
     progress::Progress,
 };
@@ -75,7 +76,7 @@ async fn renewed(log: &Path) -> Result<()> {
 #[ignore = "needs a cluster"]
 fn a_run_costs_few_requests_whatever_its_size_and_none_when_it_is_settled() {
     trial("cost", async |trial| {
-        let Some(log) = trial.cluster.audit_log() else {
+        let Ok(log) = trial.own().map(Kubernetes::audit_log) else {
             let why = "there is no access to the API server's audit log";
             not_run::note("the cost", why, &Progress::new());
             return Ok(());
