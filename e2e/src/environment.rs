@@ -181,10 +181,11 @@ impl Environment {
     pub fn trial(
         &self,
         purpose: &str,
+        labels: &[(&str, &str)],
         body: impl AsyncFnOnce(&Trial) -> Result<()> + Send,
     ) -> Result<()> {
         self.run(async |client| {
-            let trial = Trial::begin(&self.cluster, &client, purpose, &[]).await?;
+            let trial = Trial::begin(&self.cluster, &client, purpose, labels).await?;
             match body(&trial).await {
                 Ok(()) => trial.clean().await,
                 Err(error) => Err(anyhow!("{error:#}\n{}", keep_evidence(&trial).await)),

@@ -36,7 +36,7 @@ use e2e::{
 
 /// Runs `body` in a namespace of its own.
 fn trial(purpose: &str, body: impl AsyncFnOnce(&Trial) -> Result<()> + Send) {
-    succeeds(|environment| environment.trial(purpose, body));
+    succeeds(|environment| environment.trial(purpose, &[], body));
 }
 
 /// Runs `body` on the environment that all tests share, and fails with its error as people read it.

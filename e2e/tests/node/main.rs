@@ -62,7 +62,7 @@ fn case(
     purpose: &str,
     case: impl AsyncFnOnce(&Trial) -> Result<()> + Send,
 ) -> Result<()> {
-    Progress::new().step(purpose, || environment.trial(purpose, case))
+    Progress::new().step(purpose, || environment.trial(purpose, &[], case))
 }
 
 fn kubectl(cluster: &Kubernetes, arguments: &[&str]) -> String {
