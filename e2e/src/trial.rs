@@ -4,7 +4,7 @@ pub mod evidence;
 pub mod instance;
 pub mod logs;
 
-use std::time::Duration;
+use std::{path::Path, process::Command, time::Duration};
 
 use anyhow::{Context as _, Result, bail};
 use flux_contract::labels::{COMPLETION_INDEX, JOB_NAME};
@@ -25,15 +25,14 @@ const FIELD_MANAGER: &str = "flux-e2e";
 
 /// A namespace of its own for a test, removed with [`Trial::clean`].
 pub struct Trial {
-    /// Where it is.
-    pub cluster: Cluster,
+    cluster: Cluster,
     client: Client,
     namespace: String,
 }
 
 impl Trial {
     /// Makes a namespace whose name begins with `purpose`, with the given labels.
-    pub async fn begin(
+    pub(crate) async fn begin(
         cluster: &Cluster,
         client: &Client,
         purpose: &str,
@@ -53,6 +52,11 @@ impl Trial {
             .await
             .with_context(|| format!("making a namespace for {purpose}"))?;
         Ok(Self { cluster: cluster.clone(), client: client.clone(), namespace: made.name_any() })
+    }
+
+    /// A trial in another namespace of the same cluster, which nobody cleans up.
+    pub async fn another(&self, purpose: &str) -> Result<Self> {
+        Self::begin(&self.cluster, &self.client, purpose, &[]).await
     }
 
     /// The namespace's name.
@@ -85,9 +89,14 @@ impl Trial {
     /// What kubectl prints, by default of objects of the trial's namespace.
     pub fn kubectl(&self, words: &[&str]) -> Result<String> {
         let namespace = ["--namespace", &self.namespace];
-        let mut kubectl = self.cluster.kubectl(namespace.iter().chain(words));
+        let mut kubectl = self.cluster.kubectl(&[&namespace[..], words].concat());
         String::from_utf8(programs::run(&mut kubectl)?.stdout)
             .context("reading what kubectl printed")
+    }
+
+    /// `program`, which reaches the cluster by `KUBECONFIG`.
+    pub fn program(&self, program: &Path) -> Command {
+        self.cluster.program(program)
     }
 
     /// The uid of each pod of the operator, and how often its containers were started again.

@@ -31,7 +31,7 @@ fn the_python_sdk_creates_submits_runs_and_follows() {
     let packages = python_packages().unwrap();
     trial("python", async |trial| {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cluster/python_sdk.py");
-        let mut python = trial.cluster.program(Path::new("python3"));
+        let mut python = trial.program(Path::new("python3"));
         python.args([script, trial.namespace()]).env("PYTHONPATH", &packages);
         programs::run(&mut python).map(drop)
     });

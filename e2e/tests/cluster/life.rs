@@ -2,13 +2,13 @@
 
 use anyhow::ensure;
 
-use crate::{Trial, trial};
+use crate::trial;
 
 #[test]
 #[ignore = "needs a cluster"]
 fn a_namespace_goes_with_the_minicluster_that_runs_in_it() {
     trial("around", async |trial| {
-        let inside = Trial::begin(&trial.cluster, trial.client(), "inside", &[]).await?;
+        let inside = trial.another("inside").await?;
         inside.run("inside", "size: 2, interactive: true", "").await?.ready().await?;
         inside.kubectl(&["delete", "namespace", inside.namespace(), "--timeout=3m"]).map(drop)
     });

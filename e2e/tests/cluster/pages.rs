@@ -1,8 +1,8 @@
 //! The commands that README.md tells a newcomer to type, run as they stand there.
 
-use crate::trial;
+use crate::{Trial, trial};
 use anyhow::{Context as _, Result, ensure};
-use e2e::{product::checkout, programs, trial::Trial};
+use e2e::product::checkout;
 
 const README: &str = include_str!("../../../README.md");
 
@@ -25,16 +25,20 @@ fn words(line: &str) -> Vec<&str> {
     line.split_whitespace().map(|word| if is_age(word) { "<age>" } else { word }).collect()
 }
 
-/// Runs what a line says, which is kubectl once or several times, in the directory of the checkout.
+/// Runs what a line says, which is kubectl once or several times, as in the directory of the checkout.
 fn run(trial: &Trial, line: &str) -> Result<String> {
     let mut printed = String::new();
     for command in line.split(" && ") {
         let words = shlex::split(command).with_context(|| format!("reading {command:?}"))?;
         let (program, arguments) = words.split_first().context("an empty command")?;
         ensure!(program == "kubectl", "{program} is not run here: {line}");
-        let mut kubectl = trial.cluster.kubectl(["--namespace", trial.namespace()]);
-        let output = programs::run(kubectl.args(arguments).current_dir(checkout()?))?;
-        printed = String::from_utf8(output.stdout)?;
+        let checkout = checkout()?;
+        let in_checkout = |word: &String| {
+            let path = checkout.join(word);
+            if path.is_file() { path.display().to_string() } else { word.clone() }
+        };
+        let arguments: Vec<String> = arguments.iter().map(in_checkout).collect();
+        printed = trial.kubectl(&arguments.iter().map(String::as_str).collect::<Vec<_>>())?;
     }
     Ok(printed)
 }

@@ -41,7 +41,6 @@ impl Operator {
         let log =
             File::options().create(true).append(true).open(directory.join("operators.log"))?;
         let child = trial
-            .cluster
             .program(program)
             .args(["run", "--metrics-bind=127.0.0.1:18080", "--health-bind=127.0.0.1:18081"])
             .envs(deployed.filter(|(_, value)| !value.is_empty()))
