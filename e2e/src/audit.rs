@@ -2,7 +2,7 @@
 
 use std::{
     fs::File,
-    io::{Read as _, Seek as _, SeekFrom},
+    io::{BufRead as _, BufReader, Seek as _, SeekFrom},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -68,23 +68,18 @@ impl Audit {
 
     /// The operator's requests that have been answered since this was called before.
     pub fn operator(&mut self) -> Result<Vec<Request>> {
-        let text = self.whole_lines().context("reading the audit log")?;
-        let requests = text.lines().filter_map(|line| serde_json::from_str::<Request>(line).ok());
+        let mut log = File::open(&self.log).context("opening the audit log")?;
+        log.seek(SeekFrom::Start(self.read)).context("reading the audit log")?;
+        let (mut log, mut line, mut requests) = (BufReader::new(log), Vec::new(), Vec::new());
+        // The last line may be half written, and is read later.
+        while log.read_until(b'\n', &mut line)? > 0 && line.ends_with(b"\n") {
+            self.read += u64::try_from(line.len())?;
+            requests.extend(serde_json::from_slice::<Request>(&line).ok());
+            line.clear();
+        }
         // A watch is in the log when it begins, too.
-        let answered = requests.filter(|request| request.stage == "ResponseComplete");
-        Ok(answered.filter(Request::is_by_the_operator).collect())
-    }
-
-    /// What has come since: the last line may be half written, and is read later.
-    fn whole_lines(&mut self) -> Result<String> {
-        let mut file = File::open(&self.log)?;
-        file.seek(SeekFrom::Start(self.read))?;
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes)?;
-        let end = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
-        bytes.truncate(end);
-        self.read += u64::try_from(end)?;
-        Ok(String::from_utf8(bytes)?)
+        requests.retain(|it| it.stage == "ResponseComplete" && it.is_by_the_operator());
+        Ok(requests)
     }
 }
 

@@ -1,21 +1,24 @@
 //! Measurements on a real cluster. Nothing asserts them: they say where the time goes.
 
+mod namespace;
 mod operator;
 pub mod scale;
 pub mod start;
 mod table;
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::ExitCode,
-};
+use std::{fs, path::PathBuf, process::ExitCode};
 
 use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use crate::{product::checkout, progress::Progress};
+use self::operator::OperatorProgram;
+use crate::{
+    cache::Cache,
+    kubernetes::{ClusterId, KubernetesVersion, Network, Nodes, Options},
+    product::checkout,
+    progress::Progress,
+};
 
 /// What can be measured.
 #[derive(Debug, Subcommand)]
@@ -37,38 +40,41 @@ impl BenchCommand {
     }
 }
 
-/// What every measurement is asked for.
+/// The Go operator, which can be measured beside this one.
 #[derive(Debug, Args)]
-struct Common {
+struct Peer {
     /// The Go operator's program; without it, the Go operator is not measured.
     #[arg(long, value_name = "FILE", env = "PEER_OPERATOR", requires = "peer_crd")]
     peer_operator: Option<PathBuf>,
     /// The file of the Go operator's CRD.
     #[arg(long, value_name = "FILE", env = "PEER_CRD", requires = "peer_operator")]
     peer_crd: Option<PathBuf>,
-    /// Where the results are written; by default docs/performance of this checkout.
-    #[arg(long, value_name = "DIRECTORY")]
-    output: Option<PathBuf>,
 }
 
-impl Common {
-    /// Program and CRD of the Go operator, if they are given.
-    fn peer(&self) -> Option<(&Path, &Path)> {
-        Some((self.peer_operator.as_deref()?, self.peer_crd.as_deref()?))
+impl Peer {
+    fn program(&self) -> Result<Option<OperatorProgram>> {
+        let files = self.peer_operator.as_ref().zip(self.peer_crd.as_ref());
+        files.map(|(program, definition)| OperatorProgram::peer(program, definition)).transpose()
     }
+}
 
-    /// Writes `results` to `name`.json.
-    fn write(&self, name: &str, results: &impl Serialize, progress: &Progress) -> Result<()> {
-        let directory = match &self.output {
-            Some(directory) => directory.clone(),
-            None => checkout()?.join("docs/performance"),
-        };
-        let path = directory.join(format!("{name}.json"));
-        let document = serde_json::to_string_pretty(results).context("writing the results")?;
-        fs::create_dir_all(&directory)
-            .and_then(|()| fs::write(&path, document + "\n"))
-            .with_context(|| format!("writing {}", path.display()))?;
-        progress.say(&format!("written: {}", path.display()));
-        Ok(())
-    }
+/// A cluster of this checkout beside that of its tests.
+fn cluster(purpose: &str, nodes: Nodes, network: Network) -> Result<Options> {
+    let id = ClusterId::beside_that_of_this_checkout(purpose)?;
+    Ok(Options {
+        cache: Cache::locate()?,
+        id,
+        network,
+        version: KubernetesVersion::default(),
+        nodes,
+    })
+}
+
+/// Writes `results` to `name`.json in docs/performance.
+fn write(name: &str, results: &impl Serialize, progress: &Progress) -> Result<()> {
+    let path = checkout()?.join("docs/performance").join(format!("{name}.json"));
+    let document = serde_json::to_string_pretty(results).context("writing the results")?;
+    fs::write(&path, document + "\n").with_context(|| format!("writing {}", path.display()))?;
+    progress.say(&format!("written: {}", path.display()));
+    Ok(())
 }

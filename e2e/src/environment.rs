@@ -2,7 +2,6 @@
 
 use std::{
     path::{Path, PathBuf},
-    process::Command,
     sync::OnceLock,
     time::Duration,
 };
@@ -10,9 +9,6 @@ use std::{
 use anyhow::{Context as _, Result, anyhow};
 use clap::ValueEnum as _;
 use flux_operator::crd::Install;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    CustomResourceDefinition, CustomResourceDefinitionCondition,
-};
 use kube::{
     Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
@@ -21,13 +17,14 @@ use kube::{
 use crate::{
     cli::ClusterArguments,
     cluster::{Cluster, Target},
+    kubernetes::Kubernetes,
     kueue,
     product::{
         binaries::{self, Binaries},
         images::{self, View},
         install::{self, Installation},
+        printed,
     },
-    programs,
     progress::Progress,
     scheduler_plugins,
     trial::{Trial, evidence::keep_evidence},
@@ -53,51 +50,43 @@ impl Environment {
         } else {
             View::from_environment()?
         };
-        Self::install(cluster, built, &view, None, progress)
+        let (environment, loaded) = Self::with_images(cluster, built, &view, progress)?;
+        environment.install(loaded, progress)?;
+        Ok(environment)
     }
 
-    /// The same with this view, and with the operator as it is `released` or as tests have it. The agent comes
-    /// from an image of benches ([`Self::load_images_of_benches`]).
-    pub(crate) fn to_measure(
-        target: &Target,
-        view: &View,
-        released: bool,
-        progress: &Progress,
-    ) -> Result<Self> {
-        let built = if released {
-            binaries::build_all_for_release(progress)?
-        } else {
-            binaries::build(progress)?
-        };
-        let agent_image = Some(images::for_benches::AGENT_WITH_VIEW);
-        Self::install(Cluster::up(target, progress)?, built, view, agent_image, progress)
+    /// The same with this view, with operator and agent as they are shipped, and the images of measurements.
+    pub(crate) fn to_measure(target: &Target, view: &View, progress: &Progress) -> Result<Self> {
+        let built = binaries::build_shipped(progress)?;
+        let cluster = Cluster::up(target, progress)?;
+        let (environment, loaded) = Self::with_images(cluster, built, view, progress)?;
+        environment.load_images_of_benches(view, progress)?;
+        let agent_image = images::for_benches::AGENT_WITH_VIEW.to_owned();
+        environment.install(Installation { agent_image, ..loaded }, progress)?;
+        Ok(environment)
     }
 
     /// A cluster that has the images and no operator, and how an operator is installed that uses them.
     pub fn without_operator(target: &Target, progress: &Progress) -> Result<(Self, Installation)> {
         let built = binaries::build(progress)?;
         let cluster = Cluster::up(target, progress)?;
-        let view = View::from_environment()?;
-        progress.say(&view.describe());
-        let installation = images::load(&cluster, &built, &view, progress)?;
-        Ok((Self { cluster, built: Some(built) }, installation))
+        Self::with_images(cluster, built, &View::from_environment()?, progress)
     }
 
-    fn install(
+    fn with_images(
         cluster: Cluster,
         built: Binaries,
         view: &View,
-        agent_image: Option<&str>,
         progress: &Progress,
-    ) -> Result<Self> {
+    ) -> Result<(Self, Installation)> {
         progress.say(&view.describe());
-        let mut loaded = images::load(&cluster, &built, view, progress)?;
-        if let Some(image) = agent_image {
-            image.clone_into(&mut loaded.agent_image);
-        }
+        let installation = images::load(&cluster, &built, view, progress)?;
+        Ok((Self { cluster, built: Some(built) }, installation))
+    }
+
+    fn install(&self, loaded: Installation, progress: &Progress) -> Result<()> {
         let installation = Installation { install: Self::asked_for_install()?, ..loaded };
-        progress.step("installing the operator", || install::install(&cluster, &installation))?;
-        Ok(Self { cluster, built: Some(built) })
+        progress.step("installing the operator", || install::install(&self.cluster, &installation))
     }
 
     /// How agent and view come into the pods of MiniClusters that do not say (`FLUX_OPERATOR_INSTALL`); without
@@ -111,13 +100,14 @@ impl Environment {
         method.map(Some).map_err(|error| anyhow!("reading {VARIABLE}={text}: {error}"))
     }
 
-    /// Another cluster for what was built for this one, without the operator.
-    pub(crate) fn beside(&self, target: &Target, progress: &Progress) -> Result<Self> {
-        Ok(Self { cluster: Cluster::up(target, progress)?, built: self.built.clone() })
+    /// Another cluster for what was built for this one, with the images of measurements and without the operator.
+    pub(crate) fn beside(&self, target: &Target, view: &View, progress: &Progress) -> Result<Self> {
+        let other = Self { cluster: Cluster::up(target, progress)?, built: self.built.clone() };
+        other.load_images_of_benches(view, progress)?;
+        Ok(other)
     }
 
-    /// Loads the images that only measurements need.
-    pub(crate) fn load_images_of_benches(&self, view: &View, progress: &Progress) -> Result<()> {
+    fn load_images_of_benches(&self, view: &View, progress: &Progress) -> Result<()> {
         let Some(built) = &self.built else { return Ok(()) };
         images::for_benches::load(&self.cluster, built, view, progress)
     }
@@ -205,7 +195,7 @@ impl Environment {
 
     /// Whether the cluster is one of ours, with the images that no registry has.
     pub fn is_own(&self) -> bool {
-        matches!(self.cluster, Cluster::Own(_))
+        self.own().is_some()
     }
 
     /// The kubeconfig, for programs that [`Self::run`] starts: they are where the cluster can be reached.
@@ -215,7 +205,7 @@ impl Environment {
 
     /// The API server's audit log, where there is access to it.
     pub fn audit_log(&self) -> Option<PathBuf> {
-        self.cluster.audit_log()
+        self.own().map(Kubernetes::audit_log)
     }
 
     /// The operator's program, where it was built for this environment.
@@ -223,50 +213,34 @@ impl Environment {
         self.built.as_ref().map(|built| built.operator.as_path())
     }
 
-    /// `ctr` of the node's containerd, where there is access to it.
-    pub(crate) fn containerd(&self) -> Option<Command> {
-        self.cluster.containerd()
+    /// The cluster, if it is one of ours.
+    pub fn own(&self) -> Option<&Kubernetes> {
+        self.cluster.own()
+    }
+
+    pub(crate) fn apply(&self, manifest: &str, options: &[&str]) -> Result<()> {
+        self.cluster.apply(manifest, options)
     }
 
     /// What `kubectl` prints, given these arguments.
     pub fn kubectl(&self, arguments: &[&str]) -> Result<String> {
-        let output = programs::run(&mut self.cluster.kubectl(arguments))?;
-        String::from_utf8(output.stdout).context("reading what kubectl printed")
+        printed(&mut self.cluster.kubectl(arguments))
     }
 
     /// Waits until MiniClusters can be made. `kubectl wait` fails where the definition has no conditions yet.
     pub fn await_definition(&self) -> Result<()> {
         const DEADLINE: Duration = Duration::from_mins(1);
-        let get = ["get", "customresourcedefinition", "miniclusters.flux-framework.org", "-ojson"];
+        const ESTABLISHED: &str =
+            "-ojsonpath={.status.conditions[?(@.type=='Established')].status}";
+        let definition = ["customresourcedefinition", "miniclusters.flux-framework.org"];
         wait::until("MiniClusters to be served", DEADLINE, || {
-            let definition: CustomResourceDefinition =
-                serde_json::from_str(&self.kubectl(&get)?).context("reading the definition")?;
-            let conditions = definition.status.and_then(|it| it.conditions).unwrap_or_default();
-            let established = |it: &&CustomResourceDefinitionCondition| it.type_ == "Established";
-            Ok(match conditions.iter().find(established) {
-                Some(condition) if condition.status == "True" => Look::Ready(()),
-                other => Look::NotYet(format!("{other:?}")),
-            })
+            let printed = self.kubectl(&[&["get"], &definition[..], &[ESTABLISHED]].concat())?;
+            Ok(if printed == "True" { Look::Ready(()) } else { Look::NotYet(printed) })
         })
     }
 
     /// What `program` prints, given these arguments and the cluster's kubeconfig.
     pub fn output_of(&self, program: &Path, arguments: &[&str]) -> Result<String> {
-        let output = programs::run(self.cluster.program(program).args(arguments))?;
-        String::from_utf8(output.stdout)
-            .with_context(|| format!("reading what {} printed", program.display()))
-    }
-
-    /// How to go on from here, for a person.
-    pub fn next_steps(&self, namespace: &str) -> String {
-        match &self.cluster {
-            Cluster::Own(_) => format!(
-                "the cluster stays up: `cargo e2e kubectl -- get pods -n {namespace}` looks at it, \
-                 `cargo e2e down` ends it"
-            ),
-            Cluster::External(_) => {
-                format!("`kubectl delete namespace {namespace}` removes what was made")
-            }
-        }
+        printed(self.cluster.program(program).args(arguments))
     }
 }

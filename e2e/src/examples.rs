@@ -6,13 +6,11 @@
 //! says so, is in the directory `later`: so `kubectl apply` of an example's directory starts it right. An
 //! example whose image is in no registry has a `Dockerfile`.
 
-pub mod expectation;
-mod look;
+mod expectation;
 pub mod run;
 mod volumes;
 
 use std::{
-    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
 };
@@ -20,74 +18,49 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-use self::expectation::{Expectation, Step};
+use self::expectation::Step;
 use crate::product::checkout;
 
-/// The file with an example's MiniCluster.
-const MINICLUSTER: &str = "minicluster.yaml";
-/// The file with what an example has to show.
-const EXPECTATION: &str = "expect.txt";
-/// The file that an example's image is made from, if it has one of its own.
-const DOCKERFILE: &str = "Dockerfile";
-/// The directory with what is applied later.
-const LATER: &str = "later";
-
 /// One example, as its directory has it.
-#[derive(Debug, Clone)]
-pub struct Example {
-    /// Name of its directory.
-    pub name: String,
-    /// The directory.
-    pub directory: PathBuf,
-    /// The manifests to apply at the start, in order; the last is the MiniCluster's.
-    pub manifests: Vec<PathBuf>,
-    /// What it has to show.
-    pub expectation: Expectation,
+struct Example {
+    name: String,
+    directory: PathBuf,
+    /// What is applied at the start, in the order of the files' names, which is that of `kubectl apply`.
+    objects: Vec<Value>,
+    /// What it has to show: done and checked in order.
+    steps: Vec<Step>,
 }
 
 impl Example {
-    /// Reads the example of that name.
-    pub fn load(name: &str) -> Result<Self> {
+    fn load(name: &str) -> Result<Self> {
         let directory = root()?.join(name);
-        let path = directory.join(EXPECTATION);
+        let path = directory.join("expect.txt");
         let text =
             fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
-        let expectation = Expectation::parse(&text)
+        let steps = expectation::parse(&text)
             .with_context(|| format!("reading what to expect in {}", path.display()))?;
-        let manifests = manifests(&directory, &expectation)?;
-        Ok(Self { name: name.to_owned(), directory, manifests, expectation })
+        let objects: Result<_> = yaml_files(&directory)?.iter().map(|path| object(path)).collect();
+        Ok(Self { name: name.to_owned(), directory, objects: objects?, steps })
     }
 
     /// Whether its image is made from a `Dockerfile` beside it, and is in no registry.
     fn has_own_image(&self) -> bool {
-        self.directory.join(DOCKERFILE).is_file()
-    }
-
-    /// The same below `scratch`, with `flux.container.install: <method>` in each MiniCluster.
-    fn installed_by(self, method: &str, scratch: &Path) -> Result<Self> {
-        let later = self.directory.join(LATER);
-        let later = if later.is_dir() { yaml_files(&later)? } else { Vec::new() };
-        fs::create_dir(scratch.join(LATER)).context("making a directory for manifests")?;
-        for path in self.manifests.iter().chain(&later) {
-            let text =
-                fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
-            let text = with_method(&text, method)
-                .with_context(|| format!("changing {}", path.display()))?;
-            let copy = scratch.join(path.strip_prefix(&self.directory)?);
-            fs::write(&copy, text).with_context(|| format!("writing {}", copy.display()))?;
-        }
-        let manifests = self.manifests.iter().map(|path| scratch.join(file_name(path))).collect();
-        Ok(Self { directory: scratch.to_owned(), manifests, ..self })
+        self.directory.join("Dockerfile").is_file()
     }
 }
 
-/// A manifest of one object, in which a MiniCluster says how agent and view come into its pods.
-fn with_method(manifest: &str, method: &str) -> Result<String> {
-    let mut object: Value = serde_saphyr::from_str(manifest)?;
+/// The object of this manifest.
+fn object(path: &Path) -> Result<Value> {
+    let text = fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+    serde_saphyr::from_str(&text).with_context(|| format!("understanding {}", path.display()))
+}
+
+/// The same object; a MiniCluster says that agent and view come into its pods by `method`.
+fn installed_by(method: &str, mut object: Value) -> Value {
     if object["kind"] == "MiniCluster" {
         object["spec"]["flux"]["container"]["install"] = method.into();
     }
-    Ok(serde_saphyr::to_string(&object)?)
+    object
 }
 
 /// The names of all examples, sorted.
@@ -124,30 +97,6 @@ fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// The manifests that are applied at the start, in the order of their names, which is that of `kubectl apply`;
-/// the MiniCluster is the last. Each of those that are applied later has a step, and each such step its manifest.
-fn manifests(directory: &Path, expectation: &Expectation) -> Result<Vec<PathBuf>> {
-    let minicluster = directory.join(MINICLUSTER);
-    ensure!(minicluster.is_file(), "there is no {}", minicluster.display());
-    let paths = yaml_files(directory)?;
-    ensure!(
-        paths.last() == Some(&minicluster),
-        "{} is not applied last: give what has to be there first a number before its name",
-        minicluster.display()
-    );
-    let later = directory.join(LATER);
-    let later = if later.is_dir() { yaml_files(&later)? } else { Vec::new() };
-    let steps: BTreeSet<PathBuf> =
-        expectation.steps.iter().filter_map(applied).map(|file| directory.join(file)).collect();
-    let later: BTreeSet<PathBuf> = later.into_iter().collect();
-    ensure!(steps == later, "the steps apply {steps:?}, and in {LATER} there is {later:?}");
-    Ok(paths)
-}
-
-fn applied(step: &Step) -> Option<&String> {
-    if let Step::Apply(file) = step { Some(file) } else { None }
-}
-
 fn yaml_files(directory: &Path) -> Result<Vec<PathBuf>> {
     let mut paths = entries(directory)?;
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "yaml"));
@@ -156,65 +105,43 @@ fn yaml_files(directory: &Path) -> Result<Vec<PathBuf>> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
+    /// So `kubectl apply` of its directory starts it right.
     #[test]
-    fn every_example_says_what_to_expect_of_it() {
-        let mut faults = Vec::new();
+    fn every_example_is_complete_and_its_minicluster_is_applied_last() {
         for name in names().unwrap() {
-            if let Err(error) = Example::load(&name) {
-                faults.push(format!("{name}: {error:#}"));
+            let example = Example::load(&name).unwrap();
+            let (file, object) =
+                (yaml_files(&example.directory).unwrap().pop(), example.objects.last());
+            let hint = "give what has to be there first a number before its name";
+            assert_eq!(file, Some(example.directory.join("minicluster.yaml")), "{name}: {hint}");
+            assert_eq!(object.unwrap()["metadata"]["name"], name.as_str());
+            // Each manifest of what is applied later has a step, and each such step its manifest.
+            let applied = |step: &Step| {
+                if let Step::Apply(file) = step { Some(example.directory.join(file)) } else { None }
+            };
+            let steps = example.steps.iter().filter_map(applied);
+            let later = example.directory.join("later");
+            let later = if later.is_dir() { yaml_files(&later).unwrap() } else { Vec::new() };
+            let (steps, later): (BTreeSet<_>, BTreeSet<_>) =
+                (steps.collect(), later.into_iter().collect());
+            assert_eq!(steps, later, "{name}");
+        }
+    }
+
+    #[test]
+    fn every_example_can_say_how_agent_and_view_come_into_its_pods() {
+        for name in names().unwrap() {
+            for object in Example::load(&name).unwrap().objects {
+                let mut expected = object.clone();
+                if object["kind"] == "MiniCluster" {
+                    expected["spec"]["flux"]["container"]["install"] = "Copy".into();
+                }
+                assert_eq!(installed_by("Copy", object), expected, "{name}");
             }
         }
-        assert!(faults.is_empty(), "{}", faults.join("\n"));
-    }
-
-    #[test]
-    fn every_example_can_be_told_how_agent_and_view_come_into_its_pods() {
-        for name in names().unwrap() {
-            let scratch = tempfile::tempdir().unwrap();
-            let example = Example::load(&name).unwrap();
-            let copied = example.clone().installed_by("Copy", scratch.path()).unwrap();
-            assert_eq!(copied.manifests.len(), example.manifests.len());
-            let text = fs::read_to_string(copied.manifests.last().unwrap()).unwrap();
-            let object: Value = serde_saphyr::from_str(&text).unwrap();
-            assert_eq!(object["spec"]["flux"]["container"]["install"], "Copy", "{name}");
-            let found = manifests(scratch.path(), &copied.expectation).unwrap();
-            assert_eq!(found, copied.manifests, "{name}");
-        }
-    }
-
-    #[test]
-    fn a_minicluster_has_the_name_of_its_directory() {
-        for name in names().unwrap() {
-            let path = root().unwrap().join(&name).join(MINICLUSTER);
-            let text = fs::read_to_string(path).unwrap();
-            let object: Value = serde_saphyr::from_str(&text).unwrap();
-            assert_eq!(object["metadata"]["name"], name.as_str());
-        }
-    }
-
-    #[test]
-    fn the_minicluster_is_applied_last_and_what_has_a_step_is_not() {
-        let directory = tempfile::tempdir().unwrap();
-        fs::create_dir(directory.path().join(LATER)).unwrap();
-        for name in ["2-z.yaml", "minicluster.yaml", "1-a.yaml", "later/second.yaml", "README.md"] {
-            fs::write(directory.path().join(name), "").unwrap();
-        }
-        let with_steps = |files: &[&str]| Expectation {
-            steps: files.iter().map(|file| Step::Apply((*file).to_owned())).collect(),
-        };
-        let names: Vec<String> = manifests(directory.path(), &with_steps(&["later/second.yaml"]))
-            .unwrap()
-            .iter()
-            .map(|path| file_name(path))
-            .collect();
-        assert_eq!(names, ["1-a.yaml", "2-z.yaml", "minicluster.yaml"]);
-        for wrong in [&[][..], &["1-a.yaml"], &["later/second.yaml", "later/third.yaml"]] {
-            assert!(manifests(directory.path(), &with_steps(wrong)).is_err(), "{wrong:?}");
-        }
-        fs::write(directory.path().join("secret.yaml"), "").unwrap();
-        let refused = manifests(directory.path(), &with_steps(&["later/second.yaml"])).unwrap_err();
-        assert!(refused.to_string().contains("is not applied last"), "{refused}");
     }
 }

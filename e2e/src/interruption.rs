@@ -12,7 +12,6 @@ use anyhow::{Context as _, Result};
 
 use crate::{
     cache::Cache,
-    cluster::Target,
     kubernetes::{self, Kubernetes, Options},
     progress,
 };
@@ -26,23 +25,16 @@ static AT_WORK: Mutex<()> = Mutex::new(());
 /// Which clusters an interruption ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// The one to be used.
+    /// Those to be used.
     Target,
     /// Besides, all those of this checkout.
     Checkout,
 }
 
-/// From now on SIGINT, SIGTERM and SIGHUP end what this process has started, then clusters on this
-/// machine, then this process. A cluster of somebody else stays.
-pub fn guard(target: &Target, scope: Scope) -> Result<()> {
-    match target {
-        Target::Own(options) => guard_clusters(vec![options.clone()], scope),
-        Target::External { .. } => guard_clusters(Vec::new(), scope),
-    }
-}
-
-/// The same for these clusters on this machine.
-pub(crate) fn guard_clusters(own: Vec<Options>, scope: Scope) -> Result<()> {
+/// From now on SIGINT, SIGTERM and SIGHUP end what this process has started, then `own` and the clusters of
+/// `scope`, then this process. A cluster of somebody else stays.
+pub fn guard(own: impl IntoIterator<Item = Options>, scope: Scope) -> Result<()> {
+    let own: Vec<_> = own.into_iter().collect();
     let cache = Cache::locate()?;
     let interrupted = move || {
         let _at_work = AT_WORK.lock();

@@ -1,22 +1,16 @@
 //! Kueue on a cluster: what queues Jobs until there is quota for them. Built from its Go module, and installed by
 //! its own chart.
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 
 use crate::{
     cache::Cache,
     cluster::Cluster,
-    images::{
-        image::{Image, ImageConfig},
-        layer::{Layer, Source},
-    },
     kubernetes::{KUEUE_VERSION, helm, kueue},
+    product::images::load_program,
     programs,
     progress::Progress,
 };
-
-/// Where the chart is installed.
-pub const NAMESPACE: &str = "kueue-system";
 
 /// Name of the image, without its tag.
 const IMAGE: &str = "localhost/flux-e2e/kueue";
@@ -30,24 +24,16 @@ const VALUES: [&str; 2] = ["image.pullPolicy=IfNotPresent", "resources.requests.
 const PATIENCE: &str = "--timeout=10m";
 
 /// Installs Kueue, and waits until it runs.
-pub fn install(cluster: &Cluster, progress: &Progress) -> Result<()> {
+pub(crate) fn install(cluster: &Cluster, progress: &Progress) -> Result<()> {
     let cache = Cache::locate()?;
     let (helm, built) = (helm(&cache, progress)?, kueue(&cache, progress)?);
-    let scratch = tempfile::tempdir().context("making a directory for an image layer")?;
-    let layer =
-        Layer::from_sources(scratch.path(), &[Source::file("/manager", &built.join("kueue"))])?;
-    let config = ImageConfig {
-        entrypoint: vec!["/manager".to_owned()],
-        user: "65532:65532".to_owned(),
-        ..ImageConfig::default()
-    };
     let image = format!("{IMAGE}:{KUEUE_VERSION}");
     progress.step("loading Kueue", || {
-        cluster.load_image(&Image::new(vec![layer], config), &[&image])
+        load_program(cluster, &image, "/manager", &built.join("kueue"))
     })?;
     let mut command = cluster.program(&helm);
     command.args(["upgrade", "--install", "kueue"]).arg(built.join("chart"));
-    command.args(["--namespace", NAMESPACE, "--create-namespace", "--wait", PATIENCE]);
+    command.args(["--namespace=kueue-system", "--create-namespace", "--wait", PATIENCE]);
     let image = [format!("image.repository={IMAGE}"), format!("image.tag={KUEUE_VERSION}")];
     for value in VALUES.map(str::to_owned).into_iter().chain(image) {
         command.arg("--set").arg(format!("controllerManager.manager.{value}"));

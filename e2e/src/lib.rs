@@ -11,7 +11,7 @@ pub mod demo;
 pub mod environment;
 pub mod examples;
 pub mod interruption;
-pub mod kueue;
+mod kueue;
 pub mod not_run;
 pub mod product;
 pub mod scheduler_plugins;

@@ -13,7 +13,7 @@ use e2e::{
     interruption::{self, Scope},
     product::{chart::Chart, dockerfiles},
     progress::{self, Progress},
-    verify::{Options, chart, verify},
+    verify::{self, verify},
 };
 
 /// Runs the project on a real cluster.
@@ -27,38 +27,13 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Set everything up and run the hello-world example.
-    Demo {
-        /// Which cluster.
-        #[command(flatten)]
-        cluster: ClusterArguments,
-    },
+    Demo(ClusterArguments),
     /// Set everything up and run every check and test.
-    Verify {
-        /// Which cluster.
-        #[command(flatten)]
-        cluster: ClusterArguments,
-        /// Run only the cluster tests whose names contain this text.
-        #[arg(long, value_name = "TEXT")]
-        test: Option<String>,
-        /// Run also what runs each night: other architectures, versions of Kubernetes, containerds and schedulers,
-        /// and nodes that fail.
-        #[arg(long)]
-        all: bool,
-        /// Leave the cluster up at the end.
-        #[arg(long)]
-        keep: bool,
-        /// Fail where the tests on a cluster cannot run, instead of saying so.
-        #[arg(long)]
-        require_cluster: bool,
-    },
+    Verify(verify::Arguments),
     /// Build the images that are shipped from their Dockerfiles, for every architecture, into target/images.
     Images,
     /// Render the manifests in deploy/ from the chart. Builds helm.
-    Manifests {
-        /// Check the chart and that the manifests are fresh, and write nothing.
-        #[arg(long)]
-        check: bool,
-    },
+    Manifests,
     /// Measure on a cluster of this machine.
     #[command(subcommand)]
     Bench(BenchCommand),
@@ -69,26 +44,18 @@ enum Command {
 impl Command {
     fn run(self) -> Result<ExitCode> {
         match self {
-            Self::Demo { cluster } => {
+            Self::Demo(cluster) => {
                 let progress = Progress::new();
                 let target = cluster.target()?;
-                interruption::guard(&target, Scope::Target)?;
+                interruption::guard(target.own().cloned(), Scope::Target)?;
                 demo(&Environment::prepare(&target, true, &progress)?, &progress)?;
             }
-            Self::Verify { cluster, test, all, keep, require_cluster } => {
-                let target = cluster.target()?;
-                interruption::guard(&target, Scope::Checkout)?;
-                let options = Options { target, filter: test, all, keep, require_cluster };
-                verify(&options, &Progress::new())?;
-            }
+            Self::Verify(arguments) => verify(&arguments, &Progress::new())?,
             Self::Images => {
                 let images = dockerfiles::build(&Architecture::ALL, &Progress::new())?;
                 progress::print(&format!("{}", images.directory().display()));
             }
-            Self::Manifests { check: true } => chart::check(&Progress::new())?,
-            Self::Manifests { check: false } => {
-                Chart::of_checkout(&Progress::new())?.write_rendered()?;
-            }
+            Self::Manifests => Chart::of_checkout(&Progress::new())?.write_rendered()?,
             Self::Bench(command) => return command.run(),
             Self::Cluster(command) => return command.run(),
         }

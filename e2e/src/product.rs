@@ -1,6 +1,6 @@
 //! What is tested: the project's own binaries, their images, and their installation in a cluster.
 
-pub mod binaries;
+pub(crate) mod binaries;
 pub mod chart;
 pub mod dockerfiles;
 pub mod images;
@@ -12,6 +12,8 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
+
+use crate::{programs, progress::Progress};
 
 /// The root of this checkout.
 pub fn checkout() -> Result<PathBuf> {
@@ -32,4 +34,19 @@ pub fn cargo(arguments: &[&str]) -> Result<Command> {
         }
     }
     Ok(command)
+}
+
+/// Downloads the crates of every platform: a build downloads those of its own only. What runs offline later reads
+/// them all.
+pub(crate) fn fetch_every_platform(progress: &Progress) -> Result<()> {
+    progress.step("the crates of every platform are downloaded", || {
+        programs::show(&mut cargo(&["fetch", "--locked", "--quiet"])?)
+    })
+}
+
+/// What a command prints.
+pub(crate) fn printed(command: &mut Command) -> Result<String> {
+    let output = programs::run(command)?;
+    String::from_utf8(output.stdout)
+        .with_context(|| format!("reading what {} printed", command.get_program().display()))
 }

@@ -66,10 +66,7 @@ impl Trial {
 
     /// The cluster, which must be one of ours.
     pub fn own(&self) -> Result<&Kubernetes> {
-        match &self.cluster {
-            Cluster::Own(cluster) => Ok(cluster),
-            Cluster::External(_) => bail!("the cluster is not one of ours"),
-        }
+        self.cluster.own().context("the cluster is not one of ours")
     }
 
     /// The client the trial talks through.

@@ -1,31 +1,27 @@
 //! `verify`: every check and test of the project, in the order in which a fault is cheapest to find.
 
-pub mod chart;
+mod chart;
 mod emulated;
 mod tools;
 mod unused_items;
-mod workflows;
 
 pub use self::tools::CARGO_DENY_VERSION;
 
-use std::{
-    panic::resume_unwind,
-    path::Path,
-    process::Command,
-    thread,
-    time::{Duration, Instant},
-};
+use std::{panic::resume_unwind, process::Command, thread, time::Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use walkdir::WalkDir;
+use clap::Args;
 
-use self::tools::{CARGO_DENY, CARGO_MACHETE, MDBOOK, Tool};
+use self::{
+    tools::{TOOLS, Tool},
+    unused_items::rust_files,
+};
 use crate::{
     architecture::Architecture,
     cache::{self, Cache},
-    cli::use_cluster,
+    cli::{ClusterArguments, use_cluster},
     cluster::Target,
-    interruption,
+    interruption::{self, Scope},
     kubernetes::{
         self, Built, ClusterId, ContainerRuntime, DownAtEnd, Kubernetes, KubernetesVersion, Nodes,
     },
@@ -34,6 +30,7 @@ use crate::{
         binaries, cargo, checkout,
         dockerfiles::{self, Images},
         images::for_tests,
+        printed,
     },
     programs,
     progress::Progress,
@@ -41,25 +38,23 @@ use crate::{
 };
 
 /// What is to be verified, and where.
-#[derive(Debug, Clone)]
-pub struct Options {
-    /// The cluster of the tests that need one.
-    pub target: Target,
-    /// Only the cluster tests whose names contain this text run.
-    pub filter: Option<String>,
-    /// Besides, what a change rarely breaks and what takes long: what runs each night.
-    pub all: bool,
-    /// The cluster stays up at the end.
-    pub keep: bool,
-    /// That the tests on a cluster cannot run is a failure.
-    pub require_cluster: bool,
-}
-
-/// One check: its name, and the command that makes it.
-struct Check {
-    name: &'static str,
-    usually: &'static str,
-    command: Command,
+#[derive(Debug, Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    cluster: ClusterArguments,
+    /// Run only the cluster tests whose names contain this text.
+    #[arg(long, value_name = "TEXT")]
+    test: Option<String>,
+    /// Run also what runs each night: other architectures, versions of Kubernetes, containerds and schedulers,
+    /// and nodes that fail.
+    #[arg(long)]
+    all: bool,
+    /// Leave the cluster up at the end.
+    #[arg(long)]
+    keep: bool,
+    /// Fail where the tests on a cluster cannot run, instead of saying so.
+    #[arg(long)]
+    require_cluster: bool,
 }
 
 /// How many tests on a cluster run at the same time: they wait most of their time.
@@ -67,13 +62,10 @@ const TRIALS_AT_ONCE: u8 = 5;
 /// How many others of one program do: those of the agent wait for its processes.
 const TESTS_AT_ONCE: &str = "4";
 
-/// A program of tests, and what it is called.
-type Tests = (&'static str, &'static str);
-
-/// Tests that have clusters of their own, beside the one that [`SHARED`] share.
-const OWN: Tests = ("node", "tests with clusters of their own");
-/// Tests on one cluster, one program after the other.
-const SHARED: [Tests; 1] = [("cluster", "tests and examples on a cluster")];
+/// The tests that have clusters of their own, beside that of [`SHARED`].
+const OWN: &str = "node";
+/// The tests that share a cluster.
+const SHARED: &str = "cluster";
 
 /// Modules of [`OWN`] that only `--all` runs: Kueue, another scheduler and another containerd take ten minutes to
 /// build, and the two nodes are lost and cut off for as long as it takes Kubernetes to notice.
@@ -95,47 +87,44 @@ const CHOSEN: [&str; 6] = [
 const STAND_IN_LINE_LIMIT: usize = 4500;
 
 /// Runs every check, shows the output of each as it comes, and says at the end how each one went.
-pub fn verify(options: &Options, progress: &Progress) -> Result<()> {
+pub fn verify(arguments: &Arguments, progress: &Progress) -> Result<()> {
+    let target = &arguments.cluster.target()?;
+    interruption::guard(target.own().cloned(), Scope::Checkout)?;
     let _alone = alone(progress)?;
     cache::remove_tree(&checkout()?.join(EVIDENCE))?;
     let mut outcomes = Vec::new();
-    if let Some(filter) = &options.filter {
+    if let Some(filter) = &arguments.test {
         check_filter(filter)?;
     }
-    let obstacle = obstacle(&options.target);
-    let own = match &options.target {
-        Target::Own(own) if options.filter.is_none() && obstacle.is_none() => Some(own),
-        Target::Own(_) | Target::External { .. } => None,
-    };
-    outcomes.extend(check_and_build(checks()?, own, options.all, progress));
-    let images = images(&mut outcomes, options.all, progress);
+    let obstacle = obstacle(target);
+    let own = target.own().filter(|_| arguments.test.is_none() && obstacle.is_none());
+    outcomes.extend(check_and_build(own, arguments.all, progress)?);
+    let images = images(&mut outcomes, arguments.all, progress);
     outcomes.push(timed("the stand-in for Flux is small", progress, check_stand_in_size));
-    outcomes.extend(tools(options.all, progress));
+    outcomes.extend(tools(arguments.all, progress)?);
     outcomes.push(timed("public items: used", progress, unused_items::check));
     outcomes.push(timed("the chart, and the manifests of it", progress, || chart::check(progress)));
-    outcomes
-        .push(timed("workflows: syntax, types, scripts", progress, || workflows::check(progress)));
+    outcomes.push(timed("workflows: syntax, types, scripts", progress, || {
+        tools::check_workflows(progress)
+    }));
     match obstacle {
-        None => outcomes.extend(on_the_cluster(options, own, images.as_ref(), progress)?),
-        Some(reason) if options.require_cluster => bail!("--require-cluster: {reason}"),
+        None => outcomes.extend(on_the_cluster(arguments, target, images.as_ref(), progress)?),
+        Some(reason) if arguments.require_cluster => bail!("--require-cluster: {reason}"),
         Some(reason) => outcomes.push(not_run("tests on a cluster", reason)),
     }
     summary(&outcomes, progress)
 }
 
 /// Checks by programs that take minutes to build: without `all`, by those alone that are built already.
-fn tools(all: bool, progress: &Progress) -> Vec<Outcome> {
-    let check = |name, tool: &Tool, work: &dyn Fn(&Path) -> Result<()>| match tool.built() {
-        Ok(None) if !all => not_run(name, "its program is not built here; `--all` builds it"),
-        _ => timed(name, progress, || work(&tool.program(progress)?)),
+fn tools(all: bool, progress: &Progress) -> Result<Vec<Outcome>> {
+    let cache = Cache::locate()?;
+    let outcome = |tool: &Tool| {
+        if !all && tool.built(&cache).is_none() {
+            return not_run(tool.checked, "its program is not built here; `--all` builds it");
+        }
+        timed(tool.checked, progress, || tool.check(progress))
     };
-    vec![
-        check("dependencies: licences, bans, sources", &CARGO_DENY, &|program| {
-            tools::deny(program, progress)
-        }),
-        check("dependencies: used", &CARGO_MACHETE, &tools::unused_dependencies),
-        check("the documentation is a book", &MDBOOK, &tools::build_book),
-    ]
+    Ok(TOOLS.iter().map(outcome).collect())
 }
 
 /// Builds the images that are shipped and checks what is in them; returns them for the tests on a cluster. Those for
@@ -183,129 +172,119 @@ fn alone(progress: &Progress) -> Result<cache::Lock> {
 
 /// Fails where no test on a cluster has `filter` in its name: nothing that runs nothing has passed.
 fn check_filter(filter: &str) -> Result<()> {
-    for (test, _) in SHARED {
-        let words = ["test", "--quiet", "--package", "e2e", "--test", test];
-        let mut list = cargo(&words)?;
-        let listed = programs::run(list.args(["--", "--ignored", "--list", filter]))?;
-        if String::from_utf8_lossy(&listed.stdout).contains(": test") {
-            return Ok(());
-        }
-    }
-    bail!(
+    let mut list = cargo(&["test", "--quiet", "--package", "e2e", "--test", SHARED])?;
+    let listed = printed(list.args(["--", "--ignored", "--list", filter]))?;
+    ensure!(
+        listed.contains(": test"),
         "--test {filter}: no test on a cluster has that in its name; `cargo test -p e2e --test cluster -- --ignored --list` lists them"
-    )
+    );
+    Ok(())
 }
 
 /// The checks that are one cargo command each.
-fn checks() -> Result<Vec<Check>> {
-    let mut documentation =
-        cargo(&["doc", "--workspace", "--no-deps", "--document-private-items"])?;
-    documentation.env("RUSTDOCFLAGS", "--deny warnings");
+fn checks(progress: &Progress) -> Result<Vec<Outcome>> {
+    let check = |name, usually, mut command| run(name, usually, &mut command, progress);
+    let format = cargo(&["fmt", "--all", "--", "--check"])?;
+    let lints = ["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"];
     let mut tests = cargo(&["test", "--workspace", "--no-fail-fast"])?;
     tests.env("RUST_TEST_THREADS", TESTS_AT_ONCE);
-    let lints = ["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"];
+    let documentation = ["doc", "--workspace", "--no-deps", "--document-private-items"];
+    let mut documentation = cargo(&documentation)?;
+    documentation.env("RUSTDOCFLAGS", "--deny warnings");
     Ok(vec![
-        Check {
-            name: "format",
-            usually: "a second",
-            command: cargo(&["fmt", "--all", "--", "--check"])?,
-        },
-        Check { name: "lints", usually: "4 min cold", command: cargo(&lints)? },
-        Check { name: "unit, snapshot and property tests", usually: "5 min cold", command: tests },
-        Check { name: "documentation", usually: "1 min cold", command: documentation },
+        check("format", "a second", format),
+        check("lints", "4 min cold", cargo(&lints)?),
+        check("unit, snapshot and property tests", "5 min cold", tests),
+        check("documentation", "1 min cold", documentation),
     ])
 }
 
 /// What keeps the cluster tests from running, if anything does.
 fn obstacle(target: &Target) -> Option<&'static str> {
-    let own = matches!(target, Target::Own(_));
-    (own && !nix::unistd::geteuid().is_root()).then_some(
+    (target.own().is_some() && !nix::unistd::geteuid().is_root()).then_some(
         "starting a cluster on this machine needs root; run as root, or name another cluster by \
          --kubeconfig FILE --load-command COMMAND",
     )
 }
 
-/// Runs checks one after the other, and beside them builds all that runs on clusters of the tests: both have to wait
-/// now and then, for what is downloaded and for each other's ends.
+/// Runs the checks, and beside them builds all that runs on clusters of the tests: both have to wait now and then, for
+/// what is downloaded and for each other's ends.
 fn check_and_build(
-    checks: Vec<Check>,
     own: Option<&kubernetes::Options>,
     all: bool,
     progress: &Progress,
-) -> Vec<Outcome> {
+) -> Result<Vec<Outcome>> {
     const NAME: &str = "what runs on the tests' clusters: built";
-    thread::scope(|scope| {
-        let building = own.map(|own| {
-            scope.spawn(move || timed(NAME, progress, || build_programs(own, all, progress)))
-        });
-        let mut outcomes: Vec<_> = checks.into_iter().map(|check| run(check, progress)).collect();
-        let built = building.map(|it| it.join().unwrap_or_else(|panic| resume_unwind(panic)));
-        outcomes.extend(built);
-        outcomes
-    })
+    let Some(own) = own else { return checks(progress) };
+    beside(|| timed(NAME, progress, || build_programs(own, all, progress)), || checks(progress))
 }
 
 fn on_the_cluster(
-    options: &Options,
-    own: Option<&kubernetes::Options>,
+    arguments: &Arguments,
+    target: &Target,
     images: Option<&Images>,
     progress: &Progress,
 ) -> Result<Vec<Outcome>> {
     let notes = tempfile::NamedTempFile::new().context("making a file for what does not run")?;
-    let check = |tests| -> Result<Check> {
-        let mut check = ignored_tests(tests, options, images)?;
-        let (variable, path) = not_run::environment(notes.path());
-        check.command.env(variable, path);
-        Ok(check)
+    let tests = |program| -> Result<Command> {
+        let mut command = ignored_tests(program, target)?;
+        command.args(&arguments.test).envs([not_run::environment(notes.path())]);
+        command.envs(images.map(|images| (binaries::IMAGES, images.directory())));
+        Ok(command)
     };
-    let shared = SHARED.map(check).into_iter().collect::<Result<Vec<_>>>()?;
-    let mut outcomes = match own {
-        Some(_) => {
-            let mut own = check(OWN)?;
-            if !options.all {
-                own.command.args(NIGHTLY.iter().flat_map(|module| ["--skip", module]));
-            }
-            beside(own, shared, progress)
+    let shared = || {
+        const NAME: &str = "tests and examples on a cluster";
+        Ok(vec![run(NAME, "2 to 10 min", &mut tests(SHARED)?, progress)])
+    };
+    let with_own = target.own().is_some() && arguments.test.is_none();
+    let mut outcomes = if with_own {
+        const NAME: &str = "tests with clusters of their own";
+        let mut own = tests(OWN)?;
+        if !arguments.all {
+            own.args(NIGHTLY.iter().flat_map(|module| ["--skip", module]));
         }
-        None => shared.into_iter().map(|check| run(check, progress)).collect(),
+        progress.say(&format!("{NAME} (usually 2 to 10 min), beside what follows ..."));
+        beside(|| timed(NAME, progress, || programs::show_at_the_end(&mut own)), shared)?
+    } else {
+        shared()?
     };
-    outcomes
-        .extend(not_run::noted(notes.path()).into_iter().map(|reason| not_run("a test", &reason)));
-    if own.is_some() {
-        outcomes.extend(nightly(options, progress)?);
+    let left_out = not_run::noted(notes.path());
+    outcomes.extend(left_out.into_iter().map(|reason| not_run("a test", &reason)));
+    if with_own {
+        outcomes.extend(nightly(arguments.all, progress)?);
     }
-    if let Target::Own(own) = &options.target
-        && !options.keep
-    {
+    if let Some(own) = target.own().filter(|_| !arguments.keep) {
         progress.step("the cluster is down", || Kubernetes::down(own))?;
     }
     Ok(outcomes)
 }
 
-/// The tests of [`CHOSEN`] on a cluster of each other version of Kubernetes, with `all`; else what is left out.
-fn nightly(options: &Options, progress: &Progress) -> Result<Vec<Outcome>> {
-    let others = KubernetesVersion::all().iter().filter(|it| **it != KubernetesVersion::default());
-    if !options.all {
-        let versions = ["tests on every version of Kubernetes"];
-        let names = NIGHTLY.into_iter().chain(versions);
-        return Ok(names.map(|name| not_run(name, ONLY_ALL)).collect());
-    }
-    others.map(|version| on_version(*version, progress)).collect()
+/// The tests of a program that need a cluster, on this one.
+fn ignored_tests(program: &str, target: &Target) -> Result<Command> {
+    let mut command = cargo(&["test", "--package", "e2e", "--test", program, "--", "--ignored"])?;
+    command.arg(format!("--test-threads={TRIALS_AT_ONCE}"));
+    use_cluster(&mut command, target);
+    Ok(command)
 }
 
-/// How the tests of [`CHOSEN`] went on a cluster of this version.
-fn on_version(version: KubernetesVersion, progress: &Progress) -> Result<Outcome> {
-    let own = kubernetes::Options::of_version(version)?;
-    let mut command = cargo(&["test", "--package", "e2e", "--test", "cluster", "--"])?;
-    let threads = format!("--test-threads={TRIALS_AT_ONCE}");
-    command.args(["--ignored", &threads]).args(CHOSEN);
-    use_cluster(&mut command, &Target::Own(own.clone()));
-    let name = format!("tests on Kubernetes {}", version.full());
-    Ok(timed(&name, progress, || {
-        let _down = DownAtEnd(own.clone());
-        Kubernetes::up(&own, progress)?;
-        programs::show(&mut command)
-    }))
+/// The tests of [`CHOSEN`] on a cluster of each other version of Kubernetes, with `all`; else what is left out.
+fn nightly(all: bool, progress: &Progress) -> Result<Vec<Outcome>> {
+    if !all {
+        let names = NIGHTLY.into_iter().chain(["tests on every version of Kubernetes"]);
+        return Ok(names.map(|name| not_run(name, ONLY_ALL)).collect());
+    }
+    let others = KubernetesVersion::all().iter().filter(|it| **it != KubernetesVersion::default());
+    let outcome = |version: &KubernetesVersion| {
+        let own = kubernetes::Options::of_version(*version)?;
+        let mut tests = ignored_tests(SHARED, &Target::Own(own.clone()))?;
+        let name = format!("tests on Kubernetes {}", version.full());
+        Ok(timed(&name, progress, || {
+            let _down = DownAtEnd(own.clone());
+            Kubernetes::up(&own, progress)?;
+            programs::show(tests.args(CHOSEN))
+        }))
+    };
+    others.map(outcome).collect()
 }
 
 /// Builds all that runs on clusters of the tests. Else some of the tests would build, and the others would have to
@@ -322,57 +301,37 @@ fn build_programs(own: &kubernetes::Options, all: bool, progress: &Progress) -> 
     for_tests::make_file_systems(&own.cache, progress)
 }
 
-fn ignored_tests((test, name): Tests, options: &Options, images: Option<&Images>) -> Result<Check> {
-    let mut command = cargo(&["test", "--package", "e2e", "--test", test, "--"])?;
-    let threads = format!("--test-threads={TRIALS_AT_ONCE}");
-    command.args(["--ignored", &threads]).args(&options.filter);
-    use_cluster(&mut command, &options.target);
-    command.envs(images.map(|images| (binaries::IMAGES, images.directory())));
-    Ok(Check { name, usually: "2 to 10 min", command })
-}
-
 /// How one check went.
 struct Outcome {
     name: String,
-    result: Verdict,
-    took: Duration,
-}
-
-/// What there is to say of a check.
-enum Verdict {
-    Passed,
-    Failed,
-    /// For this reason; that it would pass nobody knows.
-    NotRun(String),
+    /// Its line in the summary.
+    line: String,
+    failed: bool,
 }
 
 const ONLY_ALL: &str = "only `cargo verify --all` runs it, each night";
 
+/// That it would pass nobody knows.
 fn not_run(name: &str, reason: &str) -> Outcome {
-    Outcome {
-        name: name.to_owned(),
-        result: Verdict::NotRun(reason.to_owned()),
-        took: Duration::ZERO,
-    }
+    let line = format!("not run           {name}: {reason}");
+    Outcome { name: name.to_owned(), line, failed: false }
 }
 
-fn run(mut check: Check, progress: &Progress) -> Outcome {
-    timed(check.name, progress, || {
-        progress.say(&format!("{} (usually {}) ...", check.name, check.usually));
-        programs::show(&mut check.command)
-    })
+fn run(name: &str, usually: &str, command: &mut Command, progress: &Progress) -> Outcome {
+    progress.say(&format!("{name} (usually {usually}) ..."));
+    timed(name, progress, || programs::show(command))
 }
 
-/// Runs a check at the same time as others that follow each other. What it says is shown when it has ended.
-fn beside(mut check: Check, others: Vec<Check>, progress: &Progress) -> Vec<Outcome> {
-    progress.say(&format!("{} (usually {}), beside what follows ...", check.name, check.usually));
+/// Does `work`, and at the same time what is `beside` it.
+fn beside(
+    beside: impl FnOnce() -> Outcome + Send,
+    work: impl FnOnce() -> Result<Vec<Outcome>>,
+) -> Result<Vec<Outcome>> {
     thread::scope(|scope| {
-        let beside = scope.spawn(move || {
-            timed(check.name, progress, || programs::show_at_the_end(&mut check.command))
-        });
-        let mut outcomes: Vec<_> = others.into_iter().map(|check| run(check, progress)).collect();
+        let beside = scope.spawn(beside);
+        let mut outcomes = work()?;
         outcomes.push(beside.join().unwrap_or_else(|panic| resume_unwind(panic)));
-        outcomes
+        Ok(outcomes)
     })
 }
 
@@ -380,48 +339,31 @@ fn timed(name: &str, progress: &Progress, work: impl FnOnce() -> Result<()>) -> 
     // Nothing is begun while an interruption ends what there is.
     interruption::await_end();
     let begun = Instant::now();
-    let result = match work() {
-        Ok(()) => Verdict::Passed,
-        Err(error) => {
-            progress.say(&format!("{name}: {error:#}"));
-            Verdict::Failed
-        }
-    };
-    Outcome { name: name.to_owned(), result, took: begun.elapsed() }
+    let outcome = work();
+    let (took, failed) = (begun.elapsed().as_secs_f64(), outcome.is_err());
+    if let Err(error) = outcome {
+        progress.say(&format!("{name}: {error:#}"));
+    }
+    let ended = if failed { "FAILED" } else { "passed" };
+    Outcome { name: name.to_owned(), line: format!("{ended}  {took:>6.1} s  {name}"), failed }
 }
 
 fn summary(outcomes: &[Outcome], progress: &Progress) -> Result<()> {
-    let mut failed = Vec::new();
-    for Outcome { name, result, took } in outcomes {
-        let took = format!("{:>6.1} s", took.as_secs_f64());
-        progress.say(&match result {
-            Verdict::Passed => format!("passed  {took}  {name}"),
-            Verdict::Failed => format!("FAILED  {took}  {name}"),
-            Verdict::NotRun(reason) => format!("not run           {name}: {reason}"),
-        });
-        if matches!(result, Verdict::Failed) {
-            failed.push(name.as_str());
-        }
+    for outcome in outcomes {
+        progress.say(&outcome.line);
     }
-    if failed.is_empty() {
-        return Ok(());
-    }
-    bail!(
-        "failed: {}; what there is to see of tests on a cluster is in {EVIDENCE}",
-        failed.join("; ")
-    )
+    let failed = outcomes.iter().filter(|it| it.failed).map(|it| it.name.as_str());
+    let failed = failed.collect::<Vec<_>>().join("; ");
+    ensure!(
+        failed.is_empty(),
+        "failed: {failed}; what there is to see of tests on a cluster is in {EVIDENCE}"
+    );
+    Ok(())
 }
 
 fn check_stand_in_size() -> Result<()> {
-    let mut lines = 0;
-    for entry in WalkDir::new(checkout()?.join("e2e/stand-in")) {
-        let entry = entry.context("looking for the files of the stand-in")?;
-        if entry.path().extension().is_some_and(|suffix| suffix == "rs") {
-            let text = std::fs::read_to_string(entry.path())
-                .with_context(|| format!("reading {}", entry.path().display()))?;
-            lines += text.lines().count();
-        }
-    }
+    let files = rust_files(&checkout()?.join("e2e/stand-in"))?;
+    let lines: usize = files.iter().map(|(_, text)| text.lines().count()).sum();
     ensure!(
         lines <= STAND_IN_LINE_LIMIT,
         "the stand-in has {lines} lines of Rust, more than the {STAND_IN_LINE_LIMIT} it may have"

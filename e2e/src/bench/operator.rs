@@ -1,4 +1,5 @@
-//! An operator as a process beside the API server, and what the kernel accounts to it.
+//! The operators that are measured: this one, and the one in Go where its program is at hand. Each runs as a process
+//! beside the API server, and the kernel accounts for it.
 
 use std::{
     fs::{self, File},
@@ -13,9 +14,20 @@ use nix::{
     time::clock_getcpuclockid,
     unistd::Pid,
 };
+use procfs::process::Process;
 use serde::Serialize;
+use serde_json::{Value, json};
+use tempfile::NamedTempFile;
 
-use crate::programs;
+use crate::{
+    environment::Environment,
+    product::{
+        checkout,
+        install::{self, NAME, NAMESPACE},
+    },
+    programs,
+    trial::evidence::EVIDENCE,
+};
 
 /// An operator with less than this much work in [`QUIET`] has nothing to do.
 const IDLE: Duration = Duration::from_millis(20);
@@ -24,39 +36,103 @@ const QUIET: Duration = Duration::from_secs(2);
 /// How long it may go on working once all is done: one that never rests is measured up to here.
 const RESTLESS: Duration = Duration::from_secs(30);
 
-/// A process's memory in bytes, by `proc_pid_status(5)`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+/// An operator that is measured.
+pub(super) struct OperatorProgram {
+    program: PathBuf,
+    arguments: &'static [&'static str],
+    /// What is applied before it starts.
+    manifests: Vec<String>,
+    /// Where its service account is, whose name is [`NAME`].
+    namespace: &'static str,
+}
+
+impl OperatorProgram {
+    pub(super) fn ours(program: PathBuf) -> Result<Self> {
+        // Its Deployment must not run beside the program that is measured.
+        let operator = install::operator()?;
+        let stopped = operator.replace("replicas: 1", "replicas: 0");
+        ensure!(stopped != operator, "deploy/operator.yaml has no `replicas: 1`");
+        Ok(Self {
+            program,
+            arguments: &["run", "--metrics-bind=127.0.0.1:18080", "--health-bind=127.0.0.1:18081"],
+            manifests: vec![install::definition()?, stopped],
+            namespace: NAMESPACE,
+        })
+    }
+
+    /// The operator in Go, with the file of its CRD.
+    pub(super) fn peer(program: &Path, definition: &Path) -> Result<Self> {
+        let reading = || format!("reading {}", definition.display());
+        let definition = fs::read_to_string(definition).with_context(reading)?;
+        Ok(Self {
+            program: program.to_owned(),
+            arguments: &[
+                "--metrics-bind-address=127.0.0.1:18080",
+                "--health-probe-bind-address=127.0.0.1:18081",
+            ],
+            manifests: vec![definition, include_str!("peer-account.yaml").to_owned()],
+            namespace: "default",
+        })
+    }
+
+    /// Applies what the operator needs in the cluster.
+    pub(super) fn install(&self, environment: &Environment) -> Result<()> {
+        self.manifests.iter().try_for_each(|manifest| environment.apply(manifest, &[]))?;
+        environment.await_definition()
+    }
+
+    /// Starts it with the rights of its service account, from where the cluster can be reached.
+    pub(super) fn start(&self, environment: &Environment) -> Result<Operator> {
+        let words = ["create", "token", NAME, "--namespace", self.namespace, "--duration=24h"];
+        let token = environment.kubectl(&words)?;
+        let reading = "reading the administrator's kubeconfig";
+        let text = fs::read_to_string(environment.kubeconfig()).context(reading)?;
+        let mut config: Value = serde_json::from_str(&text).context(reading)?;
+        config["users"][0]["user"] = json!({"token": token.trim()});
+        let kubeconfig = NamedTempFile::new().context("making a kubeconfig")?;
+        fs::write(kubeconfig.path(), config.to_string()).context("writing a kubeconfig")?;
+        let directory = checkout()?.join(EVIDENCE);
+        fs::create_dir_all(&directory)
+            .with_context(|| format!("making {}", directory.display()))?;
+        let log = directory.join("operator-of-bench.log");
+        Operator::start(&self.program, self.arguments, kubeconfig, log)
+    }
+}
+
+/// A process's memory, in MiB.
+#[derive(Debug, Serialize)]
 pub(super) struct Memory {
-    /// Resident now.
-    pub(super) resident: u64,
+    resident: f64,
     /// The part of it that is no file.
-    pub(super) anonymous: u64,
+    anonymous: f64,
     /// The most that was resident.
-    pub(super) peak: u64,
+    peak: f64,
 }
 
 /// A running operator; it is killed when this is dropped.
 #[derive(Debug)]
 pub(super) struct Operator {
     process: Child,
+    pid: Pid,
     log: PathBuf,
+    _kubeconfig: NamedTempFile,
 }
 
 impl Operator {
-    /// Starts `program`, which finds the API server by `kubeconfig`, and writes to `log`.
-    pub(super) fn start(
+    fn start(
         program: &Path,
         arguments: &[&str],
-        kubeconfig: &Path,
-        log: &Path,
+        kubeconfig: NamedTempFile,
+        log: PathBuf,
     ) -> Result<Self> {
-        let output = File::create(log).with_context(|| format!("making {}", log.display()))?;
+        let output = File::create(&log).with_context(|| format!("making {}", log.display()))?;
         let errors = output.try_clone().with_context(|| format!("opening {}", log.display()))?;
         let mut command = Command::new(program);
-        command.args(arguments).env("KUBECONFIG", kubeconfig);
+        command.args(arguments).env("KUBECONFIG", kubeconfig.path());
         let process = command.stdin(Stdio::null()).stdout(output).stderr(errors).spawn();
         let process = process.with_context(|| format!("starting {}", program.display()))?;
-        Ok(Self { process, log: log.to_owned() })
+        let pid = Pid::from_raw(i32::try_from(process.id()).context("reading a process id")?);
+        Ok(Self { process, pid, log, _kubeconfig: kubeconfig })
     }
 
     /// Fails with the end of its log where it has ended.
@@ -68,15 +144,22 @@ impl Operator {
 
     /// The processor time of all its threads so far.
     pub(super) fn processor_time(&self) -> Result<Duration> {
-        let clock = clock_getcpuclockid(self.pid()?).context("finding the operator's clock")?;
+        let clock = clock_getcpuclockid(self.pid).context("finding the operator's clock")?;
         Ok(clock.now().context("reading the operator's clock")?.into())
     }
 
-    /// Its memory.
     pub(super) fn memory(&self) -> Result<Memory> {
-        let path = format!("/proc/{}/status", self.process.id());
-        let text = fs::read_to_string(&path).with_context(|| format!("reading {path}"))?;
-        memory(&text).with_context(|| format!("{path} has no line on memory"))
+        let process = Process::new(self.pid.as_raw());
+        let status = process.and_then(|it| it.status()).context("reading the operator's memory")?;
+        let mebibytes = |kibibytes: Option<u64>| -> Result<f64> {
+            let kibibytes = kibibytes.context("the operator has no memory")?;
+            Ok(f64::from(u32::try_from(kibibytes)?) / 1024.0)
+        };
+        Ok(Memory {
+            resident: mebibytes(status.vmrss)?,
+            anonymous: mebibytes(status.rssanon)?,
+            peak: mebibytes(status.vmhwm)?,
+        })
     }
 
     /// Waits until it has nothing to do.
@@ -95,14 +178,10 @@ impl Operator {
 
     /// Asks it to stop, and waits.
     pub(super) fn stop(mut self) -> Result<()> {
-        kill(self.pid()?, Signal::SIGTERM).context("asking the operator to stop")?;
+        kill(self.pid, Signal::SIGTERM).context("asking the operator to stop")?;
         let ended = self.process.wait().context("waiting for the operator's end")?;
         ensure!(ended.success(), "the operator: {ended}:\n{}", programs::tail(&self.log, 15));
         Ok(())
-    }
-
-    fn pid(&self) -> Result<Pid> {
-        Ok(Pid::from_raw(i32::try_from(self.process.id()).context("reading a process id")?))
     }
 }
 
@@ -114,40 +193,31 @@ impl Drop for Operator {
     }
 }
 
-/// Reads `proc_pid_status(5)`, which counts in KiB.
-fn memory(status: &str) -> Option<Memory> {
-    let bytes = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
-        let kibibytes: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
-        Some(kibibytes * 1024)
-    };
-    Some(Memory { resident: bytes("VmRSS")?, anonymous: bytes("RssAnon")?, peak: bytes("VmHWM")? })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::wait::{Look, until};
 
     #[test]
-    fn memory_is_read_in_bytes() {
-        let status = "Name:\tflux\nVmHWM:\t   30 kB\nVmRSS:\t  20 kB\nRssAnon:\t   8 kB\n";
-        let expected = Memory { resident: 20 << 10, anonymous: 8 << 10, peak: 30 << 10 };
-        assert_eq!(memory(status), Some(expected));
-        assert_eq!(memory("Name:\tkthreadd\n"), None);
-    }
-
-    #[test]
     fn a_process_is_measured_until_it_ends_and_then_its_log_says_why() {
         let directory = tempfile::tempdir().unwrap();
-        let log = directory.path().join("log");
         let start = |command| {
-            Operator::start(Path::new("sh"), &["-c", command], Path::new("/"), &log).unwrap()
+            let (kubeconfig, log) = (NamedTempFile::new().unwrap(), directory.path().join("log"));
+            Operator::start(Path::new("sh"), &["-c", command], kubeconfig, log).unwrap()
         };
         let mut running = start("exec sleep 600");
         running.check().unwrap();
         assert!(running.processor_time().unwrap() < Duration::from_secs(5));
-        assert!(running.memory().unwrap().peak > 0);
+        // At first it is a copy of this process.
+        let memory = until("its program", Duration::from_secs(20), || {
+            let memory = running.memory()?;
+            let has_begun = memory.anonymous > 0.0 && memory.anonymous < memory.resident;
+            Ok(if has_begun { Look::Ready(memory) } else { Look::NotYet(format!("{memory:?}")) })
+        });
+        let memory = memory.unwrap();
+        // A small program has more than a KiB and less than a GiB.
+        assert!((0.1..1000.0).contains(&memory.peak), "{memory:?}");
+        assert!(memory.resident <= memory.peak, "{memory:?}");
         let mut ended = start("echo no API server; exit 3");
         let failed = until("its end", Duration::from_secs(20), || {
             Ok(match ended.check() {

@@ -3,31 +3,42 @@
 //! The control plane is real. The nodes are simulated, so nothing runs in the pods: what is measured is
 //! what the operator does, and what Kubernetes does with the objects that it makes.
 
-mod contender;
 mod load;
 mod measure;
-mod observed;
 
-use std::{path::PathBuf, process::ExitCode};
+use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use clap::Args;
-use serde::Serialize;
+use serde_json::{Value, json};
 
-use self::{contender::Contender, load::Load, measure::Figures};
-use super::{Common, table::render};
+use self::load::Load;
+use super::{cluster, operator::OperatorProgram, table::render, write};
 use crate::{
-    cache::Cache,
     cluster::Target,
     environment::Environment,
     interruption::{self, Scope},
-    kubernetes::{ClusterId, DownAtEnd, Kubernetes, KubernetesVersion, Network, Nodes, Options},
+    kubernetes::{DownAtEnd, Kubernetes, Network, Nodes},
     product::binaries,
     progress::{self, Progress},
 };
 
 /// Pods of each of many MiniClusters.
 const PODS: u32 = 4;
+
+/// Head and place in a measurement's document of each column of the table.
+const COLUMNS: [(&str, &str); 10] = [
+    ("MiniClusters", "/miniclusters"),
+    ("pods of each", "/pods"),
+    ("s to all Jobs", "/jobs_seconds"),
+    ("s to all Complete", "/complete_seconds"),
+    ("processor ms each", "/processor_milliseconds_each"),
+    ("requests each", "/requests_each"),
+    ("writes each", "/writes_each"),
+    ("resident MiB before", "/memory_before_mib/resident"),
+    ("after", "/memory_after_mib/resident"),
+    ("peak", "/memory_after_mib/peak"),
+];
 
 /// What `bench scale` is asked for.
 #[derive(Debug, Args)]
@@ -38,58 +49,32 @@ pub struct Arguments {
     /// Pods of the large MiniCluster that comes last; 0 for none.
     #[arg(long, value_name = "PODS", default_value_t = 5000)]
     largest: u32,
-    /// This operator's program; by default it is built as it is released.
-    #[arg(long, value_name = "FILE")]
-    operator: Option<PathBuf>,
-    #[command(flatten)]
-    common: Common,
 }
 
 impl Arguments {
     /// Measures, and writes what was found.
     pub(super) fn run(&self) -> Result<ExitCode> {
         let progress = Progress::new();
-        let options = Options {
-            cache: Cache::locate()?,
-            id: ClusterId::beside_that_of_this_checkout("scale")?,
-            network: Network::default(),
-            version: KubernetesVersion::default(),
-            nodes: Nodes::Simulated,
-        };
-        let target = Target::Own(options.clone());
-        interruption::guard(&target, Scope::Target)?;
-        let mut report = Report { rows: Vec::new() };
-        let ours = match &self.operator {
-            Some(program) => program.clone(),
-            None => binaries::build_for_release(&progress)?,
-        };
-        let peer = self.common.peer().map(Contender::peer).transpose()?;
-        for contender in [Contender::ours(ours)?].into_iter().chain(peer) {
-            // Each begins with nothing in the cluster.
-            Kubernetes::down(&options)?;
-            let _down = DownAtEnd(options.clone());
-            let environment = Environment::as_it_is(&target, &progress)?;
-            contender.install(&environment)?;
-            environment.run(async |client| {
-                let nodes = load::make_nodes(&client, &self.loads()).await?;
-                progress.say(&format!("{nodes} simulated nodes are ready"));
-                for load in self.loads() {
-                    let figures =
-                        measure::measure(&client, &environment, &contender, load, &progress);
-                    let Load { miniclusters, pods } = load;
-                    let figures = Box::pin(figures).await?;
-                    report.rows.push(Row {
-                        contender: contender.name,
-                        miniclusters,
-                        pods,
-                        figures,
-                    });
-                }
-                Ok(())
-            })?;
-        }
-        progress::print(&report.text());
-        self.common.write("scale", &report, &progress)?;
+        let options = cluster("scale", Nodes::Simulated, Network::default())?;
+        interruption::guard([options.clone()], Scope::Target)?;
+        let program = OperatorProgram::ours(binaries::build_shipped(&progress)?.operator)?;
+        // It begins with nothing in the cluster.
+        Kubernetes::down(&options)?;
+        let _down = DownAtEnd(options.clone());
+        let environment = Environment::as_it_is(&Target::Own(options), &progress)?;
+        program.install(&environment)?;
+        let rows = environment.run(async |client| {
+            let nodes = load::make_nodes(&client, &environment, &self.loads()).await?;
+            progress.say(&format!("{nodes} simulated nodes are ready"));
+            let mut rows = Vec::new();
+            for load in self.loads() {
+                let row = measure::measure(&client, &environment, &program, load, &progress);
+                rows.push(serde_json::to_value(Box::pin(row).await?).context("writing a row")?);
+            }
+            Ok(rows)
+        })?;
+        progress::print(&table(&rows));
+        write("scale", &json!({ "rows": rows }), &progress)?;
         Ok(ExitCode::SUCCESS)
     }
 
@@ -101,82 +86,35 @@ impl Arguments {
     }
 }
 
-/// All that was measured.
-#[derive(Debug, Serialize)]
-struct Report {
-    rows: Vec<Row>,
+fn table(rows: &[Value]) -> String {
+    let head = COLUMNS.map(|(head, _)| head.to_owned()).to_vec();
+    let cells = |row: &Value| COLUMNS.map(|(_, pointer)| cell(row.pointer(pointer))).to_vec();
+    render(&[head].into_iter().chain(rows.iter().map(cells)).collect::<Vec<_>>())
 }
 
-#[derive(Debug, Serialize)]
-struct Row {
-    contender: &'static str,
-    miniclusters: u32,
-    pods: u32,
-    #[serde(flatten)]
-    figures: Figures,
-}
-
-impl Report {
-    /// A row for each measurement.
-    fn text(&self) -> String {
-        let heads = [
-            "all Jobs after",
-            "all Complete after",
-            "all MiniClusters say so after",
-            "processor ms each",
-            "requests each",
-            "writes each",
-            "resident before, after, peak (MiB)",
-        ];
-        render(&heads, &self.rows.iter().map(Row::cells).collect::<Vec<_>>())
+fn cell(value: Option<&Value>) -> String {
+    match value {
+        Some(Value::Number(number)) if number.is_f64() => {
+            format!("{:.1}", number.as_f64().unwrap_or_default())
+        }
+        other => other.map(Value::to_string).unwrap_or_default(),
     }
-}
-
-impl Row {
-    fn cells(&self) -> (String, Vec<String>) {
-        let Figures { times, memory_before, memory_after, .. } = &self.figures;
-        let seconds = |seconds: f64| format!("{seconds:.1} s");
-        let each = |sum: f64| format!("{:.1}", sum / f64::from(self.miniclusters));
-        let memory = [memory_before.resident, memory_after.resident, memory_after.peak];
-        let cells = vec![
-            seconds(times.jobs),
-            seconds(times.complete),
-            times.reported.map(seconds).unwrap_or_default(),
-            each(self.figures.processor_seconds * 1000.0),
-            each(as_number(self.figures.requests.values().sum())),
-            each(as_number(self.figures.writes)),
-            memory.map(|bytes| (bytes >> 20).to_string()).join(", "),
-        ];
-        (format!("{}, {} x {} pods", self.contender, self.miniclusters, self.pods), cells)
-    }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
-fn as_number(count: u64) -> f64 {
-    count as f64
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{measure::Figures, observed::Times, *};
-    use crate::bench::operator::Memory;
+    use super::*;
 
     #[test]
-    fn the_table_has_a_row_for_each_measurement() {
-        let figures = Figures {
-            created_seconds: 0.1,
-            times: Times { jobs: 17.8, complete: 27.5, reported: None },
-            processor_seconds: 2.1,
-            memory_before: Memory { resident: 16 << 20, anonymous: 8 << 20, peak: 17 << 20 },
-            memory_after: Memory { resident: 18 << 20, anonymous: 9 << 20, peak: 19 << 20 },
-            requests: [("get jobs".to_owned(), 800), ("create jobs".to_owned(), 1250)].into(),
-            writes: 1250,
-        };
-        let row = Row { contender: "this operator", miniclusters: 100, pods: 4, figures };
-        let (name, cells) = row.cells();
-        assert_eq!(name, "this operator, 100 x 4 pods");
-        assert_eq!(cells, ["17.8 s", "27.5 s", "", "21.0", "20.5", "12.5", "16, 18, 19"]);
-        let text = Report { rows: vec![row] }.text();
-        assert_eq!(text.lines().count(), 3, "{text}");
+    fn the_table_has_a_row_for_each_measurement_with_numbers_as_people_want_them() {
+        let row = json!({
+            "miniclusters": 100, "jobs_seconds": 17.84,
+            "memory_after_mib": {"peak": 19.0},
+        });
+        let table = table(&[row]);
+        assert_eq!(table.lines().count(), 3);
+        let words: Vec<_> = table.lines().last().unwrap().split('|').map(str::trim).collect();
+        assert_eq!(words[1..3], ["100", ""]);
+        assert!(words.contains(&"17.8") && words.contains(&"19.0"), "{words:?}");
     }
 }

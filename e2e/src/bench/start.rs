@@ -3,33 +3,29 @@
 
 mod containerd;
 mod contender;
-mod processor;
 mod recording;
 mod report;
 mod run;
 
-use std::{fs, path::PathBuf, process::ExitCode};
+use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum as _};
 
 use self::{
-    containerd::Containerd,
     contender::{Contender, Wanted, order},
-    recording::{JOB_COMPLETE, POD_ENDED},
+    recording::POD_ENDED,
     report::Report,
     run::{Place, Run},
 };
-use super::{Common, operator::Operator};
+use super::{Peer, cluster, operator::Operator, write};
 use crate::{
-    cache::Cache,
     cluster::Target,
     environment::Environment,
     interruption::{self, Scope},
-    kubernetes::{ClusterId, DownAtEnd, KubernetesVersion, Network, Nodes, Options},
-    product::{checkout, images::View},
+    kubernetes::{DownAtEnd, Network, Nodes, Options},
+    product::images::View,
     progress::{self, Progress},
-    trial::evidence::EVIDENCE,
 };
 
 /// What `bench start` is asked for.
@@ -51,11 +47,14 @@ pub struct Arguments {
     /// For how long the cluster's DNS answers from a cache; 0: it has none.
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     dns_cache: u32,
-    /// Measure the operator as tests have it, which is built sooner and slower, to try this out.
-    #[arg(long)]
-    development_build: bool,
     #[command(flatten)]
-    common: Common,
+    peer: Peer,
+}
+
+/// The clusters: the Go operator has one of its own.
+struct Places {
+    own: Place,
+    peer: Option<(Place, Operator)>,
 }
 
 impl Arguments {
@@ -67,14 +66,17 @@ impl Arguments {
             None => View::StandIn,
         };
         let contenders = self.contenders()?;
-        let clusters = [self.cluster("bench")?, self.cluster("peer")?];
-        interruption::guard_clusters(clusters.to_vec(), Scope::Target)?;
+        let network = || Network { dns_cache: self.dns_cache, ..Network::default() };
+        let clusters = [
+            cluster("bench", Nodes::RealWithDisk, network())?,
+            cluster("peer", Nodes::RealWithDisk, network())?,
+        ];
+        interruption::guard(clusters.clone(), Scope::Target)?;
         let _down = clusters.clone().map(DownAtEnd);
         let places = self.prepare(&view, &clusters, &progress)?;
         let cores = std::thread::available_parallelism().context("counting cores")?.get();
         let mut report = Report {
-            flux: described(&view),
-            operator: if self.development_build { "as tests have it" } else { "as it is released" },
+            flux: view.describe(),
             cores,
             dns_cache_seconds: self.dns_cache,
             rounds: self.rounds,
@@ -82,8 +84,11 @@ impl Arguments {
             runs: Vec::new(),
         };
         let run = |contender, size, round| {
-            let wanted = Wanted { contender, size, view: view.image(), cores };
-            places.of(contender).run(wanted, round)
+            let place = match &places.peer {
+                Some((place, _)) if contender == Contender::Peer => place,
+                _ => &places.own,
+            };
+            place.run(Wanted { contender, size, view: view.image(), cores }, round)
         };
         progress.say("each contender runs once unmeasured: its files are read from disk then");
         for contender in contenders.iter().copied() {
@@ -99,7 +104,7 @@ impl Arguments {
             }
         }
         progress::print(&report.text());
-        self.common.write(&self.name_of_results(), &report, &progress)?;
+        write(&self.name_of_results(), &report, &progress)?;
         Ok(ExitCode::SUCCESS)
     }
 
@@ -109,52 +114,28 @@ impl Arguments {
         [own, beside]: &[Options; 2],
         progress: &Progress,
     ) -> Result<Places> {
-        let target = Target::Own(own.clone());
-        let environment =
-            Environment::to_measure(&target, view, !self.development_build, progress)?;
-        environment.load_images_of_benches(view, progress)?;
-        let peer = match self.common.peer() {
-            None => None,
-            Some((program, definition)) => {
-                let other = environment.beside(&Target::Own(beside.clone()), progress)?;
-                other.load_images_of_benches(view, progress)?;
-                let definition = definition.to_string_lossy();
-                other.kubectl(&["apply", "--server-side", "--filename", &definition])?;
-                other.await_definition()?;
-                let directory = checkout()?.join(EVIDENCE);
-                fs::create_dir_all(&directory)
-                    .with_context(|| format!("making {}", directory.display()))?;
-                let (log, kubeconfig) = (directory.join("peer-operator.log"), other.kubeconfig());
-                let operator =
-                    other.run(async |_| Operator::start(program, &[], kubeconfig, &log))?;
-                Some((
-                    Place { containerd: Containerd::listen(&other)?, environment: other },
-                    operator,
-                ))
-            }
-        };
-        let own = Place { containerd: Containerd::listen(&environment)?, environment };
-        Ok(Places { own, peer })
+        let environment = Environment::to_measure(&Target::Own(own.clone()), view, progress)?;
+        let mut peer = None;
+        if let Some(program) = self.peer.program()? {
+            let environment = environment.beside(&Target::Own(beside.clone()), view, progress)?;
+            program.install(&environment)?;
+            let operator = environment.run(async |_| program.start(&environment))?;
+            peer = Some((Place::of(environment)?, operator));
+        }
+        Ok(Places { own: Place::of(environment)?, peer })
     }
 
     /// Who runs.
     fn contenders(&self) -> Result<Vec<Contender>> {
         let mut all = Contender::value_variants().to_vec();
-        if self.common.peer().is_none() {
+        if self.peer.program()?.is_none() {
             if self.contenders.contains(&Contender::Peer) {
-                bail!("{} needs --peer-operator and --peer-crd", Contender::Peer.name());
+                bail!("the Go operator needs --peer-operator and --peer-crd");
             }
             all.retain(|it| *it != Contender::Peer);
         }
         all.retain(|it| self.contenders.is_empty() || self.contenders.contains(it));
         Ok(all)
-    }
-
-    fn cluster(&self, purpose: &str) -> Result<Options> {
-        let network = Network { dns_cache: self.dns_cache, ..Network::default() };
-        let id = ClusterId::beside_that_of_this_checkout(purpose)?;
-        let version = KubernetesVersion::default();
-        Ok(Options { cache: Cache::locate()?, id, network, version, nodes: Nodes::RealWithDisk })
     }
 
     fn name_of_results(&self) -> String {
@@ -166,44 +147,11 @@ impl Arguments {
     }
 }
 
-/// The clusters: the Go operator has one of its own.
-struct Places {
-    own: Place,
-    peer: Option<(Place, Operator)>,
-}
-
-impl Places {
-    fn of(&self, contender: Contender) -> &Place {
-        match &self.peer {
-            Some((place, _)) if contender == Contender::Peer => place,
-            _ => &self.own,
-        }
-    }
-}
-
-/// Which Flux runs, without the place of its archive: results are for others, too.
-fn described(view: &View) -> String {
-    match view {
-        View::Archive(path) => {
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            format!("Flux: the view archive {name}")
-        }
-        View::StandIn | View::Image(_) | View::Published => view.describe(),
-    }
-}
-
-/// One line about a run.
 fn line_about(run: &Run) -> String {
-    let seconds = |milestone| run.milestones.get(milestone).copied().unwrap_or_default();
-    format!(
-        "round {}, {} pods, {}: {:.2} s, Complete after {:.2} s, {:.2} s of processors",
-        run.round + 1,
-        run.size,
-        run.contender.name(),
-        seconds(POD_ENDED),
-        seconds(JOB_COMPLETE),
-        run.processor_seconds,
-    )
+    let (round, size, contender) = (run.round + 1, run.size, run.contender.name());
+    let seconds = run.milestones.get(POD_ENDED).copied().unwrap_or_default();
+    let worked = run.processor_seconds;
+    format!("round {round}, {size} pods, {contender}: {seconds:.2} s, {worked:.2} s of processors")
 }
 
 #[cfg(test)]
@@ -234,13 +182,5 @@ mod tests {
         assert_eq!(chosen("mounted,bare").unwrap(), [Contender::Bare, Contender::Mounted]);
         let missing = chosen("mounted,peer").unwrap_err().to_string();
         assert_eq!(missing, "the Go operator needs --peer-operator and --peer-crd");
-    }
-
-    #[test]
-    fn results_do_not_name_the_place_of_the_view() {
-        assert_eq!(
-            described(&View::Archive("/a/view.tar".into())),
-            "Flux: the view archive view.tar"
-        );
     }
 }

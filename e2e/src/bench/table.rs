@@ -1,24 +1,19 @@
 //! Tables of results, in Markdown that is aligned for the terminal.
 
-/// A table whose first column has `rows`' names; every row has as many cells as there are `heads`.
-pub(super) fn render(heads: &[&str], rows: &[(String, Vec<String>)]) -> String {
-    let head = (String::new(), heads.iter().map(|head| (*head).to_owned()).collect());
-    let table: Vec<Vec<&str>> = [&head].into_iter().chain(rows).map(cells).collect();
+/// A table of these rows, the first of which is the head. All have as many cells.
+pub(super) fn render(rows: &[Vec<String>]) -> String {
+    let columns = 0..rows.first().map_or(0, Vec::len);
     let width =
-        |column: usize| table.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..=heads.len()).map(width).collect();
-    let line = |row: &Vec<&str>| {
+        |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = columns.map(width).collect();
+    let line = |row: &Vec<String>| {
         let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
         format!("| {} |\n", cells.collect::<Vec<_>>().join(" | "))
     };
-    let mut lines: Vec<String> = table.iter().map(line).collect();
+    let mut lines: Vec<String> = rows.iter().map(line).collect();
     let rule = widths.iter().map(|width| "-".repeat(width + 2)).collect::<Vec<_>>().join("|");
     lines.insert(1, format!("|{rule}|\n"));
     lines.concat()
-}
-
-fn cells((name, cells): &(String, Vec<String>)) -> Vec<&str> {
-    [name].into_iter().chain(cells).map(String::as_str).collect()
 }
 
 #[cfg(test)]
@@ -27,8 +22,9 @@ mod tests {
 
     #[test]
     fn columns_are_as_wide_as_what_they_hold() {
-        let rows = [("mounted".to_owned(), vec!["1.00".to_owned(), String::new()])];
-        insta::assert_snapshot!(render(&["s", "pods"], &rows), @r"
+        let rows = [["", "s", "pods"], ["mounted", "1.00", ""]];
+        let table = render(&rows.map(|row| row.map(str::to_owned).to_vec()));
+        insta::assert_snapshot!(table, @r"
         |         | s    | pods |
         |---------|------|------|
         | mounted | 1.00 |      |

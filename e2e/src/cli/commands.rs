@@ -1,12 +1,11 @@
 //! What can be done with a cluster: start, stop, look at, work with.
 
 use std::{
-    ffi::OsString,
     process::{Command, ExitCode},
     time::Duration,
 };
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use clap::Subcommand;
 
 use super::ClusterArguments;
@@ -15,56 +14,25 @@ use crate::{
     cluster::{Cluster, Target},
     interruption::{self, Scope},
     kubernetes::{Kubernetes, Status},
-    kueue,
     progress::{self, Progress},
-    scheduler_plugins,
 };
+
+/// After so long without use something goes from the cache.
+const UNUSED: Duration = Duration::from_hours(14 * 24);
 
 /// What can be done with a cluster.
 #[derive(Debug, Subcommand)]
 pub enum ClusterCommand {
     /// Start the cluster on this machine, or see that it runs.
-    Up {
-        /// Which cluster.
-        #[command(flatten)]
-        cluster: ClusterArguments,
-    },
-    /// Install Kueue, built from its Go module, on the cluster, which is started if need be.
-    Kueue {
-        /// Which cluster.
-        #[command(flatten)]
-        cluster: ClusterArguments,
-    },
-    /// Install the scheduler of scheduler-plugins, built from its Go module, beside that of the cluster, which is
-    /// started if need be.
-    SchedulerPlugins {
-        /// Which cluster.
-        #[command(flatten)]
-        cluster: ClusterArguments,
-    },
+    Up(ClusterArguments),
     /// End the cluster on this machine and everything it has left there.
-    Down {
-        /// Which cluster.
-        #[command(flatten)]
-        cluster: ClusterArguments,
-        /// End every cluster on this machine whose state is in the cache, of other checkouts, too.
-        #[arg(long)]
-        all: bool,
-    },
+    Down(ClusterArguments),
     /// List the clusters on this machine and what is kept in the cache.
     List,
-    /// Remove from the cache what nobody has used for some time, and clusters that do not run.
-    Prune {
-        /// Days without use after which something goes.
-        #[arg(long, value_name = "DAYS", default_value_t = 14)]
-        unused: u64,
-    },
+    /// Remove from the cache what nobody has used for two weeks, and clusters that do not run.
+    Prune,
     /// Tell what there is of the cluster; exit code 1 if it is not ready.
-    Status {
-        /// Which cluster.
-        #[command(flatten)]
-        cluster: ClusterArguments,
-    },
+    Status(ClusterArguments),
     /// Run kubectl as the cluster's administrator.
     Kubectl {
         /// Which cluster.
@@ -72,29 +40,8 @@ pub enum ClusterCommand {
         cluster: ClusterArguments,
         /// kubectl's arguments.
         #[arg(last = true)]
-        arguments: Vec<OsString>,
+        arguments: Vec<String>,
     },
-    /// Run a command where the cluster's API server, Services and pods can be reached.
-    Exec {
-        /// Which cluster.
-        #[command(flatten)]
-        cluster: ClusterArguments,
-        /// The command and its arguments; KUBECONFIG is set for it.
-        #[arg(last = true, required = true)]
-        command: Vec<OsString>,
-    },
-}
-
-/// Installs something on a cluster.
-fn add(
-    cluster: &ClusterArguments,
-    install: fn(&Cluster, &Progress) -> Result<()>,
-    progress: &Progress,
-) -> Result<ExitCode> {
-    let target = cluster.target()?;
-    interruption::guard(&target, Scope::Target)?;
-    install(&Cluster::up(&target, progress)?, progress)?;
-    Ok(ExitCode::SUCCESS)
 }
 
 impl ClusterCommand {
@@ -102,42 +49,23 @@ impl ClusterCommand {
     pub fn run(&self) -> Result<ExitCode> {
         let progress = Progress::new();
         match self {
-            Self::Up { cluster } => up(cluster, &progress),
-            Self::Kueue { cluster } => add(cluster, kueue::install, &progress),
-            Self::SchedulerPlugins { cluster } => {
-                add(cluster, scheduler_plugins::install, &progress)
-            }
-            Self::Down { cluster, all } => {
-                let clusters = if *all {
-                    Kubernetes::all(&Cache::locate()?)
-                } else {
-                    vec![cluster.own("end")?]
-                };
-                for options in clusters {
-                    let what = format!("the cluster {} is down", options.id.as_str());
-                    progress.step(&what, || Kubernetes::down(&options))?;
-                }
+            Self::Up(cluster) => up(cluster, &progress),
+            Self::Down(cluster) => {
+                let options = cluster.own("end")?;
+                let what = format!("the cluster {} is down", options.id.as_str());
+                progress.step(&what, || Kubernetes::down(&options))?;
                 Ok(ExitCode::SUCCESS)
             }
             Self::List => list(&Cache::locate()?),
-            Self::Prune { unused } => {
-                prune(&Cache::locate()?, Duration::from_hours(24 * *unused), &progress)
-            }
-            Self::Status { cluster } => {
+            Self::Prune => prune(&Cache::locate()?, &progress),
+            Self::Status(cluster) => {
                 let status = Kubernetes::status(&cluster.own("look at")?)?;
                 progress::print(&describe(&status));
                 Ok(if status.fault.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
             }
-            Self::Kubectl { cluster, arguments } => hand_over(running(cluster)?.kubectl(arguments)),
-            Self::Exec { cluster, command } => {
-                let cluster = running(cluster)?;
-                let [program, arguments @ ..] = command.as_slice() else {
-                    bail!("no command was given");
-                };
-                cluster.enter_network()?;
-                let mut command = Command::new(program);
-                command.args(arguments).env("KUBECONFIG", cluster.kubeconfig());
-                hand_over(command)
+            Self::Kubectl { cluster, arguments } => {
+                let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+                hand_over(running(cluster)?.kubectl(&words))
             }
         }
     }
@@ -145,7 +73,7 @@ impl ClusterCommand {
 
 fn up(arguments: &ClusterArguments, progress: &Progress) -> Result<ExitCode> {
     let target = arguments.target()?;
-    interruption::guard(&target, Scope::Target)?;
+    interruption::guard(target.own().cloned(), Scope::Target)?;
     let cluster = Cluster::up(&target, progress)?;
     progress.say(&format!("ready, kubeconfig {}", cluster.kubeconfig().display()));
     progress.say("try: cargo e2e kubectl -- get pods -A");
@@ -154,10 +82,7 @@ fn up(arguments: &ClusterArguments, progress: &Progress) -> Result<ExitCode> {
 
 fn list(cache: &Cache) -> Result<ExitCode> {
     for options in Kubernetes::all(cache) {
-        let state = match Kubernetes::status(&options)?.fault {
-            None => "ready".to_owned(),
-            Some(fault) => format!("not ready: {fault}"),
-        };
+        let state = readiness(&Kubernetes::status(&options)?);
         progress::print(&format!("cluster  {:<16} {state}", options.id.as_str()));
     }
     for artefact in cache.artefacts() {
@@ -167,7 +92,7 @@ fn list(cache: &Cache) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn prune(cache: &Cache, unused: Duration, progress: &Progress) -> Result<ExitCode> {
+fn prune(cache: &Cache, progress: &Progress) -> Result<ExitCode> {
     for options in Kubernetes::all(cache) {
         if Kubernetes::status(&options)?.processes.iter().any(|(_, alive)| *alive) {
             continue;
@@ -175,7 +100,7 @@ fn prune(cache: &Cache, unused: Duration, progress: &Progress) -> Result<ExitCod
         Kubernetes::down(&options)?;
         progress.say(&format!("removed the cluster {}, which did not run", options.id.as_str()));
     }
-    for name in cache.prune(unused)? {
+    for name in cache.prune(UNUSED)? {
         progress.say(&format!("removed {name}"));
     }
     Ok(ExitCode::SUCCESS)
@@ -210,11 +135,12 @@ fn describe(status: &Status) -> String {
     for (name, alive) in &status.processes {
         lines.push(format!("  {} {name}", if *alive { "runs " } else { "ended" }));
     }
-    lines.push(match &status.fault {
-        None => "ready".to_owned(),
-        Some(fault) => format!("not ready: {fault}"),
-    });
+    lines.push(readiness(status));
     lines.join("\n")
+}
+
+fn readiness(status: &Status) -> String {
+    status.fault.as_ref().map_or_else(|| "ready".to_owned(), |it| format!("not ready: {it}"))
 }
 
 #[cfg(test)]

@@ -9,17 +9,10 @@ use anyhow::{Context as _, Result, ensure};
 use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::json;
 
-/// What an example has to show.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Expectation {
-    /// What is done and checked, in order.
-    pub steps: Vec<Step>,
-}
-
 /// Which Flux an example takes, if the stand-in is not enough.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum NeededFlux {
+pub(super) enum NeededFlux {
     /// What it does, the stand-in does not simulate.
     Real,
     /// Real Flux, with Fluxion in its view.
@@ -32,12 +25,10 @@ pub enum NeededFlux {
 /// any text.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Step {
-    /// Which Flux it takes.
+pub(super) enum Step {
     Flux(NeededFlux),
     /// The Pod Security level that its namespace enforces.
     PodSecurity(String),
-    /// Apply this manifest now, not at the start.
     Apply(String),
     /// What follows is about this MiniCluster; else that of `minicluster.yaml`.
     Minicluster(String),
@@ -46,62 +37,37 @@ pub enum Step {
     Pod(u32),
     /// What follows is about this container; else the one that runs Flux.
     Container(String),
-    /// Wait until the MiniCluster has this condition.
     Condition(String),
-    /// Wait until a condition that holds has this reason.
     Reason(String),
-    /// Wait until so many brokers are online.
     #[serde(deserialize_with = "number")]
     Ready(i32),
-    /// The exit code in the MiniCluster's status.
     #[serde(deserialize_with = "number")]
     Exit(i32),
-    /// Wait until this MiniCluster is deleted.
     Gone(String),
-    /// Scale the MiniCluster.
     #[serde(deserialize_with = "number")]
     Scale(u32),
-    /// Run this command in the container; it must succeed.
     #[serde(deserialize_with = "words")]
     Run(Vec<String>),
-    /// The last `run` has printed this line.
     Prints(String),
-    /// The log has this line.
     Output(String),
     /// The whole log; the file has a line `output-exactly` for each.
     #[serde(deserialize_with = "one_line")]
     OutputExactly(Vec<String>),
-    /// The log does not have this line.
     NoOutput(String),
 }
 
-impl Expectation {
-    /// Reads the lines.
-    pub fn parse(text: &str) -> Result<Self> {
-        let mut steps = Vec::new();
-        for line in text.lines().filter(|line| !line.trim().is_empty()) {
-            let step = Step::parse(line).with_context(|| format!("reading `{line}`"))?;
-            match (steps.last_mut(), step) {
-                (Some(Step::OutputExactly(lines)), Step::OutputExactly(line)) => lines.extend(line),
-                (_, step) => steps.push(step),
-            }
+/// Reads the lines.
+pub(super) fn parse(text: &str) -> Result<Vec<Step>> {
+    let mut steps = Vec::new();
+    for line in text.lines().filter(|line| !line.trim().is_empty()) {
+        let step = Step::parse(line).with_context(|| format!("reading `{line}`"))?;
+        match (steps.last_mut(), step) {
+            (Some(Step::OutputExactly(lines)), Step::OutputExactly(line)) => lines.extend(line),
+            (_, step) => steps.push(step),
         }
-        ensure!(steps.iter().any(Step::checks), "nothing is checked");
-        Ok(Self { steps })
     }
-
-    /// Which Flux it takes, if the stand-in is not enough.
-    pub fn flux(&self) -> Option<NeededFlux> {
-        let flux = |step: &Step| if let Step::Flux(flux) = step { Some(*flux) } else { None };
-        self.steps.iter().find_map(flux)
-    }
-
-    /// The Pod Security level that its namespace enforces.
-    pub fn pod_security(&self) -> Option<&str> {
-        self.steps.iter().find_map(|step| {
-            if let Step::PodSecurity(level) = step { Some(level.as_str()) } else { None }
-        })
-    }
+    ensure!(steps.iter().any(Step::checks), "nothing is checked");
+    Ok(steps)
 }
 
 impl Step {
@@ -147,7 +113,7 @@ fn one_line<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D
 }
 
 /// Whether a line is as expected: `*` stands for any text; space at the ends does not count.
-pub fn matches(pattern: &str, line: &str) -> bool {
+pub(super) fn matches(pattern: &str, line: &str) -> bool {
     fn matched(pattern: &str, line: &str) -> bool {
         match pattern.split_once('*') {
             None => pattern == line,
@@ -171,10 +137,10 @@ mod tests {
         let text = "flux: c-library\npod-security: restricted\ncondition: Ready\nscale: 4\nready: 4\n\
              run: sh -c 'echo a: b'\nprints: a: *\npod: 2\nprints: 12\n\
              output-exactly: one\noutput-exactly: two\nexit: 7";
-        let expectation = Expectation::parse(text).unwrap();
-        assert_eq!(expectation.flux(), Some(NeededFlux::CLibrary));
-        assert_eq!(expectation.pod_security(), Some("restricted"));
+        let steps = parse(text).unwrap();
         let expected = [
+            Step::Flux(NeededFlux::CLibrary),
+            Step::PodSecurity("restricted".to_owned()),
             Step::Condition("Ready".to_owned()),
             Step::Scale(4),
             Step::Ready(4),
@@ -185,8 +151,7 @@ mod tests {
             Step::OutputExactly(vec!["one".to_owned(), "two".to_owned()]),
             Step::Exit(7),
         ];
-        assert_eq!(expectation.steps[2..], expected);
-        assert_eq!(Expectation::parse("exit: 0").unwrap().flux(), None);
+        assert_eq!(steps, expected);
     }
 
     #[test]
@@ -200,7 +165,7 @@ mod tests {
             ("hello world", "it is not `key: value`"),
             ("scale: 4\nno-output: a", "nothing is checked"),
         ] {
-            let refused = format!("{:#}", Expectation::parse(lines).unwrap_err());
+            let refused = format!("{:#}", parse(lines).unwrap_err());
             assert!(refused.contains(complaint), "{lines}: {refused}");
         }
     }

@@ -1,33 +1,33 @@
 //! Applies an example in a namespace of its own and does and checks what its expectation says.
 
-use std::{fs, path::Path};
-
 use anyhow::{Context as _, Result, bail, ensure};
 use flux_operator::crd::MiniCluster;
 use k8s_openapi::api::batch::v1::Job;
-use kube::{
-    ResourceExt as _,
-    runtime::wait::{await_condition, conditions},
-};
+use kube::ResourceExt as _;
+use serde_json::Value;
 
 use super::{
-    Example, MINICLUSTER,
+    Example,
     expectation::{NeededFlux, Step, matches},
-    look::{DEADLINE, Place},
-    volumes::Volumes,
+    installed_by, object, volumes,
 };
 use crate::{
     environment::Environment,
     not_run,
     product::images::View,
     progress::Progress,
-    trial::{Trial, evidence::keep_evidence, is_true},
+    trial::{
+        Trial,
+        instance::{Instance, look},
+        is_true,
+        logs::container_log,
+    },
 };
 
 /// Runs the example of that name; keeps the evidence when it fails, cleans up when it does not. One that
 /// needs another Flux than there is does not run, which is noted.
 pub fn run(name: &str, environment: &Environment, progress: &Progress) -> Result<()> {
-    run_example(&Example::load(name)?, environment, progress)
+    run_example(None, name, environment, progress)
 }
 
 /// The same with `flux.container.install: <method>` in each of its `MiniClusters`.
@@ -37,32 +37,41 @@ pub fn run_installed_by(
     environment: &Environment,
     progress: &Progress,
 ) -> Result<()> {
-    let scratch = tempfile::tempdir().context("making a directory for manifests")?;
-    let example = Example::load(name)?.installed_by(method, scratch.path())?;
-    run_example(&example, environment, progress)
+    run_example(Some(method), name, environment, progress)
 }
 
-fn run_example(example: &Example, environment: &Environment, progress: &Progress) -> Result<()> {
-    let name = &example.name;
+fn run_example(
+    method: Option<&str>,
+    name: &str,
+    environment: &Environment,
+    progress: &Progress,
+) -> Result<()> {
+    let example = &Example::load(name)?;
     if let Some(reason) = obstacle(example, &View::from_environment()?, environment.is_own())? {
         not_run::note(&format!("example {name}"), reason, progress);
         return Ok(());
     }
-    environment.run(async |client| {
-        let level = example.expectation.pod_security();
-        let label = level.map(|level| ("pod-security.kubernetes.io/enforce", level));
-        let purpose = format!("example-{name}");
-        let labels = label.as_slice();
-        let trial = Trial::begin(&environment.cluster, &client, &purpose, labels).await?;
-        let volumes = Volumes::provide(&trial, example).await?;
-        let played = async { Scene::new(environment, &trial, example)?.play().await }.await;
-        if let Err(error) = played {
-            // What fails stays, to be looked at.
-            bail!("{error:#}\n{}", keep_evidence(&trial).await);
-        }
-        trial.clean().await?;
-        Box::pin(volumes.remove(&client)).await
-    })
+    let level = example.steps.iter().find_map(|step| {
+        if let Step::PodSecurity(level) = step { Some(level.as_str()) } else { None }
+    });
+    let label = level.map(|level| ("pod-security.kubernetes.io/enforce", level));
+    let mut volumes = Vec::new();
+    environment.trial(&format!("example-{name}"), label.as_slice(), async |trial| {
+        volumes = volumes::provide(environment, trial, example)?;
+        let run = trial.named(&example.name);
+        let mut scene = Scene {
+            environment,
+            trial,
+            example,
+            method,
+            run,
+            pod: 0,
+            container: None,
+            printed: String::new(),
+        };
+        scene.play().await
+    })?;
+    volumes::remove(&volumes, environment)
 }
 
 /// Why the example cannot run with this view, on a cluster of ours or another.
@@ -70,7 +79,8 @@ fn obstacle(example: &Example, view: &View, own_cluster: bool) -> Result<Option<
     if example.has_own_image() && !own_cluster {
         return Ok(Some("its image, which is in no registry, is made for clusters of ours only"));
     }
-    let Some(flux) = example.expectation.flux() else { return Ok(None) };
+    let flux = |step: &Step| if let Step::Flux(flux) = step { Some(*flux) } else { None };
+    let Some(flux) = example.steps.iter().find_map(flux) else { return Ok(None) };
     let (is_there, reason) = match flux {
         NeededFlux::Real => (view.is_real(), "it needs real Flux"),
         NeededFlux::Fluxion => (view.has_fluxion()?, "it needs a view with Fluxion"),
@@ -86,98 +96,118 @@ struct Scene<'run> {
     environment: &'run Environment,
     trial: &'run Trial,
     example: &'run Example,
-    place: Place,
+    /// How agent and view come into the pods, if it is not as the example says.
+    method: Option<&'run str>,
+    run: Instance<'run>,
+    /// Index of one of its pods.
+    pod: u32,
+    /// Name of a container, if it is not the one that runs Flux.
+    container: Option<&'run str>,
     printed: String,
 }
 
 impl<'run> Scene<'run> {
-    fn new(
-        environment: &'run Environment,
-        trial: &'run Trial,
-        example: &'run Example,
-    ) -> Result<Self> {
-        let path = example.directory.join(MINICLUSTER);
-        let text =
-            fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
-        let object: kube::core::DynamicObject =
-            serde_saphyr::from_str(&text).with_context(|| format!("parsing {}", path.display()))?;
-        let name = object.metadata.name.context("the MiniCluster has no name")?;
-        let place = Place::lead(&name);
-        Ok(Self { environment, trial, example, place, printed: String::new() })
-    }
-
     async fn play(&mut self) -> Result<()> {
-        for manifest in &self.example.manifests {
-            self.apply(manifest)?;
+        for object in &self.example.objects {
+            self.apply(object)?;
         }
-        for step in &self.example.expectation.steps {
+        for step in &self.example.steps {
             self.step(step).await.with_context(|| {
-                format!("example {}, {step:?}, {}", self.example.name, self.place)
+                let (example, run, container) =
+                    (&self.example.name, self.run.name, self.container());
+                format!(
+                    "example {example}, {step:?}, pod {} of {run}, container {container}",
+                    self.pod
+                )
             })?;
         }
         Ok(())
     }
 
-    async fn step(&mut self, step: &Step) -> Result<()> {
+    async fn step(&mut self, step: &'run Step) -> Result<()> {
         match step {
             // What there must be before the start.
             Step::Flux(_) | Step::PodSecurity(_) => {}
-            Step::Apply(file) => self.apply(&self.example.directory.join(file))?,
-            Step::Minicluster(name) => self.place = Place::lead(name),
-            Step::Pod(pod) => {
-                self.place.pod = *pod;
-                self.place.container = None;
+            Step::Apply(file) => self.apply(&object(&self.example.directory.join(file))?)?,
+            Step::Minicluster(name) => {
+                self.run = self.trial.named(name);
+                (self.pod, self.container) = (0, None);
             }
-            Step::Container(name) => self.place.container = Some(name.clone()),
+            Step::Pod(pod) => (self.pod, self.container) = (*pod, None),
+            Step::Container(name) => self.container = Some(name),
             Step::Condition(kind) => self.await_condition(kind).await?,
             Step::Reason(reason) => self.await_reason(reason).await?,
-            Step::Ready(brokers) => self.await_ready(*brokers).await?,
-            Step::Exit(code) => self.check_exit(*code).await?,
-            Step::Gone(name) => self.await_gone(name).await?,
+            Step::Ready(brokers) => drop(self.run.brokers(*brokers).await?),
+            Step::Exit(code) => {
+                let cluster = self.trial.api::<MiniCluster>().get(self.run.name).await?;
+                let found = cluster.status.and_then(|status| status.exit_code);
+                ensure!(found == Some(*code), "the exit code is {found:?}");
+            }
+            Step::Gone(name) => {
+                let name = format!("minicluster/{name}");
+                self.run.kubectl(&["wait", "--for=delete", &name, "--timeout=3m"])?;
+            }
             Step::Scale(size) => {
                 let replicas = format!("--replicas={size}");
-                self.kubectl(&["scale", "minicluster", &self.place.minicluster, &replicas])?;
+                self.run.kubectl(&["scale", "minicluster", self.run.name, &replicas])?;
             }
-            Step::Run(words) => self.printed = self.exec(words).await?,
-            Step::Prints(line) => check_line(&self.printed, line)?,
-            Step::Output(line) => {
-                let has_line = |log: &str| log.lines().any(|seen| matches(line, seen));
-                self.place.await_log(self.trial, &has_line).await?;
+            Step::Run(words) => {
+                let pod = self.run.pod(self.pod).await?.name_any();
+                let words: Vec<&str> = words.iter().map(String::as_str).collect();
+                self.printed = self.run.exec_in(&pod, self.container(), &words)?;
             }
-            Step::OutputExactly(lines) => {
-                self.place.await_log(self.trial, &|log| is_exactly(lines, log)).await?;
+            Step::Prints(line) => {
+                let printed = &self.printed;
+                ensure!(has_line(printed, line), "printed was:\n{printed}");
             }
+            Step::Output(line) => self.await_log(|log| has_line(log, line)).await?,
+            Step::OutputExactly(lines) => self.await_log(|log| is_exactly(lines, log)).await?,
             Step::NoOutput(line) => {
-                let log = self.place.log(self.trial).await?;
-                ensure!(!log.lines().any(|seen| matches(line, seen)), "the log is:\n{log}");
+                let log = self.log().await?;
+                ensure!(!has_line(&log, line), "the log is:\n{log}");
             }
         }
         Ok(())
     }
 
-    /// `kubectl` in the example's namespace.
-    fn kubectl(&self, arguments: &[&str]) -> Result<String> {
-        let mut all = vec!["--namespace", self.trial.namespace()];
-        all.extend(arguments);
-        self.environment.kubectl(&all)
+    fn apply(&self, object: &Value) -> Result<()> {
+        let object = match self.method {
+            Some(method) => &installed_by(method, object.clone()),
+            None => object,
+        };
+        self.environment.apply(&object.to_string(), &["--namespace", self.trial.namespace()])
     }
 
-    fn apply(&self, manifest: &Path) -> Result<()> {
-        let path = manifest.to_string_lossy();
-        self.kubectl(&["apply", "--server-side", "--validate=strict", "--filename", &path])?;
-        Ok(())
+    fn container(&self) -> &'run str {
+        self.container.unwrap_or(self.run.name)
+    }
+
+    async fn log(&self) -> Result<String> {
+        container_log(self.trial, &self.run.pod(self.pod).await?, self.container()).await
+    }
+
+    /// Waits until the log is as expected.
+    async fn await_log(&self, expected: impl Fn(&str) -> bool) -> Result<()> {
+        let mut seen = String::new();
+        let found = look("the log", async || {
+            seen = match self.log().await {
+                Ok(log) if expected(&log) => return Ok(Some(())),
+                Ok(log) => format!("the log is:\n{log}"),
+                Err(error) => format!("{error:#}"),
+            };
+            Ok(None)
+        });
+        found.await.with_context(|| seen)
     }
 
     async fn await_condition(&self, kind: &str) -> Result<()> {
-        let name = &self.place.minicluster;
-        let settled = |cluster: Option<&MiniCluster>| {
-            let finished = |cluster| is_true(cluster, "Complete") || is_true(cluster, "Failed");
-            cluster.is_some_and(|cluster| is_true(cluster, kind) || finished(cluster))
-        };
-        let cluster = self.trial.await_minicluster(name, kind, DEADLINE, settled).await?;
+        let finished =
+            |cluster: &MiniCluster| is_true(cluster, "Complete") || is_true(cluster, "Failed");
+        let settled = |cluster: &MiniCluster| is_true(cluster, kind) || finished(cluster);
+        let cluster = self.run.until(kind, settled).await?;
         if !is_true(&cluster, kind) {
             let status = serde_saphyr::to_string(&cluster.status).unwrap_or_default();
-            bail!("{name} is finished and not {kind}; its status:\n{status}");
+            bail!("{} is finished and not {kind}; its status:\n{status}", self.run.name);
         }
         if ["Complete", "Failed"].contains(&kind) { self.check_end(kind).await } else { Ok(()) }
     }
@@ -185,7 +215,7 @@ impl<'run> Scene<'run> {
     /// What has ended has ended whole: its Job says the same, which Kubernetes does when no pod runs any
     /// more, and nothing of it was started twice.
     async fn check_end(&self, kind: &str) -> Result<()> {
-        let name = &self.place.minicluster;
+        let name = self.run.name;
         // What cleans up after itself may be gone.
         let Some(job) = self.trial.api::<Job>().get_opt(name).await? else { return Ok(()) };
         let status = job.status.unwrap_or_default();
@@ -202,59 +232,18 @@ impl<'run> Scene<'run> {
         Ok(())
     }
 
-    async fn await_ready(&self, brokers: i32) -> Result<()> {
-        let ready = |cluster: Option<&MiniCluster>| {
-            let status = cluster.and_then(|cluster| cluster.status.as_ref());
-            status.is_some_and(|status| status.ready_brokers == brokers)
-        };
-        let what = format!("ready with {brokers} brokers");
-        let name = &self.place.minicluster;
-        self.trial.await_minicluster(name, &what, DEADLINE, ready).await?;
-        Ok(())
-    }
-
-    async fn check_exit(&self, code: i32) -> Result<()> {
-        let name = &self.place.minicluster;
-        let cluster = self.trial.api::<MiniCluster>().get(name).await?;
-        let found = cluster.status.and_then(|status| status.exit_code);
-        ensure!(found == Some(code), "the exit code is {found:?}");
-        Ok(())
-    }
-
     async fn await_reason(&self, reason: &str) -> Result<()> {
-        let holds = |cluster: Option<&MiniCluster>| {
-            let conditions = cluster.and_then(|it| it.status.as_ref()).map(|it| &it.conditions);
-            conditions.into_iter().flatten().any(|it| it.status == "True" && it.reason == reason)
-        };
-        let name = &self.place.minicluster;
         let what = format!("a condition with the reason {reason}");
-        self.trial.await_minicluster(name, &what, DEADLINE, holds).await?;
-        Ok(())
-    }
-
-    async fn await_gone(&self, name: &str) -> Result<()> {
-        let api = self.trial.api::<MiniCluster>();
-        // Deleted long ago, or to be waited for.
-        let Some(found) = api.get_opt(name).await? else { return Ok(()) };
-        let uid = found.metadata.uid.unwrap_or_default();
-        let gone = conditions::is_deleted(&uid);
-        tokio::time::timeout(DEADLINE, await_condition(api, name, gone))
-            .await
-            .context("it is still there")??;
-        Ok(())
-    }
-
-    async fn exec(&self, words: &[String]) -> Result<String> {
-        let pod = self.place.pod(self.trial).await?.name_any();
-        let mut arguments = vec!["exec", &pod, "--container", self.place.container(), "--"];
-        arguments.extend(words.iter().map(String::as_str));
-        self.kubectl(&arguments)
+        let holds = |cluster: &MiniCluster| {
+            let conditions = cluster.status.iter().flat_map(|status| &status.conditions);
+            conditions.into_iter().any(|it| it.status == "True" && it.reason == reason)
+        };
+        self.run.until(&what, holds).await.map(drop)
     }
 }
 
-fn check_line(printed: &str, line: &str) -> Result<()> {
-    ensure!(printed.lines().any(|seen| matches(line, seen)), "printed was:\n{printed}");
-    Ok(())
+fn has_line(text: &str, line: &str) -> bool {
+    text.lines().any(|seen| matches(line, seen))
 }
 
 /// Whether the log has these lines and no others.

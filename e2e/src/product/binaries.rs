@@ -1,23 +1,27 @@
 //! The project's binaries, as they go into images.
 
-use std::{
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::{fs, path::PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::{cargo, checkout, dockerfiles::Images};
-use crate::{architecture::Architecture, programs, progress::Progress};
+use super::{
+    cargo, checkout,
+    dockerfiles::{self, Images},
+    printed,
+};
+use crate::{
+    architecture::Architecture, images::libraries::with_libraries, programs, progress::Progress,
+};
 
 /// The agent is copied into every pod: it has no more bytes than this.
 const AGENT_SIZE_LIMIT: u64 = 5_000_000;
 /// The program that packs views is in the agent's image, which every node keeps.
 const VIEW_TOOL_SIZE_LIMIT: u64 = 2_000_000;
 
-/// The packages, and their programs, that are built static.
-const AGENT: &str = "flux-agent";
-const VIEW_TOOL: &str = "flux-view";
+/// The packages, and their programs.
+pub(crate) const OPERATOR: &str = "flux-operator";
+pub(crate) const AGENT: &str = "flux-agent";
+pub(crate) const VIEW_TOOL: &str = "flux-view";
 const STAND_IN: &str = "flux-stand-in";
 
 /// Names the agent that the agent's own tests start instead of the one they are built with.
@@ -27,19 +31,15 @@ const OPERATOR_UNDER_TEST: &str = "FLUX_OPERATOR_UNDER_TEST";
 /// Names the directory of [`Images`] that tests on a cluster use, instead of images made in a hurry.
 pub(crate) const IMAGES: &str = "FLUX_E2E_IMAGES";
 
-/// Where the built binaries are.
+/// Where the built programs are: the operator is dynamic, the others are static.
 #[derive(Debug, Clone)]
-pub struct Binaries {
-    /// `flux-operator`, dynamic.
-    pub operator: PathBuf,
-    /// `flux-agent`, static.
-    pub agent: PathBuf,
-    /// `flux-view`, static.
-    pub view_tool: PathBuf,
-    /// The stand-in for `flux`, static.
-    pub stand_in: PathBuf,
+pub(crate) struct Binaries {
+    pub(crate) operator: PathBuf,
+    pub(crate) agent: PathBuf,
+    pub(crate) view_tool: PathBuf,
+    pub(crate) stand_in: PathBuf,
     /// The images that operator and agent are from, if they are from any.
-    pub images: Option<Images>,
+    pub(crate) images: Option<Images>,
 }
 
 /// Where cargo puts what it builds.
@@ -49,34 +49,33 @@ pub(crate) fn target() -> Result<PathBuf> {
         .map_or_else(|| checkout.join("target"), |directory| checkout.join(directory)))
 }
 
-/// Builds the operator as it is released, and says where it is.
-pub fn build_for_release(progress: &Progress) -> Result<PathBuf> {
-    progress.long_step("building the operator as it is released", "5 min on 2 cores", || {
-        let words = ["build", "--release", "--package", "flux-operator", "--bin", "flux-operator"];
-        programs::show(&mut cargo(&words)?)
-    })?;
-    Ok(target()?.join("release/flux-operator"))
+/// Operator and agent as they are shipped, and the stand-in.
+pub(crate) fn build_shipped(progress: &Progress) -> Result<Binaries> {
+    let here = Architecture::of_this_machine().context("this machine's architecture")?;
+    of_images(dockerfiles::build(&[here], progress)?, progress)
 }
 
 /// Builds operator, agent and stand-in; the first two are taken from images that are built already where
 /// `FLUX_E2E_IMAGES` names them.
-pub fn build(progress: &Progress) -> Result<Binaries> {
+pub(crate) fn build(progress: &Progress) -> Result<Binaries> {
     let named = std::env::var_os(IMAGES).filter(|it| !it.is_empty());
     if let Some(named) = named {
         return of_images(Images::at(checkout()?.join(named)), progress);
     }
     progress.step("building the operator", || {
-        let words = ["build", "--package", "flux-operator", "--bin", "flux-operator"];
-        programs::show(&mut cargo(&words)?)
+        programs::show(&mut cargo(&["build", "--package", OPERATOR, "--bin", OPERATOR])?)
     })?;
-    with_operator(target()?.join("debug/flux-operator"), progress)
+    let operator = target()?.join("debug").join(OPERATOR);
+    let statics = build_static(&[AGENT, VIEW_TOOL, STAND_IN], progress)?;
+    let [agent, view_tool, stand_in] = [AGENT, VIEW_TOOL, STAND_IN].map(|it| statics.join(it));
+    Ok(Binaries { operator, agent, view_tool, stand_in, images: None })
 }
 
 /// Operator and agent of images, and the stand-in.
 pub(crate) fn of_images(images: Images, progress: &Progress) -> Result<Binaries> {
     let here = Architecture::of_this_machine().context("this machine's architecture")?;
-    let (operator, agent, view_tool) =
-        (images.operator()?, images.agent(here), images.view_tool(here));
+    let [operator, agent, view_tool] =
+        [OPERATOR, AGENT, VIEW_TOOL].map(|it| images.program(it, here));
     for program in [&operator, &agent, &view_tool] {
         ensure!(
             program.is_file(),
@@ -86,18 +85,6 @@ pub(crate) fn of_images(images: Images, progress: &Progress) -> Result<Binaries>
     }
     let stand_in = build_static(&[STAND_IN], progress)?.join(STAND_IN);
     Ok(Binaries { operator, agent, view_tool, stand_in, images: Some(images) })
-}
-
-/// Builds the agent, the stand-in, and the operator as it is released.
-pub(crate) fn build_all_for_release(progress: &Progress) -> Result<Binaries> {
-    let operator = build_for_release(progress)?;
-    with_operator(operator, progress)
-}
-
-fn with_operator(operator: PathBuf, progress: &Progress) -> Result<Binaries> {
-    let statics = build_static(&[AGENT, VIEW_TOOL, STAND_IN], progress)?;
-    let [agent, view_tool, stand_in] = [AGENT, VIEW_TOOL, STAND_IN].map(|it| statics.join(it));
-    Ok(Binaries { operator, agent, view_tool, stand_in, images: None })
 }
 
 /// Builds packages whose programs have to run in any image, and says where these are.
@@ -117,39 +104,24 @@ fn build_static(packages: &[&str], progress: &Progress) -> Result<PathBuf> {
 
 /// Checks that the programs built static need no loader and no library, and that those of the agent's image are
 /// small.
-pub fn check_static(binaries: &Binaries) -> Result<()> {
-    for binary in [&binaries.agent, &binaries.view_tool, &binaries.stand_in] {
-        let output = Command::new("ldd")
-            .arg(binary)
-            .output()
-            .with_context(|| format!("asking ldd about {}", binary.display()))?;
-        let said = [output.stdout, output.stderr].concat();
-        let said = String::from_utf8_lossy(&said);
-        ensure!(
-            said.contains("statically linked") || said.contains("not a dynamic executable"),
-            "{} is not static; ldd says: {said}",
-            binary.display()
-        );
+pub(crate) fn check_static(binaries: &Binaries) -> Result<()> {
+    for program in [&binaries.agent, &binaries.view_tool, &binaries.stand_in] {
+        let files = with_libraries("/program", program)?;
+        ensure!(files.len() == 1, "{} is not static; it needs {files:?}", program.display());
     }
-    check_size(&binaries.agent, AGENT_SIZE_LIMIT)?;
-    check_size(&binaries.view_tool, VIEW_TOOL_SIZE_LIMIT)
-}
-
-fn check_size(program: &Path, limit: u64) -> Result<()> {
-    let found = std::fs::metadata(program)
-        .with_context(|| format!("looking at {}", program.display()))?
-        .len();
-    ensure!(
-        found <= limit,
-        "{} has {found} bytes, more than the {limit} it may have",
-        program.display()
-    );
+    for (program, limit) in
+        [(&binaries.agent, AGENT_SIZE_LIMIT), (&binaries.view_tool, VIEW_TOOL_SIZE_LIMIT)]
+    {
+        let name = program.display();
+        let found = fs::metadata(program).with_context(|| format!("looking at {name}"))?.len();
+        ensure!(found <= limit, "{name} has {found} bytes, more than the {limit} it may have");
+    }
     Ok(())
 }
 
 /// Measures what the agent costs a pod. One test at a time: what one child takes is not told from what
 /// another does.
-pub fn check_agent_budgets(binaries: &Binaries) -> Result<()> {
+pub(crate) fn check_agent_budgets(binaries: &Binaries) -> Result<()> {
     let words = ["test", "--workspace", "--test", "budgets", "--"];
     let mut measured = cargo(&words)?;
     measured.args(["--ignored", "--nocapture", "--test-threads=1"]);
@@ -157,16 +129,15 @@ pub fn check_agent_budgets(binaries: &Binaries) -> Result<()> {
 }
 
 /// Measures the operator's memory, which has to be the released one: others are larger.
-pub fn check_operator_memory(binaries: &Binaries) -> Result<()> {
+pub(crate) fn check_operator_memory(binaries: &Binaries) -> Result<()> {
     let mut measured = cargo(&["test", "--workspace", "--test", "footprint", "--", "--nocapture"])?;
     programs::show(measured.env(OPERATOR_UNDER_TEST, &binaries.operator))
 }
 
 /// Checks that no Kubernetes crate has found its way into the agent.
-pub fn check_agent_dependencies() -> Result<()> {
+pub(crate) fn check_agent_dependencies() -> Result<()> {
     let words = ["tree", "--package", "flux-agent", "--edges", "normal", "--prefix", "none"];
-    let output = programs::run(&mut cargo(&words)?)?;
-    let tree = String::from_utf8_lossy(&output.stdout);
+    let tree = printed(&mut cargo(&words)?)?;
     let unwanted: Vec<&str> =
         tree.lines().filter(|line| line.starts_with("kube") || line.starts_with("k8s-")).collect();
     ensure!(unwanted.is_empty(), "the agent depends on {unwanted:?}; it must not know Kubernetes");

@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result, ensure};
 use super::{
     checkout,
     install::{NAME, NAMESPACE},
+    printed,
 };
 use crate::{
     cache::Cache,
@@ -74,8 +75,7 @@ impl Chart {
     pub fn render(&self, namespace: &str, arguments: &[&str]) -> Result<String> {
         let mut template = Command::new(&self.helm);
         template.args(["template", NAME, "--namespace", namespace, &oldest_kubernetes()]);
-        let output = programs::run(template.arg(&self.directory).args(arguments))?;
-        String::from_utf8(output.stdout).context("reading what helm printed")
+        printed(template.arg(&self.directory).args(arguments))
     }
 
     /// The rendered files: path and text.

@@ -1,25 +1,29 @@
 //! The images that are shipped: built from the Dockerfiles for every architecture, and what they must be.
 
 mod buildah;
-mod toolchain;
 
 use std::{
     fs::{self, Permissions},
     os::unix::fs::PermissionsExt as _,
-    panic::resume_unwind,
     path::{Path, PathBuf},
 };
 
 use anyhow::{Context as _, Result, ensure};
 use flux_operator::images::{AGENT_IMAGE, OPERATOR_IMAGE};
 
-use self::buildah::{Build, Buildah};
-use super::{binaries::target, cargo};
+use self::buildah::Buildah;
+use super::{
+    binaries::{AGENT, OPERATOR, VIEW_TOOL, target},
+    fetch_every_platform,
+    images::ORDINARY_USER,
+};
 use crate::{
     architecture::Architecture,
     cache::{Cache, remove_tree},
-    images::image::Image,
-    programs,
+    images::{
+        debian::{Recipe, Release},
+        image::Image,
+    },
     progress::Progress,
 };
 
@@ -38,76 +42,33 @@ struct Shipped {
     libraries: &'static [&'static str],
 }
 
-const OPERATOR: Shipped = Shipped {
-    program: "flux-operator",
-    beside: None,
-    dockerfile: "Dockerfile.operator",
-    published: OPERATOR_IMAGE,
-    limit: 25_000_000,
-    libraries: &["libc.so.6", "libgcc_s.so.1", "libm.so.6"],
-};
-const AGENT: Shipped = Shipped {
-    program: "flux-agent",
-    beside: Some("flux-view"),
-    dockerfile: "Dockerfile.agent",
-    published: AGENT_IMAGE,
-    limit: 7_500_000,
-    libraries: &[],
-};
+/// All of them.
+const SHIPPED: [Shipped; 2] = [
+    Shipped {
+        program: AGENT,
+        beside: Some(VIEW_TOOL),
+        dockerfile: "Dockerfile.agent",
+        published: AGENT_IMAGE,
+        limit: 7_500_000,
+        libraries: &[],
+    },
+    Shipped {
+        program: OPERATOR,
+        beside: None,
+        dockerfile: "Dockerfile.operator",
+        published: OPERATOR_IMAGE,
+        limit: 25_000_000,
+        libraries: &["libc.so.6", "libgcc_s.so.1", "libm.so.6"],
+    },
+];
+
+/// What compiles and links for this machine's architecture.
+const NATIVE: [&str; 4] = ["cargo", "gcc", "libc6-dev", "rustc"];
 
 /// A directory with the archives of the images, `PROGRAM-ARCHITECTURE.tar`, and the programs that are in them.
 #[derive(Debug, Clone)]
 pub struct Images {
     directory: PathBuf,
-}
-
-impl Images {
-    /// The images that an earlier build has left in `directory`.
-    pub fn at(directory: PathBuf) -> Self {
-        Self { directory }
-    }
-
-    /// Where they are.
-    pub fn directory(&self) -> &Path {
-        &self.directory
-    }
-
-    /// The operator's image for this machine, its layers unpacked into `scratch`.
-    pub fn operator_image(&self, scratch: &Path) -> Result<Image> {
-        self.image(&OPERATOR, here()?, scratch)
-    }
-
-    /// The agent's image for this machine, its layers unpacked into `scratch`.
-    pub fn agent_image(&self, scratch: &Path) -> Result<Image> {
-        self.image(&AGENT, here()?, scratch)
-    }
-
-    /// The operator of the image for this machine, as `unpack` makes it.
-    pub fn operator(&self) -> Result<PathBuf> {
-        Ok(self.program(&OPERATOR, here()?))
-    }
-
-    /// The agent of the image for this architecture.
-    pub fn agent(&self, architecture: Architecture) -> PathBuf {
-        self.program(&AGENT, architecture)
-    }
-
-    /// The program of the agent's image for this architecture that packs views.
-    pub fn view_tool(&self, architecture: Architecture) -> PathBuf {
-        self.directory.join(architecture.image_name()).join("flux-view")
-    }
-
-    fn image(&self, shipped: &Shipped, of: Architecture, scratch: &Path) -> Result<Image> {
-        Image::from_archive(&self.archive(shipped, of), scratch)
-    }
-
-    fn archive(&self, shipped: &Shipped, architecture: Architecture) -> PathBuf {
-        self.directory.join(format!("{}-{}.tar", shipped.program, architecture.image_name()))
-    }
-
-    fn program(&self, shipped: &Shipped, architecture: Architecture) -> PathBuf {
-        self.directory.join(architecture.image_name()).join(shipped.program)
-    }
 }
 
 fn here() -> Result<Architecture> {
@@ -116,50 +77,64 @@ fn here() -> Result<Architecture> {
     })
 }
 
+impl Images {
+    /// The images that an earlier build has left in `directory`.
+    pub(crate) fn at(directory: PathBuf) -> Self {
+        Self { directory }
+    }
+
+    /// Where they are.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// The image that starts `program` on this machine, its layers unpacked into `scratch`.
+    pub(crate) fn image(&self, program: &str, scratch: &Path) -> Result<Image> {
+        Image::from_archive(&self.archive(program, here()?), scratch)
+    }
+
+    /// A program of the images for this architecture, as `unpack` makes it.
+    pub(crate) fn program(&self, program: &str, architecture: Architecture) -> PathBuf {
+        self.directory.join(architecture.image_name()).join(program)
+    }
+
+    fn archive(&self, program: &str, architecture: Architecture) -> PathBuf {
+        self.directory.join(format!("{program}-{}.tar", architecture.image_name()))
+    }
+}
+
 /// Builds all images for these architectures into `target/images`, and checks them.
 pub fn build(architectures: &[Architecture], progress: &Progress) -> Result<Images> {
     let cache = Cache::locate()?;
     let buildah = Buildah::new(&cache, progress)?;
     let _alone = buildah.lock()?;
-    let toolchain = toolchain::image(&cache, progress)?;
+    let toolchain = toolchain(&cache, progress)?;
     let build_image = toolchain.content_name();
-    progress.step("the crates of every platform are downloaded", || {
-        programs::show(&mut cargo(&["fetch", "--locked", "--quiet"])?)
-    })?;
+    fetch_every_platform(progress)?;
     progress.step("the image to build in is there", || buildah.load(&toolchain, &build_image))?;
     let images = Images::at(target()?.join("images"));
     remove_tree(&images.directory)?;
-    // Side by side: the end of each build uses one processor alone.
-    std::thread::scope(|scope| {
-        let of = |architecture| {
-            let (buildah, images, build_image) = (&buildah, &images, &build_image);
-            move || all_for(architecture, build_image, buildah, images, progress)
-        };
-        let builds = architectures.iter().map(|architecture| scope.spawn(of(*architecture)));
-        // All of them begin before the first is waited for.
-        let builds: Vec<_> = builds.collect();
-        let mut builds = builds.into_iter();
-        builds.try_for_each(|build| build.join().unwrap_or_else(|panic| resume_unwind(panic)))
-    })?;
+    let one_of_each = |it| SHIPPED.iter().map(move |shipped| (it, shipped));
+    for (architecture, shipped) in architectures.iter().copied().flat_map(one_of_each) {
+        let what = format!("building {} for {}", shipped.dockerfile, architecture.image_name());
+        progress.long_step(&what, "6 min", || {
+            one(shipped, architecture, &build_image, &buildah, &images)
+        })?;
+    }
     Ok(images)
 }
 
-/// Builds all images for one architecture, and checks them.
-fn all_for(
-    architecture: Architecture,
-    build_image: &str,
-    buildah: &Buildah,
-    images: &Images,
-    progress: &Progress,
-) -> Result<()> {
-    let build_image = &buildah.copy_for(architecture.image_name(), build_image)?;
-    for shipped in [&AGENT, &OPERATOR] {
-        let what = format!("building {} for {}", shipped.dockerfile, architecture.image_name());
-        progress.long_step(&what, "6 min", || {
-            one(shipped, architecture, build_image, buildah, images)
-        })?;
-    }
-    Ok(())
+/// The image to build in, in the place of Docker's `rust`: a Debian with a Rust and C compilers for every architecture.
+/// Rust is Debian's of whatever version the backports have: a certain one is in the archive only until the next is
+/// uploaded. Crates come from this machine: cargo asks nobody.
+fn toolchain(cache: &Cache, progress: &Progress) -> Result<Image> {
+    let others =
+        Architecture::ALL.into_iter().filter(|it| Some(*it) != Architecture::of_this_machine());
+    let cross = others.flat_map(Architecture::cross_packages);
+    let packages: Vec<_> = NATIVE.into_iter().chain(cross).collect();
+    let recipe = Recipe { release: Release::TrixieBackports, packages: &packages, program: None };
+    let image = recipe.image(cache, progress)?;
+    Ok(image.with_variables(&["CARGO_HOME=/usr/local/cargo", "CARGO_NET_OFFLINE=true"]))
 }
 
 /// Builds one image for one architecture, and checks it.
@@ -170,16 +145,11 @@ fn one(
     buildah: &Buildah,
     images: &Images,
 ) -> Result<()> {
-    let build = Build {
-        dockerfile: shipped.dockerfile,
-        architecture: architecture.image_name(),
-        base: build_image,
-        registry: &registry()?,
-    };
-    let name = name(shipped, architecture);
-    buildah.build(&build, &name)?;
-    let archive = images.archive(shipped, architecture);
-    let program = images.program(shipped, architecture);
+    let of = architecture.image_name();
+    let name = format!("localhost/flux-e2e/{}:built-{of}", shipped.program);
+    buildah.build(shipped.dockerfile, of, build_image, &name)?;
+    let archive = images.archive(shipped.program, architecture);
+    let program = images.program(shipped.program, architecture);
     let parent = program.parent().unwrap_or(&images.directory);
     fs::create_dir_all(parent).with_context(|| format!("making {}", parent.display()))?;
     buildah.save(&name, &archive, shipped.published)?;
@@ -222,19 +192,6 @@ fn unpack(
     written.with_context(|| format!("writing {}", program.display()))
 }
 
-/// Where cargo keeps downloaded crates.
-fn registry() -> Result<PathBuf> {
-    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
-    let home = home.or_else(|| std::env::home_dir().map(|home| home.join(".cargo")));
-    Ok(home
-        .context("looking for cargo's directory: neither CARGO_HOME nor HOME is set")?
-        .join("registry"))
-}
-
-fn name(shipped: &Shipped, architecture: Architecture) -> String {
-    format!("localhost/flux-e2e/{}:built-{}", shipped.program, architecture.image_name())
-}
-
 /// An image is small, runs as an ordinary user, and says what it is.
 fn check(shipped: &Shipped, image: &Image) -> Result<()> {
     let size = image.size()?;
@@ -244,7 +201,7 @@ fn check(shipped: &Shipped, image: &Image) -> Result<()> {
         shipped.limit
     );
     let config = image.config();
-    ensure!(config.user == "65532:65532", "it runs as {:?}, not as an ordinary user", config.user);
+    ensure!(config.user == ORDINARY_USER, "it runs as {:?}, not as an ordinary user", config.user);
     ensure!(
         config.entrypoint == [format!("/{}", shipped.program)],
         "it starts {:?}",
@@ -255,4 +212,16 @@ fn check(shipped: &Shipped, image: &Image) -> Result<()> {
         ensure!(config.labels.contains_key(&label), "it has no label {label}");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_package_is_of_a_certain_version() {
+        let cross = Architecture::ALL.into_iter().flat_map(Architecture::cross_packages);
+        assert!(NATIVE.contains(&"rustc"));
+        assert!(NATIVE.into_iter().chain(cross).all(|package| !package.contains('=')));
+    }
 }

@@ -12,7 +12,10 @@ use anyhow::{Context as _, Result, bail};
 use flux_contract::{Layout, invocation::AGENT_IN_IMAGE};
 use flux_operator::images::VIEW_IMAGE;
 
-use super::{binaries::Binaries, install::Installation};
+use super::{
+    binaries::{AGENT, Binaries, OPERATOR},
+    install::Installation,
+};
 use crate::{
     cache::Cache,
     cluster::Cluster,
@@ -31,6 +34,8 @@ const STAND_IN_VIEW: &str = "localhost/flux-e2e/stand-in-view:1";
 const ARCHIVE_VIEW: &str = "localhost/flux-e2e/view:1";
 /// Begin of the names of the published view images, which have the layout of Spack.
 const PUBLISHED_VIEWS: &str = "ghcr.io/converged-computing/flux-view-";
+/// As which the images that are shipped start their programs.
+pub(crate) const ORDINARY_USER: &str = "65532:65532";
 /// The name that examples use for a plain operating system.
 pub(crate) const OPERATING_SYSTEM: &str = "ubuntu:24.04";
 
@@ -43,8 +48,6 @@ pub enum View {
     Image(String),
     /// A tar of a view, members rooted at `mnt/flux/view` (`FLUX_VIEW_ARCHIVE`).
     Archive(PathBuf),
-    /// The published image, with the published operating system that it is made for.
-    Published,
 }
 
 impl View {
@@ -61,7 +64,7 @@ impl View {
 
     /// Like [`View::from_environment`], but the published image instead of the stand-in where the
     /// cluster can have it.
-    pub fn published_if_possible(cluster: &Cluster, progress: &Progress) -> Result<Self> {
+    pub(crate) fn published_if_possible(cluster: &Cluster, progress: &Progress) -> Result<Self> {
         let view = Self::from_environment()?;
         if view != Self::StandIn {
             return Ok(view);
@@ -70,7 +73,7 @@ impl View {
         let pulled =
             cluster.pull_image(VIEW_IMAGE).and_then(|()| cluster.pull_image(OPERATING_SYSTEM));
         if pulled.is_ok() {
-            return Ok(Self::Published);
+            return Ok(Self::Image(VIEW_IMAGE.to_owned()));
         }
         progress.say("it cannot be pulled from here");
         Ok(Self::StandIn)
@@ -83,8 +86,11 @@ impl View {
                               FLUX_VIEW_IMAGE or FLUX_VIEW_ARCHIVE to use a real one)"
                 .to_owned(),
             Self::Image(image) => format!("Flux: the view image {image}"),
-            Self::Archive(path) => format!("Flux: the view archive {}", path.display()),
-            Self::Published => format!("Flux: the published view image {VIEW_IMAGE}"),
+            // Without its place: results of measurements have this, and are for others, too.
+            Self::Archive(path) => {
+                let name = path.file_name().unwrap_or_default().to_string_lossy();
+                format!("Flux: the view archive {name}")
+            }
         }
     }
 
@@ -97,7 +103,7 @@ impl View {
     pub fn has_fluxion(&self) -> Result<bool> {
         match self {
             Self::StandIn => Ok(false),
-            Self::Image(_) | Self::Published => Ok(true),
+            Self::Image(_) => Ok(true),
             Self::Archive(path) => holds(path, |name| name == "sched-fluxion-qmanager.so"),
         }
     }
@@ -107,7 +113,6 @@ impl View {
     pub fn has_c_library(&self) -> Result<bool> {
         match self {
             Self::StandIn => Ok(true),
-            Self::Published => Ok(false),
             Self::Image(image) => Ok(!image.starts_with(PUBLISHED_VIEWS)),
             Self::Archive(path) => holds(path, |name| name.starts_with("ld-linux-")),
         }
@@ -119,7 +124,6 @@ impl View {
             Self::StandIn => STAND_IN_VIEW,
             Self::Image(image) => image,
             Self::Archive(_) => ARCHIVE_VIEW,
-            Self::Published => VIEW_IMAGE,
         }
     }
 }
@@ -142,7 +146,7 @@ fn holds(archive: &Path, is_wanted: impl Fn(&str) -> bool) -> Result<bool> {
 
 /// Makes every image and loads it, under a published name only into a cluster of ours; returns how an
 /// operator is installed that uses them.
-pub fn load(
+pub(crate) fn load(
     cluster: &Cluster,
     binaries: &Binaries,
     view: &View,
@@ -163,7 +167,8 @@ pub fn load(
         cluster.load_image(&agent, &[&installation.agent_image])
     })?;
     load_view(cluster, view, scratch.path(), binaries, progress)?;
-    if matches!(cluster, Cluster::Own(_)) && *view != View::Published {
+    // The published view is made for the published operating system.
+    if cluster.own().is_some() && view.image() != VIEW_IMAGE {
         load_operating_system(cluster, progress)?;
     }
     Ok(installation)
@@ -181,26 +186,18 @@ fn load_operating_system(cluster: &Cluster, progress: &Progress) -> Result<Image
 /// The operator's image: that of its Dockerfile where it is built; otherwise the operator with the libraries
 /// of this machine, made in a second.
 fn operator(scratch: &Path, binaries: &Binaries) -> Result<Image> {
-    if let Some(images) = &binaries.images {
-        return images.operator_image(&scratch.join("operator"));
+    match &binaries.images {
+        Some(images) => images.image(OPERATOR, &scratch.join("operator")),
+        None => program(scratch, "/flux-operator", &binaries.operator, ORDINARY_USER),
     }
-    let layer =
-        Layer::from_sources(scratch, &with_libraries("/flux-operator", &binaries.operator)?)?;
-    let config = ImageConfig {
-        entrypoint: vec!["/flux-operator".to_owned()],
-        command: vec!["run".to_owned()],
-        user: "65532:65532".to_owned(),
-        ..ImageConfig::default()
-    };
-    Ok(Image::new(vec![layer], config))
 }
 
 /// The agent's image: that of its Dockerfile where it is built; otherwise the same files, made in a second.
 fn agent(scratch: &Path, binaries: &Binaries) -> Result<Image> {
     if let Some(images) = &binaries.images {
-        return images.agent_image(&scratch.join("agent"));
+        return images.image(AGENT, &scratch.join("agent"));
     }
-    let program = program(scratch, AGENT_IN_IMAGE, &binaries.agent)?;
+    let program = program(scratch, AGENT_IN_IMAGE, &binaries.agent, ORDINARY_USER)?;
     let beside = [
         Source::link(format!("/{}", Layout::CLIENT_NAME), Layout::AGENT_NAME),
         Source::file("/flux-view", &binaries.view_tool),
@@ -209,11 +206,17 @@ fn agent(scratch: &Path, binaries: &Binaries) -> Result<Image> {
     Ok(program.on_top(Layer::from_sources(scratch, &beside)?, config))
 }
 
-/// An image that holds one program.
-fn program(scratch: &Path, path: &str, from: &Path) -> Result<Image> {
+/// An image that holds one program with its libraries, and starts it as `user`; without one, as root.
+fn program(scratch: &Path, path: &str, from: &Path, user: &str) -> Result<Image> {
     let layer = Layer::from_sources(scratch, &with_libraries(path, from)?)?;
-    let config = ImageConfig { entrypoint: vec![path.to_owned()], ..ImageConfig::default() };
-    Ok(Image::new(vec![layer], config))
+    let (entrypoint, user) = (vec![path.to_owned()], user.to_owned());
+    Ok(Image::new(vec![layer], ImageConfig { entrypoint, user, ..ImageConfig::default() }))
+}
+
+/// Makes and loads such an image, for an ordinary user.
+pub(crate) fn load_program(cluster: &Cluster, image: &str, path: &str, from: &Path) -> Result<()> {
+    let scratch = tempfile::tempdir().context("making a directory for an image layer")?;
+    cluster.load_image(&program(scratch.path(), path, from, ORDINARY_USER)?, &[image])
 }
 
 fn load_view(
@@ -224,11 +227,7 @@ fn load_view(
     progress: &Progress,
 ) -> Result<()> {
     let Some(layer) = view_layer(view, scratch, binaries)? else {
-        return match view {
-            View::Image(image) => cluster.pull_image(image),
-            // Pulled already, or pulled by the cluster itself when a pod wants it.
-            View::Published | View::StandIn | View::Archive(_) => Ok(()),
-        };
+        return cluster.pull_image(view.image());
     };
     let image = Image::new(vec![layer], ImageConfig::default());
     progress.step("loading the view image", || cluster.load_image(&image, &[view.image()]))
@@ -237,7 +236,7 @@ fn load_view(
 /// The view's files, at the places where a view image has them; none where it is in a registry.
 fn view_layer(view: &View, scratch: &Path, binaries: &Binaries) -> Result<Option<Layer>> {
     let layer = match view {
-        View::Image(_) | View::Published => return Ok(None),
+        View::Image(_) => return Ok(None),
         View::StandIn => Layer::from_sources(
             scratch,
             &[
@@ -283,10 +282,15 @@ mod tests {
     }
 
     #[test]
+    fn a_description_does_not_name_the_place_of_an_archive() {
+        let view = View::Archive("/a/view.tar".into());
+        assert_eq!(view.describe(), "Flux: the view archive view.tar");
+    }
+
+    #[test]
     fn published_views_use_the_c_library_of_the_application() {
         let has = |image: &str| View::Image(image.to_owned()).has_c_library().unwrap();
         assert!(!has(VIEW_IMAGE) && !has("ghcr.io/converged-computing/flux-view-rocky:tag-9"));
         assert!(has("registry.example/flux-operator-rs-view:0.1.0"));
-        assert!(!View::Published.has_c_library().unwrap());
     }
 }

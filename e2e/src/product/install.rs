@@ -65,14 +65,12 @@ fn deployed(file: &str) -> Result<String> {
 }
 
 /// Applies CRD and operator and waits until the newest operator is available, and no older one is left.
-pub fn install(cluster: &Cluster, installation: &Installation) -> Result<()> {
+pub(crate) fn install(cluster: &Cluster, installation: &Installation) -> Result<()> {
     for (what, text) in [("the CRD", definition()?), ("the operator", installation.everywhere()?)] {
-        let words = ["apply", "--server-side", "--force-conflicts", "--validate=strict", "-f", "-"];
-        programs::run_with_input(&mut cluster.kubectl(words), text.as_bytes())
-            .with_context(|| format!("applying {what}"))?;
+        cluster.apply(&text, &[]).with_context(|| format!("applying {what}"))?;
     }
     let words = ["rollout", "status", "deployment", NAME, "--namespace", NAMESPACE, "--timeout=2m"];
-    programs::run(&mut cluster.kubectl(words)).context("waiting for the operator")?;
+    programs::run(&mut cluster.kubectl(&words)).context("waiting for the operator")?;
     Ok(())
 }
 

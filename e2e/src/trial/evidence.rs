@@ -1,9 +1,6 @@
 //! What a person needs to see when a trial fails: objects, Events and logs, each in a file of its own.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{fmt::Debug, fs, path::Path};
 
 use anyhow::{Context as _, Result};
 use flux_operator::crd::MiniCluster;
@@ -11,11 +8,19 @@ use k8s_openapi::api::{
     batch::v1::Job,
     core::v1::{ConfigMap, Event, Pod, Service},
 };
-use kube::{Api, ResourceExt as _, api::ListParams};
-use serde::{Serialize, de::DeserializeOwned};
+use kube::{
+    Api, ResourceExt as _,
+    api::{ListParams, LogParams},
+    core::DynamicObject,
+    discovery::ApiResource,
+};
+use serde::de::DeserializeOwned;
 
 use super::{Trial, logs::pod_logs};
-use crate::{product::checkout, programs::last_lines};
+use crate::{
+    product::{checkout, install::NAMESPACE},
+    programs::last_lines,
+};
 
 /// Where evidence is kept, below the checkout: one directory for each trial, named after its namespace.
 pub const EVIDENCE: &str = "target/e2e-evidence";
@@ -40,11 +45,21 @@ async fn collect(trial: &Trial) -> Result<String> {
         let status = serde_saphyr::to_string(&cluster.status).unwrap_or_default();
         digest.push(format!("--- status of {}\n{status}", cluster.name_any()));
     }
-    objects::<MiniCluster>(trial, &directory).await?;
-    objects::<Job>(trial, &directory).await?;
-    objects::<Service>(trial, &directory).await?;
-    objects::<ConfigMap>(trial, &directory).await?;
-    objects::<Pod>(trial, &directory).await?;
+    for resource in [
+        ApiResource::erase::<MiniCluster>(&()),
+        ApiResource::erase::<Job>(&()),
+        ApiResource::erase::<Service>(&()),
+        ApiResource::erase::<ConfigMap>(&()),
+        ApiResource::erase::<Pod>(&()),
+    ] {
+        let (client, kind) = (trial.client().clone(), resource.kind.to_lowercase());
+        let api = Api::<DynamicObject>::namespaced_with(client, trial.namespace(), &resource);
+        for mut object in list(&api).await {
+            object.metadata.managed_fields = None;
+            let yaml = serde_saphyr::to_string(&object).unwrap_or_default();
+            write(&directory, &format!("{kind}-{}.yaml", object.name_any()), &yaml)?;
+        }
+    }
     let events = events(trial).await;
     digest.push(format!("--- Events\n{}", last_lines(&events, DIGEST_LINES)));
     write(&directory, "events.txt", &events)?;
@@ -55,10 +70,9 @@ async fn collect(trial: &Trial) -> Result<String> {
             write(&directory, &name, &log)?;
         }
     }
-    let operator: Api<Pod> =
-        Api::namespaced(trial.client().clone(), crate::product::install::NAMESPACE);
+    let operator: Api<Pod> = Api::namespaced(trial.client().clone(), NAMESPACE);
     for pod in list::<Pod>(&operator).await {
-        let log = operator.logs(&pod.name_any(), &kube::api::LogParams::default()).await;
+        let log = operator.logs(&pod.name_any(), &LogParams::default()).await;
         let log = log.unwrap_or_else(|error| format!("(no log: {error})"));
         write(&directory, &format!("operator-{}.log", pod.name_any()), &log)?;
     }
@@ -66,33 +80,12 @@ async fn collect(trial: &Trial) -> Result<String> {
 }
 
 fn write(directory: &Path, name: &str, text: &str) -> Result<()> {
-    let path: PathBuf = directory.join(name);
+    let path = directory.join(name);
     fs::write(&path, text).with_context(|| format!("writing {}", path.display()))
 }
 
-async fn list<K>(api: &Api<K>) -> Vec<K>
-where
-    K: Clone + DeserializeOwned + std::fmt::Debug,
-{
+async fn list<K: Clone + DeserializeOwned + Debug>(api: &Api<K>) -> Vec<K> {
     api.list(&ListParams::default()).await.map(|list| list.items).unwrap_or_default()
-}
-
-async fn objects<K>(trial: &Trial, directory: &Path) -> Result<()>
-where
-    K: kube::Resource<Scope = k8s_openapi::NamespaceResourceScope>
-        + Clone
-        + DeserializeOwned
-        + Serialize
-        + std::fmt::Debug,
-    K::DynamicType: Default,
-{
-    let kind = K::kind(&K::DynamicType::default()).to_lowercase();
-    for mut object in list::<K>(&trial.api()).await {
-        object.meta_mut().managed_fields = None;
-        let yaml = serde_saphyr::to_string(&object).unwrap_or_default();
-        write(directory, &format!("{kind}-{}.yaml", object.name_any()), &yaml)?;
-    }
-    Ok(())
 }
 
 async fn events(trial: &Trial) -> String {

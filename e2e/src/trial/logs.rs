@@ -17,34 +17,19 @@ pub async fn follow_lead(
     deadline: Duration,
     mut line_seen: impl FnMut(&str),
 ) -> Result<()> {
-    let lead = until_found(&format!("the lead of {name} to start"), deadline, async || {
-        let pod = trial.pod(name, 0).await?.filter(|pod| has_started(pod, name));
-        Ok(pod.map(|pod| pod.name_any()))
-    })
-    .await?;
     let parameters =
         LogParams { container: Some(name.to_owned()), follow: true, ..LogParams::default() };
-    let stream = trial
-        .api::<Pod>()
-        .log_stream(&lead, &parameters)
-        .await
-        .with_context(|| format!("following the log of {lead}"))?;
+    let stream = until_found(&format!("the lead of {name} to start"), deadline, async || {
+        let Some(lead) = trial.pod(name, 0).await? else { return Ok(None) };
+        // Before its container has started it has no log.
+        Ok(trial.api::<Pod>().log_stream(&lead.name_any(), &parameters).await.ok())
+    })
+    .await?;
     let mut lines = stream.lines();
-    while let Some(line) =
-        lines.try_next().await.with_context(|| format!("reading the log of {lead}"))?
-    {
+    while let Some(line) = lines.try_next().await.context("reading the log of the lead")? {
         line_seen(&line);
     }
     Ok(())
-}
-
-/// Whether the container runs or has ended.
-fn has_started(pod: &Pod, container: &str) -> bool {
-    let statuses = pod.status.as_ref().and_then(|status| status.container_statuses.as_ref());
-    let state = statuses
-        .and_then(|statuses| statuses.iter().find(|status| status.name == container))
-        .and_then(|status| status.state.as_ref());
-    state.is_some_and(|state| state.running.is_some() || state.terminated.is_some())
 }
 
 /// What a container has said.

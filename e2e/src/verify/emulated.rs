@@ -7,7 +7,11 @@ use anyhow::{Context as _, Result, ensure};
 use crate::{
     architecture::Architecture,
     packages,
-    product::{binaries::AGENT_UNDER_TEST, cargo, dockerfiles::Images},
+    product::{
+        binaries::{AGENT, AGENT_UNDER_TEST},
+        cargo,
+        dockerfiles::Images,
+    },
     programs,
     progress::Progress,
 };
@@ -36,7 +40,7 @@ pub(super) fn check(images: &Images, progress: &Progress) -> Result<()> {
 }
 
 fn check_one(images: &Images, architecture: Architecture) -> Result<()> {
-    let agent = images.agent(architecture);
+    let agent = images.program(AGENT, architecture);
     let kind = programs::run(Command::new(architecture.emulator()).arg(&agent).arg("--version"))?;
     ensure!(!kind.stdout.is_empty(), "{} has not said its version", agent.display());
     let tests = TESTS.iter().flat_map(|test| ["--test", test]);

@@ -9,83 +9,77 @@ use anyhow::Result;
 
 use crate::{
     cache::{Cache, Key},
-    product::{binaries, cargo, checkout},
+    kubernetes,
+    product::{binaries, cargo, checkout, fetch_every_platform},
     programs,
     progress::Progress,
 };
 
-/// Checks licences, bans and sources of the crates of every platform. Advisories need a database from the network: the
-/// workflow `advisories.yaml` checks them.
-pub(super) fn deny(program: &Path, progress: &Progress) -> Result<()> {
-    fetch_every_platform(progress)?;
-    programs::show(
-        Command::new(program)
-            .args(["--offline", "check", "--hide-inclusion-graph", "bans", "licenses", "sources"])
-            .current_dir(checkout()?),
-    )
-}
-
-/// Downloads the crates of every platform: a build downloads those of its own only, and
-/// `cargo deny --offline` reads them all.
-fn fetch_every_platform(progress: &Progress) -> Result<()> {
-    progress.step("the crates of every platform are downloaded", || {
-        programs::show(&mut cargo(&["fetch", "--locked", "--quiet"])?)
-    })
-}
-
-/// Fails where a crate names a dependency that it does not use. What it does not use of itself the
-/// compiler finds: little is public.
-pub(super) fn unused_dependencies(program: &Path) -> Result<()> {
-    programs::show(Command::new(program).arg("--skip-target-dir").current_dir(checkout()?))
-}
-
-/// Builds the book where `book.toml` says; fails where a page of its table of contents is missing.
-pub(super) fn build_book(program: &Path) -> Result<()> {
-    programs::show(Command::new(program).arg("build").current_dir(checkout()?))
-}
+/// The release of cargo-deny that checks the dependencies, here and in workflows.
+pub const CARGO_DENY_VERSION: &str = "0.20.2";
 
 /// A program that `cargo install` builds.
 pub(super) struct Tool {
+    /// What it checks.
+    pub(super) checked: &'static str,
     name: &'static str,
     version: &'static str,
+    /// How it is built.
     options: &'static [&'static str],
+    /// How it checks.
+    arguments: &'static [&'static str],
 }
 
-/// The release of cargo-deny that checks the dependencies, here and in workflows.
-pub const CARGO_DENY_VERSION: &str = "0.20.2";
-pub(super) const CARGO_DENY: Tool =
-    Tool { name: "cargo-deny", version: CARGO_DENY_VERSION, options: &["--no-default-features"] };
-pub(super) const CARGO_MACHETE: Tool =
-    Tool { name: "cargo-machete", version: "0.9.2", options: &[] };
-/// Without the parts that watch and serve a book, which are most of it.
-pub(super) const MDBOOK: Tool = Tool {
-    name: "mdbook",
-    version: "0.5.4",
-    options: &["--no-default-features", "--features=search"],
-};
+pub(super) const TOOLS: [Tool; 3] = [
+    // Of the crates of every platform. Advisories need a database from the network: the workflow `advisories.yaml`
+    // checks them.
+    Tool {
+        checked: "dependencies: licences, bans, sources",
+        name: "cargo-deny",
+        version: CARGO_DENY_VERSION,
+        options: &["--no-default-features"],
+        arguments: &["--offline", "check", "--hide-inclusion-graph", "bans", "licenses", "sources"],
+    },
+    Tool {
+        checked: "dependencies: used",
+        name: "cargo-machete",
+        version: "0.9.2",
+        options: &[],
+        arguments: &["--skip-target-dir"],
+    },
+    // Builds the book where `book.toml` says; fails where a page of its table of contents is missing. Without the
+    // parts that watch and serve a book, which are most of it.
+    Tool {
+        checked: "the documentation is a book",
+        name: "mdbook",
+        version: "0.5.4",
+        options: &["--no-default-features", "--features=search"],
+        arguments: &["build"],
+    },
+];
 
 impl Tool {
-    /// Its path in the cache, if it was built there.
-    pub(super) fn built(&self) -> Result<Option<PathBuf>> {
-        let found = Cache::locate()?.find(&Key::new(self.name, self.version, &[]));
-        Ok(found.map(|directory| self.program_in(&directory)))
-    }
-
-    /// Its path in the cache; it is built there if need be.
-    pub(super) fn program(&self, progress: &Progress) -> Result<PathBuf> {
+    /// Lets it check this checkout. It is built if need be.
+    pub(super) fn check(&self, progress: &Progress) -> Result<()> {
+        fetch_every_platform(progress)?;
         let cache = Cache::locate()?;
-        let key = Key::new(self.name, self.version, &[]);
-        let directory = match cache.find(&key) {
+        let directory = match self.built(&cache) {
             Some(found) => found,
             None => progress.long_step(&format!("building {}", self.name), "4 min", || {
-                cache.artefact(&key, |directory| self.install(directory))
+                cache.artefact(&self.key(), |directory| self.install(directory))
             })?,
         };
-        Ok(self.program_in(&directory))
+        let program = directory.join("bin").join(self.name);
+        programs::show(Command::new(program).args(self.arguments).current_dir(checkout()?))
     }
 
-    fn program_in(&self, directory: &Path) -> PathBuf {
-        directory.join("bin").join(self.name)
+    /// Where it is in the cache, if it was built.
+    pub(super) fn built(&self, cache: &Cache) -> Option<PathBuf> {
+        cache.find(&self.key())
+    }
+
+    fn key(&self) -> Key {
+        Key::new(self.name, self.version, &[])
     }
 
     /// Unoptimised, and below the checkout's `target`: so the crates that the tests have as well are not built
@@ -96,4 +90,11 @@ impl Tool {
         command.args(["--version", self.version]).args(self.options).arg("--root").arg(directory);
         programs::show(&mut command)
     }
+}
+
+/// Checks what can be checked of the workflows of the repository's host without running them: syntax, types of
+/// expressions, and the scripts in them where shellcheck is installed.
+pub(super) fn check_workflows(progress: &Progress) -> Result<()> {
+    let actionlint = kubernetes::actionlint(&Cache::locate()?, progress)?;
+    programs::show(Command::new(actionlint).current_dir(checkout()?))
 }

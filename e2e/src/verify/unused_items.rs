@@ -1,6 +1,10 @@
 //! Public items that nothing uses: rustc warns of those of programs, not of those of libraries.
 
-use std::{collections::HashMap, path::Path};
+use std::{
+    collections::HashMap,
+    fs,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context as _, Result, ensure};
 use walkdir::WalkDir;
@@ -14,20 +18,28 @@ const KEYWORDS: [&str; 9] =
 /// Fails where an item is public and nothing names it but itself and the tests of the product.
 pub(super) fn check() -> Result<()> {
     let mut code = String::new();
-    for entry in WalkDir::new(checkout()?).into_iter().filter_entry(|it| it.file_name() != "target")
-    {
-        let entry = entry.context("looking for sources")?;
-        if entry.path().extension().is_some_and(|it| it == "rs") && !is_test(entry.path()) {
-            let text = std::fs::read_to_string(entry.path())
-                .with_context(|| format!("reading {}", entry.path().display()))?;
-            let tests = text.find("#[cfg(test)]\nmod tests {").unwrap_or(text.len());
-            let lines = text[..tests].lines().filter(|it| !it.trim_start().starts_with("//"));
-            lines.for_each(|line| code.extend([line, "\n"]));
-        }
+    for (_, text) in rust_files(&checkout()?)?.iter().filter(|(path, _)| !is_test(path)) {
+        let tests = text.find("#[cfg(test)]\nmod tests {").unwrap_or(text.len());
+        let lines = text[..tests].lines().filter(|it| !it.trim_start().starts_with("//"));
+        lines.for_each(|line| code.extend([line, "\n"]));
     }
     let unused = unused(&code).join(", ");
     ensure!(unused.is_empty(), "public, and used by tests at most: {unused}; delete or close them");
     Ok(())
+}
+
+/// Path and text of every source below this directory.
+pub(super) fn rust_files(directory: &Path) -> Result<Vec<(PathBuf, String)>> {
+    let mut files = Vec::new();
+    for entry in WalkDir::new(directory).into_iter().filter_entry(|it| it.file_name() != "target") {
+        let path = entry.context("looking for sources")?.into_path();
+        if path.extension().is_some_and(|suffix| suffix == "rs") {
+            let text = fs::read_to_string(&path);
+            let text = text.with_context(|| format!("reading {}", path.display()))?;
+            files.push((path, text));
+        }
+    }
+    Ok(files)
 }
 
 fn unused(code: &str) -> Vec<&str> {

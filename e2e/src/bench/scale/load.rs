@@ -1,33 +1,24 @@
 //! What is created: MiniClusters that differ in nothing but their names, and the nodes that kwok plays for their pods.
 
-use std::time::Duration;
-
 use anyhow::{Context as _, Result};
 use flux_operator::crd::MiniCluster;
 use k8s_openapi::api::core::v1::Node;
-use kube::{
-    Api, Client,
-    api::{ListParams, PostParams},
-    core::DynamicObject,
-    discovery::ApiResource,
-};
+use kube::{Api, Client, api::PostParams, core::DynamicObject, discovery::ApiResource};
+use serde::Serialize;
 use serde_json::json;
 
-use crate::{kubernetes::KubernetesVersion, wait::until_found};
+use crate::{environment::Environment, kubernetes::KubernetesVersion};
 
 /// Pods with this annotation run until it is taken away: see `kwok.yaml`.
 pub(super) const HOLD: &str = "flux-e2e/hold";
 /// Kubernetes' own limit, unless the node has another.
 const PODS_PER_NODE: u32 = 110;
-/// kwok says that nodes are ready long before.
-const READY: Duration = Duration::from_mins(3);
 
 /// What is created at once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(super) struct Load {
-    /// How many MiniClusters.
     pub(super) miniclusters: u32,
-    /// Pods of each.
+    /// Of each.
     pub(super) pods: u32,
 }
 
@@ -43,7 +34,6 @@ impl Load {
         format!("{}x{}", self.miniclusters, self.pods)
     }
 
-    /// The MiniClusters.
     pub(super) fn objects(self) -> Vec<DynamicObject> {
         let mut spec = json!({
             "size": self.pods,
@@ -60,21 +50,21 @@ impl Load {
     }
 }
 
-/// Makes nodes for the largest of these loads, as pods that have ended take no room, and waits until pods can be
-/// put on them. Returns how many there are.
-pub(super) async fn make_nodes(client: &Client, loads: &[Load]) -> Result<usize> {
+/// Makes nodes for the largest of these loads, as pods that have ended take no room, and waits until they are ready.
+/// Returns how many there are.
+pub(super) async fn make_nodes(
+    client: &Client,
+    environment: &Environment,
+    loads: &[Load],
+) -> Result<u32> {
     let api: Api<Node> = Api::all(client.clone());
     let count = nodes_for(loads);
     for number in 0..count {
         let node = node(number).context("describing a node")?;
         api.create(&PostParams::default(), &node).await.context("making a node")?;
     }
-    until_found(&format!("{count} simulated nodes to be ready"), READY, async || {
-        let nodes = api.list(&ListParams::default()).await.context("listing the nodes")?.items;
-        let ready = nodes.iter().filter(|node| takes_pods(node)).count();
-        Ok((ready >= usize::try_from(count)?).then_some(ready))
-    })
-    .await
+    environment.kubectl(&["wait", "--for=condition=Ready", "nodes", "--all", "--timeout=3m"])?;
+    Ok(count)
 }
 
 fn nodes_for(loads: &[Load]) -> u32 {
@@ -88,13 +78,6 @@ fn node(number: u32) -> Result<Node> {
         .replace("$PODS", &PODS_PER_NODE.to_string())
         .replace("$KUBELET", KubernetesVersion::default().full());
     Ok(serde_saphyr::from_str(&text)?)
-}
-
-fn takes_pods(node: &Node) -> bool {
-    let tainted = node.spec.as_ref().and_then(|spec| spec.taints.as_ref());
-    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
-    tainted.is_none_or(Vec::is_empty)
-        && conditions.into_iter().flatten().any(|it| it.type_ == "Ready" && it.status == "True")
 }
 
 #[cfg(test)]
@@ -119,17 +102,11 @@ mod tests {
     }
 
     #[test]
-    fn nodes_have_room_for_the_largest_load_alone_and_take_pods_once_they_are_ready() {
+    fn nodes_have_room_for_the_largest_load_alone() {
         assert_eq!((nodes_for(&[MANY, LARGE]), nodes_for(&[])), (47, 1));
-        let mut node = node(7).unwrap();
+        let node = node(7).unwrap();
         assert_eq!(node.metadata.name.as_deref(), Some("node-0007"));
-        assert!(!takes_pods(&node));
-        let ready = json!([{"type": "Ready", "status": "True"}]);
-        node.status.as_mut().unwrap().conditions = Some(serde_json::from_value(ready).unwrap());
-        assert!(takes_pods(&node));
-        let taint =
-            json!({"taints": [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]});
-        node.spec = Some(serde_json::from_value(taint).unwrap());
-        assert!(!takes_pods(&node));
+        let room = node.status.unwrap().allocatable.unwrap();
+        assert_eq!(room["pods"].0, PODS_PER_NODE.to_string());
     }
 }

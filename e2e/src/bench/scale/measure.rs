@@ -1,133 +1,163 @@
 //! One measurement: an operator that has nothing to do is given many MiniClusters at once.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashSet},
     time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, Result, ensure};
+use flux_contract::labels::{COMPLETION_INDEX, JOB_NAME};
 use flux_operator::crd::MiniCluster;
-use futures::{Stream, StreamExt as _, TryStreamExt as _, future::Either, stream};
-use k8s_openapi::api::{
-    batch::v1::Job,
-    core::v1::{Namespace, Pod, ServiceAccount},
-};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use k8s_openapi::api::batch::v1::Job;
 use kube::{
-    Api, Client, ResourceExt as _,
-    api::{ListParams, ObjectMeta, Patch, PatchParams, PostParams},
-    core::DynamicObject,
-    discovery::ApiResource,
-    runtime::{WatchStreamExt as _, wait::await_condition, watcher},
+    Api, Client, ResourceExt as _, api::PostParams, core::DynamicObject, discovery::ApiResource,
 };
 use serde::Serialize;
-use serde_json::{Value, json};
 
-use super::{
-    contender::Contender,
-    load::{HOLD, Load},
-    observed::{Kind, Observed, Times},
-};
+use super::load::{HOLD, Load};
 use crate::{
-    audit::{Audit, Request},
-    bench::operator::{Memory, Operator},
+    audit::Audit,
+    bench::{
+        namespace::{self, News, Seen},
+        operator::{Memory, Operator, OperatorProgram},
+    },
     environment::Environment,
     progress::Progress,
+    trial::Trial,
 };
 
 /// Requests of this program under way at the same time.
 const AT_ONCE: usize = 32;
-/// A new namespace gets its service account long before.
-const ACCOUNT: Duration = Duration::from_mins(2);
 /// How long one measurement may take.
 const DEADLINE: Duration = Duration::from_mins(40);
-/// How often the operator is looked at.
+/// How often the operator is looked at where nothing happens.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What was found.
-#[derive(Debug, Clone, Serialize)]
-pub(super) struct Figures {
-    /// Seconds until the last MiniCluster was created.
-    pub(super) created_seconds: f64,
+/// What was found. Seconds are those since the first MiniCluster was created.
+#[derive(Debug, Serialize)]
+pub(super) struct Row {
     #[serde(flatten)]
-    pub(super) times: Times,
-    /// Of the operator, until it had nothing to do.
-    pub(super) processor_seconds: f64,
-    /// Before the first MiniCluster was created.
-    pub(super) memory_before: Memory,
-    /// When the operator had nothing to do any more.
-    pub(super) memory_after: Memory,
-    /// How many of each kind from the first MiniCluster until the operator had nothing to do. A watch counts
-    /// once it has ended.
-    pub(super) requests: BTreeMap<String, u64>,
+    load: Load,
+    /// Every Job was there.
+    jobs_seconds: f64,
+    /// The last Job was complete.
+    complete_seconds: f64,
+    /// Of the operator for each MiniCluster, until it had nothing to do.
+    processor_milliseconds_each: f64,
+    /// From the first MiniCluster until the operator had nothing to do. A watch counts once it has ended.
+    requests_each: f64,
     /// Those that may change something.
-    pub(super) writes: u64,
+    writes_each: f64,
+    /// How many of each kind there were for all MiniClusters.
+    requests: BTreeMap<String, u64>,
+    /// Before the first MiniCluster was created.
+    memory_before_mib: Memory,
+    /// When the operator had nothing to do any more.
+    memory_after_mib: Memory,
 }
 
-/// Gives `load` to a new process of `contender`.
+/// Gives `load` to a new process of `program`.
 pub(super) async fn measure(
     client: &Client,
     environment: &Environment,
-    contender: &Contender,
+    program: &OperatorProgram,
     load: Load,
     progress: &Progress,
-) -> Result<Figures> {
-    let what = format!("{}: {}", contender.name, load.name());
-    let directory = tempfile::tempdir().context("making a directory for the operator")?;
-    let namespace = format!("scale-{}", load.name());
-    make_namespace(client, &namespace).await?;
-    let mut operator = contender.start(environment, directory.path())?;
+) -> Result<Row> {
+    let what = load.name();
+    let trial = Trial::begin(&environment.cluster, client, &format!("scale-{}", load.name()), &[]).await?;
+    namespace::ready(&trial).await?;
+    let mut news = namespace::watch(&trial, &[ApiResource::erase::<Job>(&())]).await?;
+    let mut operator = program.start(environment)?;
     operator.rest().await?;
     let (memory_before, worked_before) = (operator.memory()?, operator.processor_time()?);
     let log = environment.audit_log().context("there is no audit log")?;
     let mut audit = Audit::from_now_on(&log)?;
     progress.say(&format!("{what}: creating them"));
-    let mut observed = Observed::new(load.miniclusters);
-    let (created, ()) = tokio::try_join!(
-        create(client, &namespace, load),
-        observe(client, &namespace, contender, load, &mut operator, &mut observed),
+    let mut jobs = Jobs::none_yet(load);
+    tokio::try_join!(
+        create(&trial, load),
+        observe(&mut news, &trial, environment, &mut operator, &mut jobs),
     )?;
     operator.rest().await?;
-    let requests = audit.operator()?;
-    let figures = Figures {
-        created_seconds: created.as_secs_f64(),
-        times: observed.times(),
-        processor_seconds: operator.processor_time()?.saturating_sub(worked_before).as_secs_f64(),
-        memory_before,
-        memory_after: operator.memory()?,
-        writes: u64::try_from(requests.iter().filter(|it| it.is_write()).count())?,
-        requests: by_kind(&requests),
-    };
-    progress.say(&format!("{what}: {}; requests: {:?}", observed.describe(), figures.requests));
-    operator.stop()?;
-    Ok(figures)
-}
-
-fn by_kind(requests: &[Request]) -> BTreeMap<String, u64> {
-    let mut counts = BTreeMap::new();
-    for request in requests {
-        *counts.entry(request.kind()).or_default() += 1;
+    let answered = audit.operator()?;
+    let mut requests = BTreeMap::new();
+    for request in &answered {
+        *requests.entry(request.kind()).or_default() += 1;
     }
-    counts
+    progress.say(&format!("{what}: {}; requests: {requests:?}", jobs.describe()));
+    let worked = operator.processor_time()?.saturating_sub(worked_before);
+    let writes = answered.iter().filter(|it| it.is_write()).count();
+    let each = |count: usize| -> Result<f64> {
+        Ok(f64::from(u32::try_from(count)?) / f64::from(load.miniclusters))
+    };
+    let row = Row {
+        load,
+        jobs_seconds: jobs.there.last.as_secs_f64(),
+        complete_seconds: jobs.complete.last.as_secs_f64(),
+        processor_milliseconds_each: worked.as_secs_f64() * 1000.0 / f64::from(load.miniclusters),
+        requests_each: each(answered.len())?,
+        writes_each: each(writes)?,
+        requests,
+        memory_before_mib: memory_before,
+        memory_after_mib: operator.memory()?,
+    };
+    operator.stop()?;
+    Ok(row)
 }
 
-/// Makes a namespace in which pods can be made.
-async fn make_namespace(client: &Client, name: &str) -> Result<()> {
-    let metadata = ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
-    let namespace = Namespace { metadata, ..Namespace::default() };
-    let made = Api::all(client.clone()).create(&PostParams::default(), &namespace).await;
-    made.with_context(|| format!("making the namespace {name}"))?;
-    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), name);
-    let there = |account: Option<&ServiceAccount>| account.is_some();
-    let waited = tokio::time::timeout(ACCOUNT, await_condition(accounts, "default", there)).await;
-    waited.context("a namespace has no service account")?.context("watching service accounts")?;
-    Ok(())
+/// What is seen of the Jobs, and when.
+struct Jobs {
+    load: Load,
+    begun: Instant,
+    there: Reached,
+    complete: Reached,
 }
 
-/// Creates all MiniClusters of `load`, and says how long that took.
-async fn create(client: &Client, namespace: &str, load: Load) -> Result<Duration> {
-    let begun = Instant::now();
+/// The Jobs that have got somewhere.
+#[derive(Default)]
+struct Reached {
+    names: HashSet<String>,
+    /// When the last of them did so, since the first MiniCluster was created.
+    last: Duration,
+}
+
+impl Jobs {
+    fn none_yet(load: Load) -> Self {
+        let (there, complete) = (Reached::default(), Reached::default());
+        Self { load, begun: Instant::now(), there, complete }
+    }
+
+    /// Notes a Job as it is now.
+    fn note(&mut self, job: &Seen) {
+        let is_complete = job.has_condition("Complete");
+        let reached =
+            [&mut self.there].into_iter().chain(is_complete.then_some(&mut self.complete));
+        for reached in reached {
+            if reached.names.insert(job.object.name_any()) {
+                reached.last = self.begun.elapsed();
+            }
+        }
+    }
+
+    fn all_complete(&self) -> bool {
+        u32::try_from(self.complete.names.len()).is_ok_and(|it| it >= self.load.miniclusters)
+    }
+
+    fn describe(&self) -> String {
+        let reached = |what: &str, Reached { names, last }: &Reached| {
+            format!("{} {what} after {:.1} s", names.len(), last.as_secs_f64())
+        };
+        [reached("Jobs", &self.there), reached("complete", &self.complete)].join(", ")
+    }
+}
+
+/// Creates all MiniClusters of `load`.
+async fn create(trial: &Trial, load: Load) -> Result<()> {
     let resource = ApiResource::erase::<MiniCluster>(&());
-    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource);
+    let api: Api<DynamicObject> =
+        Api::namespaced_with(trial.client().clone(), trial.namespace(), &resource);
     stream::iter(load.objects())
         .map(|object| {
             let api = api.clone();
@@ -136,70 +166,61 @@ async fn create(client: &Client, namespace: &str, load: Load) -> Result<Duration
         .buffer_unordered(AT_ONCE)
         .try_collect::<()>()
         .await
-        .context("creating MiniClusters")?;
-    Ok(begun.elapsed())
+        .context("creating MiniClusters")
 }
 
-/// Watches until all is done. Lets the pods of a large MiniCluster end once all are ready, as a quorum would.
+/// Notes what becomes of the Jobs until all are complete. Lets the lead of a large MiniCluster end once all pods
+/// are ready, as a quorum would.
 async fn observe(
-    client: &Client,
-    namespace: &str,
-    contender: &Contender,
-    load: Load,
+    news: &mut News,
+    trial: &Trial,
+    environment: &Environment,
     operator: &mut Operator,
-    observed: &mut Observed,
+    jobs: &mut Jobs,
 ) -> Result<()> {
-    let resources = [
-        (Kind::Job, ApiResource::erase::<Job>(&())),
-        (Kind::MiniCluster, ApiResource::erase::<MiniCluster>(&())),
-    ];
-    let watches = resources.map(|(kind, resource)| {
-        let api = Api::namespaced_with(client.clone(), namespace, &resource);
-        watch(api).map_ok(move |object| Either::Left((kind, object))).boxed()
-    });
-    let ticks = stream::unfold((), async |()| {
-        tokio::time::sleep(PAUSE).await;
-        Some((Ok(Either::Right(())), ()))
-    });
-    let mut news = stream::select_all(watches.into_iter().chain([ticks.boxed()]));
-    let mut held = load.waits_for_all();
-    while !observed.all_done() {
-        match news.next().await.context("the watches have ended")?? {
-            Either::Left((kind, object)) => {
-                observed.note(kind, &object);
-                let ready = object.data["status"]["ready"].as_u64();
-                if held && kind == Kind::Job && ready >= Some(load.pods.into()) {
-                    held = false;
-                    release(client, namespace, &contender.ending(&object.name_any())).await?;
-                }
-            }
-            Either::Right(()) => {
-                operator.check()?;
-                ensure!(observed.elapsed() < DEADLINE, "it does not end: {}", observed.describe());
-            }
+    let mut held = jobs.load.waits_for_all();
+    while !jobs.all_complete() {
+        operator.check()?;
+        ensure!(jobs.begun.elapsed() < DEADLINE, "it does not end: {}", jobs.describe());
+        // That nothing has come so long is no fault.
+        let Ok(next) = tokio::time::timeout(PAUSE, news.next()).await else { continue };
+        let job = next.context("the watch has ended")??;
+        jobs.note(&job);
+        if held && job.object.data["status"]["ready"].as_u64() >= Some(jobs.load.pods.into()) {
+            held = false;
+            let (name, namespace) = (job.object.name_any(), trial.namespace());
+            let lead = format!("{JOB_NAME}={name},{COMPLETION_INDEX}=0");
+            let no_hold = format!("{HOLD}-");
+            let words =
+                ["annotate", "pods", "--selector", &lead, &no_hold, "--namespace", namespace];
+            environment.kubectl(&words)?;
         }
     }
     Ok(())
 }
 
-fn watch(api: Api<DynamicObject>) -> impl Stream<Item = Result<DynamicObject>> {
-    let objects = watcher(api, watcher::Config::default()).default_backoff().applied_objects();
-    objects.map(|object| object.context("watching what becomes of the MiniClusters"))
-}
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::jiff::Timestamp;
+    use serde_json::json;
 
-/// Takes the annotation away that keeps these pods running.
-async fn release(client: &Client, namespace: &str, pods: &str) -> Result<()> {
-    let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
-    let list = api.list_metadata(&ListParams::default().labels(pods)).await;
-    let list = list.context("listing pods that are to end")?;
-    let patch = json!({"metadata": {"annotations": {HOLD: Value::Null}}});
-    stream::iter(list.items)
-        .map(|pod| {
-            let (api, patch) = (api.clone(), Patch::Merge(patch.clone()));
-            async move { api.patch(&pod.name_any(), &PatchParams::default(), &patch).await.map(drop) }
-        })
-        .buffer_unordered(AT_ONCE)
-        .try_collect::<()>()
-        .await
-        .context("letting pods end")
+    use super::*;
+
+    #[test]
+    fn all_are_complete_when_each_job_says_so() {
+        let mut jobs = Jobs::none_yet(Load { miniclusters: 2, pods: 4 });
+        let mut note = |name: &str, status: &str| {
+            let conditions = [json!({"type": "Complete", "status": status})];
+            let object = json!({"metadata": {"name": name}, "status": {"conditions": conditions}});
+            let object = serde_json::from_value(object).unwrap();
+            jobs.note(&Seen { at: Timestamp::now(), kind: "Job".to_owned(), object });
+            (jobs.there.names.len(), jobs.complete.names.len(), jobs.all_complete())
+        };
+        assert_eq!(note("a", "False"), (1, 0, false));
+        assert_eq!(note("b", "False"), (2, 0, false));
+        assert_eq!(note("a", "True"), (2, 1, false));
+        assert_eq!(note("a", "True"), (2, 1, false));
+        assert_eq!(note("b", "True"), (2, 2, true));
+        assert!(jobs.there.last <= jobs.complete.last);
+    }
 }

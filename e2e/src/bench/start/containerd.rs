@@ -2,38 +2,30 @@
 //! status has whole seconds and comes late.
 
 use std::{
-    io::{BufRead as _, BufReader},
+    fs,
     process::{Child, Stdio},
-    sync::{Arc, Mutex, PoisonError},
-    thread,
 };
 
 use anyhow::{Context as _, Result};
 use k8s_openapi::jiff::Timestamp;
 use serde::Deserialize;
+use tempfile::NamedTempFile;
 
-use crate::{environment::Environment, programs};
+use crate::{environment::Environment, product::printed};
 
 /// The container of a pod that holds its namespaces has none of the pod's names.
 const POD: &str = "io.kubernetes.pod.uid";
 
-/// What happened to a container's task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Change {
-    /// Its program runs.
     Started,
-    /// Its program has ended.
     Ended,
 }
 
-/// One change of a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct TaskEvent {
-    /// When.
     pub(super) at: Timestamp,
-    /// Of which container.
     pub(super) container: String,
-    /// What.
     pub(super) change: Change,
 }
 
@@ -66,35 +58,23 @@ fn parse(line: &str) -> Option<TaskEvent> {
 #[derive(Debug)]
 pub(super) struct Containerd {
     listening: Child,
-    events: Arc<Mutex<Vec<TaskEvent>>>,
+    said: NamedTempFile,
 }
 
 impl Containerd {
-    /// Begins to listen.
     pub(super) fn listen(environment: &Environment) -> Result<Self> {
-        let mut command = environment.containerd().context("the node is out of reach")?;
-        let mut listening = command
-            .arg("events")
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            // What it deprecates is not what is measured.
-            .stderr(Stdio::null())
-            .spawn()
-            .context("listening to containerd")?;
-        let lines = listening.stdout.take().context("reading what containerd reports")?;
-        let events = Arc::new(Mutex::new(Vec::new()));
-        let seen = Arc::clone(&events);
-        thread::spawn(move || {
-            for line in BufReader::new(lines).lines().map_while(Result::ok) {
-                seen.lock().unwrap_or_else(PoisonError::into_inner).extend(parse(&line));
-            }
-        });
-        Ok(Self { listening, events })
+        let mut command = environment.own().context("the node is out of reach")?.containerd();
+        let said = NamedTempFile::new().context("making a file for what containerd reports")?;
+        let stdout = said.reopen().context("opening the file for what containerd reports")?;
+        // What it deprecates is not what is measured.
+        command.arg("events").stdin(Stdio::null()).stdout(stdout).stderr(Stdio::null());
+        Ok(Self { listening: command.spawn().context("listening to containerd")?, said })
     }
 
     /// What happened so far.
-    pub(super) fn events(&self) -> Vec<TaskEvent> {
-        self.events.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(super) fn events(&self) -> Result<Vec<TaskEvent>> {
+        let said = fs::read_to_string(&self.said).context("reading what containerd reports")?;
+        Ok(said.lines().filter_map(parse).collect())
     }
 }
 
@@ -108,10 +88,9 @@ impl Drop for Containerd {
 
 /// The containers of a pod, with the one that holds its namespaces.
 pub(super) fn containers(environment: &Environment, pod: &str) -> Result<Vec<String>> {
-    let mut command = environment.containerd().context("the node is out of reach")?;
+    let mut command = environment.own().context("the node is out of reach")?.containerd();
     command.args(["containers", "list", "--quiet", &format!("labels.\"{POD}\"==\"{pod}\"")]);
-    let listed = programs::run(&mut command).context("listing the containers of a pod")?;
-    let listed = String::from_utf8_lossy(&listed.stdout);
+    let listed = printed(&mut command).context("listing the containers of a pod")?;
     Ok(listed.split_whitespace().map(str::to_owned).collect())
 }
 
@@ -120,24 +99,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn starts_and_ends_of_tasks_are_read() {
-        let started = "2026-11-21 21:56:42.123456789 +0000 UTC k8s.io /tasks/start \
-                       {\"container_id\":\"a\",\"pid\":7}";
-        let event = parse(started).unwrap();
+    fn starts_and_ends_of_tasks_are_read_and_nothing_else() {
+        let read = |topic: &str, details: &str| {
+            parse(&format!("2026-11-21 21:56:42.123456789 +0000 UTC k8s.io {topic} {details}"))
+        };
+        let event = read("/tasks/start", r#"{"container_id":"a","pid":7}"#).unwrap();
         assert_eq!((event.container.as_str(), event.change), ("a", Change::Started));
         assert_eq!(event.at, "2026-11-21T21:56:42.123456789Z".parse().unwrap());
-        let ended = started.replace("start", "exit").replace("\"pid\"", "\"id\":\"a\",\"pid\"");
-        assert_eq!(parse(&ended).unwrap().change, Change::Ended);
-    }
-
-    #[test]
-    fn what_is_executed_in_a_container_and_other_topics_are_not() {
-        let line = |topic: &str, id: &str| {
-            let details = format!("{{\"container_id\":\"a\",\"id\":\"{id}\",\"pid\":7}}");
-            parse(&format!("2026-11-21 21:56:42.1 +0000 UTC k8s.io {topic} {details}"))
-        };
-        assert_eq!(line("/tasks/exit", "probe"), None);
-        assert_eq!(line("/tasks/create", ""), None);
+        let event = read("/tasks/exit", r#"{"container_id":"a","id":"a","pid":7}"#).unwrap();
+        assert_eq!(event.change, Change::Ended);
+        assert_eq!(read("/tasks/exit", r#"{"container_id":"a","id":"probe","pid":7}"#), None);
+        assert_eq!(read("/tasks/create", r#"{"container_id":"a","pid":7}"#), None);
         assert_eq!(parse("anything"), None);
     }
 }

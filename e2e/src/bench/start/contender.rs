@@ -47,17 +47,13 @@ pub(super) const RATIOS: [(Contender, Contender); 7] = [
 ];
 
 impl Contender {
-    /// In tables.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Bare => "bare Job of `true`",
-            Self::MountedByHand => "by hand, mounted",
-            Self::CopiedByHand => "by hand, copied",
-            Self::Mounted => "this operator, mounted",
-            Self::Copied => "this operator, copied from two images",
-            Self::CopiedFromOne => "this operator, copied from one image",
-            Self::Peer => "the Go operator",
-        }
+    /// As on the command line and in results.
+    pub(super) fn name(self) -> String {
+        self.to_possible_value().map(|it| it.get_name().to_owned()).unwrap_or_default()
+    }
+
+    fn is_by_hand(self) -> bool {
+        matches!(self, Self::MountedByHand | Self::CopiedByHand)
     }
 
     /// Whether this project's operator runs it.
@@ -77,55 +73,46 @@ pub(super) fn order(contenders: &[Contender], round: usize) -> Vec<Contender> {
     order
 }
 
-/// What is to be run.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wanted<'run> {
-    /// Who runs it.
     pub(super) contender: Contender,
     /// Number of pods.
     pub(super) size: u32,
     /// The view's image, where it is mounted.
     pub(super) view: &'run str,
-    /// Cores of the machine.
     pub(super) cores: usize,
 }
 
 impl Wanted<'_> {
     /// What comes before everything else, as its address is in the configuration: the Service of Flux by hand.
     pub(super) fn service(&self) -> Result<Vec<DynamicObject>> {
-        match self.contender {
-            Contender::MountedByHand | Contender::CopiedByHand => {
-                self.objects_of(include_str!("by-hand-service.yaml"), "", &Value::Null)
-            }
-            Contender::Bare
-            | Contender::Mounted
-            | Contender::Copied
-            | Contender::CopiedFromOne
-            | Contender::Peer => Ok(Vec::new()),
+        if self.contender.is_by_hand() {
+            return self.objects_of(include_str!("by-hand-service.yaml"), "", &Value::Null);
         }
+        Ok(Vec::new())
     }
 
     /// Everything else; `address` is that of the Service, where there is one.
     pub(super) fn objects(&self, address: &str) -> Result<Vec<DynamicObject>> {
-        const MINICLUSTER: &str = include_str!("minicluster.yaml");
-        let ours =
-            |install: &str, image: &str| json!({"container": {"install": install, "image": image}});
-        let (template, flux) = match self.contender {
-            Contender::Bare => (include_str!("bare.yaml").to_owned(), Value::Null),
-            Contender::MountedByHand => {
-                (by_hand(include_str!("by-hand-mounted.yaml")), Value::Null)
-            }
-            Contender::CopiedByHand => (by_hand(include_str!("by-hand-copied.yaml")), Value::Null),
-            Contender::Mounted => (MINICLUSTER.to_owned(), ours("Image", AGENT_WITH_VIEW)),
-            Contender::Copied => (MINICLUSTER.to_owned(), ours("Copy", self.view)),
-            Contender::CopiedFromOne => (MINICLUSTER.to_owned(), ours("Copy", AGENT_WITH_VIEW)),
-            // With a certificate: its program makes one only if it was built with czmq.
-            Contender::Peer => (
-                MINICLUSTER.to_owned(),
-                json!({"container": {"image": PEER_VIEW}, "curveCert": certificate()?}),
-            ),
+        let without_operator = |job: &str| self.objects_of(job, address, &Value::Null);
+        let by_hand = |job: &str| without_operator(&[include_str!("by-hand.yaml"), job].concat());
+        let minicluster =
+            |flux: &Value| self.objects_of(include_str!("minicluster.yaml"), address, flux);
+        let ours = |install: &str, image: &str| {
+            minicluster(&json!({"container": {"install": install, "image": image}}))
         };
-        self.objects_of(&template, address, &flux)
+        match self.contender {
+            Contender::Bare => without_operator(include_str!("bare.yaml")),
+            Contender::MountedByHand => by_hand(include_str!("by-hand-mounted.yaml")),
+            Contender::CopiedByHand => by_hand(include_str!("by-hand-copied.yaml")),
+            Contender::Mounted => ours("Image", AGENT_WITH_VIEW),
+            Contender::Copied => ours("Copy", self.view),
+            Contender::CopiedFromOne => ours("Copy", AGENT_WITH_VIEW),
+            // With a certificate: its program makes one only if it was built with czmq.
+            Contender::Peer => minicluster(
+                &json!({"container": {"image": PEER_VIEW}, "curveCert": certificate()?}),
+            ),
+        }
     }
 
     fn objects_of(
@@ -152,10 +139,6 @@ impl Wanted<'_> {
         serde_saphyr::from_str(&text)
             .with_context(|| format!("reading what is to be applied:\n{text}"))
     }
-}
-
-fn by_hand(job: &str) -> String {
-    [include_str!("by-hand.yaml"), job].concat()
 }
 
 /// Of no secret key: the cluster ends with the measurement.
@@ -189,8 +172,7 @@ mod tests {
             // The certificate's key has the sign, too.
             let text = text.replace("2l$Fs", "");
             assert!(!text.contains('$'), "{text}");
-            let by_hand = contender.name().starts_with("by hand");
-            assert_eq!(text.contains("10.96.0.7"), by_hand, "{text}");
+            assert_eq!(text.contains("10.96.0.7"), contender.is_by_hand(), "{text}");
         }
     }
 }

@@ -2,98 +2,71 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use flux_contract::{Phase, TerminationMessage, labels::COMPLETION_INDEX, phase};
-use k8s_openapi::{api::core::v1::Pod, jiff::Timestamp};
-use kube::{ResourceExt as _, core::DynamicObject};
+use flux_contract::{TerminationMessage, labels::COMPLETION_INDEX, phase};
+use k8s_openapi::{
+    api::core::v1::{ContainerStateTerminated, ContainerStatus, Pod},
+    jiff::Timestamp,
+};
+use kube::ResourceExt as _;
 
 use super::containerd::{Change, TaskEvent};
+use crate::bench::namespace::Seen;
 
 /// A moment of a run: its name in tables and documents, and how it is found.
 pub(super) type Milestone = (&'static str, fn(&Recording) -> Option<Timestamp>);
 
-/// The lead's runner has ended.
 pub(super) const POD_ENDED: &str = "pod ended";
-/// The Job is Complete.
 pub(super) const JOB_COMPLETE: &str = "Job Complete";
-/// The MiniCluster is Complete.
 pub(super) const REPORTED: &str = "MiniCluster Complete";
 
-/// All, in their usual order.
 pub(super) const MILESTONES: [Milestone; 14] = [
     ("accepted", |run| run.first(|it| it.is("MiniCluster") && it.has_condition("Accepted"))),
     ("Job made", |run| run.first(|it| it.is("Job"))),
-    ("pod made", |run| run.first(Seen::is_lead)),
+    ("pod made", |run| run.first(is_lead)),
     ("scheduled", |run| {
-        run.first(|it| it.is_lead() && it.object.data["spec"]["nodeName"].is_string())
+        run.first(|it| is_lead(it) && it.object.data["spec"]["nodeName"].is_string())
     }),
-    ("sandbox", |run| run.task(run.sandbox()?, Change::Started)),
-    ("runner started", |run| run.task(&Runner::of(&run.lead()?)?.container, Change::Started)),
-    ("prepared", |run| Some(run.of_lead(phase::QUORUM)?.0)),
+    ("sandbox", Recording::sandbox),
+    ("runner started", |run| run.task(runner(&run.lead()?)?, Change::Started)),
+    ("prepared", |run| Some(run.phase(&run.lead()?, phase::QUORUM)?.0)),
     ("lead found by the last worker", Recording::lead_found),
-    ("quorum", |run| Some(run.of_lead(phase::QUORUM)?.1)),
-    ("command ended", |run| Some(run.of_lead(phase::COMMAND)?.1)),
-    ("broker ended", |run| Some(run.of_lead(phase::SHUTDOWN)?.1)),
-    (POD_ENDED, |run| run.task(&Runner::of(&run.lead()?)?.container, Change::Ended)),
+    ("quorum", |run| Some(run.phase(&run.lead()?, phase::QUORUM)?.1)),
+    ("command ended", |run| Some(run.phase(&run.lead()?, phase::COMMAND)?.1)),
+    ("broker ended", |run| Some(run.phase(&run.lead()?, phase::SHUTDOWN)?.1)),
+    (POD_ENDED, |run| run.task(runner(&run.lead()?)?, Change::Ended)),
     (JOB_COMPLETE, |run| run.first(|it| it.is("Job") && it.has_condition("Complete"))),
     (REPORTED, |run| run.first(|it| it.is("MiniCluster") && it.has_condition("Complete"))),
 ];
 
-/// An object as the API server sent it.
-#[derive(Debug, Clone)]
-pub(super) struct Seen {
-    /// When it came, by this machine's clock, as the tasks' times.
-    pub(super) at: Timestamp,
-    /// `Pod`, `Job` or `MiniCluster`.
-    pub(super) kind: &'static str,
-    /// The object.
-    pub(super) object: DynamicObject,
+fn is_lead(seen: &Seen) -> bool {
+    seen.is("Pod") && seen.object.labels().get(COMPLETION_INDEX).is_some_and(|index| index == "0")
 }
 
-impl Seen {
-    fn is(&self, kind: &str) -> bool {
-        self.kind == kind
-    }
-
-    fn is_lead(&self) -> bool {
-        self.is("Pod")
-            && self.object.labels().get(COMPLETION_INDEX).is_some_and(|index| index == "0")
-    }
-
-    fn has_condition(&self, kind: &str) -> bool {
-        let conditions = self.object.data["status"]["conditions"].as_array();
-        conditions.into_iter().flatten().any(|it| it["type"] == kind && it["status"] == "True")
-    }
-
-    fn has_failed(&self) -> bool {
-        match self.kind {
-            "Pod" => self.is_lead() && self.object.data["status"]["phase"] == "Failed",
-            _ => self.has_condition("Failed"),
-        }
-    }
+fn has_failed(seen: &Seen) -> bool {
+    let pod_failed = is_lead(seen) && seen.object.data["status"]["phase"] == "Failed";
+    pod_failed || !seen.is("Pod") && seen.has_condition("Failed")
 }
 
-/// All that was seen of a run.
 #[derive(Debug, Default)]
 pub(super) struct Recording {
     /// Right before the first object was applied.
     pub(super) begun: Timestamp,
-    /// In the order in which it came.
     pub(super) seen: Vec<Seen>,
-    /// Of all containers of the node.
     pub(super) tasks: Vec<TaskEvent>,
-    /// Containers of the lead's pod, those of its status and the one that holds its namespaces.
+    /// Containers of the lead's pod, with the one that holds its namespaces, which is in no status.
     pub(super) containers: Vec<String>,
 }
 
 impl Recording {
     /// How a run that has ended has ended; `None` while it goes on.
     pub(super) fn end(&self, has_minicluster: bool) -> Option<Result<(), String>> {
-        if self.first(Seen::has_failed).is_some() {
+        if self.first(has_failed).is_some() {
             return Some(Err("it failed".to_owned()));
         }
         let last = if has_minicluster { REPORTED } else { JOB_COMPLETE };
         let reached = MILESTONES.iter().find(|(name, _)| *name == last)?.1(self);
-        let lead_has_ended = Runner::of(&self.lead()?)?.has_ended;
+        let lead = self.lead()?;
+        let lead_has_ended = end_of(status(&lead)?).is_some();
         reached.filter(|_| lead_has_ended).map(|_| Ok(()))
     }
 
@@ -105,42 +78,33 @@ impl Recording {
 
     /// The lead's pod as it was last.
     pub(super) fn lead(&self) -> Option<Pod> {
-        self.last_pods().into_iter().find(|(is_lead, _)| *is_lead).map(|(_, pod)| pod)
+        self.pods(is_lead).into_iter().next()
     }
 
-    /// The pods as they were last, and whether each is the lead's.
-    fn last_pods(&self) -> Vec<(bool, Pod)> {
-        let pods = self.seen.iter().filter(|it| it.is("Pod"));
+    /// These pods as they were last.
+    fn pods(&self, wanted: impl Fn(&Seen) -> bool) -> Vec<Pod> {
+        let pods = self.seen.iter().filter(|it| it.is("Pod") && wanted(it));
         let last: BTreeMap<String, &Seen> = pods.map(|it| (it.object.name_any(), it)).collect();
-        let pods = last.into_values();
-        pods.filter_map(|it| Some((it.is_lead(), it.object.clone().try_parse().ok()?))).collect()
+        last.into_values().filter_map(|it| it.object.clone().try_parse().ok()).collect()
     }
 
-    /// The container that holds the namespaces of the lead's pod: it is in no status.
-    fn sandbox(&self) -> Option<&str> {
-        let status = self.lead()?.status?;
-        let init = status.init_container_statuses.into_iter().flatten();
-        let all = init.chain(status.container_statuses.into_iter().flatten());
-        let all: Vec<String> = all.map(|it| id(it.container_id.as_ref())).collect();
-        self.containers.iter().find(|it| !all.contains(it)).map(String::as_str)
-    }
-
-    /// Begin and end of a phase of the lead's agent.
-    fn of_lead(&self, phase: &str) -> Option<(Timestamp, Timestamp)> {
-        self.phase(&Runner::of(&self.lead()?)?, phase)
+    /// When the first of the containers of the lead's pod has started: the others need its namespaces.
+    fn sandbox(&self) -> Option<Timestamp> {
+        self.containers.iter().filter_map(|it| self.task(it, Change::Started)).min()
     }
 
     /// When the last worker has found the lead.
     fn lead_found(&self) -> Option<Timestamp> {
-        let workers = self.last_pods().into_iter().filter(|(is_lead, _)| !is_lead);
-        let runners = workers.filter_map(|(_, pod)| Runner::of(&pod));
-        runners.filter_map(|it| Some(self.phase(&it, phase::WAIT_FOR_LEAD)?.1)).max()
+        let workers = self.pods(|it| !is_lead(it));
+        workers.iter().filter_map(|it| Some(self.phase(it, phase::WAIT_FOR_LEAD)?.1)).max()
     }
 
-    /// The agent counts from its own start.
-    fn phase(&self, runner: &Runner, name: &str) -> Option<(Timestamp, Timestamp)> {
-        let started = self.task(&runner.container, Change::Started)?;
-        let phase = runner.phases.iter().rfind(|phase| phase.name == name)?;
+    /// Begin and end of a phase of the agent in this pod, which counts from its own start.
+    fn phase(&self, pod: &Pod, name: &str) -> Option<(Timestamp, Timestamp)> {
+        let started = self.task(runner(pod)?, Change::Started)?;
+        let message = end_of(status(pod)?)?.message.as_deref()?;
+        let phases = TerminationMessage::from_json(message)?.phases;
+        let phase = phases.iter().rfind(|phase| phase.name == name)?;
         let begin = started.checked_add(Duration::from_millis(phase.start_milliseconds)).ok()?;
         Some((begin, begin.checked_add(Duration::from_millis(phase.duration_milliseconds)).ok()?))
     }
@@ -157,25 +121,17 @@ impl Recording {
 }
 
 /// The container in which Flux runs, as a pod's status has it.
-struct Runner {
-    container: String,
-    has_ended: bool,
-    phases: Vec<Phase>,
+fn status(pod: &Pod) -> Option<&ContainerStatus> {
+    pod.status.as_ref()?.container_statuses.as_ref()?.first()
 }
 
-impl Runner {
-    fn of(pod: &Pod) -> Option<Self> {
-        let status = pod.status.as_ref()?.container_statuses.as_ref()?.first()?;
-        let end = status.state.as_ref().and_then(|state| state.terminated.as_ref());
-        let message = end.and_then(|end| TerminationMessage::from_json(end.message.as_deref()?));
-        let phases = message.map(|message| message.phases).unwrap_or_default();
-        let container = id(status.container_id.as_ref());
-        Some(Self { container, has_ended: end.is_some(), phases })
-    }
+/// Its name for containerd.
+fn runner(pod: &Pod) -> Option<&str> {
+    status(pod)?.container_id.as_deref()?.strip_prefix("containerd://")
 }
 
-fn id(of_status: Option<&String>) -> String {
-    of_status.and_then(|id| id.strip_prefix("containerd://")).unwrap_or_default().to_owned()
+fn end_of(status: &ContainerStatus) -> Option<&ContainerStateTerminated> {
+    status.state.as_ref()?.terminated.as_ref()
 }
 
 #[cfg(test)]
@@ -188,43 +144,14 @@ mod tests {
         Timestamp::from_millisecond(1_800_000_000_000 + milliseconds).unwrap()
     }
 
-    fn seen(time: i64, kind: &'static str, object: &Value) -> Seen {
-        let mut object = object.clone();
-        object["metadata"]["name"] = json!("x");
-        Seen { at: at(time), kind, object: serde_json::from_value(object).unwrap() }
-    }
-
-    fn pod(time: i64, index: u32, spec: &Value, status: &Value) -> Seen {
-        let labels = json!({COMPLETION_INDEX: index.to_string()});
-        let object = json!({"metadata": {"labels": labels}, "spec": spec, "status": status});
-        let mut seen = seen(time, "Pod", &object);
-        seen.object.metadata.name = Some(format!("x-{index}"));
-        seen
-    }
-
-    fn ended(container: &str, phases: &[(&str, u64, u64)]) -> Value {
-        let phases = phases.iter().map(|(name, start, duration)| Phase {
-            name: (*name).to_owned(),
-            start_milliseconds: *start,
-            duration_milliseconds: *duration,
-        });
-        let message =
-            TerminationMessage { phases: phases.collect(), ..TerminationMessage::default() };
-        let end = json!({"exitCode": 0, "message": message.to_json()});
-        json!({"containerStatuses": [{
-            "name": "x", "image": "", "imageID": "", "ready": false, "restartCount": 0,
-            "containerID": format!("containerd://{container}"), "state": {"terminated": end},
-        }]})
-    }
-
-    fn condition(kind: &str) -> Value {
-        json!({"status": {"conditions": [{"type": kind, "status": "True"}]}})
+    fn seen(entry: &Value) -> Seen {
+        let (kind, object) = (entry["kind"].as_str().unwrap(), entry["object"].clone());
+        let object = serde_json::from_value(object).unwrap();
+        Seen { at: at(entry["at"].as_i64().unwrap()), kind: kind.to_owned(), object }
     }
 
     fn run() -> Recording {
-        let node = json!({"containers": [], "nodeName": "node"});
-        let lead = [("quorum", 100, 700), ("command", 800, 200), ("shutdown", 1000, 300)];
-        let worker = [("wait-for-lead", 100, 400), ("quorum", 500, 600)];
+        let all: Vec<Value> = serde_saphyr::from_str(include_str!("run.yaml")).unwrap();
         let task = |time, container: &str, change| TaskEvent {
             at: at(time),
             container: container.to_owned(),
@@ -232,16 +159,7 @@ mod tests {
         };
         Recording {
             begun: at(0),
-            seen: vec![
-                seen(20, "MiniCluster", &condition("Accepted")),
-                seen(50, "Job", &json!({})),
-                pod(60, 0, &json!({"containers": []}), &json!({})),
-                pod(80, 0, &node, &json!({})),
-                pod(2900, 1, &node, &ended("worker", &worker)),
-                pod(3000, 0, &node, &ended("lead", &lead)),
-                seen(4000, "Job", &condition("Complete")),
-                seen(4100, "MiniCluster", &condition("Complete")),
-            ],
+            seen: all.iter().map(seen).collect(),
             tasks: vec![
                 task(300, "sandbox", Change::Started),
                 task(500, "lead", Change::Started),
@@ -282,12 +200,18 @@ mod tests {
         recording.seen.pop();
         assert_eq!(recording.end(true), None);
         assert_eq!(recording.end(false), Some(Ok(())));
-        recording.seen.push(seen(5000, "Job", &condition("Failed")));
+        let conditions = json!([{"type": "Failed", "status": "True"}]);
+        let job = json!({"metadata": {"name": "x"}, "status": {"conditions": conditions}});
+        recording.seen.push(seen(&json!({"at": 5000, "kind": "Job", "object": job})));
         assert!(recording.end(false).unwrap().is_err());
-        let failed = |index| pod(1000, index, &json!({}), &json!({"phase": "Failed"}));
-        let mut recording = Recording { seen: vec![failed(1)], ..Recording::default() };
+        let failed = |index: &str| {
+            let metadata = json!({"name": "x", "labels": {COMPLETION_INDEX: index}});
+            let object = json!({"metadata": metadata, "status": {"phase": "Failed"}});
+            seen(&json!({"at": 1000, "kind": "Pod", "object": object}))
+        };
+        let mut recording = Recording { seen: vec![failed("1")], ..Recording::default() };
         assert_eq!(recording.end(false), None, "the Go operator starts workers again");
-        recording.seen.push(failed(0));
+        recording.seen.push(failed("0"));
         assert!(recording.end(false).unwrap().is_err());
     }
 }

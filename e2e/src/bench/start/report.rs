@@ -1,32 +1,30 @@
 //! What all runs together say: tables for people, a document for programs.
 
+use std::fmt;
+
 use clap::ValueEnum as _;
 use serde::Serialize;
 
 use super::{
     contender::{Contender, RATIOS},
-    recording::{JOB_COMPLETE, MILESTONES, POD_ENDED, REPORTED},
+    recording::{MILESTONES, POD_ENDED},
     run::Run,
 };
 use crate::bench::table::render;
 
-/// The measurement.
+/// The row of what the whole machine has worked for a run.
+const PROCESSORS: &str = "work of all processors";
+
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Report {
-    /// Which Flux ran.
     pub(super) flux: String,
-    /// How the operator was built.
-    pub(super) operator: &'static str,
-    /// The machine.
     pub(super) cores: usize,
-    /// Seconds for which the cluster's DNS answers from its cache.
+    /// For how long the cluster's DNS answers from its cache.
     pub(super) dns_cache_seconds: u32,
-    /// How often each contender ran.
     pub(super) rounds: usize,
     /// Numbers of pods.
     pub(super) sizes: Vec<u32>,
-    /// All runs.
     pub(super) runs: Vec<Run>,
 }
 
@@ -39,7 +37,6 @@ struct Spread {
 }
 
 impl Spread {
-    /// Of these values; none if there are none.
     fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut sorted: Vec<f64> = values.into_iter().collect();
         sorted.sort_by(f64::total_cmp);
@@ -49,105 +46,69 @@ impl Spread {
     }
 }
 
-/// A figure of a run.
-type Figure = dyn Fn(&Run) -> Option<f64>;
+impl fmt::Display for Spread {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:.3} ({:.2} - {:.2})", self.median, self.least, self.most)
+    }
+}
 
 impl Report {
-    fn spread(&self, contender: Contender, size: u32, figure: &Figure) -> Option<Spread> {
-        let is_one = |run: &&Run| (run.contender, run.size) == (contender, size);
-        Spread::of(self.runs.iter().filter(is_one).filter_map(figure))
-    }
-
-    fn median(&self, contender: Contender, size: u32, milestone: &'static str) -> Option<f64> {
-        let figure = move |run: &Run| run.milestones.get(milestone).copied();
-        self.spread(contender, size, &figure).map(|spread| spread.median)
-    }
-
-    /// Those that ran, in their order.
-    fn contenders(&self) -> Vec<Contender> {
-        let ran = |it: &Contender| self.runs.iter().any(|run| run.contender == *it);
-        Contender::value_variants().iter().copied().filter(ran).collect()
-    }
-
     /// Everything, as Markdown.
     pub(super) fn text(&self) -> String {
         let dns = match self.dns_cache_seconds {
             0 => "DNS without a cache".to_owned(),
             seconds => format!("DNS with a cache of {seconds} s"),
         };
-        let (flux, operator, rounds, cores) = (&self.flux, self.operator, self.rounds, self.cores);
-        let mut text = format!(
-            "{flux}. The operator {operator}, {rounds} rounds, {cores} cores, {dns}. Seconds from the first object's \
-             creation: median (least - most).\n"
+        let Self { flux, rounds, cores, .. } = self;
+        let head = format!(
+            "{flux}. {rounds} rounds, {cores} cores, {dns}. Seconds from the first object's creation: median (least - \
+             most).\n"
         );
-        let to = |milestone: &'static str| move |run: &Run| run.milestones.get(milestone).copied();
-        let figures: [(&str, &Figure); 4] = [
-            ("To the lead's end", &to(POD_ENDED)),
-            ("To the Job's Complete", &to(JOB_COMPLETE)),
-            ("To the MiniCluster's Complete", &to(REPORTED)),
-            ("Work of all processors for a run, whoever did it", &|run| {
-                Some(run.processor_seconds)
-            }),
-        ];
-        let tables = figures.map(|(title, figure)| (title.to_owned(), self.spreads(figure)));
-        let ratios = ("Ratios of the medians to the lead's end".to_owned(), self.ratios());
-        let milestones = self.sizes.iter().map(|size| {
-            (format!("Medians of the milestones, {size} pods"), self.milestones(*size))
-        });
-        let tables = tables.into_iter().chain([ratios]).chain(milestones);
-        let tables = tables.map(|(title, table)| format!("\n{title}:\n\n{table}"));
-        text.extend(tables);
-        text
+        let of_size = |size: &u32| {
+            let (table, ratios) = (self.table(*size), self.ratios(*size));
+            format!(
+                "\n{size} pods:\n\n{table}\nRatios of the medians to \"{POD_ENDED}\":\n\n{ratios}"
+            )
+        };
+        [head].into_iter().chain(self.sizes.iter().map(of_size)).collect()
     }
 
-    /// A table with a column for each size.
-    fn by_size(&self, rows: &[(String, Vec<String>)]) -> String {
-        let heads: Vec<String> = self.sizes.iter().map(|size| format!("{size} pods")).collect();
-        render(&heads.iter().map(String::as_str).collect::<Vec<_>>(), rows)
+    /// A row for each milestone, and one for the work, with a column for each contender that ran.
+    fn table(&self, size: u32) -> String {
+        let ran = |it: &&Contender| self.runs.iter().any(|run| run.contender == **it);
+        let contenders: Vec<_> = Contender::value_variants().iter().filter(ran).collect();
+        let mut head = vec![String::new()];
+        head.extend(contenders.iter().map(|it| it.name()));
+        let names = MILESTONES.iter().map(|(name, _)| *name).chain([PROCESSORS]);
+        let row = |name: &str| {
+            let spreads = contenders.iter().map(|it| self.spread(**it, size, name));
+            let cells = spreads.map(|it| it.map(|it| it.to_string()).unwrap_or_default());
+            [name.to_owned()].into_iter().chain(cells).collect()
+        };
+        render(&[head].into_iter().chain(names.map(row)).collect::<Vec<_>>())
     }
 
-    fn spreads(&self, figure: &Figure) -> String {
-        let rows = self.contenders().into_iter().map(|contender| {
-            let spreads = self.sizes.iter().map(|size| self.spread(contender, *size, figure));
-            let cell = |it: Spread| format!("{:.2} ({:.2} - {:.2})", it.median, it.least, it.most);
-            (contender.name().to_owned(), cells(spreads, cell))
-        });
-        self.by_size(&rows.collect::<Vec<_>>())
+    fn ratios(&self, size: u32) -> String {
+        let median = |it| self.spread(it, size, POD_ENDED).map(|spread| spread.median);
+        let ratio = |(of, to): (Contender, Contender)| {
+            let ratio = median(of)? / median(to)?;
+            Some(format!("- {} / {}: {ratio:.2}\n", of.name(), to.name()))
+        };
+        RATIOS.into_iter().filter_map(ratio).collect()
     }
 
-    fn ratios(&self) -> String {
-        let ran = self.contenders();
-        let pairs = RATIOS.into_iter().filter(|(of, to)| ran.contains(of) && ran.contains(to));
-        let rows = pairs.map(|(of, to)| {
-            let ratio = |size: &u32| {
-                let median = |it| self.median(it, *size, POD_ENDED);
-                Some(median(of)? / median(to)?)
-            };
-            let cells = cells(self.sizes.iter().map(ratio), |it| format!("{it:.2}"));
-            (format!("{} / {}", of.name(), to.name()), cells)
-        });
-        self.by_size(&rows.collect::<Vec<_>>())
+    fn spread(&self, contender: Contender, size: u32, row: &str) -> Option<Spread> {
+        let runs = self.runs.iter().filter(|it| it.contender == contender && it.size == size);
+        Spread::of(runs.filter_map(|run| match row {
+            PROCESSORS => Some(run.processor_seconds),
+            milestone => run.milestones.get(milestone).copied(),
+        }))
     }
-
-    fn milestones(&self, size: u32) -> String {
-        let contenders = self.contenders();
-        let heads: Vec<&str> = contenders.iter().map(|it| it.name()).collect();
-        let rows = MILESTONES.map(|(name, _)| {
-            let medians = contenders.iter().map(|it| self.median(*it, size, name));
-            (name.to_owned(), cells(medians, |it| format!("{it:.3}")))
-        });
-        render(&heads, &rows)
-    }
-}
-
-/// What is not there is empty.
-fn cells<T>(values: impl Iterator<Item = Option<T>>, cell: impl Fn(T) -> String) -> Vec<String> {
-    values.map(|value| value.map(&cell).unwrap_or_default()).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::recording::JOB_COMPLETE, *};
 
     #[test]
     fn tables_hold_medians_spreads_ratios_and_milestones() {
@@ -160,7 +121,6 @@ mod tests {
         };
         let report = Report {
             flux: "Flux: a sample".to_owned(),
-            operator: "as it is released",
             cores: 2,
             dns_cache_seconds: 30,
             rounds: 3,
@@ -174,10 +134,6 @@ mod tests {
             ],
         };
         insta::assert_snapshot!(report.text());
-    }
-
-    #[test]
-    fn of_nothing_there_is_no_spread() {
         assert_eq!(Spread::of([]), None);
     }
 }

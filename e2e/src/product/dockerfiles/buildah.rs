@@ -1,7 +1,6 @@
 //! buildah, with a store of its own.
 
 use std::{
-    fs,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -17,18 +16,6 @@ use crate::{
     programs,
     progress::Progress,
 };
-
-/// What builds an image from a Dockerfile.
-pub(super) struct Build<'a> {
-    /// The Dockerfile, from the checkout's root.
-    pub dockerfile: &'a str,
-    /// The architecture, as images name it.
-    pub architecture: &'a str,
-    /// The image that is built in.
-    pub base: &'a str,
-    /// The directory of this machine that has the crates.
-    pub registry: &'a Path,
-}
 
 /// A store of images in the harness' cache. Layers that were built stay there, for the next build.
 pub(super) struct Buildah {
@@ -69,35 +56,24 @@ impl Buildah {
         Ok(())
     }
 
-    /// An image like `base` that is of builds for `architecture` alone, and its name. Of two builds that begin
-    /// with the same image at the same time, buildah keeps a layer of one only.
-    pub(super) fn copy_for(&self, architecture: &str, base: &str) -> Result<String> {
-        let name = format!("{base}-{architecture}");
-        if programs::run(self.command("inspect").args(["--type", "image", &name])).is_ok() {
-            return Ok(name);
-        }
-        let context = tempfile::tempdir().context("making a directory to build in")?;
-        let dockerfile = context.path().join("Dockerfile");
-        fs::write(&dockerfile, format!("FROM {base}\nLABEL builds-for={architecture}\n"))
-            .with_context(|| format!("writing {}", dockerfile.display()))?;
-        let mut command = self.command("build");
-        command.args(["--isolation", "chroot", "--pull=never", "--tag", &name, "--file"]);
-        programs::run(command.arg(&dockerfile).arg(context.path()))?;
-        Ok(name)
-    }
-
-    /// Builds the image of a Dockerfile and names it.
-    pub(super) fn build(&self, build: &Build<'_>, name: &str) -> Result<()> {
+    /// Builds the image of a Dockerfile for an architecture, as images name it, in the image `base`, and names it.
+    pub(super) fn build(
+        &self,
+        dockerfile: &str,
+        architecture: &str,
+        base: &str,
+        name: &str,
+    ) -> Result<()> {
         let mut command = self.command("build");
         command.args(["--layers", "--isolation", "chroot", "--pull=never"]);
-        command.args(["--file", build.dockerfile, "--tag", name]);
-        command.arg(format!("--platform=linux/{}", build.architecture));
+        command.args(["--file", dockerfile, "--tag", name]);
+        command.arg(format!("--platform=linux/{architecture}"));
         // Older releases of buildah do not say it by themselves.
         let here = Architecture::of_this_machine()
             .map_or(std::env::consts::ARCH, Architecture::image_name);
         command.arg(format!("--build-arg=BUILDPLATFORM=linux/{here}"));
-        command.arg(format!("--build-arg=BUILD_IMAGE={}", build.base));
-        command.arg(format!("--volume={}:/usr/local/cargo/registry", build.registry.display()));
+        command.arg(format!("--build-arg=BUILD_IMAGE={base}"));
+        command.arg(format!("--volume={}:/usr/local/cargo/registry", registry()?.display()));
         programs::show(command.arg(".").current_dir(checkout()?))
     }
 
@@ -107,4 +83,13 @@ impl Buildah {
         programs::run(self.command("push").args([name, &to]))?;
         Ok(())
     }
+}
+
+/// Where cargo keeps downloaded crates.
+fn registry() -> Result<PathBuf> {
+    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| std::env::home_dir().map(|home| home.join(".cargo")));
+    Ok(home
+        .context("looking for cargo's directory: neither CARGO_HOME nor HOME is set")?
+        .join("registry"))
 }

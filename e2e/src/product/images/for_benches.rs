@@ -1,15 +1,15 @@
 //! Images that only measurements use: a whole operating system with the view, as one would write it by hand.
 
 use std::{
-    fs::File,
-    io::{BufReader, BufWriter, Write as _},
-    path::{Path, PathBuf},
+    fs::{self, File},
+    path::Path,
 };
 
 use anyhow::{Context as _, Result, bail};
 
 use super::{Binaries, View, agent, load_operating_system, view_layer};
 use crate::{
+    cache::remove_tree,
     cluster::Cluster,
     images::{
         image::Image,
@@ -50,7 +50,7 @@ pub(crate) fn load(
         let alone = Image::new(vec![flux.clone()], config.clone());
         cluster.load_image(&alone, &[view.image()])?;
         cluster.load_image(&system.on_top(flux.clone(), config.clone()), &[SYSTEM_WITH_VIEW])?;
-        let moved = Layer::from_archive(&moved(flux.path(), scratch.path())?)?;
+        let moved = moved(flux.path(), scratch.path()).context("moving the view")?;
         // What it copies besides: nothing here, but it has to be there.
         let software = Source::link("/opt/software/none", "/dev/null");
         let software = Layer::from_sources(scratch.path(), &[software])?;
@@ -59,90 +59,84 @@ pub(crate) fn load(
     })
 }
 
-/// The same archive with the view at [`PEER_PLACE`], and with one Python, as the Go operator's wait.sh wants it:
-/// it takes the only directory `lib/python3*` for Flux's modules, and removes the `python3` of a view that has
-/// a program of that directory's name.
-fn moved(archive: &Path, scratch: &Path) -> Result<PathBuf> {
+/// The view of this archive at [`PEER_PLACE`], with one Python.
+fn moved(archive: &Path, scratch: &Path) -> Result<Layer> {
+    let (from, to) = (scratch.join("from"), scratch.join("to"));
+    let mut members = tar::Archive::new(File::open(archive)?);
+    members.set_preserve_ownerships(true);
+    members.unpack(&from)?;
+    let view = to.join(PEER_PLACE);
+    fs::create_dir_all(view.parent().unwrap_or(&to))?;
+    fs::rename(from.join(VIEW), &view)?;
+    keep_one_python(&view)?;
     let path = scratch.join("peer.tar");
-    let file = File::create(&path).with_context(|| format!("making {}", path.display()))?;
-    let mut to = tar::Builder::new(BufWriter::new(file));
-    let modules = modules(archive)?;
-    for entry in open(archive)?.entries().context("reading the view")? {
-        let mut entry = entry.context("reading the view")?;
-        let mut header = entry.header().clone();
-        let Some(member) = member(&entry.path()?, &modules) else { continue };
-        if let Some(target) = entry.link_name()? {
-            if member.ends_with("bin/python3") {
-                continue;
-            }
-            // A hard link names a member of the archive, a symbolic one a place in the pod.
-            let hard = header.entry_type().is_hard_link();
-            let target = Some(target.to_path_buf())
-                .filter(|_| !hard)
-                .or_else(|| self::member(&target, &modules));
-            to.append_link(&mut header, &member, target.unwrap_or_default())?;
-        } else {
-            to.append_data(&mut header, &member, &mut entry)?;
-        }
-    }
-    to.into_inner().and_then(|mut writer| writer.flush()).context("writing the moved view")?;
-    Ok(path)
+    pack(&to, "", &path)?;
+    Layer::from_archive(&path)
 }
 
-fn open(archive: &Path) -> Result<tar::Archive<BufReader<File>>> {
-    let file = File::open(archive).with_context(|| format!("opening {}", archive.display()))?;
-    Ok(tar::Archive::new(BufReader::new(file)))
+fn pack(directory: &Path, below: &str, archive: &Path) -> Result<()> {
+    let mut members = tar::Builder::new(File::create(archive)?);
+    members.follow_symlinks(false);
+    members.append_dir_all(below, directory)?;
+    Ok(members.finish()?)
 }
 
-/// Where the view's Python, if it has one, has its modules: `lib/python3.N/site-packages`.
-fn modules(archive: &Path) -> Result<PathBuf> {
-    for entry in open(archive)?.entries().context("reading the view")? {
-        let entry = entry.context("reading the view")?;
-        let path = entry.path()?;
-        let below = path.strip_prefix("./").unwrap_or(&path).strip_prefix(VIEW);
-        let below = below.ok().and_then(|it| it.strip_prefix("lib").ok()).map(Path::components);
-        let first = below.and_then(|mut it| it.next()).map(|it| PathBuf::from(it.as_os_str()));
-        if let Some(python) = first.filter(|it| it.to_string_lossy().starts_with("python3.")) {
-            return Ok(Path::new("lib").join(python).join("site-packages"));
-        }
-    }
+/// Changes a view to what the Go operator's wait.sh wants: it takes the only directory `lib/python3*` for Flux's
+/// modules, and removes the `python3` of a view that has a program of that directory's name.
+fn keep_one_python(view: &Path) -> Result<()> {
+    let (lib, bin) = (view.join("lib"), view.join("bin"));
     // The stand-in has no Python.
-    Ok(PathBuf::from("lib/python3/dist-packages"))
+    let Some(python) = entries(&lib)?.into_iter().find(|it| it.starts_with("python3.")) else {
+        return Ok(());
+    };
+    fs::rename(bin.join(&python), bin.join("python3"))?;
+    // Debian's packages are below `lib/python3`.
+    let (packages, modules) = (lib.join("python3/dist-packages"), lib.join(python));
+    let modules = modules.join("site-packages");
+    fs::create_dir_all(&modules)?;
+    for package in entries(&packages)? {
+        fs::rename(packages.join(&package), modules.join(&package))?;
+    }
+    remove_tree(&lib.join("python3"))
 }
 
-/// Where a member of the view's archive goes; nowhere if it is not below the view. Debian's
-/// `lib/python3/dist-packages` becomes part of `modules`.
-fn member(path: &Path, modules: &Path) -> Option<PathBuf> {
-    let below = path.strip_prefix("./").unwrap_or(path).strip_prefix(VIEW).ok()?;
-    let program = below.strip_prefix("bin").ok().and_then(Path::to_str).unwrap_or_default();
-    let is_python = program.starts_with("python3.") && !program.ends_with("config");
-    let below = match below.strip_prefix("lib/python3") {
-        Ok(packages) => modules.join(packages.strip_prefix("dist-packages").ok()?),
-        Err(_) if is_python => PathBuf::from("bin/python3"),
-        Err(_) => below.to_path_buf(),
+/// Names of what is in a directory; nothing where there is none.
+fn entries(directory: &Path) -> Result<Vec<String>> {
+    if !directory.is_dir() {
+        return Ok(Vec::new());
+    }
+    let name = |entry: std::io::Result<fs::DirEntry>| {
+        Ok(entry?.file_name().to_string_lossy().into_owned())
     };
-    Some(Path::new(PEER_PLACE).join(below))
+    fs::read_dir(directory)?.map(name).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
 
     #[test]
     fn the_view_is_moved_and_keeps_one_python() {
-        let moved = |path: &str| {
-            let place = member(Path::new(path), Path::new("lib/python3.11/site-packages"))?;
-            Some(place.strip_prefix(PEER_PLACE).unwrap().display().to_string())
-        };
-        assert_eq!(moved("./mnt/flux/view/bin/flux").unwrap(), "bin/flux");
-        assert_eq!(moved("mnt/flux/view/bin/python3.11").unwrap(), "bin/python3");
-        assert_eq!(moved("mnt/flux/view/lib/x").unwrap(), "lib/x");
-        assert_eq!(
-            moved("mnt/flux/view/lib/python3/dist-packages/ply/lex.py").unwrap(),
-            "lib/python3.11/site-packages/ply/lex.py"
-        );
-        assert_eq!(moved("mnt/flux/view/lib/python3"), None);
-        assert_eq!(moved("mnt/flux/view/lib/python3.11/os.py").unwrap(), "lib/python3.11/os.py");
-        assert_eq!(moved("mnt"), None);
+        let (view, scratch) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let packages = "lib/python3/dist-packages/ply";
+        for directory in ["bin", "lib/python3.11", packages] {
+            fs::create_dir_all(view.path().join(directory)).unwrap();
+        }
+        let package = format!("{packages}/lex.py");
+        for file in ["bin/flux", "bin/python3.11", "lib/x", "lib/python3.11/os.py", &package] {
+            fs::write(view.path().join(file), "").unwrap();
+        }
+        symlink("python3.11", view.path().join("bin/python3")).unwrap();
+        let archive = scratch.path().join("view.tar");
+        pack(view.path(), &format!("./{VIEW}"), &archive).unwrap();
+        moved(&archive, scratch.path()).unwrap();
+        let place = scratch.path().join("to").join(PEER_PLACE);
+        let modules = "lib/python3.11/site-packages/ply/lex.py";
+        for file in ["bin/flux", "bin/python3", "lib/x", "lib/python3.11/os.py", modules] {
+            assert!(place.join(file).symlink_metadata().unwrap().is_file(), "{file}");
+        }
+        assert!(!place.join("lib/python3").exists() && !place.join("bin/python3.11").exists());
     }
 }

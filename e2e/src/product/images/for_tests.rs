@@ -33,19 +33,20 @@ pub const SPACK_VIEW: &str = "localhost/flux-e2e/spack-view:1";
 
 /// Makes and loads them, into a cluster of ours: to others they have to come from their registries, as does
 /// the image with Flux where the view comes from one.
-pub fn load(
+pub(crate) fn load(
     cluster: &Cluster,
     binaries: &Binaries,
     view: &View,
     progress: &Progress,
 ) -> Result<()> {
-    if matches!(cluster, Cluster::External(_)) {
+    if cluster.own().is_none() {
         return Ok(());
     }
     let scratch = tempfile::tempdir().context("making a directory for image layers")?;
     packages::ensure(packages::STATIC_PROGRAM, progress)?;
     let busybox = programs::find("busybox").context("looking for busybox in PATH")?;
-    cluster.load_image(&program(scratch.path(), "/bin/busybox", &busybox)?, &[DISTROLESS])?;
+    let distroless = program(scratch.path(), "/bin/busybox", &busybox, "")?;
+    cluster.load_image(&distroless, &[DISTROLESS])?;
     let system = debian(&Cache::locate()?, &PACKAGES, progress)?;
     let web_server = web_server(&system, scratch.path())?;
     progress.step(&format!("loading Debian's nginx, in the place of {WEB_SERVER}"), || {

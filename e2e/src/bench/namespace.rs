@@ -1,0 +1,85 @@
+//! The namespace of a measurement: what is made in it, and what the API server says of that.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use futures::{StreamExt as _, stream::BoxStream};
+use k8s_openapi::{
+    api::core::v1::{ConfigMap, ServiceAccount},
+    jiff::Timestamp,
+};
+use kube::{
+    Api,
+    core::DynamicObject,
+    discovery::ApiResource,
+    runtime::{wait::await_condition, watcher},
+};
+
+use crate::trial::Trial;
+
+/// A new namespace has all it needs long before.
+const DEADLINE: Duration = Duration::from_mins(5);
+
+/// Waits until the namespace has what each pod needs: without, the first ones would not be made at once.
+pub(super) async fn ready(trial: &Trial) -> Result<()> {
+    let account = |it: Option<&ServiceAccount>| it.is_some();
+    let root = |it: Option<&ConfigMap>| it.is_some();
+    let ready = async {
+        await_condition(trial.api(), "default", account).await?;
+        await_condition(trial.api(), "kube-root-ca.crt", root).await
+    };
+    let ready = tokio::time::timeout(DEADLINE, ready).await;
+    ready.context("waiting for what each namespace has")??;
+    Ok(())
+}
+
+/// An object as the API server sent it.
+#[derive(Debug, Clone)]
+pub(super) struct Seen {
+    /// When it came, by this machine's clock.
+    pub(super) at: Timestamp,
+    pub(super) kind: String,
+    pub(super) object: DynamicObject,
+}
+
+impl Seen {
+    pub(super) fn is(&self, kind: &str) -> bool {
+        self.kind == kind
+    }
+
+    /// Whether it has this condition, and that is true.
+    pub(super) fn has_condition(&self, kind: &str) -> bool {
+        let conditions = self.object.data["status"]["conditions"].as_array();
+        conditions.into_iter().flatten().any(|it| it["type"] == kind && it["status"] == "True")
+    }
+}
+
+/// Every object that is made or changed.
+pub(super) type News = BoxStream<'static, Result<Seen>>;
+
+/// Watches all of these kinds, and returns once every watch has begun: nothing may be there yet.
+pub(super) async fn watch(trial: &Trial, resources: &[ApiResource]) -> Result<News> {
+    let watches = resources.iter().map(|resource| watch_one(trial, resource.clone()));
+    let mut news = futures::stream::select_all(watches).boxed();
+    for _ in resources {
+        if news.next().await.context("nothing is watched")??.is_some() {
+            bail!("the namespace is not empty");
+        }
+    }
+    Ok(news.filter_map(async |seen| seen.transpose()).boxed())
+}
+
+/// Every object, and nothing where the watch begins.
+fn watch_one(trial: &Trial, resource: ApiResource) -> BoxStream<'static, Result<Option<Seen>>> {
+    let api = Api::namespaced_with(trial.client().clone(), trial.namespace(), &resource);
+    let events = watcher(api, watcher::Config::default());
+    let seen = move |event: Result<_, watcher::Error>| match event {
+        Ok(watcher::Event::Apply(object) | watcher::Event::InitApply(object)) => {
+            Some(Ok(Some(Seen { at: Timestamp::now(), kind: resource.kind.clone(), object })))
+        }
+        Ok(watcher::Event::InitDone) => Some(Ok(None)),
+        Ok(watcher::Event::Init | watcher::Event::Delete(_)) => None,
+        Err(error) => Some(Err(anyhow!(error).context("watching what becomes of a run"))),
+    };
+    events.filter_map(move |event| std::future::ready(seen(event))).boxed()
+}
