@@ -85,8 +85,8 @@ impl Trial {
 
     /// What kubectl prints, by default of objects of the trial's namespace.
     pub fn kubectl(&self, words: &[&str]) -> Result<String> {
-        let namespace = ["--namespace", &self.namespace];
-        let mut kubectl = self.cluster.kubectl(&[&namespace[..], words].concat());
+        let words = [&["--namespace", self.namespace()], words].concat();
+        let mut kubectl = self.cluster.kubectl(words);
         String::from_utf8(programs::run(&mut kubectl)?.stdout)
             .context("reading what kubectl printed")
     }

@@ -72,8 +72,8 @@ fn jobs_that_do_not_end_in_time_are_named_in_an_event() {
         ensure!(grace == Some(5), "the pod has {grace:?} seconds to end");
         run.edit(&json!({ "size": 1 }))?;
         let fields = "involvedObject.kind=MiniCluster,reason=JobsUnfinished";
-        let first = async || Ok(run.events(fields)?.into_iter().next());
-        let message = look("an Event about the jobs", first).await?;
+        let events = async || Ok(run.events(fields)?.into_iter().next());
+        let message = look("an Event about the jobs", events).await?;
         let base58 = id.trim_start_matches(['ƒ', 'f']);
         ensure!(message.contains(&pod.name_any()) && message.contains(base58), "{message}: {id}");
         Ok(())

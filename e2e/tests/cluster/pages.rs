@@ -6,10 +6,9 @@ use e2e::product::checkout;
 
 const README: &str = include_str!("../../../README.md");
 
-/// The first block of `console` below the heading `heading` of `page`: each line to type, and the lines that the page
-/// shows below it.
-fn console<'page>(page: &'page str, heading: &str) -> Vec<(&'page str, Vec<&'page str>)> {
-    let section = page.split_once(&format!("\n## {heading}\n")).unwrap().1;
+/// What README.md has of a first look: each line to type, and the lines that it shows below it.
+fn first_look() -> Vec<(&'static str, Vec<&'static str>)> {
+    let section = README.split_once("\n## A first look\n").unwrap().1;
     let block = section.split_once("```console\n").unwrap().1.split_once("```").unwrap().0;
     let typed = block.split("$ ").skip(1).map(|typed| {
         let mut lines = typed.lines();
@@ -28,17 +27,12 @@ fn words(line: &str) -> Vec<&str> {
 /// Runs what a line says, which is kubectl once or several times, as in the directory of the checkout.
 fn run(trial: &Trial, line: &str) -> Result<String> {
     let mut printed = String::new();
+    let line = line.replace(" examples/", &format!(" {}/examples/", checkout()?.display()));
     for command in line.split(" && ") {
         let words = shlex::split(command).with_context(|| format!("reading {command:?}"))?;
-        let (program, arguments) = words.split_first().context("an empty command")?;
-        ensure!(program == "kubectl", "{program} is not run here: {line}");
-        let checkout = checkout()?;
-        let in_checkout = |word: &String| {
-            let path = checkout.join(word);
-            if path.is_file() { path.display().to_string() } else { word.clone() }
-        };
-        let arguments: Vec<String> = arguments.iter().map(in_checkout).collect();
-        printed = trial.kubectl(&arguments.iter().map(String::as_str).collect::<Vec<_>>())?;
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        ensure!(words.first() == Some(&"kubectl"), "this is not run here: {command}");
+        printed = trial.kubectl(&words[1..])?;
     }
     Ok(printed)
 }
@@ -47,7 +41,7 @@ fn run(trial: &Trial, line: &str) -> Result<String> {
 #[ignore = "needs a cluster"]
 fn the_first_look_of_the_readme_shows_what_it_says() {
     trial("readme", async |trial| {
-        let typed = console(README, "A first look");
+        let typed = first_look();
         ensure!(typed.len() == 3, "{typed:?}");
         for (line, shown) in typed {
             let printed = run(trial, line)?;

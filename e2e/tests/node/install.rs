@@ -223,8 +223,7 @@ impl Case<'_> {
     /// The options of the upgrade are in force.
     fn has_more(&self) -> Result<()> {
         self.kubectl(&["get", "networkpolicy,poddisruptionbudget", NAME, "-oname"])?;
-        let replicas = ["get", "deployment", NAME, "-ojsonpath={.spec.replicas}"];
-        let replicas = self.kubectl(&replicas)?;
+        let replicas = self.kubectl(&["get", "deployment", NAME, "-ojsonpath={.spec.replicas}"])?;
         ensure!(replicas == "2", "{replicas} operators");
         Ok(())
     }

@@ -88,8 +88,7 @@ pub(super) async fn an_operator_that_is_back_reports_what_happened_without_it(
     await_pod_ready(&without, &without.another(1, &worker).await?)?;
     suspend_and_resume(trial, &after).await?;
     without.go(0).await?;
-    let failed = ["wait", "job/without", "--for=condition=Failed", "--timeout=3m"];
-    without.kubectl(&failed)?;
+    without.kubectl(&["wait", "job/without", "--for=condition=Failed", "--timeout=3m"])?;
     let next = Operator::start(trial, program, &[])?;
     ended_once(trial, &without, 2, 7).await?;
     // It may end, and the operator is killed while it ends.
