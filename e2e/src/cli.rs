@@ -5,7 +5,7 @@ mod commands;
 
 pub use self::commands::ClusterCommand;
 
-use std::{ffi::OsString, path::PathBuf, process::Command};
+use std::{path::PathBuf, process::Command};
 
 use anyhow::{Context as _, Result, bail};
 use clap::{Arg, Args, CommandFactory as _, Parser};
@@ -65,23 +65,18 @@ pub(crate) fn use_cluster(command: &mut Command, target: &Target) {
     for name in options.get_arguments().filter_map(Arg::get_env) {
         command.env_remove(name);
     }
-    command.envs(environment(target));
-}
-
-/// The variables that make [`ClusterArguments::from_environment`] name this cluster.
-fn environment(target: &Target) -> Vec<(&'static str, OsString)> {
     match target {
         Target::External { kubeconfig, load_command } => {
-            let command = load_command.as_ref().map(|it| ("FLUX_E2E_LOAD_COMMAND", it.into()));
-            [("FLUX_E2E_KUBECONFIG", kubeconfig.into())].into_iter().chain(command).collect()
+            command.env("FLUX_E2E_KUBECONFIG", kubeconfig);
+            command.envs(load_command.as_ref().map(|it| ("FLUX_E2E_LOAD_COMMAND", it)));
         }
-        Target::Own(Options { cache: _, id, network, version, nodes }) => vec![
-            ("FLUX_E2E_ID", id.as_str().into()),
-            ("FLUX_E2E_IP_FAMILY", network.ip_families.to_string().into()),
-            ("FLUX_E2E_CLUSTER_DOMAIN", network.domain.to_string().into()),
-            ("FLUX_E2E_KUBERNETES", version.to_string().into()),
-            ("FLUX_E2E_NODES", nodes.count().to_string().into()),
-        ],
+        Target::Own(Options { cache: _, id, network, version, nodes }) => {
+            command.env("FLUX_E2E_ID", id.as_str());
+            command.env("FLUX_E2E_IP_FAMILY", network.ip_families.to_string());
+            command.env("FLUX_E2E_CLUSTER_DOMAIN", network.domain.to_string());
+            command.env("FLUX_E2E_KUBERNETES", version.to_string());
+            command.env("FLUX_E2E_NODES", nodes.count().to_string());
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The examples: what a user would apply, each with its expectation, which people and tests read alike.
 //!
 //! An example is a directory below `examples/` with a `README.md`, an `expect.txt` (the module
-//! [`expectation`] has the words), and a `minicluster.yaml`, whose MiniCluster has the directory's name.
+//! `expectation` has the words), and a `minicluster.yaml`, whose MiniCluster has the directory's name.
 //! What has to be there first has a number before its name, and what is applied later, when the expectation
 //! says so, is in the directory `later`: so `kubectl apply` of an example's directory starts it right. An
 //! example whose image is in no registry has a `Dockerfile`.
@@ -17,6 +17,7 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
+use walkdir::WalkDir;
 
 use self::expectation::Step;
 use crate::product::checkout;
@@ -33,7 +34,7 @@ struct Example {
 
 impl Example {
     fn load(name: &str) -> Result<Self> {
-        let directory = root()?.join(name);
+        let directory = checkout()?.join("examples").join(name);
         let path = directory.join("expect.txt");
         let text =
             fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
@@ -65,9 +66,8 @@ fn installed_by(method: &str, mut object: Value) -> Value {
 
 /// The names of all examples, sorted.
 pub fn names() -> Result<Vec<String>> {
-    let root = root()?;
     let mut names = Vec::new();
-    for path in entries(&root)? {
+    for path in entries(&checkout()?.join("examples"))? {
         let name = file_name(&path);
         if path.is_dir() {
             names.push(name);
@@ -78,19 +78,10 @@ pub fn names() -> Result<Vec<String>> {
     Ok(names)
 }
 
-fn root() -> Result<PathBuf> {
-    Ok(checkout()?.join("examples"))
-}
-
 /// What a directory holds, sorted.
 fn entries(directory: &Path) -> Result<Vec<PathBuf>> {
-    let reading = || format!("listing {}", directory.display());
-    let mut paths = Vec::new();
-    for entry in fs::read_dir(directory).with_context(reading)? {
-        paths.push(entry.with_context(reading)?.path());
-    }
-    paths.sort();
-    Ok(paths)
+    let entries = WalkDir::new(directory).min_depth(1).max_depth(1).sort_by_file_name();
+    entries.into_iter().map(|entry| Ok(entry?.into_path())).collect()
 }
 
 fn file_name(path: &Path) -> String {

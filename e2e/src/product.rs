@@ -13,7 +13,7 @@ use std::{
 
 use anyhow::{Context as _, Result};
 
-use crate::{programs, progress::Progress};
+use crate::{architecture::Architecture, programs, progress::Progress};
 
 /// The root of this checkout.
 pub fn checkout() -> Result<PathBuf> {
@@ -34,6 +34,13 @@ pub fn cargo(arguments: &[&str]) -> Result<Command> {
         }
     }
     Ok(command)
+}
+
+/// The architecture of this machine, for which the project has to be built.
+pub(crate) fn of_this_machine() -> Result<Architecture> {
+    let other =
+        || format!("nothing is built for this machine's architecture, {}", std::env::consts::ARCH);
+    Architecture::of_this_machine().with_context(other)
 }
 
 /// Downloads the crates of every platform: a build downloads those of its own only. What runs offline later reads

@@ -20,9 +20,6 @@ use kube::{
 
 use crate::{cluster::Cluster, kubernetes::Kubernetes, product::install, programs};
 
-/// The field manager under which manifests are applied.
-const FIELD_MANAGER: &str = "flux-e2e";
-
 /// A namespace of its own for a test, removed with [`Trial::clean`].
 pub struct Trial {
     cluster: Cluster,
@@ -86,7 +83,7 @@ impl Trial {
     /// What kubectl prints, by default of objects of the trial's namespace.
     pub fn kubectl(&self, words: &[&str]) -> Result<String> {
         let words = [&["--namespace", self.namespace()], words].concat();
-        let mut kubectl = self.cluster.kubectl(words);
+        let mut kubectl = self.cluster.kubectl(&words);
         String::from_utf8(programs::run(&mut kubectl)?.stdout)
             .context("reading what kubectl printed")
     }
@@ -111,7 +108,7 @@ impl Trial {
         let resource = ApiResource::erase::<MiniCluster>(&());
         let api: Api<DynamicObject> =
             Api::namespaced_with(self.client.clone(), &self.namespace, &resource);
-        let parameters = PatchParams::apply(FIELD_MANAGER).validation_strict();
+        let parameters = PatchParams::apply("flux-e2e").validation_strict();
         api.patch(&name, &parameters, &Patch::Apply(&object))
             .await
             .with_context(|| format!("applying the MiniCluster {name}"))?;
@@ -140,22 +137,15 @@ impl Trial {
 
     /// Waits until the MiniCluster is `Complete` or `Failed`.
     pub async fn await_finished(&self, name: &str, deadline: Duration) -> Result<MiniCluster> {
-        let finished = |cluster: Option<&MiniCluster>| {
-            cluster
-                .is_some_and(|cluster| is_true(cluster, "Complete") || is_true(cluster, "Failed"))
-        };
+        let finished = |cluster: Option<&MiniCluster>| cluster.is_some_and(is_finished);
         self.await_minicluster(name, "finished", deadline, finished).await
     }
 
     /// The pods of a MiniCluster, by name.
     pub async fn pods(&self, name: &str) -> Result<Vec<Pod>> {
-        let selector = format!("{JOB_NAME}={name}");
-        let list = self
-            .api::<Pod>()
-            .list(&ListParams::default().labels(&selector))
-            .await
-            .with_context(|| format!("listing the pods of {name}"))?;
-        let mut pods = list.items;
+        let parameters = ListParams::default().labels(&format!("{JOB_NAME}={name}"));
+        let list = self.api::<Pod>().list(&parameters).await;
+        let mut pods = list.with_context(|| format!("listing the pods of {name}"))?.items;
         pods.sort_by_key(ResourceExt::name_any);
         Ok(pods)
     }
@@ -182,6 +172,10 @@ pub fn minicluster(name: &str, spec: &str) -> String {
     format!(
         "apiVersion: flux-framework.org/v1alpha2\nkind: MiniCluster\nmetadata: {{name: {name}}}\nspec: {spec}\n"
     )
+}
+
+pub(crate) fn is_finished(cluster: &MiniCluster) -> bool {
+    is_true(cluster, "Complete") || is_true(cluster, "Failed")
 }
 
 /// True when the condition of that type is `True`.

@@ -30,7 +30,7 @@ use crate::{
         binaries, cargo, checkout,
         dockerfiles::{self, Images},
         images::for_tests,
-        printed,
+        of_this_machine, printed,
     },
     programs,
     progress::Progress,
@@ -140,8 +140,7 @@ fn images(outcomes: &mut Vec<Outcome>, all: bool, progress: &Progress) -> Option
     }
     let mut built = None;
     outcomes.push(timed(NAME, progress, || {
-        let here = Architecture::of_this_machine().context("this machine's architecture")?;
-        let architectures = if all { &Architecture::ALL[..] } else { &[here] };
+        let architectures = if all { &Architecture::ALL[..] } else { &[of_this_machine()?] };
         built = Some(dockerfiles::build(architectures, progress)?);
         Ok(())
     }));

@@ -9,11 +9,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, bail, ensure};
-use nix::{
-    sys::signal::{Signal, kill},
-    time::clock_getcpuclockid,
-    unistd::Pid,
-};
+use nix::{time::clock_getcpuclockid, unistd::Pid};
 use procfs::process::Process;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -173,14 +169,6 @@ impl Operator {
                 return Ok(());
             }
         }
-        Ok(())
-    }
-
-    /// Asks it to stop, and waits.
-    pub(super) fn stop(mut self) -> Result<()> {
-        kill(self.pid, Signal::SIGTERM).context("asking the operator to stop")?;
-        let ended = self.process.wait().context("waiting for the operator's end")?;
-        ensure!(ended.success(), "the operator: {ended}:\n{}", programs::tail(&self.log, 15));
         Ok(())
     }
 }

@@ -51,20 +51,12 @@ pub struct Arguments {
     peer: Peer,
 }
 
-/// The clusters: the Go operator has one of its own.
-struct Places {
-    own: Place,
-    peer: Option<(Place, Operator)>,
-}
-
 impl Arguments {
     /// Measures, and writes what was found.
     pub(super) fn run(&self) -> Result<ExitCode> {
         let progress = Progress::new();
-        let view = match self.view_archive.as_ref().filter(|it| !it.as_os_str().is_empty()) {
-            Some(archive) => View::Archive(archive.clone()),
-            None => View::StandIn,
-        };
+        let archive = self.view_archive.clone().filter(|it| !it.as_os_str().is_empty());
+        let view = archive.map_or(View::StandIn, View::Archive);
         let contenders = self.contenders()?;
         let network = || Network { dns_cache: self.dns_cache, ..Network::default() };
         let clusters = [
@@ -73,7 +65,10 @@ impl Arguments {
         ];
         interruption::guard(clusters.clone(), Scope::Target)?;
         let _down = clusters.clone().map(DownAtEnd);
-        let places = self.prepare(&view, &clusters, &progress)?;
+        let target = Target::Own(clusters[0].clone());
+        let environment = Environment::to_measure(&target, &view, &progress)?;
+        let peer = self.beside(&environment, &clusters[1], &view, &progress)?;
+        let ours = Place::of(environment)?;
         let cores = std::thread::available_parallelism().context("counting cores")?.get();
         let mut report = Report {
             flux: view.describe(),
@@ -84,9 +79,9 @@ impl Arguments {
             runs: Vec::new(),
         };
         let run = |contender, size, round| {
-            let place = match &places.peer {
+            let place = match &peer {
                 Some((place, _)) if contender == Contender::Peer => place,
-                _ => &places.own,
+                _ => &ours,
             };
             place.run(Wanted { contender, size, view: view.image(), cores }, round)
         };
@@ -108,21 +103,19 @@ impl Arguments {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn prepare(
+    /// The Go operator, if there is one, in a cluster of its own beside ours.
+    fn beside(
         &self,
+        ours: &Environment,
+        cluster: &Options,
         view: &View,
-        [own, beside]: &[Options; 2],
         progress: &Progress,
-    ) -> Result<Places> {
-        let environment = Environment::to_measure(&Target::Own(own.clone()), view, progress)?;
-        let mut peer = None;
-        if let Some(program) = self.peer.program()? {
-            let environment = environment.beside(&Target::Own(beside.clone()), view, progress)?;
-            program.install(&environment)?;
-            let operator = environment.run(async |_| program.start(&environment))?;
-            peer = Some((Place::of(environment)?, operator));
-        }
-        Ok(Places { own: Place::of(environment)?, peer })
+    ) -> Result<Option<(Place, Operator)>> {
+        let Some(program) = self.peer.program()? else { return Ok(None) };
+        let environment = ours.beside(&Target::Own(cluster.clone()), view, progress)?;
+        program.install(&environment)?;
+        let operator = environment.run(async |_| program.start(&environment))?;
+        Ok(Some((Place::of(environment)?, operator)))
     }
 
     /// Who runs.

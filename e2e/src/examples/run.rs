@@ -19,7 +19,7 @@ use crate::{
     trial::{
         Trial,
         instance::{Instance, look},
-        is_true,
+        is_finished, is_true,
         logs::container_log,
     },
 };
@@ -201,9 +201,7 @@ impl<'run> Scene<'run> {
     }
 
     async fn await_condition(&self, kind: &str) -> Result<()> {
-        let finished =
-            |cluster: &MiniCluster| is_true(cluster, "Complete") || is_true(cluster, "Failed");
-        let settled = |cluster: &MiniCluster| is_true(cluster, kind) || finished(cluster);
+        let settled = |cluster: &MiniCluster| is_true(cluster, kind) || is_finished(cluster);
         let cluster = self.run.until(kind, settled).await?;
         if !is_true(&cluster, kind) {
             let status = serde_saphyr::to_string(&cluster.status).unwrap_or_default();

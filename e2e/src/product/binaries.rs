@@ -7,11 +7,9 @@ use anyhow::{Context as _, Result, ensure};
 use super::{
     cargo, checkout,
     dockerfiles::{self, Images},
-    printed,
+    of_this_machine, printed,
 };
-use crate::{
-    architecture::Architecture, images::libraries::with_libraries, programs, progress::Progress,
-};
+use crate::{images::libraries::with_libraries, programs, progress::Progress};
 
 /// The agent is copied into every pod: it has no more bytes than this.
 const AGENT_SIZE_LIMIT: u64 = 5_000_000;
@@ -51,8 +49,7 @@ pub(crate) fn target() -> Result<PathBuf> {
 
 /// Operator and agent as they are shipped, and the stand-in.
 pub(crate) fn build_shipped(progress: &Progress) -> Result<Binaries> {
-    let here = Architecture::of_this_machine().context("this machine's architecture")?;
-    of_images(dockerfiles::build(&[here], progress)?, progress)
+    of_images(dockerfiles::build(&[of_this_machine()?], progress)?, progress)
 }
 
 /// Builds operator, agent and stand-in; the first two are taken from images that are built already where
@@ -73,7 +70,7 @@ pub(crate) fn build(progress: &Progress) -> Result<Binaries> {
 
 /// Operator and agent of images, and the stand-in.
 pub(crate) fn of_images(images: Images, progress: &Progress) -> Result<Binaries> {
-    let here = Architecture::of_this_machine().context("this machine's architecture")?;
+    let here = of_this_machine()?;
     let [operator, agent, view_tool] =
         [OPERATOR, AGENT, VIEW_TOOL].map(|it| images.program(it, here));
     for program in [&operator, &agent, &view_tool] {
@@ -89,8 +86,7 @@ pub(crate) fn of_images(images: Images, progress: &Progress) -> Result<Binaries>
 
 /// Builds packages whose programs have to run in any image, and says where these are.
 fn build_static(packages: &[&str], progress: &Progress) -> Result<PathBuf> {
-    let here = Architecture::of_this_machine();
-    let here = here.context("the agent is not built for this machine's architecture")?.target();
+    let here = of_this_machine()?.target();
     progress.step(&format!("building static: {}", packages.join(", ")), || {
         programs::show(
             // For a target that is named: otherwise procedural macros, which cannot be, would be static too.

@@ -16,6 +16,7 @@ use super::{
     binaries::{AGENT, OPERATOR, VIEW_TOOL, target},
     fetch_every_platform,
     images::ORDINARY_USER,
+    of_this_machine,
 };
 use crate::{
     architecture::Architecture,
@@ -71,12 +72,6 @@ pub struct Images {
     directory: PathBuf,
 }
 
-fn here() -> Result<Architecture> {
-    Architecture::of_this_machine().with_context(|| {
-        format!("no image is built for this machine's architecture, {}", std::env::consts::ARCH)
-    })
-}
-
 impl Images {
     /// The images that an earlier build has left in `directory`.
     pub(crate) fn at(directory: PathBuf) -> Self {
@@ -90,7 +85,7 @@ impl Images {
 
     /// The image that starts `program` on this machine, its layers unpacked into `scratch`.
     pub(crate) fn image(&self, program: &str, scratch: &Path) -> Result<Image> {
-        Image::from_archive(&self.archive(program, here()?), scratch)
+        Image::from_archive(&self.archive(program, of_this_machine()?), scratch)
     }
 
     /// A program of the images for this architecture, as `unpack` makes it.

@@ -130,9 +130,8 @@ impl View {
 
 /// Whether a file of such a name is in this archive of a view.
 fn holds(archive: &Path, is_wanted: impl Fn(&str) -> bool) -> Result<bool> {
-    let look = || -> std::io::Result<bool> {
-        let mut archive = tar::Archive::new(File::open(archive)?);
-        for entry in archive.entries_with_seek()? {
+    let look = || -> Result<bool> {
+        for entry in tar::Archive::new(File::open(archive)?).entries_with_seek()? {
             let entry = entry?;
             let path = entry.path()?;
             if path.file_name().and_then(|name| name.to_str()).is_some_and(&is_wanted) {
@@ -166,7 +165,14 @@ pub(crate) fn load(
         cluster.load_image(&operator, &[&installation.operator_image])?;
         cluster.load_image(&agent, &[&installation.agent_image])
     })?;
-    load_view(cluster, view, scratch.path(), binaries, progress)?;
+    match view_layer(view, scratch.path(), binaries)? {
+        Some(layer) => {
+            let image = Image::new(vec![layer], ImageConfig::default());
+            let load = || cluster.load_image(&image, &[view.image()]);
+            progress.step("loading the view image", load)?;
+        }
+        None => cluster.pull_image(view.image())?,
+    }
     // The published view is made for the published operating system.
     if cluster.own().is_some() && view.image() != VIEW_IMAGE {
         load_operating_system(cluster, progress)?;
@@ -217,20 +223,6 @@ fn program(scratch: &Path, path: &str, from: &Path, user: &str) -> Result<Image>
 pub(crate) fn load_program(cluster: &Cluster, image: &str, path: &str, from: &Path) -> Result<()> {
     let scratch = tempfile::tempdir().context("making a directory for an image layer")?;
     cluster.load_image(&program(scratch.path(), path, from, ORDINARY_USER)?, &[image])
-}
-
-fn load_view(
-    cluster: &Cluster,
-    view: &View,
-    scratch: &Path,
-    binaries: &Binaries,
-    progress: &Progress,
-) -> Result<()> {
-    let Some(layer) = view_layer(view, scratch, binaries)? else {
-        return cluster.pull_image(view.image());
-    };
-    let image = Image::new(vec![layer], ImageConfig::default());
-    progress.step("loading the view image", || cluster.load_image(&image, &[view.image()]))
 }
 
 /// The view's files, at the places where a view image has them; none where it is in a registry.

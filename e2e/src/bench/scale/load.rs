@@ -29,11 +29,6 @@ impl Load {
         self.miniclusters == 1
     }
 
-    /// For people, and the namespace they are made in.
-    pub(super) fn name(self) -> String {
-        format!("{}x{}", self.miniclusters, self.pods)
-    }
-
     pub(super) fn objects(self) -> Vec<DynamicObject> {
         let mut spec = json!({
             "size": self.pods,

@@ -65,8 +65,8 @@ pub(super) async fn measure(
     load: Load,
     progress: &Progress,
 ) -> Result<Row> {
-    let what = load.name();
-    let trial = Trial::begin(&environment.cluster, client, &format!("scale-{}", load.name()), &[]).await?;
+    let what = format!("{} x {} pods", load.miniclusters, load.pods);
+    let trial = Trial::begin(&environment.cluster, client, "scale", &[]).await?;
     namespace::ready(&trial).await?;
     let mut news = namespace::watch(&trial, &[ApiResource::erase::<Job>(&())]).await?;
     let mut operator = program.start(environment)?;
@@ -92,7 +92,7 @@ pub(super) async fn measure(
     let each = |count: usize| -> Result<f64> {
         Ok(f64::from(u32::try_from(count)?) / f64::from(load.miniclusters))
     };
-    let row = Row {
+    Ok(Row {
         load,
         jobs_seconds: jobs.there.last.as_secs_f64(),
         complete_seconds: jobs.complete.last.as_secs_f64(),
@@ -102,9 +102,7 @@ pub(super) async fn measure(
         requests,
         memory_before_mib: memory_before,
         memory_after_mib: operator.memory()?,
-    };
-    operator.stop()?;
-    Ok(row)
+    })
 }
 
 /// What is seen of the Jobs, and when.

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use anyhow::{Context as _, Result, anyhow, ensure};
+use anyhow::{Context as _, Result, ensure};
 use flux_operator::crd::MiniCluster;
 use futures::StreamExt as _;
 use k8s_openapi::{
@@ -23,11 +23,7 @@ use super::{
     contender::{Contender, Wanted},
     recording::{POD_ENDED, Recording},
 };
-use crate::{
-    bench::namespace::{self, News},
-    environment::Environment,
-    trial::Trial,
-};
+use crate::{bench::namespace, environment::Environment, trial::Trial};
 
 /// A run that takes longer does not end.
 const DEADLINE: Duration = Duration::from_mins(5);
@@ -82,11 +78,15 @@ impl Place {
         let mut news = namespace::watch(trial, &resources).await?;
         let mut recording = Recording { begun: Timestamp::now(), ..Recording::default() };
         let before = machine_time()?;
-        let follow = async {
-            let following = follow(&mut news, &mut recording, has_minicluster);
-            tokio::time::timeout(DEADLINE, following).await.context("it does not end")?
+        let end = async {
+            while recording.end(has_minicluster).is_none() {
+                recording.seen.push(news.next().await.context("nothing is watched")??);
+            }
+            ensure!(recording.end(has_minicluster) == Some(true), "it failed");
+            Ok(())
         };
-        tokio::try_join!(create_all(trial, wanted), follow)?;
+        let end = async { tokio::time::timeout(DEADLINE, end).await.context("it does not end")? };
+        tokio::try_join!(create_all(trial, wanted), end)?;
         let processor_seconds = machine_time()?.saturating_sub(before).as_secs_f64();
         recording.tasks = self.containerd.events()?;
         let lead = recording.lead().and_then(|lead| lead.metadata.uid);
@@ -96,16 +96,6 @@ impl Place {
         let has_ended = milestones.contains_key(POD_ENDED);
         ensure!(has_ended, "containerd has not reported when the lead ended");
         Ok(Run { contender, size, round, milestones, processor_seconds })
-    }
-}
-
-/// Records what comes until the run has ended.
-async fn follow(news: &mut News, recording: &mut Recording, has_minicluster: bool) -> Result<()> {
-    loop {
-        recording.seen.push(news.next().await.context("nothing is watched")??);
-        if let Some(end) = recording.end(has_minicluster) {
-            return end.map_err(|error| anyhow!(error));
-        }
     }
 }
 

@@ -6,6 +6,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, bail};
+use walkdir::WalkDir;
 
 use super::{Binaries, View, agent, load_operating_system, view_layer};
 use crate::{
@@ -86,7 +87,7 @@ fn pack(directory: &Path, below: &str, archive: &Path) -> Result<()> {
 fn keep_one_python(view: &Path) -> Result<()> {
     let (lib, bin) = (view.join("lib"), view.join("bin"));
     // The stand-in has no Python.
-    let Some(python) = entries(&lib)?.into_iter().find(|it| it.starts_with("python3.")) else {
+    let Some(python) = entries(&lib).into_iter().find(|it| it.starts_with("python3.")) else {
         return Ok(());
     };
     fs::rename(bin.join(&python), bin.join("python3"))?;
@@ -94,21 +95,16 @@ fn keep_one_python(view: &Path) -> Result<()> {
     let (packages, modules) = (lib.join("python3/dist-packages"), lib.join(python));
     let modules = modules.join("site-packages");
     fs::create_dir_all(&modules)?;
-    for package in entries(&packages)? {
+    for package in entries(&packages) {
         fs::rename(packages.join(&package), modules.join(&package))?;
     }
     remove_tree(&lib.join("python3"))
 }
 
 /// Names of what is in a directory; nothing where there is none.
-fn entries(directory: &Path) -> Result<Vec<String>> {
-    if !directory.is_dir() {
-        return Ok(Vec::new());
-    }
-    let name = |entry: std::io::Result<fs::DirEntry>| {
-        Ok(entry?.file_name().to_string_lossy().into_owned())
-    };
-    fs::read_dir(directory)?.map(name).collect()
+fn entries(directory: &Path) -> Vec<String> {
+    let entries = WalkDir::new(directory).min_depth(1).max_depth(1).into_iter();
+    entries.filter_map(|it| Some(it.ok()?.file_name().to_str()?.to_owned())).collect()
 }
 
 #[cfg(test)]
