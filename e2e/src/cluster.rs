@@ -39,7 +39,7 @@ impl Target {
 }
 
 /// A cluster that can be used, as [`Target`] names it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum Cluster {
     Own(Box<Kubernetes>),
     External { kubeconfig: PathBuf, load_command: Option<String> },

@@ -25,7 +25,7 @@ pub fn demo(environment: &Environment, progress: &Progress) -> Result<()> {
     let manifest = std::fs::read_to_string(&path)
         .with_context(|| format!("reading the example {}", path.display()))?;
     environment.run(async |client| {
-        let trial = Trial::begin(&client, "flux-demo", &[]).await?;
+        let trial = Trial::begin(&environment.cluster, &client, "flux-demo", &[]).await?;
         match show(&trial, &manifest, environment, progress).await {
             Err(error) => bail!("{error:#}\n{}", keep_evidence(&trial).await),
             shown => shown,

@@ -34,7 +34,7 @@ use crate::{
 /// A cluster with the operator of this checkout installed.
 #[derive(Debug)]
 pub struct Environment {
-    cluster: Cluster,
+    pub(crate) cluster: Cluster,
     /// What was built for it; nothing where it is taken as it is.
     built: Option<Binaries>,
 }
@@ -175,7 +175,7 @@ impl Environment {
         body: impl AsyncFnOnce(&Trial) -> Result<()> + Send,
     ) -> Result<()> {
         self.run(async |client| {
-            let trial = Trial::begin(&client, purpose, labels).await?;
+            let trial = Trial::begin(&self.cluster, &client, purpose, labels).await?;
             match body(&trial).await {
                 Ok(()) => trial.clean().await,
                 Err(error) => Err(anyhow!("{error:#}\n{}", keep_evidence(&trial).await)),
@@ -225,13 +225,6 @@ impl Environment {
     /// What `kubectl` prints, given these arguments.
     pub fn kubectl(&self, arguments: &[&str]) -> Result<String> {
         printed(&mut self.cluster.kubectl(arguments))
-    }
-
-    /// The uid of each pod of the operator, and how often its containers were started again.
-    pub fn operator_pods(&self) -> Result<String> {
-        let each = "{.metadata.uid} {.status.containerStatuses[*].restartCount}; ";
-        let template = format!("-ojsonpath={{range .items[*]}}{each}{{end}}");
-        self.kubectl(&["get", "pods", "--namespace", install::NAMESPACE, &template])
     }
 
     /// Waits until MiniClusters can be made. `kubectl wait` fails where the definition has no conditions yet.

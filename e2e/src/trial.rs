@@ -4,7 +4,7 @@ pub mod evidence;
 pub mod instance;
 pub mod logs;
 
-use std::time::Duration;
+use std::{path::Path, process::Command, time::Duration};
 
 use anyhow::{Context as _, Result, bail};
 use flux_contract::labels::{COMPLETION_INDEX, JOB_NAME};
@@ -18,16 +18,23 @@ use kube::{
     runtime::wait::{Condition, await_condition},
 };
 
-/// A namespace of its own for one MiniCluster, removed with [`Trial::clean`].
-#[derive(Clone)]
+use crate::{cluster::Cluster, kubernetes::Kubernetes, product::install, programs};
+
+/// A namespace of its own for a test, removed with [`Trial::clean`].
 pub struct Trial {
+    cluster: Cluster,
     client: Client,
     namespace: String,
 }
 
 impl Trial {
     /// Makes a namespace whose name begins with `purpose`, with the given labels.
-    pub async fn begin(client: &Client, purpose: &str, labels: &[(&str, &str)]) -> Result<Self> {
+    pub(crate) async fn begin(
+        cluster: &Cluster,
+        client: &Client,
+        purpose: &str,
+        labels: &[(&str, &str)],
+    ) -> Result<Self> {
         let labels = labels.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect();
         let namespace = Namespace {
             metadata: ObjectMeta {
@@ -41,12 +48,22 @@ impl Trial {
             .create(&PostParams::default(), &namespace)
             .await
             .with_context(|| format!("making a namespace for {purpose}"))?;
-        Ok(Self { client: client.clone(), namespace: made.name_any() })
+        Ok(Self { cluster: cluster.clone(), client: client.clone(), namespace: made.name_any() })
+    }
+
+    /// A trial in another namespace of the same cluster, which nobody cleans up.
+    pub async fn another(&self, purpose: &str) -> Result<Self> {
+        Self::begin(&self.cluster, &self.client, purpose, &[]).await
     }
 
     /// The namespace's name.
     pub fn namespace(&self) -> &str {
         &self.namespace
+    }
+
+    /// The cluster, which must be one of ours.
+    pub fn own(&self) -> Result<&Kubernetes> {
+        self.cluster.own().context("the cluster is not one of ours")
     }
 
     /// The client the trial talks through.
@@ -61,6 +78,26 @@ impl Trial {
         K::DynamicType: Default,
     {
         Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// What kubectl prints, by default of objects of the trial's namespace.
+    pub fn kubectl(&self, words: &[&str]) -> Result<String> {
+        let words = [&["--namespace", self.namespace()], words].concat();
+        let mut kubectl = self.cluster.kubectl(&words);
+        String::from_utf8(programs::run(&mut kubectl)?.stdout)
+            .context("reading what kubectl printed")
+    }
+
+    /// `program`, which reaches the cluster by `KUBECONFIG`.
+    pub fn program(&self, program: &Path) -> Command {
+        self.cluster.program(program)
+    }
+
+    /// The uid of each pod of the operator, and how often its containers were started again.
+    pub fn operator_pods(&self) -> Result<String> {
+        let each = "{.metadata.uid} {.status.containerStatuses[*].restartCount}; ";
+        let template = format!("-ojsonpath={{range .items[*]}}{each}{{end}}");
+        self.kubectl(&["get", "pods", "--namespace", install::NAMESPACE, &template])
     }
 
     /// Applies one MiniCluster as `kubectl apply --server-side` would, with strict validation.

@@ -58,7 +58,7 @@ fn run_example(
     let mut volumes = Vec::new();
     environment.trial(&format!("example-{name}"), label.as_slice(), async |trial| {
         volumes = volumes::provide(environment, trial, example)?;
-        let run = Instance::named(environment, trial, &example.name);
+        let run = trial.named(&example.name);
         let mut scene = Scene {
             environment,
             trial,
@@ -130,7 +130,7 @@ impl<'run> Scene<'run> {
             Step::Flux(_) | Step::PodSecurity(_) => {}
             Step::Apply(file) => self.apply(&object(&self.example.directory.join(file))?)?,
             Step::Minicluster(name) => {
-                self.run = Instance::named(self.environment, self.trial, name);
+                self.run = self.trial.named(name);
                 (self.pod, self.container) = (0, None);
             }
             Step::Pod(pod) => (self.pod, self.container) = (*pod, None),

@@ -64,11 +64,6 @@ impl Chart {
         &self.helm
     }
 
-    /// Where the chart is.
-    pub fn directory(&self) -> &Path {
-        &self.directory
-    }
-
     /// Checks the chart as its authors would.
     pub fn lint(&self) -> Result<()> {
         let mut lint = Command::new(&self.helm);

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use flux_operator::crd::{MiniCluster, MiniClusterStatus, State};
+use flux_operator::crd::{Installed, MiniCluster, MiniClusterStatus, State};
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, Pod};
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
 use super::{Trial, condition, is_true, logs::container_log, minicluster};
-use crate::{environment::Environment, wait::until_found};
+use crate::wait::until_found;
 
 /// What is waited for has come long before.
 pub const DEADLINE: Duration = Duration::from_mins(3);
@@ -21,23 +21,35 @@ const AGENT: &str = "/mnt/flux/bin/flux-agent";
 /// A MiniCluster in the namespace of a trial.
 #[derive(Clone, Copy)]
 pub struct Instance<'run> {
-    environment: &'run Environment,
     trial: &'run Trial,
     /// Its name.
     pub name: &'run str,
 }
 
-impl<'run> Instance<'run> {
+impl Trial {
     /// The MiniCluster of this name, which may not be there yet.
-    pub fn named(environment: &'run Environment, trial: &'run Trial, name: &'run str) -> Self {
-        Self { environment, trial, name }
+    pub fn named<'run>(&'run self, name: &'run str) -> Instance<'run> {
+        Instance { trial: self, name }
     }
 
     /// Applies a MiniCluster of this specification.
-    pub async fn apply(&self, spec: &str) -> Result<()> {
-        self.trial.apply(&minicluster(self.name, spec)).await.map(drop)
+    pub async fn start<'run>(&'run self, name: &'run str, spec: &str) -> Result<Instance<'run>> {
+        self.apply(&minicluster(name, spec)).await?;
+        Ok(self.named(name))
     }
 
+    /// Applies a MiniCluster with these fields, whose only container has the usual image and `container`.
+    pub async fn run<'run>(
+        &'run self,
+        name: &'run str,
+        fields: &str,
+        container: &str,
+    ) -> Result<Instance<'run>> {
+        self.start(name, &specification(&[fields], container)).await
+    }
+}
+
+impl Instance<'_> {
     /// Waits until `holds` is true of it.
     pub async fn until(
         &self,
@@ -107,6 +119,12 @@ impl<'run> Instance<'run> {
         let (status, found, message) = condition(&cluster, "Failed").context("it did not fail")?;
         ensure!(status == "True" && found == reason, "{}: {found}: {message}", self.name);
         Ok((cluster.status.as_ref().and_then(|status| status.exit_code), message.to_owned()))
+    }
+
+    /// How agent and view come into its pods, as its status says.
+    pub async fn installed(&self) -> Result<Installed> {
+        let cluster = self.trial.api::<MiniCluster>().get(self.name).await?;
+        cluster.status.and_then(|status| status.install).context("the status does not say how")
     }
 
     /// The newest pod of this index; that of index 0 is the lead.
@@ -181,8 +199,7 @@ impl<'run> Instance<'run> {
 
     /// What kubectl prints in its namespace.
     pub fn kubectl(&self, words: &[&str]) -> Result<String> {
-        let namespace = ["--namespace", self.trial.namespace()];
-        self.environment.kubectl(&[&namespace[..], words].concat())
+        self.trial.kubectl(words)
     }
 
     /// The message of each Event of its namespace with these fields.
@@ -195,6 +212,15 @@ impl<'run> Instance<'run> {
     /// Lets what waits for the file `/tmp/go` in the newest pod of this index go on.
     pub async fn go(&self, index: u32) -> Result<()> {
         self.exec(index, &["touch", "/tmp/go"]).await.map(drop)
+    }
+
+    /// Lets the command of [`then_on`] go on. Fails unless it ends well, and has run once, on each of so many brokers.
+    pub async fn ends_on(&self, brokers: u32) -> Result<()> {
+        self.go(0).await?;
+        self.complete().await?;
+        let hosts: Vec<String> = (0..brokers).map(|rank| format!("{}-{rank}", self.name)).collect();
+        let lines = ["begun", "done"].into_iter().chain(hosts.iter().map(String::as_str));
+        self.each_once(&lines.collect::<Vec<_>>()).await
     }
 
     /// What `flux` prints on the lead, without white space at the ends.
@@ -276,6 +302,14 @@ pub fn specification(fields: &[&str], container: &str) -> String {
     };
     let container = joined(&["image: 'ubuntu:24.04'", container]);
     format!("{{{}}}", joined(&[&joined(fields), &format!("containers: [{{{container}}}]")]))
+}
+
+/// What a container needs for a command that begins, waits for [`Instance::go`], and then runs on so many brokers.
+pub fn then_on(brokers: u32) -> String {
+    format!(
+        "launcher: true, command: 'echo begun; until test -e /tmp/go; do sleep 0.2; done; \
+         flux run -N{brokers} hostname; echo done'"
+    )
 }
 
 /// How the container `name` of the pod has ended, if it has.

@@ -1,35 +1,26 @@
 //! People and programs that were written for the Go operator: they come into the lead as root and call
 //! `flux`.
 
-use crate::{apply, trial};
+use crate::trial;
 use anyhow::{Result, ensure};
 use e2e::{
     cache::{Cache, Key},
-    environment::Environment,
     programs,
-    progress::Progress,
 };
-use std::{path::PathBuf, process::Command};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
 
-/// The Python SDK as it is published, and what it stands on.
-const PYTHON_PACKAGES: [&str; 7] = [
-    "fluxoperator==0.2.0",
-    "kubernetes==29.0.0",
-    "python-dateutil==2.9.0.post0",
-    "requests==2.32.3",
-    "six==1.17.0",
-    "urllib3==2.2.3",
-    "websocket-client==1.8.0",
-];
-
-/// A directory with these packages, for `PYTHONPATH`. They come from the network, once.
+/// A directory with the Python SDK and what it needs, for `PYTHONPATH`. They come from the network, once.
 fn python_packages() -> Result<PathBuf> {
-    let wanted = PYTHON_PACKAGES.join("\n");
-    let key = Key::new("python-sdk", "0.2.0", &[("packages", wanted.as_bytes())]);
+    let requirements = include_bytes!("python_requirements.txt");
+    let key = Key::new("python-sdk", "0.2.0", &[("packages", requirements)]);
     Cache::locate()?.artefact(&key, |directory| {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cluster/python_requirements.txt");
         let mut pip = Command::new("python3");
-        pip.args(["-m", "pip", "install", "--quiet", "--no-compile", "--target"]).arg(directory);
-        programs::run(pip.args(PYTHON_PACKAGES)).map(|_| ())
+        pip.args(["-m", "pip", "install", "--quiet", "--no-compile", "--requirement", file]);
+        programs::run(pip.arg("--target").arg(directory)).map(drop)
     })
 }
 
@@ -38,13 +29,11 @@ fn python_packages() -> Result<PathBuf> {
 fn the_python_sdk_creates_submits_runs_and_follows() {
     // Before the trial: in the cluster's network there is no way to the packages.
     let packages = python_packages().unwrap();
-    trial("python", &[], async |trial| {
+    trial("python", async |trial| {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cluster/python_sdk.py");
-        let environment = Environment::shared(&Progress::new())?;
-        let mut python = Command::new("python3");
+        let mut python = trial.program(Path::new("python3"));
         python.args([script, trial.namespace()]).env("PYTHONPATH", &packages);
-        programs::run(python.env("KUBECONFIG", environment.kubeconfig()))?;
-        Ok(())
+        programs::run(&mut python).map(drop)
     });
 }
 
@@ -52,13 +41,13 @@ fn the_python_sdk_creates_submits_runs_and_follows() {
 #[test]
 #[ignore = "needs a cluster"]
 fn root_submits_from_any_directory_with_and_without_the_helper() {
-    trial("root", &[], async |trial| {
+    trial("root", async |trial| {
         let spec = "{size: 2, interactive: true, containers: [
             {image: 'ubuntu:24.04', runFlux: true,
              resources: {limits: {cpu: '1', memory: 512Mi}, requests: {cpu: 100m}}},
             {image: 'ubuntu:24.04', name: beside, runFlux: false, command: sleep 600}],
             services: [{image: 'ubuntu:24.04', name: clock, command: sleep 600}]}";
-        let run = apply(trial, "root", spec).await?;
+        let run = trial.start("root", spec).await?;
         let lead = run.ready().await?;
         for (index, pod) in [("0", lead.as_str()), ("services", "root-services")] {
             let found = run.kubectl(&["get", "pods", "-oname", &format!("-ljob-index={index}")])?;

@@ -1,19 +1,19 @@
 //! What a MiniCluster costs the API server, counted in its audit log.
 
-use std::collections::BTreeMap;
-use std::path::Path;
-use std::time::{Duration, Instant};
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Result, ensure};
 use e2e::{
     audit::{Audit, Request},
-    environment::Environment,
+    kubernetes::Kubernetes,
     not_run,
     progress::Progress,
-    trial::{Trial, instance::look},
 };
 
-use crate::{run, trial};
+use crate::{Trial, look, trial};
 
 /// Objects that the operator reads by their names from apply to Complete, however long that takes.
 const READS: usize = 10;
@@ -30,43 +30,32 @@ const PAUSE: Duration = Duration::from_secs(5);
 /// How often the Lease is renewed while it is watched that nothing else is asked for.
 const RENEWALS: usize = 3;
 
-/// The operator's requests so far that are in `namespace`, how many of each kind.
-fn asked(log: &Path, namespace: &str) -> Result<BTreeMap<String, usize>> {
-    let is_there = |request: &Request| {
+/// The operator's requests in the trial's namespace since the log was read before.
+fn asked(audit: &mut Audit, trial: &Trial) -> Result<Vec<Request>> {
+    let mut requests = audit.operator()?;
+    requests.retain(|request| {
         let object = request.object_ref.as_ref();
-        object.and_then(|object| object.namespace.as_deref()) == Some(namespace)
-    };
-    let mut counts = BTreeMap::new();
-    for request in Audit::from_the_beginning(log).operator()?.iter().filter(|it| is_there(it)) {
-        *counts.entry(request.kind()).or_default() += 1;
-    }
-    Ok(counts)
-}
-
-fn is_write(request: &str) -> bool {
-    !["get", "list", "watch"].iter().any(|verb| request.starts_with(verb))
+        object.and_then(|it| it.namespace.as_deref()) == Some(trial.namespace())
+    });
+    Ok(requests)
 }
 
 /// Checks what a hello-world of `size` pods costs until it is complete.
 async fn costs(trial: &Trial, log: &Path, size: u32) -> Result<()> {
-    let before = asked(log, trial.namespace())?;
+    let mut audit = Audit::from_now_on(log)?;
     let began = Instant::now();
     let (name, fields) = (format!("hello{size}"), format!("size: {size}"));
-    run(trial, &name, &fields, "command: 'echo hello world'").await?.complete().await?;
+    trial.run(&name, &fields, "command: 'echo hello world'").await?.complete().await?;
     let longer = began.elapsed().saturating_sub(USUALLY);
     let pauses = usize::try_from(longer.as_millis().div_ceil(PAUSE.as_millis()))?;
-    let mut counts = asked(log, trial.namespace())?;
-    for (request, count) in before {
-        *counts.entry(request).or_default() -= count;
-    }
-    let count = |wanted: fn(&str) -> bool| -> usize {
-        counts.iter().filter(|(request, _)| wanted(request)).map(|(_, count)| count).sum()
-    };
-    let (requests, writes) = (count(|_| true), count(is_write));
-    let reads = count(|request| request.starts_with("get "));
-    let seen = format!("{size} pods, {longer:?} longer than usual: {counts:#?}");
+    let requests = asked(&mut audit, trial)?;
+    let count = |wanted: fn(&Request) -> bool| requests.iter().filter(|it| wanted(it)).count();
+    let (reads, writes) = (count(|request| request.verb == "get"), count(Request::is_write));
+    let kinds: Vec<String> = requests.iter().map(Request::kind).collect();
+    let seen = format!("{size} pods, {longer:?} longer than usual: {kinds:#?}");
     ensure!((1..=READS).contains(&reads), "{reads} reads by name, {seen}");
     ensure!((1..=WRITES + pauses).contains(&writes), "{writes} writes, {seen}");
+    let requests = requests.len();
     ensure!(requests <= REQUESTS + 6 * pauses, "{requests} requests, {seen}");
     Ok(())
 }
@@ -86,21 +75,20 @@ async fn renewed(log: &Path) -> Result<()> {
 #[test]
 #[ignore = "needs a cluster"]
 fn a_run_costs_few_requests_whatever_its_size_and_none_when_it_is_settled() {
-    let progress = Progress::new();
-    let environment = Environment::shared(&progress).unwrap();
-    let Some(log) = environment.audit_log() else {
-        not_run::note("the cost", "there is no access to the API server's audit log", &progress);
-        return;
-    };
-    trial("cost", &[], async |trial| {
+    trial("cost", async |trial| {
+        let Ok(log) = trial.own().map(Kubernetes::audit_log) else {
+            let why = "there is no access to the API server's audit log";
+            not_run::note("the cost", why, &Progress::new());
+            return Ok(());
+        };
         costs(trial, &log, 4).await?;
         costs(trial, &log, 12).await?;
         // What the end of the pods brings may still be on its way.
         renewed(&log).await?;
-        let settled = asked(&log, trial.namespace())?;
+        let mut audit = Audit::from_now_on(&log)?;
         renewed(&log).await?;
-        let later = asked(&log, trial.namespace())?;
-        ensure!(settled == later, "{settled:#?}\nand then\n{later:#?}");
+        let later = asked(&mut audit, trial)?;
+        ensure!(later.is_empty(), "{later:#?}");
         Ok(())
     });
 }

@@ -1,7 +1,6 @@
 //! Applies each example below `examples/` to a cluster and checks what its `expect.txt` says.
 
 use e2e::{
-    environment::Environment,
     examples::{names, run::run},
     progress::Progress,
 };
@@ -14,7 +13,8 @@ macro_rules! examples {
             #[test]
             #[ignore = "needs a cluster"]
             fn $test() {
-                example(&stringify!($test).replace('_', "-"));
+                let name = stringify!($test).replace('_', "-");
+                crate::succeeds(|environment| run(&name, environment, &Progress::new()));
             }
         )*
     };
@@ -28,21 +28,8 @@ examples! {
     volume_emptydir, volume_hostpath, volume_pvc, volume_secret, workflow,
 }
 
-fn example(name: &str) {
-    let progress = Progress::new();
-    let environment = Environment::shared(&progress).unwrap();
-    if let Err(error) = run(name, environment, &progress) {
-        panic!("{error:#}");
-    }
-}
-
 #[test]
 fn every_example_has_a_test() {
-    match names() {
-        Ok(names) => {
-            let tests: Vec<_> = names.iter().map(|name| name.replace('-', "_")).collect();
-            assert_eq!(tests, TESTED);
-        }
-        Err(error) => panic!("{error:#}"),
-    }
+    let tests = names().unwrap().iter().map(|name| name.replace('-', "_")).collect::<Vec<_>>();
+    assert_eq!(tests, TESTED);
 }

@@ -1,7 +1,7 @@
 //! How the agent and the view come into the pods: mounted as image volumes, which the other tests have by
 //! default on a cluster that can do so, and copied.
 
-use crate::{apply, kubectl, run, trial};
+use crate::{Instance, succeeds, trial};
 use anyhow::{Context as _, Result, ensure};
 use e2e::{
     environment::Environment,
@@ -9,30 +9,16 @@ use e2e::{
     not_run,
     product::images::{View, for_tests::SPACK_VIEW},
     progress::Progress,
-    trial::instance::Instance,
 };
 use flux_operator::crd::{InstallMethod, Installed};
 
-fn copied(example: &str) {
-    let progress = Progress::new();
-    let environment = Environment::shared(&progress).unwrap();
-    if let Err(error) = run_installed_by("Copy", example, environment, &progress) {
-        panic!("{error:#}");
+/// In one the files are such as nobody may write; the image of the other one has no program of its own.
+#[test]
+#[ignore = "needs a cluster"]
+fn a_read_only_root_and_an_image_without_programs_take_copies() {
+    for example in ["read-only-root", "distroless"] {
+        succeeds(|environment| run_installed_by("Copy", example, environment, &Progress::new()));
     }
-}
-
-/// Its files are such as nobody may write.
-#[test]
-#[ignore = "needs a cluster"]
-fn read_only_root_is_copied() {
-    copied("read-only-root");
-}
-
-/// Its image has no program of its own.
-#[test]
-#[ignore = "needs a cluster"]
-fn distroless_is_copied() {
-    copied("distroless");
 }
 
 /// Whether the API server has image volumes: where it does not, it makes a pod without them, and says nothing.
@@ -41,19 +27,15 @@ pub(crate) fn has_image_volumes() -> Result<bool> {
     let overrides = format!("--overrides={pod}");
     let left = "-ojsonpath={.spec.volumes[*].image.reference}";
     let words = ["run", "probe", "--image=probe", "--dry-run=server", &overrides, left];
-    Ok(kubectl(&words)?.trim() == "probe")
+    Ok(Environment::shared(&Progress::new())?.kubectl(&words)?.trim() == "probe")
 }
 
-/// The ways into a pod that this cluster has, each with a word for names.
-pub(crate) fn methods() -> Result<Vec<(&'static str, &'static str)>> {
-    let image = has_image_volumes()?.then_some(("Image", "image"));
-    Ok(image.into_iter().chain([("Copy", "copy")]).collect())
-}
-
-/// Waits for the end, and returns how agent and view came into the pods and the lead's log.
-async fn completed(run: &Instance<'_>) -> Result<(Installed, String)> {
-    let installed = run.complete().await?.status.and_then(|status| status.install);
-    Ok((installed.context("the status does not say how")?, run.log(0).await?))
+/// Waits until it is complete, and returns how agent and view came into the pods and the lead's log.
+async fn completed(run: &Instance<'_>, method: InstallMethod) -> Result<(Installed, String)> {
+    run.complete().await?;
+    let installed = run.installed().await?;
+    ensure!(installed.method == method, "{installed:?}");
+    Ok((installed, run.log(0).await?))
 }
 
 #[test]
@@ -64,16 +46,15 @@ fn images_are_mounted_read_only_without_being_asked_for_where_the_cluster_can() 
         not_run::note("mounts without being asked for", &why, &Progress::new());
         return;
     }
-    trial("mounted", &[], async |trial| {
+    trial("mounted", async |trial| {
         let write = "cat /mnt/flux/flux-operator-done.txt; touch /flux_operator/view/x 2>&1; true";
-        let run = run(trial, "mounted", "size: 2", &format!("command: '{write}'")).await?;
-        let (installed, log) = completed(&run).await?;
+        let run = trial.run("mounted", "size: 2", &format!("command: '{write}'")).await?;
         if !has_image_volumes()? {
-            ensure!(installed.method == InstallMethod::Copy, "{installed:?}");
+            let (installed, _) = completed(&run, InstallMethod::Copy).await?;
             ensure!(installed.reason.contains("image volumes are off unless"), "{installed:?}");
             return Ok(());
         }
-        ensure!(installed.method == InstallMethod::Image, "{installed:?}");
+        let (installed, log) = completed(&run, InstallMethod::Image).await?;
         ensure!(installed.reason.contains("all nodes have image volumes"), "{installed:?}");
         for words in ["linked the view: ", "Read-only file system"] {
             ensure!(log.contains(words), "no {words:?} in the log:\n{log}");
@@ -89,12 +70,11 @@ fn images_are_mounted_read_only_without_being_asked_for_where_the_cluster_can() 
 #[test]
 #[ignore = "needs a cluster"]
 fn a_view_is_copied_into_memory_where_that_is_asked_for() {
-    trial("memory", &[], async |trial| {
+    trial("memory", async |trial| {
         let fields = "size: 2, flux: {container: {install: Copy, medium: Memory}}";
         let look = "command: 'stat --file-system --format=%T /mnt/flux /opt/software'";
-        let run = run(trial, "memory", fields, look).await?;
-        let (installed, log) = completed(&run).await?;
-        ensure!(installed.method == InstallMethod::Copy, "{installed:?}");
+        let run = trial.run("memory", fields, look).await?;
+        let (_, log) = completed(&run, InstallMethod::Copy).await?;
         ensure!(log.lines().filter(|line| *line == "tmpfs").count() == 2, "log:\n{log}");
         Ok(())
     });
@@ -104,62 +84,37 @@ fn a_view_is_copied_into_memory_where_that_is_asked_for() {
 #[ignore = "needs a cluster"]
 fn a_spack_view_is_mounted_as_an_arbitrary_user_under_restricted() {
     let from_registry = View::from_environment().is_ok_and(|view| matches!(view, View::Image(_)));
-    if from_registry {
-        let why = "the view comes from a registry, and no other can be made of it";
-        not_run::note("a Spack view", why, &Progress::new());
+    let why = if from_registry {
+        Some("the view comes from a registry, and no other can be made of it")
+    } else {
+        (!has_image_volumes().unwrap()).then_some("the API server has no image volumes")
+    };
+    if let Some(why) = why {
+        not_run::note("a mounted Spack view", why, &Progress::new());
         return;
     }
-    let labels = [("pod-security.kubernetes.io/enforce", "restricted")];
-    trial("spack", &labels, async |trial| {
-        if !has_image_volumes()? {
-            let why = "the API server has no image volumes";
-            not_run::note("a mounted Spack view", why, &Progress::new());
-            return Ok(());
-        }
-        let run = apply(trial, "spack", &SPACK.replace("VIEW", SPACK_VIEW)).await?;
-        let (installed, log) = completed(&run).await?;
-        ensure!(installed.method == InstallMethod::Image, "{installed:?}");
+    trial("spack", async |trial| {
+        let restricted = "pod-security.kubernetes.io/enforce=restricted";
+        trial.kubectl(&["label", "namespace", trial.namespace(), restricted])?;
+        let manifest = include_str!("manifests/spack.yaml").replace("VIEW", SPACK_VIEW);
+        trial.apply(&manifest).await?;
+        let (_, log) = completed(&trial.named("spack"), InstallMethod::Image).await?;
         let package = "/flux_operator/view/opt/software/linux-x86_64";
         ensure!(log.lines().any(|line| line == package), "log:\n{log}");
         Ok(())
     });
 }
 
-/// A sidecar of yet another user uses Flux too, and is there before anything is linked.
-const SPACK: &str = "
-  size: 2
-  pod:
-    securityContext: {runAsNonRoot: true, runAsUser: 1000730000, seccompProfile: {type: RuntimeDefault}}
-  flux: {container: {image: VIEW, install: Image}}
-  containers:
-    - image: ubuntu:24.04
-      command: readlink /opt/software/linux-x86_64
-      runFlux: true
-      securityContext:
-        allowPrivilegeEscalation: false
-        readOnlyRootFilesystem: true
-        capabilities: {drop: [ALL]}
-    - image: ubuntu:24.04
-      name: beside
-      command: test -x /mnt/flux/view/bin/flux
-      securityContext:
-        runAsUser: 4321
-        allowPrivilegeEscalation: false
-        readOnlyRootFilesystem: true
-        capabilities: {drop: [ALL]}
-";
-
 /// An API server without image volumes makes a Job without them.
 #[test]
 #[ignore = "needs a cluster"]
 fn what_keeps_a_view_that_was_to_be_mounted_from_the_pods_is_named() {
-    trial("no-view", &[], async |trial| {
+    trial("no-view", async |trial| {
         let image = "localhost/flux-e2e/nosuch-view:1";
         let fields = format!("size: 1, flux: {{container: {{image: '{image}', install: Image}}}}");
-        let run = run(trial, "no-view", &fields, "command: hostname").await?;
+        let run = trial.run("no-view", &fields, "command: hostname").await?;
         if has_image_volumes()? {
-            run.says("Progressing", image).await?;
-            return Ok(());
+            return run.says("Progressing", image).await.map(drop);
         }
         let left = "left out of the Job: the volumes of agent and view (feature ImageVolume";
         let (_, reason, message) = run.says("Accepted", left).await?;
@@ -173,14 +128,13 @@ fn what_keeps_a_view_that_was_to_be_mounted_from_the_pods_is_named() {
 #[test]
 #[ignore = "needs a cluster"]
 fn a_volume_that_cannot_be_mounted_is_named_until_it_can() {
-    trial("no-secret", &[], async |trial| {
+    trial("no-secret", async |trial| {
         let volume = "volumes: {credentials: {path: /credentials, secretName: nosuch}}";
         let container = format!("command: 'cat /credentials/token', {volume}");
-        let run = run(trial, "no-secret", "size: 2", &container).await?;
+        let run = trial.run("no-secret", "size: 2", &container).await?;
         let (_, _, message) = run.says("Progressing", "\"nosuch\" not found").await?;
         ensure!(message.contains("FailedMount"), "{message}");
         run.kubectl(&["create", "secret", "generic", "nosuch", "--from-literal=token=open"])?;
-        run.complete().await?;
-        Ok(())
+        run.complete().await.map(drop)
     });
 }

@@ -1,13 +1,13 @@
 //! The lead's pod is deleted when it would hurt most: before there is a quorum, and after the command's end.
 
 use anyhow::{Result, ensure};
-use e2e::trial::instance::{Instance, look};
 use kube::ResourceExt as _;
 use serde_json::json;
 
 use crate::{
+    Instance, look,
     replace::{Loss, lose},
-    run, trial,
+    trial,
 };
 
 /// Workers that wait in a hook: without them there is no quorum.
@@ -29,10 +29,10 @@ async fn workers(run: &Instance<'_>) -> Result<[String; 2]> {
 #[ignore = "needs a cluster"]
 fn a_lead_that_is_lost_before_the_quorum_fails_a_command_that_never_ran_and_comes_back_for_people()
 {
-    trial("no-quorum", &[], async |trial| {
+    trial("no-quorum", async |trial| {
         let command = format!("command: 'echo once', {HELD_UP}");
-        let command = run(trial, "command", "size: 2", &command).await?;
-        let people = run(trial, "people", "size: 3, interactive: true", HELD_UP).await?;
+        let command = trial.run("command", "size: 2", &command).await?;
+        let people = trial.run("people", "size: 3, interactive: true", HELD_UP).await?;
         let_go(&people, 1).await?;
         look("a worker to join, and to wait for the quorum alone", async || {
             // While its container starts there is no agent to ask.
@@ -64,10 +64,10 @@ fn a_lead_that_is_lost_before_the_quorum_fails_a_command_that_never_ran_and_come
 #[test]
 #[ignore = "needs a cluster"]
 fn a_size_that_is_reduced_before_the_quorum_is_all_that_the_lead_waits_for() {
-    trial("fewer", &[], async |trial| {
+    trial("fewer", async |trial| {
         let container =
             format!("launcher: true, command: 'echo once; flux run -N2 hostname', {HELD_UP}");
-        let run = run(trial, "fewer", "size: 3", &container).await?;
+        let run = trial.run("fewer", "size: 3", &container).await?;
         let lead = run.printed(0, "starting the broker").await?.uid();
         let_go(&run, 1).await?;
         run.printed(1, "starting the broker").await?;
@@ -82,15 +82,15 @@ fn a_size_that_is_reduced_before_the_quorum_is_all_that_the_lead_waits_for() {
 #[test]
 #[ignore = "needs a cluster"]
 fn a_command_that_has_ended_counts_although_its_lead_is_deleted_in_the_post_hook() {
-    trial("post", &[], async |trial| {
+    trial("post", async |trial| {
         let wait = "until test -e /tmp/go; do sleep 0.2; done; echo done";
         let ended = |code: i32| {
             format!("command: 'echo once; exit {code}', commands: {{post: 'echo after; {wait}'}}")
         };
-        let good = run(trial, "good", "size: 1", &ended(0)).await?;
-        let bad = run(trial, "bad", "size: 1", &ended(7)).await?;
+        let good = trial.run("good", "size: 1", &ended(0)).await?;
+        let bad = trial.run("bad", "size: 1", &ended(7)).await?;
         // Nobody lets this one go on.
-        let stuck = run(trial, "stuck", "size: 1, flux: {drainSeconds: 5}", &ended(0)).await?;
+        let stuck = trial.run("stuck", "size: 1, flux: {drainSeconds: 5}", &ended(0)).await?;
         for run in [&good, &bad, &stuck] {
             run.printed(0, "after").await?;
             run.delete_pod(0).await?;

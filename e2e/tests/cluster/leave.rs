@@ -1,14 +1,10 @@
 //! Workers that leave an instance that goes on, and the jobs on their ranks.
 
 use anyhow::{Result, ensure};
-use e2e::trial::{
-    Trial,
-    instance::{Instance, look},
-};
 use kube::ResourceExt as _;
 use serde_json::json;
 
-use crate::{run, trial};
+use crate::{Instance, Trial, look, trial};
 
 /// An instance with `size` brokers that are all up.
 async fn instance<'run>(
@@ -17,7 +13,7 @@ async fn instance<'run>(
     size: u32,
     fields: &str,
 ) -> Result<Instance<'run>> {
-    let run = run(trial, name, &format!("size: {size}, interactive: true, {fields}"), "").await?;
+    let run = trial.run(name, &format!("size: {size}, interactive: true, {fields}"), "").await?;
     run.ready().await?;
     run.up(size).await?;
     Ok(run)
@@ -33,7 +29,7 @@ fn scale(run: &Instance<'_>, size: u32) -> Result<()> {
 #[test]
 #[ignore = "needs a cluster"]
 fn a_rank_leaves_when_its_jobs_have_ended_and_is_used_again_when_it_is_back() {
-    trial("leaving", &[], async |trial| {
+    trial("leaving", async |trial| {
         let run = instance(trial, "leaving", 1, "maxSize: 3, flux: {drainSeconds: 300}").await?;
         run.kubectl(&["autoscale", "minicluster", run.name, "--min=3", "--max=3"])?;
         let cluster = run.brokers(3).await?;
@@ -68,7 +64,7 @@ fn a_rank_leaves_when_its_jobs_have_ended_and_is_used_again_when_it_is_back() {
 #[test]
 #[ignore = "needs a cluster"]
 fn jobs_that_do_not_end_in_time_are_named_in_an_event() {
-    trial("unfinished", &[], async |trial| {
+    trial("unfinished", async |trial| {
         let run = instance(trial, "unfinished", 2, "flux: {drainSeconds: 5}").await?;
         let id = run.job("2", "sleep 600").await?;
         let pod = run.pod(1).await?;
@@ -76,8 +72,8 @@ fn jobs_that_do_not_end_in_time_are_named_in_an_event() {
         ensure!(grace == Some(5), "the pod has {grace:?} seconds to end");
         run.edit(&json!({ "size": 1 }))?;
         let fields = "involvedObject.kind=MiniCluster,reason=JobsUnfinished";
-        let first = async || Ok(run.events(fields)?.into_iter().next());
-        let message = look("an Event about the jobs", first).await?;
+        let events = async || Ok(run.events(fields)?.into_iter().next());
+        let message = look("an Event about the jobs", events).await?;
         let base58 = id.trim_start_matches(['ƒ', 'f']);
         ensure!(message.contains(&pod.name_any()) && message.contains(base58), "{message}: {id}");
         Ok(())

@@ -1,27 +1,24 @@
 //! An instance that stays up, and one that goes with its namespace.
 
 use anyhow::ensure;
-use e2e::trial::Trial;
 
-use crate::{kubectl, run, trial};
+use crate::trial;
 
 #[test]
 #[ignore = "needs a cluster"]
 fn a_namespace_goes_with_the_minicluster_that_runs_in_it() {
-    trial("around", &[], async |trial| {
-        let inside = Trial::begin(trial.client(), "inside", &[]).await?;
-        run(&inside, "inside", "size: 2, interactive: true", "").await?.ready().await?;
-        let namespace = inside.namespace().to_owned();
-        inside.clean().await?;
-        kubectl(&["wait", "namespace", &namespace, "--for=delete", "--timeout=3m"]).map(drop)
+    trial("around", async |trial| {
+        let inside = trial.another("inside").await?;
+        inside.run("inside", "size: 2, interactive: true", "").await?.ready().await?;
+        inside.kubectl(&["delete", "namespace", inside.namespace(), "--timeout=3m"]).map(drop)
     });
 }
 
 #[test]
 #[ignore = "needs a cluster"]
 fn diagnostics_say_how_the_instance_stands_and_keep_it_up() {
-    trial("diagnostics", &[], async |trial| {
-        let run = run(trial, "diagnostics", "size: 2", "diagnostics: true").await?;
+    trial("diagnostics", async |trial| {
+        let run = trial.run("diagnostics", "size: 2", "diagnostics: true").await?;
         run.printed(0, "== the instance stays up").await?;
         let log = run.log(0).await?;
         for words in

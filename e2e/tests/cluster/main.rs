@@ -30,42 +30,18 @@ use e2e::{
     progress::Progress,
     trial::{
         Trial,
-        instance::{DEADLINE, Instance, specification},
+        instance::{DEADLINE, Instance, end_of, look, specification, then_on},
     },
 };
 
-/// Runs `body` in a namespace of its own, on the environment that all tests share.
-fn trial(
-    purpose: &str,
-    labels: &[(&str, &str)],
-    body: impl AsyncFnOnce(&Trial) -> Result<()> + Send,
-) {
-    let progress = Progress::new();
-    let environment = Environment::shared(&progress).unwrap();
-    if let Err(error) = environment.trial(purpose, labels, body) {
+/// Runs `body` in a namespace of its own.
+fn trial(purpose: &str, body: impl AsyncFnOnce(&Trial) -> Result<()> + Send) {
+    succeeds(|environment| environment.trial(purpose, &[], body));
+}
+
+/// Runs `body` on the environment that all tests share, and fails with its error as people read it.
+fn succeeds(body: impl FnOnce(&Environment) -> Result<()>) {
+    if let Err(error) = Environment::shared(&Progress::new()).and_then(body) {
         panic!("{error:#}");
     }
-}
-
-/// Applies a MiniCluster of this specification.
-async fn apply<'run>(trial: &'run Trial, name: &'run str, spec: &str) -> Result<Instance<'run>> {
-    let environment = Environment::shared(&Progress::new())?;
-    let instance = Instance::named(environment, trial, name);
-    instance.apply(spec).await?;
-    Ok(instance)
-}
-
-/// Applies a MiniCluster with these fields, whose only container has the usual image and `container`.
-async fn run<'run>(
-    trial: &'run Trial,
-    name: &'run str,
-    fields: &str,
-    container: &str,
-) -> Result<Instance<'run>> {
-    apply(trial, name, &specification(&[fields], container)).await
-}
-
-/// What kubectl prints, given these words.
-fn kubectl(words: &[&str]) -> Result<String> {
-    Environment::shared(&Progress::new())?.kubectl(words)
 }

@@ -1,15 +1,14 @@
 //! The commands that README.md tells a newcomer to type, run as they stand there.
 
-use crate::trial;
+use crate::{Trial, trial};
 use anyhow::{Context as _, Result, ensure};
-use e2e::{environment::Environment, product::checkout, progress::Progress};
+use e2e::product::checkout;
 
 const README: &str = include_str!("../../../README.md");
 
-/// The first block of `console` below the heading `heading` of `page`: each line to type, and the lines that the page
-/// shows below it.
-fn console<'page>(page: &'page str, heading: &str) -> Vec<(&'page str, Vec<&'page str>)> {
-    let section = page.split_once(&format!("\n## {heading}\n")).unwrap().1;
+/// What README.md has of a first look: each line to type, and the lines that it shows below it.
+fn first_look() -> Vec<(&'static str, Vec<&'static str>)> {
+    let section = README.split_once("\n## A first look\n").unwrap().1;
     let block = section.split_once("```console\n").unwrap().1.split_once("```").unwrap().0;
     let typed = block.split("$ ").skip(1).map(|typed| {
         let mut lines = typed.lines();
@@ -25,22 +24,15 @@ fn words(line: &str) -> Vec<&str> {
     line.split_whitespace().map(|word| if is_age(word) { "<age>" } else { word }).collect()
 }
 
-/// Runs what a line says, which is kubectl once or several times, in the directory of the checkout.
-fn run(environment: &Environment, namespace: &str, line: &str) -> Result<String> {
+/// Runs what a line says, which is kubectl once or several times, as in the directory of the checkout.
+fn run(trial: &Trial, line: &str) -> Result<String> {
     let mut printed = String::new();
+    let line = line.replace(" examples/", &format!(" {}/examples/", checkout()?.display()));
     for command in line.split(" && ") {
         let words = shlex::split(command).with_context(|| format!("reading {command:?}"))?;
-        let (program, arguments) = words.split_first().context("an empty command")?;
-        ensure!(program == "kubectl", "{program} is not run here: {line}");
-        let checkout = checkout()?;
-        let in_checkout = |word: &String| {
-            let path = checkout.join(word);
-            if path.is_file() { path.to_string_lossy().into_owned() } else { word.clone() }
-        };
-        let arguments: Vec<String> = arguments.iter().map(in_checkout).collect();
-        let mut all = vec!["--namespace", namespace];
-        all.extend(arguments.iter().map(String::as_str));
-        printed = environment.kubectl(&all).with_context(|| format!("typing {command:?}"))?;
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        ensure!(words.first() == Some(&"kubectl"), "this is not run here: {command}");
+        printed = trial.kubectl(&words[1..])?;
     }
     Ok(printed)
 }
@@ -48,13 +40,11 @@ fn run(environment: &Environment, namespace: &str, line: &str) -> Result<String>
 #[test]
 #[ignore = "needs a cluster"]
 fn the_first_look_of_the_readme_shows_what_it_says() {
-    let progress = Progress::new();
-    let environment = Environment::shared(&progress).unwrap();
-    trial("readme", &[], async |trial| {
-        let typed = console(README, "A first look");
+    trial("readme", async |trial| {
+        let typed = first_look();
         ensure!(typed.len() == 3, "{typed:?}");
         for (line, shown) in typed {
-            let printed = run(environment, trial.namespace(), line)?;
+            let printed = run(trial, line)?;
             let printed: Vec<Vec<&str>> = printed.lines().map(words).collect();
             for expected in shown.iter().filter(|line| **line != "...") {
                 let is_printed = printed.contains(&words(expected));
@@ -63,10 +53,4 @@ fn the_first_look_of_the_readme_shows_what_it_says() {
         }
         Ok(())
     });
-}
-
-#[test]
-fn blocks_of_a_page_are_read_line_by_line() {
-    let page = "# x\n## A\ntext\n```console\n$ a b\n$ c\nd\ne\n```\n```console\n$ f\n```\n";
-    assert_eq!(console(page, "A"), [("a b", vec![]), ("c", vec!["d", "e"])]);
 }

@@ -1,9 +1,9 @@
 //! Nothing warns of a run with which nothing is wrong.
 
-use crate::{DEADLINE, run, trial};
-use anyhow::{Context as _, ensure};
+use crate::{look, trial};
+use anyhow::ensure;
 use k8s_openapi::api::core::v1::{Event, Pod};
-use kube::{ResourceExt as _, api::ListParams, runtime::wait::await_condition};
+use kube::api::ListParams;
 
 /// How long the commands take, in seconds: the kubelet looks at containers once a second, and a probe
 /// must not meet an end anywhere in between. No run of real Flux is shorter than the shortest of these: it needs two
@@ -11,9 +11,9 @@ use kube::{ResourceExt as _, api::ListParams, runtime::wait::await_condition};
 const COMMANDS: [&str; 7] = ["1.5", "1.8", "2.1", "2.4", "2.7", "3", "4"];
 
 /// Whether the kubelet has noticed that the pod's containers have ended: it asks it nothing any more.
-fn has_ended(pod: Option<&Pod>) -> bool {
-    let phase = pod.and_then(|pod| pod.status.as_ref()).and_then(|status| status.phase.as_deref());
-    pod.is_none() || matches!(phase, Some("Succeeded" | "Failed"))
+fn has_ended(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    matches!(phase, Some("Succeeded" | "Failed"))
 }
 
 /// Whether the Event warns of the run, and not of a machine that has much else to do. There the API server sees a
@@ -34,17 +34,15 @@ fn is_warning(event: &Event) -> bool {
 #[test]
 #[ignore = "needs a cluster"]
 fn good_runs_of_any_length_leave_no_warning() {
-    trial("quiet", &[], async |trial| {
+    trial("quiet", async |trial| {
         for (number, seconds) in COMMANDS.iter().enumerate() {
             let name = format!("quiet{number}");
-            let run = run(trial, &name, "size: 2", &format!("command: 'sleep {seconds}'")).await?;
+            let run = trial.run(&name, "size: 2", &format!("command: 'sleep {seconds}'")).await?;
             run.complete().await?;
-            for pod in trial.pods(&name).await? {
-                let pod = pod.name_any();
-                let ended = await_condition(trial.api::<Pod>(), &pod, has_ended);
-                let waited = tokio::time::timeout(DEADLINE, ended).await;
-                waited.with_context(|| format!("waiting for the end of {pod}"))??;
-            }
+            look("the end of all pods", async || {
+                Ok(trial.pods(&name).await?.iter().all(has_ended).then_some(()))
+            })
+            .await?;
         }
         let events = trial.api::<Event>().list(&ListParams::default()).await?.items;
         ensure!(!events.is_empty(), "there are no Events at all");

@@ -1,17 +1,13 @@
 //! What cannot be, and what a cluster does not let be.
 
 use anyhow::{Result, ensure};
-use e2e::trial::{
-    Trial,
-    instance::{Instance, specification},
-};
 use k8s_openapi::api::batch::v1::Job;
 
-use crate::{apply, run, trial};
+use crate::{Instance, Trial, specification, trial};
 
 /// What the API server or the operator says against a specification.
 async fn refusal(trial: &Trial, name: &str, spec: &str) -> Result<String> {
-    match apply(trial, name, spec).await {
+    match trial.start(name, spec).await {
         Ok(run) => {
             let (status, _, message) = run.says("Accepted", "").await?;
             ensure!(status == "False", "{name} is accepted: {message}");
@@ -36,7 +32,7 @@ fn what_cannot_be_is_refused_with_every_fault_named() {
         ("both", "size: 1", both, &["launcher", "batch"]),
         ("many", many, both, &["maxSize", "minSize", "launcher"]),
     ];
-    trial("refused", &[], async |trial| {
+    trial("refused", async |trial| {
         for (name, fields, container, words) in cases {
             let refusal = refusal(trial, name, &specification(&[fields], container)).await?;
             for word in words {
@@ -61,17 +57,12 @@ fn what_kubernetes_refuses_in_a_job_is_named_in_its_words() {
     let cases = [
         ("misspelt", "pod: {overlay: {priorityClasName: high}}", "command: id", unknown),
         ("label", "pod: {labels: {'a b': c}}", "command: id", "a b"),
-        (
-            "policy",
-            "pod: {restartPolicy: Always}",
-            "command: id",
-            "spec.template.spec.restartPolicy",
-        ),
+        ("policy", "pod: {restartPolicy: Always}", "command: id", "template.spec.restartPolicy"),
         ("quantity", "size: 1", "resources: {limits: {cpu: four}}", "quantities must match"),
     ];
-    trial("by-kubernetes", &[], async |trial| {
+    trial("by-kubernetes", async |trial| {
         for (name, fields, container, words) in cases {
-            let run = run(trial, name, fields, container).await?;
+            let run = trial.run(name, fields, container).await?;
             stops(&run, "ApplyFailed", words).await?;
             ensure!(trial.api::<Job>().get_opt(name).await?.is_none(), "{name} has a Job");
         }
@@ -82,13 +73,11 @@ fn what_kubernetes_refuses_in_a_job_is_named_in_its_words() {
 #[test]
 #[ignore = "needs a cluster"]
 fn pods_that_a_quota_refuses_are_named_and_made_when_it_is_lifted() {
-    trial("quota", &[], async |trial| {
-        let one = ["create", "quota", "few", "--hard=pods=1", "--namespace", trial.namespace()];
-        crate::kubectl(&one)?;
-        let run = run(trial, "quota", "size: 2", "command: hostname").await?;
+    trial("quota", async |trial| {
+        trial.kubectl(&["create", "quota", "few", "--hard=pods=1"])?;
+        let run = trial.run("quota", "size: 2", "command: hostname").await?;
         stops(&run, "PodsRefused", "exceeded quota: few").await?;
         run.kubectl(&["delete", "quota", "few"])?;
-        run.complete().await?;
-        Ok(())
+        run.complete().await.map(drop)
     });
 }

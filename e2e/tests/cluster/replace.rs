@@ -3,16 +3,12 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::trial::{
-    Trial,
-    instance::{Instance, end_of},
-    is_true,
-};
+use e2e::trial::is_true;
 use flux_operator::crd::{MiniClusterStatus, State};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{ResourceExt as _, api::EvictParams};
 
-use crate::{DEADLINE, run, trial};
+use crate::{DEADLINE, Instance, Trial, end_of, then_on, trial};
 
 /// What a pod of an instance is lost by.
 #[derive(Debug, Clone, Copy)]
@@ -51,28 +47,22 @@ pub(crate) async fn lose(trial: &Trial, run: &Instance<'_>, index: u32, loss: Lo
     Ok(before)
 }
 
-/// Waits until there is another worker than `before`, and all of `count` brokers.
-async fn is_back(run: &Instance<'_>, index: u32, before: &Pod, count: u32) -> Result<()> {
-    let back = async {
-        run.another(index, before).await?;
-        run.up_within(count, BACK_WITHIN).await
-    };
-    tokio::time::timeout(BACK_WITHIN, back).await.context("it did not come back")?
-}
-
 #[test]
 #[ignore = "needs a cluster"]
 fn a_worker_that_is_lost_comes_back_while_the_command_runs() {
-    trial("lost-worker", &[], async |trial| {
-        let command = "echo begun; until test -e /tmp/go; do sleep 0.2; done; \
-                       flux run -N4 hostname; echo done";
-        let container = format!("launcher: true, command: '{command}', {MEMORY_TO_FILL}");
-        let run = run(trial, "lost", "size: 4", &container).await?;
+    trial("lost-worker", async |trial| {
+        let container = format!("{}, {MEMORY_TO_FILL}", then_on(4));
+        let run = trial.run("lost", "size: 4", &container).await?;
         let lead = run.ready().await?;
         run.up(4).await?;
         for (index, loss) in (1..).zip([Loss::Deletion, Loss::Eviction, Loss::Memory]) {
             let before = lose(trial, &run, index, loss).await?;
-            is_back(&run, index, &before, 4).await.with_context(|| format!("{loss:?}"))?;
+            let back = async {
+                run.another(index, &before).await?;
+                run.up_within(4, BACK_WITHIN).await
+            };
+            let back = tokio::time::timeout(BACK_WITHIN, back).await;
+            back.with_context(|| format!("it is not back after {loss:?}"))??;
             if let Loss::Memory = loss {
                 let lost: Pod = trial.api().get(&before.name_any()).await?;
                 let end = end_of(&lost, run.name).and_then(|end| end.reason.clone());
@@ -81,9 +71,7 @@ fn a_worker_that_is_lost_comes_back_while_the_command_runs() {
         }
         run.running(4).await?;
         ensure!(run.ready().await? == lead, "the lead is another one");
-        run.go(0).await?;
-        run.complete().await?;
-        run.each_once(&["begun", "lost-0", "lost-1", "lost-2", "lost-3", "done"]).await
+        run.ends_on(4).await
     });
 }
 
@@ -92,21 +80,19 @@ fn a_worker_that_is_lost_comes_back_while_the_command_runs() {
 #[test]
 #[ignore = "needs a cluster"]
 fn a_worker_that_runs_out_of_memory_is_used_again_and_the_command_goes_on() {
-    trial("memory-out", &[], async |trial| {
+    trial("memory-out", async |trial| {
         let job = r#"flux run -N2 -n2 sh -c "test \$FLUX_TASK_RANK = 0 || tail /dev/zero""#;
         let container = format!(
             "launcher: true, resources: {{limits: {{memory: 256Mi}}}}, \
              command: 'echo begun; {job}; echo it ended with $?; \
              until test -e /tmp/go; do sleep 0.2; done; flux run -N2 -n2 hostname; echo done'"
         );
-        let run = run(trial, "greedy", "size: 2", &container).await?;
+        let run = trial.run("greedy", "size: 2", &container).await?;
         let before = run.printed(1, "starting the broker").await?;
         run.printed(0, "it ended with ").await?;
         run.up_within(2, BACK_WITHIN * 2).await?;
         let after = run.pod(1).await?;
-        run.go(0).await?;
-        run.complete().await?;
-        run.each_once(&["begun", "greedy-0", "greedy-1", "done"]).await?;
+        run.ends_on(2).await?;
         if after.uid() == before.uid() {
             return run.each_once(&["it ended with 137"]).await;
         }
@@ -122,9 +108,9 @@ fn a_worker_that_runs_out_of_memory_is_used_again_and_the_command_goes_on() {
 #[test]
 #[ignore = "needs a cluster"]
 fn a_lead_that_is_lost_comes_back_where_people_end_the_run_and_fails_a_command() {
-    trial("lost-lead", &[], async |trial| {
-        let people = run(trial, "people", "size: 2, interactive: true", "").await?;
-        let once = run(trial, "command", "size: 2", "command: 'echo once; sleep 600'").await?;
+    trial("lost-lead", async |trial| {
+        let people = trial.run("people", "size: 2, interactive: true", "").await?;
+        let once = trial.run("command", "size: 2", "command: 'echo once; sleep 600'").await?;
         let lead = people.ready().await?;
         once.ready().await?;
         lose(trial, &people, 0, Loss::Deletion).await?;

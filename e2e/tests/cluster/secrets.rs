@@ -4,29 +4,18 @@
 use anyhow::{Result, ensure};
 use e2e::{
     product::install::{NAME, NAMESPACE},
-    trial::{Trial, instance::Instance, logs::pod_logs},
+    trial::logs::pod_logs,
 };
-use kube::ResourceExt as _;
 
-use crate::{apply, kubectl, trial};
-
-/// A run that says as much as it can, with a sidecar that does not use Flux.
-const TALKATIVE: &str = "
-  size: 2
-  interactive: true
-  logging: {debug: true, zeromq: true}
-  flux: {logLevel: 7}
-  containers:
-    - {image: 'ubuntu:24.04', runFlux: true}
-    - {image: 'ubuntu:24.04', name: beside, runFlux: false, command: sleep 600}
-";
+use crate::{Instance, Trial, trial};
 
 /// It goes with the MiniCluster.
 #[test]
 #[ignore = "needs a cluster"]
 fn the_key_pair_is_in_a_secret_only() {
-    trial("secret", &[], async |trial| {
-        let run = apply(trial, "secret", TALKATIVE).await?;
+    trial("secret", async |trial| {
+        trial.apply(include_str!("manifests/talkative.yaml")).await?;
+        let run = trial.named("secret");
         let lead = run.ready().await?;
         let keys = keys_of(&run)?;
         for key in &keys {
@@ -38,8 +27,8 @@ fn the_key_pair_is_in_a_secret_only() {
         let listed = run.exec_in(&lead, "beside", &["ls", "/flux_operator"])?;
         let shared = ["agent", "config", "view"];
         ensure!(listed.lines().all(|it| shared.contains(&it)), "the sidecar has {listed}");
-        for (place, text) in every_text(trial, &run).await? {
-            ensure!(!keys.iter().any(|key| text.contains(key)), "a CURVE key is in {place}");
+        for text in every_text(trial).await? {
+            ensure!(!keys.iter().any(|key| text.contains(key)), "a CURVE key is in {text}");
         }
         run.delete().await?;
         let left = run.kubectl(&["get", "secrets", "-oname"])?;
@@ -73,19 +62,16 @@ fn keys_of(run: &Instance<'_>) -> Result<Vec<String>> {
     Ok(keys)
 }
 
-/// Everything people can read without the right to read Secrets, and where it is.
-async fn every_text(trial: &Trial, run: &Instance<'_>) -> Result<Vec<(String, String)>> {
-    let kinds = "miniclusters,jobs,pods,configmaps,services,events";
-    let objects = run.kubectl(&["get", kinds, "-oyaml"])?;
+/// Everything people can read without the right to read Secrets.
+async fn every_text(trial: &Trial) -> Result<Vec<String>> {
+    let objects =
+        trial.kubectl(&["get", "miniclusters,jobs,pods,configmaps,services,events", "-oyaml"])?;
     let selector = format!("--selector=app.kubernetes.io/name={NAME}");
-    let operator = kubectl(&["logs", "--namespace", NAMESPACE, &selector, "--tail=-1"])?;
+    let operator = trial.kubectl(&["logs", "--namespace", NAMESPACE, &selector, "--tail=-1"])?;
     ensure!(objects.len() > 1000 && operator.len() > 1000, "there is nothing to be read");
-    let mut texts =
-        vec![("an object".to_owned(), objects), ("the operator's log".to_owned(), operator)];
-    for pod in trial.pods(run.name).await? {
-        for (container, log) in pod_logs(trial, &pod).await {
-            texts.push((format!("the log of {}/{container}", pod.name_any()), log));
-        }
+    let mut texts = vec![objects, operator];
+    for pod in trial.pods("secret").await? {
+        texts.extend(pod_logs(trial, &pod).await.into_iter().map(|(_, log)| log));
     }
     Ok(texts)
 }

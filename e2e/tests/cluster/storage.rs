@@ -4,22 +4,22 @@ use anyhow::ensure;
 use flux_contract::Exit;
 use kube::ResourceExt as _;
 
-use crate::{run, trial};
+use crate::trial;
 
 const LIMIT: &str = "resources: {limits: {ephemeral-storage: 16Mi}}";
 
 #[test]
 #[ignore = "needs a cluster"]
 fn a_command_that_fills_its_volume_or_its_disk_fails_and_says_why() {
-    trial("full", &[], async |trial| {
+    trial("full", async |trial| {
         let volume = "volumes: {scratch: {path: /scratch, emptyDir: true, emptyDirMedium: memory, \
                       emptyDirSizeLimit: 1Mi}}";
         let fill = "echo once; head -c 4M /dev/zero > /scratch/full";
         let volume =
-            run(trial, "volume", "size: 1", &format!("{volume}, command: '{fill}'")).await?;
+            trial.run("volume", "size: 1", &format!("{volume}, command: '{fill}'")).await?;
         // The kubelet notices this later, and takes the pod away.
         let fill = "echo once; head -c 64M /dev/zero > /tmp/full; sleep 600";
-        let disk = run(trial, "disk", "size: 1", &format!("{LIMIT}, command: '{fill}'")).await?;
+        let disk = trial.run("disk", "size: 1", &format!("{LIMIT}, command: '{fill}'")).await?;
 
         let (code, message) = volume.fails("CommandFailed").await?;
         ensure!(code == Some(1), "{code:?}: {message}");
@@ -40,10 +40,10 @@ fn a_command_that_fills_its_volume_or_its_disk_fails_and_says_why() {
 #[test]
 #[ignore = "needs a cluster"]
 fn a_worker_that_fills_its_disk_is_evicted_and_made_anew() {
-    trial("full-worker", &[], async |trial| {
+    trial("full-worker", async |trial| {
         // A copied view takes 120 MB of it.
         let limit = "resources: {limits: {ephemeral-storage: 256Mi}}";
-        let run = run(trial, "full-worker", "size: 2, interactive: true", limit).await?;
+        let run = trial.run("full-worker", "size: 2, interactive: true", limit).await?;
         let lead = run.ready().await?;
         run.up(2).await?;
         let worker = run.pod(1).await?;

@@ -1,14 +1,14 @@
 //! MiniClusters that are suspended and resumed.
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::trial::instance::{Instance, look};
-use e2e::trial::{Trial, condition};
+use e2e::trial::condition;
 use flux_operator::crd::State;
 use serde_json::json;
 
 use crate::{
+    Instance, Trial, look,
     replace::{Loss, lose},
-    run, trial,
+    trial,
 };
 
 /// Waits until the MiniCluster is suspended for this reason, with no pod that has not ended.
@@ -29,7 +29,7 @@ async fn suspended(trial: &Trial, run: &Instance<'_>, reason: &str) -> Result<()
 #[test]
 #[ignore = "needs a cluster"]
 fn an_instance_with_an_archive_goes_on_where_it_was_at_another_size() {
-    trial("pause", &[], async |trial| {
+    trial("pause", async |trial| {
         // A directory of the node is there for whoever comes next.
         let directory = format!("/var/tmp/{}", trial.namespace());
         let fields = "size: 2, interactive: true, archive: {path: /state/pause.tgz}";
@@ -37,7 +37,7 @@ fn an_instance_with_an_archive_goes_on_where_it_was_at_another_size() {
             "command: id, commands: {{runFluxAsRoot: true}}, \
              volumes: {{state: {{path: /state, hostPath: {directory}}}}}"
         );
-        let run = run(trial, "pause", fields, &container).await?;
+        let run = trial.run("pause", fields, &container).await?;
         let lead = run.ready().await?;
         run.up(2).await?;
         look("the command to end", async || Ok((run.jobs().await? == "COMPLETED").then_some(())))
@@ -68,8 +68,8 @@ fn an_instance_with_an_archive_goes_on_where_it_was_at_another_size() {
 #[test]
 #[ignore = "needs a cluster"]
 fn a_command_that_was_suspended_is_run_again_until_it_loses_its_lead() {
-    trial("again", &[], async |trial| {
-        let run = run(trial, "again", "size: 2", "command: sleep 600").await?;
+    trial("again", async |trial| {
+        let run = trial.run("again", "size: 2", "command: sleep 600").await?;
         run.ready().await?;
         run.edit(&json!({ "suspend": true }))?;
         suspended(trial, &run, "SuspendedBySpecification").await?;

@@ -3,14 +3,13 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use e2e::trial::{Trial, instance::look};
 use flux_contract::{CurveCertificate, OVERLAY_PORT};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use tokio::time::{Instant, sleep_until};
 
-use crate::{run, trial};
+use crate::{Trial, look, then_on, trial};
 
 /// The Service's label by which kube-proxy leaves it to another program, which there is none of.
 const PROXY: &str = "service.kubernetes.io/service-proxy-name";
@@ -23,8 +22,8 @@ const AWAY: Duration = Duration::from_secs(20);
 #[test]
 #[ignore = "needs a cluster"]
 fn workers_start_and_go_on_while_the_leads_service_leads_nowhere() {
-    trial("way", &[], async |trial| {
-        let run = run(trial, "way", "size: 1, maxSize: 2, interactive: true", "").await?;
+    trial("way", async |trial| {
+        let run = trial.run("way", "size: 1, maxSize: 2, interactive: true", "").await?;
         let lead = run.ready().await?;
         let begun = Instant::now();
         run.patch(SERVICE, &json!({ "metadata": { "labels": { PROXY: "nobody" } } }))?;
@@ -78,12 +77,10 @@ async fn put_certificate(trial: &Trial, key: u8) -> Result<()> {
 #[test]
 #[ignore = "needs a cluster"]
 fn a_worker_with_another_certificate_than_the_lead_waits_and_harms_nobody() {
-    trial("certificate", &[], async |trial| {
+    trial("certificate", async |trial| {
         put_certificate(trial, 1).await?;
         let fields = "size: 1, maxSize: 2, flux: {curveCertSecret: keys}";
-        let container = "launcher: true, command: 'echo begun; until test -e /tmp/go; do \
-                         sleep 0.2; done; flux run -N2 -n2 hostname; echo done'";
-        let run = run(trial, "keys", fields, container).await?;
+        let run = trial.run("keys", fields, &then_on(2)).await?;
         run.ready().await?;
         put_certificate(trial, 2).await?;
         run.edit(&json!({ "size": 2 }))?;
@@ -96,8 +93,6 @@ fn a_worker_with_another_certificate_than_the_lead_waits_and_harms_nobody() {
         put_certificate(trial, 1).await?;
         run.delete_pod(1).await?;
         run.up(2).await?;
-        run.go(0).await?;
-        run.complete().await?;
-        run.each_once(&["begun", "keys-0", "keys-1", "done"]).await
+        run.ends_on(2).await
     });
 }

@@ -11,22 +11,13 @@ mod storage;
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::{
-    cluster::Target,
     environment::Environment,
-    kubernetes::{Network, Options},
+    kubernetes::Network,
     product::install::{NAME, NAMESPACE},
-    progress::Progress,
-    trial::{
-        Trial,
-        instance::{Instance, look},
-    },
 };
-use tokio::net::TcpStream;
 
-use super::{cases::Cases, on_a_cluster, options};
-
-/// The cluster whose control plane fails.
-type Plane<'run> = Cases<'run>;
+use super::{case, on_a_cluster, options};
+use crate::{Instance, Trial};
 
 /// How long the DNS answers what was true: longer than any case takes.
 const DNS_CACHE: u32 = 600;
@@ -38,53 +29,43 @@ fn miniclusters_outlive_faults_of_the_control_plane() {
     on_a_cluster(&options("control", network), try_all);
 }
 
-fn try_all(options: &Options, progress: &Progress) -> Result<()> {
-    let target = Target::Own(options.clone());
-    let environment = Environment::prepare(&target, false, progress)?;
-    let cluster = environment.own().context("the cluster is not our own")?;
-    let plane = Plane { environment: &environment, cluster, options, progress };
+fn try_all(environment: &Environment) -> Result<()> {
     // Nothing of these needs a name, and DNS does nothing but answer.
     std::thread::scope(|scope| {
         let names = scope.spawn(|| {
-            plane.case("dns", dns::names_that_nobody_answers_are_waited_for)?;
-            plane.case("stale", dns::a_new_lead_is_found_while_its_name_leads_to_the_old_one)
+            case(environment, "dns", dns::names_that_nobody_answers_are_waited_for)?;
+            case(environment, "stale", dns::a_new_lead_is_found_while_its_name_leads_to_the_old_one)
         });
-        let random = plane.case("random", random::nothing_is_left_of_twenty_that_come_and_go);
+        let random =
+            case(environment, "random", random::nothing_is_left_of_twenty_that_come_and_go);
         let names = names.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         random.and(names)
     })?;
-    plane.case("api", api_server::commands_go_on_and_end_while_the_api_server_is_away)?;
-    plane.case("etcd", storage::slow_storage_only_takes_its_time)?;
+    case(environment, "api", api_server::commands_go_on_and_end_while_the_api_server_is_away)?;
+    case(environment, "etcd", storage::slow_storage_only_takes_its_time)?;
     // From here on the operators are processes of the tests.
-    plane.kubectl(&["-n", NAMESPACE, "scale", "deployment", NAME, "--replicas=0"])?;
+    environment.kubectl(&["-n", NAMESPACE, "scale", "deployment", NAME, "--replicas=0"])?;
     let pods = format!("--selector=app.kubernetes.io/name={NAME}");
-    plane.kubectl(&["-n", NAMESPACE, "wait", "pods", "--for=delete", &pods, "--timeout=1m"])?;
-    plane.case("killed", operator::an_operator_that_is_back_reports_what_happened_without_it)?;
-    plane.case("upgrade", operator::what_runs_goes_on_when_the_operator_is_another_one)
+    let gone = ["-n", NAMESPACE, "wait", "pods", "--for=delete", &pods, "--timeout=1m"];
+    environment.kubectl(&gone)?;
+    let program = environment.operator().context("the operator was not built")?;
+    case(environment, "killed", async |trial| {
+        operator::an_operator_that_is_back_reports_what_happened_without_it(trial, program).await
+    })?;
+    case(environment, "upgrade", async |trial| {
+        operator::what_runs_goes_on_when_the_operator_is_another_one(trial, program).await
+    })
 }
 
-/// What a command does until somebody connects to its pod: it asks neither Kubernetes nor Flux.
-const UNTIL_CONNECTED: &str = "perl -MIO::Socket::INET -e \
-    \"IO::Socket::INET->new(LocalPort => 4000, Listen => 1)->accept or die\"";
-/// The port of [`UNTIL_CONNECTED`].
-const PORT: u16 = 4000;
-
-/// What a container needs for a command that says `once`, waits for a connection, and ends with `code`.
-fn ends_when_connected(code: u8) -> String {
-    format!("command: 'echo once; {UNTIL_CONNECTED}; exit {code}'")
+/// What a container needs for a command that says `once`, waits until it may go, and ends with `code`.
+fn ends_when_it_may(code: u8) -> String {
+    format!("command: 'echo once; until test -e /tmp/go; do sleep 0.2; done; exit {code}'")
 }
 
 /// The address of the lead's pod.
 async fn address_of_lead(run: &Instance<'_>) -> Result<String> {
     let lead = run.pod(0).await?;
     lead.status.and_then(|status| status.pod_ip).context("the lead has no address")
-}
-
-/// Lets the command of the pod at this address end, as soon as it listens.
-async fn connect(address: &str) -> Result<()> {
-    look("the command to listen", async || Ok(TcpStream::connect((address, PORT)).await.ok()))
-        .await
-        .map(drop)
 }
 
 /// Waits until the MiniCluster has ended, which must be as its command did: with `code`, in one run, in the pods

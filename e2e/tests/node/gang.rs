@@ -3,34 +3,24 @@
 
 use anyhow::{Result, ensure};
 use e2e::{
-    cluster::Target,
-    environment::Environment,
-    kubernetes::Network,
-    progress::Progress,
-    scheduler_plugins::SCHEDULER,
-    trial::{
-        Trial,
-        instance::{Instance, specification},
-    },
+    environment::Environment, kubernetes::Network, progress::Progress, scheduler_plugins::SCHEDULER,
 };
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
 
-use super::{on_a_cluster, options};
+use super::{case, on_a_cluster, options};
+use crate::{Instance, Trial};
 
 /// Places on the node: for one MiniCluster of three, and one more.
 const SEATS: &str = "4";
 
-/// Applies a MiniCluster each of whose pods takes a seat.
-async fn single(run: &Instance<'_>, fields: &str) -> Result<()> {
-    let seat = "resources: {limits: {e2e.example/seat: '1'}}";
-    run.apply(&specification(&[fields], seat)).await
-}
+/// What a container needs whose pod takes a seat.
+const SEAT: &str = "resources: {limits: {e2e.example/seat: '1'}}";
 
-/// The same as a gang.
-async fn gang(run: &Instance<'_>, size: u32) -> Result<()> {
+/// Applies a MiniCluster that is a gang, each of whose pods takes a seat.
+async fn gang<'run>(trial: &'run Trial, name: &'run str, size: u32) -> Result<Instance<'run>> {
     let scheduling = format!("scheduling: {{gang: PodGroup}}, pod: {{schedulerName: {SCHEDULER}}}");
-    single(run, &format!("size: {size}, interactive: true, {scheduling}")).await
+    trial.run(name, &format!("size: {size}, interactive: true, {scheduling}"), SEAT).await
 }
 
 /// How many pods of a MiniCluster have a node.
@@ -39,22 +29,20 @@ async fn placed(trial: &Trial, name: &str) -> Result<usize> {
     Ok(trial.pods(name).await?.iter().filter(|pod| has_node(pod)).count())
 }
 
-async fn all_or_none(environment: &Environment, trial: &Trial) -> Result<()> {
-    let [first, second, other] =
-        ["first", "second", "single"].map(|name| Instance::named(environment, trial, name));
-    gang(&first, 3).await?;
+async fn all_or_none(trial: &Trial) -> Result<()> {
+    let first = gang(trial, "first", 3).await?;
     first.running(3).await?;
     // Of its three pods one would find a seat.
-    gang(&second, 3).await?;
+    let second = gang(trial, "second", 3).await?;
     let (_, _, message) = second.says("Progressing", "Waiting").await?;
     ensure!(message.contains("nodes are available"), "{message}");
     ensure!(placed(trial, "second").await? == 0, "it is placed by half");
-    single(&other, "size: 1").await?;
-    other.running(1).await?;
+    let single = trial.run("single", "size: 1", SEAT).await?;
+    single.running(1).await?;
     ensure!(placed(trial, "second").await? == 0, "it is placed by half");
     first.delete().await?;
     second.running(3).await?;
-    other.delete().await?;
+    single.delete().await?;
     // A worker of a gang that is lost is replaced, and another size is another number of members.
     second.delete_pod(2).await?;
     second.brokers(2).await?;
@@ -64,17 +52,12 @@ async fn all_or_none(environment: &Environment, trial: &Trial) -> Result<()> {
 }
 
 /// Where nothing reads PodGroups a gang waits, says so, and starts when something does.
-async fn without_a_scheduler(
-    environment: &Environment,
-    progress: &Progress,
-    trial: &Trial,
-) -> Result<()> {
-    let early = Instance::named(environment, trial, "early");
-    gang(&early, 2).await?;
+async fn without_a_scheduler(environment: &Environment, trial: &Trial) -> Result<()> {
+    let early = gang(trial, "early", 2).await?;
     let (status, _, message) = early.says("Progressing", "NoPodGroups").await?;
     ensure!(status == "False", "{status}: {message}");
     ensure!(trial.pods("early").await?.is_empty(), "it has pods");
-    environment.install_scheduler_plugins(progress)?;
+    environment.install_scheduler_plugins(&Progress::new())?;
     early.running(2).await?;
     // With its pods, so that their seats are free.
     early.delete().await
@@ -83,18 +66,13 @@ async fn without_a_scheduler(
 #[test]
 #[ignore = "needs root"]
 fn pods_of_a_gang_get_nodes_together_or_not_at_all() {
-    on_a_cluster(&options("gang", Network::default()), |options, progress| {
-        let environment = Environment::prepare(&Target::Own(options.clone()), false, progress)?;
-        let seats = format!(
-            r#"[{{"op":"add","path":"/status/capacity/e2e.example~1seat","value":"{SEATS}"}}]"#
-        );
+    on_a_cluster(&options("gang", Network::default()), |environment| {
+        let seats = json!({ "status": { "capacity": { "e2e.example/seat": SEATS } } }).to_string();
         let node = environment.kubectl(&["get", "nodes", "--output=name"])?;
-        let patch =
-            ["patch", node.trim(), "--subresource=status", "--type=json", "--patch", &seats];
-        environment.kubectl(&patch)?;
-        environment.trial("no-scheduler", &[], async |trial| {
-            without_a_scheduler(&environment, progress, trial).await
+        environment.kubectl(&["patch", node.trim(), "--subresource=status", "--patch", &seats])?;
+        case(environment, "no-scheduler", async |trial| {
+            without_a_scheduler(environment, trial).await
         })?;
-        environment.trial("gang", &[], async |trial| all_or_none(&environment, trial).await)
+        case(environment, "gang", all_or_none)
     });
 }

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, ensure};
 use e2e::{
     cluster::Target,
     environment::Environment,
-    kubernetes::{Network, Options},
+    kubernetes::{DownAtEnd, Network, Options},
     product::{
         chart::Chart,
         checkout,
@@ -21,43 +21,20 @@ use e2e::{
 use flux_operator::images::OPERATOR_IMAGE;
 use serde_json::{Value, json};
 
-use super::{DEADLINE, on_a_cluster, options};
+use super::{DEADLINE, options};
 
 const DEFINITION: &str = "miniclusters.flux-framework.org";
+const CRD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/crd.yaml");
+const USER_ROLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/user-roles.yaml");
+const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/chart");
+/// Of another operator.
+const OTHER_CRD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/node/another_definition.yaml");
+/// A MiniCluster that Pod Security `restricted` admits.
+const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/non-root/minicluster.yaml");
 /// The namespace of the operators that serve only theirs.
 const TEAM: &str = "team";
 /// A namespace in which other operators serve MiniClusters.
 const USERS: &str = "users";
-
-const HELLO: &str = "
-apiVersion: flux-framework.org/v1alpha2
-kind: MiniCluster
-metadata: {name: hello}
-spec:
-  size: 2
-  pod: {securityContext: {runAsNonRoot: true, runAsUser: 12345, seccompProfile: {type: RuntimeDefault}}}
-  containers:
-    - image: ubuntu:24.04
-      command: echo hello world
-      securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
-";
-
-/// The definition as another operator installs it, with the same names and without most of the schema.
-const DEFINITION_OF_ANOTHER: &str = "
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: miniclusters.flux-framework.org}
-spec:
-  group: flux-framework.org
-  names: {kind: MiniCluster, listKind: MiniClusterList, plural: miniclusters, singular: minicluster}
-  scope: Namespaced
-  versions:
-    - name: v1alpha2
-      served: true
-      storage: true
-      subresources: {status: {}}
-      schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
-";
 
 /// What installs the operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,8 +46,8 @@ enum Way {
 /// One way to install, for all namespaces or for one.
 struct Case<'run> {
     environment: &'run Environment,
-    chart: &'run Chart,
     installation: &'run Installation,
+    helm: &'run Path,
     /// Has manifests, which each case writes anew; two levels below the checkout.
     directory: &'run Path,
     way: Way,
@@ -81,53 +58,57 @@ struct Case<'run> {
 #[test]
 #[ignore = "needs root"]
 fn every_way_to_install_it_runs_a_minicluster_and_leaves_nothing() {
-    on_a_cluster(&options("install", Network::default()), try_every_way);
+    let options = options("install", Network::default());
+    let _down = DownAtEnd(options.clone());
+    if let Err(error) = try_every_way(options) {
+        panic!("{error:#}");
+    }
 }
 
-fn try_every_way(options: &Options, progress: &Progress) -> Result<()> {
-    let chart = Chart::of_checkout(progress)?;
-    let target = Target::Own(options.clone());
-    let (environment, installation) = Environment::without_operator(&target, progress)?;
+fn try_every_way(options: Options) -> Result<()> {
+    let progress = Progress::new();
+    let chart = Chart::of_checkout(&progress)?;
+    let (environment, installation) =
+        Environment::without_operator(&Target::Own(options), &progress)?;
     let target_directory = checkout()?.join("target");
     fs::create_dir_all(&target_directory)?;
     let scratch = tempfile::tempdir_in(target_directory).context("making a directory")?;
-    let case = |way, only| Case {
-        environment: &environment,
-        chart: &chart,
-        installation: &installation,
-        directory: scratch.path(),
-        way,
-        only,
-    };
-    case(Way::Kustomization, false).prepare_another_operators()?;
+    // The first case finds the definition of another operator, which it replaces, and a MiniCluster, which it runs.
+    restricted_namespace(&environment, USERS)?;
+    environment.kubectl(&["apply", "-f", OTHER_CRD])?;
+    environment.await_definition()?;
+    environment.kubectl(&["apply", "--namespace", USERS, "-f", EXAMPLE])?;
     for way in [Way::Kustomization, Way::Chart] {
         for only in [false, true] {
+            let case = Case {
+                environment: &environment,
+                installation: &installation,
+                helm: chart.helm(),
+                directory: scratch.path(),
+                way,
+                only,
+            };
             let what = format!("{way:?}, for one namespace: {only}");
-            progress.step(&what, || case(way, only).try_it()).context(what)?;
+            progress.step(&what, || case.try_it()).context(what)?;
         }
     }
     Ok(())
 }
 
-impl Case<'_> {
-    /// The first case finds the definition of another operator, which it replaces, and a MiniCluster, which it runs.
-    fn prepare_another_operators(&self) -> Result<()> {
-        self.write("hello.yaml", HELLO)?;
-        self.write("theirs.yaml", DEFINITION_OF_ANOTHER)?;
-        self.restricted_namespace(USERS)?;
-        self.kubectl(&["apply", "-f", &self.path("theirs.yaml")])?;
-        self.environment.await_definition()?;
-        self.kubectl(&["apply", "--namespace", USERS, "-f", &self.path("hello.yaml")])?;
-        Ok(())
-    }
+fn restricted_namespace(environment: &Environment, name: &str) -> Result<()> {
+    environment.kubectl(&["create", "namespace", name])?;
+    let restricted = "pod-security.kubernetes.io/enforce=restricted";
+    environment.kubectl(&["label", "namespace", name, restricted]).map(drop)
+}
 
+impl Case<'_> {
     fn try_it(&self) -> Result<()> {
         self.prepare()?;
         self.install()?;
-        self.run_hello()?;
+        self.run_example()?;
         self.upgrade()?;
         self.has_more()?;
-        self.run_hello()?;
+        self.run_example()?;
         if self.only {
             self.has_few_rights()?;
         }
@@ -136,24 +117,14 @@ impl Case<'_> {
         self.forget()
     }
 
+    /// `kubectl`, by default in the namespace of the operator.
     fn kubectl(&self, words: &[&str]) -> Result<String> {
-        self.environment.kubectl(words)
-    }
-
-    /// `kubectl` in the namespace of the operator.
-    fn beside(&self, words: &[&str]) -> Result<String> {
-        self.kubectl(&[&["--namespace", self.namespace()], words].concat())
+        self.environment.kubectl(&[&["--namespace", self.namespace()], words].concat())
     }
 
     /// The namespace of the operator.
     fn namespace(&self) -> &'static str {
         if self.only { TEAM } else { NAMESPACE }
-    }
-
-    fn restricted_namespace(&self, name: &str) -> Result<()> {
-        self.kubectl(&["create", "namespace", name])?;
-        let restricted = "pod-security.kubernetes.io/enforce=restricted";
-        self.kubectl(&["label", "namespace", name, restricted]).map(drop)
     }
 
     /// Whether the operator's namespace is made before the operator.
@@ -164,23 +135,22 @@ impl Case<'_> {
     /// What an administrator does before. The chart for all namespaces has its own definition.
     fn prepare(&self) -> Result<()> {
         if self.has_namespace() {
-            self.restricted_namespace(self.namespace())?;
+            restricted_namespace(self.environment, self.namespace())?;
         }
         if self.only || self.way != Way::Chart {
-            self.apply(&["-f", &deploy("crd.yaml")?])?;
+            self.apply("-f", CRD)?;
         }
         if self.only {
-            self.apply(&["-f", &deploy("user-roles.yaml")?])?;
+            self.apply("-f", USER_ROLES)?;
         }
         Ok(())
     }
 
     fn install(&self) -> Result<()> {
-        if self.way == Way::Kustomization {
-            return self.kustomize(&[]);
+        match self.way {
+            Way::Kustomization => self.kustomize(&[]),
+            Way::Chart => self.helm("install", if self.only { &["--skip-crds"] } else { &[] }),
         }
-        self.write("values.yaml", &self.values(false).to_string())?;
-        self.helm("install", if self.only { &["--skip-crds"] } else { &[] })
     }
 
     /// Exchanges the operator for one with more options.
@@ -188,28 +158,12 @@ impl Case<'_> {
         if self.way == Way::Kustomization {
             return self.kustomize(&["network-policy", "pod-disruption-budget"]);
         }
-        self.write("values.yaml", &self.values(true).to_string())?;
         if !self.only {
-            let shown = ["show", "crds", &text(self.chart.directory())];
-            let shown = self.environment.output_of(self.chart.helm(), &shown)?;
-            self.write("shown.yaml", &shown)?;
-            self.apply(&["-f", &self.path("shown.yaml")])?;
+            let shown = self.environment.output_of(self.helm, &["show", "crds", CHART])?;
+            self.apply("-f", &self.write("shown.yaml", &shown)?)?;
         }
-        self.helm("upgrade", &[])
-    }
-
-    /// Values of the chart.
-    fn values(&self, more: bool) -> Value {
-        let Installation { operator_image, agent_image, view_image, .. } = self.installation;
-        json!({
-            "watchNamespace": if self.only { TEAM } else { "" },
-            "image": parts(operator_image),
-            "agentImage": parts(agent_image),
-            "viewImage": view_image,
-            "replicas": if more { 2 } else { 1 },
-            "podDisruptionBudget": { "enabled": more },
-            "networkPolicy": { "enabled": more },
-        })
+        let more = "replicas=2,podDisruptionBudget.enabled=true,networkPolicy.enabled=true";
+        self.helm("upgrade", &["--set", more])
     }
 
     /// Installs or upgrades by a kustomization that stands on one of those in `deploy/`, and waits until the operator is
@@ -240,21 +194,36 @@ impl Case<'_> {
             "patches": [{ "patch": patch.to_string(), "target": { "kind": "Deployment", "name": NAME } }],
         });
         self.write("kustomization.yaml", &kustomization.to_string())?;
-        self.apply(&["-k", &self.path("")])?;
-        self.beside(&["rollout", "status", "deployment", NAME, "--timeout=3m"]).map(drop)
+        self.apply("-k", &self.directory.to_string_lossy())?;
+        self.kubectl(&["rollout", "status", "deployment", NAME, "--timeout=3m"]).map(drop)
     }
 
-    fn apply(&self, what: &[&str]) -> Result<()> {
-        let words = ["apply", "--server-side", "--force-conflicts"];
-        self.kubectl(&[&words[..], what].concat())?;
+    /// Installs or upgrades the chart in the operator's namespace, and waits until everything is ready.
+    fn helm(&self, word: &str, more: &[&str]) -> Result<()> {
+        let Installation { operator_image, agent_image, view_image, .. } = self.installation;
+        let values = json!({
+            "watchNamespace": if self.only { TEAM } else { "" },
+            "image": parts(operator_image),
+            "agentImage": parts(agent_image),
+            "viewImage": view_image,
+        });
+        let values = self.write("values.yaml", &values.to_string())?;
+        let release = [word, NAME, CHART, "--values", &values, "--namespace", self.namespace()];
+        let words = [&release[..], &["--wait", "--timeout=3m"], more].concat();
+        self.environment.output_of(self.helm, &words).map(drop)
+    }
+
+    /// Applies what is at this path, by this option of `kubectl apply`.
+    fn apply(&self, option: &str, path: &str) -> Result<()> {
+        let words = ["apply", "--server-side", "--force-conflicts", option, path];
+        self.environment.kubectl(&words)?;
         self.environment.await_definition()
     }
 
     /// The options of the upgrade are in force.
     fn has_more(&self) -> Result<()> {
-        self.beside(&["get", "networkpolicy,poddisruptionbudget", NAME, "-oname"])?;
-        let replicas = ["get", "deployment", NAME, "-ojsonpath={.spec.replicas}"];
-        let replicas = self.beside(&replicas)?;
+        self.kubectl(&["get", "networkpolicy,poddisruptionbudget", NAME, "-oname"])?;
+        let replicas = self.kubectl(&["get", "deployment", NAME, "-ojsonpath={.spec.replicas}"])?;
         ensure!(replicas == "2", "{replicas} operators");
         Ok(())
     }
@@ -281,12 +250,12 @@ impl Case<'_> {
     }
 
     /// A MiniCluster runs, in the namespace of the operator that serves it alone or in another one.
-    fn run_hello(&self) -> Result<()> {
-        let (file, namespace) = (self.path("hello.yaml"), if self.only { TEAM } else { USERS });
+    fn run_example(&self) -> Result<()> {
+        let namespace = if self.only { TEAM } else { USERS };
         for words in [
-            &["apply", "-f", &file][..],
-            &["wait", "minicluster/hello", "--for=condition=Complete", "--timeout=3m"],
-            &["delete", "-f", &file],
+            &["apply", "-f", EXAMPLE][..],
+            &["wait", "minicluster/non-root", "--for=condition=Complete", "--timeout=3m"],
+            &["delete", "-f", EXAMPLE],
         ] {
             self.kubectl(&[&["--namespace", namespace], words].concat())?;
         }
@@ -295,17 +264,16 @@ impl Case<'_> {
 
     /// Takes the operator away; the definition stays.
     fn uninstall(&self) -> Result<()> {
-        if self.way == Way::Chart {
-            let words =
-                ["uninstall", NAME, "--namespace", self.namespace(), "--wait", "--timeout=3m"];
-            return self.environment.output_of(self.chart.helm(), &words).map(drop);
+        if self.way == Way::Kustomization {
+            return self.delete("-k", &self.directory.to_string_lossy());
         }
-        self.delete("-k", &self.path(""))
+        let words = ["uninstall", NAME, "--namespace", self.namespace(), "--wait", "--timeout=3m"];
+        self.environment.output_of(self.helm, &words).map(drop)
     }
 
     /// Deletes what is applied by `option` and `path`. What is in a namespace goes with it, at any moment.
     fn delete(&self, option: &str, path: &str) -> Result<()> {
-        self.kubectl(&["delete", "--ignore-not-found", option, path]).map(drop)
+        self.environment.kubectl(&["delete", "--ignore-not-found", option, path]).map(drop)
     }
 
     /// Takes away what outlives an operator; then nothing is left.
@@ -313,13 +281,13 @@ impl Case<'_> {
         if self.has_namespace() {
             // Until it has ended it renews its Lease.
             let pods = format!("--selector=app.kubernetes.io/name={NAME}");
-            self.beside(&["wait", "pods", "--for=delete", &pods, "--timeout=3m"])?;
-            self.beside(&["delete", "lease", NAME])?;
+            self.kubectl(&["wait", "pods", "--for=delete", &pods, "--timeout=3m"])?;
+            self.kubectl(&["delete", "lease", NAME])?;
         }
         if self.only {
-            self.delete("-f", &deploy("user-roles.yaml")?)?;
+            self.delete("-f", USER_ROLES)?;
         }
-        self.delete("-f", &deploy("crd.yaml")?)?;
+        self.delete("-f", CRD)?;
         self.await_nothing_left()?;
         if self.has_namespace() {
             self.kubectl(&["delete", "namespace", self.namespace()])?;
@@ -333,38 +301,27 @@ impl Case<'_> {
         let kinds = kinds.split_whitespace().collect::<Vec<_>>().join(",");
         let label = format!("--selector=app.kubernetes.io/name={NAME}");
         let lease = format!("--field-selector=metadata.name={NAME}");
+        let definition = format!("--field-selector=metadata.name={DEFINITION}");
         until("nothing of the operator to be left", DEADLINE, || {
             let mut left = String::new();
             for what in [
-                &[kinds.as_str(), &label][..],
-                &["leases", &lease],
-                &["secrets", "--selector=owner=helm"],
-                &[
-                    "customresourcedefinition",
-                    &format!("--field-selector=metadata.name={DEFINITION}"),
-                ],
+                [kinds.as_str(), &label],
+                ["leases", &lease],
+                ["secrets", "--selector=owner=helm"],
+                ["customresourcedefinition", &definition],
             ] {
                 let everywhere = ["get", "--all-namespaces", "--ignore-not-found", "-oname"];
-                left += &self.kubectl(&[&everywhere[..], what].concat())?;
+                left += &self.environment.kubectl(&[&everywhere[..], &what].concat())?;
             }
             Ok(if left.is_empty() { Look::Ready(()) } else { Look::NotYet(left) })
         })
     }
 
-    /// Installs or upgrades the chart in the operator's namespace, and waits until everything is ready.
-    fn helm(&self, word: &str, more: &[&str]) -> Result<()> {
-        let (chart, values) = (text(self.chart.directory()), self.path("values.yaml"));
-        let release = [word, NAME, &chart, "--values", &values, "--namespace", self.namespace()];
-        let words = [&release[..], &["--wait", "--timeout=3m"], more].concat();
-        self.environment.output_of(self.chart.helm(), &words).map(drop)
-    }
-
-    fn write(&self, name: &str, content: &str) -> Result<()> {
-        fs::write(self.directory.join(name), content).with_context(|| format!("writing {name}"))
-    }
-
-    fn path(&self, name: &str) -> String {
-        text(&self.directory.join(name))
+    /// Writes a file, and returns its path.
+    fn write(&self, name: &str, content: &str) -> Result<String> {
+        let path = self.directory.join(name);
+        fs::write(&path, content).with_context(|| format!("writing {name}"))?;
+        Ok(path.to_string_lossy().into_owned())
     }
 }
 
@@ -373,13 +330,4 @@ fn parts(image: &str) -> Value {
     let (name, tag) = image.rsplit_once(':').unwrap_or((image, "latest"));
     let (registry, repository) = name.rsplit_once('/').unwrap_or(("docker.io/library", name));
     json!({ "registry": registry, "repository": repository, "tag": tag })
-}
-
-/// A file in `deploy/`.
-fn deploy(name: &str) -> Result<String> {
-    Ok(text(&checkout()?.join("deploy").join(name)))
-}
-
-fn text(path: &Path) -> String {
-    path.to_string_lossy().into_owned()
 }

@@ -1,55 +1,24 @@
 //! MiniClusters that wait in a queue of the real Kueue. On a cluster of its own, because Kueue answers for every Job.
 
-use anyhow::{Context as _, Result, ensure};
-use e2e::{
-    cluster::Target,
-    environment::Environment,
-    kubernetes::Network,
-    trial::{
-        Trial, condition,
-        instance::{Instance, specification},
-    },
-    wait::{Look, until},
-};
+use anyhow::{Result, ensure};
+use e2e::{kubernetes::Network, progress::Progress, trial::condition};
 use flux_operator::crd::State;
 use serde_json::json;
 
-use super::{DEADLINE, on_a_cluster, options};
+use super::{case, on_a_cluster, options};
+use crate::{Instance, Trial, look, specification};
 
-/// A queue with room for one MiniCluster of two pods, on nodes with a label.
-const QUEUE: &str = "
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: ResourceFlavor
-metadata: {name: pool}
-spec: {nodeLabels: {e2e.example/pool: one}}
----
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: ClusterQueue
-metadata: {name: team}
-spec:
-  namespaceSelector: {}
-  preemption: {withinClusterQueue: LowerPriority}
-  resourceGroups:
-    - coveredResources: [cpu]
-      flavors: [{name: pool, resources: [{name: cpu, nominalQuota: 200m}]}]
----
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: WorkloadPriorityClass
-metadata: {name: urgent}
-value: 100
-";
-
-/// The way into it from a namespace.
-const LOCAL_QUEUE: &str = "
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: LocalQueue
-metadata: {name: team}
-spec: {clusterQueue: team}
-";
+/// The queue and what belongs to it.
+const QUEUE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/node/queue.yaml");
 
 /// Applies a MiniCluster with these labels besides, which asks for half of the quota in each of two pods. One without a
 /// command stays up.
-async fn queued(trial: &Trial, name: &str, labels: &str, command: &str) -> Result<()> {
+async fn queued<'run>(
+    trial: &'run Trial,
+    name: &'run str,
+    labels: &str,
+    command: &str,
+) -> Result<Instance<'run>> {
     let fields = format!("size: 2, interactive: {}", command.is_empty());
     let container = format!("resources: {{requests: {{cpu: 100m}}}}{command}");
     let manifest = format!(
@@ -58,7 +27,8 @@ async fn queued(trial: &Trial, name: &str, labels: &str, command: &str) -> Resul
          spec: {}\n",
         specification(&[&fields], &container)
     );
-    trial.apply(&manifest).await.map(drop)
+    trial.apply(&manifest).await?;
+    Ok(trial.named(name))
 }
 
 /// Waits until a MiniCluster waits in the queue, and returns what the queue says about it.
@@ -68,23 +38,24 @@ async fn waits(run: &Instance<'_>) -> Result<String> {
     Ok(message)
 }
 
-async fn one_after_the_other(environment: &Environment, trial: &Trial) -> Result<()> {
-    let [first, second, third] =
-        ["first", "second", "third"].map(|name| Instance::named(environment, trial, name));
-    queued(trial, "first", "", "").await?;
+async fn one_after_the_other(trial: &Trial) -> Result<()> {
+    let apply = ["apply", "--server-side", "-f", QUEUE];
+    // Kueue makes the certificate of its webhooks itself; the API server learns of it a moment later.
+    look("the queue to be made", async || Ok(trial.kubectl(&apply).ok())).await?;
+    let first = queued(trial, "first", "", "").await?;
     first.state(State::Running).await?;
     let selector = trial.pods("first").await?.into_iter().filter_map(|pod| pod.spec?.node_selector);
     let flavoured = selector.filter(|it| it.get("e2e.example/pool").is_some_and(|it| it == "one"));
     ensure!(flavoured.count() == 2, "the pods do not have the node selector of the flavour");
     keeps_its_size(trial, &first).await?;
 
-    queued(trial, "second", "", ", command: echo hello").await?;
+    let second = queued(trial, "second", "", ", command: echo hello").await?;
     let message = waits(&second).await?;
     ensure!(message.contains("quota"), "{message}");
     ensure!(trial.pods("second").await?.is_empty(), "it has pods");
 
     let urgent = ", kueue.x-k8s.io/priority-class: urgent";
-    queued(trial, "third", urgent, ", command: echo hello").await?;
+    let third = queued(trial, "third", urgent, ", command: echo hello").await?;
     waits(&first).await?;
     third.complete().await?;
     // Of two that wait, the older is the first.
@@ -117,32 +88,12 @@ async fn keeps_its_size(trial: &Trial, run: &Instance<'_>) -> Result<()> {
     Ok(())
 }
 
-fn in_a_queue(environment: &Environment) -> Result<()> {
-    let scratch = tempfile::tempdir().context("making a directory for manifests")?;
-    let written = |name: &str, text: &str| -> Result<String> {
-        let path = scratch.path().join(name);
-        std::fs::write(&path, text).with_context(|| format!("writing {name}"))?;
-        Ok(path.to_string_lossy().into_owned())
-    };
-    let (path, local) = (written("queue.yaml", QUEUE)?, written("local.yaml", LOCAL_QUEUE)?);
-    environment.kubectl(&["label", "nodes", "--all", "e2e.example/pool=one"])?;
-    // Kueue makes the certificate of its webhooks itself; the API server learns of it a moment later.
-    until("the queue to be made", DEADLINE, || {
-        let made = environment.kubectl(&["apply", "--server-side", "-f", &path]);
-        Ok(made.map_or_else(|error| Look::NotYet(format!("{error:#}")), |_| Look::Ready(())))
-    })?;
-    environment.trial("queue", &[], async |trial| {
-        environment.kubectl(&["apply", "--namespace", trial.namespace(), "-f", &local])?;
-        one_after_the_other(environment, trial).await
-    })
-}
-
 #[test]
 #[ignore = "needs root"]
 fn kueue_admits_preempts_and_resumes_miniclusters() {
-    on_a_cluster(&options("kueue", Network::default()), |options, progress| {
-        let environment = Environment::prepare(&Target::Own(options.clone()), false, progress)?;
-        environment.install_kueue(progress)?;
-        in_a_queue(&environment)
+    on_a_cluster(&options("kueue", Network::default()), |environment| {
+        environment.install_kueue(&Progress::new())?;
+        environment.kubectl(&["label", "nodes", "--all", "e2e.example/pool=one"])?;
+        case(environment, "queue", one_after_the_other)
     });
 }

@@ -4,7 +4,6 @@
 //! Run by `cargo verify`, or alone: `cargo test -p e2e --test node -- --ignored`.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "these are tests, helpers included")]
 
-mod cases;
 mod control_plane;
 mod gang;
 mod install;
@@ -18,20 +17,27 @@ use std::{
     process::{Command, Stdio},
 };
 
+use anyhow::Result;
 use e2e::{
     cache::Cache,
+    cluster::Target,
+    environment::Environment,
     kubernetes::{
         Built, ClusterId, DownAtEnd, Kubernetes, KubernetesVersion, Network, Nodes, Options,
     },
     programs,
     progress::Progress,
-    trial::instance::DEADLINE,
+    trial::{
+        Trial,
+        instance::{DEADLINE, Instance, look, specification, then_on},
+    },
     wait::{Look, until},
 };
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
+use walkdir::{DirEntry, WalkDir};
 
 fn options(purpose: &str, network: Network) -> Options {
     let id = ClusterId::beside_that_of_this_checkout(purpose).unwrap();
@@ -39,13 +45,24 @@ fn options(purpose: &str, network: Network) -> Options {
     Options { cache: Cache::locate().unwrap(), id, network, version, nodes: Nodes::default() }
 }
 
-/// Runs `body` with a cluster of these options, of which nothing is left in the end.
-fn on_a_cluster(options: &Options, body: impl FnOnce(&Options, &Progress) -> anyhow::Result<()>) {
-    let progress = Progress::new();
+/// Runs `body` with the operator on a cluster of these options, of which nothing is left in the end.
+fn on_a_cluster(options: &Options, body: impl FnOnce(&Environment) -> Result<()>) {
     let _down = DownAtEnd(options.clone());
-    if let Err(error) = body(options, &progress) {
+    let target = Target::Own(options.clone());
+    let prepared = Environment::prepare(&target, false, &Progress::new());
+    if let Err(error) = prepared.and_then(|environment| body(&environment)) {
         panic!("{error:#}");
     }
+}
+
+/// Runs one of the cases that a cluster serves, in a namespace of its own. What it has done to the cluster when it fails
+/// would fail those after it.
+fn case(
+    environment: &Environment,
+    purpose: &str,
+    case: impl AsyncFnOnce(&Trial) -> Result<()> + Send,
+) -> Result<()> {
+    Progress::new().step(purpose, || environment.trial(purpose, &[], case))
 }
 
 fn kubectl(cluster: &Kubernetes, arguments: &[&str]) -> String {
@@ -53,30 +70,21 @@ fn kubectl(cluster: &Kubernetes, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What a cluster could leave: processes, control groups, mounts, state.
+/// What a cluster could leave, all of which has its name: state, control groups, mounts, processes.
 fn traces(options: &Options) -> Vec<String> {
-    let state = options.cache.clusters().join(options.id.as_str());
-    let group = Kubernetes::control_group(options).unwrap();
-    let mut traces = Vec::new();
-    if state.exists() {
-        traces.push(state.display().to_string());
-    }
-    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
-    let of_state = mounts.lines().filter(|line| line.contains(&*state.to_string_lossy()));
-    traces.extend(of_state.map(str::to_owned));
-    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
-        let groups = std::fs::read_to_string(entry.path().join("cgroup")).unwrap_or_default();
-        let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
-        let line = String::from_utf8_lossy(&line);
-        if groups.contains(&group) || line.contains(&*state.to_string_lossy()) {
-            traces.push(line.into_owned());
-        }
-    }
-    let hierarchies = std::fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten();
-    let roots = hierarchies.map(|entry| entry.path()).chain([PathBuf::from("/sys/fs/cgroup")]);
-    let groups = roots.map(|root| root.join(&group)).filter(|path| path.exists());
-    traces.extend(groups.map(|path| path.display().to_string()));
-    traces
+    let id = options.id.as_str();
+    let state = Some(options.cache.clusters().join(id)).filter(|path| path.exists());
+    let groups = WalkDir::new("/sys/fs/cgroup").max_depth(2).into_iter().flatten();
+    let groups = groups.map(DirEntry::into_path).filter(|path| path.to_string_lossy().contains(id));
+    let processes = std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
+    let files = processes.flat_map(|process| ["cgroup", "cmdline"].map(|file| process.join(file)));
+    let lines = files.chain([PathBuf::from("/proc/self/mounts")]).flat_map(|file| {
+        let text = std::fs::read(file).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        text.lines().filter(|line| line.contains(id)).map(str::to_owned).collect::<Vec<_>>()
+    });
+    let paths = state.into_iter().chain(groups).map(|path| path.display().to_string());
+    paths.chain(lines).collect()
 }
 
 #[test]
@@ -90,9 +98,7 @@ fn whatever_interrupts_it_up_starts_anew_and_down_leaves_nothing() {
     // Where nothing was ever built, that takes longer than a moment below is waited for.
     Built::ensure(&options.cache, options.version, &options.nodes, &progress).unwrap();
     Kubernetes::down(&options).unwrap();
-    let log = |name: &str| {
-        options.cache.clusters().join(options.id.as_str()).join(format!("node-1/log/{name}.log"))
-    };
+    let logs = options.cache.clusters().join(options.id.as_str()).join("node-1/log");
     // Interrupted before anything was remembered, while the API starts, and while the node does.
     let up_until = |moment: &str| {
         let mut up = Command::new(env!("CARGO_BIN_EXE_e2e"))
@@ -102,7 +108,8 @@ fn whatever_interrupts_it_up_starts_anew_and_down_leaves_nothing() {
             .spawn()
             .unwrap();
         let reached = until(moment, DEADLINE, || {
-            Ok(if log(moment).exists() { Look::Ready(()) } else { Look::NotYet("no".into()) })
+            let log = logs.join(format!("{moment}.log"));
+            Ok(if log.exists() { Look::Ready(()) } else { Look::NotYet("no".into()) })
         });
         if let Err(error) = reached {
             // It would go on, and leave a cluster that nobody ends.

@@ -3,10 +3,7 @@
 
 use std::{net::IpAddr, path::Path};
 
-use e2e::{
-    cluster::Target, environment::Environment, examples::run::run, kubernetes::Network, not_run,
-    progress::Progress,
-};
+use e2e::{examples::run::run, kubernetes::Network, not_run, progress::Progress};
 
 use super::{on_a_cluster, options};
 
@@ -28,13 +25,12 @@ fn miniclusters_run_over_ipv6_under_any_cluster_domain() {
         domain: "k8s.example".parse().unwrap(),
         ..Network::default()
     };
-    on_a_cluster(&options("network", network), |options, progress| {
-        let environment = Environment::prepare(&Target::Own(options.clone()), false, progress)?;
+    on_a_cluster(&options("network", network), |environment| {
         let pods =
             ["get", "pods", "--all-namespaces", "-ojsonpath={.items[*].status.podIPs[*].ip}"];
         let addresses = environment.kubectl(&pods)?;
         let is_ipv6 = |address: &str| address.parse::<IpAddr>().unwrap().is_ipv6();
         assert!(!addresses.is_empty() && addresses.split(' ').all(is_ipv6), "{addresses}");
-        ["hello-world", "bursting"].iter().try_for_each(|name| run(name, &environment, progress))
+        ["hello-world", "bursting"].iter().try_for_each(|name| run(name, environment, &progress))
     });
 }

@@ -9,20 +9,16 @@ mod place;
 
 use anyhow::{Result, ensure};
 use e2e::{
-    cluster::Target,
     environment::Environment,
-    kubernetes::{ContainerRuntime, Kubernetes, Network, Nodes, Options},
+    kubernetes::{ContainerRuntime, DownAtEnd, Kubernetes, Network, Nodes, Options},
     progress::Progress,
-    trial::{
-        Trial,
-        instance::{Instance, specification},
-    },
 };
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use serde_json::json;
 
-use super::{cases::Cases, on_a_cluster, options};
+use super::{case, kubectl, on_a_cluster, options};
+use crate::{Instance, Trial, specification};
 
 /// The node with the control plane, on which the operator runs.
 const FIRST: &str = "node-1";
@@ -34,76 +30,63 @@ const SECOND: &str = "node-2";
 const GIVEN_UP_SOON: &str = "pod: {tolerations: [{key: node.kubernetes.io/unreachable, \
     operator: Exists, effect: NoExecute, tolerationSeconds: 2}]}";
 
-/// A command that uses both brokers when it may go on.
-const THEN_BOTH: &str = "launcher: true, command: 'echo begun; \
-    until test -e /tmp/go; do sleep 0.2; done; flux run -N2 hostname; echo done'";
-
-/// The cluster of two nodes.
-type Pair<'run> = Cases<'run>;
+fn two_nodes() -> Options {
+    let nodes = Nodes::Real(vec![ContainerRuntime::WithoutImageVolumes]);
+    Options { nodes, ..options("two", Network::default()) }
+}
 
 #[test]
 #[ignore = "needs root"]
 fn miniclusters_on_two_nodes() {
-    let nodes = Nodes::Real(vec![ContainerRuntime::WithoutImageVolumes]);
-    on_a_cluster(&Options { nodes, ..options("two", Network::default()) }, try_all);
+    let options = two_nodes();
+    let _down = DownAtEnd(options.clone());
+    let cluster = Kubernetes::up(&options, &Progress::new()).unwrap();
+    assert_eq!(cluster.node_names(), [FIRST, SECOND]);
+    // The operator is not to be lost with a node.
+    kubectl(&cluster, &["cordon", SECOND]);
+    on_a_cluster(&options, try_all);
 }
 
-fn try_all(options: &Options, progress: &Progress) -> Result<()> {
-    let cluster = Kubernetes::up(options, progress)?;
-    ensure!(cluster.node_names() == [FIRST, SECOND], "{:?}", cluster.node_names());
-    // Where the operator is not to be lost with a node.
-    super::kubectl(&cluster, &["cordon", SECOND]);
-    let target = Target::Own(options.clone());
-    let environment = Environment::prepare(&target, false, progress)?;
-    super::kubectl(&cluster, &["uncordon", SECOND]);
-    let pair = Pair { environment: &environment, cluster: &cluster, options, progress };
-    pair.case("place", place::one_broker_comes_to_each_node)?;
-    pair.case("volumes", place::an_image_that_one_node_cannot_mount_is_copied)?;
-    pair.case("drain", place::a_rank_leaves_in_order_when_its_node_is_drained)?;
-    pair.case("network", network::brokers_that_cannot_reach_each_other_join_again)?;
-    pair.case("loss", loss::workers_of_a_lost_node_come_back_with_it)?;
-    pair.case("given-up", loss::pods_of_a_node_that_is_given_up_are_made_elsewhere)?;
+fn try_all(environment: &Environment) -> Result<()> {
+    environment.kubectl(&["uncordon", SECOND])?;
+    case(environment, "place", place::one_broker_comes_to_each_node)?;
+    case(environment, "volumes", place::an_image_that_one_node_cannot_mount_is_copied)?;
+    case(environment, "drain", place::a_rank_leaves_in_order_when_its_node_is_drained)?;
+    case(environment, "network", network::brokers_that_cannot_reach_each_other_join_again)?;
+    case(environment, "loss", loss::workers_of_a_lost_node_come_back_with_it)?;
+    case(environment, "given-up", loss::pods_of_a_node_that_is_given_up_are_made_elsewhere)?;
     // The last one: the kubelet has removed images that no pod uses.
-    pair.case("disk", loss::pods_of_a_node_that_runs_short_of_disk_are_evicted)
+    case(environment, "disk", loss::pods_of_a_node_that_runs_short_of_disk_are_evicted)
 }
 
-impl Pair<'_> {
-    /// Applies a MiniCluster of two brokers, the lead on the node `lead` and the worker on the other, and waits
-    /// until Flux has both.
-    async fn apart<'case>(
-        &'case self,
-        trial: &'case Trial,
-        name: &'case str,
-        fields: &str,
-        container: &str,
-        lead: &str,
-    ) -> Result<Instance<'case>> {
-        let other = if lead == FIRST { SECOND } else { FIRST };
-        self.kubectl(&["cordon", other])?;
-        let run = self.named(trial, name);
-        let spec = specification(&["size: 1, maxSize: 2", fields], container);
-        let started = async {
-            run.apply(&spec).await?;
-            run.ready().await
-        };
-        let started = started.await;
-        self.kubectl(&["uncordon", other])?;
-        started?;
-        run.edit(&json!({ "size": 2 }))?;
-        run.up(2).await?;
-        for (index, wanted) in [(0, lead), (1, other)] {
-            let pod = run.pod(index).await?;
-            ensure!(node_of(&pod) == wanted, "{} is on {}", pod.name_any(), node_of(&pod));
-        }
-        Ok(run)
+/// Applies a MiniCluster of two brokers, the lead on the node `lead` and the worker on the other, and waits until Flux
+/// has both.
+async fn apart<'run>(
+    trial: &'run Trial,
+    name: &'run str,
+    fields: &str,
+    container: &str,
+    lead: &str,
+) -> Result<Instance<'run>> {
+    let other = if lead == FIRST { SECOND } else { FIRST };
+    trial.kubectl(&["cordon", other])?;
+    let spec = specification(&["size: 1, maxSize: 2", fields], container);
+    let run = trial.start(name, &spec).await?;
+    run.ready().await?;
+    trial.kubectl(&["uncordon", other])?;
+    run.edit(&json!({ "size": 2 }))?;
+    run.up(2).await?;
+    for (index, wanted) in [(0, lead), (1, other)] {
+        let pod = run.pod(index).await?;
+        ensure!(node_of(&pod) == wanted, "{} is on {}", pod.name_any(), node_of(&pod));
     }
+    Ok(run)
+}
 
-    /// Waits until the second node's condition `Ready` is this.
-    fn await_second(&self, ready: &str) -> Result<()> {
-        let condition = format!("--for=condition=Ready={ready}");
-        self.kubectl(&["wait", &format!("node/{SECOND}"), &condition, "--timeout=2m"])?;
-        Ok(())
-    }
+/// Waits until the second node's condition `Ready` is this.
+fn await_second(trial: &Trial, ready: &str) -> Result<()> {
+    let condition = format!("--for=condition=Ready={ready}");
+    trial.kubectl(&["wait", "node", SECOND, &condition, "--timeout=2m"]).map(drop)
 }
 
 fn node_of(pod: &Pod) -> &str {

@@ -15,5 +15,5 @@ use std::path::PathBuf;
 
 /// The top of the repository.
 fn repository() -> PathBuf {
-    checkout().unwrap()
+    checkout().unwrap().canonicalize().unwrap()
 }

@@ -127,24 +127,3 @@ fn anchor(heading: &str) -> String {
     });
     kept.flat_map(char::to_lowercase).collect()
 }
-
-#[test]
-fn what_is_in_a_page_is_found() {
-    let text = "# A `b.c[]` d\n[x](y.md#z) ![i](i.svg) `code`\n\n## Twice\n\n## Twice\n\n\
-                | [in a table](t.md) |\n|---|\n| a `cell` |\n\n```console\n$ ls\n```\n";
-    let page = Page { path: PathBuf::from("p.md"), text: text.to_owned() };
-    assert_eq!(page.links(), ["y.md#z", "i.svg", "t.md"]);
-    assert_eq!(page.code(), ["b.c[]", "code", "cell"]);
-    assert_eq!(page.anchors(), ["a-bc-d", "twice", "twice-1"]);
-    assert_eq!(page.rows(), [["a cell"]]);
-    let blocks: Vec<_> = page.blocks().into_iter().map(|it| (it.language, it.text)).collect();
-    assert_eq!(blocks, [("console".to_owned(), "$ ls\n".to_owned())]);
-}
-
-#[test]
-fn pages_of_all_folders_are_found() {
-    let pages = pages();
-    for expected in ["README.md", "docs/agent.md", "docs/design/README.md", "examples/README.md"] {
-        assert!(pages.iter().any(|page| page.path == Path::new(expected)), "{expected}");
-    }
-}

@@ -127,11 +127,6 @@ impl Kubernetes {
         take_down(&layout)
     }
 
-    /// The control group above all of the cluster's pods, as seen from the control groups' root.
-    pub fn control_group(options: &Options) -> Result<String> {
-        Ok(Layout::new(&options.cache, &options.id)?.control_group)
-    }
-
     /// Every cluster that has left a trace in this cache, whatever became of it.
     pub fn all(cache: &Cache) -> Vec<Options> {
         let entries = fs::read_dir(cache.clusters()).into_iter().flatten().flatten();

@@ -66,7 +66,7 @@ pub(super) async fn measure(
     progress: &Progress,
 ) -> Result<Row> {
     let what = format!("{} x {} pods", load.miniclusters, load.pods);
-    let trial = Trial::begin(client, "scale", &[]).await?;
+    let trial = Trial::begin(&environment.cluster, client, "scale", &[]).await?;
     namespace::ready(&trial).await?;
     let mut news = namespace::watch(&trial, &[ApiResource::erase::<Job>(&())]).await?;
     let mut operator = program.start(environment)?;

@@ -1,32 +1,41 @@
 //! The API server answers nothing.
 
-use std::{
-    collections::BTreeSet,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, ensure};
-use e2e::{kubernetes::Program, trial::Trial};
+use e2e::kubernetes::Program;
 use kube::ResourceExt;
+use tokio::net::TcpStream;
 
-use super::{Plane, address_of_lead, connect, ended_once, ends_when_connected};
+use super::{address_of_lead, ended_once};
+use crate::{Trial, look};
 
 /// How long it is away: longer than an operator may hold a Lease that it cannot renew.
 const AWAY: Duration = Duration::from_secs(20);
 /// Longest time between two jobs of an instance that goes on, on a machine that is busy.
 const GAP: u64 = 8;
 
+/// What a command does until somebody connects to its pod: it asks neither Kubernetes nor Flux.
+const UNTIL_CONNECTED: &str = "perl -MIO::Socket::INET -e \
+    \"IO::Socket::INET->new(LocalPort => 4000, Listen => 1)->accept or die\"";
+/// The port of [`UNTIL_CONNECTED`].
+const PORT: u16 = 4000;
+
+/// What a container needs for a command that says `once`, waits for a connection, and ends with `code`.
+fn ends_when_connected(code: u8) -> String {
+    format!("command: 'echo once; {UNTIL_CONNECTED}; exit {code}'")
+}
+
 /// An instance goes on with its jobs, and commands end, with 0 and with 7, while nobody can learn of it.
 pub(super) async fn commands_go_on_and_end_while_the_api_server_is_away(
-    plane: &Plane<'_>,
     trial: &Trial,
 ) -> Result<()> {
     // One job after the other on both of its brokers, and when each has ended.
     let jobs = "launcher: true, command: 'until test -e /tmp/go; do flux run -N2 hostname; \
                 echo at $(date +%s); sleep 0.5; done'";
-    let jobs = plane.run(trial, "jobs", "size: 2", jobs).await?;
-    let good = plane.run(trial, "good", "size: 1", &ends_when_connected(0)).await?;
-    let bad = plane.run(trial, "bad", "size: 1", &ends_when_connected(7)).await?;
+    let jobs = trial.run("jobs", "size: 2", jobs).await?;
+    let good = trial.run("good", "size: 1", &ends_when_connected(0)).await?;
+    let bad = trial.run("bad", "size: 1", &ends_when_connected(7)).await?;
     let mut addresses = Vec::new();
     for run in [&good, &bad] {
         run.ready().await?;
@@ -35,8 +44,11 @@ pub(super) async fn commands_go_on_and_end_while_the_api_server_is_away(
     jobs.ready().await?;
     jobs.printed(0, "\nat ").await?;
 
-    let before = names_of_pods(trial).await?;
-    plane.cluster.halt(Program::ApiServer)?;
+    let names_of_pods = async || -> Result<Vec<_>> {
+        Ok(trial.pods("jobs").await?.iter().map(ResourceExt::name_any).collect())
+    };
+    let before = names_of_pods().await?;
+    trial.own()?.halt(Program::ApiServer)?;
     let (begin, away) = (now()?, tokio::time::sleep(AWAY));
     let mut ended = Ok(());
     for address in &addresses {
@@ -44,13 +56,13 @@ pub(super) async fn commands_go_on_and_end_while_the_api_server_is_away(
     }
     away.await;
     let end = now()?;
-    plane.cluster.resume(Program::ApiServer)?;
+    trial.own()?.resume(Program::ApiServer)?;
     ended?;
 
     ended_once(trial, &good, 1, 0).await?;
     ended_once(trial, &bad, 1, 7).await?;
     // When a Job ends, Kubernetes deletes the workers that are left.
-    let after = names_of_pods(trial).await?;
+    let after = names_of_pods().await?;
     ensure!(after == before, "the pods {before:?} are {after:?} now");
     jobs.go(0).await?;
     jobs.complete().await?;
@@ -64,9 +76,11 @@ pub(super) async fn commands_go_on_and_end_while_the_api_server_is_away(
     Ok(())
 }
 
-/// Names of the pods of the instance that goes on.
-async fn names_of_pods(trial: &Trial) -> Result<BTreeSet<String>> {
-    Ok(trial.pods("jobs").await?.iter().map(ResourceExt::name_any).collect())
+/// Lets the command of the pod at this address end, as soon as it listens.
+async fn connect(address: &str) -> Result<()> {
+    look("the command to listen", async || Ok(TcpStream::connect((address, PORT)).await.ok()))
+        .await
+        .map(drop)
 }
 
 fn now() -> Result<u64> {

@@ -3,62 +3,44 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::{
-    kubernetes::Program,
-    trial::{
-        Trial,
-        instance::{Instance, look},
-    },
-};
+use e2e::kubernetes::Program;
 use kube::ResourceExt as _;
 
-use super::{Plane, address_of_lead, ended_once};
+use super::{address_of_lead, ended_once};
+use crate::{Trial, look};
 
 /// How long it answers nothing.
 const DOWN: Duration = Duration::from_secs(20);
 
-const CERTIFICATE: &str = include_str!("../../../../examples/bursting/1-certificate.yaml");
-const FIRST: &str = include_str!("../../../../examples/bursting/minicluster.yaml");
-const LATER: &str = include_str!("../../../../examples/bursting/later/child.yaml");
+/// One MiniCluster, and what is applied later: another one that joins it by its name.
+const BURSTING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/bursting");
+const LATER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/bursting/later");
 
 /// Brokers of one MiniCluster find each other without DNS. Those of another, which have only a name, wait for it
 /// and say so.
-pub(super) async fn names_that_nobody_answers_are_waited_for(
-    plane: &Plane<'_>,
-    trial: &Trial,
-) -> Result<()> {
-    let directory = tempfile::tempdir()?;
-    let file = directory.path().join("certificate.yaml");
-    std::fs::write(&file, CERTIFICATE)?;
-    let (first, later) = (plane.named(trial, "bursting"), plane.named(trial, "burst-0"));
-    first.kubectl(&["apply", "-f", &file.display().to_string()])?;
-    trial.apply(FIRST).await?;
+pub(super) async fn names_that_nobody_answers_are_waited_for(trial: &Trial) -> Result<()> {
+    trial.kubectl(&["apply", "-f", BURSTING])?;
+    let (first, later) = (trial.named("bursting"), trial.named("burst-0"));
     first.ready().await?;
 
-    plane.cluster.halt(Program::Dns)?;
+    trial.own()?.halt(Program::Dns)?;
     let down = tokio::time::sleep(DOWN);
-    let meanwhile = without_dns(plane, trial, &later).await;
+    trial.kubectl(&["apply", "-f", LATER])?;
+    let command = "launcher: true, command: 'echo once; flux run -N2 hostname'";
+    let plain = trial.run("plain", "size: 2", command).await?;
+    ended_once(trial, &plain, 2, 0).await?;
+    later.printed(0, "the name servers gave no answer for bursting-lead").await?;
     down.await;
-    plane.cluster.resume(Program::Dns)?;
-    meanwhile?;
+    trial.own()?.resume(Program::Dns)?;
     later.brokers(2).await?;
     first.up(4).await
 }
 
-async fn without_dns(plane: &Plane<'_>, trial: &Trial, later: &Instance<'_>) -> Result<()> {
-    trial.apply(LATER).await?;
-    let command = "launcher: true, command: 'echo once; flux run -N2 hostname'";
-    let plain = plane.run(trial, "plain", "size: 2", command).await?;
-    ended_once(trial, &plain, 2, 0).await?;
-    later.printed(0, "the name servers gave no answer for bursting-lead").await.map(drop)
-}
-
 /// Workers find the lead by an address that stays.
 pub(super) async fn a_new_lead_is_found_while_its_name_leads_to_the_old_one(
-    plane: &Plane<'_>,
     trial: &Trial,
 ) -> Result<()> {
-    let run = plane.run(trial, "people", "size: 2, interactive: true", "").await?;
+    let run = trial.run("people", "size: 2, interactive: true", "").await?;
     run.ready().await?;
     run.up(2).await?;
     let worker = run.pod(1).await?;

@@ -4,6 +4,7 @@
 use std::{
     collections::BTreeMap,
     fs::File,
+    path::Path,
     process::{Child, Stdio},
 };
 
@@ -13,17 +14,14 @@ use e2e::{
         checkout,
         install::{NAME, NAMESPACE},
     },
-    trial::{
-        Trial,
-        evidence::EVIDENCE,
-        instance::{Instance, look},
-    },
+    trial::evidence::EVIDENCE,
 };
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::ResourceExt as _;
 use serde_json::json;
 
-use super::{Plane, UNTIL_CONNECTED, address_of_lead, connect, ended_once, ends_when_connected};
+use super::{ended_once, ends_when_it_may};
+use crate::{Instance, Trial, look};
 
 /// The image of the agents of another release, which no running pod may need.
 const OTHER_AGENT: (&str, &str) =
@@ -34,17 +32,15 @@ struct Operator(Child);
 
 impl Operator {
     /// Starts one with the variables of the Deployment, and with these.
-    fn start(plane: &Plane<'_>, variables: &[(&str, &str)]) -> Result<Self> {
+    fn start(trial: &Trial, program: &Path, variables: &[(&str, &str)]) -> Result<Self> {
         let path = "-ojsonpath={range .spec.template.spec.containers[0].env[*]}{.name}={.value}{\"\\n\"}{end}";
-        let deployed = plane.kubectl(&["-n", NAMESPACE, "get", "deployment", NAME, path])?;
+        let deployed = trial.kubectl(&["-n", NAMESPACE, "get", "deployment", NAME, path])?;
         let deployed = deployed.lines().filter_map(|line| line.split_once('='));
         let directory = checkout()?.join(EVIDENCE);
         std::fs::create_dir_all(&directory)?;
         let log =
             File::options().create(true).append(true).open(directory.join("operators.log"))?;
-        let program = plane.environment.operator().context("the operator was not built")?;
-        let child = plane
-            .cluster
+        let child = trial
             .program(program)
             .args(["run", "--metrics-bind=127.0.0.1:18080", "--health-bind=127.0.0.1:18081"])
             .envs(deployed.filter(|(_, value)| !value.is_empty()))
@@ -75,14 +71,15 @@ impl Drop for Operator {
 /// One command loses a worker and ends while no operator runs, one is suspended and resumed meanwhile and ends when
 /// the next operator runs, and one has ended before, but its hook has not.
 pub(super) async fn an_operator_that_is_back_reports_what_happened_without_it(
-    plane: &Plane<'_>,
     trial: &Trial,
+    program: &Path,
 ) -> Result<()> {
-    let first = Operator::start(plane, &[])?;
-    let without = plane.run(trial, "without", "size: 2", &ends_when_connected(7)).await?;
-    let after = plane.run(trial, "after", "size: 1", &ends_when_connected(0)).await?;
-    let hook = format!("command: 'echo once', commands: {{post: 'echo hook; {UNTIL_CONNECTED}'}}");
-    let ending = plane.run(trial, "ending", "size: 1", &hook).await?;
+    let first = Operator::start(trial, program, &[])?;
+    let without = trial.run("without", "size: 2", &ends_when_it_may(7)).await?;
+    let after = trial.run("after", "size: 1", &ends_when_it_may(0)).await?;
+    let hook = "echo hook; until test -e /tmp/go; do sleep 0.2; done";
+    let hook = format!("command: 'echo once', commands: {{post: '{hook}'}}");
+    let ending = trial.run("ending", "size: 1", &hook).await?;
     without.ready().await?;
     after.ready().await?;
     ending.printed(0, "hook").await?;
@@ -90,16 +87,15 @@ pub(super) async fn an_operator_that_is_back_reports_what_happened_without_it(
     let worker = without.delete_pod(1).await?;
     await_pod_ready(&without, &without.another(1, &worker).await?)?;
     suspend_and_resume(trial, &after).await?;
-    connect(&address_of_lead(&without).await?).await?;
-    let failed = ["wait", "job/without", "--for=condition=Failed", "--timeout=3m"];
-    without.kubectl(&failed)?;
-    let next = Operator::start(plane, &[])?;
+    without.go(0).await?;
+    without.kubectl(&["wait", "job/without", "--for=condition=Failed", "--timeout=3m"])?;
+    let next = Operator::start(trial, program, &[])?;
     ended_once(trial, &without, 2, 7).await?;
     // It may end, and the operator is killed while it ends.
-    connect(&address_of_lead(&ending).await?).await?;
+    ending.go(0).await?;
     next.kill()?;
-    let last = Operator::start(plane, &[])?;
-    connect(&address_of_lead(&after).await?).await?;
+    let last = Operator::start(trial, program, &[])?;
+    after.go(0).await?;
     ended_once(trial, &ending, 1, 0).await?;
     ended_once(trial, &after, 1, 0).await?;
     last.kill()
@@ -125,13 +121,13 @@ fn await_pod_ready(run: &Instance<'_>, pod: &Pod) -> Result<()> {
 /// Of two that run the next release can read the configuration of one alone: the other was written by a release that has
 /// another version of it. The first gets another size, the second is not touched; both end well.
 pub(super) async fn what_runs_goes_on_when_the_operator_is_another_one(
-    plane: &Plane<'_>,
     trial: &Trial,
+    program: &Path,
 ) -> Result<()> {
-    let former = Operator::start(plane, &[])?;
+    let former = Operator::start(trial, program, &[])?;
     let command = "command: 'until test -e /tmp/go; do sleep 0.2; done'";
-    let read = plane.run(trial, "read", "size: 2, maxSize: 3", command).await?;
-    let unread = plane.run(trial, "unread", "size: 2, maxSize: 3", command).await?;
+    let read = trial.run("read", "size: 2, maxSize: 3", command).await?;
+    let unread = trial.run("unread", "size: 2, maxSize: 3", command).await?;
     read.brokers(2).await?;
     unread.brokers(2).await?;
     let mut other = data(trial).await?;
@@ -141,7 +137,7 @@ pub(super) async fn what_runs_goes_on_when_the_operator_is_another_one(
     unread.patch("configmap/unread-agent", &json!({ "data": &other }))?;
     former.kill()?;
 
-    let next = Operator::start(plane, &[OTHER_AGENT])?;
+    let next = Operator::start(trial, program, &[OTHER_AGENT])?;
     for run in [&read, &unread] {
         run.edit(&json!({ "size": 3 }))?;
     }

@@ -3,22 +3,17 @@
 use anyhow::{Context as _, Result, ensure};
 use e2e::{
     product::install::{NAME, NAMESPACE},
-    trial::{
-        Trial,
-        instance::{Instance, look},
-        is_true,
-    },
+    trial::is_true,
 };
 use flux_operator::crd::{MiniCluster, State};
 use futures::future::try_join_all;
 use kube::{
-    api::{DeleteParams, Patch, PatchParams},
+    api::{Patch, PatchParams},
     runtime::wait::await_condition,
 };
 use serde_json::{Value, json};
 
-use super::Plane;
-use crate::DEADLINE;
+use crate::{DEADLINE, Instance, Trial, look};
 
 /// How many there are.
 const COUNT: usize = 20;
@@ -34,7 +29,8 @@ const WORK: [Work; 7] = [
     Work::Ends(0),
 ];
 const SIZES: [u32; 11] = [1, 2, 1, 1, 1, 3, 1, 1, 2, 1, 1];
-const MOMENTS: [Moment; 3] = [Moment::AtOnce, Moment::Accepted, Moment::Settled];
+/// When something is done: at once, when the operator has answered, or when little will change by itself.
+const MOMENTS: [Option<Moment>; 3] = [None, Some(|_, _| true), Some(is_settled)];
 const ENDS: [End; 4] = [End::Deleted, End::Ended, End::Expires, End::DeletedInForeground];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,14 +40,12 @@ enum Work {
     Nowhere,
 }
 
-/// When something is done.
-#[derive(Debug, Clone, Copy)]
-enum Moment {
-    AtOnce,
-    /// The operator has answered.
-    Accepted,
-    /// It runs, or it has ended, or it is suspended.
-    Settled,
+/// Whether the moment has come in this state.
+type Moment = fn(Work, State) -> bool;
+
+fn is_settled(work: Work, state: State) -> bool {
+    let waits = work == Work::Nowhere && state == State::Pending;
+    waits || [State::Running, State::Suspended, State::Complete, State::Failed].contains(&state)
 }
 
 /// How it comes that there is nothing of it any more. What expires goes when it has ended.
@@ -66,57 +60,35 @@ enum End {
 /// What one of them is, and what becomes of it.
 #[derive(Debug)]
 struct Life {
-    size: u32,
     work: Work,
+    spec: Value,
     /// What somebody changes in its specification, one after the other.
     edits: Vec<Value>,
-    moment: Moment,
+    moment: Option<Moment>,
     end: End,
-    /// One in four has a sidecar with a Service, another has the pod of `services`.
-    beside: usize,
-}
-
-fn life(index: usize) -> Life {
-    let suspend = |suspend: bool| json!({ "suspend": suspend });
-    Life {
-        size: SIZES[index % SIZES.len()],
-        work: WORK[index % WORK.len()],
-        edits: match index % 5 {
-            1 => vec![json!({ "size": 3 })],
-            2 => vec![suspend(true), suspend(false)],
-            4 => vec![suspend(true)],
-            _ => vec![],
-        },
-        moment: MOMENTS[index % MOMENTS.len()],
-        end: ENDS[index % ENDS.len()],
-        beside: index / 2 % 4,
-    }
 }
 
 /// The operator does not end, and counts nothing by the names of what has gone.
-pub(super) async fn nothing_is_left_of_twenty_that_come_and_go(
-    plane: &Plane<'_>,
-    trial: &Trial,
-) -> Result<()> {
-    let before = plane.environment.operator_pods()?;
+pub(super) async fn nothing_is_left_of_twenty_that_come_and_go(trial: &Trial) -> Result<()> {
+    let before = trial.operator_pods()?;
     let lives = (0..COUNT).map(async |index| {
-        let (name, life) = (format!("life-{index}"), life(index));
-        let lived = life.live(trial, &plane.named(trial, &name)).await;
-        lived.with_context(|| format!("{name}: {life:?}"))
+        let (name, life) = (format!("life-{index}"), Life::new(index));
+        let run = trial.start(&name, &life.spec.to_string()).await?;
+        life.live(trial, &run).await.with_context(|| format!("{name}: {life:?}"))
     });
     try_join_all(lives).await?;
     let mut left = String::new();
     let gone = look("everything to be gone", async || {
         let kinds = "miniclusters,jobs,pods,services,configmaps,secrets,endpointslices,leases";
-        left = plane.kubectl(&["get", kinds, "-n", trial.namespace(), "-oname"])?;
+        left = trial.kubectl(&["get", kinds, "-oname"])?;
         Ok((left.trim() == "configmap/kube-root-ca.crt").then_some(()))
     });
     gone.await.with_context(|| format!("left: {left}"))?;
-    let after = plane.environment.operator_pods()?;
+    let after = trial.operator_pods()?;
     ensure!(before == after, "the operator was {before:?} and is {after:?}");
     let service = format!("services/{NAME}-metrics:metrics/proxy/metrics");
-    let metrics =
-        plane.kubectl(&["get", "--raw", &format!("/api/v1/namespaces/{NAMESPACE}/{service}")])?;
+    let path = format!("/api/v1/namespaces/{NAMESPACE}/{service}");
+    let metrics = trial.kubectl(&["get", "--raw", &path])?;
     let counted = metrics.contains("flux_operator_reconcile_runs_total");
     ensure!(counted && !metrics.contains(trial.namespace()), "{metrics}");
     ensure!(!metrics.contains("category=\"Internal\""), "it has panicked: {metrics}");
@@ -124,15 +96,51 @@ pub(super) async fn nothing_is_left_of_twenty_that_come_and_go(
 }
 
 impl Life {
+    fn new(index: usize) -> Self {
+        let work = WORK[index % WORK.len()];
+        let end = ENDS[index % ENDS.len()];
+        let mut spec = json!({
+            "size": SIZES[index % SIZES.len()], "maxSize": 3,
+            "containers": [{ "image": "ubuntu:24.04" }],
+            "interactive": !matches!(work, Work::Ends(_)),
+        });
+        if let Work::Ends(code) = work {
+            spec["containers"][0]["command"] = json!(format!("echo once; exit {code}"));
+        }
+        if work == Work::Nowhere {
+            spec["pod"] = json!({ "nodeSelector": { "e2e.invalid/none": "none" } });
+        }
+        let other = json!({
+            "name": "beside", "image": "ubuntu:24.04", "runFlux": false, "command": "sleep 600",
+            "ports": [8080],
+        });
+        // One in four has a sidecar with a Service, another has the pod of `services`.
+        match index / 2 % 4 {
+            0 => spec["containers"] = json!([spec["containers"][0], other]),
+            1 => spec["services"] = json!([other]),
+            _ => {}
+        }
+        if end == End::Expires {
+            spec["ttlSecondsAfterFinished"] = json!(0);
+        }
+        let suspend = |suspend: bool| json!({ "suspend": suspend });
+        let edits = match index % 5 {
+            1 => vec![json!({ "size": 3 })],
+            2 => vec![suspend(true), suspend(false)],
+            4 => vec![suspend(true)],
+            _ => vec![],
+        };
+        Self { work, spec, edits, moment: MOMENTS[index % MOMENTS.len()], end }
+    }
+
     async fn live(&self, trial: &Trial, run: &Instance<'_>) -> Result<()> {
-        run.apply(&self.specification().to_string()).await?;
         for edit in &self.edits {
             self.reach(trial, run).await?;
-            self.change(trial, run, edit).await?;
+            change(trial, run, edit).await?;
         }
         let by_itself = [End::Ended, End::Expires].contains(&self.end);
         if let (Work::Ends(code), true) = (self.work, by_itself) {
-            self.change(trial, run, &json!({ "suspend": false })).await?;
+            change(trial, run, &json!({ "suspend": false })).await?;
             if self.end == End::Expires {
                 return Ok(());
             }
@@ -145,70 +153,29 @@ impl Life {
             self.reach(trial, run).await?;
         }
         let in_foreground = self.end == End::DeletedInForeground;
-        let parameters =
-            if in_foreground { DeleteParams::foreground() } else { DeleteParams::background() };
-        unless_gone(trial.api::<MiniCluster>().delete(run.name, &parameters).await)
-    }
-
-    fn specification(&self) -> Value {
-        let mut runner = json!({ "image": "ubuntu:24.04" });
-        if let Work::Ends(code) = self.work {
-            runner["command"] = json!(format!("echo once; exit {code}"));
-        }
-        let other = json!({
-            "name": "beside", "image": "ubuntu:24.04", "runFlux": false, "command": "sleep 600",
-            "ports": [8080],
-        });
-        let mut spec = json!({
-            "size": self.size, "maxSize": 3, "containers": [runner],
-            "interactive": !matches!(self.work, Work::Ends(_)),
-        });
-        if self.work == Work::Nowhere {
-            spec["pod"] = json!({ "nodeSelector": { "e2e.invalid/none": "none" } });
-        }
-        match self.beside {
-            0 => spec["containers"] = json!([spec["containers"][0], other]),
-            1 => spec["services"] = json!([other]),
-            _ => {}
-        }
-        if self.end == End::Expires {
-            spec["ttlSecondsAfterFinished"] = json!(0);
-        }
-        spec
+        let cascade = if in_foreground { "--cascade=foreground" } else { "--cascade=background" };
+        let delete = ["delete", "minicluster", run.name, "--wait=false", "--ignore-not-found"];
+        run.kubectl(&[&delete[..], &[cascade]].concat()).map(drop)
     }
 
     /// Waits for its moment, or until it is gone.
     async fn reach(&self, trial: &Trial, run: &Instance<'_>) -> Result<()> {
+        let Some(has_come) = self.moment else { return Ok(()) };
+        let state = |cluster: &MiniCluster| cluster.status.as_ref()?.state;
         let reached = |cluster: Option<&MiniCluster>| {
-            let Some(cluster) = cluster else { return true };
-            let state = cluster.status.as_ref().and_then(|status| status.state);
-            match self.moment {
-                Moment::AtOnce => true,
-                Moment::Accepted => state.is_some(),
-                Moment::Settled => {
-                    let settled =
-                        [State::Running, State::Suspended, State::Complete, State::Failed];
-                    let waits = self.work == Work::Nowhere && state == Some(State::Pending);
-                    waits || state.is_some_and(|state| settled.contains(&state))
-                }
-            }
+            cluster.is_none_or(|it| state(it).is_some_and(|state| has_come(self.work, state)))
         };
         let reached = await_condition(trial.api::<MiniCluster>(), run.name, reached);
-        let reached = tokio::time::timeout(DEADLINE, reached).await;
-        reached.with_context(|| format!("to be {:?}", self.moment))?.map(drop).map_err(Into::into)
-    }
-
-    /// Changes the specification of what may be gone.
-    async fn change(&self, trial: &Trial, run: &Instance<'_>, change: &Value) -> Result<()> {
-        let patch = Patch::Merge(json!({ "spec": change }));
-        let clusters = trial.api::<MiniCluster>();
-        unless_gone(clusters.patch(run.name, &PatchParams::default(), &patch).await)
+        tokio::time::timeout(DEADLINE, reached).await.context("waiting for its moment")??;
+        Ok(())
     }
 }
 
-/// The failure of a request, except that the object is gone.
-fn unless_gone<T>(answer: Result<T, kube::Error>) -> Result<()> {
-    match answer {
+/// Changes the specification of what may be gone.
+async fn change(trial: &Trial, run: &Instance<'_>, change: &Value) -> Result<()> {
+    let patch = Patch::Merge(json!({ "spec": change }));
+    let clusters = trial.api::<MiniCluster>();
+    match clusters.patch(run.name, &PatchParams::default(), &patch).await {
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
         answer => answer.map(drop).map_err(Into::into),
     }

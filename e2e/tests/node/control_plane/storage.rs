@@ -9,11 +9,11 @@ use anyhow::{Result, anyhow, ensure};
 use e2e::{
     audit::Audit,
     kubernetes::{Kubernetes, Program},
-    trial::Trial,
 };
 use serde_json::json;
 
-use super::{Plane, address_of_lead, connect, ended_once, ends_when_connected};
+use super::{ended_once, ends_when_it_may};
+use crate::Trial;
 
 /// How long etcd answers nothing, again and again.
 const HALTED: Duration = Duration::from_millis(1_500);
@@ -21,15 +21,12 @@ const HALTED: Duration = Duration::from_millis(1_500);
 const ANSWERS: Duration = Duration::from_millis(200);
 
 /// MiniClusters are created, scaled, ended and deleted while requests take seconds.
-pub(super) async fn slow_storage_only_takes_its_time(
-    plane: &Plane<'_>,
-    trial: &Trial,
-) -> Result<()> {
-    let mut audit = Audit::from_now_on(&plane.cluster.audit_log())?;
+pub(super) async fn slow_storage_only_takes_its_time(trial: &Trial) -> Result<()> {
+    let mut audit = Audit::from_now_on(&trial.own()?.audit_log())?;
     let (used, end) = channel();
-    let cluster = plane.cluster.clone();
+    let cluster = trial.own()?.clone();
     let slowed = std::thread::spawn(move || slow_down(&cluster, &end));
-    let outcome = create_scale_and_end(plane, trial).await;
+    let outcome = create_scale_and_end(trial).await;
     drop(used);
     let slowed = slowed.join().map_err(|_| anyhow!("slowing etcd down panicked"))?;
     outcome.and(slowed)?;
@@ -52,15 +49,15 @@ fn slow_down(cluster: &Kubernetes, end: &Receiver<()>) -> Result<()> {
     }
 }
 
-async fn create_scale_and_end(plane: &Plane<'_>, trial: &Trial) -> Result<()> {
-    let people = plane.run(trial, "people", "size: 1, maxSize: 2, interactive: true", "").await?;
-    let good = plane.run(trial, "good", "size: 1", &ends_when_connected(0)).await?;
-    let bad = plane.run(trial, "bad", "size: 1", &ends_when_connected(7)).await?;
+async fn create_scale_and_end(trial: &Trial) -> Result<()> {
+    let people = trial.run("people", "size: 1, maxSize: 2, interactive: true", "").await?;
+    let good = trial.run("good", "size: 1", &ends_when_it_may(0)).await?;
+    let bad = trial.run("bad", "size: 1", &ends_when_it_may(7)).await?;
     people.ready().await?;
     people.edit(&json!({ "size": 2 }))?;
     for (run, code) in [(&good, 0), (&bad, 7)] {
         run.ready().await?;
-        connect(&address_of_lead(run).await?).await?;
+        run.go(0).await?;
         ended_once(trial, run, 1, code).await?;
     }
     people.brokers(2).await?;

@@ -1,44 +1,38 @@
 //! A node is lost: its kubelet and all of its pods at once; or it runs short of disk.
 
 use anyhow::{Result, ensure};
-use e2e::trial::{
-    Trial,
-    instance::{Instance, look},
-    logs::container_log,
-};
+use e2e::{progress::Progress, trial::logs::container_log};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 
-use super::{FIRST, GIVEN_UP_SOON, Pair, SECOND, THEN_BOTH, await_given_up, node_of};
+use super::{
+    FIRST, GIVEN_UP_SOON, SECOND, apart, await_given_up, await_second, node_of, two_nodes,
+};
+use crate::{Instance, Trial, look, then_on};
 
 const TAINT: &str = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute";
 
 /// Until the node is back nobody can know that its pods have ended, so nothing takes their place.
-pub(super) async fn workers_of_a_lost_node_come_back_with_it(
-    pair: &Pair<'_>,
-    trial: &Trial,
-) -> Result<()> {
+pub(super) async fn workers_of_a_lost_node_come_back_with_it(trial: &Trial) -> Result<()> {
     let fields = format!("interactive: true, {GIVEN_UP_SOON}");
-    let people = pair.apart(trial, "people", &fields, "", FIRST).await?;
-    let command = pair.apart(trial, "command", GIVEN_UP_SOON, THEN_BOTH, FIRST).await?;
+    let people = apart(trial, "people", &fields, "", FIRST).await?;
+    let command = apart(trial, "command", GIVEN_UP_SOON, &then_on(2), FIRST).await?;
     let first_lead = people.ready().await?;
     let before = [people.pod(1).await?, command.pod(1).await?];
-    pair.cluster.lose_node(SECOND)?;
-    pair.await_second("Unknown")?;
+    trial.own()?.lose_node(SECOND)?;
+    await_second(trial, "Unknown")?;
     for (run, worker) in [&people, &command].into_iter().zip(&before) {
         run.up(1).await?;
         await_given_up(run, worker)?;
     }
-    pair.cluster.start_node(pair.options, SECOND, pair.progress)?;
+    trial.own()?.start_node(&two_nodes(), SECOND, &Progress::new())?;
     for (run, worker) in [&people, &command].into_iter().zip(&before) {
         run.another(1, worker).await?;
         run.up(2).await?;
     }
     people.running(2).await?;
     ensure!(people.ready().await? == first_lead, "the lead is another one");
-    command.go(0).await?;
-    command.complete().await?;
-    command.each_once(&["begun", "command-0", "command-1", "done"]).await
+    command.ends_on(2).await
 }
 
 /// Two MiniClusters of which a part is on the second node, and the pods that are there: the lead of `once`, whose command
@@ -52,10 +46,10 @@ struct Halves<'run> {
 }
 
 impl<'run> Halves<'run> {
-    async fn on_second(pair: &'run Pair<'_>, trial: &'run Trial) -> Result<Self> {
+    async fn on_second(trial: &'run Trial) -> Result<Self> {
         let command = "command: 'echo once; sleep 600'";
-        let once = pair.apart(trial, "once", "", command, SECOND).await?;
-        let people = pair.apart(trial, "people", "interactive: true", "", FIRST).await?;
+        let once = apart(trial, "once", "", command, SECOND).await?;
+        let people = apart(trial, "people", "interactive: true", "", FIRST).await?;
         let (lead, worker) = (once.pod(0).await?, people.pod(1).await?);
         Ok(Self { trial, once, people, lead, worker })
     }
@@ -79,40 +73,33 @@ impl<'run> Halves<'run> {
 
 /// An administrator says that the node will not come back as it was.
 pub(super) async fn pods_of_a_node_that_is_given_up_are_made_elsewhere(
-    pair: &Pair<'_>,
     trial: &Trial,
 ) -> Result<()> {
-    let halves = Halves::on_second(pair, trial).await?;
-    pair.cluster.lose_node(SECOND)?;
-    pair.await_second("Unknown")?;
-    pair.kubectl(&["taint", "node", SECOND, TAINT])?;
+    let halves = Halves::on_second(trial).await?;
+    trial.own()?.lose_node(SECOND)?;
+    await_second(trial, "Unknown")?;
+    trial.kubectl(&["taint", "node", SECOND, TAINT])?;
     let moved = Box::pin(halves.await_elsewhere("LeadLost")).await;
-    pair.cluster.start_node(pair.options, SECOND, pair.progress)?;
-    pair.kubectl(&["taint", "node", SECOND, &format!("{TAINT}-")])?;
+    trial.own()?.start_node(&two_nodes(), SECOND, &Progress::new())?;
+    trial.kubectl(&["taint", "node", SECOND, &format!("{TAINT}-")])?;
     moved.map(drop)
 }
 
 /// The kubelet evicts one pod after the other, and the scheduler puts none there meanwhile.
 pub(super) async fn pods_of_a_node_that_runs_short_of_disk_are_evicted(
-    pair: &Pair<'_>,
     trial: &Trial,
 ) -> Result<()> {
-    let halves = Halves::on_second(pair, trial).await?;
-    pair.cluster.limit_disk(pair.options, SECOND)?;
+    let halves = Halves::on_second(trial).await?;
+    trial.own()?.limit_disk(&two_nodes(), SECOND)?;
     // Pods that it does not know yet when the disk is full it rejects.
     for (run, pod) in [(&halves.once, &halves.lead), (&halves.people, &halves.worker)] {
         let answers = async || Ok(run.exec_in(&pod.name_any(), run.name, &["true"]).ok());
         look("the kubelet to know its pods", answers).await?;
     }
-    pair.cluster.fill_disk(SECOND)?;
-    let node = format!("node/{SECOND}");
-    let evicted = async {
-        pair.kubectl(&["wait", &node, "--for=condition=DiskPressure=True", "--timeout=2m"])?;
-        let message = Box::pin(halves.await_elsewhere("Evicted")).await?;
-        ensure!(message.contains("low on resource: ephemeral-storage"), "{message}");
-        Ok(())
-    };
-    let evicted = evicted.await;
-    pair.cluster.clear_disk(SECOND)?;
-    evicted
+    trial.own()?.fill_disk(SECOND)?;
+    let pressed = "--for=condition=DiskPressure=True";
+    trial.kubectl(&["wait", "node", SECOND, pressed, "--timeout=2m"])?;
+    let message = Box::pin(halves.await_elsewhere("Evicted")).await?;
+    ensure!(message.contains("low on resource: ephemeral-storage"), "{message}");
+    trial.own()?.clear_disk(SECOND)
 }

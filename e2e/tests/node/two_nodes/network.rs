@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use e2e::trial::{Trial, instance::Instance};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 
-use super::{FIRST, GIVEN_UP_SOON, Pair, SECOND, THEN_BOTH, await_given_up};
+use super::{FIRST, GIVEN_UP_SOON, SECOND, apart, await_given_up, await_second};
+use crate::{Instance, Trial, then_on};
 
 /// A cut that Kubernetes has hardly noticed when it is over.
 const SHORT: Duration = Duration::from_secs(20);
@@ -17,43 +17,41 @@ const LONG: Duration = Duration::from_mins(2);
 
 /// One MiniCluster has both: the command goes on, and the worker joins again in the same pod. One whose pods are
 /// given up sooner has another worker after the long one.
-pub(super) async fn brokers_that_cannot_reach_each_other_join_again(
-    pair: &Pair<'_>,
-    trial: &Trial,
-) -> Result<()> {
-    let cut = pair.apart(trial, "cut", "", THEN_BOTH, FIRST).await?;
+pub(super) async fn brokers_that_cannot_reach_each_other_join_again(trial: &Trial) -> Result<()> {
+    let cut = apart(trial, "cut", "", &then_on(2), FIRST).await?;
     let fields = format!("interactive: true, {GIVEN_UP_SOON}");
-    let people = pair.apart(trial, "given-up", &fields, "", FIRST).await?;
+    let people = apart(trial, "given-up", &fields, "", FIRST).await?;
     let given_up = people.pod(1).await?;
     let before = cut.pod(1).await?;
     for time in [SHORT, LONG] {
-        pair.cluster.cut_off(SECOND)?;
+        trial.own()?.cut_off(SECOND)?;
         let over = tokio::time::sleep(time);
-        let noticed =
-            if time == LONG { goes_on_alone(pair, &cut, &people, &given_up).await } else { Ok(()) };
+        let noticed = if time == LONG {
+            goes_on_alone(trial, &cut, &people, &given_up).await
+        } else {
+            Ok(())
+        };
         over.await;
-        pair.cluster.connect(SECOND)?;
+        trial.own()?.connect(SECOND)?;
         noticed?;
-        pair.await_second("True")?;
+        await_second(trial, "True")?;
         cut.up(2).await?;
         let after = cut.pod(1).await?;
         ensure!(after.uid() == before.uid(), "after {time:?} the worker's pod is another one");
     }
     people.another(1, &given_up).await?;
     people.up(2).await?;
-    cut.go(0).await?;
-    cut.complete().await?;
-    cut.each_once(&["begun", "cut-0", "cut-1", "done"]).await
+    cut.ends_on(2).await
 }
 
 /// Waits until the worker is missed, and runs a job without it.
 async fn goes_on_alone(
-    pair: &Pair<'_>,
+    trial: &Trial,
     cut: &Instance<'_>,
     people: &Instance<'_>,
     given_up: &Pod,
 ) -> Result<()> {
-    pair.await_second("Unknown")?;
+    await_second(trial, "Unknown")?;
     cut.brokers(1).await?;
     cut.up(1).await?;
     let host = cut.flux(&["run", "-N1", "hostname"]).await?;

@@ -3,71 +3,53 @@
 use std::process::Stdio;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::trial::{Trial, instance::look};
 use flux_contract::labels;
-use flux_operator::crd::{InstallMethod, MiniCluster};
+use flux_operator::crd::{InstallMethod, Installed};
 
-use super::{FIRST, Pair, SECOND, THEN_BOTH, node_of};
+use super::{FIRST, SECOND, apart, node_of};
+use crate::{Trial, look, then_on};
 
 /// Runs a command on a broker of each node, to which nothing but the operator's preferences brings them.
-pub(super) async fn one_broker_comes_to_each_node(pair: &Pair<'_>, trial: &Trial) -> Result<()> {
-    let run = pair.run(trial, "each", "size: 2", THEN_BOTH).await?;
+pub(super) async fn one_broker_comes_to_each_node(trial: &Trial) -> Result<()> {
+    let run = trial.run("each", "size: 2", &then_on(2)).await?;
     run.up(2).await?;
     let (one, other) = (run.pod(0).await?, run.pod(1).await?);
     let mut nodes = [node_of(&one), node_of(&other)];
     nodes.sort_unstable();
     ensure!(nodes == [FIRST, SECOND], "the brokers are on {nodes:?}");
-    run.go(0).await?;
-    run.complete().await?;
-    run.each_once(&["each-0", "each-1"]).await
+    run.ends_on(2).await
 }
 
 /// One node has image volumes: images are copied, unless the user insists, and then the pod waits, and the condition
 /// names the fault.
-pub(super) async fn an_image_that_one_node_cannot_mount_is_copied(
-    pair: &Pair<'_>,
-    trial: &Trial,
-) -> Result<()> {
+pub(super) async fn an_image_that_one_node_cannot_mount_is_copied(trial: &Trial) -> Result<()> {
     let lack = format!("node {SECOND} runs containerd 2.0.");
-    let copied = pair.run(trial, "copied", "size: 2", "command: 'echo done'").await?;
-    let cluster = copied.complete().await?;
-    let (method, reason) = install(&cluster).context("nothing is said of the install")?;
+    let copied = trial.run("copied", "size: 2", "command: 'echo done'").await?;
+    copied.complete().await?;
+    let Installed { method, reason } = copied.installed().await?;
     ensure!(method == InstallMethod::Copy && reason.starts_with(&lack), "{method:?}: {reason}");
 
-    pair.kubectl(&["cordon", FIRST])?;
+    trial.kubectl(&["cordon", FIRST])?;
     let fields = "size: 1, flux: {container: {install: Image}}";
-    let waits = async {
-        let mounted = pair.run(trial, "mounted", fields, "command: 'echo done'").await?;
-        mounted.says("Progressing", "CreateContainerError").await
-    };
-    let waits = waits.await;
-    pair.kubectl(&["uncordon", FIRST])?;
-    waits?;
-    let cluster = trial.api::<MiniCluster>().get("mounted").await?;
-    let (method, reason) = install(&cluster).context("nothing is said of the install")?;
+    let mounted = trial.run("mounted", fields, "command: 'echo done'").await?;
+    mounted.says("Progressing", "CreateContainerError").await?;
+    trial.kubectl(&["uncordon", FIRST])?;
+    let Installed { method, reason } = mounted.installed().await?;
     let said = reason.starts_with("asked for, but will not work: ") && reason.contains(&lack);
     ensure!(method == InstallMethod::Image && said, "{method:?}: {reason}");
     Ok(())
 }
 
-fn install(cluster: &MiniCluster) -> Option<(InstallMethod, &str)> {
-    let install = cluster.status.as_ref()?.install.as_ref()?;
-    Some((install.method, &install.reason))
-}
-
 /// `kubectl drain` waits for the job on the rank; then the Job makes the worker's pod on the other node.
-pub(super) async fn a_rank_leaves_in_order_when_its_node_is_drained(
-    pair: &Pair<'_>,
-    trial: &Trial,
-) -> Result<()> {
+pub(super) async fn a_rank_leaves_in_order_when_its_node_is_drained(trial: &Trial) -> Result<()> {
     let fields = "interactive: true, flux: {drainSeconds: 300}";
-    let run = pair.apart(trial, "drained", fields, "", FIRST).await?;
+    let run = apart(trial, "drained", fields, "", FIRST).await?;
     run.job("2", "until test -e /tmp/go; do sleep 0.1; done").await?;
     let before = run.pod(1).await?;
     // Not what other cases have left.
     let pods = format!("--pod-selector={}=drained", labels::NAME);
     let words = ["drain", SECOND, "--delete-emptydir-data", "--timeout=3m", &pods];
-    let mut drain = pair.cluster.kubectl(words);
+    let mut drain = trial.own()?.kubectl(words);
     let drain = drain.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let is_drained = async || Ok((!run.drained().await?.is_empty()).then_some(()));
     look("the rank to be drained", is_drained).await?;
@@ -85,5 +67,5 @@ pub(super) async fn a_rank_leaves_in_order_when_its_node_is_drained(
     run.up(2).await?;
     let drained = run.drained().await?;
     ensure!(drained.is_empty(), "still drained: {drained}");
-    pair.kubectl(&["uncordon", SECOND]).map(drop)
+    trial.kubectl(&["uncordon", SECOND]).map(drop)
 }
