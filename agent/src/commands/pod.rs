@@ -1,10 +1,10 @@
 //! Configuration and facts of the pod that a subcommand is about.
 
 use crate::commands::arguments::PodArguments;
+use crate::failure::Failure;
 use crate::flux::resources::Resources;
 use crate::plan::config::read_config;
 use crate::plan::decide;
-use crate::failure::Failure;
 use crate::plan::facts::Facts;
 use crate::plan::step::Role;
 use crate::system::command_error::CommandError;

@@ -25,10 +25,10 @@ const FIRST: &str = "node-1";
 /// The node to which things happen.
 const SECOND: &str = "node-2";
 
-/// Kubernetes gives these pods up two seconds after it has noticed that their node is lost, and not after five
-/// minutes.
+/// Kubernetes gives these pods up 20 seconds after it has noticed that their node is lost, and not after five
+/// minutes: later than a short cut of the network is over.
 const GIVEN_UP_SOON: &str = "pod: {tolerations: [{key: node.kubernetes.io/unreachable, \
-    operator: Exists, effect: NoExecute, tolerationSeconds: 2}]}";
+    operator: Exists, effect: NoExecute, tolerationSeconds: 20}]}";
 
 fn two_nodes() -> Options {
     let nodes = Nodes::Real(vec![ContainerRuntime::WithoutImageVolumes]);
