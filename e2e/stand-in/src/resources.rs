@@ -17,9 +17,22 @@ pub(crate) type Cores = BTreeMap<u32, BTreeSet<u32>>;
 pub(crate) struct Table {
     /// The file of the resource set. Without one, Flux discovers what there is.
     pub(crate) path: String,
+    /// Ranks that are never scheduled. Real Flux takes a hostlist as well.
+    exclude: String,
     /// Brokers with fewer cores than configured, which drain themselves in real Flux, are used here.
     #[serde(rename = "noverify")]
     _noverify: bool,
+}
+
+impl Table {
+    /// The cores of every rank, and the ranks that are never scheduled. Every rank opens the file.
+    pub(crate) fn read(&self, hosts: &[String]) -> Result<(Cores, BTreeSet<u32>), String> {
+        let cores = read(&self.path, hosts)?;
+        let excluded = text::decode_ids(&self.exclude);
+        let excluded = excluded.filter(|ids| ids.iter().all(|id| cores.contains_key(id)));
+        let invalid = || format!("invalid exclude targets: {}", self.exclude);
+        Ok((cores, excluded.ok_or_else(invalid)?))
+    }
 }
 
 /// R version 1 of hosts that all have the cores of this one.
@@ -50,7 +63,7 @@ fn parse(text: &str) -> Option<BTreeMap<String, BTreeSet<u32>>> {
 
 /// Reads the file at `path` for the brokers named `hosts`, which it must name all and no other. The
 /// rank of a node is that of its host.
-pub(crate) fn read(path: &str, hosts: &[String]) -> Result<Cores, String> {
+fn read(path: &str, hosts: &[String]) -> Result<Cores, String> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| format!("unable to open {path}: {}", strerror(&error)))?;
     let named = parse(&text).ok_or("error parsing R")?;

@@ -3,7 +3,10 @@
 
 use anyhow::{Result, ensure};
 use e2e::{
-    environment::Environment, kubernetes::Network, progress::Progress, scheduler_plugins::SCHEDULER,
+    environment::Environment,
+    kubernetes::{Network, scheduler_plugins},
+    progress::Progress,
+    scheduler_plugins::SCHEDULER,
 };
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
@@ -66,7 +69,10 @@ async fn without_a_scheduler(environment: &Environment, trial: &Trial) -> Result
 #[test]
 #[ignore = "needs root"]
 fn pods_of_a_gang_get_nodes_together_or_not_at_all() {
-    on_a_cluster(&options("gang", Network::default()), |environment| {
+    let options = options("gang", Network::default());
+    on_a_cluster(&options, |environment| {
+        // A case is in the cluster's network, from which no Go module can be downloaded.
+        scheduler_plugins(&options.cache, &Progress::new())?;
         let seats = json!({ "status": { "capacity": { "e2e.example/seat": SEATS } } }).to_string();
         let node = environment.kubectl(&["get", "nodes", "--output=name"])?;
         environment.kubectl(&["patch", node.trim(), "--subresource=status", "--patch", &seats])?;

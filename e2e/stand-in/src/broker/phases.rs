@@ -15,7 +15,6 @@ use crate::jobs::task::Order;
 use crate::output::{Failure, strerror};
 use crate::overlay::wire::Upward;
 use crate::overlay::{accept, bind, keep_connected, load_certificate};
-use crate::resources;
 
 impl Broker {
     /// Starts the parts, and with them the state machine.
@@ -124,12 +123,12 @@ impl Broker {
         }
         let disabled = self.environment.contains_key("FLUX_DISABLE_JOB_CLEANUP");
         self.has_cleanup = self.is_leader() && !disabled;
-        let path = &self.config.resource.path;
-        self.manager.cores = resources::read(path, &self.hosts).map_err(|text| {
+        let resources = self.config.resource.read(&self.hosts).map_err(|text| {
             self.log_as("resource", Severity::Error, &text);
             self.log_as("resource", Severity::Critical, "module exiting abnormally");
             1
         })?;
+        (self.manager.cores, self.manager.excluded) = resources;
         let path = self.attributes.get("content.restore");
         if let Some(path) = path.filter(|path| self.is_leader() && Path::new(path).exists()) {
             self.log(Severity::Info, &format!("rc1.0: restoring content from {path}"));

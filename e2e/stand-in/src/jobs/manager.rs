@@ -29,6 +29,8 @@ struct Waiting {
 pub(crate) struct Manager {
     pub(crate) jobs: BTreeMap<u64, Job>,
     pub(crate) cores: Cores,
+    /// Ranks never scheduled.
+    pub(crate) excluded: BTreeSet<u32>,
     /// Ranks that are online, and how each gets its orders.
     pub(crate) online: BTreeMap<u32, Box<dyn Fn(Order)>>,
     /// Ranks that get no jobs, and why.
@@ -54,7 +56,11 @@ impl Manager {
     /// Cores of a scope that are free on ranks that may be used now.
     fn free(&self, scope: Scope) -> Cores {
         let mut free = self.cores_of(scope);
-        free.retain(|rank, _| self.online.contains_key(rank) && !self.drained.contains_key(rank));
+        free.retain(|rank, _| {
+            self.online.contains_key(rank)
+                && !self.drained.contains_key(rank)
+                && !self.excluded.contains(rank)
+        });
         for id in self.in_state(JobState::Running, scope) {
             for (rank, cores) in &self.jobs[&id].allocation.cores {
                 if let Some(left) = free.get_mut(rank) {
@@ -109,7 +115,8 @@ impl Manager {
             if job.state != JobState::Pending || blocked.contains(&scope) {
                 continue;
             }
-            let all = self.cores_of(scope);
+            let mut all = self.cores_of(scope);
+            all.retain(|rank, _| !self.excluded.contains(rank));
             if allocate(&job.spec, &all, &all).is_none() {
                 self.raise(id, "alloc", "unsatisfiable request");
             } else if let Some(found) = allocate(&job.spec, &all, &self.free(scope)) {

@@ -72,6 +72,7 @@ fn resources_that_make_no_sense() {
     let good = site.read("broker.toml");
     for (from, to, text) in [
         ("noverify = true", "nope = true", "nope"),
+        ("[resource]", "[resource]\nexclude = \"7\"", "exclude"),
         ("/R\"", "/nowhere\"", "No such file or directory"),
     ] {
         site.write("broker.toml", &good.replace(from, to));
