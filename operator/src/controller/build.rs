@@ -11,7 +11,7 @@ mod unknown_fields;
 mod volumes;
 
 pub use agent_config::agent_config;
-pub(super) use job::KILLED;
+pub(super) use job::{KILLED, is_replaced};
 pub(super) use meta::meta_of;
 pub use services::{Services, services};
 pub(super) use unknown_fields::document;

@@ -10,9 +10,8 @@ pub(super) mod waiting;
 pub(super) use pods::{BEGIN, Pods};
 
 use super::build::services;
-use super::decide::ended_run::EndedRun;
+use super::decide::ended_run::{EndedRun, has_ended};
 use super::error::{Error, NameConflict};
-use super::kube_ext::is_finished;
 use super::schedulers::gang;
 use super::schedulers::queue::{Queue, queue};
 use crate::cluster::{Cluster, Identity};
@@ -83,7 +82,7 @@ pub(super) async fn observe(
     if is_noted_to_have_ended(&live) {
         return Ok(live);
     }
-    if live.job.as_ref().is_some_and(is_finished) {
+    if live.job.as_ref().is_some_and(|job| has_ended(job, live.pods.lead.as_ref())) {
         live.services = all_services(client, identity).await?;
     } else if let Some(cluster) = cluster {
         add_services(client, owner, cluster, &mut live).await?;
@@ -96,8 +95,10 @@ pub(super) async fn observe(
 /// True when the note of the end of this very Job was written, which is done when all else was.
 fn is_noted_to_have_ended(live: &Live) -> bool {
     let noted = live.config_map.as_ref().and_then(EndedRun::noted_on);
-    let job = live.job.as_ref().filter(|job| is_finished(job));
-    job.zip(noted).is_some_and(|(job, run)| Some(&run.job) == job.metadata.uid.as_ref())
+    live.job
+        .as_ref()
+        .zip(noted)
+        .is_some_and(|(job, run)| Some(&run.job) == job.metadata.uid.as_ref())
 }
 
 /// The Services of a run that is over, whatever the specification says by now: none is to be left.

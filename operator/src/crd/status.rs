@@ -47,7 +47,7 @@ pub struct MiniClusterStatus {
     /// When the Job was started.
     pub start_time: Option<Time>,
 
-    /// When the Job ended.
+    /// When the run ended: when the lead's container did, or the Job.
     pub completion_time: Option<Time>,
 
     /// Generation of the specification this status answers.

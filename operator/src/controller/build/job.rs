@@ -33,6 +33,11 @@ const STOPPED_IN_RUNC: i32 = 2;
 /// memory, or of the kubelet), of a container that the kubelet lost, and of one that never began.
 pub(in crate::controller) const KILLED: [i32; 3] = [STOPPED_IN_RUNC, 137, 255];
 
+/// True when a pod is made again whose runner has ended with `code`.
+pub(in crate::controller) fn is_replaced(code: i32) -> bool {
+    code == i32::from(Exit::Stopped.code()) || KILLED.contains(&code)
+}
+
 /// Exit codes of a container that ended because its pod, or the runner beside it, did.
 const ENDED_WITH_THE_RUNNER: [i32; 5] = [STOPPED_IN_RUNC, Exit::Broker as i32, 137, 143, 255];
 

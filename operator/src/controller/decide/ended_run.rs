@@ -3,11 +3,13 @@
 
 use super::change::Change;
 use crate::cluster::{FixedFields, Identity};
-use crate::controller::build::meta_of;
-use crate::controller::kube_ext::noted_generation;
+use crate::controller::build::{is_replaced, meta_of};
+use crate::controller::kube_ext::{
+    counts_by_index, end_of, is_finished, is_suspended, noted_generation,
+};
 use crate::crd::{MiniClusterSpec, MiniClusterStatus, State};
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, ContainerStatus, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 use serde::{Deserialize, Serialize};
@@ -15,6 +17,29 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 pub(crate) const ENDED_RUN_ANNOTATION: &str = "flux-framework.org/ended-run";
+
+/// True when the run of `job` has ended for good, be it that the Job controller has yet to say so.
+pub(crate) fn has_ended(job: &Job, lead: Option<&Pod>) -> bool {
+    is_finished(job) || lead.is_some_and(|lead| end_by_lead(job, lead).is_some())
+}
+
+/// When the pod `lead` has ended the run of `job`, where that is certain: the Job controller says the same up to two
+/// seconds later. Success is certain by the Job's success policy; failure by its failure policy, where it replaces no
+/// pod with this exit code. All containers of the pod have ended: before that, how the pod ends is open.
+pub(crate) fn end_by_lead(job: &Job, lead: &Pod) -> Option<Time> {
+    if is_suspended(job) || lead.metadata.deletion_timestamp.is_some() {
+        return None;
+    }
+    let all = lead.status.as_ref()?.container_statuses.as_deref()?;
+    let end = end_of(lead, &job.name_any())?;
+    let code = |container: &ContainerStatus| {
+        Some(container.state.as_ref()?.terminated.as_ref()?.exit_code)
+    };
+    let codes: Vec<i32> = all.iter().map(code).collect::<Option<_>>()?;
+    let complete = codes.iter().all(|code| *code == 0);
+    let failed = end.exit_code != 0 && counts_by_index(job) && !is_replaced(end.exit_code);
+    end.finished_at.clone().filter(|_| complete || failed)
+}
 
 const MESSAGE_LIMIT: usize = 2000;
 

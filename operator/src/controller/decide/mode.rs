@@ -1,9 +1,9 @@
 //! Whether a MiniCluster is reconciled, or only reported on.
 
-use super::ended_run::EndedRun;
+use super::ended_run::{EndedRun, has_ended};
 use crate::cluster::{AGENT_CONTAINER, Cluster};
 use crate::controller::build::{AGENT_CONFIG_KEY, Images};
-use crate::controller::kube_ext::{is_finished, noted_generation};
+use crate::controller::kube_ext::noted_generation;
 use crate::controller::observe::Live;
 use flux_contract::{AgentConfig, ClusterName};
 use k8s_openapi::api::batch::v1::Job;
@@ -54,8 +54,9 @@ pub(crate) fn mode(
             (None, None) => Mode::Invalid,
         };
     };
-    if is_finished(job) {
-        return Mode::Finished(noted.filter(|run| Some(&run.job) == job.metadata.uid.as_ref()));
+    let noted = noted.filter(|run| Some(&run.job) == job.metadata.uid.as_ref());
+    if noted.is_some() || has_ended(job, live.pods.lead.as_ref()) {
+        return Mode::Finished(noted);
     }
     if noted_generation(job).is_none() {
         return Mode::StartedByAnotherOperator;

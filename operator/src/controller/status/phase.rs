@@ -2,15 +2,14 @@
 
 use super::Facts;
 use super::pod::{Outcome, PodView, exit_code_of_lost_lead, failure_of_lost_lead};
-use crate::controller::build::KILLED;
-use crate::controller::decide::ended_run::EndedRun;
+use crate::controller::build::is_replaced;
+use crate::controller::decide::ended_run::{EndedRun, end_by_lead};
 use crate::controller::kube_ext::{
     CAUSE_ANNOTATION, counts_by_index, has_pods, is_suspended, job_condition, noted_generation,
     ready_pods,
 };
 use crate::controller::observe::waiting::Waiting;
 use crate::crd::State;
-use flux_contract::Exit;
 use k8s_openapi::api::batch::v1::{Job, JobCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
@@ -83,6 +82,14 @@ pub(super) fn phase(
         let failure = failure(runner, facts, lead, condition, now);
         return Phase::ended(State::Failed, condition.last_transition_time.clone(), failure);
     }
+    if let Some(lead) = lead
+        && let Some(at) = end_by_lead(job, lead.pod)
+    {
+        return match lead.failure() {
+            Some(failure) => Phase::ended(State::Failed, Some(at), failure),
+            None => Phase::ended(State::Complete, Some(at), success(facts.plan.interactive)),
+        };
+    }
     if is_suspended(job) {
         let suspending = has_pods(job);
         let state = if suspending { State::Ending } else { State::Suspended };
@@ -94,8 +101,8 @@ pub(super) fn phase(
         return Phase { waiting: waiting.or_else(|| no_pods(job)), ..State::Pending.into() };
     };
     let state = if lead.over || (lead.ended.is_some() && !restarts(job)) {
-        let comes_back = facts.plan.interactive && is_replaced(job, lead);
-        if comes_back { State::Pending } else { return State::Ending.into() }
+        let waits = facts.plan.interactive && comes_back(job, lead);
+        if waits { State::Pending } else { return State::Ending.into() }
     } else if lead.ready {
         State::Running
     } else if lead.degraded {
@@ -118,9 +125,8 @@ fn no_pods(job: &Job) -> Option<Waiting> {
     refused.then_some(Waiting { message, lasts: false })
 }
 
-fn is_replaced(job: &Job, lead: &PodView<'_>) -> bool {
-    let comes_back = |code| code == i32::from(Exit::Stopped.code()) || KILLED.contains(&code);
-    counts_by_index(job) && lead.ended.as_ref().is_none_or(|ended| comes_back(ended.exit_code))
+fn comes_back(job: &Job, lead: &PodView<'_>) -> bool {
+    counts_by_index(job) && lead.ended.as_ref().is_none_or(|ended| is_replaced(ended.exit_code))
 }
 
 fn restarts(job: &Job) -> bool {

@@ -41,7 +41,7 @@ pub(super) struct Ended {
 }
 
 pub(super) struct PodView<'pod> {
-    pod: &'pod Pod,
+    pub(super) pod: &'pod Pod,
     runner: &'pod str,
     pub(super) over: bool,
     pub(super) running: bool,

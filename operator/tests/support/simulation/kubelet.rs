@@ -135,8 +135,9 @@ impl Kubelet {
         let now = store.clock.now();
         let phase = if end.code == 0 { "Succeeded" } else { "Failed" };
         let reason = if end.code == 0 { "Completed" } else { "Error" };
-        let ended =
-            json!({ "terminated": { "exitCode": end.code, "reason": reason, "message": message } });
+        let ended = json!({ "terminated": {
+            "exitCode": end.code, "reason": reason, "message": message, "finishedAt": now.to_string(),
+        } });
         store.change_status(path, |status| {
             status["phase"] = json!(phase);
             status["containerStatuses"] = containers(&pod, &ended, false);
