@@ -224,7 +224,8 @@ fn a_run_has_ended_when_the_lead_has_where_no_other_pod_follows() {
     for code in [7, 75, 137] {
         assert_eq!(state(end(code, code != 7)), Some(State::Ending));
     }
-    assert_eq!([suspended, deleted, beside].map(state), [Some(State::Ending); 3]);
+    let others = [state(suspended), state(deleted), state(beside)];
+    assert_eq!(others, [Some(State::Ending); 3]);
 }
 
 #[test]
