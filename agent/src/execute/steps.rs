@@ -233,9 +233,9 @@ fn take_way(context: &mut Context, lead: &AwaitLead, found: IpAddr) -> Result<()
     }
     if let Some(address) = lead.address {
         context.log.info(if address == found {
-            "its address leads there again: the broker will use the address"
+            "its address led there first: the broker will use the address"
         } else {
-            "only its name led there: the broker will use the name"
+            "its name led there first: the broker will use the name"
         });
     }
     write_file(context, &now)

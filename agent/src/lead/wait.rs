@@ -4,6 +4,7 @@ use crate::lead::probe::{Outcome, probe};
 use crate::lead::resolver::lookup;
 use crate::plan::step::AwaitLead;
 use flux_contract::CurveCertificate;
+use std::cell::RefCell;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
@@ -20,8 +21,11 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 /// How long one probe may take: a lost SYN is sent again after a second. The deadline does not cut it short: what was
 /// seen last would be that cut, and not what is in the way.
 const PROBE: Duration = Duration::from_secs(2);
-/// How long only the address is tried, when there is one, before the name is tried as well.
-const ADDRESS_ALONE: Duration = Duration::from_secs(5);
+/// When the name of a lead is first looked up that has an address as well: the pods of a Job get their addresses at
+/// about the same time, and who asks DNS too early may be answered for half a minute that there is no such name.
+const FIRST_LOOKUP: Duration = Duration::from_millis(400);
+/// Time between two look-ups: the addresses that one finds are tried in between.
+const LOOKUP_INTERVAL: Duration = Duration::from_secs(1);
 /// How often an unchanged state is reported.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -63,7 +67,7 @@ pub async fn wait_for_lead(
     let probe = async |address, connection| probe(address, certificate, connection, PROBE).await;
     let resolve = async |name: &str| lookup(name).await.map_err(|error| format!("{error:#}"));
     let spread = |pause| spread(pause, getrandom::u32().unwrap_or(u32::MAX));
-    wait(target, deadline, report, probe, resolve, spread).await
+    Box::pin(wait(target, deadline, report, probe, resolve, spread)).await
 }
 
 /// A pause between half of `pause` and all of it: the workers of a large cluster would ask together every time.
@@ -71,6 +75,7 @@ fn spread(pause: Duration, random: u32) -> Duration {
     pause.mul_f64(f64::from(random) / f64::from(u32::MAX) / 2.0 + 0.5)
 }
 
+/// Tries address and name side by side: neither waits for packets or DNS answers that the other lost.
 async fn wait(
     target: &AwaitLead,
     deadline: Duration,
@@ -79,102 +84,165 @@ async fn wait(
     resolve: impl AsyncFn(&str) -> Result<Vec<IpAddr>, String>,
     spread: impl Fn(Duration) -> Duration,
 ) -> Result<LeadFound, LeadError> {
-    let started = Instant::now();
-    let mut reported = None;
-    let mut pause = FIRST_PAUSE;
-    let mut attempts = 0;
-    loop {
-        attempts += 1;
-        let eager = started.elapsed() < EAGER;
-        let connection = if eager { EAGER_CONNECTION } else { PROBE };
-        let probe = |address| probe(address, connection);
-        let with_name = target.address.is_none() || started.elapsed() >= ADDRESS_ALONE;
-        let seen = match attempt(target, with_name, probe, &resolve).await {
-            Ok(address) => {
-                return Ok(LeadFound { address, attempts, elapsed: started.elapsed() });
+    let search = RefCell::new(Search::new(deadline, report));
+    let probe = async |address, patience| {
+        let address = SocketAddr::new(address, target.port);
+        (address, probe(address, patience).await)
+    };
+    let by_address = async {
+        let own = Ok(vec![target.address?]);
+        let look = async |patience| attempt(&own, async |it| probe(it, patience).await).await;
+        repeat(&search, Way::Address, &spread, look).await
+    };
+    let by_name = async {
+        if target.address.is_some() {
+            sleep(spread(FIRST_LOOKUP).min(deadline)).await;
+        }
+        let (mut named, mut looked_up) = (Ok(Vec::new()), None);
+        let look = async |patience| {
+            if looked_up.is_none_or(|when: Instant| when.elapsed() >= LOOKUP_INTERVAL) {
+                looked_up = Some(Instant::now());
+                named = resolve(&target.name).await;
+                // What the address itself has shown need not be asked again by its name.
+                let _ = named.as_mut().map(|all| all.retain(|it| target.address != Some(*it)));
             }
-            Err(seen) => seen,
+            attempt(&named, async |it| probe(it, patience).await).await
         };
-        let elapsed = started.elapsed();
-        if let Some(line) = seen.line(&mut reported, elapsed, attempts) {
-            report(&line);
+        repeat(&search, Way::Name, &spread, look).await
+    };
+    let found = tokio::select! {
+        biased;
+        Some(address) = by_address => Ok(address),
+        Some(address) = by_name => Ok(address),
+        else => Err(()),
+    };
+    let search = search.into_inner();
+    found.map(|address| search.found(address)).map_err(|()| search.failed(target))
+}
+
+/// Looks until the lead lets us in, or the deadline has passed; the pauses grow once it is late.
+async fn repeat(
+    search: &RefCell<Search<'_>>,
+    way: Way,
+    spread: impl Fn(Duration) -> Duration,
+    mut look: impl AsyncFnMut(Duration) -> Result<SocketAddr, Seen>,
+) -> Option<SocketAddr> {
+    let (started, deadline) = (search.borrow().started, search.borrow().deadline);
+    let mut pause = FIRST_PAUSE;
+    loop {
+        search.borrow_mut().attempts += 1;
+        let eager = started.elapsed() < EAGER;
+        match look(if eager { EAGER_CONNECTION } else { PROBE }).await {
+            Ok(address) => return Some(address),
+            Err(seen) => search.borrow_mut().note(way, seen),
         }
-        if elapsed >= deadline {
-            let (name, port) = (target.name.clone(), target.port);
-            return Err(LeadError { name, port, attempts, elapsed, last_seen: seen.text });
+        let left = deadline.saturating_sub(started.elapsed());
+        if left.is_zero() {
+            return None;
         }
-        sleep(spread(pause).min(deadline.saturating_sub(elapsed))).await;
+        sleep(spread(pause).min(left)).await;
         if !eager {
             pause = pause.mul_f64(1.5).min(LONGEST_PAUSE);
         }
     }
 }
 
-/// One round over every way to the lead: the first address that lets us in, or what was seen at all of them.
+/// The first of `addresses` that lets us in, or what was seen at all of them.
 async fn attempt(
-    target: &AwaitLead,
-    with_name: bool,
-    probe: impl AsyncFn(SocketAddr) -> Outcome,
-    resolve: &impl AsyncFn(&str) -> Result<Vec<IpAddr>, String>,
+    addresses: &Result<Vec<IpAddr>, String>,
+    probe: impl AsyncFn(IpAddr) -> (SocketAddr, Outcome),
 ) -> Result<SocketAddr, Seen> {
-    let mut seen = Vec::new();
-    let mut certificate_problem = false;
-    for by_name in [false, true].into_iter().take(if with_name { 2 } else { 1 }) {
-        let addresses = if by_name {
-            resolve(&target.name).await
-        } else {
-            Ok(target.address.into_iter().collect())
-        };
-        let addresses = addresses.unwrap_or_else(|error| {
-            seen.push(error);
-            Vec::new()
-        });
-        // What the address itself has shown need not be asked again by its name.
-        let new = addresses.into_iter().filter(|it| !(by_name && target.address == Some(*it)));
-        for address in new {
-            let address = SocketAddr::new(address, target.port);
-            let outcome = probe(address).await;
-            if outcome == Outcome::Accepted {
-                return Ok(address);
-            }
-            certificate_problem |= outcome.is_certificate_problem();
-            seen.push(format!("{address}: {outcome}"));
+    let mut seen = Seen::default();
+    let addresses =
+        addresses.as_ref().map_err(|error| Seen { text: error.clone(), ..Seen::default() })?;
+    for address in addresses {
+        let (address, outcome) = probe(*address).await;
+        if outcome == Outcome::Accepted {
+            return Ok(address);
         }
+        let certificate_problem = outcome.is_certificate_problem();
+        seen.add(&Seen { text: format!("{address}: {outcome}"), certificate_problem });
     }
-    Err(Seen { text: seen.join("; "), certificate_problem })
+    Err(seen)
 }
 
-/// What a failed attempt found.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, Copy)]
+enum Way {
+    Address,
+    Name,
+}
+
+/// What the ways to the lead have in common.
+struct Search<'report> {
+    started: Instant,
+    deadline: Duration,
+    attempts: u32,
+    /// What was seen last on each [`Way`].
+    last: [Seen; 2],
+    /// What was reported last, and when.
+    reported: Option<(Seen, Duration)>,
+    report: &'report mut dyn FnMut(&str),
+}
+
+impl<'report> Search<'report> {
+    fn new(deadline: Duration, report: &'report mut dyn FnMut(&str)) -> Self {
+        let (started, last) = (Instant::now(), Default::default());
+        Self { started, deadline, attempts: 0, last, reported: None, report }
+    }
+
+    fn seen(&self) -> Seen {
+        let mut all = Seen::default();
+        self.last.iter().for_each(|seen| all.add(seen));
+        all
+    }
+
+    /// Reports a change at once, and what stays as it was every ten seconds.
+    fn note(&mut self, way: Way, seen: Seen) {
+        self.last[way as usize] = seen;
+        let (now, elapsed) = (self.seen(), self.started.elapsed());
+        let urgency = if now.certificate_problem { "WARNING: " } else { "" };
+        let since = match &self.reported {
+            Some((last, when)) if *last == now => {
+                if elapsed.saturating_sub(*when) < REPORT_INTERVAL {
+                    return;
+                }
+                format!(" after {} s ({} attempts)", elapsed.as_secs(), self.attempts)
+            }
+            Some(_) | None => String::new(),
+        };
+        let still = if since.is_empty() { "" } else { "still " };
+        (self.report)(&format!("{urgency}{still}waiting for the lead broker{since}: {}", now.text));
+        self.reported = Some((now, elapsed));
+    }
+
+    fn found(&self, address: SocketAddr) -> LeadFound {
+        LeadFound { address, attempts: self.attempts, elapsed: self.started.elapsed() }
+    }
+
+    fn failed(&self, target: &AwaitLead) -> LeadError {
+        LeadError {
+            name: target.name.clone(),
+            port: target.port,
+            attempts: self.attempts,
+            elapsed: self.started.elapsed(),
+            last_seen: self.seen().text,
+        }
+    }
+}
+
+/// What was found on the way to the lead.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct Seen {
     text: String,
     certificate_problem: bool,
 }
 
 impl Seen {
-    /// What is to be reported of it, `elapsed` after the start: a change at once, and what stays as it was every
-    /// ten seconds. `reported` is what was reported last, and when.
-    fn line(
-        &self,
-        reported: &mut Option<(Self, Duration)>,
-        elapsed: Duration,
-        attempts: u32,
-    ) -> Option<String> {
-        let urgency = if self.certificate_problem { "WARNING: " } else { "" };
-        let (text, seconds) = (&self.text, elapsed.as_secs());
-        let line = match reported {
-            Some((last, when)) if last == self => {
-                if elapsed.saturating_sub(*when) < REPORT_INTERVAL {
-                    return None;
-                }
-                format!(
-                    "{urgency}still waiting for the lead broker after {seconds} s ({attempts} attempts): {text}"
-                )
-            }
-            Some(_) | None => format!("{urgency}waiting for the lead broker: {text}"),
-        };
-        *reported = Some((self.clone(), elapsed));
-        Some(line)
+    fn add(&mut self, more: &Self) {
+        let separator = if self.text.is_empty() || more.text.is_empty() { "" } else { "; " };
+        self.text += separator;
+        self.text += &more.text;
+        self.certificate_problem |= more.certificate_problem;
     }
 }
 
@@ -182,7 +250,6 @@ impl Seen {
 mod tests {
     use super::*;
     use crate::lead::probe::Stage;
-    use std::cell::RefCell;
 
     const SERVICE: &str = "10.96.0.5";
     const POD: &str = "10.244.1.7";
@@ -283,11 +350,27 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_name_is_tried_when_the_address_keeps_failing_for_five_seconds() {
-        let outcome = |_, address| if address == ip(POD) { Outcome::Accepted } else { REFUSED };
-        let found = run(Some(SERVICE), 60, outcome, |_| Ok(vec![ip(POD)])).await.found();
-        assert_eq!(found.address.ip(), ip(POD));
-        assert!(found.elapsed >= ADDRESS_ALONE && found.elapsed < ADDRESS_ALONE + LONGEST_PAUSE);
+    async fn name_and_address_do_not_wait_for_each_other() {
+        let lost = || Outcome::TimedOut(Stage::Connect);
+        let by_name = |_, address| if address == ip(POD) { Outcome::Accepted } else { lost() };
+        let found = run(Some(SERVICE), 60, by_name, |_| Ok(vec![ip(POD)])).await.found();
+        assert_eq!((found.address.ip(), found.elapsed), (ip(POD), FIRST_LOOKUP));
+        let up = Duration::from_millis(900);
+        let later = |now, _| if now < up { lost() } else { Outcome::Accepted };
+        let found = run(Some(SERVICE), 60, later, |_| unknown()).await.found();
+        assert_eq!(found.address.ip(), ip(SERVICE));
+        assert!(found.elapsed < up + EAGER_CONNECTION + FIRST_PAUSE);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn dns_is_asked_once_a_second_at_most() {
+        let asked = RefCell::new(0);
+        let resolved = |_| {
+            *asked.borrow_mut() += 1;
+            Ok(vec![ip(POD)])
+        };
+        run(Some(SERVICE), 10, |_, _| REFUSED, resolved).await.result.unwrap_err();
+        assert!((8..=10).contains(&asked.take()));
     }
 
     #[tokio::test(start_paused = true)]
@@ -329,11 +412,11 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_deadline_of_nothing_still_tries_once() {
+    async fn a_deadline_of_nothing_still_tries_each_way_once() {
         let waited = run(Some(SERVICE), 0, |_, _| REFUSED, |_| unknown()).await;
         assert_eq!(
             waited.result.unwrap_err().to_string(),
-            "lead broker hello-0.hello port 8050 did not let this pod in within 0 s (1 attempts); last seen: 10.96.0.5:8050: connection refused: nothing listens there yet"
+            "lead broker hello-0.hello port 8050 did not let this pod in within 0 s (2 attempts); last seen: 10.96.0.5:8050: connection refused: nothing listens there yet; name hello-0.hello does not exist in DNS (yet)"
         );
     }
 }
