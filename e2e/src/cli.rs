@@ -1,9 +1,4 @@
-//! The command line's part about clusters: which one ([`ClusterArguments`]), and what to do with it
-//! ([`ClusterCommand`]).
-
-mod commands;
-
-pub use self::commands::ClusterCommand;
+//! The command line's part that names a cluster, which the tests read from the environment.
 
 use std::{path::PathBuf, process::Command};
 
@@ -21,7 +16,7 @@ use crate::{
 
 /// Which cluster to work with. Each option has a variable, which tests read.
 #[derive(Debug, Clone, Args)]
-pub struct ClusterArguments {
+pub(crate) struct ClusterArguments {
     /// Use the cluster of this kubeconfig instead of one on this machine.
     #[arg(long, value_name = "FILE", env = "FLUX_E2E_KUBECONFIG")]
     kubeconfig: Option<PathBuf>,
@@ -82,13 +77,13 @@ pub(crate) fn use_cluster(command: &mut Command, target: &Target) {
 
 impl ClusterArguments {
     /// What the environment says, by the variables that the options' help names.
-    pub fn from_environment() -> Result<Self> {
+    pub(crate) fn from_environment() -> Result<Self> {
         let parsed = FromEnvironment::try_parse_from(["tests"]);
         parsed.map(|it| it.cluster).context("reading the variables that name a cluster")
     }
 
     /// The cluster that the arguments name.
-    pub fn target(&self) -> Result<Target> {
+    pub(crate) fn target(&self) -> Result<Target> {
         if let Some(kubeconfig) = self.kubeconfig.clone() {
             return Ok(Target::External { kubeconfig, load_command: self.load_command.clone() });
         }
@@ -113,7 +108,7 @@ impl ClusterArguments {
     }
 
     /// The options of a cluster on this machine.
-    fn own(&self, verb: &str) -> Result<Options> {
+    pub(crate) fn own(&self, verb: &str) -> Result<Options> {
         let own = self.target()?.own().cloned();
         own.with_context(|| format!("the cluster of a kubeconfig is not ours to {verb}"))
     }

@@ -20,7 +20,7 @@ const START_DEADLINE: Duration = Duration::from_mins(10);
 const FINISH_DEADLINE: Duration = Duration::from_mins(2);
 
 /// Runs the hello-world example in `environment` and shows what happens.
-pub fn demo(environment: &Environment, progress: &Progress) -> Result<()> {
+pub(crate) fn demo(environment: &Environment, progress: &Progress) -> Result<()> {
     let path = checkout()?.join(EXAMPLE);
     let manifest = std::fs::read_to_string(&path)
         .with_context(|| format!("reading the example {}", path.display()))?;

@@ -18,7 +18,6 @@ use crate::{
     cli::ClusterArguments,
     cluster::{Cluster, Target},
     kubernetes::Kubernetes,
-    kueue,
     product::{
         binaries::{self, Binaries},
         images::{self, View},
@@ -26,7 +25,7 @@ use crate::{
         printed,
     },
     progress::Progress,
-    scheduler_plugins,
+    schedulers,
     trial::{Trial, evidence::keep_evidence},
     wait::{self, Look},
 };
@@ -120,12 +119,12 @@ impl Environment {
 
     /// Installs Kueue.
     pub fn install_kueue(&self, progress: &Progress) -> Result<()> {
-        kueue::install(&self.cluster, progress)
+        schedulers::install_kueue(&self.cluster, progress)
     }
 
     /// Installs the scheduler of scheduler-plugins beside the cluster's own.
     pub fn install_scheduler_plugins(&self, progress: &Progress) -> Result<()> {
-        scheduler_plugins::install(&self.cluster, progress)
+        schedulers::install_scheduler_plugins(&self.cluster, progress)
     }
 
     /// The cluster as it is: nothing is built, loaded or installed.

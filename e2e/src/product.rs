@@ -1,8 +1,8 @@
 //! What is tested: the project's own binaries, their images, and their installation in a cluster.
 
 pub(crate) mod binaries;
-pub mod chart;
-pub mod dockerfiles;
+pub(crate) mod chart;
+pub(crate) mod dockerfiles;
 pub mod images;
 pub mod install;
 
@@ -15,15 +15,29 @@ use anyhow::{Context as _, Result};
 
 use crate::{architecture::Architecture, programs, progress::Progress};
 
+/// The packages whose programs go into images, and these programs.
+pub(crate) const OPERATOR: &str = "flux-operator";
+pub(crate) const AGENT: &str = "flux-agent";
+pub(crate) const VIEW_TOOL: &str = "flux-view";
+
+/// As which the images that are shipped start their programs.
+pub(crate) const ORDINARY_USER: &str = "65532:65532";
+
 /// The root of this checkout.
 pub fn checkout() -> Result<PathBuf> {
     let crate_directory = Path::new(env!("CARGO_MANIFEST_DIR"));
     Ok(crate_directory.parent().context("finding the checkout above the e2e crate")?.to_owned())
 }
 
+/// Where cargo puts what it builds.
+pub(crate) fn target() -> Result<PathBuf> {
+    let named = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+    Ok(checkout()?.join(named))
+}
+
 /// Cargo in this checkout with these arguments, as if called by hand: what the cargo that runs this
 /// process tells it about its own package would make build scripts run again.
-pub fn cargo(arguments: &[&str]) -> Result<Command> {
+pub(crate) fn cargo(arguments: &[&str]) -> Result<Command> {
     const OF_A_PACKAGE: [&str; 5] =
         ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_", "CARGO_PRIMARY_"];
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));

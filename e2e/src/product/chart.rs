@@ -1,12 +1,11 @@
 //! The chart in `deploy/chart`, and the files in `deploy/` that are rendered from it, for those who have no helm.
 
 use std::{
-    fs,
     path::{Path, PathBuf},
     process::Command,
 };
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 
 use super::{
     checkout,
@@ -16,9 +15,10 @@ use super::{
 use crate::{
     cache::Cache,
     kubernetes::{KubernetesVersion, helm},
-    programs,
     progress::Progress,
 };
+
+const DIRECTORY: &str = "deploy/chart";
 
 /// First line of a rendered file.
 const HEADER: &str = "# Rendered from deploy/chart by `cargo e2e manifests`: change the chart.\n";
@@ -45,72 +45,41 @@ const RENDERED: [(&str, &[&str]); 6] = [
     ),
 ];
 
-/// The chart and the program that renders it.
+/// The program that renders the chart.
 #[derive(Debug)]
-pub struct Chart {
+pub(crate) struct Chart {
     helm: PathBuf,
-    directory: PathBuf,
 }
 
 impl Chart {
     /// The chart of this checkout; helm is built if it is not there yet.
-    pub fn of_checkout(progress: &Progress) -> Result<Self> {
-        let helm = helm(&Cache::locate()?, progress)?;
-        Ok(Self { helm, directory: checkout()?.join("deploy/chart") })
-    }
-
-    /// The program helm.
-    pub fn helm(&self) -> &Path {
-        &self.helm
+    pub(crate) fn of_checkout(progress: &Progress) -> Result<Self> {
+        Ok(Self { helm: helm(&Cache::locate()?, progress)? })
     }
 
     /// Checks the chart as its authors would.
-    pub fn lint(&self) -> Result<()> {
-        let mut lint = Command::new(&self.helm);
-        lint.args(["lint", "--strict", &oldest_kubernetes()]).arg(&self.directory);
-        programs::run(&mut lint).context("checking the chart").map(|_| ())
+    pub(crate) fn lint(&self) -> Result<()> {
+        self.helm(&["lint", DIRECTORY, "--strict"]).context("checking the chart").map(drop)
     }
 
     /// What `helm template` prints with these arguments, for an operator in `namespace`.
-    pub fn render(&self, namespace: &str, arguments: &[&str]) -> Result<String> {
-        let mut template = Command::new(&self.helm);
-        template.args(["template", NAME, "--namespace", namespace, &oldest_kubernetes()]);
-        printed(template.arg(&self.directory).args(arguments))
+    pub(crate) fn render(&self, namespace: &str, arguments: &[&str]) -> Result<String> {
+        let words = ["template", NAME, DIRECTORY, "--namespace", namespace];
+        self.helm(&[&words[..], arguments].concat())
     }
 
-    /// The rendered files: path and text.
-    fn rendered(&self) -> Result<Vec<(PathBuf, String)>> {
+    /// What helm prints, for the first release of the oldest Kubernetes that is tested.
+    fn helm(&self, words: &[&str]) -> Result<String> {
+        let oldest = format!("--kube-version={}.0", KubernetesVersion::all()[0]);
+        printed(Command::new(&self.helm).args(words).arg(oldest).current_dir(checkout()?))
+    }
+
+    /// Does `work` with the path and the text of each rendered file.
+    pub(crate) fn each_rendered(&self, work: impl Fn(&Path, String) -> Result<()>) -> Result<()> {
         let deploy = checkout()?.join("deploy");
-        let file = |(name, arguments): (&str, &[&str])| {
-            let text = self.render(NAMESPACE, arguments);
-            Ok((deploy.join(name), format!("{HEADER}{}", text.context(name.to_owned())?)))
-        };
-        RENDERED.into_iter().map(file).collect()
+        RENDERED.into_iter().try_for_each(|(name, arguments)| {
+            let text = self.render(NAMESPACE, arguments).with_context(|| name.to_owned())?;
+            work(&deploy.join(name), format!("{HEADER}{text}"))
+        })
     }
-
-    /// Writes the rendered files.
-    pub fn write_rendered(&self) -> Result<()> {
-        for (path, text) in self.rendered()? {
-            fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
-        }
-        Ok(())
-    }
-
-    /// Fails where a rendered file is not what the chart says.
-    pub fn check_rendered(&self) -> Result<()> {
-        for (path, expected) in self.rendered()? {
-            let text = fs::read_to_string(&path).unwrap_or_default();
-            ensure!(
-                text == expected,
-                "{} is not what deploy/chart says: run `cargo e2e manifests`",
-                path.display()
-            );
-        }
-        Ok(())
-    }
-}
-
-/// What the chart is for at least: the first release of the oldest version that is tested.
-fn oldest_kubernetes() -> String {
-    format!("--kube-version={}.0", KubernetesVersion::all()[0])
 }

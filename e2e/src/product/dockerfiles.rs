@@ -3,20 +3,18 @@
 mod buildah;
 
 use std::{
-    fs::{self, Permissions},
+    fs::Permissions,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
 };
 
 use anyhow::{Context as _, Result, ensure};
 use flux_operator::images::{AGENT_IMAGE, OPERATOR_IMAGE};
+use fs_err as fs;
 
 use self::buildah::Buildah;
 use super::{
-    binaries::{AGENT, OPERATOR, VIEW_TOOL, target},
-    fetch_every_platform,
-    images::ORDINARY_USER,
-    of_this_machine,
+    AGENT, OPERATOR, ORDINARY_USER, VIEW_TOOL, fetch_every_platform, of_this_machine, target,
 };
 use crate::{
     architecture::Architecture,
@@ -68,21 +66,11 @@ const NATIVE: [&str; 4] = ["cargo", "gcc", "libc6-dev", "rustc"];
 
 /// A directory with the archives of the images, `PROGRAM-ARCHITECTURE.tar`, and the programs that are in them.
 #[derive(Debug, Clone)]
-pub struct Images {
-    directory: PathBuf,
+pub(crate) struct Images {
+    pub(crate) directory: PathBuf,
 }
 
 impl Images {
-    /// The images that an earlier build has left in `directory`.
-    pub(crate) fn at(directory: PathBuf) -> Self {
-        Self { directory }
-    }
-
-    /// Where they are.
-    pub fn directory(&self) -> &Path {
-        &self.directory
-    }
-
     /// The image that starts `program` on this machine, its layers unpacked into `scratch`.
     pub(crate) fn image(&self, program: &str, scratch: &Path) -> Result<Image> {
         Image::from_archive(&self.archive(program, of_this_machine()?), scratch)
@@ -93,28 +81,46 @@ impl Images {
         self.directory.join(architecture.image_name()).join(program)
     }
 
+    /// Builds one image for one architecture in the image `base`, and checks it.
+    fn build(
+        &self,
+        shipped: &Shipped,
+        architecture: Architecture,
+        buildah: &Buildah,
+        base: &str,
+    ) -> Result<()> {
+        let archive = self.archive(shipped.program, architecture);
+        let program = self.program(shipped.program, architecture);
+        fs::create_dir_all(program.parent().unwrap_or(&self.directory))?;
+        let name = buildah.build(shipped.dockerfile, architecture, base)?;
+        buildah.save(&name, &archive, shipped.published)?;
+        let scratch = tempfile::tempdir().context("making a directory for image layers")?;
+        let image = Image::from_archive(&archive, scratch.path())?;
+        unpack(shipped, architecture.loader(), &image, &program)?;
+        check(shipped, &image).with_context(|| format!("checking {}", archive.display()))
+    }
+
     fn archive(&self, program: &str, architecture: Architecture) -> PathBuf {
         self.directory.join(format!("{program}-{}.tar", architecture.image_name()))
     }
 }
 
 /// Builds all images for these architectures into `target/images`, and checks them.
-pub fn build(architectures: &[Architecture], progress: &Progress) -> Result<Images> {
+pub(crate) fn build(architectures: &[Architecture], progress: &Progress) -> Result<Images> {
     let cache = Cache::locate()?;
-    let buildah = Buildah::new(&cache, progress)?;
-    let _alone = buildah.lock()?;
+    let buildah = Buildah::alone(&cache, progress)?;
     let toolchain = toolchain(&cache, progress)?;
-    let build_image = toolchain.content_name();
     fetch_every_platform(progress)?;
-    progress.step("the image to build in is there", || buildah.load(&toolchain, &build_image))?;
-    let images = Images::at(target()?.join("images"));
+    let base = progress.step("the image to build in is there", || buildah.load(&toolchain))?;
+    let images = Images { directory: target()?.join("images") };
     remove_tree(&images.directory)?;
-    let one_of_each = |it| SHIPPED.iter().map(move |shipped| (it, shipped));
-    for (architecture, shipped) in architectures.iter().copied().flat_map(one_of_each) {
-        let what = format!("building {} for {}", shipped.dockerfile, architecture.image_name());
-        progress.long_step(&what, "6 min", || {
-            one(shipped, architecture, &build_image, &buildah, &images)
-        })?;
+    for architecture in architectures.iter().copied() {
+        for shipped in &SHIPPED {
+            let what = format!("building {} for {}", shipped.dockerfile, architecture.image_name());
+            progress.long_step(&what, "6 min", || {
+                images.build(shipped, architecture, &buildah, &base)
+            })?;
+        }
     }
     Ok(images)
 }
@@ -132,36 +138,9 @@ fn toolchain(cache: &Cache, progress: &Progress) -> Result<Image> {
     Ok(image.with_variables(&["CARGO_HOME=/usr/local/cargo", "CARGO_NET_OFFLINE=true"]))
 }
 
-/// Builds one image for one architecture, and checks it.
-fn one(
-    shipped: &Shipped,
-    architecture: Architecture,
-    build_image: &str,
-    buildah: &Buildah,
-    images: &Images,
-) -> Result<()> {
-    let of = architecture.image_name();
-    let name = format!("localhost/flux-e2e/{}:built-{of}", shipped.program);
-    buildah.build(shipped.dockerfile, of, build_image, &name)?;
-    let archive = images.archive(shipped.program, architecture);
-    let program = images.program(shipped.program, architecture);
-    let parent = program.parent().unwrap_or(&images.directory);
-    fs::create_dir_all(parent).with_context(|| format!("making {}", parent.display()))?;
-    buildah.save(&name, &archive, shipped.published)?;
-    let scratch = tempfile::tempdir().context("making a directory for image layers")?;
-    let image = Image::from_archive(&archive, scratch.path())?;
-    unpack(shipped, architecture, &image, &program)?;
-    check(shipped, &image).with_context(|| format!("checking {}", archive.display()))
-}
-
 /// Makes `program` of the program in `image`. Where that is not static, `program` is a script that starts it with the
 /// image's own loader and libraries: those of this machine may be older.
-fn unpack(
-    shipped: &Shipped,
-    architecture: Architecture,
-    image: &Image,
-    program: &Path,
-) -> Result<()> {
+fn unpack(shipped: &Shipped, loader: &str, image: &Image, program: &Path) -> Result<()> {
     let path = format!("/{}", shipped.program);
     if let Some(beside) = shipped.beside {
         image.extract(&format!("/{beside}"), &program.with_file_name(beside))?;
@@ -170,38 +149,30 @@ fn unpack(
         return image.extract(&path, program);
     }
     let directory = program.with_extension("image");
-    fs::create_dir_all(&directory).with_context(|| format!("making {}", directory.display()))?;
+    fs::create_dir_all(&directory)?;
     let put = |file: &str| {
         let place = directory.join(file.rsplit('/').next().unwrap_or(file));
         image.extract(file, &place).map(|()| place.display().to_string())
     };
-    let (own, loader) = (put(&path)?, put(architecture.loader())?);
+    let (own, loader) = (put(&path)?, put(loader)?);
     for library in shipped.libraries {
         put(&format!("/lib/{library}"))?;
     }
     let libraries = directory.display();
     let script =
         format!("#!/bin/sh\nexec '{loader}' --library-path '{libraries}' '{own}' \"$@\"\n");
-    let written = fs::write(program, script)
-        .and_then(|()| fs::set_permissions(program, Permissions::from_mode(0o755)));
-    written.with_context(|| format!("writing {}", program.display()))
+    fs::write(program, script)?;
+    Ok(fs::set_permissions(program, Permissions::from_mode(0o755))?)
 }
 
 /// An image is small, runs as an ordinary user, and says what it is.
 fn check(shipped: &Shipped, image: &Image) -> Result<()> {
-    let size = image.size()?;
-    ensure!(
-        size <= shipped.limit,
-        "its files have {size} bytes, more than the {} they may have",
-        shipped.limit
-    );
+    let (size, limit) = (image.size()?, shipped.limit);
+    ensure!(size <= limit, "its files have {size} bytes, more than the {limit} they may have");
     let config = image.config();
     ensure!(config.user == ORDINARY_USER, "it runs as {:?}, not as an ordinary user", config.user);
-    ensure!(
-        config.entrypoint == [format!("/{}", shipped.program)],
-        "it starts {:?}",
-        config.entrypoint
-    );
+    let started = &config.entrypoint;
+    ensure!(*started == [format!("/{}", shipped.program)], "it starts {started:?}");
     for label in ["title", "description", "licenses"] {
         let label = format!("org.opencontainers.image.{label}");
         ensure!(config.labels.contains_key(&label), "it has no label {label}");

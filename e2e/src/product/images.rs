@@ -1,21 +1,16 @@
 //! The images that a trial needs, made here and loaded into the cluster: none comes from a registry.
 
-pub mod for_benches;
+pub(crate) mod for_benches;
 pub mod for_tests;
 
-use std::{
-    fs::File,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use flux_contract::{Layout, invocation::AGENT_IN_IMAGE};
 use flux_operator::images::VIEW_IMAGE;
+use fs_err::File;
 
-use super::{
-    binaries::{AGENT, Binaries, OPERATOR},
-    install::Installation,
-};
+use super::{AGENT, OPERATOR, ORDINARY_USER, binaries::Binaries, install::Installation};
 use crate::{
     cache::Cache,
     cluster::Cluster,
@@ -34,8 +29,6 @@ const STAND_IN_VIEW: &str = "localhost/flux-e2e/stand-in-view:1";
 const ARCHIVE_VIEW: &str = "localhost/flux-e2e/view:1";
 /// Begin of the names of the published view images, which have the layout of Spack.
 const PUBLISHED_VIEWS: &str = "ghcr.io/converged-computing/flux-view-";
-/// As which the images that are shipped start their programs.
-pub(crate) const ORDINARY_USER: &str = "65532:65532";
 /// The name that examples use for a plain operating system.
 pub(crate) const OPERATING_SYSTEM: &str = "ubuntu:24.04";
 
@@ -166,11 +159,10 @@ pub(crate) fn load(
         cluster.load_image(&agent, &[&installation.agent_image])
     })?;
     match view_layer(view, scratch.path(), binaries)? {
-        Some(layer) => {
+        Some(layer) => progress.step("loading the view image", || {
             let image = Image::new(vec![layer], ImageConfig::default());
-            let load = || cluster.load_image(&image, &[view.image()]);
-            progress.step("loading the view image", load)?;
-        }
+            cluster.load_image(&image, &[view.image()])
+        })?,
         None => cluster.pull_image(view.image())?,
     }
     // The published view is made for the published operating system.
@@ -182,10 +174,8 @@ pub(crate) fn load(
 
 fn load_operating_system(cluster: &Cluster, progress: &Progress) -> Result<Image> {
     let system = debian(&Cache::locate()?, &[], progress)?;
-    progress.step(
-        &format!("loading a Debian 12 made here, in the place of {OPERATING_SYSTEM}"),
-        || cluster.load_image(&system, &[OPERATING_SYSTEM]),
-    )?;
+    let what = format!("loading a Debian 12 made here, in the place of {OPERATING_SYSTEM}");
+    progress.step(&what, || cluster.load_image(&system, &[OPERATING_SYSTEM]))?;
     Ok(system)
 }
 
@@ -220,28 +210,32 @@ fn program(scratch: &Path, path: &str, from: &Path, user: &str) -> Result<Image>
 }
 
 /// Makes and loads such an image, for an ordinary user.
-pub(crate) fn load_program(cluster: &Cluster, image: &str, path: &str, from: &Path) -> Result<()> {
+pub(crate) fn load_program(
+    cluster: &Cluster,
+    image: &str,
+    path: &str,
+    from: &Path,
+    progress: &Progress,
+) -> Result<()> {
     let scratch = tempfile::tempdir().context("making a directory for an image layer")?;
-    cluster.load_image(&program(scratch.path(), path, from, ORDINARY_USER)?, &[image])
+    progress.step(&format!("loading {image}"), || {
+        cluster.load_image(&program(scratch.path(), path, from, ORDINARY_USER)?, &[image])
+    })
 }
 
 /// The view's files, at the places where a view image has them; none where it is in a registry.
 fn view_layer(view: &View, scratch: &Path, binaries: &Binaries) -> Result<Option<Layer>> {
-    let layer = match view {
-        View::Image(_) => return Ok(None),
-        View::StandIn => Layer::from_sources(
-            scratch,
-            &[
-                Source::file("/mnt/flux/view/bin/flux", &binaries.stand_in),
-                // Real Flux runs its rc tasks with a shell, which a view has to bring where the
-                // image has none. The stand-in only checks that one is there.
-                Source::file("/mnt/flux/view/bin/bash", &binaries.stand_in),
-            ],
-        )?,
-        View::Archive(path) => Layer::from_archive(path)
-            .with_context(|| format!("reading the view archive {}", path.display()))?,
-    };
-    Ok(Some(layer))
+    match view {
+        View::Image(_) => Ok(None),
+        View::StandIn => {
+            // Real Flux runs its rc tasks with a shell, which a view has to bring where the image has none. The
+            // stand-in only checks that one is there.
+            let programs = ["flux", "bash"];
+            let source = |it| Source::file(format!("/mnt/flux/view/bin/{it}"), &binaries.stand_in);
+            Layer::from_sources(scratch, &programs.map(source)).map(Some)
+        }
+        View::Archive(path) => Layer::from_archive(path).map(Some),
+    }
 }
 
 #[cfg(test)]

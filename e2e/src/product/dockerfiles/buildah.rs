@@ -12,7 +12,7 @@ use crate::{
     cache::{self, Cache, Key},
     images::image::Image,
     packages,
-    product::checkout,
+    product::{checkout, of_this_machine},
     programs,
     progress::Progress,
 };
@@ -20,19 +20,16 @@ use crate::{
 /// A store of images in the harness' cache. Layers that were built stay there, for the next build.
 pub(super) struct Buildah {
     store: PathBuf,
+    _alone: cache::Lock,
 }
 
 impl Buildah {
-    pub(super) fn new(cache: &Cache, progress: &Progress) -> Result<Self> {
+    /// Waits until no other process of this machine builds.
+    pub(super) fn alone(cache: &Cache, progress: &Progress) -> Result<Self> {
         packages::ensure(packages::IMAGE_BUILDER, progress)?;
         // Pruned as a whole when no build has used it for long.
-        let key = Key::new("image-store", "1", &[]);
-        Ok(Self { store: cache.artefact(&key, |_| Ok(()))? })
-    }
-
-    /// Held while one of the processes of this machine builds.
-    pub(super) fn lock(&self) -> Result<cache::Lock> {
-        cache::lock(&self.store.join(".lock"))
+        let store = cache.artefact(&Key::new("image-store", "1", &[]), |_| Ok(()))?;
+        Ok(Self { _alone: cache::lock(&store.join(".lock"))?, store })
     }
 
     fn command(&self, subcommand: &str) -> Command {
@@ -43,45 +40,43 @@ impl Buildah {
         command
     }
 
-    /// Takes an image into the store, under this name.
-    pub(super) fn load(&self, image: &Image, name: &str) -> Result<()> {
-        if programs::run(self.command("inspect").args(["--type", "image", name])).is_ok() {
-            return Ok(());
+    /// Takes an image into the store, and returns its name there.
+    pub(super) fn load(&self, image: &Image) -> Result<String> {
+        let name = image.content_name();
+        if programs::run(self.command("inspect").args(["--type", "image", &name])).is_err() {
+            let file = tempfile::NamedTempFile::new().context("making a file for an archive")?;
+            image.write_archive(&[&name], file.as_file())?;
+            let archive = format!("docker-archive:{}", file.path().display());
+            programs::run(self.command("pull").arg(archive))?;
         }
-        let file = tempfile::NamedTempFile::new().context("making a file for an image archive")?;
-        image.write_archive(&[name], file.as_file())?;
-        programs::run(
-            self.command("pull").arg(format!("docker-archive:{}", file.path().display())),
-        )?;
-        Ok(())
+        Ok(name)
     }
 
-    /// Builds the image of a Dockerfile for an architecture, as images name it, in the image `base`, and names it.
+    /// Builds the image of a Dockerfile for an architecture in the image `base`, and returns its name.
     pub(super) fn build(
         &self,
         dockerfile: &str,
-        architecture: &str,
+        architecture: Architecture,
         base: &str,
-        name: &str,
-    ) -> Result<()> {
+    ) -> Result<String> {
+        let (of, here) = (architecture.image_name(), of_this_machine()?.image_name());
+        let name = format!("localhost/flux-e2e/{}:{of}", dockerfile.to_lowercase());
         let mut command = self.command("build");
         command.args(["--layers", "--isolation", "chroot", "--pull=never"]);
-        command.args(["--file", dockerfile, "--tag", name]);
-        command.arg(format!("--platform=linux/{architecture}"));
+        command.args(["--file", dockerfile, "--tag", &name]);
+        command.arg(format!("--platform=linux/{of}"));
         // Older releases of buildah do not say it by themselves.
-        let here = Architecture::of_this_machine()
-            .map_or(std::env::consts::ARCH, Architecture::image_name);
         command.arg(format!("--build-arg=BUILDPLATFORM=linux/{here}"));
         command.arg(format!("--build-arg=BUILD_IMAGE={base}"));
         command.arg(format!("--volume={}:/usr/local/cargo/registry", registry()?.display()));
-        programs::show(command.arg(".").current_dir(checkout()?))
+        programs::show(command.arg(".").current_dir(checkout()?))?;
+        Ok(name)
     }
 
     /// Writes an image as the archive that `docker save` writes, under another name.
     pub(super) fn save(&self, name: &str, archive: &Path, under: &str) -> Result<()> {
         let to = format!("docker-archive:{}:{under}", archive.display());
-        programs::run(self.command("push").args([name, &to]))?;
-        Ok(())
+        programs::run(self.command("push").args([name, &to])).map(drop)
     }
 }
 
