@@ -15,7 +15,7 @@ use crate::{
     environment::Environment,
     interruption::{self, Scope},
     kubernetes::{Kubernetes, Status},
-    product::{chart::Chart, dockerfiles},
+    product::{chart, dockerfiles},
     progress::{self, Progress},
     verify::{self, verify},
 };
@@ -87,8 +87,7 @@ impl Command {
                 let images = dockerfiles::build(&Architecture::ALL, progress)?;
                 progress::print(&images.directory.display().to_string());
             }
-            Self::Manifests => Chart::of_checkout(progress)?
-                .each_rendered(|path, text| Ok(fs_err::write(path, text)?))?,
+            Self::Manifests => chart::write_rendered(progress)?,
             Self::Bench(command) => return command.run(),
             Self::Up(cluster) => {
                 let cluster = Cluster::up(&guarded(&cluster)?, progress)?;

@@ -1,6 +1,5 @@
 //! `verify`: every check and test of the project, in the order in which a fault is cheapest to find.
 
-mod chart;
 mod images;
 mod report;
 mod tools;
@@ -26,7 +25,7 @@ use crate::{
         self, Built, ClusterId, ContainerRuntime, DownAtEnd, Kubernetes, KubernetesVersion, Nodes,
     },
     not_run,
-    product::{binaries, cargo, checkout, dockerfiles::Images, images::for_tests, printed},
+    product::{binaries, cargo, chart, checkout, dockerfiles::Images, images::for_tests, printed},
     programs,
     progress::Progress,
     trial::evidence::EVIDENCE,

@@ -1,11 +1,15 @@
-//! The chart in `deploy/chart`, and the files in `deploy/` that are rendered from it, for those who have no helm.
+//! The chart in `deploy/chart`, as helm reads it, and the files in `deploy/` that are rendered from it, for those who
+//! have no helm.
 
 use std::{
     path::{Path, PathBuf},
     process::Command,
 };
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
+use fs_err as fs;
+use serde::Deserialize;
+use serde_json::{Value, json};
 
 use super::{
     checkout,
@@ -45,25 +49,40 @@ const RENDERED: [(&str, &[&str]); 6] = [
     ),
 ];
 
+/// Values that are none, as `--set` takes them.
+const WRONG: [&str; 7] = [
+    "watchNamespace=Not_A_Name",
+    "install=Sometimes",
+    "image.digest=latest",
+    "registry=https://registry.example/",
+    "concurrency=0",
+    "nosuchvalue=1",
+    // One operator cannot be kept while its node is drained.
+    "podDisruptionBudget.enabled=true",
+];
+
+/// Values, and what one of the objects has then.
+#[derive(Deserialize)]
+struct Case {
+    values: Value,
+    kind: String,
+    pointer: String,
+    value: Value,
+}
+
 /// The program that renders the chart.
-#[derive(Debug)]
-pub(crate) struct Chart {
+struct Chart {
     helm: PathBuf,
 }
 
 impl Chart {
     /// The chart of this checkout; helm is built if it is not there yet.
-    pub(crate) fn of_checkout(progress: &Progress) -> Result<Self> {
+    fn of_checkout(progress: &Progress) -> Result<Self> {
         Ok(Self { helm: helm(&Cache::locate()?, progress)? })
     }
 
-    /// Checks the chart as its authors would.
-    pub(crate) fn lint(&self) -> Result<()> {
-        self.helm(&["lint", DIRECTORY, "--strict"]).context("checking the chart").map(drop)
-    }
-
     /// What `helm template` prints with these arguments, for an operator in `namespace`.
-    pub(crate) fn render(&self, namespace: &str, arguments: &[&str]) -> Result<String> {
+    fn render(&self, namespace: &str, arguments: &[&str]) -> Result<String> {
         let words = ["template", NAME, DIRECTORY, "--namespace", namespace];
         self.helm(&[&words[..], arguments].concat())
     }
@@ -75,11 +94,66 @@ impl Chart {
     }
 
     /// Does `work` with the path and the text of each rendered file.
-    pub(crate) fn each_rendered(&self, work: impl Fn(&Path, String) -> Result<()>) -> Result<()> {
+    fn each_rendered(&self, work: impl Fn(&Path, String) -> Result<()>) -> Result<()> {
         let deploy = checkout()?.join("deploy");
         RENDERED.into_iter().try_for_each(|(name, arguments)| {
             let text = self.render(NAMESPACE, arguments).with_context(|| name.to_owned())?;
             work(&deploy.join(name), format!("{HEADER}{text}"))
         })
     }
+}
+
+/// Writes the rendered files.
+pub(crate) fn write_rendered(progress: &Progress) -> Result<()> {
+    Chart::of_checkout(progress)?.each_rendered(|path, text| Ok(fs::write(path, text)?))
+}
+
+/// Checks the chart and what is rendered from it.
+pub(crate) fn check(progress: &Progress) -> Result<()> {
+    let chart = Chart::of_checkout(progress)?;
+    chart.helm(&["lint", DIRECTORY, "--strict"]).context("checking the chart")?;
+    chart.each_rendered(|path, expected| {
+        let fresh = fs::read_to_string(path).is_ok_and(|text| text == expected);
+        let path = path.display();
+        ensure!(fresh, "{path} is not what deploy/chart says: run `cargo e2e manifests`");
+        Ok(())
+    })?;
+    let cases = include_str!("chart.yaml").replace("$VERSION", env!("CARGO_PKG_VERSION"));
+    let cases: Vec<Case> = serde_saphyr::from_str(&cases).context("reading the cases")?;
+    for Case { values, kind, pointer, value } in cases {
+        let objects = objects(&chart, &values).with_context(|| format!("with {values}"))?;
+        let found = objects.iter().find(|object| object["kind"] == kind);
+        let found = found.and_then(|object| object.pointer(&pointer));
+        ensure!(
+            found == Some(&value),
+            "with {values}, the {kind} has {found:?} at {pointer}, and not {value}"
+        );
+    }
+    serves_one_namespace(&chart)?;
+    for wrong in WRONG {
+        let refused = chart.render("team", &["--set", wrong]);
+        ensure!(refused.is_err(), "the chart takes the value {wrong}");
+    }
+    Ok(())
+}
+
+/// The objects of the chart with these values, in the namespace `team`.
+fn objects(chart: &Chart, values: &Value) -> Result<Vec<Value>> {
+    let text = chart.render("team", &["--set-json", &values.to_string()])?;
+    let documents: Vec<Value> = serde_saphyr::from_multiple(&text).context("reading YAML")?;
+    Ok(documents.into_iter().filter(|document| !document.is_null()).collect())
+}
+
+/// An operator for a single namespace has nothing outside of namespaces, and may be in another one than it serves.
+fn serves_one_namespace(chart: &Chart) -> Result<()> {
+    for object in objects(chart, &json!({ "watchNamespace": "work" }))? {
+        let (kind, name) = (&object["kind"], &object["metadata"]["name"]);
+        let serves = (kind == "Role" || kind == "RoleBinding") && name == "flux-operator";
+        let place = if serves { "work" } else { "team" };
+        ensure!(object["metadata"]["namespace"] == place, "{kind} {name} is not in {place}");
+        if kind == "RoleBinding" {
+            ensure!(object["subjects"][0]["namespace"] == "team", "{name} is for another operator");
+        }
+    }
+    Ok(())
 }
