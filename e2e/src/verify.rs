@@ -89,7 +89,7 @@ pub(crate) fn verify(arguments: &Arguments, progress: &Progress) -> Result<()> {
     if let Some(filter) = &arguments.test {
         check_filter(filter)?;
     }
-    let report = &Report::new(progress);
+    let report = Report::new(progress);
     let all = arguments.all;
     let obstacle = obstacle(target);
     let own = target.own().filter(|_| arguments.test.is_none() && obstacle.is_none());
@@ -99,16 +99,16 @@ pub(crate) fn verify(arguments: &Arguments, progress: &Progress) -> Result<()> {
         if let Some(own) = own {
             scope.spawn(|| report.check(NAME, || build_programs(own, all, progress)));
         }
-        cargo_checks(report)
+        cargo_checks(&report)
     })?;
-    let images = images::check(report, all);
+    let images = images::check(&report, all);
     report.check("the stand-in for Flux is small", check_stand_in_size);
-    tools::check(report, all)?;
+    tools::check(&report, all)?;
     report.check("public items: used", unused_items::check);
     report.check("the chart, and the manifests of it", || chart::check(progress));
     report.check("workflows: syntax, types, scripts", || tools::check_workflows(progress));
     match obstacle {
-        None => on_the_cluster(arguments, target, images.as_ref(), report)?,
+        None => on_the_cluster(arguments, target, images.as_ref(), &report)?,
         Some(reason) if arguments.require_cluster => bail!("--require-cluster: {reason}"),
         Some(reason) => report.not_run("tests on a cluster", reason),
     }

@@ -92,8 +92,7 @@ impl Images {
         let archive = self.archive(shipped.program, architecture);
         let program = self.program(shipped.program, architecture);
         fs::create_dir_all(program.parent().unwrap_or(&self.directory))?;
-        let name = buildah.build(shipped.dockerfile, architecture, base)?;
-        buildah.save(&name, &archive, shipped.published)?;
+        buildah.build(shipped.dockerfile, architecture, base, &archive, shipped.published)?;
         let scratch = tempfile::tempdir().context("making a directory for image layers")?;
         let image = Image::from_archive(&archive, scratch.path())?;
         unpack(shipped, architecture.loader(), &image, &program)?;

@@ -2,7 +2,7 @@
 
 use std::{
     process::Command,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, PoisonError},
     time::Instant,
 };
 
@@ -16,15 +16,14 @@ pub(super) const ONLY_ALL: &str = "only `cargo verify --all` runs it, each night
 /// Takes checks, of which some run at the same time, and says at the end how each one went.
 pub(super) struct Report<'run> {
     pub(super) progress: &'run Progress,
-    outcomes: Mutex<Outcomes>,
+    outcomes: Mutex<Vec<Outcome>>,
 }
 
-#[derive(Default)]
-struct Outcomes {
-    /// A line of the summary for each check.
-    lines: Vec<String>,
-    /// The names of those that failed.
-    failed: Vec<String>,
+struct Outcome {
+    /// Its line in the summary.
+    line: String,
+    /// The name of the check, if it failed.
+    failed: Option<String>,
 }
 
 impl<'run> Report<'run> {
@@ -40,11 +39,11 @@ impl<'run> Report<'run> {
         let outcome = work();
         let took = begun.elapsed().as_secs_f64();
         let ended = if outcome.is_ok() { "passed" } else { "FAILED" };
-        self.outcomes().lines.push(format!("{ended}  {took:>6.1} s  {name}"));
-        if let Err(error) = outcome {
+        let failed = outcome.err().map(|error| {
             self.progress.say(&format!("{name}: {error:#}"));
-            self.outcomes().failed.push(name.to_owned());
-        }
+            name.to_owned()
+        });
+        self.add(Outcome { line: format!("{ended}  {took:>6.1} s  {name}"), failed });
     }
 
     /// Runs a check that is one command, which shows its output itself.
@@ -55,22 +54,22 @@ impl<'run> Report<'run> {
 
     /// That it would pass nobody knows.
     pub(super) fn not_run(&self, name: &str, reason: &str) {
-        self.outcomes().lines.push(format!("not run           {name}: {reason}"));
+        self.add(Outcome { line: format!("not run           {name}: {reason}"), failed: None });
+    }
+
+    fn add(&self, outcome: Outcome) {
+        self.outcomes.lock().unwrap_or_else(PoisonError::into_inner).push(outcome);
     }
 
     /// Shows how each check went; fails where one has failed.
-    pub(super) fn end(&self) -> Result<()> {
-        let outcomes = self.outcomes();
-        outcomes.lines.iter().for_each(|line| self.progress.say(line));
-        let failed = outcomes.failed.join("; ");
+    pub(super) fn end(self) -> Result<()> {
+        let outcomes = self.outcomes.into_inner().unwrap_or_else(PoisonError::into_inner);
+        outcomes.iter().for_each(|it| self.progress.say(&it.line));
+        let failed = outcomes.into_iter().filter_map(|it| it.failed).collect::<Vec<_>>().join("; ");
         ensure!(
             failed.is_empty(),
             "failed: {failed}; what there is to see of tests on a cluster is in {EVIDENCE}"
         );
         Ok(())
-    }
-
-    fn outcomes(&self) -> MutexGuard<'_, Outcomes> {
-        self.outcomes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -52,31 +52,29 @@ impl Buildah {
         Ok(name)
     }
 
-    /// Builds the image of a Dockerfile for an architecture in the image `base`, and returns its name.
+    /// Builds the image of a Dockerfile for an architecture in the image `base`, and writes it as the archive that
+    /// `docker save` writes of an image of this name.
     pub(super) fn build(
         &self,
         dockerfile: &str,
         architecture: Architecture,
         base: &str,
-    ) -> Result<String> {
+        archive: &Path,
+        name: &str,
+    ) -> Result<()> {
         let (of, here) = (architecture.image_name(), of_this_machine()?.image_name());
-        let name = format!("localhost/flux-e2e/{}:{of}", dockerfile.to_lowercase());
+        let built = format!("localhost/flux-e2e/{}:{of}", dockerfile.to_lowercase());
         let mut command = self.command("build");
         command.args(["--layers", "--isolation", "chroot", "--pull=never"]);
-        command.args(["--file", dockerfile, "--tag", &name]);
+        command.args(["--file", dockerfile, "--tag", &built]);
         command.arg(format!("--platform=linux/{of}"));
         // Older releases of buildah do not say it by themselves.
         command.arg(format!("--build-arg=BUILDPLATFORM=linux/{here}"));
         command.arg(format!("--build-arg=BUILD_IMAGE={base}"));
         command.arg(format!("--volume={}:/usr/local/cargo/registry", registry()?.display()));
         programs::show(command.arg(".").current_dir(checkout()?))?;
-        Ok(name)
-    }
-
-    /// Writes an image as the archive that `docker save` writes, under another name.
-    pub(super) fn save(&self, name: &str, archive: &Path, under: &str) -> Result<()> {
-        let to = format!("docker-archive:{}:{under}", archive.display());
-        programs::run(self.command("push").args([name, &to])).map(drop)
+        let archive = format!("docker-archive:{}:{name}", archive.display());
+        programs::run(self.command("push").args([&built, &archive])).map(drop)
     }
 }
 
