@@ -116,7 +116,7 @@ impl ClusterArguments {
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::HashMap, ffi::OsStr};
+    use std::collections::HashMap;
 
     use super::*;
 
@@ -124,55 +124,38 @@ mod tests {
         FromEnvironment::try_parse_from([&["tests"], words].concat()).map(|it| it.cluster)
     }
 
-    #[test]
-    fn a_kubeconfig_names_an_external_cluster_into_which_images_are_loaded() {
-        let words = ["--kubeconfig=/k", "--load-command=load {}"];
-        let Target::External { kubeconfig, load_command } =
-            parsed(&words).unwrap().target().unwrap()
-        else {
-            panic!("expected an external cluster");
-        };
-        assert_eq!((kubeconfig, load_command), ("/k".into(), Some("load {}".into())));
-        assert!(parsed(&words[1..]).unwrap().target().is_err());
-    }
-
     /// The options that the variables of a command for tests stand for. Every variable is set or removed.
     fn passed_on(target: &Target) -> Vec<String> {
         let mut command = Command::new("true");
         use_cluster(&mut command, target);
         let passed: HashMap<_, _> = command.get_envs().collect();
-        let options = FromEnvironment::command();
-        let variables = options.get_arguments().filter(|it| it.get_env().is_some());
-        let values = variables.map(|it| (it.get_long().unwrap(), passed[it.get_env().unwrap()]));
-        let option = |(name, value): (&str, Option<&OsStr>)| {
-            Some(format!("--{name}={}", value?.to_string_lossy()))
+        let option = |argument: &Arg| {
+            let value = passed[argument.get_env()?]?.to_string_lossy();
+            Some(format!("--{}={value}", argument.get_long()?))
         };
-        values.filter_map(option).collect()
+        FromEnvironment::command().get_arguments().filter_map(option).collect()
     }
 
     #[test]
     fn what_is_set_up_is_passed_on_whole_and_nothing_else_by_the_environment() {
-        let options = Options {
-            cache: Cache::locate().unwrap(),
-            id: ClusterId::named("a").unwrap(),
-            network: Network {
-                ip_families: "ipv6,ipv4".parse().unwrap(),
-                domain: "k8s.example".parse().unwrap(),
-                ..Network::default()
-            },
-            version: KubernetesVersion::all()[0],
-            nodes: Nodes::of(2),
+        let network = Network {
+            ip_families: "ipv6,ipv4".parse().unwrap(),
+            domain: "k8s.example".parse().unwrap(),
+            ..Network::default()
         };
-        let words = passed_on(&Target::Own(options.clone()));
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let target = parsed(&words).unwrap().target().unwrap();
-        let read = target.own().unwrap().clone();
-        assert_eq!(
-            (read.id, read.network, read.version, read.nodes),
-            (options.id, options.network, options.version, options.nodes)
-        );
-        let external = Target::External { kubeconfig: "/k".into(), load_command: None };
-        assert_eq!(passed_on(&external), ["--kubeconfig=/k"]);
+        let (version, nodes) = (KubernetesVersion::all()[0], Nodes::of(2));
+        let (cache, id) = (Cache::locate().unwrap(), ClusterId::named("a").unwrap());
+        let own = Target::Own(Options { cache, id, network, version, nodes });
+        let load_command = Some("load {}".to_owned());
+        let external = Target::External { kubeconfig: "/k".into(), load_command };
+        for target in [&own, &external] {
+            let words = passed_on(target);
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            let read = parsed(&words).unwrap().target().unwrap();
+            assert_eq!(format!("{read:?}"), format!("{target:?}"));
+        }
+        assert_eq!(passed_on(&external), ["--kubeconfig=/k", "--load-command=load {}"]);
+        assert!(parsed(&["--load-command=load {}"]).unwrap().target().is_err());
     }
 
     #[test]

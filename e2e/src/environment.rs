@@ -20,9 +20,10 @@ use crate::{
     kubernetes::Kubernetes,
     product::{
         binaries::{self, Binaries},
-        images::{self, View},
+        images,
         install::{self, Installation},
         printed,
+        view::View,
     },
     progress::Progress,
     schedulers,

@@ -5,6 +5,7 @@ pub(crate) mod chart;
 pub(crate) mod dockerfiles;
 pub mod images;
 pub mod install;
+pub mod view;
 
 use std::{
     path::{Path, PathBuf},
@@ -22,6 +23,9 @@ pub(crate) const VIEW_TOOL: &str = "flux-view";
 
 /// As which the images that are shipped start their programs.
 pub(crate) const ORDINARY_USER: &str = "65532:65532";
+
+/// The name that examples use for a plain operating system.
+pub(crate) const OPERATING_SYSTEM: &str = "ubuntu:24.04";
 
 /// The root of this checkout.
 pub fn checkout() -> Result<PathBuf> {

@@ -64,7 +64,9 @@ impl<'run> Report<'run> {
     /// Shows how each check went; fails where one has failed.
     pub(super) fn end(self) -> Result<()> {
         let outcomes = self.outcomes.into_inner().unwrap_or_else(PoisonError::into_inner);
-        outcomes.iter().for_each(|it| self.progress.say(&it.line));
+        for outcome in &outcomes {
+            self.progress.say(&outcome.line);
+        }
         let failed = outcomes.into_iter().filter_map(|it| it.failed).collect::<Vec<_>>().join("; ");
         ensure!(
             failed.is_empty(),

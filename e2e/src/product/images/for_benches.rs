@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, bail};
 use fs_err::{self as fs, File, os::unix::fs::symlink};
 use walkdir::WalkDir;
 
-use super::{Binaries, View, agent, load_operating_system, view_layer};
+use super::{Binaries, View, agent, load_operating_system};
 use crate::{
     cache::remove_tree,
     cluster::Cluster,
@@ -34,7 +34,7 @@ pub(crate) fn load(
     progress: &Progress,
 ) -> Result<()> {
     let scratch = tempfile::tempdir().context("making a directory for image layers")?;
-    let Some(flux) = view_layer(view, scratch.path(), binaries)? else {
+    let Some(flux) = view.layer(scratch.path(), binaries)? else {
         bail!("the view has to be the stand-in or an archive: it is copied by hand, too");
     };
     let system = load_operating_system(cluster, progress)?;

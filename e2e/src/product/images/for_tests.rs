@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 
-use super::{Binaries, View, program, view_layer};
+use super::{Binaries, View, program};
 use crate::{
     cache::Cache,
     cluster::Cluster,
@@ -47,7 +47,7 @@ pub(crate) fn load(
     let scratch = tempfile::tempdir().context("making a directory for image layers")?;
     packages::ensure(packages::STATIC_PROGRAM, progress)?;
     let busybox = programs::find("busybox").context("looking for busybox in PATH")?;
-    let distroless = program(scratch.path(), "/bin/busybox", &busybox, "")?;
+    let distroless = program(scratch.path(), "/bin/busybox", &busybox, &[], "")?;
     cluster.load_image(&distroless, &[DISTROLESS])?;
     let load = |what: &str, image: &Image, name: &str| {
         progress.step(&format!("loading {what} {name}"), || cluster.load_image(image, &[name]))
@@ -58,7 +58,7 @@ pub(crate) fn load(
     if view.is_real() {
         load("Debian's MPICH with a program, as", &mpi(progress)?, MPI)?;
     }
-    let Some(flux) = view_layer(view, scratch.path(), binaries)? else {
+    let Some(flux) = view.layer(scratch.path(), binaries)? else {
         return cluster.pull_image(WITH_FLUX);
     };
     cluster.load_image(&spack_view(flux.clone(), scratch.path())?, &[SPACK_VIEW])?;
