@@ -3,7 +3,7 @@
 use std::{path::PathBuf, process::Command};
 
 use anyhow::{Context as _, Result, bail};
-use clap::{Arg, Args, CommandFactory as _, Parser};
+use clap::{Arg, CommandFactory as _, Parser};
 
 use crate::{
     cache::Cache,
@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Which cluster to work with. Each option has a variable, which tests read.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Parser)]
 pub(crate) struct ClusterArguments {
     /// Use the cluster of this kubeconfig instead of one on this machine.
     #[arg(long, value_name = "FILE", env = "FLUX_E2E_KUBECONFIG")]
@@ -47,16 +47,9 @@ fn number_of_nodes(text: &str) -> Result<usize> {
     number.with_context(|| format!("a cluster has 1 to {MOST_NODES} nodes"))
 }
 
-/// The arguments alone, to read those that the environment gives.
-#[derive(Debug, Parser)]
-struct FromEnvironment {
-    #[command(flatten)]
-    cluster: ClusterArguments,
-}
-
 /// Makes the tests that `command` runs use this cluster, whichever this process's own variables name.
 pub(crate) fn use_cluster(command: &mut Command, target: &Target) {
-    let options = FromEnvironment::command();
+    let options = ClusterArguments::command();
     for name in options.get_arguments().filter_map(Arg::get_env) {
         command.env_remove(name);
     }
@@ -78,8 +71,7 @@ pub(crate) fn use_cluster(command: &mut Command, target: &Target) {
 impl ClusterArguments {
     /// What the environment says, by the variables that the options' help names.
     pub(crate) fn from_environment() -> Result<Self> {
-        let parsed = FromEnvironment::try_parse_from(["tests"]);
-        parsed.map(|it| it.cluster).context("reading the variables that name a cluster")
+        Self::try_parse_from(["tests"]).context("reading the variables that name a cluster")
     }
 
     /// The cluster that the arguments name.
@@ -121,7 +113,7 @@ mod tests {
     use super::*;
 
     fn parsed(words: &[&str]) -> Result<ClusterArguments, clap::Error> {
-        FromEnvironment::try_parse_from([&["tests"], words].concat()).map(|it| it.cluster)
+        ClusterArguments::try_parse_from([&["tests"], words].concat())
     }
 
     /// The options that the variables of a command for tests stand for. Every variable is set or removed.
@@ -133,7 +125,7 @@ mod tests {
             let value = passed[argument.get_env()?]?.to_string_lossy();
             Some(format!("--{}={value}", argument.get_long()?))
         };
-        FromEnvironment::command().get_arguments().filter_map(option).collect()
+        ClusterArguments::command().get_arguments().filter_map(option).collect()
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::{os::unix::process::CommandExt as _, process::ExitCode, time::Duration};
 
 use anyhow::{Context as _, Result};
-use clap::{Parser, Subcommand};
+use clap::Parser;
 
 use crate::{
     architecture::Architecture,
@@ -26,12 +26,6 @@ const UNUSED: Duration = Duration::from_hours(14 * 24);
 /// Runs the project on a real cluster.
 #[derive(Debug, Parser)]
 #[command(name = "e2e")]
-struct Arguments {
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(Debug, Subcommand)]
 enum Command {
     /// Set everything up and run the hello-world example.
     Demo(ClusterArguments),
@@ -67,7 +61,7 @@ enum Command {
 
 /// Does what the command line asks for.
 pub fn main() -> ExitCode {
-    let ended = Arguments::parse().command.run(&Progress::new());
+    let ended = Command::parse().run(&Progress::new());
     interruption::await_end();
     ended.unwrap_or_else(|error| {
         progress::complain(&format!("error: {error:#}"));
