@@ -98,11 +98,7 @@ impl Command {
             Self::Status(cluster) => {
                 let status = Kubernetes::status(&cluster.own("look at")?)?;
                 progress::print(&describe(&status));
-                return Ok(if status.fault.is_none() {
-                    ExitCode::SUCCESS
-                } else {
-                    ExitCode::FAILURE
-                });
+                return Ok(ExitCode::from(u8::from(status.fault.is_some())));
             }
             Self::Kubectl { cluster, arguments } => {
                 let words: Vec<&str> = arguments.iter().map(String::as_str).collect();

@@ -1,28 +1,28 @@
 //! The images that are shipped: built from the Dockerfiles for every architecture, and what they must be.
 
-mod buildah;
-
 use std::{
     fs::Permissions,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 use anyhow::{Context as _, Result, ensure};
 use flux_operator::images::{AGENT_IMAGE, OPERATOR_IMAGE};
 use fs_err as fs;
 
-use self::buildah::Buildah;
 use super::{
-    AGENT, OPERATOR, ORDINARY_USER, VIEW_TOOL, fetch_every_platform, of_this_machine, target,
+    AGENT, OPERATOR, ORDINARY_USER, VIEW_TOOL, checkout, fetch_every_platform, of_this_machine,
+    target,
 };
 use crate::{
     architecture::Architecture,
-    cache::{Cache, remove_tree},
+    cache::{self, Cache, Key},
     images::{
         debian::{Recipe, Release},
         image::Image,
     },
+    packages, programs,
     progress::Progress,
 };
 
@@ -81,18 +81,17 @@ impl Images {
         self.directory.join(architecture.image_name()).join(program)
     }
 
-    /// Builds one image for one architecture in the image `base`, and checks it.
+    /// Builds one image for one architecture, and checks it.
     fn build(
         &self,
         shipped: &Shipped,
         architecture: Architecture,
         buildah: &Buildah,
-        base: &str,
     ) -> Result<()> {
         let archive = self.archive(shipped.program, architecture);
         let program = self.program(shipped.program, architecture);
         fs::create_dir_all(program.parent().unwrap_or(&self.directory))?;
-        buildah.build(shipped.dockerfile, architecture, base, &archive, shipped.published)?;
+        buildah.build(shipped, architecture, &archive)?;
         let scratch = tempfile::tempdir().context("making a directory for image layers")?;
         let image = Image::from_archive(&archive, scratch.path())?;
         unpack(shipped, architecture.loader(), &image, &program)?;
@@ -106,22 +105,85 @@ impl Images {
 
 /// Builds all images for these architectures into `target/images`, and checks them.
 pub(crate) fn build(architectures: &[Architecture], progress: &Progress) -> Result<Images> {
-    let cache = Cache::locate()?;
-    let buildah = Buildah::alone(&cache, progress)?;
-    let toolchain = toolchain(&cache, progress)?;
+    let buildah = Buildah::new(progress)?;
     fetch_every_platform(progress)?;
-    let base = progress.step("the image to build in is there", || buildah.load(&toolchain))?;
     let images = Images { directory: target()?.join("images") };
-    remove_tree(&images.directory)?;
+    cache::remove_tree(&images.directory)?;
     for architecture in architectures.iter().copied() {
         for shipped in &SHIPPED {
             let what = format!("building {} for {}", shipped.dockerfile, architecture.image_name());
-            progress.long_step(&what, "6 min", || {
-                images.build(shipped, architecture, &buildah, &base)
-            })?;
+            progress.long_step(&what, "6 min", || images.build(shipped, architecture, &buildah))?;
         }
     }
     Ok(images)
+}
+
+/// buildah, with a store of images in the harness' cache. Layers that were built stay there, for the next build.
+struct Buildah {
+    store: PathBuf,
+    /// The name of the image to build in.
+    base: String,
+    _alone: cache::Lock,
+}
+
+impl Buildah {
+    /// Waits until no other process of this machine builds, and takes the image to build in into the store.
+    fn new(progress: &Progress) -> Result<Self> {
+        packages::ensure(packages::IMAGE_BUILDER, progress)?;
+        let cache = Cache::locate()?;
+        // Pruned as a whole when no build has used it for long.
+        let store = cache.artefact(&Key::new("image-store", "1", &[]), |_| Ok(()))?;
+        let alone = cache::lock(&store.join(".lock"))?;
+        let toolchain = toolchain(&cache, progress)?;
+        let buildah = Self { store, base: toolchain.content_name(), _alone: alone };
+        progress.step("the image to build in is there", || buildah.load(&toolchain))?;
+        Ok(buildah)
+    }
+
+    fn command(&self, subcommand: &str) -> Command {
+        let mut command = Command::new("buildah");
+        command.arg("--root").arg(self.store.join("storage"));
+        command.arg("--runroot").arg(self.store.join("run"));
+        command.arg(subcommand);
+        command
+    }
+
+    fn load(&self, toolchain: &Image) -> Result<()> {
+        let mut inspect = self.command("inspect");
+        if programs::run(inspect.args(["--type", "image", &self.base])).is_ok() {
+            return Ok(());
+        }
+        let file = tempfile::NamedTempFile::new().context("making a file for an image archive")?;
+        toolchain.write_archive(&[&self.base], file.as_file())?;
+        let archive = format!("docker-archive:{}", file.path().display());
+        programs::run(self.command("pull").arg(archive)).map(drop)
+    }
+
+    /// Builds an image, and writes it as the archive that `docker save` writes, under its published name.
+    fn build(&self, shipped: &Shipped, architecture: Architecture, archive: &Path) -> Result<()> {
+        let (of, here) = (architecture.image_name(), of_this_machine()?.image_name());
+        let name = format!("localhost/flux-e2e/{}:built-{of}", shipped.program);
+        let mut command = self.command("build");
+        command.args(["--layers", "--isolation", "chroot", "--pull=never"]);
+        command.args(["--file", shipped.dockerfile, "--tag", &name]);
+        command.arg(format!("--platform=linux/{of}"));
+        // Older releases of buildah do not say it by themselves.
+        command.arg(format!("--build-arg=BUILDPLATFORM=linux/{here}"));
+        command.arg(format!("--build-arg=BUILD_IMAGE={}", self.base));
+        command.arg(format!("--volume={}:/usr/local/cargo/registry", registry()?.display()));
+        programs::show(command.arg(".").current_dir(checkout()?))?;
+        let archive = format!("docker-archive:{}:{}", archive.display(), shipped.published);
+        programs::run(self.command("push").args([&name, &archive])).map(drop)
+    }
+}
+
+/// Where cargo keeps downloaded crates.
+fn registry() -> Result<PathBuf> {
+    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| std::env::home_dir().map(|home| home.join(".cargo")));
+    Ok(home
+        .context("looking for cargo's directory: neither CARGO_HOME nor HOME is set")?
+        .join("registry"))
 }
 
 /// The image to build in, in the place of Docker's `rust`: a Debian with a Rust and C compilers for every architecture.

@@ -7,12 +7,7 @@ use fs_err::{self as fs, File, os::unix::fs::symlink};
 use walkdir::WalkDir;
 
 use super::{Binaries, View, agent, load_operating_system};
-use crate::{
-    cache::remove_tree,
-    cluster::Cluster,
-    images::{image::Image, layer::Layer},
-    progress::Progress,
-};
+use crate::{cache::remove_tree, cluster::Cluster, images::layer::Layer, progress::Progress};
 
 /// A Debian with the view at the place it was built for; it has `cp`.
 pub(crate) const SYSTEM_WITH_VIEW: &str = "localhost/flux-e2e/system-with-view:1";
@@ -40,11 +35,9 @@ pub(crate) fn load(
     let system = load_operating_system(cluster, progress)?;
     let config = system.config().clone();
     let agent = agent(scratch.path(), binaries)?;
-    progress.step("loading the view, alone, with the agent and on a Debian", || {
+    progress.step("loading the view with the agent, and on a Debian", || {
         let entrypoint = agent.config().clone();
         cluster.load_image(&agent.on_top(flux.clone(), entrypoint), &[AGENT_WITH_VIEW])?;
-        let alone = Image::new(vec![flux.clone()], config.clone());
-        cluster.load_image(&alone, &[view.image()])?;
         cluster.load_image(&system.on_top(flux.clone(), config.clone()), &[SYSTEM_WITH_VIEW])?;
         let moved = moved(flux.path(), scratch.path()).context("moving the view")?;
         cluster.load_image(&system.on_top(moved, config.clone()), &[PEER_VIEW])
