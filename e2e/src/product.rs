@@ -61,6 +61,11 @@ pub(crate) fn of_this_machine() -> Result<Architecture> {
     Architecture::of_this_machine().with_context(other)
 }
 
+/// The other architectures that images are built for.
+pub(crate) fn other_architectures() -> impl Iterator<Item = Architecture> {
+    Architecture::ALL.into_iter().filter(|it| Some(*it) != Architecture::of_this_machine())
+}
+
 /// Downloads the crates of every platform: a build downloads those of its own only. What runs offline later reads
 /// them all.
 pub(crate) fn fetch_every_platform(progress: &Progress) -> Result<()> {

@@ -181,7 +181,7 @@ fn on_the_cluster(
     let notes = tempfile::NamedTempFile::new().context("making a file for what does not run")?;
     let tests = |program| -> Result<Command> {
         let mut command = ignored_tests(program, target)?;
-        command.args(&arguments.test).envs([not_run::environment(notes.path())]);
+        command.args(&arguments.test).env(not_run::VARIABLE, notes.path());
         command.envs(images.map(|images| (binaries::IMAGES, &images.directory)));
         Ok(command)
     };
@@ -199,8 +199,8 @@ fn on_the_cluster(
         report.run("tests and examples on a cluster", "2 to 10 min", &mut tests(SHARED)?);
         Ok(())
     })?;
-    for reason in not_run::noted(notes.path()) {
-        report.not_run("a test", &reason);
+    for reason in fs_err::read_to_string(notes)?.lines() {
+        report.not_run("a test", reason);
     }
     if with_own && arguments.all {
         on_other_versions(report)?;

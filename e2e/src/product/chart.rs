@@ -103,12 +103,10 @@ impl Chart {
     }
 }
 
-/// Writes the rendered files.
 pub(crate) fn write_rendered(progress: &Progress) -> Result<()> {
     Chart::of_checkout(progress)?.each_rendered(|path, text| Ok(fs::write(path, text)?))
 }
 
-/// Checks the chart and what is rendered from it.
 pub(crate) fn check(progress: &Progress) -> Result<()> {
     let chart = Chart::of_checkout(progress)?;
     chart.helm(&["lint", DIRECTORY, "--strict"]).context("checking the chart")?;

@@ -13,7 +13,7 @@ use fs_err as fs;
 
 use super::{
     AGENT, OPERATOR, ORDINARY_USER, VIEW_TOOL, checkout, fetch_every_platform, of_this_machine,
-    target,
+    other_architectures, target,
 };
 use crate::{
     architecture::Architecture,
@@ -190,9 +190,7 @@ fn registry() -> Result<PathBuf> {
 /// Rust is Debian's of whatever version the backports have: a certain one is in the archive only until the next is
 /// uploaded. Crates come from this machine: cargo asks nobody.
 fn toolchain(cache: &Cache, progress: &Progress) -> Result<Image> {
-    let others =
-        Architecture::ALL.into_iter().filter(|it| Some(*it) != Architecture::of_this_machine());
-    let cross = others.flat_map(Architecture::cross_packages);
+    let cross = other_architectures().flat_map(Architecture::cross_packages);
     let packages: Vec<_> = NATIVE.into_iter().chain(cross).collect();
     let recipe = Recipe { release: Release::TrixieBackports, packages: &packages, program: None };
     let image = recipe.image(cache, progress)?;

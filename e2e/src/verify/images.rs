@@ -16,7 +16,7 @@ use crate::{
         binaries::{self, Binaries},
         cargo,
         dockerfiles::{self, Images},
-        of_this_machine, printed,
+        of_this_machine, other_architectures, printed,
     },
     programs,
 };
@@ -66,9 +66,7 @@ pub(super) fn check(report: &Report<'_>, all: bool) -> Option<Images> {
     if all {
         report.check(OTHERS, || {
             packages::ensure(packages::EMULATOR, report.progress)?;
-            let is_other = |it: &Architecture| Some(*it) != Architecture::of_this_machine();
-            let mut others = Architecture::ALL.into_iter().filter(is_other);
-            others.try_for_each(|architecture| emulate(&images, architecture))
+            other_architectures().try_for_each(|architecture| emulate(&images, architecture))
         });
     } else {
         report.not_run(OTHERS, ONLY_ALL);
