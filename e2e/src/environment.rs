@@ -134,7 +134,7 @@ impl Environment {
     }
 
     /// The environment that the tests of one process share, on the cluster that the environment
-    /// names (see [`ClusterArguments::from_environment`]); else on this checkout's own. With
+    /// names (see `ClusterArguments::from_environment`); else on this checkout's own. With
     /// `FLUX_E2E_AS_INSTALLED` the operator and the images are those that are there.
     pub fn shared(progress: &Progress) -> Result<&'static Self> {
         static SHARED: OnceLock<Result<Environment>> = OnceLock::new();

@@ -1,10 +1,7 @@
 //! The chart in `deploy/chart`, as helm reads it, and the files in `deploy/` that are rendered from it, for those who
 //! have no helm.
 
-use std::{
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::{path::Path, process::Command};
 
 use anyhow::{Context as _, Result, ensure};
 use fs_err as fs;
@@ -70,47 +67,15 @@ struct Case {
     value: Value,
 }
 
-/// The program that renders the chart.
-struct Chart {
-    helm: PathBuf,
-}
-
-impl Chart {
-    /// The chart of this checkout; helm is built if it is not there yet.
-    fn of_checkout(progress: &Progress) -> Result<Self> {
-        Ok(Self { helm: helm(&Cache::locate()?, progress)? })
-    }
-
-    /// What `helm template` prints with these arguments, for an operator in `namespace`.
-    fn render(&self, namespace: &str, arguments: &[&str]) -> Result<String> {
-        let words = ["template", NAME, DIRECTORY, "--namespace", namespace];
-        self.helm(&[&words[..], arguments].concat())
-    }
-
-    /// What helm prints, for the first release of the oldest Kubernetes that is tested.
-    fn helm(&self, words: &[&str]) -> Result<String> {
-        let oldest = format!("--kube-version={}.0", KubernetesVersion::all()[0]);
-        printed(Command::new(&self.helm).args(words).arg(oldest).current_dir(checkout()?))
-    }
-
-    /// Does `work` with the path and the text of each rendered file.
-    fn each_rendered(&self, work: impl Fn(&Path, String) -> Result<()>) -> Result<()> {
-        let deploy = checkout()?.join("deploy");
-        RENDERED.into_iter().try_for_each(|(name, arguments)| {
-            let text = self.render(NAMESPACE, arguments).with_context(|| name.to_owned())?;
-            work(&deploy.join(name), format!("{HEADER}{text}"))
-        })
-    }
-}
-
 pub(crate) fn write_rendered(progress: &Progress) -> Result<()> {
-    Chart::of_checkout(progress)?.each_rendered(|path, text| Ok(fs::write(path, text)?))
+    let helm = helm(&Cache::locate()?, progress)?;
+    each_rendered(&helm, |path, text| Ok(fs::write(path, text)?))
 }
 
 pub(crate) fn check(progress: &Progress) -> Result<()> {
-    let chart = Chart::of_checkout(progress)?;
-    chart.helm(&["lint", DIRECTORY, "--strict"]).context("checking the chart")?;
-    chart.each_rendered(|path, expected| {
+    let helm = helm(&Cache::locate()?, progress)?;
+    run(&helm, &["lint", DIRECTORY, "--strict"]).context("checking the chart")?;
+    each_rendered(&helm, |path, expected| {
         let fresh = fs::read_to_string(path).is_ok_and(|text| text == expected);
         let path = path.display();
         ensure!(fresh, "{path} is not what deploy/chart says: run `cargo e2e manifests`");
@@ -119,7 +84,7 @@ pub(crate) fn check(progress: &Progress) -> Result<()> {
     let cases = include_str!("chart.yaml").replace("$VERSION", env!("CARGO_PKG_VERSION"));
     let cases: Vec<Case> = serde_saphyr::from_str(&cases).context("reading the cases")?;
     for Case { values, kind, pointer, value } in cases {
-        let objects = objects(&chart, &values).with_context(|| format!("with {values}"))?;
+        let objects = objects(&helm, &values).with_context(|| format!("with {values}"))?;
         let found = objects.iter().find(|object| object["kind"] == kind);
         let found = found.and_then(|object| object.pointer(&pointer));
         ensure!(
@@ -127,24 +92,45 @@ pub(crate) fn check(progress: &Progress) -> Result<()> {
             "with {values}, the {kind} has {found:?} at {pointer}, and not {value}"
         );
     }
-    serves_one_namespace(&chart)?;
+    serves_one_namespace(&helm)?;
     for wrong in WRONG {
-        let refused = chart.render("team", &["--set", wrong]);
+        let refused = render(&helm, "team", &["--set", wrong]);
         ensure!(refused.is_err(), "the chart takes the value {wrong}");
     }
     Ok(())
 }
 
+/// Does `work` with the path and the text of each rendered file.
+fn each_rendered(helm: &Path, work: impl Fn(&Path, String) -> Result<()>) -> Result<()> {
+    let deploy = checkout()?.join("deploy");
+    RENDERED.into_iter().try_for_each(|(name, arguments)| {
+        let text = render(helm, NAMESPACE, arguments).with_context(|| name.to_owned())?;
+        work(&deploy.join(name), format!("{HEADER}{text}"))
+    })
+}
+
+/// What `helm template` prints with these arguments, for an operator in `namespace`.
+fn render(helm: &Path, namespace: &str, arguments: &[&str]) -> Result<String> {
+    let words = ["template", NAME, DIRECTORY, "--namespace", namespace];
+    run(helm, &[&words[..], arguments].concat())
+}
+
+/// What helm prints, for the first release of the oldest Kubernetes that is tested.
+fn run(helm: &Path, words: &[&str]) -> Result<String> {
+    let oldest = format!("--kube-version={}.0", KubernetesVersion::all()[0]);
+    printed(Command::new(helm).args(words).arg(oldest).current_dir(checkout()?))
+}
+
 /// The objects of the chart with these values, in the namespace `team`.
-fn objects(chart: &Chart, values: &Value) -> Result<Vec<Value>> {
-    let text = chart.render("team", &["--set-json", &values.to_string()])?;
+fn objects(helm: &Path, values: &Value) -> Result<Vec<Value>> {
+    let text = render(helm, "team", &["--set-json", &values.to_string()])?;
     let documents: Vec<Value> = serde_saphyr::from_multiple(&text).context("reading YAML")?;
     Ok(documents.into_iter().filter(|document| !document.is_null()).collect())
 }
 
 /// An operator for a single namespace has nothing outside of namespaces, and may be in another one than it serves.
-fn serves_one_namespace(chart: &Chart) -> Result<()> {
-    for object in objects(chart, &json!({ "watchNamespace": "work" }))? {
+fn serves_one_namespace(helm: &Path) -> Result<()> {
+    for object in objects(helm, &json!({ "watchNamespace": "work" }))? {
         let (kind, name) = (&object["kind"], &object["metadata"]["name"]);
         let serves = (kind == "Role" || kind == "RoleBinding") && name == "flux-operator";
         let place = if serves { "work" } else { "team" };
