@@ -73,7 +73,7 @@ fn load_operating_system(cluster: &Cluster, progress: &Progress) -> Result<Image
 fn operator(scratch: &Path, binaries: &Binaries) -> Result<Image> {
     match &binaries.images {
         Some(images) => images.image(OPERATOR, &scratch.join("operator")),
-        None => program(scratch, "/flux-operator", &binaries.operator, &[], ORDINARY_USER),
+        None => program(scratch, "/flux-operator", &binaries.operator, &[]),
     }
 }
 
@@ -86,25 +86,18 @@ fn agent(scratch: &Path, binaries: &Binaries) -> Result<Image> {
         Source::link(format!("/{}", Layout::CLIENT_NAME), Layout::AGENT_NAME),
         Source::file("/flux-view", &binaries.view_tool),
     ];
-    program(scratch, AGENT_IN_IMAGE, &binaries.agent, &beside, ORDINARY_USER)
+    program(scratch, AGENT_IN_IMAGE, &binaries.agent, &beside)
 }
 
-/// An image that holds one program with its libraries, and what is beside it, and starts it as `user`; without one, as
-/// root.
-fn program(
-    scratch: &Path,
-    path: &str,
-    from: &Path,
-    beside: &[Source],
-    user: &str,
-) -> Result<Image> {
+/// An image that holds one program with its libraries, and what is beside it, and starts it as an ordinary user.
+fn program(scratch: &Path, path: &str, from: &Path, beside: &[Source]) -> Result<Image> {
     let files = [&with_libraries(path, from)?[..], beside].concat();
-    let (entrypoint, user) = (vec![path.to_owned()], user.to_owned());
+    let (entrypoint, user) = (vec![path.to_owned()], ORDINARY_USER.to_owned());
     let config = ImageConfig { entrypoint, user, ..ImageConfig::default() };
     Ok(Image::new(vec![Layer::from_sources(scratch, &files)?], config))
 }
 
-/// Makes and loads such an image, for an ordinary user.
+/// Makes and loads such an image.
 pub(crate) fn load_program(
     cluster: &Cluster,
     image: &str,
@@ -114,7 +107,6 @@ pub(crate) fn load_program(
 ) -> Result<()> {
     let scratch = tempfile::tempdir().context("making a directory for an image layer")?;
     progress.step(&format!("loading {image}"), || {
-        let program = program(scratch.path(), path, from, &[], ORDINARY_USER)?;
-        cluster.load_image(&program, &[image])
+        cluster.load_image(&program(scratch.path(), path, from, &[])?, &[image])
     })
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 
-use super::{Binaries, View, program};
+use super::{Binaries, View};
 use crate::{
     cache::Cache,
     cluster::Cluster,
@@ -47,8 +47,8 @@ pub(crate) fn load(
     let scratch = tempfile::tempdir().context("making a directory for image layers")?;
     packages::ensure(packages::STATIC_PROGRAM, progress)?;
     let busybox = programs::find("busybox").context("looking for busybox in PATH")?;
-    let distroless = program(scratch.path(), "/bin/busybox", &busybox, &[], "")?;
-    cluster.load_image(&distroless, &[DISTROLESS])?;
+    let busybox = Layer::from_sources(scratch.path(), &[Source::file("/bin/busybox", &busybox)])?;
+    cluster.load_image(&Image::new(vec![busybox], ImageConfig::default()), &[DISTROLESS])?;
     let load = |what: &str, image: &Image, name: &str| {
         progress.step(&format!("loading {what} {name}"), || cluster.load_image(image, &[name]))
     };
