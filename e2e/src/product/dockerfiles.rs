@@ -12,7 +12,7 @@ use flux_operator::images::{AGENT_IMAGE, OPERATOR_IMAGE};
 use fs_err as fs;
 
 use super::{
-    AGENT, OPERATOR, ORDINARY_USER, VIEW_TOOL, checkout, fetch_every_platform, of_this_machine,
+    AGENT, OPERATOR, ORDINARY_USER, checkout, fetch_every_platform, of_this_machine,
     other_architectures, target,
 };
 use crate::{
@@ -30,34 +30,33 @@ use crate::{
 struct Shipped {
     /// The program that it starts.
     program: &'static str,
-    /// A static program beside that.
-    beside: Option<&'static str>,
+    /// The files that come with it: another program, or the libraries that it needs besides the loader.
+    beside: &'static [&'static str],
+    is_static: bool,
     dockerfile: &'static str,
     /// The name that it is published under: where it is loaded, the manifests find it.
     published: &'static str,
     /// The bytes that its files may have, unpacked: every node keeps them.
     limit: u64,
-    /// The libraries in `/lib` that the program needs; a static one needs none.
-    libraries: &'static [&'static str],
 }
 
 /// All of them.
 const SHIPPED: [Shipped; 2] = [
     Shipped {
         program: AGENT,
-        beside: Some(VIEW_TOOL),
+        beside: &["/flux-view"],
+        is_static: true,
         dockerfile: "Dockerfile.agent",
         published: AGENT_IMAGE,
         limit: 7_500_000,
-        libraries: &[],
     },
     Shipped {
         program: OPERATOR,
-        beside: None,
+        beside: &["/lib/libc.so.6", "/lib/libgcc_s.so.1", "/lib/libm.so.6"],
+        is_static: false,
         dockerfile: "Dockerfile.operator",
         published: OPERATOR_IMAGE,
         limit: 25_000_000,
-        libraries: &["libc.so.6", "libgcc_s.so.1", "libm.so.6"],
     },
 ];
 
@@ -200,24 +199,19 @@ fn toolchain(cache: &Cache, progress: &Progress) -> Result<Image> {
 /// Makes `program` of the program in `image`. Where that is not static, `program` is a script that starts it with the
 /// image's own loader and libraries: those of this machine may be older.
 fn unpack(shipped: &Shipped, loader: &str, image: &Image, program: &Path) -> Result<()> {
-    let path = format!("/{}", shipped.program);
-    if let Some(beside) = shipped.beside {
-        image.extract(&format!("/{beside}"), &program.with_file_name(beside))?;
+    let place = |file: &str| program.with_file_name(file.rsplit('/').next().unwrap_or(file));
+    for file in shipped.beside {
+        image.extract(file, &place(file))?;
     }
-    if shipped.libraries.is_empty() {
+    let path = format!("/{}", shipped.program);
+    if shipped.is_static {
         return image.extract(&path, program);
     }
-    let directory = program.with_extension("image");
-    fs::create_dir_all(&directory)?;
-    let put = |file: &str| {
-        let place = directory.join(file.rsplit('/').next().unwrap_or(file));
-        image.extract(file, &place).map(|()| place.display().to_string())
-    };
-    let (own, loader) = (put(&path)?, put(loader)?);
-    for library in shipped.libraries {
-        put(&format!("/lib/{library}"))?;
-    }
-    let libraries = directory.display();
+    let own = program.with_extension("dynamic");
+    image.extract(&path, &own)?;
+    image.extract(loader, &place(loader))?;
+    let (own, loader, libraries) = (own.display(), place(loader), program.with_file_name(""));
+    let (loader, libraries) = (loader.display(), libraries.display());
     let script =
         format!("#!/bin/sh\nexec '{loader}' --library-path '{libraries}' '{own}' \"$@\"\n");
     fs::write(program, script)?;
