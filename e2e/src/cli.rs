@@ -1,14 +1,9 @@
-//! The command line's part about clusters: which one ([`ClusterArguments`]), and what to do with it
-//! ([`ClusterCommand`]).
-
-mod commands;
-
-pub use self::commands::ClusterCommand;
+//! The command line's part that names a cluster, which the tests read from the environment.
 
 use std::{path::PathBuf, process::Command};
 
 use anyhow::{Context as _, Result, bail};
-use clap::{Arg, Args, CommandFactory as _, Parser};
+use clap::{Arg, CommandFactory as _, Parser};
 
 use crate::{
     cache::Cache,
@@ -20,8 +15,8 @@ use crate::{
 };
 
 /// Which cluster to work with. Each option has a variable, which tests read.
-#[derive(Debug, Clone, Args)]
-pub struct ClusterArguments {
+#[derive(Debug, Clone, Parser)]
+pub(crate) struct ClusterArguments {
     /// Use the cluster of this kubeconfig instead of one on this machine.
     #[arg(long, value_name = "FILE", env = "FLUX_E2E_KUBECONFIG")]
     kubeconfig: Option<PathBuf>,
@@ -52,16 +47,9 @@ fn number_of_nodes(text: &str) -> Result<usize> {
     number.with_context(|| format!("a cluster has 1 to {MOST_NODES} nodes"))
 }
 
-/// The arguments alone, to read those that the environment gives.
-#[derive(Debug, Parser)]
-struct FromEnvironment {
-    #[command(flatten)]
-    cluster: ClusterArguments,
-}
-
 /// Makes the tests that `command` runs use this cluster, whichever this process's own variables name.
 pub(crate) fn use_cluster(command: &mut Command, target: &Target) {
-    let options = FromEnvironment::command();
+    let options = ClusterArguments::command();
     for name in options.get_arguments().filter_map(Arg::get_env) {
         command.env_remove(name);
     }
@@ -82,13 +70,12 @@ pub(crate) fn use_cluster(command: &mut Command, target: &Target) {
 
 impl ClusterArguments {
     /// What the environment says, by the variables that the options' help names.
-    pub fn from_environment() -> Result<Self> {
-        let parsed = FromEnvironment::try_parse_from(["tests"]);
-        parsed.map(|it| it.cluster).context("reading the variables that name a cluster")
+    pub(crate) fn from_environment() -> Result<Self> {
+        Self::try_parse_from(["tests"]).context("reading the variables that name a cluster")
     }
 
     /// The cluster that the arguments name.
-    pub fn target(&self) -> Result<Target> {
+    pub(crate) fn target(&self) -> Result<Target> {
         if let Some(kubeconfig) = self.kubeconfig.clone() {
             return Ok(Target::External { kubeconfig, load_command: self.load_command.clone() });
         }
@@ -113,7 +100,7 @@ impl ClusterArguments {
     }
 
     /// The options of a cluster on this machine.
-    fn own(&self, verb: &str) -> Result<Options> {
+    pub(crate) fn own(&self, verb: &str) -> Result<Options> {
         let own = self.target()?.own().cloned();
         own.with_context(|| format!("the cluster of a kubeconfig is not ours to {verb}"))
     }
@@ -121,24 +108,12 @@ impl ClusterArguments {
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::HashMap, ffi::OsStr};
+    use std::collections::HashMap;
 
     use super::*;
 
     fn parsed(words: &[&str]) -> Result<ClusterArguments, clap::Error> {
-        FromEnvironment::try_parse_from([&["tests"], words].concat()).map(|it| it.cluster)
-    }
-
-    #[test]
-    fn a_kubeconfig_names_an_external_cluster_into_which_images_are_loaded() {
-        let words = ["--kubeconfig=/k", "--load-command=load {}"];
-        let Target::External { kubeconfig, load_command } =
-            parsed(&words).unwrap().target().unwrap()
-        else {
-            panic!("expected an external cluster");
-        };
-        assert_eq!((kubeconfig, load_command), ("/k".into(), Some("load {}".into())));
-        assert!(parsed(&words[1..]).unwrap().target().is_err());
+        ClusterArguments::try_parse_from([&["tests"], words].concat())
     }
 
     /// The options that the variables of a command for tests stand for. Every variable is set or removed.
@@ -146,38 +121,33 @@ mod tests {
         let mut command = Command::new("true");
         use_cluster(&mut command, target);
         let passed: HashMap<_, _> = command.get_envs().collect();
-        let options = FromEnvironment::command();
-        let variables = options.get_arguments().filter(|it| it.get_env().is_some());
-        let values = variables.map(|it| (it.get_long().unwrap(), passed[it.get_env().unwrap()]));
-        let option = |(name, value): (&str, Option<&OsStr>)| {
-            Some(format!("--{name}={}", value?.to_string_lossy()))
+        let option = |argument: &Arg| {
+            let value = passed[argument.get_env()?]?.to_string_lossy();
+            Some(format!("--{}={value}", argument.get_long()?))
         };
-        values.filter_map(option).collect()
+        ClusterArguments::command().get_arguments().filter_map(option).collect()
     }
 
     #[test]
     fn what_is_set_up_is_passed_on_whole_and_nothing_else_by_the_environment() {
-        let options = Options {
-            cache: Cache::locate().unwrap(),
-            id: ClusterId::named("a").unwrap(),
-            network: Network {
-                ip_families: "ipv6,ipv4".parse().unwrap(),
-                domain: "k8s.example".parse().unwrap(),
-                ..Network::default()
-            },
-            version: KubernetesVersion::all()[0],
-            nodes: Nodes::of(2),
+        let network = Network {
+            ip_families: "ipv6,ipv4".parse().unwrap(),
+            domain: "k8s.example".parse().unwrap(),
+            ..Network::default()
         };
-        let words = passed_on(&Target::Own(options.clone()));
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let target = parsed(&words).unwrap().target().unwrap();
-        let read = target.own().unwrap().clone();
-        assert_eq!(
-            (read.id, read.network, read.version, read.nodes),
-            (options.id, options.network, options.version, options.nodes)
-        );
-        let external = Target::External { kubeconfig: "/k".into(), load_command: None };
-        assert_eq!(passed_on(&external), ["--kubeconfig=/k"]);
+        let (version, nodes) = (KubernetesVersion::all()[0], Nodes::of(2));
+        let (cache, id) = (Cache::locate().unwrap(), ClusterId::named("a").unwrap());
+        let own = Target::Own(Options { cache, id, network, version, nodes });
+        let load_command = Some("load {}".to_owned());
+        let external = Target::External { kubeconfig: "/k".into(), load_command };
+        for target in [&own, &external] {
+            let words = passed_on(target);
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            let read = parsed(&words).unwrap().target().unwrap();
+            assert_eq!(format!("{read:?}"), format!("{target:?}"));
+        }
+        assert_eq!(passed_on(&external), ["--kubeconfig=/k", "--load-command=load {}"]);
+        assert!(parsed(&["--load-command=load {}"]).unwrap().target().is_err());
     }
 
     #[test]

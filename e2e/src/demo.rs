@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 use flux_operator::crd::MiniCluster;
 use k8s_openapi::jiff::Timestamp;
 
@@ -20,10 +20,8 @@ const START_DEADLINE: Duration = Duration::from_mins(10);
 const FINISH_DEADLINE: Duration = Duration::from_mins(2);
 
 /// Runs the hello-world example in `environment` and shows what happens.
-pub fn demo(environment: &Environment, progress: &Progress) -> Result<()> {
-    let path = checkout()?.join(EXAMPLE);
-    let manifest = std::fs::read_to_string(&path)
-        .with_context(|| format!("reading the example {}", path.display()))?;
+pub(crate) fn demo(environment: &Environment, progress: &Progress) -> Result<()> {
+    let manifest = fs_err::read_to_string(checkout()?.join(EXAMPLE))?;
     environment.run(async |client| {
         let trial = Trial::begin(&environment.cluster, &client, "flux-demo", &[]).await?;
         match show(&trial, &manifest, environment, progress).await {
@@ -39,20 +37,21 @@ async fn show(
     environment: &Environment,
     progress: &Progress,
 ) -> Result<()> {
-    progress.say(&format!("applying {EXAMPLE} in the namespace {}:", trial.namespace()));
-    progress.say(&indented(manifest));
+    let namespace = trial.namespace();
+    let indented: Vec<_> = manifest.lines().map(|line| format!("    {line}")).collect();
+    progress.say(&format!("applying {EXAMPLE} in the namespace {namespace}:"));
+    progress.say(&indented.join("\n"));
     let applied = Timestamp::now();
     let name = trial.apply(manifest).await?;
     progress.say("following the log of the lead:");
     follow_lead(trial, &name, START_DEADLINE, |line| progress.say(&format!("  | {line}"))).await?;
     let cluster = trial.await_finished(&name, FINISH_DEADLINE).await?;
     progress.say(&format!("where the time went:\n{}", account(applied, &cluster)));
-    let listing = environment.kubectl(&["get", "minicluster", "--namespace", trial.namespace()])?;
-    progress.say(&format!("kubectl get minicluster --namespace {}\n{listing}", trial.namespace()));
+    let listing = environment.kubectl(&["get", "minicluster", "--namespace", namespace])?;
+    progress.say(&format!("kubectl get minicluster --namespace {namespace}\n{listing}"));
     if !is_true(&cluster, "Complete") {
         bail!("the MiniCluster {name} did not complete");
     }
-    let namespace = trial.namespace();
     progress.say(&if environment.is_own() {
         format!(
             "the cluster stays up: `cargo e2e kubectl -- get pods -n {namespace}` looks at it, `cargo e2e down` ends it"
@@ -61,10 +60,6 @@ async fn show(
         format!("`kubectl delete namespace {namespace}` removes what was made")
     });
     Ok(())
-}
-
-fn indented(text: &str) -> String {
-    text.lines().map(|line| format!("    {line}")).collect::<Vec<_>>().join("\n")
 }
 
 /// A table of the phases of the lead's agent, and when the run had ended, which Kubernetes keeps in whole seconds.

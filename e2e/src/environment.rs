@@ -18,15 +18,15 @@ use crate::{
     cli::ClusterArguments,
     cluster::{Cluster, Target},
     kubernetes::Kubernetes,
-    kueue,
     product::{
         binaries::{self, Binaries},
-        images::{self, View},
+        images,
         install::{self, Installation},
         printed,
+        view::View,
     },
     progress::Progress,
-    scheduler_plugins,
+    schedulers,
     trial::{Trial, evidence::keep_evidence},
     wait::{self, Look},
 };
@@ -120,12 +120,12 @@ impl Environment {
 
     /// Installs Kueue.
     pub fn install_kueue(&self, progress: &Progress) -> Result<()> {
-        kueue::install(&self.cluster, progress)
+        schedulers::install_kueue(&self.cluster, progress)
     }
 
     /// Installs the scheduler of scheduler-plugins beside the cluster's own.
     pub fn install_scheduler_plugins(&self, progress: &Progress) -> Result<()> {
-        scheduler_plugins::install(&self.cluster, progress)
+        schedulers::install_scheduler_plugins(&self.cluster, progress)
     }
 
     /// The cluster as it is: nothing is built, loaded or installed.
@@ -134,7 +134,7 @@ impl Environment {
     }
 
     /// The environment that the tests of one process share, on the cluster that the environment
-    /// names (see [`ClusterArguments::from_environment`]); else on this checkout's own. With
+    /// names (see `ClusterArguments::from_environment`); else on this checkout's own. With
     /// `FLUX_E2E_AS_INSTALLED` the operator and the images are those that are there.
     pub fn shared(progress: &Progress) -> Result<&'static Self> {
         static SHARED: OnceLock<Result<Environment>> = OnceLock::new();

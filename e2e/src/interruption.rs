@@ -24,7 +24,7 @@ static AT_WORK: Mutex<()> = Mutex::new(());
 
 /// Which clusters an interruption ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scope {
+pub(crate) enum Scope {
     /// Those to be used.
     Target,
     /// Besides, all those of this checkout.
@@ -33,7 +33,7 @@ pub enum Scope {
 
 /// From now on SIGINT, SIGTERM and SIGHUP end what this process has started, then `own` and the clusters of
 /// `scope`, then this process. A cluster of somebody else stays.
-pub fn guard(own: impl IntoIterator<Item = Options>, scope: Scope) -> Result<()> {
+pub(crate) fn guard(own: impl IntoIterator<Item = Options>, scope: Scope) -> Result<()> {
     let own: Vec<_> = own.into_iter().collect();
     let cache = Cache::locate()?;
     let interrupted = move || {
@@ -56,6 +56,6 @@ pub fn guard(own: impl IntoIterator<Item = Options>, scope: Scope) -> Result<()>
 
 /// Does not return while an interruption is at work, which ends the process: what fails then fails because
 /// of it.
-pub fn await_end() {
+pub(crate) fn await_end() {
     drop(AT_WORK.lock().unwrap_or_else(PoisonError::into_inner));
 }

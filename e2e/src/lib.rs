@@ -5,16 +5,16 @@
 
 pub mod audit;
 pub mod bench;
-pub mod cli;
+mod cli;
 pub mod cluster;
-pub mod demo;
+pub mod commands;
+mod demo;
 pub mod environment;
 pub mod examples;
-pub mod interruption;
-mod kueue;
+mod interruption;
 pub mod not_run;
 pub mod product;
-pub mod scheduler_plugins;
+pub mod schedulers;
 pub mod trial;
 pub mod verify;
 

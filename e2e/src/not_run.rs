@@ -1,11 +1,11 @@
 //! What a test did not do, and why: the test's own result can only say that it passed.
 
-use std::{ffi::OsString, fs::File, io::Write as _, path::Path};
+use std::{fs::File, io::Write as _};
 
 use crate::progress::Progress;
 
-/// Names the file that takes a line for each test that did not run.
-const VARIABLE: &str = "FLUX_E2E_NOT_RUN";
+/// Names the file in which [`note`] writes a line for each test that did not run.
+pub(crate) const VARIABLE: &str = "FLUX_E2E_NOT_RUN";
 
 /// Says that `what` was not run, to whoever watches and to `cargo verify`, which shows it at its end.
 pub fn note(what: &str, reason: &str, progress: &Progress) {
@@ -16,14 +16,4 @@ pub fn note(what: &str, reason: &str, progress: &Progress) {
     if let Err(error) = file.and_then(|mut file| writeln!(file, "{line}")) {
         progress.say(&format!("noting that it was not run failed: {error}"));
     }
-}
-
-/// The variable that makes [`note`] write into this file.
-pub(crate) fn environment(path: &Path) -> (&'static str, OsString) {
-    (VARIABLE, path.into())
-}
-
-/// What was noted in this file.
-pub(crate) fn noted(path: &Path) -> Vec<String> {
-    std::fs::read_to_string(path).unwrap_or_default().lines().map(str::to_owned).collect()
 }

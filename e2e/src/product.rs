@@ -1,10 +1,11 @@
 //! What is tested: the project's own binaries, their images, and their installation in a cluster.
 
 pub(crate) mod binaries;
-pub mod chart;
-pub mod dockerfiles;
+pub(crate) mod chart;
+pub(crate) mod dockerfiles;
 pub mod images;
 pub mod install;
+pub mod view;
 
 use std::{
     path::{Path, PathBuf},
@@ -15,15 +16,32 @@ use anyhow::{Context as _, Result};
 
 use crate::{architecture::Architecture, programs, progress::Progress};
 
+/// The packages whose programs go into images, and these programs.
+pub(crate) const OPERATOR: &str = "flux-operator";
+pub(crate) const AGENT: &str = "flux-agent";
+pub(crate) const VIEW_TOOL: &str = "flux-view";
+
+/// As which the images that are shipped start their programs.
+pub(crate) const ORDINARY_USER: &str = "65532:65532";
+
+/// The name that examples use for a plain operating system.
+pub(crate) const OPERATING_SYSTEM: &str = "ubuntu:24.04";
+
 /// The root of this checkout.
 pub fn checkout() -> Result<PathBuf> {
     let crate_directory = Path::new(env!("CARGO_MANIFEST_DIR"));
     Ok(crate_directory.parent().context("finding the checkout above the e2e crate")?.to_owned())
 }
 
+/// Where cargo puts what it builds.
+pub(crate) fn target() -> Result<PathBuf> {
+    let named = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+    Ok(checkout()?.join(named))
+}
+
 /// Cargo in this checkout with these arguments, as if called by hand: what the cargo that runs this
 /// process tells it about its own package would make build scripts run again.
-pub fn cargo(arguments: &[&str]) -> Result<Command> {
+pub(crate) fn cargo(arguments: &[&str]) -> Result<Command> {
     const OF_A_PACKAGE: [&str; 5] =
         ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_", "CARGO_PRIMARY_"];
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
@@ -41,6 +59,11 @@ pub(crate) fn of_this_machine() -> Result<Architecture> {
     let other =
         || format!("nothing is built for this machine's architecture, {}", std::env::consts::ARCH);
     Architecture::of_this_machine().with_context(other)
+}
+
+/// The other architectures that images are built for.
+pub(crate) fn other_architectures() -> impl Iterator<Item = Architecture> {
+    Architecture::ALL.into_iter().filter(|it| Some(*it) != Architecture::of_this_machine())
 }
 
 /// Downloads the crates of every platform: a build downloads those of its own only. What runs offline later reads

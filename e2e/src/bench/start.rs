@@ -24,7 +24,7 @@ use crate::{
     environment::Environment,
     interruption::{self, Scope},
     kubernetes::{DownAtEnd, Network, Nodes, Options},
-    product::images::View,
+    product::view::View,
     progress::{self, Progress},
 };
 

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     environment::Environment,
     not_run,
-    product::images::View,
+    product::view::View,
     progress::Progress,
     trial::{
         Trial,

@@ -1,12 +1,12 @@
-//! The chart in `deploy/chart`, and the files in `deploy/` that are rendered from it, for those who have no helm.
+//! The chart in `deploy/chart`, as helm reads it, and the files in `deploy/` that are rendered from it, for those who
+//! have no helm.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::{path::Path, process::Command};
 
 use anyhow::{Context as _, Result, ensure};
+use fs_err as fs;
+use serde::Deserialize;
+use serde_json::{Value, json};
 
 use super::{
     checkout,
@@ -16,9 +16,10 @@ use super::{
 use crate::{
     cache::Cache,
     kubernetes::{KubernetesVersion, helm},
-    programs,
     progress::Progress,
 };
+
+const DIRECTORY: &str = "deploy/chart";
 
 /// First line of a rendered file.
 const HEADER: &str = "# Rendered from deploy/chart by `cargo e2e manifests`: change the chart.\n";
@@ -45,72 +46,98 @@ const RENDERED: [(&str, &[&str]); 6] = [
     ),
 ];
 
-/// The chart and the program that renders it.
-#[derive(Debug)]
-pub struct Chart {
-    helm: PathBuf,
-    directory: PathBuf,
+/// Values that are none, as `--set` takes them.
+const WRONG: [&str; 7] = [
+    "watchNamespace=Not_A_Name",
+    "install=Sometimes",
+    "image.digest=latest",
+    "registry=https://registry.example/",
+    "concurrency=0",
+    "nosuchvalue=1",
+    // One operator cannot be kept while its node is drained.
+    "podDisruptionBudget.enabled=true",
+];
+
+/// Values, and what one of the objects has then.
+#[derive(Deserialize)]
+struct Case {
+    values: Value,
+    kind: String,
+    pointer: String,
+    value: Value,
 }
 
-impl Chart {
-    /// The chart of this checkout; helm is built if it is not there yet.
-    pub fn of_checkout(progress: &Progress) -> Result<Self> {
-        let helm = helm(&Cache::locate()?, progress)?;
-        Ok(Self { helm, directory: checkout()?.join("deploy/chart") })
-    }
-
-    /// The program helm.
-    pub fn helm(&self) -> &Path {
-        &self.helm
-    }
-
-    /// Checks the chart as its authors would.
-    pub fn lint(&self) -> Result<()> {
-        let mut lint = Command::new(&self.helm);
-        lint.args(["lint", "--strict", &oldest_kubernetes()]).arg(&self.directory);
-        programs::run(&mut lint).context("checking the chart").map(|_| ())
-    }
-
-    /// What `helm template` prints with these arguments, for an operator in `namespace`.
-    pub fn render(&self, namespace: &str, arguments: &[&str]) -> Result<String> {
-        let mut template = Command::new(&self.helm);
-        template.args(["template", NAME, "--namespace", namespace, &oldest_kubernetes()]);
-        printed(template.arg(&self.directory).args(arguments))
-    }
-
-    /// The rendered files: path and text.
-    fn rendered(&self) -> Result<Vec<(PathBuf, String)>> {
-        let deploy = checkout()?.join("deploy");
-        let file = |(name, arguments): (&str, &[&str])| {
-            let text = self.render(NAMESPACE, arguments);
-            Ok((deploy.join(name), format!("{HEADER}{}", text.context(name.to_owned())?)))
-        };
-        RENDERED.into_iter().map(file).collect()
-    }
-
-    /// Writes the rendered files.
-    pub fn write_rendered(&self) -> Result<()> {
-        for (path, text) in self.rendered()? {
-            fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
-        }
-        Ok(())
-    }
-
-    /// Fails where a rendered file is not what the chart says.
-    pub fn check_rendered(&self) -> Result<()> {
-        for (path, expected) in self.rendered()? {
-            let text = fs::read_to_string(&path).unwrap_or_default();
-            ensure!(
-                text == expected,
-                "{} is not what deploy/chart says: run `cargo e2e manifests`",
-                path.display()
-            );
-        }
-        Ok(())
-    }
+pub(crate) fn write_rendered(progress: &Progress) -> Result<()> {
+    let helm = helm(&Cache::locate()?, progress)?;
+    each_rendered(&helm, |path, text| Ok(fs::write(path, text)?))
 }
 
-/// What the chart is for at least: the first release of the oldest version that is tested.
-fn oldest_kubernetes() -> String {
-    format!("--kube-version={}.0", KubernetesVersion::all()[0])
+pub(crate) fn check(progress: &Progress) -> Result<()> {
+    let helm = helm(&Cache::locate()?, progress)?;
+    run(&helm, &["lint", DIRECTORY, "--strict"]).context("checking the chart")?;
+    each_rendered(&helm, |path, expected| {
+        let fresh = fs::read_to_string(path).is_ok_and(|text| text == expected);
+        let path = path.display();
+        ensure!(fresh, "{path} is not what deploy/chart says: run `cargo e2e manifests`");
+        Ok(())
+    })?;
+    let cases = include_str!("chart.yaml").replace("$VERSION", env!("CARGO_PKG_VERSION"));
+    let cases: Vec<Case> = serde_saphyr::from_str(&cases).context("reading the cases")?;
+    for Case { values, kind, pointer, value } in cases {
+        let objects = objects(&helm, &values).with_context(|| format!("with {values}"))?;
+        let found = objects.iter().find(|object| object["kind"] == kind);
+        let found = found.and_then(|object| object.pointer(&pointer));
+        ensure!(
+            found == Some(&value),
+            "with {values}, the {kind} has {found:?} at {pointer}, and not {value}"
+        );
+    }
+    serves_one_namespace(&helm)?;
+    for wrong in WRONG {
+        let refused = render(&helm, "team", &["--set", wrong]);
+        ensure!(refused.is_err(), "the chart takes the value {wrong}");
+    }
+    Ok(())
+}
+
+/// Does `work` with the path and the text of each rendered file.
+fn each_rendered(helm: &Path, work: impl Fn(&Path, String) -> Result<()>) -> Result<()> {
+    let deploy = checkout()?.join("deploy");
+    RENDERED.into_iter().try_for_each(|(name, arguments)| {
+        let text = render(helm, NAMESPACE, arguments).with_context(|| name.to_owned())?;
+        work(&deploy.join(name), format!("{HEADER}{text}"))
+    })
+}
+
+/// What `helm template` prints with these arguments, for an operator in `namespace`.
+fn render(helm: &Path, namespace: &str, arguments: &[&str]) -> Result<String> {
+    let words = ["template", NAME, DIRECTORY, "--namespace", namespace];
+    run(helm, &[&words[..], arguments].concat())
+}
+
+/// What helm prints, for the first release of the oldest Kubernetes that is tested.
+fn run(helm: &Path, words: &[&str]) -> Result<String> {
+    let oldest = format!("--kube-version={}.0", KubernetesVersion::all()[0]);
+    printed(Command::new(helm).args(words).arg(oldest).current_dir(checkout()?))
+}
+
+/// The objects of the chart with these values, in the namespace `team`.
+fn objects(helm: &Path, values: &Value) -> Result<Vec<Value>> {
+    let text = render(helm, "team", &["--set-json", &values.to_string()])?;
+    let documents: Vec<Value> = serde_saphyr::from_multiple(&text).context("reading YAML")?;
+    Ok(documents.into_iter().filter(|document| !document.is_null()).collect())
+}
+
+/// An operator for a single namespace has nothing outside of namespaces, and may be in another one than it serves.
+fn serves_one_namespace(helm: &Path) -> Result<()> {
+    for object in objects(helm, &json!({ "watchNamespace": "work" }))? {
+        let (kind, name) = (&object["kind"], &object["metadata"]["name"]);
+        let serves = (kind == "Role" || kind == "RoleBinding") && name == "flux-operator";
+        let place = if serves { "work" } else { "team" };
+        ensure!(object["metadata"]["namespace"] == place, "{kind} {name} is not in {place}");
+        if kind == "RoleBinding" {
+            ensure!(object["subjects"][0]["namespace"] == "team", "{name} is for another operator");
+        }
+    }
+    Ok(())
 }

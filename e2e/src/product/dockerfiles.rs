@@ -1,30 +1,28 @@
 //! The images that are shipped: built from the Dockerfiles for every architecture, and what they must be.
 
-mod buildah;
-
 use std::{
-    fs::{self, Permissions},
+    fs::Permissions,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 use anyhow::{Context as _, Result, ensure};
 use flux_operator::images::{AGENT_IMAGE, OPERATOR_IMAGE};
+use fs_err as fs;
 
-use self::buildah::Buildah;
 use super::{
-    binaries::{AGENT, OPERATOR, VIEW_TOOL, target},
-    fetch_every_platform,
-    images::ORDINARY_USER,
-    of_this_machine,
+    AGENT, OPERATOR, ORDINARY_USER, checkout, fetch_every_platform, of_this_machine,
+    other_architectures, target,
 };
 use crate::{
     architecture::Architecture,
-    cache::{Cache, remove_tree},
+    cache::{self, Cache, Key},
     images::{
         debian::{Recipe, Release},
         image::Image,
     },
+    packages, programs,
     progress::Progress,
 };
 
@@ -32,34 +30,33 @@ use crate::{
 struct Shipped {
     /// The program that it starts.
     program: &'static str,
-    /// A static program beside that.
-    beside: Option<&'static str>,
+    /// The files that come with it: another program, or the libraries that it needs besides the loader.
+    beside: &'static [&'static str],
+    is_static: bool,
     dockerfile: &'static str,
     /// The name that it is published under: where it is loaded, the manifests find it.
     published: &'static str,
     /// The bytes that its files may have, unpacked: every node keeps them.
     limit: u64,
-    /// The libraries in `/lib` that the program needs; a static one needs none.
-    libraries: &'static [&'static str],
 }
 
 /// All of them.
 const SHIPPED: [Shipped; 2] = [
     Shipped {
         program: AGENT,
-        beside: Some(VIEW_TOOL),
+        beside: &["/flux-view"],
+        is_static: true,
         dockerfile: "Dockerfile.agent",
         published: AGENT_IMAGE,
         limit: 7_500_000,
-        libraries: &[],
     },
     Shipped {
         program: OPERATOR,
-        beside: None,
+        beside: &["/lib/libc.so.6", "/lib/libgcc_s.so.1", "/lib/libm.so.6"],
+        is_static: false,
         dockerfile: "Dockerfile.operator",
         published: OPERATOR_IMAGE,
         limit: 25_000_000,
-        libraries: &["libc.so.6", "libgcc_s.so.1", "libm.so.6"],
     },
 ];
 
@@ -68,21 +65,11 @@ const NATIVE: [&str; 4] = ["cargo", "gcc", "libc6-dev", "rustc"];
 
 /// A directory with the archives of the images, `PROGRAM-ARCHITECTURE.tar`, and the programs that are in them.
 #[derive(Debug, Clone)]
-pub struct Images {
-    directory: PathBuf,
+pub(crate) struct Images {
+    pub(crate) directory: PathBuf,
 }
 
 impl Images {
-    /// The images that an earlier build has left in `directory`.
-    pub(crate) fn at(directory: PathBuf) -> Self {
-        Self { directory }
-    }
-
-    /// Where they are.
-    pub fn directory(&self) -> &Path {
-        &self.directory
-    }
-
     /// The image that starts `program` on this machine, its layers unpacked into `scratch`.
     pub(crate) fn image(&self, program: &str, scratch: &Path) -> Result<Image> {
         Image::from_archive(&self.archive(program, of_this_machine()?), scratch)
@@ -93,115 +80,152 @@ impl Images {
         self.directory.join(architecture.image_name()).join(program)
     }
 
+    /// Builds one image for one architecture, and checks it.
+    fn build(
+        &self,
+        shipped: &Shipped,
+        architecture: Architecture,
+        buildah: &Buildah,
+    ) -> Result<()> {
+        let archive = self.archive(shipped.program, architecture);
+        let program = self.program(shipped.program, architecture);
+        fs::create_dir_all(program.parent().unwrap_or(&self.directory))?;
+        buildah.build(shipped, architecture, &archive)?;
+        let scratch = tempfile::tempdir().context("making a directory for image layers")?;
+        let image = Image::from_archive(&archive, scratch.path())?;
+        unpack(shipped, architecture.loader(), &image, &program)?;
+        check(shipped, &image).with_context(|| format!("checking {}", archive.display()))
+    }
+
     fn archive(&self, program: &str, architecture: Architecture) -> PathBuf {
         self.directory.join(format!("{program}-{}.tar", architecture.image_name()))
     }
 }
 
 /// Builds all images for these architectures into `target/images`, and checks them.
-pub fn build(architectures: &[Architecture], progress: &Progress) -> Result<Images> {
-    let cache = Cache::locate()?;
-    let buildah = Buildah::new(&cache, progress)?;
-    let _alone = buildah.lock()?;
-    let toolchain = toolchain(&cache, progress)?;
-    let build_image = toolchain.content_name();
+pub(crate) fn build(architectures: &[Architecture], progress: &Progress) -> Result<Images> {
+    let buildah = Buildah::new(progress)?;
     fetch_every_platform(progress)?;
-    progress.step("the image to build in is there", || buildah.load(&toolchain, &build_image))?;
-    let images = Images::at(target()?.join("images"));
-    remove_tree(&images.directory)?;
-    let one_of_each = |it| SHIPPED.iter().map(move |shipped| (it, shipped));
-    for (architecture, shipped) in architectures.iter().copied().flat_map(one_of_each) {
-        let what = format!("building {} for {}", shipped.dockerfile, architecture.image_name());
-        progress.long_step(&what, "6 min", || {
-            one(shipped, architecture, &build_image, &buildah, &images)
-        })?;
+    let images = Images { directory: target()?.join("images") };
+    cache::remove_tree(&images.directory)?;
+    for architecture in architectures.iter().copied() {
+        for shipped in &SHIPPED {
+            let what = format!("building {} for {}", shipped.dockerfile, architecture.image_name());
+            progress.long_step(&what, "6 min", || images.build(shipped, architecture, &buildah))?;
+        }
     }
     Ok(images)
+}
+
+/// buildah, with a store of images in the harness' cache. Layers that were built stay there, for the next build.
+struct Buildah {
+    store: PathBuf,
+    /// The name of the image to build in.
+    base: String,
+    _alone: cache::Lock,
+}
+
+impl Buildah {
+    /// Waits until no other process of this machine builds, and takes the image to build in into the store.
+    fn new(progress: &Progress) -> Result<Self> {
+        packages::ensure(packages::IMAGE_BUILDER, progress)?;
+        let cache = Cache::locate()?;
+        // Pruned as a whole when no build has used it for long.
+        let store = cache.artefact(&Key::new("image-store", "1", &[]), |_| Ok(()))?;
+        let alone = cache::lock(&store.join(".lock"))?;
+        let toolchain = toolchain(&cache, progress)?;
+        let buildah = Self { store, base: toolchain.content_name(), _alone: alone };
+        progress.step("the image to build in is there", || buildah.load(&toolchain))?;
+        Ok(buildah)
+    }
+
+    fn command(&self, subcommand: &str) -> Command {
+        let mut command = Command::new("buildah");
+        command.arg("--root").arg(self.store.join("storage"));
+        command.arg("--runroot").arg(self.store.join("run"));
+        command.arg(subcommand);
+        command
+    }
+
+    fn load(&self, toolchain: &Image) -> Result<()> {
+        let mut inspect = self.command("inspect");
+        if programs::run(inspect.args(["--type", "image", &self.base])).is_ok() {
+            return Ok(());
+        }
+        let file = tempfile::NamedTempFile::new().context("making a file for an image archive")?;
+        toolchain.write_archive(&[&self.base], file.as_file())?;
+        let archive = format!("docker-archive:{}", file.path().display());
+        programs::run(self.command("pull").arg(archive)).map(drop)
+    }
+
+    /// Builds an image, and writes it as the archive that `docker save` writes, under its published name.
+    fn build(&self, shipped: &Shipped, architecture: Architecture, archive: &Path) -> Result<()> {
+        let (of, here) = (architecture.image_name(), of_this_machine()?.image_name());
+        let name = format!("localhost/flux-e2e/{}:built-{of}", shipped.program);
+        let mut command = self.command("build");
+        command.args(["--layers", "--isolation", "chroot", "--pull=never"]);
+        command.args(["--file", shipped.dockerfile, "--tag", &name]);
+        command.arg(format!("--platform=linux/{of}"));
+        // Older releases of buildah do not say it by themselves.
+        command.arg(format!("--build-arg=BUILDPLATFORM=linux/{here}"));
+        command.arg(format!("--build-arg=BUILD_IMAGE={}", self.base));
+        command.arg(format!("--volume={}:/usr/local/cargo/registry", registry()?.display()));
+        programs::show(command.arg(".").current_dir(checkout()?))?;
+        let archive = format!("docker-archive:{}:{}", archive.display(), shipped.published);
+        programs::run(self.command("push").args([&name, &archive])).map(drop)
+    }
+}
+
+/// Where cargo keeps downloaded crates.
+fn registry() -> Result<PathBuf> {
+    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| std::env::home_dir().map(|home| home.join(".cargo")));
+    Ok(home
+        .context("looking for cargo's directory: neither CARGO_HOME nor HOME is set")?
+        .join("registry"))
 }
 
 /// The image to build in, in the place of Docker's `rust`: a Debian with a Rust and C compilers for every architecture.
 /// Rust is Debian's of whatever version the backports have: a certain one is in the archive only until the next is
 /// uploaded. Crates come from this machine: cargo asks nobody.
 fn toolchain(cache: &Cache, progress: &Progress) -> Result<Image> {
-    let others =
-        Architecture::ALL.into_iter().filter(|it| Some(*it) != Architecture::of_this_machine());
-    let cross = others.flat_map(Architecture::cross_packages);
+    let cross = other_architectures().flat_map(Architecture::cross_packages);
     let packages: Vec<_> = NATIVE.into_iter().chain(cross).collect();
     let recipe = Recipe { release: Release::TrixieBackports, packages: &packages, program: None };
     let image = recipe.image(cache, progress)?;
     Ok(image.with_variables(&["CARGO_HOME=/usr/local/cargo", "CARGO_NET_OFFLINE=true"]))
 }
 
-/// Builds one image for one architecture, and checks it.
-fn one(
-    shipped: &Shipped,
-    architecture: Architecture,
-    build_image: &str,
-    buildah: &Buildah,
-    images: &Images,
-) -> Result<()> {
-    let of = architecture.image_name();
-    let name = format!("localhost/flux-e2e/{}:built-{of}", shipped.program);
-    buildah.build(shipped.dockerfile, of, build_image, &name)?;
-    let archive = images.archive(shipped.program, architecture);
-    let program = images.program(shipped.program, architecture);
-    let parent = program.parent().unwrap_or(&images.directory);
-    fs::create_dir_all(parent).with_context(|| format!("making {}", parent.display()))?;
-    buildah.save(&name, &archive, shipped.published)?;
-    let scratch = tempfile::tempdir().context("making a directory for image layers")?;
-    let image = Image::from_archive(&archive, scratch.path())?;
-    unpack(shipped, architecture, &image, &program)?;
-    check(shipped, &image).with_context(|| format!("checking {}", archive.display()))
-}
-
 /// Makes `program` of the program in `image`. Where that is not static, `program` is a script that starts it with the
 /// image's own loader and libraries: those of this machine may be older.
-fn unpack(
-    shipped: &Shipped,
-    architecture: Architecture,
-    image: &Image,
-    program: &Path,
-) -> Result<()> {
-    let path = format!("/{}", shipped.program);
-    if let Some(beside) = shipped.beside {
-        image.extract(&format!("/{beside}"), &program.with_file_name(beside))?;
+fn unpack(shipped: &Shipped, loader: &str, image: &Image, program: &Path) -> Result<()> {
+    let place = |file: &str| program.with_file_name(file.rsplit('/').next().unwrap_or(file));
+    for file in shipped.beside {
+        image.extract(file, &place(file))?;
     }
-    if shipped.libraries.is_empty() {
+    let path = format!("/{}", shipped.program);
+    if shipped.is_static {
         return image.extract(&path, program);
     }
-    let directory = program.with_extension("image");
-    fs::create_dir_all(&directory).with_context(|| format!("making {}", directory.display()))?;
-    let put = |file: &str| {
-        let place = directory.join(file.rsplit('/').next().unwrap_or(file));
-        image.extract(file, &place).map(|()| place.display().to_string())
-    };
-    let (own, loader) = (put(&path)?, put(architecture.loader())?);
-    for library in shipped.libraries {
-        put(&format!("/lib/{library}"))?;
-    }
-    let libraries = directory.display();
+    let own = program.with_extension("dynamic");
+    image.extract(&path, &own)?;
+    image.extract(loader, &place(loader))?;
+    let (own, loader, libraries) = (own.display(), place(loader), program.with_file_name(""));
+    let (loader, libraries) = (loader.display(), libraries.display());
     let script =
         format!("#!/bin/sh\nexec '{loader}' --library-path '{libraries}' '{own}' \"$@\"\n");
-    let written = fs::write(program, script)
-        .and_then(|()| fs::set_permissions(program, Permissions::from_mode(0o755)));
-    written.with_context(|| format!("writing {}", program.display()))
+    fs::write(program, script)?;
+    Ok(fs::set_permissions(program, Permissions::from_mode(0o755))?)
 }
 
 /// An image is small, runs as an ordinary user, and says what it is.
 fn check(shipped: &Shipped, image: &Image) -> Result<()> {
-    let size = image.size()?;
-    ensure!(
-        size <= shipped.limit,
-        "its files have {size} bytes, more than the {} they may have",
-        shipped.limit
-    );
+    let (size, limit) = (image.size()?, shipped.limit);
+    ensure!(size <= limit, "its files have {size} bytes, more than the {limit} they may have");
     let config = image.config();
     ensure!(config.user == ORDINARY_USER, "it runs as {:?}, not as an ordinary user", config.user);
-    ensure!(
-        config.entrypoint == [format!("/{}", shipped.program)],
-        "it starts {:?}",
-        config.entrypoint
-    );
+    let started = &config.entrypoint;
+    ensure!(*started == [format!("/{}", shipped.program)], "it starts {started:?}");
     for label in ["title", "description", "licenses"] {
         let label = format!("org.opencontainers.image.{label}");
         ensure!(config.labels.contains_key(&label), "it has no label {label}");

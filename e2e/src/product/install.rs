@@ -1,12 +1,11 @@
 //! Installs the operator with the files in `deploy/`, as a user would, and waits until it serves.
 
-use std::fs;
-
 use anyhow::{Context as _, Result, ensure};
 use flux_operator::{
     crd::Install,
     images::{AGENT_IMAGE, OPERATOR_IMAGE, VIEW_IMAGE},
 };
+use fs_err as fs;
 
 use super::checkout;
 use crate::{cluster::Cluster, programs};
@@ -32,7 +31,7 @@ pub struct Installation {
 
 impl Installation {
     /// `deploy/operator.yaml` with these images.
-    pub fn everywhere(&self) -> Result<String> {
+    pub(crate) fn everywhere(&self) -> Result<String> {
         let mut text = operator()?;
         let install =
             |method: Install| format!("FLUX_OPERATOR_INSTALL\n          value: \"{method:?}\"");
@@ -60,8 +59,7 @@ pub(crate) fn operator() -> Result<String> {
 }
 
 fn deployed(file: &str) -> Result<String> {
-    let path = checkout()?.join("deploy").join(file);
-    fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))
+    Ok(fs::read_to_string(checkout()?.join("deploy").join(file))?)
 }
 
 /// Applies CRD and operator and waits until the newest operator is available, and no older one is left.
@@ -70,8 +68,7 @@ pub(crate) fn install(cluster: &Cluster, installation: &Installation) -> Result<
         cluster.apply(&text, &[]).with_context(|| format!("applying {what}"))?;
     }
     let words = ["rollout", "status", "deployment", NAME, "--namespace", NAMESPACE, "--timeout=2m"];
-    programs::run(&mut cluster.kubectl(&words)).context("waiting for the operator")?;
-    Ok(())
+    programs::run(&mut cluster.kubectl(&words)).context("waiting for the operator").map(drop)
 }
 
 #[cfg(test)]

@@ -1,16 +1,14 @@
 //! Programs of cargo's that check something. Each takes minutes to build: once built, the cache has it.
 
-use std::{
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::{path::Path, process::Command};
 
 use anyhow::Result;
 
+use super::report::Report;
 use crate::{
     cache::{Cache, Key},
     kubernetes,
-    product::{binaries, cargo, checkout, fetch_every_platform},
+    product::{cargo, checkout, fetch_every_platform, target},
     programs,
     progress::Progress,
 };
@@ -19,9 +17,9 @@ use crate::{
 pub const CARGO_DENY_VERSION: &str = "0.20.2";
 
 /// A program that `cargo install` builds.
-pub(super) struct Tool {
+struct Tool {
     /// What it checks.
-    pub(super) checked: &'static str,
+    checked: &'static str,
     name: &'static str,
     version: &'static str,
     /// How it is built.
@@ -30,7 +28,7 @@ pub(super) struct Tool {
     arguments: &'static [&'static str],
 }
 
-pub(super) const TOOLS: [Tool; 3] = [
+const TOOLS: [Tool; 3] = [
     // Of the crates of every platform. Advisories need a database from the network: the workflow `advisories.yaml`
     // checks them.
     Tool {
@@ -58,35 +56,37 @@ pub(super) const TOOLS: [Tool; 3] = [
     },
 ];
 
+/// Checks by programs that take minutes to build: without `all`, by those alone that are built already.
+pub(super) fn check(report: &Report<'_>, all: bool) -> Result<()> {
+    let cache = Cache::locate()?;
+    for tool in &TOOLS {
+        let key = Key::new(tool.name, tool.version, &[]);
+        if all || cache.find(&key).is_some() {
+            report.check(tool.checked, || tool.check(&cache, &key, report.progress));
+        } else {
+            report.not_run(tool.checked, "its program is not built here; `--all` builds it");
+        }
+    }
+    Ok(())
+}
+
 impl Tool {
     /// Lets it check this checkout. It is built if need be.
-    pub(super) fn check(&self, progress: &Progress) -> Result<()> {
+    fn check(&self, cache: &Cache, key: &Key, progress: &Progress) -> Result<()> {
         fetch_every_platform(progress)?;
-        let cache = Cache::locate()?;
-        let directory = match self.built(&cache) {
-            Some(found) => found,
-            None => progress.long_step(&format!("building {}", self.name), "4 min", || {
-                cache.artefact(&self.key(), |directory| self.install(directory))
-            })?,
-        };
+        let directory = cache.artefact(key, |directory| {
+            let what = format!("building {}", self.name);
+            progress.long_step(&what, "4 min", || self.install(directory))
+        })?;
         let program = directory.join("bin").join(self.name);
         programs::show(Command::new(program).args(self.arguments).current_dir(checkout()?))
-    }
-
-    /// Where it is in the cache, if it was built.
-    pub(super) fn built(&self, cache: &Cache) -> Option<PathBuf> {
-        cache.find(&self.key())
-    }
-
-    fn key(&self) -> Key {
-        Key::new(self.name, self.version, &[])
     }
 
     /// Unoptimised, and below the checkout's `target`: so the crates that the tests have as well are not built
     /// a second time, and a run takes seconds all the same.
     fn install(&self, directory: &Path) -> Result<()> {
         let mut command = cargo(&["install", "--quiet", "--locked", "--debug", self.name])?;
-        command.env("CARGO_PROFILE_DEV_DEBUG", "0").arg("--target-dir").arg(binaries::target()?);
+        command.env("CARGO_PROFILE_DEV_DEBUG", "0").arg("--target-dir").arg(target()?);
         command.args(["--version", self.version]).args(self.options).arg("--root").arg(directory);
         programs::show(&mut command)
     }

@@ -2,11 +2,11 @@
 
 use std::{
     collections::HashMap,
-    fs,
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
+use fs_err as fs;
 use walkdir::WalkDir;
 
 use crate::product::checkout;
@@ -32,11 +32,9 @@ pub(super) fn check() -> Result<()> {
 pub(super) fn rust_files(directory: &Path) -> Result<Vec<(PathBuf, String)>> {
     let mut files = Vec::new();
     for entry in WalkDir::new(directory).into_iter().filter_entry(|it| it.file_name() != "target") {
-        let path = entry.context("looking for sources")?.into_path();
+        let path = entry?.into_path();
         if path.extension().is_some_and(|suffix| suffix == "rs") {
-            let text = fs::read_to_string(&path);
-            let text = text.with_context(|| format!("reading {}", path.display()))?;
-            files.push((path, text));
+            files.push((path.clone(), fs::read_to_string(path)?));
         }
     }
     Ok(files)

@@ -7,7 +7,7 @@ use e2e::{
     environment::Environment,
     examples::run::run_installed_by,
     not_run,
-    product::images::{View, for_tests::SPACK_VIEW},
+    product::{images::for_tests::SPACK_VIEW, view::View},
     progress::Progress,
 };
 use flux_operator::crd::{InstallMethod, Installed};

@@ -6,7 +6,7 @@ use e2e::{
     environment::Environment,
     kubernetes::{Network, scheduler_plugins},
     progress::Progress,
-    scheduler_plugins::SCHEDULER,
+    schedulers::SCHEDULER,
 };
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;

@@ -9,9 +9,8 @@ use anyhow::{Context as _, Result, ensure};
 use e2e::{
     cluster::Target,
     environment::Environment,
-    kubernetes::{DownAtEnd, Network, Options},
+    kubernetes::{DownAtEnd, Network, Options, helm},
     product::{
-        chart::Chart,
         checkout,
         install::{Installation, NAME, NAMESPACE},
     },
@@ -67,7 +66,7 @@ fn every_way_to_install_it_runs_a_minicluster_and_leaves_nothing() {
 
 fn try_every_way(options: Options) -> Result<()> {
     let progress = Progress::new();
-    let chart = Chart::of_checkout(&progress)?;
+    let helm = helm(&options.cache, &progress)?;
     let (environment, installation) =
         Environment::without_operator(&Target::Own(options), &progress)?;
     let target_directory = checkout()?.join("target");
@@ -83,7 +82,7 @@ fn try_every_way(options: Options) -> Result<()> {
             let case = Case {
                 environment: &environment,
                 installation: &installation,
-                helm: chart.helm(),
+                helm: &helm,
                 directory: scratch.path(),
                 way,
                 only,

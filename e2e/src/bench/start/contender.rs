@@ -7,9 +7,9 @@ use kube::core::DynamicObject;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::product::images::{
+use crate::product::{
     OPERATING_SYSTEM,
-    for_benches::{AGENT_WITH_VIEW, PEER_VIEW, SYSTEM_WITH_VIEW},
+    images::for_benches::{AGENT_WITH_VIEW, PEER_VIEW, SYSTEM_WITH_VIEW},
 };
 
 /// Name of the Job and the MiniCluster.

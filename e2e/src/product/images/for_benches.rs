@@ -1,23 +1,13 @@
 //! Images that only measurements use: a whole operating system with the view, as one would write it by hand.
 
-use std::{
-    fs::{self, File},
-    path::Path,
-};
+use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
+use fs_err::{self as fs, File, os::unix::fs::symlink};
 use walkdir::WalkDir;
 
-use super::{Binaries, View, agent, load_operating_system, view_layer};
-use crate::{
-    cache::remove_tree,
-    cluster::Cluster,
-    images::{
-        image::Image,
-        layer::{Layer, Source},
-    },
-    progress::Progress,
-};
+use super::{Binaries, View, agent, load_operating_system};
+use crate::{cache::remove_tree, cluster::Cluster, images::layer::Layer, progress::Progress};
 
 /// A Debian with the view at the place it was built for; it has `cp`.
 pub(crate) const SYSTEM_WITH_VIEW: &str = "localhost/flux-e2e/system-with-view:1";
@@ -39,24 +29,18 @@ pub(crate) fn load(
     progress: &Progress,
 ) -> Result<()> {
     let scratch = tempfile::tempdir().context("making a directory for image layers")?;
-    let Some(flux) = view_layer(view, scratch.path(), binaries)? else {
+    let Some(flux) = view.layer(scratch.path(), binaries)? else {
         bail!("the view has to be the stand-in or an archive: it is copied by hand, too");
     };
     let system = load_operating_system(cluster, progress)?;
     let config = system.config().clone();
     let agent = agent(scratch.path(), binaries)?;
-    progress.step("loading the view, alone, with the agent and on a Debian", || {
+    progress.step("loading the view with the agent, and on a Debian", || {
         let entrypoint = agent.config().clone();
         cluster.load_image(&agent.on_top(flux.clone(), entrypoint), &[AGENT_WITH_VIEW])?;
-        let alone = Image::new(vec![flux.clone()], config.clone());
-        cluster.load_image(&alone, &[view.image()])?;
         cluster.load_image(&system.on_top(flux.clone(), config.clone()), &[SYSTEM_WITH_VIEW])?;
         let moved = moved(flux.path(), scratch.path()).context("moving the view")?;
-        // What it copies besides: nothing here, but it has to be there.
-        let software = Source::link("/opt/software/none", "/dev/null");
-        let software = Layer::from_sources(scratch.path(), &[software])?;
-        let peer = system.on_top(moved, config.clone()).on_top(software, config.clone());
-        cluster.load_image(&peer, &[PEER_VIEW])
+        cluster.load_image(&system.on_top(moved, config.clone()), &[PEER_VIEW])
     })
 }
 
@@ -70,6 +54,9 @@ fn moved(archive: &Path, scratch: &Path) -> Result<Layer> {
     fs::create_dir_all(view.parent().unwrap_or(&to))?;
     fs::rename(from.join(VIEW), &view)?;
     keep_one_python(&view)?;
+    // What it copies besides: nothing here, but it has to be there.
+    fs::create_dir_all(to.join("opt/software"))?;
+    symlink("/dev/null", to.join("opt/software/none"))?;
     let path = scratch.join("peer.tar");
     pack(&to, "", &path)?;
     Layer::from_archive(&path)
@@ -109,8 +96,6 @@ fn entries(directory: &Path) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::symlink;
-
     use super::*;
 
     #[test]

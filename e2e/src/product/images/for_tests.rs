@@ -1,8 +1,10 @@
 //! Images that only tests and examples name: made here in the place of published ones of the same use.
 
+use std::path::Path;
+
 use anyhow::{Context as _, Result};
 
-use super::{Binaries, View, program, view_layer};
+use super::{Binaries, View};
 use crate::{
     cache::Cache,
     cluster::Cluster,
@@ -45,24 +47,23 @@ pub(crate) fn load(
     let scratch = tempfile::tempdir().context("making a directory for image layers")?;
     packages::ensure(packages::STATIC_PROGRAM, progress)?;
     let busybox = programs::find("busybox").context("looking for busybox in PATH")?;
-    let distroless = program(scratch.path(), "/bin/busybox", &busybox, "")?;
-    cluster.load_image(&distroless, &[DISTROLESS])?;
+    let busybox = Layer::from_sources(scratch.path(), &[Source::file("/bin/busybox", &busybox)])?;
+    cluster.load_image(&Image::new(vec![busybox], ImageConfig::default()), &[DISTROLESS])?;
+    let load = |what: &str, image: &Image, name: &str| {
+        progress.step(&format!("loading {what} {name}"), || cluster.load_image(image, &[name]))
+    };
     let system = debian(&Cache::locate()?, &PACKAGES, progress)?;
     let web_server = web_server(&system, scratch.path())?;
-    progress.step(&format!("loading Debian's nginx, in the place of {WEB_SERVER}"), || {
-        cluster.load_image(&web_server, &[WEB_SERVER])
-    })?;
+    load("Debian's nginx, in the place of", &web_server, WEB_SERVER)?;
     if view.is_real() {
-        load_mpi(cluster, progress)?;
+        load("Debian's MPICH with a program, as", &mpi(progress)?, MPI)?;
     }
-    let Some(flux) = view_layer(view, scratch.path(), binaries)? else {
+    let Some(flux) = view.layer(scratch.path(), binaries)? else {
         return cluster.pull_image(WITH_FLUX);
     };
     cluster.load_image(&spack_view(flux.clone(), scratch.path())?, &[SPACK_VIEW])?;
     let with_flux = with_flux(&system, flux, scratch.path())?;
-    progress.step(&format!("loading a Debian with Flux, in the place of {WITH_FLUX}"), || {
-        cluster.load_image(&with_flux, &[WITH_FLUX])
-    })
+    load("a Debian with Flux, in the place of", &with_flux, WITH_FLUX)
 }
 
 /// Makes the file systems of the images that tests on clusters have in any case.
@@ -72,7 +73,7 @@ pub(crate) fn make_file_systems(cache: &Cache, progress: &Progress) -> Result<()
     Ok(())
 }
 
-fn load_mpi(cluster: &Cluster, progress: &Progress) -> Result<()> {
+fn mpi(progress: &Progress) -> Result<Image> {
     let program = Program {
         source: &checkout()?.join("examples/mpi/sum.c"),
         compile: "mpicc -O2 -o /usr/local/bin/mpi-sum -x c -",
@@ -81,13 +82,10 @@ fn load_mpi(cluster: &Cluster, progress: &Progress) -> Result<()> {
     // As in the `Dockerfile` of the example, which says why not Debian 12.
     let recipe =
         Recipe { release: Release::Trixie, packages: &["libmpich12"], program: Some(program) };
-    let image = recipe.image(&Cache::locate()?, progress)?;
-    progress.step(&format!("loading Debian's MPICH with a program, as {MPI}"), || {
-        cluster.load_image(&image, &[MPI])
-    })
+    recipe.image(&Cache::locate()?, progress)
 }
 
-fn web_server(debian: &Image, scratch: &std::path::Path) -> Result<Image> {
+fn web_server(debian: &Image, scratch: &Path) -> Result<Image> {
     let mut config = debian.config().clone();
     config.entrypoint = ["nginx", "-g", "daemon off;"].map(str::to_owned).to_vec();
     config.command = vec![];
@@ -99,24 +97,18 @@ fn web_server(debian: &Image, scratch: &std::path::Path) -> Result<Image> {
 
 /// The flat view by the names of a Spack view. All of its links are absolute, as Spack makes them: they
 /// lead out of the image where it is mounted, unless somebody cares.
-fn spack_view(flat: Layer, scratch: &std::path::Path) -> Result<Image> {
+fn spack_view(flat: Layer, scratch: &Path) -> Result<Image> {
     let package = "/opt/software/linux-x86_64/flux-core-4f2xy";
     let hash = "/opt/views/._view/4f2xy";
-    let parts = ["etc", "include", "lib", "lib64", "libexec", "sbin", "share", "var"];
-    let mut links: Vec<Source> = parts
-        .iter()
-        .map(|part| Source::link(format!("{hash}/{part}"), format!("{package}/{part}")))
-        .collect();
-    links.extend(["flux", "bash", "python3"].map(|program| {
-        Source::link(format!("{hash}/bin/{program}"), format!("{package}/bin/{program}"))
-    }));
-    links.push(Source::link(package, "../../../mnt/flux/view"));
-    links.push(Source::link("/opt/view", hash));
-    let image = Image::new(vec![flat], ImageConfig::default());
-    Ok(image.on_top(Layer::from_sources(scratch, &links)?, ImageConfig::default()))
+    let directories = ["etc", "include", "lib", "lib64", "libexec", "sbin", "share", "var"];
+    let parts = directories.iter().chain(&["bin/flux", "bin/bash", "bin/python3"]);
+    let links = parts.map(|it| Source::link(format!("{hash}/{it}"), format!("{package}/{it}")));
+    let named = [Source::link(package, "../../../mnt/flux/view"), Source::link("/opt/view", hash)];
+    let links = Layer::from_sources(scratch, &links.chain(named).collect::<Vec<_>>())?;
+    Ok(Image::new(vec![flat, links], ImageConfig::default()))
 }
 
-fn with_flux(debian: &Image, flux: Layer, scratch: &std::path::Path) -> Result<Image> {
+fn with_flux(debian: &Image, flux: Layer, scratch: &Path) -> Result<Image> {
     let config = debian.config().clone();
     let link = Source::link("/usr/bin/flux", "/mnt/flux/view/bin/flux");
     let link = Layer::from_sources(scratch, &[link])?;

@@ -1,28 +1,43 @@
-//! What can be done with a cluster: start, stop, look at, work with.
+//! The command line of the test harness, but for what names a cluster.
 
-use std::{
-    process::{Command, ExitCode},
-    time::Duration,
-};
+use std::{os::unix::process::CommandExt as _, process::ExitCode, time::Duration};
 
 use anyhow::{Context as _, Result};
-use clap::Subcommand;
+use clap::Parser;
 
-use super::ClusterArguments;
 use crate::{
+    architecture::Architecture,
+    bench::BenchCommand,
     cache::Cache,
+    cli::ClusterArguments,
     cluster::{Cluster, Target},
+    demo::demo,
+    environment::Environment,
     interruption::{self, Scope},
     kubernetes::{Kubernetes, Status},
+    product::{chart, dockerfiles},
     progress::{self, Progress},
+    verify::{self, verify},
 };
 
 /// After so long without use something goes from the cache.
 const UNUSED: Duration = Duration::from_hours(14 * 24);
 
-/// What can be done with a cluster.
-#[derive(Debug, Subcommand)]
-pub enum ClusterCommand {
+/// Runs the project on a real cluster.
+#[derive(Debug, Parser)]
+#[command(name = "e2e")]
+enum Command {
+    /// Set everything up and run the hello-world example.
+    Demo(ClusterArguments),
+    /// Set everything up and run every check and test.
+    Verify(verify::Arguments),
+    /// Build the images that are shipped from their Dockerfiles, for every architecture, into target/images.
+    Images,
+    /// Render the manifests in deploy/ from the chart. Builds helm.
+    Manifests,
+    /// Measure on a cluster of this machine.
+    #[command(subcommand)]
+    Bench(BenchCommand),
     /// Start the cluster on this machine, or see that it runs.
     Up(ClusterArguments),
     /// End the cluster on this machine and everything it has left there.
@@ -44,43 +59,65 @@ pub enum ClusterCommand {
     },
 }
 
-impl ClusterCommand {
-    /// Does what was asked for.
-    pub fn run(&self) -> Result<ExitCode> {
-        let progress = Progress::new();
+/// Does what the command line asks for.
+pub fn main() -> ExitCode {
+    let ended = Command::parse().run(&Progress::new());
+    interruption::await_end();
+    ended.unwrap_or_else(|error| {
+        progress::complain(&format!("error: {error:#}"));
+        ExitCode::FAILURE
+    })
+}
+
+impl Command {
+    fn run(self, progress: &Progress) -> Result<ExitCode> {
         match self {
-            Self::Up(cluster) => up(cluster, &progress),
+            Self::Demo(cluster) => {
+                let target = guarded(&cluster)?;
+                demo(&Environment::prepare(&target, true, progress)?, progress)?;
+            }
+            Self::Verify(arguments) => verify(&arguments, progress)?,
+            Self::Images => {
+                let images = dockerfiles::build(&Architecture::ALL, progress)?;
+                progress::print(&images.directory.display().to_string());
+            }
+            Self::Manifests => chart::write_rendered(progress)?,
+            Self::Bench(command) => return command.run(),
+            Self::Up(cluster) => {
+                let cluster = Cluster::up(&guarded(&cluster)?, progress)?;
+                progress.say(&format!("ready, kubeconfig {}", cluster.kubeconfig().display()));
+                progress.say("try: cargo e2e kubectl -- get pods -A");
+            }
             Self::Down(cluster) => {
                 let options = cluster.own("end")?;
                 let what = format!("the cluster {} is down", options.id.as_str());
                 progress.step(&what, || Kubernetes::down(&options))?;
-                Ok(ExitCode::SUCCESS)
             }
-            Self::List => list(&Cache::locate()?),
-            Self::Prune => prune(&Cache::locate()?, &progress),
+            Self::List => list(&Cache::locate()?)?,
+            Self::Prune => prune(&Cache::locate()?, progress)?,
             Self::Status(cluster) => {
                 let status = Kubernetes::status(&cluster.own("look at")?)?;
                 progress::print(&describe(&status));
-                Ok(if status.fault.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+                return Ok(ExitCode::from(u8::from(status.fault.is_some())));
             }
             Self::Kubectl { cluster, arguments } => {
                 let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-                hand_over(running(cluster)?.kubectl(&words))
+                let failed = running(&cluster)?.kubectl(&words).exec();
+                return Err(failed).context("starting kubectl");
             }
         }
+        Ok(ExitCode::SUCCESS)
     }
 }
 
-fn up(arguments: &ClusterArguments, progress: &Progress) -> Result<ExitCode> {
+/// The cluster that the arguments name, which an interruption ends from now on.
+fn guarded(arguments: &ClusterArguments) -> Result<Target> {
     let target = arguments.target()?;
     interruption::guard(target.own().cloned(), Scope::Target)?;
-    let cluster = Cluster::up(&target, progress)?;
-    progress.say(&format!("ready, kubeconfig {}", cluster.kubeconfig().display()));
-    progress.say("try: cargo e2e kubectl -- get pods -A");
-    Ok(ExitCode::SUCCESS)
+    Ok(target)
 }
 
-fn list(cache: &Cache) -> Result<ExitCode> {
+fn list(cache: &Cache) -> Result<()> {
     for options in Kubernetes::all(cache) {
         let state = readiness(&Kubernetes::status(&options)?);
         progress::print(&format!("cluster  {:<16} {state}", options.id.as_str()));
@@ -89,10 +126,10 @@ fn list(cache: &Cache) -> Result<ExitCode> {
         let days = artefact.unused.as_secs() / Duration::from_hours(24).as_secs();
         progress::print(&format!("built    {}, not used for {days} days", artefact.name));
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
-fn prune(cache: &Cache, progress: &Progress) -> Result<ExitCode> {
+fn prune(cache: &Cache, progress: &Progress) -> Result<()> {
     for options in Kubernetes::all(cache) {
         if Kubernetes::status(&options)?.processes.iter().any(|(_, alive)| *alive) {
             continue;
@@ -103,7 +140,7 @@ fn prune(cache: &Cache, progress: &Progress) -> Result<ExitCode> {
     for name in cache.prune(UNUSED)? {
         progress.say(&format!("removed {name}"));
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// The cluster if it runs; nothing is started.
@@ -114,16 +151,6 @@ fn running(arguments: &ClusterArguments) -> Result<Cluster> {
             .context("there is no cluster to use, `cargo e2e up` starts one"),
         target @ Target::External { .. } => Cluster::up(&target, &Progress::quiet()),
     }
-}
-
-/// Runs a command for the user and passes on how it ended.
-fn hand_over(mut command: Command) -> Result<ExitCode> {
-    let status = command
-        .status()
-        .with_context(|| format!("starting {}", command.get_program().to_string_lossy()))?;
-    // 1 stands for an end by a signal.
-    let code = status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1);
-    Ok(ExitCode::from(code))
 }
 
 fn describe(status: &Status) -> String {

@@ -1,0 +1,180 @@
+//! Where Flux comes from.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+use flux_operator::images::VIEW_IMAGE;
+use fs_err::File;
+
+use super::{OPERATING_SYSTEM, binaries::Binaries};
+use crate::{
+    cluster::Cluster,
+    images::layer::{Layer, Source},
+    progress::Progress,
+};
+
+/// The view image made of the stand-in.
+const STAND_IN_VIEW: &str = "localhost/flux-e2e/stand-in-view:1";
+/// The view image made of `FLUX_VIEW_ARCHIVE`.
+const ARCHIVE_VIEW: &str = "localhost/flux-e2e/view:1";
+/// Begin of the names of the published view images, which have the layout of Spack.
+const PUBLISHED_VIEWS: &str = "ghcr.io/converged-computing/flux-view-";
+/// A Flux for the pods.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum View {
+    /// The stand-in of this project, which is not Flux.
+    StandIn,
+    /// An image that the cluster has or can pull (`FLUX_VIEW_IMAGE`).
+    Image(String),
+    /// A tar of a view, members rooted at `mnt/flux/view` (`FLUX_VIEW_ARCHIVE`).
+    Archive(PathBuf),
+}
+
+impl View {
+    /// What `FLUX_VIEW_IMAGE` and `FLUX_VIEW_ARCHIVE` say; the stand-in where neither is set.
+    pub fn from_environment() -> Result<Self> {
+        let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        match (set("FLUX_VIEW_IMAGE"), set("FLUX_VIEW_ARCHIVE")) {
+            (Some(_), Some(_)) => bail!("set FLUX_VIEW_IMAGE or FLUX_VIEW_ARCHIVE, not both"),
+            (Some(image), None) => Ok(Self::Image(image.to_string_lossy().into_owned())),
+            (None, Some(archive)) => Ok(Self::Archive(archive.into())),
+            (None, None) => Ok(Self::StandIn),
+        }
+    }
+
+    /// Like [`View::from_environment`], but the published image instead of the stand-in where the
+    /// cluster can have it.
+    pub(crate) fn published_if_possible(cluster: &Cluster, progress: &Progress) -> Result<Self> {
+        let view = Self::from_environment()?;
+        if view != Self::StandIn {
+            return Ok(view);
+        }
+        progress.say(&format!("trying to pull the published view image {VIEW_IMAGE} ..."));
+        let pulled =
+            cluster.pull_image(VIEW_IMAGE).and_then(|()| cluster.pull_image(OPERATING_SYSTEM));
+        if pulled.is_ok() {
+            return Ok(Self::Image(VIEW_IMAGE.to_owned()));
+        }
+        progress.say("it cannot be pulled from here");
+        Ok(Self::StandIn)
+    }
+
+    /// One line that says which Flux runs.
+    pub fn describe(&self) -> String {
+        match self {
+            Self::StandIn => "Flux: the stand-in of this project, not real Flux (set \
+                              FLUX_VIEW_IMAGE or FLUX_VIEW_ARCHIVE to use a real one)"
+                .to_owned(),
+            Self::Image(image) => format!("Flux: the view image {image}"),
+            // Without its place: results of measurements have this, and are for others, too.
+            Self::Archive(path) => {
+                let name = path.file_name().unwrap_or_default().to_string_lossy();
+                format!("Flux: the view archive {name}")
+            }
+        }
+    }
+
+    /// Whether it is Flux, and not the stand-in.
+    pub fn is_real(&self) -> bool {
+        *self != Self::StandIn
+    }
+
+    /// Whether it has Fluxion. An image of a registry cannot be looked into; it counts as complete.
+    pub fn has_fluxion(&self) -> Result<bool> {
+        match self {
+            Self::StandIn => Ok(false),
+            Self::Image(_) => Ok(true),
+            Self::Archive(path) => holds(path, |name| name == "sched-fluxion-qmanager.so"),
+        }
+    }
+
+    /// Whether it has the C library that it needs. The published images have none; another of a registry cannot be
+    /// looked into, and counts as complete.
+    pub fn has_c_library(&self) -> Result<bool> {
+        match self {
+            Self::StandIn => Ok(true),
+            Self::Image(image) => Ok(!image.starts_with(PUBLISHED_VIEWS)),
+            Self::Archive(path) => holds(path, |name| name.starts_with("ld-linux-")),
+        }
+    }
+
+    /// Name of the view image in the cluster.
+    pub fn image(&self) -> &str {
+        match self {
+            Self::StandIn => STAND_IN_VIEW,
+            Self::Image(image) => image,
+            Self::Archive(_) => ARCHIVE_VIEW,
+        }
+    }
+
+    /// Its files, at the places where a view image has them; none where it is in a registry.
+    pub(super) fn layer(&self, scratch: &Path, binaries: &Binaries) -> Result<Option<Layer>> {
+        match self {
+            Self::Image(_) => Ok(None),
+            Self::StandIn => {
+                // Real Flux runs its rc tasks with a shell, which a view has to bring where the image has none. The
+                // stand-in only checks that one is there.
+                let files = ["/mnt/flux/view/bin/flux", "/mnt/flux/view/bin/bash"];
+                let files = files.map(|path| Source::file(path, &binaries.stand_in));
+                Layer::from_sources(scratch, &files).map(Some)
+            }
+            Self::Archive(path) => Layer::from_archive(path).map(Some),
+        }
+    }
+}
+
+/// Whether a file of such a name is in this archive of a view.
+fn holds(archive: &Path, is_wanted: impl Fn(&str) -> bool) -> Result<bool> {
+    let look = || -> Result<bool> {
+        for entry in tar::Archive::new(File::open(archive)?).entries_with_seek()? {
+            let entry = entry?;
+            let path = entry.path()?;
+            if path.file_name().and_then(|name| name.to_str()).is_some_and(&is_wanted) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    };
+    look().with_context(|| format!("reading the view archive {}", archive.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn archive_with(directory: &Path, member: &str) -> View {
+        let path = directory.join(member.replace('/', "-"));
+        let mut archive = tar::Builder::new(File::create(&path).unwrap());
+        let mut header = tar::Header::new_gnu();
+        header.set_size(0);
+        let member = format!("mnt/flux/view/lib/{member}");
+        archive.append_data(&mut header, member, std::io::empty()).unwrap();
+        archive.finish().unwrap();
+        View::Archive(path)
+    }
+
+    /// Published views use the C library of the application.
+    #[test]
+    fn an_archive_has_what_one_of_its_files_is_called_and_an_image_what_its_name_says() {
+        let directory = tempfile::tempdir().unwrap();
+        let archive = |member| archive_with(directory.path(), member);
+        let image = |name: &str| View::Image(name.to_owned());
+        for (view, fluxion, c_library) in [
+            (archive("flux/modules/sched-simple.so"), false, false),
+            (archive("flux/modules/sched-fluxion-qmanager.so"), true, false),
+            (archive("ld-linux-x86-64.so.2"), false, true),
+            (image(VIEW_IMAGE), true, false),
+            (image("ghcr.io/converged-computing/flux-view-rocky:tag-9"), true, false),
+            (image("registry.example/flux-operator-rs-view:0.1.0"), true, true),
+        ] {
+            let found = (view.has_fluxion().unwrap(), view.has_c_library().unwrap());
+            assert_eq!(found, (fluxion, c_library), "{view:?}");
+        }
+    }
+
+    #[test]
+    fn a_description_does_not_name_the_place_of_an_archive() {
+        let view = View::Archive("/a/view.tar".into());
+        assert_eq!(view.describe(), "Flux: the view archive view.tar");
+    }
+}
