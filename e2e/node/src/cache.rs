@@ -4,16 +4,14 @@
 //! renamed when complete, so it is either whole or absent; a file lock keeps two checkouts from making
 //! it twice.
 
-use std::{
-    ffi::OsString,
-    fmt,
-    path::{Path, PathBuf},
-    time::{Duration, SystemTime},
-};
-
 use anyhow::{Context as _, Result};
-use fs_err::{self as fs, File};
+use fs_err as fs;
+use fs_err::File;
 use sha2::{Digest as _, Sha256};
+use std::ffi::OsString;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 use walkdir::{DirEntry, WalkDir};
 
 /// The environment variable that says where the cache is.

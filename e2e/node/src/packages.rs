@@ -2,15 +2,12 @@
 //!
 //! None of them starts a service. etcd is built rather than installed for that reason.
 
-use std::{path::Path, process::Command};
-
+use crate::cache::Cache;
+use crate::progress::Progress;
+use crate::{cache, programs};
 use anyhow::{Context as _, Result, bail};
-
-use crate::{
-    cache::{self, Cache},
-    programs,
-    progress::Progress,
-};
+use std::path::Path;
+use std::process::Command;
 
 /// A Debian package and the files that show that it, or an equal of it, is there.
 #[derive(Debug, PartialEq, Eq)]

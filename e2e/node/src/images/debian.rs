@@ -1,23 +1,15 @@
 //! Debian images, as users' images mostly are: with a shell and the usual tools.
 
-use std::{
-    path::{Path, PathBuf},
-    process::Command,
-};
-
+use super::image::{Image, ImageConfig};
+use super::layer::Layer;
+use crate::architecture::Architecture;
+use crate::cache::{Cache, Key};
+use crate::progress::Progress;
+use crate::{packages, programs};
 use anyhow::{Context as _, Result};
 use fs_err as fs;
-
-use super::{
-    image::{Image, ImageConfig},
-    layer::Layer,
-};
-use crate::{
-    architecture::Architecture,
-    cache::{Cache, Key},
-    packages, programs,
-    progress::Progress,
-};
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// The root file system, in its directory of the cache.
 const ARCHIVE: &str = "root.tar";

@@ -1,21 +1,19 @@
 //! An image: its layers, how to run it, and the archive that `docker save` writes of it, which every tool that loads
 //! images reads.
 
-use std::{
-    collections::BTreeMap,
-    io::{Read, Write},
-    path::{Path, PathBuf},
-};
-
-use anyhow::{Context as _, Result, bail, ensure};
-use fs_err::{self as fs, File};
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
-use tar::EntryType;
-
 use super::layer::{Layer, header};
 use crate::architecture::Architecture;
+use anyhow::{Context as _, Result, bail, ensure};
+use fs_err as fs;
+use fs_err::File;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use tar::EntryType;
 
 /// What an image says about how to run it; empty fields are left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,14 +1,10 @@
 //! A program with the shared libraries it needs, for an image that holds nothing else.
 
-use std::{
-    path::{Path, PathBuf},
-    process::Command,
-};
-
-use anyhow::{Context as _, Result, ensure};
-
 use super::layer::Source;
 use crate::programs;
+use anyhow::{Context as _, Result, ensure};
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Sources for the program at `path` and for its libraries, each at the path where its loader looks for it.
 /// A static program comes alone.

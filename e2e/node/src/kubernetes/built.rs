@@ -1,12 +1,13 @@
 //! The programs that a cluster is made of.
 
-use std::path::{Path, PathBuf};
-
+use super::options::Nodes;
+use super::recipes;
+use super::version::KubernetesVersion;
+use crate::cache::Cache;
+use crate::progress::Progress;
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
-
-use super::{options::Nodes, recipes, version::KubernetesVersion};
-use crate::{cache::Cache, progress::Progress};
+use std::path::{Path, PathBuf};
 
 /// Where the built programs are, on this machine; each directory lies directly in [`Cache::built`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

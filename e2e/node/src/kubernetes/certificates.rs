@@ -1,15 +1,17 @@
 //! The cluster's certificate authorities, certificates and keys.
 
-use std::{io::Write as _, path::Path};
-
+use super::layout::NodeLayout;
+use super::network::Network;
 use anyhow::{Context as _, Result};
-use fs_err::{self as fs, File, os::unix::fs::OpenOptionsExt as _};
+use fs_err as fs;
+use fs_err::File;
+use fs_err::os::unix::fs::OpenOptionsExt as _;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
     KeyPair, KeyUsagePurpose,
 };
-
-use super::{layout::NodeLayout, network::Network};
+use std::io::Write as _;
+use std::path::Path;
 
 /// Base names of the certificates of clients that are in the cluster once, with the users and groups that kubeadm gives
 /// them.
@@ -122,15 +124,13 @@ pub(super) fn write(path: &Path, content: &str) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::{net::IpAddr, os::unix::fs::PermissionsExt as _};
-
-    use rcgen::SanType;
-
     use super::*;
-    use crate::{
-        cache::Cache,
-        kubernetes::{ClusterId, layout::Layout},
-    };
+    use crate::cache::Cache;
+    use crate::kubernetes::ClusterId;
+    use crate::kubernetes::layout::Layout;
+    use rcgen::SanType;
+    use std::net::IpAddr;
+    use std::os::unix::fs::PermissionsExt as _;
 
     #[test]
     fn the_api_servers_certificate_holds_its_services_addresses_and_name() {

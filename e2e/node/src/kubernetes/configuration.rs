@@ -1,17 +1,13 @@
 //! The configuration files and command lines of the node's programs: the files beside this one, filled with values.
 
-use std::collections::BTreeMap;
-
+use super::built::Built;
+use super::layout::NodeLayout;
+use super::network::{Network, in_url};
+use super::options::{Nodes, Options};
 use anyhow::{Context as _, Result};
 use serde::Deserialize;
 use serde_json::{Value, json};
-
-use super::{
-    built::Built,
-    layout::NodeLayout,
-    network::{Network, in_url},
-    options::{Nodes, Options},
-};
+use std::collections::BTreeMap;
 
 /// The image that holds a pod's namespaces.
 pub(crate) const PAUSE_IMAGE: &str = "localhost/flux-e2e/pause:1";
@@ -157,13 +153,11 @@ fn of_network(network: &Network, position: usize) -> Vec<(&'static str, String)>
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
-    use crate::{
-        cache::Cache,
-        kubernetes::{ClusterId, layout::Layout},
-    };
+    use crate::cache::Cache;
+    use crate::kubernetes::ClusterId;
+    use crate::kubernetes::layout::Layout;
+    use std::path::Path;
 
     /// Those of the last node.
     fn values(nodes: Nodes, network: Network) -> Values {

@@ -1,20 +1,17 @@
 //! What can go wrong with programs and nodes while the cluster runs, and the end of it.
 
-use std::process::Command;
-
+use super::layout::NodeLayout;
+use super::namespaces::Namespaces;
+use super::processes::Process;
+use super::{Kubernetes, Options, control_groups, processes, start};
+use crate::programs;
+use crate::progress::Progress;
 use anyhow::{Context as _, Result, ensure};
 use fs_err as fs;
-use nix::sys::{signal::Signal, statvfs::statvfs};
+use nix::sys::signal::Signal;
+use nix::sys::statvfs::statvfs;
 use serde_json::{Value, json};
-
-use super::{
-    Kubernetes, Options, control_groups,
-    layout::NodeLayout,
-    namespaces::Namespaces,
-    processes::{self, Process},
-    start,
-};
-use crate::{programs, progress::Progress};
+use std::process::Command;
 
 /// Bytes that others on this machine may write before the disk is filled, without filling it.
 const MARGIN: u64 = 1 << 30;

@@ -4,16 +4,13 @@
 //! its programs find their things where they would on any machine, nothing of it reaches the machine's own
 //! `/run` and `/var`, and no path inside depends on where the cache is.
 
-use std::path::{Path, PathBuf};
-
+use super::network::MOST_NODES;
+use super::processes;
+use super::processes::Process;
+use crate::cache::{CACHE_VARIABLE, Cache};
 use anyhow::{Result, ensure};
 use sha2::{Digest as _, Sha256};
-
-use super::{
-    network::MOST_NODES,
-    processes::{self, Process},
-};
-use crate::cache::{CACHE_VARIABLE, Cache};
+use std::path::{Path, PathBuf};
 
 /// Longest path of a Unix socket: `sun_path` of `unix(7)` without its final zero byte.
 const SOCKET_PATH_LIMIT: usize = 107;

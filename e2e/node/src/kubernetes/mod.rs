@@ -18,37 +18,28 @@ mod recipes;
 mod start;
 mod version;
 
-use std::{
-    panic::resume_unwind,
-    path::{Path, PathBuf},
-    process::Command,
+pub use self::built::Built;
+pub use self::faults::Program;
+pub use self::layout::ClusterId;
+pub use self::network::{ClusterDomain, IpFamilies, MOST_NODES, Network};
+pub use self::options::{ContainerRuntime, Nodes, Options, id_of_version};
+pub use self::processes::end_descendants;
+pub use self::recipes::{
+    KUEUE_VERSION, SCHEDULER_PLUGINS_VERSION, actionlint, helm, kueue, scheduler_plugins,
 };
+pub use self::version::KubernetesVersion;
 
+use self::layout::{Layout, NodeLayout};
+use self::namespaces::Namespaces;
+use crate::cache::Cache;
+use crate::images::image::{Image, full_name};
+use crate::progress::Progress;
+use crate::{cache, packages, programs, progress};
 use anyhow::{Context as _, Result, ensure};
 use fs_err as fs;
-
-pub use self::{
-    built::Built,
-    faults::Program,
-    layout::ClusterId,
-    network::{ClusterDomain, IpFamilies, MOST_NODES, Network},
-    options::{ContainerRuntime, Nodes, Options, id_of_version},
-    processes::end_descendants,
-    recipes::{
-        KUEUE_VERSION, SCHEDULER_PLUGINS_VERSION, actionlint, helm, kueue, scheduler_plugins,
-    },
-    version::KubernetesVersion,
-};
-use self::{
-    layout::{Layout, NodeLayout},
-    namespaces::Namespaces,
-};
-use crate::{
-    cache::{self, Cache},
-    images::image::{Image, full_name},
-    packages, programs,
-    progress::{self, Progress},
-};
+use std::panic::resume_unwind;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// A cluster that was ready when this value was made.
 #[derive(Debug, Clone)]

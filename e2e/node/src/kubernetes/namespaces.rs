@@ -7,23 +7,21 @@
 //! A node's network card is the device `node0`. The first node's is a bridge, into which the cards of the others
 //! are plugged.
 
-use std::{path::Path, process::Command, time::Duration};
-
+use super::layout::NodeLayout;
+use super::network::{Addresses, Network};
+use super::options::{Nodes, Options};
+use super::processes;
+use super::processes::Process;
+use crate::cache::Cache;
+use crate::programs;
+use crate::wait::{Look, until};
 use anyhow::{Context as _, Result};
-use fs_err::{self as fs, File};
+use fs_err as fs;
+use fs_err::File;
 use nix::sched::{CloneFlags, setns};
-
-use super::{
-    layout::NodeLayout,
-    network::{Addresses, Network},
-    options::{Nodes, Options},
-    processes::{self, Process},
-};
-use crate::{
-    cache::Cache,
-    programs,
-    wait::{Look, until},
-};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
 
 /// What makes a node's directories, control groups and mounts, and says which variables it reads.
 const SET_UP: &str = include_str!("files/node.sh");
@@ -186,7 +184,8 @@ fn plug_plan(name: &str, holder: i32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kubernetes::{ClusterId, layout::Layout};
+    use crate::kubernetes::ClusterId;
+    use crate::kubernetes::layout::Layout;
 
     /// What `mount` and `mkfs.ext4` are called with, and what is there afterwards in two hierarchies.
     fn set_up_beside(disk: &str) -> String {

@@ -1,8 +1,8 @@
 //! A cluster's network as a value: kinds of addresses, ranges, and the domain of its names.
 
-use std::{fmt, str::FromStr};
-
 use anyhow::{Error, Result, bail, ensure};
+use std::fmt;
+use std::str::FromStr;
 
 /// The kinds of addresses that nodes, pods and Services have, the usual one first.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,32 +3,21 @@
 //! A process id alone says little: it may have been given to another process since. So a record also holds
 //! when the process started and in which boot of the machine.
 
-use std::{
-    collections::BTreeMap,
-    path::Path,
-    process::{Command, Stdio},
-    time::Duration,
-};
-
+use crate::programs;
+use crate::wait::{Look, until};
 use anyhow::{Context as _, Result, ensure};
-use fs_err::{self as fs, File};
-use nix::{
-    sys::{
-        signal::{Signal, kill},
-        wait::{WaitPidFlag, waitpid},
-    },
-    unistd::Pid,
-};
-use procfs::{
-    process::{Stat, all_processes},
-    sys::kernel::random::boot_id,
-};
+use fs_err as fs;
+use fs_err::File;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, waitpid};
+use nix::unistd::Pid;
+use procfs::process::{Stat, all_processes};
+use procfs::sys::kernel::random::boot_id;
 use serde::{Deserialize, Serialize};
-
-use crate::{
-    programs,
-    wait::{Look, until},
-};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// How long a killed process may take to vanish.
 const END: Duration = Duration::from_secs(20);

@@ -3,22 +3,17 @@
 //! `e2e/go/recipes.yaml` says what `go build` is given. The go.mod and go.sum files beside it pin every module; Go
 //! checks what it downloads against them.
 
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-};
-
+use crate::cache::{Cache, Key};
+use crate::progress::Progress;
+use crate::{cache, programs};
 use anyhow::{Context as _, Result, bail};
-use fs_err::{self as fs, File};
+use fs_err as fs;
+use fs_err::File;
 use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use walkdir::WalkDir;
-
-use crate::{
-    cache::{self, Cache, Key},
-    programs,
-    progress::Progress,
-};
 
 /// The Kueue version that is built, as in `go/kueue/go.mod`.
 pub const KUEUE_VERSION: &str = "v0.15.0";

@@ -1,30 +1,20 @@
 //! Starts a cluster and its nodes step by step, each step waiting for what it needs.
 
-use std::{path::Path, process::Command, time::Duration};
-
+use super::built::Built;
+use super::configuration::{OBJECTS, PAUSE_IMAGE, Values};
+use super::layout::{Layout, NodeLayout};
+use super::namespaces::Namespaces;
+use super::options::{Nodes, Options};
+use super::{Kubernetes, certificates, dns, processes};
+use crate::images::image::{Image, ImageConfig, full_name};
+use crate::images::layer::{Layer, Source};
+use crate::progress::Progress;
+use crate::wait::{Look, until};
+use crate::{cache, programs};
 use anyhow::{Context as _, Result, bail, ensure};
-
-use super::{
-    Kubernetes,
-    built::Built,
-    certificates,
-    configuration::{OBJECTS, PAUSE_IMAGE, Values},
-    dns,
-    layout::{Layout, NodeLayout},
-    namespaces::Namespaces,
-    options::{Nodes, Options},
-    processes,
-};
-use crate::{
-    cache,
-    images::{
-        image::{Image, ImageConfig, full_name},
-        layer::{Layer, Source},
-    },
-    programs,
-    progress::Progress,
-    wait::{Look, until},
-};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
 
 /// How long each of the parts may take on a machine that is busy with other things.
 const PATIENCE: Duration = Duration::from_mins(2);
