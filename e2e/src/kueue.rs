@@ -6,7 +6,7 @@ use anyhow::Result;
 use crate::{
     cache::Cache,
     cluster::Cluster,
-    kubernetes::{KUEUE_VERSION, helm, kueue},
+    kubernetes::{KUEUE_VERSION, go_programs},
     product::images::load_program,
     programs,
     progress::Progress,
@@ -26,7 +26,8 @@ const PATIENCE: &str = "--timeout=10m";
 /// Installs Kueue, and waits until it runs.
 pub(crate) fn install(cluster: &Cluster, progress: &Progress) -> Result<()> {
     let cache = Cache::locate()?;
-    let (helm, built) = (helm(&cache, progress)?, kueue(&cache, progress)?);
+    let helm = go_programs("helm", &cache, progress)?.join("helm");
+    let built = go_programs("kueue", &cache, progress)?;
     let image = format!("{IMAGE}:{KUEUE_VERSION}");
     progress.step("loading Kueue", || {
         load_program(cluster, &image, "/manager", &built.join("kueue"))

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result};
 use crate::{
     cache::Cache,
     cluster::Cluster,
-    kubernetes::{SCHEDULER_PLUGINS_VERSION, scheduler_plugins},
+    kubernetes::{SCHEDULER_PLUGINS_VERSION, go_programs},
     product::images::load_program,
     programs,
     progress::Progress,
@@ -19,7 +19,7 @@ pub const SCHEDULER: &str = "scheduler-plugins-scheduler";
 
 /// Installs it with the definitions of what it reads, and waits until it runs.
 pub(crate) fn install(cluster: &Cluster, progress: &Progress) -> Result<()> {
-    let built = scheduler_plugins(&Cache::locate()?, progress)?;
+    let built = go_programs("scheduler-plugins", &Cache::locate()?, progress)?;
     let image = format!("localhost/flux-e2e/scheduler-plugins:{SCHEDULER_PLUGINS_VERSION}");
     progress.step("loading scheduler-plugins", || {
         let program = built.join("scheduler-plugins");

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     cache::Cache,
-    kubernetes::{KubernetesVersion, helm},
+    kubernetes::{KubernetesVersion, go_programs},
     programs,
     progress::Progress,
 };
@@ -55,7 +55,7 @@ pub struct Chart {
 impl Chart {
     /// The chart of this checkout; helm is built if it is not there yet.
     pub fn of_checkout(progress: &Progress) -> Result<Self> {
-        let helm = helm(&Cache::locate()?, progress)?;
+        let helm = go_programs("helm", &Cache::locate()?, progress)?.join("helm");
         Ok(Self { helm, directory: checkout()?.join("deploy/chart") })
     }
 

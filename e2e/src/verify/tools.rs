@@ -8,7 +8,7 @@ use std::{
 use anyhow::Result;
 
 use crate::{
-    cache::{Cache, Key},
+    cache::{self, Cache},
     kubernetes,
     product::{binaries, cargo, checkout, fetch_every_platform},
     programs,
@@ -78,8 +78,8 @@ impl Tool {
         cache.find(&self.key())
     }
 
-    fn key(&self) -> Key {
-        Key::new(self.name, self.version, &[])
+    fn key(&self) -> String {
+        cache::key(self.name, self.version, &[])
     }
 
     /// Unoptimised, and below the checkout's `target`: so the crates that the tests have as well are not built
@@ -95,6 +95,6 @@ impl Tool {
 /// Checks what can be checked of the workflows of the repository's host without running them: syntax, types of
 /// expressions, and the scripts in them where shellcheck is installed.
 pub(super) fn check_workflows(progress: &Progress) -> Result<()> {
-    let actionlint = kubernetes::actionlint(&Cache::locate()?, progress)?;
-    programs::show(Command::new(actionlint).current_dir(checkout()?))
+    let built = kubernetes::go_programs("actionlint", &Cache::locate()?, progress)?;
+    programs::show(Command::new(built.join("actionlint")).current_dir(checkout()?))
 }

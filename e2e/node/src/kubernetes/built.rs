@@ -1,7 +1,7 @@
 //! The programs that a cluster is made of.
 
 use super::options::Nodes;
-use super::recipes;
+use super::recipes::go_programs;
 use super::version::KubernetesVersion;
 use crate::cache::Cache;
 use crate::progress::Progress;
@@ -30,7 +30,7 @@ impl Built {
         nodes: &Nodes,
         progress: &Progress,
     ) -> Result<Self> {
-        let build = |source: &str| recipes::ensure(source, cache, progress);
+        let build = |source: &str| go_programs(source, cache, progress);
         let runtimes = nodes.runtimes().into_iter();
         Ok(Self {
             kwok: (*nodes == Nodes::Simulated).then(|| build("kwok")).transpose()?,

@@ -126,8 +126,7 @@ pub(super) fn write(path: &Path, content: &str) -> Result<()> {
 mod tests {
     use super::*;
     use crate::cache::Cache;
-    use crate::kubernetes::ClusterId;
-    use crate::kubernetes::layout::Layout;
+    use crate::kubernetes::layout::{ClusterId, Layout};
     use rcgen::SanType;
     use std::net::IpAddr;
     use std::os::unix::fs::PermissionsExt as _;

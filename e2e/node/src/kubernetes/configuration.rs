@@ -137,7 +137,7 @@ fn of_network(network: &Network, position: usize) -> Vec<(&'static str, String)>
         ("api-address", in_url(usual.nodes[0])),
         ("api-name", network.api_name()),
         ("address-kind", usual.kind.to_owned()),
-        ("domain", network.domain.to_string()),
+        ("domain", network.domain.clone()),
         ("dns", usual.dns.to_owned()),
         ("dns-cache", cache),
         // What is kept in the cache is kept no longer than it says that it is good for.
@@ -155,8 +155,7 @@ fn of_network(network: &Network, position: usize) -> Vec<(&'static str, String)>
 mod tests {
     use super::*;
     use crate::cache::Cache;
-    use crate::kubernetes::ClusterId;
-    use crate::kubernetes::layout::Layout;
+    use crate::kubernetes::layout::{ClusterId, Layout};
     use std::path::Path;
 
     /// Those of the last node.
@@ -174,7 +173,7 @@ mod tests {
     fn both() -> Network {
         Network {
             ip_families: "ipv6,ipv4".parse().unwrap(),
-            domain: "k8s.example".parse().unwrap(),
+            domain: "k8s.example".to_owned(),
             ..Network::default()
         }
     }

@@ -1,9 +1,11 @@
 //! What can go wrong with programs and nodes while the cluster runs, and the end of it.
 
+use super::cluster::Kubernetes;
 use super::layout::NodeLayout;
 use super::namespaces::Namespaces;
+use super::options::Options;
 use super::processes::Process;
-use super::{Kubernetes, Options, control_groups, processes, start};
+use super::{control_groups, processes, start};
 use crate::programs;
 use crate::progress::Progress;
 use anyhow::{Context as _, Result, ensure};
@@ -18,27 +20,17 @@ const MARGIN: u64 = 1 << 30;
 /// What fills a disk, below the node's `/var`.
 const FILLED: &str = "filled";
 
-/// A program of the control plane.
-#[derive(Debug, Clone, Copy)]
-pub enum Program {
-    /// The API server.
-    ApiServer,
-    /// What it keeps its objects in.
-    Etcd,
-    /// The cluster's DNS.
-    Dns,
-}
-
 impl Kubernetes {
-    /// Halts a program: it answers nothing. Its connections stay, so that who has waited for an answer goes on as
-    /// soon as there is one, and not after one of Kubernetes' own pauses, which grow to half a minute.
-    pub fn halt(&self, program: Program) -> Result<()> {
+    /// Halts a program of the first node, as `etcd`: it answers nothing. Its connections stay, so that who has waited
+    /// for an answer goes on as soon as there is one, and not after one of Kubernetes' own pauses, which grow to half
+    /// a minute.
+    pub fn halt(&self, program: &str) -> Result<()> {
         let (_, process) = self.processes_of(program)?;
         process.signal(Signal::SIGSTOP)
     }
 
     /// Ends [`Self::halt`].
-    pub fn resume(&self, program: Program) -> Result<()> {
+    pub fn resume(&self, program: &str) -> Result<()> {
         let (around, process) = self.processes_of(program)?;
         process.signal(Signal::SIGCONT)?;
         // It halts with what it waits for.
@@ -46,12 +38,7 @@ impl Kubernetes {
     }
 
     /// A program of the first node, after the one that brought it into the node's namespaces.
-    fn processes_of(&self, program: Program) -> Result<(Process, Process)> {
-        let name = match program {
-            Program::ApiServer => "kube-apiserver",
-            Program::Etcd => "etcd",
-            Program::Dns => "coredns",
-        };
+    fn processes_of(&self, name: &str) -> Result<(Process, Process)> {
         let around = processes::recorded(&self.layout.first().processes().join(name));
         let around = around.with_context(|| format!("{name} was not started"))?;
         let program = around.child().with_context(|| format!("{name} does not run"))?;

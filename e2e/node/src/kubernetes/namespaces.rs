@@ -184,8 +184,7 @@ fn plug_plan(name: &str, holder: i32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kubernetes::ClusterId;
-    use crate::kubernetes::layout::Layout;
+    use crate::kubernetes::layout::{ClusterId, Layout};
 
     /// What `mount` and `mkfs.ext4` are called with, and what is there afterwards in two hierarchies.
     fn set_up_beside(disk: &str) -> String {

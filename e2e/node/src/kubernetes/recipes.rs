@@ -3,7 +3,7 @@
 //! `e2e/go/recipes.yaml` says what `go build` is given. The go.mod and go.sum files beside it pin every module; Go
 //! checks what it downloads against them.
 
-use crate::cache::{Cache, Key};
+use crate::cache::Cache;
 use crate::progress::Progress;
 use crate::{cache, programs};
 use anyhow::{Context as _, Result, bail};
@@ -23,28 +23,9 @@ pub const SCHEDULER_PLUGINS_VERSION: &str = "v0.34.7";
 /// Where in the artefact's directory the modules are while it is made.
 const SOURCE: &str = "source";
 
-/// A directory with the program `kueue` and its `chart`.
-pub fn kueue(cache: &Cache, progress: &Progress) -> Result<PathBuf> {
-    ensure("kueue", cache, progress)
-}
-
-/// A directory with the program `scheduler-plugins` and the `definitions` of what it reads.
-pub fn scheduler_plugins(cache: &Cache, progress: &Progress) -> Result<PathBuf> {
-    ensure("scheduler-plugins", cache, progress)
-}
-
-/// The program helm.
-pub fn helm(cache: &Cache, progress: &Progress) -> Result<PathBuf> {
-    Ok(ensure("helm", cache, progress)?.join("helm"))
-}
-
-/// The program actionlint, which checks workflows.
-pub fn actionlint(cache: &Cache, progress: &Progress) -> Result<PathBuf> {
-    Ok(ensure("actionlint", cache, progress)?.join("actionlint"))
-}
-
-/// The directory of what is built from a directory below `e2e/go`; built if the cache does not have it yet.
-pub(super) fn ensure(source: &str, cache: &Cache, progress: &Progress) -> Result<PathBuf> {
+/// The directory of the programs that are built from a directory below `e2e/go`, and of what their recipe keeps
+/// beside them; built if the cache does not have it yet.
+pub fn go_programs(source: &str, cache: &Cache, progress: &Progress) -> Result<PathBuf> {
     let recipe = Recipe::of(source)?;
     let key = recipe.key()?;
     if let Some(found) = cache.find(&key) {
@@ -103,13 +84,13 @@ impl Recipe {
         Ok(Self { name: name.to_owned(), version, source, ..recipe })
     }
 
-    fn key(&self) -> Result<Key> {
+    fn key(&self) -> Result<String> {
         let mut inputs = vec![("arguments".to_owned(), self.arguments().join(" ").into_bytes())];
         for name in files(&self.source)? {
             inputs.push((name.display().to_string(), fs::read(self.source.join(name))?));
         }
         let inputs: Vec<_> = inputs.iter().map(|(name, it)| (name.as_str(), &it[..])).collect();
-        Ok(Key::new(&self.name, &self.version, &inputs))
+        Ok(cache::key(&self.name, &self.version, &inputs))
     }
 
     fn arguments(&self) -> Vec<String> {
@@ -182,7 +163,8 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kubernetes::{ContainerRuntime, KubernetesVersion};
+    use crate::kubernetes::options::ContainerRuntime;
+    use crate::kubernetes::version::KubernetesVersion;
 
     #[test]
     fn every_recipe_has_a_key_of_its_own() {
@@ -192,7 +174,7 @@ mod tests {
             ["coredns", "pause", "kwok", "helm", "actionlint", "kueue", "scheduler-plugins"];
         let others = runtimes.map(ContainerRuntime::source).into_iter().chain(others);
         let sources = versions.chain(others.map(str::to_owned));
-        let key = |source: String| Recipe::of(&source).unwrap().key().unwrap().to_string();
+        let key = |source: String| Recipe::of(&source).unwrap().key().unwrap();
         let names = sources.map(|it| key(it).rsplit_once('-').unwrap().0.to_owned());
         insta::assert_snapshot!(
             names.collect::<Vec<_>>().join(" "),

@@ -1,19 +1,19 @@
 //! Starts a cluster and its nodes step by step, each step waiting for what it needs.
 
 use super::built::Built;
+use super::cluster::Kubernetes;
 use super::configuration::{OBJECTS, PAUSE_IMAGE, Values};
 use super::layout::{Layout, NodeLayout};
 use super::namespaces::Namespaces;
 use super::options::{Nodes, Options};
-use super::{Kubernetes, certificates, dns, processes};
-use crate::images::image::{Image, ImageConfig, full_name};
+use super::{certificates, dns, processes};
+use crate::images::image::{Image, ImageConfig};
 use crate::images::layer::{Layer, Source};
 use crate::progress::Progress;
 use crate::wait::{Look, until};
 use crate::{cache, programs};
 use anyhow::{Context as _, Result, bail, ensure};
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 /// How long each of the parts may take on a machine that is busy with other things.
@@ -83,38 +83,6 @@ pub(super) fn start_kubelet_again(
     let namespaces = Namespaces::find(node).context("the node does not run")?;
     let values = Values::new(node, built, options)?;
     Node { layout: node.clone(), namespaces, values }.start("kubelet")
-}
-
-/// `ctr` for the images that the kubelet of this node sees.
-pub(super) fn ctr(node: &NodeLayout, built: &Built) -> Command {
-    let mut command = Command::new(built.containerd[0].join("ctr"));
-    command.arg("--address").arg(node.containerd_socket()).arg("--namespace=k8s.io");
-    command
-}
-
-/// Makes the image known to the node under all these names, and under one that is its content's alone.
-pub(super) fn load_image(
-    node: &NodeLayout,
-    built: &Built,
-    image: &Image,
-    names: &[&str],
-) -> Result<()> {
-    let content_name = image.content_name();
-    let filter = format!("name=={content_name}");
-    let listed = programs::run(ctr(node, built).args(["images", "list", "--quiet", &filter]))
-        .context("listing the node's images")?;
-    if listed.stdout.is_empty() {
-        programs::feed(ctr(node, built).args(["images", "import", "--local", "-"]), |stdin| {
-            image.write_archive(&[&content_name], stdin)
-        })
-        .with_context(|| format!("loading the image {}", names.join(", ")))?;
-    }
-    for name in names.iter().filter(|name| **name != content_name) {
-        let name = full_name(name);
-        programs::run(ctr(node, built).args(["images", "tag", "--force", &content_name, &name]))
-            .with_context(|| format!("naming an image {name}"))?;
-    }
-    Ok(())
 }
 
 impl Node {
@@ -197,14 +165,10 @@ impl<'a> Start<'a> {
             } else {
                 control_plane.start("kwok")?;
             }
-            let account = ["get", "serviceaccount", "default", "-oname"];
+            let what = "the default service account";
             let log = control_plane.layout.log("kube-controller-manager");
-            self.wait_for_kubectl(
-                "the default service account",
-                &log,
-                &account,
-                "serviceaccount/",
-            )?;
+            let arguments = ["get", "serviceaccount", "default", "-oname"];
+            self.wait_for_kubectl(what, &log, &arguments, "serviceaccount/")?;
             if is_real { self.wait_for_dns() } else { Ok(()) }
         })
     }
@@ -272,7 +236,7 @@ impl<'a> Start<'a> {
     fn wait_for_containerd(&self) -> Result<()> {
         self.nodes.iter().map(|node| &node.layout).try_for_each(|node| {
             self.wait(&format!("containerd of {}", node.name), &node.log("containerd"), || {
-                programs::run(ctr(node, &self.cluster.built).arg("version")).map(drop)
+                programs::run(self.cluster.ctr(node).arg("version")).map(drop)
             })
         })
     }

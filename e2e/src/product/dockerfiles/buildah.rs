@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 
 use crate::{
     architecture::Architecture,
-    cache::{self, Cache, Key},
+    cache::{self, Cache},
     images::image::Image,
     packages,
     product::checkout,
@@ -26,7 +26,7 @@ impl Buildah {
     pub(super) fn new(cache: &Cache, progress: &Progress) -> Result<Self> {
         packages::ensure(packages::IMAGE_BUILDER, progress)?;
         // Pruned as a whole when no build has used it for long.
-        let key = Key::new("image-store", "1", &[]);
+        let key = cache::key("image-store", "1", &[]);
         Ok(Self { store: cache.artefact(&key, |_| Ok(()))? })
     }
 
