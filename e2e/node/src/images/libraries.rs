@@ -10,21 +10,12 @@ use std::process::Command;
 /// A static program comes alone.
 pub fn with_libraries(path: impl AsRef<Path>, program: &Path) -> Result<Vec<Source>> {
     let mut sources = vec![Source::file(path, program)];
-    let output = Command::new("ldd")
-        .arg(program)
-        .env("LC_ALL", "C")
-        .output()
-        .with_context(|| format!("listing the libraries of {}", program.display()))?;
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    // ldd fails for a static program.
-    ensure!(
-        output.status.success() || complaint.contains("not a dynamic executable"),
-        "ldd {} failed, {}: {}",
-        program.display(),
-        output.status,
-        programs::last_lines(&complaint, 5)
-    );
-    let libraries = libraries(&String::from_utf8_lossy(&output.stdout))
+    let said = match programs::run(Command::new("ldd").arg(program).env("LC_ALL", "C")) {
+        Ok(output) => String::from_utf8_lossy(&output.stdout).into_owned(),
+        Err(error) if error.to_string().contains("not a dynamic executable") => String::new(),
+        Err(error) => return Err(error),
+    };
+    let libraries = libraries(&said)
         .with_context(|| format!("looking for the libraries of {}", program.display()))?;
     sources.extend(libraries.iter().map(|library| Source::file(library, library)));
     Ok(sources)

@@ -53,7 +53,7 @@ fn write_control_plane(directory: &Path, authority: &Authority, network: &Networ
     write(&directory.join("front-proxy-ca.crt"), &authority.pem())?;
     let name = "front-proxy-client";
     issue(directory, &authority, name, &client(name, None)?)?;
-    let key = new_key("the service accounts")?;
+    let key = KeyPair::generate()?;
     write(&directory.join("service-accounts.key"), &key.serialize_pem())?;
     write(&directory.join("service-accounts.pub"), &key.public_key_pem())
 }
@@ -64,7 +64,7 @@ fn authority(name: &str) -> Result<Authority> {
     let mut parameters = parameters(name, None, Vec::new())?;
     parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     parameters.key_usages.extend([KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign]);
-    CertifiedIssuer::self_signed(parameters, new_key(name)?)
+    CertifiedIssuer::self_signed(parameters, KeyPair::generate()?)
         .with_context(|| format!("making the authority {name}"))
 }
 
@@ -96,17 +96,13 @@ fn parameters(user: &str, group: Option<&str>, serves: Vec<String>) -> Result<Ce
     Ok(parameters)
 }
 
-fn new_key(owner: &str) -> Result<KeyPair> {
-    KeyPair::generate().with_context(|| format!("making the key of {owner}"))
-}
-
 fn issue(
     directory: &Path,
     authority: &Authority,
     file: &str,
     parameters: &CertificateParams,
 ) -> Result<()> {
-    let key = new_key(file)?;
+    let key = KeyPair::generate()?;
     let certificate = parameters
         .signed_by(&key, authority)
         .with_context(|| format!("signing the certificate of {file}"))?;

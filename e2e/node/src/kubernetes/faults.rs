@@ -64,8 +64,7 @@ impl Kubernetes {
     pub fn start_node(&self, options: &Options, name: &str, progress: &Progress) -> Result<()> {
         let node = self.further_node(name)?;
         ensure!(Namespaces::find(&node).is_none(), "{name} runs");
-        let what = format!("starting {name} again");
-        progress.step(&what, || start::start_again(self, &node, options))
+        progress.step(&format!("starting {name} again"), || start::restart(self, &node, options))
     }
 
     /// Lets the node's kubelet take its disk for full when it has one GiB less than it has now: that starts it
@@ -80,7 +79,7 @@ impl Kubernetes {
             .with_context(|| format!("understanding {}", file.display()))?;
         configuration["evictionHard"]["nodefs.available"] = json!(least.to_string());
         fs::write(&file, configuration.to_string())?;
-        start::start_kubelet_again(&self.built, &node, options)
+        start::restart_kubelet(&self.built, &node, options)
     }
 
     /// Takes so much of the node's disk that it is full by [`Self::limit_disk`], whatever images the kubelet removes.

@@ -49,11 +49,7 @@ pub(super) fn start(
 }
 
 /// Starts a node of the cluster again whose processes have all ended.
-pub(super) fn start_again(
-    cluster: &Kubernetes,
-    node: &NodeLayout,
-    options: &Options,
-) -> Result<()> {
+pub(super) fn restart(cluster: &Kubernetes, node: &NodeLayout, options: &Options) -> Result<()> {
     // What has ended is not to be taken for what is being started.
     cache::remove_tree(&node.processes())?;
     let first = Some(&cluster.namespaces);
@@ -69,11 +65,7 @@ pub(super) fn start_again(
 }
 
 /// Ends the kubelet of a node, and starts it with the configuration that there is now. The pods go on.
-pub(super) fn start_kubelet_again(
-    built: &Built,
-    node: &NodeLayout,
-    options: &Options,
-) -> Result<()> {
+pub(super) fn restart_kubelet(built: &Built, node: &NodeLayout, options: &Options) -> Result<()> {
     let around = processes::recorded(&node.processes().join("kubelet"));
     let around = around.context("no kubelet was started")?;
     if let Some(kubelet) = around.child() {
@@ -93,8 +85,7 @@ impl Node {
         options: &Options,
         first: Option<&Namespaces>,
     ) -> Result<Self> {
-        let pause = built.pause.join("pause");
-        let namespaces = Namespaces::create(node, &pause, options, first)
+        let namespaces = Namespaces::create(node, &built.pause.join("pause"), options, first)
             .with_context(|| format!("making {}", node.name))?;
         let values = Values::new(node, built, options)?;
         Ok(Self { layout: node.clone(), namespaces, values })
@@ -106,10 +97,6 @@ impl Node {
         processes::start_detached(&command, &self.layout.log(name))
             .and_then(|process| process.record(&self.layout.processes().join(name)))
             .with_context(|| format!("starting {name}"))
-    }
-
-    fn start_all(&self, names: &[&str]) -> Result<()> {
-        names.iter().try_for_each(|name| self.start(name))
     }
 }
 
@@ -146,7 +133,8 @@ impl<'a> Start<'a> {
         let is_real = self.options.nodes != Nodes::Simulated;
         let control_plane = self.control_plane();
         progress.step("etcd, API server and container runtimes", || {
-            control_plane.start_all(&["etcd", "kube-apiserver"])?;
+            control_plane.start("etcd")?;
+            control_plane.start("kube-apiserver")?;
             if is_real {
                 self.start_on_each("containerd")?;
                 self.wait_for_containerd()?;
@@ -156,7 +144,8 @@ impl<'a> Start<'a> {
             self.wait_for_kubectl("the API server", &log, &["get", "--raw=/readyz"], "ok")
         })?;
         progress.step("controllers, scheduler, nodes and DNS", || {
-            control_plane.start_all(&["kube-controller-manager", "kube-scheduler"])?;
+            control_plane.start("kube-controller-manager")?;
+            control_plane.start("kube-scheduler")?;
             if is_real {
                 self.start_on_each("kubelet")?;
                 self.apply_objects()?;
@@ -234,7 +223,7 @@ impl<'a> Start<'a> {
     }
 
     fn wait_for_containerd(&self) -> Result<()> {
-        self.nodes.iter().map(|node| &node.layout).try_for_each(|node| {
+        self.nodes.iter().try_for_each(|Node { layout: node, .. }| {
             self.wait(&format!("containerd of {}", node.name), &node.log("containerd"), || {
                 programs::run(self.cluster.ctr(node).arg("version")).map(drop)
             })
