@@ -79,8 +79,6 @@ pub(crate) fn check_view(request: &CheckRequest) -> Vec<Check> {
 struct Pod {
     /// Where the view is in it.
     view: PathBuf,
-    /// Whether there is an application's image.
-    with_application: bool,
     /// The view and its packages alone.
     own: Places,
     /// With the application's image around them.
@@ -106,8 +104,7 @@ impl Pod {
         let data = own.read(&view.join("bin/flux")).unwrap_or_default();
         let flux = Elf::read(&data).ok()?;
         let compiled = Compiled::read(&data, &view);
-        let with_application = request.application.is_some();
-        Some(Self { view, with_application, own, all, flux, compiled })
+        Some(Self { view, own, all, flux, compiled })
     }
 
     /// Programs and modules that Flux starts or loads, with their paths.
@@ -135,7 +132,7 @@ impl Pod {
 
     /// A finding about what an application's image has to have: it is only a warning while that is unknown.
     fn lacking(&self, seen: &str) -> Found {
-        if self.with_application {
+        if self.all.root.is_some() {
             Found::failed(seen, PACK)
         } else {
             Found::warning(format!("{seen}: the application's image has to have it"), PACK)
@@ -285,8 +282,7 @@ fn python(pod: &Pod) -> Found {
     }
     let program = pod.all.resolve(python).unwrap_or_default();
     let name = program.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let names = pod.own.names(&pod.view.join("lib/flux"));
-    let modules: Vec<_> = names.into_iter().filter(|it| python_version(it).is_some()).collect();
+    let modules = pod.own.pythons_of_flux(&pod.view);
     let is_known = python_version(name).is_some() && !modules.is_empty();
     if is_known && !modules.iter().any(|version| version == name) {
         return Found::failed(
@@ -336,9 +332,8 @@ mod tests {
     fn pod(with_application: bool) -> Pod {
         Pod {
             view: "/mnt/flux/view".into(),
-            with_application,
             own: Places::default(),
-            all: Places::default(),
+            all: Places { root: with_application.then(PathBuf::new), ..Places::default() },
             flux: Elf { needed: vec![LIBC.to_owned()], ..Elf::default() },
             compiled: Compiled::default(),
         }

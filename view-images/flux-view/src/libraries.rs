@@ -193,18 +193,6 @@ mod tests {
     }
 
     #[test]
-    fn a_shells_c_library_is_found_where_this_machine_has_it() {
-        let places = Places { root: Some("/".into()), ..Places::default() };
-        let path = places.resolve(Path::new("/bin/sh")).unwrap();
-        let elf = Elf::read(&places.read(&path).unwrap()).unwrap();
-        let libraries = Libraries::new(&places, elf.machine, Vec::new());
-        let found = libraries.find("libc.so.6", &path, &elf, &[]).unwrap();
-        assert_eq!(found.elf.soname.as_deref(), Some("libc.so.6"));
-        let searched = libraries.find("libnothing.so.1", &path, &elf, &[]).unwrap_err();
-        assert!(searched.contains(&PathBuf::from("/usr/lib")), "{searched:?}");
-    }
-
-    #[test]
     fn versions_are_compared_by_their_numbers() {
         let versions = ["GLIBC_2.9", "GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_PRIVATE", "OTHER_3"];
         assert_eq!(newest(&versions.map(str::to_owned)), Some("GLIBC_2.34"));

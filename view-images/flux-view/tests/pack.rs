@@ -283,6 +283,7 @@ fn all_faults_are_reported_at_once_with_their_remedies_and_nothing_is_written() 
         "fault: python3.11 has no package yaml",
         "remedy: install the packages cffi, PyYAML and ply",
         "fault: bin/flux needs libhelper.so.1, which is not in /",
+        "/usr/lib,",
         "/etc/ld.so.conf",
         "nothing was packed; faults: 3",
     ] {

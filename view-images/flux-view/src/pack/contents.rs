@@ -8,8 +8,7 @@ use serde::Serialize;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Where programs are that a distribution installs.
@@ -123,11 +122,6 @@ pub(super) struct Contents {
 }
 
 impl Contents {
-    /// Takes `entry` at `path`, unless there is one already.
-    pub(super) fn add(&mut self, path: impl Into<PathBuf>, entry: Entry) {
-        self.entries.entry(path.into()).or_insert(entry);
-    }
-
     /// A link at `path`, unless something is there.
     pub(super) fn link(
         &mut self,
@@ -135,7 +129,8 @@ impl Contents {
         part: Part,
         target: impl Into<PathBuf>,
     ) {
-        self.add(path, Entry { part, content: Content::Link(target.into()) });
+        let entry = Entry { part, content: Content::Link(target.into()) };
+        self.entries.entry(path.into()).or_insert(entry);
     }
 
     /// Notes what keeps the view from being packed.
@@ -154,7 +149,7 @@ impl Contents {
         })
     }
 
-    /// The file at `from`, at `path` of the view.
+    /// The file at `from`, at `path` of the view, unless something is there.
     pub(super) fn file(&mut self, path: &Path, from: &Path, part: Part) {
         let (Ok(found), Some(lies)) = (self.places.resolve(from), self.places.file(from)) else {
             return;
@@ -162,7 +157,7 @@ impl Contents {
         match headers(&lies) {
             Ok(elf) => {
                 let content = Content::File { lies, found, elf: elf.map(Box::new) };
-                self.add(path, Entry { part, content });
+                self.entries.entry(path.to_owned()).or_insert(Entry { part, content });
             }
             Err(reason) => self.fault(
                 format!("{}: {reason}", from.display()),
@@ -262,11 +257,7 @@ impl Contents {
 
 /// The headers of the file at `path`, if it has any; or why it cannot be read.
 fn headers(path: &Path) -> Result<Option<Elf>, String> {
-    let mut start = [0; 4];
-    let mut file = File::open(path).map_err(|error| error.to_string())?;
-    if file.read_exact(&mut start).is_err() || !is_elf(&start) {
-        return Ok(None);
-    }
     let data = fs::read(path).map_err(|error| error.to_string())?;
-    Elf::read(&data).map(Some).map_err(|error| error.to_string())
+    let elf = is_elf(&data).then(|| Elf::read(&data)).transpose();
+    elf.map_err(|error| error.to_string())
 }

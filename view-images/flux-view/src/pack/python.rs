@@ -132,9 +132,7 @@ fn is_of_package(name: &str, package: &str) -> bool {
 
 /// Flux's own modules are for one version of Python.
 fn bindings(contents: &mut Contents, name: &str) {
-    let names = contents.places.names(&contents.view.join("lib/flux"));
-    let versions: Vec<_> =
-        names.into_iter().filter(|name| python_version(name).is_some()).collect();
+    let versions = contents.places.pythons_of_flux(&contents.view);
     if !versions.is_empty() && !versions.iter().any(|version| version == name) {
         let cause =
             format!("Flux's modules are for {}, and its Python is {name}", versions.join(", "));

@@ -10,6 +10,7 @@ use std::fs::{self, FileTimes, Metadata, OpenOptions, Permissions};
 use std::io::Write as _;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use walkdir::WalkDir;
 
 /// Writes the files of a view, each with the loader, search path or interpreter that the view has.
 pub(super) struct ViewWriter<'run> {
@@ -140,12 +141,12 @@ fn write_file(to: &Path, data: &[u8], metadata: &Metadata) -> std::io::Result<()
 
 /// Lets every user enter `directory` and those in it, whatever the umask is.
 fn open_directories(directory: &Path) -> Result<(), ViewError> {
-    fs::set_permissions(directory, Permissions::from_mode(0o755))
-        .map_err(failed("set the mode of", directory))?;
-    for entry in fs::read_dir(directory).map_err(failed("list", directory))? {
-        let entry = entry.map_err(failed("list", directory))?;
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            open_directories(&entry.path())?;
+    for entry in WalkDir::new(directory) {
+        let entry = entry.map_err(|error| failed("list", directory)(error.into()))?;
+        if entry.file_type().is_dir() {
+            let mode = Permissions::from_mode(0o755);
+            fs::set_permissions(entry.path(), mode)
+                .map_err(failed("set the mode of", entry.path()))?;
         }
     }
     Ok(())
