@@ -1,4 +1,4 @@
-//! Where things that take long to make are kept, outside any checkout.
+//! The store of things that take long to make, outside any checkout.
 //!
 //! An artefact is a directory named by what it was made from. It is made in a sibling directory and
 //! renamed when complete, so it is either whole or absent; a file lock keeps two checkouts from making
@@ -186,17 +186,6 @@ mod tests {
     }
 
     #[test]
-    fn an_artefact_is_made_once() {
-        let directory = tempfile::tempdir().unwrap();
-        let cache = Cache::at(directory.path()).unwrap();
-        let key = key("tool", "v1", &[]);
-        let made = cache.artefact(&key, |path| Ok(fs::write(path.join("it"), "1")?)).unwrap();
-        assert_eq!(fs::read_to_string(made.join("it")).unwrap(), "1");
-        let again = cache.artefact(&key, |_| panic!("must not be made again")).unwrap();
-        assert_eq!(made, again);
-    }
-
-    #[test]
     fn what_nobody_uses_goes_and_what_is_used_stays() {
         let directory = tempfile::tempdir().unwrap();
         let cache = Cache::at(directory.path()).unwrap();
@@ -213,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_interrupted_build_left_is_not_taken_for_an_artefact() {
+    fn an_artefact_is_made_once_and_what_an_interrupted_build_left_is_none() {
         let directory = tempfile::tempdir().unwrap();
         let cache = Cache::at(directory.path()).unwrap();
         let key = key("tool", "v1", &[]);
@@ -223,7 +212,10 @@ mod tests {
         });
         assert!(broken.is_err());
         assert!(cache.find(&key).is_none());
-        let made = cache.artefact(&key, |_| Ok(())).unwrap();
+        let made = cache.artefact(&key, |path| Ok(fs::write(path.join("it"), "1")?)).unwrap();
         assert!(!made.join("half").exists());
+        assert_eq!(fs::read_to_string(made.join("it")).unwrap(), "1");
+        let again = cache.artefact(&key, |_| panic!("must not be made again")).unwrap();
+        assert_eq!(made, again);
     }
 }

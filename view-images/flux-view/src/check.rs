@@ -17,7 +17,6 @@ use walkdir::WalkDir;
 
 /// The remedy for all that an application's image lacks.
 const PACK: &str = "use a view that has its own: flux-view pack makes one";
-/// The C library itself.
 const LIBC: &str = "libc.so.6";
 /// Faults of one kind that are named.
 const NAMED: usize = 3;
@@ -77,15 +76,12 @@ pub(crate) fn check_view(request: &CheckRequest) -> Vec<Check> {
 
 /// The file system of a pod, as far as the request names it.
 struct Pod {
-    /// Where the view is in it.
     view: PathBuf,
     /// The view and its packages alone.
     own: Places,
     /// With the application's image around them.
     all: Places,
-    /// The headers of `flux`.
     flux: Elf,
-    /// What it has compiled in.
     compiled: Compiled,
 }
 
@@ -246,10 +242,10 @@ fn c_library(pod: &Pod, loaded: &Loaded) -> Found {
         }
         return pod.lacking(&format!("no {LIBC} with {needed}"));
     };
+    let whose = |own: bool| if own { "the view's" } else { "the application's" };
     let loader_is_own =
         flux.interpreter.as_deref().is_some_and(|loader| pod.own.file(Path::new(loader)).is_some());
     if loader_is_own != *is_own {
-        let whose = |own: bool| if own { "the view's" } else { "the application's" };
         return Found::failed(
             format!("the loader is {}, and {LIBC} {}", whose(loader_is_own), whose(*is_own)),
             "both have to be of one build: pack the view again with flux-view pack",

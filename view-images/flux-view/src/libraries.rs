@@ -9,7 +9,6 @@ use crate::places::Places;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Finds libraries for programs of one processor.
 pub(super) struct Libraries<'places> {
     places: &'places Places,
     machine: u16,
@@ -19,7 +18,6 @@ pub(super) struct Libraries<'places> {
     library_names: [String; 2],
 }
 
-/// A library that was found.
 #[derive(Debug, Clone)]
 pub(super) struct Library {
     /// Where, all links followed.

@@ -68,7 +68,6 @@ impl Places {
         names
     }
 
-    /// The content of the file `path`.
     pub(super) fn read(&self, path: &Path) -> Option<Vec<u8>> {
         fs::read(self.file(path)?).ok()
     }

@@ -17,9 +17,7 @@ const FLUX: &str = r#"
 int helper(void);
 int main(void) { return printf("%s %s\n", "/mnt/flux/view/bin/python3", "0.88.0") < helper(); }
 "#;
-/// Its library.
 const HELPER: &str = "int helper(void) { return 1; }";
-/// Where Flux is installed.
 const PREFIX: &str = "mnt/flux/view";
 
 /// A build container, and a place for what is packed.

@@ -11,7 +11,6 @@ use fs_err as fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The root file system, in its directory of the cache.
 const ARCHIVE: &str = "root.tar";
 
 /// The variable in which mmdebstrap's hooks find the path of a program's source.

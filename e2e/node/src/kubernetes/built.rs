@@ -41,7 +41,6 @@ impl Built {
         })
     }
 
-    /// A directory's name in [`Cache::built`].
     pub(super) fn name_of(directory: &Path) -> String {
         directory.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }

@@ -29,7 +29,6 @@ const OF_CONTROL_PLANE: [(&str, &str); 3] = [
     ("kwok.yaml", include_str!("files/kwok.yaml")),
 ];
 
-/// The objects that every cluster has.
 pub(crate) const OBJECTS: &str = include_str!("files/objects.yaml");
 
 /// One entry of the file of components, which says what its fields are.
@@ -75,7 +74,6 @@ impl Values {
         Ok(Self { named: values, several, simulated: options.nodes == Nodes::Simulated })
     }
 
-    /// The text with the values in it.
     pub(crate) fn fill(&self, text: &str) -> String {
         self.named
             .iter()
@@ -140,7 +138,7 @@ fn of_network(network: &Network, position: usize) -> Vec<(&'static str, String)>
         ("domain", network.domain.clone()),
         ("dns", usual.dns.to_owned()),
         ("dns-cache", cache),
-        // What is kept in the cache is kept no longer than it says that it is good for.
+        // An answer leaves the cache when it is no longer good by its own words.
         ("dns-ttl", network.dns_cache.max(30).to_string()),
         ("services", network.each(|it| it.services)),
         ("pods", network.each(|it| it.pods)),

@@ -17,7 +17,6 @@ use std::process::Command;
 
 /// Bytes that others on this machine may write before the disk is filled, without filling it.
 const MARGIN: u64 = 1 << 30;
-/// What fills a disk, below the node's `/var`.
 const FILLED: &str = "filled";
 
 impl Kubernetes {

@@ -65,7 +65,6 @@ pub(crate) struct Layout {
     /// The control group above all of the cluster's pods, as seen from the control groups' root: another
     /// one for each cache, which may hold clusters of the same id.
     pub(crate) control_group: String,
-    /// The administrator's kubeconfig.
     pub(crate) kubeconfig: PathBuf,
     /// What the cluster was made from, written when it is ready.
     pub(crate) ready_mark: PathBuf,
@@ -107,7 +106,6 @@ impl Layout {
         self.places().into_iter().filter(|node| node.state.exists()).collect()
     }
 
-    /// The node with the control plane.
     pub(crate) fn first(&self) -> NodeLayout {
         self.node(0)
     }
@@ -135,13 +133,11 @@ impl Layout {
 /// Paths of one node's state on this machine.
 #[derive(Debug, Clone)]
 pub(crate) struct NodeLayout {
-    /// The directory that holds all of the node's state.
     pub(crate) state: PathBuf,
     /// The control group above all of the node's pods, as seen from the control groups' root.
     pub(crate) control_group: String,
     /// 0 is that of the control plane.
     pub(crate) position: usize,
-    /// As Kubernetes knows it.
     pub(crate) name: String,
 }
 

@@ -124,7 +124,6 @@ impl Kubernetes {
     }
 }
 
-/// What the cluster that was started to its end is made from.
 fn read_mark(layout: &Layout) -> Result<Mark> {
     let mark = fs::read_to_string(&layout.ready_mark).ok();
     mark.and_then(|it| serde_json::from_str(&it).ok())

@@ -26,7 +26,6 @@ use std::time::Duration;
 /// What makes a node's directories, control groups and mounts, and says which variables it reads.
 const SET_UP: &str = include_str!("files/node.sh");
 
-/// The size of a node's own disk.
 const DISK_SIZE: &str = "64G";
 
 /// The namespaces of a running node.
@@ -61,7 +60,6 @@ impl Namespaces {
         Ok(namespaces)
     }
 
-    /// Starts the program that holds them.
     fn hold(node: &NodeLayout, pause: &Path) -> Result<Self> {
         let log = node.log("namespaces");
         let mut command = Command::new("unshare");
@@ -81,7 +79,6 @@ impl Namespaces {
         })
     }
 
-    /// Runs commands of `ip` in the node's network.
     fn ip(&self, commands: &str) -> Result<()> {
         let mut ip = self.enter(&["--net"]);
         programs::run_with_input(ip.args(["ip", "-batch", "-"]), commands.as_bytes())
@@ -131,7 +128,6 @@ fn holds(words: &[String], node: &NodeLayout) -> bool {
     program.ends_with("/pause") && Path::new(argument) == node.state
 }
 
-/// Has a shell set the node up.
 fn set_up(shell: &mut Command, node: &NodeLayout, cache: &Cache, disk: &str) -> Result<()> {
     let of_cluster =
         Path::new(&node.control_group).parent().context("a node's group is in another")?;
@@ -198,7 +194,7 @@ mod tests {
             ("cpuset/group/cpuset.cpus", ""),
             ("unified/cgroup.controllers", "cpu memory"),
             ("cache/clusters/a/node-1/run/containerd/left", ""),
-            ("cache/clusters/a/node-1/run/node/kept", ""),
+            ("cache/clusters/a/node-1/run/node/stays", ""),
         ] {
             fs::create_dir_all(root.join(path).parent().unwrap()).unwrap();
             fs::write(root.join(path), content).unwrap();
@@ -219,7 +215,7 @@ mod tests {
         let handed_on = fs::read_to_string(unified.join("cgroup.subtree_control")).unwrap();
         assert_eq!(handed_on, "+memory\n");
         assert!(unified.join("group/node-1").is_dir());
-        assert!(node.configuration().join("kept").exists());
+        assert!(node.configuration().join("stays").exists());
         assert!(!node.state.join("run/containerd").exists());
         // A node without control groups runs no pod.
         shell.env("HIERARCHIES", "");

@@ -130,7 +130,6 @@ impl Network {
         &self.ip_families.0
     }
 
-    /// The addresses of the usual kind.
     pub(crate) fn usual(&self) -> &'static Addresses {
         self.ip_families.0[0]
     }

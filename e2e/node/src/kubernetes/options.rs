@@ -9,7 +9,7 @@ use anyhow::Result;
 /// What tells one cluster from another, and how it is set up.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Where programs and the cluster's state are kept.
+    /// Where programs and the cluster's state are.
     pub cache: Cache,
     /// Which cluster.
     pub id: ClusterId,

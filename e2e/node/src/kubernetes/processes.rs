@@ -32,7 +32,6 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// The running process of this id.
     fn running(pid: i32) -> Option<Self> {
         Some(Self { pid, started: stat(pid)?.starttime, boot: boot_id().ok()? })
     }
@@ -54,7 +53,6 @@ impl Process {
         })
     }
 
-    /// Sends it a signal.
     pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
         ensure!(self.is_alive(), "process {} has ended", self.pid);
         let sent = kill(Pid::from_raw(self.pid), signal);
@@ -66,7 +64,6 @@ impl Process {
         children(self.pid).into_iter().find_map(Self::running)
     }
 
-    /// Remembers it in a file.
     pub(crate) fn record(&self, path: &Path) -> Result<()> {
         Ok(fs::write(path, serde_json::to_string(self)?)?)
     }
@@ -115,7 +112,6 @@ pub(crate) fn all_recorded(directory: &Path) -> BTreeMap<String, Process> {
     named.collect()
 }
 
-/// Running processes with such a command line.
 pub(crate) fn with_command_line(fits: impl Fn(&[String]) -> bool) -> Vec<Process> {
     let processes = all_processes().into_iter().flatten().flatten();
     processes

@@ -100,7 +100,7 @@ impl Recipe {
         [&fixed, &self.flags[..], &output, &self.packages].concat()
     }
 
-    /// Leaves nothing in `directory` but the programs and the directories that are kept.
+    /// Leaves nothing in `directory` but the programs and the recipe's directories of modules.
     fn build(&self, directory: &Path, log: &Path) -> Result<()> {
         if programs::find("go").is_none() {
             bail!("building {} needs Go 1.26 or later, see https://go.dev/dl", self.name);
@@ -150,14 +150,11 @@ fn files(directory: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Copies the files of a directory and of those in it. Not their modes: Go keeps modules read-only.
+/// Copies a directory to where there is none yet. Not its modes: Go keeps modules read-only.
 fn copy(from: &Path, to: &Path) -> Result<()> {
-    for name in files(from)? {
-        let to = to.join(&name);
-        fs::create_dir_all(to.parent().unwrap_or(&to))?;
-        fs::write(&to, fs::read(from.join(name))?)?;
-    }
-    Ok(())
+    let mut cp = Command::new("cp");
+    cp.args(["--recursive", "--dereference", "--no-preserve=mode"]).arg(from).arg(to);
+    programs::run(&mut cp).map(drop)
 }
 
 #[cfg(test)]

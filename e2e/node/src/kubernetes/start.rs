@@ -123,7 +123,6 @@ impl<'a> Start<'a> {
         Ok(Self { cluster, options, nodes })
     }
 
-    /// The first node, where the whole cluster is started.
     fn control_plane(&self) -> &Node {
         &self.nodes[0]
     }

@@ -8,7 +8,6 @@ use crate::libraries::Libraries;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 
-/// Where the view has libraries, relative to it.
 const LIBRARIES: &str = "lib";
 /// What libraries load by name at run time: the C library does, to end threads.
 const LOADED_BY_NAME: [&str; 1] = ["libgcc_s.so.1"];
@@ -61,7 +60,7 @@ impl Contents {
             return;
         };
         self.file(Path::new("bin/bash"), &bash, Part::Shell);
-        self.link("bin/sh", Part::Shell, "bash");
+        self.link(Path::new("bin/sh"), Part::Shell, "bash");
         for name in ["bash", "sh"] {
             self.interpreters.insert(name.to_owned(), self.view.join("bin").join(name));
         }
@@ -85,11 +84,10 @@ impl Contents {
         let posix = Path::new("share").join(&modules).join("posix");
         if self.entries.contains_key(&posix.join("init.lua")) {
             // Flux's search path for Lua modules has no `init.lua`.
-            self.link(posix.with_extension("lua"), Part::Lua, "posix/init.lua");
+            self.link(&posix.with_extension("lua"), Part::Lua, "posix/init.lua");
         }
     }
 
-    /// The loader of `flux`.
     fn loader(&mut self, flux: &Elf) {
         let loader = PathBuf::from(flux.interpreter.as_deref().unwrap_or("loader"));
         let path = Path::new(LIBRARIES).join(loader.file_name().unwrap_or_default());

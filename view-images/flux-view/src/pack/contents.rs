@@ -5,7 +5,6 @@ use crate::compiled::Compiled;
 use crate::elf::{Elf, is_elf};
 use crate::places::Places;
 use serde::Serialize;
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
@@ -14,13 +13,11 @@ use std::path::{Path, PathBuf};
 /// Where programs are that a distribution installs.
 pub(super) const PROGRAMS: [&str; 3] = ["/usr/bin", "/usr/local/bin", "/bin"];
 
-/// What a file is there for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Part {
     /// What was installed in Flux's prefix.
     Flux,
-    /// Python with the packages that Flux imports.
     Python,
     /// bash, which is `sh` too.
     Shell,
@@ -28,7 +25,6 @@ pub(super) enum Part {
     Lua,
     /// The loader and the C library.
     CLibrary,
-    /// All other libraries.
     Libraries,
 }
 
@@ -45,10 +41,8 @@ impl fmt::Display for Part {
     }
 }
 
-/// What an entry of the view is made from.
 #[derive(Debug)]
 pub(super) enum Content {
-    /// A file of this system.
     File {
         /// Where it lies.
         lies: PathBuf,
@@ -57,11 +51,9 @@ pub(super) enum Content {
         /// Its headers, where it has any.
         elf: Option<Box<Elf>>,
     },
-    /// A link to this.
     Link(PathBuf),
 }
 
-/// A file or a link of the view.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) part: Part,
@@ -72,16 +64,15 @@ pub(super) struct Entry {
 #[derive(Debug)]
 pub(super) struct Fault {
     pub(super) cause: String,
-    pub(super) remedy: Cow<'static, str>,
+    pub(super) remedy: String,
 }
 
 impl Fault {
-    pub(super) fn new(cause: impl Into<String>, remedy: impl Into<Cow<'static, str>>) -> Self {
+    pub(super) fn new(cause: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { cause: cause.into(), remedy: remedy.into() }
     }
 }
 
-/// Files and their bytes.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub(super) struct Amount {
     pub(super) files: u64,
@@ -99,13 +90,10 @@ impl Amount {
 pub(super) struct Contents {
     /// The file system that is collected from, with Flux where the view is found at run time.
     pub(super) places: Places,
-    /// Where that is.
     pub(super) view: PathBuf,
     /// By the path relative to the view.
     pub(super) entries: BTreeMap<PathBuf, Entry>,
-    /// What `flux` has compiled in.
     pub(super) compiled: Compiled,
-    /// The processor that `flux` is for.
     pub(super) machine: u16,
     /// The loader, relative to the view.
     pub(super) loader: PathBuf,
@@ -115,7 +103,6 @@ pub(super) struct Contents {
     pub(super) interpreters: BTreeMap<String, PathBuf>,
     /// What was seen and is not taken.
     pub(super) left_out: Amount,
-    /// What keeps the view from being packed.
     pub(super) faults: Vec<Fault>,
     /// What is unusual, and may be meant so.
     pub(super) warnings: Vec<String>,
@@ -123,18 +110,12 @@ pub(super) struct Contents {
 
 impl Contents {
     /// A link at `path`, unless something is there.
-    pub(super) fn link(
-        &mut self,
-        path: impl Into<PathBuf>,
-        part: Part,
-        target: impl Into<PathBuf>,
-    ) {
+    pub(super) fn link(&mut self, path: &Path, part: Part, target: impl Into<PathBuf>) {
         let entry = Entry { part, content: Content::Link(target.into()) };
-        self.entries.entry(path.into()).or_insert(entry);
+        self.entries.entry(path.to_owned()).or_insert(entry);
     }
 
-    /// Notes what keeps the view from being packed.
-    pub(super) fn fault(&mut self, cause: impl Into<String>, remedy: impl Into<Cow<'static, str>>) {
+    pub(super) fn fault(&mut self, cause: impl Into<String>, remedy: impl Into<String>) {
         self.faults.push(Fault::new(cause, remedy));
     }
 
@@ -183,7 +164,7 @@ impl Contents {
                 if left_out(&relative) {
                     self.leave_out(&source);
                 } else if let Some(target) = self.link_that_holds(from, &source) {
-                    self.link(path.join(&relative), part, target);
+                    self.link(&path.join(&relative), part, target);
                 } else if self.places.file(&source).is_some() {
                     self.file(&path.join(&relative), &source, part);
                 } else if self.places.directory(&source).is_none() {
@@ -234,7 +215,6 @@ impl Contents {
         self.places.resolve(source).is_ok_and(|found| found != source && source.starts_with(found))
     }
 
-    /// Counts what stays behind.
     fn leave_out(&mut self, source: &Path) {
         let mut sources = vec![source.to_owned()];
         while let Some(source) = sources.pop() {

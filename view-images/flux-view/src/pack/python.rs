@@ -19,7 +19,6 @@ const PACKAGES: [(&str, bool); 6] = [
     ("pycparser", false),
 ];
 
-/// Collects the Python that `flux` has compiled in.
 pub(super) fn collect(contents: &mut Contents) {
     match program_and_modules(contents) {
         Ok(python) => {
@@ -89,7 +88,6 @@ fn name_with_version(program: &Path, compiled: &Path) -> Result<String, Fault> {
     })
 }
 
-/// Python's own modules, and the packages among them.
 fn modules(contents: &mut Contents, program: &Path, name: &str) {
     let prefix = program.parent().and_then(Path::parent).unwrap_or(program);
     let directories = ["lib64", "lib"].map(|library| Path::new(library).join(name));

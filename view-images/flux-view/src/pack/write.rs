@@ -19,7 +19,6 @@ pub(super) struct ViewWriter<'run> {
     /// Where programs search for libraries, as a list of paths at run time.
     search_path: String,
     contents: &'run Contents,
-    /// What was written.
     pub(super) report: PackReport,
     /// What could not be made as it has to be.
     pub(super) faults: Vec<Fault>,
@@ -39,7 +38,6 @@ impl<'run> ViewWriter<'run> {
         }
     }
 
-    /// Writes everything below the directory `to`.
     pub(super) fn write(&mut self, to: &Path) -> Result<(), ViewError> {
         for (path, entry) in &self.contents.entries {
             let directory = to.join(path.parent().unwrap_or(path));
