@@ -127,7 +127,9 @@ impl Image {
         let [manifest] = &manifests[..] else {
             bail!("{shown} holds {} images, not one", manifests.len());
         };
-        let Configuration { config } = read(&directory.join(&manifest.config))?;
+        let mut configuration: Value = read(&directory.join(&manifest.config))?;
+        let config = serde_json::from_value(configuration["config"].take())
+            .with_context(|| format!("understanding how {shown} is run"))?;
         let layers = manifest.layers.iter();
         let layers = layers.map(|layer| Layer::from_archive(&directory.join(layer)));
         Ok(Self::new(layers.collect::<Result<_>>()?, config))
@@ -179,12 +181,6 @@ struct Manifest {
     layers: Vec<PathBuf>,
 }
 
-/// The part of an image's configuration that is read.
-#[derive(Debug, Deserialize)]
-struct Configuration {
-    config: ImageConfig,
-}
-
 fn read<T: DeserializeOwned>(path: &Path) -> Result<T> {
     serde_json::from_slice(&fs::read(path)?)
         .with_context(|| format!("understanding {}", path.display()))
@@ -204,19 +200,15 @@ fn append(
 
 /// The name as container runtimes complete it: `debian` is `docker.io/library/debian:latest`.
 pub(crate) fn full_name(name: &str) -> String {
-    let (first, rest) = name.split_once('/').unwrap_or(("", name));
-    // A first part with a dot or a port, and `localhost`, is a registry.
-    let is_registry = first.contains(['.', ':']) || first == "localhost";
-    let mut full = match (is_registry, first.is_empty()) {
-        (true, _) => name.to_owned(),
-        (false, true) => format!("docker.io/library/{name}"),
-        (false, false) => format!("docker.io/{name}"),
+    let registry = match name.split_once('/') {
+        // A first part with a dot or a port, and `localhost`, is a registry.
+        Some((first, _)) if first.contains(['.', ':']) || first == "localhost" => "",
+        Some(_) => "docker.io/",
+        None => "docker.io/library/",
     };
-    let last = rest.rsplit('/').next().unwrap_or(rest);
-    if !last.contains([':', '@']) {
-        full.push_str(":latest");
-    }
-    full
+    let last = name.rsplit('/').next().unwrap_or(name);
+    let tag = if last.contains([':', '@']) { "" } else { ":latest" };
+    format!("{registry}{name}{tag}")
 }
 
 #[cfg(test)]
@@ -254,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn short_names_are_completed_and_full_ones_are_kept() {
+    fn short_names_are_completed_and_full_ones_stay() {
         for (name, full) in [
             ("debian", "docker.io/library/debian:latest"),
             ("debian:12", "docker.io/library/debian:12"),

@@ -52,7 +52,7 @@ impl Contents {
 
     /// bash, which the scripts that Flux starts with `sh` run with too.
     fn shell(&mut self) {
-        let Some(bash) = self.installed("bash") else {
+        let Some(bash) = self.installed(&self.view.join("bin/bash")) else {
             self.fault(
                 "there is no bash: Flux starts tasks of its own with it, and images may have none",
                 "install bash",
@@ -69,7 +69,9 @@ impl Contents {
     /// The Lua that Flux's own modules for Lua are for, where it is installed. The job shell has its own.
     fn lua(&mut self) {
         let Some(version) = self.places.names(&self.view.join("lib/lua")).pop() else { return };
-        let Some(lua) = self.installed(&format!("lua{version}")) else { return };
+        let Some(lua) = self.installed(&self.view.join(format!("bin/lua{version}"))) else {
+            return;
+        };
         self.file(Path::new("bin/lua"), &lua, Part::Lua);
         self.interpreters.insert("lua".to_owned(), self.view.join("bin/lua"));
         let modules = Path::new("lua").join(version);

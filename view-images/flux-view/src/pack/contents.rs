@@ -226,11 +226,11 @@ impl Contents {
         }
     }
 
-    /// The program `name`, of Flux's prefix or of the file system around it.
-    pub(super) fn installed(&self, name: &str) -> Option<PathBuf> {
-        let directories = PROGRAMS.iter().map(PathBuf::from);
-        let directories = std::iter::once(self.view.join("bin")).chain(directories);
-        let mut paths = directories.map(|directory| directory.join(name));
+    /// The program at `path`, or the one of its name that a distribution installs.
+    pub(super) fn installed(&self, path: &Path) -> Option<PathBuf> {
+        let name = path.file_name().unwrap_or_default();
+        let elsewhere = PROGRAMS.iter().map(|directory| Path::new(directory).join(name));
+        let mut paths = std::iter::once(path.to_owned()).chain(elsewhere);
         paths.find(|path| self.places.file(path).is_some())
     }
 }
