@@ -5,8 +5,7 @@
 //! it twice.
 
 use anyhow::{Context as _, Result};
-use fs_err as fs;
-use fs_err::File;
+use fs_err::{self as fs, File};
 use sha2::{Digest as _, Sha256};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -2,9 +2,9 @@
 //!
 //! None of them starts a service. etcd is built rather than installed for that reason.
 
-use crate::cache::Cache;
+use crate::cache::{self, Cache};
+use crate::programs;
 use crate::progress::Progress;
-use crate::{cache, programs};
 use anyhow::{Context as _, Result, bail};
 use std::path::Path;
 use std::process::Command;

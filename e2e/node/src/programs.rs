@@ -3,12 +3,12 @@
 use crate::progress;
 use anyhow::{Context as _, Result, bail, ensure};
 use process_control::{ChildExt as _, Control as _};
-use std::io::{BufRead as _, BufReader, Seek as _, Write};
+use std::io::{self, BufRead as _, BufReader, Seek as _, Write};
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::thread;
 use std::time::Duration;
-use std::{io, thread};
 
 /// How long a program may take whose output is read: the longest make images from packages.
 const LIMIT: Duration = Duration::from_mins(15);

@@ -4,8 +4,7 @@
 
 use anyhow::Result;
 use std::io::Write as _;
-use std::sync::mpsc;
-use std::sync::mpsc::RecvTimeoutError;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 

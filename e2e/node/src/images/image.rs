@@ -4,8 +4,7 @@
 use super::layer::{Layer, header};
 use crate::architecture::Architecture;
 use anyhow::{Context as _, Result, bail, ensure};
-use fs_err as fs;
-use fs_err::File;
+use fs_err::{self as fs, File};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};

@@ -4,8 +4,7 @@ use anyhow::{Context as _, Result};
 use fs_err::File;
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
-use std::io;
-use std::io::{BufReader, BufWriter, Write};
+use std::io::{self, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use tar::{EntryType, Header};
 

@@ -3,9 +3,8 @@
 use super::layout::NodeLayout;
 use super::network::Network;
 use anyhow::{Context as _, Result};
-use fs_err as fs;
-use fs_err::File;
 use fs_err::os::unix::fs::OpenOptionsExt as _;
+use fs_err::{self as fs, File};
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
     KeyPair, KeyUsagePurpose,

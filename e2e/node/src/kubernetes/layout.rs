@@ -5,8 +5,7 @@
 //! `/run` and `/var`, and no path inside depends on where the cache is.
 
 use super::network::MOST_NODES;
-use super::processes;
-use super::processes::Process;
+use super::processes::{self, Process};
 use crate::cache::{CACHE_VARIABLE, Cache};
 use anyhow::{Result, ensure};
 use sha2::{Digest as _, Sha256};

@@ -10,14 +10,12 @@
 use super::layout::NodeLayout;
 use super::network::{Addresses, Network};
 use super::options::{Nodes, Options};
-use super::processes;
-use super::processes::Process;
+use super::processes::{self, Process};
 use crate::cache::Cache;
 use crate::programs;
 use crate::wait::{Look, until};
 use anyhow::{Context as _, Result};
-use fs_err as fs;
-use fs_err::File;
+use fs_err::{self as fs, File};
 use nix::sched::{CloneFlags, setns};
 use std::path::Path;
 use std::process::Command;

@@ -6,8 +6,7 @@
 use crate::programs;
 use crate::wait::{Look, until};
 use anyhow::{Context as _, Result, ensure};
-use fs_err as fs;
-use fs_err::File;
+use fs_err::{self as fs, File};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;

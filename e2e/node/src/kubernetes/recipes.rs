@@ -3,12 +3,11 @@
 //! `e2e/go/recipes.yaml` says what `go build` is given. The go.mod and go.sum files beside it pin every module; Go
 //! checks what it downloads against them.
 
-use crate::cache::Cache;
+use crate::cache::{self, Cache};
+use crate::programs;
 use crate::progress::Progress;
-use crate::{cache, programs};
 use anyhow::{Context as _, Result, bail};
-use fs_err as fs;
-use fs_err::File;
+use fs_err::{self as fs, File};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
