@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 use walkdir::{DirEntry, WalkDir};
 
 /// The environment variable that says where the cache is.
-pub const CACHE_VARIABLE: &str = "FLUX_E2E_CACHE";
+pub(crate) const CACHE_VARIABLE: &str = "FLUX_E2E_CACHE";
 
 const DIRECTORY: &str = "flux-operator-e2e";
 
@@ -51,7 +51,7 @@ impl Cache {
     }
 
     /// Where the output of what made the artefact goes.
-    pub fn log_of(&self, key: &str) -> PathBuf {
+    pub(crate) fn log_of(&self, key: &str) -> PathBuf {
         self.root.join("logs").join(format!("{key}.log"))
     }
 

@@ -30,7 +30,8 @@ pub const NODE: &[Package] = &[
 ];
 
 /// What making a Debian root file system needs.
-pub const DEBIAN_IMAGE: &[Package] = &[Package { name: "mmdebstrap", provides: &["mmdebstrap"] }];
+pub(crate) const DEBIAN_IMAGE: &[Package] =
+    &[Package { name: "mmdebstrap", provides: &["mmdebstrap"] }];
 
 /// What building images from the Dockerfiles needs.
 pub const IMAGE_BUILDER: &[Package] = &[
@@ -50,9 +51,6 @@ pub const STATIC_PROGRAM: &[Package] =
 
 /// Installs what is missing where this process may; otherwise the error names the packages to install.
 pub fn ensure(packages: &[Package], progress: &Progress) -> Result<()> {
-    if missing(packages, is_there).is_empty() {
-        return Ok(());
-    }
     // One at a time: while one `apt-get update` is at work another fails, and finds no package.
     let _alone = cache::lock(&Cache::locate()?.built().join(".packages.lock"))?;
     let absent = missing(packages, is_there);

@@ -75,7 +75,7 @@ pub fn run_with_input(command: &mut Command, input: &[u8]) -> Result<Output> {
 
 /// Like [`run`], with what `write` writes on the command's standard input.
 /// Where the command fails, its own message comes before that of `write`.
-pub fn feed(
+pub(crate) fn feed(
     command: &mut Command,
     write: impl FnOnce(&mut dyn Write) -> Result<()> + Send,
 ) -> Result<Output> {

@@ -215,8 +215,8 @@ mod tests {
     use super::*;
     use crate::images::layer::Source;
 
-    fn sample(directory: &Path, text: &str) -> Image {
-        let layer = Layer::from_sources(directory, &[Source::link("greeting", text)]).unwrap();
+    fn sample(directory: &Path, sources: &[Source]) -> Image {
+        let layer = Layer::from_sources(directory, sources).unwrap();
         let config = ImageConfig {
             environment: vec!["PATH=/bin".into()],
             entrypoint: vec!["/bin/cat".into()],
@@ -229,7 +229,8 @@ mod tests {
     #[test]
     fn the_configuration_holds_what_was_given_and_nothing_empty() {
         let directory = tempfile::tempdir().unwrap();
-        let mut configuration = sample(directory.path(), "hello").configuration();
+        let image = sample(directory.path(), &[Source::link("greeting", "hello")]);
+        let mut configuration = image.configuration();
         configuration["architecture"] = json!("any");
         insta::assert_snapshot!(format!("{configuration:#}"));
     }
@@ -237,11 +238,12 @@ mod tests {
     #[test]
     fn an_image_is_known_by_its_contents() {
         let directory = tempfile::tempdir().unwrap();
-        let first = sample(directory.path(), "hello");
-        assert_eq!(first.digest(), sample(directory.path(), "hello").digest());
-        assert_ne!(first.digest(), sample(directory.path(), "bye").digest());
-        let renamed = first.on_top(first.layers[0].clone(), first.config.clone());
-        assert_ne!(first.content_name(), renamed.content_name());
+        let image = |text| sample(directory.path(), &[Source::link("greeting", text)]);
+        let first = image("hello");
+        assert_eq!(first.digest(), image("hello").digest());
+        assert_ne!(first.digest(), image("bye").digest());
+        let more = first.on_top(first.layers[0].clone(), first.config.clone());
+        assert_ne!(first.content_name(), more.content_name());
     }
 
     #[test]
@@ -293,14 +295,8 @@ mod tests {
         let program = directory.path().join("program");
         fs::write(&program, "text").unwrap();
         let sources = [Source::file("/bin/tool", &program), Source::link("a", "1")];
-        let layer = Layer::from_sources(directory.path(), &sources).unwrap();
-        let config = ImageConfig {
-            entrypoint: vec!["/bin/tool".to_owned()],
-            user: "1:2".to_owned(),
-            labels: [("title".to_owned(), "Tool".to_owned())].into(),
-            ..ImageConfig::default()
-        };
-        let written = Image::new(vec![layer], config);
+        let mut written = sample(directory.path(), &sources);
+        written.config.labels = [("title".to_owned(), "Tool".to_owned())].into();
         let archive = directory.path().join("image.tar");
         written.write_archive(&["tool"], File::create(&archive).unwrap()).unwrap();
 
