@@ -9,8 +9,8 @@ use crate::{
     cache::Cache,
     cluster::Target,
     kubernetes::{
-        ClusterDomain, ClusterId, IpFamilies, KubernetesVersion, MOST_NODES, Network, Nodes,
-        Options, id_of_version,
+        ClusterId, IpFamilies, KubernetesVersion, MOST_NODES, Network, Nodes, Options,
+        cluster_domain, id_of_version,
     },
 };
 
@@ -30,8 +30,9 @@ pub(crate) struct ClusterArguments {
     #[arg(long, value_name = "KINDS", env = "FLUX_E2E_IP_FAMILY", default_value_t)]
     ip_family: IpFamilies,
     /// Domain of the names of the cluster on this machine.
-    #[arg(long, value_name = "DOMAIN", env = "FLUX_E2E_CLUSTER_DOMAIN", default_value_t)]
-    cluster_domain: ClusterDomain,
+    #[arg(long, value_name = "DOMAIN", env = "FLUX_E2E_CLUSTER_DOMAIN",
+          default_value_t = Network::default().domain, value_parser = cluster_domain)]
+    cluster_domain: String,
     /// Kubernetes of the cluster on this machine.
     #[arg(long, value_name = "VERSION", env = "FLUX_E2E_KUBERNETES", default_value_t)]
     kubernetes: KubernetesVersion,
@@ -61,7 +62,7 @@ pub(crate) fn use_cluster(command: &mut Command, target: &Target) {
         Target::Own(Options { cache: _, id, network, version, nodes }) => {
             command.env("FLUX_E2E_ID", id.as_str());
             command.env("FLUX_E2E_IP_FAMILY", network.ip_families.to_string());
-            command.env("FLUX_E2E_CLUSTER_DOMAIN", network.domain.to_string());
+            command.env("FLUX_E2E_CLUSTER_DOMAIN", &network.domain);
             command.env("FLUX_E2E_KUBERNETES", version.to_string());
             command.env("FLUX_E2E_NODES", nodes.count().to_string());
         }

@@ -8,7 +8,7 @@ use fs_err as fs;
 use crate::{
     cache::Cache,
     cluster::Cluster,
-    kubernetes::{KUEUE_VERSION, SCHEDULER_PLUGINS_VERSION, helm, kueue, scheduler_plugins},
+    kubernetes::{KUEUE_VERSION, SCHEDULER_PLUGINS_VERSION, go_programs},
     product::images::load_program,
     programs,
     progress::Progress,
@@ -29,7 +29,8 @@ const KUEUE_PATIENCE: &str = "--timeout=10m";
 pub(crate) fn install_kueue(cluster: &Cluster, progress: &Progress) -> Result<()> {
     const IMAGE: &str = "localhost/flux-e2e/kueue";
     let cache = Cache::locate()?;
-    let (helm, built) = (helm(&cache, progress)?, kueue(&cache, progress)?);
+    let helm = go_programs("helm", &cache, progress)?.join("helm");
+    let built = go_programs("kueue", &cache, progress)?;
     let image = format!("{IMAGE}:{KUEUE_VERSION}");
     load_program(cluster, &image, "/manager", &built.join("kueue"), progress)?;
     let mut command = cluster.program(&helm);
@@ -44,7 +45,7 @@ pub(crate) fn install_kueue(cluster: &Cluster, progress: &Progress) -> Result<()
 
 /// Installs the scheduler beside the cluster's own, with the definitions of what it reads, and waits until it runs.
 pub(crate) fn install_scheduler_plugins(cluster: &Cluster, progress: &Progress) -> Result<()> {
-    let built = scheduler_plugins(&Cache::locate()?, progress)?;
+    let built = go_programs("scheduler-plugins", &Cache::locate()?, progress)?;
     let image = format!("localhost/flux-e2e/scheduler-plugins:{SCHEDULER_PLUGINS_VERSION}");
     let program = built.join("scheduler-plugins");
     load_program(cluster, &image, "/scheduler-plugins", &program, progress)?;

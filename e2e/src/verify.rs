@@ -164,8 +164,8 @@ fn build_programs(own: &kubernetes::Options, all: bool, progress: &Progress) -> 
     if all {
         let nodes = Nodes::Real(vec![ContainerRuntime::WithoutImageVolumes]);
         Built::ensure(&own.cache, own.version, &nodes, progress)?;
-        kubernetes::kueue(&own.cache, progress)?;
-        kubernetes::scheduler_plugins(&own.cache, progress)?;
+        kubernetes::go_programs("kueue", &own.cache, progress)?;
+        kubernetes::go_programs("scheduler-plugins", &own.cache, progress)?;
     } else {
         Built::ensure(&own.cache, own.version, &Nodes::default(), progress)?;
     }

@@ -1,23 +1,19 @@
-//! Where things that take long to make are kept, outside any checkout.
+//! The store of things that take long to make, outside any checkout.
 //!
 //! An artefact is a directory named by what it was made from. It is made in a sibling directory and
 //! renamed when complete, so it is either whole or absent; a file lock keeps two checkouts from making
 //! it twice.
 
-use std::{
-    ffi::OsString,
-    fmt,
-    path::{Path, PathBuf},
-    time::{Duration, SystemTime},
-};
-
 use anyhow::{Context as _, Result};
 use fs_err::{self as fs, File};
 use sha2::{Digest as _, Sha256};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 use walkdir::{DirEntry, WalkDir};
 
 /// The environment variable that says where the cache is.
-pub const CACHE_VARIABLE: &str = "FLUX_E2E_CACHE";
+pub(crate) const CACHE_VARIABLE: &str = "FLUX_E2E_CACHE";
 
 const DIRECTORY: &str = "flux-operator-e2e";
 
@@ -55,13 +51,13 @@ impl Cache {
     }
 
     /// Where the output of what made the artefact goes.
-    pub fn log_of(&self, key: &Key) -> PathBuf {
+    pub(crate) fn log_of(&self, key: &str) -> PathBuf {
         self.root.join("logs").join(format!("{key}.log"))
     }
 
     /// The artefact's directory if it is there.
-    pub fn find(&self, key: &Key) -> Option<PathBuf> {
-        let directory = self.built().join(&key.0);
+    pub fn find(&self, key: &str) -> Option<PathBuf> {
+        let directory = self.built().join(key);
         if !directory.is_dir() {
             return None;
         }
@@ -90,7 +86,7 @@ impl Cache {
     }
 
     /// The artefact's directory; `make` fills it if it is not there yet.
-    pub fn artefact(&self, key: &Key, make: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
+    pub fn artefact(&self, key: &str, make: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
         // Another process may make it while this one waits for the lock.
         let _lock = lock(&self.built().join(format!(".{key}.lock")))?;
         if let Some(found) = self.find(key) {
@@ -100,7 +96,7 @@ impl Cache {
         remove_tree(&partial)?;
         fs::create_dir_all(&partial)?;
         make(&partial).with_context(|| format!("making {key}"))?;
-        let directory = self.built().join(&key.0);
+        let directory = self.built().join(key);
         fs::rename(&partial, &directory)?;
         Ok(directory)
     }
@@ -122,27 +118,15 @@ pub struct Artefact {
     pub unused: Duration,
 }
 
-/// Names an artefact by what it is made from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Key(String);
-
-impl Key {
-    /// The key of what is made from these inputs, each with a name of its own; their order counts.
-    pub fn new(name: &str, version: &str, inputs: &[(&str, &[u8])]) -> Self {
-        let mut hash = Sha256::new();
-        for (input, content) in inputs {
-            // Lengths keep two different lists from running together to the same bytes.
-            hash.update(format!("{}:{input}{}:", input.len(), content.len()));
-            hash.update(content);
-        }
-        Self(format!("{name}-{version}-{}", &format!("{:x}", hash.finalize())[..16]))
+/// Names an artefact by what it is made from: inputs with a name each; their order counts.
+pub fn key(name: &str, version: &str, inputs: &[(&str, &[u8])]) -> String {
+    let mut hash = Sha256::new();
+    for (input, content) in inputs {
+        // Lengths keep two different lists from running together to the same bytes.
+        hash.update(format!("{}:{input}{}:", input.len(), content.len()));
+        hash.update(content);
     }
-}
-
-impl fmt::Display for Key {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.0)
-    }
+    format!("{name}-{version}-{}", &format!("{:x}", hash.finalize())[..16])
 }
 
 /// A lock is held until its file is closed, or the process ends in whatever way.
@@ -192,7 +176,7 @@ mod tests {
 
     #[test]
     fn a_key_changes_with_every_input_and_names_the_version() {
-        let key = |inputs: &[(&str, &[u8])]| Key::new("tool", "v1", inputs).to_string();
+        let key = |inputs: &[(&str, &[u8])]| key("tool", "v1", inputs);
         let first = key(&[("go.mod", b"a"), ("flags", b"b")]);
         assert!(first.starts_with("tool-v1-"), "{first}");
         assert_eq!(first, key(&[("go.mod", b"a"), ("flags", b"b")]));
@@ -201,21 +185,10 @@ mod tests {
     }
 
     #[test]
-    fn an_artefact_is_made_once() {
-        let directory = tempfile::tempdir().unwrap();
-        let cache = Cache::at(directory.path()).unwrap();
-        let key = Key::new("tool", "v1", &[]);
-        let made = cache.artefact(&key, |path| Ok(fs::write(path.join("it"), "1")?)).unwrap();
-        assert_eq!(fs::read_to_string(made.join("it")).unwrap(), "1");
-        let again = cache.artefact(&key, |_| panic!("must not be made again")).unwrap();
-        assert_eq!(made, again);
-    }
-
-    #[test]
     fn what_nobody_uses_goes_and_what_is_used_stays() {
         let directory = tempfile::tempdir().unwrap();
         let cache = Cache::at(directory.path()).unwrap();
-        let keys = ["old", "used"].map(|name| Key::new(name, "v1", &[]));
+        let keys = ["old", "used"].map(|name| key(name, "v1", &[]));
         let long_ago = SystemTime::now() - Duration::from_hours(48);
         for key in &keys {
             let made = cache.artefact(key, |_| Ok(())).unwrap();
@@ -223,22 +196,25 @@ mod tests {
         }
         assert!(cache.find(&keys[1]).is_some());
         let removed = cache.prune(Duration::from_hours(24)).unwrap();
-        assert_eq!(removed, [keys[0].to_string()]);
+        assert_eq!(removed, [keys[0].clone()]);
         assert_eq!(cache.artefacts().len(), 1);
     }
 
     #[test]
-    fn what_an_interrupted_build_left_is_not_taken_for_an_artefact() {
+    fn an_artefact_is_made_once_and_what_an_interrupted_build_left_is_none() {
         let directory = tempfile::tempdir().unwrap();
         let cache = Cache::at(directory.path()).unwrap();
-        let key = Key::new("tool", "v1", &[]);
+        let key = key("tool", "v1", &[]);
         let broken = cache.artefact(&key, |path| {
             fs::write(path.join("half"), "")?;
             anyhow::bail!("interrupted")
         });
         assert!(broken.is_err());
         assert!(cache.find(&key).is_none());
-        let made = cache.artefact(&key, |_| Ok(())).unwrap();
+        let made = cache.artefact(&key, |path| Ok(fs::write(path.join("it"), "1")?)).unwrap();
         assert!(!made.join("half").exists());
+        assert_eq!(fs::read_to_string(made.join("it")).unwrap(), "1");
+        let again = cache.artefact(&key, |_| panic!("must not be made again")).unwrap();
+        assert_eq!(made, again);
     }
 }

@@ -1,5 +1,5 @@
 //! A real Kubernetes on a bare machine: [`kubernetes`] starts one of one node or a few, [`images`] makes container
-//! images without a registry, and what takes long is made once and kept in the [`cache`]. Files are handled with
+//! images without a registry, and what takes long is made once and is in the [`cache`]. Files are handled with
 //! `fs_err`: its errors name the path.
 
 pub mod architecture;

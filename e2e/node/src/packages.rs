@@ -2,15 +2,12 @@
 //!
 //! None of them starts a service. etcd is built rather than installed for that reason.
 
-use std::{path::Path, process::Command};
-
+use crate::cache::{self, Cache};
+use crate::programs;
+use crate::progress::Progress;
 use anyhow::{Context as _, Result, bail};
-
-use crate::{
-    cache::{self, Cache},
-    programs,
-    progress::Progress,
-};
+use std::path::Path;
+use std::process::Command;
 
 /// A Debian package and the files that show that it, or an equal of it, is there.
 #[derive(Debug, PartialEq, Eq)]
@@ -33,7 +30,8 @@ pub const NODE: &[Package] = &[
 ];
 
 /// What making a Debian root file system needs.
-pub const DEBIAN_IMAGE: &[Package] = &[Package { name: "mmdebstrap", provides: &["mmdebstrap"] }];
+pub(crate) const DEBIAN_IMAGE: &[Package] =
+    &[Package { name: "mmdebstrap", provides: &["mmdebstrap"] }];
 
 /// What building images from the Dockerfiles needs.
 pub const IMAGE_BUILDER: &[Package] = &[
@@ -53,9 +51,6 @@ pub const STATIC_PROGRAM: &[Package] =
 
 /// Installs what is missing where this process may; otherwise the error names the packages to install.
 pub fn ensure(packages: &[Package], progress: &Progress) -> Result<()> {
-    if missing(packages, is_there).is_empty() {
-        return Ok(());
-    }
     // One at a time: while one `apt-get update` is at work another fails, and finds no package.
     let _alone = cache::lock(&Cache::locate()?.built().join(".packages.lock"))?;
     let absent = missing(packages, is_there);

@@ -1,18 +1,14 @@
 //! Running other programs to their end, which has its time, with what they said in the error when they fail.
 
-use std::{
-    io::{self, BufRead as _, BufReader, Seek as _, Write},
-    panic::resume_unwind,
-    path::{Path, PathBuf},
-    process::{Command, Output, Stdio},
-    thread,
-    time::Duration,
-};
-
+use crate::progress;
 use anyhow::{Context as _, Result, bail, ensure};
 use process_control::{ChildExt as _, Control as _};
-
-use crate::progress;
+use std::io::{self, BufRead as _, BufReader, Seek as _, Write};
+use std::panic::resume_unwind;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
 
 /// How long a program may take whose output is read: the longest make images from packages.
 const LIMIT: Duration = Duration::from_mins(15);
@@ -79,7 +75,7 @@ pub fn run_with_input(command: &mut Command, input: &[u8]) -> Result<Output> {
 
 /// Like [`run`], with what `write` writes on the command's standard input.
 /// Where the command fails, its own message comes before that of `write`.
-pub fn feed(
+pub(crate) fn feed(
     command: &mut Command,
     write: impl FnOnce(&mut dyn Write) -> Result<()> + Send,
 ) -> Result<Output> {

@@ -2,14 +2,11 @@
 //!
 //! The only place of this library that prints.
 
-use std::{
-    io::Write as _,
-    sync::mpsc::{self, RecvTimeoutError},
-    thread,
-    time::{Duration, Instant},
-};
-
 use anyhow::Result;
+use std::io::Write as _;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// How often a step that takes long says that it is still at work.
 const REMINDER: Duration = Duration::from_secs(15);

@@ -1,11 +1,8 @@
 //! Waiting for a condition with a deadline; nothing here ever waits a fixed time.
 
-use std::{
-    thread,
-    time::{Duration, Instant},
-};
-
 use anyhow::{Context as _, Result, bail};
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// How long to wait between two looks at a condition.
 const INTERVAL: Duration = Duration::from_millis(100);

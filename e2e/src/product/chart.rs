@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     cache::Cache,
-    kubernetes::{KubernetesVersion, helm},
+    kubernetes::{KubernetesVersion, go_programs},
     progress::Progress,
 };
 
@@ -68,12 +68,12 @@ struct Case {
 }
 
 pub(crate) fn write_rendered(progress: &Progress) -> Result<()> {
-    let helm = helm(&Cache::locate()?, progress)?;
+    let helm = go_programs("helm", &Cache::locate()?, progress)?.join("helm");
     each_rendered(&helm, |path, text| Ok(fs::write(path, text)?))
 }
 
 pub(crate) fn check(progress: &Progress) -> Result<()> {
-    let helm = helm(&Cache::locate()?, progress)?;
+    let helm = go_programs("helm", &Cache::locate()?, progress)?.join("helm");
     run(&helm, &["lint", DIRECTORY, "--strict"]).context("checking the chart")?;
     each_rendered(&helm, |path, expected| {
         let fresh = fs::read_to_string(path).is_ok_and(|text| text == expected);

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     architecture::Architecture,
-    cache::{self, Cache, Key},
+    cache::{self, Cache},
     images::{
         debian::{Recipe, Release},
         image::Image,
@@ -131,7 +131,7 @@ impl Buildah {
         packages::ensure(packages::IMAGE_BUILDER, progress)?;
         let cache = Cache::locate()?;
         // Pruned as a whole when no build has used it for long.
-        let store = cache.artefact(&Key::new("image-store", "1", &[]), |_| Ok(()))?;
+        let store = cache.artefact(&cache::key("image-store", "1", &[]), |_| Ok(()))?;
         let alone = cache::lock(&store.join(".lock"))?;
         let toolchain = toolchain(&cache, progress)?;
         let buildah = Self { store, base: toolchain.content_name(), _alone: alone };

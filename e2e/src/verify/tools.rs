@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::report::Report;
 use crate::{
-    cache::{Cache, Key},
+    cache::{self, Cache},
     kubernetes,
     product::{cargo, checkout, fetch_every_platform, target},
     programs,
@@ -60,7 +60,7 @@ const TOOLS: [Tool; 3] = [
 pub(super) fn check(report: &Report<'_>, all: bool) -> Result<()> {
     let cache = Cache::locate()?;
     for tool in &TOOLS {
-        let key = Key::new(tool.name, tool.version, &[]);
+        let key = cache::key(tool.name, tool.version, &[]);
         if all || cache.find(&key).is_some() {
             report.check(tool.checked, || tool.check(&cache, &key, report.progress));
         } else {
@@ -72,7 +72,7 @@ pub(super) fn check(report: &Report<'_>, all: bool) -> Result<()> {
 
 impl Tool {
     /// Lets it check this checkout. It is built if need be.
-    fn check(&self, cache: &Cache, key: &Key, progress: &Progress) -> Result<()> {
+    fn check(&self, cache: &Cache, key: &str, progress: &Progress) -> Result<()> {
         fetch_every_platform(progress)?;
         let directory = cache.artefact(key, |directory| {
             let what = format!("building {}", self.name);
@@ -95,6 +95,6 @@ impl Tool {
 /// Checks what can be checked of the workflows of the repository's host without running them: syntax, types of
 /// expressions, and the scripts in them where shellcheck is installed.
 pub(super) fn check_workflows(progress: &Progress) -> Result<()> {
-    let actionlint = kubernetes::actionlint(&Cache::locate()?, progress)?;
-    programs::show(Command::new(actionlint).current_dir(checkout()?))
+    let built = kubernetes::go_programs("actionlint", &Cache::locate()?, progress)?;
+    programs::show(Command::new(built.join("actionlint")).current_dir(checkout()?))
 }

@@ -4,7 +4,7 @@
 use crate::trial;
 use anyhow::{Result, ensure};
 use e2e::{
-    cache::{Cache, Key},
+    cache::{self, Cache},
     programs,
 };
 use std::{
@@ -15,7 +15,7 @@ use std::{
 /// A directory with the Python SDK and what it needs, for `PYTHONPATH`. They come from the network, once.
 fn python_packages() -> Result<PathBuf> {
     let requirements = include_bytes!("python_requirements.txt");
-    let key = Key::new("python-sdk", "0.2.0", &[("packages", requirements)]);
+    let key = cache::key("python-sdk", "0.2.0", &[("packages", requirements)]);
     Cache::locate()?.artefact(&key, |directory| {
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cluster/python_requirements.txt");
         let mut pip = Command::new("python3");

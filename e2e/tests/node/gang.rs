@@ -4,7 +4,7 @@
 use anyhow::{Result, ensure};
 use e2e::{
     environment::Environment,
-    kubernetes::{Network, scheduler_plugins},
+    kubernetes::{Network, go_programs},
     progress::Progress,
     schedulers::SCHEDULER,
 };
@@ -72,7 +72,7 @@ fn pods_of_a_gang_get_nodes_together_or_not_at_all() {
     let options = options("gang", Network::default());
     on_a_cluster(&options, |environment| {
         // A case is in the cluster's network, from which no Go module can be downloaded.
-        scheduler_plugins(&options.cache, &Progress::new())?;
+        go_programs("scheduler-plugins", &options.cache, &Progress::new())?;
         let seats = json!({ "status": { "capacity": { "e2e.example/seat": SEATS } } }).to_string();
         let node = environment.kubectl(&["get", "nodes", "--output=name"])?;
         environment.kubectl(&["patch", node.trim(), "--subresource=status", "--patch", &seats])?;

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, ensure};
 use e2e::{
     cluster::Target,
     environment::Environment,
-    kubernetes::{DownAtEnd, Network, Options, helm},
+    kubernetes::{DownAtEnd, Network, Options, go_programs},
     product::{
         checkout,
         install::{Installation, NAME, NAMESPACE},
@@ -66,7 +66,7 @@ fn every_way_to_install_it_runs_a_minicluster_and_leaves_nothing() {
 
 fn try_every_way(options: Options) -> Result<()> {
     let progress = Progress::new();
-    let helm = helm(&options.cache, &progress)?;
+    let helm = go_programs("helm", &options.cache, &progress)?.join("helm");
     let (environment, installation) =
         Environment::without_operator(&Target::Own(options), &progress)?;
     let target_directory = checkout()?.join("target");

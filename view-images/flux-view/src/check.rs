@@ -17,7 +17,6 @@ use walkdir::WalkDir;
 
 /// The remedy for all that an application's image lacks.
 const PACK: &str = "use a view that has its own: flux-view pack makes one";
-/// The C library itself.
 const LIBC: &str = "libc.so.6";
 /// Faults of one kind that are named.
 const NAMED: usize = 3;
@@ -77,17 +76,12 @@ pub(crate) fn check_view(request: &CheckRequest) -> Vec<Check> {
 
 /// The file system of a pod, as far as the request names it.
 struct Pod {
-    /// Where the view is in it.
     view: PathBuf,
-    /// Whether there is an application's image.
-    with_application: bool,
     /// The view and its packages alone.
     own: Places,
     /// With the application's image around them.
     all: Places,
-    /// The headers of `flux`.
     flux: Elf,
-    /// What it has compiled in.
     compiled: Compiled,
 }
 
@@ -106,8 +100,7 @@ impl Pod {
         let data = own.read(&view.join("bin/flux")).unwrap_or_default();
         let flux = Elf::read(&data).ok()?;
         let compiled = Compiled::read(&data, &view);
-        let with_application = request.application.is_some();
-        Some(Self { view, with_application, own, all, flux, compiled })
+        Some(Self { view, own, all, flux, compiled })
     }
 
     /// Programs and modules that Flux starts or loads, with their paths.
@@ -135,7 +128,7 @@ impl Pod {
 
     /// A finding about what an application's image has to have: it is only a warning while that is unknown.
     fn lacking(&self, seen: &str) -> Found {
-        if self.with_application {
+        if self.all.root.is_some() {
             Found::failed(seen, PACK)
         } else {
             Found::warning(format!("{seen}: the application's image has to have it"), PACK)
@@ -249,10 +242,10 @@ fn c_library(pod: &Pod, loaded: &Loaded) -> Found {
         }
         return pod.lacking(&format!("no {LIBC} with {needed}"));
     };
+    let whose = |own: bool| if own { "the view's" } else { "the application's" };
     let loader_is_own =
         flux.interpreter.as_deref().is_some_and(|loader| pod.own.file(Path::new(loader)).is_some());
     if loader_is_own != *is_own {
-        let whose = |own: bool| if own { "the view's" } else { "the application's" };
         return Found::failed(
             format!("the loader is {}, and {LIBC} {}", whose(loader_is_own), whose(*is_own)),
             "both have to be of one build: pack the view again with flux-view pack",
@@ -285,8 +278,7 @@ fn python(pod: &Pod) -> Found {
     }
     let program = pod.all.resolve(python).unwrap_or_default();
     let name = program.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let names = pod.own.names(&pod.view.join("lib/flux"));
-    let modules: Vec<_> = names.into_iter().filter(|it| python_version(it).is_some()).collect();
+    let modules = pod.own.pythons_of_flux(&pod.view);
     let is_known = python_version(name).is_some() && !modules.is_empty();
     if is_known && !modules.iter().any(|version| version == name) {
         return Found::failed(
@@ -336,9 +328,8 @@ mod tests {
     fn pod(with_application: bool) -> Pod {
         Pod {
             view: "/mnt/flux/view".into(),
-            with_application,
             own: Places::default(),
-            all: Places::default(),
+            all: Places { root: with_application.then(PathBuf::new), ..Places::default() },
             flux: Elf { needed: vec![LIBC.to_owned()], ..Elf::default() },
             compiled: Compiled::default(),
         }

@@ -75,7 +75,7 @@ fn run_pack(request: PackRequest, output: OutputArgument) -> u8 {
     let report = match pack(&request, log) {
         Ok(report) => report,
         Err(error) => {
-            log(&chain(&error));
+            log(&chain(error.as_ref()));
             return Exit::View.code();
         }
     };

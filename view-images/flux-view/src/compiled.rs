@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 /// Longer texts are none that is looked for here.
 const LONGEST: usize = 4096;
 
-/// What `flux` has compiled in.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Compiled {
     pub(super) version: Option<String>,

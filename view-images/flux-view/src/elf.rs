@@ -23,16 +23,13 @@ const C_LIBRARY: [&str; 14] = [
     "libutil",
 ];
 
-/// Headers of an ELF file of 64 bits.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Elf {
     /// For which processor (`e_machine`).
     pub(super) machine: u16,
     /// The loader that starts it: a program has one.
     pub(super) interpreter: Option<String>,
-    /// What it goes by among libraries.
     pub(super) soname: Option<String>,
-    /// Libraries that it needs.
     pub(super) needed: Vec<String>,
     /// Where to search for libraries, also for those that libraries of it need (`DT_RPATH`).
     pub(super) rpath: Vec<String>,
@@ -40,7 +37,6 @@ pub(super) struct Elf {
     pub(super) runpath: Vec<String>,
     /// Versions of symbols that it needs of the C library, as `GLIBC_2.34`.
     pub(super) needed_versions: BTreeSet<String>,
-    /// Versions of symbols that it has.
     pub(super) defined_versions: BTreeSet<String>,
     /// Names of sections that only debuggers read.
     pub(super) strippable: BTreeSet<String>,
@@ -53,9 +49,9 @@ pub(super) fn is_elf(data: &[u8]) -> bool {
 
 /// Whether the library `name` is a part of the C library.
 pub(super) fn is_of_c_library(name: &str) -> bool {
-    C_LIBRARY.iter().any(|known| {
-        let rest = name.strip_prefix(known);
-        rest.is_some_and(|rest| known.ends_with('_') || rest.starts_with(['.', '-']))
+    C_LIBRARY.iter().any(|part| {
+        let rest = name.strip_prefix(part);
+        rest.is_some_and(|rest| part.ends_with('_') || rest.starts_with(['.', '-']))
     })
 }
 

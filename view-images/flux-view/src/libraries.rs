@@ -9,7 +9,6 @@ use crate::places::Places;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Finds libraries for programs of one processor.
 pub(super) struct Libraries<'places> {
     places: &'places Places,
     machine: u16,
@@ -19,7 +18,6 @@ pub(super) struct Libraries<'places> {
     library_names: [String; 2],
 }
 
-/// A library that was found.
 #[derive(Debug, Clone)]
 pub(super) struct Library {
     /// Where, all links followed.
@@ -190,18 +188,6 @@ mod tests {
         let places = Places { root: Some(root.path().to_owned()), ..Places::default() };
         let found = configured(&places, Path::new("/etc/ld.so.conf"), &mut BTreeSet::new());
         assert_eq!(found, ["/a", "/a2", "/b", "/last"].map(PathBuf::from));
-    }
-
-    #[test]
-    fn a_shells_c_library_is_found_where_this_machine_has_it() {
-        let places = Places { root: Some("/".into()), ..Places::default() };
-        let path = places.resolve(Path::new("/bin/sh")).unwrap();
-        let elf = Elf::read(&places.read(&path).unwrap()).unwrap();
-        let libraries = Libraries::new(&places, elf.machine, Vec::new());
-        let found = libraries.find("libc.so.6", &path, &elf, &[]).unwrap();
-        assert_eq!(found.elf.soname.as_deref(), Some("libc.so.6"));
-        let searched = libraries.find("libnothing.so.1", &path, &elf, &[]).unwrap_err();
-        assert!(searched.contains(&PathBuf::from("/usr/lib")), "{searched:?}");
     }
 
     #[test]

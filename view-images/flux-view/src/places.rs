@@ -1,6 +1,7 @@
 //! The file system as a program of the view finds it: the view at its place at run time, its packages at
 //! theirs, and everything else where an application's image has it.
 
+use crate::compiled::python_version;
 use flux_agent::system::below;
 use flux_agent::view::follow;
 use std::fs;
@@ -60,7 +61,13 @@ impl Places {
         names
     }
 
-    /// The content of the file `path`.
+    /// The Pythons that the Flux in `view` has modules for, as `python3.11`.
+    pub(super) fn pythons_of_flux(&self, view: &Path) -> Vec<String> {
+        let mut names = self.names(&view.join("lib/flux"));
+        names.retain(|name| python_version(name).is_some());
+        names
+    }
+
     pub(super) fn read(&self, path: &Path) -> Option<Vec<u8>> {
         fs::read(self.file(path)?).ok()
     }

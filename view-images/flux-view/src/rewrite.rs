@@ -6,7 +6,6 @@ use object_rewrite::{Options, Rewriter};
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
-/// What is to become of an ELF file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Change {
     /// The loader that is to start it.
@@ -36,7 +35,6 @@ impl Change {
         }
     }
 
-    /// Whether the file stays as it is.
     pub(super) fn is_none(&self) -> bool {
         *self == Self::default()
     }

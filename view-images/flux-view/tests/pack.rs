@@ -17,9 +17,7 @@ const FLUX: &str = r#"
 int helper(void);
 int main(void) { return printf("%s %s\n", "/mnt/flux/view/bin/python3", "0.88.0") < helper(); }
 "#;
-/// Its library.
 const HELPER: &str = "int helper(void) { return 1; }";
-/// Where Flux is installed.
 const PREFIX: &str = "mnt/flux/view";
 
 /// A build container, and a place for what is packed.
@@ -283,6 +281,7 @@ fn all_faults_are_reported_at_once_with_their_remedies_and_nothing_is_written() 
         "fault: python3.11 has no package yaml",
         "remedy: install the packages cffi, PyYAML and ply",
         "fault: bin/flux needs libhelper.so.1, which is not in /",
+        "/usr/lib,",
         "/etc/ld.so.conf",
         "nothing was packed; faults: 3",
     ] {

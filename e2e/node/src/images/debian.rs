@@ -1,25 +1,16 @@
 //! Debian images, as users' images mostly are: with a shell and the usual tools.
 
-use std::{
-    path::{Path, PathBuf},
-    process::Command,
-};
-
+use super::image::{Image, ImageConfig};
+use super::layer::Layer;
+use crate::architecture::Architecture;
+use crate::cache::{self, Cache};
+use crate::progress::Progress;
+use crate::{packages, programs};
 use anyhow::{Context as _, Result};
 use fs_err as fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use super::{
-    image::{Image, ImageConfig},
-    layer::Layer,
-};
-use crate::{
-    architecture::Architecture,
-    cache::{Cache, Key},
-    packages, programs,
-    progress::Progress,
-};
-
-/// The root file system, in its directory of the cache.
 const ARCHIVE: &str = "root.tar";
 
 /// The variable in which mmdebstrap's hooks find the path of a program's source.
@@ -104,14 +95,14 @@ impl Recipe<'_> {
         Ok(Image::new(vec![Layer::from_archive(&directory.join(ARCHIVE))?], config))
     }
 
-    fn key(&self) -> Result<Key> {
+    fn key(&self) -> Result<String> {
         let arguments = self.arguments().join(" ");
         let mut inputs = vec![("arguments", arguments.into_bytes())];
         if let Some(Program { source, .. }) = self.program {
             inputs.push(("source", fs::read(source)?));
         }
         let inputs: Vec<_> = inputs.iter().map(|(name, bytes)| (*name, bytes.as_slice())).collect();
-        Ok(Key::new("debian", self.release.name(), &inputs))
+        Ok(cache::key("debian", self.release.name(), &inputs))
     }
 
     /// mmdebstrap's, but for the archive's name.
@@ -142,7 +133,7 @@ impl Recipe<'_> {
         arguments
     }
 
-    fn make(&self, cache: &Cache, key: &Key, progress: &Progress) -> Result<PathBuf> {
+    fn make(&self, cache: &Cache, key: &str, progress: &Progress) -> Result<PathBuf> {
         packages::ensure(packages::DEBIAN_IMAGE, progress)?;
         let what = format!("making a root file system of Debian {}", self.release.name());
         progress.long_step(&what, "50 s", || {

@@ -1,21 +1,18 @@
 //! An image: its layers, how to run it, and the archive that `docker save` writes of it, which every tool that loads
 //! images reads.
 
-use std::{
-    collections::BTreeMap,
-    io::{Read, Write},
-    path::{Path, PathBuf},
-};
-
-use anyhow::{Context as _, Result, bail, ensure};
-use fs_err::{self as fs, File};
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
-use tar::EntryType;
-
 use super::layer::{Layer, header};
 use crate::architecture::Architecture;
+use anyhow::{Context as _, Result, bail, ensure};
+use fs_err::{self as fs, File};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use tar::EntryType;
 
 /// What an image says about how to run it; empty fields are left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -129,7 +126,9 @@ impl Image {
         let [manifest] = &manifests[..] else {
             bail!("{shown} holds {} images, not one", manifests.len());
         };
-        let Configuration { config } = read(&directory.join(&manifest.config))?;
+        let mut configuration: Value = read(&directory.join(&manifest.config))?;
+        let config = serde_json::from_value(configuration["config"].take())
+            .with_context(|| format!("understanding how {shown} is run"))?;
         let layers = manifest.layers.iter();
         let layers = layers.map(|layer| Layer::from_archive(&directory.join(layer)));
         Ok(Self::new(layers.collect::<Result<_>>()?, config))
@@ -181,12 +180,6 @@ struct Manifest {
     layers: Vec<PathBuf>,
 }
 
-/// The part of an image's configuration that is read.
-#[derive(Debug, Deserialize)]
-struct Configuration {
-    config: ImageConfig,
-}
-
 fn read<T: DeserializeOwned>(path: &Path) -> Result<T> {
     serde_json::from_slice(&fs::read(path)?)
         .with_context(|| format!("understanding {}", path.display()))
@@ -206,19 +199,15 @@ fn append(
 
 /// The name as container runtimes complete it: `debian` is `docker.io/library/debian:latest`.
 pub(crate) fn full_name(name: &str) -> String {
-    let (first, rest) = name.split_once('/').unwrap_or(("", name));
-    // A first part with a dot or a port, and `localhost`, is a registry.
-    let is_registry = first.contains(['.', ':']) || first == "localhost";
-    let mut full = match (is_registry, first.is_empty()) {
-        (true, _) => name.to_owned(),
-        (false, true) => format!("docker.io/library/{name}"),
-        (false, false) => format!("docker.io/{name}"),
+    let registry = match name.split_once('/') {
+        // A first part with a dot or a port, and `localhost`, is a registry.
+        Some((first, _)) if first.contains(['.', ':']) || first == "localhost" => "",
+        Some(_) => "docker.io/",
+        None => "docker.io/library/",
     };
-    let last = rest.rsplit('/').next().unwrap_or(rest);
-    if !last.contains([':', '@']) {
-        full.push_str(":latest");
-    }
-    full
+    let last = name.rsplit('/').next().unwrap_or(name);
+    let tag = if last.contains([':', '@']) { "" } else { ":latest" };
+    format!("{registry}{name}{tag}")
 }
 
 #[cfg(test)]
@@ -226,8 +215,8 @@ mod tests {
     use super::*;
     use crate::images::layer::Source;
 
-    fn sample(directory: &Path, text: &str) -> Image {
-        let layer = Layer::from_sources(directory, &[Source::link("greeting", text)]).unwrap();
+    fn sample(directory: &Path, sources: &[Source]) -> Image {
+        let layer = Layer::from_sources(directory, sources).unwrap();
         let config = ImageConfig {
             environment: vec!["PATH=/bin".into()],
             entrypoint: vec!["/bin/cat".into()],
@@ -240,7 +229,8 @@ mod tests {
     #[test]
     fn the_configuration_holds_what_was_given_and_nothing_empty() {
         let directory = tempfile::tempdir().unwrap();
-        let mut configuration = sample(directory.path(), "hello").configuration();
+        let image = sample(directory.path(), &[Source::link("greeting", "hello")]);
+        let mut configuration = image.configuration();
         configuration["architecture"] = json!("any");
         insta::assert_snapshot!(format!("{configuration:#}"));
     }
@@ -248,15 +238,16 @@ mod tests {
     #[test]
     fn an_image_is_known_by_its_contents() {
         let directory = tempfile::tempdir().unwrap();
-        let first = sample(directory.path(), "hello");
-        assert_eq!(first.digest(), sample(directory.path(), "hello").digest());
-        assert_ne!(first.digest(), sample(directory.path(), "bye").digest());
-        let renamed = first.on_top(first.layers[0].clone(), first.config.clone());
-        assert_ne!(first.content_name(), renamed.content_name());
+        let image = |text| sample(directory.path(), &[Source::link("greeting", text)]);
+        let first = image("hello");
+        assert_eq!(first.digest(), image("hello").digest());
+        assert_ne!(first.digest(), image("bye").digest());
+        let more = first.on_top(first.layers[0].clone(), first.config.clone());
+        assert_ne!(first.content_name(), more.content_name());
     }
 
     #[test]
-    fn short_names_are_completed_and_full_ones_are_kept() {
+    fn short_names_are_completed_and_full_ones_stay() {
         for (name, full) in [
             ("debian", "docker.io/library/debian:latest"),
             ("debian:12", "docker.io/library/debian:12"),
@@ -304,14 +295,8 @@ mod tests {
         let program = directory.path().join("program");
         fs::write(&program, "text").unwrap();
         let sources = [Source::file("/bin/tool", &program), Source::link("a", "1")];
-        let layer = Layer::from_sources(directory.path(), &sources).unwrap();
-        let config = ImageConfig {
-            entrypoint: vec!["/bin/tool".to_owned()],
-            user: "1:2".to_owned(),
-            labels: [("title".to_owned(), "Tool".to_owned())].into(),
-            ..ImageConfig::default()
-        };
-        let written = Image::new(vec![layer], config);
+        let mut written = sample(directory.path(), &sources);
+        written.config.labels = [("title".to_owned(), "Tool".to_owned())].into();
         let archive = directory.path().join("image.tar");
         written.write_archive(&["tool"], File::create(&archive).unwrap()).unwrap();
 

@@ -1,14 +1,11 @@
 //! A layer: a tar archive of files and its SHA-256.
 
-use std::{
-    collections::BTreeMap,
-    io::{self, BufReader, BufWriter, Write},
-    path::{Path, PathBuf},
-};
-
 use anyhow::{Context as _, Result};
 use fs_err::File;
 use sha2::{Digest as _, Sha256};
+use std::collections::BTreeMap;
+use std::io::{self, BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
 use tar::{EntryType, Header};
 
 /// One thing to put into a layer, at a path without a leading slash. Its parents are made; everything

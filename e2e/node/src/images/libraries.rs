@@ -1,34 +1,21 @@
 //! A program with the shared libraries it needs, for an image that holds nothing else.
 
-use std::{
-    path::{Path, PathBuf},
-    process::Command,
-};
-
-use anyhow::{Context as _, Result, ensure};
-
 use super::layer::Source;
 use crate::programs;
+use anyhow::{Context as _, Result, ensure};
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Sources for the program at `path` and for its libraries, each at the path where its loader looks for it.
 /// A static program comes alone.
 pub fn with_libraries(path: impl AsRef<Path>, program: &Path) -> Result<Vec<Source>> {
     let mut sources = vec![Source::file(path, program)];
-    let output = Command::new("ldd")
-        .arg(program)
-        .env("LC_ALL", "C")
-        .output()
-        .with_context(|| format!("listing the libraries of {}", program.display()))?;
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    // ldd fails for a static program.
-    ensure!(
-        output.status.success() || complaint.contains("not a dynamic executable"),
-        "ldd {} failed, {}: {}",
-        program.display(),
-        output.status,
-        programs::last_lines(&complaint, 5)
-    );
-    let libraries = libraries(&String::from_utf8_lossy(&output.stdout))
+    let said = match programs::run(Command::new("ldd").arg(program).env("LC_ALL", "C")) {
+        Ok(output) => String::from_utf8_lossy(&output.stdout).into_owned(),
+        Err(error) if error.to_string().contains("not a dynamic executable") => String::new(),
+        Err(error) => return Err(error),
+    };
+    let libraries = libraries(&said)
         .with_context(|| format!("looking for the libraries of {}", program.display()))?;
     sources.extend(libraries.iter().map(|library| Source::file(library, library)));
     Ok(sources)

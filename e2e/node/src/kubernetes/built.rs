@@ -1,12 +1,13 @@
 //! The programs that a cluster is made of.
 
-use std::path::{Path, PathBuf};
-
+use super::options::Nodes;
+use super::recipes::go_programs;
+use super::version::KubernetesVersion;
+use crate::cache::Cache;
+use crate::progress::Progress;
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
-
-use super::{options::Nodes, recipes, version::KubernetesVersion};
-use crate::{cache::Cache, progress::Progress};
+use std::path::{Path, PathBuf};
 
 /// Where the built programs are, on this machine; each directory lies directly in [`Cache::built`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,7 +30,7 @@ impl Built {
         nodes: &Nodes,
         progress: &Progress,
     ) -> Result<Self> {
-        let build = |source: &str| recipes::ensure(source, cache, progress);
+        let build = |source: &str| go_programs(source, cache, progress);
         let runtimes = nodes.runtimes().into_iter();
         Ok(Self {
             kwok: (*nodes == Nodes::Simulated).then(|| build("kwok")).transpose()?,
@@ -40,7 +41,6 @@ impl Built {
         })
     }
 
-    /// A directory's name in [`Cache::built`].
     pub(super) fn name_of(directory: &Path) -> String {
         directory.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }

@@ -1,15 +1,16 @@
 //! The cluster's certificate authorities, certificates and keys.
 
-use std::{io::Write as _, path::Path};
-
+use super::layout::NodeLayout;
+use super::network::Network;
 use anyhow::{Context as _, Result};
-use fs_err::{self as fs, File, os::unix::fs::OpenOptionsExt as _};
+use fs_err::os::unix::fs::OpenOptionsExt as _;
+use fs_err::{self as fs, File};
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
     KeyPair, KeyUsagePurpose,
 };
-
-use super::{layout::NodeLayout, network::Network};
+use std::io::Write as _;
+use std::path::Path;
 
 /// Base names of the certificates of clients that are in the cluster once, with the users and groups that kubeadm gives
 /// them.
@@ -51,7 +52,7 @@ fn write_control_plane(directory: &Path, authority: &Authority, network: &Networ
     write(&directory.join("front-proxy-ca.crt"), &authority.pem())?;
     let name = "front-proxy-client";
     issue(directory, &authority, name, &client(name, None)?)?;
-    let key = new_key("the service accounts")?;
+    let key = KeyPair::generate()?;
     write(&directory.join("service-accounts.key"), &key.serialize_pem())?;
     write(&directory.join("service-accounts.pub"), &key.public_key_pem())
 }
@@ -62,7 +63,7 @@ fn authority(name: &str) -> Result<Authority> {
     let mut parameters = parameters(name, None, Vec::new())?;
     parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     parameters.key_usages.extend([KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign]);
-    CertifiedIssuer::self_signed(parameters, new_key(name)?)
+    CertifiedIssuer::self_signed(parameters, KeyPair::generate()?)
         .with_context(|| format!("making the authority {name}"))
 }
 
@@ -94,17 +95,13 @@ fn parameters(user: &str, group: Option<&str>, serves: Vec<String>) -> Result<Ce
     Ok(parameters)
 }
 
-fn new_key(owner: &str) -> Result<KeyPair> {
-    KeyPair::generate().with_context(|| format!("making the key of {owner}"))
-}
-
 fn issue(
     directory: &Path,
     authority: &Authority,
     file: &str,
     parameters: &CertificateParams,
 ) -> Result<()> {
-    let key = new_key(file)?;
+    let key = KeyPair::generate()?;
     let certificate = parameters
         .signed_by(&key, authority)
         .with_context(|| format!("signing the certificate of {file}"))?;
@@ -122,15 +119,12 @@ pub(super) fn write(path: &Path, content: &str) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::{net::IpAddr, os::unix::fs::PermissionsExt as _};
-
-    use rcgen::SanType;
-
     use super::*;
-    use crate::{
-        cache::Cache,
-        kubernetes::{ClusterId, layout::Layout},
-    };
+    use crate::cache::Cache;
+    use crate::kubernetes::layout::{ClusterId, Layout};
+    use rcgen::SanType;
+    use std::net::IpAddr;
+    use std::os::unix::fs::PermissionsExt as _;
 
     #[test]
     fn the_api_servers_certificate_holds_its_services_addresses_and_name() {

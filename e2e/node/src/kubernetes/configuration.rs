@@ -1,17 +1,13 @@
 //! The configuration files and command lines of the node's programs: the files beside this one, filled with values.
 
-use std::collections::BTreeMap;
-
+use super::built::Built;
+use super::layout::NodeLayout;
+use super::network::{Network, in_url};
+use super::options::{Nodes, Options};
 use anyhow::{Context as _, Result};
 use serde::Deserialize;
 use serde_json::{Value, json};
-
-use super::{
-    built::Built,
-    layout::NodeLayout,
-    network::{Network, in_url},
-    options::{Nodes, Options},
-};
+use std::collections::BTreeMap;
 
 /// The image that holds a pod's namespaces.
 pub(crate) const PAUSE_IMAGE: &str = "localhost/flux-e2e/pause:1";
@@ -33,7 +29,6 @@ const OF_CONTROL_PLANE: [(&str, &str); 3] = [
     ("kwok.yaml", include_str!("files/kwok.yaml")),
 ];
 
-/// The objects that every cluster has.
 pub(crate) const OBJECTS: &str = include_str!("files/objects.yaml");
 
 /// One entry of the file of components, which says what its fields are.
@@ -79,7 +74,6 @@ impl Values {
         Ok(Self { named: values, several, simulated: options.nodes == Nodes::Simulated })
     }
 
-    /// The text with the values in it.
     pub(crate) fn fill(&self, text: &str) -> String {
         self.named
             .iter()
@@ -141,10 +135,10 @@ fn of_network(network: &Network, position: usize) -> Vec<(&'static str, String)>
         ("api-address", in_url(usual.nodes[0])),
         ("api-name", network.api_name()),
         ("address-kind", usual.kind.to_owned()),
-        ("domain", network.domain.to_string()),
+        ("domain", network.domain.clone()),
         ("dns", usual.dns.to_owned()),
         ("dns-cache", cache),
-        // What is kept in the cache is kept no longer than it says that it is good for.
+        // An answer leaves the cache when it is no longer good by its own words.
         ("dns-ttl", network.dns_cache.max(30).to_string()),
         ("services", network.each(|it| it.services)),
         ("pods", network.each(|it| it.pods)),
@@ -157,13 +151,10 @@ fn of_network(network: &Network, position: usize) -> Vec<(&'static str, String)>
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
-    use crate::{
-        cache::Cache,
-        kubernetes::{ClusterId, layout::Layout},
-    };
+    use crate::cache::Cache;
+    use crate::kubernetes::layout::{ClusterId, Layout};
+    use std::path::Path;
 
     /// Those of the last node.
     fn values(nodes: Nodes, network: Network) -> Values {
@@ -180,7 +171,7 @@ mod tests {
     fn both() -> Network {
         Network {
             ip_families: "ipv6,ipv4".parse().unwrap(),
-            domain: "k8s.example".parse().unwrap(),
+            domain: "k8s.example".to_owned(),
             ..Network::default()
         }
     }

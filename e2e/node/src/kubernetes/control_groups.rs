@@ -2,18 +2,14 @@
 //!
 //! Each mounted hierarchy of control groups has them; `node.sh` makes them.
 
-use std::{
-    collections::BTreeSet,
-    io::{self, ErrorKind},
-    path::Path,
-    time::Duration,
-};
-
+use crate::wait::{Look, until};
 use anyhow::{Context as _, Result};
 use fs_err as fs;
+use std::collections::BTreeSet;
+use std::io::{self, ErrorKind};
+use std::path::Path;
+use std::time::Duration;
 use walkdir::WalkDir;
-
-use crate::wait::{Look, until};
 
 /// How long the kernel may hold a group whose processes have ended.
 const HELD: Duration = Duration::from_secs(30);

@@ -1,15 +1,11 @@
 //! Asks the cluster's DNS one question, to see whether it answers.
 
-use std::time::Duration;
-
-use anyhow::{Context as _, Result};
-use hickory_resolver::{
-    TokioResolver,
-    config::{NameServerConfig, ResolverConfig},
-    net::runtime::TokioRuntimeProvider,
-};
-
 use super::network::Network;
+use anyhow::{Context as _, Result};
+use hickory_resolver::TokioResolver;
+use hickory_resolver::config::{NameServerConfig, ResolverConfig};
+use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_millis(500);
 

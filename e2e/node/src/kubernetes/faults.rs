@@ -1,47 +1,35 @@
 //! What can go wrong with programs and nodes while the cluster runs, and the end of it.
 
-use std::process::Command;
-
+use super::cluster::Kubernetes;
+use super::layout::NodeLayout;
+use super::namespaces::Namespaces;
+use super::options::Options;
+use super::processes::{self, Process};
+use super::{control_groups, start};
+use crate::programs;
+use crate::progress::Progress;
 use anyhow::{Context as _, Result, ensure};
 use fs_err as fs;
-use nix::sys::{signal::Signal, statvfs::statvfs};
+use nix::sys::signal::Signal;
+use nix::sys::statvfs::statvfs;
 use serde_json::{Value, json};
-
-use super::{
-    Kubernetes, Options, control_groups,
-    layout::NodeLayout,
-    namespaces::Namespaces,
-    processes::{self, Process},
-    start,
-};
-use crate::{programs, progress::Progress};
+use std::process::Command;
 
 /// Bytes that others on this machine may write before the disk is filled, without filling it.
 const MARGIN: u64 = 1 << 30;
-/// What fills a disk, below the node's `/var`.
 const FILLED: &str = "filled";
 
-/// A program of the control plane.
-#[derive(Debug, Clone, Copy)]
-pub enum Program {
-    /// The API server.
-    ApiServer,
-    /// What it keeps its objects in.
-    Etcd,
-    /// The cluster's DNS.
-    Dns,
-}
-
 impl Kubernetes {
-    /// Halts a program: it answers nothing. Its connections stay, so that who has waited for an answer goes on as
-    /// soon as there is one, and not after one of Kubernetes' own pauses, which grow to half a minute.
-    pub fn halt(&self, program: Program) -> Result<()> {
+    /// Halts a program of the first node, as `etcd`: it answers nothing. Its connections stay, so that who has waited
+    /// for an answer goes on as soon as there is one, and not after one of Kubernetes' own pauses, which grow to half
+    /// a minute.
+    pub fn halt(&self, program: &str) -> Result<()> {
         let (_, process) = self.processes_of(program)?;
         process.signal(Signal::SIGSTOP)
     }
 
     /// Ends [`Self::halt`].
-    pub fn resume(&self, program: Program) -> Result<()> {
+    pub fn resume(&self, program: &str) -> Result<()> {
         let (around, process) = self.processes_of(program)?;
         process.signal(Signal::SIGCONT)?;
         // It halts with what it waits for.
@@ -49,12 +37,7 @@ impl Kubernetes {
     }
 
     /// A program of the first node, after the one that brought it into the node's namespaces.
-    fn processes_of(&self, program: Program) -> Result<(Process, Process)> {
-        let name = match program {
-            Program::ApiServer => "kube-apiserver",
-            Program::Etcd => "etcd",
-            Program::Dns => "coredns",
-        };
+    fn processes_of(&self, name: &str) -> Result<(Process, Process)> {
         let around = processes::recorded(&self.layout.first().processes().join(name));
         let around = around.with_context(|| format!("{name} was not started"))?;
         let program = around.child().with_context(|| format!("{name} does not run"))?;
@@ -80,8 +63,7 @@ impl Kubernetes {
     pub fn start_node(&self, options: &Options, name: &str, progress: &Progress) -> Result<()> {
         let node = self.further_node(name)?;
         ensure!(Namespaces::find(&node).is_none(), "{name} runs");
-        let what = format!("starting {name} again");
-        progress.step(&what, || start::start_again(self, &node, options))
+        progress.step(&format!("starting {name} again"), || start::restart(self, &node, options))
     }
 
     /// Lets the node's kubelet take its disk for full when it has one GiB less than it has now: that starts it
@@ -96,7 +78,7 @@ impl Kubernetes {
             .with_context(|| format!("understanding {}", file.display()))?;
         configuration["evictionHard"]["nodefs.available"] = json!(least.to_string());
         fs::write(&file, configuration.to_string())?;
-        start::start_kubelet_again(&self.built, &node, options)
+        start::restart_kubelet(&self.built, &node, options)
     }
 
     /// Takes so much of the node's disk that it is full by [`Self::limit_disk`], whatever images the kubelet removes.

@@ -4,16 +4,12 @@
 //! its programs find their things where they would on any machine, nothing of it reaches the machine's own
 //! `/run` and `/var`, and no path inside depends on where the cache is.
 
-use std::path::{Path, PathBuf};
-
+use super::network::MOST_NODES;
+use super::processes::{self, Process};
+use crate::cache::{CACHE_VARIABLE, Cache};
 use anyhow::{Result, ensure};
 use sha2::{Digest as _, Sha256};
-
-use super::{
-    network::MOST_NODES,
-    processes::{self, Process},
-};
-use crate::cache::{CACHE_VARIABLE, Cache};
+use std::path::{Path, PathBuf};
 
 /// Longest path of a Unix socket: `sun_path` of `unix(7)` without its final zero byte.
 const SOCKET_PATH_LIMIT: usize = 107;
@@ -68,7 +64,6 @@ pub(crate) struct Layout {
     /// The control group above all of the cluster's pods, as seen from the control groups' root: another
     /// one for each cache, which may hold clusters of the same id.
     pub(crate) control_group: String,
-    /// The administrator's kubeconfig.
     pub(crate) kubeconfig: PathBuf,
     /// What the cluster was made from, written when it is ready.
     pub(crate) ready_mark: PathBuf,
@@ -110,7 +105,6 @@ impl Layout {
         self.places().into_iter().filter(|node| node.state.exists()).collect()
     }
 
-    /// The node with the control plane.
     pub(crate) fn first(&self) -> NodeLayout {
         self.node(0)
     }
@@ -138,13 +132,11 @@ impl Layout {
 /// Paths of one node's state on this machine.
 #[derive(Debug, Clone)]
 pub(crate) struct NodeLayout {
-    /// The directory that holds all of the node's state.
     pub(crate) state: PathBuf,
     /// The control group above all of the node's pods, as seen from the control groups' root.
     pub(crate) control_group: String,
     /// 0 is that of the control plane.
     pub(crate) position: usize,
-    /// As Kubernetes knows it.
     pub(crate) name: String,
 }
 

@@ -1,15 +1,14 @@
 //! A Kubernetes on this machine, of one node or a few, each in namespaces of its own.
-//!
-//! `up` and `down` decide what to do from what they find, so either can follow anything: a healthy cluster,
-//! one that was interrupted while it started, one whose programs have died, or none.
 
 mod built;
 mod certificates;
+mod cluster;
 mod configuration;
 mod control_groups;
 mod dns;
 mod faults;
 mod layout;
+mod lifecycle;
 mod namespaces;
 mod network;
 mod options;
@@ -18,237 +17,12 @@ mod recipes;
 mod start;
 mod version;
 
-use std::{
-    panic::resume_unwind,
-    path::{Path, PathBuf},
-    process::Command,
-};
-
-use anyhow::{Context as _, Result, ensure};
-use fs_err as fs;
-
-pub use self::{
-    built::Built,
-    faults::Program,
-    layout::ClusterId,
-    network::{ClusterDomain, IpFamilies, MOST_NODES, Network},
-    options::{ContainerRuntime, Nodes, Options, id_of_version},
-    processes::end_descendants,
-    recipes::{
-        KUEUE_VERSION, SCHEDULER_PLUGINS_VERSION, actionlint, helm, kueue, scheduler_plugins,
-    },
-    version::KubernetesVersion,
-};
-use self::{
-    layout::{Layout, NodeLayout},
-    namespaces::Namespaces,
-};
-use crate::{
-    cache::{self, Cache},
-    images::image::{Image, full_name},
-    packages, programs,
-    progress::{self, Progress},
-};
-
-/// A cluster that was ready when this value was made.
-#[derive(Debug, Clone)]
-pub struct Kubernetes {
-    layout: Layout,
-    namespaces: Namespaces,
-    built: Built,
-}
-
-/// What a cluster is made from and how it is set up: one with another mark is not the one asked for.
-type Mark = (Built, String);
-
-/// Takes a cluster down when it goes out of scope, even where a test fails.
-#[derive(Debug)]
-pub struct DownAtEnd(pub Options);
-
-impl Drop for DownAtEnd {
-    fn drop(&mut self) {
-        if let Err(error) = Kubernetes::down(&self.0) {
-            progress::complain(&format!("taking the cluster down failed: {error:#}"));
-        }
-    }
-}
-
-/// What `status` tells about a cluster.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Status {
-    /// The directory that holds the cluster's state, if there is any.
-    pub state: Option<PathBuf>,
-    /// The administrator's kubeconfig.
-    pub kubeconfig: PathBuf,
-    /// Every program that was started, and whether it still runs.
-    pub processes: Vec<(String, bool)>,
-    /// Why the cluster is not to be used; none if it is ready.
-    pub fault: Option<String>,
-}
-
-impl Kubernetes {
-    /// A ready cluster: the one that runs if it is healthy and set up as asked, else a new one.
-    pub fn up(options: &Options, progress: &Progress) -> Result<Self> {
-        let layout = layout_as_root(options)?;
-        let nodes = options.nodes.count();
-        ensure!(nodes <= MOST_NODES, "a cluster can have {MOST_NODES} nodes, not {nodes}");
-        packages::ensure(packages::NODE, progress)?;
-        let built = Built::ensure(&options.cache, options.version, &options.nodes, progress)?;
-        let _lock = cache::lock(&layout.lock)?;
-        let setup = format!("{:?} {:?}", options.network, options.nodes);
-        let wanted = (built.clone(), setup);
-        match Self::healthy(&layout, &wanted) {
-            Ok(cluster) => {
-                progress.say("the cluster is up already");
-                return Ok(cluster);
-            }
-            Err(fault) if layout.state.exists() => {
-                progress.say(&format!("starting the cluster anew: {fault:#}"));
-                progress.step("taking the old one down", || take_down(&layout))?;
-            }
-            // An unremoved control group could be left even so.
-            Err(_) => take_down(&layout)?,
-        }
-        let cluster = start::start(&layout, &built, options, progress)?;
-        fs::write(layout.ready_mark, serde_json::to_string(&wanted)?)?;
-        Ok(cluster)
-    }
-
-    /// The cluster that runs, which must be healthy, however it is set up.
-    pub fn find(options: &Options) -> Result<Self> {
-        let layout = layout_as_root(options)?;
-        Self::healthy(&layout, &read_mark(&layout)?)
-    }
-
-    /// Ends the cluster and everything it has left on this machine; none is no fault.
-    pub fn down(options: &Options) -> Result<()> {
-        let layout = layout_as_root(options)?;
-        let _lock = cache::lock(&layout.lock)?;
-        take_down(&layout)
-    }
-
-    /// Every cluster that has left a trace in this cache, whatever became of it.
-    pub fn all(cache: &Cache) -> Vec<Options> {
-        let entries = fs::read_dir(cache.clusters()).into_iter().flatten().flatten();
-        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-        let mut ids: Vec<_> = names.filter_map(|name| ClusterId::named(&name).ok()).collect();
-        ids.sort();
-        // What is taken down or looked at does not depend on how it was set up.
-        ids.into_iter().map(|id| Options::new(cache.clone(), id)).collect()
-    }
-
-    /// What there is of the cluster.
-    pub fn status(options: &Options) -> Result<Status> {
-        let layout = layout_as_root(options)?;
-        let processes = layout.processes().into_iter();
-        Ok(Status {
-            state: layout.state.exists().then_some(layout.state),
-            kubeconfig: layout.kubeconfig,
-            processes: processes.map(|(name, process)| (name, process.is_alive())).collect(),
-            fault: Self::find(options).err().map(|fault| format!("{fault:#}")),
-        })
-    }
-
-    /// The administrator's kubeconfig; its server is reachable from the node's network only.
-    pub fn kubeconfig(&self) -> &Path {
-        &self.layout.kubeconfig
-    }
-
-    /// The API server's audit log: a line of JSON for each request.
-    pub fn audit_log(&self) -> PathBuf {
-        self.layout.first().var().join("log/kubernetes/audit.log")
-    }
-
-    /// Moves the calling thread, and the threads and processes it starts from now on, into the first node's
-    /// network, from which alone the API server, Services and pods can be reached. Threads that run
-    /// already stay where they are, so this comes before an asynchronous runtime is made.
-    pub fn enter_network(&self) -> Result<()> {
-        self.namespaces.enter_network()
-    }
-
-    /// `kubectl` as administrator with these arguments.
-    pub fn kubectl<A: AsRef<std::ffi::OsStr>>(
-        &self,
-        arguments: impl IntoIterator<Item = A>,
-    ) -> Command {
-        let mut command = self.program(&self.built.kubernetes.join("kubectl"));
-        command.args(arguments);
-        command
-    }
-
-    /// `program`, which reaches the cluster by `KUBECONFIG`.
-    pub fn program(&self, program: &Path) -> Command {
-        let mut command = self.namespaces.enter(&["--net"]);
-        command.arg(program).env("KUBECONFIG", &self.layout.kubeconfig);
-        command
-    }
-
-    /// `ctr` of the first node's containerd, for the containers of pods.
-    pub fn containerd(&self) -> Command {
-        start::ctr(&self.layout.first(), &self.built)
-    }
-
-    /// Makes the image known to every node under all these names.
-    pub fn load_image(&self, image: &Image, names: &[&str]) -> Result<()> {
-        self.on_each_node(|node| start::load_image(node, &self.built, image, names))
-    }
-
-    /// Fetches an image from its registry for every node, by this machine's network: nodes have no way out.
-    pub fn pull_image(&self, name: &str) -> Result<()> {
-        let reference = full_name(name);
-        self.on_each_node(|node| {
-            let mut ctr = start::ctr(node, &self.built);
-            programs::run(ctr.args(["images", "pull", "--local", &reference]))
-                .map(drop)
-                .with_context(|| format!("pulling the image {reference} for {}", node.name))
-        })
-    }
-
-    /// Does the same for all nodes at a time; all are waited for, whatever the first says.
-    fn on_each_node(&self, work: impl Fn(&NodeLayout) -> Result<()> + Sync) -> Result<()> {
-        let nodes = self.layout.nodes();
-        std::thread::scope(|scope| {
-            let at_work: Vec<_> = nodes.iter().map(|node| scope.spawn(|| work(node))).collect();
-            at_work
-                .into_iter()
-                .try_for_each(|it| it.join().unwrap_or_else(|panic| resume_unwind(panic)))
-        })
-    }
-
-    /// The cluster that runs, if it is ready and set up as wanted.
-    fn healthy(layout: &Layout, wanted: &Mark) -> Result<Self> {
-        ensure!(read_mark(layout)? == *wanted, "the one that runs is set up differently");
-        let mut processes = layout.processes();
-        processes.retain(|(_, process)| !process.is_alive());
-        let dead: Vec<_> = processes.into_iter().map(|(name, _)| name).collect();
-        ensure!(dead.is_empty(), "not running any more: {}", dead.join(", "));
-        let namespaces =
-            Namespaces::find(&layout.first()).context("the first node's namespaces are gone")?;
-        let cluster = Self { layout: layout.clone(), namespaces, built: wanted.0.clone() };
-        programs::run(&mut cluster.kubectl(["get", "--raw=/readyz", "--request-timeout=5s"]))
-            .context("the API server is not ready")?;
-        Ok(cluster)
-    }
-}
-
-/// What the cluster that was started to its end is made from.
-fn read_mark(layout: &Layout) -> Result<Mark> {
-    let mark = fs::read_to_string(&layout.ready_mark).ok();
-    mark.and_then(|it| serde_json::from_str(&it).ok())
-        .context("no cluster has been started to its end")
-}
-
-fn take_down(layout: &Layout) -> Result<()> {
-    layout.places().iter().try_for_each(Namespaces::end)?;
-    control_groups::remove(&layout.control_group)?;
-    cache::remove_tree(&layout.state)
-}
-
-fn layout_as_root(options: &Options) -> Result<Layout> {
-    ensure!(
-        nix::unistd::geteuid().is_root(),
-        "a cluster on this machine takes root: run this as root, or name a cluster by \
-         --kubeconfig FILE with --load-command COMMAND for its images"
-    );
-    Layout::new(&options.cache, &options.id)
-}
+pub use built::Built;
+pub use cluster::Kubernetes;
+pub use layout::ClusterId;
+pub use lifecycle::{DownAtEnd, Status};
+pub use network::{IpFamilies, MOST_NODES, Network, cluster_domain};
+pub use options::{ContainerRuntime, Nodes, Options, id_of_version};
+pub use processes::end_descendants;
+pub use recipes::{KUEUE_VERSION, SCHEDULER_PLUGINS_VERSION, go_programs};
+pub use version::KubernetesVersion;

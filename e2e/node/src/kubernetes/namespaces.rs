@@ -7,28 +7,23 @@
 //! A node's network card is the device `node0`. The first node's is a bridge, into which the cards of the others
 //! are plugged.
 
-use std::{path::Path, process::Command, time::Duration};
-
+use super::layout::NodeLayout;
+use super::network::{Addresses, Network};
+use super::options::{Nodes, Options};
+use super::processes::{self, Process};
+use crate::cache::Cache;
+use crate::programs;
+use crate::wait::{Look, until};
 use anyhow::{Context as _, Result};
 use fs_err::{self as fs, File};
 use nix::sched::{CloneFlags, setns};
-
-use super::{
-    layout::NodeLayout,
-    network::{Addresses, Network},
-    options::{Nodes, Options},
-    processes::{self, Process},
-};
-use crate::{
-    cache::Cache,
-    programs,
-    wait::{Look, until},
-};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
 
 /// What makes a node's directories, control groups and mounts, and says which variables it reads.
 const SET_UP: &str = include_str!("files/node.sh");
 
-/// The size of a node's own disk.
 const DISK_SIZE: &str = "64G";
 
 /// The namespaces of a running node.
@@ -63,7 +58,6 @@ impl Namespaces {
         Ok(namespaces)
     }
 
-    /// Starts the program that holds them.
     fn hold(node: &NodeLayout, pause: &Path) -> Result<Self> {
         let log = node.log("namespaces");
         let mut command = Command::new("unshare");
@@ -83,7 +77,6 @@ impl Namespaces {
         })
     }
 
-    /// Runs commands of `ip` in the node's network.
     fn ip(&self, commands: &str) -> Result<()> {
         let mut ip = self.enter(&["--net"]);
         programs::run_with_input(ip.args(["ip", "-batch", "-"]), commands.as_bytes())
@@ -133,7 +126,6 @@ fn holds(words: &[String], node: &NodeLayout) -> bool {
     program.ends_with("/pause") && Path::new(argument) == node.state
 }
 
-/// Has a shell set the node up.
 fn set_up(shell: &mut Command, node: &NodeLayout, cache: &Cache, disk: &str) -> Result<()> {
     let of_cluster =
         Path::new(&node.control_group).parent().context("a node's group is in another")?;
@@ -186,7 +178,7 @@ fn plug_plan(name: &str, holder: i32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kubernetes::{ClusterId, layout::Layout};
+    use crate::kubernetes::layout::{ClusterId, Layout};
 
     /// What `mount` and `mkfs.ext4` are called with, and what is there afterwards in two hierarchies.
     fn set_up_beside(disk: &str) -> String {
@@ -200,7 +192,7 @@ mod tests {
             ("cpuset/group/cpuset.cpus", ""),
             ("unified/cgroup.controllers", "cpu memory"),
             ("cache/clusters/a/node-1/run/containerd/left", ""),
-            ("cache/clusters/a/node-1/run/node/kept", ""),
+            ("cache/clusters/a/node-1/run/node/stays", ""),
         ] {
             fs::create_dir_all(root.join(path).parent().unwrap()).unwrap();
             fs::write(root.join(path), content).unwrap();
@@ -221,7 +213,7 @@ mod tests {
         let handed_on = fs::read_to_string(unified.join("cgroup.subtree_control")).unwrap();
         assert_eq!(handed_on, "+memory\n");
         assert!(unified.join("group/node-1").is_dir());
-        assert!(node.configuration().join("kept").exists());
+        assert!(node.configuration().join("stays").exists());
         assert!(!node.state.join("run/containerd").exists());
         // A node without control groups runs no pod.
         shell.env("HIERARCHIES", "");

@@ -1,14 +1,15 @@
 //! What is asked of a cluster.
 
-use anyhow::Result;
-
-use super::{layout::ClusterId, network::Network, version::KubernetesVersion};
+use super::layout::ClusterId;
+use super::network::Network;
+use super::version::KubernetesVersion;
 use crate::cache::Cache;
+use anyhow::Result;
 
 /// What tells one cluster from another, and how it is set up.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Where programs and the cluster's state are kept.
+    /// Where programs and the cluster's state are.
     pub cache: Cache,
     /// Which cluster.
     pub id: ClusterId,
@@ -104,9 +105,8 @@ impl ContainerRuntime {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
+    use std::collections::BTreeSet;
 
     #[test]
     fn each_version_has_a_cluster_of_its_own_in_this_checkout() {

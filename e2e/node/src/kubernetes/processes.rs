@@ -3,32 +3,20 @@
 //! A process id alone says little: it may have been given to another process since. So a record also holds
 //! when the process started and in which boot of the machine.
 
-use std::{
-    collections::BTreeMap,
-    path::Path,
-    process::{Command, Stdio},
-    time::Duration,
-};
-
+use crate::programs;
+use crate::wait::{Look, until};
 use anyhow::{Context as _, Result, ensure};
 use fs_err::{self as fs, File};
-use nix::{
-    sys::{
-        signal::{Signal, kill},
-        wait::{WaitPidFlag, waitpid},
-    },
-    unistd::Pid,
-};
-use procfs::{
-    process::{Stat, all_processes},
-    sys::kernel::random::boot_id,
-};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, waitpid};
+use nix::unistd::Pid;
+use procfs::process::{Stat, all_processes};
+use procfs::sys::kernel::random::boot_id;
 use serde::{Deserialize, Serialize};
-
-use crate::{
-    programs,
-    wait::{Look, until},
-};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// How long a killed process may take to vanish.
 const END: Duration = Duration::from_secs(20);
@@ -43,7 +31,6 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// The running process of this id.
     fn running(pid: i32) -> Option<Self> {
         Some(Self { pid, started: stat(pid)?.starttime, boot: boot_id().ok()? })
     }
@@ -65,7 +52,6 @@ impl Process {
         })
     }
 
-    /// Sends it a signal.
     pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
         ensure!(self.is_alive(), "process {} has ended", self.pid);
         let sent = kill(Pid::from_raw(self.pid), signal);
@@ -77,7 +63,6 @@ impl Process {
         children(self.pid).into_iter().find_map(Self::running)
     }
 
-    /// Remembers it in a file.
     pub(crate) fn record(&self, path: &Path) -> Result<()> {
         Ok(fs::write(path, serde_json::to_string(self)?)?)
     }
@@ -126,7 +111,6 @@ pub(crate) fn all_recorded(directory: &Path) -> BTreeMap<String, Process> {
     named.collect()
 }
 
-/// Running processes with such a command line.
 pub(crate) fn with_command_line(fits: impl Fn(&[String]) -> bool) -> Vec<Process> {
     let processes = all_processes().into_iter().flatten().flatten();
     processes

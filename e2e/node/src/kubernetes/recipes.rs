@@ -3,22 +3,16 @@
 //! `e2e/go/recipes.yaml` says what `go build` is given. The go.mod and go.sum files beside it pin every module; Go
 //! checks what it downloads against them.
 
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-};
-
+use crate::cache::{self, Cache};
+use crate::programs;
+use crate::progress::Progress;
 use anyhow::{Context as _, Result, bail};
 use fs_err::{self as fs, File};
 use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use walkdir::WalkDir;
-
-use crate::{
-    cache::{self, Cache, Key},
-    programs,
-    progress::Progress,
-};
 
 /// The Kueue version that is built, as in `go/kueue/go.mod`.
 pub const KUEUE_VERSION: &str = "v0.15.0";
@@ -28,28 +22,9 @@ pub const SCHEDULER_PLUGINS_VERSION: &str = "v0.34.7";
 /// Where in the artefact's directory the modules are while it is made.
 const SOURCE: &str = "source";
 
-/// A directory with the program `kueue` and its `chart`.
-pub fn kueue(cache: &Cache, progress: &Progress) -> Result<PathBuf> {
-    ensure("kueue", cache, progress)
-}
-
-/// A directory with the program `scheduler-plugins` and the `definitions` of what it reads.
-pub fn scheduler_plugins(cache: &Cache, progress: &Progress) -> Result<PathBuf> {
-    ensure("scheduler-plugins", cache, progress)
-}
-
-/// The program helm.
-pub fn helm(cache: &Cache, progress: &Progress) -> Result<PathBuf> {
-    Ok(ensure("helm", cache, progress)?.join("helm"))
-}
-
-/// The program actionlint, which checks workflows.
-pub fn actionlint(cache: &Cache, progress: &Progress) -> Result<PathBuf> {
-    Ok(ensure("actionlint", cache, progress)?.join("actionlint"))
-}
-
-/// The directory of what is built from a directory below `e2e/go`; built if the cache does not have it yet.
-pub(super) fn ensure(source: &str, cache: &Cache, progress: &Progress) -> Result<PathBuf> {
+/// The directory of the programs that are built from a directory below `e2e/go`, and of what their recipe keeps
+/// beside them; built if the cache does not have it yet.
+pub fn go_programs(source: &str, cache: &Cache, progress: &Progress) -> Result<PathBuf> {
     let recipe = Recipe::of(source)?;
     let key = recipe.key()?;
     if let Some(found) = cache.find(&key) {
@@ -108,13 +83,13 @@ impl Recipe {
         Ok(Self { name: name.to_owned(), version, source, ..recipe })
     }
 
-    fn key(&self) -> Result<Key> {
+    fn key(&self) -> Result<String> {
         let mut inputs = vec![("arguments".to_owned(), self.arguments().join(" ").into_bytes())];
         for name in files(&self.source)? {
             inputs.push((name.display().to_string(), fs::read(self.source.join(name))?));
         }
         let inputs: Vec<_> = inputs.iter().map(|(name, it)| (name.as_str(), &it[..])).collect();
-        Ok(Key::new(&self.name, &self.version, &inputs))
+        Ok(cache::key(&self.name, &self.version, &inputs))
     }
 
     fn arguments(&self) -> Vec<String> {
@@ -124,7 +99,7 @@ impl Recipe {
         [&fixed, &self.flags[..], &output, &self.packages].concat()
     }
 
-    /// Leaves nothing in `directory` but the programs and the directories that are kept.
+    /// Leaves nothing in `directory` but the programs and the recipe's directories of modules.
     fn build(&self, directory: &Path, log: &Path) -> Result<()> {
         if programs::find("go").is_none() {
             bail!("building {} needs Go 1.26 or later, see https://go.dev/dl", self.name);
@@ -174,20 +149,18 @@ fn files(directory: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Copies the files of a directory and of those in it. Not their modes: Go keeps modules read-only.
+/// Copies a directory to where there is none yet. Not its modes: Go keeps modules read-only.
 fn copy(from: &Path, to: &Path) -> Result<()> {
-    for name in files(from)? {
-        let to = to.join(&name);
-        fs::create_dir_all(to.parent().unwrap_or(&to))?;
-        fs::write(&to, fs::read(from.join(name))?)?;
-    }
-    Ok(())
+    let mut cp = Command::new("cp");
+    cp.args(["--recursive", "--dereference", "--no-preserve=mode"]).arg(from).arg(to);
+    programs::run(&mut cp).map(drop)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kubernetes::{ContainerRuntime, KubernetesVersion};
+    use crate::kubernetes::options::ContainerRuntime;
+    use crate::kubernetes::version::KubernetesVersion;
 
     #[test]
     fn every_recipe_has_a_key_of_its_own() {
@@ -197,7 +170,7 @@ mod tests {
             ["coredns", "pause", "kwok", "helm", "actionlint", "kueue", "scheduler-plugins"];
         let others = runtimes.map(ContainerRuntime::source).into_iter().chain(others);
         let sources = versions.chain(others.map(str::to_owned));
-        let key = |source: String| Recipe::of(&source).unwrap().key().unwrap().to_string();
+        let key = |source: String| Recipe::of(&source).unwrap().key().unwrap();
         let names = sources.map(|it| key(it).rsplit_once('-').unwrap().0.to_owned());
         insta::assert_snapshot!(
             names.collect::<Vec<_>>().join(" "),

@@ -1,30 +1,20 @@
 //! Starts a cluster and its nodes step by step, each step waiting for what it needs.
 
-use std::{path::Path, process::Command, time::Duration};
-
+use super::built::Built;
+use super::cluster::Kubernetes;
+use super::configuration::{OBJECTS, PAUSE_IMAGE, Values};
+use super::layout::{Layout, NodeLayout};
+use super::namespaces::Namespaces;
+use super::options::{Nodes, Options};
+use super::{certificates, dns, processes};
+use crate::images::image::{Image, ImageConfig};
+use crate::images::layer::{Layer, Source};
+use crate::progress::Progress;
+use crate::wait::{Look, until};
+use crate::{cache, programs};
 use anyhow::{Context as _, Result, bail, ensure};
-
-use super::{
-    Kubernetes,
-    built::Built,
-    certificates,
-    configuration::{OBJECTS, PAUSE_IMAGE, Values},
-    dns,
-    layout::{Layout, NodeLayout},
-    namespaces::Namespaces,
-    options::{Nodes, Options},
-    processes,
-};
-use crate::{
-    cache,
-    images::{
-        image::{Image, ImageConfig, full_name},
-        layer::{Layer, Source},
-    },
-    programs,
-    progress::Progress,
-    wait::{Look, until},
-};
+use std::path::Path;
+use std::time::Duration;
 
 /// How long each of the parts may take on a machine that is busy with other things.
 const PATIENCE: Duration = Duration::from_mins(2);
@@ -59,11 +49,7 @@ pub(super) fn start(
 }
 
 /// Starts a node of the cluster again whose processes have all ended.
-pub(super) fn start_again(
-    cluster: &Kubernetes,
-    node: &NodeLayout,
-    options: &Options,
-) -> Result<()> {
+pub(super) fn restart(cluster: &Kubernetes, node: &NodeLayout, options: &Options) -> Result<()> {
     // What has ended is not to be taken for what is being started.
     cache::remove_tree(&node.processes())?;
     let first = Some(&cluster.namespaces);
@@ -79,11 +65,7 @@ pub(super) fn start_again(
 }
 
 /// Ends the kubelet of a node, and starts it with the configuration that there is now. The pods go on.
-pub(super) fn start_kubelet_again(
-    built: &Built,
-    node: &NodeLayout,
-    options: &Options,
-) -> Result<()> {
+pub(super) fn restart_kubelet(built: &Built, node: &NodeLayout, options: &Options) -> Result<()> {
     let around = processes::recorded(&node.processes().join("kubelet"));
     let around = around.context("no kubelet was started")?;
     if let Some(kubelet) = around.child() {
@@ -95,38 +77,6 @@ pub(super) fn start_kubelet_again(
     Node { layout: node.clone(), namespaces, values }.start("kubelet")
 }
 
-/// `ctr` for the images that the kubelet of this node sees.
-pub(super) fn ctr(node: &NodeLayout, built: &Built) -> Command {
-    let mut command = Command::new(built.containerd[0].join("ctr"));
-    command.arg("--address").arg(node.containerd_socket()).arg("--namespace=k8s.io");
-    command
-}
-
-/// Makes the image known to the node under all these names, and under one that is its content's alone.
-pub(super) fn load_image(
-    node: &NodeLayout,
-    built: &Built,
-    image: &Image,
-    names: &[&str],
-) -> Result<()> {
-    let content_name = image.content_name();
-    let filter = format!("name=={content_name}");
-    let listed = programs::run(ctr(node, built).args(["images", "list", "--quiet", &filter]))
-        .context("listing the node's images")?;
-    if listed.stdout.is_empty() {
-        programs::feed(ctr(node, built).args(["images", "import", "--local", "-"]), |stdin| {
-            image.write_archive(&[&content_name], stdin)
-        })
-        .with_context(|| format!("loading the image {}", names.join(", ")))?;
-    }
-    for name in names.iter().filter(|name| **name != content_name) {
-        let name = full_name(name);
-        programs::run(ctr(node, built).args(["images", "tag", "--force", &content_name, &name]))
-            .with_context(|| format!("naming an image {name}"))?;
-    }
-    Ok(())
-}
-
 impl Node {
     /// Makes a node in which nothing runs yet.
     fn make(
@@ -135,8 +85,7 @@ impl Node {
         options: &Options,
         first: Option<&Namespaces>,
     ) -> Result<Self> {
-        let pause = built.pause.join("pause");
-        let namespaces = Namespaces::create(node, &pause, options, first)
+        let namespaces = Namespaces::create(node, &built.pause.join("pause"), options, first)
             .with_context(|| format!("making {}", node.name))?;
         let values = Values::new(node, built, options)?;
         Ok(Self { layout: node.clone(), namespaces, values })
@@ -148,10 +97,6 @@ impl Node {
         processes::start_detached(&command, &self.layout.log(name))
             .and_then(|process| process.record(&self.layout.processes().join(name)))
             .with_context(|| format!("starting {name}"))
-    }
-
-    fn start_all(&self, names: &[&str]) -> Result<()> {
-        names.iter().try_for_each(|name| self.start(name))
     }
 }
 
@@ -178,7 +123,6 @@ impl<'a> Start<'a> {
         Ok(Self { cluster, options, nodes })
     }
 
-    /// The first node, where the whole cluster is started.
     fn control_plane(&self) -> &Node {
         &self.nodes[0]
     }
@@ -188,7 +132,8 @@ impl<'a> Start<'a> {
         let is_real = self.options.nodes != Nodes::Simulated;
         let control_plane = self.control_plane();
         progress.step("etcd, API server and container runtimes", || {
-            control_plane.start_all(&["etcd", "kube-apiserver"])?;
+            control_plane.start("etcd")?;
+            control_plane.start("kube-apiserver")?;
             if is_real {
                 self.start_on_each("containerd")?;
                 self.wait_for_containerd()?;
@@ -198,7 +143,8 @@ impl<'a> Start<'a> {
             self.wait_for_kubectl("the API server", &log, &["get", "--raw=/readyz"], "ok")
         })?;
         progress.step("controllers, scheduler, nodes and DNS", || {
-            control_plane.start_all(&["kube-controller-manager", "kube-scheduler"])?;
+            control_plane.start("kube-controller-manager")?;
+            control_plane.start("kube-scheduler")?;
             if is_real {
                 self.start_on_each("kubelet")?;
                 self.apply_objects()?;
@@ -207,14 +153,10 @@ impl<'a> Start<'a> {
             } else {
                 control_plane.start("kwok")?;
             }
-            let account = ["get", "serviceaccount", "default", "-oname"];
+            let what = "the default service account";
             let log = control_plane.layout.log("kube-controller-manager");
-            self.wait_for_kubectl(
-                "the default service account",
-                &log,
-                &account,
-                "serviceaccount/",
-            )?;
+            let arguments = ["get", "serviceaccount", "default", "-oname"];
+            self.wait_for_kubectl(what, &log, &arguments, "serviceaccount/")?;
             if is_real { self.wait_for_dns() } else { Ok(()) }
         })
     }
@@ -280,9 +222,9 @@ impl<'a> Start<'a> {
     }
 
     fn wait_for_containerd(&self) -> Result<()> {
-        self.nodes.iter().map(|node| &node.layout).try_for_each(|node| {
+        self.nodes.iter().try_for_each(|Node { layout: node, .. }| {
             self.wait(&format!("containerd of {}", node.name), &node.log("containerd"), || {
-                programs::run(ctr(node, &self.cluster.built).arg("version")).map(drop)
+                programs::run(self.cluster.ctr(node).arg("version")).map(drop)
             })
         })
     }

@@ -1,8 +1,7 @@
 //! The versions of Kubernetes that the harness builds: the one list of what the operator is tested on.
 
-use std::fmt;
-
 use clap::ValueEnum;
+use std::fmt;
 
 /// A minor version of Kubernetes, of which one patch is built. The order is that of the releases.
 ///

@@ -3,7 +3,6 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, ensure};
-use e2e::kubernetes::Program;
 use kube::ResourceExt;
 use tokio::net::TcpStream;
 
@@ -48,7 +47,7 @@ pub(super) async fn commands_go_on_and_end_while_the_api_server_is_away(
         Ok(trial.pods("jobs").await?.iter().map(ResourceExt::name_any).collect())
     };
     let before = names_of_pods().await?;
-    trial.own()?.halt(Program::ApiServer)?;
+    trial.own()?.halt("kube-apiserver")?;
     let (begin, away) = (now()?, tokio::time::sleep(AWAY));
     let mut ended = Ok(());
     for address in &addresses {
@@ -56,7 +55,7 @@ pub(super) async fn commands_go_on_and_end_while_the_api_server_is_away(
     }
     away.await;
     let end = now()?;
-    trial.own()?.resume(Program::ApiServer)?;
+    trial.own()?.resume("kube-apiserver")?;
     ended?;
 
     ended_once(trial, &good, 1, 0).await?;

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::kubernetes::Program;
 use kube::ResourceExt as _;
 
 use super::{address_of_lead, ended_once};
@@ -23,7 +22,7 @@ pub(super) async fn names_that_nobody_answers_are_waited_for(trial: &Trial) -> R
     let (first, later) = (trial.named("bursting"), trial.named("burst-0"));
     first.ready().await?;
 
-    trial.own()?.halt(Program::Dns)?;
+    trial.own()?.halt("coredns")?;
     let down = tokio::time::sleep(DOWN);
     trial.kubectl(&["apply", "-f", LATER])?;
     let command = "launcher: true, command: 'echo once; flux run -N2 hostname'";
@@ -31,7 +30,7 @@ pub(super) async fn names_that_nobody_answers_are_waited_for(trial: &Trial) -> R
     ended_once(trial, &plain, 2, 0).await?;
     later.printed(0, "the name servers gave no answer for bursting-lead").await?;
     down.await;
-    trial.own()?.resume(Program::Dns)?;
+    trial.own()?.resume("coredns")?;
     later.brokers(2).await?;
     first.up(4).await
 }

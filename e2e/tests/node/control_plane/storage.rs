@@ -6,10 +6,7 @@ use std::{
 };
 
 use anyhow::{Result, anyhow, ensure};
-use e2e::{
-    audit::Audit,
-    kubernetes::{Kubernetes, Program},
-};
+use e2e::{audit::Audit, kubernetes::Kubernetes};
 use serde_json::json;
 
 use super::{ended_once, ends_when_it_may};
@@ -40,9 +37,9 @@ pub(super) async fn slow_storage_only_takes_its_time(trial: &Trial) -> Result<()
 fn slow_down(cluster: &Kubernetes, end: &Receiver<()>) -> Result<()> {
     let over = |after| end.recv_timeout(after) == Err(RecvTimeoutError::Disconnected);
     loop {
-        cluster.halt(Program::Etcd)?;
+        cluster.halt("etcd")?;
         let is_over = over(HALTED);
-        cluster.resume(Program::Etcd)?;
+        cluster.resume("etcd")?;
         if is_over || over(ANSWERS) {
             return Ok(());
         }

@@ -8,7 +8,6 @@ use crate::libraries::Libraries;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 
-/// Where the view has libraries, relative to it.
 const LIBRARIES: &str = "lib";
 /// What libraries load by name at run time: the C library does, to end threads.
 const LOADED_BY_NAME: [&str; 1] = ["libgcc_s.so.1"];
@@ -53,7 +52,7 @@ impl Contents {
 
     /// bash, which the scripts that Flux starts with `sh` run with too.
     fn shell(&mut self) {
-        let Some(bash) = self.installed("bash") else {
+        let Some(bash) = self.installed(&self.view.join("bin/bash")) else {
             self.fault(
                 "there is no bash: Flux starts tasks of its own with it, and images may have none",
                 "install bash",
@@ -61,7 +60,7 @@ impl Contents {
             return;
         };
         self.file(Path::new("bin/bash"), &bash, Part::Shell);
-        self.link("bin/sh", Part::Shell, "bash");
+        self.link(Path::new("bin/sh"), Part::Shell, "bash");
         for name in ["bash", "sh"] {
             self.interpreters.insert(name.to_owned(), self.view.join("bin").join(name));
         }
@@ -70,7 +69,9 @@ impl Contents {
     /// The Lua that Flux's own modules for Lua are for, where it is installed. The job shell has its own.
     fn lua(&mut self) {
         let Some(version) = self.places.names(&self.view.join("lib/lua")).pop() else { return };
-        let Some(lua) = self.installed(&format!("lua{version}")) else { return };
+        let Some(lua) = self.installed(&self.view.join(format!("bin/lua{version}"))) else {
+            return;
+        };
         self.file(Path::new("bin/lua"), &lua, Part::Lua);
         self.interpreters.insert("lua".to_owned(), self.view.join("bin/lua"));
         let modules = Path::new("lua").join(version);
@@ -85,11 +86,10 @@ impl Contents {
         let posix = Path::new("share").join(&modules).join("posix");
         if self.entries.contains_key(&posix.join("init.lua")) {
             // Flux's search path for Lua modules has no `init.lua`.
-            self.link(posix.with_extension("lua"), Part::Lua, "posix/init.lua");
+            self.link(&posix.with_extension("lua"), Part::Lua, "posix/init.lua");
         }
     }
 
-    /// The loader of `flux`.
     fn loader(&mut self, flux: &Elf) {
         let loader = PathBuf::from(flux.interpreter.as_deref().unwrap_or("loader"));
         let path = Path::new(LIBRARIES).join(loader.file_name().unwrap_or_default());

@@ -5,23 +5,19 @@ use crate::compiled::Compiled;
 use crate::elf::{Elf, is_elf};
 use crate::places::Places;
 use serde::Serialize;
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Where programs are that a distribution installs.
 pub(super) const PROGRAMS: [&str; 3] = ["/usr/bin", "/usr/local/bin", "/bin"];
 
-/// What a file is there for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Part {
     /// What was installed in Flux's prefix.
     Flux,
-    /// Python with the packages that Flux imports.
     Python,
     /// bash, which is `sh` too.
     Shell,
@@ -29,7 +25,6 @@ pub(super) enum Part {
     Lua,
     /// The loader and the C library.
     CLibrary,
-    /// All other libraries.
     Libraries,
 }
 
@@ -46,10 +41,8 @@ impl fmt::Display for Part {
     }
 }
 
-/// What an entry of the view is made from.
 #[derive(Debug)]
 pub(super) enum Content {
-    /// A file of this system.
     File {
         /// Where it lies.
         lies: PathBuf,
@@ -58,11 +51,9 @@ pub(super) enum Content {
         /// Its headers, where it has any.
         elf: Option<Box<Elf>>,
     },
-    /// A link to this.
     Link(PathBuf),
 }
 
-/// A file or a link of the view.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) part: Part,
@@ -73,16 +64,15 @@ pub(super) struct Entry {
 #[derive(Debug)]
 pub(super) struct Fault {
     pub(super) cause: String,
-    pub(super) remedy: Cow<'static, str>,
+    pub(super) remedy: String,
 }
 
 impl Fault {
-    pub(super) fn new(cause: impl Into<String>, remedy: impl Into<Cow<'static, str>>) -> Self {
+    pub(super) fn new(cause: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { cause: cause.into(), remedy: remedy.into() }
     }
 }
 
-/// Files and their bytes.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub(super) struct Amount {
     pub(super) files: u64,
@@ -100,13 +90,10 @@ impl Amount {
 pub(super) struct Contents {
     /// The file system that is collected from, with Flux where the view is found at run time.
     pub(super) places: Places,
-    /// Where that is.
     pub(super) view: PathBuf,
     /// By the path relative to the view.
     pub(super) entries: BTreeMap<PathBuf, Entry>,
-    /// What `flux` has compiled in.
     pub(super) compiled: Compiled,
-    /// The processor that `flux` is for.
     pub(super) machine: u16,
     /// The loader, relative to the view.
     pub(super) loader: PathBuf,
@@ -116,30 +103,19 @@ pub(super) struct Contents {
     pub(super) interpreters: BTreeMap<String, PathBuf>,
     /// What was seen and is not taken.
     pub(super) left_out: Amount,
-    /// What keeps the view from being packed.
     pub(super) faults: Vec<Fault>,
     /// What is unusual, and may be meant so.
     pub(super) warnings: Vec<String>,
 }
 
 impl Contents {
-    /// Takes `entry` at `path`, unless there is one already.
-    pub(super) fn add(&mut self, path: impl Into<PathBuf>, entry: Entry) {
-        self.entries.entry(path.into()).or_insert(entry);
-    }
-
     /// A link at `path`, unless something is there.
-    pub(super) fn link(
-        &mut self,
-        path: impl Into<PathBuf>,
-        part: Part,
-        target: impl Into<PathBuf>,
-    ) {
-        self.add(path, Entry { part, content: Content::Link(target.into()) });
+    pub(super) fn link(&mut self, path: &Path, part: Part, target: impl Into<PathBuf>) {
+        let entry = Entry { part, content: Content::Link(target.into()) };
+        self.entries.entry(path.to_owned()).or_insert(entry);
     }
 
-    /// Notes what keeps the view from being packed.
-    pub(super) fn fault(&mut self, cause: impl Into<String>, remedy: impl Into<Cow<'static, str>>) {
+    pub(super) fn fault(&mut self, cause: impl Into<String>, remedy: impl Into<String>) {
         self.faults.push(Fault::new(cause, remedy));
     }
 
@@ -154,7 +130,7 @@ impl Contents {
         })
     }
 
-    /// The file at `from`, at `path` of the view.
+    /// The file at `from`, at `path` of the view, unless something is there.
     pub(super) fn file(&mut self, path: &Path, from: &Path, part: Part) {
         let (Ok(found), Some(lies)) = (self.places.resolve(from), self.places.file(from)) else {
             return;
@@ -162,7 +138,7 @@ impl Contents {
         match headers(&lies) {
             Ok(elf) => {
                 let content = Content::File { lies, found, elf: elf.map(Box::new) };
-                self.add(path, Entry { part, content });
+                self.entries.entry(path.to_owned()).or_insert(Entry { part, content });
             }
             Err(reason) => self.fault(
                 format!("{}: {reason}", from.display()),
@@ -188,7 +164,7 @@ impl Contents {
                 if left_out(&relative) {
                     self.leave_out(&source);
                 } else if let Some(target) = self.link_that_holds(from, &source) {
-                    self.link(path.join(&relative), part, target);
+                    self.link(&path.join(&relative), part, target);
                 } else if self.places.file(&source).is_some() {
                     self.file(&path.join(&relative), &source, part);
                 } else if self.places.directory(&source).is_none() {
@@ -239,7 +215,6 @@ impl Contents {
         self.places.resolve(source).is_ok_and(|found| found != source && source.starts_with(found))
     }
 
-    /// Counts what stays behind.
     fn leave_out(&mut self, source: &Path) {
         let mut sources = vec![source.to_owned()];
         while let Some(source) = sources.pop() {
@@ -251,22 +226,18 @@ impl Contents {
         }
     }
 
-    /// The program `name`, of Flux's prefix or of the file system around it.
-    pub(super) fn installed(&self, name: &str) -> Option<PathBuf> {
-        let directories = PROGRAMS.iter().map(PathBuf::from);
-        let directories = std::iter::once(self.view.join("bin")).chain(directories);
-        let mut paths = directories.map(|directory| directory.join(name));
+    /// The program at `path`, or the one of its name that a distribution installs.
+    pub(super) fn installed(&self, path: &Path) -> Option<PathBuf> {
+        let name = path.file_name().unwrap_or_default();
+        let elsewhere = PROGRAMS.iter().map(|directory| Path::new(directory).join(name));
+        let mut paths = std::iter::once(path.to_owned()).chain(elsewhere);
         paths.find(|path| self.places.file(path).is_some())
     }
 }
 
 /// The headers of the file at `path`, if it has any; or why it cannot be read.
 fn headers(path: &Path) -> Result<Option<Elf>, String> {
-    let mut start = [0; 4];
-    let mut file = File::open(path).map_err(|error| error.to_string())?;
-    if file.read_exact(&mut start).is_err() || !is_elf(&start) {
-        return Ok(None);
-    }
     let data = fs::read(path).map_err(|error| error.to_string())?;
-    Elf::read(&data).map(Some).map_err(|error| error.to_string())
+    let elf = is_elf(&data).then(|| Elf::read(&data)).transpose();
+    elf.map_err(|error| error.to_string())
 }

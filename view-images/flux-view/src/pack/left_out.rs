@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-/// Directories of a prefix.
 const DIRECTORIES: [&str; 13] = [
     "include",
     "etc/bash_completion.d",

@@ -11,6 +11,7 @@ mod write;
 pub(crate) use report::PackReport;
 
 use crate::places::Places;
+use anyhow::{Error, Result, ensure};
 use contents::{Contents, Fault};
 use flux_agent::system::below;
 use flux_agent::view::{ViewError, failed, find};
@@ -40,20 +41,9 @@ pub(crate) struct PackRequest {
     root: PathBuf,
 }
 
-/// Why nothing was packed.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum PackError {
-    /// No Flux, or a file that could not be read or written.
-    #[error(transparent)]
-    View(#[from] ViewError),
-    /// So much has to be changed first.
-    #[error("nothing was packed; faults: {0}")]
-    Faults(usize),
-}
-
 /// Packs what `request` says, and logs each stage and every fault. The view appears at its place when it is
 /// whole.
-pub(crate) fn pack(request: &PackRequest, log: fn(&str)) -> Result<PackReport, PackError> {
+pub(crate) fn pack(request: &PackRequest, log: fn(&str)) -> Result<PackReport> {
     let view = Layout::new(&request.mount_path).view();
     let to = below(&request.to, &view);
     let from = std::path::absolute(&request.from).map_err(failed("find", &request.from))?;
@@ -75,20 +65,21 @@ pub(crate) fn pack(request: &PackRequest, log: fn(&str)) -> Result<PackReport, P
     write(ViewWriter::new(&contents, &to), &to, log)
 }
 
-fn refuse(faults: &[Fault], log: fn(&str)) -> Result<(), PackError> {
+fn refuse(faults: &[Fault], log: fn(&str)) -> Result<()> {
     for Fault { cause, remedy } in faults {
         log(&format!("fault: {cause}"));
         log(&format!("remedy: {remedy}"));
     }
-    if faults.is_empty() { Ok(()) } else { Err(PackError::Faults(faults.len())) }
+    ensure!(faults.is_empty(), "nothing was packed; faults: {}", faults.len());
+    Ok(())
 }
 
 /// Writes everything beside its place, and puts it there if it is without fault.
-fn write(mut writer: ViewWriter<'_>, to: &Path, log: fn(&str)) -> Result<PackReport, PackError> {
+fn write(mut writer: ViewWriter<'_>, to: &Path, log: fn(&str)) -> Result<PackReport> {
     let partial = to.with_extension("partial");
     remove_directory(&partial).map_err(failed("remove leftover", &partial))?;
     fs::create_dir_all(&partial).map_err(failed("create directory", &partial))?;
-    let written = writer.write(&partial).map_err(PackError::from);
+    let written = writer.write(&partial).map_err(Error::from);
     if let Err(error) = written.and_then(|()| refuse(&writer.faults, log)) {
         remove_directory(&partial).map_err(failed("remove", &partial))?;
         return Err(error);

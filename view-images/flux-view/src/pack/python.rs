@@ -19,7 +19,6 @@ const PACKAGES: [(&str, bool); 6] = [
     ("pycparser", false),
 ];
 
-/// Collects the Python that `flux` has compiled in.
 pub(super) fn collect(contents: &mut Contents) {
     match program_and_modules(contents) {
         Ok(python) => {
@@ -69,10 +68,7 @@ fn program_and_modules(contents: &mut Contents) -> Result<PathBuf, Fault> {
 
 /// The program behind the path that `flux` knows.
 fn program(contents: &Contents, compiled: &Path) -> Result<PathBuf, Fault> {
-    let name = compiled.file_name().unwrap_or_default();
-    let elsewhere = PROGRAMS.iter().map(|directory| Path::new(directory).join(name));
-    let mut candidates = std::iter::once(compiled.to_owned()).chain(elsewhere);
-    let found = candidates.find(|path| contents.places.file(path).is_some());
+    let found = contents.installed(compiled);
     found.and_then(|path| contents.places.resolve(&path).ok()).ok_or_else(|| {
         let cause = format!("there is no Python at {}, nor in {}", compiled.display(), PROGRAMS[0]);
         Fault::new(cause, "install the Python that Flux was configured with")
@@ -89,7 +85,6 @@ fn name_with_version(program: &Path, compiled: &Path) -> Result<String, Fault> {
     })
 }
 
-/// Python's own modules, and the packages among them.
 fn modules(contents: &mut Contents, program: &Path, name: &str) {
     let prefix = program.parent().and_then(Path::parent).unwrap_or(program);
     let directories = ["lib64", "lib"].map(|library| Path::new(library).join(name));
@@ -103,11 +98,9 @@ fn modules(contents: &mut Contents, program: &Path, name: &str) {
     };
     contents.tree(modules, &prefix.join(modules), Part::Python, &left_out::of_python);
     let mut sites = Vec::new();
+    let libraries = [name, "python3"].map(|it| ["lib64", "lib"].map(|lib| Path::new(lib).join(it)));
     for prefix in [prefix, Path::new("/usr"), Path::new("/usr/local")] {
-        for library in
-            [name, "python3"].iter().flat_map(|it| ["lib64", "lib"].map(|lib| (lib, *it)))
-        {
-            let directory = prefix.join(library.0).join(library.1);
+        for directory in libraries.iter().flatten().map(|library| prefix.join(library)) {
             sites.extend(["site-packages", "dist-packages"].map(|site| directory.join(site)));
         }
     }
@@ -132,9 +125,7 @@ fn is_of_package(name: &str, package: &str) -> bool {
 
 /// Flux's own modules are for one version of Python.
 fn bindings(contents: &mut Contents, name: &str) {
-    let names = contents.places.names(&contents.view.join("lib/flux"));
-    let versions: Vec<_> =
-        names.into_iter().filter(|name| python_version(name).is_some()).collect();
+    let versions = contents.places.pythons_of_flux(&contents.view);
     if !versions.is_empty() && !versions.iter().any(|version| version == name) {
         let cause =
             format!("Flux's modules are for {}, and its Python is {name}", versions.join(", "));

@@ -12,9 +12,7 @@ pub(crate) struct PackReport {
     /// Where the view was written to.
     view: PathBuf,
     flux: Option<String>,
-    /// The processor it is for.
     machine: String,
-    /// What each part takes.
     parts: BTreeMap<Part, Amount>,
     total: Amount,
     /// What stayed behind of Flux's prefix and of Python.
@@ -40,7 +38,6 @@ impl PackReport {
         }
     }
 
-    /// Counts a file that was written.
     pub(super) fn add(&mut self, part: Part, bytes: u64) {
         self.parts.entry(part).or_default().add(bytes);
         self.total.add(bytes);

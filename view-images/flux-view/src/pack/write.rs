@@ -10,6 +10,7 @@ use std::fs::{self, FileTimes, Metadata, OpenOptions, Permissions};
 use std::io::Write as _;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use walkdir::WalkDir;
 
 /// Writes the files of a view, each with the loader, search path or interpreter that the view has.
 pub(super) struct ViewWriter<'run> {
@@ -18,7 +19,6 @@ pub(super) struct ViewWriter<'run> {
     /// Where programs search for libraries, as a list of paths at run time.
     search_path: String,
     contents: &'run Contents,
-    /// What was written.
     pub(super) report: PackReport,
     /// What could not be made as it has to be.
     pub(super) faults: Vec<Fault>,
@@ -38,7 +38,6 @@ impl<'run> ViewWriter<'run> {
         }
     }
 
-    /// Writes everything below the directory `to`.
     pub(super) fn write(&mut self, to: &Path) -> Result<(), ViewError> {
         for (path, entry) in &self.contents.entries {
             let directory = to.join(path.parent().unwrap_or(path));
@@ -140,12 +139,12 @@ fn write_file(to: &Path, data: &[u8], metadata: &Metadata) -> std::io::Result<()
 
 /// Lets every user enter `directory` and those in it, whatever the umask is.
 fn open_directories(directory: &Path) -> Result<(), ViewError> {
-    fs::set_permissions(directory, Permissions::from_mode(0o755))
-        .map_err(failed("set the mode of", directory))?;
-    for entry in fs::read_dir(directory).map_err(failed("list", directory))? {
-        let entry = entry.map_err(failed("list", directory))?;
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            open_directories(&entry.path())?;
+    for entry in WalkDir::new(directory) {
+        let entry = entry.map_err(|error| failed("list", directory)(error.into()))?;
+        if entry.file_type().is_dir() {
+            let mode = Permissions::from_mode(0o755);
+            fs::set_permissions(entry.path(), mode)
+                .map_err(failed("set the mode of", entry.path()))?;
         }
     }
     Ok(())
