@@ -167,14 +167,9 @@ impl Manager {
     fn finish(&mut self, id: u64) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         job.state = JobState::Inactive;
-        for inner in self.active(Some(id)) {
+        for inner in self.ids(|job| job.spec.scope == Some(id)) {
             self.raise(inner, "cancel", "enclosing instance ended");
         }
-    }
-
-    /// Ids of jobs that are not over, in a scope.
-    pub(crate) fn active(&self, scope: Scope) -> Vec<u64> {
-        self.ids(|job| job.state != JobState::Inactive && job.spec.scope == scope)
     }
 
     pub(crate) fn running(&self) -> Vec<u64> {
