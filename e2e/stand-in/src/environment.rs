@@ -47,18 +47,8 @@ fn is_executable(path: &Path) -> bool {
         .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
-/// Where `program` is: as it says if it names a directory, else the first executable in the
-/// directories of the search path.
-pub(crate) fn find_program(environment: &Environment, program: &str) -> Option<String> {
-    if program.contains('/') {
-        return Some(program.to_owned());
-    }
-    path(environment)
-        .split(':')
-        .map(|part| if part.is_empty() { "." } else { part })
-        .map(|part| Path::new(part).join(program))
-        .find(|candidate| is_executable(candidate))
-        .map(|found| found.display().to_string())
+fn is_in_path(environment: &Environment, program: &str) -> bool {
+    path(environment).split(':').any(|part| is_executable(&Path::new(part).join(program)))
 }
 
 /// Why rc1 fails where its shells are missing: exit code and what is said.
@@ -67,9 +57,9 @@ pub(crate) fn rc1_fault(environment: &Environment, leader: bool) -> Option<(i32,
     if !shell.exists() {
         return Some((127, "rc1.0: flux modprobe rc1 No such file or directory (rc=127)"));
     }
-    if find_program(environment, "flux").is_none() {
+    if !is_in_path(environment, "flux") {
         return Some((127, "rc1.0: flux: command not found"));
     }
     let text = "rc1.0: flux-modprobe: ERROR: [Errno 2] No such file or directory: 'bash'";
-    (leader && find_program(environment, "bash").is_none()).then_some((1, text))
+    (leader && !is_in_path(environment, "bash")).then_some((1, text))
 }

@@ -2,7 +2,7 @@
 //! request per connection, one JSON document per line. Real Flux has a protocol of its own there, of which
 //! the broker knows the requests in `broker/message.rs`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -47,17 +47,16 @@ pub(crate) enum Request {
     Kill(u64, i32),
     Jobs(Scope),
     Eventlog(u64),
-    ActiveJobs,
     /// Registers the cleanup that precedes a shutdown.
     Cleanup,
     Shutdown,
     /// How many cores are free on each rank that has any.
     Resources,
-    /// Give ranks no more jobs, for a reason; or jobs again, without one.
-    Drain(BTreeSet<u32>, Option<String>),
+    /// Give a rank no more jobs, for a reason; or jobs again, without one.
+    Drain(u32, Option<String>),
     Drained,
-    /// The jobs that run on one of these ranks, at most so many.
-    RunningOn(BTreeSet<u32>, usize),
+    /// The jobs that run on a rank, at most so many.
+    RunningOn(u32, usize),
 }
 
 /// What a client waits for.

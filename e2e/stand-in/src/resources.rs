@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use crate::output::strerror;
 use crate::text;
 
-pub(crate) type Cores = BTreeMap<u32, BTreeSet<u32>>;
+/// How many cores each rank has.
+pub(crate) type Cores = BTreeMap<u32, usize>;
 
 /// The `[resource]` table, flux-config-resource(5).
 #[derive(Default, Deserialize)]
@@ -37,8 +38,8 @@ impl Table {
 
 /// R version 1 of hosts that all have the cores of this one.
 pub(crate) fn encode_local(hosts: &[String]) -> Value {
-    let ranks = text::encode_ids(&(0..).take(hosts.len()).collect());
-    let children = json!({ "core": text::encode_ids(&local_cores()) });
+    let ids = |count| if count == 1 { "0".to_owned() } else { format!("0-{}", count - 1) };
+    let (ranks, children) = (ids(hosts.len()), json!({ "core": ids(local_cores()) }));
     json!({ "version": 1, "execution": {
         "R_lite": [{ "rank": ranks, "children": children }],
         "starttime": 0.0, "expiration": 0.0, "nodelist": [text::hostlist(hosts)],
@@ -46,15 +47,15 @@ pub(crate) fn encode_local(hosts: &[String]) -> Value {
 }
 
 /// The cores of every node by its name.
-fn parse(text: &str) -> Option<BTreeMap<String, BTreeSet<u32>>> {
+fn parse(text: &str) -> Option<BTreeMap<String, usize>> {
     let set: Value = serde_json::from_str(text).ok()?;
     let execution = &set["execution"];
     let mut cores = Cores::new();
     for entry in execution["R_lite"].as_array()? {
         let children = entry["children"].as_object().filter(|children| children.len() == 1)?;
-        let given = text::decode_ids(children.get("core")?.as_str()?)?;
+        let given = text::decode_ids(children.get("core")?.as_str()?)?.len();
         let ranks = text::decode_ids(entry["rank"].as_str()?)?;
-        cores.extend(ranks.into_iter().map(|rank| (rank, given.clone())));
+        cores.extend(ranks.into_iter().map(|rank| (rank, given)));
     }
     let names = execution["nodelist"].as_array()?.iter().filter_map(Value::as_str);
     let names = Hostlist::parse(&names.collect::<Vec<_>>().join(",")).ok()?;
@@ -73,14 +74,14 @@ fn read(path: &str, hosts: &[String]) -> Result<Cores, String> {
     }
     let cores_of = |host: &String| {
         let missing = || format!("error reranking R: Host {host} not found in resources");
-        named.get(host).cloned().ok_or_else(missing)
+        named.get(host).copied().ok_or_else(missing)
     };
     (0..).zip(hosts).map(|(rank, host)| Ok((rank, cores_of(host)?))).collect()
 }
 
-/// The processors that this process may run on, numbered from 0 as Flux numbers cores.
-fn local_cores() -> BTreeSet<u32> {
+/// How many processors this process may run on. Unlike the standard library, Flux asks for no quota.
+fn local_cores() -> usize {
     let allowed = nix::sched::sched_getaffinity(nix::unistd::Pid::from_raw(0)).ok();
     let is_allowed = |cpu: &usize| allowed.is_none_or(|set| set.is_set(*cpu).unwrap_or(false));
-    (0..).take((0..nix::sched::CpuSet::count()).filter(is_allowed).count()).collect()
+    (0..nix::sched::CpuSet::count()).filter(is_allowed).count()
 }

@@ -41,21 +41,6 @@ pub(crate) fn decode_ids(text: &str) -> Option<BTreeSet<u32>> {
     Some(ids)
 }
 
-/// The shortest text of a set.
-pub(crate) fn encode_ids(ids: &BTreeSet<u32>) -> String {
-    let mut parts: Vec<(u32, u32)> = Vec::new();
-    for id in ids {
-        match parts.last_mut() {
-            Some((_, last)) if *last + 1 == *id => *last = *id,
-            _ => parts.push((*id, *id)),
-        }
-    }
-    let text = |&(first, last): &(u32, u32)| {
-        if first == last { first.to_string() } else { format!("{first}-{last}") }
-    };
-    parts.iter().map(text).collect::<Vec<_>>().join(",")
-}
-
 /// Names as one hostlist (RFC 29).
 pub(crate) fn hostlist(hosts: &[String]) -> String {
     let joined = hosts.join(",");

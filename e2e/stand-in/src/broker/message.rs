@@ -8,7 +8,6 @@
 use serde_json::{Value, json};
 
 use crate::protocol::{Reply, Request};
-use crate::text;
 
 pub(super) const MAGIC: [u8; 4] = 0xffee_0012_u32.to_ne_bytes();
 /// Magic number and length.
@@ -88,38 +87,34 @@ impl Message {
             ("state-machine.get", node) if node == ANY_NODE || node == rank => Ok(Request::State),
             ("state-machine.get", LEAD) => Ok(Request::LeadState),
             ("resource.status", LEAD) => Ok(Request::Drained),
-            ("resource.drain" | "resource.undrain" | "job-list.list", LEAD) => self.of_instance(),
+            ("resource.drain" | "resource.undrain" | "job-list.list", LEAD) => {
+                self.of_instance().ok_or((NO_PROTOCOL, String::new()))
+            }
             ("state-machine.get", _) => Err(unreachable),
             (topic, _) => Err((NO_SERVICE, format!("No service matching {topic} is registered"))),
         }
     }
 
-    /// What is asked of the instance. A payload has to be what would be made of what is read of it.
-    fn of_instance(&self) -> Result<Request, Refusal> {
-        let text = |pointer: &str| {
-            self.payload.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
-        };
-        let (targets, reason) = (text("/targets"), text("/reason"));
-        let (ranks, most) = (text("/constraint/and/1/ranks/0"), &self.payload["max_entries"]);
-        let constraint = json!({ "and": [{ "states": ["running"] }, { "ranks": [ranks] }] });
-        let (understood, ids) = match self.topic.as_str() {
-            "resource.drain" => (json!({ "targets": targets, "reason": reason }), targets),
-            "resource.undrain" => (json!({ "targets": targets }), targets),
-            _ => (json!({ "max_entries": most, "attrs": [], "constraint": constraint }), ranks),
-        };
-        if self.payload != understood {
-            return Err((NO_PROTOCOL, String::new()));
-        }
-        let invalid = || (INVALID, format!("failed to decode idset: {ids}"));
-        let ids = text::decode_ids(ids).ok_or_else(invalid)?;
-        Ok(match self.topic.as_str() {
-            "resource.drain" => Request::Drain(ids, Some(reason.to_owned())),
-            "resource.undrain" => Request::Drain(ids, None),
-            _ => {
-                let most = most.as_u64().and_then(|most| usize::try_from(most).ok());
-                Request::RunningOn(ids, most.ok_or_else(|| (NO_PROTOCOL, String::new()))?)
+    /// What is asked of the instance about one rank. A payload has to be what would be made of what is read of it.
+    fn of_instance(&self) -> Option<Request> {
+        let text = |pointer: &str| self.payload.pointer(pointer).and_then(Value::as_str);
+        let ids = text("/targets").or_else(|| text("/constraint/and/1/ranks/0"))?;
+        let rank = ids.parse().ok()?;
+        let (understood, request) = match self.topic.as_str() {
+            "resource.drain" => {
+                let reason = text("/reason")?;
+                let understood = json!({ "targets": ids, "reason": reason });
+                (understood, Request::Drain(rank, Some(reason.to_owned())))
             }
-        })
+            "resource.undrain" => (json!({ "targets": ids }), Request::Drain(rank, None)),
+            _ => {
+                let most = self.payload["max_entries"].as_u64()?;
+                let running = json!({ "and": [{ "states": ["running"] }, { "ranks": [ids] }] });
+                let understood = json!({ "max_entries": most, "attrs": [], "constraint": running });
+                (understood, Request::RunningOn(rank, usize::try_from(most).ok()?))
+            }
+        };
+        (self.payload == understood).then_some(request)
     }
 
     /// The whole answer of a broker that belongs to `owner`.

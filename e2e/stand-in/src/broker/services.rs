@@ -48,15 +48,14 @@ impl Broker {
                 Reply::Done(manager.jobs.get(&id).map_or(Value::Null, Job::events))
             }
             Request::Resources => Reply::Done(manager.resources()),
-            Request::ActiveJobs => Reply::Done(json!(manager.active(None).len())),
             Request::Cleanup => {
                 self.has_cleanup = true;
                 Reply::Done(Value::Null)
             }
             Request::Shutdown => self.shut_down(),
             Request::Drained => Reply::Done(manager.drained_ranks()),
-            Request::RunningOn(ranks, limit) => Reply::Done(manager.running_on(&ranks, limit)),
-            Request::Drain(ranks, reason) => manager.drain(&ranks, reason.as_deref()),
+            Request::RunningOn(rank, limit) => Reply::Done(manager.running_on(rank, limit)),
+            Request::Drain(rank, reason) => manager.drain(rank, reason),
             Request::Submit(spec) => Reply::Done(json!(manager.submit(*spec))),
             Request::Kill(id, signal) => {
                 manager.kill(id, signal);

@@ -32,28 +32,25 @@ impl State {
 
     /// The state after `event`, `None` where the event means nothing in this state.
     pub(crate) fn after(self, event: &str) -> Option<Self> {
-        let next = match (self, event) {
-            (Self::LoadBuiltins, "builtins-success") => Self::Join,
-            (Self::LoadBuiltins, "builtins-fail") | (Self::Goodbye, "goodbye") => {
-                Self::UnloadBuiltins
-            }
-            (Self::Join, "parent-ready" | "parent-none") => Self::ConfigSync,
-            (Self::ConfigSync, "sync-success" | "sync-none") => Self::Init,
-            (Self::Init, "rc1-success") => Self::Quorum,
-            (Self::Quorum, "quorum-full") => Self::Run,
-            (Self::Run, "shutdown" | "parent-fail") => Self::Cleanup,
-            (Self::Join, "parent-fail")
-            | (Self::Init, "rc1-fail")
-            | (Self::Quorum, "quorum-fail")
-            | (Self::Cleanup, "cleanup-success" | "cleanup-none" | "cleanup-fail") => {
-                Self::Shutdown
-            }
-            (Self::Shutdown, "children-complete" | "children-none") => Self::Finalize,
-            (Self::Finalize, "rc3-success" | "rc3-fail") => Self::Goodbye,
-            (Self::UnloadBuiltins, "builtins-done") => Self::Exit,
-            _ => return None,
-        };
-        Some(next)
+        let steps: [(Self, &[&str], Self); 15] = [
+            (Self::LoadBuiltins, &["builtins-success"], Self::Join),
+            (Self::LoadBuiltins, &["builtins-fail"], Self::UnloadBuiltins),
+            (Self::Join, &["parent-ready", "parent-none"], Self::ConfigSync),
+            (Self::Join, &["parent-fail"], Self::Shutdown),
+            (Self::ConfigSync, &["sync-success", "sync-none"], Self::Init),
+            (Self::Init, &["rc1-success"], Self::Quorum),
+            (Self::Init, &["rc1-fail"], Self::Shutdown),
+            (Self::Quorum, &["quorum-full"], Self::Run),
+            (Self::Quorum, &["quorum-fail"], Self::Shutdown),
+            (Self::Run, &["shutdown", "parent-fail"], Self::Cleanup),
+            (Self::Cleanup, &["cleanup-success", "cleanup-none", "cleanup-fail"], Self::Shutdown),
+            (Self::Shutdown, &["children-complete", "children-none"], Self::Finalize),
+            (Self::Finalize, &["rc3-success", "rc3-fail"], Self::Goodbye),
+            (Self::Goodbye, &["goodbye"], Self::UnloadBuiltins),
+            (Self::UnloadBuiltins, &["builtins-done"], Self::Exit),
+        ];
+        let found = steps.into_iter().find(|(from, by, _)| *from == self && by.contains(&event));
+        found.map(|(_, _, to)| to)
     }
 
     /// What a child in this state makes of its parent's: the event it posts, if any.

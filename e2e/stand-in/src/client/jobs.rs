@@ -45,12 +45,15 @@ pub(crate) fn wait(call: &Call) -> Result<u8, Failure> {
     let mut code = 0;
     loop {
         match call.ask("flux-job", &Request::Wait(Wait::Result(call.scope()))) {
-            Ok(result) => {
-                if let Some(text) = result["text"].as_str() {
-                    let id = text::job_id(result["id"].as_u64().unwrap_or_default());
-                    output::error_line(&format!("{id}: {text}"));
-                    code = 1;
-                }
+            Ok(end) if end["code"] == 0 => {}
+            Ok(end) => {
+                let id = text::job_id(end["id"].as_u64().unwrap_or_default());
+                let text = match end["exception"].as_str() {
+                    Some(exception) => format!("Fatal exception {exception}"),
+                    None => format!("task(s) exited with exit code {}", end["code"]),
+                };
+                output::error_line(&format!("{id}: {text}"));
+                code = 1;
             }
             // No more of them.
             Err(failure) if failure.code == 2 => return Ok(code),

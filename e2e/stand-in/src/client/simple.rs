@@ -93,7 +93,9 @@ pub(crate) fn stats(call: &Call) -> Result<u8, Failure> {
     let ["--parse=active_jobs", "job-manager"] = call.given()[..] else {
         return Err(call.but("with --parse=active_jobs job-manager"));
     };
-    output::line(&call.ask("flux-module: stats", &Request::ActiveJobs)?.to_string());
+    let jobs = call.ask("flux-module: stats", &Request::Jobs(None))?;
+    let active = jobs.as_array().into_iter().flatten().filter(|job| job["state"] != "INACTIVE");
+    output::line(&active.count().to_string());
     Ok(0)
 }
 
@@ -112,26 +114,30 @@ pub(crate) fn shutdown(call: &Call) -> Result<u8, Failure> {
     Ok(0)
 }
 
-pub(crate) fn list(call: &Call) -> Result<u8, Failure> {
+/// The format of a list without a header: of resources in `states`, if any are asked for.
+fn list_format(call: &Call, states: Option<&str>) -> Result<String, Failure> {
     let parsed = call.options("n|no-header o|format= s|states=")?;
-    let is_simulated = parsed.has("no-header") && parsed.value("states") == Some("free");
-    let format = parsed.value("format").filter(|_| is_simulated);
-    let format = format.ok_or_else(|| call.but("with --no-header, --states=free and --format"))?;
+    let is_simulated = parsed.has("no-header") && parsed.value("states") == states;
+    let format = parsed.value("format").filter(|_| is_simulated && parsed.rest.is_empty());
+    let states = states.map(|states| format!(", --states={states}")).unwrap_or_default();
+    let other = || call.but(&format!("with --no-header, --format{states}"));
+    format.map(str::to_owned).ok_or_else(other)
+}
+
+pub(crate) fn list(call: &Call) -> Result<u8, Failure> {
+    let format = list_format(call, Some("free"))?;
     let free = call.ask("flux-resource: ERROR", &Request::Resources)?;
-    output::line(&formatted(format, &free)?);
+    output::line(&formatted(&format, &free)?);
     Ok(0)
 }
 
 /// Who is drained, and why.
 pub(crate) fn drained(call: &Call) -> Result<u8, Failure> {
-    let parsed = call.options("n|no-header o|format=")?;
-    let is_simulated = parsed.has("no-header") && parsed.rest.is_empty();
-    let format = parsed.value("format").filter(|_| is_simulated);
-    let format = format.ok_or_else(|| call.but("with --no-header and --format"))?;
+    let format = list_format(call, None)?;
     let answer = call.ask("flux-resource: ERROR", &Request::Drained)?;
     for (rank, drained) in answer["drain"].as_object().into_iter().flatten() {
         let row = json!({ "ranks": rank, "reason": drained["reason"] });
-        output::line(&formatted(format, &row)?);
+        output::line(&formatted(&format, &row)?);
     }
     Ok(0)
 }

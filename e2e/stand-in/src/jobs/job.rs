@@ -40,23 +40,15 @@ impl Job {
         !self.allocation.tasks.is_empty()
     }
 
-    /// Its end, for whoever watches. After an exception the code is not 0.
+    /// Its end, for whoever watches or waits. After an exception the code is not 0.
     pub(crate) fn end(&self) -> Reply {
         let exception = self.exception.as_ref();
         let exception = exception.map(|(kind, note)| format!("type={kind} severity=0 {note}"));
         let code = self.code.max(i32::from(exception.is_some()));
         let started = self.is_started();
-        Reply::Done(json!({ "code": code, "exception": exception, "started": started }))
-    }
-
-    /// Its result, as `flux job wait` says it.
-    pub(crate) fn result(&self) -> Reply {
-        let text = match (&self.exception, self.code) {
-            (Some((kind, _)), _) => Some(format!("Fatal exception type={kind}")),
-            (None, 0) => None,
-            (None, code) => Some(format!("task(s) exited with exit code {code}")),
-        };
-        Reply::Done(json!({ "id": self.id, "text": text }))
+        Reply::Done(json!({
+            "id": self.id, "code": code, "exception": exception, "started": started,
+        }))
     }
 
     pub(crate) fn to_json(&self) -> Value {

@@ -64,7 +64,7 @@ impl Manager {
         for id in self.in_state(JobState::Running, scope) {
             for (rank, cores) in &self.jobs[&id].allocation.cores {
                 if let Some(left) = free.get_mut(rank) {
-                    left.retain(|core| !cores.contains(core));
+                    *left = left.saturating_sub(*cores);
                 }
             }
         }
@@ -167,14 +167,9 @@ impl Manager {
     fn finish(&mut self, id: u64) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         job.state = JobState::Inactive;
-        for inner in self.active(Some(id)) {
+        for inner in self.ids(|job| job.spec.scope == Some(id)) {
             self.raise(inner, "cancel", "enclosing instance ended");
         }
-    }
-
-    /// Ids of jobs that are not over, in a scope.
-    pub(crate) fn active(&self, scope: Scope) -> Vec<u64> {
-        self.ids(|job| job.state != JobState::Inactive && job.spec.scope == scope)
     }
 
     pub(crate) fn running(&self) -> Vec<u64> {
@@ -257,7 +252,7 @@ impl Manager {
                 }
                 let job = jobs.find(|job| job.state == JobState::Inactive)?;
                 job.spec.waitable = false;
-                Some(job.result())
+                Some(job.end())
             }
             Wait::Idle(scope) => {
                 let pending = self.in_state(JobState::Pending, scope).len();
@@ -267,24 +262,18 @@ impl Manager {
         }
     }
 
-    /// Ranks get no more jobs, for a `reason`; or jobs again, without one. One that is as it is to be fails
+    /// A rank gets no more jobs, for a `reason`; or jobs again, without one. One that is as it is to be fails
     /// the request, as without `--update`.
-    pub(crate) fn drain(&mut self, ranks: &BTreeSet<u32>, reason: Option<&str>) -> Reply {
-        if ranks.iter().any(|rank| !self.cores.contains_key(rank)) {
+    pub(crate) fn drain(&mut self, rank: u32, reason: Option<String>) -> Reply {
+        if !self.cores.contains_key(&rank) {
             return Reply::Failed("idset is out of range".to_owned(), INVALID);
         }
-        let is_so = |rank: &&u32| self.drained.contains_key(rank) == reason.is_some();
-        let wrong: BTreeSet<u32> = ranks.iter().filter(is_so).copied().collect();
-        if !wrong.is_empty() {
-            let (ids, already) = (text::encode_ids(&wrong), reason.map_or("not", |_| "already"));
-            return Reply::Failed(format!("rank {ids} {already} drained"), EXISTS);
+        if self.drained.contains_key(&rank) == reason.is_some() {
+            let already = if reason.is_some() { "already" } else { "not" };
+            return Reply::Failed(format!("rank {rank} {already} drained"), EXISTS);
         }
-        match reason {
-            Some(reason) => {
-                self.drained.extend(ranks.iter().map(|rank| (*rank, reason.to_owned())));
-            }
-            None => self.drained.retain(|rank, _| !ranks.contains(rank)),
-        }
+        self.drained.remove(&rank);
+        self.drained.extend(reason.map(|reason| (rank, reason)));
         Reply::Done(Value::Null)
     }
 
@@ -297,21 +286,18 @@ impl Manager {
         json!({ "drain": drain })
     }
 
-    /// The ids of at most `limit` jobs that run on one of `ranks`.
-    pub(crate) fn running_on(&self, ranks: &BTreeSet<u32>, limit: usize) -> Value {
-        let here = |job: &&Job| {
-            job.state == JobState::Running
-                && job.allocation.cores.keys().any(|rank| ranks.contains(rank))
-        };
-        let jobs = self.jobs.values().filter(here).take(limit);
-        json!({ "jobs": jobs.map(|job| json!({ "id": job.id })).collect::<Vec<_>>() })
+    /// The ids of at most `limit` jobs that run on `rank`.
+    pub(crate) fn running_on(&self, rank: u32, limit: usize) -> Value {
+        let ids = self.running().into_iter();
+        let here = ids.filter(|id| self.jobs[id].allocation.cores.contains_key(&rank)).take(limit);
+        json!({ "jobs": here.map(|id| json!({ "id": id })).collect::<Vec<_>>() })
     }
 
     /// How many cores are free, and on how many ranks.
     pub(crate) fn resources(&self) -> Value {
         let free = self.free(None);
-        let counts = free.values().map(BTreeSet::len).filter(|count| *count > 0);
-        json!({ "nnodes": counts.clone().count(), "ncores": counts.sum::<usize>() })
+        let nodes = free.values().filter(|cores| **cores > 0).count();
+        json!({ "nnodes": nodes, "ncores": free.values().sum::<usize>() })
     }
 }
 

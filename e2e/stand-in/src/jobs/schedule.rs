@@ -1,7 +1,6 @@
 //! Where a job fits: first come, first served, on the nodes with most free cores.
 
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
@@ -31,16 +30,14 @@ pub(crate) fn allocate(spec: &JobSpec, all: &Cores, free: &Cores) -> Option<Allo
 /// Tasks in blocks, the earlier nodes taking the remainder.
 fn allocate_nodes(spec: &JobSpec, nodes: usize, all: &Cores, free: &Cores) -> Option<Allocation> {
     let wanted = spec.tasks.div_ceil(nodes);
-    let fits = |(rank, cores): &(&u32, &BTreeSet<u32>)| {
-        let whole = all.get(*rank).is_some_and(|all| all.len() == cores.len());
-        cores.len() >= wanted && (whole || !spec.exclusive)
+    let fits = |(rank, cores): &(&u32, &usize)| {
+        **cores >= wanted && (!spec.exclusive || all.get(*rank) == Some(*cores))
     };
-    let mut candidates: Vec<(&u32, &BTreeSet<u32>)> = free.iter().filter(fits).collect();
-    candidates.sort_by_key(|(rank, cores)| (Reverse(cores.len()), **rank));
-    let taken = if spec.exclusive { usize::MAX } else { wanted };
+    let mut candidates: Vec<(&u32, &usize)> = free.iter().filter(fits).collect();
+    candidates.sort_by_key(|(rank, cores)| (Reverse(**cores), **rank));
+    let taken = |cores| if spec.exclusive { cores } else { wanted };
     let chosen = candidates.get(..nodes)?.iter();
-    let cores: Cores =
-        chosen.map(|(rank, cores)| (**rank, cores.iter().copied().take(taken).collect())).collect();
+    let cores: Cores = chosen.map(|(rank, cores)| (**rank, taken(**cores))).collect();
     let share = |index| spec.tasks / nodes + usize::from(index < spec.tasks % nodes);
     let tasks = cores.keys().enumerate();
     let tasks = tasks.flat_map(|(index, rank)| std::iter::repeat_n(*rank, share(index))).collect();
@@ -51,9 +48,10 @@ fn allocate_nodes(spec: &JobSpec, nodes: usize, all: &Cores, free: &Cores) -> Op
 fn allocate_slots(spec: &JobSpec, mut left: Cores) -> Option<Allocation> {
     let mut allocation = Allocation::default();
     for _ in 0..spec.tasks {
-        let most = left.iter_mut().max_by_key(|(rank, cores)| (cores.len(), Reverse(**rank)));
+        let most = left.iter_mut().max_by_key(|(rank, cores)| (**cores, Reverse(**rank)));
         let (rank, cores) = most?;
-        allocation.cores.entry(*rank).or_default().insert(cores.pop_first()?);
+        *cores = cores.checked_sub(1)?;
+        *allocation.cores.entry(*rank).or_default() += 1;
         allocation.tasks.push(*rank);
     }
     allocation.tasks.sort_unstable();

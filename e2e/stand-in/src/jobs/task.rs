@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use tokio::process::{Child, Command};
 
-use crate::environment::{find_program, rc1_fault};
+use crate::environment::rc1_fault;
 use crate::output::{Stream, strerror};
 use crate::protocol::JobSpec;
 
@@ -90,7 +90,6 @@ pub(crate) fn start(
 }
 
 fn command(order: &TaskOrder, rundir: &str) -> std::io::Result<Command> {
-    let not_found = || Error::from_raw_os_error(nix::libc::ENOENT);
     let spec = &order.spec;
     let output = order.open(order.file(spec.output.as_ref()))?;
     let error = order.open(order.file(spec.error.as_ref()))?;
@@ -98,7 +97,7 @@ fn command(order: &TaskOrder, rundir: &str) -> std::io::Result<Command> {
     if let Some(script) = &spec.script {
         // The instance of a batch job runs rc1 like any other.
         if rc1_fault(&spec.environment, true).is_some() {
-            return Err(not_found());
+            return Err(Error::from_raw_os_error(nix::libc::ENOENT));
         }
         let path = format!("{rundir}/script-{}", order.job);
         let mut options = OpenOptions::new();
@@ -107,8 +106,7 @@ fn command(order: &TaskOrder, rundir: &str) -> std::io::Result<Command> {
         words.insert(0, path);
     }
     let (program, arguments) = words.split_first().ok_or(ErrorKind::InvalidInput)?;
-    // As the shell that starts tasks does, it is looked up in the task's own `PATH`.
-    let program = find_program(&spec.environment, program).ok_or_else(not_found)?;
+    // As by the shell that starts tasks, it is looked up in the task's own `PATH`.
     let mut command = Command::new(program);
     command.args(arguments).env_clear().envs(&spec.environment);
     command.current_dir(&spec.directory).process_group(0);

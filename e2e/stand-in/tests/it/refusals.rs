@@ -9,6 +9,17 @@ fn refused(site: &Site, more: &[&str], text: &str) {
     assert!(answer.err.contains(text), "{more:?}: {answer:?}");
 }
 
+/// Runs a broker with each of these changes to a file: what there is, what takes its place, and the text of the
+/// refusal.
+fn refused_with(site: &Site, file: &str, changes: &[(&str, &str, &str)]) {
+    let good = site.read(file);
+    for (from, to, text) in changes {
+        site.write(file, &good.replace(from, to));
+        refused(site, &[], text);
+    }
+    site.write(file, &good);
+}
+
 #[test]
 fn attributes_that_make_no_sense() {
     let site = Site::new(1);
@@ -28,9 +39,8 @@ fn attributes_that_make_no_sense() {
 #[test]
 fn configuration_that_makes_no_sense() {
     let site = Site::new(2);
-    let good = site.read("broker.toml");
     let _taken = std::net::TcpListener::bind(("127.0.0.1", site.port)).expect("binds");
-    for (from, to, text) in [
+    let changes = [
         ("default_port", "nope = 1\ndefault_port", "nope"),
         ("curve_cert", "# ", "curve_cert must be defined for size > 1"),
         ("a[0-1]", "b[0-1]", "a0 not found in hosts"),
@@ -44,10 +54,8 @@ fn configuration_that_makes_no_sense() {
         ("[bootstrap]", "[bootstrap]", "Address already in use"),
         ("[resource]", "[access]\nnope = 1\n[resource]", "nope"),
         ("[resource]", "[x]\na = 1\na = 2\n[resource]", "broker.toml"),
-    ] {
-        site.write("broker.toml", &good.replace(from, to));
-        refused(&site, &[], text);
-    }
+    ];
+    refused_with(&site, "broker.toml", &changes);
 }
 
 #[test]
@@ -57,11 +65,9 @@ fn certificates_that_make_no_sense() {
     site.set_mode("curve.cert", 0o640);
     refused(&site, &[], &format!("{load}: readable by group/other"));
     site.set_mode("curve.cert", 0o600);
-    let good = site.read("curve.cert");
-    site.write("curve.cert", &good.replace("    name = \"test\"\n", ""));
-    refused(&site, &[], "overlay.err[0]");
-    site.write("curve.cert", &good.replace("secret-key", "private-key"));
-    refused(&site, &[], &load);
+    let changes =
+        [("    name = \"test\"\n", "", "overlay.err[0]"), ("secret-key", "private-key", &load)];
+    refused_with(&site, "curve.cert", &changes);
     std::fs::remove_file(site.path("curve.cert")).expect("removes");
     refused(&site, &[], &format!("{load}: No such file or directory"));
 }
@@ -69,23 +75,19 @@ fn certificates_that_make_no_sense() {
 #[test]
 fn resources_that_make_no_sense() {
     let site = Site::new(1);
-    let good = site.read("broker.toml");
-    for (from, to, text) in [
+    let changes = [
         ("noverify = true", "nope = true", "nope"),
         ("[resource]", "[resource]\nexclude = \"7\"", "exclude"),
         ("/R\"", "/nowhere\"", "No such file or directory"),
-    ] {
-        site.write("broker.toml", &good.replace(from, to));
-        refused(&site, &[], text);
-    }
-    site.write("broker.toml", &good);
+    ];
+    refused_with(&site, "broker.toml", &changes);
     let set = site.read("R");
-    site.write("R", &set.replace("a[0-0]", "b0").replace("a0", "b0"));
-    refused(&site, &[], "error reranking R: ");
-    for wrong in [&set.replace("\"0\"", "\"0-0\""), "no JSON"] {
-        site.write("R", wrong);
-        refused(&site, &[], "rc1-fail: init->shutdown");
-    }
+    let changes = [
+        ("a[0-0]", "b0", "error reranking R: "),
+        ("\"0\"", "\"0-0\"", "rc1-fail: init->shutdown"),
+        (&set, "no JSON", "rc1-fail: init->shutdown"),
+    ];
+    refused_with(&site, "R", &changes);
 }
 
 #[test]
