@@ -1,10 +1,6 @@
 //! Everything a trial stands on: a cluster, the images, the installed operator.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::OnceLock,
-    time::Duration,
-};
+use std::{path::Path, sync::OnceLock, time::Duration};
 
 use anyhow::{Context as _, Result, anyhow};
 use clap::ValueEnum as _;
@@ -17,7 +13,6 @@ use kube::{
 use crate::{
     cli::ClusterArguments,
     cluster::{Cluster, Target},
-    kubernetes::Kubernetes,
     kueue,
     product::{
         binaries::{self, Binaries},
@@ -195,31 +190,12 @@ impl Environment {
 
     /// Whether the cluster is one of ours, with the images that no registry has.
     pub fn is_own(&self) -> bool {
-        self.own().is_some()
-    }
-
-    /// The kubeconfig, for programs that [`Self::run`] starts: they are where the cluster can be reached.
-    pub fn kubeconfig(&self) -> &Path {
-        self.cluster.kubeconfig()
-    }
-
-    /// The API server's audit log, where there is access to it.
-    pub fn audit_log(&self) -> Option<PathBuf> {
-        self.own().map(Kubernetes::audit_log)
+        self.cluster.own().is_some()
     }
 
     /// The operator's program, where it was built for this environment.
     pub fn operator(&self) -> Option<&Path> {
         self.built.as_ref().map(|built| built.operator.as_path())
-    }
-
-    /// The cluster, if it is one of ours.
-    pub fn own(&self) -> Option<&Kubernetes> {
-        self.cluster.own()
-    }
-
-    pub(crate) fn apply(&self, manifest: &str, options: &[&str]) -> Result<()> {
-        self.cluster.apply(manifest, options)
     }
 
     /// What `kubectl` prints, given these arguments.

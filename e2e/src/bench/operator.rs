@@ -73,7 +73,7 @@ impl OperatorProgram {
 
     /// Applies what the operator needs in the cluster.
     pub(super) fn install(&self, environment: &Environment) -> Result<()> {
-        self.manifests.iter().try_for_each(|manifest| environment.apply(manifest, &[]))?;
+        self.manifests.iter().try_for_each(|manifest| environment.cluster.apply(manifest, &[]))?;
         environment.await_definition()
     }
 
@@ -82,7 +82,7 @@ impl OperatorProgram {
         let words = ["create", "token", NAME, "--namespace", self.namespace, "--duration=24h"];
         let token = environment.kubectl(&words)?;
         let reading = "reading the administrator's kubeconfig";
-        let text = fs::read_to_string(environment.kubeconfig()).context(reading)?;
+        let text = fs::read_to_string(environment.cluster.kubeconfig()).context(reading)?;
         let mut config: Value = serde_json::from_str(&text).context(reading)?;
         config["users"][0]["user"] = json!({"token": token.trim()});
         let kubeconfig = NamedTempFile::new().context("making a kubeconfig")?;

@@ -143,8 +143,7 @@ impl Arguments {
 fn line_about(run: &Run) -> String {
     let (round, size, contender) = (run.round + 1, run.size, run.contender.name());
     let seconds = run.milestones.get(POD_ENDED).copied().unwrap_or_default();
-    let worked = run.processor_seconds;
-    format!("round {round}, {size} pods, {contender}: {seconds:.2} s, {worked:.2} s of processors")
+    format!("round {round}, {size} pods, {contender}: {seconds:.2} s")
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{
     Example,
     expectation::{NeededFlux, Step, matches},
-    installed_by, object, volumes,
+    object, volumes,
 };
 use crate::{
     environment::Environment,
@@ -25,24 +25,11 @@ use crate::{
 };
 
 /// Runs the example of that name; keeps the evidence when it fails, cleans up when it does not. One that
-/// needs another Flux than there is does not run, which is noted.
-pub fn run(name: &str, environment: &Environment, progress: &Progress) -> Result<()> {
-    run_example(None, name, environment, progress)
-}
-
-/// The same with `flux.container.install: <method>` in each of its `MiniClusters`.
-pub fn run_installed_by(
-    method: &str,
+/// needs another Flux than there is does not run, which is noted. With `install`, each of its `MiniClusters` says
+/// that agent and view come into its pods in this way.
+pub fn run(
     name: &str,
-    environment: &Environment,
-    progress: &Progress,
-) -> Result<()> {
-    run_example(Some(method), name, environment, progress)
-}
-
-fn run_example(
-    method: Option<&str>,
-    name: &str,
+    install: Option<&str>,
     environment: &Environment,
     progress: &Progress,
 ) -> Result<()> {
@@ -63,7 +50,7 @@ fn run_example(
             environment,
             trial,
             example,
-            method,
+            install,
             run,
             pod: 0,
             container: None,
@@ -97,7 +84,7 @@ struct Scene<'run> {
     trial: &'run Trial,
     example: &'run Example,
     /// How agent and view come into the pods, if it is not as the example says.
-    method: Option<&'run str>,
+    install: Option<&'run str>,
     run: Instance<'run>,
     /// Index of one of its pods.
     pod: u32,
@@ -109,7 +96,7 @@ struct Scene<'run> {
 impl<'run> Scene<'run> {
     async fn play(&mut self) -> Result<()> {
         for object in &self.example.objects {
-            self.apply(object)?;
+            self.apply(object.clone())?;
         }
         for step in &self.example.steps {
             self.step(step).await.with_context(|| {
@@ -128,7 +115,7 @@ impl<'run> Scene<'run> {
         match step {
             // What there must be before the start.
             Step::Flux(_) | Step::PodSecurity(_) => {}
-            Step::Apply(file) => self.apply(&object(&self.example.directory.join(file))?)?,
+            Step::Apply(file) => self.apply(object(&self.example.directory.join(file))?)?,
             Step::Minicluster(name) => {
                 self.run = self.trial.named(name);
                 (self.pod, self.container) = (0, None);
@@ -170,12 +157,15 @@ impl<'run> Scene<'run> {
         Ok(())
     }
 
-    fn apply(&self, object: &Value) -> Result<()> {
-        let object = match self.method {
-            Some(method) => &installed_by(method, object.clone()),
-            None => object,
-        };
-        self.environment.apply(&object.to_string(), &["--namespace", self.trial.namespace()])
+    fn apply(&self, mut object: Value) -> Result<()> {
+        if let Some(install) = self.install
+            && object["kind"] == "MiniCluster"
+        {
+            object["spec"]["flux"]["container"]["install"] = install.into();
+        }
+        self.environment
+            .cluster
+            .apply(&object.to_string(), &["--namespace", self.trial.namespace()])
     }
 
     fn container(&self) -> &'run str {

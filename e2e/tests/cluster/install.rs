@@ -5,7 +5,7 @@ use crate::{Instance, succeeds, trial};
 use anyhow::{Context as _, Result, ensure};
 use e2e::{
     environment::Environment,
-    examples::run::run_installed_by,
+    examples::run::run,
     not_run,
     product::images::{View, for_tests::SPACK_VIEW},
     progress::Progress,
@@ -17,7 +17,7 @@ use flux_operator::crd::{InstallMethod, Installed};
 #[ignore = "needs a cluster"]
 fn a_read_only_root_and_an_image_without_programs_take_copies() {
     for example in ["read-only-root", "distroless"] {
-        succeeds(|environment| run_installed_by("Copy", example, environment, &Progress::new()));
+        succeeds(|environment| run(example, Some("Copy"), environment, &Progress::new()));
     }
 }
 

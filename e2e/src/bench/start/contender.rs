@@ -35,17 +35,6 @@ pub(super) enum Contender {
     Peer,
 }
 
-/// Who is divided by whom.
-pub(super) const RATIOS: [(Contender, Contender); 7] = [
-    (Contender::Mounted, Contender::Bare),
-    (Contender::Mounted, Contender::MountedByHand),
-    (Contender::Copied, Contender::CopiedByHand),
-    (Contender::CopiedFromOne, Contender::CopiedByHand),
-    (Contender::Mounted, Contender::Peer),
-    (Contender::Copied, Contender::Peer),
-    (Contender::CopiedFromOne, Contender::Peer),
-];
-
 impl Contender {
     /// As on the command line and in results.
     pub(super) fn name(self) -> String {

@@ -145,7 +145,7 @@ impl Life {
                 return Ok(());
             }
             // A suspension takes the pod, and its code with it, of a command that has just ended.
-            let cluster = trial.await_finished(run.name, DEADLINE).await?;
+            let cluster = run.finished().await?;
             let found = cluster.status.as_ref().and_then(|status| status.exit_code);
             let ended = is_true(&cluster, if code == 0 { "Complete" } else { "Failed" });
             ensure!(ended && found.is_none_or(|it| it == code), "it ended: {:?}", cluster.status);
