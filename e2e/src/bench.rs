@@ -14,7 +14,6 @@ use serde::Serialize;
 
 use self::operator::OperatorProgram;
 use crate::{
-    cache::Cache,
     kubernetes::{ClusterId, KubernetesVersion, Network, Nodes, Options},
     product::checkout,
     progress::Progress,
@@ -61,13 +60,7 @@ impl Peer {
 /// A cluster of this checkout beside that of its tests.
 fn cluster(purpose: &str, nodes: Nodes, network: Network) -> Result<Options> {
     let id = ClusterId::beside_that_of_this_checkout(purpose)?;
-    Ok(Options {
-        cache: Cache::locate()?,
-        id,
-        network,
-        version: KubernetesVersion::default(),
-        nodes,
-    })
+    Ok(Options { id, network, nodes, ..Options::of_version(KubernetesVersion::default())? })
 }
 
 /// Writes `results` to `name`.json in docs/performance.

@@ -13,6 +13,7 @@ pub mod examples;
 pub mod interruption;
 mod kueue;
 pub mod not_run;
+pub mod operator_process;
 pub mod product;
 pub mod scheduler_plugins;
 pub mod trial;

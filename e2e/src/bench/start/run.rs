@@ -10,10 +10,7 @@ use k8s_openapi::{
     jiff::Timestamp,
 };
 use kube::{
-    Api, ResourceExt as _,
-    api::PostParams,
-    core::{DynamicObject, GroupVersionKind},
-    discovery::ApiResource,
+    Api, ResourceExt as _, api::PostParams, core::GroupVersionKind, discovery::ApiResource,
 };
 use serde::Serialize;
 
@@ -92,23 +89,13 @@ impl Place {
 }
 
 async fn create_all(trial: &Trial, wanted: Wanted<'_>) -> Result<()> {
-    let mut address = String::new();
-    for service in wanted.service()? {
-        let service = create(trial, service).await?;
-        let given = service.data["spec"]["clusterIP"].as_str();
-        given.context("the Service has no address")?.clone_into(&mut address);
-    }
-    for object in wanted.objects(&address)? {
-        create(trial, object).await?;
+    for object in wanted.objects()? {
+        let types = object.types.as_ref().context("an object has no kind")?;
+        let kind = GroupVersionKind::try_from(types).context("reading an object's kind")?;
+        let resource = ApiResource::from_gvk(&kind);
+        let api = Api::namespaced_with(trial.client().clone(), trial.namespace(), &resource);
+        let made = api.create(&PostParams::default(), &object).await;
+        made.with_context(|| format!("creating {}", object.name_any()))?;
     }
     Ok(())
-}
-
-async fn create(trial: &Trial, object: DynamicObject) -> Result<DynamicObject> {
-    let types = object.types.as_ref().context("an object has no kind")?;
-    let kind = GroupVersionKind::try_from(types).context("reading an object's kind")?;
-    let resource = ApiResource::from_gvk(&kind);
-    let api = Api::namespaced_with(trial.client().clone(), trial.namespace(), &resource);
-    let made = api.create(&PostParams::default(), &object).await;
-    made.with_context(|| format!("creating {}", object.name_any()))
 }
