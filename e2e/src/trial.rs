@@ -9,7 +9,10 @@ use std::{path::Path, process::Command};
 use anyhow::{Context as _, Result};
 use flux_contract::labels::{COMPLETION_INDEX, JOB_NAME};
 use flux_operator::crd::MiniCluster;
-use k8s_openapi::api::core::v1::{Namespace, Pod};
+use k8s_openapi::{
+    api::core::v1::{Namespace, Pod},
+    apimachinery::pkg::apis::meta::v1::Condition,
+};
 use kube::{
     Api, Client, ResourceExt,
     api::{DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams},
@@ -155,15 +158,14 @@ pub(crate) fn is_finished(cluster: &MiniCluster) -> bool {
 
 /// True when the condition of that type is `True`.
 pub fn is_true(cluster: &MiniCluster, kind: &str) -> bool {
-    condition(cluster, kind).is_some_and(|(status, _, _)| status == "True")
+    condition(cluster, kind).is_some_and(|condition| condition.status == "True")
 }
 
-/// Status, reason and message of the condition of that type.
+/// The condition of that type.
 pub fn condition<'cluster>(
     cluster: &'cluster MiniCluster,
     kind: &str,
-) -> Option<(&'cluster str, &'cluster str, &'cluster str)> {
+) -> Option<&'cluster Condition> {
     let conditions = &cluster.status.as_ref()?.conditions;
-    let found = conditions.iter().find(|condition| condition.type_ == kind)?;
-    Some((&found.status, &found.reason, &found.message))
+    conditions.iter().find(|condition| condition.type_ == kind)
 }

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use flux_operator::crd::{Installed, MiniCluster, MiniClusterStatus, State};
-use k8s_openapi::api::core::v1::{ContainerStateTerminated, Pod};
+use k8s_openapi::{
+    api::core::v1::{ContainerStateTerminated, Pod},
+    apimachinery::pkg::apis::meta::v1::Condition,
+};
 use kube::{ResourceExt as _, runtime::wait::await_condition};
 use serde_json::{Value, json};
 
@@ -108,16 +111,14 @@ impl Instance<'_> {
         self.status(&format!("{state:?}"), |status| status.state == Some(state)).await
     }
 
-    /// Waits until its condition `kind` has `words` as its reason, or in its message; returns status, reason
-    /// and message.
-    pub async fn says(&self, kind: &str, words: &str) -> Result<(String, String, String)> {
+    /// Waits until its condition `kind` has `words` as its reason, or in its message.
+    pub async fn says(&self, kind: &str, words: &str) -> Result<Condition> {
         let says = |cluster: &MiniCluster| {
             condition(cluster, kind)
-                .is_some_and(|(_, reason, message)| reason == words || message.contains(words))
+                .is_some_and(|said| said.reason == words || said.message.contains(words))
         };
         let cluster = self.until(&format!("{kind}: {words}"), says).await?;
-        let (status, reason, message) = condition(&cluster, kind).context("no such condition")?;
-        Ok((status.to_owned(), reason.to_owned(), message.to_owned()))
+        condition(&cluster, kind).cloned().context("no such condition")
     }
 
     /// Waits until it has ended, and fails unless it ended well.
@@ -130,9 +131,10 @@ impl Instance<'_> {
     /// Waits until it has ended, and fails unless it failed for this reason; returns exit code and message.
     pub async fn fails(&self, reason: &str) -> Result<(Option<i32>, String)> {
         let cluster = self.finished().await?;
-        let (status, found, message) = condition(&cluster, "Failed").context("it did not fail")?;
-        ensure!(status == "True" && found == reason, "{}: {found}: {message}", self.name);
-        Ok((cluster.status.as_ref().and_then(|status| status.exit_code), message.to_owned()))
+        let failed = condition(&cluster, "Failed").context("it did not fail")?;
+        ensure!(failed.status == "True" && failed.reason == reason, "{}: {failed:?}", self.name);
+        let code = cluster.status.as_ref().and_then(|status| status.exit_code);
+        Ok((code, failed.message.clone()))
     }
 
     /// How agent and view come into its pods, as its status says.

@@ -37,8 +37,8 @@ async fn all_or_none(trial: &Trial) -> Result<()> {
     first.running(3).await?;
     // Of its three pods one would find a seat.
     let second = gang(trial, "second", 3).await?;
-    let (_, _, message) = second.says("Progressing", "Waiting").await?;
-    ensure!(message.contains("nodes are available"), "{message}");
+    let said = second.says("Progressing", "Waiting").await?;
+    ensure!(said.message.contains("nodes are available"), "{said:?}");
     ensure!(placed(trial, "second").await? == 0, "it is placed by half");
     let single = trial.run("single", "size: 1", SEAT).await?;
     single.running(1).await?;
@@ -57,8 +57,8 @@ async fn all_or_none(trial: &Trial) -> Result<()> {
 /// Where nothing reads PodGroups a gang waits, says so, and starts when something does.
 async fn without_a_scheduler(environment: &Environment, trial: &Trial) -> Result<()> {
     let early = gang(trial, "early", 2).await?;
-    let (status, _, message) = early.says("Progressing", "NoPodGroups").await?;
-    ensure!(status == "False", "{status}: {message}");
+    let said = early.says("Progressing", "NoPodGroups").await?;
+    ensure!(said.status == "False", "{said:?}");
     ensure!(trial.pods("early").await?.is_empty(), "it has pods");
     environment.install_scheduler_plugins(&Progress::new())?;
     early.running(2).await?;

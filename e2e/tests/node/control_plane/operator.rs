@@ -103,8 +103,8 @@ pub(super) async fn what_runs_goes_on_when_the_operator_is_another_one(
         run.edit(&json!({ "size": 3 }))?;
     }
     read.brokers(3).await?;
-    let (_, reason, message) = unread.says("Progressing", "with the agent image").await?;
-    ensure!(reason == "ChangeRefused", "{reason}: {message}");
+    let said = unread.says("Progressing", "with the agent image").await?;
+    ensure!(said.reason == "ChangeRefused", "{said:?}");
     ensure!(data(trial).await? == other, "the configuration was changed");
     for run in [&read, &unread] {
         run.go(0).await?;
