@@ -6,13 +6,12 @@ pub mod scale;
 pub mod start;
 mod table;
 
-use std::{fs, path::PathBuf, process::ExitCode};
+use std::{fs, process::ExitCode};
 
 use anyhow::{Context as _, Result};
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 use serde::Serialize;
 
-use self::operator::OperatorProgram;
 use crate::{
     kubernetes::{ClusterId, KubernetesVersion, Network, Nodes, Options},
     product::checkout,
@@ -36,24 +35,6 @@ impl BenchCommand {
             Self::Start(arguments) => arguments.run(),
             Self::Scale(arguments) => arguments.run(),
         }
-    }
-}
-
-/// The Go operator, which can be measured beside this one.
-#[derive(Debug, Args)]
-struct Peer {
-    /// The Go operator's program; without it, the Go operator is not measured.
-    #[arg(long, value_name = "FILE", env = "PEER_OPERATOR", requires = "peer_crd")]
-    peer_operator: Option<PathBuf>,
-    /// The file of the Go operator's CRD.
-    #[arg(long, value_name = "FILE", env = "PEER_CRD", requires = "peer_operator")]
-    peer_crd: Option<PathBuf>,
-}
-
-impl Peer {
-    fn program(&self) -> Result<Option<OperatorProgram>> {
-        let files = self.peer_operator.as_ref().zip(self.peer_crd.as_ref());
-        files.map(|(program, definition)| OperatorProgram::peer(program, definition)).transpose()
     }
 }
 

@@ -13,7 +13,6 @@ use kube::{
 use crate::{
     cli::ClusterArguments,
     cluster::{Cluster, Target},
-    kueue,
     product::{
         binaries::{self, Binaries},
         images::{self, View},
@@ -21,7 +20,6 @@ use crate::{
         printed,
     },
     progress::Progress,
-    scheduler_plugins,
     trial::{Trial, evidence::keep_evidence},
     wait::{self, Look},
 };
@@ -111,16 +109,6 @@ impl Environment {
     pub fn load_images_of_tests(&self, progress: &Progress) -> Result<()> {
         let Some(built) = &self.built else { return Ok(()) };
         images::for_tests::load(&self.cluster, built, &View::from_environment()?, progress)
-    }
-
-    /// Installs Kueue.
-    pub fn install_kueue(&self, progress: &Progress) -> Result<()> {
-        kueue::install(&self.cluster, progress)
-    }
-
-    /// Installs the scheduler of scheduler-plugins beside the cluster's own.
-    pub fn install_scheduler_plugins(&self, progress: &Progress) -> Result<()> {
-        scheduler_plugins::install(&self.cluster, progress)
     }
 
     /// The cluster as it is: nothing is built, loaded or installed.

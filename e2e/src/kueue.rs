@@ -5,7 +5,7 @@ use anyhow::Result;
 
 use crate::{
     cache::Cache,
-    cluster::Cluster,
+    environment::Environment,
     kubernetes::{KUEUE_VERSION, helm, kueue},
     product::images::load_program,
     programs,
@@ -24,7 +24,8 @@ const VALUES: [&str; 2] = ["image.pullPolicy=IfNotPresent", "resources.requests.
 const PATIENCE: &str = "--timeout=10m";
 
 /// Installs Kueue, and waits until it runs.
-pub(crate) fn install(cluster: &Cluster, progress: &Progress) -> Result<()> {
+pub fn install(environment: &Environment, progress: &Progress) -> Result<()> {
+    let cluster = &environment.cluster;
     let cache = Cache::locate()?;
     let (helm, built) = (helm(&cache, progress)?, kueue(&cache, progress)?);
     let image = format!("{IMAGE}:{KUEUE_VERSION}");

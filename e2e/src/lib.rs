@@ -11,7 +11,7 @@ pub mod demo;
 pub mod environment;
 pub mod examples;
 pub mod interruption;
-mod kueue;
+pub mod kueue;
 pub mod not_run;
 pub mod operator_process;
 pub mod product;

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 
 use crate::{
     cache::Cache,
-    cluster::Cluster,
+    environment::Environment,
     kubernetes::{SCHEDULER_PLUGINS_VERSION, scheduler_plugins},
     product::images::load_program,
     programs,
@@ -18,7 +18,8 @@ use crate::{
 pub const SCHEDULER: &str = "scheduler-plugins-scheduler";
 
 /// Installs it with the definitions of what it reads, and waits until it runs.
-pub(crate) fn install(cluster: &Cluster, progress: &Progress) -> Result<()> {
+pub fn install(environment: &Environment, progress: &Progress) -> Result<()> {
+    let cluster = &environment.cluster;
     let built = scheduler_plugins(&Cache::locate()?, progress)?;
     let image = format!("localhost/flux-e2e/scheduler-plugins:{SCHEDULER_PLUGINS_VERSION}");
     progress.step("loading scheduler-plugins", || {

@@ -138,30 +138,6 @@ fn a_view_that_cannot_be_used_fails_the_run_with_its_reason() {
     });
 }
 
-/// PID 1 reads the reason of a batch that failed, in a directory of Flux's user.
-#[test]
-#[ignore = "needs a cluster"]
-fn what_a_job_puts_where_the_agent_reads_holds_up_nothing_and_roots_directories_stay_roots() {
-    trial("traps", async |trial| {
-        for (name, make) in [("pipe", "mkfifo"), ("device", "ln -s /dev/zero")] {
-            let command =
-                format!("cd /mnt/flux/config/run && {make} x && mv -f x command.failure; exit 5");
-            let limit = "resources: {limits: {memory: 512Mi}}";
-            let spec = one(&format!("batch: true, batchRaw: true, command: '{command}', {limit}"));
-            fails(trial, name, &spec, Some(5), "CommandFailed", &[]).await?;
-        }
-        for (name, place, home) in [("home", "/root", "/home/flux"), ("system", "/etc", "/etc")] {
-            let post = format!("commands: {{post: 'stat -c \"%n is of %U\" {place}'}}");
-            let spec = one(&format!("workingDir: {place}, command: pwd, {post}"));
-            let run = trial.start(name, &spec).await?;
-            run.complete().await?;
-            printed_once(&run, home).await?;
-            printed_once(&run, &format!("{place} is of root")).await?;
-        }
-        Ok(())
-    });
-}
-
 #[test]
 #[ignore = "needs a cluster"]
 fn bug_02_09_10_and_13_what_was_refused_or_lost_runs_and_completes() {

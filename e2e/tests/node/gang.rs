@@ -6,7 +6,7 @@ use e2e::{
     environment::Environment,
     kubernetes::{Network, scheduler_plugins},
     progress::Progress,
-    scheduler_plugins::SCHEDULER,
+    scheduler_plugins::{SCHEDULER, install},
 };
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
@@ -60,7 +60,7 @@ async fn without_a_scheduler(environment: &Environment, trial: &Trial) -> Result
     let said = early.says("Progressing", "NoPodGroups").await?;
     ensure!(said.status == "False", "{said:?}");
     ensure!(trial.pods("early").await?.is_empty(), "it has pods");
-    environment.install_scheduler_plugins(&Progress::new())?;
+    install(environment, &Progress::new())?;
     early.running(2).await?;
     // With its pods, so that their seats are free.
     early.delete().await

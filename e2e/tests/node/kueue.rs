@@ -90,7 +90,7 @@ async fn keeps_its_size(trial: &Trial, run: &Instance<'_>) -> Result<()> {
 #[ignore = "needs root"]
 fn kueue_admits_preempts_and_resumes_miniclusters() {
     on_a_cluster(&options("kueue", Network::default()), |environment| {
-        environment.install_kueue(&Progress::new())?;
+        e2e::kueue::install(environment, &Progress::new())?;
         environment.kubectl(&["label", "nodes", "--all", "e2e.example/pool=one"])?;
         case(environment, "queue", one_after_the_other)
     });

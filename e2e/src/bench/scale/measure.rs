@@ -67,7 +67,6 @@ pub(super) async fn measure(
 ) -> Result<Row> {
     let what = format!("{} x {} pods", load.miniclusters, load.pods);
     let trial = Trial::begin(&environment.cluster, client, "scale", &[]).await?;
-    namespace::ready(&trial).await?;
     let mut news = namespace::watch(&trial, &[ApiResource::erase::<Job>(&())]).await?;
     let mut operator = program.start(environment)?;
     operator.rest().await?;

@@ -63,7 +63,6 @@ impl Place {
     }
 
     async fn measure(&self, trial: &Trial, wanted: Wanted<'_>, round: usize) -> Result<Run> {
-        namespace::ready(trial).await?;
         let Wanted { contender, size, .. } = wanted;
         let has_minicluster = contender.is_ours();
         let ours = has_minicluster.then(|| ApiResource::erase::<MiniCluster>(&()));
