@@ -44,8 +44,6 @@ pub struct Object {
     pub subresource: Option<String>,
     /// Its namespace, if it is in one.
     pub namespace: Option<String>,
-    /// Its name; absent where many are asked for.
-    pub name: Option<String>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
