@@ -50,7 +50,6 @@ impl Example {
     }
 }
 
-/// The object of this manifest.
 fn object(path: &Path) -> Result<Value> {
     let text = fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
     serde_saphyr::from_str(&text).with_context(|| format!("understanding {}", path.display()))

@@ -28,7 +28,6 @@ const QUIET: Duration = Duration::from_secs(2);
 /// How long it may go on working once all is done: one that never rests is measured up to here.
 const RESTLESS: Duration = Duration::from_secs(30);
 
-/// An operator that is measured.
 pub(super) struct OperatorProgram {
     program: PathBuf,
     arguments: &'static [&'static str],
@@ -97,7 +96,6 @@ pub(super) struct Memory {
     peak: f64,
 }
 
-/// A running operator.
 #[derive(Debug)]
 pub(super) struct Operator {
     process: OperatorProcess,
@@ -114,7 +112,6 @@ impl Operator {
         Ok(Self { process, pid, _kubeconfig: kubeconfig })
     }
 
-    /// Fails with the end of its log where it has ended.
     pub(super) fn check(&mut self) -> Result<()> {
         self.process.check()
     }

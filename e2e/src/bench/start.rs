@@ -60,7 +60,6 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// Measures, and writes what was found.
     pub(super) fn run(&self) -> Result<ExitCode> {
         let progress = Progress::new();
         let archive = self.view_archive.clone().filter(|it| !it.as_os_str().is_empty());
@@ -127,12 +126,10 @@ impl Arguments {
         Ok(Some((Place::of(environment)?, operator)))
     }
 
-    /// The Go operator's program and CRD.
     fn peer(&self) -> Option<(&PathBuf, &PathBuf)> {
         self.peer_operator.as_ref().zip(self.peer_crd.as_ref())
     }
 
-    /// Who runs.
     fn contenders(&self) -> Result<Vec<Contender>> {
         let mut all = Contender::value_variants().to_vec();
         if self.peer().is_none() {

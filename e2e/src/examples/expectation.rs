@@ -56,7 +56,6 @@ pub(super) enum Step {
     NoOutput(String),
 }
 
-/// Reads the lines.
 pub(super) fn parse(text: &str) -> Result<Vec<Step>> {
     let mut steps = Vec::new();
     for line in text.lines().filter(|line| !line.trim().is_empty()) {

@@ -86,7 +86,6 @@ struct Scene<'run> {
     /// How agent and view come into the pods, if it is not as the example says.
     install: Option<&'run str>,
     run: Instance<'run>,
-    /// Index of one of its pods.
     pod: u32,
     /// Name of a container, if it is not the one that runs Flux.
     container: Option<&'run str>,
@@ -176,7 +175,6 @@ impl<'run> Scene<'run> {
         container_log(self.trial, &self.run.pod(self.pod).await?, self.container()).await
     }
 
-    /// Waits until the log is as expected.
     async fn await_log(&self, expected: impl Fn(&str) -> bool) -> Result<()> {
         let mut seen = String::new();
         let found = look("the log", async || {

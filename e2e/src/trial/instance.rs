@@ -18,7 +18,6 @@ use crate::wait::until_found;
 pub const DEADLINE: Duration = Duration::from_mins(3);
 /// The agent that plays `flux`.
 const FLUX: &str = "/mnt/flux/bin/flux";
-/// The agent.
 const AGENT: &str = "/mnt/flux/bin/flux-agent";
 
 /// A MiniCluster in the namespace of a trial.

@@ -31,7 +31,6 @@ async fn printed_once(run: &Instance<'_>, line: &str) -> Result<()> {
     Ok(())
 }
 
-/// A specification of one pod with this container.
 fn one(container: &str) -> String {
     specification(&["size: 1"], container)
 }

@@ -17,7 +17,6 @@ use crate::{Instance, Trial};
 /// Places on the node: for one MiniCluster of three, and one more.
 const SEATS: &str = "4";
 
-/// What a container needs whose pod takes a seat.
 const SEAT: &str = "resources: {limits: {e2e.example/seat: '1'}}";
 
 /// Applies a MiniCluster that is a gang, each of whose pods takes a seat.
@@ -26,7 +25,6 @@ async fn gang<'run>(trial: &'run Trial, name: &'run str, size: u32) -> Result<In
     trial.run(name, &format!("size: {size}, interactive: true, {scheduling}"), SEAT).await
 }
 
-/// How many pods of a MiniCluster have a node.
 async fn placed(trial: &Trial, name: &str) -> Result<usize> {
     let has_node = |pod: &Pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
     Ok(trial.pods(name).await?.iter().filter(|pod| has_node(pod)).count())

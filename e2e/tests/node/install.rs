@@ -123,7 +123,6 @@ impl Case<'_> {
         self.environment.kubectl(&[&["--namespace", self.namespace()], words].concat())
     }
 
-    /// The namespace of the operator.
     fn namespace(&self) -> &'static str {
         if self.only { TEAM } else { NAMESPACE }
     }
@@ -313,7 +312,6 @@ impl Case<'_> {
         })
     }
 
-    /// Writes a file, and returns its path.
     fn write(&self, name: &str, content: &str) -> Result<String> {
         let path = self.directory.join(name);
         fs::write(&path, content).with_context(|| format!("writing {name}"))?;

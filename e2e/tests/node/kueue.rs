@@ -8,7 +8,6 @@ use serde_json::json;
 use super::{case, on_a_cluster, options};
 use crate::{Instance, Trial, look, specification};
 
-/// The queue and what belongs to it.
 const QUEUE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/node/queue.yaml");
 
 /// Applies a MiniCluster with these labels besides, which asks for half of the quota in each of two pods. One without a

@@ -29,7 +29,6 @@ use crate::{
 
 /// Requests of this program under way at the same time.
 const AT_ONCE: usize = 32;
-/// How long one measurement may take.
 const DEADLINE: Duration = Duration::from_mins(40);
 /// How often the operator is looked at where nothing happens.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -112,7 +111,6 @@ struct Jobs {
     complete: HashMap<String, Duration>,
 }
 
-/// When the last of them was reached.
 fn last(reached: &HashMap<String, Duration>) -> Duration {
     reached.values().max().copied().unwrap_or_default()
 }
@@ -122,7 +120,6 @@ impl Jobs {
         Self { load, begun: Instant::now(), there: HashMap::new(), complete: HashMap::new() }
     }
 
-    /// Notes a Job as it is now.
     fn note(&mut self, job: &Seen) {
         let (name, at) = (job.object.name_any(), self.begun.elapsed());
         if job.has_condition("Complete") {
@@ -143,7 +140,6 @@ impl Jobs {
     }
 }
 
-/// Creates all MiniClusters of `load`.
 async fn create(trial: &Trial, load: Load) -> Result<()> {
     let resource = ApiResource::erase::<MiniCluster>(&());
     let api: Api<DynamicObject> =

@@ -69,7 +69,6 @@ impl Containerd {
         Ok(Self { listening: command.spawn().context("listening to containerd")?, said })
     }
 
-    /// What happened so far.
     pub(super) fn events(&self) -> Result<Vec<TaskEvent>> {
         let said = fs::read_to_string(&self.said).context("reading what containerd reports")?;
         Ok(said.lines().filter_map(parse).collect())

@@ -12,7 +12,6 @@ use crate::product::images::{
     for_benches::{AGENT_WITH_VIEW, PEER_VIEW, SYSTEM_WITH_VIEW},
 };
 
-/// Name of the Job and the MiniCluster.
 const NAME: &str = "bench";
 
 /// A way to run `true` on some pods.
@@ -61,7 +60,6 @@ pub(super) fn order(contenders: &[Contender], round: usize) -> Vec<Contender> {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wanted<'run> {
     pub(super) contender: Contender,
-    /// Number of pods.
     pub(super) size: u32,
     /// The view's image, where it is mounted.
     pub(super) view: &'run str,

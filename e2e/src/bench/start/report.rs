@@ -20,7 +20,6 @@ pub(super) struct Report {
     /// For how long the cluster's DNS answers from its cache.
     pub(super) dns_cache_seconds: u32,
     pub(super) rounds: usize,
-    /// Numbers of pods.
     pub(super) sizes: Vec<u32>,
     pub(super) runs: Vec<Run>,
 }
@@ -50,7 +49,6 @@ impl fmt::Display for Spread {
 }
 
 impl Report {
-    /// Everything, as Markdown.
     pub(super) fn text(&self) -> String {
         let dns = match self.dns_cache_seconds {
             0 => "DNS without a cache".to_owned(),

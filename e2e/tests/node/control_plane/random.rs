@@ -15,7 +15,6 @@ use serde_json::{Value, json};
 
 use crate::{DEADLINE, Instance, Trial, look};
 
-/// How many there are.
 const COUNT: usize = 20;
 /// No two of these lists are as long, so each has its own mixture. What fits no node costs the node nothing, and
 /// everybody else as much.
@@ -40,7 +39,6 @@ enum Work {
     Nowhere,
 }
 
-/// Whether the moment has come in this state.
 type Moment = fn(Work, State) -> bool;
 
 fn is_settled(work: Work, state: State) -> bool {
