@@ -105,8 +105,7 @@ impl Environment {
         images::for_benches::load(&self.cluster, built, view, progress)
     }
 
-    /// Loads the images that only tests and examples need.
-    pub fn load_images_of_tests(&self, progress: &Progress) -> Result<()> {
+    fn load_images_of_tests(&self, progress: &Progress) -> Result<()> {
         let Some(built) = &self.built else { return Ok(()) };
         images::for_tests::load(&self.cluster, built, &View::from_environment()?, progress)
     }
