@@ -150,16 +150,16 @@ impl Environment {
 
     /// Runs `body` in a namespace of its own; keeps the evidence when it fails, cleans up when it
     /// does not.
-    pub fn trial(
+    pub fn trial<T: Send>(
         &self,
         purpose: &str,
         labels: &[(&str, &str)],
-        body: impl AsyncFnOnce(&Trial) -> Result<()> + Send,
-    ) -> Result<()> {
+        body: impl AsyncFnOnce(&Trial) -> Result<T> + Send,
+    ) -> Result<T> {
         self.run(async |client| {
             let trial = Trial::begin(&self.cluster, &client, purpose, labels).await?;
             match body(&trial).await {
-                Ok(()) => trial.clean().await,
+                Ok(outcome) => trial.clean().await.map(|()| outcome),
                 Err(error) => Err(anyhow!("{error:#}\n{}", keep_evidence(&trial).await)),
             }
         })

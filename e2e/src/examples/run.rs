@@ -42,9 +42,9 @@ pub fn run(
         if let Step::PodSecurity(level) = step { Some(level.as_str()) } else { None }
     });
     let label = level.map(|level| ("pod-security.kubernetes.io/enforce", level));
-    let mut volumes = Vec::new();
-    environment.trial(&format!("example-{name}"), label.as_slice(), async |trial| {
-        volumes = volumes::provide(environment, trial, example)?;
+    let purpose = format!("example-{name}");
+    let volumes = environment.trial(&purpose, label.as_slice(), async |trial| {
+        let volumes = volumes::provide(environment, trial, example)?;
         let run = trial.named(&example.name);
         let mut scene = Scene {
             environment,
@@ -56,7 +56,8 @@ pub fn run(
             container: None,
             printed: String::new(),
         };
-        scene.play().await
+        scene.play().await?;
+        Ok(volumes)
     })?;
     volumes::remove(&volumes, environment)
 }

@@ -50,14 +50,12 @@ impl Place {
 
     /// Runs what is wanted once, in a namespace of its own, and waits until that is gone.
     pub(super) fn run(&self, wanted: Wanted<'_>, round: usize) -> Result<Run> {
-        let mut measured = None;
         let trial = self.environment.trial("bench", &[], async |trial| {
             let run = self.measure(trial, wanted, round).await?;
-            measured = Some((run, format!("namespace/{}", trial.namespace())));
-            Ok(())
+            Ok((run, format!("namespace/{}", trial.namespace())))
         });
-        trial.with_context(|| format!("{}, {} pods", wanted.contender.name(), wanted.size))?;
-        let (run, namespace) = measured.context("nothing was measured")?;
+        let named = || format!("{}, {} pods", wanted.contender.name(), wanted.size);
+        let (run, namespace) = trial.with_context(named)?;
         self.environment.kubectl(&["wait", "--for=delete", &namespace, "--timeout=5m"])?;
         Ok(run)
     }
