@@ -44,8 +44,6 @@ pub struct Object {
     pub subresource: Option<String>,
     /// Its namespace, if it is in one.
     pub namespace: Option<String>,
-    /// Its name; absent where many are asked for.
-    pub name: Option<String>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -54,14 +52,9 @@ struct User {
 }
 
 impl Audit {
-    /// The log at this path, from its beginning.
-    pub fn from_the_beginning(log: &Path) -> Self {
-        Self { log: log.to_owned(), read: 0 }
-    }
-
     /// The log at this path, from now on.
     pub fn from_now_on(log: &Path) -> Result<Self> {
-        let mut audit = Self::from_the_beginning(log);
+        let mut audit = Self { log: log.to_owned(), read: 0 };
         audit.operator()?;
         Ok(audit)
     }
@@ -136,7 +129,7 @@ mod tests {
         let (first, second) = (line(operator, "patch", 201), line(operator, "get", 200));
         let (begin, end) = second.split_at(40);
         write!(log, "{first}{}{begin}", line("system:admin", "create", 201)).unwrap();
-        let mut audit = Audit::from_the_beginning(log.path());
+        let mut audit = Audit { log: log.path().to_owned(), read: 0 };
         let seen = audit.operator().unwrap();
         assert!(seen.len() == 1 && seen[0].is_write(), "{seen:?}");
         assert_eq!(seen[0].took(), Duration::from_millis(250));

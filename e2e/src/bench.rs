@@ -6,15 +6,13 @@ pub mod scale;
 pub mod start;
 mod table;
 
-use std::{fs, path::PathBuf, process::ExitCode};
+use std::{fs, process::ExitCode};
 
 use anyhow::{Context as _, Result};
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 use serde::Serialize;
 
-use self::operator::OperatorProgram;
 use crate::{
-    cache::Cache,
     kubernetes::{ClusterId, KubernetesVersion, Network, Nodes, Options},
     product::checkout,
     progress::Progress,
@@ -40,34 +38,10 @@ impl BenchCommand {
     }
 }
 
-/// The Go operator, which can be measured beside this one.
-#[derive(Debug, Args)]
-struct Peer {
-    /// The Go operator's program; without it, the Go operator is not measured.
-    #[arg(long, value_name = "FILE", env = "PEER_OPERATOR", requires = "peer_crd")]
-    peer_operator: Option<PathBuf>,
-    /// The file of the Go operator's CRD.
-    #[arg(long, value_name = "FILE", env = "PEER_CRD", requires = "peer_operator")]
-    peer_crd: Option<PathBuf>,
-}
-
-impl Peer {
-    fn program(&self) -> Result<Option<OperatorProgram>> {
-        let files = self.peer_operator.as_ref().zip(self.peer_crd.as_ref());
-        files.map(|(program, definition)| OperatorProgram::peer(program, definition)).transpose()
-    }
-}
-
 /// A cluster of this checkout beside that of its tests.
 fn cluster(purpose: &str, nodes: Nodes, network: Network) -> Result<Options> {
     let id = ClusterId::beside_that_of_this_checkout(purpose)?;
-    Ok(Options {
-        cache: Cache::locate()?,
-        id,
-        network,
-        version: KubernetesVersion::default(),
-        nodes,
-    })
+    Ok(Options { id, network, nodes, ..Options::of_version(KubernetesVersion::default())? })
 }
 
 /// Writes `results` to `name`.json in docs/performance.

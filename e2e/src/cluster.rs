@@ -106,7 +106,6 @@ impl Cluster {
         }
     }
 
-    /// Makes the image known to the cluster under all these names.
     pub(crate) fn load_image(&self, image: &Image, names: &[&str]) -> Result<()> {
         match self {
             Self::Own(cluster) => cluster.load_image(image, names),

@@ -16,8 +16,6 @@ use crate::{
 const EXAMPLE: &str = "examples/hello-world/minicluster.yaml";
 /// A lead that has not started by then will not start.
 const START_DEADLINE: Duration = Duration::from_mins(10);
-/// A hello-world that has started is over long before.
-const FINISH_DEADLINE: Duration = Duration::from_mins(2);
 
 /// Runs the hello-world example in `environment` and shows what happens.
 pub(crate) fn demo(environment: &Environment, progress: &Progress) -> Result<()> {
@@ -45,7 +43,7 @@ async fn show(
     let name = trial.apply(manifest).await?;
     progress.say("following the log of the lead:");
     follow_lead(trial, &name, START_DEADLINE, |line| progress.say(&format!("  | {line}"))).await?;
-    let cluster = trial.await_finished(&name, FINISH_DEADLINE).await?;
+    let cluster = trial.named(&name).finished().await?;
     progress.say(&format!("where the time went:\n{}", account(applied, &cluster)));
     let listing = environment.kubectl(&["get", "minicluster", "--namespace", namespace])?;
     progress.say(&format!("kubectl get minicluster --namespace {namespace}\n{listing}"));

@@ -1,10 +1,6 @@
 //! Everything a trial stands on: a cluster, the images, the installed operator.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::OnceLock,
-    time::Duration,
-};
+use std::{path::Path, sync::OnceLock, time::Duration};
 
 use anyhow::{Context as _, Result, anyhow};
 use clap::ValueEnum as _;
@@ -17,7 +13,6 @@ use kube::{
 use crate::{
     cli::ClusterArguments,
     cluster::{Cluster, Target},
-    kubernetes::Kubernetes,
     product::{
         binaries::{self, Binaries},
         images,
@@ -26,7 +21,6 @@ use crate::{
         view::View,
     },
     progress::Progress,
-    schedulers,
     trial::{Trial, evidence::keep_evidence},
     wait::{self, Look},
 };
@@ -112,20 +106,9 @@ impl Environment {
         images::for_benches::load(&self.cluster, built, view, progress)
     }
 
-    /// Loads the images that only tests and examples need.
-    pub fn load_images_of_tests(&self, progress: &Progress) -> Result<()> {
+    fn load_images_of_tests(&self, progress: &Progress) -> Result<()> {
         let Some(built) = &self.built else { return Ok(()) };
         images::for_tests::load(&self.cluster, built, &View::from_environment()?, progress)
-    }
-
-    /// Installs Kueue.
-    pub fn install_kueue(&self, progress: &Progress) -> Result<()> {
-        schedulers::install_kueue(&self.cluster, progress)
-    }
-
-    /// Installs the scheduler of scheduler-plugins beside the cluster's own.
-    pub fn install_scheduler_plugins(&self, progress: &Progress) -> Result<()> {
-        schedulers::install_scheduler_plugins(&self.cluster, progress)
     }
 
     /// The cluster as it is: nothing is built, loaded or installed.
@@ -168,16 +151,16 @@ impl Environment {
 
     /// Runs `body` in a namespace of its own; keeps the evidence when it fails, cleans up when it
     /// does not.
-    pub fn trial(
+    pub fn trial<T: Send>(
         &self,
         purpose: &str,
         labels: &[(&str, &str)],
-        body: impl AsyncFnOnce(&Trial) -> Result<()> + Send,
-    ) -> Result<()> {
+        body: impl AsyncFnOnce(&Trial) -> Result<T> + Send,
+    ) -> Result<T> {
         self.run(async |client| {
             let trial = Trial::begin(&self.cluster, &client, purpose, labels).await?;
             match body(&trial).await {
-                Ok(()) => trial.clean().await,
+                Ok(outcome) => trial.clean().await.map(|()| outcome),
                 Err(error) => Err(anyhow!("{error:#}\n{}", keep_evidence(&trial).await)),
             }
         })
@@ -195,31 +178,12 @@ impl Environment {
 
     /// Whether the cluster is one of ours, with the images that no registry has.
     pub fn is_own(&self) -> bool {
-        self.own().is_some()
-    }
-
-    /// The kubeconfig, for programs that [`Self::run`] starts: they are where the cluster can be reached.
-    pub fn kubeconfig(&self) -> &Path {
-        self.cluster.kubeconfig()
-    }
-
-    /// The API server's audit log, where there is access to it.
-    pub fn audit_log(&self) -> Option<PathBuf> {
-        self.own().map(Kubernetes::audit_log)
+        self.cluster.own().is_some()
     }
 
     /// The operator's program, where it was built for this environment.
     pub fn operator(&self) -> Option<&Path> {
         self.built.as_ref().map(|built| built.operator.as_path())
-    }
-
-    /// The cluster, if it is one of ours.
-    pub fn own(&self) -> Option<&Kubernetes> {
-        self.cluster.own()
-    }
-
-    pub(crate) fn apply(&self, manifest: &str, options: &[&str]) -> Result<()> {
-        self.cluster.apply(manifest, options)
     }
 
     /// What `kubectl` prints, given these arguments.

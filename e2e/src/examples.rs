@@ -50,18 +50,9 @@ impl Example {
     }
 }
 
-/// The object of this manifest.
 fn object(path: &Path) -> Result<Value> {
     let text = fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
     serde_saphyr::from_str(&text).with_context(|| format!("understanding {}", path.display()))
-}
-
-/// The same object; a MiniCluster says that agent and view come into its pods by `method`.
-fn installed_by(method: &str, mut object: Value) -> Value {
-    if object["kind"] == "MiniCluster" {
-        object["spec"]["flux"]["container"]["install"] = method.into();
-    }
-    object
 }
 
 /// The names of all examples, sorted.
@@ -120,19 +111,6 @@ mod tests {
             let (steps, later): (BTreeSet<_>, BTreeSet<_>) =
                 (steps.collect(), later.into_iter().collect());
             assert_eq!(steps, later, "{name}");
-        }
-    }
-
-    #[test]
-    fn every_example_can_say_how_agent_and_view_come_into_its_pods() {
-        for name in names().unwrap() {
-            for object in Example::load(&name).unwrap().objects {
-                let mut expected = object.clone();
-                if object["kind"] == "MiniCluster" {
-                    expected["spec"]["flux"]["container"]["install"] = "Copy".into();
-                }
-                assert_eq!(installed_by("Copy", object), expected, "{name}");
-            }
         }
     }
 }

@@ -13,6 +13,7 @@ pub mod environment;
 pub mod examples;
 mod interruption;
 pub mod not_run;
+pub mod operator_process;
 pub mod product;
 pub mod schedulers;
 pub mod trial;

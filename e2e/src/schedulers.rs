@@ -7,7 +7,7 @@ use fs_err as fs;
 
 use crate::{
     cache::Cache,
-    cluster::Cluster,
+    environment::Environment,
     kubernetes::{KUEUE_VERSION, SCHEDULER_PLUGINS_VERSION, go_programs},
     product::images::load_program,
     programs,
@@ -26,9 +26,9 @@ const KUEUE_VALUES: [&str; 2] = ["image.pullPolicy=IfNotPresent", "resources.req
 const KUEUE_PATIENCE: &str = "--timeout=10m";
 
 /// Installs Kueue by its own chart, and waits until it runs.
-pub(crate) fn install_kueue(cluster: &Cluster, progress: &Progress) -> Result<()> {
+pub fn install_kueue(environment: &Environment, progress: &Progress) -> Result<()> {
     const IMAGE: &str = "localhost/flux-e2e/kueue";
-    let cache = Cache::locate()?;
+    let (cache, cluster) = (Cache::locate()?, &environment.cluster);
     let helm = go_programs("helm", &cache, progress)?.join("helm");
     let built = go_programs("kueue", &cache, progress)?;
     let image = format!("{IMAGE}:{KUEUE_VERSION}");
@@ -44,7 +44,8 @@ pub(crate) fn install_kueue(cluster: &Cluster, progress: &Progress) -> Result<()
 }
 
 /// Installs the scheduler beside the cluster's own, with the definitions of what it reads, and waits until it runs.
-pub(crate) fn install_scheduler_plugins(cluster: &Cluster, progress: &Progress) -> Result<()> {
+pub fn install_scheduler_plugins(environment: &Environment, progress: &Progress) -> Result<()> {
+    let cluster = &environment.cluster;
     let built = go_programs("scheduler-plugins", &Cache::locate()?, progress)?;
     let image = format!("localhost/flux-e2e/scheduler-plugins:{SCHEDULER_PLUGINS_VERSION}");
     let program = built.join("scheduler-plugins");

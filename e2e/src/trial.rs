@@ -4,21 +4,27 @@ pub mod evidence;
 pub mod instance;
 pub mod logs;
 
-use std::{path::Path, process::Command, time::Duration};
+use std::{path::Path, process::Command};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use flux_contract::labels::{COMPLETION_INDEX, JOB_NAME};
 use flux_operator::crd::MiniCluster;
-use k8s_openapi::api::core::v1::{Namespace, Pod};
+use k8s_openapi::{
+    api::core::v1::{Namespace, Pod},
+    apimachinery::pkg::apis::meta::v1::Condition,
+};
 use kube::{
     Api, Client, ResourceExt,
     api::{DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams},
     core::DynamicObject,
     discovery::ApiResource,
-    runtime::wait::{Condition, await_condition},
 };
 
-use crate::{cluster::Cluster, kubernetes::Kubernetes, product::install, programs};
+use crate::{
+    cluster::Cluster,
+    kubernetes::Kubernetes,
+    product::{install, printed},
+};
 
 /// A namespace of its own for a test, removed with [`Trial::clean`].
 pub struct Trial {
@@ -83,9 +89,7 @@ impl Trial {
     /// What kubectl prints, by default of objects of the trial's namespace.
     pub fn kubectl(&self, words: &[&str]) -> Result<String> {
         let words = [&["--namespace", self.namespace()], words].concat();
-        let mut kubectl = self.cluster.kubectl(&words);
-        String::from_utf8(programs::run(&mut kubectl)?.stdout)
-            .context("reading what kubectl printed")
+        printed(&mut self.cluster.kubectl(&words))
     }
 
     /// `program`, which reaches the cluster by `KUBECONFIG`.
@@ -113,32 +117,6 @@ impl Trial {
             .await
             .with_context(|| format!("applying the MiniCluster {name}"))?;
         Ok(name)
-    }
-
-    /// Waits until `condition` holds for the MiniCluster and returns it as it then is.
-    pub async fn await_minicluster(
-        &self,
-        name: &str,
-        what: &str,
-        deadline: Duration,
-        condition: impl Condition<MiniCluster>,
-    ) -> Result<MiniCluster> {
-        let api = self.api::<MiniCluster>();
-        let waiting = await_condition(api.clone(), name, condition);
-        if let Ok(found) = tokio::time::timeout(deadline, waiting).await {
-            let found = found.with_context(|| format!("watching the MiniCluster {name}"))?;
-            return found.with_context(|| format!("the MiniCluster {name} is gone"));
-        }
-        let last =
-            api.get(name).await.with_context(|| format!("reading the MiniCluster {name}"))?;
-        let status = serde_saphyr::to_string(&last.status).unwrap_or_default();
-        bail!("waited {} s for {name} to be {what}; its status:\n{status}", deadline.as_secs())
-    }
-
-    /// Waits until the MiniCluster is `Complete` or `Failed`.
-    pub async fn await_finished(&self, name: &str, deadline: Duration) -> Result<MiniCluster> {
-        let finished = |cluster: Option<&MiniCluster>| cluster.is_some_and(is_finished);
-        self.await_minicluster(name, "finished", deadline, finished).await
     }
 
     /// The pods of a MiniCluster, by name.
@@ -180,15 +158,14 @@ pub(crate) fn is_finished(cluster: &MiniCluster) -> bool {
 
 /// True when the condition of that type is `True`.
 pub fn is_true(cluster: &MiniCluster, kind: &str) -> bool {
-    condition(cluster, kind).is_some_and(|(status, _, _)| status == "True")
+    condition(cluster, kind).is_some_and(|condition| condition.status == "True")
 }
 
-/// Status, reason and message of the condition of that type.
+/// The condition of that type.
 pub fn condition<'cluster>(
     cluster: &'cluster MiniCluster,
     kind: &str,
-) -> Option<(&'cluster str, &'cluster str, &'cluster str)> {
+) -> Option<&'cluster Condition> {
     let conditions = &cluster.status.as_ref()?.conditions;
-    let found = conditions.iter().find(|condition| condition.type_ == kind)?;
-    Some((&found.status, &found.reason, &found.message))
+    conditions.iter().find(|condition| condition.type_ == kind)
 }

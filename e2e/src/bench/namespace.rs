@@ -21,7 +21,7 @@ use crate::trial::Trial;
 const DEADLINE: Duration = Duration::from_mins(5);
 
 /// Waits until the namespace has what each pod needs: without, the first ones would not be made at once.
-pub(super) async fn ready(trial: &Trial) -> Result<()> {
+async fn ready(trial: &Trial) -> Result<()> {
     let account = |it: Option<&ServiceAccount>| it.is_some();
     let root = |it: Option<&ConfigMap>| it.is_some();
     let ready = async {
@@ -57,8 +57,10 @@ impl Seen {
 /// Every object that is made or changed.
 pub(super) type News = BoxStream<'static, Result<Seen>>;
 
-/// Watches all of these kinds, and returns once every watch has begun: nothing may be there yet.
+/// Watches all of these kinds in a namespace that has what pods need, and returns once every watch has begun: nothing
+/// may be there yet.
 pub(super) async fn watch(trial: &Trial, resources: &[ApiResource]) -> Result<News> {
+    ready(trial).await?;
     let watches = resources.iter().map(|resource| watch_one(trial, resource.clone()));
     let mut news = futures::stream::select_all(watches).boxed();
     for _ in resources {

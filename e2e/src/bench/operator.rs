@@ -2,13 +2,13 @@
 //! beside the API server, and the kernel accounts for it.
 
 use std::{
-    fs::{self, File},
+    fs,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::Command,
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use nix::{time::clock_getcpuclockid, unistd::Pid};
 use procfs::process::Process;
 use serde::Serialize;
@@ -17,12 +17,8 @@ use tempfile::NamedTempFile;
 
 use crate::{
     environment::Environment,
-    product::{
-        checkout,
-        install::{self, NAME, NAMESPACE},
-    },
-    programs,
-    trial::evidence::EVIDENCE,
+    operator_process::{ARGUMENTS, OperatorProcess},
+    product::install::{self, NAME, NAMESPACE},
 };
 
 /// An operator with less than this much work in [`QUIET`] has nothing to do.
@@ -32,7 +28,6 @@ const QUIET: Duration = Duration::from_secs(2);
 /// How long it may go on working once all is done: one that never rests is measured up to here.
 const RESTLESS: Duration = Duration::from_secs(30);
 
-/// An operator that is measured.
 pub(super) struct OperatorProgram {
     program: PathBuf,
     arguments: &'static [&'static str],
@@ -50,7 +45,7 @@ impl OperatorProgram {
         ensure!(stopped != operator, "deploy/operator.yaml has no `replicas: 1`");
         Ok(Self {
             program,
-            arguments: &["run", "--metrics-bind=127.0.0.1:18080", "--health-bind=127.0.0.1:18081"],
+            arguments: &ARGUMENTS,
             manifests: vec![install::definition()?, stopped],
             namespace: NAMESPACE,
         })
@@ -73,7 +68,7 @@ impl OperatorProgram {
 
     /// Applies what the operator needs in the cluster.
     pub(super) fn install(&self, environment: &Environment) -> Result<()> {
-        self.manifests.iter().try_for_each(|manifest| environment.apply(manifest, &[]))?;
+        self.manifests.iter().try_for_each(|manifest| environment.cluster.apply(manifest, &[]))?;
         environment.await_definition()
     }
 
@@ -82,16 +77,12 @@ impl OperatorProgram {
         let words = ["create", "token", NAME, "--namespace", self.namespace, "--duration=24h"];
         let token = environment.kubectl(&words)?;
         let reading = "reading the administrator's kubeconfig";
-        let text = fs::read_to_string(environment.kubeconfig()).context(reading)?;
+        let text = fs::read_to_string(environment.cluster.kubeconfig()).context(reading)?;
         let mut config: Value = serde_json::from_str(&text).context(reading)?;
         config["users"][0]["user"] = json!({"token": token.trim()});
         let kubeconfig = NamedTempFile::new().context("making a kubeconfig")?;
         fs::write(kubeconfig.path(), config.to_string()).context("writing a kubeconfig")?;
-        let directory = checkout()?.join(EVIDENCE);
-        fs::create_dir_all(&directory)
-            .with_context(|| format!("making {}", directory.display()))?;
-        let log = directory.join("operator-of-bench.log");
-        Operator::start(&self.program, self.arguments, kubeconfig, log)
+        Operator::start(&self.program, self.arguments, kubeconfig)
     }
 }
 
@@ -105,37 +96,24 @@ pub(super) struct Memory {
     peak: f64,
 }
 
-/// A running operator; it is killed when this is dropped.
 #[derive(Debug)]
 pub(super) struct Operator {
-    process: Child,
+    process: OperatorProcess,
     pid: Pid,
-    log: PathBuf,
     _kubeconfig: NamedTempFile,
 }
 
 impl Operator {
-    fn start(
-        program: &Path,
-        arguments: &[&str],
-        kubeconfig: NamedTempFile,
-        log: PathBuf,
-    ) -> Result<Self> {
-        let output = File::create(&log).with_context(|| format!("making {}", log.display()))?;
-        let errors = output.try_clone().with_context(|| format!("opening {}", log.display()))?;
+    fn start(program: &Path, arguments: &[&str], kubeconfig: NamedTempFile) -> Result<Self> {
         let mut command = Command::new(program);
         command.args(arguments).env("KUBECONFIG", kubeconfig.path());
-        let process = command.stdin(Stdio::null()).stdout(output).stderr(errors).spawn();
-        let process = process.with_context(|| format!("starting {}", program.display()))?;
+        let process = OperatorProcess::start(&mut command, "operator-of-bench.log")?;
         let pid = Pid::from_raw(i32::try_from(process.id()).context("reading a process id")?);
-        Ok(Self { process, pid, log, _kubeconfig: kubeconfig })
+        Ok(Self { process, pid, _kubeconfig: kubeconfig })
     }
 
-    /// Fails with the end of its log where it has ended.
     pub(super) fn check(&mut self) -> Result<()> {
-        let ended = self.process.try_wait().context("looking at the operator")?;
-        let Some(status) = ended else { return Ok(()) };
-        bail!("the operator has ended with {status}:\n{}", programs::tail(&self.log, 15))
+        self.process.check()
     }
 
     /// The processor time of all its threads so far.
@@ -173,14 +151,6 @@ impl Operator {
     }
 }
 
-impl Drop for Operator {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -188,10 +158,9 @@ mod tests {
 
     #[test]
     fn a_process_is_measured_until_it_ends_and_then_its_log_says_why() {
-        let directory = tempfile::tempdir().unwrap();
         let start = |command| {
-            let (kubeconfig, log) = (NamedTempFile::new().unwrap(), directory.path().join("log"));
-            Operator::start(Path::new("sh"), &["-c", command], kubeconfig, log).unwrap()
+            let kubeconfig = NamedTempFile::new().unwrap();
+            Operator::start(Path::new("sh"), &["-c", command], kubeconfig).unwrap()
         };
         let mut running = start("exec sleep 600");
         running.check().unwrap();

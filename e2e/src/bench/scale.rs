@@ -23,7 +23,6 @@ use crate::{
     progress::{self, Progress},
 };
 
-/// Pods of each of many MiniClusters.
 const PODS: u32 = 4;
 
 /// Head and place in a measurement's document of each column of the table.
@@ -52,7 +51,6 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// Measures, and writes what was found.
     pub(super) fn run(&self) -> Result<ExitCode> {
         let progress = Progress::new();
         let options = cluster("scale", Nodes::Simulated, Network::default())?;

@@ -56,7 +56,6 @@ pub(super) enum Step {
     NoOutput(String),
 }
 
-/// Reads the lines.
 pub(super) fn parse(text: &str) -> Result<Vec<Step>> {
     let mut steps = Vec::new();
     for line in text.lines().filter(|line| !line.trim().is_empty()) {
@@ -115,15 +114,9 @@ fn one_line<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D
 /// Whether a line is as expected: `*` stands for any text; space at the ends does not count.
 pub(super) fn matches(pattern: &str, line: &str) -> bool {
     fn matched(pattern: &str, line: &str) -> bool {
-        match pattern.split_once('*') {
-            None => pattern == line,
-            Some((head, rest)) => line.strip_prefix(head).is_some_and(|tail| {
-                tail.char_indices()
-                    .map(|(at, _)| at)
-                    .chain([tail.len()])
-                    .any(|at| matched(rest, &tail[at..]))
-            }),
-        }
+        let Some((head, rest)) = pattern.split_once('*') else { return pattern == line };
+        let Some(tail) = line.strip_prefix(head) else { return false };
+        (0..=tail.len()).filter_map(|at| tail.get(at..)).any(|tail| matched(rest, tail))
     }
     matched(pattern.trim(), line.trim())
 }

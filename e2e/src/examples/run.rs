@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{
     Example,
     expectation::{NeededFlux, Step, matches},
-    installed_by, object, volumes,
+    object, volumes,
 };
 use crate::{
     environment::Environment,
@@ -25,24 +25,11 @@ use crate::{
 };
 
 /// Runs the example of that name; keeps the evidence when it fails, cleans up when it does not. One that
-/// needs another Flux than there is does not run, which is noted.
-pub fn run(name: &str, environment: &Environment, progress: &Progress) -> Result<()> {
-    run_example(None, name, environment, progress)
-}
-
-/// The same with `flux.container.install: <method>` in each of its `MiniClusters`.
-pub fn run_installed_by(
-    method: &str,
+/// needs another Flux than there is does not run, which is noted. With `install`, each of its `MiniClusters` says
+/// that agent and view come into its pods in this way.
+pub fn run(
     name: &str,
-    environment: &Environment,
-    progress: &Progress,
-) -> Result<()> {
-    run_example(Some(method), name, environment, progress)
-}
-
-fn run_example(
-    method: Option<&str>,
-    name: &str,
+    install: Option<&str>,
     environment: &Environment,
     progress: &Progress,
 ) -> Result<()> {
@@ -55,21 +42,22 @@ fn run_example(
         if let Step::PodSecurity(level) = step { Some(level.as_str()) } else { None }
     });
     let label = level.map(|level| ("pod-security.kubernetes.io/enforce", level));
-    let mut volumes = Vec::new();
-    environment.trial(&format!("example-{name}"), label.as_slice(), async |trial| {
-        volumes = volumes::provide(environment, trial, example)?;
+    let purpose = format!("example-{name}");
+    let volumes = environment.trial(&purpose, label.as_slice(), async |trial| {
+        let volumes = volumes::provide(environment, trial, example)?;
         let run = trial.named(&example.name);
         let mut scene = Scene {
             environment,
             trial,
             example,
-            method,
+            install,
             run,
             pod: 0,
             container: None,
             printed: String::new(),
         };
-        scene.play().await
+        scene.play().await?;
+        Ok(volumes)
     })?;
     volumes::remove(&volumes, environment)
 }
@@ -97,9 +85,8 @@ struct Scene<'run> {
     trial: &'run Trial,
     example: &'run Example,
     /// How agent and view come into the pods, if it is not as the example says.
-    method: Option<&'run str>,
+    install: Option<&'run str>,
     run: Instance<'run>,
-    /// Index of one of its pods.
     pod: u32,
     /// Name of a container, if it is not the one that runs Flux.
     container: Option<&'run str>,
@@ -109,7 +96,7 @@ struct Scene<'run> {
 impl<'run> Scene<'run> {
     async fn play(&mut self) -> Result<()> {
         for object in &self.example.objects {
-            self.apply(object)?;
+            self.apply(object.clone())?;
         }
         for step in &self.example.steps {
             self.step(step).await.with_context(|| {
@@ -128,7 +115,7 @@ impl<'run> Scene<'run> {
         match step {
             // What there must be before the start.
             Step::Flux(_) | Step::PodSecurity(_) => {}
-            Step::Apply(file) => self.apply(&object(&self.example.directory.join(file))?)?,
+            Step::Apply(file) => self.apply(object(&self.example.directory.join(file))?)?,
             Step::Minicluster(name) => {
                 self.run = self.trial.named(name);
                 (self.pod, self.container) = (0, None);
@@ -170,12 +157,15 @@ impl<'run> Scene<'run> {
         Ok(())
     }
 
-    fn apply(&self, object: &Value) -> Result<()> {
-        let object = match self.method {
-            Some(method) => &installed_by(method, object.clone()),
-            None => object,
-        };
-        self.environment.apply(&object.to_string(), &["--namespace", self.trial.namespace()])
+    fn apply(&self, mut object: Value) -> Result<()> {
+        if let Some(install) = self.install
+            && object["kind"] == "MiniCluster"
+        {
+            object["spec"]["flux"]["container"]["install"] = install.into();
+        }
+        self.environment
+            .cluster
+            .apply(&object.to_string(), &["--namespace", self.trial.namespace()])
     }
 
     fn container(&self) -> &'run str {
@@ -186,7 +176,6 @@ impl<'run> Scene<'run> {
         container_log(self.trial, &self.run.pod(self.pod).await?, self.container()).await
     }
 
-    /// Waits until the log is as expected.
     async fn await_log(&self, expected: impl Fn(&str) -> bool) -> Result<()> {
         let mut seen = String::new();
         let found = look("the log", async || {

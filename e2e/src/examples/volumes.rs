@@ -27,7 +27,7 @@ pub(super) fn provide(
     }
     let volumes: Vec<Value> = claims.iter().map(|it| volume(trial.namespace(), it)).collect();
     let list = json!({ "apiVersion": "v1", "kind": "List", "items": volumes });
-    environment.apply(&list.to_string(), &[])?;
+    environment.cluster.apply(&list.to_string(), &[])?;
     let name = |volume: &Value| volume["metadata"]["name"].as_str().map(str::to_owned);
     Ok(volumes.iter().filter_map(name).collect())
 }

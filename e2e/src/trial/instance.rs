@@ -2,20 +2,22 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use flux_operator::crd::{Installed, MiniCluster, MiniClusterStatus, State};
-use k8s_openapi::api::core::v1::{ContainerStateTerminated, Pod};
-use kube::ResourceExt as _;
+use k8s_openapi::{
+    api::core::v1::{ContainerStateTerminated, Pod},
+    apimachinery::pkg::apis::meta::v1::Condition,
+};
+use kube::{ResourceExt as _, runtime::wait::await_condition};
 use serde_json::{Value, json};
 
-use super::{Trial, condition, is_true, logs::container_log, minicluster};
+use super::{Trial, condition, is_finished, is_true, logs::container_log, minicluster};
 use crate::wait::until_found;
 
 /// What is waited for has come long before.
 pub const DEADLINE: Duration = Duration::from_mins(3);
 /// The agent that plays `flux`.
 const FLUX: &str = "/mnt/flux/bin/flux";
-/// The agent.
 const AGENT: &str = "/mnt/flux/bin/flux-agent";
 
 /// A MiniCluster in the namespace of a trial.
@@ -56,8 +58,22 @@ impl Instance<'_> {
         what: &str,
         holds: impl Fn(&MiniCluster) -> bool + Send + Sync,
     ) -> Result<MiniCluster> {
+        let (name, api) = (self.name, self.trial.api::<MiniCluster>());
         let holds = |cluster: Option<&MiniCluster>| cluster.is_some_and(&holds);
-        self.trial.await_minicluster(self.name, what, DEADLINE, holds).await
+        let waiting = await_condition(api.clone(), name, holds);
+        if let Ok(found) = tokio::time::timeout(DEADLINE, waiting).await {
+            let found = found.with_context(|| format!("watching the MiniCluster {name}"))?;
+            return found.with_context(|| format!("the MiniCluster {name} is gone"));
+        }
+        let last =
+            api.get(name).await.with_context(|| format!("reading the MiniCluster {name}"))?;
+        let status = serde_saphyr::to_string(&last.status).unwrap_or_default();
+        bail!("waited {} s for {name} to be {what}; its status:\n{status}", DEADLINE.as_secs())
+    }
+
+    /// Waits until it is `Complete` or `Failed`.
+    pub async fn finished(&self) -> Result<MiniCluster> {
+        self.until("finished", is_finished).await
     }
 
     /// Waits until it is ready, and returns the name of its lead's pod.
@@ -94,31 +110,30 @@ impl Instance<'_> {
         self.status(&format!("{state:?}"), |status| status.state == Some(state)).await
     }
 
-    /// Waits until its condition `kind` has `words` as its reason, or in its message; returns status, reason
-    /// and message.
-    pub async fn says(&self, kind: &str, words: &str) -> Result<(String, String, String)> {
+    /// Waits until its condition `kind` has `words` as its reason, or in its message.
+    pub async fn says(&self, kind: &str, words: &str) -> Result<Condition> {
         let says = |cluster: &MiniCluster| {
             condition(cluster, kind)
-                .is_some_and(|(_, reason, message)| reason == words || message.contains(words))
+                .is_some_and(|said| said.reason == words || said.message.contains(words))
         };
         let cluster = self.until(&format!("{kind}: {words}"), says).await?;
-        let (status, reason, message) = condition(&cluster, kind).context("no such condition")?;
-        Ok((status.to_owned(), reason.to_owned(), message.to_owned()))
+        condition(&cluster, kind).cloned().context("no such condition")
     }
 
     /// Waits until it has ended, and fails unless it ended well.
     pub async fn complete(&self) -> Result<MiniCluster> {
-        let cluster = self.trial.await_finished(self.name, DEADLINE).await?;
+        let cluster = self.finished().await?;
         ensure!(is_true(&cluster, "Complete"), "{}: {:?}", self.name, cluster.status);
         Ok(cluster)
     }
 
     /// Waits until it has ended, and fails unless it failed for this reason; returns exit code and message.
     pub async fn fails(&self, reason: &str) -> Result<(Option<i32>, String)> {
-        let cluster = self.trial.await_finished(self.name, DEADLINE).await?;
-        let (status, found, message) = condition(&cluster, "Failed").context("it did not fail")?;
-        ensure!(status == "True" && found == reason, "{}: {found}: {message}", self.name);
-        Ok((cluster.status.as_ref().and_then(|status| status.exit_code), message.to_owned()))
+        let cluster = self.finished().await?;
+        let failed = condition(&cluster, "Failed").context("it did not fail")?;
+        ensure!(failed.status == "True" && failed.reason == reason, "{}: {failed:?}", self.name);
+        let code = cluster.status.as_ref().and_then(|status| status.exit_code);
+        Ok((code, failed.message.clone()))
     }
 
     /// How agent and view come into its pods, as its status says.

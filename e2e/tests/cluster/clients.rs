@@ -1,5 +1,5 @@
 //! People and programs that were written for the Go operator: they come into the lead as root and call
-//! `flux`.
+//! `flux`, or ask for its diagnostics.
 
 use crate::trial;
 use anyhow::{Result, ensure};
@@ -83,5 +83,28 @@ fn root_submits_from_any_directory_with_and_without_the_helper() {
         let output = run.exec(0, &["sh", "-c", batch]).await?;
         ensure!(output.contains("root-"), "{output}");
         Ok(())
+    });
+}
+
+#[test]
+#[ignore = "needs a cluster"]
+fn diagnostics_say_how_the_instance_stands_and_keep_it_up() {
+    trial("diagnostics", async |trial| {
+        let run = trial.run("diagnostics", "size: 2", "diagnostics: true").await?;
+        run.printed(0, "== the instance stays up").await?;
+        let log = run.log(0).await?;
+        for words in
+            ["== which brokers are connected: ", "== whether a job runs: ", "\ndiagnostics-[0-1]\n"]
+        {
+            ensure!(log.contains(words), "no {words:?} in:\n{log}");
+        }
+        // The broker speaks in between. The stand-in answers some of the questions only, and says so.
+        let answers: Vec<&str> = log.lines().filter(|line| !line.starts_with('<')).collect();
+        let has_failed = |lines: &[&str]| {
+            lines[1].starts_with("== failed")
+                && !lines[0].ends_with("not simulated by the stand-in")
+        };
+        ensure!(!answers.windows(2).any(has_failed), "a question failed:\n{log}");
+        run.ready().await.map(drop)
     });
 }

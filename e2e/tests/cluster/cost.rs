@@ -60,7 +60,6 @@ async fn costs(trial: &Trial, log: &Path, size: u32) -> Result<()> {
     Ok(())
 }
 
-/// Waits until the Lease was renewed some times.
 async fn renewed(log: &Path) -> Result<()> {
     let mut audit = Audit::from_now_on(log)?;
     let mut renewals = 0;

@@ -14,7 +14,7 @@ macro_rules! examples {
             #[ignore = "needs a cluster"]
             fn $test() {
                 let name = stringify!($test).replace('_', "-");
-                crate::succeeds(|environment| run(&name, environment, &Progress::new()));
+                crate::succeeds(|environment| run(&name, None, environment, &Progress::new()));
             }
         )*
     };

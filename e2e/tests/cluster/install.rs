@@ -5,7 +5,7 @@ use crate::{Instance, succeeds, trial};
 use anyhow::{Context as _, Result, ensure};
 use e2e::{
     environment::Environment,
-    examples::run::run_installed_by,
+    examples::run::run,
     not_run,
     product::{images::for_tests::SPACK_VIEW, view::View},
     progress::Progress,
@@ -17,7 +17,7 @@ use flux_operator::crd::{InstallMethod, Installed};
 #[ignore = "needs a cluster"]
 fn a_read_only_root_and_an_image_without_programs_take_copies() {
     for example in ["read-only-root", "distroless"] {
-        succeeds(|environment| run_installed_by("Copy", example, environment, &Progress::new()));
+        succeeds(|environment| run(example, Some("Copy"), environment, &Progress::new()));
     }
 }
 
@@ -117,8 +117,8 @@ fn what_keeps_a_view_that_was_to_be_mounted_from_the_pods_is_named() {
             return run.says("Progressing", image).await.map(drop);
         }
         let left = "left out of the Job: the volumes of agent and view (feature ImageVolume";
-        let (_, reason, message) = run.says("Accepted", left).await?;
-        ensure!(reason == "FieldsNotActedOn", "{reason}: {message}");
+        let said = run.says("Accepted", left).await?;
+        ensure!(said.reason == "FieldsNotActedOn", "{said:?}");
         let (code, message) = run.fails("StartError").await?;
         ensure!(code == Some(128), "{code:?}: {message}");
         Ok(())
@@ -132,8 +132,8 @@ fn a_volume_that_cannot_be_mounted_is_named_until_it_can() {
         let volume = "volumes: {credentials: {path: /credentials, secretName: nosuch}}";
         let container = format!("command: 'cat /credentials/token', {volume}");
         let run = trial.run("no-secret", "size: 2", &container).await?;
-        let (_, _, message) = run.says("Progressing", "\"nosuch\" not found").await?;
-        ensure!(message.contains("FailedMount"), "{message}");
+        let said = run.says("Progressing", "\"nosuch\" not found").await?;
+        ensure!(said.message.contains("FailedMount"), "{said:?}");
         run.kubectl(&["create", "secret", "generic", "nosuch", "--from-literal=token=open"])?;
         run.complete().await.map(drop)
     });

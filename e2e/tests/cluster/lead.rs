@@ -14,7 +14,6 @@ use crate::{
 const HELD_UP: &str =
     "commands: {workerPre: 'echo held up; until test -e /tmp/go; do sleep 0.2; done'}";
 
-/// Lets this worker start its broker.
 async fn let_go(run: &Instance<'_>, index: u32) -> Result<()> {
     run.printed(index, "held up").await?;
     run.go(index).await

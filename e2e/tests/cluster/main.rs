@@ -12,7 +12,6 @@ mod hostile;
 mod install;
 mod lead;
 mod leave;
-mod life;
 mod pages;
 mod quiet_events;
 mod refusals;

@@ -9,9 +9,9 @@ use crate::{Instance, Trial, specification, trial};
 async fn refusal(trial: &Trial, name: &str, spec: &str) -> Result<String> {
     match trial.start(name, spec).await {
         Ok(run) => {
-            let (status, _, message) = run.says("Accepted", "").await?;
-            ensure!(status == "False", "{name} is accepted: {message}");
-            Ok(message)
+            let said = run.says("Accepted", "").await?;
+            ensure!(said.status == "False", "{name} is accepted: {said:?}");
+            Ok(said.message)
         }
         Err(error) => Ok(format!("{error:#}")),
     }
@@ -45,8 +45,8 @@ fn what_cannot_be_is_refused_with_every_fault_named() {
 
 /// Waits until nothing goes on for this reason, and the message has these words.
 async fn stops(run: &Instance<'_>, reason: &str, words: &str) -> Result<()> {
-    let (status, _, message) = run.says("Progressing", reason).await?;
-    ensure!(status == "False" && message.contains(words), "{}: {status}: {message}", run.name);
+    let said = run.says("Progressing", reason).await?;
+    ensure!(said.status == "False" && said.message.contains(words), "{}: {said:?}", run.name);
     Ok(())
 }
 

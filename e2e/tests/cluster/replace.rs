@@ -8,7 +8,7 @@ use flux_operator::crd::{MiniClusterStatus, State};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{ResourceExt as _, api::EvictParams};
 
-use crate::{DEADLINE, Instance, Trial, end_of, then_on, trial};
+use crate::{Instance, Trial, end_of, then_on, trial};
 
 /// What a pod of an instance is lost by.
 #[derive(Debug, Clone, Copy)]
@@ -119,7 +119,7 @@ fn a_lead_that_is_lost_comes_back_where_people_end_the_run_and_fails_a_command()
         lose(trial, &once, 0, Loss::Deletion).await?;
         ensure!(people.ready().await? != lead, "the lead is the same");
         people.up(2).await?;
-        let cluster = trial.await_finished(once.name, DEADLINE).await?;
+        let cluster = once.finished().await?;
         ensure!(is_true(&cluster, "Failed"), "{:?}", cluster.status);
         ensure!(once.times("once").await? == 0, "another pod ran it");
         Ok(())

@@ -1,4 +1,4 @@
-//! How a run ends that does not end by itself.
+//! How a run ends that does not end by itself, but with its MiniCluster or its namespace.
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::trial::logs::follow_lead;
@@ -57,5 +57,15 @@ fn a_command_that_is_deleted_gets_sigterm_with_all_it_started_and_time_to_save()
             deleted_while_it_runs(trial, "job", job, &["task"]),
         )?;
         Ok(())
+    });
+}
+
+#[test]
+#[ignore = "needs a cluster"]
+fn a_namespace_goes_with_the_minicluster_that_runs_in_it() {
+    trial("around", async |trial| {
+        let inside = trial.another("inside").await?;
+        inside.run("inside", "size: 2, interactive: true", "").await?.ready().await?;
+        inside.kubectl(&["delete", "namespace", inside.namespace(), "--timeout=3m"]).map(drop)
     });
 }

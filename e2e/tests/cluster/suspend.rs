@@ -14,8 +14,8 @@ use crate::{
 /// Waits until the MiniCluster is suspended for this reason, with no pod that has not ended.
 async fn suspended(trial: &Trial, run: &Instance<'_>, reason: &str) -> Result<()> {
     let cluster = run.state(State::Suspended).await?;
-    let (status, found, _) = condition(&cluster, "Suspended").context("no condition")?;
-    ensure!((status, found) == ("True", reason), "{status} {found}");
+    let found = condition(&cluster, "Suspended").context("no condition")?;
+    ensure!(found.status == "True" && found.reason == reason, "{found:?}");
     let code = cluster.status.as_ref().and_then(|status| status.exit_code);
     ensure!(code.is_none(), "a suspension is no end, with {code:?}");
     let phases = trial.pods(run.name).await?.into_iter().filter_map(|pod| pod.status?.phase);

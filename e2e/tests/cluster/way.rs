@@ -88,8 +88,8 @@ fn a_worker_with_another_certificate_than_the_lead_waits_and_harms_nobody() {
         let log = run.log(1).await?;
         ensure!(log.contains("WARNING: waiting for the lead broker"), "log of the worker:\n{log}");
         let words = "1 of 2 brokers are ready: the logs of the other pods say why";
-        let (status, _, message) = run.says("Ready", words).await?;
-        ensure!(status == "True", "{status}: {message}");
+        let said = run.says("Ready", words).await?;
+        ensure!(said.status == "True", "{said:?}");
         put_certificate(trial, 1).await?;
         run.delete_pod(1).await?;
         run.up(2).await?;

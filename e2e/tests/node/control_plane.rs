@@ -62,7 +62,6 @@ fn ends_when_it_may(code: u8) -> String {
     format!("command: 'echo once; until test -e /tmp/go; do sleep 0.2; done; exit {code}'")
 }
 
-/// The address of the lead's pod.
 async fn address_of_lead(run: &Instance<'_>) -> Result<String> {
     let lead = run.pod(0).await?;
     lead.status.and_then(|status| status.pod_ip).context("the lead has no address")

@@ -6,7 +6,7 @@ use e2e::{
     environment::Environment,
     kubernetes::{Network, go_programs},
     progress::Progress,
-    schedulers::SCHEDULER,
+    schedulers::{SCHEDULER, install_scheduler_plugins},
 };
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
@@ -17,7 +17,6 @@ use crate::{Instance, Trial};
 /// Places on the node: for one MiniCluster of three, and one more.
 const SEATS: &str = "4";
 
-/// What a container needs whose pod takes a seat.
 const SEAT: &str = "resources: {limits: {e2e.example/seat: '1'}}";
 
 /// Applies a MiniCluster that is a gang, each of whose pods takes a seat.
@@ -26,7 +25,6 @@ async fn gang<'run>(trial: &'run Trial, name: &'run str, size: u32) -> Result<In
     trial.run(name, &format!("size: {size}, interactive: true, {scheduling}"), SEAT).await
 }
 
-/// How many pods of a MiniCluster have a node.
 async fn placed(trial: &Trial, name: &str) -> Result<usize> {
     let has_node = |pod: &Pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
     Ok(trial.pods(name).await?.iter().filter(|pod| has_node(pod)).count())
@@ -37,8 +35,8 @@ async fn all_or_none(trial: &Trial) -> Result<()> {
     first.running(3).await?;
     // Of its three pods one would find a seat.
     let second = gang(trial, "second", 3).await?;
-    let (_, _, message) = second.says("Progressing", "Waiting").await?;
-    ensure!(message.contains("nodes are available"), "{message}");
+    let said = second.says("Progressing", "Waiting").await?;
+    ensure!(said.message.contains("nodes are available"), "{said:?}");
     ensure!(placed(trial, "second").await? == 0, "it is placed by half");
     let single = trial.run("single", "size: 1", SEAT).await?;
     single.running(1).await?;
@@ -57,10 +55,10 @@ async fn all_or_none(trial: &Trial) -> Result<()> {
 /// Where nothing reads PodGroups a gang waits, says so, and starts when something does.
 async fn without_a_scheduler(environment: &Environment, trial: &Trial) -> Result<()> {
     let early = gang(trial, "early", 2).await?;
-    let (status, _, message) = early.says("Progressing", "NoPodGroups").await?;
-    ensure!(status == "False", "{status}: {message}");
+    let said = early.says("Progressing", "NoPodGroups").await?;
+    ensure!(said.status == "False", "{said:?}");
     ensure!(trial.pods("early").await?.is_empty(), "it has pods");
-    environment.install_scheduler_plugins(&Progress::new())?;
+    install_scheduler_plugins(environment, &Progress::new())?;
     early.running(2).await?;
     // With its pods, so that their seats are free.
     early.delete().await

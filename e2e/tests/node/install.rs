@@ -26,6 +26,7 @@ const DEFINITION: &str = "miniclusters.flux-framework.org";
 const CRD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/crd.yaml");
 const USER_ROLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/user-roles.yaml");
 const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/chart");
+const KUSTOMIZATION: &str = include_str!("kustomization.yaml");
 /// Of another operator.
 const OTHER_CRD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/node/another_definition.yaml");
 /// A MiniCluster that Pod Security `restricted` admits.
@@ -121,7 +122,6 @@ impl Case<'_> {
         self.environment.kubectl(&[&["--namespace", self.namespace()], words].concat())
     }
 
-    /// The namespace of the operator.
     fn namespace(&self) -> &'static str {
         if self.only { TEAM } else { NAMESPACE }
     }
@@ -172,27 +172,22 @@ impl Case<'_> {
         // A kustomization names others by relative paths alone.
         let components: Vec<_> =
             components.iter().map(|name| format!("../../deploy/components/{name}")).collect();
-        let base = if self.only { "../../deploy/one-namespace" } else { "../../deploy" };
         let (released, _) = OPERATOR_IMAGE.rsplit_once(':').context("an image without a tag")?;
         let (name, tag) = operator_image.rsplit_once(':').context("an image without a tag")?;
-        let variables = json!([
-            { "name": "FLUX_OPERATOR_AGENT_IMAGE", "value": agent_image },
-            { "name": "FLUX_OPERATOR_VIEW_IMAGE", "value": view_image },
-        ]);
-        let patch = json!({
-            "apiVersion": "apps/v1",
-            "kind": "Deployment",
-            "metadata": { "name": NAME },
-            "spec": { "template": { "spec": { "containers": [{ "name": NAME, "env": variables }] } } },
-        });
-        let kustomization = json!({
-            "namespace": self.namespace(),
-            "resources": [base],
-            "components": components,
-            "images": [{ "name": released, "newName": name, "newTag": tag }],
-            "patches": [{ "patch": patch.to_string(), "target": { "kind": "Deployment", "name": NAME } }],
-        });
-        self.write("kustomization.yaml", &kustomization.to_string())?;
+        let replaced = [
+            ("$NAMESPACE", self.namespace()),
+            ("$BASE", if self.only { "../../deploy/one-namespace" } else { "../../deploy" }),
+            ("$COMPONENTS", &components.join(", ")),
+            ("$RELEASED", released),
+            ("$OPERATOR_NAME", name),
+            ("$OPERATOR_TAG", tag),
+            ("$AGENT_IMAGE", agent_image),
+            ("$VIEW_IMAGE", view_image),
+        ];
+        let kustomization = replaced
+            .iter()
+            .fold(KUSTOMIZATION.to_owned(), |text, (name, value)| text.replace(name, value));
+        self.write("kustomization.yaml", &kustomization)?;
         self.apply("-k", &self.directory.to_string_lossy())?;
         self.kubectl(&["rollout", "status", "deployment", NAME, "--timeout=3m"]).map(drop)
     }
@@ -316,7 +311,6 @@ impl Case<'_> {
         })
     }
 
-    /// Writes a file, and returns its path.
     fn write(&self, name: &str, content: &str) -> Result<String> {
         let path = self.directory.join(name);
         fs::write(&path, content).with_context(|| format!("writing {name}"))?;

@@ -8,7 +8,6 @@ use serde_json::json;
 use super::{case, on_a_cluster, options};
 use crate::{Instance, Trial, look, specification};
 
-/// The queue and what belongs to it.
 const QUEUE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/node/queue.yaml");
 
 /// Applies a MiniCluster with these labels besides, which asks for half of the quota in each of two pods. One without a
@@ -33,9 +32,9 @@ async fn queued<'run>(
 
 /// Waits until a MiniCluster waits in the queue, and returns what the queue says about it.
 async fn waits(run: &Instance<'_>) -> Result<String> {
-    let (status, reason, message) = run.says("Suspended", "waits in the queue team: ").await?;
-    ensure!(status == "True" && reason == "InQueue", "{status} {reason}: {message}");
-    Ok(message)
+    let said = run.says("Suspended", "waits in the queue team: ").await?;
+    ensure!(said.status == "True" && said.reason == "InQueue", "{said:?}");
+    Ok(said.message)
 }
 
 async fn one_after_the_other(trial: &Trial) -> Result<()> {
@@ -72,14 +71,12 @@ async fn keeps_its_size(trial: &Trial, run: &Instance<'_>) -> Result<()> {
     };
     let before = uids().await?;
     run.edit(&json!({ "size": 1 }))?;
-    let words = "the queue team has admitted 2 pods";
-    let (_, reason, message) = run.says("Progressing", words).await?;
-    ensure!(reason == "ChangeRefused", "{reason}: {message}");
+    let said = run.says("Progressing", "the queue team has admitted 2 pods").await?;
+    ensure!(said.reason == "ChangeRefused", "{said:?}");
     run.edit(&json!({ "size": 2 }))?;
     let cluster = run
         .until("of the size that was admitted", |cluster| {
-            condition(cluster, "Progressing")
-                .is_some_and(|(_, reason, _)| reason != "ChangeRefused")
+            condition(cluster, "Progressing").is_some_and(|said| said.reason != "ChangeRefused")
         })
         .await?;
     let state = cluster.status.and_then(|status| status.state);
@@ -92,7 +89,7 @@ async fn keeps_its_size(trial: &Trial, run: &Instance<'_>) -> Result<()> {
 #[ignore = "needs root"]
 fn kueue_admits_preempts_and_resumes_miniclusters() {
     on_a_cluster(&options("kueue", Network::default()), |environment| {
-        environment.install_kueue(&Progress::new())?;
+        e2e::schedulers::install_kueue(environment, &Progress::new())?;
         environment.kubectl(&["label", "nodes", "--all", "e2e.example/pool=one"])?;
         case(environment, "queue", one_after_the_other)
     });

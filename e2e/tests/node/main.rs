@@ -19,12 +19,9 @@ use std::{
 
 use anyhow::Result;
 use e2e::{
-    cache::Cache,
     cluster::Target,
     environment::Environment,
-    kubernetes::{
-        Built, ClusterId, DownAtEnd, Kubernetes, KubernetesVersion, Network, Nodes, Options,
-    },
+    kubernetes::{Built, ClusterId, DownAtEnd, Kubernetes, KubernetesVersion, Network, Options},
     programs,
     progress::Progress,
     trial::{
@@ -41,8 +38,7 @@ use walkdir::{DirEntry, WalkDir};
 
 fn options(purpose: &str, network: Network) -> Options {
     let id = ClusterId::beside_that_of_this_checkout(purpose).unwrap();
-    let version = KubernetesVersion::default();
-    Options { cache: Cache::locate().unwrap(), id, network, version, nodes: Nodes::default() }
+    Options { id, network, ..Options::of_version(KubernetesVersion::default()).unwrap() }
 }
 
 /// Runs `body` with the operator on a cluster of these options, of which nothing is left in the end.

@@ -31,6 +31,8 @@ fn miniclusters_run_over_ipv6_under_any_cluster_domain() {
         let addresses = environment.kubectl(&pods)?;
         let is_ipv6 = |address: &str| address.parse::<IpAddr>().unwrap().is_ipv6();
         assert!(!addresses.is_empty() && addresses.split(' ').all(is_ipv6), "{addresses}");
-        ["hello-world", "bursting"].iter().try_for_each(|name| run(name, environment, &progress))
+        ["hello-world", "bursting"]
+            .iter()
+            .try_for_each(|name| run(name, None, environment, &progress))
     });
 }

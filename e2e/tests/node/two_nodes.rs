@@ -83,7 +83,6 @@ async fn apart<'run>(
     Ok(run)
 }
 
-/// Waits until the second node's condition `Ready` is this.
 fn await_second(trial: &Trial, ready: &str) -> Result<()> {
     let condition = format!("--for=condition=Ready={ready}");
     trial.kubectl(&["wait", "node", SECOND, &condition, "--timeout=2m"]).map(drop)

@@ -18,7 +18,6 @@ struct Call {
     arguments: Vec<String>,
 }
 
-/// The programs whose command lines are checked.
 const PROGRAMS: [&str; 4] = ["flux-agent", "flux-view", "flux-operator", "e2e"];
 
 /// The words of cargo's alias `name` in this repository.

@@ -5,7 +5,6 @@ use crate::repository;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// The book's table of contents.
 const SUMMARY: &str = "book/SUMMARY.md";
 
 /// What is wrong with `link`, in `page`; nothing with one that leads out of the repository.

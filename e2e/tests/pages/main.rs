@@ -13,7 +13,6 @@ mod workflows;
 use e2e::product::checkout;
 use std::path::PathBuf;
 
-/// The top of the repository.
 fn repository() -> PathBuf {
     checkout().unwrap().canonicalize().unwrap()
 }

@@ -9,18 +9,14 @@ use walkdir::WalkDir;
 /// Folders with pages, beside the pages at the top of the repository.
 const FOLDERS: [&str; 3] = ["docs", "examples", "view-images"];
 
-/// A page of Markdown.
 pub(crate) struct Page {
-    /// Where it is in the repository.
     pub(crate) path: PathBuf,
     text: String,
 }
 
-/// A block of code between fences.
 pub(crate) struct Block {
     /// The word behind the fence.
     pub(crate) language: String,
-    /// What is between the fences.
     pub(crate) text: String,
 }
 
@@ -69,7 +65,6 @@ impl Page {
         code.collect()
     }
 
-    /// Its blocks of code.
     pub(crate) fn blocks(&self) -> Vec<Block> {
         let mut blocks: Vec<Block> = Vec::new();
         let mut inside = false;

@@ -1,7 +1,7 @@
 //! One measurement: an operator that has nothing to do is given many MiniClusters at once.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, HashMap},
     time::{Duration, Instant},
 };
 
@@ -29,7 +29,6 @@ use crate::{
 
 /// Requests of this program under way at the same time.
 const AT_ONCE: usize = 32;
-/// How long one measurement may take.
 const DEADLINE: Duration = Duration::from_mins(40);
 /// How often the operator is looked at where nothing happens.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -67,13 +66,12 @@ pub(super) async fn measure(
 ) -> Result<Row> {
     let what = format!("{} x {} pods", load.miniclusters, load.pods);
     let trial = Trial::begin(&environment.cluster, client, "scale", &[]).await?;
-    namespace::ready(&trial).await?;
     let mut news = namespace::watch(&trial, &[ApiResource::erase::<Job>(&())]).await?;
     let mut operator = program.start(environment)?;
     operator.rest().await?;
     let (memory_before, worked_before) = (operator.memory()?, operator.processor_time()?);
-    let log = environment.audit_log().context("there is no audit log")?;
-    let mut audit = Audit::from_now_on(&log)?;
+    let cluster = environment.cluster.own().context("there is no audit log")?;
+    let mut audit = Audit::from_now_on(&cluster.audit_log())?;
     progress.say(&format!("{what}: creating them"));
     let mut jobs = Jobs::none_yet(load);
     tokio::try_join!(
@@ -94,8 +92,8 @@ pub(super) async fn measure(
     };
     Ok(Row {
         load,
-        jobs_seconds: jobs.there.last.as_secs_f64(),
-        complete_seconds: jobs.complete.last.as_secs_f64(),
+        jobs_seconds: last(&jobs.there).as_secs_f64(),
+        complete_seconds: last(&jobs.complete).as_secs_f64(),
         processor_milliseconds_each: worked.as_secs_f64() * 1000.0 / f64::from(load.miniclusters),
         requests_each: each(answered.len())?,
         writes_each: each(writes)?,
@@ -105,53 +103,43 @@ pub(super) async fn measure(
     })
 }
 
-/// What is seen of the Jobs, and when.
+/// When each Job was there, and when it was complete, since the first MiniCluster was created.
 struct Jobs {
     load: Load,
     begun: Instant,
-    there: Reached,
-    complete: Reached,
+    there: HashMap<String, Duration>,
+    complete: HashMap<String, Duration>,
 }
 
-/// The Jobs that have got somewhere.
-#[derive(Default)]
-struct Reached {
-    names: HashSet<String>,
-    /// When the last of them did so, since the first MiniCluster was created.
-    last: Duration,
+fn last(reached: &HashMap<String, Duration>) -> Duration {
+    reached.values().max().copied().unwrap_or_default()
 }
 
 impl Jobs {
     fn none_yet(load: Load) -> Self {
-        let (there, complete) = (Reached::default(), Reached::default());
-        Self { load, begun: Instant::now(), there, complete }
+        Self { load, begun: Instant::now(), there: HashMap::new(), complete: HashMap::new() }
     }
 
-    /// Notes a Job as it is now.
     fn note(&mut self, job: &Seen) {
-        let is_complete = job.has_condition("Complete");
-        let reached =
-            [&mut self.there].into_iter().chain(is_complete.then_some(&mut self.complete));
-        for reached in reached {
-            if reached.names.insert(job.object.name_any()) {
-                reached.last = self.begun.elapsed();
-            }
+        let (name, at) = (job.object.name_any(), self.begun.elapsed());
+        if job.has_condition("Complete") {
+            self.complete.entry(name.clone()).or_insert(at);
         }
+        self.there.entry(name).or_insert(at);
     }
 
     fn all_complete(&self) -> bool {
-        u32::try_from(self.complete.names.len()).is_ok_and(|it| it >= self.load.miniclusters)
+        u32::try_from(self.complete.len()).is_ok_and(|it| it >= self.load.miniclusters)
     }
 
     fn describe(&self) -> String {
-        let reached = |what: &str, Reached { names, last }: &Reached| {
-            format!("{} {what} after {:.1} s", names.len(), last.as_secs_f64())
+        let reached = |what: &str, reached: &HashMap<String, Duration>| {
+            format!("{} {what} after {:.1} s", reached.len(), last(reached).as_secs_f64())
         };
         [reached("Jobs", &self.there), reached("complete", &self.complete)].join(", ")
     }
 }
 
-/// Creates all MiniClusters of `load`.
 async fn create(trial: &Trial, load: Load) -> Result<()> {
     let resource = ApiResource::erase::<MiniCluster>(&());
     let api: Api<DynamicObject> =
@@ -212,13 +200,13 @@ mod tests {
             let object = json!({"metadata": {"name": name}, "status": {"conditions": conditions}});
             let object = serde_json::from_value(object).unwrap();
             jobs.note(&Seen { at: Timestamp::now(), kind: "Job".to_owned(), object });
-            (jobs.there.names.len(), jobs.complete.names.len(), jobs.all_complete())
+            (jobs.there.len(), jobs.complete.len(), jobs.all_complete())
         };
         assert_eq!(note("a", "False"), (1, 0, false));
         assert_eq!(note("b", "False"), (2, 0, false));
         assert_eq!(note("a", "True"), (2, 1, false));
         assert_eq!(note("a", "True"), (2, 1, false));
         assert_eq!(note("b", "True"), (2, 2, true));
-        assert!(jobs.there.last <= jobs.complete.last);
+        assert!(last(&jobs.there) <= last(&jobs.complete));
     }
 }

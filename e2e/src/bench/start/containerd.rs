@@ -11,10 +11,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde::Deserialize;
 use tempfile::NamedTempFile;
 
-use crate::{environment::Environment, product::printed};
-
-/// The container of a pod that holds its namespaces has none of the pod's names.
-const POD: &str = "io.kubernetes.pod.uid";
+use crate::environment::Environment;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Change {
@@ -63,7 +60,8 @@ pub(super) struct Containerd {
 
 impl Containerd {
     pub(super) fn listen(environment: &Environment) -> Result<Self> {
-        let mut command = environment.own().context("the node is out of reach")?.containerd();
+        let node = environment.cluster.own().context("the node is out of reach")?;
+        let mut command = node.containerd();
         let said = NamedTempFile::new().context("making a file for what containerd reports")?;
         let stdout = said.reopen().context("opening the file for what containerd reports")?;
         // What it deprecates is not what is measured.
@@ -71,7 +69,6 @@ impl Containerd {
         Ok(Self { listening: command.spawn().context("listening to containerd")?, said })
     }
 
-    /// What happened so far.
     pub(super) fn events(&self) -> Result<Vec<TaskEvent>> {
         let said = fs::read_to_string(&self.said).context("reading what containerd reports")?;
         Ok(said.lines().filter_map(parse).collect())
@@ -84,14 +81,6 @@ impl Drop for Containerd {
         let _ = self.listening.kill();
         let _ = self.listening.wait();
     }
-}
-
-/// The containers of a pod, with the one that holds its namespaces.
-pub(super) fn containers(environment: &Environment, pod: &str) -> Result<Vec<String>> {
-    let mut command = environment.own().context("the node is out of reach")?.containerd();
-    command.args(["containers", "list", "--quiet", &format!("labels.\"{POD}\"==\"{pod}\"")]);
-    let listed = printed(&mut command).context("listing the containers of a pod")?;
-    Ok(listed.split_whitespace().map(str::to_owned).collect())
 }
 
 #[cfg(test)]

@@ -12,7 +12,6 @@ use crate::product::{
     images::for_benches::{AGENT_WITH_VIEW, PEER_VIEW, SYSTEM_WITH_VIEW},
 };
 
-/// Name of the Job and the MiniCluster.
 const NAME: &str = "bench";
 
 /// A way to run `true` on some pods.
@@ -35,25 +34,10 @@ pub(super) enum Contender {
     Peer,
 }
 
-/// Who is divided by whom.
-pub(super) const RATIOS: [(Contender, Contender); 7] = [
-    (Contender::Mounted, Contender::Bare),
-    (Contender::Mounted, Contender::MountedByHand),
-    (Contender::Copied, Contender::CopiedByHand),
-    (Contender::CopiedFromOne, Contender::CopiedByHand),
-    (Contender::Mounted, Contender::Peer),
-    (Contender::Copied, Contender::Peer),
-    (Contender::CopiedFromOne, Contender::Peer),
-];
-
 impl Contender {
     /// As on the command line and in results.
     pub(super) fn name(self) -> String {
         self.to_possible_value().map(|it| it.get_name().to_owned()).unwrap_or_default()
-    }
-
-    fn is_by_hand(self) -> bool {
-        matches!(self, Self::MountedByHand | Self::CopiedByHand)
     }
 
     /// Whether this project's operator runs it.
@@ -76,7 +60,6 @@ pub(super) fn order(contenders: &[Contender], round: usize) -> Vec<Contender> {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wanted<'run> {
     pub(super) contender: Contender,
-    /// Number of pods.
     pub(super) size: u32,
     /// The view's image, where it is mounted.
     pub(super) view: &'run str,
@@ -84,20 +67,11 @@ pub(super) struct Wanted<'run> {
 }
 
 impl Wanted<'_> {
-    /// What comes before everything else, as its address is in the configuration: the Service of Flux by hand.
-    pub(super) fn service(&self) -> Result<Vec<DynamicObject>> {
-        if self.contender.is_by_hand() {
-            return self.objects_of(include_str!("by-hand-service.yaml"), "", &Value::Null);
-        }
-        Ok(Vec::new())
-    }
-
-    /// Everything else; `address` is that of the Service, where there is one.
-    pub(super) fn objects(&self, address: &str) -> Result<Vec<DynamicObject>> {
-        let without_operator = |job: &str| self.objects_of(job, address, &Value::Null);
+    /// What is applied, in this order.
+    pub(super) fn objects(&self) -> Result<Vec<DynamicObject>> {
+        let without_operator = |job: &str| self.objects_of(job, &Value::Null);
         let by_hand = |job: &str| without_operator(&[include_str!("by-hand.yaml"), job].concat());
-        let minicluster =
-            |flux: &Value| self.objects_of(include_str!("minicluster.yaml"), address, flux);
+        let minicluster = |flux: &Value| self.objects_of(include_str!("minicluster.yaml"), flux);
         let ours = |install: &str, image: &str| {
             minicluster(&json!({"container": {"install": install, "image": image}}))
         };
@@ -115,18 +89,12 @@ impl Wanted<'_> {
         }
     }
 
-    fn objects_of(
-        &self,
-        template: &str,
-        address: &str,
-        flux: &Value,
-    ) -> Result<Vec<DynamicObject>> {
+    fn objects_of(&self, template: &str, flux: &Value) -> Result<Vec<DynamicObject>> {
         let replaced = [
             ("$NAME", NAME.to_owned()),
             ("$SIZE", self.size.to_string()),
             ("$LAST", self.size.saturating_sub(1).to_string()),
             ("$CORES", format!("0-{}", self.cores.saturating_sub(1))),
-            ("$ADDRESS", address.to_owned()),
             ("$CERTIFICATE", json!(certificate()?).to_string()),
             ("$SYSTEM", OPERATING_SYSTEM.to_owned()),
             ("$COPIED_FROM", SYSTEM_WITH_VIEW.to_owned()),
@@ -167,12 +135,10 @@ mod tests {
     fn all_that_is_applied_can_be_read_and_nothing_is_left_to_be_replaced() {
         for contender in Contender::value_variants() {
             let wanted = Wanted { contender: *contender, size: 4, view: "view:1", cores: 2 };
-            let all = [wanted.service().unwrap(), wanted.objects("10.96.0.7").unwrap()].concat();
-            let text = serde_json::to_string(&all).unwrap();
+            let text = serde_json::to_string(&wanted.objects().unwrap()).unwrap();
             // The certificate's key has the sign, too.
             let text = text.replace("2l$Fs", "");
             assert!(!text.contains('$'), "{text}");
-            assert_eq!(text.contains("10.96.0.7"), contender.is_by_hand(), "{text}");
         }
     }
 }

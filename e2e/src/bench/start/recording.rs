@@ -19,14 +19,13 @@ pub(super) const POD_ENDED: &str = "pod ended";
 pub(super) const JOB_COMPLETE: &str = "Job Complete";
 pub(super) const REPORTED: &str = "MiniCluster Complete";
 
-pub(super) const MILESTONES: [Milestone; 14] = [
+pub(super) const MILESTONES: [Milestone; 13] = [
     ("accepted", |run| run.first(|it| it.is("MiniCluster") && it.has_condition("Accepted"))),
     ("Job made", |run| run.first(|it| it.is("Job"))),
     ("pod made", |run| run.first(is_lead)),
     ("scheduled", |run| {
         run.first(|it| is_lead(it) && it.object.data["spec"]["nodeName"].is_string())
     }),
-    ("sandbox", Recording::sandbox),
     ("runner started", |run| run.task(runner(&run.lead()?)?, Change::Started)),
     ("prepared", |run| Some(run.phase(&run.lead()?, phase::QUORUM)?.0)),
     ("lead found by the last worker", Recording::lead_found),
@@ -53,8 +52,6 @@ pub(super) struct Recording {
     pub(super) begun: Timestamp,
     pub(super) seen: Vec<Seen>,
     pub(super) tasks: Vec<TaskEvent>,
-    /// Containers of the lead's pod, with the one that holds its namespaces, which is in no status.
-    pub(super) containers: Vec<String>,
 }
 
 impl Recording {
@@ -85,11 +82,6 @@ impl Recording {
         let pods = self.seen.iter().filter(|it| it.is("Pod") && wanted(it));
         let last: BTreeMap<String, &Seen> = pods.map(|it| (it.object.name_any(), it)).collect();
         last.into_values().filter_map(|it| it.object.clone().try_parse().ok()).collect()
-    }
-
-    /// When the first of the containers of the lead's pod has started: the others need its namespaces.
-    fn sandbox(&self) -> Option<Timestamp> {
-        self.containers.iter().filter_map(|it| self.task(it, Change::Started)).min()
     }
 
     /// When the last worker has found the lead.
@@ -160,12 +152,10 @@ mod tests {
             begun: at(0),
             seen: all.iter().map(seen).collect(),
             tasks: vec![
-                task(300, "sandbox", Change::Started),
                 task(500, "lead", Change::Started),
                 task(600, "worker", Change::Started),
                 task(1850, "lead", Change::Ended),
             ],
-            containers: vec!["lead".to_owned(), "sandbox".to_owned()],
         }
     }
 
@@ -178,7 +168,6 @@ mod tests {
         0.050 Job made
         0.060 pod made
         0.080 scheduled
-        0.300 sandbox
         0.500 runner started
         0.600 prepared
         1.100 lead found by the last worker

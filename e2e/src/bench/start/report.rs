@@ -6,14 +6,11 @@ use clap::ValueEnum as _;
 use serde::Serialize;
 
 use super::{
-    contender::{Contender, RATIOS},
-    recording::{MILESTONES, POD_ENDED},
+    contender::Contender,
+    recording::{MILESTONES, Milestone},
     run::Run,
 };
 use crate::bench::table::render;
-
-/// The row of what the whole machine has worked for a run.
-const PROCESSORS: &str = "work of all processors";
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -23,7 +20,6 @@ pub(super) struct Report {
     /// For how long the cluster's DNS answers from its cache.
     pub(super) dns_cache_seconds: u32,
     pub(super) rounds: usize,
-    /// Numbers of pods.
     pub(super) sizes: Vec<u32>,
     pub(super) runs: Vec<Run>,
 }
@@ -53,7 +49,6 @@ impl fmt::Display for Spread {
 }
 
 impl Report {
-    /// Everything, as Markdown.
     pub(super) fn text(&self) -> String {
         let dns = match self.dns_cache_seconds {
             0 => "DNS without a cache".to_owned(),
@@ -64,60 +59,44 @@ impl Report {
             "{flux}. {rounds} rounds, {cores} cores, {dns}. Seconds from the first object's creation: median (least - \
              most).\n"
         );
-        let of_size = |size: &u32| {
-            let (table, ratios) = (self.table(*size), self.ratios(*size));
-            format!(
-                "\n{size} pods:\n\n{table}\nRatios of the medians to \"{POD_ENDED}\":\n\n{ratios}"
-            )
-        };
+        let of_size = |size: &u32| format!("\n{size} pods:\n\n{}", self.table(*size));
         [head].into_iter().chain(self.sizes.iter().map(of_size)).collect()
     }
 
-    /// A row for each milestone, and one for the work, with a column for each contender that ran.
+    /// A row for each milestone, with a column for each contender that ran.
     fn table(&self, size: u32) -> String {
         let ran = |it: &&Contender| self.runs.iter().any(|run| run.contender == **it);
         let contenders: Vec<_> = Contender::value_variants().iter().filter(ran).collect();
         let mut head = vec![String::new()];
         head.extend(contenders.iter().map(|it| it.name()));
-        let names = MILESTONES.iter().map(|(name, _)| *name).chain([PROCESSORS]);
-        let row = |name: &str| {
+        let row = |(name, _): &Milestone| {
             let spreads = contenders.iter().map(|it| self.spread(**it, size, name));
             let cells = spreads.map(|it| it.map(|it| it.to_string()).unwrap_or_default());
-            [name.to_owned()].into_iter().chain(cells).collect()
+            [(*name).to_owned()].into_iter().chain(cells).collect()
         };
-        render(&[head].into_iter().chain(names.map(row)).collect::<Vec<_>>())
+        render(&[head].into_iter().chain(MILESTONES.iter().map(row)).collect::<Vec<_>>())
     }
 
-    fn ratios(&self, size: u32) -> String {
-        let median = |it| self.spread(it, size, POD_ENDED).map(|spread| spread.median);
-        let ratio = |(of, to): (Contender, Contender)| {
-            let ratio = median(of)? / median(to)?;
-            Some(format!("- {} / {}: {ratio:.2}\n", of.name(), to.name()))
-        };
-        RATIOS.into_iter().filter_map(ratio).collect()
-    }
-
-    fn spread(&self, contender: Contender, size: u32, row: &str) -> Option<Spread> {
+    fn spread(&self, contender: Contender, size: u32, milestone: &str) -> Option<Spread> {
         let runs = self.runs.iter().filter(|it| it.contender == contender && it.size == size);
-        Spread::of(runs.filter_map(|run| match row {
-            PROCESSORS => Some(run.processor_seconds),
-            milestone => run.milestones.get(milestone).copied(),
-        }))
+        Spread::of(runs.filter_map(|run| run.milestones.get(milestone).copied()))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{super::recording::JOB_COMPLETE, *};
+    use super::{
+        super::recording::{JOB_COMPLETE, POD_ENDED},
+        *,
+    };
 
     #[test]
-    fn tables_hold_medians_spreads_ratios_and_milestones() {
+    fn tables_hold_medians_spreads_and_milestones() {
         let run = |contender, round, seconds: f64| Run {
             contender,
             size: 4,
             round,
             milestones: [(POD_ENDED, seconds), (JOB_COMPLETE, seconds + 2.0)].into(),
-            processor_seconds: seconds * 1.5,
         };
         let report = Report {
             flux: "Flux: a sample".to_owned(),

@@ -10,16 +10,12 @@ use k8s_openapi::{
     jiff::Timestamp,
 };
 use kube::{
-    Api, ResourceExt as _,
-    api::PostParams,
-    core::{DynamicObject, GroupVersionKind},
-    discovery::ApiResource,
+    Api, ResourceExt as _, api::PostParams, core::GroupVersionKind, discovery::ApiResource,
 };
-use procfs::{CurrentSI as _, KernelStats};
 use serde::Serialize;
 
 use super::{
-    containerd::{self, Containerd},
+    containerd::Containerd,
     contender::{Contender, Wanted},
     recording::{POD_ENDED, Recording},
 };
@@ -38,8 +34,6 @@ pub(super) struct Run {
     pub(super) round: usize,
     /// Seconds from the first object's creation.
     pub(super) milestones: BTreeMap<&'static str, f64>,
-    /// What the whole machine has worked until the last of them.
-    pub(super) processor_seconds: f64,
 }
 
 /// A cluster where contenders run, and its containerd.
@@ -56,20 +50,17 @@ impl Place {
 
     /// Runs what is wanted once, in a namespace of its own, and waits until that is gone.
     pub(super) fn run(&self, wanted: Wanted<'_>, round: usize) -> Result<Run> {
-        let mut measured = None;
         let trial = self.environment.trial("bench", &[], async |trial| {
             let run = self.measure(trial, wanted, round).await?;
-            measured = Some((run, format!("namespace/{}", trial.namespace())));
-            Ok(())
+            Ok((run, format!("namespace/{}", trial.namespace())))
         });
-        trial.with_context(|| format!("{}, {} pods", wanted.contender.name(), wanted.size))?;
-        let (run, namespace) = measured.context("nothing was measured")?;
+        let named = || format!("{}, {} pods", wanted.contender.name(), wanted.size);
+        let (run, namespace) = trial.with_context(named)?;
         self.environment.kubectl(&["wait", "--for=delete", &namespace, "--timeout=5m"])?;
         Ok(run)
     }
 
     async fn measure(&self, trial: &Trial, wanted: Wanted<'_>, round: usize) -> Result<Run> {
-        namespace::ready(trial).await?;
         let Wanted { contender, size, .. } = wanted;
         let has_minicluster = contender.is_ours();
         let ours = has_minicluster.then(|| ApiResource::erase::<MiniCluster>(&()));
@@ -77,7 +68,6 @@ impl Place {
         let resources: Vec<_> = of_kubernetes.into_iter().chain(ours).collect();
         let mut news = namespace::watch(trial, &resources).await?;
         let mut recording = Recording { begun: Timestamp::now(), ..Recording::default() };
-        let before = machine_time()?;
         let end = async {
             while recording.end(has_minicluster).is_none() {
                 recording.seen.push(news.next().await.context("nothing is watched")??);
@@ -87,63 +77,22 @@ impl Place {
         };
         let end = async { tokio::time::timeout(DEADLINE, end).await.context("it does not end")? };
         tokio::try_join!(create_all(trial, wanted), end)?;
-        let processor_seconds = machine_time()?.saturating_sub(before).as_secs_f64();
         recording.tasks = self.containerd.events()?;
-        let lead = recording.lead().and_then(|lead| lead.metadata.uid);
-        let lead = lead.context("there was no lead")?;
-        recording.containers = containerd::containers(&self.environment, &lead)?;
         let milestones = recording.milestones();
         let has_ended = milestones.contains_key(POD_ENDED);
         ensure!(has_ended, "containerd has not reported when the lead ended");
-        Ok(Run { contender, size, round, milestones, processor_seconds })
+        Ok(Run { contender, size, round, milestones })
     }
 }
 
 async fn create_all(trial: &Trial, wanted: Wanted<'_>) -> Result<()> {
-    let mut address = String::new();
-    for service in wanted.service()? {
-        let service = create(trial, service).await?;
-        let given = service.data["spec"]["clusterIP"].as_str();
-        given.context("the Service has no address")?.clone_into(&mut address);
-    }
-    for object in wanted.objects(&address)? {
-        create(trial, object).await?;
+    for object in wanted.objects()? {
+        let types = object.types.as_ref().context("an object has no kind")?;
+        let kind = GroupVersionKind::try_from(types).context("reading an object's kind")?;
+        let resource = ApiResource::from_gvk(&kind);
+        let api = Api::namespaced_with(trial.client().clone(), trial.namespace(), &resource);
+        let made = api.create(&PostParams::default(), &object).await;
+        made.with_context(|| format!("creating {}", object.name_any()))?;
     }
     Ok(())
-}
-
-async fn create(trial: &Trial, object: DynamicObject) -> Result<DynamicObject> {
-    let types = object.types.as_ref().context("an object has no kind")?;
-    let kind = GroupVersionKind::try_from(types).context("reading an object's kind")?;
-    let resource = ApiResource::from_gvk(&kind);
-    let api = Api::namespaced_with(trial.client().clone(), trial.namespace(), &resource);
-    let made = api.create(&PostParams::default(), &object).await;
-    made.with_context(|| format!("creating {}", object.name_any()))
-}
-
-/// Processor time of all programs and of the kernel since the start of the machine.
-fn machine_time() -> Result<Duration> {
-    let stats = KernelStats::current().context("reading what the processors did")?;
-    Ok(Duration::from_secs(work(&stats)) / u32::try_from(procfs::ticks_per_second())?)
-}
-
-/// Ticks that were spent in anything but waiting.
-fn work(KernelStats { total, .. }: &KernelStats) -> u64 {
-    let interrupts = total.irq.unwrap_or_default() + total.softirq.unwrap_or_default();
-    total.user + total.nice + total.system + interrupts
-}
-
-#[cfg(test)]
-mod tests {
-    use procfs::{FromBufReadSI as _, current_system_info};
-
-    use super::*;
-
-    #[test]
-    fn waiting_is_no_work() {
-        let text = "cpu  10 1 5 1000 500 2 3 70 0 0\nctxt 1\nbtime 1\nprocesses 1\n";
-        let stats = KernelStats::from_buf_read(text.as_bytes(), current_system_info()).unwrap();
-        assert_eq!(work(&stats), 21);
-        assert!(machine_time().unwrap() > Duration::from_millis(10));
-    }
 }

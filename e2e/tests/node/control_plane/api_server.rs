@@ -17,7 +17,6 @@ const GAP: u64 = 8;
 /// What a command does until somebody connects to its pod: it asks neither Kubernetes nor Flux.
 const UNTIL_CONNECTED: &str = "perl -MIO::Socket::INET -e \
     \"IO::Socket::INET->new(LocalPort => 4000, Listen => 1)->accept or die\"";
-/// The port of [`UNTIL_CONNECTED`].
 const PORT: u16 = 4000;
 
 /// What a container needs for a command that says `once`, waits for a connection, and ends with `code`.

@@ -1,20 +1,11 @@
-//! The operator is killed, and another one starts. Operators are processes of the test, which can be killed and started
-//! at any moment, without the pauses that the kubelet makes.
+//! The operator is killed, and another one starts. Operators are processes of the test.
 
-use std::{
-    collections::BTreeMap,
-    fs::File,
-    path::Path,
-    process::{Child, Stdio},
-};
+use std::{collections::BTreeMap, path::Path};
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::{
-    product::{
-        checkout,
-        install::{NAME, NAMESPACE},
-    },
-    trial::evidence::EVIDENCE,
+    operator_process::{ARGUMENTS, OperatorProcess},
+    product::install::{NAME, NAMESPACE},
 };
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::ResourceExt as _;
@@ -27,45 +18,15 @@ use crate::{Instance, Trial, look};
 const OTHER_AGENT: (&str, &str) =
     ("FLUX_OPERATOR_AGENT_IMAGE", "localhost/flux-e2e/agent-of-another-release:1");
 
-/// An operator that runs.
-struct Operator(Child);
-
-impl Operator {
-    /// Starts one with the variables of the Deployment, and with these.
-    fn start(trial: &Trial, program: &Path, variables: &[(&str, &str)]) -> Result<Self> {
-        let path = "-ojsonpath={range .spec.template.spec.containers[0].env[*]}{.name}={.value}{\"\\n\"}{end}";
-        let deployed = trial.kubectl(&["-n", NAMESPACE, "get", "deployment", NAME, path])?;
-        let deployed = deployed.lines().filter_map(|line| line.split_once('='));
-        let directory = checkout()?.join(EVIDENCE);
-        std::fs::create_dir_all(&directory)?;
-        let log =
-            File::options().create(true).append(true).open(directory.join("operators.log"))?;
-        let child = trial
-            .program(program)
-            .args(["run", "--metrics-bind=127.0.0.1:18080", "--health-bind=127.0.0.1:18081"])
-            .envs(deployed.filter(|(_, value)| !value.is_empty()))
-            .envs(variables.iter().copied())
-            .stdin(Stdio::null())
-            .stdout(log.try_clone()?)
-            .stderr(log)
-            .spawn();
-        child.map(Self).context("starting an operator")
-    }
-
-    /// Kills it, as the kernel does when memory is short.
-    fn kill(mut self) -> Result<()> {
-        let ended = self.0.try_wait().context("looking for an operator")?;
-        ensure!(ended.is_none(), "an operator ended by itself: {ended:?}");
-        Ok(())
-    }
-}
-
-impl Drop for Operator {
-    /// A test that fails leaves none.
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// Starts an operator with the variables of the Deployment, and with these.
+fn start(trial: &Trial, program: &Path, variables: &[(&str, &str)]) -> Result<OperatorProcess> {
+    let path =
+        "-ojsonpath={range .spec.template.spec.containers[0].env[*]}{.name}={.value}{\"\\n\"}{end}";
+    let deployed = trial.kubectl(&["-n", NAMESPACE, "get", "deployment", NAME, path])?;
+    let deployed = deployed.lines().filter_map(|line| line.split_once('='));
+    let mut operator = trial.program(program);
+    operator.args(ARGUMENTS).envs(deployed.filter(|(_, value)| !value.is_empty()));
+    OperatorProcess::start(operator.envs(variables.iter().copied()), "operators.log")
 }
 
 /// One command loses a worker and ends while no operator runs, one is suspended and resumed meanwhile and ends when
@@ -74,7 +35,7 @@ pub(super) async fn an_operator_that_is_back_reports_what_happened_without_it(
     trial: &Trial,
     program: &Path,
 ) -> Result<()> {
-    let first = Operator::start(trial, program, &[])?;
+    let first = start(trial, program, &[])?;
     let without = trial.run("without", "size: 2", &ends_when_it_may(7)).await?;
     let after = trial.run("after", "size: 1", &ends_when_it_may(0)).await?;
     let hook = "echo hook; until test -e /tmp/go; do sleep 0.2; done";
@@ -89,12 +50,12 @@ pub(super) async fn an_operator_that_is_back_reports_what_happened_without_it(
     suspend_and_resume(trial, &after).await?;
     without.go(0).await?;
     without.kubectl(&["wait", "job/without", "--for=condition=Failed", "--timeout=3m"])?;
-    let next = Operator::start(trial, program, &[])?;
+    let next = start(trial, program, &[])?;
     ended_once(trial, &without, 2, 7).await?;
     // It may end, and the operator is killed while it ends.
     ending.go(0).await?;
     next.kill()?;
-    let last = Operator::start(trial, program, &[])?;
+    let last = start(trial, program, &[])?;
     after.go(0).await?;
     ended_once(trial, &ending, 1, 0).await?;
     ended_once(trial, &after, 1, 0).await?;
@@ -124,7 +85,7 @@ pub(super) async fn what_runs_goes_on_when_the_operator_is_another_one(
     trial: &Trial,
     program: &Path,
 ) -> Result<()> {
-    let former = Operator::start(trial, program, &[])?;
+    let former = start(trial, program, &[])?;
     let command = "command: 'until test -e /tmp/go; do sleep 0.2; done'";
     let read = trial.run("read", "size: 2, maxSize: 3", command).await?;
     let unread = trial.run("unread", "size: 2, maxSize: 3", command).await?;
@@ -137,13 +98,13 @@ pub(super) async fn what_runs_goes_on_when_the_operator_is_another_one(
     unread.patch("configmap/unread-agent", &json!({ "data": &other }))?;
     former.kill()?;
 
-    let next = Operator::start(trial, program, &[OTHER_AGENT])?;
+    let next = start(trial, program, &[OTHER_AGENT])?;
     for run in [&read, &unread] {
         run.edit(&json!({ "size": 3 }))?;
     }
     read.brokers(3).await?;
-    let (_, reason, message) = unread.says("Progressing", "with the agent image").await?;
-    ensure!(reason == "ChangeRefused", "{reason}: {message}");
+    let said = unread.says("Progressing", "with the agent image").await?;
+    ensure!(said.reason == "ChangeRefused", "{said:?}");
     ensure!(data(trial).await? == other, "the configuration was changed");
     for run in [&read, &unread] {
         run.go(0).await?;

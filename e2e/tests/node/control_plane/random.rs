@@ -15,7 +15,6 @@ use serde_json::{Value, json};
 
 use crate::{DEADLINE, Instance, Trial, look};
 
-/// How many there are.
 const COUNT: usize = 20;
 /// No two of these lists are as long, so each has its own mixture. What fits no node costs the node nothing, and
 /// everybody else as much.
@@ -40,7 +39,6 @@ enum Work {
     Nowhere,
 }
 
-/// Whether the moment has come in this state.
 type Moment = fn(Work, State) -> bool;
 
 fn is_settled(work: Work, state: State) -> bool {
@@ -145,7 +143,7 @@ impl Life {
                 return Ok(());
             }
             // A suspension takes the pod, and its code with it, of a command that has just ended.
-            let cluster = trial.await_finished(run.name, DEADLINE).await?;
+            let cluster = run.finished().await?;
             let found = cluster.status.as_ref().and_then(|status| status.exit_code);
             let ended = is_true(&cluster, if code == 0 { "Complete" } else { "Failed" });
             ensure!(ended && found.is_none_or(|it| it == code), "it ended: {:?}", cluster.status);
