@@ -1,8 +1,8 @@
 //! The Indexed Job whose pods are the brokers, and the pod of `spec.services`.
 
-use super::Images;
 use super::agent_config::START_SECONDS;
 use super::containers::{containers, init_containers};
+use super::images::Images;
 use super::meta::{object_labels, object_meta, pod_labels, services_pod_labels};
 use super::volumes::volumes;
 use crate::cluster::Cluster;
@@ -31,7 +31,7 @@ const STOPPED_IN_RUNC: i32 = 2;
 
 /// Exit codes of the runner after which its pod is made again: those of a kill (of the kernel, for
 /// memory, or of the kubelet), of a container that the kubelet lost, and of one that never began.
-pub(in crate::controller) const KILLED: [i32; 3] = [STOPPED_IN_RUNC, 137, 255];
+pub(crate) const KILLED: [i32; 3] = [STOPPED_IN_RUNC, 137, 255];
 
 /// Exit codes of a container that ended because its pod, or the runner beside it, did.
 const ENDED_WITH_THE_RUNNER: [i32; 5] = [STOPPED_IN_RUNC, Exit::Broker as i32, 137, 143, 255];
