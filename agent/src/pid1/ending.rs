@@ -29,7 +29,7 @@ pub(crate) struct BrokerEnd {
 
 /// The run ended for a reason of the agent's own.
 fn by_agent(exit: Exit, error: String) -> TerminationMessage {
-    TerminationMessage { last_error: Some(error), ..well(exit.code().into()) }
+    Failure::new(exit, error).into()
 }
 
 /// The run ended as the user's command did.
@@ -48,7 +48,7 @@ pub(crate) fn well(exit_code: i32) -> TerminationMessage {
 
 impl From<Failure> for TerminationMessage {
     fn from(failure: Failure) -> Self {
-        by_agent(failure.exit(), failure.to_string())
+        Self { last_error: Some(failure.to_string()), ..well(failure.code.into()) }
     }
 }
 
