@@ -30,7 +30,6 @@ impl Failure {
         Self { code, text: text.into() }
     }
 
-    /// `doing` failed because of `cause`.
     pub(crate) fn because(exit: Exit, doing: impl Display, cause: &dyn Error) -> Self {
         Self::new(exit, format!("{doing}: {}", chain(cause)))
     }

@@ -83,7 +83,6 @@ fn client(pod: &PodContext) -> Option<Client> {
     Some(client)
 }
 
-/// The path of the socket in a URI `local://PATH`.
 fn local_socket(uri: &OsStr) -> Option<&Path> {
     uri.to_str()?.strip_prefix("local://").map(Path::new)
 }

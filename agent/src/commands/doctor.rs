@@ -28,12 +28,10 @@ const LEAD_TIMEOUT: Duration = Duration::from_secs(7);
 const VERSION_TIMEOUT: Duration = Duration::from_secs(5);
 /// Where the kernel counts what it did for the memory limit of this container (cgroup v2).
 const MEMORY_EVENTS: &str = "/sys/fs/cgroup/memory.events";
-/// A shared volume with less free space than this is nearly full.
 const LOW_SPACE_MEBIBYTES: u64 = 64;
 /// How long the agent may take to answer, which it does from memory.
 const AGENT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Checks everything and prints it; ends with 1 if a check failed.
 pub(crate) async fn run(question: &PodQuestion) -> Result<(), Failure> {
     let checks = all(&question.pod).await;
     question.output.print(&checks, || text(&checks));

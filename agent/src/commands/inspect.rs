@@ -26,7 +26,6 @@ pub(crate) fn resources(question: &PodQuestion) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes this process' environment to `file`.
 pub(crate) fn write_environment(file: &Path) -> Result<(), Failure> {
     let written = Report::of_this_process()
         .and_then(|report| files::write(file, &report.to_bytes(), 0o600, None));
@@ -36,7 +35,6 @@ pub(crate) fn write_environment(file: &Path) -> Result<(), Failure> {
     })
 }
 
-/// Prints what is to be exported.
 pub(crate) fn environment(question: &PodQuestion) -> Result<(), Failure> {
     let PodContext { config, facts, .. } = PodContext::read(&question.pod)?;
     let environment = decide::client_environment(&config, &facts)?;

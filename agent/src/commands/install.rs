@@ -14,7 +14,6 @@ use std::path::{Path, PathBuf};
 /// The running binary, whatever it is called and wherever it lies.
 const SELF: &str = "/proc/self/exe";
 
-/// Copies this program to `directory`.
 pub(crate) fn agent(directory: &Path) -> Result<(), Failure> {
     let path = copy_to(directory).map_err(|error| Failure::new(Exit::Prepare, chain(&error)))?;
     log_line(&format!("installed {}", path.display()));

@@ -21,7 +21,6 @@ pub(crate) struct Keygen {
     force: bool,
 }
 
-/// Makes a certificate, and writes or prints it.
 pub(crate) fn run(Keygen { path, name, force }: &Keygen) -> Result<(), Failure> {
     let failed = |text: String| Failure::new(Exit::Prepare, text);
     let mut secret = [0; 32];

@@ -15,12 +15,9 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// How long the agent may take to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
-/// How often a state is asked for while waiting for it.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Waits at most `seconds` for the pod to become ready.
 pub(crate) async fn ready(arguments: &PodArguments, seconds: u64) -> Result<(), Failure> {
     let socket = agent_socket(arguments);
     let deadline = Instant::now() + duration(seconds);
@@ -45,7 +42,6 @@ fn not_ready(report: &StatusReport) -> Failure {
     Failure::with_code(NO, format!("not ready: {}{broker}{error}", phase_text(report)))
 }
 
-/// Waits for `what`, `seconds` long at most.
 pub(crate) async fn wait(
     what: Awaited,
     arguments: &PodArguments,
@@ -85,7 +81,6 @@ fn layout(arguments: &PodArguments) -> Layout {
     config.ok().map(|config| config.layout).or_else(own_layout).unwrap_or_default()
 }
 
-/// The socket of the agent that runs this pod.
 fn agent_socket(arguments: &PodArguments) -> PathBuf {
     arguments.root.at(layout(arguments).agent_socket())
 }

@@ -22,7 +22,6 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 const PROBE: Duration = Duration::from_secs(2);
 /// How long only the address is tried, when there is one, before the name is tried as well.
 const ADDRESS_ALONE: Duration = Duration::from_secs(5);
-/// How often an unchanged state is reported.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
 /// A lead broker that let us in.
@@ -144,7 +143,6 @@ async fn attempt(
     Err(Seen { text: seen.join("; "), certificate_problem })
 }
 
-/// What a failed attempt found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Seen {
     text: String,
@@ -205,11 +203,9 @@ mod tests {
         Err("name hello-0.hello does not exist in DNS (yet)".to_owned())
     }
 
-    /// What came of a wait.
     struct Waited {
         result: Result<LeadFound, LeadError>,
         reports: Vec<String>,
-        /// When each probe began.
         probed: Vec<Duration>,
     }
 

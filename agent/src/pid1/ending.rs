@@ -27,12 +27,10 @@ pub(crate) struct BrokerEnd {
     pub duration: Duration,
 }
 
-/// The run ended for a reason of the agent's own.
 fn by_agent(exit: Exit, error: String) -> TerminationMessage {
     Failure::new(exit, error).into()
 }
 
-/// The run ended as the user's command did.
 fn by_command(
     exit_code: i32,
     signal: Option<i32>,
@@ -181,7 +179,6 @@ mod tests {
         stopped_by(Stop::Signal(Signal::SIGTERM), code)
     }
 
-    /// A command that ended just now.
     fn command(exit_code: Option<i32>) -> CommandEnd {
         let ended = Instant::now();
         CommandEnd { ended, exit_code, signal: None, not_run: None, error: None }

@@ -219,7 +219,6 @@ fn prepare_volume(config: &AgentConfig, root: &Root, log: Log) -> Result<Option<
     Ok(lock)
 }
 
-/// Everything from the first step to the end of the broker.
 async fn prepare_and_supervise(
     context: &mut Context,
     plan: &Plan,

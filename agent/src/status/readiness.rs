@@ -92,7 +92,6 @@ impl ReadinessServer {
     }
 }
 
-/// Answers one request.
 async fn converse(stream: TcpStream, reports: watch::Receiver<StatusReport>) {
     let answer = service_fn(|request: Request<Incoming>| {
         let reports = reports.clone();

@@ -68,7 +68,6 @@ pub struct Copied {
     pub unresolved: Vec<String>,
 }
 
-/// One copy of several trees.
 pub(super) struct Copy<'run> {
     root: &'run Path,
     links: &'run LinkMap,

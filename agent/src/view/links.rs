@@ -6,7 +6,6 @@ use std::path::{Component, Path, PathBuf};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Moved {
-    /// The text of the new link.
     pub(super) target: PathBuf,
     /// False when the link leads out of everything that is copied.
     pub(super) copied: bool,
@@ -25,7 +24,6 @@ impl LinkMap {
         Self { trees }
     }
 
-    /// True when `path` of the image is copied.
     pub(super) fn covers(&self, path: &Path) -> bool {
         self.at_run_time(path).is_some()
     }
