@@ -271,7 +271,7 @@ async fn lead(pod: &PodContext) -> Found {
                     "see the log of pod index 0; a NetworkPolicy may drop packets to its port"
                 }
             };
-            Found::failed(chain(&error), remedy)
+            Found::failed(error.to_string(), remedy)
         }
     }
 }

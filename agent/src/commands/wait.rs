@@ -9,8 +9,8 @@ use crate::plan::config::read_config;
 use crate::plan::decide;
 use crate::status::client::ask;
 use crate::status::document::StatusReport;
-use crate::system::output::{chain, log_line};
-use flux_contract::{Exit, Layout};
+use crate::system::output::log_line;
+use flux_contract::Layout;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -71,8 +71,7 @@ async fn wait_lead(arguments: &PodArguments, limit: Duration) -> Result<(), Fail
     let pod = PodContext::read(arguments)?;
     let certificate = read_certificate(&pod.certificate_path())?;
     let lead = decide::lead(&pod.config, &pod.facts)?;
-    let found = wait_for_lead(&lead, &certificate, limit, &mut log_line).await;
-    found.map(drop).map_err(|error| Failure::new(Exit::LeadUnreachable, chain(&error)))
+    wait_for_lead(&lead, &certificate, limit, &mut log_line).await.map(drop)
 }
 
 /// The configuration says where the shared volume is; where it cannot be read, this program's own place in it does.

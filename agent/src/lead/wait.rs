@@ -1,9 +1,10 @@
 //! Waiting until the lead broker answers, and saying all along what is in the way.
 
+use crate::failure::Failure;
 use crate::lead::probe::{Outcome, probe};
 use crate::lead::resolver::lookup;
 use crate::plan::step::AwaitLead;
-use flux_contract::CurveCertificate;
+use flux_contract::{CurveCertificate, Exit};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
@@ -35,21 +36,6 @@ pub struct LeadFound {
     pub elapsed: Duration,
 }
 
-/// The deadline passed before the lead broker let us in.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "lead broker {name} port {port} did not let this pod in within {} s ({attempts} attempts); last seen: {last_seen}",
-    elapsed.as_secs()
-)]
-pub struct LeadError {
-    name: String,
-    port: u16,
-    attempts: u32,
-    elapsed: Duration,
-    /// What the last attempt found, for each address that was tried.
-    last_seen: String,
-}
-
 /// Probes the lead at `target` until it lets us in or `deadline` has passed (it is tried at least once, and an attempt
 /// that has begun is brought to its end). `report` takes what was seen. A certificate that does not fit is reported as
 /// a warning but tried again: the pod of a cluster that is being replaced may answer for a moment.
@@ -58,7 +44,7 @@ pub async fn wait_for_lead(
     certificate: &CurveCertificate,
     deadline: Duration,
     report: &mut dyn FnMut(&str),
-) -> Result<LeadFound, LeadError> {
+) -> Result<LeadFound, Failure> {
     let probe = async |address, connection| probe(address, certificate, connection, PROBE).await;
     let resolve = async |name: &str| lookup(name).await.map_err(|error| format!("{error:#}"));
     let spread = |pause| spread(pause, getrandom::u32().unwrap_or(u32::MAX));
@@ -77,7 +63,7 @@ async fn wait(
     probe: impl AsyncFn(SocketAddr, Duration) -> Outcome,
     resolve: impl AsyncFn(&str) -> Result<Vec<IpAddr>, String>,
     spread: impl Fn(Duration) -> Duration,
-) -> Result<LeadFound, LeadError> {
+) -> Result<LeadFound, Failure> {
     let started = Instant::now();
     let mut reported = None;
     let mut pause = FIRST_PAUSE;
@@ -99,8 +85,14 @@ async fn wait(
             report(&line);
         }
         if elapsed >= deadline {
-            let (name, port) = (target.name.clone(), target.port);
-            return Err(LeadError { name, port, attempts, elapsed, last_seen: seen.text });
+            let AwaitLead { name, port, .. } = target;
+            let (seconds, seen) = (elapsed.as_secs(), seen.text);
+            return Err(Failure::new(
+                Exit::LeadUnreachable,
+                format!(
+                    "lead broker {name} port {port} did not let this pod in within {seconds} s ({attempts} attempts); last seen: {seen}"
+                ),
+            ));
         }
         sleep(spread(pause).min(deadline.saturating_sub(elapsed))).await;
         if !eager {
@@ -179,6 +171,7 @@ impl Seen {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::failure::Failure;
     use crate::lead::probe::Stage;
     use std::cell::RefCell;
 
@@ -204,7 +197,7 @@ mod tests {
     }
 
     struct Waited {
-        result: Result<LeadFound, LeadError>,
+        result: Result<LeadFound, Failure>,
         reports: Vec<String>,
         probed: Vec<Duration>,
     }
@@ -302,11 +295,13 @@ mod tests {
     async fn reports_come_with_every_change_and_every_ten_seconds() {
         let changes = Duration::from_secs(25);
         let outcome = |now, _| if now < changes { REFUSED } else { Outcome::WrongKey };
+        let began = Instant::now();
         let Waited { result, reports, .. } =
             run(Some(SERVICE), 30, outcome, |_| Ok(Vec::new())).await;
-        let error = result.unwrap_err();
-        assert_eq!(error.elapsed, Duration::from_secs(30), "the deadline is kept exactly");
-        assert!(error.last_seen.contains("another CURVE certificate"), "{error}");
+        assert_eq!(began.elapsed(), Duration::from_secs(30), "the deadline is kept exactly");
+        let error = result.unwrap_err().to_string();
+        assert!(error.contains("; last seen: 10.96.0.5:8050: the server closed"), "{error}");
+        assert!(error.contains("another CURVE certificate"), "{error}");
         assert_eq!(reports.len(), 4, "{reports:#?}");
         assert!(reports[0].starts_with("waiting for the lead broker: 10.96.0.5:8050: connection"));
         assert!(reports[1].starts_with("still waiting for the lead broker after 10 s"));

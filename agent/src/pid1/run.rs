@@ -18,7 +18,7 @@ use crate::process::deadline;
 use crate::process::signals::Signals;
 use crate::status::document::StatusReport;
 use crate::status::progress::Progress;
-use crate::status::readiness::{BindError, ReadinessServer};
+use crate::status::readiness::ReadinessServer;
 use crate::status::server::StatusServer;
 use crate::status::timing::fluxtime_line;
 use crate::system::environment::Report;
@@ -65,7 +65,7 @@ async fn try_run(
     pod: PodArguments,
     container: Option<String>,
     signals: io::Result<Signals>,
-    readiness: Option<Result<ReadinessServer, BindError>>,
+    readiness: Option<anyhow::Result<ReadinessServer>>,
 ) -> Result<u8, Failure> {
     let began = Instant::now();
     let root = pod.root.clone();
@@ -185,13 +185,13 @@ async fn start(
 /// socket nobody can ask, and without the port the pod never becomes ready, but it runs.
 fn serve(
     context: &Context,
-    readiness: Option<Result<ReadinessServer, BindError>>,
+    readiness: Option<anyhow::Result<ReadinessServer>>,
 ) -> Option<watch::Receiver<u32>> {
     match StatusServer::bind(&context.root.at(context.config.layout.agent_socket())) {
         Ok(server) => drop(tokio::spawn(server.serve(context.progress.subscribe()))),
         Err(error) => context.log.warn(&format!("{error:#}")),
     }
-    let server = readiness?.inspect_err(|error| context.log.warn(&chain(error))).ok()?;
+    let server = readiness?.inspect_err(|error| context.log.warn(&format!("{error:#}"))).ok()?;
     let open = server.open();
     tokio::spawn(server.serve(context.progress.subscribe()));
     Some(open)
