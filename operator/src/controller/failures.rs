@@ -13,7 +13,9 @@ const LAST_RETRY: Duration = Duration::from_mins(5);
 /// Failures in a row of the objects that fail now, by namespace and name; each with the uid of the object whose
 /// failures these are: one that takes over the name begins at none.
 #[derive(Debug, Default)]
-pub(super) struct Failures(Mutex<HashMap<(Option<String>, String), (Option<String>, u32)>>);
+pub(super) struct Failures(Mutex<Streaks>);
+
+type Streaks = HashMap<(Option<String>, String), (Option<String>, u32)>;
 
 impl Failures {
     /// Notes a failure; the answer is how many in a row that makes, and how long to wait.
