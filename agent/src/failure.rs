@@ -1,4 +1,4 @@
-//! Why a run cannot go on.
+//! Why a run or another subcommand cannot go on.
 
 use crate::process::signals::Stop;
 use crate::system::output::chain;
@@ -8,27 +8,30 @@ use std::fmt::Display;
 use std::io;
 use std::path::Path;
 
-/// Why a run cannot go on, with all causes in one line, and the exit code that says so.
+/// Code of an answer that is "no".
+pub(crate) const NO: u8 = 1;
+
+/// Why a run or another subcommand cannot go on, with all causes in one line, and the code to end with.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct Failure {
-    exit: Exit,
+    /// One of [`Exit`], or that of another program.
+    pub code: u8,
+    /// Empty where it was said already.
     text: String,
 }
 
 impl Failure {
     pub(crate) fn new(exit: Exit, text: impl Into<String>) -> Self {
-        Self { exit, text: text.into() }
+        Self::with_code(exit.code(), text)
     }
 
-    /// `doing` failed because of `cause`.
+    pub(crate) fn with_code(code: u8, text: impl Into<String>) -> Self {
+        Self { code, text: text.into() }
+    }
+
     pub(crate) fn because(exit: Exit, doing: impl Display, cause: &dyn Error) -> Self {
         Self::new(exit, format!("{doing}: {}", chain(cause)))
-    }
-
-    /// The exit code that says so.
-    pub const fn exit(&self) -> Exit {
-        self.exit
     }
 }
 
@@ -36,6 +39,11 @@ impl From<Stop> for Failure {
     fn from(stop: Stop) -> Self {
         Self::because(stop.exit(), "ended before the command ran", &stop)
     }
+}
+
+/// The end of a program that has said all itself.
+pub(crate) fn ended_with(code: u8) -> Result<(), Failure> {
+    if code == 0 { Ok(()) } else { Err(Failure::with_code(code, "")) }
 }
 
 /// For `map_err`: names what was being done and to what.

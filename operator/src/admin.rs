@@ -10,10 +10,11 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
+use parking_lot::Mutex;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 
@@ -35,12 +36,12 @@ impl Health {
     }
 
     pub(crate) fn beat(&self, now: Instant) {
-        *self.last_beat() = now;
+        *self.last_beat.lock() = now;
     }
 
     /// Why the operator has to be started again, if it has to.
     pub(crate) fn stuck(&self, now: Instant) -> Option<String> {
-        let since = now.saturating_duration_since(*self.last_beat());
+        let since = now.saturating_duration_since(*self.last_beat.lock());
         (since > NO_BEAT).then(|| {
             format!("the thread that reconciles has not come round for {} s", since.as_secs())
         })
@@ -52,10 +53,6 @@ impl Health {
 
     pub(crate) fn is_ready(&self) -> bool {
         self.is_ready.load(Ordering::Acquire)
-    }
-
-    fn last_beat(&self) -> MutexGuard<'_, Instant> {
-        self.last_beat.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

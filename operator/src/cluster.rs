@@ -26,15 +26,14 @@ const DEFAULT_NAMESPACE: &str = "default";
 pub struct Cluster {
     pub(crate) name: ClusterName,
     pub(crate) namespace: String,
-    /// Makes the MiniCluster the controller of what is made for it.
-    pub owner: OwnerReference,
+    pub(crate) owner: OwnerReference,
     /// Pods asked for.
     pub size: u32,
     /// Hosts registered with Flux: the size may be scaled up to it.
-    pub max_size: u32,
+    pub(crate) max_size: u32,
     /// Brokers that must be there before the command runs; absent: `size` when fewer than all
     /// registered hosts, else all.
-    pub min_size: Option<u32>,
+    pub(crate) min_size: Option<u32>,
     /// Labels of the Job object: those of `spec.jobLabels`, and those of the MiniCluster that a queue reads.
     pub(crate) job_labels: BTreeMap<String, String>,
     /// Annotations of the Job object: those of the MiniCluster that a queue reads.
@@ -42,28 +41,24 @@ pub struct Cluster {
     pub(crate) deadline_seconds: i64,
     /// The agent of the first pod ends the run at the deadline, from its own start on, and the pods stay.
     /// Else the Job does, from its start on, and deletes them.
-    pub deadline_by_agent: bool,
+    pub(crate) deadline_by_agent: bool,
     /// Within how many seconds from the start of the Job the quorum must be reached, if that is asked for.
     pub(crate) start_deadline_seconds: Option<u64>,
     pub(crate) suspend: bool,
     /// 0 unless given, so that a failed command is not run again.
     pub(crate) backoff_limit: u32,
-    /// Name of the headless Service, the pods' subdomain.
-    pub headless_name: String,
+    pub(crate) headless_name: String,
     /// Only the lead is reachable by a Service.
     pub(crate) minimal_service: bool,
     /// Flux itself.
     pub flux: Flux,
     pub(crate) logging: Logging,
     /// File the instance's state is restored from and dumped to.
-    pub archive: Option<String>,
-    /// What all pods of the Job have in common.
-    pub pod: Pod,
+    pub(crate) archive: Option<String>,
+    pub(crate) pod: Pod,
     pub(crate) gang: Gang,
-    /// The container that runs Flux.
-    pub runner: Runner,
-    /// The other containers of the pods.
-    pub sidecars: Vec<Sidecar>,
+    pub(crate) runner: Runner,
+    pub(crate) sidecars: Vec<Sidecar>,
     pub(crate) services_pod: Option<ServicesPod>,
     /// Paths of fields that were given and that this version does not act on yet.
     pub not_acted_on: Vec<String>,
@@ -72,7 +67,6 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Which MiniCluster it is.
     pub(crate) fn identity(&self) -> Identity {
         Identity {
             name: self.name.clone(),
@@ -135,17 +129,16 @@ impl Identity {
 /// Flux itself.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Flux {
-    /// Where Flux comes from.
-    pub view: View,
+    pub(crate) view: View,
     pub(crate) install: Install,
     /// A worker leaves after its broker's first end.
     pub(crate) complete_workers: bool,
     /// Options and configuration of every broker; the quorum is decided when they are written.
-    pub broker: Broker,
+    pub(crate) broker: Broker,
     /// Where the CURVE certificate comes from.
     pub curve: Curve,
     /// Hosts in rank order, and the lead if it is elsewhere.
-    pub bootstrap: Bootstrap,
+    pub(crate) bootstrap: Bootstrap,
     /// Secret with a munge key, mounted for the agent to install.
     pub(crate) munge_secret: Option<String>,
     /// Lines for `flux-view.sh`.
@@ -163,31 +156,28 @@ pub enum Curve {
     Secret(String),
 }
 
-/// Where Flux comes from.
 #[derive(Debug, Clone, PartialEq)]
-pub struct View {
+pub(crate) struct View {
     /// False: the runner's image brings its own Flux, nothing is copied.
     pub(crate) enabled: bool,
     /// The init container that copies the view, without what the operator adds. The shared volume has its name.
-    pub container: Container,
+    pub(crate) container: Container,
     pub(crate) mount_path: String,
     pub(crate) medium: Medium,
     /// Replaces the view's site-packages directory.
     pub(crate) python_path: Option<String>,
 }
 
-/// What all pods of the Job have in common.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Pod {
+pub(crate) struct Pod {
     /// Labels of the user; the operator's own are added and win.
     pub(crate) labels: BTreeMap<String, String>,
     pub(crate) annotations: BTreeMap<String, String>,
-    /// How many seconds the kubelet gives a pod to end.
-    pub grace_seconds: u64,
+    pub(crate) grace_seconds: u64,
     /// Strategic-merge patch of the `PodSpec`, applied last.
     pub(crate) overlay: Option<serde_json::Value>,
     /// What the specification says of the pods. The containers, and the operator's own volumes, are not in it.
-    pub spec: PodSpec,
+    pub(crate) spec: PodSpec,
 }
 
 pub(crate) const AGENT_CONTAINER: &str = "flux-agent";
@@ -198,15 +188,14 @@ pub const QUEUE_LABEL: &str = "kueue.x-k8s.io/queue-name";
 /// Tells a container's scripts how many cores the user means it to use (`cores`).
 pub(crate) const CORES_VARIABLE: &str = "FLUX_CORES";
 
-/// The container that runs Flux.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Runner {
+pub(crate) struct Runner {
     /// Its container, without what the operator adds; the name is the MiniCluster's.
-    pub container: Container,
+    pub(crate) container: Container,
     pub(crate) user: FluxUser,
     pub(crate) hooks: Hooks,
     /// What the lead runs, with its node, task and option flags already decided.
-    pub workload: Workload,
+    pub(crate) workload: Workload,
 }
 
 /// The pod of `spec.services`: what the workload needs and Flux does not run.
@@ -217,11 +206,10 @@ pub(crate) struct ServicesPod {
     pub(crate) fixed_fields: FixedFields,
 }
 
-/// A container beside the runner.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Sidecar {
-    /// The container, without what the operator adds.
-    pub container: Container,
+pub(crate) struct Sidecar {
+    /// Without what the operator adds.
+    pub(crate) container: Container,
     /// Absent: the image's own entrypoint runs (`noWrapEntrypoint`).
-    pub wrapped: Option<SidecarConfig>,
+    pub(crate) wrapped: Option<SidecarConfig>,
 }

@@ -4,7 +4,7 @@
 //! was confirmed for [`RENEW_DEADLINE`]; another takes the Lease when it has seen no renewal for
 //! [`DURATION`], by its own clock, and only as the version that it has seen (docs/design/operator.md).
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Error, Result, anyhow, bail};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
@@ -21,20 +21,6 @@ pub const RENEW_DEADLINE: Duration = Duration::from_secs(10);
 pub const RETRY_PERIOD: Duration = Duration::from_secs(2);
 /// Longest time for one attempt: a connection that died must not use up the deadline.
 const ATTEMPT: Duration = Duration::from_secs(4);
-
-/// Why the Lease is no longer held.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Lost {
-    /// Somebody else has it.
-    #[error("the Lease is held by {holder}")]
-    Taken {
-        /// Its identity.
-        holder: String,
-    },
-    /// No renewal was confirmed in time: another may take it soon.
-    #[error("the Lease could not be renewed for {} s", RENEW_DEADLINE.as_secs())]
-    NotRenewed,
-}
 
 /// A candidate for the Lease, and its holder once [`Self::gain`] has resolved.
 pub struct Candidate {
@@ -88,8 +74,8 @@ impl Candidate {
         }
     }
 
-    /// Renews the Lease; resolves when it is lost, before another can take it.
-    pub async fn keep(&mut self) -> Lost {
+    /// Renews the Lease; resolves when it is lost, before another can take it, with the reason.
+    pub async fn keep(&mut self) -> Error {
         loop {
             let deadline = self.confirmed + RENEW_DEADLINE;
             let next = async {
@@ -97,10 +83,15 @@ impl Candidate {
                 self.attempt().await
             };
             match timeout_at(deadline, next).await {
-                Ok(Ok(Standing::Theirs(holder))) => return Lost::Taken { holder },
+                Ok(Ok(Standing::Theirs(holder))) => {
+                    return anyhow!("the Lease is held by {holder}");
+                }
                 Ok(Ok(Standing::Held | Standing::Unclear)) => {}
                 Ok(Err(error)) => warn(&error),
-                Err(_) => return Lost::NotRenewed,
+                Err(_) => {
+                    let seconds = RENEW_DEADLINE.as_secs();
+                    return anyhow!("the Lease could not be renewed for {seconds} s");
+                }
             }
         }
     }
@@ -222,7 +213,7 @@ fn holder(lease: &Lease) -> Option<String> {
     holder.filter(|holder| !holder.is_empty())
 }
 
-fn warn(error: &anyhow::Error) {
+fn warn(error: &Error) {
     let cause = error.source().map(ToString::to_string);
     tracing::warn!(%error, cause, "try for the Lease again");
 }

@@ -25,9 +25,8 @@ pub struct Metrics {
     is_leader: Gauge,
 }
 
-impl Metrics {
-    /// All counters at zero.
-    pub fn new() -> Self {
+impl Default for Metrics {
+    fn default() -> Self {
         let mut registry = Registry::with_prefix("flux_operator");
         let runs = Counter::default();
         let failures = Family::default();
@@ -54,7 +53,9 @@ impl Metrics {
         registry.register("build", "The release of this operator", Info::new(version));
         Self { registry, runs, failures, duration, is_leader }
     }
+}
 
+impl Metrics {
     pub(crate) fn observe(&self, duration: Duration, failure: Option<&'static str>) {
         self.runs.inc();
         self.duration.observe(duration.as_secs_f64());
@@ -75,12 +76,6 @@ impl Metrics {
     }
 }
 
-impl Default for Metrics {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -88,7 +83,7 @@ mod tests {
     #[test]
     fn the_page_for_those_who_run_the_operator_has_every_metric() {
         let page = include_str!("../../docs/operations.md");
-        let metrics = Metrics::new();
+        let metrics = Metrics::default();
         metrics.observe(Duration::from_millis(3), Some("ApplyFailed"));
         let text = metrics.text().unwrap();
         let described = |with: &str| {
@@ -110,7 +105,7 @@ mod tests {
 
     #[test]
     fn reconciles_leadership_and_release_are_exported() {
-        let metrics = Metrics::new();
+        let metrics = Metrics::default();
         metrics.observe(Duration::from_millis(3), None);
         metrics.observe(Duration::from_millis(3), Some("ApplyFailed"));
         metrics.set_leader(true);

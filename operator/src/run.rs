@@ -7,7 +7,7 @@
 use crate::admin::{self, BEAT, Health};
 use crate::cli::{RunArguments, defaults};
 use crate::controller::{self, Context, Images, Scope};
-use crate::leader::{Candidate, Lost};
+use crate::leader::Candidate;
 use crate::metrics::Metrics;
 use anyhow::{Context as _, Result};
 use kube::{Client, Config};
@@ -44,7 +44,7 @@ async fn serve(arguments: RunArguments, workers: &Handle) -> Result<()> {
     let config = Config::infer().await.context("find a Kubernetes API server")?;
     tracing::info!(?arguments, "start");
     let candidate = candidate(&arguments, &config)?;
-    let metrics = Arc::new(Metrics::new());
+    let metrics = Arc::new(Metrics::default());
     let context = {
         // A client's connections are served by the runtime that it was made in.
         let _workers = workers.enter();
@@ -170,10 +170,7 @@ impl Operator {
 }
 
 /// Does `work` for as long as `candidate` holds the Lease, and drops it when that is lost.
-pub async fn while_held<T>(
-    candidate: &mut Candidate,
-    work: impl Future<Output = T>,
-) -> Result<T, Lost> {
+pub async fn while_held<T>(candidate: &mut Candidate, work: impl Future<Output = T>) -> Result<T> {
     tokio::select! {
         lost = candidate.keep() => Err(lost),
         ended = work => Ok(ended),

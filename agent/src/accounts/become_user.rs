@@ -1,8 +1,8 @@
 //! `flux-agent exec`: becomes another user and then another program, under the same process id. A closure between
 //! fork and exec could not be written without `unsafe`.
 
+use crate::failure::Failure;
 use crate::process::exit_status::start_failure_code;
-use crate::system::command_error::CommandError;
 use crate::system::output::chain;
 use crate::system::subcommand::{EXEC, call};
 use caps::errors::CapsError;
@@ -51,23 +51,23 @@ impl Target {
 }
 
 /// Becomes `target`, if there is one, and then `words`; returns only when that failed.
-pub(crate) fn exec(target: Option<&Target>, words: &[String]) -> Result<(), CommandError> {
+pub(crate) fn exec(target: Option<&Target>, words: &[String]) -> Result<(), Failure> {
     target.map_or(Ok(()), change_user)?;
     let program = words.first().map(String::as_str).unwrap_or_default();
     become_command(Command::new(program).args(words.iter().skip(1)))
 }
 
 /// Becomes `command` as whoever this is; returns only when that failed.
-pub(crate) fn become_command(command: &mut Command) -> Result<(), CommandError> {
+pub(crate) fn become_command(command: &mut Command) -> Result<(), Failure> {
     let error = command.exec();
     let message = format!("start {:?}: {error}", command.get_program().to_string_lossy());
-    Err(CommandError::with_message(start_failure_code(&error), message))
+    Err(Failure::with_code(start_failure_code(&error), message))
 }
 
 /// Groups first: afterwards the right to change them is gone.
-pub(crate) fn change_user(target: &Target) -> Result<(), CommandError> {
+pub(crate) fn change_user(target: &Target) -> Result<(), Failure> {
     let Target { uid, gid, groups, capabilities } = target;
-    let failed = |message| CommandError::with_message(Exit::Prepare.code(), message);
+    let failed = |message| Failure::new(Exit::Prepare, message);
     let denied = |errno: nix::Error| {
         let error = io::Error::from(errno);
         failed(format!(

@@ -8,7 +8,6 @@ pub(super) const FIRST_FREE: u32 = 1000;
 /// Highest number given to one (login.defs(5), `UID_MAX`); `nobody` lies above.
 pub(super) const LAST_FREE: u32 = 60_000;
 
-/// One readable line of passwd(5).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct User {
     pub(crate) name: String,
@@ -18,7 +17,6 @@ pub(crate) struct User {
     pub(crate) home: PathBuf,
 }
 
-/// One readable line of group(5).
 struct Group {
     name: String,
     gid: u32,
@@ -113,7 +111,6 @@ pub(crate) struct NewUser {
     pub(crate) added: Vec<(&'static str, String)>,
 }
 
-/// Whether `text` can stand in a field of these files.
 pub(crate) fn fits_field(text: &str) -> bool {
     !text.contains([':', '\n', '\0'])
 }

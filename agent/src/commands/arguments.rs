@@ -1,6 +1,8 @@
 //! Arguments that several subcommands take.
 
 use crate::system::output::{print_json, print_text};
+use crate::system::root::Root;
+use clap::builder::{PathBufValueParser, TypedValueParser as _};
 use clap::{Args, ValueEnum};
 use flux_contract::AGENT_CONFIG_PATH;
 use serde::Serialize;
@@ -14,8 +16,8 @@ pub(crate) struct PodArguments {
     #[arg(long, env = "FLUX_AGENT_CONFIG", default_value = AGENT_CONFIG_PATH, value_name = "PATH")]
     pub config: PathBuf,
     /// Look up all paths below this directory
-    #[arg(long, default_value = "/", hide = true)]
-    pub root: PathBuf,
+    #[arg(long, default_value = "/", hide = true, value_parser = PathBufValueParser::new().map(Root::new))]
+    pub root: Root,
     /// Take the place of the pod with this host name
     #[arg(long, hide = true)]
     pub hostname: Option<String>,
@@ -26,7 +28,7 @@ impl PodArguments {
     pub(crate) fn of_this_pod() -> Self {
         let config = std::env::var_os("FLUX_AGENT_CONFIG");
         let config = config.map_or_else(|| AGENT_CONFIG_PATH.into(), PathBuf::from);
-        Self { config, root: "/".into(), hostname: None }
+        Self { config, root: Root::new("/"), hostname: None }
     }
 }
 

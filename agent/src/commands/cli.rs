@@ -1,13 +1,12 @@
 //! The command line.
 
+use super::{client, doctor, fluxion, inspect, install, keygen, probe, wait};
 use crate::accounts::become_user::{self, Target};
 use crate::commands::arguments::{Awaited, PodArguments, PodQuestion};
-use crate::commands::{client, doctor, fluxion, inspect, install, keygen, probe, wait};
+use crate::failure::{Failure, ended_with};
 use crate::pid1::run;
 use crate::program::{batch, diagnose};
-use crate::system::command_error::{CommandError, ended_with, report};
 use crate::system::output;
-use crate::system::root::Root;
 use crate::system::subcommand;
 use crate::view::InstallRequest;
 use clap::error::ErrorKind;
@@ -152,30 +151,30 @@ pub fn main() -> ExitCode {
     } else {
         Cli::try_parse().map_err(|error| explain(&error)).and_then(|cli| dispatch(cli.command))
     };
-    ExitCode::from(output::exit_code(report(done)))
+    let code = done.err().map_or(0, |failure| {
+        let text = failure.to_string();
+        if !text.is_empty() {
+            output::log_line(&text);
+        }
+        failure.code
+    });
+    ExitCode::from(output::exit_code(code))
 }
 
 /// Prints why the command line was not taken, or the help that it asks for.
-fn explain(error: &clap::Error) -> CommandError {
+fn explain(error: &clap::Error) -> Failure {
     // Nothing is to be done where even this cannot be printed.
     let _ = error.print();
     let asked = [ErrorKind::DisplayHelp, ErrorKind::DisplayVersion].contains(&error.kind());
-    CommandError::printed(if asked { 0 } else { Exit::Usage.code() })
+    Failure::with_code(if asked { 0 } else { Exit::Usage.code() }, "")
 }
 
-fn dispatch(command: Command) -> Result<(), CommandError> {
+fn dispatch(command: Command) -> Result<(), Failure> {
     match command {
         Command::Install { directory } => install::agent(&directory),
         Command::View(ViewCommand::Install { request, agent }) => install::view(request, agent),
         Command::Run { pod, container, probe_port } => {
-            let options = run::Options {
-                config: pod.config,
-                root: Root::new(pod.root),
-                hostname: pod.hostname,
-                container,
-                probe_port,
-            };
-            block_on(async { ended_with(run::run(options).await) })
+            block_on(async { ended_with(run::run(pod, container, probe_port).await) })
         }
         Command::Plan(question) => inspect::plan(&question),
         Command::Keygen(keygen) => keygen::run(&keygen),
@@ -197,11 +196,11 @@ fn dispatch(command: Command) -> Result<(), CommandError> {
 }
 
 /// Runs `work` on this thread alone. Threads that still wait for a lock do not hold up the end.
-fn block_on(work: impl Future<Output = Result<(), CommandError>>) -> Result<(), CommandError> {
+fn block_on(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| {
         let message = format!("start the runtime: {error}");
-        CommandError::with_message(Exit::Internal.code(), message)
+        Failure::new(Exit::Internal, message)
     })?;
     let done = runtime.block_on(work);
     runtime.shutdown_background();

@@ -5,9 +5,9 @@
 use crate::accounts::become_user::{Target, become_command, change_user};
 use crate::commands::arguments::PodArguments;
 use crate::commands::pod::{PodContext, own_layout};
+use crate::failure::Failure;
 use crate::plan::decide::{ClientEnvironment, client_environment};
 use crate::plan::environment::chosen_shell;
-use crate::system::command_error::CommandError;
 use crate::system::environment::{Change, Environment, find_program};
 use crate::system::files::is_executable;
 use crate::system::output::log_line;
@@ -36,7 +36,7 @@ enum GoHome {
 }
 
 /// Becomes `words`, or a shell; returns only when it failed.
-pub(crate) fn connect(arguments: &PodArguments, words: &[OsString]) -> Result<(), CommandError> {
+pub(crate) fn connect(arguments: &PodArguments, words: &[OsString]) -> Result<(), Failure> {
     let pod = PodContext::read(arguments)?;
     let environment = client_environment(&pod.config, &pod.facts)?;
     let socket = pod.root.at(&environment.socket);
@@ -45,7 +45,7 @@ pub(crate) fn connect(arguments: &PodArguments, words: &[OsString]) -> Result<()
             "look at the broker's socket {}: {error}: the broker is not up (yet): see flux-agent status, flux-agent doctor",
             socket.display()
         );
-        CommandError::with_message(Exit::Broker.code(), message)
+        Failure::new(Exit::Broker, message)
     })?;
     let client = Client::new(&pod, &environment, (owner.uid(), owner.gid()));
     if let Some((program, arguments)) = words.split_first() {
@@ -56,11 +56,11 @@ pub(crate) fn connect(arguments: &PodArguments, words: &[OsString]) -> Result<()
 }
 
 /// Becomes the real `flux` with `arguments`; returns only when that failed.
-pub(crate) fn flux(arguments: &[OsString]) -> Result<(), CommandError> {
+pub(crate) fn flux(arguments: &[OsString]) -> Result<(), Failure> {
     let pod = PodContext::read(&PodArguments::of_this_pod()).ok();
     let flux = real_flux(pod.as_ref()).ok_or_else(|| {
         let message = "the view is not there (yet), and no other flux is on the PATH".to_owned();
-        CommandError::with_message(NOT_FOUND, message)
+        Failure::with_code(NOT_FOUND, message)
     })?;
     match pod.and_then(|pod| client(&pod)) {
         Some(client) => client.become_program(flux.as_os_str(), arguments, GoHome::IfUseless),
@@ -83,7 +83,6 @@ fn client(pod: &PodContext) -> Option<Client> {
     Some(client)
 }
 
-/// The path of the socket in a URI `local://PATH`.
 fn local_socket(uri: &OsStr) -> Option<&Path> {
     uri.to_str()?.strip_prefix("local://").map(Path::new)
 }
@@ -129,7 +128,7 @@ impl Client {
         program: &OsStr,
         arguments: &[OsString],
         go_home: GoHome,
-    ) -> Result<(), CommandError> {
+    ) -> Result<(), Failure> {
         self.target.as_ref().map_or(Ok(()), change_user)?;
         self.leave_useless_directory(go_home);
         let mut command = Command::new(program);

@@ -3,6 +3,7 @@
 
 use crate::commands::arguments::{PodArguments, PodQuestion};
 use crate::commands::pod::{PodContext, read_certificate};
+use crate::failure::{Failure, NO, ended_with};
 use crate::flux::broker_socket::{BrokerAddress, SocketError};
 use crate::lead::wait::wait_for_lead;
 use crate::plan::decide::{self, client_environment};
@@ -10,7 +11,6 @@ use crate::plan::step::Role;
 use crate::status::client;
 use crate::status::document::StatusReport;
 use crate::system::check::{Check, Found, any_failed, text};
-use crate::system::command_error::{CommandError, NO, ended_with};
 use crate::system::output::chain;
 use flux_contract::{CURVE_MOUNT, CURVE_SECRET_KEY, CurveCertificate, Exit, Install};
 use nix::sys::statvfs::statvfs;
@@ -28,13 +28,11 @@ const LEAD_TIMEOUT: Duration = Duration::from_secs(7);
 const VERSION_TIMEOUT: Duration = Duration::from_secs(5);
 /// Where the kernel counts what it did for the memory limit of this container (cgroup v2).
 const MEMORY_EVENTS: &str = "/sys/fs/cgroup/memory.events";
-/// A shared volume with less free space than this is nearly full.
 const LOW_SPACE_MEBIBYTES: u64 = 64;
 /// How long the agent may take to answer, which it does from memory.
 const AGENT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Checks everything and prints it; ends with 1 if a check failed.
-pub(crate) async fn run(question: &PodQuestion) -> Result<(), CommandError> {
+pub(crate) async fn run(question: &PodQuestion) -> Result<(), Failure> {
     let checks = all(&question.pod).await;
     question.output.print(&checks, || text(&checks));
     ended_with(if any_failed(&checks) { NO } else { 0 })
@@ -45,16 +43,13 @@ async fn all(arguments: &PodArguments) -> Vec<Check> {
     let check = |name, found| Check { name, found };
     let pod = match PodContext::read(arguments) {
         Ok(pod) => pod,
-        Err(CommandError { code, message }) => {
-            let remedy = if code == Exit::Config.code() {
+        Err(failure) => {
+            let remedy = if failure.code == Exit::Config.code() {
                 "use operator and agent of one release, and run this in the container that runs Flux"
             } else {
                 "report this as a mistake of the agent"
             };
-            return vec![check(
-                "configuration",
-                Found::failed(message.unwrap_or_default(), remedy),
-            )];
+            return vec![check("configuration", Found::failed(failure.to_string(), remedy))];
         }
     };
     vec![
@@ -75,8 +70,8 @@ async fn all(arguments: &PodArguments) -> Vec<Check> {
 
 fn host(pod: &PodContext) -> Found {
     match decide::plan(&pod.config, &pod.facts) {
-        Err(error) if error.exit() == Exit::Config => Found::failed(
-            chain(&error),
+        Err(error) if error.code == Exit::Config.code() => Found::failed(
+            error.to_string(),
             "the pod's host name must be <name>-<index>: look at pod.overlay for hostNetwork, hostname or setHostnameAsFQDN, and at bursting.hostlist",
         ),
         Ok(plan) => Found::ok(format!("{}, {}, rank {}", plan.hostname, plan.role, plan.rank)),
@@ -276,7 +271,7 @@ async fn lead(pod: &PodContext) -> Found {
                     "see the log of pod index 0; a NetworkPolicy may drop packets to its port"
                 }
             };
-            Found::failed(chain(&error), remedy)
+            Found::failed(error.to_string(), remedy)
         }
     }
 }

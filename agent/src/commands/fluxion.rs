@@ -6,8 +6,8 @@
 //! - Only the lead has a scheduler; a worker would fail in the same way.
 //! - Not while jobs are running: Fluxion cannot take over one without a time limit, and ends it.
 
+use crate::failure::{Failure, NO, ended_with};
 use crate::process::exit_status::{exit_code, start_failure_code};
-use crate::system::command_error::{CommandError, NO, ended_with};
 use crate::system::output::{print_line, print_stderr};
 use flux_contract::Layout;
 use std::process::{Command, Stdio};
@@ -22,7 +22,7 @@ const FEASIBILITY: &str = "sched-fluxion-feasibility";
 const ALLOWLIST: &str = "load-allowlist=node,core,gpu";
 
 /// Makes Fluxion the scheduler. Where `flux` does not answer, its code is the one to end with.
-pub(crate) fn run() -> Result<(), CommandError> {
+pub(crate) fn run() -> Result<(), Failure> {
     let rank = flux(&["getattr", "rank"])?;
     if rank != "0" {
         let why = "run it in the lead";
@@ -68,7 +68,7 @@ fn print(text: &str) {
     print_line(&format!("load-fluxion.sh: {text}"));
 }
 
-fn refuse(text: &str) -> Result<(), CommandError> {
+fn refuse(text: &str) -> Result<(), Failure> {
     warn(text);
     ended_with(NO)
 }
@@ -77,13 +77,13 @@ fn warn(text: &str) {
     print_stderr(&format!("load-fluxion.sh: {text}"));
 }
 
-fn load(words: &[&str]) -> Result<String, CommandError> {
+fn load(words: &[&str]) -> Result<String, Failure> {
     flux(&[&["module", "load"], words].concat())
 }
 
 /// What `flux` prints for `words`: as the shell finds it, connected to the instance that the shell is in, else to
 /// this pod's.
-fn flux(words: &[&str]) -> Result<String, CommandError> {
+fn flux(words: &[&str]) -> Result<String, Failure> {
     let mut command = Command::new(Layout::CLIENT_NAME);
     command.args(words).stdout(Stdio::piped()).stderr(Stdio::inherit());
     let uri = |name| std::env::var_os(name).filter(|uri| !uri.is_empty());
@@ -92,7 +92,7 @@ fn flux(words: &[&str]) -> Result<String, CommandError> {
     }
     let output = command.output().map_err(|error| {
         let message = format!("start {}: {error}", Layout::CLIENT_NAME);
-        CommandError::with_message(start_failure_code(&error), message)
+        Failure::with_code(start_failure_code(&error), message)
     })?;
     ended_with(u8::try_from(exit_code(output.status)).unwrap_or(u8::MAX))?;
     Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned())

@@ -3,8 +3,8 @@
 
 use crate::commands::arguments::PodQuestion;
 use crate::commands::pod::PodContext;
+use crate::failure::Failure;
 use crate::plan::decide;
-use crate::system::command_error::CommandError;
 use crate::system::environment::{Environment, Report};
 use crate::system::files;
 use crate::system::words::quoted;
@@ -13,31 +13,29 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
-pub(crate) fn plan(question: &PodQuestion) -> Result<(), CommandError> {
+pub(crate) fn plan(question: &PodQuestion) -> Result<(), Failure> {
     let PodContext { config, facts, .. } = PodContext::read(&question.pod)?;
     let plan = decide::plan(&config, &facts)?;
     question.output.print(&plan, || format!("{plan:#}"));
     Ok(())
 }
 
-pub(crate) fn resources(question: &PodQuestion) -> Result<(), CommandError> {
+pub(crate) fn resources(question: &PodQuestion) -> Result<(), Failure> {
     let resources = PodContext::read(&question.pod)?.resources();
     question.output.print(&resources, || resources.text());
     Ok(())
 }
 
-/// Writes this process' environment to `file`.
-pub(crate) fn write_environment(file: &Path) -> Result<(), CommandError> {
+pub(crate) fn write_environment(file: &Path) -> Result<(), Failure> {
     let written = Report::of_this_process()
         .and_then(|report| files::write(file, &report.to_bytes(), 0o600, None));
     written.map_err(|error| {
         let message = format!("write the environment to {}: {error}", file.display());
-        CommandError::with_message(Exit::Prepare.code(), message)
+        Failure::new(Exit::Prepare, message)
     })
 }
 
-/// Prints what is to be exported.
-pub(crate) fn environment(question: &PodQuestion) -> Result<(), CommandError> {
+pub(crate) fn environment(question: &PodQuestion) -> Result<(), Failure> {
     let PodContext { config, facts, .. } = PodContext::read(&question.pod)?;
     let environment = decide::client_environment(&config, &facts)?;
     let before: Environment = std::env::vars_os().collect();

@@ -1,9 +1,9 @@
 //! `flux-agent install` and `flux-agent view install`: what the init containers do that copy agent and view.
 
+use crate::failure::Failure;
 use crate::flux::resources::memory_limit;
-use crate::system::command_error::CommandError;
 use crate::system::files;
-use crate::system::output::log_line;
+use crate::system::output::{chain, log_line};
 use crate::system::root::Root;
 use crate::view::{InstallRequest, ViewError, failed, install_view};
 use flux_contract::{Exit, Layout};
@@ -14,21 +14,20 @@ use std::path::{Path, PathBuf};
 /// The running binary, whatever it is called and wherever it lies.
 const SELF: &str = "/proc/self/exe";
 
-/// Copies this program to `directory`.
-pub(crate) fn agent(directory: &Path) -> Result<(), CommandError> {
-    let path = copy_to(directory).map_err(|error| CommandError::new(Exit::Prepare, &error))?;
+pub(crate) fn agent(directory: &Path) -> Result<(), Failure> {
+    let path = copy_to(directory).map_err(|error| Failure::new(Exit::Prepare, chain(&error)))?;
     log_line(&format!("installed {}", path.display()));
     Ok(())
 }
 
 /// Copies the view; before it this program, if `with_agent` says so.
-pub(crate) fn view(mut request: InstallRequest, with_agent: bool) -> Result<(), CommandError> {
+pub(crate) fn view(mut request: InstallRequest, with_agent: bool) -> Result<(), Failure> {
     if with_agent {
         agent(&Layout::new(&request.destination).bin_dir())?;
     }
     request.memory_limit = memory_limit(&Root::new("/"));
-    let report =
-        install_view(&request, &log_line).map_err(|error| CommandError::new(Exit::View, &error))?;
+    let report = install_view(&request, &log_line)
+        .map_err(|error| Failure::new(Exit::View, chain(&error)))?;
     log_line(&report.to_string());
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! `flux-agent keygen`: makes CURVE certificates.
 
-use crate::system::command_error::CommandError;
+use crate::failure::Failure;
 use crate::system::files;
 use crate::system::output::{chain, print_text};
 use clap::Args;
@@ -21,9 +21,8 @@ pub(crate) struct Keygen {
     force: bool,
 }
 
-/// Makes a certificate, and writes or prints it.
-pub(crate) fn run(Keygen { path, name, force }: &Keygen) -> Result<(), CommandError> {
-    let failed = |text: String| CommandError::with_message(Exit::Prepare.code(), text);
+pub(crate) fn run(Keygen { path, name, force }: &Keygen) -> Result<(), Failure> {
+    let failed = |text: String| Failure::new(Exit::Prepare, text);
     let mut secret = [0; 32];
     getrandom::fill(&mut secret)
         .map_err(|error| failed(format!("could not get random bytes for a CURVE key: {error}")))?;
@@ -65,7 +64,7 @@ mod tests {
 
     fn make(path: Option<&Path>, name: &str, force: bool) -> Result<(), String> {
         let keygen = Keygen { path: path.map(Path::to_owned), name: name.to_owned(), force };
-        run(&keygen).map_err(|error| error.message.unwrap())
+        run(&keygen).map_err(|error| error.to_string())
     }
 
     #[test]

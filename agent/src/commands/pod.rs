@@ -7,7 +7,6 @@ use crate::plan::config::read_config;
 use crate::plan::decide;
 use crate::plan::facts::Facts;
 use crate::plan::step::Role;
-use crate::system::command_error::CommandError;
 use crate::system::output::chain;
 use crate::system::root::Root;
 use flux_contract::{
@@ -24,12 +23,10 @@ pub(crate) struct PodContext {
 }
 
 impl PodContext {
-    pub(crate) fn read(arguments: &PodArguments) -> Result<Self, CommandError> {
-        let root = Root::new(&arguments.root);
-        let config = read_config(&root.at(&arguments.config))
-            .map_err(|error| CommandError::new(Exit::Config, &error))?;
-        let facts = Facts::gather(&config, &root, arguments.hostname.clone())
-            .map_err(|error| CommandError::new(Exit::Internal, &error))?;
+    pub(crate) fn read(arguments: &PodArguments) -> Result<Self, Failure> {
+        let root = arguments.root.clone();
+        let config = read_config(&root.at(&arguments.config))?;
+        let facts = Facts::gather(&config, &root, arguments.hostname.clone())?;
         Ok(Self { config, facts, root })
     }
 
@@ -55,15 +52,9 @@ pub(crate) fn own_layout() -> Option<Layout> {
     (layout.agent() == own).then_some(layout)
 }
 
-pub(crate) fn read_certificate(path: &Path) -> Result<CurveCertificate, CommandError> {
+pub(crate) fn read_certificate(path: &Path) -> Result<CurveCertificate, Failure> {
     let text =
         fs::read_to_string(path).map_err(|error| format!("read {}: {error}", path.display()));
     text.and_then(|text| CurveCertificate::parse(&text).map_err(|error| chain(&error)))
-        .map_err(|text| CommandError::with_message(Exit::Prepare.code(), text))
-}
-
-impl From<Failure> for CommandError {
-    fn from(error: Failure) -> Self {
-        Self::new(error.exit(), &error)
-    }
+        .map_err(|text| Failure::new(Exit::Prepare, text))
 }

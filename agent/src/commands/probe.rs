@@ -2,10 +2,10 @@
 
 use crate::commands::arguments::{OutputArgument, PodArguments, duration};
 use crate::commands::pod::{PodContext, read_certificate};
+use crate::failure::{Failure, NO};
 use crate::lead::probe::{Outcome, probe};
 use crate::lead::resolver::lookup;
 use crate::plan::decide;
-use crate::system::command_error::{CommandError, NO};
 use clap::Args;
 use flux_contract::Exit;
 use std::net::SocketAddr;
@@ -29,7 +29,7 @@ pub(crate) struct Probe {
 }
 
 /// Asks every address of the target, or of the lead. Whoever names target and certificate needs no configuration.
-pub(crate) async fn run(arguments: &Probe) -> Result<(), CommandError> {
+pub(crate) async fn run(arguments: &Probe) -> Result<(), Failure> {
     let Probe { target, certificate, timeout, output, .. } = arguments;
     let pod = || PodContext::read(&arguments.pod);
     let (name, port) = if let Some(target) = target {
@@ -43,8 +43,9 @@ pub(crate) async fn run(arguments: &Probe) -> Result<(), CommandError> {
         Some(path) => read_certificate(path)?,
         None => read_certificate(&pod()?.certificate_path())?,
     };
-    let addresses = lookup(&name).await.map_err(|error| CommandError::no(format!("{error:#}")))?;
-    let mut done = Err(CommandError::printed(NO));
+    let addresses =
+        lookup(&name).await.map_err(|error| Failure::with_code(NO, format!("{error:#}")))?;
+    let mut done = Err(Failure::with_code(NO, ""));
     for address in addresses {
         let address = SocketAddr::new(address, port);
         let outcome = probe(address, &certificate, duration(*timeout), duration(*timeout)).await;
@@ -63,14 +64,14 @@ pub(crate) async fn run(arguments: &Probe) -> Result<(), CommandError> {
 }
 
 /// `host:port`, `1.2.3.4:port` or `[::1]:port`.
-fn host_and_port(target: &str) -> Result<(String, u16), CommandError> {
+fn host_and_port(target: &str) -> Result<(String, u16), Failure> {
     let parsed = target.rsplit_once(':').and_then(|(host, port)| {
         let host = host.trim_start_matches('[').trim_end_matches(']');
         Some((host.to_owned(), port.parse().ok()?))
     });
     parsed.ok_or_else(|| {
         let message = format!("{target:?} is not HOST:PORT");
-        CommandError::with_message(Exit::Usage.code(), message)
+        Failure::new(Exit::Usage, message)
     })
 }
 

@@ -3,26 +3,22 @@
 
 use crate::commands::arguments::{Awaited, PodArguments, PodQuestion, duration};
 use crate::commands::pod::{PodContext, own_layout, read_certificate};
+use crate::failure::{Failure, NO};
 use crate::lead::wait::wait_for_lead;
 use crate::plan::config::read_config;
 use crate::plan::decide;
 use crate::status::client::ask;
 use crate::status::document::StatusReport;
-use crate::system::command_error::CommandError;
 use crate::system::output::log_line;
-use crate::system::root::Root;
-use flux_contract::{Exit, Layout};
+use flux_contract::Layout;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// How long the agent may take to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
-/// How often a state is asked for while waiting for it.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Waits at most `seconds` for the pod to become ready.
-pub(crate) async fn ready(arguments: &PodArguments, seconds: u64) -> Result<(), CommandError> {
+pub(crate) async fn ready(arguments: &PodArguments, seconds: u64) -> Result<(), Failure> {
     let socket = agent_socket(arguments);
     let deadline = Instant::now() + duration(seconds);
     loop {
@@ -30,33 +26,34 @@ pub(crate) async fn ready(arguments: &PodArguments, seconds: u64) -> Result<(), 
         match ask(&socket, ANSWER_TIMEOUT).await {
             Ok(report) if report.ready => return Ok(()),
             Ok(report) if left.is_zero() || report.over => return Err(not_ready(&report)),
-            Err(error) if left.is_zero() => return Err(CommandError::no(format!("{error:#}"))),
+            Err(error) if left.is_zero() => {
+                return Err(Failure::with_code(NO, format!("{error:#}")));
+            }
             // It is not ready yet, or there is no agent yet.
             Ok(_) | Err(_) => tokio::time::sleep(POLL_INTERVAL.min(left)).await,
         }
     }
 }
 
-fn not_ready(report: &StatusReport) -> CommandError {
+fn not_ready(report: &StatusReport) -> Failure {
     let broker =
         report.broker_state.as_ref().map_or_else(String::new, |state| format!(", broker {state}"));
     let error = report.last_error.as_ref().map_or_else(String::new, |error| format!(": {error}"));
-    CommandError::no(format!("not ready: {}{broker}{error}", phase_text(report)))
+    Failure::with_code(NO, format!("not ready: {}{broker}{error}", phase_text(report)))
 }
 
-/// Waits for `what`, `seconds` long at most.
 pub(crate) async fn wait(
     what: Awaited,
     arguments: &PodArguments,
     seconds: u64,
-) -> Result<(), CommandError> {
+) -> Result<(), Failure> {
     let limit = duration(seconds);
     if what == Awaited::Lead {
         return wait_lead(arguments, limit).await;
     }
     let reached = async || {
         if what == Awaited::Complete {
-            return Root::new(&arguments.root).at(layout(arguments).complete_marker()).exists();
+            return arguments.root.at(layout(arguments).complete_marker()).exists();
         }
         let report = ask(&agent_socket(arguments), ANSWER_TIMEOUT).await;
         report.is_ok_and(|report| report.online)
@@ -67,31 +64,29 @@ pub(crate) async fn wait(
         }
     };
     let polled = tokio::time::timeout(limit, polled).await;
-    polled.map_err(|_| CommandError::no(format!("still waiting after {seconds} s")))
+    polled.map_err(|_| Failure::with_code(NO, format!("still waiting after {seconds} s")))
 }
 
-async fn wait_lead(arguments: &PodArguments, limit: Duration) -> Result<(), CommandError> {
+async fn wait_lead(arguments: &PodArguments, limit: Duration) -> Result<(), Failure> {
     let pod = PodContext::read(arguments)?;
     let certificate = read_certificate(&pod.certificate_path())?;
     let lead = decide::lead(&pod.config, &pod.facts)?;
-    let found = wait_for_lead(&lead, &certificate, limit, &mut log_line).await;
-    found.map(drop).map_err(|error| CommandError::new(Exit::LeadUnreachable, &error))
+    wait_for_lead(&lead, &certificate, limit, &mut log_line).await.map(drop)
 }
 
 /// The configuration says where the shared volume is; where it cannot be read, this program's own place in it does.
 fn layout(arguments: &PodArguments) -> Layout {
-    let config = read_config(&Root::new(&arguments.root).at(&arguments.config));
+    let config = read_config(&arguments.root.at(&arguments.config));
     config.ok().map(|config| config.layout).or_else(own_layout).unwrap_or_default()
 }
 
-/// The socket of the agent that runs this pod.
 fn agent_socket(arguments: &PodArguments) -> PathBuf {
-    Root::new(&arguments.root).at(layout(arguments).agent_socket())
+    arguments.root.at(layout(arguments).agent_socket())
 }
 
-pub(crate) async fn status(question: &PodQuestion) -> Result<(), CommandError> {
+pub(crate) async fn status(question: &PodQuestion) -> Result<(), Failure> {
     let report = ask(&agent_socket(&question.pod), ANSWER_TIMEOUT).await;
-    let report = report.map_err(|error| CommandError::no(format!("{error:#}")))?;
+    let report = report.map_err(|error| Failure::with_code(NO, format!("{error:#}")))?;
     question.output.print(&report, || status_text(&report));
     Ok(())
 }
@@ -133,6 +128,7 @@ fn phase_text(report: &StatusReport) -> String {
 mod tests {
     use super::*;
     use crate::status::server::StatusServer;
+    use crate::system::root::Root;
     use flux_contract::Phase;
     use tokio::sync::watch;
 
@@ -142,8 +138,11 @@ mod tests {
         let over = StatusReport { over: true, ..StatusReport::default() };
         for settled in [ready_pod, over] {
             let root = tempfile::tempdir().unwrap();
-            let arguments =
-                PodArguments { config: "/none".into(), root: root.path().into(), hostname: None };
+            let arguments = PodArguments {
+                config: "/none".into(),
+                root: Root::new(root.path()),
+                hostname: None,
+            };
             let (reports, receiver) = watch::channel(StatusReport::default());
             let server = StatusServer::bind(&agent_socket(&arguments)).unwrap();
             tokio::spawn(server.serve(receiver));

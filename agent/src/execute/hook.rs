@@ -131,7 +131,6 @@ pub(crate) fn private_script(
     write().map_err(failed("write", &path))
 }
 
-/// Program and arguments that run `script` with `shell`.
 pub(crate) fn with_shell(shell: &Path, script: &Path) -> [String; 2] {
     [shell, script].map(|path| path.display().to_string())
 }

@@ -24,7 +24,6 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Does `steps` in order, up to the first that fails.
 pub(crate) async fn execute_all(context: &mut Context, steps: &[Step]) -> Result<(), Failure> {
     for step in steps {
         tokio::select! {
@@ -40,7 +39,6 @@ pub(crate) async fn execute_all(context: &mut Context, steps: &[Step]) -> Result
     Ok(())
 }
 
-/// Says what `step` does, and does it.
 pub(crate) async fn execute(context: &mut Context, step: &Step) -> Result<(), Failure> {
     let hook = if let Step::RunHook(hook) = step { Some(hook.name) } else { None };
     context.progress.doing(hook);

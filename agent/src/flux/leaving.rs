@@ -19,7 +19,6 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Jobs that are asked for at most: their ids are for people.
 const JOBS: u32 = 20;
 
-/// The rank of this pod, and its broker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OwnRank {
     pub(crate) broker: BrokerAddress,

@@ -164,7 +164,6 @@ pub(super) fn ids_of(text: &str) -> Option<Vec<u32>> {
     Some(ids)
 }
 
-/// Ascending `ids` as an idset.
 fn idset(ids: &[u32]) -> String {
     let ranges = ids.chunk_by(|id, next| id.checked_add(1) == Some(*next));
     let texts = ranges.map(|range| match range {

@@ -1,9 +1,10 @@
 //! Waiting until the lead broker answers, and saying all along what is in the way.
 
+use crate::failure::Failure;
 use crate::lead::probe::{Outcome, probe};
 use crate::lead::resolver::lookup;
 use crate::plan::step::AwaitLead;
-use flux_contract::CurveCertificate;
+use flux_contract::{CurveCertificate, Exit};
 use std::cell::RefCell;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -26,7 +27,6 @@ const PROBE: Duration = Duration::from_secs(2);
 const FIRST_LOOKUP: Duration = Duration::from_millis(400);
 /// Time between two look-ups: the addresses that one finds are tried in between.
 const LOOKUP_INTERVAL: Duration = Duration::from_secs(1);
-/// How often an unchanged state is reported.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
 /// A lead broker that let us in.
@@ -40,21 +40,6 @@ pub struct LeadFound {
     pub elapsed: Duration,
 }
 
-/// The deadline passed before the lead broker let us in.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "lead broker {name} port {port} did not let this pod in within {} s ({attempts} attempts); last seen: {last_seen}",
-    elapsed.as_secs()
-)]
-pub struct LeadError {
-    name: String,
-    port: u16,
-    attempts: u32,
-    elapsed: Duration,
-    /// What the last attempt found, for each address that was tried.
-    last_seen: String,
-}
-
 /// Probes the lead at `target` until it lets us in or `deadline` has passed (it is tried at least once, and an attempt
 /// that has begun is brought to its end). `report` takes what was seen. A certificate that does not fit is reported as
 /// a warning but tried again: the pod of a cluster that is being replaced may answer for a moment.
@@ -63,7 +48,7 @@ pub async fn wait_for_lead(
     certificate: &CurveCertificate,
     deadline: Duration,
     report: &mut dyn FnMut(&str),
-) -> Result<LeadFound, LeadError> {
+) -> Result<LeadFound, Failure> {
     let probe = async |address, connection| probe(address, certificate, connection, PROBE).await;
     let resolve = async |name: &str| lookup(name).await.map_err(|error| format!("{error:#}"));
     let spread = |pause| spread(pause, getrandom::u32().unwrap_or(u32::MAX));
@@ -83,7 +68,7 @@ async fn wait(
     probe: impl AsyncFn(SocketAddr, Duration) -> Outcome,
     resolve: impl AsyncFn(&str) -> Result<Vec<IpAddr>, String>,
     spread: impl Fn(Duration) -> Duration,
-) -> Result<LeadFound, LeadError> {
+) -> Result<LeadFound, Failure> {
     let search = RefCell::new(Search::new(deadline, report));
     let probe = async |address, patience| {
         let address = SocketAddr::new(address, target.port);
@@ -219,14 +204,14 @@ impl<'report> Search<'report> {
         LeadFound { address, attempts: self.attempts, elapsed: self.started.elapsed() }
     }
 
-    fn failed(&self, target: &AwaitLead) -> LeadError {
-        LeadError {
-            name: target.name.clone(),
-            port: target.port,
-            attempts: self.attempts,
-            elapsed: self.started.elapsed(),
-            last_seen: self.seen().text,
-        }
+    fn failed(&self, target: &AwaitLead) -> Failure {
+        let AwaitLead { name, port, .. } = target;
+        let (seconds, attempts) = (self.started.elapsed().as_secs(), self.attempts);
+        let seen = self.seen().text;
+        let text = format!(
+            "lead broker {name} port {port} did not let this pod in within {seconds} s ({attempts} attempts); last seen: {seen}"
+        );
+        Failure::new(Exit::LeadUnreachable, text)
     }
 }
 
@@ -249,6 +234,7 @@ impl Seen {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::failure::Failure;
     use crate::lead::probe::Stage;
 
     const SERVICE: &str = "10.96.0.5";
@@ -272,11 +258,9 @@ mod tests {
         Err("name hello-0.hello does not exist in DNS (yet)".to_owned())
     }
 
-    /// What came of a wait.
     struct Waited {
-        result: Result<LeadFound, LeadError>,
+        result: Result<LeadFound, Failure>,
         reports: Vec<String>,
-        /// When each probe began.
         probed: Vec<Duration>,
     }
 
@@ -389,11 +373,13 @@ mod tests {
     async fn reports_come_with_every_change_and_every_ten_seconds() {
         let changes = Duration::from_secs(25);
         let outcome = |now, _| if now < changes { REFUSED } else { Outcome::WrongKey };
+        let began = Instant::now();
         let Waited { result, reports, .. } =
             run(Some(SERVICE), 30, outcome, |_| Ok(Vec::new())).await;
-        let error = result.unwrap_err();
-        assert_eq!(error.elapsed, Duration::from_secs(30), "the deadline is kept exactly");
-        assert!(error.last_seen.contains("another CURVE certificate"), "{error}");
+        assert_eq!(began.elapsed(), Duration::from_secs(30), "the deadline is kept exactly");
+        let error = result.unwrap_err().to_string();
+        assert!(error.contains("; last seen: 10.96.0.5:8050: the server closed"), "{error}");
+        assert!(error.contains("another CURVE certificate"), "{error}");
         assert_eq!(reports.len(), 4, "{reports:#?}");
         assert!(reports[0].starts_with("waiting for the lead broker: 10.96.0.5:8050: connection"));
         assert!(reports[1].starts_with("still waiting for the lead broker after 10 s"));

@@ -81,13 +81,11 @@ impl LeadWatch {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Answer {
-    /// Nothing listens there.
     Refused,
     /// This pod has no addresses of that kind, so none of them says anything about the lead.
     NoWay,
     /// Packets got lost.
     None,
-    /// Somebody listens.
     Listens,
 }
 

@@ -28,7 +28,6 @@ use tokio::process::Command;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 
-/// Pause between two looks whether the command's process group is empty.
 const GROUP_POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Pause before a command that is still there after SIGKILL gets it once more.
 const SIGKILL_INTERVAL: Duration = Duration::from_secs(1);

@@ -27,12 +27,10 @@ pub(crate) struct BrokerEnd {
     pub duration: Duration,
 }
 
-/// The run ended for a reason of the agent's own.
 fn by_agent(exit: Exit, error: String) -> TerminationMessage {
-    TerminationMessage { last_error: Some(error), ..well(exit.code().into()) }
+    Failure::new(exit, error).into()
 }
 
-/// The run ended as the user's command did.
 fn by_command(
     exit_code: i32,
     signal: Option<i32>,
@@ -48,7 +46,7 @@ pub(crate) fn well(exit_code: i32) -> TerminationMessage {
 
 impl From<Failure> for TerminationMessage {
     fn from(failure: Failure) -> Self {
-        by_agent(failure.exit(), failure.to_string())
+        Self { last_error: Some(failure.to_string()), ..well(failure.code.into()) }
     }
 }
 
@@ -181,7 +179,6 @@ mod tests {
         stopped_by(Stop::Signal(Signal::SIGTERM), code)
     }
 
-    /// A command that ended just now.
     fn command(exit_code: Option<i32>) -> CommandEnd {
         let ended = Instant::now();
         CommandEnd { ended, exit_code, signal: None, not_run: None, error: None }

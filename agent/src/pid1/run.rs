@@ -1,5 +1,6 @@
 //! `flux-agent run`: the first process of a pod, from its configuration to its exit code.
 
+use crate::commands::arguments::PodArguments;
 use crate::execute::context::{Context, Session};
 use crate::execute::steps::{await_lead, execute, execute_all};
 use crate::failure::Failure;
@@ -17,7 +18,7 @@ use crate::process::deadline;
 use crate::process::signals::Signals;
 use crate::status::document::StatusReport;
 use crate::status::progress::Progress;
-use crate::status::readiness::{BindError, ReadinessServer};
+use crate::status::readiness::ReadinessServer;
 use crate::status::server::StatusServer;
 use crate::status::timing::fluxtime_line;
 use crate::system::environment::Report;
@@ -30,7 +31,6 @@ use nix::sys::prctl;
 use std::fs::{self, File};
 use std::io;
 use std::mem;
-use std::path::PathBuf;
 use std::time::Duration;
 use tokio::signal::unix::{self, SignalKind};
 use tokio::sync::watch;
@@ -40,41 +40,36 @@ use tokio::time::{Instant, timeout};
 /// Where the kubelet looks for the termination message unless the container says otherwise.
 const TERMINATION_LOG: &str = "/dev/termination-log";
 
-#[derive(Debug, Clone)]
-pub(crate) struct Options {
-    pub config: PathBuf,
-    pub root: Root,
-    pub hostname: Option<String>,
-    pub container: Option<String>,
-    /// At which port the kubelet asks whether the pod is ready, if it does.
-    pub probe_port: Option<u16>,
-}
-
 /// How long a probe that has its answer may take to go.
 const PROBE_END: Duration = Duration::from_secs(2);
 
 /// Runs the pod and returns the code to end with. Whatever happens, it is said, and written to the
-/// termination message.
-pub(crate) async fn run(options: Options) -> u8 {
+/// termination message. The kubelet asks at `probe_port` whether the pod is ready.
+pub(crate) async fn run(
+    pod: PodArguments,
+    container: Option<String>,
+    probe_port: Option<u16>,
+) -> u8 {
     // First of all: signals to PID 1 without a handler are lost, and so is a probe while no port is open.
     let signals = Signals::register();
-    let readiness = options.probe_port.map(ReadinessServer::bind);
+    let readiness = probe_port.map(ReadinessServer::bind);
     output::log_on_a_thread();
-    let root = options.root.clone();
-    try_run(options, signals, readiness).await.unwrap_or_else(|failure| {
+    let root = pod.root.clone();
+    try_run(pod, container, signals, readiness).await.unwrap_or_else(|failure| {
         Log::new(false, false).error(&failure.to_string());
         leave(&root, &failure.into())
     })
 }
 
 async fn try_run(
-    options: Options,
+    pod: PodArguments,
+    container: Option<String>,
     signals: io::Result<Signals>,
-    readiness: Option<Result<ReadinessServer, BindError>>,
+    readiness: Option<anyhow::Result<ReadinessServer>>,
 ) -> Result<u8, Failure> {
     let began = Instant::now();
-    let (root, container) = (options.root.clone(), options.container.clone());
-    let (mut context, _held_to_the_end) = start(options, signals).await?;
+    let root = pod.root.clone();
+    let (mut context, _held_to_the_end) = start(pod, container.is_some(), signals).await?;
     if let Some(name) = container {
         let ended = sidecar::run(&mut context, &name).await?;
         return Ok(leave(&root, &ended));
@@ -143,17 +138,18 @@ fn in_case_of_a_kill(
 /// Configuration and facts. Nothing is changed yet but the shared volume: what is in a view is among the
 /// facts, so the runner puts a mounted one in its place, and a sidecar waits for that.
 async fn start(
-    options: Options,
+    pod: PodArguments,
+    is_sidecar: bool,
     signals: io::Result<Signals>,
 ) -> Result<(Context, Option<File>), Failure> {
-    let Options { config, root, hostname, container, probe_port: _ } = options;
+    let PodArguments { config, root, hostname } = pod;
     let internal = |doing| move |error: io::Error| Failure::because(Exit::Internal, doing, &error);
     let mut signals = signals.map_err(internal("take signals"))?;
     let progress = Progress::new();
     let config_path = root.at(config);
     let config = read_config(&config_path)?;
     let log = Log::new(config.logging.quiet, config.logging.debug);
-    let lock = if container.is_some() {
+    let lock = if is_sidecar {
         sidecar::await_view(&config, &root, &mut signals).await?;
         None
     } else {
@@ -189,13 +185,13 @@ async fn start(
 /// socket nobody can ask, and without the port the pod never becomes ready, but it runs.
 fn serve(
     context: &Context,
-    readiness: Option<Result<ReadinessServer, BindError>>,
+    readiness: Option<anyhow::Result<ReadinessServer>>,
 ) -> Option<watch::Receiver<u32>> {
     match StatusServer::bind(&context.root.at(context.config.layout.agent_socket())) {
         Ok(server) => drop(tokio::spawn(server.serve(context.progress.subscribe()))),
         Err(error) => context.log.warn(&format!("{error:#}")),
     }
-    let server = readiness?.inspect_err(|error| context.log.warn(&chain(error))).ok()?;
+    let server = readiness?.inspect_err(|error| context.log.warn(&format!("{error:#}"))).ok()?;
     let open = server.open();
     tokio::spawn(server.serve(context.progress.subscribe()));
     Some(open)
@@ -223,7 +219,6 @@ fn prepare_volume(config: &AgentConfig, root: &Root, log: Log) -> Result<Option<
     Ok(lock)
 }
 
-/// Everything from the first step to the end of the broker.
 async fn prepare_and_supervise(
     context: &mut Context,
     plan: &Plan,

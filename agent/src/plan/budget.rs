@@ -1,7 +1,7 @@
 //! What a stop may take: the pod's grace period, shared out among everything that comes between
 //! SIGTERM and the kubelet's SIGKILL.
 
-use crate::plan::workload::runs_one_job;
+use crate::plan::submission::runs_one_job;
 use flux_contract::{AgentConfig, SidecarConfig, Workload};
 use serde::Serialize;
 use std::fmt::{self, Display, Formatter};

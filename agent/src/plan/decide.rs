@@ -1,5 +1,6 @@
 //! Configuration and facts become a plan: every decision of a run that can be made beforehand.
 
+use super::{broker, environment, files, helpers, workload};
 use crate::failure::Failure;
 use crate::plan::budget::Budget;
 use crate::plan::facts::{Facts, IMAGE_SHELLS, VIEW_SHELLS};
@@ -7,7 +8,6 @@ use crate::plan::pod::Pod;
 use crate::plan::step::{
     AccountChoice, ArchiveRun, AwaitLead, BrokerRun, FileToWrite, Hook, Plan, Role, Step, WorkerRun,
 };
-use crate::plan::{broker, environment, files, helpers, workload};
 use crate::system::environment::Change;
 use flux_contract::{AgentConfig, Bootstrap, Exit, WorkerPolicy, Workload};
 use std::ffi::OsString;

@@ -11,6 +11,7 @@ pub(crate) mod files;
 pub(crate) mod helpers;
 pub(crate) mod pod;
 pub(crate) mod step;
+pub(crate) mod submission;
 pub(crate) mod workload;
 
 pub use crate::failure::Failure;

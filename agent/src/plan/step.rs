@@ -34,7 +34,6 @@ impl Display for Role {
 pub(crate) enum Owner {
     /// The container's own user, who the agent runs as.
     Container,
-    /// The user the broker runs as.
     Broker,
 }
 
@@ -88,7 +87,6 @@ pub(crate) enum Step {
     RunHook(Hook),
     /// Decide who the broker runs as, and make the account if need be.
     UseAccount(AccountChoice),
-    /// Make a directory and its parents.
     MakeDirectory {
         path: PathBuf,
         mode: u32,
@@ -104,7 +102,11 @@ pub(crate) enum Step {
     /// Write a file in one step: under a temporary name, then renamed.
     WriteFile(FileToWrite),
     /// Check the CURVE certificate and copy it for the broker, mode 0600; `link` leads to the copy.
-    InstallCertificate { from: PathBuf, to: PathBuf, link: PathBuf },
+    InstallCertificate {
+        from: PathBuf,
+        to: PathBuf,
+        link: PathBuf,
+    },
     /// Copy the munge key (`flux.mungeSecret`) to where munge looks for it, mode 0400.
     InstallMungeKey {
         from: PathBuf,
@@ -112,14 +114,17 @@ pub(crate) enum Step {
         /// uid and gid of the image's account `munge`; the container's user where there is none.
         owner: Option<(u32, u32)>,
     },
-    /// Change the environment of everything that follows.
     ChangeEnvironment(Vec<Change>),
     /// Check that `flux` is on the `PATH` (the view is disabled).
     FindFlux,
     /// Hand the working directory to the broker's user if it is the image's own.
     AdoptWorkingDirectory,
     /// Ask Flux what this pod has, leave at most so many cores of it, and write it down for all hosts.
-    EncodeResources { command: Vec<String>, cores: usize, path: PathBuf },
+    EncodeResources {
+        command: Vec<String>,
+        cores: usize,
+        path: PathBuf,
+    },
     /// Write the batch script into the working directory; its path goes into a variable.
     WriteBatchScript {
         /// Used when the working directory is closed to the broker's user.
@@ -217,13 +222,11 @@ pub struct Plan {
     pub(crate) role: Role,
     pub(crate) hostname: String,
     pub(crate) rank: u32,
-    /// What a stop may take.
     pub(crate) budget: Budget,
     /// Seconds after which this pod ends the run (`spec.deadlineSeconds`), if it is the one to do so.
     pub(crate) deadline_seconds: Option<u64>,
     /// A failing hook ends the run.
     pub(crate) strict: bool,
-    /// What is done before the broker starts, in order.
     pub(crate) steps: Vec<Step>,
     /// The broker.
     pub broker: BrokerRun,

@@ -5,13 +5,10 @@ use crate::plan::facts::{ENV, Facts, IMAGE_SHELLS, USR_SHELLS};
 use crate::plan::files::file;
 use crate::plan::pod::Pod;
 use crate::plan::step::{FileToWrite, LeadCommand, Role, Step};
+use crate::plan::submission::{is_flux_submit, runs_one_job, submits_itself};
 use crate::system::subcommand::{BATCH, CONNECT, DIAGNOSE, START, call};
 use flux_contract::{CUSTOM_SCRIPT_PATH, Submission, Workload};
 use std::path::Path;
-
-/// Options of `flux submit` that `flux run` does not have: most are for several jobs at once.
-const BULK: [&str; 8] =
-    ["--cc", "--bcc", "--wait", "--watch", "--log", "--log-stderr", "--progress", "--jps"];
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Work {
@@ -123,20 +120,6 @@ fn submit_and_wait(pod: Pod<'_>, submission: &Submission) -> Vec<String> {
     submit(pod, &run, &[])
 }
 
-/// Whether `flux run` can take the place of the submission: it passes SIGTERM on to the job, and follows the
-/// job to its end (flux-core, `flux/job/attach.c`).
-pub(super) fn runs_one_job(submission: &Submission) -> bool {
-    let flags = submission.submit.iter().chain(&submission.flags);
-    is_flux_submit(&submission.submit) && !flags.into_iter().any(|flag| is_of_bulk(flag))
-}
-
-/// Whether `flux submit` takes this flag, abbreviated or not, and `flux run` does not
-/// (flux-submit(1), flux-run(1)).
-fn is_of_bulk(flag: &str) -> bool {
-    let name = flag.split_once('=').map_or(flag, |(name, _)| name);
-    name.len() > 2 && BULK.iter().any(|option| option.starts_with(name))
-}
-
 /// The submit command, with `options` of ours behind the user's flags.
 ///
 /// The standard input of a job of `flux submit` would stay open for somebody to attach to, and a command that reads it
@@ -148,16 +131,6 @@ fn submit(pod: Pod<'_>, submission: &Submission, options: &[&str]) -> Vec<String
     let options = options.iter().map(|option| (*option).to_owned()).collect();
     let submit = pod.with_flux(submit).into_iter().chain(input).collect();
     [prefix.clone(), submit, flags.clone(), options, command.clone()].concat()
-}
-
-fn is_flux_submit(words: &[String]) -> bool {
-    words.starts_with(&["flux".to_owned(), "submit".to_owned()])
-}
-
-/// Whether the submission is Flux's own and runs the command as a job of this instance and in no
-/// other way: only then does the absence of a job prove anything.
-fn submits_itself(submission: &Submission) -> bool {
-    submission.prefix.is_empty() && is_flux_submit(&submission.submit)
 }
 
 fn batch(pod: Pod<'_>, prefix: &[String], flags: &[String]) -> Option<LeadCommand> {

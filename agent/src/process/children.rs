@@ -4,17 +4,18 @@
 //! One place waits for all of them, as first processes do: the status of an own child goes to whoever
 //! started it, that of an orphan to nobody. Processes are therefore started with the standard library,
 //! which waits for nothing by itself; tokio would. And the wait is rustix', because nix refuses the
-//! status of a process that a real-time signal ended.
+//! status of a process that a real-time signal ended. Locks are those of `parking_lot`, which no panic poisons.
 
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
+use parking_lot::Mutex;
 use rustix::io::Errno;
 use rustix::process::{WaitOptions, wait};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{ExitStatus, Output, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::signal::unix::{SignalKind, signal};
@@ -106,7 +107,7 @@ impl Children {
     }
 
     fn with_own<T>(&self, look: impl FnOnce(&mut Own) -> T) -> T {
-        look(&mut self.own.lock().unwrap_or_else(PoisonError::into_inner))
+        look(&mut self.own.lock())
     }
 }
 

@@ -90,7 +90,6 @@ fn code(status: ExitStatus) -> u8 {
     u8::try_from(exit_code(status)).unwrap_or(u8::MAX)
 }
 
-/// Shows what the script printed, and the output of the lines that failed.
 fn show(batch: &Batch, directory: &Path, job: &str) {
     let names = output_names(job);
     let Some(text) = names.iter().find_map(|name| end_of_file(&directory.join(name)).ok()) else {
@@ -152,7 +151,6 @@ fn bare_id(id: &str) -> &str {
     id.strip_prefix('ƒ').or_else(|| id.strip_prefix('f')).unwrap_or(id)
 }
 
-/// The last part of the file at `path`, as text.
 fn end_of_file(path: &Path) -> io::Result<String> {
     let mut file = File::open(path)?;
     let length = file.metadata()?.len();
@@ -199,7 +197,6 @@ fn failed_lines(text: &str) -> Vec<Line> {
     failed.into_iter().filter_map(line).collect()
 }
 
-/// The number of the line `job-<number>`.
 fn number(name: &str) -> Option<u64> {
     name.strip_prefix("job-")?.parse().ok()
 }

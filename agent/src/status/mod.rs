@@ -10,5 +10,5 @@ pub(crate) mod timing;
 
 pub use client::ask;
 pub use document::StatusReport;
-pub use readiness::{BindError, ReadinessServer};
+pub use readiness::ReadinessServer;
 pub use server::StatusServer;

@@ -25,7 +25,6 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Nothing has happened yet; the clock starts.
     pub(crate) fn new() -> Self {
         let reports = watch::Sender::default();
         let mut progress = Self { origin: Instant::now(), first_start: None, reports };
@@ -45,7 +44,6 @@ impl Progress {
         });
     }
 
-    /// Phase `name` begins, unless it runs already.
     pub(crate) fn enter(&mut self, name: &str) {
         if self.reports.borrow().phase == name {
             return;

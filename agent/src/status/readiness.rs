@@ -2,6 +2,7 @@
 //! fails on the way there. Whoever reaches the pod's port may ask, so nothing else is to be learned here, within bounds.
 
 use crate::status::document::StatusReport;
+use anyhow::{Context as _, Result};
 use flux_contract::invocation::READY_PATH;
 use http_body_util::Empty;
 use hyper::body::{Bytes, Incoming};
@@ -29,17 +30,6 @@ const LONGEST_WAIT: Duration = Duration::from_hours(1);
 /// Pause before the next connection when one could not be accepted, as with too many open files.
 const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The port could not be had.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "listen at port {port}, where the kubelet asks whether this pod is ready, which it will not be"
-)]
-pub struct BindError {
-    port: u16,
-    #[source]
-    cause: io::Error,
-}
-
 /// The port of a run.
 #[derive(Debug)]
 pub struct ReadinessServer {
@@ -50,15 +40,17 @@ pub struct ReadinessServer {
 impl ReadinessServer {
     /// Listens at `port` on all addresses of the pod, of either kind; without IPv6 in the kernel, of IPv4.
     /// Who connects before [`serve`](Self::serve) waits for it.
-    pub fn bind(port: u16) -> Result<Self, BindError> {
+    pub fn bind(port: u16) -> Result<Self> {
         let addresses: [SocketAddr; 2] =
             [(Ipv6Addr::UNSPECIFIED, port).into(), (Ipv4Addr::UNSPECIFIED, port).into()];
-        let listen = || {
+        let listen = || -> io::Result<TcpListener> {
             let listener = std::net::TcpListener::bind(&addresses[..])?;
             listener.set_nonblocking(true)?;
             TcpListener::from_std(listener)
         };
-        let listener = listen().map_err(|cause| BindError { port, cause })?;
+        let listener = listen().with_context(|| {
+            format!("listen at port {port}, where the kubelet asks whether this pod is ready, which it will not be")
+        })?;
         Ok(Self { listener, open: watch::Sender::default() })
     }
 
@@ -92,7 +84,6 @@ impl ReadinessServer {
     }
 }
 
-/// Answers one request.
 async fn converse(stream: TcpStream, reports: watch::Receiver<StatusReport>) {
     let answer = service_fn(|request: Request<Incoming>| {
         let reports = reports.clone();

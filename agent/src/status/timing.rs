@@ -20,7 +20,6 @@ pub(crate) fn fluxtime_line(what: &str, duration: Duration) -> String {
     format!("FLUXTIME {what} wall time {}", elapsed_text(duration))
 }
 
-/// `duration` in whole milliseconds.
 pub(crate) fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

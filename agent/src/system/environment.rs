@@ -18,15 +18,27 @@ const SHELLS_OWN: [&str; 2] = ["_", "SHLVL"];
 #[serde(rename_all = "kebab-case")]
 pub enum Change {
     /// Adds an entry at the end of a colon-separated list unless it is in there.
-    Append { name: String, value: String },
+    Append {
+        name: String,
+        value: String,
+    },
     /// Puts an entry first in a colon-separated list unless it is the first.
-    Prepend { name: String, value: String },
-    /// Sets a variable, whatever it was.
-    Set { name: String, value: String },
+    Prepend {
+        name: String,
+        value: String,
+    },
+    Set {
+        name: String,
+        value: String,
+    },
     /// Sets a variable that is not there.
-    Default { name: String, value: String },
-    /// Removes a variable.
-    Unset { name: String },
+    Default {
+        name: String,
+        value: String,
+    },
+    Unset {
+        name: String,
+    },
 }
 
 impl Change {

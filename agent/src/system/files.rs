@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 /// uid and gid of a new file; `None` leaves it to whoever runs this.
 pub(crate) type Owner = Option<(u32, u32)>;
 
-/// Writes `content` to `path` as [`replace`] does.
 pub(crate) fn write(path: &Path, content: &[u8], mode: u32, owner: Owner) -> io::Result<()> {
     replace(path, mode, owner, |file| file.write_all(content)).map(drop)
 }
@@ -46,7 +45,6 @@ pub(crate) fn create(
     Ok(file)
 }
 
-/// Leaves no half of a file behind.
 fn or_remove(path: &Path, done: io::Result<()>) -> io::Result<()> {
     done.inspect_err(|_| {
         // The first error is the one to report.

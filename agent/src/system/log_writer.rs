@@ -1,10 +1,11 @@
 //! Writes a log on a thread of its own.
 
+use parking_lot::Mutex;
 use std::io::{self, Write as _};
 use std::iter;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -35,8 +36,7 @@ impl LogWriter {
 
     /// Queues `line`, or drops it where the queue is full: never waits.
     pub(super) fn take(&self, line: String) {
-        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        if lines.as_ref().is_some_and(|lines| lines.try_send(line).is_err()) {
+        if self.lines.lock().as_ref().is_some_and(|lines| lines.try_send(line).is_err()) {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -44,9 +44,8 @@ impl LogWriter {
     /// Takes no more lines, and waits until all are written, for `timeout` at most. What was not written by then
     /// is lost.
     pub(super) fn finish(&self, timeout: Duration) {
-        drop(self.lines.lock().unwrap_or_else(PoisonError::into_inner).take());
-        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
-        let _ = ended.recv_timeout(timeout);
+        drop(self.lines.lock().take());
+        let _ = self.ended.lock().recv_timeout(timeout);
     }
 }
 

@@ -1,9 +1,8 @@
 //! What every other part stands on: files, the directory that stands for `/`, the environment, output, checks,
-//! how a subcommand ends, the names of this program's own subcommands.
+//! the names of this program's own subcommands.
 //! Nothing here knows of Flux or of pods.
 
 pub mod check;
-pub(crate) mod command_error;
 pub(crate) mod environment;
 pub(crate) mod files;
 pub(crate) mod log_writer;

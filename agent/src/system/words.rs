@@ -1,6 +1,5 @@
 //! Words of a POSIX shell.
 
-/// `text` as one word.
 pub(crate) fn quoted(text: &str) -> String {
     // Only NUL cannot be quoted, and neither a path nor a variable can hold it.
     shlex::try_quote(text).map_or_else(|_| "''".to_owned(), Into::into)

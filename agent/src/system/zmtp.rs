@@ -24,7 +24,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
         Self { stream, connection: Connection::new(config), greeting: Vec::new(), understood: 0 }
     }
 
-    /// Comes to the end of the handshake.
     pub(crate) async fn ready(&mut self) -> Result<(), Error> {
         while !self.connection.is_ready() {
             self.flush().await?;
@@ -63,7 +62,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
         if written == 0 { Err(Error::Closed) } else { Ok(()) }
     }
 
-    /// Takes what comes next.
     pub(crate) async fn read(&mut self) -> Result<(), Error> {
         let mut buffer = [0; 1024];
         let length = self.stream.read(&mut buffer).await?;

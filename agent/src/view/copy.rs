@@ -8,6 +8,7 @@ use super::error::{ViewError, failed};
 use super::find::resolve;
 use super::links::LinkMap;
 use crate::system::root::below;
+use parking_lot::Mutex;
 use rayon::prelude::*;
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -15,7 +16,6 @@ use std::fs::{self, DirBuilder, File, FileTimes, Metadata, OpenOptions, Permissi
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// From this size on a file is work of its own: threads that make files in one directory wait for each other.
@@ -68,7 +68,6 @@ pub struct Copied {
     pub unresolved: Vec<String>,
 }
 
-/// One copy of several trees.
 pub(super) struct Copy<'run> {
     root: &'run Path,
     links: &'run LinkMap,
@@ -109,7 +108,7 @@ impl<'run> Copy<'run> {
             let metadata = fs::metadata(&tree.from).map_err(failed("read", &tree.from))?;
             self.directory(tree, &metadata)
         })?;
-        let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.into_inner();
         for (first, others) in state.names.values().filter_map(|names| names.split_first()) {
             for other in others {
                 fs::hard_link(first, other).map_err(failed("make a hard link at", other))?;
@@ -124,14 +123,10 @@ impl<'run> Copy<'run> {
         Ok(copied)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn directory(&self, tree: &Tree, metadata: &Metadata) -> Result<(), ViewError> {
         let made = DirBuilder::new().mode(0o700).create(&tree.to);
         made.map_err(failed("create directory", &tree.to))?;
-        self.state().modes.push((tree.to.clone(), metadata.mode() & COPIED_MODE));
+        self.state.lock().modes.push((tree.to.clone(), metadata.mode() & COPIED_MODE));
         // What is apart may be taken by other threads.
         let (mut together, mut apart) = (Vec::new(), Vec::new());
         for entry in fs::read_dir(&tree.from).map_err(failed("list", &tree.from))? {
@@ -147,7 +142,7 @@ impl<'run> Copy<'run> {
                 apart.push((name, metadata));
             } else {
                 // Sockets, pipes and devices have no place in a view either.
-                self.state().copied.left_out += 1;
+                self.state.lock().copied.left_out += 1;
             }
         }
         let copy = |(name, metadata): &(OsString, Metadata)| {
@@ -172,7 +167,7 @@ impl<'run> Copy<'run> {
         self.take_memory(metadata.len())?;
         let source = File::open(&file.from).map_err(failed("open", &file.from))?;
         let bytes = write_copy(source, &file.to, metadata).map_err(failed("write", &file.to))?;
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.copied.files += 1;
         state.copied.bytes += bytes;
         let elapsed = self.started.elapsed();
@@ -187,7 +182,7 @@ impl<'run> Copy<'run> {
     /// writes it, and the kernel kills whoever exceeds that, without a word: so the copy ends before.
     fn take_memory(&self, bytes: u64) -> Result<(), ViewError> {
         let Some(limit) = self.memory_limit else { return Ok(()) };
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.memory += bytes.next_multiple_of(PAGE);
         if OWN_MEMORY + state.memory > limit {
             Err(ViewError::MemoryLimit { limit: limit >> 20 })
@@ -197,7 +192,7 @@ impl<'run> Copy<'run> {
     }
 
     fn is_first_name(&self, metadata: &Metadata, to: &Path) -> bool {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let names = state.names.entry((metadata.dev(), metadata.ino())).or_default();
         names.push(to.to_owned());
         names.len() == 1
@@ -208,7 +203,7 @@ impl<'run> Copy<'run> {
         let moved = self.links.moved(&part.image, &target);
         symlink(&moved.target, &part.to).map_err(failed("make a link at", &part.to))?;
         let missing = !self.leads_somewhere(part, &target);
-        let copied = &mut self.state().copied;
+        let copied = &mut self.state.lock().copied;
         copied.links += 1;
         if missing || !moved.copied {
             let (link, target) = (part.image.display(), moved.target.display());

@@ -133,10 +133,10 @@ pub fn install_view(
 fn links(request: &InstallRequest, source: &Source) -> Result<LinkMap, ViewError> {
     let view_at_run_time = Layout::new(&request.mount_path).view();
     let names = std::iter::once(&source.view).chain(&source.names);
-    let mut map: Vec<_> = names.map(|name| (name.clone(), view_at_run_time.clone())).collect();
-    map.push((Layout::SOFTWARE_MOUNT.into(), Layout::SOFTWARE_MOUNT.into()));
-    let links = LinkMap::new(map);
-    if links.covers(&source.flux) {
+    let mut trees: Vec<_> = names.map(|name| (name.clone(), view_at_run_time.clone())).collect();
+    trees.push((Layout::SOFTWARE_MOUNT.into(), Layout::SOFTWARE_MOUNT.into()));
+    let links = LinkMap { trees };
+    if links.at_run_time(&source.flux).is_some() {
         return Ok(links);
     }
     let (view, flux) = (source.view.display(), source.flux.display());

@@ -6,7 +6,6 @@ use std::path::{Component, Path, PathBuf};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Moved {
-    /// The text of the new link.
     pub(super) target: PathBuf,
     /// False when the link leads out of everything that is copied.
     pub(super) copied: bool,
@@ -15,23 +14,13 @@ pub(super) struct Moved {
 /// Trees of the image and where each is found at run time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct LinkMap {
-    trees: Vec<(PathBuf, PathBuf)>,
+    /// Pairs of absolute paths: in the image, at run time. A tree with several names in the image comes once for each.
+    pub(super) trees: Vec<(PathBuf, PathBuf)>,
 }
 
 impl LinkMap {
-    /// `trees` are pairs of absolute paths: in the image, at run time. A tree with several names
-    /// in the image comes once for each.
-    pub(super) const fn new(trees: Vec<(PathBuf, PathBuf)>) -> Self {
-        Self { trees }
-    }
-
-    /// True when `path` of the image is copied.
-    pub(super) fn covers(&self, path: &Path) -> bool {
-        self.at_run_time(path).is_some()
-    }
-
     /// Where `path` of the image is found at run time, if it is copied.
-    fn at_run_time(&self, path: &Path) -> Option<PathBuf> {
+    pub(super) fn at_run_time(&self, path: &Path) -> Option<PathBuf> {
         self.trees.iter().find_map(|(image, run_time)| {
             let rest = path.strip_prefix(image).ok()?;
             // Joining an empty path would add a slash.
@@ -81,11 +70,12 @@ mod tests {
 
     fn spack() -> LinkMap {
         let pair = |image: &str, run_time: &str| (PathBuf::from(image), PathBuf::from(run_time));
-        LinkMap::new(vec![
+        let trees = vec![
             pair(HASH, "/mnt/flux/view"),
             pair("/opt/view", "/mnt/flux/view"),
             pair("/opt/software", "/opt/software"),
-        ])
+        ];
+        LinkMap { trees }
     }
 
     #[test]
@@ -116,7 +106,7 @@ mod tests {
     #[test]
     fn a_flat_view_at_its_own_place_keeps_every_link() {
         let place = PathBuf::from("/mnt/flux/view");
-        let map = LinkMap::new(vec![(place.clone(), place)]);
+        let map = LinkMap { trees: vec![(place.clone(), place)] };
         for target in ["/mnt/flux/view/lib/./x", "../lib/x"] {
             let moved = map.moved(Path::new("/mnt/flux/view/bin/x"), Path::new(target));
             assert_eq!(moved, Moved { target: target.into(), copied: true });

@@ -288,7 +288,7 @@ fn a_dump_keeps_the_format_that_the_archives_name_asks_for() {
 fn a_lead_that_follows_a_lost_one_runs_no_command() {
     let again = |hostname: &str| Facts { replaced: 1, ..facts(hostname) };
     let refused = plan(&config(), &again("sample-0")).unwrap_err();
-    assert_eq!(refused.exit(), Exit::LeadLost);
+    assert_eq!(refused.code, Exit::LeadLost.code());
     assert!(refused.to_string().contains("spec.backoffLimit"), "{refused}");
     assert!(plan(&config(), &again("sample-2")).is_ok(), "a worker has nothing to repeat");
 }
@@ -384,7 +384,7 @@ fn a_sidecar_finds_the_socket_of_its_pod_also_when_it_is_not_the_shared_one() {
 fn what_cannot_work_is_refused_with_its_cause_and_its_code() {
     let refused = |config: &AgentConfig, facts: &Facts, exit: Exit, text: &str| {
         let error = plan(config, facts).unwrap_err();
-        assert_eq!(error.exit(), exit, "{error}");
+        assert_eq!(error.code, exit.code(), "{error}");
         assert!(error.to_string().contains(text), "{error}");
     };
     refused(&config(), &facts("stranger"), Exit::Config, "stranger");

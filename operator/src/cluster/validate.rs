@@ -11,10 +11,12 @@ mod flux;
 mod no_effect;
 mod pod;
 mod text;
+mod violations;
 mod volume;
 mod work;
 
 pub use flux::Defaults;
+pub use violations::{Violation, Violations};
 
 use super::{Cluster, FixedFields, Identity, QUEUE_LABEL, Runner};
 use crate::crd::{self, MiniCluster, MiniClusterSpec, deadline_seconds, definition};
@@ -23,7 +25,6 @@ use flux_contract::Logging;
 use kube::core::cel::{ValidationErrors, validate_compiled};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::fmt;
 use text::{is_absolute_path, non_empty};
 use volume::is_mounted;
 
@@ -106,7 +107,7 @@ fn resolve(
         namespace,
         owner,
         size: spec.size.unsigned_abs(),
-        max_size: max_size(spec),
+        max_size: flux::max_size(spec),
         min_size: spec.min_size.map(i32::unsigned_abs),
         job_labels: job_labels(cluster, faults),
         job_annotations: job_annotations(cluster),
@@ -135,10 +136,6 @@ fn resolve(
         not_acted_on: no_effect::not_acted_on(spec),
         fixed_fields: FixedFields::of_instance(spec),
     })
-}
-
-fn max_size(spec: &MiniClusterSpec) -> u32 {
-    spec.max_size.unwrap_or(spec.size).unsigned_abs()
 }
 
 fn headless_name(name: &str, spec: &MiniClusterSpec, faults: &mut Violations) -> String {
@@ -200,62 +197,4 @@ fn job_annotations(cluster: &MiniCluster) -> BTreeMap<String, String> {
 
 fn copied(all: Option<&BTreeMap<String, String>>) -> impl Iterator<Item = (String, String)> {
     of_kueue(all).map(|(key, value)| (key.clone(), value.clone()))
-}
-
-/// One fault of a specification.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Violation {
-    /// Where, e.g. `spec.containers[1].name`.
-    pub path: String,
-    /// What is wrong, and what to do about it.
-    pub message: String,
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}: {}", self.path, self.message)
-    }
-}
-
-/// The faults of a specification that were found.
-#[derive(Debug, Clone, Default, PartialEq, Eq, thiserror::Error)]
-pub struct Violations(pub Vec<Violation>);
-
-impl fmt::Display for Violations {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (position, violation) in self.0.iter().enumerate() {
-            let separator = if position == 0 { "" } else { "; " };
-            write!(formatter, "{separator}{violation}")?;
-        }
-        Ok(())
-    }
-}
-
-impl Violations {
-    pub(crate) fn add(&mut self, path: impl Into<String>, message: impl Into<String>) {
-        let (path, message) = (shortened(path.into()), shortened(message.into()));
-        self.0.push(Violation { path, message });
-    }
-
-    fn require(&mut self, holds: bool, path: impl Into<String>, message: impl FnOnce() -> String) {
-        if !holds {
-            self.add(path, message());
-        }
-    }
-}
-
-/// Longest path and longest message of a fault, in bytes: both may quote what the user wrote.
-const QUOTE_LIMIT: usize = 1_000;
-
-/// `text`, without its middle where it is very long: what is wrong with it is said at its end.
-fn shortened(text: String) -> String {
-    if text.len() <= QUOTE_LIMIT {
-        return text;
-    }
-    let (begin, end) = (QUOTE_LIMIT / 2, text.len() - QUOTE_LIMIT / 2);
-    format!(
-        "{} ... {}",
-        &text[..text.floor_char_boundary(begin)],
-        &text[text.ceil_char_boundary(end)..]
-    )
 }

@@ -4,6 +4,7 @@
 
 mod agent_config;
 mod containers;
+mod images;
 mod job;
 mod meta;
 mod services;
@@ -11,12 +12,13 @@ mod unknown_fields;
 mod volumes;
 
 pub use agent_config::agent_config;
+pub use images::Images;
 pub(super) use job::{KILLED, is_replaced};
 pub(super) use meta::meta_of;
 pub use services::{Services, services};
 pub(super) use unknown_fields::document;
 
-use crate::cluster::{Cluster, Curve, View};
+use crate::cluster::{Cluster, Curve};
 use anyhow::{Context as _, Result, ensure};
 use flux_contract::{AgentConfig, CURVE_SECRET_KEY, CurveCertificate, Redacted};
 use k8s_openapi::api::batch::v1::Job;
@@ -25,23 +27,6 @@ use std::collections::BTreeMap;
 
 /// Most bytes in a `ConfigMap` (Kubernetes, `MaxSecretSize`).
 const SIZE_LIMIT: usize = 1 << 20;
-
-/// The operator's own images.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Images {
-    /// Image of the agent: holds `/flux-agent`, the link `/flux` to it, and nothing else unless it is the
-    /// view's image as well.
-    pub agent: String,
-    /// `Always`, `IfNotPresent` or `Never`.
-    pub agent_pull_policy: String,
-}
-
-impl Images {
-    /// Whether `view` comes from the agent's image: then one container copies both, and one volume has both.
-    fn have(&self, view: &View) -> bool {
-        view.enabled && view.container.image.as_ref() == Some(&self.agent)
-    }
-}
 
 /// Key of the agent's configuration: the file name of [`flux_contract::AGENT_CONFIG_PATH`].
 pub const AGENT_CONFIG_KEY: &str = "agent.toml";

@@ -59,7 +59,6 @@ pub(super) struct Plan {
     pub(super) expires: bool,
     /// Fields of a valid specification that this version does not act on.
     pub(super) not_acted_on: Vec<String>,
-    /// Why the specification was refused, if it was.
     pub(super) violations: Option<Violations>,
     pub(super) mode: Mode,
     /// Hosts registered with Flux; absent where nothing says so.

@@ -1,8 +1,9 @@
-//! Failures in a row, by object, and how long to wait after them.
+//! Failures in a row, by object, and how long to wait after them. As everywhere in the operator, the lock is one that a
+//! panic of a reconcile does not poison: the others go on with it.
 
 use kube::ResourceExt;
+use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Wait after the first failure; doubled with each further one.
@@ -19,7 +20,7 @@ type Streaks = HashMap<(Option<String>, String), (Option<String>, u32)>;
 impl Failures {
     /// Notes a failure; the answer is how many in a row that makes, and how long to wait.
     pub(super) fn failed(&self, object: &impl ResourceExt) -> (u32, Duration) {
-        let mut streaks = self.streaks();
+        let mut streaks = self.0.lock();
         let streak = streaks.entry((object.namespace(), object.name_any())).or_default();
         let before = if streak.0 == object.uid() { streak.1 } else { 0 };
         *streak = (object.uid(), before.saturating_add(1));
@@ -27,11 +28,7 @@ impl Failures {
     }
 
     pub(super) fn forget(&self, namespace: Option<&str>, name: &str) {
-        self.streaks().remove(&(namespace.map(str::to_owned), name.to_owned()));
-    }
-
-    fn streaks(&self) -> MutexGuard<'_, Streaks> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().remove(&(namespace.map(str::to_owned), name.to_owned()));
     }
 }
 
@@ -62,6 +59,6 @@ mod tests {
         };
         assert_eq!([failed("1"), failed("1"), failed("2")], [1, 2, 1]);
         failures.forget(None, "a");
-        assert!(failures.streaks().is_empty());
+        assert!(failures.0.lock().is_empty());
     }
 }

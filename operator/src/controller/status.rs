@@ -1,6 +1,8 @@
 //! The status, as a function of what was observed.
 
+mod brokers;
 mod conditions;
+mod facts;
 mod phase;
 mod pod;
 mod progressing;
@@ -8,14 +10,14 @@ mod progressing;
 mod tests;
 
 pub(super) use conditions::{SETTLED_REASONS, kind};
+pub(super) use facts::Facts;
 
-use super::decide::Plan;
 use super::decide::mode::Mode;
 use super::decide::suspension::was_taken;
 use super::error::Error;
-use super::kube_ext::{self, is_suspended_by_specification, parallelism, ready_pods};
-use super::observe::Live;
+use super::kube_ext::{self, is_suspended_by_specification};
 use crate::crd::{MiniCluster, MiniClusterStatus, State, TimelineEntry};
+use brokers::Brokers;
 use conditions::Conditions;
 use flux_contract::labels;
 use k8s_openapi::api::core::v1::Pod;
@@ -23,13 +25,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::ResourceExt as _;
 use phase::{Phase, phase};
 use pod::PodView;
-
-pub(super) struct Facts<'facts> {
-    pub(super) live: &'facts Live,
-    pub(super) plan: &'facts Plan,
-    /// What kept the plan from being carried out.
-    pub(super) error: Option<&'facts Error>,
-}
 
 /// The status of the MiniCluster called `name`. `now` is used for conditions that flip and for how long something has
 /// lasted; everything else follows from the arguments, so that the same facts give the same status and nothing is
@@ -118,27 +113,6 @@ fn start_time(facts: &Facts<'_>) -> Option<Time> {
 
 fn selector(name: &str) -> String {
     format!("{}={name}", labels::HPA_SELECTOR)
-}
-
-struct Brokers {
-    ready: i32,
-    size: i32,
-}
-
-impl Brokers {
-    /// From the Job; its size from the status of the same run where the Job is gone.
-    fn of(facts: &Facts<'_>, phase: &Phase, old_run: Option<&MiniClusterStatus>) -> Self {
-        let ready = facts.live.job.as_ref().map(ready_pods).unwrap_or_default();
-        let kept = old_run.map(|old| old.size);
-        let size = facts.live.job.as_ref().map(parallelism).or(kept).unwrap_or_default();
-        // The Job counts its ready pods a moment later than the lead is one of them.
-        let least = i32::from(phase.state == State::Running);
-        Self { ready: if phase.end.is_some() { 0 } else { ready.max(least) }, size }
-    }
-
-    fn message(&self) -> String {
-        format!("{} of {} brokers are ready", self.ready, self.size)
-    }
 }
 
 /// Exit code and timeline of the lead's run: from its pod; from the note of the end, or the old status of the same

@@ -75,7 +75,7 @@ impl World {
             admits: true,
             idle_since: None,
             operator: None,
-            metrics: Arc::new(Metrics::new()),
+            metrics: Arc::new(Metrics::default()),
             unheard: false,
             lacks_secret: false,
         };

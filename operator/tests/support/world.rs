@@ -46,7 +46,7 @@ impl World {
     }
 
     fn of(server: Server) -> Self {
-        let metrics = Arc::new(Metrics::new());
+        let metrics = Arc::new(Metrics::default());
         let context = Context::new(
             server.client(),
             Some("operator-0".to_owned()),

@@ -1,8 +1,8 @@
 //! `spec.containers` and `spec.services`: who runs Flux, and what every container has.
 
 use super::{
-    Violations,
     text::{argument_vector, is_absolute_path, non_empty, non_empty_owned},
+    violations::Violations,
     volume::Volumes,
     work::workload,
 };

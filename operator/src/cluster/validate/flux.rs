@@ -1,8 +1,8 @@
 //! `spec.flux`: where Flux comes from, how brokers are configured, and which hosts there are.
 
 use super::{
-    Violations, max_size,
     text::{is_absolute_path, is_duration, is_label, is_shell_name, non_empty, non_empty_owned},
+    violations::Violations,
 };
 use crate::{
     cluster::{Curve, Flux, View},
@@ -216,6 +216,10 @@ fn append(
     faults.require(fits, format!("{path}.size"), || {
         format!("{size} are too many: give at most {} hosts in all", Hostlist::LIMIT)
     });
+}
+
+pub(super) fn max_size(spec: &MiniClusterSpec) -> u32 {
+    spec.max_size.unwrap_or(spec.size).unsigned_abs()
 }
 
 /// A broker that does not find its own host name in the list cannot start.

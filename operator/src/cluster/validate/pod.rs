@@ -1,10 +1,10 @@
 //! `spec.pod`.
 
 use super::{
-    Violations,
     container::non_empty_list,
     flux::architecture,
     text::{non_empty, non_empty_owned},
+    violations::Violations,
 };
 use crate::cluster::{AGENT_CONTAINER, Pod};
 use crate::crd::MiniClusterSpec;

@@ -1,8 +1,8 @@
 //! `containers[].volumes`: sources, mounts, and what may not collide.
 
 use super::{
-    Violations,
     text::{is_absolute_path, non_empty, non_empty_owned},
+    violations::Violations,
 };
 use crate::crd::ContainerVolume;
 use k8s_openapi::{

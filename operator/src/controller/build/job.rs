@@ -1,8 +1,8 @@
 //! The Indexed Job whose pods are the brokers, and the pod of `spec.services`.
 
-use super::Images;
 use super::agent_config::START_SECONDS;
 use super::containers::{containers, init_containers};
+use super::images::Images;
 use super::meta::{object_labels, object_meta, pod_labels, services_pod_labels};
 use super::volumes::volumes;
 use crate::cluster::Cluster;
@@ -31,10 +31,10 @@ const STOPPED_IN_RUNC: i32 = 2;
 
 /// Exit codes of the runner after which its pod is made again: those of a kill (of the kernel, for
 /// memory, or of the kubelet), of a container that the kubelet lost, and of one that never began.
-pub(in crate::controller) const KILLED: [i32; 3] = [STOPPED_IN_RUNC, 137, 255];
+pub(crate) const KILLED: [i32; 3] = [STOPPED_IN_RUNC, 137, 255];
 
 /// True when a pod is made again whose runner has ended with `code`.
-pub(in crate::controller) fn is_replaced(code: i32) -> bool {
+pub(crate) fn is_replaced(code: i32) -> bool {
     code == i32::from(Exit::Stopped.code()) || KILLED.contains(&code)
 }
 

@@ -11,7 +11,7 @@ pub(super) fn object_meta(cluster: &Cluster, name: &str) -> ObjectMeta {
 }
 
 /// The same, whatever the specification says.
-pub(in crate::controller) fn meta_of(identity: &Identity, name: &str) -> ObjectMeta {
+pub(crate) fn meta_of(identity: &Identity, name: &str) -> ObjectMeta {
     ObjectMeta {
         name: Some(name.to_owned()),
         namespace: Some(identity.namespace.clone()),

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::PodSpec;
 use serde_json::{Value, json};
 
 /// `job` of `cluster`, as it is sent to the API server: with those fields, of which that knows what to do.
-pub(in crate::controller) fn document(cluster: &Cluster, job: &Job) -> Value {
+pub(crate) fn document(cluster: &Cluster, job: &Job) -> Value {
     let mut document = json!(job);
     let overlay = cluster.pod.overlay.as_ref();
     let read = overlay.and_then(|it| serde_json::from_value::<PodSpec>(it.clone()).ok());

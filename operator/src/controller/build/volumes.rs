@@ -1,6 +1,6 @@
 //! Volumes of the pods and the operator's own mounts of them.
 
-use super::Images;
+use super::images::Images;
 use crate::cluster::Cluster;
 use crate::crd::Medium;
 use flux_contract::{

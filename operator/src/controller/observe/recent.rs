@@ -4,8 +4,8 @@ use super::waiting::Waiting;
 use crate::crd::{MiniCluster, MiniClusterStatus};
 use kube::ResourceExt;
 use kube::core::ObjectMeta;
+use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -34,13 +34,13 @@ impl Recent {
     /// The MiniCluster, if nobody has changed it since it was read or written.
     pub(crate) fn cluster(&self, watched: &impl ResourceExt) -> Option<MiniCluster> {
         let version = version(watched.meta())?;
-        let cluster = self.entries().get(&name_of(watched))?.cluster()?;
+        let cluster = self.0.lock().get(&name_of(watched))?.cluster()?;
         let is_current = self::version(&cluster.metadata).is_some_and(|read| read >= version);
         (is_current && cluster.uid() == watched.uid()).then_some(cluster)
     }
 
     pub(crate) fn set_cluster(&self, cluster: &MiniCluster) {
-        let mut entries = self.entries();
+        let mut entries = self.0.lock();
         let has_room = entries.len() < COUNT_LIMIT;
         let entry = entries.entry(name_of(cluster)).or_default();
         entry.cluster = if has_room { to_text(cluster.clone()) } else { None };
@@ -49,7 +49,7 @@ impl Recent {
     /// Remembers what the API server has answered to a new status, unless the specification was changed meanwhile.
     pub(crate) fn set_status(&self, metadata: ObjectMeta, status: Option<MiniClusterStatus>) {
         let name = metadata.name.clone().unwrap_or_default();
-        let mut entries = self.entries();
+        let mut entries = self.0.lock();
         let name = (metadata.namespace.clone().unwrap_or_default(), name);
         let Some(entry) = entries.get_mut(&name) else { return };
         entry.reported = Some(Instant::now());
@@ -64,39 +64,35 @@ impl Recent {
     /// What keeps the pods of `cluster` from starting, if that was asked less than `pause` ago: no watch brings it,
     /// and a start brings many reconciles.
     pub(crate) fn waiting(&self, cluster: &Name, pause: Duration) -> Option<Asked> {
-        let asked = self.entries().get(cluster)?.waiting.clone();
+        let asked = self.0.lock().get(cluster)?.waiting.clone();
         asked.filter(|(when, _)| when.elapsed() < pause)
     }
 
     pub(crate) fn set_waiting(&self, cluster: &Name, waiting: Option<Waiting>) {
         let asked = Some((Instant::now(), waiting));
-        self.entries().entry(cluster.clone()).or_default().waiting = asked;
+        self.0.lock().entry(cluster.clone()).or_default().waiting = asked;
     }
 
     /// How much of `pause` is left since the status of `cluster` was written.
     pub(crate) fn pause(&self, cluster: &Name, pause: Duration) -> Option<Duration> {
-        let reported = self.entries().get(cluster)?.reported?;
+        let reported = self.0.lock().get(cluster)?.reported?;
         // A pause that ends this moment is over: no time would pass until the next reconcile.
         pause.checked_sub(reported.elapsed()).filter(|rest| !rest.is_zero())
     }
 
     pub(crate) fn forget(&self, cluster: &Name) {
-        self.entries().remove(cluster);
+        self.0.lock().remove(cluster);
     }
 
     /// Forgets all but those of which `exists` is true, by namespace and name. A watch that begins anew brings no
     /// event of those that have gone meanwhile, and a reconcile under way remembers something of one that has.
     pub(crate) fn retain(&self, exists: impl Fn(&str, &str) -> bool) {
-        self.entries().retain(|(namespace, name), _| exists(namespace, name));
+        self.0.lock().retain(|(namespace, name), _| exists(namespace, name));
     }
 
     #[cfg(test)]
     pub(crate) fn has(&self, cluster: &Name) -> bool {
-        self.entries().contains_key(cluster)
-    }
-
-    fn entries(&self) -> MutexGuard<'_, HashMap<Name, Entry>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().contains_key(cluster)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Where a MiniCluster is between its Job's creation and its end.
 
-use super::Facts;
+use super::facts::Facts;
 use super::pod::{Outcome, PodView, exit_code_of_lost_lead, failure_of_lost_lead};
 use crate::controller::build::is_replaced;
 use crate::controller::decide::ended_run::{EndedRun, end_by_lead};

@@ -1,9 +1,10 @@
 //! The condition `Progressing`: what is under way, what it waits for, and what stands in its way.
 
+use super::brokers::Brokers;
 use super::conditions::{Conditions, kind};
+use super::facts::Facts;
 use super::phase::{Phase, generation};
 use super::pod::PodView;
-use super::{Brokers, Facts};
 use crate::controller::decide::mode::Mode;
 use crate::crd::State;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;

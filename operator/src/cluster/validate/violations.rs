@@ -1,0 +1,66 @@
+//! The faults of a specification.
+
+use std::fmt;
+
+/// One fault of a specification.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// Where, e.g. `spec.containers[1].name`.
+    pub path: String,
+    /// What is wrong, and what to do about it.
+    pub message: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}: {}", self.path, self.message)
+    }
+}
+
+/// The faults of a specification that were found.
+#[derive(Debug, Clone, Default, PartialEq, Eq, thiserror::Error)]
+pub struct Violations(pub Vec<Violation>);
+
+impl fmt::Display for Violations {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (position, violation) in self.0.iter().enumerate() {
+            let separator = if position == 0 { "" } else { "; " };
+            write!(formatter, "{separator}{violation}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Violations {
+    pub(crate) fn add(&mut self, path: impl Into<String>, message: impl Into<String>) {
+        let (path, message) = (shortened(path.into()), shortened(message.into()));
+        self.0.push(Violation { path, message });
+    }
+
+    pub(super) fn require(
+        &mut self,
+        holds: bool,
+        path: impl Into<String>,
+        message: impl FnOnce() -> String,
+    ) {
+        if !holds {
+            self.add(path, message());
+        }
+    }
+}
+
+/// Longest path and longest message of a fault, in bytes: both may quote what the user wrote.
+const QUOTE_LIMIT: usize = 1_000;
+
+/// `text`, without its middle where it is very long: what is wrong with it is said at its end.
+fn shortened(text: String) -> String {
+    if text.len() <= QUOTE_LIMIT {
+        return text;
+    }
+    let (begin, end) = (QUOTE_LIMIT / 2, text.len() - QUOTE_LIMIT / 2);
+    format!(
+        "{} ... {}",
+        &text[..text.floor_char_boundary(begin)],
+        &text[text.ceil_char_boundary(end)..]
+    )
+}

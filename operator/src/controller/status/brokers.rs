@@ -1,0 +1,31 @@
+//! How many brokers a run has.
+
+use super::facts::Facts;
+use super::phase::Phase;
+use crate::controller::kube_ext::{parallelism, ready_pods};
+use crate::crd::{MiniClusterStatus, State};
+
+pub(super) struct Brokers {
+    pub(super) ready: i32,
+    pub(super) size: i32,
+}
+
+impl Brokers {
+    /// From the Job; its size from the status of the same run where the Job is gone.
+    pub(super) fn of(
+        facts: &Facts<'_>,
+        phase: &Phase,
+        old_run: Option<&MiniClusterStatus>,
+    ) -> Self {
+        let ready = facts.live.job.as_ref().map(ready_pods).unwrap_or_default();
+        let kept = old_run.map(|old| old.size);
+        let size = facts.live.job.as_ref().map(parallelism).or(kept).unwrap_or_default();
+        // The Job counts its ready pods a moment later than the lead is one of them.
+        let least = i32::from(phase.state == State::Running);
+        Self { ready: if phase.end.is_some() { 0 } else { ready.max(least) }, size }
+    }
+
+    pub(super) fn message(&self) -> String {
+        format!("{} of {} brokers are ready", self.ready, self.size)
+    }
+}
