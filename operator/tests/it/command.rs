@@ -1,5 +1,6 @@
 //! The command `flux-operator`, as people and scripts run it.
 
+use crate::reference::in_repository;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use std::fs;
 use std::io::Write as _;
@@ -74,8 +75,8 @@ fn the_file_in_deploy_is_the_definition_that_the_command_prints() {
 
 #[test]
 fn every_example_is_valid() {
-    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");
-    let entries = fs::read_dir(examples).unwrap().map(|entry| entry.unwrap().path());
+    let entries =
+        fs::read_dir(in_repository("examples")).unwrap().map(|entry| entry.unwrap().path());
     let directories = entries.filter(|path| path.is_dir());
     let all = directories.flat_map(|path| [path.join("later"), path]).filter(|path| path.is_dir());
     let all: Vec<String> = all.map(|path| path.display().to_string()).collect();

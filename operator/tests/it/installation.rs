@@ -1,6 +1,7 @@
 //! What `deploy/` installs. That it is what the chart says is checked by `cargo verify`, which has helm; that its Roles
 //! cover every request of the operator by the API server of the other tests (`support/rights.rs`).
 
+use crate::reference::in_repository;
 use clap::CommandFactory as _;
 use flux_operator::cli::Cli;
 use flux_operator::images::{AGENT_IMAGE, OPERATOR_IMAGE, VIEW_IMAGE};
@@ -13,12 +14,8 @@ use std::path::{Path, PathBuf};
 const EVERYWHERE: &str = "operator.yaml";
 const ONE_NAMESPACE: &str = "one-namespace/operator.yaml";
 
-fn deploy() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy")
-}
-
 fn objects(file: &str) -> Vec<Value> {
-    let text = read_to_string(deploy().join(file)).unwrap();
+    let text = read_to_string(in_repository("deploy").join(file)).unwrap();
     let documents: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
     documents.into_iter().filter(|document| !document.is_null()).collect()
 }
@@ -48,7 +45,7 @@ fn resources(rule: &PolicyRule) -> Vec<String> {
 
 #[test]
 fn the_chart_has_the_version_of_the_operator() {
-    let chart = read_to_string(deploy().join("chart/Chart.yaml")).unwrap();
+    let chart = read_to_string(in_repository("deploy/chart/Chart.yaml")).unwrap();
     let chart: Value = serde_saphyr::from_str(&chart).unwrap();
     for field in ["version", "appVersion"] {
         assert_eq!(chart[field], env!("CARGO_PKG_VERSION"), "{field}");
@@ -83,7 +80,7 @@ fn an_installed_operator_has_the_images_and_settings_of_one_without_flags() {
 
 #[test]
 fn the_chart_sets_every_flag_that_does_not_belong_to_the_deployment_itself() {
-    let template = read_to_string(deploy().join("chart/templates/deployment.yaml")).unwrap();
+    let template = read_to_string(in_repository("deploy/chart/templates/deployment.yaml")).unwrap();
     let own = [
         "HOSTNAME",
         "LEADER_ELECT",
@@ -184,7 +181,7 @@ fn every_file_of_a_kustomization_is_there_and_the_definition_is_not_deleted_with
     let directories = ["", "one-namespace"].map(PathBuf::from).into_iter();
     let components = ["network-policy", "pod-disruption-budget", "service-monitor"];
     let components = components.map(|name| Path::new("components").join(name));
-    for directory in directories.chain(components).map(|it| deploy().join(it)) {
+    for directory in directories.chain(components).map(|it| in_repository("deploy").join(it)) {
         let text = read_to_string(directory.join("kustomization.yaml")).unwrap();
         let kustomization: Value = serde_saphyr::from_str(&text).unwrap();
         for file in kustomization["resources"].as_array().unwrap() {
