@@ -97,16 +97,3 @@ fn flux(words: &[&str]) -> Result<String, Failure> {
     ended_with(u8::try_from(exit_code(output.status)).unwrap_or(u8::MAX))?;
     Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_scheduler_is_the_module_with_that_service() {
-        assert_eq!(scheduler("sched-simple 0 R 0 0 feasibility,sched"), Some("sched-simple"));
-        assert_eq!(scheduler("Module Idle S Sendq Recvq Service"), None);
-        assert_eq!(scheduler("sched-fluxion-resource 0 R 0 0"), None);
-        assert_eq!(scheduler(""), None);
-    }
-}

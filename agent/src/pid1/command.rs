@@ -307,18 +307,3 @@ async fn pass_on(source: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
     }
     last
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_shell_that_is_missing_is_explained_by_what_asked_for_it() {
-        let hint = |words: &[&str]| {
-            shell_hint(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>())
-        };
-        assert!(hint(&["flux", "submit", "sh", "-c", "echo $A"]).unwrap().contains("`$`"));
-        assert_eq!(hint(&["flux", "submit", "sh", "-c", "echo A"]), None, "the user's own sh");
-        assert_eq!(hint(&["echo", "$A"]), None);
-    }
-}

@@ -152,25 +152,18 @@ mod tests {
     }
 
     #[test]
-    fn a_written_file_has_exactly_its_mode_and_leaves_nothing_beside_it() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("file");
-        // What an earlier run has left is no obstacle.
-        fs::write(beside(&path), "half").unwrap();
-        write(&path, b"one", 0o644, None).unwrap();
-        write(&path, b"two", 0o600, None).unwrap();
-        assert_eq!((fs::read(&path).unwrap(), mode(&path)), (b"two".to_vec(), 0o600));
-        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
-    }
-
-    #[test]
-    fn a_link_under_the_temporary_name_is_not_written_through() {
+    fn a_written_file_has_exactly_its_mode_and_nothing_beside_it_is_left_or_written_through() {
         let directory = tempfile::tempdir().unwrap();
         let (path, other) = (directory.path().join("file"), directory.path().join("other"));
+        // What an earlier run has left is no obstacle, and a link there leads nowhere.
+        fs::write(beside(&path), "half").unwrap();
+        write(&path, b"one", 0o644, None).unwrap();
         fs::write(&other, "other").unwrap();
         symlink(&other, beside(&path)).unwrap();
-        write(&path, b"new", 0o644, None).unwrap();
+        write(&path, b"two", 0o600, None).unwrap();
+        assert_eq!((fs::read(&path).unwrap(), mode(&path)), (b"two".to_vec(), 0o600));
         assert_eq!(fs::read(&other).unwrap(), b"other");
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2);
     }
 
     #[test]

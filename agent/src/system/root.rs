@@ -32,16 +32,3 @@ impl Root {
 pub fn below(directory: &Path, path: &Path) -> PathBuf {
     directory.join(path.strip_prefix("/").unwrap_or(path))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn absolute_paths_are_moved_below_the_root_once() {
-        let root = Root::new("/tmp/x");
-        assert_eq!(root.at("/etc/passwd"), Path::new("/tmp/x/etc/passwd"));
-        assert_eq!(root.at("/tmp/x/mnt"), Path::new("/tmp/x/mnt"));
-        assert_eq!(Root::new("/").at("/etc"), Path::new("/etc"));
-    }
-}

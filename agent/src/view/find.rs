@@ -179,36 +179,33 @@ mod tests {
     }
 
     #[test]
-    fn a_published_image_is_found_behind_its_hash_and_its_other_names_are_known() {
-        let root = image(&[
+    fn each_layout_is_found_where_it_is_with_its_other_names() {
+        use SourceLayout::{AtMountPath, OptView, Spack};
+        let published = [
             "/opt/software/flux/bin/flux",
             "/opt/views/._view/abc/bin/flux -> /opt/software/flux/bin/flux",
             "/opt/views/view -> ._view/abc",
             "/opt/view -> views/view",
-        ]);
-        let source = find_in(&root).unwrap();
-        assert_eq!(source.view, Path::new("/opt/views/._view/abc"));
-        assert_eq!(source.flux, Path::new("/opt/software/flux/bin/flux"));
-        assert_eq!(source.names, [Path::new("/opt/view"), Path::new("/opt/views/view")]);
-        assert_eq!(source.layout, SourceLayout::Spack);
-    }
-
-    #[test]
-    fn each_layout_is_found_where_it_is() {
+        ];
         let several = [
             "/opt/views/._view/abc/bin/flux",
             "/opt/views/._view/def/bin/flux",
             "/opt/views/._view/empty/share/x",
             "/opt/view -> /opt/views/._view/def",
         ];
+        let names = ["/opt/view", "/opt/views/view"];
         for (entries, view, names, layout) in [
-            (&several[..], "/opt/views/._view/def", &["/opt/view"][..], SourceLayout::Spack),
-            (&["/mnt/flux/view/bin/flux"], "/mnt/flux/view", &[], SourceLayout::AtMountPath),
-            (&["/opt/view/bin/flux"], "/opt/view", &[], SourceLayout::OptView),
+            (&published[..], "/opt/views/._view/abc", &names[..], Spack),
+            (&several, "/opt/views/._view/def", &names[..1], Spack),
+            (&["/mnt/flux/view/bin/flux"], "/mnt/flux/view", &[], AtMountPath),
+            (&["/opt/view/bin/flux"], "/opt/view", &[], OptView),
         ] {
             let source = find_in(&image(entries)).unwrap();
             assert_eq!((source.view.as_path(), source.layout), (Path::new(view), layout));
             assert_eq!(source.names, names.iter().map(PathBuf::from).collect::<Vec<_>>());
+            let linked = Path::new("/opt/software/flux/bin/flux");
+            let own = source.view.join("bin/flux");
+            assert_eq!(source.flux, if entries == published { linked } else { &own });
         }
     }
 

@@ -28,7 +28,7 @@ const DUMPS: &str = "for word; do
 done";
 
 /// `pod` with a command and an archive at `path`.
-fn config(pod: &Pod, command: &[&str], path: &Path) -> AgentConfig {
+pub(crate) fn config(pod: &Pod, command: &[&str], path: &Path) -> AgentConfig {
     let archive = Some(Archive { path: path.display().to_string() });
     AgentConfig { archive, ..pod.config(command) }
 }
@@ -39,7 +39,7 @@ fn whole_dump() -> Vec<u8> {
 }
 
 /// A pod whose broker dumps `dump`, and its archive with the state of before.
-fn pod_with_archive(dump: &[u8]) -> (Pod, PathBuf) {
+pub(crate) fn pod_with_archive(dump: &[u8]) -> (Pod, PathBuf) {
     let pod = Pod::new();
     pod.broker_ends_with(DUMPS);
     fs::create_dir(pod.at("state")).unwrap();

@@ -1,6 +1,6 @@
 //! Watching a broker from outside.
 
-use crate::pod::broker::{NO_SERVICE, UNREACHABLE, answer, broker_that, state_text};
+use crate::pod::broker::{NO_SERVICE, UNREACHABLE, broker_that, replies, state_text};
 use crate::pod::{PATIENCE, skip};
 use flux_agent::flux::{BrokerAddress, Event, Watch};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
@@ -78,7 +78,7 @@ async fn a_broker_that_lets_nobody_in_but_its_owner_is_asked_as_that_user_once_i
                 stream.write_all(&[1]).unwrap();
                 continue;
             }
-            std::thread::spawn(move || answer(stream, "run"));
+            std::thread::spawn(move || replies(stream, &|_: &str, _: &str| Ok(state_text("run"))));
         }
     });
     let (events, mut changes) = mpsc::unbounded_channel();

@@ -13,38 +13,27 @@ use std::process::Stdio;
 /// Shell text that ends when the file `$1` is there.
 const AWAIT: &str = "await() { while [ ! -e \"$1\" ]; do sleep 0.02; done; }\n";
 
-/// Runs the shell text `script`, which leaves orphans, as the command; looks `at` the run when none is left.
-fn orphans_are_reaped(script: &str, at: impl FnOnce(&FirstProcess)) {
-    let pod = Pod::new();
-    let script = format!("{AWAIT}{script}\ntouch $POD/orphaned\nawait $POD/done");
-    let run = pod.prepared(&pod.launcher(&script));
-    let Some(run) = FirstProcess::start(&pod, &run) else { return };
-    pod.await_file("orphaned");
-    await_that("every orphan is reaped", || run.zombies() == 0);
-    at(&run);
-    fs::write(pod.at("done"), "").unwrap();
-    run.end().with_code(0);
-}
-
 #[test]
-fn orphans_are_reaped_whatever_ended_them() {
+fn orphans_are_reaped_whatever_ended_them_and_thousands_leave_nothing_behind() {
     // The kill(1) of every shell knows the number of a real-time signal.
-    let script = "for signal in 9 40 64 15; do
+    let killed = "for signal in 9 40 64 15; do
             sh -c \"sh -c 'kill -$signal \\$\\$' &\"
         done
         sh -c 'true &'";
-    orphans_are_reaped(script, |_| ());
-}
-
-#[test]
-fn thousands_of_orphans_leave_nothing_behind() {
-    let script = "for i in $(seq 100); do
+    let thousands = "for i in $(seq 100); do
             sh -c 'for j in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do true & done'
         done";
-    orphans_are_reaped(script, |run| {
+    for leaves_orphans in [killed, thousands] {
+        let pod = Pod::new();
+        let script = format!("{AWAIT}{leaves_orphans}\ntouch $POD/orphaned\nawait $POD/done");
+        let Some(run) = FirstProcess::run(&pod, &pod.launcher(&script)) else { return };
+        pod.await_file("orphaned");
+        await_that("every orphan is reaped", || run.zombies() == 0);
         let open = fs::read_dir(format!("/proc/{}/fd", run.pid())).unwrap().count();
         assert!(open < 40, "{open} files are open");
-    });
+        fs::write(pod.at("done"), "").unwrap();
+        run.end().with_code(0);
+    }
 }
 
 /// A run that ends with 7 and leaves message and marker.

@@ -2,7 +2,6 @@
 
 use crate::pod::broker::broker_in_state;
 use crate::pod::{Background, Ended, Pod, await_that, closed_port};
-use flux_contract::Exit;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
@@ -102,8 +101,6 @@ fn the_doctor_of_a_lead_that_waits_finds_all_well_but_the_quorum() {
 fn connect_runs_a_command_with_the_broker_within_reach_and_passes_on_its_code() {
     let pod = Pod::new();
     pod.write_config(&pod.config(&["true"]));
-    let early = pod.ask("connect", &["--", "true"]);
-    early.with_code(Exit::Broker.code()).with_log("broker is not up");
     broker_in_state(&pod.layout().local_socket(), "run");
     let script = "echo $FLUX_URI $fluxsocket; command -v flux; exit 4";
     let (uri, flux) = (pod.layout().local_uri(), pod.at("mnt/flux/view/bin/flux"));

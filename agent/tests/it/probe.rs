@@ -1,6 +1,7 @@
 //! The CURVE client handshake against servers of all kinds, and the wait for one that comes late.
 
-use crate::zmtp_server::{PATIENCE, certificate, curve, listen, serve, start};
+use crate::pod::PATIENCE;
+use crate::zmtp_server::{certificate, curve, listen, serve, start};
 use flux_agent::lead::{Outcome, Stage, probe, wait_for_lead};
 use flux_agent::plan::AwaitLead;
 use flux_contract::CurveCertificate;

@@ -1,15 +1,13 @@
 //! The port at which the kubelet asks: real connections, as the kubelet makes them and as it does not.
 
+use crate::pod::PATIENCE;
 use flux_agent::status::{ReadinessServer, StatusReport};
 use std::net::{Ipv4Addr, Ipv6Addr};
-use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-
-const TIMEOUT: Duration = Duration::from_secs(20);
 
 struct Agent {
     port: u16,
@@ -21,13 +19,19 @@ fn report(ready: bool) -> StatusReport {
     StatusReport { ready, ..StatusReport::default() }
 }
 
-/// An agent that is not ready.
-fn agent() -> Agent {
-    let (reports, receiver) = watch::channel(report(false));
+/// An agent whose report is `ready`, and what is to be served.
+fn bound(ready: bool) -> (Agent, impl Future<Output = ()>) {
+    let (reports, receiver) = watch::channel(report(ready));
     let server = ReadinessServer::bind(0).unwrap();
     let (port, open) = (server.port().unwrap(), server.open());
-    tokio::spawn(server.serve(receiver));
-    Agent { port, reports, open }
+    (Agent { port, reports, open }, server.serve(receiver))
+}
+
+/// An agent that is served.
+fn agent(ready: bool) -> Agent {
+    let (agent, served) = bound(ready);
+    tokio::spawn(served);
+    agent
 }
 
 impl Agent {
@@ -45,7 +49,7 @@ impl Agent {
         stream.write_all(request.as_bytes()).await.unwrap();
         tokio::spawn(async move {
             let mut answer = String::new();
-            timeout(TIMEOUT, stream.read_to_string(&mut answer)).await.unwrap().unwrap();
+            timeout(PATIENCE, stream.read_to_string(&mut answer)).await.unwrap().unwrap();
             answer.lines().next().unwrap_or_default().to_owned()
         })
     }
@@ -56,7 +60,7 @@ impl Agent {
 
     async fn until_open(&mut self, connections: u32) {
         let open = self.open.wait_for(|open| *open == connections);
-        timeout(TIMEOUT, open).await.unwrap().unwrap();
+        timeout(PATIENCE, open).await.unwrap().unwrap();
     }
 }
 
@@ -66,7 +70,7 @@ async fn the_answer_comes_when_it_is_settled() {
         (report(true), "HTTP/1.1 200 OK"),
         (StatusReport { over: true, ..report(false) }, "HTTP/1.1 503 Service Unavailable"),
     ] {
-        let mut agent = agent();
+        let mut agent = agent(false);
         let waiting = agent.asks("GET /ready?wait=1800").await;
         // Others are answered meanwhile.
         assert_eq!(agent.status_line("GET /ready").await, "HTTP/1.1 503 Service Unavailable");
@@ -80,18 +84,15 @@ async fn the_answer_comes_when_it_is_settled() {
 
 #[tokio::test]
 async fn who_asks_while_the_run_is_still_being_read_gets_the_answer_later() {
-    let (reports, receiver) = watch::channel(report(true));
-    let server = ReadinessServer::bind(0).unwrap();
-    let (port, open) = (server.port().unwrap(), server.open());
-    let agent = Agent { port, reports, open };
+    let (agent, served) = bound(true);
     let early = agent.asks("GET /ready").await;
-    tokio::spawn(server.serve(receiver));
+    tokio::spawn(served);
     assert_eq!(early.await.unwrap(), "HTTP/1.1 200 OK");
 }
 
 #[tokio::test]
 async fn a_question_waits_no_longer_than_it_says() {
-    let agent = agent();
+    let agent = agent(false);
     assert_eq!(agent.status_line("GET /ready?wait=0").await, "HTTP/1.1 503 Service Unavailable");
     agent.reports.send_replace(report(true));
     assert_eq!(agent.status_line("GET /ready?wait=0").await, "HTTP/1.1 200 OK");
@@ -99,8 +100,7 @@ async fn a_question_waits_no_longer_than_it_says() {
 
 #[tokio::test]
 async fn nothing_else_is_to_be_learned() {
-    let agent = agent();
-    agent.reports.send_replace(report(true));
+    let agent = agent(true);
     for (request, code) in [
         ("GET /", 404),
         ("GET /ready/..", 404),
@@ -116,7 +116,7 @@ async fn nothing_else_is_to_be_learned() {
 
 #[tokio::test]
 async fn a_probe_that_is_given_up_makes_room() {
-    let mut agent = agent();
+    let mut agent = agent(false);
     let mut gone = agent.connect().await;
     gone.write_all(b"GET /ready?wait=1800 HTTP/1.1\r\nHost: pod\r\n\r\n").await.unwrap();
     agent.until_open(1).await;
@@ -126,8 +126,7 @@ async fn a_probe_that_is_given_up_makes_room() {
 
 #[tokio::test]
 async fn who_sends_what_is_no_question_is_hung_up_on() {
-    let agent = agent();
-    agent.reports.send_replace(report(true));
+    let agent = agent(true);
     let long = [b"GET /".as_slice(), &vec![b'x'; 100_000]].concat();
     for wrong in [b"\x16\x03\x01\x02".as_slice(), &long, b"\r\n\r\n\r\n", b"GET\r\n\r\n"] {
         let mut rude = agent.connect().await;
@@ -135,7 +134,7 @@ async fn who_sends_what_is_no_question_is_hung_up_on() {
         let _ = rude.write_all(wrong).await;
         let _ = rude.shutdown().await;
         let mut rest = Vec::new();
-        let _ = timeout(TIMEOUT, rude.read_to_end(&mut rest)).await.unwrap();
+        let _ = timeout(PATIENCE, rude.read_to_end(&mut rest)).await.unwrap();
         assert!(!rest.starts_with(b"HTTP/1.1 200"));
     }
     assert_eq!(agent.status_line("GET /ready").await, "HTTP/1.1 200 OK");
@@ -143,8 +142,7 @@ async fn who_sends_what_is_no_question_is_hung_up_on() {
 
 #[tokio::test(start_paused = true)]
 async fn who_says_nothing_makes_room_for_others_after_a_while() {
-    let agent = agent();
-    agent.reports.send_replace(report(true));
+    let agent = agent(true);
     let mut silent = Vec::new();
     for _ in 0..200 {
         silent.push(agent.connect().await);
@@ -154,7 +152,7 @@ async fn who_says_nothing_makes_room_for_others_after_a_while() {
 
 #[tokio::test]
 async fn both_kinds_of_addresses_are_served_where_there_are_both() {
-    let agent = agent();
+    let agent = agent(false);
     let six = TcpStream::connect((Ipv6Addr::LOCALHOST, agent.port)).await;
     assert!(six.is_ok() || std::net::TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_err());
     drop(agent.connect().await);

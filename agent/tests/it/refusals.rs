@@ -76,6 +76,8 @@ fn a_program_that_was_not_found_is_named_and_so_is_what_asked_for_a_shell() {
     fs::remove_file(pod.at("events")).unwrap();
     let (_, _, error) = end(&pod, &["sh", "-c", "exit 127"]);
     assert_eq!(error, "the command, or a program that it calls, was not found");
+    let (code, _, said) = end(&pod, &["/no/such/program", "$A"]);
+    assert_eq!((code, said), (127, error), "no shell was asked for");
 }
 
 #[test]

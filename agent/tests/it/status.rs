@@ -1,5 +1,6 @@
 //! The status socket: a real socket file, the agent's own client and clients that misbehave.
 
+use crate::pod::PATIENCE;
 use flux_agent::status::{StatusReport, StatusServer, ask};
 use flux_contract::Phase;
 use std::fs;
@@ -11,8 +12,6 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use zeromq::{ReqSocket, Socket, SocketRecv, SocketSend};
-
-const TIMEOUT: Duration = Duration::from_secs(20);
 
 fn report(phase: &str) -> StatusReport {
     StatusReport { phase: phase.to_owned(), rank: Some(3), ready: true, ..StatusReport::default() }
@@ -39,7 +38,7 @@ async fn say(path: &Path, text: &str) -> String {
     let mut socket = ReqSocket::new();
     socket.connect(&format!("ipc://{}", path.display())).await.unwrap();
     socket.send(text.to_owned().into()).await.unwrap();
-    let answer = tokio::time::timeout(TIMEOUT, socket.recv()).await.unwrap().unwrap();
+    let answer = tokio::time::timeout(PATIENCE, socket.recv()).await.unwrap().unwrap();
     String::try_from(answer).unwrap()
 }
 
@@ -59,11 +58,11 @@ async fn a_stale_socket_is_no_agent_and_does_not_keep_a_new_one_from_starting() 
     let path = directory.path().join("agent/status.sock");
     fs::create_dir(path.parent().unwrap()).unwrap();
     drop(UnixListener::bind(&path).unwrap());
-    let error = ask(&path, TIMEOUT).await.unwrap_err().to_string();
+    let error = ask(&path, PATIENCE).await.unwrap_err().to_string();
     assert!(error.starts_with("no agent runs here: nothing listens on "), "{error}");
     let (_reports, receiver) = watch::channel(report("quorum"));
     tokio::spawn(StatusServer::bind(&path).unwrap().serve(receiver));
-    assert_eq!(ask(&path, TIMEOUT).await.unwrap().phase, "quorum");
+    assert_eq!(ask(&path, PATIENCE).await.unwrap().phase, "quorum");
 }
 
 #[tokio::test]
@@ -105,7 +104,7 @@ async fn the_running_phase_counts_up_to_the_answer() {
         since: Instant::now().checked_sub(Duration::from_mins(1)),
         ..report("hooks")
     });
-    let phases = ask(&agent.path, TIMEOUT).await.unwrap().phases;
+    let phases = ask(&agent.path, PATIENCE).await.unwrap().phases;
     assert_eq!(phases[0], phase("prepare", 7));
     assert!((60_000..120_000).contains(&phases[1].duration_milliseconds), "{phases:?}");
 }
@@ -142,7 +141,7 @@ async fn a_client_that_breaks_the_protocol_loses_its_own_connection_and_nothing_
         rude.shutdown().await.unwrap();
         // It is hung up on, and nothing of it is left that could be looked at again and again.
         let mut rest = Vec::new();
-        tokio::time::timeout(TIMEOUT, rude.read_to_end(&mut rest)).await.unwrap().ok();
+        tokio::time::timeout(PATIENCE, rude.read_to_end(&mut rest)).await.unwrap().ok();
     }
     // Bytes that are no ZeroMQ at all, and a client that leaves without a word.
     let mut rude = UnixStream::connect(&agent.path).await.unwrap();
@@ -154,7 +153,7 @@ async fn a_client_that_breaks_the_protocol_loses_its_own_connection_and_nothing_
     let mut hasty = UnixStream::connect(&agent.path).await.unwrap();
     hasty.write_all(&[handshake(), question].concat()).await.unwrap();
     drop(hasty);
-    assert_eq!(ask(&agent.path, TIMEOUT).await.unwrap(), report("hooks"));
+    assert_eq!(ask(&agent.path, PATIENCE).await.unwrap(), report("hooks"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,11 +1,12 @@
 //! A stop takes no longer than the pod's grace period, whatever does not want to end, and leaves a
 //! termination message, the marker and the exit code: as PID 1.
 
+use crate::archive;
 use crate::pod::broker::broker_in_state;
 use crate::pod::namespace::{FirstProcess, first_process};
 use crate::pod::{Background, Ended, Pod, await_that, sidecar, stopped};
 use crate::zmtp_server::worker_with_lead;
-use flux_contract::{AgentConfig, Archive, Exit, SidecarConfig, TerminationMessage};
+use flux_contract::{AgentConfig, Exit, SidecarConfig, TerminationMessage};
 use nix::sys::signal::Signal;
 use std::fs;
 use std::time::{Duration, Instant};
@@ -104,7 +105,7 @@ fn a_post_hook_is_not_stopped_by_the_stop_it_follows_nor_by_one_that_comes_then(
 
 #[test]
 fn a_dump_that_hangs_leaves_the_archive_as_it_was() {
-    let pod = Pod::new();
+    let (pod, archive) = archive::pod_with_archive(b"");
     // Ends its program at SIGTERM, as Flux does, then writes half a dump and hangs.
     pod.broker_does(
         "for word; do case \"$word\" in -Scontent.dump=*) to=\"${word#-Scontent.dump=}\" ;; esac; done
@@ -112,11 +113,7 @@ fn a_dump_that_hangs_leaves_the_archive_as_it_was() {
         trap dump TERM; touch $POD/running; while :; do sleep 0.05; done",
     );
     broker_in_state(&pod.layout().local_socket(), "run");
-    fs::create_dir(pod.at("state")).unwrap();
-    let archive = pod.at("state/archive.tar");
-    fs::write(&archive, "before").unwrap();
-    let mut config = config(&pod);
-    config.archive = Some(Archive { path: archive.display().to_string() });
+    let config = with_grace(archive::config(&pod, &["sleep", "600"], &archive));
     let Some(ended) = stop(&pod, &config, "running") else { return };
     ended.with_log("as it was");
     assert_eq!(fs::read_to_string(&archive).unwrap(), "before");

@@ -132,14 +132,10 @@ fn with_a_smaller_quorum(state: &'static str) -> (usize, String) {
 }
 
 #[test]
-fn a_lead_whose_quorum_becomes_smaller_waits_for_no_more() {
+fn a_lead_whose_quorum_becomes_smaller_waits_for_no_more_and_one_that_runs_goes_on() {
     let (begun, log) = with_a_smaller_quorum("quorum");
     assert_eq!(begun, 2, "{log}");
     assert!(log.contains("1 brokers are enough now"), "{log}");
-}
-
-#[test]
-fn a_lead_that_runs_goes_on_when_its_quorum_becomes_smaller() {
     let (begun, log) = with_a_smaller_quorum("run");
     assert_eq!(begun, 1, "{log}");
 }

@@ -6,13 +6,9 @@ use flux_contract::{AgentConfig, CurveCertificate};
 use omq_proto::proto::{Connection, ConnectionConfig, Role};
 use omq_proto::{CurveKeypair, CurveSecretKey, CurveServerOptions, MechanismSetup, SocketType};
 use std::net::SocketAddr;
-use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
-
-/// Long enough for a busy machine; no test waits this long unless it fails.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) fn certificate(seed: u8) -> CurveCertificate {
     CurveCertificate::new("hello-0", [seed; 32]).unwrap()

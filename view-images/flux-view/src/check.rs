@@ -325,11 +325,11 @@ mod tests {
     use super::*;
     use flux_agent::system::check::Finding;
 
-    fn pod(with_application: bool) -> Pod {
+    fn pod() -> Pod {
         Pod {
             view: "/mnt/flux/view".into(),
             own: Places::default(),
-            all: Places { root: with_application.then(PathBuf::new), ..Places::default() },
+            all: Places { root: Some(PathBuf::new()), ..Places::default() },
             flux: Elf { needed: vec![LIBC.to_owned()], ..Elf::default() },
             compiled: Compiled::default(),
         }
@@ -337,12 +337,6 @@ mod tests {
 
     fn versions(names: &[&str]) -> BTreeSet<String> {
         names.iter().map(|name| (*name).to_owned()).collect()
-    }
-
-    #[test]
-    fn what_an_unknown_application_may_lack_is_a_warning() {
-        assert_eq!(shell(&pod(false)).finding, Finding::Warning);
-        assert_eq!(shell(&pod(true)).finding, Finding::Failed);
     }
 
     #[test]
@@ -355,20 +349,20 @@ mod tests {
             libc: libc(&["GLIBC_2.2.5", "GLIBC_2.36"]),
             ..Loaded::default()
         };
-        let found = c_library(&pod(true), &loaded);
+        let found = c_library(&pod(), &loaded);
         assert_eq!(found.finding, Finding::Failed);
         assert_eq!(found.seen, "needs GLIBC_2.38, and libc.so.6 has GLIBC_2.36");
         loaded.libc = libc(&["GLIBC_2.2.5", "GLIBC_2.38", "GLIBC_2.39"]);
-        let found = c_library(&pod(true), &loaded);
+        let found = c_library(&pod(), &loaded);
         assert_eq!(found.seen, "GLIBC_2.39, the application's; GLIBC_2.38 is needed");
         loaded.libc = None;
-        assert_eq!(c_library(&pod(true), &loaded).finding, Finding::Failed);
+        assert_eq!(c_library(&pod(), &loaded).finding, Finding::Failed);
     }
 
     #[test]
     fn a_c_library_without_its_loader_is_refused() {
         let loaded = Loaded { libc: Some((Elf::default(), true)), ..Loaded::default() };
-        let found = c_library(&pod(true), &loaded);
+        let found = c_library(&pod(), &loaded);
         assert!(found.seen.starts_with("the loader is the application's"), "{}", found.seen);
     }
 
@@ -379,7 +373,7 @@ mod tests {
         let mut loaded = Loaded::default();
         loaded.missing.insert("libzmq.so.5".to_owned(), "/mnt/flux/view/bin/flux".into());
         loaded.missing.insert("libm.so.6".to_owned(), "/mnt/flux/view/bin/flux".into());
-        let found = libraries(&pod(true), &loaded);
+        let found = libraries(&pod(), &loaded);
         assert_eq!(found.seen, "missing: libzmq.so.5 (for /mnt/flux/view/bin/flux)");
     }
 }

@@ -45,12 +45,8 @@ pub fn serve(
     });
 }
 
-/// Answers on `stream` as a broker in `state` does, until the client goes away.
-pub fn answer(stream: UnixStream, state: &str) -> std::io::Result<()> {
-    replies(stream, &|_: &str, _: &str| Ok(state_text(state)))
-}
-
-fn replies(
+/// Answers on `stream` what `reply` says, until the client goes away.
+pub fn replies(
     mut stream: UnixStream,
     reply: &impl Fn(&str, &str) -> Result<String, u8>,
 ) -> std::io::Result<()> {

@@ -92,8 +92,5 @@ mod tests {
                         Flux 0.88.0 for x86_64, 0.1 MB stripped: /out/mnt/flux/view\n\
                         warning: x is started by /usr/bin/perl, which is not in the view\n";
         assert_eq!(report.to_string(), expected);
-        let json = serde_json::to_value(&report).unwrap();
-        assert_eq!(json["parts"]["c-library"]["files"], 2);
-        assert_eq!(json["total"]["bytes"], 3_500_000);
     }
 }
