@@ -1,15 +1,12 @@
 //! What was asked of the API server, as its audit log has it.
 
-use std::{
-    fs::File,
-    io::{BufRead as _, BufReader, Seek as _, SeekFrom},
-    path::{Path, PathBuf},
-    time::Duration,
-};
-
 use anyhow::{Context as _, Result};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use serde::Deserialize;
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Seek as _, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The audit log of an API server, read as it grows.
 #[derive(Debug)]
@@ -107,9 +104,8 @@ impl Request {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write as _;
-
     use super::*;
+    use std::io::Write as _;
 
     /// A line of the log, as Kubernetes writes it.
     fn line(user: &str, verb: &str, code: u16) -> String {

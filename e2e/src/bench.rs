@@ -6,17 +6,14 @@ pub mod scale;
 pub mod start;
 mod table;
 
-use std::{fs, process::ExitCode};
-
+use crate::kubernetes::{ClusterId, KubernetesVersion, Network, Nodes, Options};
+use crate::product::checkout;
+use crate::progress::Progress;
 use anyhow::{Context as _, Result};
 use clap::Subcommand;
 use serde::Serialize;
-
-use crate::{
-    kubernetes::{ClusterId, KubernetesVersion, Network, Nodes, Options},
-    product::checkout,
-    progress::Progress,
-};
+use std::fs;
+use std::process::ExitCode;
 
 /// What can be measured.
 #[derive(Debug, Subcommand)]

@@ -1,18 +1,15 @@
 //! The command line's part that names a cluster, which the tests read from the environment.
 
-use std::{path::PathBuf, process::Command};
-
+use crate::cache::Cache;
+use crate::cluster::Target;
+use crate::kubernetes::{
+    ClusterId, IpFamilies, KubernetesVersion, MOST_NODES, Network, Nodes, Options, cluster_domain,
+    id_of_version,
+};
 use anyhow::{Context as _, Result, bail};
 use clap::{Arg, CommandFactory as _, Parser};
-
-use crate::{
-    cache::Cache,
-    cluster::Target,
-    kubernetes::{
-        ClusterId, IpFamilies, KubernetesVersion, MOST_NODES, Network, Nodes, Options,
-        cluster_domain, id_of_version,
-    },
-};
+use std::path::PathBuf;
+use std::process::Command;
 
 /// Which cluster to work with. Each option has a variable, which tests read.
 #[derive(Debug, Clone, Parser)]
@@ -109,9 +106,8 @@ impl ClusterArguments {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-
     use super::*;
+    use std::collections::HashMap;
 
     fn parsed(words: &[&str]) -> Result<ClusterArguments, clap::Error> {
         ClusterArguments::try_parse_from([&["tests"], words].concat())

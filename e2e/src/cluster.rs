@@ -2,20 +2,14 @@
 //!
 //! Both look the same from here on.
 
-use std::{
-    io::BufWriter,
-    path::{Path, PathBuf},
-    process::Command,
-};
-
+use crate::images::image::Image;
+use crate::kubernetes::{Kubernetes, Options};
+use crate::programs;
+use crate::progress::Progress;
 use anyhow::{Context as _, Result, bail, ensure};
-
-use crate::{
-    images::image::Image,
-    kubernetes::{Kubernetes, Options},
-    programs,
-    progress::Progress,
-};
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Which cluster to use.
 #[derive(Debug, Clone)]

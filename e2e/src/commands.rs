@@ -1,24 +1,22 @@
 //! The command line of the test harness, but for what names a cluster.
 
-use std::{os::unix::process::CommandExt as _, process::ExitCode, time::Duration};
-
+use crate::architecture::Architecture;
+use crate::bench::BenchCommand;
+use crate::cache::Cache;
+use crate::cli::ClusterArguments;
+use crate::cluster::{Cluster, Target};
+use crate::demo::demo;
+use crate::environment::Environment;
+use crate::interruption::{self, Scope};
+use crate::kubernetes::{Kubernetes, Status};
+use crate::product::{chart, dockerfiles};
+use crate::progress::{self, Progress};
+use crate::verify::{self, verify};
 use anyhow::{Context as _, Result};
 use clap::Parser;
-
-use crate::{
-    architecture::Architecture,
-    bench::BenchCommand,
-    cache::Cache,
-    cli::ClusterArguments,
-    cluster::{Cluster, Target},
-    demo::demo,
-    environment::Environment,
-    interruption::{self, Scope},
-    kubernetes::{Kubernetes, Status},
-    product::{chart, dockerfiles},
-    progress::{self, Progress},
-    verify::{self, verify},
-};
+use std::os::unix::process::CommandExt as _;
+use std::process::ExitCode;
+use std::time::Duration;
 
 /// After so long without use something goes from the cache.
 const UNUSED: Duration = Duration::from_hours(14 * 24);

@@ -1,17 +1,15 @@
 //! `demo`: from a fresh machine to the output of a MiniCluster, with one command.
 
-use std::time::Duration;
-
+use crate::environment::Environment;
+use crate::product::checkout;
+use crate::progress::Progress;
+use crate::trial::evidence::keep_evidence;
+use crate::trial::logs::follow_lead;
+use crate::trial::{Trial, is_true};
 use anyhow::{Result, bail};
 use flux_operator::crd::MiniCluster;
 use k8s_openapi::jiff::Timestamp;
-
-use crate::{
-    environment::Environment,
-    product::checkout,
-    progress::Progress,
-    trial::{Trial, evidence::keep_evidence, is_true, logs::follow_lead},
-};
+use std::time::Duration;
 
 const EXAMPLE: &str = "examples/hello-world/minicluster.yaml";
 /// A lead that has not started by then will not start.

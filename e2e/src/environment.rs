@@ -1,29 +1,23 @@
 //! Everything a trial stands on: a cluster, the images, the installed operator.
 
-use std::{path::Path, sync::OnceLock, time::Duration};
-
+use crate::cli::ClusterArguments;
+use crate::cluster::{Cluster, Target};
+use crate::product::binaries::{self, Binaries};
+use crate::product::install::{self, Installation};
+use crate::product::view::View;
+use crate::product::{images, printed};
+use crate::progress::Progress;
+use crate::trial::Trial;
+use crate::trial::evidence::keep_evidence;
+use crate::wait::{self, Look};
 use anyhow::{Context as _, Result, anyhow};
 use clap::ValueEnum as _;
 use flux_operator::crd::Install;
-use kube::{
-    Client, Config,
-    config::{KubeConfigOptions, Kubeconfig},
-};
-
-use crate::{
-    cli::ClusterArguments,
-    cluster::{Cluster, Target},
-    product::{
-        binaries::{self, Binaries},
-        images,
-        install::{self, Installation},
-        printed,
-        view::View,
-    },
-    progress::Progress,
-    trial::{Trial, evidence::keep_evidence},
-    wait::{self, Look},
-};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use std::path::Path;
+use std::sync::OnceLock;
+use std::time::Duration;
 
 /// A cluster with the operator of this checkout installed.
 #[derive(Debug)]

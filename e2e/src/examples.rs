@@ -10,17 +10,13 @@ mod expectation;
 pub mod run;
 mod volumes;
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
-
-use anyhow::{Context as _, Result, ensure};
-use serde_json::Value;
-use walkdir::WalkDir;
-
 use self::expectation::Step;
 use crate::product::checkout;
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use walkdir::WalkDir;
 
 /// One example, as its directory has it.
 struct Example {
@@ -87,9 +83,8 @@ fn yaml_files(directory: &Path) -> Result<Vec<PathBuf>> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
+    use std::collections::BTreeSet;
 
     /// So `kubectl apply` of its directory starts it right.
     #[test]

@@ -3,18 +3,12 @@
 //! Clusters run in sessions of their own, so neither Ctrl-C nor a signal to this process reaches them, and
 //! a process that a signal ends drops nothing.
 
-use std::{
-    process::exit,
-    sync::{Mutex, PoisonError},
-};
-
+use crate::cache::Cache;
+use crate::kubernetes::{self, Kubernetes, Options};
+use crate::progress;
 use anyhow::{Context as _, Result};
-
-use crate::{
-    cache::Cache,
-    kubernetes::{self, Kubernetes, Options},
-    progress,
-};
+use std::process::exit;
+use std::sync::{Mutex, PoisonError};
 
 /// What a shell reports for a program that Ctrl-C has ended.
 const INTERRUPTED: i32 = 130;

@@ -1,8 +1,8 @@
 //! What a test did not do, and why: the test's own result can only say that it passed.
 
-use std::{fs::File, io::Write as _};
-
 use crate::progress::Progress;
+use std::fs::File;
+use std::io::Write as _;
 
 /// Names the file in which [`note`] writes a line for each test that did not run.
 pub(crate) const VARIABLE: &str = "FLUX_E2E_NOT_RUN";

@@ -1,15 +1,13 @@
 //! An operator as a process of this machine, which can be measured, killed and started at any moment, without the
 //! pauses that the kubelet makes.
 
-use std::{
-    fs::{self, File},
-    path::PathBuf,
-    process::{Child, Command, Stdio},
-};
-
+use crate::product::checkout;
+use crate::programs;
+use crate::trial::evidence::EVIDENCE;
 use anyhow::{Context as _, Result, bail};
-
-use crate::{product::checkout, programs, trial::evidence::EVIDENCE};
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
 
 /// Arguments of an operator that runs beside others on this machine.
 pub const ARGUMENTS: [&str; 3] =

@@ -7,14 +7,12 @@ pub mod images;
 pub mod install;
 pub mod view;
 
-use std::{
-    path::{Path, PathBuf},
-    process::Command,
-};
-
+use crate::architecture::Architecture;
+use crate::programs;
+use crate::progress::Progress;
 use anyhow::{Context as _, Result};
-
-use crate::{architecture::Architecture, programs, progress::Progress};
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// The packages whose programs go into images, and these programs.
 pub(crate) const OPERATOR: &str = "flux-operator";

@@ -2,17 +2,14 @@
 //! which queues Jobs until there is quota for them, and the plugin coscheduling of scheduler-plugins, which gives nodes
 //! to the pods of a group together or not at all.
 
+use crate::cache::Cache;
+use crate::environment::Environment;
+use crate::kubernetes::{KUEUE_VERSION, SCHEDULER_PLUGINS_VERSION, go_programs};
+use crate::product::images::load_program;
+use crate::programs;
+use crate::progress::Progress;
 use anyhow::Result;
 use fs_err as fs;
-
-use crate::{
-    cache::Cache,
-    environment::Environment,
-    kubernetes::{KUEUE_VERSION, SCHEDULER_PLUGINS_VERSION, go_programs},
-    product::images::load_program,
-    programs,
-    progress::Progress,
-};
 
 /// What pods name to be placed by scheduler-plugins.
 pub const SCHEDULER: &str = "scheduler-plugins-scheduler";

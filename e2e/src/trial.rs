@@ -4,27 +4,20 @@ pub mod evidence;
 pub mod instance;
 pub mod logs;
 
-use std::{path::Path, process::Command};
-
+use crate::cluster::Cluster;
+use crate::kubernetes::Kubernetes;
+use crate::product::{install, printed};
 use anyhow::{Context as _, Result};
 use flux_contract::labels::{COMPLETION_INDEX, JOB_NAME};
 use flux_operator::crd::MiniCluster;
-use k8s_openapi::{
-    api::core::v1::{Namespace, Pod},
-    apimachinery::pkg::apis::meta::v1::Condition,
-};
-use kube::{
-    Api, Client, ResourceExt,
-    api::{DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams},
-    core::DynamicObject,
-    discovery::ApiResource,
-};
-
-use crate::{
-    cluster::Cluster,
-    kubernetes::Kubernetes,
-    product::{install, printed},
-};
+use k8s_openapi::api::core::v1::{Namespace, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::api::{DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams};
+use kube::core::DynamicObject;
+use kube::discovery::ApiResource;
+use kube::{Api, Client, ResourceExt};
+use std::path::Path;
+use std::process::Command;
 
 /// A namespace of its own for a test, removed with [`Trial::clean`].
 pub struct Trial {

@@ -7,29 +7,25 @@ mod unused_items;
 
 pub use self::tools::CARGO_DENY_VERSION;
 
-use std::{process::Command, thread};
-
+use self::report::{ONLY_ALL, Report};
+use self::unused_items::rust_files;
+use crate::cache::{self, Cache};
+use crate::cli::{ClusterArguments, use_cluster};
+use crate::cluster::Target;
+use crate::interruption::{self, Scope};
+use crate::kubernetes::{
+    self, Built, ClusterId, ContainerRuntime, DownAtEnd, Kubernetes, KubernetesVersion, Nodes,
+};
+use crate::product::dockerfiles::Images;
+use crate::product::images::for_tests;
+use crate::product::{binaries, cargo, chart, checkout, printed};
+use crate::progress::Progress;
+use crate::trial::evidence::EVIDENCE;
+use crate::{not_run, programs};
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
-
-use self::{
-    report::{ONLY_ALL, Report},
-    unused_items::rust_files,
-};
-use crate::{
-    cache::{self, Cache},
-    cli::{ClusterArguments, use_cluster},
-    cluster::Target,
-    interruption::{self, Scope},
-    kubernetes::{
-        self, Built, ClusterId, ContainerRuntime, DownAtEnd, Kubernetes, KubernetesVersion, Nodes,
-    },
-    not_run,
-    product::{binaries, cargo, chart, checkout, dockerfiles::Images, images::for_tests, printed},
-    programs,
-    progress::Progress,
-    trial::evidence::EVIDENCE,
-};
+use std::process::Command;
+use std::thread;
 
 /// What is to be verified, and where.
 #[derive(Debug, Args)]

@@ -1,21 +1,17 @@
 //! The namespace of a measurement: what is made in it, and what the API server says of that.
 
-use std::time::Duration;
-
-use anyhow::{Context as _, Result, anyhow, bail};
-use futures::{StreamExt as _, stream::BoxStream};
-use k8s_openapi::{
-    api::core::v1::{ConfigMap, ServiceAccount},
-    jiff::Timestamp,
-};
-use kube::{
-    Api,
-    core::DynamicObject,
-    discovery::ApiResource,
-    runtime::{wait::await_condition, watcher},
-};
-
 use crate::trial::Trial;
+use anyhow::{Context as _, Result, anyhow, bail};
+use futures::StreamExt as _;
+use futures::stream::BoxStream;
+use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
+use k8s_openapi::jiff::Timestamp;
+use kube::Api;
+use kube::core::DynamicObject;
+use kube::discovery::ApiResource;
+use kube::runtime::wait::await_condition;
+use kube::runtime::watcher;
+use std::time::Duration;
 
 /// A new namespace has all it needs long before.
 const DEADLINE: Duration = Duration::from_mins(5);

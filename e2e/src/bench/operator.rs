@@ -1,25 +1,20 @@
 //! The operators that are measured: this one, and the one in Go where its program is at hand. Each runs as a process
 //! beside the API server, and the kernel accounts for it.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-    time::{Duration, Instant},
-};
-
+use crate::environment::Environment;
+use crate::operator_process::{ARGUMENTS, OperatorProcess};
+use crate::product::install::{self, NAME, NAMESPACE};
 use anyhow::{Context as _, Result, ensure};
-use nix::{time::clock_getcpuclockid, unistd::Pid};
+use nix::time::clock_getcpuclockid;
+use nix::unistd::Pid;
 use procfs::process::Process;
 use serde::Serialize;
 use serde_json::{Value, json};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
 use tempfile::NamedTempFile;
-
-use crate::{
-    environment::Environment,
-    operator_process::{ARGUMENTS, OperatorProcess},
-    product::install::{self, NAME, NAMESPACE},
-};
 
 /// An operator with less than this much work in [`QUIET`] has nothing to do.
 const IDLE: Duration = Duration::from_millis(20);

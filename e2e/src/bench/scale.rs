@@ -6,22 +6,20 @@
 mod load;
 mod measure;
 
-use std::process::ExitCode;
-
+use self::load::Load;
+use super::operator::OperatorProgram;
+use super::table::render;
+use super::{cluster, write};
+use crate::cluster::Target;
+use crate::environment::Environment;
+use crate::interruption::{self, Scope};
+use crate::kubernetes::{DownAtEnd, Kubernetes, Network, Nodes};
+use crate::product::binaries;
+use crate::progress::{self, Progress};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use serde_json::{Value, json};
-
-use self::load::Load;
-use super::{cluster, operator::OperatorProgram, table::render, write};
-use crate::{
-    cluster::Target,
-    environment::Environment,
-    interruption::{self, Scope},
-    kubernetes::{DownAtEnd, Kubernetes, Network, Nodes},
-    product::binaries,
-    progress::{self, Progress},
-};
+use std::process::ExitCode;
 
 const PODS: u32 = 4;
 

@@ -7,30 +7,22 @@ mod recording;
 mod report;
 mod run;
 
-use std::{path::PathBuf, process::ExitCode};
-
+use self::contender::{Contender, Wanted, order};
+use self::recording::POD_ENDED;
+use self::report::Report;
+use self::run::{Place, Run};
+use super::operator::{Operator, OperatorProgram};
+use super::{cluster, write};
+use crate::cluster::Target;
+use crate::environment::Environment;
+use crate::interruption::{self, Scope};
+use crate::kubernetes::{DownAtEnd, Network, Nodes, Options};
+use crate::product::view::View;
+use crate::progress::{self, Progress};
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum as _};
-
-use self::{
-    contender::{Contender, Wanted, order},
-    recording::POD_ENDED,
-    report::Report,
-    run::{Place, Run},
-};
-use super::{
-    cluster,
-    operator::{Operator, OperatorProgram},
-    write,
-};
-use crate::{
-    cluster::Target,
-    environment::Environment,
-    interruption::{self, Scope},
-    kubernetes::{DownAtEnd, Network, Nodes, Options},
-    product::view::View,
-    progress::{self, Progress},
-};
+use std::path::PathBuf;
+use std::process::ExitCode;
 
 /// What `bench start` is asked for.
 #[derive(Debug, Args)]
@@ -159,9 +151,8 @@ fn line_about(run: &Run) -> String {
 
 #[cfg(test)]
 mod tests {
-    use clap::{CommandFactory as _, Parser};
-
     use super::*;
+    use clap::{CommandFactory as _, Parser};
 
     #[derive(Debug, Parser)]
     struct Line {

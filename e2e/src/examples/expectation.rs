@@ -3,11 +3,12 @@
 //!
 //! `examples/README.md` describes the keys for people; a test compares the two.
 
-use std::{fmt::Display, str::FromStr};
-
 use anyhow::{Context as _, Result, ensure};
-use serde::{Deserialize, Deserializer, de::Error as _};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 use serde_json::json;
+use std::fmt::Display;
+use std::str::FromStr;
 
 /// Which Flux an example takes, if the stand-in is not enough.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]

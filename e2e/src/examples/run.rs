@@ -1,28 +1,19 @@
 //! Applies an example in a namespace of its own and does and checks what its expectation says.
 
+use super::expectation::{NeededFlux, Step, matches};
+use super::{Example, object, volumes};
+use crate::environment::Environment;
+use crate::not_run;
+use crate::product::view::View;
+use crate::progress::Progress;
+use crate::trial::instance::{Instance, look};
+use crate::trial::logs::container_log;
+use crate::trial::{Trial, is_finished, is_true};
 use anyhow::{Context as _, Result, bail, ensure};
 use flux_operator::crd::MiniCluster;
 use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt as _;
 use serde_json::Value;
-
-use super::{
-    Example,
-    expectation::{NeededFlux, Step, matches},
-    object, volumes,
-};
-use crate::{
-    environment::Environment,
-    not_run,
-    product::view::View,
-    progress::Progress,
-    trial::{
-        Trial,
-        instance::{Instance, look},
-        is_finished, is_true,
-        logs::container_log,
-    },
-};
 
 /// Runs the example of that name; keeps the evidence when it fails, cleans up when it does not. One that
 /// needs another Flux than there is does not run, which is noted. With `install`, each of its `MiniClusters` says

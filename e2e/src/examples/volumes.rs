@@ -1,10 +1,10 @@
 //! Volumes for the claims of an example, where the cluster has no storage class that makes them.
 
+use super::Example;
+use crate::environment::Environment;
+use crate::trial::Trial;
 use anyhow::Result;
 use serde_json::{Value, json};
-
-use super::Example;
-use crate::{environment::Environment, trial::Trial};
 
 /// Marks the storage class of claims that name none.
 const IS_DEFAULT: &str = "storageclass\\.kubernetes\\.io/is-default-class";

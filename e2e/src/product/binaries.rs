@@ -1,15 +1,11 @@
 //! The project's binaries, as they go into images.
 
-use std::path::PathBuf;
-
+use super::dockerfiles::{self, Images};
+use super::{AGENT, OPERATOR, VIEW_TOOL, cargo, checkout, of_this_machine, target};
+use crate::programs;
+use crate::progress::Progress;
 use anyhow::{Result, ensure};
-
-use super::{
-    AGENT, OPERATOR, VIEW_TOOL, cargo, checkout,
-    dockerfiles::{self, Images},
-    of_this_machine, target,
-};
-use crate::{programs, progress::Progress};
+use std::path::PathBuf;
 
 const STAND_IN: &str = "flux-stand-in";
 

@@ -1,23 +1,17 @@
 //! The chart in `deploy/chart`, as helm reads it, and the files in `deploy/` that are rendered from it, for those who
 //! have no helm.
 
-use std::{path::Path, process::Command};
-
+use super::install::{NAME, NAMESPACE};
+use super::{checkout, printed};
+use crate::cache::Cache;
+use crate::kubernetes::{KubernetesVersion, go_programs};
+use crate::progress::Progress;
 use anyhow::{Context as _, Result, ensure};
 use fs_err as fs;
 use serde::Deserialize;
 use serde_json::{Value, json};
-
-use super::{
-    checkout,
-    install::{NAME, NAMESPACE},
-    printed,
-};
-use crate::{
-    cache::Cache,
-    kubernetes::{KubernetesVersion, go_programs},
-    progress::Progress,
-};
+use std::path::Path;
+use std::process::Command;
 
 const DIRECTORY: &str = "deploy/chart";
 

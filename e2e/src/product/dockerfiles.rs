@@ -1,30 +1,22 @@
 //! The images that are shipped: built from the Dockerfiles for every architecture, and what they must be.
 
-use std::{
-    fs::Permissions,
-    os::unix::fs::PermissionsExt as _,
-    path::{Path, PathBuf},
-    process::Command,
-};
-
-use anyhow::{Context as _, Result, ensure};
-use flux_operator::images::{AGENT_IMAGE, OPERATOR_IMAGE};
-use fs_err as fs;
-
 use super::{
     AGENT, OPERATOR, ORDINARY_USER, checkout, fetch_every_platform, of_this_machine,
     other_architectures, target,
 };
-use crate::{
-    architecture::Architecture,
-    cache::{self, Cache},
-    images::{
-        debian::{Recipe, Release},
-        image::Image,
-    },
-    packages, programs,
-    progress::Progress,
-};
+use crate::architecture::Architecture;
+use crate::cache::{self, Cache};
+use crate::images::debian::{Recipe, Release};
+use crate::images::image::Image;
+use crate::progress::Progress;
+use crate::{packages, programs};
+use anyhow::{Context as _, Result, ensure};
+use flux_operator::images::{AGENT_IMAGE, OPERATOR_IMAGE};
+use fs_err as fs;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// An image that is shipped.
 struct Shipped {

@@ -3,27 +3,22 @@
 pub(crate) mod for_benches;
 pub mod for_tests;
 
-use std::path::Path;
-
+use super::binaries::Binaries;
+use super::install::Installation;
+use super::view::View;
+use super::{AGENT, OPERATING_SYSTEM, OPERATOR, ORDINARY_USER};
+use crate::cache::Cache;
+use crate::cluster::Cluster;
+use crate::images::debian::debian;
+use crate::images::image::{Image, ImageConfig};
+use crate::images::layer::{Layer, Source};
+use crate::images::libraries::with_libraries;
+use crate::progress::Progress;
 use anyhow::{Context as _, Result};
-use flux_contract::{Layout, invocation::AGENT_IN_IMAGE};
+use flux_contract::Layout;
+use flux_contract::invocation::AGENT_IN_IMAGE;
 use flux_operator::images::VIEW_IMAGE;
-
-use super::{
-    AGENT, OPERATING_SYSTEM, OPERATOR, ORDINARY_USER, binaries::Binaries, install::Installation,
-    view::View,
-};
-use crate::{
-    cache::Cache,
-    cluster::Cluster,
-    images::{
-        debian::debian,
-        image::{Image, ImageConfig},
-        layer::{Layer, Source},
-        libraries::with_libraries,
-    },
-    progress::Progress,
-};
+use std::path::Path;
 
 /// Makes every image and loads it, under a published name only into a cluster of ours; returns how an
 /// operator is installed that uses them.

@@ -1,14 +1,12 @@
 //! Installs the operator with the files in `deploy/`, as a user would, and waits until it serves.
 
-use anyhow::{Context as _, Result, ensure};
-use flux_operator::{
-    crd::Install,
-    images::{AGENT_IMAGE, OPERATOR_IMAGE, VIEW_IMAGE},
-};
-use fs_err as fs;
-
 use super::checkout;
-use crate::{cluster::Cluster, programs};
+use crate::cluster::Cluster;
+use crate::programs;
+use anyhow::{Context as _, Result, ensure};
+use flux_operator::crd::Install;
+use flux_operator::images::{AGENT_IMAGE, OPERATOR_IMAGE, VIEW_IMAGE};
+use fs_err as fs;
 
 /// Name of the operator's objects.
 pub const NAME: &str = "flux-operator";

@@ -1,17 +1,14 @@
 //! Where Flux comes from.
 
-use std::path::{Path, PathBuf};
-
+use super::OPERATING_SYSTEM;
+use super::binaries::Binaries;
+use crate::cluster::Cluster;
+use crate::images::layer::{Layer, Source};
+use crate::progress::Progress;
 use anyhow::{Context as _, Result, bail};
 use flux_operator::images::VIEW_IMAGE;
 use fs_err::File;
-
-use super::{OPERATING_SYSTEM, binaries::Binaries};
-use crate::{
-    cluster::Cluster,
-    images::layer::{Layer, Source},
-    progress::Progress,
-};
+use std::path::{Path, PathBuf};
 
 /// The view image made of the stand-in.
 const STAND_IN_VIEW: &str = "localhost/flux-e2e/stand-in-view:1";

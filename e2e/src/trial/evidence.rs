@@ -1,20 +1,16 @@
 //! What a person needs to see when a trial fails: objects, Events and logs, in files.
 
-use std::fs;
-
+use super::Trial;
+use super::logs::pod_logs;
+use crate::product::checkout;
+use crate::product::install::{NAME, NAMESPACE};
+use crate::programs::last_lines;
 use anyhow::{Context as _, Result};
 use flux_operator::crd::MiniCluster;
 use k8s_openapi::api::core::v1::Pod;
-use kube::{ResourceExt as _, api::ListParams};
-
-use super::{Trial, logs::pod_logs};
-use crate::{
-    product::{
-        checkout,
-        install::{NAME, NAMESPACE},
-    },
-    programs::last_lines,
-};
+use kube::ResourceExt as _;
+use kube::api::ListParams;
+use std::fs;
 
 /// Where evidence is kept, below the checkout: one directory for each trial, named after its namespace.
 pub const EVIDENCE: &str = "target/e2e-evidence";

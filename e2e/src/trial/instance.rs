@@ -1,18 +1,16 @@
 //! One MiniCluster of a trial: what tests wait for, look at and do to it.
 
-use std::time::Duration;
-
+use super::logs::container_log;
+use super::{Trial, condition, is_finished, is_true, minicluster};
+use crate::wait::until_found;
 use anyhow::{Context as _, Result, bail, ensure};
 use flux_operator::crd::{Installed, MiniCluster, MiniClusterStatus, State};
-use k8s_openapi::{
-    api::core::v1::{ContainerStateTerminated, Pod},
-    apimachinery::pkg::apis::meta::v1::Condition,
-};
-use kube::{ResourceExt as _, runtime::wait::await_condition};
+use k8s_openapi::api::core::v1::{ContainerStateTerminated, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::ResourceExt as _;
+use kube::runtime::wait::await_condition;
 use serde_json::{Value, json};
-
-use super::{Trial, condition, is_finished, is_true, logs::container_log, minicluster};
-use crate::wait::until_found;
+use std::time::Duration;
 
 /// What is waited for has come long before.
 pub const DEADLINE: Duration = Duration::from_mins(3);

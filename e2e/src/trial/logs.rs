@@ -1,14 +1,13 @@
 //! Logs of pods: followed while they run, or read when they have ended.
 
-use std::time::Duration;
-
+use super::Trial;
+use crate::wait::until_found;
 use anyhow::{Context as _, Result};
 use futures::{AsyncBufReadExt as _, TryStreamExt as _};
 use k8s_openapi::api::core::v1::Pod;
-use kube::{ResourceExt as _, api::LogParams};
-
-use super::Trial;
-use crate::wait::until_found;
+use kube::ResourceExt as _;
+use kube::api::LogParams;
+use std::time::Duration;
 
 /// Follows the log of the lead's runner container, line by line, until it ends.
 pub async fn follow_lead(

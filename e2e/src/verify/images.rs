@@ -1,25 +1,16 @@
 //! The images that are shipped, and the programs in them: operator and agent are small, and the agent for other
 //! architectures is the same program.
 
-use std::process::Command;
-
+use super::report::{ONLY_ALL, Report};
+use crate::architecture::Architecture;
+use crate::images::libraries::with_libraries;
+use crate::product::binaries::{self, Binaries};
+use crate::product::dockerfiles::{self, Images};
+use crate::product::{AGENT, cargo, of_this_machine, other_architectures, printed};
+use crate::{packages, programs};
 use anyhow::{Context as _, Result, ensure};
 use fs_err as fs;
-
-use super::report::{ONLY_ALL, Report};
-use crate::{
-    architecture::Architecture,
-    images::libraries::with_libraries,
-    packages,
-    product::{
-        AGENT,
-        binaries::{self, Binaries},
-        cargo,
-        dockerfiles::{self, Images},
-        of_this_machine, other_architectures, printed,
-    },
-    programs,
-};
+use std::process::Command;
 
 /// The agent is copied into every pod: it has no more bytes than this.
 const AGENT_SIZE_LIMIT: u64 = 5_000_000;

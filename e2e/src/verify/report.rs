@@ -1,14 +1,12 @@
 //! How each check went.
 
-use std::{
-    process::Command,
-    sync::{Mutex, PoisonError},
-    time::Instant,
-};
-
+use crate::progress::Progress;
+use crate::trial::evidence::EVIDENCE;
+use crate::{interruption, programs};
 use anyhow::{Result, ensure};
-
-use crate::{interruption, programs, progress::Progress, trial::evidence::EVIDENCE};
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 /// Why a check of `--all` is not run.
 pub(super) const ONLY_ALL: &str = "only `cargo verify --all` runs it, each night";

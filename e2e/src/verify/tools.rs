@@ -1,17 +1,13 @@
 //! Programs of cargo's that check something. Each takes minutes to build: once built, the cache has it.
 
-use std::{path::Path, process::Command};
-
-use anyhow::Result;
-
 use super::report::Report;
-use crate::{
-    cache::{self, Cache},
-    kubernetes,
-    product::{cargo, checkout, fetch_every_platform, target},
-    programs,
-    progress::Progress,
-};
+use crate::cache::{self, Cache};
+use crate::product::{cargo, checkout, fetch_every_platform, target};
+use crate::progress::Progress;
+use crate::{kubernetes, programs};
+use anyhow::Result;
+use std::path::Path;
+use std::process::Command;
 
 /// The release of cargo-deny that checks the dependencies, here and in workflows.
 pub const CARGO_DENY_VERSION: &str = "0.20.2";

@@ -1,15 +1,11 @@
 //! Public items that nothing uses: rustc warns of those of programs, not of those of libraries.
 
-use std::{
-    collections::HashMap,
-    path::{Path, PathBuf},
-};
-
+use crate::product::checkout;
 use anyhow::{Result, ensure};
 use fs_err as fs;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use walkdir::WalkDir;
-
-use crate::product::checkout;
 
 /// What stands between `pub` and the name of an item.
 const KEYWORDS: [&str; 9] =

@@ -1,15 +1,13 @@
 //! Broker configuration. Tables in which Flux refuses unknown keys are read as strictly here; keys that
 //! only real Flux understands are unknown as well.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
-
-use flux_contract::Hostlist;
-use serde::Deserialize;
-use toml::Value;
-
 use crate::output::{Failure, strerror};
 use crate::resources;
+use flux_contract::Hostlist;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use toml::Value;
 
 #[derive(Deserialize)]
 pub(crate) struct Config {

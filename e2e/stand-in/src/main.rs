@@ -16,10 +16,9 @@ mod protocol;
 mod resources;
 mod text;
 
-use std::process::ExitCode;
-
 use client::{Call, jobs as listing, simple, submit};
 use output::Failure;
+use std::process::ExitCode;
 
 /// A command, whether it is simulated in the script of a batch job as well, and what it does.
 type Command = (&'static str, bool, fn(&Call) -> Result<u8, Failure>);

@@ -4,9 +4,8 @@
 //! A command lists its options in one text: `n|ntasks=` is `-n` or `--ntasks` with a value. A `!` behind
 //! all that marks what real Flux has and the stand-in does not simulate.
 
-use lexopt::Arg;
-
 use crate::output::Failure;
+use lexopt::Arg;
 
 #[derive(Default)]
 pub(crate) struct Parsed {

@@ -2,12 +2,10 @@
 //! request per connection, one JSON document per line. Real Flux has a protocol of its own there, of which
 //! the broker knows the requests in `broker/message.rs`.
 
-use std::collections::BTreeMap;
-
+use crate::output::Stream;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-
-use crate::output::Stream;
+use std::collections::BTreeMap;
 
 /// The batch job in whose instance something is asked, none for the instance itself.
 pub(crate) type Scope = Option<u64>;

@@ -1,13 +1,11 @@
 //! Resource sets (R, RFC 20): cores of hosts, from a file or from the machine itself.
 
-use std::collections::{BTreeMap, BTreeSet};
-
+use crate::output::strerror;
+use crate::text;
 use flux_contract::Hostlist;
 use serde::Deserialize;
 use serde_json::{Value, json};
-
-use crate::output::strerror;
-use crate::text;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How many cores each rank has.
 pub(crate) type Cores = BTreeMap<u32, usize>;

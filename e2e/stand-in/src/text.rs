@@ -1,9 +1,8 @@
 //! Flux's small text forms.
 
+use flux_contract::Hostlist;
 use std::collections::BTreeSet;
 use std::time::Duration;
-
-use flux_contract::Hostlist;
 
 /// A Flux Standard Duration (RFC 23), as `1.5h` or `300ms`; `None` where Flux would refuse it.
 pub(crate) fn duration(text: &str) -> Option<Duration> {

@@ -1,10 +1,10 @@
 //! What a job of Flux's user, or a sidecar, may try against root and against the first process of its pod.
 
+use crate::install::has_image_volumes;
+use crate::{look, trial};
 use anyhow::{Context as _, Result, ensure};
 use e2e::trial::logs::container_log;
 use kube::ResourceExt as _;
-
-use crate::{install::has_image_volumes, look, trial};
 
 /// With `METHOD` and `NAME` to be replaced.
 const ATTACKED: &str = include_str!("manifests/attacked.yaml");

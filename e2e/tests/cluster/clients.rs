@@ -3,14 +3,10 @@
 
 use crate::trial;
 use anyhow::{Result, ensure};
-use e2e::{
-    cache::{self, Cache},
-    programs,
-};
-use std::{
-    path::{Path, PathBuf},
-    process::Command,
-};
+use e2e::cache::{self, Cache};
+use e2e::programs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// A directory with the Python SDK and what it needs, for `PYTHONPATH`. They come from the network, once.
 fn python_packages() -> Result<PathBuf> {

@@ -1,19 +1,13 @@
 //! What a MiniCluster costs the API server, counted in its audit log.
 
-use std::{
-    path::Path,
-    time::{Duration, Instant},
-};
-
-use anyhow::{Result, ensure};
-use e2e::{
-    audit::{Audit, Request},
-    kubernetes::Kubernetes,
-    not_run,
-    progress::Progress,
-};
-
 use crate::{Trial, look, trial};
+use anyhow::{Result, ensure};
+use e2e::audit::{Audit, Request};
+use e2e::kubernetes::Kubernetes;
+use e2e::not_run;
+use e2e::progress::Progress;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// Objects that the operator reads by their names from apply to Complete, however long that takes.
 const READS: usize = 10;

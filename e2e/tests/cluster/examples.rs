@@ -1,9 +1,8 @@
 //! Applies each example below `examples/` to a cluster and checks what its `expect.txt` says.
 
-use e2e::{
-    examples::{names, run::run},
-    progress::Progress,
-};
+use e2e::examples::names;
+use e2e::examples::run::run;
+use e2e::progress::Progress;
 
 /// One test for each example, whose name has hyphens where that of the test has underscores.
 macro_rules! examples {

@@ -1,11 +1,10 @@
 //! Specifications that nobody would write by mistake: whoever writes them harms nobody else.
 
+use crate::{look, trial};
 use anyhow::ensure;
 use e2e::trial::minicluster;
 use futures::future::join_all;
 use serde_json::{Value, json};
-
-use crate::{look, trial};
 
 #[test]
 #[ignore = "needs a cluster"]

@@ -3,13 +3,12 @@
 
 use crate::{Instance, succeeds, trial};
 use anyhow::{Context as _, Result, ensure};
-use e2e::{
-    environment::Environment,
-    examples::run::run,
-    not_run,
-    product::{images::for_tests::SPACK_VIEW, view::View},
-    progress::Progress,
-};
+use e2e::environment::Environment;
+use e2e::examples::run::run;
+use e2e::not_run;
+use e2e::product::images::for_tests::SPACK_VIEW;
+use e2e::product::view::View;
+use e2e::progress::Progress;
 use flux_operator::crd::{InstallMethod, Installed};
 
 /// In one the files are such as nobody may write; the image of the other one has no program of its own.

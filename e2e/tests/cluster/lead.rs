@@ -1,14 +1,10 @@
 //! The lead's pod is deleted when it would hurt most: before there is a quorum, and after the command's end.
 
+use crate::replace::{Loss, lose};
+use crate::{Instance, look, trial};
 use anyhow::{Result, ensure};
 use kube::ResourceExt as _;
 use serde_json::json;
-
-use crate::{
-    Instance, look,
-    replace::{Loss, lose},
-    trial,
-};
 
 /// Workers that wait in a hook: without them there is no quorum.
 const HELD_UP: &str =

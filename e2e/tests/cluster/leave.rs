@@ -1,10 +1,9 @@
 //! Workers that leave an instance that goes on, and the jobs on their ranks.
 
+use crate::{Instance, Trial, look, trial};
 use anyhow::{Result, ensure};
 use kube::ResourceExt as _;
 use serde_json::json;
-
-use crate::{Instance, Trial, look, trial};
 
 /// An instance with `size` brokers that are all up.
 async fn instance<'run>(

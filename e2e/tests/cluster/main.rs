@@ -24,14 +24,10 @@ mod suspend;
 mod way;
 
 use anyhow::Result;
-use e2e::{
-    environment::Environment,
-    progress::Progress,
-    trial::{
-        Trial,
-        instance::{DEADLINE, Instance, end_of, look, specification, then_on},
-    },
-};
+use e2e::environment::Environment;
+use e2e::progress::Progress;
+use e2e::trial::Trial;
+use e2e::trial::instance::{DEADLINE, Instance, end_of, look, specification, then_on};
 
 /// Runs `body` in a namespace of its own.
 fn trial(purpose: &str, body: impl AsyncFnOnce(&Trial) -> Result<()> + Send) {

@@ -1,9 +1,8 @@
 //! What cannot be, and what a cluster does not let be.
 
+use crate::{Instance, Trial, specification, trial};
 use anyhow::{Result, ensure};
 use k8s_openapi::api::batch::v1::Job;
-
-use crate::{Instance, Trial, specification, trial};
 
 /// What the API server or the operator says against a specification.
 async fn refusal(trial: &Trial, name: &str, spec: &str) -> Result<String> {

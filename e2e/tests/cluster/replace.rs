@@ -1,14 +1,13 @@
 //! Who is replaced, and who fails: pods that are lost.
 
-use std::time::Duration;
-
+use crate::{Instance, Trial, end_of, then_on, trial};
 use anyhow::{Context as _, Result, ensure};
 use e2e::trial::is_true;
 use flux_operator::crd::{MiniClusterStatus, State};
 use k8s_openapi::api::core::v1::Pod;
-use kube::{ResourceExt as _, api::EvictParams};
-
-use crate::{Instance, Trial, end_of, then_on, trial};
+use kube::ResourceExt as _;
+use kube::api::EvictParams;
+use std::time::Duration;
 
 /// What a pod of an instance is lost by.
 #[derive(Debug, Clone, Copy)]

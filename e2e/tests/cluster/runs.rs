@@ -1,10 +1,10 @@
 //! How runs end: who failed, and what a person is shown of it. Each case is a MiniCluster that ends by itself.
 
+use crate::install::has_image_volumes;
+use crate::{Instance, Trial, specification, trial};
 use anyhow::{Result, ensure};
 use flux_contract::Exit;
 use futures::future::try_join_all;
-
-use crate::{Instance, Trial, install::has_image_volumes, specification, trial};
 
 /// Starts a MiniCluster and waits until it has failed, with this exit code and reason, and a message with `words`.
 async fn fails<'run>(

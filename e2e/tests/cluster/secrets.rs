@@ -1,13 +1,10 @@
 //! The key of a run is in its Secret and in its runners: people who cannot read Secrets, and other containers, even
 //! those of root, find nothing of it.
 
-use anyhow::{Result, ensure};
-use e2e::{
-    product::install::{NAME, NAMESPACE},
-    trial::logs::pod_logs,
-};
-
 use crate::{Instance, Trial, trial};
+use anyhow::{Result, ensure};
+use e2e::product::install::{NAME, NAMESPACE};
+use e2e::trial::logs::pod_logs;
 
 /// It goes with the MiniCluster.
 #[test]

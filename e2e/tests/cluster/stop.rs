@@ -1,9 +1,8 @@
 //! How a run ends that does not end by itself, but with its MiniCluster or its namespace.
 
+use crate::{DEADLINE, Trial, trial};
 use anyhow::{Context as _, Result, ensure};
 use e2e::trial::logs::follow_lead;
-
-use crate::{DEADLINE, Trial, trial};
 
 /// A script that says when it runs, when it gets a signal, and when it has saved, which takes longer than a
 /// small share of the grace period.

@@ -1,10 +1,9 @@
 //! Volumes and disks that are full.
 
+use crate::trial;
 use anyhow::ensure;
 use flux_contract::Exit;
 use kube::ResourceExt as _;
-
-use crate::trial;
 
 const LIMIT: &str = "resources: {limits: {ephemeral-storage: 16Mi}}";
 

@@ -1,15 +1,11 @@
 //! MiniClusters that are suspended and resumed.
 
+use crate::replace::{Loss, lose};
+use crate::{Instance, Trial, look, trial};
 use anyhow::{Context as _, Result, ensure};
 use e2e::trial::condition;
 use flux_operator::crd::State;
 use serde_json::json;
-
-use crate::{
-    Instance, Trial, look,
-    replace::{Loss, lose},
-    trial,
-};
 
 /// Waits until the MiniCluster is suspended for this reason, with no pod that has not ended.
 async fn suspended(trial: &Trial, run: &Instance<'_>, reason: &str) -> Result<()> {

@@ -1,15 +1,13 @@
 //! The way from the workers to the lead: its Service, and the certificate of both ends.
 
-use std::time::Duration;
-
+use crate::{Trial, look, then_on, trial};
 use anyhow::{Result, ensure};
 use flux_contract::{CurveCertificate, OVERLAY_PORT};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
+use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
-
-use crate::{Trial, look, then_on, trial};
 
 /// The Service's label by which kube-proxy leaves it to another program, which there is none of.
 const PROXY: &str = "service.kubernetes.io/service-proxy-name";

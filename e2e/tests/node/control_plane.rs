@@ -9,15 +9,12 @@ mod operator;
 mod random;
 mod storage;
 
-use anyhow::{Context as _, Result, ensure};
-use e2e::{
-    environment::Environment,
-    kubernetes::Network,
-    product::install::{NAME, NAMESPACE},
-};
-
 use super::{case, on_a_cluster, options};
 use crate::{Instance, Trial};
+use anyhow::{Context as _, Result, ensure};
+use e2e::environment::Environment;
+use e2e::kubernetes::Network;
+use e2e::product::install::{NAME, NAMESPACE};
 
 /// How long the DNS answers what was true: longer than any case takes.
 const DNS_CACHE: u32 = 600;

@@ -1,18 +1,15 @@
 //! MiniClusters whose pods get nodes together or not at all, by a real scheduler that reads PodGroups. On a
 //! cluster of its own, because a node is given seats to count.
 
-use anyhow::{Result, ensure};
-use e2e::{
-    environment::Environment,
-    kubernetes::{Network, go_programs},
-    progress::Progress,
-    schedulers::{SCHEDULER, install_scheduler_plugins},
-};
-use k8s_openapi::api::core::v1::Pod;
-use serde_json::json;
-
 use super::{case, on_a_cluster, options};
 use crate::{Instance, Trial};
+use anyhow::{Result, ensure};
+use e2e::environment::Environment;
+use e2e::kubernetes::{Network, go_programs};
+use e2e::progress::Progress;
+use e2e::schedulers::{SCHEDULER, install_scheduler_plugins};
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::json;
 
 /// Places on the node: for one MiniCluster of three, and one more.
 const SEATS: &str = "4";

@@ -3,24 +3,19 @@
 //! one with more options, and takes it away; then nothing is left. On a cluster of its own, because the definition of
 //! MiniCluster comes and goes. Needs root.
 
-use std::{fs, path::Path};
-
+use super::{DEADLINE, options};
 use anyhow::{Context as _, Result, ensure};
-use e2e::{
-    cluster::Target,
-    environment::Environment,
-    kubernetes::{DownAtEnd, Network, Options, go_programs},
-    product::{
-        checkout,
-        install::{Installation, NAME, NAMESPACE},
-    },
-    progress::Progress,
-    wait::{Look, until},
-};
+use e2e::cluster::Target;
+use e2e::environment::Environment;
+use e2e::kubernetes::{DownAtEnd, Network, Options, go_programs};
+use e2e::product::checkout;
+use e2e::product::install::{Installation, NAME, NAMESPACE};
+use e2e::progress::Progress;
+use e2e::wait::{Look, until};
 use flux_operator::images::OPERATOR_IMAGE;
 use serde_json::{Value, json};
-
-use super::{DEADLINE, options};
+use std::fs;
+use std::path::Path;
 
 const DEFINITION: &str = "miniclusters.flux-framework.org";
 const CRD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/crd.yaml");

@@ -1,12 +1,13 @@
 //! MiniClusters that wait in a queue of the real Kueue. On a cluster of its own, because Kueue answers for every Job.
 
-use anyhow::{Result, ensure};
-use e2e::{kubernetes::Network, progress::Progress, trial::condition};
-use flux_operator::crd::State;
-use serde_json::json;
-
 use super::{case, on_a_cluster, options};
 use crate::{Instance, Trial, look, specification};
+use anyhow::{Result, ensure};
+use e2e::kubernetes::Network;
+use e2e::progress::Progress;
+use e2e::trial::condition;
+use flux_operator::crd::State;
+use serde_json::json;
 
 const QUEUE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/node/queue.yaml");
 

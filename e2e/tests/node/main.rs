@@ -12,28 +12,21 @@ mod network;
 mod stopped_in_runc;
 mod two_nodes;
 
-use std::{
-    path::PathBuf,
-    process::{Command, Stdio},
-};
-
 use anyhow::Result;
-use e2e::{
-    cluster::Target,
-    environment::Environment,
-    kubernetes::{Built, ClusterId, DownAtEnd, Kubernetes, KubernetesVersion, Network, Options},
-    programs,
-    progress::Progress,
-    trial::{
-        Trial,
-        instance::{DEADLINE, Instance, look, specification, then_on},
-    },
-    wait::{Look, until},
+use e2e::cluster::Target;
+use e2e::environment::Environment;
+use e2e::kubernetes::{
+    Built, ClusterId, DownAtEnd, Kubernetes, KubernetesVersion, Network, Options,
 };
-use nix::{
-    sys::signal::{Signal, kill},
-    unistd::Pid,
-};
+use e2e::programs;
+use e2e::progress::Progress;
+use e2e::trial::Trial;
+use e2e::trial::instance::{DEADLINE, Instance, look, specification, then_on};
+use e2e::wait::{Look, until};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use walkdir::{DirEntry, WalkDir};
 
 fn options(purpose: &str, network: Network) -> Options {

@@ -1,11 +1,13 @@
 //! A `MiniCluster` where all addresses are IPv6 and all names are under another domain than usual: on a small
 //! cluster of its own, beside the one of the other tests. Needs root.
 
-use std::{net::IpAddr, path::Path};
-
-use e2e::{examples::run::run, kubernetes::Network, not_run, progress::Progress};
-
 use super::{on_a_cluster, options};
+use e2e::examples::run::run;
+use e2e::kubernetes::Network;
+use e2e::not_run;
+use e2e::progress::Progress;
+use std::net::IpAddr;
+use std::path::Path;
 
 /// The kernel lists its IPv6 addresses here, if it has any.
 const KERNEL_HAS_IPV6: &str = "/proc/net/if_inet6";

@@ -1,12 +1,11 @@
 //! How a container ends that is stopped in the moment in which it begins, which no test on a cluster can wait for.
 
-use e2e::{
-    packages::{self, NODE, STATIC_PROGRAM},
-    programs,
-    progress::Progress,
-};
+use e2e::packages::{self, NODE, STATIC_PROGRAM};
+use e2e::programs;
+use e2e::progress::Progress;
 use serde_json::json;
-use std::{fs, process::Command};
+use std::fs;
+use std::process::Command;
 
 /// The code that the failure policy of a Job takes for such an end
 /// (`operator/src/controller/build/job.rs`, docs/design/runs.md).

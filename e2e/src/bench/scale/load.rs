@@ -1,13 +1,16 @@
 //! What is created: MiniClusters that differ in nothing but their names, and the nodes that kwok plays for their pods.
 
+use crate::environment::Environment;
+use crate::kubernetes::KubernetesVersion;
 use anyhow::{Context as _, Result};
 use flux_operator::crd::MiniCluster;
 use k8s_openapi::api::core::v1::Node;
-use kube::{Api, Client, api::PostParams, core::DynamicObject, discovery::ApiResource};
+use kube::api::PostParams;
+use kube::core::DynamicObject;
+use kube::discovery::ApiResource;
+use kube::{Api, Client};
 use serde::Serialize;
 use serde_json::json;
-
-use crate::{environment::Environment, kubernetes::KubernetesVersion};
 
 /// Pods with this annotation run until it is taken away: see `kwok.yaml`.
 pub(super) const HOLD: &str = "flux-e2e/hold";

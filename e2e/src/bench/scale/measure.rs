@@ -1,31 +1,24 @@
 //! One measurement: an operator that has nothing to do is given many MiniClusters at once.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    time::{Duration, Instant},
-};
-
+use super::load::{HOLD, Load};
+use crate::audit::Audit;
+use crate::bench::namespace::{self, News, Seen};
+use crate::bench::operator::{Memory, Operator, OperatorProgram};
+use crate::environment::Environment;
+use crate::progress::Progress;
+use crate::trial::Trial;
 use anyhow::{Context as _, Result, ensure};
 use flux_contract::labels::{COMPLETION_INDEX, JOB_NAME};
 use flux_operator::crd::MiniCluster;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::batch::v1::Job;
-use kube::{
-    Api, Client, ResourceExt as _, api::PostParams, core::DynamicObject, discovery::ApiResource,
-};
+use kube::api::PostParams;
+use kube::core::DynamicObject;
+use kube::discovery::ApiResource;
+use kube::{Api, Client, ResourceExt as _};
 use serde::Serialize;
-
-use super::load::{HOLD, Load};
-use crate::{
-    audit::Audit,
-    bench::{
-        namespace::{self, News, Seen},
-        operator::{Memory, Operator, OperatorProgram},
-    },
-    environment::Environment,
-    progress::Progress,
-    trial::Trial,
-};
+use std::collections::{BTreeMap, HashMap};
+use std::time::{Duration, Instant};
 
 /// Requests of this program under way at the same time.
 const AT_ONCE: usize = 32;
@@ -187,10 +180,9 @@ async fn observe(
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use k8s_openapi::jiff::Timestamp;
     use serde_json::json;
-
-    use super::*;
 
     #[test]
     fn all_are_complete_when_each_job_says_so() {

@@ -1,17 +1,13 @@
 //! When the tasks of containers began and ended, as containerd reports it: to the millisecond, where a pod's
 //! status has whole seconds and comes late.
 
-use std::{
-    fs,
-    process::{Child, Stdio},
-};
-
+use crate::environment::Environment;
 use anyhow::{Context as _, Result};
 use k8s_openapi::jiff::Timestamp;
 use serde::Deserialize;
+use std::fs;
+use std::process::{Child, Stdio};
 use tempfile::NamedTempFile;
-
-use crate::environment::Environment;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Change {

@@ -1,16 +1,13 @@
 //! What is measured beside each other, in which order, and what is applied for each.
 
+use crate::product::OPERATING_SYSTEM;
+use crate::product::images::for_benches::{AGENT_WITH_VIEW, PEER_VIEW, SYSTEM_WITH_VIEW};
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
 use flux_contract::CurveCertificate;
 use kube::core::DynamicObject;
 use serde::Serialize;
 use serde_json::{Value, json};
-
-use crate::product::{
-    OPERATING_SYSTEM,
-    images::for_benches::{AGENT_WITH_VIEW, PEER_VIEW, SYSTEM_WITH_VIEW},
-};
 
 const NAME: &str = "bench";
 

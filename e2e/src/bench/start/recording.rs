@@ -1,16 +1,14 @@
 //! What was seen of a run, and when each of its milestones was reached.
 
-use std::{collections::BTreeMap, time::Duration};
-
-use flux_contract::{TerminationMessage, labels::COMPLETION_INDEX, phase};
-use k8s_openapi::{
-    api::core::v1::{ContainerStateTerminated, ContainerStatus, Pod},
-    jiff::Timestamp,
-};
-use kube::ResourceExt as _;
-
 use super::containerd::{Change, TaskEvent};
 use crate::bench::namespace::Seen;
+use flux_contract::labels::COMPLETION_INDEX;
+use flux_contract::{TerminationMessage, phase};
+use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, Pod};
+use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt as _;
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// A moment of a run: its name in tables and documents, and how it is found.
 pub(super) type Milestone = (&'static str, fn(&Recording) -> Option<Timestamp>);
@@ -127,9 +125,8 @@ fn end_of(status: &ContainerStatus) -> Option<&ContainerStateTerminated> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
-
     use super::*;
+    use serde_json::{Value, json};
 
     fn at(milliseconds: i64) -> Timestamp {
         Timestamp::from_millisecond(1_800_000_000_000 + milliseconds).unwrap()

@@ -1,16 +1,12 @@
 //! What all runs together say: tables for people, a document for programs.
 
-use std::fmt;
-
+use super::contender::Contender;
+use super::recording::{MILESTONES, Milestone};
+use super::run::Run;
+use crate::bench::table::render;
 use clap::ValueEnum as _;
 use serde::Serialize;
-
-use super::{
-    contender::Contender,
-    recording::{MILESTONES, Milestone},
-    run::Run,
-};
-use crate::bench::table::render;
+use std::fmt;
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -85,10 +81,8 @@ impl Report {
 
 #[cfg(test)]
 mod tests {
-    use super::{
-        super::recording::{JOB_COMPLETE, POD_ENDED},
-        *,
-    };
+    use super::super::recording::{JOB_COMPLETE, POD_ENDED};
+    use super::*;
 
     #[test]
     fn tables_hold_medians_spreads_and_milestones() {

@@ -1,25 +1,24 @@
 //! One run of a contender: applied, watched to its end, removed with its namespace.
 
-use std::{collections::BTreeMap, time::Duration};
-
+use super::containerd::Containerd;
+use super::contender::{Contender, Wanted};
+use super::recording::{POD_ENDED, Recording};
+use crate::bench::namespace;
+use crate::environment::Environment;
+use crate::trial::Trial;
 use anyhow::{Context as _, Result, ensure};
 use flux_operator::crd::MiniCluster;
 use futures::StreamExt as _;
-use k8s_openapi::{
-    api::{batch::v1::Job, core::v1::Pod},
-    jiff::Timestamp,
-};
-use kube::{
-    Api, ResourceExt as _, api::PostParams, core::GroupVersionKind, discovery::ApiResource,
-};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::PostParams;
+use kube::core::GroupVersionKind;
+use kube::discovery::ApiResource;
+use kube::{Api, ResourceExt as _};
 use serde::Serialize;
-
-use super::{
-    containerd::Containerd,
-    contender::{Contender, Wanted},
-    recording::{POD_ENDED, Recording},
-};
-use crate::{bench::namespace, environment::Environment, trial::Trial};
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// A run that takes longer does not end.
 const DEADLINE: Duration = Duration::from_mins(5);

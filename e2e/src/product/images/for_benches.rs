@@ -1,13 +1,15 @@
 //! Images that only measurements use: a whole operating system with the view, as one would write it by hand.
 
-use std::path::Path;
-
-use anyhow::{Context as _, Result, bail};
-use fs_err::{self as fs, File, os::unix::fs::symlink};
-use walkdir::WalkDir;
-
 use super::{Binaries, View, agent, load_operating_system};
-use crate::{cache::remove_tree, cluster::Cluster, images::layer::Layer, progress::Progress};
+use crate::cache::remove_tree;
+use crate::cluster::Cluster;
+use crate::images::layer::Layer;
+use crate::progress::Progress;
+use anyhow::{Context as _, Result, bail};
+use fs_err::os::unix::fs::symlink;
+use fs_err::{self as fs, File};
+use std::path::Path;
+use walkdir::WalkDir;
 
 /// A Debian with the view at the place it was built for; it has `cp`.
 pub(crate) const SYSTEM_WITH_VIEW: &str = "localhost/flux-e2e/system-with-view:1";

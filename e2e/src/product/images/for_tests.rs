@@ -1,23 +1,16 @@
 //! Images that only tests and examples name: made here in the place of published ones of the same use.
 
-use std::path::Path;
-
-use anyhow::{Context as _, Result};
-
 use super::{Binaries, View};
-use crate::{
-    cache::Cache,
-    cluster::Cluster,
-    images::{
-        debian::{Program, Recipe, Release, debian},
-        image::{Image, ImageConfig},
-        layer::{Layer, Source},
-    },
-    packages,
-    product::checkout,
-    programs,
-    progress::Progress,
-};
+use crate::cache::Cache;
+use crate::cluster::Cluster;
+use crate::images::debian::{Program, Recipe, Release, debian};
+use crate::images::image::{Image, ImageConfig};
+use crate::images::layer::{Layer, Source};
+use crate::product::checkout;
+use crate::progress::Progress;
+use crate::{packages, programs};
+use anyhow::{Context as _, Result};
+use std::path::Path;
 
 /// A web server, started by the image's own entrypoint, and curl. Made of Debian's packages.
 const WEB_SERVER: &str = "nginx:1";

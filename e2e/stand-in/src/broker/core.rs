@@ -1,18 +1,16 @@
 //! The broker's state, its log, and the loop of states and events.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::time::{Duration, Instant};
-
-use bytes::Bytes;
-use tempfile::TempDir;
-use tokio::sync::mpsc::{Sender, UnboundedSender, WeakSender};
-
 use super::state::State;
 use crate::config::Config;
 use crate::environment::Environment;
 use crate::jobs::manager::Manager;
 use crate::output;
 use crate::protocol::Client;
+use bytes::Bytes;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+use tokio::sync::mpsc::{Sender, UnboundedSender, WeakSender};
 
 /// What happens around a broker, as what it makes the broker do.
 type News = Box<dyn FnOnce(&mut Broker) + Send>;

@@ -1,14 +1,13 @@
 //! The local socket: accepting clients, and checking who they are.
 
+use super::core::{Broker, Mailbox, Severity};
+use super::message::{self, MAGIC, Message};
+use crate::protocol::{Reply, Request};
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-
-use super::core::{Broker, Mailbox, Severity};
-use super::message::{self, MAGIC, Message};
-use crate::protocol::{Reply, Request};
 
 /// `EPERM` of Linux.
 const REFUSED: u8 = 1;

@@ -5,9 +5,8 @@
 //! frames, each behind its length (flux-core, `common/librouter/sendfd.c`). The last frame is the
 //! protocol frame of RFC 3. What an answer looks like was recorded from flux-core 0.88.
 
-use serde_json::{Value, json};
-
 use crate::protocol::{Reply, Request};
+use serde_json::{Value, json};
 
 pub(super) const MAGIC: [u8; 4] = 0xffee_0012_u32.to_ne_bytes();
 /// Magic number and length.

@@ -9,15 +9,13 @@ mod services;
 mod startup;
 pub(crate) mod state;
 
-use std::time::Duration;
-
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::mpsc::{channel, unbounded_channel};
-
 use self::core::Mailbox;
 use self::state::State;
 use crate::client::Call;
 use crate::output::Failure;
+use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc::{channel, unbounded_channel};
 
 /// How long a broker that is done waits for its peers to take what it said.
 const DELIVERY_LIMIT: Duration = Duration::from_secs(2);

@@ -1,12 +1,11 @@
 //! What parent and children say, and what is said to them.
 
-use bytes::Bytes;
-use serde::Serialize;
-use tokio::sync::mpsc::UnboundedSender;
-
 use super::core::{Broker, Severity};
 use super::state::State;
 use crate::overlay::wire::{Downward, Upward};
+use bytes::Bytes;
+use serde::Serialize;
+use tokio::sync::mpsc::UnboundedSender;
 
 /// Sends on a link, now or when it is there. That a link is gone is reported by itself.
 fn send(sender: &UnboundedSender<Bytes>, message: &impl Serialize) {

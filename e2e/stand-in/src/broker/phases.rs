@@ -1,12 +1,6 @@
 //! What is done on entry to each state, and what signals and deadlines lead to. rc1 and rc3 come without
 //! their scripts: they are the checks these would make, and the complaints of the modules they load.
 
-use std::path::Path;
-
-use tempfile::TempDir;
-use tokio::net::TcpListener;
-use tokio::sync::mpsc::unbounded_channel;
-
 use super::core::{Broker, Severity};
 use super::local;
 use super::state::State;
@@ -15,6 +9,10 @@ use crate::jobs::task::Order;
 use crate::output::{Failure, strerror};
 use crate::overlay::wire::Upward;
 use crate::overlay::{accept, bind, keep_connected, load_certificate};
+use std::path::Path;
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio::sync::mpsc::unbounded_channel;
 
 impl Broker {
     /// Starts the parts, and with them the state machine.

@@ -1,11 +1,5 @@
 //! What clients and the job manager want of a broker.
 
-use std::time::Duration;
-
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-use serde_json::{Value, json};
-
 use super::core::Broker;
 use super::state::State;
 use crate::jobs::job::Job;
@@ -13,6 +7,10 @@ use crate::jobs::task::{self, Happened, Order};
 use crate::overlay::wire::Upward;
 use crate::protocol::{Client, Reply, Request};
 use crate::text;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+use std::time::Duration;
 
 /// Time between SIGTERM and SIGKILL, unless configured.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);

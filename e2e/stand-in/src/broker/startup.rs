@@ -1,13 +1,6 @@
 //! From the command line to a broker that is ready to run: the steps of real Flux, in its order,
 //! so that of several faults the same one is reported.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::Path;
-use std::time::{Duration, Instant};
-
-use tempfile::TempDir;
-
 use super::core::{Attributes, Broker, Mailbox, Severity, show};
 use super::state::State;
 use crate::client::Call;
@@ -16,6 +9,11 @@ use crate::jobs::manager::Manager;
 use crate::options::{Parsed, parse};
 use crate::output::{Failure, strerror};
 use crate::text;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 /// Attributes that may be set at start (flux-broker-attributes(7)). Flux has many more.
 const SETTABLE: &str = "broker.cleanup-timeout broker.quorum broker.rc2_none broker.shutdown-timeout \

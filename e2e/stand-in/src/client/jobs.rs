@@ -1,12 +1,11 @@
 //! `flux jobs`, and `flux job` with its sub-commands.
 
-use serde_json::Value;
-
 use super::submit::follow;
 use super::{Call, formatted};
 use crate::output::{self, Failure};
 use crate::protocol::{Request, Wait};
 use crate::text;
+use serde_json::Value;
 
 fn job_id(text: &str) -> Result<u64, Failure> {
     text::decode_job_id(text)

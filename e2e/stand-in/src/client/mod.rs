@@ -4,16 +4,14 @@ pub(crate) mod jobs;
 pub(crate) mod simple;
 pub(crate) mod submit;
 
-use std::io::{BufReader, Error, Read, Write};
-use std::os::unix::net::UnixStream;
-
-use serde_json::{Deserializer, Value, json};
-
 use crate::environment::Environment;
 use crate::options::{Parsed, parse};
 use crate::output::{Failure, Stream, strerror};
 use crate::protocol::{Reply, Request, Scope};
 use crate::text;
+use serde_json::{Deserializer, Value, json};
+use std::io::{BufReader, Error, Read, Write};
+use std::os::unix::net::UnixStream;
 
 /// Where brokers of the system listen.
 const DEFAULT_URI: &str = "local:///run/flux/local";

@@ -1,17 +1,15 @@
 //! Commands that ask one thing, or become another program.
 
-use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
-use std::process::Command;
-
-use flux_contract::Hostlist;
-use serde_json::json;
-
 use super::{Call, formatted, socket_path};
 use crate::jobs::task::exit_code;
 use crate::output::{self, Failure, strerror};
 use crate::protocol::{Request, Wait};
 use crate::resources;
+use flux_contract::Hostlist;
+use serde_json::json;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 /// What rc1 registers (flux-core, `push-cleanup` in `etc/modprobe/rc1.py`), in the order in which it runs.
 const CLEANUP: &str = "flux queue stop --quiet --all --nocheckpoint\n\

@@ -2,14 +2,13 @@
 //! allocation, and what it submits is scheduled on the allocation only, as in the instance real Flux would
 //! start for it.
 
-use nix::sys::signal::{SigSet, Signal};
-use serde_json::Value;
-
 use super::Call;
 use crate::options::Parsed;
 use crate::output::{self, Failure, strerror};
 use crate::protocol::{JobSpec, Request, Wait};
 use crate::text;
+use nix::sys::signal::{SigSet, Signal};
+use serde_json::Value;
 
 /// Options of all submission commands.
 const COMMON: &str = "N|nodes= o|setopt= input= output= error= flags= quiet v|verbose cwd=! u|unbuffered! \

@@ -1,13 +1,11 @@
 //! One job's life.
 
-use std::collections::BTreeMap;
-
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
-
 use super::schedule::Allocation;
 use crate::output::Stream;
 use crate::protocol::{JobSpec, Reply};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum JobState {

@@ -1,16 +1,14 @@
 //! All jobs of the instance, on rank 0.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::{SystemTime, UNIX_EPOCH};
-
-use serde_json::{Value, json};
-
 use super::job::{Job, JobState};
 use super::schedule::{Allocation, allocate};
 use super::task::{Happened, Order, TaskOrder};
 use crate::protocol::{Client, JobSpec, Reply, Scope, Wait};
 use crate::resources::Cores;
 use crate::text;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// `EEXIST` and `EINVAL` of Linux.
 const EXISTS: u8 = 17;

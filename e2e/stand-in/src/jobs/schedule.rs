@@ -1,11 +1,9 @@
 //! Where a job fits: first come, first served, on the nodes with most free cores.
 
-use std::cmp::Reverse;
-
-use serde::{Deserialize, Serialize};
-
 use crate::protocol::JobSpec;
 use crate::resources::Cores;
+use serde::{Deserialize, Serialize};
+use std::cmp::Reverse;
 
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Allocation {

@@ -1,19 +1,17 @@
 //! Running tasks on the broker they are placed on.
 
+use crate::environment::rc1_fault;
+use crate::output::{Stream, strerror};
+use crate::protocol::JobSpec;
+use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
 use std::io::{Error, ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
-
-use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use tokio::process::{Child, Command};
-
-use crate::environment::rc1_fault;
-use crate::output::{Stream, strerror};
-use crate::protocol::JobSpec;
 
 #[derive(Serialize, Deserialize)]
 pub(crate) enum Order {

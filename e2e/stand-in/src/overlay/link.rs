@@ -1,14 +1,13 @@
 //! One connection: bytes of a stream on one side, whole messages on the other, CURVE in between.
 
-use std::io::Error;
-use std::time::Duration;
-
 use bytes::Bytes;
 use nix::sys::socket::{setsockopt, sockopt};
 use omq_proto::proto::{Connection, ConnectionConfig, Event, Role};
 use omq_proto::{
     CurveKeypair, CurvePublicKey, CurveServerOptions, MechanismSetup, Message, SocketType,
 };
+use std::io::Error;
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::UnboundedReceiver;

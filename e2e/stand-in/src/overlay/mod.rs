@@ -3,22 +3,20 @@
 pub(crate) mod link;
 pub(crate) mod wire;
 
-use std::io::{Error, ErrorKind, Read};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::unix::fs::PermissionsExt;
-use std::time::Duration;
-
+use crate::broker::core::Mailbox;
+use crate::config::host_and_port;
+use crate::output::strerror;
 use bytes::Bytes;
 use flux_contract::CurveCertificate;
 use hickory_resolver::TokioResolver;
 use hickory_resolver::config::LookupIpStrategy;
 use omq_proto::{CurveKeypair, CurvePublicKey, CurveSecretKey};
+use std::io::{Error, ErrorKind, Read};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-
-use crate::broker::core::Mailbox;
-use crate::config::host_and_port;
-use crate::output::strerror;
 
 /// Pause between attempts, as in libzmq.
 const RECONNECT_INTERVAL: Duration = Duration::from_millis(100);

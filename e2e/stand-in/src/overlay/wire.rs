@@ -1,11 +1,10 @@
 //! What brokers say to each other. Real Flux speaks its own messages here: a stand-in and a real
 //! broker can finish the CURVE handshake, and no more.
 
-use serde::{Deserialize, Serialize};
-
 use crate::broker::state::State;
 use crate::jobs::task::{Happened, Order};
 use crate::protocol::{Reply, Request};
+use serde::{Deserialize, Serialize};
 
 /// From a worker to the lead.
 #[derive(Serialize, Deserialize)]

@@ -1,8 +1,7 @@
 //! Instances of one, two and three brokers: forming, and ending.
 
-use std::process::Command;
-
 use crate::site::{Site, answer, skipped_with_real_flux};
+use std::process::Command;
 
 #[test]
 fn three_brokers_form_an_instance_when_all_are_there_and_end_with_their_lead() {

@@ -1,15 +1,14 @@
 //! An instance of brokers on loopback, in a directory of its own: of the stand-in, or of the real
 //! Flux that `FLUX_UNDER_TEST` names.
 
+use flux_contract::CurveCertificate;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
-
-use flux_contract::CurveCertificate;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 
 /// Nothing here takes longer.
 const LIMIT: Duration = Duration::from_secs(30);

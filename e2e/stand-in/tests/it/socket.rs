@@ -1,10 +1,9 @@
 //! The local socket speaks enough of Flux's own protocol for what the agent asks.
 
+use crate::site::{Site, answer, wait_for};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-
-use crate::site::{Site, answer, wait_for};
 
 const ANY_NODE: u32 = u32::MAX;
 

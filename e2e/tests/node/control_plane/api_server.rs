@@ -1,13 +1,11 @@
 //! The API server answers nothing.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-use anyhow::{Result, ensure};
-use kube::ResourceExt;
-use tokio::net::TcpStream;
-
 use super::{address_of_lead, ended_once};
 use crate::{Trial, look};
+use anyhow::{Result, ensure};
+use kube::ResourceExt;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::net::TcpStream;
 
 /// How long it is away: longer than an operator may hold a Lease that it cannot renew.
 const AWAY: Duration = Duration::from_secs(20);

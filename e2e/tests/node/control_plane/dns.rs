@@ -1,12 +1,10 @@
 //! The cluster's DNS answers nothing, or what was true a while ago.
 
-use std::time::Duration;
-
-use anyhow::{Context as _, Result, ensure};
-use kube::ResourceExt as _;
-
 use super::{address_of_lead, ended_once};
 use crate::{Trial, look};
+use anyhow::{Context as _, Result, ensure};
+use kube::ResourceExt as _;
+use std::time::Duration;
 
 /// How long it answers nothing.
 const DOWN: Duration = Duration::from_secs(20);

@@ -1,19 +1,14 @@
 //! Twenty `MiniClusters` of all kinds come and go at the same time: nothing is left of them.
 
+use crate::{DEADLINE, Instance, Trial, look};
 use anyhow::{Context as _, Result, ensure};
-use e2e::{
-    product::install::{NAME, NAMESPACE},
-    trial::is_true,
-};
+use e2e::product::install::{NAME, NAMESPACE};
+use e2e::trial::is_true;
 use flux_operator::crd::{MiniCluster, State};
 use futures::future::try_join_all;
-use kube::{
-    api::{Patch, PatchParams},
-    runtime::wait::await_condition,
-};
+use kube::api::{Patch, PatchParams};
+use kube::runtime::wait::await_condition;
 use serde_json::{Value, json};
-
-use crate::{DEADLINE, Instance, Trial, look};
 
 const COUNT: usize = 20;
 /// No two of these lists are as long, so each has its own mixture. What fits no node costs the node nothing, and

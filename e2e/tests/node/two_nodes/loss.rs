@@ -1,14 +1,14 @@
 //! A node is lost: its kubelet and all of its pods at once; or it runs short of disk.
 
-use anyhow::{Result, ensure};
-use e2e::{progress::Progress, trial::logs::container_log};
-use k8s_openapi::api::core::v1::Pod;
-use kube::ResourceExt as _;
-
 use super::{
     FIRST, GIVEN_UP_SOON, SECOND, apart, await_given_up, await_second, node_of, two_nodes,
 };
 use crate::{Instance, Trial, look, then_on};
+use anyhow::{Result, ensure};
+use e2e::progress::Progress;
+use e2e::trial::logs::container_log;
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt as _;
 
 const TAINT: &str = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute";
 

@@ -1,13 +1,11 @@
 //! The network between the nodes is cut, and there again.
 
-use std::time::Duration;
-
+use super::{FIRST, GIVEN_UP_SOON, SECOND, apart, await_given_up, await_second};
+use crate::{Instance, Trial, then_on};
 use anyhow::{Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
-
-use super::{FIRST, GIVEN_UP_SOON, SECOND, apart, await_given_up, await_second};
-use crate::{Instance, Trial, then_on};
+use std::time::Duration;
 
 /// A cut that Kubernetes has hardly noticed when it is over.
 const SHORT: Duration = Duration::from_secs(20);

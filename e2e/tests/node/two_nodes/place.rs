@@ -1,13 +1,11 @@
 //! Where brokers are, and how they leave a node.
 
-use std::process::Stdio;
-
+use super::{FIRST, SECOND, apart, node_of};
+use crate::{Trial, look, then_on};
 use anyhow::{Context as _, Result, ensure};
 use flux_contract::labels;
 use flux_operator::crd::{InstallMethod, Installed};
-
-use super::{FIRST, SECOND, apart, node_of};
-use crate::{Trial, look, then_on};
+use std::process::Stdio;
 
 /// Runs a command on a broker of each node, to which nothing but the operator's preferences brings them.
 pub(super) async fn one_broker_comes_to_each_node(trial: &Trial) -> Result<()> {

@@ -6,9 +6,8 @@ use crate::elf::{Elf, is_elf};
 use crate::places::Places;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::fmt;
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{fmt, fs};
 
 /// Where programs are that a distribution installs.
 pub(super) const PROGRAMS: [&str; 3] = ["/usr/bin", "/usr/local/bin", "/bin"];
