@@ -11,10 +11,9 @@ use crate::pid1::ending::BrokerEnd;
 use crate::plan::step::{ArchiveRun, Owner};
 use crate::system::files;
 use flate2::read::MultiGzDecoder;
-use std::fs::File;
-use std::io::{BufReader, ErrorKind, Read};
+use std::fs::{self, File};
+use std::io::{self, BufReader, ErrorKind, Read};
 use std::path::Path;
-use std::{fs, io};
 use tokio::task::spawn_blocking;
 
 /// The broker's options: restore the archive that is there, dump to a directory that is made for the broker's user.
@@ -145,7 +144,8 @@ fn ends_as_tar(mut archive: impl Read) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flate2::{Compression, write::GzEncoder};
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
     use std::io::Write;
 
     fn tar() -> Vec<u8> {

@@ -8,11 +8,9 @@ use flux_contract::invocation::REPLACED_VARIABLES;
 use flux_contract::{AgentConfig, CURVE_MOUNT, Exit};
 use nix::unistd::{self, AccessFlags, Gid};
 use std::collections::{BTreeMap, BTreeSet};
-use std::env;
 use std::ffi::OsString;
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{env, fs, io};
 
 /// What the plan of a run depends on beside the configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,10 +3,9 @@
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::fmt;
-use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::{fmt, io};
 
 pub(crate) type Environment = BTreeMap<OsString, OsString>;
 

@@ -2,12 +2,11 @@
 
 use parking_lot::Mutex;
 use std::io::{self, Write as _};
-use std::iter;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender};
-use std::thread;
 use std::time::Duration;
+use std::{iter, thread};
 
 /// How many lines may wait for a reader.
 const QUEUE: usize = 512;

@@ -3,7 +3,8 @@
 use crate::pod::broker::{NO_SERVICE, UNREACHABLE, broker_that, replies, state_text};
 use crate::pod::{PATIENCE, skip};
 use flux_agent::flux::{BrokerAddress, Event, Watch};
-use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::PeerCredentials;
 use rustix::process::{DumpableBehavior, dumpable_behavior};
 use std::fs::{self, Permissions};
 use std::io::Write;

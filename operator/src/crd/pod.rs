@@ -1,9 +1,7 @@
 //! `spec.pod` and `spec.scheduling`: what all pods of a MiniCluster have in common.
 
-use k8s_openapi::{
-    api::core::v1::{PodSecurityContext, Toleration},
-    apimachinery::pkg::api::resource::Quantity,
-};
+use k8s_openapi::api::core::v1::{PodSecurityContext, Toleration};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::KubeSchema;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};

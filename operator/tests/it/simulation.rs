@@ -1,13 +1,12 @@
 //! The simulation of Kubernetes that the model is played in: where it must be as the real one is.
 
-use crate::support::simulation::Kubernetes;
 use crate::support::simulation::job::{is_suspended, pods_of};
 use crate::support::simulation::kubelet::Kubelet;
-use crate::support::simulation::queue;
 use crate::support::simulation::refusal::Refusal;
 use crate::support::simulation::rules::{admit, fill_in};
 use crate::support::simulation::selectors::Selection;
 use crate::support::simulation::store::Store;
+use crate::support::simulation::{Kubernetes, queue};
 use crate::support::world::{CLUSTER, JOB, PODS, World};
 use serde_json::{Value, json};
 use std::sync::Arc;

@@ -1,11 +1,10 @@
 //! What holds whatever happens.
 
 use crate::action::{Action, SERVICES_POD};
-use crate::history;
-use crate::status;
 use crate::support::simulation::job::{is_finished, is_over};
 use crate::support::world::{CLUSTER, CONFIG, JOB, PODS, SECRETS};
 use crate::world::{World, owned_by_cluster};
+use crate::{history, status};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -3,7 +3,6 @@
 use crate::action::{Action, Fate, NodeFate, SERVICES_POD, SMALLEST, Tampering};
 use crate::support::field_path::set;
 use crate::support::server::Server;
-use crate::support::simulation::Kubernetes;
 use crate::support::simulation::agent::End;
 use crate::support::simulation::clock::Clock;
 use crate::support::simulation::collector::collect;
@@ -13,8 +12,8 @@ use crate::support::simulation::job::{
 };
 use crate::support::simulation::kubelet::Kubelet;
 use crate::support::simulation::nodes::pods_on;
-use crate::support::simulation::queue;
 use crate::support::simulation::store::Store;
+use crate::support::simulation::{Kubernetes, queue};
 use crate::support::world::{CLUSTER, CONFIG, JOB, PODS, SECRETS};
 use crate::support::{defaults, images};
 use flux_contract::{Exit, labels};

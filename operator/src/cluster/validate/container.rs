@@ -1,11 +1,9 @@
 //! `spec.containers` and `spec.services`: who runs Flux, and what every container has.
 
-use super::{
-    text::{argument_vector, is_absolute_path, non_empty, non_empty_owned},
-    violations::Violations,
-    volume::Volumes,
-    work::workload,
-};
+use super::text::{argument_vector, is_absolute_path, non_empty, non_empty_owned};
+use super::violations::Violations;
+use super::volume::Volumes;
+use super::work::workload;
 use crate::cluster::{CORES_VARIABLE, FixedFields, Runner, ServicesPod, Sidecar, View};
 use crate::crd::{self, MiniClusterSpec, UserAccount};
 use flux_contract::{FluxUser, Hooks, Layout, SidecarConfig};

@@ -1,13 +1,11 @@
 //! `spec.flux`: where Flux comes from, how brokers are configured, and which hosts there are.
 
-use super::{
-    text::{is_absolute_path, is_duration, is_label, is_shell_name, non_empty, non_empty_owned},
-    violations::Violations,
+use super::text::{
+    is_absolute_path, is_duration, is_label, is_shell_name, non_empty, non_empty_owned,
 };
-use crate::{
-    cluster::{Curve, Flux, View},
-    crd::{self, Install, MiniClusterSpec},
-};
+use super::violations::Violations;
+use crate::cluster::{Curve, Flux, View};
+use crate::crd::{self, Install, MiniClusterSpec};
 use flux_contract::{Bootstrap, Broker, CurveCertificate, Hostlist, Redacted};
 use k8s_openapi::api::core::v1::{Container, ResourceRequirements};
 

@@ -1,11 +1,9 @@
 //! `spec.pod`.
 
-use super::{
-    container::non_empty_list,
-    flux::architecture,
-    text::{non_empty, non_empty_owned},
-    violations::Violations,
-};
+use super::container::non_empty_list;
+use super::flux::architecture;
+use super::text::{non_empty, non_empty_owned};
+use super::violations::Violations;
 use crate::cluster::{AGENT_CONTAINER, Pod};
 use crate::crd::MiniClusterSpec;
 use flux_contract::{Shutdown, labels};

@@ -1,18 +1,15 @@
 //! `containers[].volumes`: sources, mounts, and what may not collide.
 
-use super::{
-    text::{is_absolute_path, non_empty, non_empty_owned},
-    violations::Violations,
-};
+use super::text::{is_absolute_path, non_empty, non_empty_owned};
+use super::violations::Violations;
 use crate::crd::ContainerVolume;
-use k8s_openapi::{
-    api::core::v1::{
-        CSIVolumeSource, ConfigMapVolumeSource, EmptyDirVolumeSource, HostPathVolumeSource,
-        KeyToPath, PersistentVolumeClaimVolumeSource, SecretVolumeSource, Volume, VolumeMount,
-    },
-    apimachinery::pkg::api::resource::Quantity,
+use k8s_openapi::api::core::v1::{
+    CSIVolumeSource, ConfigMapVolumeSource, EmptyDirVolumeSource, HostPathVolumeSource, KeyToPath,
+    PersistentVolumeClaimVolumeSource, SecretVolumeSource, Volume, VolumeMount,
 };
-use std::{collections::BTreeMap, path::Path};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use std::collections::BTreeMap;
+use std::path::Path;
 
 /// Where an `emptyDir` without a path is mounted: shared memory, as the API has always had it.
 const SHARED_MEMORY: &str = "/dev/shm";

@@ -1,9 +1,7 @@
 //! What the lead runs: the command, how it is submitted, and its flags.
 
-use super::{
-    text::{argument_vector, is_absolute_path, non_empty, words},
-    violations::Violations,
-};
+use super::text::{argument_vector, is_absolute_path, non_empty, words};
+use super::violations::Violations;
 use crate::crd::{self, MiniClusterSpec};
 use flux_contract::{CUSTOM_SCRIPT_PATH, DEFAULT_OUTPUT_DIRECTORY, Submission, Workload};
 

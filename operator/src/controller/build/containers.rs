@@ -3,8 +3,8 @@
 use super::images::Images;
 use super::volumes::{install_mount, runner_mounts, sidecar_mounts};
 use crate::cluster::{AGENT_CONTAINER, Cluster, Sidecar};
-use flux_contract::invocation::REPLACED_VARIABLES;
-use flux_contract::{Install, Layout, invocation};
+use flux_contract::invocation::{self, REPLACED_VARIABLES};
+use flux_contract::{Install, Layout};
 use k8s_openapi::api::core::v1::{
     Container, EnvVar, EnvVarSource, HTTPGetAction, ObjectFieldSelector, Probe,
     ResourceRequirements, VolumeMount,

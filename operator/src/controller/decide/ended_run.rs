@@ -155,8 +155,34 @@ pub(crate) fn time_until_deletion(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::fixtures::at;
+    use crate::controller::fixtures::{at, ended, job, pod};
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+
+    #[test]
+    fn the_lead_ends_a_run_where_no_other_pod_and_no_other_container_decides() {
+        let end = |code: i32| {
+            let mut state = ended(code, "Error", None);
+            state.terminated.as_mut().unwrap().finished_at = Some(at(190));
+            pod("hello-0", "Running", "hello", state)
+        };
+        let mut once = job(2);
+        once.spec.as_mut().unwrap().backoff_limit_per_index = Some(6);
+        for (job, code, ends) in
+            [(&once, 0, true), (&once, 7, true), (&once, 137, false), (&job(2), 7, false)]
+        {
+            assert_eq!(end_by_lead(job, &end(code)), ends.then(|| at(190)), "{code}");
+        }
+        let mut suspended = once.clone();
+        suspended.spec.as_mut().unwrap().suspend = Some(true);
+        assert_eq!(end_by_lead(&suspended, &end(7)), None);
+        let mut deleted = end(7);
+        deleted.metadata.deletion_timestamp = Some(at(191));
+        assert_eq!(end_by_lead(&once, &deleted), None);
+        let mut beside = end(0);
+        let status = beside.status.as_mut().unwrap();
+        status.container_statuses.as_mut().unwrap().push(ContainerStatus::default());
+        assert_eq!(end_by_lead(&once, &beside), None);
+    }
 
     #[test]
     fn it_stays_for_the_time_that_is_given_from_its_end_on() {

@@ -4,8 +4,7 @@
 
 use super::job::index_of;
 use flux_contract::invocation::REPLACED_VARIABLES;
-use flux_contract::phase;
-use flux_contract::{AgentConfig, Exit, Phase, TerminationMessage, Workload};
+use flux_contract::{AgentConfig, Exit, Phase, TerminationMessage, Workload, phase};
 use flux_operator::controller::build::AGENT_CONFIG_KEY;
 use serde_json::Value;
 
