@@ -326,7 +326,6 @@ impl Numbers {
     }
 }
 
-/// How many digits `number` has.
 fn digits(number: u64) -> usize {
     number.checked_ilog10().map_or(1, |power| power as usize + 1)
 }

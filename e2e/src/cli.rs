@@ -97,7 +97,6 @@ impl ClusterArguments {
         Ok(Options { cache: Cache::locate()?, id, network, version, nodes })
     }
 
-    /// The options of a cluster on this machine.
     pub(crate) fn own(&self, verb: &str) -> Result<Options> {
         let own = self.target()?.own().cloned();
         own.with_context(|| format!("the cluster of a kubeconfig is not ours to {verb}"))

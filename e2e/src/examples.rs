@@ -18,7 +18,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use walkdir::WalkDir;
 
-/// One example, as its directory has it.
 struct Example {
     name: String,
     directory: PathBuf,

@@ -72,7 +72,6 @@ pub(crate) fn fetch_every_platform(progress: &Progress) -> Result<()> {
     })
 }
 
-/// What a command prints.
 pub(crate) fn printed(command: &mut Command) -> Result<String> {
     let output = programs::run(command)?;
     String::from_utf8(output.stdout)

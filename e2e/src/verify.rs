@@ -139,7 +139,6 @@ fn obstacle(target: &Target) -> Option<&'static str> {
     )
 }
 
-/// The checks that are one cargo command each.
 fn cargo_checks(report: &Report<'_>) -> Result<()> {
     report.run("format", "a second", &mut cargo(&["fmt", "--all", "--", "--check"])?);
     let lints = ["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"];

@@ -89,7 +89,6 @@ fn read(root: &Root, path: &str) -> Option<String> {
     fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
 }
 
-/// The memory limit of this container in bytes, if it has one.
 pub(crate) fn memory_limit(root: &Root) -> Option<u64> {
     let text = read(root, "memory.max").or_else(|| read(root, "memory/memory.limit_in_bytes"));
     text.and_then(|text| text.parse().ok()).filter(|&bytes| bytes < NO_LIMIT)

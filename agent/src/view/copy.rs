@@ -39,7 +39,6 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 /// A tree to be copied, or an entry of one.
 #[derive(Debug, Clone)]
 pub(super) struct Tree {
-    /// Where it is in the image.
     pub(super) image: PathBuf,
     /// The same as a path of this system.
     pub(super) from: PathBuf,

@@ -48,7 +48,6 @@ fn link_software(root: &Root, image: &Path) -> Result<(), ViewError> {
     Ok(())
 }
 
-/// Makes `path` a link to `target` unless it is one.
 fn link(path: &Path, target: &Path) -> Result<(), ViewError> {
     if fs::read_link(path).is_ok_and(|found| found == target) {
         return Ok(());

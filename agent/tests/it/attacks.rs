@@ -7,7 +7,6 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-/// Flux's user.
 const UID: u32 = 1234;
 
 /// A pod of root, with the shared volume as Kubernetes makes it, whose job of Flux's user is `script`.

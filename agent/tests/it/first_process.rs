@@ -83,7 +83,6 @@ fn a_log_that_nobody_reads_holds_up_nothing() {
     assert_all_is_done(&pod, run.wait().unwrap().code());
 }
 
-/// Fills the pipe behind `writer`.
 fn fill(writer: &mut std::io::PipeWriter) {
     use nix::fcntl::{FcntlArg, OFlag, fcntl};
     use std::io::Write;

@@ -35,7 +35,6 @@ impl Scene {
         path
     }
 
-    /// Adds a file to the image.
     pub(crate) fn file(&self, path: &str, content: &str, mode: u32) -> PathBuf {
         let path = self.in_image(path);
         fs::write(&path, content).unwrap();
@@ -43,7 +42,6 @@ impl Scene {
         path
     }
 
-    /// Adds a link to the image.
     pub(crate) fn link(&self, path: &str, target: &str) {
         symlink(target, self.in_image(path)).unwrap();
     }

@@ -94,7 +94,6 @@ fn pod() -> impl Strategy<Value = (AgentConfig, Facts)> {
     config().boxed().prop_flat_map(facts)
 }
 
-/// What `plan` writes to `path`.
 fn written(plan: &Plan, path: &Path) -> String {
     let document = serde_json::to_value(plan).unwrap();
     let mut files = document["steps"].as_array().unwrap().iter().map(|step| &step["write-file"]);
@@ -102,7 +101,6 @@ fn written(plan: &Plan, path: &Path) -> String {
     file["content"].as_str().unwrap().to_owned()
 }
 
-/// The scripts for shells in a plan.
 fn scripts(config: &AgentConfig, plan: &Plan) -> [String; 3] {
     let layout = &config.layout;
     [layout.view_helper(), layout.connect_helper(), layout.fluxion_helper()]

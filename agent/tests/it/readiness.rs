@@ -27,7 +27,6 @@ fn bound(ready: bool) -> (Agent, impl Future<Output = ()>) {
     (Agent { port, reports, open }, server.serve(receiver))
 }
 
-/// An agent that is served.
 fn agent(ready: bool) -> Agent {
     let (agent, served) = bound(ready);
     tokio::spawn(served);

@@ -12,7 +12,6 @@ fn waiting(command: &str) -> SidecarConfig {
     SidecarConfig { wait_for_socket: true, ..sidecar(command) }
 }
 
-/// Runs `sidecar` in `pod`.
 fn beside(pod: &Pod, sidecar: SidecarConfig) -> Background {
     Background::start(pod.beside(pod.config(&["true"]), sidecar))
 }

@@ -266,7 +266,6 @@ fn an_instance_that_is_shut_down_asks_its_command_to_end_and_the_code_is_the_com
     assert!(pod.message().command_ran);
 }
 
-/// How a run ends whose launcher is `script`.
 fn end_of(pod: &Pod, script: &str) -> Ended {
     pod.start(&pod.launcher(script)).end()
 }

@@ -5,7 +5,6 @@ fn hosts(text: &str) -> Vec<String> {
     Hostlist::parse(text).unwrap().hosts().collect()
 }
 
-/// The list of `hosts`, taken in one by one.
 fn list(hosts: &[&str]) -> Hostlist {
     let mut list = Hostlist::default();
     for host in hosts {

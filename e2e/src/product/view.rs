@@ -10,9 +10,7 @@ use flux_operator::images::VIEW_IMAGE;
 use fs_err::File;
 use std::path::{Path, PathBuf};
 
-/// The view image made of the stand-in.
 const STAND_IN_VIEW: &str = "localhost/flux-e2e/stand-in-view:1";
-/// The view image made of `FLUX_VIEW_ARCHIVE`.
 const ARCHIVE_VIEW: &str = "localhost/flux-e2e/view:1";
 /// Begin of the names of the published view images, which have the layout of Spack.
 const PUBLISHED_VIEWS: &str = "ghcr.io/converged-computing/flux-view-";

@@ -8,7 +8,6 @@ use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-/// Why a check of `--all` is not run.
 pub(super) const ONLY_ALL: &str = "only `cargo verify --all` runs it, each night";
 
 /// Takes checks, of which some run at the same time, and says at the end how each one went.
@@ -44,7 +43,6 @@ impl<'run> Report<'run> {
         self.add(Outcome { line: format!("{ended}  {took:>6.1} s  {name}"), failed });
     }
 
-    /// Runs a check that is one command, which shows its output itself.
     pub(super) fn run(&self, name: &str, usually: &str, command: &mut Command) {
         self.progress.say(&format!("{name} (usually {usually}) ..."));
         self.check(name, || programs::show(command));

@@ -14,7 +14,6 @@ pub const CARGO_DENY_VERSION: &str = "0.20.2";
 
 /// A program that `cargo install` builds.
 struct Tool {
-    /// What it checks.
     checked: &'static str,
     name: &'static str,
     version: &'static str,

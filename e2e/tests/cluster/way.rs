@@ -60,7 +60,6 @@ fn workers_start_and_go_on_while_the_leads_service_leads_nowhere() {
     });
 }
 
-/// Puts the certificate with this secret key into the Secret `keys`.
 async fn put_certificate(trial: &Trial, key: u8) -> Result<()> {
     let certificate = CurveCertificate::new("faults", [key; 32])?;
     let secret = json!({

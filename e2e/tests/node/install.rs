@@ -202,7 +202,6 @@ impl Case<'_> {
         self.environment.output_of(self.helm, &words).map(drop)
     }
 
-    /// Applies what is at this path, by this option of `kubectl apply`.
     fn apply(&self, option: &str, path: &str) -> Result<()> {
         let words = ["apply", "--server-side", "--force-conflicts", option, path];
         self.environment.kubectl(&words)?;

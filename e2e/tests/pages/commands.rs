@@ -20,7 +20,6 @@ struct Call {
 
 const PROGRAMS: [&str; 4] = ["flux-agent", "flux-view", "flux-operator", "e2e"];
 
-/// The words of cargo's alias `name` in this repository.
 fn alias(name: &str) -> Option<Vec<String>> {
     let configuration = std::fs::read_to_string(repository().join(".cargo/config.toml")).unwrap();
     let lines = configuration.lines().filter_map(|line| line.split_once(" = "));
@@ -52,7 +51,6 @@ fn is_variable(name: &str) -> bool {
         && name.chars().all(|it| it.is_ascii_uppercase() || it.is_ascii_digit() || it == '_')
 }
 
-/// The calls in a line for a shell.
 fn calls(line: &str) -> Vec<Call> {
     // What is no whole command line, such as a part of one in a sentence, calls nothing.
     let mut words = shlex::split(line).unwrap_or_default();

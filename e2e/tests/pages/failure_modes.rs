@@ -18,7 +18,6 @@ const PLACES: [(&str, &[&str]); 5] = [
     ("operator", &["operator/tests/it", "operator/tests", "operator/src"]),
 ];
 
-/// What is wrong with the name of a test.
 fn fault(test: &str) -> Option<String> {
     let words: Vec<&str> = test.split("::").collect();
     if let ["example", name] = words[..] {

@@ -34,7 +34,6 @@ pub(crate) fn pages() -> Vec<Page> {
 }
 
 impl Page {
-    /// The page at `path` in the repository.
     pub(crate) fn read(path: &Path) -> Self {
         let text = std::fs::read_to_string(repository().join(path))
             .unwrap_or_else(|error| panic!("{}: {error}", path.display()));

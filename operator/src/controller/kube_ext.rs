@@ -29,7 +29,6 @@ pub(super) fn noted_generation(job: &Job) -> Option<i64> {
     job.annotations().get(GENERATION_ANNOTATION)?.parse().ok()
 }
 
-/// The keys that are listed in the annotation `note` of `job`.
 pub(super) fn noted_keys<'job>(job: &'job Job, note: &str) -> impl Iterator<Item = &'job str> {
     let keys = job.annotations().get(note).map_or("", String::as_str);
     keys.split(',').filter(|key| !key.is_empty())

@@ -33,7 +33,6 @@ pub fn definition() -> serde_json::Result<CustomResourceDefinition> {
 pub(crate) static SPECIFICATION_RULES: LazyLock<CompiledSchema> =
     LazyLock::new(|| compile_schema(&SPECIFICATION_SCHEMA));
 
-/// The schema of `spec` in the definition.
 pub(crate) static SPECIFICATION_SCHEMA: LazyLock<Value> = LazyLock::new(|| {
     // That it is there, and limits what it should, is tested.
     let definition = definition().ok().and_then(|definition| serde_json::to_value(definition).ok());

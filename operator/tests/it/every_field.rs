@@ -132,7 +132,6 @@ enum Effect {
     Objects,
     /// A fault or a note that names the field.
     Reported,
-    /// Nothing at all.
     Nothing,
 }
 

@@ -20,7 +20,6 @@ fn objects(file: &str) -> Vec<Value> {
     documents.into_iter().filter(|document| !document.is_null()).collect()
 }
 
-/// The object of this kind and name in `file`.
 fn object(file: &str, kind: &str, name: &str) -> Value {
     let mut objects = objects(file).into_iter();
     objects.find(|it| it["kind"] == kind && it["metadata"]["name"] == name).unwrap()

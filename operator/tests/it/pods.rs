@@ -81,7 +81,6 @@ async fn a_label_that_is_refused_is_an_error_with_its_cause_and_stops_nothing_el
     assert_eq!(world.condition("Progressing").1, "ApplyFailed");
 }
 
-/// A pod of the Job in `phase`, with `conditions`.
 fn pod(name: &str, phase: &str, conditions: &Value) -> Value {
     let index = name.split('-').nth(1).unwrap().parse().unwrap();
     let status = json!({ "phase": phase, "conditions": conditions });
@@ -99,7 +98,6 @@ fn lead() -> Value {
     pod
 }
 
-/// The Job runs with `ready` brokers and `pods`.
 fn running(world: &World, ready: i32, pods: Vec<Value>) {
     world.server.change(JOB, |job| {
         job["status"] = json!({ "startTime": "2026-01-01T00:00:00Z", "active": 4, "ready": ready });

@@ -14,7 +14,6 @@ use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// Any cluster.
 fn cluster() -> impl Strategy<Value = Cluster> {
     any_spec().prop_filter_map("cannot be made valid", |spec| accepted(&spec))
 }

@@ -8,7 +8,6 @@ use crate::world::{SOMEBODY, owned_by_cluster};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// The note of a run that has ended on its `ConfigMap`.
 pub(crate) fn note(config_map: &Value) -> Option<Value> {
     let text = config_map["metadata"]["annotations"]["flux-framework.org/ended-run"].as_str()?;
     serde_json::from_str(text).ok()

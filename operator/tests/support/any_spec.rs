@@ -11,7 +11,6 @@ use proptest::test_runner::RngSeed;
 use serde_json::{Value, json};
 use std::sync::LazyLock;
 
-/// The version of the definition that there is.
 pub(crate) static VERSION: LazyLock<Value> = LazyLock::new(|| {
     let definition = serde_json::to_value(crd::definition::definition().unwrap()).unwrap();
     definition["spec"]["versions"][0].clone()

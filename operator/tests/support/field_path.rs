@@ -56,7 +56,6 @@ fn steps(path: &str, position: usize) -> Vec<Step<'_>> {
     steps
 }
 
-/// The first key of a map.
 fn first_key(map: &Value) -> String {
     map.as_object().and_then(|map| map.keys().next()).map_or_else(|| KEY.to_owned(), String::clone)
 }

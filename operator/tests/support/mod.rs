@@ -72,7 +72,6 @@ pub(crate) fn with_spec(spec: &Value) -> MiniCluster {
     object
 }
 
-/// `object`, validated.
 pub(crate) fn cluster(object: &MiniCluster) -> Cluster {
     validate(object, &defaults()).unwrap()
 }

@@ -128,7 +128,6 @@ pub(crate) fn status() -> String {
     format!("PATCH {CLUSTER}/status")
 }
 
-/// Ends the Job as `type_`, its lead with `exit_code`.
 pub(crate) fn finish(world: &World, type_: &str, exit_code: i32) {
     world.server.change(JOB, |job| {
         job["status"] = json!({
@@ -180,7 +179,6 @@ pub(crate) fn of_the_job(name: &str, index: u32) -> Value {
     metadata
 }
 
-/// The pods of the Job there are.
 pub(crate) fn put_pods(world: &World, pods: Vec<Value>) {
     let of_job = |pod: &Value| pod["metadata"]["labels"]["batch.kubernetes.io/job-name"] == "hello";
     world.server.with(|Memory { store, .. }| {

@@ -47,7 +47,6 @@ pub(super) fn is_elf(data: &[u8]) -> bool {
     data.starts_with(&ELFMAG)
 }
 
-/// Whether the library `name` is a part of the C library.
 pub(super) fn is_of_c_library(name: &str) -> bool {
     C_LIBRARY.iter().any(|part| {
         let rest = name.strip_prefix(part);
@@ -65,7 +64,6 @@ pub(super) fn machine_name(machine: u16) -> String {
 }
 
 impl Elf {
-    /// Reads the headers of `data`, an ELF file.
     pub(super) fn read(data: &[u8]) -> object::Result<Self> {
         let header = FileHeader64::<Endianness>::parse(data)?;
         let endian = header.endian()?;

@@ -68,7 +68,6 @@ impl Scene {
         self.0.path().join("image")
     }
 
-    /// A path of the packed view.
     fn packed(&self, path: &str) -> PathBuf {
         self.image().join(PREFIX).join(path)
     }
@@ -139,7 +138,6 @@ fn flux_view(subcommand: &str) -> Command {
     command
 }
 
-/// Compiles the C program `source`.
 fn compile(source: &str, to: &Path, arguments: &[&str]) {
     let text = to.with_extension("c");
     fs::write(&text, source).unwrap();

@@ -145,7 +145,6 @@ impl Network {
     }
 }
 
-/// The address as it stands in a URL.
 pub(crate) fn in_url(address: &str) -> String {
     if address.contains(':') { format!("[{address}]") } else { address.to_owned() }
 }

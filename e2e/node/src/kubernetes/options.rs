@@ -56,7 +56,6 @@ pub enum Nodes {
     Simulated,
 }
 
-/// One node.
 impl Default for Nodes {
     fn default() -> Self {
         Self::of(1)
@@ -74,7 +73,6 @@ impl Nodes {
         self.runtimes().len()
     }
 
-    /// The container runtime of each.
     pub(super) fn runtimes(&self) -> Vec<ContainerRuntime> {
         let further = match self {
             Self::Real(further) => further.as_slice(),

@@ -48,7 +48,6 @@ pub(super) fn start(
     Ok(start.cluster)
 }
 
-/// Starts a node of the cluster again whose processes have all ended.
 pub(super) fn restart(cluster: &Kubernetes, node: &NodeLayout, options: &Options) -> Result<()> {
     // What has ended is not to be taken for what is being started.
     cache::remove_tree(&node.processes())?;

@@ -75,14 +75,12 @@ impl Recording {
         self.pods(is_lead).into_iter().next()
     }
 
-    /// These pods as they were last.
     fn pods(&self, wanted: impl Fn(&Seen) -> bool) -> Vec<Pod> {
         let pods = self.seen.iter().filter(|it| it.is("Pod") && wanted(it));
         let last: BTreeMap<String, &Seen> = pods.map(|it| (it.object.name_any(), it)).collect();
         last.into_values().filter_map(|it| it.object.clone().try_parse().ok()).collect()
     }
 
-    /// When the last worker has found the lead.
     fn lead_found(&self) -> Option<Timestamp> {
         let workers = self.pods(|it| !is_lead(it));
         workers.iter().filter_map(|it| Some(self.phase(it, phase::WAIT_FOR_LEAD)?.1)).max()

@@ -20,7 +20,6 @@ const SETTABLE: &str = "broker.cleanup-timeout broker.quorum broker.rc2_none bro
     content.dump content.restore cron.directory hostname local-uri log-stderr-level log-stderr-mode rundir \
     statedir tbon.connect_timeout tbon.topo tbon.zmqdebug";
 
-/// Prepares a broker from the words after `flux broker`.
 pub(super) fn prepare(call: &Call, mailbox: Mailbox) -> Result<Broker, Failure> {
     let parsed = parse("broker", &call.words, "S|setattr= c|config-path=")?;
     let attributes = attributes(&parsed)?;

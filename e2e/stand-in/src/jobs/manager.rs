@@ -284,7 +284,6 @@ impl Manager {
         json!({ "drain": drain })
     }
 
-    /// The ids of at most `limit` jobs that run on `rank`.
     pub(crate) fn running_on(&self, rank: u32, limit: usize) -> Value {
         let ids = self.running().into_iter();
         let here = ids.filter(|id| self.jobs[id].allocation.cores.contains_key(&rank)).take(limit);

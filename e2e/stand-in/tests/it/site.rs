@@ -167,7 +167,6 @@ impl Site {
         (site, lead)
     }
 
-    /// A site whose two brokers run.
     pub(crate) fn two() -> (Self, [Broker; 2]) {
         let site = Self::new(2);
         let brokers = [site.start(0, &[]), site.start(1, &[])];
@@ -226,7 +225,6 @@ pub(crate) struct Answer {
     pub(crate) err: String,
 }
 
-/// Runs a command to its end.
 pub(crate) fn answer(mut command: Command) -> Answer {
     let Output { status, stdout, stderr } = command.output().expect("runs");
     let [out, err] = [stdout, stderr].map(|text| String::from_utf8_lossy(&text).into_owned());

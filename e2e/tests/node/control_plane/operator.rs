@@ -59,7 +59,6 @@ pub(super) async fn an_operator_that_is_back_reports_what_happened_without_it(
     last.kill()
 }
 
-/// Suspends and resumes the Job, as a queue does.
 async fn suspend_and_resume(trial: &Trial, run: &Instance<'_>) -> Result<()> {
     let object = format!("job/{}", run.name);
     let suspend = |suspend: bool| run.patch(&object, &json!({ "spec": { "suspend": suspend } }));

@@ -144,7 +144,6 @@ mod tests {
     use super::*;
     use crate::controller::fixtures::{at, built, cluster, ended_job};
 
-    /// The Job of generation `generation` with `size` pods.
     fn job(generation: i64, size: i32) -> Job {
         built(&cluster(&json!({ "size": size })), generation).job
     }

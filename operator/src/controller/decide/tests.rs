@@ -80,7 +80,6 @@ fn written(plan: &Plan) -> Vec<String> {
     lines(plan).iter().map(words).collect()
 }
 
-/// The patch of `change`; null where it is another change.
 fn patch_of<K>(change: &Change<K>) -> Value {
     if let Change::Patch { patch, .. } = change { patch.clone() } else { Value::Null }
 }

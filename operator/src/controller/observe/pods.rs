@@ -32,7 +32,6 @@ const PAGE: u32 = 20;
 pub(crate) struct Pods {
     /// The newest pod with index 0; where that says that an earlier one has ended the run, the earlier one.
     pub(crate) lead: Option<Pod>,
-    /// A worker's pod that failed, when the Job did.
     pub(crate) failed_worker: Option<Pod>,
     pub(crate) waiting: Option<Waiting>,
     /// Why the Job gets fewer pods than it asks for.

@@ -115,7 +115,6 @@ mod tests {
         pod(name, &json!({ "phase": "Pending", "conditions": [condition] }))
     }
 
-    /// A pod that has a node, with a container in `state`.
     fn scheduled(name: &str, state: &Value) -> Pod {
         let container = json!({
             "name": "flux-agent", "image": "", "imageID": "", "ready": false, "restartCount": 0,

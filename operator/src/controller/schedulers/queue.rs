@@ -106,7 +106,6 @@ mod tests {
     use crate::controller::fixtures::{built, cluster};
     use serde_json::json;
 
-    /// What is asked for in the queue `queue`.
     fn queued(queue: Option<&str>, size: u32) -> Cluster {
         let mut cluster = cluster(&json!({ "size": size, "maxSize": 9 }));
         let queue = queue.map(|queue| (QUEUE_LABEL.to_owned(), queue.to_owned()));

@@ -50,7 +50,6 @@ fn at_second(
     status(old, "hello", &Facts { live, plan, error: error.as_ref() }, at(second))
 }
 
-/// Of a Job that has failed for `reason`, whose lead's container is in `state`.
 fn failed_for(reason: &str, state: ContainerState) -> MiniClusterStatus {
     of(None, &observed(Some(ended_job("Failed", reason)), lead("Failed", state)))
 }

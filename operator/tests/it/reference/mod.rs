@@ -24,7 +24,6 @@ fn the_page_in_docs_is_the_generated_one() {
         .assert_eq(&page::page(&page::examples(&page_in_docs())));
 }
 
-/// Every file below `directory` with this extension.
 pub(crate) fn files(directory: &Path, extension: &str) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
     let found = |path: PathBuf| match path.extension() {

@@ -3,12 +3,10 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-/// The condition of this type in a status.
 pub(crate) fn condition<'status>(status: &'status Value, type_: &str) -> Option<&'status Value> {
     status["conditions"].as_array()?.iter().find(|condition| condition["type"] == type_)
 }
 
-/// Whether a status has the condition of this type, and it is true.
 pub(crate) fn is_true(status: &Value, type_: &str) -> bool {
     condition(status, type_).is_some_and(|condition| condition["status"] == "True")
 }

@@ -59,7 +59,6 @@ impl JobEnd {
     }
 }
 
-/// One Job, and its pods with their paths.
 struct Sight {
     path: String,
     job: Arc<Value>,

@@ -233,7 +233,6 @@ fn waiting(pod: &Value, now: Timestamp) -> Value {
     status
 }
 
-/// The status of a pod whose containers run.
 fn running(pod: &Value, store: &Store, ready: bool) -> Value {
     let mut status = pod["status"].clone();
     let since = status["containerStatuses"][0]["state"]["running"]["startedAt"].clone();

@@ -3,7 +3,6 @@
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// The words of a query.
 pub(crate) type Words = BTreeMap<String, String>;
 
 /// Reads a query.
@@ -18,7 +17,6 @@ pub(crate) struct Selection {
 }
 
 impl Selection {
-    /// The selectors of a query.
     pub(crate) fn of(query: &Words) -> Self {
         let terms = |selector: &str| {
             let text = query.get(selector).map_or("", String::as_str);

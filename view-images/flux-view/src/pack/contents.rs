@@ -43,7 +43,6 @@ impl fmt::Display for Part {
 #[derive(Debug)]
 pub(super) enum Content {
     File {
-        /// Where it lies.
         lies: PathBuf,
         /// Where it is found among the places that were searched, all links followed.
         found: PathBuf,
@@ -94,7 +93,6 @@ pub(super) struct Contents {
     pub(super) entries: BTreeMap<PathBuf, Entry>,
     pub(super) compiled: Compiled,
     pub(super) machine: u16,
-    /// The loader, relative to the view.
     pub(super) loader: PathBuf,
     /// Directories of libraries, relative to the view.
     pub(super) library_directories: Vec<PathBuf>,

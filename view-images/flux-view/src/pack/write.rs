@@ -14,7 +14,6 @@ use walkdir::WalkDir;
 
 /// Writes the files of a view, each with the loader, search path or interpreter that the view has.
 pub(super) struct ViewWriter<'run> {
-    /// The loader, as a path at run time.
     loader: String,
     /// Where programs search for libraries, as a list of paths at run time.
     search_path: String,
