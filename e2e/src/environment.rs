@@ -185,15 +185,18 @@ impl Environment {
         printed(&mut self.cluster.kubectl(arguments))
     }
 
-    /// Waits until MiniClusters can be made. `kubectl wait` fails where the definition has no conditions yet.
+    /// Waits until MiniClusters can be made. `kubectl` fails where the definition has no conditions yet.
     pub fn await_definition(&self) -> Result<()> {
         const DEADLINE: Duration = Duration::from_mins(1);
         const ESTABLISHED: &str =
             "-ojsonpath={.status.conditions[?(@.type=='Established')].status}";
         let definition = ["customresourcedefinition", "miniclusters.flux-framework.org"];
         wait::until("MiniClusters to be served", DEADLINE, || {
-            let printed = self.kubectl(&[&["get"], &definition[..], &[ESTABLISHED]].concat())?;
-            Ok(if printed == "True" { Look::Ready(()) } else { Look::NotYet(printed) })
+            Ok(match self.kubectl(&[&["get"], &definition[..], &[ESTABLISHED]].concat()) {
+                Ok(printed) if printed == "True" => Look::Ready(()),
+                Ok(printed) => Look::NotYet(printed),
+                Err(error) => Look::NotYet(format!("{error:#}")),
+            })
         })
     }
 

@@ -190,16 +190,22 @@ impl<'run> Scene<'run> {
         if ["Complete", "Failed"].contains(&kind) { self.check_end(kind).await } else { Ok(()) }
     }
 
-    /// What has ended has ended whole: its Job says the same, which Kubernetes does when no pod runs any
+    /// What has ended has ended whole: its Job comes to the same end, which Kubernetes says when no pod runs any
     /// more, and nothing of it was started twice.
     async fn check_end(&self, kind: &str) -> Result<()> {
         let name = self.run.name;
-        // What cleans up after itself may be gone.
-        let Some(job) = self.trial.api::<Job>().get_opt(name).await? else { return Ok(()) };
-        let status = job.status.unwrap_or_default();
-        let mut conditions = status.conditions.iter().flatten();
-        let agrees = conditions.any(|it| it.type_ == kind && it.status == "True");
-        ensure!(agrees, "its Job is not {kind}: {status:?}");
+        let jobs = self.trial.api::<Job>();
+        look(&format!("its Job to be {kind}"), async || {
+            // What cleans up after itself may be gone.
+            let Some(job) = jobs.get_opt(name).await? else { return Ok(Some(())) };
+            let conditions = job.status.and_then(|status| status.conditions).unwrap_or_default();
+            let is =
+                |type_: &str| conditions.iter().any(|it| it.type_ == type_ && it.status == "True");
+            let other = if kind == "Failed" { "Complete" } else { "Failed" };
+            ensure!(!is(other), "its Job is {other}");
+            Ok(is(kind).then_some(()))
+        })
+        .await?;
         let pods = self.trial.pods(name).await?;
         let leads = pods.iter().filter(|pod| pod.name_any().starts_with(&format!("{name}-0-")));
         ensure!(leads.count() <= 1, "the lead was made more than once");
