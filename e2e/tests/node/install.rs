@@ -285,24 +285,33 @@ impl Case<'_> {
 
     /// Waits until the cluster has nothing of an operator, in whichever namespace.
     fn await_nothing_left(&self) -> Result<()> {
+        until("nothing of the operator to be left", DEADLINE, || {
+            Ok(match self.left() {
+                Ok(left) if left.is_empty() => Look::Ready(()),
+                Ok(left) => Look::NotYet(left),
+                // A kind that was listed a moment ago may have gone with its definition.
+                Err(error) => Look::NotYet(format!("{error:#}")),
+            })
+        })
+    }
+
+    fn left(&self) -> Result<String> {
         let kinds = self.kubectl(&["api-resources", "--verbs=list,delete", "-oname"])?;
         let kinds = kinds.split_whitespace().collect::<Vec<_>>().join(",");
         let label = format!("--selector=app.kubernetes.io/name={NAME}");
         let lease = format!("--field-selector=metadata.name={NAME}");
         let definition = format!("--field-selector=metadata.name={DEFINITION}");
-        until("nothing of the operator to be left", DEADLINE, || {
-            let mut left = String::new();
-            for what in [
-                [kinds.as_str(), &label],
-                ["leases", &lease],
-                ["secrets", "--selector=owner=helm"],
-                ["customresourcedefinition", &definition],
-            ] {
-                let everywhere = ["get", "--all-namespaces", "--ignore-not-found", "-oname"];
-                left += &self.environment.kubectl(&[&everywhere[..], &what].concat())?;
-            }
-            Ok(if left.is_empty() { Look::Ready(()) } else { Look::NotYet(left) })
-        })
+        let mut left = String::new();
+        for what in [
+            [kinds.as_str(), &label],
+            ["leases", &lease],
+            ["secrets", "--selector=owner=helm"],
+            ["customresourcedefinition", &definition],
+        ] {
+            let everywhere = ["get", "--all-namespaces", "--ignore-not-found", "-oname"];
+            left += &self.environment.kubectl(&[&everywhere[..], &what].concat())?;
+        }
+        Ok(left)
     }
 
     fn write(&self, name: &str, content: &str) -> Result<String> {
