@@ -154,6 +154,7 @@ fn only_the_drain_that_a_pod_has_left_is_lifted() {
 fn a_broker_that_was_never_up_is_ended_at_once() {
     let (pod, config, _lead) = worker_with_lead();
     pod.broker_does(ENDS_AT_SIGTERM);
+    broker_that(&pod.layout().local_socket(), |_, _| Ok(state_text("join")));
     let run = pod.start(&config);
     pod.await_file("up");
     run.signal(Signal::SIGTERM);
