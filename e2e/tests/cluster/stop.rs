@@ -22,14 +22,12 @@ async fn deleted_while_it_runs(
 ) -> Result<()> {
     let container = format!("commands: {{pre: {SAVES:?}}}, {container}");
     let run = trial.run(name, "size: 1, flux: {drainSeconds: 60}", &container).await?;
+    for process in all {
+        run.printed(0, &format!("{process} runs")).await?;
+    }
     let mut log = Vec::new();
     let followed = follow_lead(trial, name, DEADLINE, |line| log.push(line.to_owned()));
-    let deleted = async {
-        for process in all {
-            run.printed(0, &format!("{process} runs")).await?;
-        }
-        run.kubectl(&["delete", "minicluster", name, "--wait=false"])
-    };
+    let deleted = async { run.kubectl(&["delete", "minicluster", name, "--wait=false"]) };
     // With the pod its log is gone, in the middle of a line if need be.
     let both = Box::pin(async { tokio::join!(followed, deleted).1 });
     let ended = tokio::time::timeout(DEADLINE, both).await;
