@@ -181,8 +181,7 @@ fn apply_specification(
     let Some(live_lead) = live_lead else {
         return Ok(Writes { services, only_services: true, ..Writes::default() });
     };
-    let address = live_lead.spec.as_ref().and_then(|spec| spec.cluster_ip.as_ref());
-    let address = address.and_then(|address| address.parse().ok());
+    let address = live_lead.spec.as_ref().and_then(|spec| spec.cluster_ip.as_ref()?.parse().ok());
     let install = install::method(plan.install.as_ref());
     let Constrained { cluster, config, refused } =
         constrain(cluster, address, live, running, request.generation, install);
@@ -200,17 +199,15 @@ fn apply_specification(
     let (services_pod, refused) =
         services_pod_change(live.services_pod.as_ref(), desired.services_pod, asked);
     plan.refused.extend(refused);
-    let in_line = plan.refused.is_empty();
-    let patch = job.and_then(|job| job_patch(job, &desired.job, in_line));
+    let patch = job.and_then(|job| job_patch(job, &desired.job, plan.refused.is_empty()));
     let scaled_down = job.zip(patch.as_ref()).and_then(|(job, patch)| shrinks(job, patch));
     aliases.retain(|alias| !live.names_taken.contains(&alias.name_any()));
     Ok(Writes {
         services,
         only_services: false,
-        secret: if job.is_some() {
-            None
-        } else {
-            build::secret(&cluster, request.draw).map_err(Error::Curve)?
+        secret: match job {
+            Some(_) => None,
+            None => build::secret(&cluster, request.draw).map_err(Error::Curve)?,
         },
         services_pod,
         config_map: ended_run::without_note(job, live.config_map.as_ref(), desired.config_map),
