@@ -73,12 +73,18 @@ impl OperatorProgram {
         let token = environment.kubectl(&words)?;
         let reading = "reading the administrator's kubeconfig";
         let text = fs::read_to_string(environment.cluster.kubeconfig()).context(reading)?;
-        let mut config: Value = serde_json::from_str(&text).context(reading)?;
-        config["users"][0]["user"] = json!({"token": token.trim()});
+        let config = with_token(&text, token.trim()).context(reading)?;
         let kubeconfig = NamedTempFile::new().context("making a kubeconfig")?;
-        fs::write(kubeconfig.path(), config.to_string()).context("writing a kubeconfig")?;
+        fs::write(kubeconfig.path(), config).context("writing a kubeconfig")?;
         Operator::start(&self.program, self.arguments, kubeconfig)
     }
+}
+
+/// The kubeconfig of one who has this token in the place of a certificate.
+fn with_token(kubeconfig: &str, token: &str) -> Result<String> {
+    let mut config: Value = serde_saphyr::from_str(kubeconfig)?;
+    config["users"][0]["user"] = json!({ "token": token });
+    Ok(config.to_string())
 }
 
 /// A process's memory, in MiB.
@@ -150,6 +156,12 @@ impl Operator {
 mod tests {
     use super::*;
     use crate::wait::{Look, until};
+
+    #[test]
+    fn a_token_takes_the_place_of_the_certificate() {
+        let config = with_token("users: [{name: a, user: {client-key: b}}]", "secret").unwrap();
+        assert_eq!(config, r#"{"users":[{"name":"a","user":{"token":"secret"}}]}"#);
+    }
 
     #[test]
     fn a_process_is_measured_until_it_ends_and_then_its_log_says_why() {
