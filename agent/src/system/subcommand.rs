@@ -9,6 +9,7 @@ pub(crate) const ENV: &str = "env";
 pub(crate) const EXEC: &str = "exec";
 pub(crate) const START: &str = "start";
 pub(crate) const FLUXION: &str = "fluxion";
+pub(crate) const SUBMIT: &str = "submit";
 
 /// This program as its children and their shells start it: the file that the kernel runs, not whatever lies at
 /// its path by then.

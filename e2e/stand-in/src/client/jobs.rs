@@ -7,7 +7,7 @@ use crate::protocol::{Request, Wait};
 use crate::text;
 use serde_json::Value;
 
-fn job_id(text: &str) -> Result<u64, Failure> {
+pub(super) fn job_id(text: &str) -> Result<u64, Failure> {
     text::decode_job_id(text)
         .ok_or_else(|| Failure::new(format!("flux-job: error parsing jobid: \"{text}\"")))
 }
