@@ -261,6 +261,36 @@ mod tests {
     }
 
     #[test]
+    fn the_release_of_flux_is_a_text_of_its_own_in_its_program() {
+        let directory = tempfile::tempdir().unwrap();
+        let flux = directory.path().join("flux");
+        assert_eq!(flux_version(&flux), None);
+        for (content, release) in [
+            (&b"\x7fELF\0libflux 0.88.0\01.2\0GLIBC_2.2.5\00.88.0\0"[..], Some("0.88.0")),
+            (b"\x7fELF\00.88.0-12-gabc\0a.b.c\01..2\0", None),
+        ] {
+            fs::write(&flux, content).unwrap();
+            assert_eq!(flux_version(&flux).as_deref(), release);
+        }
+    }
+
+    #[test]
+    fn submission_plugins_are_found_beside_flux_itself_in_the_view_and_in_the_system() {
+        let pod = tempfile::tempdir().unwrap();
+        let (root, flux) = (Root::new(pod.path()), pod.path().join("opt/software/flux/bin/flux"));
+        let found = || has_submission_plugins(&flux, &root.at("/view"), &root);
+        for prefix in ["opt/software/flux", "view", ""] {
+            let plugins = pod.path().join(prefix).join("etc/flux/cli/plugins");
+            fs::create_dir_all(&plugins).unwrap();
+            fs::write(plugins.join("README"), "").unwrap();
+            assert!(!found(), "{prefix}");
+            fs::write(plugins.join("site.py"), "").unwrap();
+            assert!(found(), "{prefix}");
+            fs::remove_dir_all(plugins).unwrap();
+        }
+    }
+
+    #[test]
     fn fluxion_is_found_where_its_queue_manager_is() {
         let pod = tempfile::tempdir().unwrap();
         let root = Root::new(pod.path());

@@ -90,7 +90,7 @@ pub(crate) fn jobspec(
     let mut per_task = json!({ "per_slot": 1 });
     let resource = if let Some(nodes) = counts.nodes {
         let tasks = counts.tasks.unwrap_or(nodes);
-        if tasks % nodes != 0 {
+        if !tasks.is_multiple_of(nodes) {
             per_task = json!({ "total": tasks });
         }
         let slots = slots(tasks.div_ceil(nodes));
@@ -113,4 +113,61 @@ pub(crate) fn jobspec(
         } },
         "version": 1,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+    use serde::Deserialize;
+
+    /// What `flux run --dry-run` of flux-core 0.88.0 printed, and which environment `flux /PATH/TO/PROGRAM` gave to a
+    /// program where it did.
+    const RECORDED: &str = include_str!("../../tests/recorded/flux_run.json");
+
+    #[derive(Deserialize)]
+    struct Recorded {
+        flags: Vec<String>,
+        command: Vec<String>,
+        environment: Variables,
+        jobspec: Value,
+    }
+
+    #[derive(Parser)]
+    struct Flags {
+        #[command(flatten)]
+        counts: Counts,
+    }
+
+    #[test]
+    fn the_jobspec_is_that_of_flux_run() {
+        let recorded: Vec<Recorded> = serde_json::from_str(RECORDED).unwrap();
+        for Recorded { flags, command, environment, jobspec: expected } in recorded {
+            let words = ["submit".to_owned()].into_iter().chain(flags);
+            let Flags { counts } = Flags::try_parse_from(words).unwrap();
+            assert_eq!(obstacle(&environment), None);
+            let system = &expected["attributes"]["system"];
+            let limits = system["shell"]["options"]["rlimit"].as_object().unwrap();
+            let limits =
+                limits.iter().map(|(name, limit)| (name.as_str(), limit.as_i64().unwrap()));
+            let (limits, environment) = (limits.collect(), of_flux_run(environment));
+            assert_eq!(jobspec(counts, &command, "/tmp", &environment, &limits), expected);
+        }
+    }
+
+    #[test]
+    fn what_python_makes_of_a_locale_or_a_path_of_its_own_is_not_known() {
+        for (variables, is_known) in [
+            (&[("LANG", "en_US.UTF-8")][..], false),
+            (&[("LANG", "en_US.UTF-8"), ("LC_ALL", "C")], true),
+            (&[("LANG", "en_US.UTF-8"), ("LC_CTYPE", "C.utf8")], true),
+            (&[("LANG", "POSIX"), ("LC_CTYPE", "de_DE")], false),
+            (&[("FLUX_CLI_PLUGINPATH_OVERRIDE", "")], false),
+            (&[("PYTHONPATH", "/app")], true),
+            (&[], true),
+        ] {
+            let own = variables.iter().map(|(name, value)| ((*name).into(), (*value).into()));
+            assert_eq!(obstacle(&own.collect()).is_none(), is_known, "{variables:?}");
+        }
+    }
 }

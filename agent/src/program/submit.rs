@@ -147,3 +147,20 @@ fn become_attach(flux_job: &Path, job: &str, environment: &Variables) -> io::Err
         Err(error) => error,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    const RECORDED: &str = include_str!("../../tests/recorded/flux_run.json");
+
+    #[test]
+    fn the_limits_are_those_of_flux_run() {
+        let recorded: Value = serde_json::from_str(RECORDED).unwrap();
+        let system = &recorded[0]["jobspec"]["attributes"]["system"];
+        let expected = system["shell"]["options"]["rlimit"].as_object().unwrap();
+        let expected: BTreeSet<&str> = expected.keys().map(String::as_str).collect();
+        assert_eq!(limits().unwrap().into_keys().collect::<BTreeSet<_>>(), expected);
+    }
+}

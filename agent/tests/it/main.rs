@@ -25,6 +25,7 @@ mod sidecars;
 mod status;
 mod stop;
 mod subcommands;
+mod submit;
 mod supervise;
 mod view;
 mod zmtp_server;

@@ -85,7 +85,7 @@ fn a_command_that_reads_its_input_meets_its_end() {
     let pod = Pod::new();
     pod.run(&pod.config(&["true"]));
     let calls = pod.read("flux-calls");
-    assert!(calls.contains("run -n1 "), "the user's flags come later: {calls}");
+    assert!(calls.contains("run --flags=novalidate -n1 "), "the user's flags come later: {calls}");
     // As of a container with `stdin: true` that nobody attaches to.
     let mut run = pod.prepared(&pod.launcher("cat; echo end"));
     run.stdin(Stdio::piped());

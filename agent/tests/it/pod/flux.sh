@@ -22,6 +22,9 @@ start)
 env)
     exec "$@"
     ;;
+/*)
+    FLUX_EXEC_PATH="$POD/libexec" exec "$command" "$@"
+    ;;
 run | submit)
     if [ -e "$POD/refuses" ]; then . "$POD/refuses"; fi
     echo "job-$$" >> "$POD/history"
