@@ -30,7 +30,7 @@ impl Tasks {
     pub(crate) fn new(modules: Vec<Task>, broker: BrokerFacts) -> Result<Self, String> {
         let alternatives = broker.config.pointer("/modules/alternatives").cloned();
         let mut tasks = Self { all: modules, broker };
-        for (service, name) in alternatives.iter().flat_map(Value::as_object).flatten() {
+        for (service, name) in alternatives.iter().filter_map(Value::as_object).flatten() {
             let name = name.as_str().unwrap_or_default();
             tasks.set_alternative(service, name)?;
         }
@@ -215,5 +215,86 @@ impl Tasks {
             found.extend(tasks.contains_key(&**name).then(|| name.clone()));
         }
         Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn modules() -> Vec<Task> {
+        let file: toml::Table =
+            toml::from_str(include_str!("../../tests/it/pod/modprobe.toml")).unwrap();
+        file["modules"].clone().try_into().unwrap()
+    }
+
+    fn tasks(rank: u32, config: Value) -> Tasks {
+        let broker = BrokerFacts { rank, config, ..BrokerFacts::default() };
+        Tasks::new(modules(), broker).unwrap()
+    }
+
+    /// The names of the tasks that `name` waits for.
+    fn before<'order>(order: &'order Order, name: &str) -> Vec<&'order str> {
+        order[name].iter().map(String::as_str).collect()
+    }
+
+    #[test]
+    fn a_lead_loads_the_first_in_line_for_each_service_and_all_in_order() {
+        let order = tasks(0, json!({})).start().unwrap();
+        assert_eq!(before(&order, "sqlite"), ["content"]);
+        assert_eq!(before(&order, "kvs"), ["content", "fsck", "sqlite"]);
+        assert_eq!(before(&order, "queues"), ["graph"]);
+        assert_eq!(before(&order, "post-start-event"), ["kvs", "sqlite"]);
+        let absent = ["files", "simple", "sdbus", "sdmon", "restore", "cron-load"];
+        assert!(absent.iter().all(|name| !order.contains_key(*name)), "{order:?}");
+        // The scripts wait for everything else.
+        assert_eq!(order["run-all-rc1"].len(), order.len() - 1);
+    }
+
+    #[test]
+    fn a_worker_loads_what_is_for_its_rank_and_waits_for_nothing_that_is_not() {
+        let order = tasks(1, json!({})).start().unwrap();
+        let names: Vec<_> = order.keys().map(String::as_str).collect();
+        let expected = [
+            "content",
+            "heartbeat",
+            "job-info",
+            "job-ingest",
+            "kvs",
+            "kvs-watch",
+            "resource",
+            "run-all-rc1",
+        ];
+        assert_eq!(names, expected);
+        assert_eq!(before(&order, "kvs"), ["content"]);
+        assert!(before(&order, "job-ingest").is_empty());
+    }
+
+    #[test]
+    fn the_configuration_enables_modules_and_chooses_among_alternatives() {
+        let alternatives = json!({ "sched": "simple", "feasibility": "simple" });
+        let config =
+            json!({ "systemd": { "enable": false }, "modules": { "alternatives": alternatives } });
+        let order = tasks(0, config).start().unwrap();
+        assert!(["simple", "sdbus-sys", "sdmon"].iter().all(|name| order.contains_key(*name)));
+        assert!(["queues", "feasible", "graph"].iter().all(|name| !order.contains_key(*name)));
+        let unknown = json!({ "modules": { "alternatives": { "sched": "kvs" } } });
+        let broker = BrokerFacts { config: unknown, ..BrokerFacts::default() };
+        assert_eq!(Tasks::new(modules(), broker).unwrap_err(), "no module kvs provides sched");
+    }
+
+    #[test]
+    fn what_is_loaded_is_removed_in_the_opposite_order() {
+        let loaded = ["content", "files", "kvs", "resource", "connector-local", "simple"];
+        let mut tasks = tasks(0, json!({}));
+        tasks.broker.attributes.insert(crate::rc::steps::DUMP, "/archive".to_owned());
+        let order = tasks.end(&loaded.map(str::to_owned)).unwrap();
+        assert!(!order.contains_key("connector-local") && !order.contains_key("sqlite"));
+        assert_eq!(before(&order, "kvs"), ["post-finish-event", "run-all-rc3"]);
+        let last = ["content-dump", "content-flush", "kvs", "run-all-rc3"];
+        assert_eq!(before(&order, "files"), last);
+        assert_eq!(before(&order, "content"), ["files", "kvs", "run-all-rc3"]);
+        assert_eq!(before(&order, "content-dump"), ["content-flush", "run-all-rc3"]);
     }
 }
