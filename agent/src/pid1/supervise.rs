@@ -356,7 +356,7 @@ impl Supervision<'_> {
             session: context.session.clone(),
             children: context.children.clone(),
             flux: self.broker.flux.clone(),
-            uri: self.broker.uri.clone(),
+            broker: self.own_rank.broker.clone(),
         };
         if let Some(command) = &self.broker.lead_command {
             context.log.info(&format!("starting the command: {}", shown(&command.words)));

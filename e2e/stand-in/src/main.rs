@@ -23,7 +23,7 @@ use std::process::ExitCode;
 /// A command, whether it is simulated in the script of a batch job as well, and what it does.
 type Command = (&'static str, bool, fn(&Call) -> Result<u8, Failure>);
 
-const COMMANDS: [Command; 21] = [
+const COMMANDS: [Command; 19] = [
     ("R encode", true, simple::encode),
     ("admin cleanup-push", false, simple::cleanup_push),
     ("batch", false, submit::batch),
@@ -31,11 +31,9 @@ const COMMANDS: [Command; 21] = [
     ("env", true, simple::env),
     ("getattr", false, simple::attribute),
     ("job eventlog", true, listing::eventlog),
-    ("job last", true, listing::last),
     ("job status", true, listing::status),
     ("job wait", true, listing::wait),
     ("jobs", true, listing::jobs),
-    ("module stats", false, simple::stats),
     ("proxy", true, simple::proxy),
     ("queue idle", true, simple::idle),
     ("resource drain", false, simple::drained),
