@@ -178,7 +178,6 @@ pub struct BrokerRun {
     /// What people type to enter the instance: said once it is up. `None` where it ends by itself.
     pub entrance: Option<String>,
     pub socket: PathBuf,
-    pub uri: String,
     pub flux: String,
     pub timed: bool,
     /// A worker: wait for the lead first, and start again by this policy.

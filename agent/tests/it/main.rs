@@ -17,6 +17,7 @@ mod plan;
 mod pod;
 mod probe;
 mod properties;
+mod rc;
 mod readiness;
 mod refusals;
 mod run;

@@ -23,7 +23,7 @@ use std::process::ExitCode;
 /// A command, whether it is simulated in the script of a batch job as well, and what it does.
 type Command = (&'static str, bool, fn(&Call) -> Result<u8, Failure>);
 
-const COMMANDS: [Command; 23] = [
+const COMMANDS: [Command; 21] = [
     ("R encode", true, simple::encode),
     ("admin cleanup-push", false, simple::cleanup_push),
     ("batch", false, submit::batch),
@@ -32,12 +32,10 @@ const COMMANDS: [Command; 23] = [
     ("getattr", false, simple::attribute),
     ("job attach", true, submit::attach),
     ("job eventlog", true, listing::eventlog),
-    ("job last", true, listing::last),
     ("job status", true, listing::status),
     ("job submit", true, submit::submit_jobspec),
     ("job wait", true, listing::wait),
     ("jobs", true, listing::jobs),
-    ("module stats", false, simple::stats),
     ("proxy", true, simple::proxy),
     ("queue idle", true, simple::idle),
     ("resource drain", false, simple::drained),

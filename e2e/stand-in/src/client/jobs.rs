@@ -72,23 +72,6 @@ pub(crate) fn status(call: &Call) -> Result<u8, Failure> {
     Ok(highest)
 }
 
-/// The ids of one's own jobs, the newest first.
-pub(crate) fn last(call: &Call) -> Result<u8, Failure> {
-    let slice = call.words.first().map_or("[:1]", String::as_str);
-    let count = slice.strip_prefix("[:").and_then(|rest| rest.strip_suffix(']'));
-    let count: usize = count
-        .and_then(|count| count.parse().ok())
-        .ok_or_else(|| call.but("with nothing or [:NUMBER]"))?;
-    let jobs = own_jobs(call)?;
-    if jobs.is_empty() {
-        return Err(Failure::new("flux-job: job history is empty"));
-    }
-    for id in jobs.iter().filter_map(|job| job["id"].as_u64()).take(count) {
-        output::line(&text::job_id(id));
-    }
-    Ok(0)
-}
-
 /// The events of a job, or of its execution, as JSON.
 pub(crate) fn eventlog(call: &Call) -> Result<u8, Failure> {
     let (path, id) = match call.given()[..] {

@@ -99,16 +99,6 @@ pub(crate) fn idle(call: &Call) -> Result<u8, Failure> {
     Ok(0)
 }
 
-pub(crate) fn stats(call: &Call) -> Result<u8, Failure> {
-    let ["--parse=active_jobs", "job-manager"] = call.given()[..] else {
-        return Err(call.but("with --parse=active_jobs job-manager"));
-    };
-    let jobs = call.ask("flux-module: stats", &Request::Jobs(None))?;
-    let active = jobs.as_array().into_iter().flatten().filter(|job| job["state"] != "INACTIVE");
-    output::line(&active.count().to_string());
-    Ok(0)
-}
-
 pub(crate) fn cleanup_push(call: &Call) -> Result<u8, Failure> {
     let commands = std::io::read_to_string(std::io::stdin()).unwrap_or_default();
     if !call.words.is_empty() || commands != CLEANUP {
