@@ -111,7 +111,7 @@ impl View {
                 // stand-in only checks that one is there.
                 let files = ["bin/flux", "bin/bash", "libexec/flux/cmd/flux-job"];
                 let file =
-                    |path| Source::file(&format!("/mnt/flux/view/{path}"), &binaries.stand_in);
+                    |path| Source::file(format!("/mnt/flux/view/{path}"), &binaries.stand_in);
                 let files = files.map(file);
                 Layer::from_sources(scratch, &files).map(Some)
             }

@@ -15,7 +15,7 @@ pub(crate) fn job(jobspec: &Value) -> Option<JobSpec> {
     let spec = JobSpec {
         name: program_name(command.first()?).to_owned(),
         command,
-        tasks: total.unwrap_or(slots * nodes.unwrap_or(1)),
+        tasks: total.unwrap_or_else(|| slots * nodes.unwrap_or(1)),
         nodes,
         exclusive: resource["exclusive"] == true,
         directory: system["cwd"].as_str()?.to_owned(),
@@ -30,7 +30,7 @@ pub(crate) fn job(jobspec: &Value) -> Option<JobSpec> {
     if spec.exclusive {
         known["exclusive"] = true.into();
     }
-    let count = total.map_or(json!({ "per_slot": 1 }), |total| json!({ "total": total }));
+    let count = total.map_or_else(|| json!({ "per_slot": 1 }), |total| json!({ "total": total }));
     let limits = &system["shell"]["options"]["rlimit"];
     let known = json!({
         "resources": [known],
