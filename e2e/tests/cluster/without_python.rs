@@ -1,4 +1,5 @@
-//! The command of a MiniCluster as a job that the agent submits itself: the one that `flux run` would make of it.
+//! What the agent does in the place of Flux's Python programs: the job that `flux run` would make of a command, and the
+//! modules that `flux modprobe` would load.
 
 use crate::{Instance, trial};
 use anyhow::{Context as _, Result, ensure};
@@ -6,6 +7,7 @@ use e2e::not_run;
 use e2e::product::view::View;
 use e2e::progress::Progress;
 use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
 
 const AGENT: &str = "/mnt/flux/bin/flux-agent";
 /// The releases of Flux for which it does so.
@@ -27,7 +29,7 @@ async fn is_compared(run: &Instance<'_>) -> Result<bool> {
 
 #[test]
 #[ignore = "needs a cluster"]
-fn the_agents_job_is_that_of_flux_run_in_every_field() {
+fn the_agents_modules_and_job_are_those_of_flux_in_every_field() {
     trial("same-job", async |trial| {
         if !View::from_environment()?.is_real() {
             let why = "the stand-in for Flux makes no jobspec";
@@ -37,6 +39,19 @@ fn the_agents_job_is_that_of_flux_run_in_every_field() {
         let run = trial.run("both", "size: 2, interactive: true", "").await?;
         run.ready().await?;
         run.up(2).await?;
+        if is_compared(&run).await? {
+            for index in [0, 1] {
+                let status = run.exec(index, &[AGENT, "status", "--output", "json"]).await?;
+                let status: Value = serde_json::from_str(&status)?;
+                ensure!(status["modulesLoadedBy"] == "flux-agent", "{index}: {status}");
+            }
+            let order = async |words: &[&str]| -> Result<BTreeMap<String, BTreeSet<String>>> {
+                Ok(serde_json::from_str(&run.flux(words).await?)?)
+            };
+            let flux = order(&["modprobe", "rc1", "--show-deps"]).await?;
+            let own = order(&[AGENT, "rc", "start", "/mnt/flux/view", "--show-deps"]).await?;
+            ensure!(own == flux, "by the agent:\n{own:#?}\nby flux modprobe:\n{flux:#?}");
+        }
         for counts in [&["-N", "2"][..], &["-N", "2", "-n2"], &["-n1"]] {
             let command = &["echo", "a  b"];
             let flux = submitted(&run, &[&["run"], counts, command]).await?;
