@@ -5,8 +5,10 @@
 
 mod load;
 mod measure;
+mod waiting;
 
 use self::load::Load;
+use self::waiting::WaitsFor;
 use super::operator::OperatorProgram;
 use super::table::render;
 use super::{cluster, write};
@@ -37,6 +39,15 @@ const COLUMNS: [(&str, &str); 10] = [
     ("peak", "/memory_after_mib/peak"),
 ];
 
+/// The same of those that wait.
+const WAITING_COLUMNS: [(&str, &str); 5] = [
+    ("wait for", "/waits_for"),
+    ("MiniClusters", "/miniclusters"),
+    ("pods of each", "/pods"),
+    ("s until all say so", "/told_seconds"),
+    ("requests/s at rest", "/requests_per_second"),
+];
+
 /// What `bench scale` is asked for.
 #[derive(Debug, Args)]
 pub struct Arguments {
@@ -46,6 +57,16 @@ pub struct Arguments {
     /// Pods of the large MiniCluster that comes last; 0 for none.
     #[arg(long, value_name = "PODS", default_value_t = 5000)]
     largest: u32,
+    /// Count instead what MiniClusters ask of the API server at rest that wait, 1,000 unless another number is given:
+    /// first in a queue, then for nodes. Takes 25 minutes for each.
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        num_args = 0..=1,
+        default_missing_value = "1000",
+        conflicts_with_all = ["sizes", "largest"]
+    )]
+    waiting: Option<u32>,
 }
 
 impl Arguments {
@@ -59,6 +80,12 @@ impl Arguments {
         let _down = DownAtEnd(options.clone());
         let environment = Environment::as_it_is(&Target::Own(options), &progress)?;
         program.install(&environment)?;
+        if let Some(miniclusters) = self.waiting {
+            let rows = waiting_rows(&environment, &program, miniclusters, &progress)?;
+            progress::print(&table(&WAITING_COLUMNS, &rows));
+            write("waiting", &json!({ "rows": rows }), &progress)?;
+            return Ok(ExitCode::SUCCESS);
+        }
         let rows = environment.run(async |client| {
             let nodes = load::make_nodes(&client, &environment, &self.loads()).await?;
             progress.say(&format!("{nodes} simulated nodes are ready"));
@@ -69,7 +96,7 @@ impl Arguments {
             }
             Ok(rows)
         })?;
-        progress::print(&table(&rows));
+        progress::print(&table(&COLUMNS, &rows));
         write("scale", &json!({ "rows": rows }), &progress)?;
         Ok(ExitCode::SUCCESS)
     }
@@ -82,9 +109,29 @@ impl Arguments {
     }
 }
 
-fn table(rows: &[Value]) -> String {
-    let head = COLUMNS.map(|(head, _)| head.to_owned()).to_vec();
-    let cells = |row: &Value| COLUMNS.map(|(_, pointer)| cell(row.pointer(pointer))).to_vec();
+/// What MiniClusters cost that wait.
+fn waiting_rows(
+    environment: &Environment,
+    program: &OperatorProgram,
+    miniclusters: u32,
+    progress: &Progress,
+) -> Result<Vec<Value>> {
+    environment.cluster.apply(waiting::DEFINITION, &[])?;
+    let load = Load { miniclusters, pods: PODS };
+    environment.run(async |client| {
+        let mut rows = Vec::new();
+        for waits_for in WaitsFor::ALL {
+            let row = waiting::measure(&client, environment, program, waits_for, load, progress);
+            rows.push(serde_json::to_value(Box::pin(row).await?).context("writing a row")?);
+        }
+        Ok(rows)
+    })
+}
+
+fn table(columns: &[(&str, &str)], rows: &[Value]) -> String {
+    let head = columns.iter().map(|(head, _)| (*head).to_owned()).collect();
+    let cells =
+        |row: &Value| columns.iter().map(|(_, pointer)| cell(row.pointer(pointer))).collect();
     render(&[head].into_iter().chain(rows.iter().map(cells)).collect::<Vec<_>>())
 }
 
@@ -93,6 +140,7 @@ fn cell(value: Option<&Value>) -> String {
         Some(Value::Number(number)) if number.is_f64() => {
             format!("{:.1}", number.as_f64().unwrap_or_default())
         }
+        Some(Value::String(text)) => text.clone(),
         other => other.map(Value::to_string).unwrap_or_default(),
     }
 }
@@ -107,7 +155,7 @@ mod tests {
             "miniclusters": 100, "jobs_seconds": 17.84,
             "memory_after_mib": {"peak": 19.0},
         });
-        let table = table(&[row]);
+        let table = table(&COLUMNS, &[row]);
         assert_eq!(table.lines().count(), 3);
         let words: Vec<_> = table.lines().last().unwrap().split('|').map(str::trim).collect();
         assert_eq!(words[1..3], ["100", ""]);

@@ -92,9 +92,9 @@ async fn the_nodes_are_asked_every_five_minutes_and_no_minicluster_waits_for_tha
     assert_eq!(world.server.requests("GET /version"), 0);
     for pages in [50, 100] {
         if pages == 50 {
-            ask(&world).await
+            ask(&world).await;
         } else {
-            tokio::time::sleep(Duration::from_mins(5)).await
+            tokio::time::sleep(Duration::from_mins(5)).await;
         }
         assert_eq!(world.server.requests("GET /api/v1/nodes"), pages);
         world.server.remove(JOB);

@@ -68,7 +68,7 @@ pub(super) async fn measure(
     progress.say(&format!("{what}: creating them"));
     let mut jobs = Jobs::none_yet(load);
     tokio::try_join!(
-        create(&trial, load),
+        create(&trial, load.objects()),
         observe(&mut news, &trial, environment, &mut operator, &mut jobs),
     )?;
     operator.rest().await?;
@@ -133,11 +133,11 @@ impl Jobs {
     }
 }
 
-async fn create(trial: &Trial, load: Load) -> Result<()> {
+pub(super) async fn create(trial: &Trial, objects: Vec<DynamicObject>) -> Result<()> {
     let resource = ApiResource::erase::<MiniCluster>(&());
     let api: Api<DynamicObject> =
         Api::namespaced_with(trial.client().clone(), trial.namespace(), &resource);
-    stream::iter(load.objects())
+    stream::iter(objects)
         .map(|object| {
             let api = api.clone();
             async move { api.create(&PostParams::default(), &object).await.map(drop) }
