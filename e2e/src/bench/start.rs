@@ -157,7 +157,7 @@ fn line_about(run: &Run) -> String {
     let [end, reported] = [run.end(), run.reported()].map(Option::unwrap_or_default);
     format!(
         "{size} pods, {contender}: end {end:.2}, reported {reported:.2}, work {:.2} s",
-        run.work
+        run.processor_seconds
     )
 }
 

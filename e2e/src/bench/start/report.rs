@@ -39,8 +39,8 @@ struct Summary {
     size: u32,
     end: Option<Spread>,
     reported: Option<Spread>,
-    work: Option<Spread>,
-    told: Option<Spread>,
+    processor_seconds: Option<Spread>,
+    reported_after_status: Option<Spread>,
     end_of_first_run: Option<f64>,
 }
 
@@ -55,7 +55,7 @@ impl Summary {
     ];
 
     fn row(&self) -> Vec<String> {
-        let spreads = [self.end, self.reported, self.work, self.told];
+        let spreads = [self.end, self.reported, self.processor_seconds, self.reported_after_status];
         let mut row = vec![self.contender.name()];
         row.extend(spreads.map(|it| it.map(|it| it.to_string()).unwrap_or_default()));
         row.push(self.end_of_first_run.map(|it| format!("{it:.3}")).unwrap_or_default());
@@ -143,10 +143,10 @@ impl Report {
         Some(Summary {
             contender,
             size,
-            work: Some(spread(|run| Some(run.work))?),
+            processor_seconds: Some(spread(|run| Some(run.processor_seconds))?),
             end: spread(Run::end),
             reported: spread(Run::reported),
-            told: spread(Run::told),
+            reported_after_status: spread(Run::reported_after_status),
             end_of_first_run: first.and_then(Run::end),
         })
     }
@@ -182,7 +182,7 @@ mod tests {
                 (MPI_JOB_SUCCEEDED, seconds + 2.0),
             ]
             .into(),
-            work: seconds * 1.5,
+            processor_seconds: seconds * 1.5,
         };
         let setting = Setting {
             flux: "Flux: a sample".to_owned(),

@@ -34,7 +34,7 @@ pub(super) struct Run {
     /// Seconds from the first object's creation.
     pub(super) milestones: BTreeMap<&'static str, f64>,
     /// Seconds of the machine's processors, from there until all was reported as done.
-    pub(super) work: f64,
+    pub(super) processor_seconds: f64,
 }
 
 impl Run {
@@ -49,7 +49,7 @@ impl Run {
     }
 
     /// How long after the end was in the pod's status this project's operator reported it.
-    pub(super) fn told(&self) -> Option<f64> {
+    pub(super) fn reported_after_status(&self) -> Option<f64> {
         let known = self.milestones.get(END_IN_STATUS).filter(|_| self.contender.is_ours())?;
         Some(self.reported()? - known)
     }
@@ -104,7 +104,7 @@ impl Place {
         let milestones = recording.milestones();
         let has_ended = milestones.contains_key(POD_ENDED);
         ensure!(has_ended, "containerd has not reported when the lead ended");
-        Ok(Run { contender, size, round, milestones, work: work.as_secs_f64() })
+        Ok(Run { contender, size, round, milestones, processor_seconds: work.as_secs_f64() })
     }
 }
 
