@@ -13,6 +13,7 @@ mod pid1;
 pub mod plan;
 pub mod process;
 pub mod program;
+mod rc;
 pub mod status;
 pub mod system;
 pub mod view;

@@ -74,7 +74,7 @@ const CHOSEN: [&str; 6] = [
 
 /// Lines of Rust that the stand-in for Flux may have, its tests included: nobody wants to keep more
 /// true for something that proves nothing about Flux.
-const STAND_IN_LINE_LIMIT: usize = 4350;
+const STAND_IN_LINE_LIMIT: usize = 4500;
 
 /// Runs every check, shows the output of each as it comes, and says at the end how each one went.
 pub(crate) fn verify(arguments: &Arguments, progress: &Progress) -> Result<()> {

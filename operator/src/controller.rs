@@ -31,6 +31,8 @@ use observe::stores::{
     JOB, MINI_CLUSTER, MiniClusterMeta, Stores, cluster_of, controlled, managed, mini_clusters,
     strip_job, strip_pod,
 };
+use schedulers::workloads;
+use std::convert::Infallible;
 use std::future::ready;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -68,6 +70,11 @@ pub async fn supervise<T>(
         context.failures.forget(marker.namespace().as_deref(), &marker.name_any());
     }
     result
+}
+
+/// Finds out whether pods can have image volumes, from now on.
+pub async fn keep_asking_for_image_volumes(context: Arc<Context>) -> Infallible {
+    context.image_volumes.keep_asking(&context.client).await
 }
 
 /// Tries again after a wait that doubles with each failure in a row. That somebody else has written is no failure.
@@ -109,6 +116,12 @@ pub async fn run(
     // Of a Job's pods only the leads are stored, whose end must be noticed at once.
     let of_leads = managed(&format!(",{}=0", labels::COMPLETION_INDEX));
     let (leads, lead_changes) = controlled(api(&client, namespace), &of_leads, JOB, strip_pod);
+    let workload_changes = workloads::changes(
+        client.clone(),
+        Arc::clone(&context.workloads),
+        scope.namespace.clone(),
+        store.clone(),
+    );
     // Once for each process: a controller is run once.
     let _ = context.stores.set(Stores { jobs, services, config_maps, services_pods, leads });
     let reconciles = Controller::for_stream(clusters, store)
@@ -118,6 +131,7 @@ pub async fn run(
         .owns_stream(config_map_changes)
         .owns_stream(services_pod_changes)
         .watches_stream(lead_changes, |pod| cluster_of(&pod))
+        .reconcile_on(workload_changes)
         .graceful_shutdown_on(shutdown)
         .run(reconcile_one, retry, Arc::clone(&context))
         .for_each(|result| {

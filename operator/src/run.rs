@@ -45,7 +45,7 @@ async fn serve(arguments: RunArguments, workers: &Handle) -> Result<()> {
     tracing::info!(?arguments, "start");
     let candidate = candidate(&arguments, &config)?;
     let metrics = Arc::new(Metrics::default());
-    let context = {
+    let context = Arc::new({
         // A client's connections are served by the runtime that it was made in.
         let _workers = workers.enter();
         Context::new(
@@ -55,7 +55,9 @@ async fn serve(arguments: RunArguments, workers: &Handle) -> Result<()> {
             Images { agent: arguments.agent_image, agent_pull_policy: arguments.agent_pull_policy },
             defaults(arguments.view_image, arguments.arm_view_image, arguments.install),
         )
-    };
+    });
+    // A stand-by knows the answer when its time comes.
+    workers.spawn(controller::keep_asking_for_image_volumes(Arc::clone(&context)));
     let health = Arc::new(Health::new(Instant::now()));
     workers.spawn(beat(Arc::clone(&health)));
     let served = admin::serve(
@@ -65,7 +67,7 @@ async fn serve(arguments: RunArguments, workers: &Handle) -> Result<()> {
         Arc::clone(&metrics),
     );
     let operator = Operator {
-        context: Arc::new(context),
+        context,
         scope: Scope { namespace: arguments.namespace, concurrency: arguments.concurrency },
         health,
         metrics,

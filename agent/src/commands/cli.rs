@@ -5,7 +5,8 @@ use crate::accounts::become_user::{self, Target};
 use crate::commands::arguments::{Awaited, PodArguments, PodQuestion};
 use crate::failure::{Failure, ended_with};
 use crate::pid1::run;
-use crate::program::{batch, diagnose};
+use crate::program::{batch, diagnose, submit};
+use crate::rc;
 use crate::system::{output, subcommand};
 use crate::view::InstallRequest;
 use clap::error::ErrorKind;
@@ -90,6 +91,12 @@ enum Command {
     /// Submit the batch script and wait for its end (used by `run` on the lead)
     #[command(name = subcommand::BATCH, hide = true)]
     Batch(batch::Batch),
+    /// Submit a command as one job, without Python, and become what follows it to its end (used by `run` on the lead)
+    #[command(name = subcommand::SUBMIT, hide = true)]
+    Submit(submit::Submit),
+    /// Load the broker's modules, or remove them (used by the broker as its rc1 and rc3)
+    #[command(name = subcommand::RC, hide = true)]
+    Rc(rc::Rc),
     /// Check everything this pod needs, and say what to do about what is wrong
     Doctor(PodQuestion),
     /// Start a shell, or a command, that is connected to this pod's broker, as the broker's user
@@ -184,6 +191,8 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Exec { target, words } => become_user::exec(Some(&target), &words),
         Command::Start { words } => become_user::exec(None, &words),
         Command::Batch(batch) => ended_with(batch::run(&batch)),
+        Command::Submit(submit) => submit::run(&submit),
+        Command::Rc(rc) => block_on(rc::run(&rc)),
         Command::Doctor(question) => block_on(doctor::run(&question)),
         Command::Connect { pod, words } => client::connect(&pod, &words),
         Command::Fluxion => fluxion::run(),

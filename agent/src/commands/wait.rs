@@ -101,6 +101,7 @@ fn status_text(report: &StatusReport) -> String {
         ("ready", report.ready.to_string()),
         ("restarts", report.restarts.to_string()),
     ];
+    lines.extend(report.modules_loaded_by.clone().map(|loader| ("modules", loader)));
     lines.extend(report.last_error.clone().map(|error| ("error", error)));
     let mut text = String::new();
     for (name, value) in lines {

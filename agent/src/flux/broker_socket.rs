@@ -54,8 +54,8 @@ pub(crate) enum SocketError {
     #[error("the broker refused the connection with errno {errno}")]
     Refused { errno: u8 },
     /// The broker does not offer the service, or failed to serve.
-    #[error("the broker answered {topic} with errno {errno}")]
-    Failed { topic: String, errno: u32 },
+    #[error("the broker answered {topic} with errno {errno} ({text})")]
+    Failed { topic: String, errno: u32, text: String },
     #[error("the lead broker has not answered {topic}")]
     Silent { topic: String },
     #[error("the broker's answer is not a Flux message: {what}")]
@@ -63,9 +63,9 @@ pub(crate) enum SocketError {
 }
 
 impl SocketError {
-    /// The broker has no way to the one that was asked (`EHOSTUNREACH`).
-    pub(crate) const fn is_unreachable(&self) -> bool {
-        matches!(self, Self::Failed { errno, .. } if *errno == Errno::EHOSTUNREACH as u32)
+    /// Whether `errno` is the broker's answer.
+    pub(crate) fn is(&self, errno: Errno) -> bool {
+        matches!(self, Self::Failed { errno: answered, .. } if i32::try_from(*answered) == Ok(errno as i32))
     }
 }
 
@@ -269,12 +269,14 @@ fn answer_of<Answer: DeserializeOwned>(
         return Err(malformed("it answers another question"));
     }
     let errno = u32::from_be_bytes([e0, e1, e2, e3]);
-    if errno != 0 {
-        return Err(SocketError::Failed { topic: topic.to_owned(), errno });
-    }
     let payload = others.last().filter(|_| flags & FLAG_PAYLOAD != 0);
-    let text =
-        payload.map_or(b"null".as_slice(), |payload| payload.strip_suffix(&[0]).unwrap_or(payload));
+    let payload = payload.map(|payload| payload.strip_suffix(&[0]).unwrap_or(payload));
+    if errno != 0 {
+        let own = || Errno::from_raw(i32::try_from(errno).unwrap_or_default()).desc().to_owned();
+        let text = payload.map_or_else(own, |text| String::from_utf8_lossy(text).into_owned());
+        return Err(SocketError::Failed { topic: topic.to_owned(), errno, text });
+    }
+    let text = payload.unwrap_or(b"null");
     serde_json::from_slice(text).map_err(|_| malformed("its payload is not what was asked for"))
 }
 

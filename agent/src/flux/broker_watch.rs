@@ -1,6 +1,7 @@
 //! Watches the broker from outside: its state, and whether it has lost its lead.
 
 use crate::flux::broker_socket::{BrokerAddress, LEAD, SocketError};
+use nix::errno::Errno;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
@@ -67,7 +68,7 @@ impl Watch {
     async fn lead_is_gone(&self) -> bool {
         let asked = async { self.broker.connect().await?.state(LEAD).await };
         let answer = timeout(LEAD_TIMEOUT, asked).await;
-        answer.is_ok_and(|answer| answer.is_err_and(|error| error.is_unreachable()))
+        answer.is_ok_and(|answer| answer.is_err_and(|error| error.is(Errno::EHOSTUNREACH)))
     }
 }
 

@@ -1,6 +1,8 @@
 //! `flux` as a client of this pod's broker, run as the broker's user.
 
 use crate::execute::context::Session;
+use crate::flux::broker_socket::BrokerAddress;
+use crate::flux::jobs;
 use crate::process::children::Children;
 use crate::system::output::Log;
 use std::io;
@@ -14,13 +16,13 @@ pub(crate) struct FluxClient {
     pub session: Session,
     pub children: Children,
     pub flux: String,
-    pub uri: String,
+    pub broker: BrokerAddress,
 }
 
 impl FluxClient {
     pub(crate) fn command(&self, words: &[String]) -> Command {
         let mut command = self.session.broker_command(words);
-        command.env("FLUX_URI", &self.uri);
+        command.env("FLUX_URI", format!("local://{}", self.broker.socket.display()));
         command
     }
 
@@ -51,12 +53,10 @@ flux queue idle --quiet
 
 /// How long the registration may take, on a machine with much to do.
 const REGISTRATION_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long the question for jobs may take, which the broker answers from memory.
-const QUESTION_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Registers the cleanup with the broker unless it is certain that no job is left; says so when that fails.
 pub(crate) async fn register_cleanup(client: &FluxClient, log: Log) {
-    if leaves_no_job(client).await {
+    if jobs::active(&client.broker).await == Some(0) {
         return;
     }
     // flux-admin(1): commands on standard input are run in their order.
@@ -73,11 +73,4 @@ pub(crate) async fn register_cleanup(client: &FluxClient, log: Log) {
         "jobs that still run end with their pods, not by Flux: {} admin cleanup-push: {why}",
         client.flux
     ));
-}
-
-/// Whether no job is pending, running or about to end. The module that keeps the jobs counts them.
-async fn leaves_no_job(client: &FluxClient) -> bool {
-    let question = ["module", "stats", "--parse=active_jobs", "job-manager"];
-    let answer = client.ask(&question, None, QUESTION_TIMEOUT).await;
-    answer.is_ok_and(|it| it.status.success() && it.stdout.trim_ascii() == b"0")
 }

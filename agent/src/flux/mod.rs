@@ -3,6 +3,7 @@
 pub(crate) mod broker_socket;
 pub(crate) mod broker_watch;
 pub(crate) mod client;
+mod jobs;
 pub(crate) mod leaving;
 pub(crate) mod refusal;
 pub(crate) mod resources;

@@ -4,6 +4,7 @@
 //! view's Python plays no part.
 
 use crate::flux::client::FluxClient;
+use crate::flux::jobs;
 use serde::Deserialize;
 use std::process::Output;
 use std::time::Duration;
@@ -12,8 +13,6 @@ use std::time::Duration;
 const MOST_JOBS: usize = 64;
 /// How long one question to the broker may take, which answers from memory.
 const QUESTION_TIMEOUT: Duration = Duration::from_secs(5);
-/// What `flux job last` says, and ends with 1, where there has been no job.
-const NO_JOBS: &str = "job history is empty";
 /// Event of a job whose processes are started (RFC 21).
 const START: &str = "start";
 /// Event of a job all of whose shells are ready to start its tasks (RFC 21, `guest.exec.eventlog`).
@@ -29,15 +28,13 @@ pub(crate) enum Verdict {
 }
 
 /// The id of the newest job of this user, if there has been one; nothing when that cannot be found out.
-pub(crate) async fn newest(client: &FluxClient) -> Option<Vec<String>> {
-    ids(&ask(client, &["job", "last"]).await?)
+pub(crate) async fn newest(client: &FluxClient) -> Option<Vec<u64>> {
+    jobs::newest(&client.broker, 1).await
 }
 
 /// What became of the jobs since `before`; nothing when that cannot be found out.
-pub(crate) async fn verdict(client: &FluxClient, before: &[String]) -> Option<Verdict> {
-    let slice = format!("[:{}]", MOST_JOBS + 1);
-    let output = ask(client, &["job", "last", &slice]).await?;
-    let mut newer = ids(&output)?;
+pub(crate) async fn verdict(client: &FluxClient, before: &[u64]) -> Option<Verdict> {
+    let mut newer = jobs::newest(&client.broker, MOST_JOBS + 1).await?;
     newer.truncate(newer.iter().position(|id| before.contains(id)).unwrap_or(newer.len()));
     if newer.is_empty() {
         return Some(Verdict::NotSubmitted);
@@ -47,7 +44,7 @@ pub(crate) async fn verdict(client: &FluxClient, before: &[String]) -> Option<Ve
     }
     let mut reason = None;
     for id in newer {
-        match of_job(client, &id).await? {
+        match of_job(client, &id.to_string()).await? {
             Verdict::NotStarted(text) => reason = Some(text),
             started @ (Verdict::Started(_) | Verdict::NotSubmitted) => return Some(started),
         }
@@ -117,15 +114,6 @@ impl Exception {
 /// The answer of `flux` to a question; nothing when it cannot be started or gives none in time.
 async fn ask(client: &FluxClient, arguments: &[&str]) -> Option<Output> {
     client.ask(arguments, None, QUESTION_TIMEOUT).await.ok()
-}
-
-/// The ids that `flux job last` printed, the newest first.
-fn ids(output: &Output) -> Option<Vec<String>> {
-    if output.status.success() {
-        let text = String::from_utf8_lossy(&output.stdout);
-        return Some(text.split_whitespace().map(str::to_owned).collect());
-    }
-    String::from_utf8_lossy(&output.stderr).contains(NO_JOBS).then(Vec::new)
 }
 
 /// The events of an eventlog, one JSON object a line.

@@ -149,7 +149,7 @@ fn counted(set: &str, kind: &str) -> Option<usize> {
 }
 
 /// The ids of an idset (RFC 22) such as `0-3,7`, unless these are more than [`MOST_IDS`].
-pub(super) fn ids_of(text: &str) -> Option<Vec<u32>> {
+pub(crate) fn ids_of(text: &str) -> Option<Vec<u32>> {
     let mut ids = Vec::new();
     for range in text.trim_matches(['[', ']']).split(',') {
         let (first, last) = range.split_once('-').unwrap_or((range, range));

@@ -209,7 +209,7 @@ impl CommandRun {
     }
 
     /// The end with its reason: whether a command that failed ever ran, and what can be said besides its code.
-    async fn explained(&self, before: Option<&[String]>, ended: &Ended) -> CommandEnd {
+    async fn explained(&self, before: Option<&[u64]>, ended: &Ended) -> CommandEnd {
         let code = exit_code(ended.status);
         let (exit_code, signal) = (Some(code), ended.status.signal());
         let mut end =

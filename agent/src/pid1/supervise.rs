@@ -19,10 +19,12 @@ use crate::process::exit_status::exit_code;
 use crate::process::leftovers::Before;
 use crate::process::signals::{Asked, Stop, asks_to_stop, at, end_of};
 use crate::process::terminal::give_terminal;
+use crate::rc;
 use crate::system::output::chain;
 use crate::system::words::shown;
 use flux_contract::{Exit, phase};
 use nix::sys::signal::Signal;
+use std::fs;
 use std::future::Future;
 use std::io::{self, IsTerminal};
 use std::os::unix::process::ExitStatusExt;
@@ -45,6 +47,7 @@ pub(crate) async fn run_broker(
     if let Some(archive) = &broker.archive {
         words.extend(archive::options(context, archive)?);
     }
+    words.extend(rc_options(context, broker));
     context.log.info(&format!("starting the broker: {}", shown(&words)));
     let started = Instant::now();
     let before = Before::now();
@@ -86,6 +89,20 @@ pub(crate) async fn run_broker(
     }
     clear(context, &before).await;
     Ok((end, command_end))
+}
+
+/// The options by which the agent loads the broker's modules and removes them, where it can take the place of Flux.
+/// Hooks may have changed the environment and the broker's configuration: they are looked at as the broker gets them.
+fn rc_options(context: &Context, broker: &BrokerRun) -> Vec<String> {
+    let config = context.root.at(context.config.layout.broker_toml());
+    let options = fs::read_to_string(&config)
+        .map_err(|error| format!("read {}: {error}", config.display()))
+        .and_then(|config| {
+            let Context { root, facts, session, .. } = context;
+            rc::options(Path::new(&broker.flux), root, &facts.agent, &session.environment, &config)
+        });
+    context.progress.modules_loaded_by(options.as_ref().err().map(String::as_str));
+    options.unwrap_or_default()
 }
 
 fn start(context: &Context, words: &[String]) -> Result<Running, Failure> {
@@ -339,7 +356,7 @@ impl Supervision<'_> {
             session: context.session.clone(),
             children: context.children.clone(),
             flux: self.broker.flux.clone(),
-            uri: self.broker.uri.clone(),
+            broker: self.own_rank.broker.clone(),
         };
         if let Some(command) = &self.broker.lead_command {
             context.log.info(&format!("starting the command: {}", shown(&command.words)));

@@ -58,7 +58,6 @@ pub fn plan(config: &AgentConfig, facts: &Facts) -> Result<Plan, Failure> {
             submission: work.submission,
             entrance: work.entrance,
             socket: pod.socket(),
-            uri: pod.uri(),
             flux: pod.flux(),
             timed: config.logging.timed && role == Role::Lead,
             worker: (role == Role::Worker).then(|| worker(pod)),

@@ -2,7 +2,7 @@
 
 use crate::accounts::passwd::Databases;
 use crate::failure::Failure;
-use crate::system::files::is_executable;
+use crate::system::files::{is_executable, read_bounded};
 use crate::system::root::Root;
 use flux_contract::invocation::REPLACED_VARIABLES;
 use flux_contract::{AgentConfig, CURVE_MOUNT, Exit};
@@ -33,6 +33,10 @@ pub struct Facts {
     pub cluster_domain: Option<String>,
     /// The view's directory of Python packages.
     pub site_packages: Option<PathBuf>,
+    /// The release of the view's Flux.
+    pub flux_version: Option<String>,
+    /// Flux may find plugins that change what its submission programs make of a command.
+    pub has_submission_plugins: bool,
     /// The view's directory of Flux modules, if Fluxion is among them.
     pub fluxion_modules: Option<PathBuf>,
     /// The view's library directory holds a C library. Programs of the image, which have a loader
@@ -78,6 +82,12 @@ pub(crate) fn candidates(
     image.chain(own).chain(environment.get("SHELL").map(PathBuf::from)).collect()
 }
 
+/// Most bytes of the program `flux`: with everything for a debugger it has 2 MB.
+const FLUX_LIMIT: u64 = 16 * 1024 * 1024;
+
+/// Plugins of Flux's submission programs, relative to its prefix.
+const PLUGINS: [&str; 2] = ["etc/flux/cli/plugins", "libexec/flux/cli/plugins"];
+
 /// File system in memory, which every container may write to whatever its user and its root file system are.
 pub(crate) const MEMORY: &str = "/dev/shm";
 
@@ -105,6 +115,8 @@ impl Facts {
         let groups = groups.map_err(unknown("find out this process's groups"))?;
         let mut executables = candidates(config, &environment);
         executables.retain(|path| is_executable(&root.at(path)));
+        let view = config.layout.view();
+        let flux = fs::canonicalize(root.at(view.join("bin/flux"))).unwrap_or_default();
         let homes = environment.get("HOME").map(PathBuf::from).into_iter();
         let homes = homes.chain(accounts.find_uid(uid).map(|user| user.home));
         Ok(Self {
@@ -117,8 +129,10 @@ impl Facts {
                 &fs::read_to_string(root.at("/etc/resolv.conf")).unwrap_or_default(),
                 &config.cluster.namespace,
             ),
-            site_packages: site_packages(&root.at(config.layout.view().join("lib"))),
-            fluxion_modules: fluxion_modules(&config.layout.view(), root),
+            site_packages: site_packages(&root.at(view.join("lib"))),
+            flux_version: flux_version(&flux),
+            has_submission_plugins: has_submission_plugins(&flux, &root.at(&view), root),
+            fluxion_modules: fluxion_modules(&view, root),
             is_runner: root.at(CURVE_MOUNT).exists(),
             has_temporary_directories: TEMPORARY_DIRECTORIES
                 .iter()
@@ -127,7 +141,7 @@ impl Facts {
             // control group and of all above it that are to be seen, in both versions.
             processors: std::thread::available_parallelism().map_or(1, usize::from),
             replaced: replaced(&environment),
-            view_has_libc: root.at(config.layout.view().join("lib/libc.so.6")).exists(),
+            view_has_libc: root.at(view.join("lib/libc.so.6")).exists(),
             executables,
             homes: homes.filter(|home| root.at(home).is_dir()).collect(),
             accounts,
@@ -177,6 +191,26 @@ fn site_packages(lib: &Path) -> Option<PathBuf> {
     versions.max().map(|(_, packages)| packages)
 }
 
+/// The release of the program `flux`, which has it as a text of its own.
+fn flux_version(flux: &Path) -> Option<String> {
+    let content = read_bounded(flux, FLUX_LIMIT).ok()?;
+    let mut texts = content.split(|byte| *byte == 0).filter_map(|text| str::from_utf8(text).ok());
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|it| it.is_ascii_digit());
+    let is_release = |text: &&str| text.split('.').count() == 3 && text.split('.').all(is_number);
+    texts.find(is_release).map(ToOwned::to_owned)
+}
+
+/// Whether there are Python files where `flux`, a file of `view` or of a package that it has links to, looks for
+/// plugins (flux-core, `flux/cli/plugin.py`): below the prefix that it was built for, or the system's.
+fn has_submission_plugins(flux: &Path, view: &Path, root: &Root) -> bool {
+    let prefixes = flux.ancestors().nth(2).into_iter().map(Path::to_owned);
+    let prefixes = prefixes.chain([view.to_owned(), root.at("/")]);
+    let is_plugin = |entry: &fs::DirEntry| entry.path().extension() == Some("py".as_ref());
+    prefixes.flat_map(|prefix| PLUGINS.map(|directory| prefix.join(directory))).any(|directory| {
+        fs::read_dir(directory).is_ok_and(|entries| entries.flatten().any(|it| is_plugin(&it)))
+    })
+}
+
 /// Where the view keeps its Flux modules, if Fluxion's queue manager is one of them.
 fn fluxion_modules(view: &Path, root: &Root) -> Option<PathBuf> {
     let mut directories =
@@ -224,6 +258,36 @@ mod tests {
         let found = site_packages(lib.path()).unwrap();
         assert_eq!(found, lib.path().join("python3.11/site-packages"));
         assert_eq!(site_packages(&lib.path().join("missing")), None);
+    }
+
+    #[test]
+    fn the_release_of_flux_is_a_text_of_its_own_in_its_program() {
+        let directory = tempfile::tempdir().unwrap();
+        let flux = directory.path().join("flux");
+        assert_eq!(flux_version(&flux), None);
+        for (content, release) in [
+            ("ELF|libflux 0.88.0|1.2|GLIBC_2.2.5|0.88.0|", Some("0.88.0")),
+            ("ELF|0.88.0-12-gabc|a.b.c|1..2|", None),
+        ] {
+            fs::write(&flux, content.replace('|', "\0")).unwrap();
+            assert_eq!(flux_version(&flux).as_deref(), release);
+        }
+    }
+
+    #[test]
+    fn submission_plugins_are_found_beside_flux_itself_in_the_view_and_in_the_system() {
+        let pod = tempfile::tempdir().unwrap();
+        let (root, flux) = (Root::new(pod.path()), pod.path().join("opt/software/flux/bin/flux"));
+        let found = || has_submission_plugins(&flux, &root.at("/view"), &root);
+        for prefix in ["opt/software/flux", "view", ""] {
+            let plugins = pod.path().join(prefix).join("etc/flux/cli/plugins");
+            fs::create_dir_all(&plugins).unwrap();
+            fs::write(plugins.join("README"), "").unwrap();
+            assert!(!found(), "{prefix}");
+            fs::write(plugins.join("site.py"), "").unwrap();
+            assert!(found(), "{prefix}");
+            fs::remove_dir_all(plugins).unwrap();
+        }
     }
 
     #[test]

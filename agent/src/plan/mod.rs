@@ -9,6 +9,7 @@ pub(crate) mod environment;
 pub(crate) mod facts;
 pub(crate) mod files;
 pub(crate) mod helpers;
+pub(crate) mod jobspec;
 pub(crate) mod pod;
 pub(crate) mod step;
 pub(crate) mod submission;

@@ -178,16 +178,27 @@ pub struct BrokerRun {
     /// What people type to enter the instance: said once it is up. `None` where it ends by itself.
     pub entrance: Option<String>,
     pub socket: PathBuf,
-    pub uri: String,
     pub flux: String,
     pub timed: bool,
     /// A worker: wait for the lead first, and start again by this policy.
     pub worker: Option<WorkerRun>,
 }
 
+/// Who makes a command a job, and submits it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Submitter {
+    /// `flux-agent submit`, without Python.
+    Agent,
+    /// `flux run`, for this reason.
+    Flux(String),
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LeadCommand {
     pub words: Vec<String>,
+    /// Who makes the job that it is; `None` where it is none, or several.
+    pub submitter: Option<Submitter>,
     /// Find out, when it has failed, whether Flux refused it.
     pub may_be_refused: bool,
     /// Flux's cleanup is registered when it has ended, if jobs are left.
@@ -348,6 +359,11 @@ impl Display for BrokerRun {
         }
         if let Some(command) = &self.lead_command {
             write!(out, "\n    once it runs, and ending with it: {}", shown(&command.words))?;
+            match &command.submitter {
+                Some(Submitter::Agent) => out.write_str("\n    submitted by the agent itself")?,
+                Some(Submitter::Flux(why)) => write!(out, "\n    submitted by flux run: {why}")?,
+                None => {}
+            }
         }
         if let Some(submission) = &self.submission {
             write!(out, "\n    once it runs: {}", shown(submission))?;

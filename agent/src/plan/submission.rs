@@ -1,6 +1,13 @@
-//! What kind of a submission the specification asks for.
+//! What kind of a submission the specification asks for, and who makes it.
 
+use crate::plan::jobspec::obstacle;
+use crate::plan::pod::Pod;
+use crate::plan::step::Submitter;
 use flux_contract::Submission;
+use toml::Table;
+
+/// Releases whose `flux run` was compared with the agent's own jobspec. Between the two it did not change.
+const COMPARED: [&str; 2] = ["0.87.0", "0.88.0"];
 
 /// Options of `flux submit` that `flux run` does not have: most are for several jobs at once.
 const BULK: [&str; 8] =
@@ -28,4 +35,55 @@ pub(super) fn is_flux_submit(words: &[String]) -> bool {
 /// other way: only then does the absence of a job prove anything.
 pub(super) fn submits_itself(submission: &Submission) -> bool {
     submission.prefix.is_empty() && is_flux_submit(&submission.submit)
+}
+
+/// Who submits what [`runs_one_job`] says is one job.
+pub(super) fn submitter(pod: Pod<'_>, submission: &Submission) -> Submitter {
+    why_flux(pod, submission).map_or(Submitter::Agent, Submitter::Flux)
+}
+
+/// Why the job has to be submitted by `flux run`, if it has: something that is not known to the byte.
+fn why_flux(pod: Pod<'_>, submission: &Submission) -> Option<String> {
+    let (config, facts) = (pod.config, pod.facts);
+    let is_option = |word: &String| word.starts_with('-');
+    for (applies, why) in [
+        (!submission.prefix.is_empty(), "there is a commands.prefix"),
+        (submission.submit.len() > 2, "flux.submitCommand has options"),
+        (!has_counts_alone(&submission.flags), "there are options besides -N and -n"),
+        (submission.command.first().is_none_or(is_option), "the command begins with an option"),
+        (!config.view.enabled, "Flux is the image's own"),
+        (has_validator(pod), "flux.brokerConfig has a table [ingest]"),
+        (facts.has_submission_plugins, "Flux has plugins for its submission programs"),
+    ] {
+        if applies {
+            return Some(why.to_owned());
+        }
+    }
+    let release = facts.flux_version.as_deref().unwrap_or("of unknown release");
+    if !COMPARED.contains(&release) {
+        return Some(format!("Flux {release} is none of {}", COMPARED.join(", ")));
+    }
+    obstacle(&facts.environment)
+}
+
+/// Whether `flags` are how many nodes and tasks there are, as the operator writes them, and make sense.
+fn has_counts_alone(flags: &[String]) -> bool {
+    let number = |text: &str| text.parse::<u32>().ok().filter(|number| *number > 0);
+    let (nodes, rest) = match flags {
+        [name, nodes, rest @ ..] if name == "-N" => (number(nodes), rest),
+        rest => (Some(1), rest),
+    };
+    let tasks = match rest {
+        [] => nodes,
+        [tasks] => tasks.strip_prefix("-n").and_then(number),
+        _ => None,
+    };
+    nodes.zip(tasks).is_some_and(|(nodes, tasks)| nodes <= tasks)
+}
+
+/// Whether the user asks for something that looks at jobs or changes them before Flux takes them
+/// (flux-config-ingest(5)). Otherwise that would be a Python program that looks at what the agent or Flux has made.
+pub(super) fn has_validator(pod: Pod<'_>) -> bool {
+    let custom = pod.config.broker.custom_config.as_deref().unwrap_or_default();
+    custom.parse::<Table>().map_or(true, |table| table.contains_key("ingest"))
 }

@@ -4,11 +4,16 @@ use crate::plan::environment::{self, chosen_shell, output_directory};
 use crate::plan::facts::{ENV, Facts, IMAGE_SHELLS, USR_SHELLS};
 use crate::plan::files::file;
 use crate::plan::pod::Pod;
-use crate::plan::step::{FileToWrite, LeadCommand, Role, Step};
-use crate::plan::submission::{is_flux_submit, runs_one_job, submits_itself};
-use crate::system::subcommand::{BATCH, CONNECT, DIAGNOSE, START, call};
+use crate::plan::step::{FileToWrite, LeadCommand, Role, Step, Submitter};
+use crate::plan::submission::{
+    has_validator, is_flux_submit, runs_one_job, submits_itself, submitter,
+};
+use crate::system::subcommand::{BATCH, CONNECT, DIAGNOSE, START, SUBMIT, call};
 use flux_contract::{CUSTOM_SCRIPT_PATH, Submission, Workload};
 use std::path::Path;
+
+/// The flag that `novalidate` of flux-submit(1) is; the instance's owner alone may give it.
+pub(crate) const NO_VALIDATOR: &str = "--flags=novalidate";
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Work {
@@ -36,11 +41,7 @@ pub(super) fn workload(pod: Pod<'_>) -> Work {
         },
         Workload::Submit { submission } => Work {
             script: script(pod, submission),
-            command: lead_command(
-                pod,
-                submit_and_wait(pod, submission),
-                submits_itself(submission),
-            ),
+            command: submit_and_wait(pod, submission),
             ..Work::default()
         },
         Workload::Launcher { prefix, command } => Work {
@@ -111,13 +112,24 @@ fn beside_the_broker(pod: Pod<'_>, submission: &Submission) -> Vec<String> {
 /// `flux run` passes on what a job prints as it comes. `flux submit --watch` keeps it until there are
 /// 8 KiB or the job has ended (flux-core, `flux/job/watcher.py`): the log stays empty for long, and a
 /// stop loses what was kept. It alone makes several jobs of one command.
-fn submit_and_wait(pod: Pod<'_>, submission: &Submission) -> Vec<String> {
+fn submit_and_wait(pod: Pod<'_>, submission: &Submission) -> Option<LeadCommand> {
+    let may_be_refused = submits_itself(submission);
     if !runs_one_job(submission) {
-        return submit(pod, submission, &["--quiet", "--watch"]);
+        let words = submit(pod, submission, &["--quiet", "--watch"]);
+        return lead_command(pod, words, may_be_refused);
     }
-    let mut run = submission.clone();
-    run.submit.splice(..2, ["flux", "run"].map(str::to_owned));
-    submit(pod, &run, &[])
+    let submitter = submitter(pod, submission);
+    let words = if submitter == Submitter::Agent {
+        let own = [pod.flux()].into_iter().chain(call(&pod.facts.agent, SUBMIT));
+        let own = own.chain([format!("--flux={}", pod.flux())]).chain(submission.flags.clone());
+        own.chain(["--".to_owned()]).chain(submission.command.clone()).collect()
+    } else {
+        let mut run = submission.clone();
+        run.submit.splice(..2, ["flux", "run"].map(str::to_owned));
+        submit(pod, &run, &[])
+    };
+    let command = lead_command(pod, words, may_be_refused)?;
+    Some(LeadCommand { submitter: Some(submitter), ..command })
 }
 
 /// The submit command, with `options` of ours behind the user's flags.
@@ -129,8 +141,16 @@ fn submit(pod: Pod<'_>, submission: &Submission, options: &[&str]) -> Vec<String
     let Submission { prefix, submit, flags, command, script: _ } = submission;
     let input = is_flux_submit(submit).then(|| "--input=/dev/null".to_owned());
     let options = options.iter().map(|option| (*option).to_owned()).collect();
-    let submit = pod.with_flux(submit).into_iter().chain(input).collect();
-    [prefix.clone(), submit, flags.clone(), options, command.clone()].concat()
+    let submit = pod.with_flux(submit).into_iter().chain(input).chain(no_validator(pod, submit));
+    [prefix.clone(), submit.collect(), flags.clone(), options, command.clone()].concat()
+}
+
+/// The option of the submission program `submit`, if it is Flux's, that saves the Python program which would look at
+/// what that has made itself.
+fn no_validator(pod: Pod<'_>, submit: &[String]) -> Option<String> {
+    let is_known = |command| submit.starts_with(&["flux", command].map(str::to_owned));
+    let is_known = ["run", "submit", "batch"].into_iter().any(is_known);
+    (is_known && !has_validator(pod)).then(|| NO_VALIDATOR.to_owned())
 }
 
 fn batch(pod: Pod<'_>, prefix: &[String], flags: &[String]) -> Option<LeadCommand> {
@@ -141,6 +161,7 @@ fn batch(pod: Pod<'_>, prefix: &[String], flags: &[String]) -> Option<LeadComman
     words.push(format!("--failure={}", failure.display()));
     words.extend(pod.config.logging.quiet.then(|| "--quiet".to_owned()));
     words.push("--".to_owned());
+    words.extend((!has_validator(pod)).then(|| NO_VALIDATOR.to_owned()));
     words.extend_from_slice(flags);
     let command = lead_command(pod, words, prefix.is_empty())?;
     Some(LeadCommand { failure: Some(failure), ..command })
@@ -164,6 +185,6 @@ fn lead_command(pod: Pod<'_>, words: Vec<String>, may_be_refused: bool) -> Optio
         [vec![flux, "env".to_owned()], start, vec!["--".to_owned()]].concat()
     };
     let (words, cleans_up) = ([start, words].concat(), environment::cleans_up_later(pod.facts));
-    let command = LeadCommand { words, may_be_refused, cleans_up, failure: None };
+    let command = LeadCommand { words, submitter: None, may_be_refused, cleans_up, failure: None };
     (pod.role == Role::Lead).then_some(command)
 }

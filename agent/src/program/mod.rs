@@ -1,7 +1,8 @@
-//! What the lead's command may be besides the user's own words: the submission of a batch script, the
-//! diagnosis of an instance.
+//! What the lead's command may be besides the user's own words: the submission of a command or of a batch script,
+//! the diagnosis of an instance.
 
 pub(crate) mod batch;
 pub(crate) mod diagnose;
+pub(crate) mod submit;
 
 pub use diagnose::QUESTIONS;

@@ -25,6 +25,9 @@ pub struct StatusReport {
     /// State the broker itself reports (`join`, `quorum`, `run`, ...), once it answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broker_state: Option<String>,
+    /// Who loads the broker's modules and removes them: `flux-agent`, or `flux` and why the agent does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub modules_loaded_by: Option<String>,
     /// True when this rank's broker is part of the instance.
     #[serde(default)]
     pub online: bool,

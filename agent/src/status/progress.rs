@@ -44,6 +44,13 @@ impl Progress {
         });
     }
 
+    /// The agent loads the broker's modules, or Flux for this reason.
+    pub(crate) fn modules_loaded_by(&self, flux_because: Option<&str>) {
+        let loader =
+            flux_because.map_or_else(|| "flux-agent".to_owned(), |why| format!("flux: {why}"));
+        self.publish(|report| report.modules_loaded_by = Some(loader));
+    }
+
     pub(crate) fn enter(&mut self, name: &str) {
         if self.reports.borrow().phase == name {
             return;

@@ -225,7 +225,7 @@ fn an_ipv6_address_is_written_in_brackets_and_switches_ipv6_on() {
 #[test]
 fn one_job_is_run_and_several_are_submitted() {
     for (submit, flags, begins, watches) in [
-        ("flux submit", "-N2 --wait-event=start --cwd=/a", "run -N2 ", false),
+        ("flux submit", "-N2 --wait-event=start --cwd=/a", "run '--flags=novalidate' -N2 ", false),
         ("flux submit", "--cc=1-4", "submit ", true),
         ("flux submit", "-N2 --bcc 1-4", "submit ", true),
         ("flux submit", "--prog", "submit ", true),
@@ -241,6 +241,52 @@ fn one_job_is_run_and_several_are_submitted() {
                 Workload::Submit { submission: Submission { submit, flags, ..submission() } };
         });
     }
+}
+
+/// A change of what is submitted by the agent itself.
+type Change = fn(&mut Submission, &mut AgentConfig, &mut Facts);
+
+#[test]
+fn a_command_of_nodes_and_tasks_is_submitted_without_python_where_nothing_can_change_the_job() {
+    let own = format!("it: {FLUX} /mnt/shared/bin/flux-agent submit '--flux={FLUX}' ");
+    let submitted = |texts: &[&str], change: Change| {
+        plan_says("sample-0", texts, |config, facts| {
+            facts.flux_version = Some("0.88.0".to_owned());
+            let mut submission = submission();
+            change(&mut submission, config, facts);
+            config.workload = Workload::Submit { submission };
+        });
+    };
+    let by_agent: [(&str, Change); 4] = [
+        ("-N 3 -n6 -- echo", |_, _, facts| facts.flux_version = Some("0.87.0".to_owned())),
+        ("-N 3 -- echo", |it, _, _| it.flags = words(&["-N", "3"])),
+        ("-n6 -- echo", |it, _, _| it.flags = words(&["-n6"])),
+        ("-N 3 -n6 -- echo", |_, config, _| {
+            config.broker.custom_config = Some("[exec]\n".to_owned());
+        }),
+    ];
+    for (text, change) in by_agent {
+        submitted(&[&(own.clone() + text), "\n    submitted by the agent itself\n"], change);
+    }
+    let by_flux: [(&str, Change); 9] = [
+        ("commands.prefix", |it, _, _| it.prefix = words(&["fusion"])),
+        ("flux.submitCommand", |it, _, _| it.submit.push("-u".to_owned())),
+        ("options besides", |it, _, _| it.flags.push("-vvv".to_owned())),
+        ("options besides", |it, _, _| it.flags = words(&["-N", "3", "-n2"])),
+        ("begins with an option", |it, _, _| it.command = words(&["-x"])),
+        ("the image's own", |_, config, _| config.view.enabled = false),
+        ("plugins", |_, _, facts| facts.has_submission_plugins = true),
+        ("Flux 0.80.0 is none of", |_, _, facts| facts.flux_version = Some("0.80.0".to_owned())),
+        ("PYTHONHOME is set", |_, _, facts| {
+            facts.environment = [("PYTHONHOME".to_owned(), "/".to_owned())].into();
+        }),
+    ];
+    for (why, change) in by_flux {
+        submitted(&["\n    submitted by flux run: ", why, "--flags=novalidate"], change);
+    }
+    submitted(&["flux run -N 3", "[ingest]", "!novalidate"], |_, config, _| {
+        config.broker.custom_config = Some("[ingest.validator]\n".to_owned());
+    });
 }
 
 #[test]

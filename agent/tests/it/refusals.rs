@@ -30,7 +30,7 @@ fn a_submission_that_flux_does_not_take_is_no_failed_command() {
     let expected = "Flux did not take the command (exit code 2): flux submit: error: unrecognized arguments: --x";
     assert_eq!(end(&pod, &["true"]), (refused(), false, expected.to_owned()));
     // Jobs of an earlier instance, restored from an archive, are not this one's.
-    fs::write(pod.at("history"), "old\n").unwrap();
+    fs::write(pod.at("history"), "1\n").unwrap();
     assert_eq!(end(&pod, &["true"]).0, refused());
     pod.run(&pod.config(&["true"])).with_log("usage\nflux submit: error");
 }
@@ -85,7 +85,7 @@ fn a_command_that_reads_its_input_meets_its_end() {
     let pod = Pod::new();
     pod.run(&pod.config(&["true"]));
     let calls = pod.read("flux-calls");
-    assert!(calls.contains("run -n1 "), "the user's flags come later: {calls}");
+    assert!(calls.contains("run --flags=novalidate -n1 "), "the user's flags come later: {calls}");
     // As of a container with `stdin: true` that nobody attaches to.
     let mut run = pod.prepared(&pod.launcher("cat; echo end"));
     run.stdin(Stdio::piped());
@@ -141,7 +141,7 @@ fn flux_cleans_up_only_after_a_command_that_has_left_jobs_or_may_have() {
     let environment = pod.read("broker-environment");
     assert!(environment.contains("FLUX_DISABLE_JOB_CLEANUP=t\n"), "{environment}");
     assert!(!pod.at("cleanup").exists(), "no job is left");
-    for answer in ["1\n", "", "null\n"] {
+    for answer in ["{\"active_jobs\":1}", "", "null"] {
         fs::write(pod.at("active-jobs"), answer).unwrap();
         assert_eq!(end(&pod, &["sh", "-c", "exit 3"]).0, 3);
         let tasks = pod.read("cleanup");

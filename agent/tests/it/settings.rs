@@ -184,6 +184,8 @@ pub(crate) fn facts(config: &AgentConfig, hostname: &str, uid: u32) -> Facts {
         agent: config.layout.agent(),
         cluster_domain: Some("example.test".to_owned()),
         site_packages: Some(view.join("lib/python3.12/site-packages")),
+        flux_version: None,
+        has_submission_plugins: false,
         fluxion_modules: Some(view.join("lib/flux/modules")),
         is_runner: true,
         has_temporary_directories: false,

@@ -69,7 +69,7 @@ what, and tests compare both this list and that page with what the operator asks
 # They say what a queued Job waits for.
 - apiGroups: [kueue.x-k8s.io]
   resources: [workloads]
-  verbs: [list]
+  verbs: [list, watch]
 - apiGroups: [scheduling.x-k8s.io]
   resources: [podgroups]
   verbs: [get, create, patch]

@@ -109,8 +109,10 @@ impl View {
             Self::StandIn => {
                 // Real Flux runs its rc tasks with a shell, which a view has to bring where the image has none. The
                 // stand-in only checks that one is there.
-                let files = ["/mnt/flux/view/bin/flux", "/mnt/flux/view/bin/bash"];
-                let files = files.map(|path| Source::file(path, &binaries.stand_in));
+                let files = ["bin/flux", "bin/bash", "libexec/flux/cmd/flux-job"];
+                let file =
+                    |path| Source::file(format!("/mnt/flux/view/{path}"), &binaries.stand_in);
+                let files = files.map(file);
                 Layer::from_sources(scratch, &files).map(Some)
             }
             Self::Archive(path) => Layer::from_archive(path).map(Some),

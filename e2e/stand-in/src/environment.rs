@@ -17,11 +17,14 @@ pub(crate) fn of_this_process(called_as: &str) -> Environment {
             (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned())
         })
         .collect();
-    let own = std::env::current_exe().ok().filter(|_| called_as != "flux");
-    if let Some(own) = own.as_deref().and_then(Path::parent) {
+    let own = std::env::current_exe().ok().filter(|_| !called_as.ends_with("flux-job"));
+    let Some(own) = own.as_deref().and_then(Path::parent) else { return environment };
+    if called_as != "flux" {
         let path = with_own_first(path(&environment), own);
         environment.insert("PATH".to_owned(), path);
     }
+    let commands = own.with_file_name("libexec").join("flux/cmd").display().to_string();
+    environment.insert("FLUX_EXEC_PATH".to_owned(), commands);
     environment
 }
 

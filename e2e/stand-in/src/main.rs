@@ -30,12 +30,12 @@ const COMMANDS: [Command; 21] = [
     ("broker", false, broker::run),
     ("env", true, simple::env),
     ("getattr", false, simple::attribute),
+    ("job attach", true, submit::attach),
     ("job eventlog", true, listing::eventlog),
-    ("job last", true, listing::last),
     ("job status", true, listing::status),
+    ("job submit", true, submit::submit_jobspec),
     ("job wait", true, listing::wait),
     ("jobs", true, listing::jobs),
-    ("module stats", false, simple::stats),
     ("proxy", true, simple::proxy),
     ("queue idle", true, simple::idle),
     ("resource drain", false, simple::drained),
@@ -63,12 +63,18 @@ fn main() -> ExitCode {
 
 fn dispatch(called_as: &str, words: &[String]) -> Result<u8, Failure> {
     let program = called_as.rsplit('/').next().unwrap_or_default();
-    if program != "flux" && program != "flux-stand-in" {
+    if program == "flux-job" && words.first().is_none_or(|word| word != "job") {
+        return dispatch(called_as, &[&["job".to_owned()], words].concat());
+    }
+    if !["flux", "flux-job", "flux-stand-in"].contains(&program) {
         return Err(Failure::not_simulated(&format!("the program {program}")));
     }
     let Some(first) = words.first() else {
         return Err(Failure::new("Usage: flux [OPTIONS] COMMAND ARGS"));
     };
+    if first.contains('/') {
+        return Err(simple::program(&environment::of_this_process(called_as), words));
+    }
     let begins = |name: &str| {
         name.split(' ').enumerate().all(|(at, it)| words.get(at).is_some_and(|word| word == it))
     };

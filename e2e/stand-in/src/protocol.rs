@@ -44,6 +44,10 @@ pub(crate) enum Request {
     Wait(Wait),
     Kill(u64, i32),
     Jobs(Scope),
+    /// The ids of so many jobs of the instance, the newest first.
+    Newest(usize),
+    /// How many jobs of the instance have not ended.
+    ActiveJobs,
     Eventlog(u64),
     /// Registers the cleanup that precedes a shutdown.
     Cleanup,

@@ -22,6 +22,7 @@ mod stop;
 mod storage;
 mod suspend;
 mod way;
+mod without_python;
 
 use anyhow::Result;
 use e2e::environment::Environment;

@@ -5,6 +5,8 @@ use super::failures::Failures;
 use super::observe::image_volumes::ImageVolumes;
 use super::observe::recent::Recent;
 use super::observe::stores::Stores;
+use super::observe::turns::Turns;
+use super::schedulers::workloads::Workloads;
 use crate::cluster::validate::Defaults;
 use crate::metrics::Metrics;
 use jiff::Timestamp;
@@ -27,6 +29,11 @@ pub struct Context {
     pub(super) stores: OnceLock<Stores>,
     pub(super) recent: Arc<Recent>,
     pub(super) image_volumes: ImageVolumes,
+    pub(super) workloads: Arc<Workloads>,
+    /// Those who ask once more why pods do not start.
+    pub(super) look_turns: Turns,
+    /// Those whose statuses say that they wait.
+    pub(super) status_turns: Turns,
     pub(super) failures: Failures,
     /// Tells the time: the system's, unless it is that of a simulation.
     pub clock: Box<dyn Fn() -> Timestamp + Send + Sync>,
@@ -50,6 +57,9 @@ impl Context {
             stores: OnceLock::new(),
             recent: Arc::default(),
             image_volumes: ImageVolumes::default(),
+            workloads: Arc::default(),
+            look_turns: Turns::default(),
+            status_turns: Turns::default(),
             failures: Failures::default(),
             clock: Box::new(Timestamp::now),
         }

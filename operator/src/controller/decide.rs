@@ -14,7 +14,7 @@ mod tests;
 use super::build::{self, Images};
 use super::error::Error;
 use super::kube_ext::{broker_is_ready, lacks_brokers, lacks_pods};
-use super::observe::{BEGIN, Live};
+use super::observe::Live;
 use super::schedulers::gang::{self, Scheduler};
 use crate::cluster::Cluster;
 use crate::cluster::validate::Violations;
@@ -34,8 +34,7 @@ use serde_json::{Value, json};
 use start_deadline::StartDeadline;
 use std::time::Duration;
 
-/// Wait before the next reconcile where no watch tells what happens: at pods that do not start, at a
-/// Job that gets fewer pods than it asks for, at one that another operator made.
+/// Wait before the next reconcile where no watch tells what happens: at a Job that another operator made.
 const POLL: Duration = Duration::from_secs(10);
 /// Wait before the next attempt at the short name of a Service that somebody else has.
 const NAME_TAKEN: Duration = Duration::from_mins(1);
@@ -48,8 +47,8 @@ pub(super) struct Request<'request> {
     /// The specification, validated, or its faults.
     pub(super) cluster: Result<Cluster, Violations>,
     pub(super) images: &'request Images,
-    /// Whether pods can have image volumes; absent before anybody has asked.
-    pub(super) image_volumes: Option<ImageVolumeSupport>,
+    /// Whether pods can have image volumes, as far as that is known.
+    pub(super) image_volumes: ImageVolumeSupport,
     pub(super) draw: fn(&mut [u8]) -> Result<(), getrandom::Error>,
 }
 
@@ -65,8 +64,8 @@ pub(super) struct Plan {
     pub(super) maximum_size: Option<u32>,
     /// True when the instance stays up until it is shut down.
     pub(super) interactive: bool,
-    /// How agent and view come into the pods; absent where there is no Job, nor is to be, where the Job
-    /// does not say, and where it depends on what pods can have, which nobody has asked yet.
+    /// How agent and view come into the pods; absent where there is no Job, nor is to be, and where the Job does not
+    /// say.
     pub(super) install: Option<Installed>,
     pub(super) start: StartDeadline,
     /// What was asked for and cannot be had while the Job exists, or after it has finished.
@@ -122,7 +121,7 @@ pub(super) fn decide(request: &Request<'_>, live: &Live) -> Plan {
     plan.install = match (&live.job, &plan.mode, cluster) {
         (Some(job), ..) => install::noted_on(job),
         (None, Mode::Reconcile, Ok(cluster)) => {
-            install::choose(cluster, request.image_volumes.as_ref())
+            Some(install::choose(cluster, &request.image_volumes))
         }
         (None, ..) => None,
     };
@@ -261,14 +260,10 @@ pub(super) fn next_reconcile(
     let is_running = state == Some(State::Running);
     let starts = !is_running || live.pods.waiting.is_some() || !ready;
     let lacks_a_name = plan.mode == Mode::Reconcile && !live.names_taken.is_empty();
-    let poll = if lacks_pods(job)
-        || (lacks_brokers(job) && starts)
-        || plan.mode == Mode::StartedByAnotherOperator
-    {
-        Some(if live.pods.begin { BEGIN } else { POLL })
-    } else if live.queue.is_some() {
-        // What the queue says changes with what others ask of it.
+    let poll = if plan.mode == Mode::StartedByAnotherOperator {
         Some(POLL)
+    } else if lacks_pods(job) || (lacks_brokers(job) && starts) {
+        Some(live.pods.next.unwrap_or(POLL))
     } else {
         (lacks_a_name && is_running).then_some(NAME_TAKEN)
     };

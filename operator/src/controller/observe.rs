@@ -2,12 +2,15 @@
 
 pub(super) mod cached_client;
 pub(super) mod image_volumes;
+mod look;
+mod pending;
 mod pods;
 pub(super) mod recent;
 pub(super) mod stores;
+pub(super) mod turns;
 pub(super) mod waiting;
 
-pub(super) use pods::{BEGIN, Pods};
+pub(super) use pods::Pods;
 
 use super::build::services;
 use super::decide::ended_run::{EndedRun, has_ended};
@@ -66,7 +69,7 @@ pub(super) async fn observe(
     };
     let pods_and_queue = async {
         let Ok(Some(job)) = &job else { return Ok((Pods::default(), None)) };
-        Ok((pods::pods(client, identity, job, now).await?, queue(client, job).await))
+        Ok((pods::pods(client, identity, job, now).await?, queue(client, job)))
     };
     let ((pods, queue), config_map, services_pod) = futures::try_join!(
         pods_and_queue,

@@ -4,7 +4,6 @@ use super::apply::events::scaled_down;
 use super::apply::report::{publish, report, report_error};
 use super::apply::{apply, apply_if_changed, delete, label_lead};
 use super::context::Context;
-use super::decide::change::Change;
 use super::decide::ended_run::{self, expires, time_until_deletion};
 use super::decide::{Plan, Request, decide, next_reconcile};
 use super::error::Error;
@@ -33,19 +32,19 @@ pub(super) async fn reconcile(
         return Ok(Action::await_change());
     }
     let now = context.now();
-    let mut request = request(context, &object, unreadable, &now);
+    let request = request(context, &object, unreadable, &now);
     let cluster = request.cluster.as_ref().ok();
     let mut live = match observe_named(client, &object, cluster, &now).await {
         Ok(live) => live,
         Err(error) => return Err(report_error(context, &mut object, error).await),
     };
-    let mut plan = plan_with_support(client, &mut request, &live).await;
+    let mut plan = decide(&request, &live);
     let labelled = label_lead(client, plan.lead_label.as_ref()).await;
     let mut applied = apply_plan(client, &object, &mut plan, &mut live).await;
     if applied.is_ok() && plan.writes.only_services {
         // The agents' configuration holds the address of the lead's Service, which the API server
         // chooses when it creates it: the rest is decided with its answer.
-        plan = plan_with_support(client, &mut request, &live).await;
+        plan = decide(&request, &live);
         applied = apply_plan(client, &object, &mut plan, &mut live).await;
     }
     // Nothing else waits for a label that is refused.
@@ -126,24 +125,9 @@ fn request<'context>(
         expires: expires(&object.spec),
         cluster,
         images: &context.images,
-        image_volumes: None,
+        image_volumes: context.image_volumes.support(),
         draw: getrandom::fill,
     }
-}
-
-async fn plan_with_support(
-    client: &CachedClient<'_>,
-    request: &mut Request<'_>,
-    live: &Live,
-) -> Plan {
-    let plan = decide(request, live);
-    if !matches!(plan.writes.job, Change::Create(_)) || plan.install.is_some() {
-        return plan;
-    }
-    // What is made depends on what pods can have.
-    request.image_volumes =
-        Some(client.context.image_volumes.support(&client.context.client).await);
-    decide(request, live)
 }
 
 async fn apply_plan(

@@ -2,3 +2,4 @@
 
 pub(super) mod gang;
 pub(super) mod queue;
+pub(super) mod workloads;

@@ -91,7 +91,7 @@ pub struct Flux {
     #[schemars(extend("enum" = ["", "amd64", "x86_64", "arm64", "arm", "aarch64"]))]
     pub arch: Option<String>,
 
-    /// Replaces `flux submit`, e.g. `flux mini submit` for old releases. Without it one job is submitted by
+    /// Replaces `flux submit`, e.g. `flux mini submit` for old releases. Without it one job is submitted as by
     /// `flux run`, which shows its output at once. Not used with `batch` and `launcher`.
     pub submit_command: Option<String>,
 
@@ -168,7 +168,8 @@ pub struct Flux {
     pub lead_broker: Option<LeadBroker>,
 
     /// The whole of the broker's configuration (`broker.toml`), verbatim. What `scheduler` says
-    /// would be in there, so it cannot be given as well.
+    /// would be in there, so it cannot be given as well. Jobs of `command` are validated only if it
+    /// has a table `[ingest]`.
     pub broker_config: Option<String>,
 
     /// Environment that `flux-view.sh` exports, by variable name.

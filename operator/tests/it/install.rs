@@ -3,8 +3,10 @@
 
 use crate::support::world::{CONFIG, JOB, World};
 use flux_contract::{AgentConfig, Install};
+use flux_operator::controller::keep_asking_for_image_volumes;
 use flux_operator::crd::{InstallMethod, Installed};
 use serde_json::{Value, json};
+use std::sync::Arc;
 use std::time::Duration;
 
 fn node(name: &str, kubelet: &str, runtime: &str) -> Value {
@@ -19,6 +21,22 @@ fn good_nodes(count: usize) -> Vec<Value> {
     (0..count).map(|n| node(&format!("n-{n}"), "v1.36.3", "containerd://2.3.7")).collect()
 }
 
+/// A world whose operator has asked its API server, which runs this release, what pods can have.
+async fn that_has_asked(spec: &Value, release: Option<&str>, nodes: Option<Vec<Value>>) -> World {
+    let world = World::new(spec);
+    if let Some(release) = release {
+        world.server.runs(release, nodes);
+    }
+    ask(&world).await;
+    world
+}
+
+/// Lets the operator ask from now on, and have its first answer. The time goes on when nobody has anything to do.
+async fn ask(world: &World) {
+    tokio::spawn(keep_asking_for_image_volumes(Arc::clone(&world.context)));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+}
+
 fn reported(world: &World) -> (InstallMethod, String) {
     let Installed { method, reason } = world.status().install.unwrap();
     (method, reason)
@@ -30,7 +48,7 @@ fn copying(world: &World) -> usize {
     job["spec"]["template"]["spec"]["initContainers"].as_array().map_or(0, Vec::len)
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_server_and_all_nodes_have_decides_and_the_reason_is_said() {
     let old = vec![node("old", "v1.36.3", "containerd://1.7.28")];
     let (mounted, copied) = (InstallMethod::Image, InstallMethod::Copy);
@@ -54,10 +72,7 @@ async fn what_server_and_all_nodes_have_decides_and_the_reason_is_said() {
         ),
         (None, None, copied, "the operator may not read the API server's version"),
     ] {
-        let world = World::new(&json!({}));
-        if let Some(release) = release {
-            world.server.runs(release, nodes);
-        }
+        let world = that_has_asked(&json!({}), release, nodes).await;
         world.reconcile().await.unwrap();
         assert_eq!(reported(&world), (method, why.to_owned()));
         assert_eq!(copying(&world), if method == copied { 2 } else { 0 }, "{why}");
@@ -68,40 +83,35 @@ async fn what_server_and_all_nodes_have_decides_and_the_reason_is_said() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_asked_of_the_cluster_for_what_runs_nor_for_what_copies() {
+async fn the_nodes_are_asked_every_five_minutes_and_no_minicluster_waits_for_that() {
     let world = World::new(&json!({}));
-    world.server.runs("v1.36.3", Some(good_nodes(1)));
-    for _ in 0..3 {
-        world.reconcile().await.unwrap();
-    }
-    assert_eq!(world.server.requests("GET /version"), 1);
-    assert_eq!(world.server.requests("GET /api/v1/nodes"), 1);
-
-    // Another run within five minutes asks nothing either.
-    world.server.remove(JOB);
+    world.server.runs("v1.36.3", Some(good_nodes(4999)));
     world.reconcile().await.unwrap();
-    assert_eq!(world.server.requests("GET /api/v1/nodes"), 1);
-    tokio::time::advance(Duration::from_mins(5)).await;
-    world.server.remove(JOB);
-    world.reconcile().await.unwrap();
-    assert_eq!(world.server.requests("GET /api/v1/nodes"), 2);
-
-    let world = World::new(&json!({ "flux": { "container": { "install": "Copy" } } }));
-    world.server.runs("v1.36.3", Some(good_nodes(1)));
-    world.reconcile().await.unwrap();
-    assert_eq!(reported(&world), (InstallMethod::Copy, "asked for".to_owned()));
+    let unknown = "the operator has just begun to ask the nodes".to_owned();
+    assert_eq!(reported(&world), (InstallMethod::Copy, unknown));
     assert_eq!(world.server.requests("GET /version"), 0);
+    for pages in [50, 100] {
+        if pages == 50 {
+            ask(&world).await
+        } else {
+            tokio::time::sleep(Duration::from_mins(5)).await
+        }
+        assert_eq!(world.server.requests("GET /api/v1/nodes"), pages);
+        world.server.remove(JOB);
+        world.reconcile().await.unwrap();
+        assert_eq!(reported(&world).0, InstallMethod::Image);
+        assert_eq!(world.server.requests("GET /api/v1/nodes"), pages);
+    }
 }
 
 /// An API server with a feature switched off makes the Job without its fields, and says nothing.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_the_server_has_left_out_of_the_job_is_named() {
     let spec = json!({
         "flux": { "container": { "install": "Image" } },
         "pod": { "resources": { "memory": "1Gi" } },
     });
-    let world = World::new(&spec);
-    world.server.runs("v1.33.13", None);
+    let world = that_has_asked(&spec, Some("v1.33.13"), None).await;
     world.reconcile().await.unwrap();
     assert_eq!(world.condition("Accepted").1, "Accepted");
     let mut job = world.server.get(JOB).unwrap();
@@ -116,17 +126,17 @@ async fn what_the_server_has_left_out_of_the_job_is_named() {
 }
 
 /// Nodes may be replaced, and so may the operator: a Job's pod template stays what it is.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_job_keeps_what_it_was_made_with_whatever_becomes_of_the_nodes() {
-    let world = World::new(&json!({}));
-    world.server.runs("v1.36.3", None);
+    let world = that_has_asked(&json!({}), Some("v1.36.3"), None).await;
     world.reconcile().await.unwrap();
     let before = reported(&world);
     assert_eq!(before.0, InstallMethod::Copy);
 
-    // Another operator, which has not asked yet.
+    // Another operator, with another answer.
     let after = world.with_another_operator();
     after.server.runs("v1.36.3", Some(good_nodes(1)));
+    ask(&after).await;
     after.edit(2, |spec| spec["size"] = json!(2));
     after.reconcile().await.unwrap();
     assert_eq!(reported(&after), before);
@@ -137,10 +147,9 @@ async fn a_job_keeps_what_it_was_made_with_whatever_becomes_of_the_nodes() {
     assert_ne!(accepted.1, "ChangeRefused", "{accepted:?}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_configuration_that_somebody_has_deleted_is_made_anew_for_the_pods_there_are() {
-    let world = World::new(&json!({}));
-    world.server.runs("v1.36.3", Some(good_nodes(1)));
+    let world = that_has_asked(&json!({}), Some("v1.36.3"), Some(good_nodes(1))).await;
     world.reconcile().await.unwrap();
     let config = world.server.get(CONFIG).unwrap();
     world.server.remove(CONFIG);

@@ -25,3 +25,4 @@ mod simulation;
 #[path = "../support/mod.rs"]
 mod support;
 mod validate;
+mod waiting;

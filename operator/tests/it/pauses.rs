@@ -4,9 +4,6 @@ use crate::support::world::{CLUSTER, CONFIG, JOB, SERVICE, World, create, finish
 use serde_json::json;
 use std::time::Duration;
 
-/// A list of Kueue's API as the API server serves it, and the Workload of the Job.
-const WORKLOADS: &str = "/apis/kueue.x-k8s.io/v1beta2/namespaces/work/workloads";
-
 /// Where everything lies.
 const NAMESPACE: &str = "/api/v1/namespaces/work";
 
@@ -56,7 +53,7 @@ async fn a_mini_cluster_whose_namespace_is_deleted_does_not_hold_it_up() {
 }
 
 #[tokio::test]
-async fn what_waits_in_a_queue_says_what_the_queue_does() {
+async fn what_waits_in_a_queue_is_a_job_with_the_labels_of_the_queue() {
     let world = World::new(&json!({}));
     let queue = json!({ "kueue.x-k8s.io/queue-name": "team", "other": "label" });
     let annotations = json!({ "provreq.kueue.x-k8s.io/maxRunDurationSeconds": "60", "other": "1" });
@@ -71,21 +68,7 @@ async fn what_waits_in_a_queue_says_what_the_queue_does() {
     assert_eq!(annotations["provreq.kueue.x-k8s.io/maxRunDurationSeconds"], "60");
     assert!(metadata["labels"]["other"].is_null() && annotations["other"].is_null());
     world.server.change(JOB, |job| job["spec"]["suspend"] = json!(true));
-    world.reconcile().await.unwrap();
+    assert_eq!(again(&world).await, None);
     let (_, reason, message) = world.condition("Suspended");
     assert_eq!((reason.as_str(), message.as_str()), ("InQueue", "waits in the queue team"));
-
-    world.server.serves(&[("kueue.x-k8s.io/v1beta2", "workloads", "Workload")]);
-    let uid = world.server.get(JOB).unwrap()["metadata"]["uid"].clone();
-    let workload = json!({
-        "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload",
-        "metadata": { "name": "job-hello", "labels": { "kueue.x-k8s.io/job-uid": uid } },
-        "status": { "conditions": [{
-            "type": "QuotaReserved", "status": "False", "message": "insufficient quota for cpu",
-        }] },
-    });
-    world.server.put(&format!("{WORKLOADS}/job-hello"), workload);
-    assert_eq!(again(&world).await, Some(10));
-    let message = world.condition("Suspended").2;
-    assert_eq!(message, "waits in the queue team: insufficient quota for cpu");
 }

@@ -242,7 +242,9 @@ impl Server {
         };
         let answer = self.with(|memory| {
             let answer = memory.answer(&parts.method, &asked);
-            memory.note(&format!("  {} {} {}", parts.method, parts.uri, answer.status().as_u16()));
+            let (method, uri, code) = (&parts.method, &parts.uri, answer.status().as_u16());
+            let what = if asked.whole { "" } else { " of metadata" };
+            memory.note(&format!("  {method} {uri} {code}{what}"));
             answer
         });
         self.asked.notify_waiters();

@@ -22,9 +22,12 @@ start)
 env)
     exec "$@"
     ;;
+/*)
+    FLUX_EXEC_PATH="$POD/libexec" exec "$command" "$@"
+    ;;
 run | submit)
     if [ -e "$POD/refuses" ]; then . "$POD/refuses"; fi
-    echo "job-$$" >> "$POD/history"
+    echo $$ >> "$POD/history"
     while [ $# -gt 0 ]; do
         case "$1" in
         -*) shift ;;
@@ -36,14 +39,11 @@ run | submit)
 batch)
     if [ -e "$POD/refuses" ]; then . "$POD/refuses"; fi
     for script; do :; done
-    echo "ƒfakejob" >> "$POD/history"
+    echo $$ >> "$POD/history"
     # As Flux does where the locale of the job is not one of UTF-8.
     "$script" > "$(dirname "$script")/flux-ffakejob.out" 2>&1
     echo $? > "$POD/batch-code"
     echo "ƒfakejob"
-    ;;
-module)
-    if [ -e "$POD/active-jobs" ]; then cat "$POD/active-jobs"; else echo 0; fi
     ;;
 admin)
     cat > "$POD/cleanup"
@@ -54,11 +54,6 @@ version)
 job)
     case "$1 $3" in
     "status "*) exit "$(cat "$POD/batch-code")" ;;
-    "last "*)
-        if [ -e "$POD/silent" ]; then exit 64; fi
-        if [ ! -e "$POD/history" ]; then echo "flux-job: job history is empty" >&2; exit 1; fi
-        sed '1!G;h;$!d' "$POD/history"
-        ;;
     "eventlog --path=exec") cat "$POD/execution" ;;
     "eventlog "*)
         if [ -e "$POD/events" ]; then cat "$POD/events"; else echo '{"name":"start"}'; fi

@@ -199,7 +199,7 @@ impl Pod {
     /// Answers, once there is a place for the socket, as the stand-in for the broker does that is in state
     /// `run` while there is the file `up`. A test that answers itself is left alone.
     pub fn serve_state(&self) {
-        let (up, path) = (self.at("up"), self.layout().local_socket());
+        let (pod, path) = (self.directory.path().to_owned(), self.layout().local_socket());
         std::thread::spawn(move || {
             let until = Instant::now() + PATIENCE;
             while !path.parent().unwrap().exists() && Instant::now() < until {
@@ -210,7 +210,17 @@ impl Pod {
             let _ = fs::set_permissions(&path, Permissions::from_mode(0o777));
             broker::serve(listener, move |topic, _| match topic {
                 "state-machine.get" => {
-                    Ok(broker::state_text(if up.exists() { "run" } else { "init" }))
+                    let up = pod.join("up").exists();
+                    Ok(broker::state_text(if up { "run" } else { "init" }))
+                }
+                "job-manager.history.get" if !pod.join("silent").exists() => {
+                    let history = fs::read_to_string(pod.join("history")).unwrap_or_default();
+                    let newest: Vec<_> = history.lines().rev().collect();
+                    Ok(format!("{{\"jobs\":[{}]}}", newest.join(",")))
+                }
+                "job-manager.stats-get" => {
+                    let answer = fs::read_to_string(pod.join("active-jobs"));
+                    Ok(answer.unwrap_or_else(|_| "{\"active_jobs\":0}".to_owned()))
                 }
                 _ => Err(NO_SERVICE),
             });

@@ -86,6 +86,12 @@ impl Message {
             ("state-machine.get", node) if node == ANY_NODE || node == rank => Ok(Request::State),
             ("state-machine.get", LEAD) => Ok(Request::LeadState),
             ("resource.status", LEAD) => Ok(Request::Drained),
+            ("job-manager.stats-get", LEAD) => Ok(Request::ActiveJobs),
+            ("job-manager.history.get", LEAD) => {
+                let slice = self.payload["slice"].as_str().and_then(|it| it.strip_prefix("[:"));
+                let most = slice.and_then(|it| it.strip_suffix(']')?.parse().ok());
+                most.map(Request::Newest).ok_or((NO_PROTOCOL, String::new()))
+            }
             ("resource.drain" | "resource.undrain" | "job-list.list", LEAD) => {
                 self.of_instance().ok_or((NO_PROTOCOL, String::new()))
             }

@@ -42,6 +42,15 @@ impl Broker {
                 let jobs = manager.jobs.values().filter(|job| job.spec.scope == scope);
                 Reply::Done(jobs.map(Job::to_json).collect())
             }
+            Request::Newest(most) => {
+                let jobs = manager.jobs.iter().rev().filter(|(_, job)| job.spec.scope.is_none());
+                Reply::Done(json!({ "jobs": jobs.map(|it| it.0).take(most).collect::<Vec<_>>() }))
+            }
+            Request::ActiveJobs => {
+                let jobs = manager.jobs.values().filter(|job| job.spec.scope.is_none());
+                let active = jobs.filter(|job| job.to_json()["state"] != "INACTIVE").count();
+                Reply::Done(json!({ "active_jobs": active }))
+            }
             Request::Eventlog(id) => {
                 Reply::Done(manager.jobs.get(&id).map_or(Value::Null, Job::events))
             }

@@ -7,7 +7,7 @@ use crate::protocol::{Request, Wait};
 use crate::text;
 use serde_json::Value;
 
-fn job_id(text: &str) -> Result<u64, Failure> {
+pub(super) fn job_id(text: &str) -> Result<u64, Failure> {
     text::decode_job_id(text)
         .ok_or_else(|| Failure::new(format!("flux-job: error parsing jobid: \"{text}\"")))
 }
@@ -70,23 +70,6 @@ pub(crate) fn status(call: &Call) -> Result<u8, Failure> {
         highest = highest.max(follow(call, job_id(id)?, false)?);
     }
     Ok(highest)
-}
-
-/// The ids of one's own jobs, the newest first.
-pub(crate) fn last(call: &Call) -> Result<u8, Failure> {
-    let slice = call.words.first().map_or("[:1]", String::as_str);
-    let count = slice.strip_prefix("[:").and_then(|rest| rest.strip_suffix(']'));
-    let count: usize = count
-        .and_then(|count| count.parse().ok())
-        .ok_or_else(|| call.but("with nothing or [:NUMBER]"))?;
-    let jobs = own_jobs(call)?;
-    if jobs.is_empty() {
-        return Err(Failure::new("flux-job: job history is empty"));
-    }
-    for id in jobs.iter().filter_map(|job| job["id"].as_u64()).take(count) {
-        output::line(&text::job_id(id));
-    }
-    Ok(0)
 }
 
 /// The events of a job, or of its execution, as JSON.

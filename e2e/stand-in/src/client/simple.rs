@@ -1,6 +1,7 @@
 //! Commands that ask one thing, or become another program.
 
 use super::{Call, formatted, socket_path};
+use crate::environment::Environment;
 use crate::jobs::task::exit_code;
 use crate::output::{self, Failure, strerror};
 use crate::protocol::{Request, Wait};
@@ -11,17 +12,25 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
+/// The release that this stands in for: as in real Flux, a text of its own in the program.
+const RELEASE: &str = "\x000.88.0\0";
+
 /// What rc1 registers (flux-core, `push-cleanup` in `etc/modprobe/rc1.py`), in the order in which it runs.
 const CLEANUP: &str = "flux queue stop --quiet --all --nocheckpoint\n\
 flux cancel --user=all --quiet --states RUN\nflux queue idle --quiet\n";
 
 /// `flux env COMMAND`: becomes the command.
 pub(crate) fn env(call: &Call) -> Result<u8, Failure> {
-    let Some((program, arguments)) = call.words.split_first() else {
+    if call.words.is_empty() {
         return Err(Failure::not_simulated("env without a command"));
-    };
-    let error = Command::new(program).args(arguments).envs(&call.environment).exec();
-    Err(Failure::new(format!("flux-env: execvp ({program}): {}", strerror(&error))))
+    }
+    Err(program(&call.environment, &call.words))
+}
+
+/// `flux /PATH/TO/PROGRAM`, and what `flux env` ends with: becomes the program, unless that fails.
+pub(crate) fn program(environment: &Environment, words: &[String]) -> Failure {
+    let error = Command::new(&words[0]).args(&words[1..]).envs(environment).exec();
+    Failure::new(format!("flux: {}: {}", words[0], strerror(&error)))
 }
 
 /// `flux start`: becomes the broker, so that process id and exit code are the broker's.
@@ -70,7 +79,10 @@ pub(crate) fn attribute(call: &Call) -> Result<u8, Failure> {
 pub(crate) fn version(call: &Call) -> Result<u8, Failure> {
     let [] = call.given()[..] else { return Err(call.but("with nothing")) };
     output::error_line("flux stand-in: not real Flux");
-    output::line("commands:    \t\t0.88.0\nlibflux-core:\t\t0.88.0\nbuild-options:\t\t+stand-in");
+    let release = RELEASE.trim_matches('\0');
+    output::line(&format!(
+        "commands:    \t\t{release}\nlibflux-core:\t\t{release}\nbuild-options:\t\t+stand-in"
+    ));
     Ok(0)
 }
 
@@ -84,16 +96,6 @@ pub(crate) fn idle(call: &Call) -> Result<u8, Failure> {
     if !quiet || pending != 0 {
         output::line(&format!("{pending} jobs"));
     }
-    Ok(0)
-}
-
-pub(crate) fn stats(call: &Call) -> Result<u8, Failure> {
-    let ["--parse=active_jobs", "job-manager"] = call.given()[..] else {
-        return Err(call.but("with --parse=active_jobs job-manager"));
-    };
-    let jobs = call.ask("flux-module: stats", &Request::Jobs(None))?;
-    let active = jobs.as_array().into_iter().flatten().filter(|job| job["state"] != "INACTIVE");
-    output::line(&active.count().to_string());
     Ok(0)
 }
 

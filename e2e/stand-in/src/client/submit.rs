@@ -3,6 +3,8 @@
 //! start for it.
 
 use super::Call;
+use super::jobs::job_id;
+use crate::jobs::jobspec::{self, program_name};
 use crate::options::Parsed;
 use crate::output::{self, Failure, strerror};
 use crate::protocol::{JobSpec, Request, Wait};
@@ -36,10 +38,26 @@ pub(crate) fn run(call: &Call) -> Result<u8, Failure> {
     // It ends where it is the null device. Anything else stays open, and empty.
     let input = std::fs::canonicalize("/proc/self/fd/0");
     spec.no_input |= input.is_ok_and(|path| path.ends_with("null"));
-    // Passed on to the job as by `flux job attach` (flux-core, `src/cmd/job/attach.c`), and held until there is one.
+    let signals = held();
+    let id = send(call, spec)?;
+    attached(call, id, signals)
+}
+
+/// `flux job attach ID`, which has no options here.
+pub(crate) fn attach(call: &Call) -> Result<u8, Failure> {
+    let [id] = call.given()[..] else { return Err(call.but("with an id")) };
+    attached(call, job_id(id)?, held())
+}
+
+/// Keeps what is to be passed on to a job until there is one.
+fn held() -> SigSet {
     let signals = SigSet::from_iter([Signal::SIGTERM, Signal::SIGHUP]);
     let _ = signals.thread_block();
-    let id = send(call, spec)?;
+    signals
+}
+
+/// Prints what a job prints, and passes signals on to it (flux-core, `src/cmd/job/attach.c`).
+fn attached(call: &Call, id: u64, signals: SigSet) -> Result<u8, Failure> {
     let caller = call.clone();
     std::thread::spawn(move || {
         while let Ok(signal) = signals.wait() {
@@ -48,6 +66,24 @@ pub(crate) fn run(call: &Call) -> Result<u8, Failure> {
     });
     let end = Request::Wait(Wait::End { id, output: true });
     Ok(code(id, &call.ask_with("flux-job", &end, &mut output::raw)?))
+}
+
+/// `flux job submit`, with a jobspec (RFC 25) on its standard input. Whoever attaches to the job has no input for it.
+pub(crate) fn submit_jobspec(call: &Call) -> Result<u8, Failure> {
+    let fault = |text: &str| Failure::new(format!("flux-job: {text}"));
+    let parsed = call.options("f|flags=")?;
+    let flags = flags(&parsed).map_err(|flag| fault(&format!("unknown flag: {flag}")))?;
+    let text = std::io::read_to_string(std::io::stdin()).unwrap_or_default();
+    if text.is_empty() {
+        return Err(fault("required jobspec is empty"));
+    }
+    let jobspec = serde_json::from_str(&text).map_err(|error| fault(&error.to_string()))?;
+    let spec = jobspec::job(&jobspec).ok_or_else(|| call.but("of nodes, slots and cores"))?;
+    let waitable = flags.contains(&"waitable");
+    let (scope, user) = (call.scope(), nix::unistd::getuid().as_raw());
+    let id = send(call, JobSpec { waitable, scope, user, no_input: true, ..spec })?;
+    output::line(&text::job_id(id));
+    Ok(0)
 }
 
 pub(crate) fn batch(call: &Call) -> Result<u8, Failure> {
@@ -86,8 +122,15 @@ fn job(call: &Call, parsed: &Parsed) -> Result<JobSpec, Failure> {
         return Err(fault(call, "job command and arguments are missing"));
     };
     let mut spec = spec(call, parsed, parsed.rest.clone(), "ntasks")?;
-    program.rsplit('/').next().unwrap_or_default().clone_into(&mut spec.name);
+    program_name(program).clone_into(&mut spec.name);
     Ok(spec)
+}
+
+/// The flags of a submission, or one that there is not.
+fn flags(parsed: &Parsed) -> Result<Vec<&str>, &str> {
+    let flags: Vec<&str> = parsed.values("flags").flat_map(|text| text.split(',')).collect();
+    let unknown = flags.iter().find(|flag| !["novalidate", "waitable"].contains(flag));
+    unknown.map_or(Ok(()), |flag| Err(*flag)).map(|()| flags)
 }
 
 /// What the options make of a job that runs `command`, whose number of tasks is that of option `count`.
@@ -120,10 +163,8 @@ fn spec(
         }
         template => Ok(template.map(str::to_owned)),
     };
-    let flags: Vec<&str> = parsed.values("flags").flat_map(|text| text.split(',')).collect();
-    if let Some(flag) = flags.iter().find(|flag| **flag != "waitable") {
-        return Err(fault(call, &format!("--flags: Unknown flag {flag}")));
-    }
+    let unknown = |flag| fault(call, &format!("--flags: Unknown flag {flag}"));
+    let flags = flags(parsed).map_err(unknown)?;
     let spec = JobSpec {
         command,
         tasks: tasks.or(nodes).unwrap_or(1),
@@ -134,7 +175,7 @@ fn spec(
         no_input: parsed.has("input"),
         output: file("output")?,
         error: file("error")?.or(file("output")?),
-        waitable: !flags.is_empty(),
+        waitable: flags.contains(&"waitable"),
         scope: call.scope(),
         user: nix::unistd::getuid().as_raw(),
         ..JobSpec::default()

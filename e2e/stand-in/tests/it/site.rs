@@ -57,10 +57,13 @@ impl Site {
         let new = Self { folder, flux, port };
         std::fs::create_dir(new.path("bin")).expect("creates");
         // A symbolic link would lead back to the build, and the site's `flux` would not be found.
-        let (built, flux) = (env!("CARGO_BIN_EXE_flux-stand-in"), new.path("bin/flux"));
-        std::fs::hard_link(built, &flux)
-            .or_else(|_| std::fs::copy(built, &flux).map(|_| ()))
-            .expect("a flux");
+        let built = env!("CARGO_BIN_EXE_flux-stand-in");
+        std::fs::create_dir_all(new.path("libexec/flux/cmd")).expect("creates");
+        for program in ["bin/flux", "libexec/flux/cmd/flux-job"].map(|path| new.path(path)) {
+            std::fs::hard_link(built, &program)
+                .or_else(|_| std::fs::copy(built, &program).map(|_| ()))
+                .expect("a flux");
+        }
         new.certificate("curve.cert", [7; 32]);
         let last = size - 1;
         let ranks = if last == 0 { "0".to_owned() } else { format!("0-{last}") };

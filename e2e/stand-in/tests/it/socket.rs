@@ -139,6 +139,30 @@ fn the_lead_drains_ranks_and_lists_what_runs_there_whichever_broker_is_asked() {
     assert_eq!(ask("resource.drain", r#"{"reason":"bad fan"}"#).0, 71);
 }
 
+#[test]
+fn the_lead_tells_which_jobs_there_were_and_how_many_are_left() {
+    let (site, _brokers) = Site::two();
+    let mut stream = connect(&site, 0);
+    let mut ask = |topic: &str, payload: Option<&str>| {
+        let (errno, answer) = ask(&mut stream, topic, payload, 0);
+        assert_eq!(errno, 0, "{answer}");
+        serde_json::from_str::<serde_json::Value>(&answer).expect("JSON")
+    };
+    let (history, stats) = ("job-manager.history.get", "job-manager.stats-get");
+    let mut newest = |most: usize| {
+        let slice = format!("{{\"slice\":\"[:{most}]\"}}");
+        let answer = ask(history, Some(&slice));
+        answer["jobs"].as_array().expect("a list").len()
+    };
+    assert_eq!(newest(1), 0);
+    site.ok(0, &["submit", "--watch", "true"]);
+    site.ok(0, &["submit", "bash", "-c", "until [ -e go ]; do sleep 0.05; done"]);
+    assert_eq!((newest(1), newest(65)), (1, 2));
+    assert_eq!(ask(stats, None)["active_jobs"], 1);
+    site.write("go", "");
+    wait_for("its end", || (ask(stats, None)["active_jobs"] == 0).then_some(()));
+}
+
 /// A user that has no passwd entry.
 const OTHER_USER: u32 = 54_321;
 

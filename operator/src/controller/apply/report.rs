@@ -6,7 +6,7 @@ use super::events::events;
 use crate::controller::context::{Context, FIELD_MANAGER};
 use crate::controller::error::{Error, Verb};
 use crate::controller::observe::cached_client::{Read, read, reported};
-use crate::controller::observe::recent::name_of;
+use crate::controller::observe::recent::{Name, name_of};
 use crate::controller::observe::stores::MiniClusterMeta;
 use crate::controller::status::interrupted;
 use crate::crd::{MiniCluster, MiniClusterStatus, State};
@@ -22,6 +22,9 @@ const PAUSE: Duration = Duration::from_secs(5);
 /// The same where the second says that pods have started or that the lead has ended: most runs go on soon.
 const LONG_PAUSE: Duration = Duration::from_secs(10);
 
+/// Reasons of a status that waits for nodes, a quota, a queue, or somebody.
+const WAITING_REASONS: [&str; 3] = ["Waiting", "PodsRefused", "Suspended"];
+
 /// Writes `status` if it differs from the one `cluster` has, and publishes what changed; `cluster` has then the
 /// resource version of the answer. If it can wait and another was written a moment ago, the answer is how long.
 pub(crate) async fn report(
@@ -32,9 +35,9 @@ pub(crate) async fn report(
     if cluster.status.as_ref() == Some(status) {
         return Ok(None);
     }
-    if let Some(pause) = cluster.status.as_ref().and_then(|old| pause(old, status))
+    if let Some(old) = &cluster.status
         && context.stores.get().is_some()
-        && let Some(rest) = context.recent.pause(&name_of(cluster), pause)
+        && let Some(rest) = postponed(context, &name_of(cluster), old, status)
     {
         return Ok(Some(rest));
     }
@@ -71,6 +74,26 @@ fn replacing(old: Option<&MiniClusterStatus>, new: &MiniClusterStatus) -> Value 
         }
     }
     patch
+}
+
+/// How long it is until `new` may take the place of `old`.
+fn postponed(
+    context: &Context,
+    cluster: &Name,
+    old: &MiniClusterStatus,
+    new: &MiniClusterStatus,
+) -> Option<Duration> {
+    let rest = pause(old, new).and_then(|pause| context.recent.pause(cluster, pause));
+    let turn = || context.status_turns.rest(cluster);
+    rest.or_else(|| still_waits(old, new).then(turn).flatten())
+}
+
+/// True where the same run waits as before, for something else perhaps. What all of them wait for may change for all
+/// at once; who starts or ends does not wait for their turns.
+fn still_waits(old: &MiniClusterStatus, new: &MiniClusterStatus) -> bool {
+    let is_same = (old.state, old.size) == (new.state, new.size)
+        && old.observed_generation == new.observed_generation;
+    is_same && new.reason.as_deref().is_some_and(|reason| WAITING_REASONS.contains(&reason))
 }
 
 /// How long `new` can wait after `old`: if it only has other numbers and words, or says that pods have started or

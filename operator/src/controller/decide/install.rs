@@ -57,13 +57,13 @@ pub(crate) fn method(installed: Option<&Installed>) -> Install {
     }
 }
 
-/// Chooses for a Job that is made now; `None` where that depends on `support` and nobody has asked yet.
-pub(crate) fn choose(cluster: &Cluster, support: Option<&ImageVolumeSupport>) -> Option<Installed> {
+/// Chooses for a Job that is made now.
+pub(crate) fn choose(cluster: &Cluster, support: &ImageVolumeSupport) -> Installed {
     let asked_for = ASKED_FOR.to_owned();
     let (method, reason) = match (cluster.flux.install, needs_copy(cluster)) {
         (Wanted::Copy, _) => (InstallMethod::Copy, asked_for),
         (Wanted::Auto, Some(why)) => (InstallMethod::Copy, why),
-        (Wanted::Auto, None) => match support? {
+        (Wanted::Auto, None) => match support {
             Ok(()) => {
                 let reason = "the API server and all nodes have image volumes";
                 (InstallMethod::Image, reason.to_owned())
@@ -71,7 +71,7 @@ pub(crate) fn choose(cluster: &Cluster, support: Option<&ImageVolumeSupport>) ->
             Err(lack) => (InstallMethod::Copy, lack.why.clone()),
         },
         (Wanted::Image, _) => {
-            let reason = match support? {
+            let reason = match support {
                 Ok(()) => asked_for,
                 Err(Lack { why, is_certain: true }) => {
                     format!("{ASKED_FOR}, but will not work: {why}")
@@ -81,7 +81,7 @@ pub(crate) fn choose(cluster: &Cluster, support: Option<&ImageVolumeSupport>) ->
             (InstallMethod::Image, reason)
         }
     };
-    Some(Installed { method, reason })
+    Installed { method, reason }
 }
 
 /// What in the specification speaks for copying, if anything does.
@@ -158,10 +158,8 @@ mod tests {
             ("Image", &no, Image, "asked for, but will not work: node n has 1"),
             ("Image", &perhaps, Image, "asked for, and may not work: nobody knows"),
         ] {
-            let expected = Some(Installed { method, reason: reason.to_owned() });
-            assert_eq!(choose(&cluster(&wanted(wants)), Some(support)), expected);
-            let unasked = (wants == "Copy").then_some(expected).flatten();
-            assert_eq!(choose(&cluster(&wanted(wants)), None), unasked, "{wants}");
+            let expected = Installed { method, reason: reason.to_owned() };
+            assert_eq!(choose(&cluster(&wanted(wants)), support), expected);
         }
     }
 
@@ -178,11 +176,11 @@ mod tests {
             ),
             (json!({ "overlay": { "initContainers": mine } }), None),
         ] {
-            let auto = choose(&cluster(&json!({ "pod": pod })), Some(&Ok(()))).unwrap();
+            let auto = choose(&cluster(&json!({ "pod": pod })), &Ok(()));
             assert_eq!(auto.method, if named.is_some() { Copy } else { Image }, "{pod}");
             assert!(auto.reason.contains(named.unwrap_or("image volumes")), "{}", auto.reason);
             let asked = json!({ "pod": pod, "flux": wanted("Image")["flux"] });
-            assert_eq!(choose(&cluster(&asked), Some(&Ok(()))).unwrap().method, Image, "{pod}");
+            assert_eq!(choose(&cluster(&asked), &Ok(())).method, Image, "{pod}");
         }
     }
 

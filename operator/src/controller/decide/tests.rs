@@ -36,7 +36,7 @@ fn with(cluster: Result<Cluster, Violations>, generation: i64, live: &Live) -> P
         Ok(())
     };
     let images = &images("agent");
-    let image_volumes = Some(Err(Lack::perhaps("nobody knows")));
+    let image_volumes = Err(Lack::perhaps("nobody knows"));
     decide(
         &Request {
             generation,

@@ -9,7 +9,9 @@ use crate::cluster::validate::{Violation, Violations};
 use crate::controller::context::Context;
 use crate::controller::error::{Error, NameConflict, ObjectName, Verb};
 use crate::crd::{MiniCluster, MiniClusterSpec, MiniClusterStatus};
+use futures::{Stream, TryStreamExt as _, stream};
 use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{ApiResource, DynamicObject, GetParams, ListParams, ObjectList};
@@ -18,6 +20,9 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::{DeserializeOwned, IgnoredAny};
 use std::fmt::Debug;
+
+/// Pods that are read at once: others may label theirs like those of a Job, and a pod takes much memory.
+const PAGE: u32 = 20;
 
 /// Reads from the stores, and from the API server what they do not hold.
 pub(crate) struct CachedClient<'context> {
@@ -136,6 +141,26 @@ impl<'context> CachedClient<'context> {
     {
         let answer = self.objects().api.list(parameters).await;
         answer.map_err(Error::of(Verb::Read, kind, name))
+    }
+
+    /// The pods of this very Job that `parameters` select, read a page at a time.
+    pub(crate) fn pods_of<'job>(
+        &'job self,
+        job: &'job Job,
+        parameters: ListParams,
+    ) -> impl Stream<Item = Result<Pod, Error>> + 'job {
+        let pages = stream::try_unfold(Some(parameters.limit(PAGE)), async |parameters| {
+            let Some(mut parameters) = parameters else { return Ok::<_, Error>(None) };
+            let page: ObjectList<Pod> =
+                self.list(&parameters, "Pods of Job", &job.name_any()).await?;
+            parameters.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
+            let next = parameters.continue_token.is_some().then_some(parameters);
+            // A Job of the same name may have gone a moment ago, and its pods not yet.
+            let uid = job.uid().unwrap_or_default();
+            let pods = page.items.into_iter().filter(move |pod| is_owned(pod, &uid)).map(Ok);
+            Ok(Some((stream::iter(pods), next)))
+        });
+        pages.try_flatten()
     }
 
     /// The pod of `spec.services`. Where the specification asks for none, one of somebody else is in nobody's way, and

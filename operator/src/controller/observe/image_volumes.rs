@@ -1,16 +1,18 @@
 //! Finds out whether pods can have image volumes (KEP-4639), from the API server's version and from what
-//! each node says of its kubelet and its container runtime. The answer serves all Jobs that are made for a while.
+//! each node says of its kubelet and its container runtime. It is asked in the background from the operator's start
+//! on, and the last answer serves all Jobs that are made.
 
 use crate::controller::decide::install::{ImageVolumeSupport, Lack};
 use k8s_openapi::api::core::v1::{Node, NodeSystemInfo};
 use kube::api::ListParams;
 use kube::core::{ApiResource, Object};
 use kube::{Api, Client, ResourceExt as _};
+use parking_lot::Mutex;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use std::convert::Infallible;
 use std::time::Duration;
-use tokio::sync::Mutex;
-use tokio::time::{Instant, timeout};
+use tokio::time::{sleep, timeout};
 
 /// Kubernetes has image volumes switched on from this release on (stable with 1.36).
 const KUBERNETES: (u32, u32) = (1, 35);
@@ -24,29 +26,32 @@ const PAGE: u32 = 100;
 const GOOD_FOR: Duration = Duration::from_mins(5);
 /// The same where it is not certain.
 const UNCERTAIN_FOR: Duration = Duration::from_secs(30);
-/// Longest time for an answer: a MiniCluster waits for it.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Longest time for an answer, of 50 pages perhaps.
+const PATIENCE: Duration = Duration::from_mins(2);
 
+/// The last answer.
 #[derive(Debug, Default)]
-pub(crate) struct ImageVolumes(Mutex<Option<(Instant, ImageVolumeSupport)>>);
+pub(crate) struct ImageVolumes(Mutex<Option<ImageVolumeSupport>>);
 
 impl ImageVolumes {
-    /// Of several who ask at once, one asks the API server.
-    pub(crate) async fn support(&self, client: &Client) -> ImageVolumeSupport {
-        let mut last = self.0.lock().await;
-        if let Some((since, support)) = &*last {
+    /// What is known. No MiniCluster waits until more is.
+    pub(crate) fn support(&self) -> ImageVolumeSupport {
+        let unknown = || Err(Lack::perhaps("the operator has just begun to ask the nodes"));
+        self.0.lock().clone().unwrap_or_else(unknown)
+    }
+
+    /// Asks the API server, again and again.
+    pub(crate) async fn keep_asking(&self, client: &Client) -> Infallible {
+        loop {
+            let late = || Err(Lack::perhaps("the API server did not say in time what it has"));
+            let support = timeout(PATIENCE, ask(client)).await.unwrap_or_else(|_| late());
             let is_certain = support.as_ref().err().is_none_or(|lack| lack.is_certain);
-            if since.elapsed() < if is_certain { GOOD_FOR } else { UNCERTAIN_FOR } {
-                return support.clone();
+            let before = self.0.lock().replace(support.clone());
+            if before.as_ref() != Some(&support) {
+                tracing::info!(?support, "image volumes");
             }
+            sleep(if is_certain { GOOD_FOR } else { UNCERTAIN_FOR }).await;
         }
-        let late = || Err(Lack::perhaps("the API server did not say in time what it has"));
-        let support = timeout(PATIENCE, ask(client)).await.unwrap_or_else(|_| late());
-        if last.as_ref().is_none_or(|(_, before)| *before != support) {
-            tracing::info!(?support, "image volumes");
-        }
-        *last = Some((Instant::now(), support.clone()));
-        support
     }
 }
 

@@ -1,32 +1,26 @@
 //! The Job's pods, and why some of them do not start.
 
-use super::cached_client::{CachedClient, is_owned};
-use super::waiting::{SILENT_LIMIT, Waiting, event_time, is_silent, waiting};
+use super::cached_client::CachedClient;
+use super::look::BEGIN;
+use super::pending::look;
+use super::waiting::{Waiting, lead_waiting};
 use crate::cluster::Identity;
 use crate::controller::build::KILLED;
-use crate::controller::error::{Error, Verb};
+use crate::controller::error::Error;
 use crate::controller::kube_ext::{
-    disruption, end_of, has_failed, is_failed, is_finished, lacks_brokers, lacks_pods, phase,
-    start_time,
+    disruption, end_of, has_failed, is_failed, is_finished, lacks_brokers, lacks_pods, parallelism,
+    ready_pods, start_time,
 };
 use flux_contract::invocation::REPLACED_VARIABLES;
 use flux_contract::{Exit, TerminationMessage, labels};
-use futures::future::try_join_all;
-use futures::{Stream, StreamExt as _, TryStreamExt as _, stream};
+use futures::TryStreamExt as _;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{Event, Namespace, Pod};
+use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::api::{ListParams, ObjectList};
-use kube::{Api, ResourceExt as _};
+use kube::ResourceExt as _;
+use kube::api::ListParams;
 use std::cmp::Reverse;
 use std::time::Duration;
-
-/// Time from the start of a Job on, and between two times, in which nobody asks why pods do not start: most do.
-pub(crate) const BEGIN: Duration = Duration::from_secs(5);
-/// Pods that are asked why they do not start.
-const ASKED: usize = 100;
-/// Pods that are read at once: others may label theirs like those of a Job, and a pod takes much memory.
-const PAGE: u32 = 20;
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Pods {
@@ -38,8 +32,8 @@ pub(crate) struct Pods {
     pub(crate) refused: Option<String>,
     /// The namespace is being deleted, and the Job gets no pods there any more.
     pub(crate) namespace_ends: bool,
-    /// True while it is too early to ask for these.
-    pub(crate) begin: bool,
+    /// When to ask for these again; absent where nothing is awaited.
+    pub(crate) next: Option<Duration>,
 }
 
 /// Reads the lead's pod; why pods do not start, while some do not; and, when the Job has failed
@@ -60,7 +54,7 @@ pub(super) async fn pods(
         leads
     } else {
         let leads = format!("{of_job},{}=0", labels::COMPLETION_INDEX);
-        list(client, job, ListParams::default().labels(&leads)).try_collect().await?
+        client.pods_of(job, ListParams::default().labels(&leads)).try_collect().await?
     };
     let mut pods = Pods { lead: select_lead(leads, runner), ..Pods::default() };
     let failed = job.status.as_ref().and_then(|status| status.failed).unwrap_or_default() > 0;
@@ -71,94 +65,27 @@ pub(super) async fn pods(
         let likelier = async |found: Option<Pod>, pod: Pod| {
             Ok(found.into_iter().chain([pod]).min_by_key(|pod| failure_rank(pod, runner)))
         };
-        pods.failed_worker = list(client, job, all).try_fold(None, likelier).await?;
+        pods.failed_worker = client.pods_of(job, all).try_fold(None, likelier).await?;
     }
-    pods.begin = begins(job, now);
-    if pods.begin {
-        return Ok(pods);
-    }
-    if lacks_pods(job) {
-        pods.refused = refusal(client, job).await?;
-        pods.namespace_ends = namespace_ends(client).await?;
-    }
-    if lacks_brokers(job) {
-        let recent = &client.context.recent;
-        let asked = client.stores.and_then(|_| recent.waiting(&client.cluster, BEGIN));
-        pods.waiting = if let Some((_, waiting)) = asked {
-            waiting
-        } else {
-            let waiting = pending(client, job, now).await?;
-            recent.set_waiting(&client.cluster, waiting.clone());
-            waiting
-        };
+    if begins(job, now) {
+        pods.next = Some(BEGIN);
+    } else if lacks_pods(job) || lacks_brokers(job) {
+        let others = parallelism(job) - ready_pods(job) - 1;
+        let lead = pods.lead.as_ref();
+        let said = lead.filter(|_| lacks_brokers(job)).and_then(|it| lead_waiting(it, others, now));
+        let (found, next) = look(client, job, lead, said.is_some(), now).await?;
+        pods.next = Some(next);
+        pods.waiting = said.or(found.waiting).filter(|_| lacks_brokers(job));
+        // What was found before may be of a Job that has its pods by now.
+        if lacks_pods(job) {
+            (pods.refused, pods.namespace_ends) = (found.refused, found.namespace_ends);
+        }
     }
     Ok(pods)
 }
 
 fn begins(job: &Job, now: &Time) -> bool {
     start_time(job).is_some_and(|start| now.0.duration_since(start.0).unsigned_abs() < BEGIN)
-}
-
-/// Why pods that wait do not start, if they do not only need more time.
-async fn pending(
-    client: &CachedClient<'_>,
-    job: &Job,
-    now: &Time,
-) -> Result<Option<Waiting>, Error> {
-    let uid = job.uid().unwrap_or_default();
-    let of_job = ListParams::default().labels(&format!("{}={uid}", labels::CONTROLLER_UID));
-    let pending = list(client, job, of_job.fields("status.phase=Pending")).take(ASKED);
-    let mut pods: Vec<Pod> = pending.try_collect().await?;
-    pods.retain(|pod| phase(pod) == Some("Pending"));
-    pods.sort_by_key(index);
-    let silent = pods.iter().filter(|pod| is_silent(pod)).take(SILENT_LIMIT);
-    let warnings = silent.map(async |pod| {
-        let uid = pod.uid().unwrap_or_default();
-        events(client, job, "Pod", &format!("involvedObject.uid={uid},type=Warning")).await
-    });
-    let warnings: Vec<Event> = try_join_all(warnings).await?.into_iter().flatten().collect();
-    Ok(waiting(&pods, &warnings, now))
-}
-
-fn index(pod: &Pod) -> (u32, String) {
-    let index = pod.labels().get(labels::COMPLETION_INDEX).and_then(|index| index.parse().ok());
-    (index.unwrap_or(u32::MAX), pod.name_any())
-}
-
-/// What an admission plugin says about pods that it refuses (Pod Security, a quota): it is in Events alone.
-async fn refusal(client: &CachedClient<'_>, job: &Job) -> Result<Option<String>, Error> {
-    let uid = job.uid().unwrap_or_default();
-    let fields = format!("involvedObject.uid={uid},reason=FailedCreate");
-    let newest = events(client, job, "Job", &fields).await?.into_iter().max_by_key(event_time);
-    Ok(newest.and_then(|event| event.message).map(|message| refused(&message)))
-}
-
-/// Whether the namespace is being deleted. Its pods go first (KEP-5080), and the Job keeps those that have failed
-/// until it can make others, which it cannot there: the two wait for each other until the Job goes.
-async fn namespace_ends(client: &CachedClient<'_>) -> Result<bool, Error> {
-    let api: Api<Namespace> = Api::all(client.context.client.clone());
-    let name = &client.cluster.0;
-    let found = api.get_metadata_opt(name).await;
-    let found = found.map_err(Error::of(Verb::Read, "Namespace", name))?;
-    Ok(found.is_some_and(|namespace| namespace.metadata.deletion_timestamp.is_some()))
-}
-
-async fn events(
-    client: &CachedClient<'_>,
-    job: &Job,
-    kind: &str,
-    fields: &str,
-) -> Result<Vec<Event>, Error> {
-    let parameters = ListParams::default().fields(fields);
-    Ok(client.list(&parameters, &format!("Events of {kind}"), &job.name_any()).await?.items)
-}
-
-/// The Job controller's words without the pod's name: it makes another pod each time.
-fn refused(message: &str) -> String {
-    let text = message.strip_prefix("Error creating: ").unwrap_or(message);
-    let rest = text.strip_prefix("pods \"").and_then(|rest| rest.split_once("\" "));
-    let rest = rest.map_or(text, |(_, rest)| rest.strip_prefix("is ").unwrap_or(rest));
-    format!("pods are refused: {rest}")
 }
 
 /// The newest of the lead's pods. One that refuses to repeat a command gives way to the one whose command
@@ -201,26 +128,6 @@ fn may_have_run(pod: &Pod, runner: &str) -> bool {
         let message = end.message.as_deref().and_then(TerminationMessage::from_json);
         message.is_none_or(|message| message.command_began())
     })
-}
-
-/// The pods of this very Job that `parameters` select, read a page at a time.
-fn list<'job>(
-    client: &'job CachedClient<'_>,
-    job: &'job Job,
-    parameters: ListParams,
-) -> impl Stream<Item = Result<Pod, Error>> + 'job {
-    let pages = stream::try_unfold(Some(parameters.limit(PAGE)), async |parameters| {
-        let Some(mut parameters) = parameters else { return Ok::<_, Error>(None) };
-        let page: ObjectList<Pod> =
-            client.list(&parameters, "Pods of Job", &job.name_any()).await?;
-        parameters.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
-        let next = parameters.continue_token.is_some().then_some(parameters);
-        // A Job of the same name may have gone a moment ago, and its pods not yet.
-        let uid = job.uid().unwrap_or_default();
-        let pods = page.items.into_iter().filter(move |pod| is_owned(pod, &uid)).map(Ok);
-        Ok(Some((stream::iter(pods), next)))
-    });
-    pages.try_flatten()
 }
 
 fn age(pod: &Pod) -> (Option<jiff::Timestamp>, String) {
@@ -295,12 +202,5 @@ mod tests {
             let found = pods.into_iter().min_by_key(|pod| failure_rank(pod, "hello"));
             assert_eq!(second(found), Some(first));
         }
-    }
-
-    #[test]
-    fn a_refusal_is_quoted_without_the_name_of_the_pod_that_never_was() {
-        let message = r#"Error creating: pods "hello-0-9v5kq" is forbidden: exceeded quota: few"#;
-        assert_eq!(refused(message), "pods are refused: forbidden: exceeded quota: few");
-        assert_eq!(refused("no node"), "pods are refused: no node");
     }
 }

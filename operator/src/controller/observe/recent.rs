@@ -1,6 +1,6 @@
 //! What the operator itself has read or written of each MiniCluster a moment ago, and need not ask for again.
 
-use super::waiting::Waiting;
+use super::look::Look;
 use crate::crd::{MiniCluster, MiniClusterStatus};
 use kube::ResourceExt;
 use kube::core::ObjectMeta;
@@ -23,12 +23,9 @@ pub(crate) struct Recent(Mutex<HashMap<Name, Entry>>);
 struct Entry {
     /// The MiniCluster as it was read or written last, as JSON: as a value it takes several times as much.
     cluster: Option<Box<str>>,
-    waiting: Option<Asked>,
+    look: Option<Look>,
     reported: Option<Instant>,
 }
-
-/// When it was asked what keeps pods from starting, and the answer.
-pub(crate) type Asked = (Instant, Option<Waiting>);
 
 impl Recent {
     /// The MiniCluster, if nobody has changed it since it was read or written.
@@ -61,16 +58,13 @@ impl Recent {
         entry.cluster = written.and_then(to_text);
     }
 
-    /// What keeps the pods of `cluster` from starting, if that was asked less than `pause` ago: no watch brings it,
-    /// and a start brings many reconciles.
-    pub(crate) fn waiting(&self, cluster: &Name, pause: Duration) -> Option<Asked> {
-        let asked = self.0.lock().get(cluster)?.waiting.clone();
-        asked.filter(|(when, _)| when.elapsed() < pause)
+    /// What was found out last about the pods of `cluster` that do not start: no watch brings it.
+    pub(crate) fn look(&self, cluster: &Name) -> Option<Look> {
+        self.0.lock().get(cluster)?.look.clone()
     }
 
-    pub(crate) fn set_waiting(&self, cluster: &Name, waiting: Option<Waiting>) {
-        let asked = Some((Instant::now(), waiting));
-        self.0.lock().entry(cluster.clone()).or_default().waiting = asked;
+    pub(crate) fn set_look(&self, cluster: &Name, look: Look) {
+        self.0.lock().entry(cluster.clone()).or_default().look = Some(look);
     }
 
     /// How much of `pause` is left since the status of `cluster` was written.
@@ -174,15 +168,5 @@ mod tests {
     fn what_cannot_be_compared_or_is_large_is_not_remembered() {
         assert!(read("opaque", 1).cluster(&watched("u", "opaque")).is_none());
         assert!(read("10", SIZE_LIMIT).cluster(&watched("u", "10")).is_none());
-    }
-
-    #[test]
-    fn why_pods_wait_is_asked_now_and_then() {
-        let waiting = Some(Waiting { message: "no node".to_owned(), lasts: true });
-        let (recent, hello) = (Recent::default(), ("apps".to_owned(), "hello".to_owned()));
-        assert_eq!(recent.waiting(&hello, Duration::from_hours(1)), None);
-        recent.set_waiting(&hello, waiting.clone());
-        assert_eq!(recent.waiting(&hello, Duration::from_hours(1)).unwrap().1, waiting);
-        assert_eq!(recent.waiting(&hello, Duration::ZERO), None);
     }
 }

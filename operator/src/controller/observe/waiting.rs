@@ -44,6 +44,18 @@ pub(crate) fn waiting(pods: &[Pod], refusals: &[Event], now: &Time) -> Option<Wa
     Some(Waiting { message, lasts: has_lasted(pod, now) })
 }
 
+/// What keeps the lead from starting, where it says so itself. Of the `others` it is known that they are not ready.
+pub(crate) fn lead_waiting(lead: &Pod, others: i32, now: &Time) -> Option<Waiting> {
+    let pending = Some(lead).filter(|lead| phase(lead) == Some("Pending"))?;
+    let said = waiting(std::slice::from_ref(pending), &[], now)?;
+    let more = match others {
+        ..=0 => String::new(),
+        1 => "; and 1 more pod is not ready".to_owned(),
+        others => format!("; and {others} more pods are not ready"),
+    };
+    Some(Waiting { message: said.message + &more, ..said })
+}
+
 /// What `pod` itself says keeps it from starting, in one sentence that begins with a verb: no node,
 /// no image, a container that does not start.
 fn hindrance(pod: &Pod) -> Option<String> {
@@ -75,14 +87,19 @@ pub(crate) fn is_silent(pod: &Pod) -> bool {
 }
 
 fn refusal(pod: &Pod, events: &[Event]) -> Option<String> {
+    warning(pod.metadata.uid.as_deref()?, events).filter(|_| is_silent(pod))
+}
+
+/// What the newest of `events` about the pod with this uid says, in one sentence that begins with a verb.
+pub(crate) fn warning(uid: &str, events: &[Event]) -> Option<String> {
     let about = |event: &&Event| {
-        event.involved_object.uid == pod.metadata.uid
+        event.involved_object.uid.as_deref() == Some(uid)
             && event.reason.as_deref() != Some("FailedScheduling")
     };
     let newest = events.iter().filter(about).max_by_key(|event| event_time(event))?;
     let reason = newest.reason.as_deref().unwrap_or("Warning");
     let message = newest.message.as_deref().unwrap_or_default().trim_end();
-    is_silent(pod).then(|| format!("does not start: {reason}: {message}"))
+    Some(format!("does not start: {reason}: {message}"))
 }
 
 pub(crate) fn event_time(event: &Event) -> Option<jiff::Timestamp> {
@@ -165,6 +182,22 @@ mod tests {
         let expected = "pod hello-1-b does not start container flux-agent: ErrImagePull not found";
         let found = said(&[scheduled("hello-1-b", &state)], &[], 1);
         assert_eq!(found, Some((expected.to_owned(), false)));
+    }
+
+    #[test]
+    fn of_the_pods_beside_a_lead_that_waits_only_is_told_what_is_known() {
+        let full = "0/1 nodes are available: 1 Insufficient cpu.";
+        let lead = unschedulable("hello-0-a", full);
+        let told = |others| lead_waiting(&lead, others, &Time(jiff::Timestamp::MAX)).unwrap();
+        for (others, more) in [
+            (0, ""),
+            (1, "; and 1 more pod is not ready"),
+            (4999, "; and 4999 more pods are not ready"),
+        ] {
+            let message = format!("pod hello-0-a has no node: {full}{more}");
+            assert_eq!(told(others), Waiting { message, lasts: true });
+        }
+        assert_eq!(lead_waiting(&silent("hello-0-a"), 3, &Time(jiff::Timestamp::MAX)), None);
     }
 
     #[test]

@@ -1,7 +1,4 @@
 //! A Job in a queue (Kueue): what it keeps, and what the queue says while it waits.
-//!
-//! Kueue makes an object of its own for each Job, a Workload, and says there what it waits for. No type of it is
-//! kept here: which versions a cluster serves is asked, and only the words of its conditions are read.
 
 use crate::cluster::{Cluster, QUEUE_LABEL};
 use crate::controller::kube_ext::{
@@ -9,19 +6,11 @@ use crate::controller::kube_ext::{
 };
 use crate::controller::observe::cached_client::CachedClient;
 use k8s_openapi::api::batch::v1::Job;
-use kube::api::ListParams;
-use kube::{ResourceExt as _, discovery};
-use serde_json::Value;
+use kube::ResourceExt as _;
 use std::collections::BTreeMap;
 
-const GROUP: &str = "kueue.x-k8s.io";
 /// Annotation of a Job whose number of pods Kueue lets change while it runs (`ElasticJobsViaWorkloadSlices`).
 const ELASTIC: &str = "kueue.x-k8s.io/elastic-job";
-const JOB_UID: &str = "kueue.x-k8s.io/job-uid";
-
-/// Conditions of a Workload that say what it waits for, with their values; the first that is there counts.
-const WAITING_CONDITIONS: [(&str, &str); 3] =
-    [("QuotaReserved", "False"), ("Admitted", "False"), ("Evicted", "True")];
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Queue {
@@ -30,14 +19,11 @@ pub(crate) struct Queue {
     pub(crate) says: Option<String>,
 }
 
-/// The queue that `job` waits in, if it does. What cannot be read is left out: it is a word for people.
-pub(crate) async fn queue(client: &CachedClient<'_>, job: &Job) -> Option<Queue> {
+/// The queue that `job` waits in, if it does.
+pub(crate) fn queue(client: &CachedClient<'_>, job: &Job) -> Option<Queue> {
     let waits = is_suspended(job) && !is_suspended_by_specification(job);
     let name = job.labels().get(QUEUE_LABEL).filter(|_| waits)?.clone();
-    let says = workload(client, &job.uid().unwrap_or_default()).await.unwrap_or_else(|error| {
-        tracing::debug!(%error, "read the Workload of a Job");
-        None
-    });
+    let says = client.context.workloads.words(&client.cluster, &job.uid().unwrap_or_default());
     Some(Queue { name, says })
 }
 
@@ -82,22 +68,6 @@ fn replace(entries: &mut BTreeMap<String, String>, key: &str, value: Option<&Str
         Some(value) => entries.insert(key.to_owned(), value.clone()),
         None => entries.remove(key),
     };
-}
-
-async fn workload(client: &CachedClient<'_>, job: &str) -> Result<Option<String>, kube::Error> {
-    let group = discovery::oneshot::group(&client.context.client, GROUP).await?;
-    let Some((resource, _)) = group.recommended_kind("Workload") else { return Ok(None) };
-    let of_job = ListParams::default().labels(&format!("{JOB_UID}={job}"));
-    let list = client.dynamic(&resource).api.list(&of_job).await?;
-    Ok(list.items.iter().find_map(|workload| waits_for(&workload.data)))
-}
-
-fn waits_for(workload: &Value) -> Option<String> {
-    let conditions = workload["status"]["conditions"].as_array()?;
-    WAITING_CONDITIONS.iter().find_map(|(type_, status)| {
-        let found = conditions.iter().find(|it| it["type"] == *type_ && it["status"] == *status)?;
-        found["message"].as_str().filter(|message| !message.is_empty()).map(str::to_owned)
-    })
 }
 
 #[cfg(test)]
@@ -160,18 +130,5 @@ mod tests {
         assert_eq!(constrained(&job, queued(Some("team"), 2)).2, 2, "it waits");
         let (refused, _, size) = constrained(&built(&elastic(2), 1).job, elastic(3));
         assert_eq!((refused, size), (vec![], 3));
-    }
-
-    #[test]
-    fn a_workload_says_first_what_quota_it_lacks() {
-        let condition = |type_: &str, status: &str, message: &str| json!({ "type": type_, "status": status, "message": message });
-        let of =
-            |conditions: &[Value]| waits_for(&json!({ "status": { "conditions": conditions } }));
-        let lacks = condition("QuotaReserved", "False", "insufficient quota for cpu");
-        let evicted = condition("Evicted", "True", "preempted");
-        assert_eq!(of(&[evicted.clone(), lacks]).unwrap(), "insufficient quota for cpu");
-        assert_eq!(of(std::slice::from_ref(&evicted)).unwrap(), "preempted");
-        assert_eq!(of(&[condition("QuotaReserved", "True", "reserved")]), None);
-        assert_eq!(waits_for(&json!({})), None);
     }
 }

@@ -1,0 +1,166 @@
+//! `flux-agent submit`: submits a command as one job and becomes `flux job attach`, as `flux run` does, but without
+//! Python. The front end `flux` starts it, which makes the environment that `flux run` would have. Where anything in
+//! that is not known to the byte, it becomes `flux run`.
+
+use crate::accounts::become_user::become_command;
+use crate::failure::{Failure, ended_with};
+use crate::plan::jobspec::{Counts, Variables, jobspec, obstacle, of_flux_run};
+use crate::plan::workload::NO_VALIDATOR;
+use crate::process::exit_status::{exit_code, start_failure_code};
+use crate::system::environment::find_program;
+use crate::system::files::is_executable;
+use crate::system::output::log_line;
+use clap::Args;
+use nix::sys::resource::{Resource, getrlimit};
+use nix::unistd::execve;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::env;
+use std::ffi::{CString, OsString};
+use std::io::{self, Write as _};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The program behind `flux job`.
+const FLUX_JOB: &str = "flux-job";
+/// Soft limits that `flux run` hands on to a job, by the names that Flux's shell knows.
+const LIMITS: [(&str, Resource); 9] = [
+    ("as", Resource::RLIMIT_AS),
+    ("core", Resource::RLIMIT_CORE),
+    ("cpu", Resource::RLIMIT_CPU),
+    ("data", Resource::RLIMIT_DATA),
+    ("fsize", Resource::RLIMIT_FSIZE),
+    ("nofile", Resource::RLIMIT_NOFILE),
+    ("nproc", Resource::RLIMIT_NPROC),
+    ("rss", Resource::RLIMIT_RSS),
+    ("stack", Resource::RLIMIT_STACK),
+];
+
+/// What is submitted.
+#[derive(Debug, Clone, PartialEq, Eq, Args)]
+pub(crate) struct Submit {
+    /// The `flux` program
+    #[arg(long, value_name = "PATH")]
+    flux: PathBuf,
+    #[command(flatten)]
+    counts: Counts,
+    /// Program and arguments
+    #[arg(last = true, required = true)]
+    command: Vec<String>,
+}
+
+/// A job, and what is needed to submit it.
+struct Prepared {
+    flux_job: PathBuf,
+    environment: Variables,
+    jobspec: Value,
+}
+
+/// Submits the job and becomes what follows it; returns only when one of the two failed.
+pub(crate) fn run(submit: &Submit) -> Result<(), Failure> {
+    let Prepared { flux_job, environment, jobspec } = match prepare(submit) {
+        Ok(prepared) => prepared,
+        Err(why) => {
+            log_line(&format!("the job is submitted by flux run: {why}"));
+            return become_flux_run(submit);
+        }
+    };
+    let failed = |error: io::Error| {
+        let message = format!("run {} submit: {error}", flux_job.display());
+        Failure::with_code(start_failure_code(&error), message)
+    };
+    let mut submitting = Command::new(&flux_job)
+        .args(["submit", NO_VALIDATOR])
+        .env_clear()
+        .envs(&environment)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(failed)?;
+    if let Some(mut input) = submitting.stdin.take() {
+        // Where it has ended before it read all of this, it has said why.
+        let _ = input.write_all(jobspec.to_string().as_bytes());
+    }
+    let submitted = submitting.wait_with_output().map_err(failed)?;
+    if !submitted.status.success() {
+        return ended_with(u8::try_from(exit_code(submitted.status)).unwrap_or(u8::MAX));
+    }
+    let job = String::from_utf8_lossy(&submitted.stdout);
+    let error = become_attach(&flux_job, job.trim(), &environment);
+    let message = format!("start {} attach: {error}", flux_job.display());
+    Err(Failure::with_code(start_failure_code(&error), message))
+}
+
+/// Everything that `flux run` would find out, or what of it is not certain.
+fn prepare(submit: &Submit) -> Result<Prepared, String> {
+    let text = |what: OsString| {
+        what.into_string().map_err(|what| format!("{} is not UTF-8", what.to_string_lossy()))
+    };
+    let variables = env::vars_os().map(|(name, value)| Ok((text(name)?, text(value)?)));
+    let environment: Variables = variables.collect::<Result<_, String>>()?;
+    obstacle(&environment).map_or(Ok(()), Err)?;
+    // As `flux run` looks for it.
+    let exec_path = environment.get("FLUX_EXEC_PATH").ok_or("FLUX_EXEC_PATH is not set")?;
+    let search = [("PATH".into(), exec_path.into())].into();
+    let flux_job = find_program(&search, FLUX_JOB, is_executable)
+        .ok_or_else(|| format!("there is no {FLUX_JOB} in {exec_path}"))?;
+    let directory = env::current_dir().map_err(|error| format!("the directory: {error}"))?;
+    let directory = text(directory.into_os_string())?;
+    let environment = of_flux_run(environment);
+    let jobspec = jobspec(submit.counts, &submit.command, &directory, &environment, &limits()?);
+    Ok(Prepared { flux_job, environment, jobspec })
+}
+
+/// Python writes a limit as a signed number: one that there is not is -1.
+fn limits() -> Result<BTreeMap<&'static str, i64>, String> {
+    let limit = |(name, resource)| {
+        let (soft, _) =
+            getrlimit(resource).map_err(|error| format!("the limit {name}: {error}"))?;
+        Ok((name, soft.cast_signed()))
+    };
+    LIMITS.into_iter().map(limit).collect()
+}
+
+fn become_flux_run(submit: &Submit) -> Result<(), Failure> {
+    let Counts { nodes, tasks } = submit.counts;
+    let option = |name, count: Option<u32>| count.map(|count| format!("-{name}{count}"));
+    let mut command = Command::new(&submit.flux);
+    command.args(["run", NO_VALIDATOR]).args(option("N", nodes)).args(option("n", tasks));
+    become_command(command.args(&submit.command))
+}
+
+/// Returns only when it failed. Unlike the standard library, Python leaves SIGPIPE ignored, as this program has it: that
+/// nobody reads the log ends no job.
+fn become_attach(flux_job: &Path, job: &str, environment: &Variables) -> io::Error {
+    let text = |text: &[u8]| CString::new(text).map_err(io::Error::from);
+    let become_it = || {
+        let words = [FLUX_JOB, "attach", job].map(|word| text(word.as_bytes()));
+        let words = words.into_iter().collect::<io::Result<Vec<_>>>()?;
+        let variables = environment.iter().map(|(name, value)| format!("{name}={value}"));
+        let variables = variables.map(|it| text(it.as_bytes())).collect::<io::Result<Vec<_>>>()?;
+        let program = text(flux_job.as_os_str().as_bytes())?;
+        execve(&program, &words, &variables).map_err(io::Error::from)
+    };
+    match become_it() {
+        Ok(never) => match never {},
+        Err(error) => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    const RECORDED: &str = include_str!("../../tests/recorded/flux_run.json");
+
+    #[test]
+    fn the_limits_are_those_of_flux_run() {
+        let recorded: Value = serde_json::from_str(RECORDED).unwrap();
+        let system = &recorded[0]["jobspec"]["attributes"]["system"];
+        let expected = system["shell"]["options"]["rlimit"].as_object().unwrap();
+        let expected: BTreeSet<&str> = expected.keys().map(String::as_str).collect();
+        assert_eq!(limits().unwrap().into_keys().collect::<BTreeSet<_>>(), expected);
+    }
+}

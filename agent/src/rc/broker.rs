@@ -1,0 +1,90 @@
+//! The broker that runs rc1 or rc3, asked over its own socket.
+
+use crate::failure::Failure;
+use crate::flux::broker_socket::{BrokerAddress, SocketError};
+use crate::rc::order::BrokerFacts;
+use crate::rc::steps::{BACKING_MODULE, CRON_DIRECTORY, DUMP, RECOVERY, RESTORE};
+use crate::system::output::chain;
+use flux_contract::Exit;
+use nix::errno::Errno;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use std::env;
+
+/// The broker at the other end of the socket.
+const THIS_BROKER: u32 = u32::MAX;
+
+#[derive(Debug, Clone)]
+pub(super) struct Broker(BrokerAddress);
+
+#[derive(Deserialize)]
+struct Attribute {
+    value: String,
+}
+
+#[derive(Deserialize)]
+struct ModuleList {
+    mods: Vec<LoadedModule>,
+}
+
+#[derive(Deserialize)]
+struct LoadedModule {
+    name: String,
+    path: String,
+}
+
+impl Broker {
+    /// The one that has started this process.
+    pub(super) fn from_environment() -> Result<Self, Failure> {
+        let uri = env::var("FLUX_URI").unwrap_or_default();
+        let Some(socket) = uri.strip_prefix("local://") else {
+            let text = format!("FLUX_URI is {uri:?}: only a broker runs this, as its rc1 or rc3");
+            return Err(Failure::new(Exit::Usage, text));
+        };
+        Ok(Self(BrokerAddress { socket: socket.into(), owner: None }))
+    }
+
+    /// What `topic` answers. Each question has a connection of its own: several are asked at once.
+    pub(super) async fn ask<Answer: DeserializeOwned>(
+        &self,
+        topic: &str,
+        payload: Option<&Value>,
+    ) -> Result<Answer, SocketError> {
+        self.0.connect().await?.ask(topic, THIS_BROKER, payload).await
+    }
+
+    /// The value of an attribute, if it is set.
+    async fn attribute(&self, name: &str) -> Result<Option<String>, SocketError> {
+        match self.ask("attr.get", Some(&json!({ "name": name }))).await {
+            Ok(Attribute { value }) => Ok(Some(value)),
+            Err(error) if error.is(Errno::ENOENT) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(super) async fn facts(&self) -> Result<BrokerFacts, String> {
+        let failed = |what: &str| {
+            let doing = format!("ask the broker for {what}");
+            move |error| format!("{doing}: {}", chain(&error))
+        };
+        let rank = self.attribute("rank").await.map_err(failed("its rank"))?;
+        let rank = rank.and_then(|rank| rank.parse().ok()).ok_or("the broker has no rank")?;
+        let config = self.ask("config.get", None).await.map_err(failed("its configuration"))?;
+        let mut facts = BrokerFacts { rank, config, ..BrokerFacts::default() };
+        for name in [RESTORE, DUMP, CRON_DIRECTORY, BACKING_MODULE, RECOVERY] {
+            let value = self.attribute(name).await.map_err(failed(name))?;
+            facts.attributes.extend(value.map(|value| (name, value)));
+        }
+        Ok(facts)
+    }
+
+    /// The names of the modules that are loaded and can be removed.
+    pub(super) async fn loaded(&self) -> Result<Vec<String>, String> {
+        let answer = self.ask("module.list", None).await;
+        let ModuleList { mods } =
+            answer.map_err(|error| format!("list the modules: {}", chain(&error)))?;
+        let removable = mods.into_iter().filter(|module| module.path != "builtin");
+        Ok(removable.map(|module| module.name).collect())
+    }
+}

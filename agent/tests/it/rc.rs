@@ -1,0 +1,183 @@
+//! `flux-agent rc`, which a broker runs as its rc1 and rc3: the real binary, a socket that answers as a broker does, and
+//! a shell script in place of `flux`. All that is asked and run goes into one list.
+
+use crate::pod::broker::broker_that;
+use crate::pod::{Background, Ended, Pod};
+use serde_json::{Value, json};
+use std::fs;
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+const FLUX: &str =
+    "#!/bin/sh\necho \"flux $*\" >> $LIST\ncase $1 in startlog) test $2 != --check;; esac\n";
+
+/// A broker with this rank and these attributes, to which one module is refused.
+struct Broker {
+    pod: Pod,
+    rank: u32,
+    attributes: Vec<(&'static str, String)>,
+    refused: Option<&'static str>,
+}
+
+fn note(list: &Path, line: &str) {
+    let mut file = OpenOptions::new().create(true).append(true).open(list).unwrap();
+    // In one piece: several write at once.
+    file.write_all(format!("{line}\n").as_bytes()).unwrap();
+}
+
+impl Broker {
+    fn new(rank: u32) -> Self {
+        let pod = Pod::new();
+        let modules = pod.at("mnt/flux/view/share/flux/modprobe");
+        fs::create_dir_all(&modules).unwrap();
+        fs::write(modules.join("modprobe.toml"), include_str!("pod/modprobe.toml")).unwrap();
+        pod.write_executable("mnt/flux/view/bin/flux", FLUX);
+        for stage in ["rc1", "rc3"] {
+            let script =
+                format!("#!/bin/sh\necho \"script {stage} $FLUX_RC_USE_MODPROBE\" >> $LIST\n");
+            pod.write_executable(&format!("mnt/flux/view/etc/flux/{stage}.d/own"), &script);
+        }
+        Self { pod, rank, attributes: Vec::new(), refused: None }
+    }
+
+    fn list(&self) -> PathBuf {
+        self.pod.at("list")
+    }
+
+    /// Runs a stage, and returns how it ended and what it did.
+    fn run(self, stage: &str) -> (Ended, Vec<String>) {
+        let (list, socket) = (self.list(), self.pod.at("local"));
+        let prefix = self.pod.at("mnt/flux/view").display().to_string();
+        let mut command = self.pod.agent(&["rc", stage, &prefix]);
+        command.env("FLUX_URI", format!("local://{}", socket.display())).env("LIST", &list);
+        broker_that(&socket, move |topic, payload| {
+            let payload: Value = serde_json::from_str(payload).unwrap_or_default();
+            self.answer(topic, &payload)
+        });
+        let ended = Background::start(command).end();
+        let did = fs::read_to_string(&list).unwrap_or_default();
+        (ended, did.lines().map(str::to_owned).collect())
+    }
+
+    fn answer(&self, topic: &str, payload: &Value) -> Result<String, u8> {
+        let name =
+            payload["name"].as_str().or_else(|| payload["path"].as_str()).unwrap_or_default();
+        match topic {
+            "attr.get" if name == "rank" => {
+                Ok(json!({ "value": self.rank.to_string() }).to_string())
+            }
+            "attr.get" => {
+                let value = self.attributes.iter().find(|(attribute, _)| *attribute == name);
+                value.map(|(_, value)| json!({ "value": value }).to_string()).ok_or(2)
+            }
+            "config.get" => Ok("{}".to_owned()),
+            "module.list" => {
+                let module = |name| json!({ "name": name, "path": format!("/{name}.so") });
+                let builtin = json!({ "name": "overlay", "path": "builtin" });
+                let mut modules = ["kvs", "content", "sqlite"].map(module).to_vec();
+                modules.push(builtin);
+                Ok(json!({ "mods": modules }).to_string())
+            }
+            "content.checkpoint-get" => Err(2),
+            "module.load" if self.refused == Some(name) => Err(1),
+            _ => {
+                let args = payload["args"].as_array().map(|args| json!(args).to_string());
+                note(&self.list(), &format!("{topic} {name} {}", args.unwrap_or_default()));
+                Ok(String::new())
+            }
+        }
+    }
+}
+
+/// Asserts that these lines are there, in this order.
+fn assert_in_order(did: &[String], lines: &[&str]) {
+    let mut rest = did.iter();
+    for line in lines {
+        assert!(rest.any(|done| done.trim_end() == *line), "{line} in {did:#?}");
+    }
+}
+
+#[test]
+fn a_lead_loads_its_modules_restores_its_archive_and_runs_the_scripts_last() {
+    let mut broker = Broker::new(0);
+    let archive = broker.pod.at("archive.tgz");
+    fs::write(&archive, "").unwrap();
+    broker.attributes.push(("content.restore", archive.display().to_string()));
+    let crontab = broker.pod.at("cron/tab");
+    fs::create_dir_all(crontab.parent().unwrap()).unwrap();
+    fs::write(&crontab, "").unwrap();
+    broker.attributes.push(("cron.directory", broker.pod.at("cron").display().to_string()));
+    let (ended, did) = broker.run("start");
+    assert_eq!(ended.code, 0, "{}", ended.log);
+    let restore = format!(
+        "flux restore --sd-notify --quiet --checkpoint --size-limit=100M {}",
+        archive.display()
+    );
+    assert_in_order(
+        &did,
+        &[
+            "module.load content []",
+            "module.load sqlite [\"truncate\"]",
+            &restore,
+            "module.load kvs []",
+            "flux startlog --post-start-event",
+            "flux startlog --check --quiet",
+            "script rc1 t",
+        ],
+    );
+    assert_in_order(&did, &["module.load cron [\"sync=heartbeat.pulse\"]", "flux cron tab"]);
+    assert!(did.iter().any(|line| line.starts_with("runat.push cleanup")), "{did:#?}");
+    assert_eq!(did.last().unwrap(), "script rc1 t");
+    assert!(ended.output.contains("Flux was not shut down properly"), "{}", ended.output);
+}
+
+#[test]
+fn a_worker_loads_the_modules_of_its_rank_and_does_no_step_of_the_leads() {
+    let (ended, did) = Broker::new(3).run("start");
+    assert_eq!(ended.code, 0, "{}", ended.log);
+    let loaded = did.iter().filter(|line| line.starts_with("module.load")).count();
+    assert_eq!((loaded, did.len()), (7, 8), "{did:#?}");
+}
+
+#[test]
+fn a_module_that_cannot_be_loaded_ends_the_start_and_is_named() {
+    let broker = Broker { refused: Some("kvs"), ..Broker::new(0) };
+    let (ended, did) = broker.run("start");
+    assert_eq!(ended.code, 1);
+    let why = "kvs: the broker answered module.load with errno 1 (Operation not permitted)";
+    assert!(ended.log.contains(why), "{}", ended.log);
+    assert!(
+        !did.iter().any(|line| line.contains("kvs-watch") || line.contains("script")),
+        "{did:#?}"
+    );
+}
+
+#[test]
+fn at_the_end_scripts_run_first_and_the_state_is_kept_before_its_store_goes() {
+    let mut broker = Broker::new(0);
+    broker.attributes.push(("content.dump", "/archive".to_owned()));
+    let (ended, did) = broker.run("end");
+    assert_eq!(ended.code, 0, "{}", ended.log);
+    let dump = "flux dump --sd-notify --quiet --ignore-failed-read --no-cache --maxreqs=128 --checkpoint /archive";
+    let expected = [
+        "script rc3 t",
+        "flux startlog --post-finish-event",
+        "module.remove kvs",
+        "content.flush",
+        dump,
+        "module.remove sqlite",
+        "module.remove content",
+    ];
+    assert_eq!(did.iter().map(|line| line.trim_end()).collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn flux_does_what_is_not_certain() {
+    let mut broker = Broker::new(0);
+    broker.attributes.push(("content.restore", "auto".to_owned()));
+    let (ended, did) = broker.run("start");
+    assert_eq!((ended.code, did), (0, vec!["flux modprobe rc1".to_owned()]));
+    let why = "flux modprobe rc1 takes over: the attribute content.restore is \"auto\"";
+    assert!(ended.log.contains(why), "{}", ended.log);
+}

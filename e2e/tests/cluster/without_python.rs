@@ -1,0 +1,72 @@
+//! The command of a MiniCluster as a job that the agent submits itself: the one that `flux run` would make of it.
+
+use crate::{Instance, trial};
+use anyhow::{Context as _, Result, ensure};
+use e2e::not_run;
+use e2e::product::view::View;
+use e2e::progress::Progress;
+use serde_json::Value;
+
+const AGENT: &str = "/mnt/flux/bin/flux-agent";
+/// The releases of Flux for which it does so.
+const RELEASES: [&str; 2] = ["0.87.0", "0.88.0"];
+
+/// The job that `words` of `flux` submit and wait for, as Flux was given it.
+async fn submitted(run: &Instance<'_>, words: &[&[&str]]) -> Result<Value> {
+    let printed = run.flux(&words.concat()).await?;
+    ensure!(printed.lines().all(|line| line == "a  b"), "{words:?}: {printed}");
+    let id = run.flux(&["job", "last"]).await?;
+    let jobspec = run.flux(&["job", "info", "--original", &id, "jobspec"]).await?;
+    serde_json::from_str(&jobspec).with_context(|| format!("reading {jobspec}"))
+}
+
+async fn is_compared(run: &Instance<'_>) -> Result<bool> {
+    let version = run.flux(&["version"]).await?;
+    Ok(RELEASES.iter().any(|release| version.contains(release)))
+}
+
+#[test]
+#[ignore = "needs a cluster"]
+fn the_agents_job_is_that_of_flux_run_in_every_field() {
+    trial("same-job", async |trial| {
+        if !View::from_environment()?.is_real() {
+            let why = "the stand-in for Flux makes no jobspec";
+            not_run::note("the comparison with flux run", why, &Progress::new());
+            return Ok(());
+        }
+        let run = trial.run("both", "size: 2, interactive: true", "").await?;
+        run.ready().await?;
+        run.up(2).await?;
+        for counts in [&["-N", "2"][..], &["-N", "2", "-n2"], &["-n1"]] {
+            let command = &["echo", "a  b"];
+            let flux = submitted(&run, &[&["run"], counts, command]).await?;
+            let own = &[AGENT, "submit", "--flux=/mnt/flux/view/bin/flux"];
+            let own = submitted(&run, &[own, counts, &["--"], command]).await?;
+            ensure!(own == flux, "{counts:?}, by the agent:\n{own:#}\nby flux run:\n{flux:#}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+#[ignore = "needs a cluster"]
+fn the_agent_submits_a_command_without_options_and_says_so_and_the_code_is_the_commands() {
+    trial("submitter", async |trial| {
+        let command = "command: 'until test -e /tmp/go; do sleep 0.2; done; exit 3'";
+        for (name, fields, has_options) in
+            [("own", "size: 1", false), ("options", "size: 1, flux: {optionFlags: --quiet}", true)]
+        {
+            let run = trial.run(name, fields, command).await?;
+            run.ready().await?;
+            let plan = run.exec(0, &[AGENT, "plan", "--output", "json"]).await?;
+            let plan: Value = serde_json::from_str(&plan)?;
+            let submitter = &plan["broker"]["lead_command"]["submitter"];
+            let own = !has_options && is_compared(&run).await?;
+            ensure!((*submitter == "agent") == own, "{name}: {submitter}");
+            run.go(0).await?;
+            let (code, message) = run.fails("CommandFailed").await?;
+            ensure!(code == Some(3), "{name}: {code:?}: {message}");
+        }
+        Ok(())
+    });
+}

@@ -1,0 +1,309 @@
+//! What the API server pays for MiniClusters that wait: requests at rest, counted over the time of the tests, which goes
+//! on when nobody has anything to do.
+
+use crate::support::server::Server;
+use crate::support::simulation::job::{JobController, index_of, is_broker};
+use crate::support::world::PODS;
+use crate::support::{defaults, hello, images};
+use flux_operator::controller::{Context, Scope, keep_asking_for_image_volumes, run};
+use flux_operator::metrics::Metrics;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::sleep;
+
+const CLUSTERS: &str = "/apis/flux-framework.org/v1alpha2/namespaces/work/miniclusters";
+const JOBS: &str = "/apis/batch/v1/namespaces/work/jobs";
+const WORKLOADS: &str = "/apis/kueue.x-k8s.io/v1beta2/namespaces/work/workloads";
+
+/// How many MiniClusters wait: as many as a test has time for.
+const CROWD: usize = 100;
+/// Requests in any second, however many wait.
+const PEAK: usize = 5;
+/// Requests in a second of a thousand that wait.
+const BUDGET: usize = 5;
+/// After this nothing is asked for more often than it ever will be.
+const CALM: Duration = Duration::from_mins(7);
+/// How long the requests are counted: two of the longest pauses.
+const MEASURED: Duration = Duration::from_mins(10);
+/// When a Job begins nobody asks why its pods do not start.
+const START: Duration = Duration::from_secs(6);
+/// Who is alone has been heard, and has written, long before.
+const SOON: Duration = Duration::from_secs(2);
+const FULL: &str = "0/1 nodes are available: 1 Insufficient cpu.";
+
+/// An operator, and MiniClusters that it has made Jobs for.
+struct Crowd {
+    server: Server,
+    jobs: JobController,
+}
+
+impl Crowd {
+    async fn new(count: usize, size: usize, labels: Value) -> Self {
+        let server = Server::default();
+        server.brings_news_but_of(&[]);
+        let clock = server.with(|memory| {
+            memory.store.has_queue = true;
+            memory.store.clock
+        });
+        let metrics = Arc::new(Metrics::default());
+        let mut context = Context::new(server.client(), None, metrics, images(), defaults());
+        context.clock = Box::new(move || clock.now());
+        let context = Arc::new(context);
+        let scope = Scope { namespace: Some("work".to_owned()), concurrency: 4 };
+        tokio::spawn(keep_asking_for_image_volumes(Arc::clone(&context)));
+        tokio::spawn(run(context, scope, || {}, pending()));
+        let mut crowd = Self { server, jobs: JobController::default() };
+        // All watches have begun.
+        sleep(SOON).await;
+        for number in 0..count {
+            crowd.create(&name(number), size, labels.clone());
+        }
+        sleep(SOON).await;
+        crowd.run_jobs();
+        sleep(START).await;
+        crowd
+    }
+
+    fn create(&self, name: &str, size: usize, labels: Value) {
+        let mut object = serde_json::to_value(hello(&json!({ "size": size }))).unwrap();
+        object["metadata"]["name"] = json!(name);
+        object["metadata"]["uid"] = Value::Null;
+        object["metadata"]["labels"] = labels;
+        self.server.put(&format!("{CLUSTERS}/{name}"), object);
+    }
+
+    /// Lets the Job controller make pods, and say so.
+    fn run_jobs(&mut self) {
+        for _ in 0..2 {
+            self.server.with(|memory| self.jobs.sync(&mut memory.store));
+        }
+    }
+
+    /// Gives each pod the status that `status` has for its index.
+    fn set_pods(&self, status: impl Fn(u64) -> Value) {
+        self.server.with(|memory| {
+            for (path, pod) in memory.store.select(PODS, is_broker) {
+                let mut status = status(index_of(&pod));
+                if let Some(runner) = status.pointer_mut("/containerStatuses/0/name") {
+                    *runner = pod["metadata"]["labels"]["batch.kubernetes.io/job-name"].clone();
+                }
+                memory.store.set_status(&path, status);
+            }
+        });
+    }
+
+    /// The requests of the next `time`, without the watches that begin again every five minutes, and the one about image
+    /// volumes.
+    async fn requests(&self, time: Duration) -> Requests {
+        let before = self.server.journal().len();
+        sleep(time).await;
+        let journal = self.server.journal().split_off(before);
+        let of_crowd =
+            |line: &&String| !line.contains("watch=true") && !line.contains(" /version ");
+        Requests(journal.iter().filter(of_crowd).cloned().collect())
+    }
+
+    fn status(&self, name: &str) -> Value {
+        self.server.get(&format!("{CLUSTERS}/{name}")).unwrap()["status"].clone()
+    }
+
+    fn message(&self, name: &str, type_: &str) -> String {
+        let status = self.status(name);
+        let mut conditions = status["conditions"].as_array().unwrap().iter();
+        let found = conditions.find(|it| it["type"] == type_).unwrap();
+        found["message"].as_str().unwrap().to_owned()
+    }
+
+    /// How many MiniClusters say this of a condition.
+    fn tell(&self, type_: &str, message: &str) -> usize {
+        let names = (0..CROWD).map(name);
+        names.filter(|name| self.message(name, type_).contains(message)).count()
+    }
+}
+
+/// Lines of the server's journal.
+struct Requests(Vec<String>);
+
+impl Requests {
+    /// The most in one second.
+    fn most(&self) -> usize {
+        let mut seconds = BTreeMap::new();
+        for line in &self.0 {
+            let second: Timestamp = line.split(' ').next().unwrap().parse().unwrap();
+            *seconds.entry(second).or_default() += 1;
+        }
+        seconds.into_values().max().unwrap_or_default()
+    }
+
+    fn with(&self, words: &[&str]) -> Self {
+        let has = |line: &&String| words.iter().all(|word| line.contains(word));
+        Self(self.0.iter().filter(has).cloned().collect())
+    }
+
+    fn of_whole_pods(&self) -> usize {
+        let pods = self.with(&[&format!("GET {PODS}")]).0;
+        pods.iter().filter(|line| !line.ends_with("of metadata")).count()
+    }
+}
+
+fn name(number: usize) -> String {
+    format!("hello-{number}")
+}
+
+fn unscheduled(message: &str) -> Value {
+    let condition = json!({ "type": "PodScheduled", "status": "False", "message": message });
+    json!({ "phase": "Pending", "conditions": [condition] })
+}
+
+/// It has a node, and does not say why it does not start.
+fn silent() -> Value {
+    json!({ "phase": "Pending", "conditions": [{ "type": "PodScheduled", "status": "True" }] })
+}
+
+/// The lead is ready, and the others are as `others` says.
+fn led(others: Value) -> impl Fn(u64) -> Value {
+    move |index| {
+        if index > 0 {
+            return others.clone();
+        }
+        json!({
+            "phase": "Running", "conditions": [{ "type": "Ready", "status": "True" }],
+            "containerStatuses": [{
+                "name": "", "image": "", "imageID": "", "ready": true, "started": true,
+                "restartCount": 0, "state": { "running": {} },
+            }],
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_that_wait_for_nodes_ask_for_nothing_and_write_in_turns() {
+    let crowd = Crowd::new(CROWD, 2, json!({})).await;
+    crowd.set_pods(|_| unscheduled(FULL));
+    sleep(CALM).await;
+    let told = format!("has no node: {FULL}; and 1 more pod is not ready");
+    assert_eq!(crowd.tell("Progressing", &told), CROWD);
+    let rest = crowd.requests(MEASURED).await;
+    assert_eq!(rest.0, [""; 0]);
+    // Another reason, for all of them at once, while one starts.
+    crowd.set_pods(|_| unscheduled("0/2 nodes are available: 2 Insufficient cpu."));
+    crowd.create("starts", 2, json!({}));
+    let change = crowd.requests(SOON).await;
+    assert!(crowd.server.get(&format!("{JOBS}/starts")).is_some());
+    assert_eq!(change.with(&["PATCH", "starts/status"]).0.len(), 1, "it does not wait");
+    let rest = crowd.requests(CALM).await;
+    assert_eq!(crowd.tell("Progressing", "0/2 nodes"), CROWD);
+    assert!(rest.most() <= PEAK, "{}", rest.most());
+    assert_eq!(rest.of_whole_pods(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_whose_workers_wait_ask_in_turns_and_read_no_whole_pods() {
+    for (others, told) in [(unscheduled(FULL), "has no node"), (silent(), "FailedMount")] {
+        let mut crowd = Crowd::new(CROWD, 3, json!({})).await;
+        crowd.set_pods(led(others.clone()));
+        crowd.run_jobs();
+        for (path, pod) in crowd.server.with(|memory| memory.store.select(PODS, is_broker)) {
+            let name = path.rsplit('/').next().unwrap();
+            let event = json!({
+                "metadata": { "name": name }, "involvedObject": { "uid": pod["metadata"]["uid"] },
+                "type": "Warning", "reason": "FailedMount", "message": "no such claim",
+                "lastTimestamp": "2026-01-01T00:00:00Z",
+            });
+            crowd.server.put(&format!("/api/v1/namespaces/work/events/{name}"), event);
+        }
+        sleep(CALM).await;
+        assert_eq!(crowd.tell("Progressing", told), CROWD);
+        let rest = crowd.requests(MEASURED).await;
+        let seconds = usize::try_from(MEASURED.as_secs()).unwrap();
+        assert!(rest.most() <= PEAK, "{told}: {}", rest.most());
+        let all = rest.0.len();
+        assert!((CROWD..=BUDGET * seconds * CROWD / 1000).contains(&all), "{told}: {all}");
+        assert_eq!(rest.of_whole_pods(), 0, "{told}");
+        // What is new is found by who asks for it.
+        crowd.set_pods(led(unscheduled("another reason")));
+        sleep(CALM).await;
+        assert_eq!(crowd.tell("Progressing", "another reason"), CROWD, "{told}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_large_one_that_waits_costs_as_much_as_a_small_one() {
+    let mut costs = Vec::new();
+    for (size, is_silent) in [(3, false), (3, true), (80, false), (80, true)] {
+        let mut crowd = Crowd::new(1, size, json!({})).await;
+        crowd.set_pods(led(if is_silent { silent() } else { unscheduled(FULL) }));
+        crowd.run_jobs();
+        sleep(CALM).await;
+        costs.push(crowd.requests(4 * MEASURED).await.0.len());
+    }
+    assert!((1..=10).contains(&costs[0]), "{costs:?}");
+    assert_eq!(costs[..2], costs[2..]);
+}
+
+/// One whose pods a quota refuses asks for why, and for whether its namespace goes.
+#[tokio::test(start_paused = true)]
+async fn one_whose_pods_are_refused_asks_ever_more_seldom_and_again_when_its_job_changes() {
+    let crowd = Crowd::new(1, 2, json!({})).await;
+    let job = format!("{JOBS}/{}", name(0));
+    crowd.server.change(&job, |job| job["status"]["active"] = json!(0));
+    let first = crowd.requests(CALM).await.with(&["/events?"]).0.len();
+    assert!((2..=5).contains(&first), "{first}");
+    let rest = crowd.requests(MEASURED).await.0.len();
+    assert!((1..=3).contains(&rest), "{rest}");
+    crowd.server.change(&job, |job| job["status"]["active"] = json!(1));
+    assert_eq!(crowd.requests(SOON).await.with(&["/events?"]).0.len(), 1);
+}
+
+fn workload(job: &Value, words: &str) -> Value {
+    let (name, uid) = (&job["metadata"]["name"], &job["metadata"]["uid"]);
+    let owner = json!({
+        "apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": uid, "controller": true,
+    });
+    json!({
+        "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload",
+        "metadata": {
+            "name": name, "namespace": "work", "ownerReferences": [owner],
+            "labels": { "kueue.x-k8s.io/job-uid": uid },
+        },
+        "status": { "conditions": [
+            { "type": "QuotaReserved", "status": "False", "message": words },
+        ] },
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_in_a_queue_ask_for_nothing_and_hear_what_it_says() {
+    let labels = json!({ "kueue.x-k8s.io/queue-name": "team" });
+    let crowd = Crowd::new(CROWD, 2, labels.clone()).await;
+    sleep(CALM).await;
+    assert_eq!(crowd.tell("Suspended", "waits in the queue team"), CROWD);
+    // Whether Kueue is there by now is asked once a minute, by nobody in particular.
+    let rest = crowd.requests(MEASURED).await;
+    assert!(
+        rest.0.len() <= 10 && rest.with(&[" GET /apis "]).0.len() == rest.0.len(),
+        "{:?}",
+        rest.0
+    );
+    crowd.server.serves(&[("kueue.x-k8s.io/v1beta2", "workloads", "Workload")]);
+    let jobs = crowd.server.with(|memory| memory.store.select(JOBS, |_| true));
+    for (path, job) in &jobs {
+        let path = path.replace(JOBS, WORKLOADS);
+        crowd.server.put(&path, workload(job, "no quota for cpu"));
+    }
+    sleep(CALM).await;
+    assert_eq!(crowd.tell("Suspended", "waits in the queue team: no quota for cpu"), CROWD);
+    assert_eq!(crowd.requests(MEASURED).await.0, [""; 0]);
+    // One alone is told at once, and so is one that begins to wait.
+    let (path, job) = &jobs[0];
+    crowd.server.put(&path.replace(JOBS, WORKLOADS), workload(job, "no quota for memory"));
+    crowd.create("late", 2, labels);
+    let requests = crowd.requests(SOON).await;
+    assert_eq!(crowd.tell("Suspended", "no quota for memory"), 1);
+    assert_eq!(crowd.message("late", "Suspended"), "waits in the queue team");
+    assert!(requests.with(&["workloads"]).0.is_empty(), "{:?}", requests.0);
+}
