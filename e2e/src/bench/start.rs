@@ -129,18 +129,17 @@ impl Arguments {
 
     /// What this contender needs and is not there.
     fn missing(&self, contender: Contender) -> Option<&'static str> {
-        match contender {
-            Contender::MpiMounted | Contender::MpiOperator if !self.view().is_real() => {
-                Some("--view-archive: the stand-in starts no program of MPI")
-            }
-            Contender::Peer if self.peers.of(contender).is_none() => {
-                Some("--peer-operator and --peer-crd")
-            }
-            Contender::MpiOperator if self.peers.of(contender).is_none() => {
-                Some("--peer-mpi-operator and --peer-mpi-crd")
-            }
-            _ => None,
+        if contender.is_of_mpi() && !self.view().is_real() {
+            return Some("--view-archive: the stand-in starts no program of MPI");
         }
+        if !contender.is_of_a_peer() || self.peers.of(contender).is_some() {
+            return None;
+        }
+        Some(if contender.is_of_mpi() {
+            "--peer-mpi-operator and --peer-mpi-crd"
+        } else {
+            "--peer-operator and --peer-crd"
+        })
     }
 
     fn name_of_results(&self) -> String {

@@ -37,7 +37,7 @@ pub(super) enum Contender {
     Peer,
     /// A MiniCluster of the MPI program, mounted as in `mounted`.
     MpiMounted,
-    /// An MPIJob of the MPI program, with a launcher besides the pods.
+    /// A job of the MPI Operator, with the same program and a launcher besides the pods.
     MpiOperator,
 }
 
@@ -57,6 +57,11 @@ impl Contender {
         matches!(self, Self::Peer | Self::MpiOperator)
     }
 
+    /// Whether it runs the program of MPI.
+    pub(super) fn is_of_mpi(self) -> bool {
+        matches!(self, Self::MpiMounted | Self::MpiOperator)
+    }
+
     /// The object that its user made and watches, where that is no Job.
     pub(super) fn resource(self) -> Option<ApiResource> {
         if self.is_ours() {
@@ -68,10 +73,12 @@ impl Contender {
 
     /// The milestone at which that object says that all is done.
     pub(super) fn reported(self) -> &'static str {
-        match self {
-            Self::MpiOperator => MPI_JOB_SUCCEEDED,
-            _ if self.is_ours() => MINICLUSTER_COMPLETE,
-            _ => JOB_COMPLETE,
+        if self.is_ours() {
+            MINICLUSTER_COMPLETE
+        } else if self == Self::MpiOperator {
+            MPI_JOB_SUCCEEDED
+        } else {
+            JOB_COMPLETE
         }
     }
 }

@@ -16,27 +16,35 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Args)]
 pub(super) struct Peers {
     /// The Go operator's program; without it, the Go operator is not measured.
-    #[arg(long, value_name = "FILE", env = "PEER_OPERATOR", requires = "peer_crd")]
-    peer_operator: Option<PathBuf>,
+    #[arg(long = "peer-operator", value_name = "FILE", env = "PEER_OPERATOR", requires = "go_crd")]
+    go_operator: Option<PathBuf>,
     /// The file of the Go operator's CRD.
-    #[arg(long, value_name = "FILE", env = "PEER_CRD", requires = "peer_operator")]
-    peer_crd: Option<PathBuf>,
+    #[arg(long = "peer-crd", value_name = "FILE", env = "PEER_CRD", requires = "go_operator")]
+    go_crd: Option<PathBuf>,
     /// The MPI Operator's program; without it, the MPI Operator is not measured.
-    #[arg(long, value_name = "FILE", env = "PEER_MPI_OPERATOR", requires = "peer_mpi_crd")]
-    peer_mpi_operator: Option<PathBuf>,
+    #[arg(
+        long = "peer-mpi-operator",
+        value_name = "FILE",
+        env = "PEER_MPI_OPERATOR",
+        requires = "mpi_crd"
+    )]
+    mpi_operator: Option<PathBuf>,
     /// The file of the MPI Operator's CRD.
-    #[arg(long, value_name = "FILE", env = "PEER_MPI_CRD", requires = "peer_mpi_operator")]
-    peer_mpi_crd: Option<PathBuf>,
+    #[arg(
+        long = "peer-mpi-crd",
+        value_name = "FILE",
+        env = "PEER_MPI_CRD",
+        requires = "mpi_operator"
+    )]
+    mpi_crd: Option<PathBuf>,
 }
 
 impl Peers {
     /// The files of the program and the CRD that this contender needs and has.
     pub(super) fn of(&self, contender: Contender) -> Option<(&Path, &Path)> {
-        let (program, definition) = match contender {
-            Contender::Peer => (&self.peer_operator, &self.peer_crd),
-            Contender::MpiOperator => (&self.peer_mpi_operator, &self.peer_mpi_crd),
-            _ => return None,
-        };
+        let go = (Contender::Peer, &self.go_operator, &self.go_crd);
+        let mpi = (Contender::MpiOperator, &self.mpi_operator, &self.mpi_crd);
+        let (_, program, definition) = [go, mpi].into_iter().find(|(it, ..)| *it == contender)?;
         program.as_deref().zip(definition.as_deref())
     }
 
@@ -50,9 +58,12 @@ impl Peers {
         progress: &Progress,
     ) -> Result<Option<(Place, Vec<Operator>)>> {
         let files = contenders.iter().filter_map(|it| Some((*it, self.of(*it)?)));
-        let program = |(contender, (program, definition)): (_, (&Path, &Path))| match contender {
-            Contender::MpiOperator => OperatorProgram::mpi(program, definition),
-            _ => OperatorProgram::go(program, definition),
+        let program = |(contender, (program, definition)): (_, (&Path, &Path))| {
+            if contender == Contender::MpiOperator {
+                OperatorProgram::mpi(program, definition)
+            } else {
+                OperatorProgram::go(program, definition)
+            }
         };
         let programs = files.map(program).collect::<Result<Vec<_>>>()?;
         if programs.is_empty() {
