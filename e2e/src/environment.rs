@@ -19,6 +19,9 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+/// The name of the CRD of this operator, and of the one in Go.
+pub(crate) const MINICLUSTERS: &str = "miniclusters.flux-framework.org";
+
 /// A cluster with the operator of this checkout installed.
 #[derive(Debug)]
 pub struct Environment {
@@ -185,14 +188,19 @@ impl Environment {
         printed(&mut self.cluster.kubectl(arguments))
     }
 
-    /// Waits until MiniClusters can be made. `kubectl` fails where the definition has no conditions yet.
+    /// Waits until MiniClusters can be made.
     pub fn await_definition(&self) -> Result<()> {
+        self.await_served(MINICLUSTERS)
+    }
+
+    /// Waits until objects of this CRD can be made. `kubectl` fails where it has no conditions yet.
+    pub(crate) fn await_served(&self, definition: &str) -> Result<()> {
         const DEADLINE: Duration = Duration::from_mins(1);
         const ESTABLISHED: &str =
             "-ojsonpath={.status.conditions[?(@.type=='Established')].status}";
-        let definition = ["customresourcedefinition", "miniclusters.flux-framework.org"];
-        wait::until("MiniClusters to be served", DEADLINE, || {
-            Ok(match self.kubectl(&[&["get"], &definition[..], &[ESTABLISHED]].concat()) {
+        let look = ["get", "customresourcedefinition", definition, ESTABLISHED];
+        wait::until(&format!("{definition} to be served"), DEADLINE, || {
+            Ok(match self.kubectl(&look) {
                 Ok(printed) if printed == "True" => Look::Ready(()),
                 Ok(printed) => Look::NotYet(printed),
                 Err(error) => Look::NotYet(format!("{error:#}")),

@@ -1,7 +1,7 @@
-//! The operators that are measured: this one, and the one in Go where its program is at hand. Each runs as a process
+//! The operators that are measured: this one, and those of others whose programs are at hand. Each runs as a process
 //! beside the API server, and the kernel accounts for it.
 
-use crate::environment::Environment;
+use crate::environment::{Environment, MINICLUSTERS};
 use crate::operator_process::{ARGUMENTS, OperatorProcess};
 use crate::product::install::{self, NAME, NAMESPACE};
 use anyhow::{Context as _, Result, ensure};
@@ -28,6 +28,8 @@ pub(super) struct OperatorProgram {
     arguments: &'static [&'static str],
     /// What is applied before it starts.
     manifests: Vec<String>,
+    /// The name of its CRD.
+    definition: &'static str,
     /// Where its service account is, whose name is [`NAME`].
     namespace: &'static str,
 }
@@ -42,29 +44,43 @@ impl OperatorProgram {
             program,
             arguments: &ARGUMENTS,
             manifests: vec![install::definition()?, stopped],
+            definition: MINICLUSTERS,
             namespace: NAMESPACE,
         })
     }
 
     /// The operator in Go, with the file of its CRD.
-    pub(super) fn peer(program: &Path, definition: &Path) -> Result<Self> {
-        let reading = || format!("reading {}", definition.display());
-        let definition = fs::read_to_string(definition).with_context(reading)?;
-        Ok(Self {
-            program: program.to_owned(),
-            arguments: &[
-                "--metrics-bind-address=127.0.0.1:18080",
-                "--health-probe-bind-address=127.0.0.1:18081",
-            ],
-            manifests: vec![definition, include_str!("peer-account.yaml").to_owned()],
-            namespace: "default",
-        })
+    pub(super) fn go(program: &Path, definition: &Path) -> Result<Self> {
+        const ARGUMENTS: [&str; 2] = [
+            "--metrics-bind-address=127.0.0.1:18080",
+            "--health-probe-bind-address=127.0.0.1:18081",
+        ];
+        Self::peer(program, &ARGUMENTS, definition, MINICLUSTERS)
+    }
+
+    /// The MPI Operator, with the file of its CRD.
+    pub(super) fn mpi(program: &Path, definition: &Path) -> Result<Self> {
+        const ARGUMENTS: [&str; 1] = ["--lock-namespace=default"];
+        Self::peer(program, &ARGUMENTS, definition, "mpijobs.kubeflow.org")
+    }
+
+    fn peer(
+        program: &Path,
+        arguments: &'static [&'static str],
+        definition_file: &Path,
+        definition: &'static str,
+    ) -> Result<Self> {
+        let reading = || format!("reading {}", definition_file.display());
+        let text = fs::read_to_string(definition_file).with_context(reading)?;
+        let manifests = vec![text, include_str!("peer-account.yaml").to_owned()];
+        let (program, namespace) = (program.to_owned(), "default");
+        Ok(Self { program, arguments, manifests, definition, namespace })
     }
 
     /// Applies what the operator needs in the cluster.
     pub(super) fn install(&self, environment: &Environment) -> Result<()> {
         self.manifests.iter().try_for_each(|manifest| environment.cluster.apply(manifest, &[]))?;
-        environment.await_definition()
+        environment.await_served(self.definition)
     }
 
     /// Starts it with the rights of its service account, from where the cluster can be reached.

@@ -3,20 +3,20 @@
 
 mod containerd;
 mod contender;
+mod peers;
 mod recording;
 mod report;
 mod run;
 
-use self::contender::{Contender, Wanted, order};
-use self::recording::POD_ENDED;
-use self::report::Report;
+use self::contender::{Contender, Wanted, first_runs, order};
+use self::peers::Peers;
+use self::report::{Report, Setting};
 use self::run::{Place, Run};
-use super::operator::{Operator, OperatorProgram};
 use super::{cluster, write};
 use crate::cluster::Target;
 use crate::environment::Environment;
 use crate::interruption::{self, Scope};
-use crate::kubernetes::{DownAtEnd, Network, Nodes, Options};
+use crate::kubernetes::{DownAtEnd, Network, Nodes};
 use crate::product::view::View;
 use crate::progress::{self, Progress};
 use anyhow::{Context as _, Result, bail};
@@ -43,19 +43,14 @@ pub struct Arguments {
     /// For how long the cluster's DNS answers from a cache; 0: it has none.
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     dns_cache: u32,
-    /// The Go operator's program; without it, the Go operator is not measured.
-    #[arg(long, value_name = "FILE", env = "PEER_OPERATOR", requires = "peer_crd")]
-    peer_operator: Option<PathBuf>,
-    /// The file of the Go operator's CRD.
-    #[arg(long, value_name = "FILE", env = "PEER_CRD", requires = "peer_operator")]
-    peer_crd: Option<PathBuf>,
+    #[command(flatten)]
+    peers: Peers,
 }
 
 impl Arguments {
     pub(super) fn run(&self) -> Result<ExitCode> {
         let progress = Progress::new();
-        let archive = self.view_archive.clone().filter(|it| !it.as_os_str().is_empty());
-        let view = archive.map_or(View::StandIn, View::Archive);
+        let view = self.view();
         let contenders = self.contenders()?;
         let network = || Network { dns_cache: self.dns_cache, ..Network::default() };
         let clusters = [
@@ -66,72 +61,85 @@ impl Arguments {
         let _down = clusters.clone().map(DownAtEnd);
         let target = Target::Own(clusters[0].clone());
         let environment = Environment::to_measure(&target, &view, &progress)?;
-        let peer = self.beside(&environment, &clusters[1], &view, &progress)?;
+        let peers = self.peers.start(&contenders, &environment, &clusters[1], &view, &progress)?;
         let ours = Place::of(environment)?;
         let cores = std::thread::available_parallelism().context("counting cores")?.get();
-        let mut report = Report {
+        let run = |contender: Contender, size, round| {
+            let place = match &peers {
+                Some((place, _)) if contender.is_of_a_peer() => place,
+                _ => &ours,
+            };
+            let run = place.run(Wanted { contender, size, view: view.image(), cores }, round)?;
+            progress.say(&line_about(&run));
+            Ok(run)
+        };
+        let (first_runs, runs) = self.all_runs(&contenders, run, &progress)?;
+        let setting = Setting {
             flux: view.describe(),
             cores,
             dns_cache_seconds: self.dns_cache,
             rounds: self.rounds,
             sizes: self.sizes.clone(),
-            runs: Vec::new(),
         };
-        let run = |contender, size, round| {
-            let place = match &peer {
-                Some((place, _)) if contender == Contender::Peer => place,
-                _ => &ours,
-            };
-            place.run(Wanted { contender, size, view: view.image(), cores }, round)
-        };
-        progress.say("each contender runs once unmeasured: its files are read from disk then");
-        for contender in contenders.iter().copied() {
-            run(contender, self.sizes.iter().copied().min().unwrap_or(2), 0)?;
-        }
-        for round in 0..self.rounds {
-            for size in &self.sizes {
-                for contender in order(&contenders, round) {
-                    let run = run(contender, *size, round)?;
-                    progress.say(&line_about(&run));
-                    report.runs.push(run);
-                }
-            }
-        }
+        let report = Report::new(setting, first_runs, runs);
         progress::print(&report.text());
         write(&self.name_of_results(), &report, &progress)?;
         Ok(ExitCode::SUCCESS)
     }
 
-    /// The Go operator, if there is one, in a cluster of its own beside ours.
-    fn beside(
+    /// Each contender's first run, with the smallest size, and then all rounds.
+    fn all_runs(
         &self,
-        ours: &Environment,
-        cluster: &Options,
-        view: &View,
+        contenders: &[Contender],
+        run: impl Fn(Contender, u32, usize) -> Result<Run>,
         progress: &Progress,
-    ) -> Result<Option<(Place, Operator)>> {
-        let Some((program, definition)) = self.peer() else { return Ok(None) };
-        let program = OperatorProgram::peer(program, definition)?;
-        let environment = ours.beside(&Target::Own(cluster.clone()), view, progress)?;
-        program.install(&environment)?;
-        let operator = environment.run(async |_| program.start(&environment))?;
-        Ok(Some((Place::of(environment)?, operator)))
+    ) -> Result<(Vec<Run>, Vec<Run>)> {
+        progress.say("first runs: files are read from disk, and the nodes have run nothing yet");
+        let smallest = self.sizes.iter().copied().min().unwrap_or(2);
+        let first_runs = first_runs(contenders).into_iter().map(|it| run(it, smallest, 0));
+        let first_runs = first_runs.collect::<Result<_>>()?;
+        let mut runs = Vec::new();
+        for round in 0..self.rounds {
+            progress.say(&format!("round {}", round + 1));
+            for size in &self.sizes {
+                for contender in order(contenders, round) {
+                    runs.push(run(contender, *size, round)?);
+                }
+            }
+        }
+        Ok((first_runs, runs))
     }
 
-    fn peer(&self) -> Option<(&PathBuf, &PathBuf)> {
-        self.peer_operator.as_ref().zip(self.peer_crd.as_ref())
+    fn view(&self) -> View {
+        let archive = self.view_archive.clone().filter(|it| !it.as_os_str().is_empty());
+        archive.map_or(View::StandIn, View::Archive)
     }
 
     fn contenders(&self) -> Result<Vec<Contender>> {
-        let mut all = Contender::value_variants().to_vec();
-        if self.peer().is_none() {
-            if self.contenders.contains(&Contender::Peer) {
-                bail!("the Go operator needs --peer-operator and --peer-crd");
+        for contender in &self.contenders {
+            if let Some(missing) = self.missing(*contender) {
+                bail!("the contender {} needs {missing}", contender.name());
             }
-            all.retain(|it| *it != Contender::Peer);
         }
+        let mut all = Contender::value_variants().to_vec();
+        all.retain(|it| self.missing(*it).is_none());
         all.retain(|it| self.contenders.is_empty() || self.contenders.contains(it));
         Ok(all)
+    }
+
+    /// What this contender needs and is not there.
+    fn missing(&self, contender: Contender) -> Option<&'static str> {
+        if contender.is_of_mpi() && !self.view().is_real() {
+            return Some("--view-archive: the stand-in starts no program of MPI");
+        }
+        if !contender.is_of_a_peer() || self.peers.of(contender).is_some() {
+            return None;
+        }
+        Some(if contender.is_of_mpi() {
+            "--peer-mpi-operator and --peer-mpi-crd"
+        } else {
+            "--peer-operator and --peer-crd"
+        })
     }
 
     fn name_of_results(&self) -> String {
@@ -144,9 +152,12 @@ impl Arguments {
 }
 
 fn line_about(run: &Run) -> String {
-    let (round, size, contender) = (run.round + 1, run.size, run.contender.name());
-    let seconds = run.milestones.get(POD_ENDED).copied().unwrap_or_default();
-    format!("round {round}, {size} pods, {contender}: {seconds:.2} s")
+    let (size, contender) = (run.size, run.contender.name());
+    let [end, reported] = [run.end(), run.reported()].map(Option::unwrap_or_default);
+    format!(
+        "{size} pods, {contender}: end {end:.2}, reported {reported:.2}, work {:.2} s",
+        run.processor_seconds
+    )
 }
 
 #[cfg(test)]
@@ -171,6 +182,13 @@ mod tests {
         };
         assert_eq!(chosen("mounted,bare").unwrap(), [Contender::Bare, Contender::Mounted]);
         let missing = chosen("mounted,peer").unwrap_err().to_string();
-        assert_eq!(missing, "the Go operator needs --peer-operator and --peer-crd");
+        assert_eq!(missing, "the contender peer needs --peer-operator and --peer-crd");
+        let missing = chosen("mpi-mounted").unwrap_err().to_string();
+        assert!(missing.starts_with("the contender mpi-mounted needs --view-archive"), "{missing}");
+        let with_mpi = ["start", "--view-archive=a", "--peer-mpi-operator=b", "--peer-mpi-crd=c"];
+        let all = Line::try_parse_from(with_mpi).unwrap().arguments.contenders().unwrap();
+        assert!(all.ends_with(&[Contender::MpiMounted, Contender::MpiOperator]), "{all:?}");
+        assert!(!all.contains(&Contender::Peer), "{all:?}");
+        assert!(Line::try_parse_from(&with_mpi[..3]).is_err());
     }
 }

@@ -1,17 +1,23 @@
 //! What is measured beside each other, in which order, and what is applied for each.
 
+use super::recording::{JOB_COMPLETE, MINICLUSTER_COMPLETE, MPI_JOB_SUCCEEDED};
 use crate::product::OPERATING_SYSTEM;
-use crate::product::images::for_benches::{AGENT_WITH_VIEW, PEER_VIEW, SYSTEM_WITH_VIEW};
+use crate::product::images::for_benches::{AGENT_WITH_VIEW, MPI, PEER_VIEW, SYSTEM_WITH_VIEW};
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
 use flux_contract::CurveCertificate;
-use kube::core::DynamicObject;
+use flux_operator::crd::MiniCluster;
+use kube::core::{DynamicObject, GroupVersionKind};
+use kube::discovery::ApiResource;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 const NAME: &str = "bench";
 
-/// A way to run `true` on some pods.
+/// As many as the tasks and slots of a pod, where the program is one of MPI.
+const RANKS_OF_A_POD: u32 = 2;
+
+/// A way to run a program on some pods: `true`, or one of MPI with two ranks a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Contender {
@@ -29,6 +35,10 @@ pub(super) enum Contender {
     CopiedFromOne,
     /// A MiniCluster of the Go operator.
     Peer,
+    /// A MiniCluster of the MPI program, mounted as in `mounted`.
+    MpiMounted,
+    /// A job of the MPI Operator, with the same program and a launcher besides the pods.
+    MpiOperator,
 }
 
 impl Contender {
@@ -39,7 +49,37 @@ impl Contender {
 
     /// Whether this project's operator runs it.
     pub(super) fn is_ours(self) -> bool {
-        matches!(self, Self::Mounted | Self::Copied | Self::CopiedFromOne)
+        matches!(self, Self::Mounted | Self::Copied | Self::CopiedFromOne | Self::MpiMounted)
+    }
+
+    /// Whether the operator of somebody else runs it.
+    pub(super) fn is_of_a_peer(self) -> bool {
+        matches!(self, Self::Peer | Self::MpiOperator)
+    }
+
+    /// Whether it runs the program of MPI.
+    pub(super) fn is_of_mpi(self) -> bool {
+        matches!(self, Self::MpiMounted | Self::MpiOperator)
+    }
+
+    /// The object that its user made and watches, where that is no Job.
+    pub(super) fn resource(self) -> Option<ApiResource> {
+        if self.is_ours() {
+            return Some(ApiResource::erase::<MiniCluster>(&()));
+        }
+        let mpi_job = GroupVersionKind::gvk("kubeflow.org", "v2beta1", "MPIJob");
+        (self == Self::MpiOperator).then(|| ApiResource::from_gvk(&mpi_job))
+    }
+
+    /// The milestone at which that object says that all is done.
+    pub(super) fn reported(self) -> &'static str {
+        if self.is_ours() {
+            MINICLUSTER_COMPLETE
+        } else if self == Self::MpiOperator {
+            MPI_JOB_SUCCEEDED
+        } else {
+            JOB_COMPLETE
+        }
     }
 }
 
@@ -51,6 +91,13 @@ pub(super) fn order(contenders: &[Contender], round: usize) -> Vec<Contender> {
         order.reverse();
     }
     order.rotate_left((round / 2).checked_rem(contenders.len()).unwrap_or_default());
+    order
+}
+
+/// The contenders in the order of their first runs. `mounted` comes first: its first run is that on a fresh node.
+pub(super) fn first_runs(contenders: &[Contender]) -> Vec<Contender> {
+    let mut order = contenders.to_vec();
+    order.sort_by_key(|it| *it != Contender::Mounted);
     order
 }
 
@@ -69,9 +116,9 @@ impl Wanted<'_> {
         let without_operator = |job: &str| self.objects_of(job, &Value::Null);
         let by_hand = |job: &str| without_operator(&[include_str!("by-hand.yaml"), job].concat());
         let minicluster = |flux: &Value| self.objects_of(include_str!("minicluster.yaml"), flux);
-        let ours = |install: &str, image: &str| {
-            minicluster(&json!({"container": {"install": install, "image": image}}))
-        };
+        let flux =
+            |install: &str, image: &str| json!({"container": {"install": install, "image": image}});
+        let ours = |install: &str, image: &str| minicluster(&flux(install, image));
         match self.contender {
             Contender::Bare => without_operator(include_str!("bare.yaml")),
             Contender::MountedByHand => by_hand(include_str!("by-hand-mounted.yaml")),
@@ -83,6 +130,11 @@ impl Wanted<'_> {
             Contender::Peer => minicluster(
                 &json!({"container": {"image": PEER_VIEW}, "curveCert": certificate()?}),
             ),
+            Contender::MpiMounted => {
+                let flux = flux("Image", AGENT_WITH_VIEW);
+                self.objects_of(include_str!("mpi-minicluster.yaml"), &flux)
+            }
+            Contender::MpiOperator => without_operator(include_str!("mpi-job.yaml")),
         }
     }
 
@@ -90,9 +142,12 @@ impl Wanted<'_> {
         let replaced = [
             ("$NAME", NAME.to_owned()),
             ("$SIZE", self.size.to_string()),
+            ("$RANKS", (self.size * RANKS_OF_A_POD).to_string()),
+            ("$SLOTS", RANKS_OF_A_POD.to_string()),
             ("$LAST", self.size.saturating_sub(1).to_string()),
             ("$CORES", format!("0-{}", self.cores.saturating_sub(1))),
             ("$CERTIFICATE", json!(certificate()?).to_string()),
+            ("$MPI", MPI.to_owned()),
             ("$SYSTEM", OPERATING_SYSTEM.to_owned()),
             ("$COPIED_FROM", SYSTEM_WITH_VIEW.to_owned()),
             ("$VIEW", self.view.to_owned()),
@@ -126,6 +181,7 @@ mod tests {
         let begins = |it: &&Contender| orders.iter().any(|order| order.first() == Some(*it));
         assert_eq!(all.iter().filter(begins).count(), all.len());
         assert_eq!(order(&[], 3), []);
+        assert_eq!((first_runs(all)[0], first_runs(all)[1]), (Contender::Mounted, all[0]));
     }
 
     #[test]

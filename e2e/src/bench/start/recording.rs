@@ -14,10 +14,15 @@ use std::time::Duration;
 pub(super) type Milestone = (&'static str, fn(&Recording) -> Option<Timestamp>);
 
 pub(super) const POD_ENDED: &str = "pod ended";
+pub(super) const END_IN_STATUS: &str = "pod's status has the end";
 pub(super) const JOB_COMPLETE: &str = "Job Complete";
-pub(super) const REPORTED: &str = "MiniCluster Complete";
+pub(super) const MPI_JOB_SUCCEEDED: &str = "MPIJob Succeeded";
+pub(super) const MINICLUSTER_COMPLETE: &str = "MiniCluster Complete";
 
-pub(super) const MILESTONES: [Milestone; 13] = [
+/// The label by which the MPI Operator tells launcher and workers apart.
+const MPI_ROLE: &str = "training.kubeflow.org/job-role";
+
+pub(super) const MILESTONES: [Milestone; 15] = [
     ("accepted", |run| run.first(|it| it.is("MiniCluster") && it.has_condition("Accepted"))),
     ("Job made", |run| run.first(|it| it.is("Job"))),
     ("pod made", |run| run.first(is_lead)),
@@ -31,12 +36,23 @@ pub(super) const MILESTONES: [Milestone; 13] = [
     ("command ended", |run| Some(run.phase(&run.lead()?, phase::COMMAND)?.1)),
     ("broker ended", |run| Some(run.phase(&run.lead()?, phase::SHUTDOWN)?.1)),
     (POD_ENDED, |run| run.task(runner(&run.lead()?)?, Change::Ended)),
+    (END_IN_STATUS, |run| run.first(|it| is_lead(it) && has_ended(it))),
     (JOB_COMPLETE, |run| run.first(|it| it.is("Job") && it.has_condition("Complete"))),
-    (REPORTED, |run| run.first(|it| it.is("MiniCluster") && it.has_condition("Complete"))),
+    (MPI_JOB_SUCCEEDED, |run| run.first(|it| it.is("MPIJob") && it.has_condition("Succeeded"))),
+    (MINICLUSTER_COMPLETE, |run| {
+        run.first(|it| it.is("MiniCluster") && it.has_condition("Complete"))
+    }),
 ];
 
+/// Whether it is the pod whose end is that of the run: the first of an Indexed Job, or the MPI Operator's launcher.
 fn is_lead(seen: &Seen) -> bool {
-    seen.is("Pod") && seen.object.labels().get(COMPLETION_INDEX).is_some_and(|index| index == "0")
+    let labels = seen.object.labels();
+    let has = |label, value| labels.get(label).is_some_and(|it| it == value);
+    seen.is("Pod") && (has(COMPLETION_INDEX, "0") || has(MPI_ROLE, "launcher"))
+}
+
+fn has_ended(pod: &Seen) -> bool {
+    pod.object.data["status"]["containerStatuses"][0]["state"]["terminated"].is_object()
 }
 
 fn has_failed(seen: &Seen) -> bool {
@@ -53,15 +69,19 @@ pub(super) struct Recording {
 }
 
 impl Recording {
-    /// Whether a run that has ended has ended well; `None` while it goes on.
-    pub(super) fn end(&self, has_minicluster: bool) -> Option<bool> {
+    /// Whether a run whose last milestone this is has ended well, if it has ended; `None` while it goes on.
+    pub(super) fn end(&self, last: &str) -> Option<bool> {
         if self.first(has_failed).is_some() {
             return Some(false);
         }
-        let last = if has_minicluster { REPORTED } else { JOB_COMPLETE };
-        MILESTONES.iter().find(|(name, _)| *name == last)?.1(self)?;
+        self.reached(last)?;
         let lead = self.lead()?;
         end_of(status(&lead)?).map(|_| true)
+    }
+
+    /// When this milestone was.
+    pub(super) fn reached(&self, milestone: &str) -> Option<Timestamp> {
+        MILESTONES.iter().find(|(name, _)| *name == milestone)?.1(self)
     }
 
     /// When what was reached, in seconds since the begin.
@@ -170,7 +190,9 @@ mod tests {
         1.500 command ended
         1.800 broker ended
         1.850 pod ended
+        3.000 pod's status has the end
         4.000 Job Complete
+        4.050 MPIJob Succeeded
         4.100 MiniCluster Complete
         ");
         assert!(Recording::default().milestones().is_empty());
@@ -179,22 +201,26 @@ mod tests {
     #[test]
     fn a_run_ends_with_its_last_object_or_with_a_failure_of_the_lead() {
         let mut recording = run();
-        assert_eq!(recording.end(true), Some(true));
+        assert_eq!(recording.end(MINICLUSTER_COMPLETE), Some(true));
         recording.seen.pop();
-        assert_eq!(recording.end(true), None);
-        assert_eq!(recording.end(false), Some(true));
+        assert_eq!(recording.end(MINICLUSTER_COMPLETE), None);
+        assert_eq!(recording.end(JOB_COMPLETE), Some(true));
         let conditions = json!([{"type": "Failed", "status": "True"}]);
         let job = json!({"metadata": {"name": "x"}, "status": {"conditions": conditions}});
         recording.seen.push(seen(&json!({"at": 5000, "kind": "Job", "object": job})));
-        assert_eq!(recording.end(false), Some(false));
-        let failed = |index: &str| {
-            let metadata = json!({"name": "x", "labels": {COMPLETION_INDEX: index}});
+        assert_eq!(recording.end(JOB_COMPLETE), Some(false));
+        let failed = |label: &str, value: &str| {
+            let metadata = json!({"name": "x", "labels": {label: value}});
             let object = json!({"metadata": metadata, "status": {"phase": "Failed"}});
             seen(&json!({"at": 1000, "kind": "Pod", "object": object}))
         };
-        let mut recording = Recording { seen: vec![failed("1")], ..Recording::default() };
-        assert_eq!(recording.end(false), None, "the Go operator starts workers again");
-        recording.seen.push(failed("0"));
-        assert_eq!(recording.end(false), Some(false));
+        let end = |pods: &[Seen]| {
+            Recording { seen: pods.to_vec(), ..Recording::default() }.end(JOB_COMPLETE)
+        };
+        let pods = ["1", "0"].map(|index| failed(COMPLETION_INDEX, index));
+        assert_eq!(end(&pods[..1]), None, "the Go operator starts workers again");
+        assert_eq!(end(&pods), Some(false));
+        assert_eq!(end(&[failed(MPI_ROLE, "worker")]), None);
+        assert_eq!(end(&[failed(MPI_ROLE, "launcher")]), Some(false));
     }
 }

@@ -2,12 +2,11 @@
 
 use super::containerd::Containerd;
 use super::contender::{Contender, Wanted};
-use super::recording::{POD_ENDED, Recording};
+use super::recording::{END_IN_STATUS, POD_ENDED, Recording};
 use crate::bench::namespace;
 use crate::environment::Environment;
 use crate::trial::Trial;
 use anyhow::{Context as _, Result, ensure};
-use flux_operator::crd::MiniCluster;
 use futures::StreamExt as _;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
@@ -16,6 +15,7 @@ use kube::api::PostParams;
 use kube::core::GroupVersionKind;
 use kube::discovery::ApiResource;
 use kube::{Api, ResourceExt as _};
+use procfs::{CpuTime, CurrentSI as _, KernelStats};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -33,6 +33,26 @@ pub(super) struct Run {
     pub(super) round: usize,
     /// Seconds from the first object's creation.
     pub(super) milestones: BTreeMap<&'static str, f64>,
+    /// Seconds of the machine's processors, from there until all was reported as done.
+    pub(super) processor_seconds: f64,
+}
+
+impl Run {
+    /// When the lead ended.
+    pub(super) fn end(&self) -> Option<f64> {
+        self.milestones.get(POD_ENDED).copied()
+    }
+
+    /// When its object said that all is done.
+    pub(super) fn reported(&self) -> Option<f64> {
+        self.milestones.get(self.contender.reported()).copied()
+    }
+
+    /// How long after the end was in the pod's status this project's operator reported it.
+    pub(super) fn reported_after_status(&self) -> Option<f64> {
+        let known = self.milestones.get(END_IN_STATUS).filter(|_| self.contender.is_ours())?;
+        Some(self.reported()? - known)
+    }
 }
 
 /// A cluster where contenders run, and its containerd.
@@ -61,27 +81,43 @@ impl Place {
 
     async fn measure(&self, trial: &Trial, wanted: Wanted<'_>, round: usize) -> Result<Run> {
         let Wanted { contender, size, .. } = wanted;
-        let has_minicluster = contender.is_ours();
-        let ours = has_minicluster.then(|| ApiResource::erase::<MiniCluster>(&()));
+        let reported = contender.reported();
         let of_kubernetes = [ApiResource::erase::<Pod>(&()), ApiResource::erase::<Job>(&())];
-        let resources: Vec<_> = of_kubernetes.into_iter().chain(ours).collect();
+        let resources: Vec<_> = of_kubernetes.into_iter().chain(contender.resource()).collect();
         let mut news = namespace::watch(trial, &resources).await?;
+        let work_before = work_so_far()?;
         let mut recording = Recording { begun: Timestamp::now(), ..Recording::default() };
         let end = async {
-            while recording.end(has_minicluster).is_none() {
+            let mut work = None;
+            while recording.end(reported).is_none() {
                 recording.seen.push(news.next().await.context("nothing is watched")??);
+                if work.is_none() && recording.reached(reported).is_some() {
+                    work = Some(work_so_far()?.saturating_sub(work_before));
+                }
             }
-            ensure!(recording.end(has_minicluster) == Some(true), "it failed");
-            Ok(())
+            ensure!(recording.end(reported) == Some(true), "it failed");
+            work.context("nothing was reported")
         };
         let end = async { tokio::time::timeout(DEADLINE, end).await.context("it does not end")? };
-        tokio::try_join!(create_all(trial, wanted), end)?;
+        let ((), work) = tokio::try_join!(create_all(trial, wanted), end)?;
         recording.tasks = self.containerd.events()?;
         let milestones = recording.milestones();
         let has_ended = milestones.contains_key(POD_ENDED);
         ensure!(has_ended, "containerd has not reported when the lead ended");
-        Ok(Run { contender, size, round, milestones })
+        Ok(Run { contender, size, round, milestones, processor_seconds: work.as_secs_f64() })
     }
+}
+
+/// What the machine's processors have worked since it was started, for all of its processes.
+fn work_so_far() -> Result<Duration> {
+    let statistics = KernelStats::current().context("reading the processors' times")?;
+    Ok(work(&statistics.total))
+}
+
+fn work(times: &CpuTime) -> Duration {
+    let interrupts = [times.irq_duration(), times.softirq_duration()].into_iter().flatten();
+    let programs = [times.user_duration(), times.nice_duration(), times.system_duration()];
+    interrupts.chain(programs).sum()
 }
 
 async fn create_all(trial: &Trial, wanted: Wanted<'_>) -> Result<()> {
@@ -94,4 +130,23 @@ async fn create_all(trial: &Trial, wanted: Wanted<'_>) -> Result<()> {
         made.with_context(|| format!("creating {}", object.name_any()))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use procfs::{ExplicitSystemInfo, FromReadSI as _};
+
+    #[test]
+    fn work_is_what_processors_do_beside_waiting() {
+        let text = "cpu 100 20 30 9999 9999 4 5 9999 0 0\nctxt 1\nbtime 1\nprocesses 1\n";
+        let system = ExplicitSystemInfo {
+            boot_time_secs: 0,
+            ticks_per_second: 100,
+            page_size: 4096,
+            is_little_endian: true,
+        };
+        let statistics = KernelStats::from_read(text.as_bytes(), &system).unwrap();
+        assert_eq!(work(&statistics.total), Duration::from_millis(1590));
+    }
 }

@@ -1,9 +1,12 @@
 //! Images that only measurements use: a whole operating system with the view, as one would write it by hand.
 
 use super::{Binaries, View, agent, load_operating_system};
-use crate::cache::remove_tree;
+use crate::cache::{Cache, remove_tree};
 use crate::cluster::Cluster;
-use crate::images::layer::Layer;
+use crate::images::debian::{Program, Recipe, Release};
+use crate::images::image::Image;
+use crate::images::layer::{Layer, Source};
+use crate::product::checkout;
 use crate::progress::Progress;
 use anyhow::{Context as _, Result, bail};
 use fs_err::os::unix::fs::symlink;
@@ -17,6 +20,8 @@ pub(crate) const SYSTEM_WITH_VIEW: &str = "localhost/flux-e2e/system-with-view:1
 pub(crate) const AGENT_WITH_VIEW: &str = "localhost/flux-e2e/agent-with-view:1";
 /// A Debian with the view where the Go operator takes it from.
 pub(crate) const PEER_VIEW: &str = "localhost/flux-e2e/peer-view:1";
+/// A Debian with Open MPI, the program of the example `mpi`, and the SSH that the MPI Operator starts ranks by.
+pub(crate) const MPI: &str = "localhost/flux-e2e/open-mpi:1";
 
 /// Where a view lies in its archive, and is used.
 const VIEW: &str = "mnt/flux/view";
@@ -37,6 +42,12 @@ pub(crate) fn load(
     let system = load_operating_system(cluster, progress)?;
     let config = system.config().clone();
     let agent = agent(scratch.path(), binaries)?;
+    if view.is_real() {
+        let mpi = open_mpi(scratch.path(), progress)?;
+        progress.step("loading Debian's Open MPI with a program", || {
+            cluster.load_image(&mpi, &[MPI])
+        })?;
+    }
     progress.step("loading the view with the agent, and on a Debian", || {
         let entrypoint = agent.config().clone();
         cluster.load_image(&agent.on_top(flux.clone(), entrypoint), &[AGENT_WITH_VIEW])?;
@@ -44,6 +55,21 @@ pub(crate) fn load(
         let moved = moved(flux.path(), scratch.path()).context("moving the view")?;
         cluster.load_image(&system.on_top(moved, config.clone()), &[PEER_VIEW])
     })
+}
+
+fn open_mpi(scratch: &Path, progress: &Progress) -> Result<Image> {
+    let program = Program {
+        source: &checkout()?.join("examples/mpi/sum.c"),
+        compile: "mpicc -O2 -o /usr/local/bin/mpi-sum -x c -",
+        tools: &["gcc", "libc6-dev", "libopenmpi-dev"],
+    };
+    let packages = ["openmpi-bin", "openssh-server"];
+    let recipe = Recipe { release: Release::Bookworm, packages: &packages, program: Some(program) };
+    let system = recipe.image(&Cache::locate()?, progress)?;
+    let config = system.config().clone();
+    // sshd wants this directory, which an init system would make.
+    let directory = [Source::link("/run/sshd/none", "/dev/null")];
+    Ok(system.on_top(Layer::from_sources(scratch, &directory)?, config))
 }
 
 /// The view of this archive at [`PEER_PLACE`], with one Python.
