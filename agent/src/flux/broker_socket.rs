@@ -34,6 +34,9 @@ const FLAG_ROUTE: u8 = 0x08;
 const FLAG_STREAMING: u8 = 0x40;
 /// The broker at the other end of the socket, whatever its rank.
 const NODE_ANY: u32 = u32::MAX;
+/// The broker fills in who asks, user and roles. Of the instance's owner it takes any user that is named, and 0 would be
+/// root (flux-core, `librouter/auth.c`).
+const WHO_CONNECTS: u32 = u32::MAX;
 /// The lead, whom services are asked that it alone has.
 pub(crate) const LEAD: u32 = 0;
 /// The service that every broker has for its own state.
@@ -200,8 +203,7 @@ fn request(matchtag: u32, topic: &str, node: u32, payload: Option<&Value>, flags
         push_frame(&mut body, format!("{payload}\0").as_bytes());
     }
     let mut protocol = vec![PROTOCOL_MAGIC, PROTOCOL_VERSION, TYPE_REQUEST, flags];
-    // The broker fills in who asks: user and roles.
-    for word in [0, 0, node, matchtag] {
+    for word in [WHO_CONNECTS, 0, node, matchtag] {
         protocol.extend(word.to_be_bytes());
     }
     push_frame(&mut body, &protocol);

@@ -58,6 +58,8 @@ impl Message {
         if (magic, version, kind) != (PROTOCOL_MAGIC, PROTOCOL_VERSION, REQUEST)
             || flags & FLAG_TOPIC == 0
             || words.len() != 16
+            // Flux would take the owner's word for it that another user asks.
+            || words.get(..4)? != [0xff; 4]
         {
             return None;
         }

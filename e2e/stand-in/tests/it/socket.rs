@@ -18,7 +18,7 @@ fn question(topic: &str, payload: Option<&str>, node: u32, matchtag: u32) -> Vec
         body.push(0);
     }
     body.extend([20, 0x8e, 1, 1, if payload.is_some() { 0x0b } else { 0x09 }]);
-    for word in [0, 0, node, matchtag] {
+    for word in [u32::MAX, 0, node, matchtag] {
         body.extend(word.to_be_bytes());
     }
     let mut message = 0xffee_0012_u32.to_ne_bytes().to_vec();
