@@ -21,6 +21,8 @@ const WRITES: usize = 14;
 const USUALLY: Duration = Duration::from_secs(10);
 /// How often.
 const PAUSE: Duration = Duration::from_secs(5);
+/// How many MiniClusters wait. Each may be written about once more, and be looked at once more.
+const WAITING: usize = 5;
 /// How often the Lease is renewed while it is watched that nothing else is asked for.
 const RENEWALS: usize = 3;
 
@@ -54,6 +56,21 @@ async fn costs(trial: &Trial, log: &Path, size: u32) -> Result<()> {
     Ok(())
 }
 
+/// Checks what MiniClusters cost that have waited for nodes for a while.
+async fn waiting_costs(trial: &Trial, log: &Path) -> Result<()> {
+    for number in 0..WAITING {
+        let fields = "size: 2, pod: {nodeSelector: {such: none}}";
+        let run = trial.run(&format!("waits{number}"), fields, "command: 'true'").await?;
+        run.says("Progressing", "Waiting").await?;
+    }
+    renewed(log).await?;
+    let mut audit = Audit::from_now_on(log)?;
+    renewed(log).await?;
+    let requests = asked(&mut audit, trial)?;
+    ensure!(requests.len() <= 2 * WAITING, "{WAITING} that wait: {requests:#?}");
+    Ok(())
+}
+
 async fn renewed(log: &Path) -> Result<()> {
     let mut audit = Audit::from_now_on(log)?;
     let mut renewals = 0;
@@ -82,6 +99,6 @@ fn a_run_costs_few_requests_whatever_its_size_and_none_when_it_is_settled() {
         renewed(&log).await?;
         let later = asked(&mut audit, trial)?;
         ensure!(later.is_empty(), "{later:#?}");
-        Ok(())
+        waiting_costs(trial, &log).await
     });
 }

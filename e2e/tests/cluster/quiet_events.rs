@@ -1,13 +1,20 @@
-//! Nothing warns of a run with which nothing is wrong.
+//! Hardly anything warns of a run with which nothing is wrong.
 
-use crate::{look, trial};
-use anyhow::ensure;
+use crate::{Trial, look, trial};
+use anyhow::{Result, ensure};
+use e2e::progress::Progress;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::api::ListParams;
 
-/// How long the commands take, in seconds: the kubelet looks at containers once a second, and a probe
-/// must not meet an end anywhere in between. No run of real Flux is shorter than the shortest of these: it needs two
-/// seconds for itself. A run that ends within a second of its start is over before its first probe, which warns of it.
+/// How many runs there are, and how many at a time.
+const RUNS: usize = 100;
+const AT_A_TIME: usize = 10;
+/// How many Warning Events all of them may leave. A probe can meet the end of a container, which the kubelet looks at
+/// once a second: to wait for that would cost every run its time.
+const WARNINGS: usize = 3;
+/// How long the commands take, in seconds. No run of real Flux is shorter than the shortest of these: it needs a second
+/// for itself. A run that ends within a second of its start is over before its first probe, which warns of it.
 const COMMANDS: [&str; 7] = ["1.5", "1.8", "2.1", "2.4", "2.7", "3", "4"];
 
 /// Whether the kubelet has noticed that the pod's containers have ended: it asks it nothing any more.
@@ -31,23 +38,28 @@ fn is_warning(event: &Event) -> bool {
     is(&event.type_, "Warning") && !of_repair && !of_first_copy
 }
 
+async fn runs_well(trial: &Trial, number: usize) -> Result<()> {
+    let (name, seconds) = (format!("quiet{number}"), COMMANDS[number % COMMANDS.len()]);
+    let run = trial.run(&name, "size: 2", &format!("command: 'sleep {seconds}'")).await?;
+    run.complete().await?;
+    look("the end of all pods", async || {
+        Ok(trial.pods(&name).await?.iter().all(has_ended).then_some(()))
+    })
+    .await
+}
+
 #[test]
 #[ignore = "needs a cluster"]
-fn good_runs_of_any_length_leave_no_warning() {
+fn a_hundred_good_runs_leave_next_to_no_warning() {
     trial("quiet", async |trial| {
-        for (number, seconds) in COMMANDS.iter().enumerate() {
-            let name = format!("quiet{number}");
-            let run = trial.run(&name, "size: 2", &format!("command: 'sleep {seconds}'")).await?;
-            run.complete().await?;
-            look("the end of all pods", async || {
-                Ok(trial.pods(&name).await?.iter().all(has_ended).then_some(()))
-            })
-            .await?;
-        }
+        let runs = stream::iter(0..RUNS).map(|number| Ok(runs_well(trial, number)));
+        runs.try_buffer_unordered(AT_A_TIME).try_collect::<()>().await?;
         let events = trial.api::<Event>().list(&ListParams::default()).await?.items;
         ensure!(!events.is_empty(), "there are no Events at all");
         let warnings: Vec<&Event> = events.iter().filter(|event| is_warning(event)).collect();
-        ensure!(warnings.is_empty(), "{warnings:#?}");
+        let found = format!("{} Warning Events of {RUNS} good runs", warnings.len());
+        Progress::new().say(&found);
+        ensure!(warnings.len() <= WARNINGS, "{found}: {warnings:#?}");
         Ok(())
     });
 }
