@@ -59,8 +59,9 @@ async fn costs(trial: &Trial, log: &Path, size: u32) -> Result<()> {
 /// Checks what MiniClusters cost that have waited for nodes for a while.
 async fn waiting_costs(trial: &Trial, log: &Path) -> Result<()> {
     for number in 0..WAITING {
+        let name = format!("waits{number}");
         let fields = "size: 2, pod: {nodeSelector: {such: none}}";
-        let run = trial.run(&format!("waits{number}"), fields, "command: 'true'").await?;
+        let run = trial.run(&name, fields, "command: 'true'").await?;
         run.says("Progressing", "Waiting").await?;
     }
     renewed(log).await?;
