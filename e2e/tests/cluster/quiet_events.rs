@@ -9,7 +9,7 @@ use kube::api::ListParams;
 
 /// How many runs there are, and how many at a time.
 const RUNS: usize = 100;
-const AT_A_TIME: usize = 10;
+const AT_A_TIME: usize = 4;
 /// How many Warning Events all of them may leave. A probe can meet the end of a container, which the kubelet looks at
 /// once a second: to wait for that would cost every run its time.
 const WARNINGS: usize = 3;
