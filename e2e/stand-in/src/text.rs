@@ -53,8 +53,11 @@ pub(crate) fn job_id(id: u64) -> String {
     format!("ƒ{}", bs58::encode(&bytes[zeros..]).into_string())
 }
 
-/// The id behind an F58 text, with either prefix.
+/// The id behind an F58 text, with either prefix, or a decimal number.
 pub(crate) fn decode_job_id(text: &str) -> Option<u64> {
+    if let Ok(id) = text.parse() {
+        return Some(id);
+    }
     let digits = text.strip_prefix('ƒ').or_else(|| text.strip_prefix('f'))?;
     let bytes = bs58::decode(digits).into_vec().ok()?;
     let mut whole = [0; 8];

@@ -158,6 +158,9 @@ fn the_lead_tells_which_jobs_there_were_and_how_many_are_left() {
     site.ok(0, &["submit", "--watch", "true"]);
     site.ok(0, &["submit", "bash", "-c", "until [ -e go ]; do sleep 0.05; done"]);
     assert_eq!((newest(1), newest(65)), (1, 2));
+    let first = ask(history, Some(r#"{"slice":"[:65]"}"#))["jobs"][1].to_string();
+    let log = site.ok(0, &["job", "eventlog", "--format=json", &first]);
+    assert!(log.contains("\"name\":\"start\""), "{log}");
     assert_eq!(ask(stats, None)["active_jobs"], 1);
     site.write("go", "");
     wait_for("its end", || (ask(stats, None)["active_jobs"] == 0).then_some(()));
