@@ -52,7 +52,7 @@ impl Stage {
     }
 }
 
-/// What a broker is told to run as its rc1 or rc3.
+/// What a broker runs as its rc1 or rc3.
 #[derive(Debug, Args)]
 pub(crate) struct Rc {
     /// Load the modules, or remove them

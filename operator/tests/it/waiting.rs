@@ -298,7 +298,7 @@ async fn many_in_a_queue_ask_for_nothing_and_hear_what_it_says() {
     sleep(CALM).await;
     assert_eq!(crowd.tell("Suspended", "waits in the queue team: no quota for cpu"), CROWD);
     assert_eq!(crowd.requests(MEASURED).await.0, [""; 0]);
-    // One alone is told at once, and so is one that begins to wait.
+    // One alone is reported at once, and so is one that begins to wait.
     let (path, job) = &jobs[0];
     crowd.server.put(&path.replace(JOBS, WORKLOADS), workload(job, "no quota for memory"));
     crowd.create("late", 2, labels);
