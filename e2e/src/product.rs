@@ -19,6 +19,9 @@ pub(crate) const OPERATOR: &str = "flux-operator";
 pub(crate) const AGENT: &str = "flux-agent";
 pub(crate) const VIEW_TOOL: &str = "flux-view";
 
+/// `kubectl flux`, the package and its program.
+pub(crate) const PLUGIN: &str = "kubectl-flux";
+
 /// As which the images that are shipped start their programs.
 pub(crate) const ORDINARY_USER: &str = "65532:65532";
 

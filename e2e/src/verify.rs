@@ -61,6 +61,10 @@ const SHARED: &str = "cluster";
 /// build, and the two nodes are lost and cut off for as long as it takes Kubernetes to notice.
 const NIGHTLY: [&str; 3] = ["gang", "kueue", "two_nodes"];
 
+/// Modules of [`SHARED`] that run with nothing else beside them: they count requests, and Warning Events, to which a
+/// machine with much to do adds.
+const ALONE: [&str; 2] = ["cost::", "quiet_events::"];
+
 /// Tests that show what a version of Kubernetes may change: names, or parts of them. A start, jobs, another
 /// size, how agent and view come into the pods, runs that end in every way.
 const CHOSEN: [&str; 6] = [
@@ -180,7 +184,8 @@ fn on_the_cluster(
         command.envs(images.map(|images| (binaries::IMAGES, &images.directory)));
         Ok(command)
     };
-    let with_own = target.own().is_some() && arguments.test.is_none();
+    let is_whole = arguments.test.is_none();
+    let with_own = target.own().is_some() && is_whole;
     thread::scope(|scope| -> Result<()> {
         const NAME: &str = "tests with clusters of their own";
         if with_own {
@@ -191,9 +196,16 @@ fn on_the_cluster(
             report.progress.say(&format!("{NAME} (usually 2 to 10 min), beside what follows ..."));
             scope.spawn(move || report.check(NAME, || programs::show_at_the_end(&mut own)));
         }
-        report.run("tests and examples on a cluster", "2 to 10 min", &mut tests(SHARED)?);
+        let mut shared = tests(SHARED)?;
+        if is_whole {
+            shared.args(ALONE.iter().flat_map(|module| ["--skip", module]));
+        }
+        report.run("tests and examples on a cluster", "2 to 10 min", &mut shared);
         Ok(())
     })?;
+    if is_whole {
+        report.run("requests and Warning Events of runs", "3 min", tests(SHARED)?.args(ALONE));
+    }
     for reason in fs_err::read_to_string(notes)?.lines() {
         report.not_run("a test", reason);
     }

@@ -55,15 +55,11 @@ impl Architecture {
         }
     }
 
-    /// Debian's packages that build programs for it on a machine of another architecture.
-    pub fn cross_packages(self) -> [&'static str; 3] {
+    /// Debian's packages that link programs for it on a machine of another architecture.
+    pub fn cross_packages(self) -> [&'static str; 2] {
         match self {
-            Self::X86_64 => {
-                ["gcc-x86-64-linux-gnu", "libc6-dev-amd64-cross", "libstd-rust-dev:amd64"]
-            }
-            Self::Aarch64 => {
-                ["gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross", "libstd-rust-dev:arm64"]
-            }
+            Self::X86_64 => ["gcc-x86-64-linux-gnu", "libc6-dev-amd64-cross"],
+            Self::Aarch64 => ["gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross"],
         }
     }
 

@@ -1,7 +1,7 @@
 //! The project's binaries, as they go into images.
 
 use super::dockerfiles::{self, Images};
-use super::{AGENT, OPERATOR, VIEW_TOOL, cargo, checkout, of_this_machine, target};
+use super::{AGENT, OPERATOR, PLUGIN, VIEW_TOOL, cargo, checkout, of_this_machine, target};
 use crate::programs;
 use crate::progress::Progress;
 use anyhow::{Result, ensure};
@@ -37,6 +37,7 @@ pub(crate) fn build(progress: &Progress) -> Result<Binaries> {
     progress.step("building the operator", || {
         programs::show(&mut cargo(&["build", "--package", OPERATOR, "--bin", OPERATOR])?)
     })?;
+    build_plugin(progress)?;
     let operator = target()?.join("debug").join(OPERATOR);
     let statics = build_static(&[AGENT, VIEW_TOOL, STAND_IN], progress)?;
     let [agent, view_tool, stand_in] = [AGENT, VIEW_TOOL, STAND_IN].map(|it| statics.join(it));
@@ -52,8 +53,21 @@ pub(crate) fn of_images(images: Images, progress: &Progress) -> Result<Binaries>
         let path = program.display();
         ensure!(program.is_file(), "there is no {path}: `cargo e2e images` makes it");
     }
+    build_plugin(progress)?;
     let stand_in = build_static(&[STAND_IN], progress)?.join(STAND_IN);
     Ok(Binaries { operator, agent, view_tool, stand_in, images: Some(images) })
+}
+
+/// Builds `kubectl flux`.
+fn build_plugin(progress: &Progress) -> Result<()> {
+    progress.step("building kubectl flux", || {
+        programs::show(&mut cargo(&["build", "--package", PLUGIN, "--bin", PLUGIN])?)
+    })
+}
+
+/// Where [`build`] puts it.
+pub(crate) fn plugin() -> Result<PathBuf> {
+    Ok(target()?.join("debug").join(PLUGIN))
 }
 
 /// Builds packages whose programs have to run in any image, and says where these are.

@@ -2,7 +2,7 @@
 
 use super::{
     AGENT, OPERATOR, ORDINARY_USER, checkout, fetch_every_platform, of_this_machine,
-    other_architectures, target,
+    other_architectures, printed, target,
 };
 use crate::architecture::Architecture;
 use crate::cache::{self, Cache};
@@ -52,8 +52,11 @@ const SHIPPED: [Shipped; 2] = [
     },
 ];
 
-/// What compiles and links for this machine's architecture.
-const NATIVE: [&str; 4] = ["cargo", "gcc", "libc6-dev", "rustc"];
+/// What compiles C and links for this machine's architecture.
+const NATIVE: [&str; 2] = ["gcc", "libc6-dev"];
+
+/// Where this machine's Rust is in the image to build in.
+const RUST: &str = "/usr/local/rust";
 
 /// A directory with the archives of the images, `PROGRAM-ARCHITECTURE.tar`, and the programs that are in them.
 #[derive(Debug, Clone)]
@@ -98,6 +101,7 @@ impl Images {
 pub(crate) fn build(architectures: &[Architecture], progress: &Progress) -> Result<Images> {
     let buildah = Buildah::new(progress)?;
     fetch_every_platform(progress)?;
+    add_targets(architectures)?;
     let images = Images { directory: target()?.join("images") };
     cache::remove_tree(&images.directory)?;
     for architecture in architectures.iter().copied() {
@@ -114,6 +118,8 @@ struct Buildah {
     store: PathBuf,
     /// The name of the image to build in.
     base: String,
+    /// The directory of this machine's Rust, which that image has not.
+    rust: String,
     _alone: cache::Lock,
 }
 
@@ -126,7 +132,8 @@ impl Buildah {
         let store = cache.artefact(&cache::key("image-store", "1", &[]), |_| Ok(()))?;
         let alone = cache::lock(&store.join(".lock"))?;
         let toolchain = toolchain(&cache, progress)?;
-        let buildah = Self { store, base: toolchain.content_name(), _alone: alone };
+        let rust = printed(Command::new("rustc").args(["--print", "sysroot"]))?.trim().to_owned();
+        let buildah = Self { store, base: toolchain.content_name(), rust, _alone: alone };
         progress.step("the image to build in is there", || buildah.load(&toolchain))?;
         Ok(buildah)
     }
@@ -162,6 +169,7 @@ impl Buildah {
         command.arg(format!("--build-arg=BUILDPLATFORM=linux/{here}"));
         command.arg(format!("--build-arg=BUILD_IMAGE={}", self.base));
         command.arg(format!("--volume={}:/usr/local/cargo/registry", registry()?.display()));
+        command.arg(format!("--volume={}:{RUST}:ro", self.rust));
         programs::show(command.arg(".").current_dir(checkout()?))?;
         let archive = format!("docker-archive:{}:{}", archive.display(), shipped.published);
         programs::run(self.command("push").args([&name, &archive])).map(drop)
@@ -177,15 +185,29 @@ fn registry() -> Result<PathBuf> {
         .join("registry"))
 }
 
-/// The image to build in, in the place of Docker's `rust`: a Debian with a Rust and C compilers for every architecture.
-/// Rust is Debian's of whatever version the backports have: a certain one is in the archive only until the next is
-/// uploaded. Crates come from this machine: cargo asks nobody.
+/// The image to build in, in the place of Docker's `rust`: a Debian with C compilers for every architecture. Rust and
+/// the crates are this machine's: cargo asks nobody.
 fn toolchain(cache: &Cache, progress: &Progress) -> Result<Image> {
     let cross = other_architectures().flat_map(Architecture::cross_packages);
     let packages: Vec<_> = NATIVE.into_iter().chain(cross).collect();
-    let recipe = Recipe { release: Release::TrixieBackports, packages: &packages, program: None };
+    let recipe = Recipe { release: Release::Bookworm, packages: &packages, program: None };
     let image = recipe.image(cache, progress)?;
-    Ok(image.with_variables(&["CARGO_HOME=/usr/local/cargo", "CARGO_NET_OFFLINE=true"]))
+    let version = printed(Command::new("rustc").arg("--version"))?;
+    Ok(image.with_variables(&[
+        &format!("PATH={RUST}/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"),
+        "CARGO_HOME=/usr/local/cargo",
+        "CARGO_NET_OFFLINE=true",
+        // What another compiler has built is of another image.
+        &format!("RUST_VERSION={}", version.trim()),
+    ]))
+}
+
+/// Has this machine's Rust compile for the other architectures, too.
+fn add_targets(architectures: &[Architecture]) -> Result<()> {
+    for other in other_architectures().filter(|it| architectures.contains(it)) {
+        programs::show(Command::new("rustup").args(["target", "add", other.target()]))?;
+    }
+    Ok(())
 }
 
 /// Makes `program` of the program in `image`. Where that is not static, `program` is a script that starts it with the
@@ -223,16 +245,4 @@ fn check(shipped: &Shipped, image: &Image) -> Result<()> {
         ensure!(config.labels.contains_key(&label), "it has no label {label}");
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_package_is_of_a_certain_version() {
-        let cross = Architecture::ALL.into_iter().flat_map(Architecture::cross_packages);
-        assert!(NATIVE.contains(&"rustc"));
-        assert!(NATIVE.into_iter().chain(cross).all(|package| !package.contains('=')));
-    }
 }

@@ -2,13 +2,16 @@
 
 use super::logs::container_log;
 use super::{Trial, condition, is_finished, is_true, minicluster};
+use crate::product::printed;
 use crate::wait::until_found;
 use anyhow::{Context as _, Result, bail, ensure};
+use flux_contract::instance::InstanceReport;
 use flux_operator::crd::{Installed, MiniCluster, MiniClusterStatus, State};
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt as _;
 use kube::runtime::wait::await_condition;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -24,6 +27,21 @@ pub struct Instance<'run> {
     trial: &'run Trial,
     /// Its name.
     pub name: &'run str,
+}
+
+/// What `kubectl flux explain` says of one.
+#[derive(Debug, Deserialize)]
+struct Explanation {
+    reason: Option<String>,
+    cause: String,
+    remedy: Option<String>,
+}
+
+impl Explanation {
+    /// Whether it names this reason, and what to do.
+    fn names(&self, reason: &str) -> bool {
+        self.reason.as_deref() == Some(reason) && self.remedy.is_some()
+    }
 }
 
 impl Trial {
@@ -108,14 +126,20 @@ impl Instance<'_> {
         self.status(&format!("{state:?}"), |status| status.state == Some(state)).await
     }
 
-    /// Waits until its condition `kind` has `words` as its reason, or in its message.
+    /// Waits until its condition `kind` has `words` as its reason, or in its message. Where that says why it does not
+    /// run, `kubectl flux explain` has to say so, and what to do.
     pub async fn says(&self, kind: &str, words: &str) -> Result<Condition> {
         let says = |cluster: &MiniCluster| {
             condition(cluster, kind)
                 .is_some_and(|said| said.reason == words || said.message.contains(words))
         };
         let cluster = self.until(&format!("{kind}: {words}"), says).await?;
-        condition(&cluster, kind).cloned().context("no such condition")
+        let said = condition(&cluster, kind).cloned().context("no such condition")?;
+        if ["Accepted", "Progressing", "Suspended"].contains(&kind) {
+            let what = format!("kubectl flux explain {}: {}", self.name, said.reason);
+            look(&what, async || Ok(self.explanation()?.names(&said.reason).then_some(()))).await?;
+        }
+        Ok(said)
     }
 
     /// Waits until it has ended, and fails unless it ended well.
@@ -131,7 +155,20 @@ impl Instance<'_> {
         let failed = condition(&cluster, "Failed").context("it did not fail")?;
         ensure!(failed.status == "True" && failed.reason == reason, "{}: {failed:?}", self.name);
         let code = cluster.status.as_ref().and_then(|status| status.exit_code);
+        self.explains(reason, &failed.message)?;
         Ok((code, failed.message.clone()))
+    }
+
+    /// Fails unless `kubectl flux explain` names this reason and this cause, and what to do.
+    fn explains(&self, reason: &str, cause: &str) -> Result<()> {
+        let found = self.explanation()?;
+        ensure!(found.names(reason) && found.cause == cause, "{reason}, {cause}: {found:?}");
+        Ok(())
+    }
+
+    fn explanation(&self) -> Result<Explanation> {
+        let text = printed(&mut self.trial.plugin(&["explain", self.name, "--output=json"])?)?;
+        serde_json::from_str(&text).with_context(|| format!("reading {text}"))
     }
 
     /// How agent and view come into its pods, as its status says.
@@ -256,7 +293,10 @@ impl Instance<'_> {
 
     /// The ranks that are drained, each with its reason.
     pub async fn drained(&self) -> Result<String> {
-        self.flux(&["resource", "drain", "-no", "{ranks} {reason}"]).await
+        let printed = self.exec(0, &[AGENT, "instance"]).await?;
+        let report: InstanceReport = serde_json::from_str(&printed)?;
+        let drained = report.ranks.iter().filter_map(|it| Some((it.rank, it.drained.as_ref()?)));
+        Ok(drained.map(|(rank, reason)| format!("{rank} {reason}")).collect::<Vec<_>>().join("\n"))
     }
 
     /// Waits until Flux has so many brokers for jobs: of those without a job, as many are up.

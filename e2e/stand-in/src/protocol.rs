@@ -49,6 +49,12 @@ pub(crate) enum Request {
     /// How many jobs of the instance have not ended.
     ActiveJobs,
     Eventlog(u64),
+    /// The host of a job's task.
+    TaskHost(u64, usize),
+    /// The jobs of the instance that have not ended, or all.
+    List(bool),
+    /// The cores of the ranks: of all, of those that are down, and those that jobs have.
+    Allocated,
     /// Registers the cleanup that precedes a shutdown.
     Cleanup,
     Shutdown,

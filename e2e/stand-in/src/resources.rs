@@ -36,8 +36,7 @@ impl Table {
 
 /// R version 1 of hosts that all have the cores of this one.
 pub(crate) fn encode_local(hosts: &[String]) -> Value {
-    let ids = |count| if count == 1 { "0".to_owned() } else { format!("0-{}", count - 1) };
-    let (ranks, children) = (ids(hosts.len()), json!({ "core": ids(local_cores()) }));
+    let (ranks, children) = (text::ids(hosts.len()), json!({ "core": text::ids(local_cores()) }));
     json!({ "version": 1, "execution": {
         "R_lite": [{ "rank": ranks, "children": children }],
         "starttime": 0.0, "expiration": 0.0, "nodelist": [text::hostlist(hosts)],

@@ -27,12 +27,10 @@ pub(crate) fn decode_ids(text: &str) -> Option<BTreeSet<u32>> {
     };
     let mut ids = BTreeSet::new();
     for part in text.split(',').filter(|_| !text.is_empty()) {
-        let Some((first, last)) = part.split_once('-') else {
-            ids.insert(number(part)?);
-            continue;
-        };
+        let range = part.split_once('-');
+        let (first, last) = range.unwrap_or((part, part));
         let (first, last) = (number(first)?, number(last)?);
-        if first >= last || last - first > 1 << 20 {
+        if first > last || (range.is_some() && first == last) || last - first > 1 << 20 {
             return None;
         }
         ids.extend(first..=last);
@@ -40,27 +38,13 @@ pub(crate) fn decode_ids(text: &str) -> Option<BTreeSet<u32>> {
     Some(ids)
 }
 
+/// The ids of so many things, from 0 on.
+pub(crate) fn ids(count: usize) -> String {
+    if count == 1 { "0".to_owned() } else { format!("0-{}", count - 1) }
+}
+
 /// Names as one hostlist (RFC 29).
 pub(crate) fn hostlist(hosts: &[String]) -> String {
     let joined = hosts.join(",");
     Hostlist::parse(&joined).map_or(joined, |list| list.to_string())
-}
-
-/// The F58 text of a job id (RFC 19), as in a locale of UTF-8.
-pub(crate) fn job_id(id: u64) -> String {
-    let bytes = id.to_be_bytes();
-    let zeros = bytes.iter().take(7).take_while(|byte| **byte == 0).count();
-    format!("ƒ{}", bs58::encode(&bytes[zeros..]).into_string())
-}
-
-/// The id behind an F58 text, with either prefix, or a decimal number.
-pub(crate) fn decode_job_id(text: &str) -> Option<u64> {
-    if let Ok(id) = text.parse() {
-        return Some(id);
-    }
-    let digits = text.strip_prefix('ƒ').or_else(|| text.strip_prefix('f'))?;
-    let bytes = bs58::decode(digits).into_vec().ok()?;
-    let mut whole = [0; 8];
-    whole.get_mut(8_usize.checked_sub(bytes.len())?..)?.copy_from_slice(&bytes);
-    Some(u64::from_be_bytes(whole))
 }

@@ -2,7 +2,6 @@
 
 use super::image::{Image, ImageConfig};
 use super::layer::Layer;
-use crate::architecture::Architecture;
 use crate::cache::{self, Cache};
 use crate::progress::Progress;
 use crate::{packages, programs};
@@ -16,12 +15,6 @@ const ARCHIVE: &str = "root.tar";
 /// The variable in which mmdebstrap's hooks find the path of a program's source.
 const SOURCE: &str = "FLUX_E2E_SOURCE";
 
-/// mmdebstrap's arguments that add the backports of Debian 13, and prefer them.
-const BACKPORTS: [&str; 2] = [
-    r#"--setup-hook=sed -n "s/ trixie / trixie-backports /p" "$1/etc/apt/sources.list" > "$1/etc/apt/sources.list.d/backports.list""#,
-    r#"--aptopt=APT::Default-Release "trixie-backports""#,
-];
-
 /// A release of Debian.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Release {
@@ -29,15 +22,13 @@ pub enum Release {
     Bookworm,
     /// Debian 13.
     Trixie,
-    /// Debian 13, with what its backports have newer.
-    TrixieBackports,
 }
 
 impl Release {
     fn name(self) -> &'static str {
         match self {
             Self::Bookworm => "bookworm",
-            Self::Trixie | Self::TrixieBackports => "trixie",
+            Self::Trixie => "trixie",
         }
     }
 
@@ -45,7 +36,7 @@ impl Release {
     fn epoch(self) -> &'static str {
         match self {
             Self::Bookworm => "1686355200",
-            Self::Trixie | Self::TrixieBackports => "1754697600",
+            Self::Trixie => "1754697600",
         }
     }
 }
@@ -66,7 +57,7 @@ pub struct Program<'a> {
 pub struct Recipe<'a> {
     /// The release that all packages are of.
     pub release: Release,
-    /// The packages; `NAME:ARCHITECTURE` is one of another architecture.
+    /// The packages.
     pub packages: &'a [&'a str],
     /// A program, if there is one.
     pub program: Option<Program<'a>>,
@@ -111,12 +102,6 @@ impl Recipe<'_> {
         let mut arguments = ["--quiet", "--variant=minbase"].map(str::to_owned).to_vec();
         let excluded = ["doc", "man", "locale"];
         arguments.extend(excluded.map(|it| format!("--dpkgopt=path-exclude=/usr/share/{it}/*")));
-        let foreign = packages.iter().filter_map(|package| package.split_once(':'));
-        let here = Architecture::image_name_of_this_machine();
-        arguments.extend(foreign.map(|(_, other)| format!("--architectures={here},{other}")));
-        if self.release == Release::TrixieBackports {
-            arguments.extend(BACKPORTS.map(str::to_owned));
-        }
         if let Some(Program { compile, tools, .. }) = &self.program {
             packages.extend_from_slice(tools);
             arguments.push(format!(r#"--customize-hook=chroot "$1" {compile} < "${SOURCE}""#));
@@ -159,20 +144,6 @@ impl Recipe<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_package_of_another_architecture_and_backports_are_asked_for_only_where_they_are_needed() {
-        let arguments = |release, packages: &[&str]| {
-            Recipe { release, packages, program: None }.arguments().join(" ")
-        };
-        let all = arguments(Release::TrixieBackports, &["rustc", "libstd-rust-dev:other"]);
-        let here = Architecture::image_name_of_this_machine();
-        assert!(all.contains(&format!("--architectures={here},other ")), "{all}");
-        assert!(all.contains(r#"Default-Release "trixie-backports""#), "{all}");
-        assert!(all.ends_with("--include=rustc,libstd-rust-dev:other trixie"), "{all}");
-        let plain = arguments(Release::Trixie, &["rustc"]);
-        assert!(!plain.contains("architectures") && !plain.contains("backports"), "{plain}");
-    }
 
     #[test]
     fn a_program_is_compiled_by_packages_that_do_not_stay() {

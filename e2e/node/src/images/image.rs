@@ -55,10 +55,10 @@ impl Image {
         Self { layers, config }
     }
 
-    /// This image with further variables, `NAME=value`.
+    /// This image with these variables, `NAME=value`, and no others.
     #[must_use]
     pub fn with_variables(mut self, variables: &[&str]) -> Self {
-        self.config.environment.extend(variables.iter().map(|it| (*it).to_owned()));
+        self.config.environment = variables.iter().map(|it| (*it).to_owned()).collect();
         self
     }
 

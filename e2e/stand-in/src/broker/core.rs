@@ -101,8 +101,7 @@ impl Broker {
     }
 
     pub(super) fn host(&self, rank: u32) -> String {
-        let index = usize::try_from(rank).unwrap_or(usize::MAX);
-        self.hosts.get(index).cloned().unwrap_or_else(|| "(null)".to_owned())
+        self.hosts.get(rank as usize).cloned().unwrap_or_else(|| "(null)".to_owned())
     }
 
     pub(super) fn log(&self, severity: Severity, text: &str) {

@@ -3,6 +3,7 @@
 use super::core::{Broker, Mailbox, Severity};
 use super::message::{self, MAGIC, Message};
 use crate::protocol::{Reply, Request};
+use nix::sys::socket::{Backlog, listen};
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
@@ -12,12 +13,16 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 /// `EPERM` of Linux.
 const REFUSED: u8 = 1;
 
+/// Connections that wait to be accepted (flux-core 0.88, `usock.c`).
+const BACKLOG: i32 = 5;
+
 /// Binds the socket at `path`, replacing a dead one.
 pub(super) fn bind(path: &str) -> std::io::Result<UnixListener> {
     if std::fs::symlink_metadata(path).is_ok() {
         std::fs::remove_file(path)?;
     }
     let listener = UnixListener::bind(path)?;
+    listen(&listener, Backlog::new(BACKLOG)?)?;
     // Anyone may knock; who they are is asked at the door.
     std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o777))?;
     Ok(listener)

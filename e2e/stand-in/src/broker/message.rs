@@ -32,6 +32,9 @@ const NO_SERVICE: u32 = 38;
 const NO_PROTOCOL: u32 = 71;
 const NO_SUCH_NODE: u32 = 113;
 
+/// Of jobs (flux-core, `modules/job-list/job-list.c`).
+const ATTRIBUTES: &str = "userid name state result ntasks nnodes ranks t_submit t_run t_inactive";
+
 pub(super) struct Message {
     topic: String,
     node: u32,
@@ -88,6 +91,7 @@ impl Message {
             ("state-machine.get", node) if node == ANY_NODE || node == rank => Ok(Request::State),
             ("state-machine.get", LEAD) => Ok(Request::LeadState),
             ("resource.status", LEAD) => Ok(Request::Drained),
+            ("resource.sched-status", LEAD) => Ok(Request::Allocated),
             ("job-manager.stats-get", LEAD) => Ok(Request::ActiveJobs),
             ("job-manager.history.get", LEAD) => {
                 let slice = self.payload["slice"].as_str().and_then(|it| it.strip_prefix("[:"));
@@ -104,6 +108,12 @@ impl Message {
 
     /// What is asked of the instance about one rank. A payload has to be what would be made of what is read of it.
     fn of_instance(&self) -> Option<Request> {
+        let states = &self.payload["constraint"]["states"];
+        if let Some(states) = states.as_array().filter(|_| self.topic == "job-list.list") {
+            let attributes = self.payload["attrs"].as_array()?;
+            let known = |it: &Value| ATTRIBUTES.split(' ').any(|known| it == known);
+            return attributes.iter().all(known).then_some(Request::List(states.len() > 2));
+        }
         let text = |pointer: &str| self.payload.pointer(pointer).and_then(Value::as_str);
         let ids = text("/targets").or_else(|| text("/constraint/and/1/ranks/0"))?;
         let rank = ids.parse().ok()?;

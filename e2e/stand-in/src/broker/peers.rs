@@ -129,10 +129,8 @@ impl Broker {
             self.send_down(link, &Downward::Failed("overlay.hello: Invalid argument".to_owned()));
             return;
         }
-        if self.children.contains_key(&rank) {
-            // It has come again after a crash that nobody has noticed.
-            self.child_gone(rank);
-        }
+        // It may have come again after a crash that nobody has noticed.
+        self.child_gone(rank);
         self.children.insert(rank, link);
         self.send_down(link, &Downward::State(self.state));
     }

@@ -251,9 +251,8 @@ impl Broker {
         let path = self.attributes.get("content.dump").filter(|_| self.is_leader());
         let Some(path) = path else { return Ok(()) };
         // A batch job's own instance keeps nothing.
-        let jobs = self.manager.jobs.values().filter(|job| job.spec.scope.is_none());
-        let text =
-            serde_json::to_string(&jobs.collect::<Vec<_>>()).map_err(|error| error.to_string())?;
+        let jobs: Vec<_> = self.manager.of(None).collect();
+        let text = serde_json::to_string(&jobs).map_err(|error| error.to_string())?;
         std::fs::write(path, text).map_err(|error| format!("{path}: {}", strerror(&error)))?;
         self.log(Severity::Info, &format!("rc3.0: dumping content to {path}"));
         Ok(())

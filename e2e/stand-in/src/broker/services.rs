@@ -2,7 +2,7 @@
 
 use super::core::Broker;
 use super::state::State;
-use crate::jobs::job::Job;
+use crate::jobs::job::{Job, JobState};
 use crate::jobs::task::{self, Happened, Order};
 use crate::overlay::wire::Upward;
 use crate::protocol::{Client, Reply, Request};
@@ -38,22 +38,29 @@ impl Broker {
             Request::State | Request::LeadState => Reply::Done(json!({
                 "state": self.state, "duration": self.since.elapsed().as_secs_f64(),
             })),
-            Request::Jobs(scope) => {
-                let jobs = manager.jobs.values().filter(|job| job.spec.scope == scope);
-                Reply::Done(jobs.map(Job::to_json).collect())
-            }
+            Request::Jobs(scope) => Reply::Done(manager.of(scope).map(Job::to_json).collect()),
             Request::Newest(most) => {
-                let jobs = manager.jobs.iter().rev().filter(|(_, job)| job.spec.scope.is_none());
-                Reply::Done(json!({ "jobs": jobs.map(|it| it.0).take(most).collect::<Vec<_>>() }))
+                let newest = manager.of(None).rev().map(|job| job.id).take(most);
+                Reply::Done(json!({ "jobs": newest.collect::<Vec<_>>() }))
             }
             Request::ActiveJobs => {
-                let jobs = manager.jobs.values().filter(|job| job.spec.scope.is_none());
-                let active = jobs.filter(|job| job.to_json()["state"] != "INACTIVE").count();
-                Reply::Done(json!({ "active_jobs": active }))
+                let active = manager.of(None).filter(|job| job.state != JobState::Inactive);
+                Reply::Done(json!({ "active_jobs": active.count() }))
             }
             Request::Eventlog(id) => {
                 Reply::Done(manager.jobs.get(&id).map_or(Value::Null, Job::events))
             }
+            Request::TaskHost(id, task) => {
+                let tasks = manager.jobs.get(&id).map(|job| &job.allocation.tasks);
+                let rank = tasks.and_then(|ranks| ranks.get(task)).copied();
+                let host = rank.map(|rank| Reply::Done(json!(self.host(rank))));
+                host.unwrap_or_else(|| Reply::failed("Invalid argument"))
+            }
+            Request::List(all) => {
+                let jobs = manager.of(None).filter(|job| all || job.state != JobState::Inactive);
+                Reply::Done(json!({ "jobs": jobs.map(Job::listed).collect::<Vec<_>>() }))
+            }
+            Request::Allocated => Reply::Done(manager.allocated()),
             Request::Resources => Reply::Done(manager.resources()),
             Request::Cleanup => {
                 self.has_cleanup = true;
@@ -64,10 +71,7 @@ impl Broker {
             Request::RunningOn(rank, limit) => Reply::Done(manager.running_on(rank, limit)),
             Request::Drain(rank, reason) => manager.drain(rank, reason),
             Request::Submit(spec) => Reply::Done(json!(manager.submit(*spec))),
-            Request::Kill(id, signal) => {
-                manager.kill(id, signal);
-                Reply::Done(Value::Null)
-            }
+            Request::Kill(id, signal) => manager.kill(id, signal),
             Request::Wait(wait) => return manager.wait(wait, client),
         };
         client(reply);

@@ -4,11 +4,11 @@ use super::submit::follow;
 use super::{Call, formatted};
 use crate::output::{self, Failure};
 use crate::protocol::{Request, Wait};
-use crate::text;
+use flux_contract::job_id::f58;
 use serde_json::Value;
 
 pub(super) fn job_id(text: &str) -> Result<u64, Failure> {
-    text::decode_job_id(text)
+    flux_contract::job_id::parse(text)
         .ok_or_else(|| Failure::new(format!("flux-job: error parsing jobid: \"{text}\"")))
 }
 
@@ -32,7 +32,7 @@ pub(crate) fn jobs(call: &Call) -> Result<u8, Failure> {
     let format = format.unwrap_or("{id} {userid} {name} {status_abbrev} {ntasks} {nnodes}");
     for mut job in own_jobs(call)? {
         if parsed.has("a") || job["state"] != "INACTIVE" {
-            job["id"] = text::job_id(job["id"].as_u64().unwrap_or_default()).into();
+            job["id"] = f58(job["id"].as_u64().unwrap_or_default()).into();
             output::line(&formatted(format, &job)?);
         }
     }
@@ -46,7 +46,7 @@ pub(crate) fn wait(call: &Call) -> Result<u8, Failure> {
         match call.ask("flux-job", &Request::Wait(Wait::Result(call.scope()))) {
             Ok(end) if end["code"] == 0 => {}
             Ok(end) => {
-                let id = text::job_id(end["id"].as_u64().unwrap_or_default());
+                let id = f58(end["id"].as_u64().unwrap_or_default());
                 let text = match end["exception"].as_str() {
                     Some(exception) => format!("Fatal exception {exception}"),
                     None => format!("task(s) exited with exit code {}", end["code"]),
@@ -86,5 +86,15 @@ pub(crate) fn eventlog(call: &Call) -> Result<u8, Failure> {
     for event in events {
         output::line(&event.to_string());
     }
+    Ok(0)
+}
+
+/// The host that a task of a job has run on.
+pub(crate) fn taskmap(call: &Call) -> Result<u8, Failure> {
+    let task = |word: &str| word.strip_prefix("--hostname=")?.parse().ok();
+    let [option, id] = call.given()[..] else { return Err(call.but("of a task and a job")) };
+    let task = task(option).ok_or_else(|| call.but("with --hostname=TASKID"))?;
+    let host = call.ask("flux-job: taskmap", &Request::TaskHost(job_id(id)?, task))?;
+    output::line(host.as_str().unwrap_or_default());
     Ok(0)
 }

@@ -8,7 +8,7 @@ use crate::environment::Environment;
 use crate::options::{Parsed, parse};
 use crate::output::{Failure, Stream, strerror};
 use crate::protocol::{Reply, Request, Scope};
-use crate::text;
+use flux_contract::job_id;
 use serde_json::{Deserializer, Value, json};
 use std::io::{BufReader, Error, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -42,7 +42,7 @@ impl Call {
 
     /// The batch job this runs in: its script has an instance of its own.
     pub(crate) fn scope(&self) -> Scope {
-        self.environment.get("FLUX_ENCLOSING_ID").and_then(|text| text::decode_job_id(text))
+        self.environment.get("FLUX_ENCLOSING_ID").and_then(|text| job_id::parse(text))
     }
 
     /// Asks the broker of `FLUX_URI` and returns the answer; output that comes before it goes to

@@ -7,7 +7,6 @@ use crate::output::{self, Failure, strerror};
 use crate::protocol::{Request, Wait};
 use crate::resources;
 use flux_contract::Hostlist;
-use serde_json::json;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -87,13 +86,10 @@ pub(crate) fn version(call: &Call) -> Result<u8, Failure> {
 }
 
 pub(crate) fn idle(call: &Call) -> Result<u8, Failure> {
-    let quiet = match call.given()[..] {
-        [] => false,
-        ["--quiet"] => true,
-        _ => return Err(call.but("with nothing or --quiet")),
-    };
+    let given = call.given();
+    let ([] | ["--quiet"]) = given[..] else { return Err(call.but("with --quiet or nothing")) };
     let pending = call.ask("flux-queue: ERROR: idle", &Request::Wait(Wait::Idle(call.scope())))?;
-    if !quiet || pending != 0 {
+    if given.is_empty() || pending != 0 {
         output::line(&format!("{pending} jobs"));
     }
     Ok(0)
@@ -114,31 +110,13 @@ pub(crate) fn shutdown(call: &Call) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// The format of a list without a header: of resources in `states`, if any are asked for.
-fn list_format(call: &Call, states: Option<&str>) -> Result<String, Failure> {
-    let parsed = call.options("n|no-header o|format= s|states=")?;
-    let is_simulated = parsed.has("no-header") && parsed.value("states") == states;
-    let format = parsed.value("format").filter(|_| is_simulated && parsed.rest.is_empty());
-    let states = states.map(|states| format!(", --states={states}")).unwrap_or_default();
-    let other = || call.but(&format!("with --no-header, --format{states}"));
-    format.map(str::to_owned).ok_or_else(other)
-}
-
+/// How many nodes and cores are free.
 pub(crate) fn list(call: &Call) -> Result<u8, Failure> {
-    let format = list_format(call, Some("free"))?;
+    let ["--states=free", "-no", format] = call.given()[..] else {
+        return Err(call.but("with --states=free -no FORMAT"));
+    };
     let free = call.ask("flux-resource: ERROR", &Request::Resources)?;
-    output::line(&formatted(&format, &free)?);
-    Ok(0)
-}
-
-/// Who is drained, and why.
-pub(crate) fn drained(call: &Call) -> Result<u8, Failure> {
-    let format = list_format(call, None)?;
-    let answer = call.ask("flux-resource: ERROR", &Request::Drained)?;
-    for (rank, drained) in answer["drain"].as_object().into_iter().flatten() {
-        let row = json!({ "ranks": rank, "reason": drained["reason"] });
-        output::line(&formatted(&format, &row)?);
-    }
+    output::line(&formatted(format, &free)?);
     Ok(0)
 }
 

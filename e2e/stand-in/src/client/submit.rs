@@ -8,7 +8,7 @@ use crate::jobs::jobspec::{self, program_name};
 use crate::options::Parsed;
 use crate::output::{self, Failure, strerror};
 use crate::protocol::{JobSpec, Request, Wait};
-use crate::text;
+use flux_contract::job_id::f58;
 use nix::sys::signal::{SigSet, Signal};
 use serde_json::Value;
 
@@ -27,7 +27,7 @@ pub(crate) fn submit(call: &Call) -> Result<u8, Failure> {
     let parsed = call.options(&format!("n|ntasks= watch {COMMON}"))?;
     let id = send(call, job(call, &parsed)?)?;
     if !parsed.has("quiet") {
-        output::line(&text::job_id(id));
+        output::line(&f58(id));
     }
     if parsed.has("watch") { follow(call, id, true) } else { Ok(0) }
 }
@@ -43,9 +43,9 @@ pub(crate) fn run(call: &Call) -> Result<u8, Failure> {
     attached(call, id, signals)
 }
 
-/// `flux job attach ID`, which has no options here.
+/// `flux job attach ID`. It has no input for the job in any case.
 pub(crate) fn attach(call: &Call) -> Result<u8, Failure> {
-    let [id] = call.given()[..] else { return Err(call.but("with an id")) };
+    let ([id] | ["--read-only", id]) = call.given()[..] else { return Err(call.but("with an id")) };
     attached(call, job_id(id)?, held())
 }
 
@@ -82,7 +82,7 @@ pub(crate) fn submit_jobspec(call: &Call) -> Result<u8, Failure> {
     let waitable = flags.contains(&"waitable");
     let (scope, user) = (call.scope(), nix::unistd::getuid().as_raw());
     let id = send(call, JobSpec { waitable, scope, user, no_input: true, ..spec })?;
-    output::line(&text::job_id(id));
+    output::line(&f58(id));
     Ok(0)
 }
 
@@ -109,7 +109,7 @@ pub(crate) fn batch(call: &Call) -> Result<u8, Failure> {
     spec.output.get_or_insert_with(|| "flux-{{id}}.out".to_owned());
     spec.error = spec.error.or_else(|| spec.output.clone());
     let id = send(call, spec)?;
-    output::line(&text::job_id(id));
+    output::line(&f58(id));
     Ok(0)
 }
 
@@ -208,7 +208,7 @@ pub(super) fn follow(call: &Call, id: u64, output: bool) -> Result<u8, Failure> 
 
 fn code(id: u64, end: &Value) -> u8 {
     if let Some(text) = end["exception"].as_str() {
-        output::error_line(&format!("0.0s: job.exception {} {text}", text::job_id(id)));
+        output::error_line(&format!("0.0s: job.exception {} {text}", f58(id)));
     }
     let code = end["code"].as_u64().and_then(|code| u8::try_from(code).ok()).unwrap_or(1);
     if code > 0 && end["started"] != false {

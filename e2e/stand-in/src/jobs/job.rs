@@ -27,6 +27,8 @@ pub(crate) struct Job {
     pub(crate) running: BTreeMap<u32, u32>,
     /// The highest code of the tasks so far.
     pub(crate) code: i32,
+    /// The task that ended first, and its status as wait(2) has it.
+    pub(crate) first_end: Option<(u32, i32)>,
     /// What a fatal exception is, `cancel`, `exec`, `alloc` or `node-failure`, and a note.
     pub(crate) exception: Option<(String, String)>,
     #[serde(skip)]
@@ -66,6 +68,22 @@ impl Job {
         })
     }
 
+    /// As `job-list.list` has it (flux-core, `modules/job-list/job_util.c`), without times.
+    pub(crate) fn listed(&self) -> Value {
+        let mut job = self.to_json();
+        job["state"] = [8, 16, 64][self.state as usize].into();
+        if self.is_started() {
+            let ranks: Vec<String> = self.allocation.cores.keys().map(u32::to_string).collect();
+            job["ranks"] = ranks.join(",").into();
+        }
+        if self.state == JobState::Inactive {
+            let results = ["COMPLETED", "FAILED", "CANCELED"];
+            let result = results.iter().position(|result| job["status"] == *result);
+            job["result"] = result.map(|place| 1 << place).into();
+        }
+        job
+    }
+
     /// The events of the job, and of its execution (RFC 21).
     pub(crate) fn events(&self) -> Value {
         let event = |name: &str| json!({ "timestamp": 0.0, "name": name });
@@ -83,6 +101,11 @@ impl Job {
             events.push(event("clean"));
         }
         let names = ["init", "starting", "shell.init", "shell.start"];
-        json!({ "eventlog": events, "exec": self.is_started().then(|| names.map(event)) })
+        let mut execution = names.map(event).to_vec();
+        execution.extend(self.first_end.map(|(task, status)| {
+            let context = json!({ "rank": task, "wait_status": status });
+            json!({ "timestamp": 0.0, "name": "shell.task-exit", "context": context })
+        }));
+        json!({ "eventlog": events, "exec": self.is_started().then_some(execution) })
     }
 }

@@ -2,12 +2,15 @@
 
 use super::job::{Job, JobState};
 use super::schedule::{Allocation, allocate};
-use super::task::{Happened, Order, TaskOrder};
+use super::task::{Happened, Order, TaskOrder, exit_code};
 use crate::protocol::{Client, JobSpec, Reply, Scope, Wait};
 use crate::resources::Cores;
 use crate::text;
+use flux_contract::job_id::f58;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// `EEXIST` and `EINVAL` of Linux.
@@ -69,12 +72,17 @@ impl Manager {
         free
     }
 
+    /// The jobs of a scope, the oldest first.
+    pub(crate) fn of(&self, scope: Scope) -> impl DoubleEndedIterator<Item = &Job> {
+        self.jobs.values().filter(move |job| job.spec.scope == scope)
+    }
+
     fn ids(&self, wanted: impl Fn(&Job) -> bool) -> Vec<u64> {
         self.jobs.values().filter(|job| wanted(job)).map(|job| job.id).collect()
     }
 
     fn in_state(&self, state: JobState, scope: Scope) -> Vec<u64> {
-        self.ids(|job| job.state == state && job.spec.scope == scope)
+        self.of(scope).filter(|job| job.state == state).map(|job| job.id).collect()
     }
 
     pub(crate) fn submit(&mut self, spec: JobSpec) -> u64 {
@@ -108,7 +116,7 @@ impl Manager {
         }
         let mut blocked = BTreeSet::new();
         for id in self.ids(|job| job.state == JobState::Pending) {
-            let Some(job) = self.jobs.get(&id) else { continue };
+            let job = &self.jobs[&id];
             let scope = job.spec.scope;
             if job.state != JobState::Pending || blocked.contains(&scope) {
                 continue;
@@ -119,10 +127,8 @@ impl Manager {
                 self.raise(id, "alloc", "unsatisfiable request");
             } else if let Some(found) = allocate(&job.spec, &all, &self.free(scope)) {
                 let writes = job.spec.output.is_some() || job.spec.error.is_some();
-                if writes && found.tasks.iter().any(|rank| *rank != found.tasks[0]) {
-                    let note =
-                        "one file for the output of several nodes: not simulated by the stand-in";
-                    self.raise(id, "exec", note);
+                if writes && found.tasks.first() != found.tasks.last() {
+                    self.raise(id, "exec", "not simulated: one file for several nodes' output");
                 } else {
                     self.start(id, found);
                 }
@@ -148,7 +154,10 @@ impl Manager {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         let code = match happened {
             Happened::Output(stream, text) => return job.output.push((stream, text)),
-            Happened::Ended(code) => code,
+            Happened::Ended(status) => {
+                job.first_end = job.first_end.or(Some((task, status)));
+                exit_code(ExitStatus::from_raw(status))
+            }
             Happened::NotStarted(code, note) => {
                 job.exception.get_or_insert_with(|| ("exec".to_owned(), note));
                 code
@@ -187,8 +196,9 @@ impl Manager {
         }
     }
 
-    pub(crate) fn kill(&self, id: u64, signal: i32) {
+    pub(crate) fn kill(&self, id: u64, signal: i32) -> Reply {
         self.order_all(id, |id| Order::Signal(id, signal));
+        Reply::Done(Value::Null)
     }
 
     fn order_all(&self, id: u64, order: impl Fn(u64) -> Order) {
@@ -209,7 +219,7 @@ impl Manager {
             let lost: Vec<u32> = lost.map(|(task, _)| *task).collect();
             self.raise(id, "node-failure", &format!("lost contact with rank {rank}"));
             for task in lost {
-                self.report(id, task, Happened::Ended(128 + nix::libc::SIGKILL));
+                self.report(id, task, Happened::Ended(nix::libc::SIGKILL));
             }
         }
     }
@@ -290,6 +300,16 @@ impl Manager {
         json!({ "jobs": here.map(|id| json!({ "id": id })).collect::<Vec<_>>() })
     }
 
+    /// As `resource.sched-status` answers (flux-core, `modules/resource/status.c`): what is drained is down.
+    pub(crate) fn allocated(&self) -> Value {
+        let usable =
+            |rank: &u32| self.online.contains_key(rank) && !self.drained.contains_key(rank);
+        let down = self.cores.iter().filter(|(rank, _)| !usable(rank));
+        let jobs = self.in_state(JobState::Running, None);
+        let given = jobs.iter().flat_map(|id| &self.jobs[id].allocation.cores);
+        json!({ "all": set(self.cores.iter()), "down": set(down), "allocated": set(given) })
+    }
+
     /// How many cores are free, and on how many ranks.
     pub(crate) fn resources(&self) -> Value {
         let free = self.free(None);
@@ -298,9 +318,17 @@ impl Manager {
     }
 }
 
+/// A resource set (RFC 20) without the names of hosts.
+fn set<'cores>(cores: impl Iterator<Item = (&'cores u32, &'cores usize)>) -> Value {
+    let hosts = cores.map(|(rank, cores)| {
+        json!({ "rank": rank.to_string(), "children": { "core": text::ids(*cores) } })
+    });
+    json!({ "version": 1, "execution": { "R_lite": hosts.collect::<Vec<_>>() } })
+}
+
 fn task_order(job: &Job, task: u32) -> TaskOrder {
     let mut spec = job.spec.clone();
-    let id = text::job_id(job.id);
+    let id = f58(job.id);
     for file in [&mut spec.output, &mut spec.error].into_iter().flatten() {
         *file = file.replace("{{id}}", &id);
     }

@@ -48,7 +48,7 @@ impl TaskOrder {
 pub(crate) enum Happened {
     Output(Stream, String),
     NotStarted(i32, String),
-    /// It ended with this code, 128+N after a signal.
+    /// It ended with this status, as wait(2) has it.
     Ended(i32),
 }
 
@@ -74,10 +74,8 @@ pub(crate) fn start(
             let note =
                 format!("task {}: start failed: {program}: {}", order.task, strerror(&error));
             let text = format!("flux-shell[0]: FATAL: {note}\n");
-            match order
-                .file(order.spec.error.as_ref())
-                .map(|path| OpenOptions::new().append(true).open(path))
-            {
+            let file = order.file(order.spec.error.as_ref());
+            match file.map(|path| OpenOptions::new().append(true).open(path)) {
                 Some(file) => drop(file.and_then(|mut file| file.write_all(text.as_bytes()))),
                 None => report(Happened::Output(Stream::Error, text)),
             }
@@ -119,7 +117,7 @@ async fn follow(mut child: Child, report: impl Fn(Happened)) {
     let output = read(child.stdout.take(), Stream::Output, &report);
     let error = read(child.stderr.take(), Stream::Error, &report);
     let (status, (), ()) = tokio::join!(child.wait(), output, error);
-    report(Happened::Ended(status.map_or(1, exit_code)));
+    report(Happened::Ended(status.map_or(1 << 8, ExitStatus::into_raw)));
 }
 
 async fn read(pipe: Option<impl AsyncRead + Unpin>, stream: Stream, report: &impl Fn(Happened)) {

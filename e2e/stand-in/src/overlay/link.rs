@@ -38,8 +38,8 @@ fn connection(role: Role, socket: SocketType, mechanism: MechanismSetup) -> Conn
     Connection::new(config.max_message_size(LARGEST_MESSAGE).mechanism(mechanism))
 }
 
-/// Runs a link until either side ends it; messages are reported, and none when the handshake is done. Messages from `outgoing` wait until the handshake is
-/// done; what is still in `outgoing` afterwards stays there.
+/// Runs a link until either side ends it; messages are reported, and none when the handshake is done. Until then,
+/// messages wait in `outgoing`, and what is there in the end stays.
 pub(crate) async fn run(
     mut stream: TcpStream,
     mut connection: Connection,

@@ -102,9 +102,10 @@ fn the_events_of_a_job_say_whether_it_was_started() {
     let (site, _brokers) = Site::two();
     site.ask(0, &["submit", "-N9", "--watch", "true"]);
     site.ask(0, &["submit", "--watch", "no-such-command"]);
+    site.ask(0, &["submit", "--watch", "sh", "-c", "exit 3"]);
     let ids = site.ok(0, &["jobs", "-ano", "{id}"]);
     let ids: Vec<&str> = ids.lines().collect();
-    let [not_found, refused] = ids.as_slice() else { panic!("{ids:?}") };
+    let [failed, not_found, refused] = ids.as_slice() else { panic!("{ids:?}") };
     let events =
         |words: &[&str]| site.ask(0, &[&["job", "eventlog", "--format=json"], words].concat());
     let log = events(&[refused]).out;
@@ -117,6 +118,8 @@ fn the_events_of_a_job_say_whether_it_was_started() {
         "{log}"
     );
     assert!(events(&["--path=exec", not_found]).out.contains("shell.init"));
+    assert!(events(&["--path=exec", failed]).out.contains("\"wait_status\":768"));
+    assert!(site.ok(0, &["job", "taskmap", "--hostname=0", failed]).ends_with('\n'));
 }
 
 #[test]
@@ -238,6 +241,6 @@ fn proxy_runs_commands_through_a_shell() {
     let proxied = site.ask(0, &["proxy", &uri, "flux", "getattr", "size;", "exit", "3"]);
     assert_eq!((proxied.code, proxied.out.as_str()), (Some(3), "1\n"));
     assert_eq!(site.ask(0, &["proxy", "local:///nowhere/local", "true"]).code, Some(1));
-    let list = ["resource", "list", "-n", "-s", "free", "-o", "{nnodes} {ncores}"];
+    let list = ["resource", "list", "--states=free", "-no", "{nnodes} {ncores}"];
     assert_eq!(site.ok(0, &list), "1 2\n");
 }

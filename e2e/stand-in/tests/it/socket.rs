@@ -117,23 +117,23 @@ fn the_lead_drains_ranks_and_lists_what_runs_there_whichever_broker_is_asked() {
     });
     assert_eq!(list.matches("id").count(), 1, "{list}");
     let drain = r#"{"targets":"1","reason":"bad fan"}"#;
-    let drained = || site.ok(0, &["resource", "drain", "-no", "{ranks} {reason}"]);
-    assert_eq!(drained(), "");
     assert_eq!(ask("resource.drain", drain), (0, String::new()));
     assert_eq!(ask("resource.drain", drain), (17, "rank 1 already drained".to_owned()));
-    assert_eq!(drained(), "1 bad fan\n");
-    let (errno, status) = ask("resource.status", "{}");
-    assert_eq!(errno, 0);
-    let status: serde_json::Value = serde_json::from_str(&status).expect("JSON");
-    assert_eq!(status["drain"]["1"]["reason"], "bad fan");
+    let json = |(errno, text): (u8, String)| -> serde_json::Value {
+        assert_eq!(errno, 0, "{text}");
+        serde_json::from_str(&text).expect("JSON")
+    };
+    assert_eq!(json(ask("resource.status", "{}"))["drain"]["1"]["reason"], "bad fan");
+    let sets = json(ask("resource.sched-status", "{}"));
+    let down = serde_json::json!([{ "rank": "1", "children": { "core": "0-1" } }]);
+    assert_eq!(sets["down"]["execution"]["R_lite"], down);
+    assert_ne!(sets["allocated"]["execution"]["R_lite"], down, "the job is on both ranks");
     let free = || site.ok(0, &["resource", "list", "--states=free", "-no", "{nnodes}"]);
     site.write("go", "");
     wait_for("the lead alone", || (free() == "1\n").then_some(()));
-    assert_eq!(ask("resource.undrain", r#"{"targets":"1"}"#), (0, String::new()));
-    assert_eq!(
-        ask("resource.undrain", r#"{"targets":"1"}"#),
-        (17, "rank 1 not drained".to_owned())
-    );
+    let undrain = r#"{"targets":"1"}"#;
+    assert_eq!(ask("resource.undrain", undrain), (0, String::new()));
+    assert_eq!(ask("resource.undrain", undrain), (17, "rank 1 not drained".to_owned()));
     wait_for("both", || (free() == "2\n").then_some(()));
     assert_eq!(ask("resource.drain", r#"{"targets":"7","reason":""}"#).0, 22);
     assert_eq!(ask("resource.drain", r#"{"reason":"bad fan"}"#).0, 71);
