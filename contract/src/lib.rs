@@ -8,9 +8,12 @@
 
 mod agent_config;
 mod curve_certificate;
+mod domain;
 mod exit;
 mod hostlist;
+pub mod instance;
 pub mod invocation;
+pub mod job_id;
 mod layout;
 mod names;
 pub mod phase;
@@ -23,6 +26,7 @@ pub use agent_config::{
     Install, Logging, Network, Shutdown, SidecarConfig, Submission, View, WorkerPolicy, Workload,
 };
 pub use curve_certificate::{CertificateError, CurveCertificate};
+pub use domain::cluster_domain;
 pub use exit::Exit;
 pub use hostlist::{Hostlist, HostlistError};
 pub use layout::{
@@ -33,7 +37,7 @@ pub use layout::{
 pub use names::{ClusterName, NameError, labels};
 pub use redacted::Redacted;
 pub use shell::{is_shell_name, shell_syntax};
-pub use termination::{Phase, TerminationMessage};
+pub use termination::{FailedTask, Phase, TerminationMessage};
 
 /// Port of the Flux overlay network (TBON) on the lead broker, as the Go operator had it.
 pub const OVERLAY_PORT: u16 = 8050;

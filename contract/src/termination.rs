@@ -23,9 +23,28 @@ pub struct TerminationMessage {
     /// Ids of the jobs of Flux, at most twenty, that ran on a worker's rank when its time to leave was over.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unfinished_jobs: Vec<String>,
+    /// Flux's id of the command's job, where the command was one.
+    pub jobid: Option<String>,
+    /// The task that failed, where Flux knows it.
+    pub failed_task: Option<FailedTask>,
+    /// The last lines of the standard error of a command that failed, at most 1024 bytes.
+    pub output: Option<String>,
     /// Where the time went, in order: of several starts of the broker the first and the last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub phases: Vec<Phase>,
+}
+
+/// A task of the command's job that failed before any other task of it had ended.
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FailedTask {
+    /// Its rank in the job.
+    pub rank: u32,
+    /// Host name of the pod that it ran in.
+    pub host: Option<String>,
+    /// The signal that ended it, if one did.
+    pub signal: Option<i32>,
 }
 
 /// One phase of a run on the agent's monotonic clock.
@@ -40,8 +59,13 @@ pub struct Phase {
     pub duration_milliseconds: u64,
 }
 
-/// Ends a text that was cut.
+/// Ends, or begins, a text that was cut.
 const CUT: char = '…';
+
+/// Longest `output` in bytes.
+const OUTPUT_LIMIT: usize = 1024;
+/// Bytes of it that are worth more than the timeline.
+const OUTPUT_KEPT: usize = 512;
 
 impl TerminationMessage {
     /// True when the command began, be it that the agent ended it.
@@ -56,9 +80,11 @@ impl TerminationMessage {
     pub const LIMIT: usize = 2048;
 
     /// The document as one line of JSON that fits [`Self::LIMIT`]. What makes it too long is left out:
-    /// first the oldest phases, then the end of the error.
+    /// first the beginning of the output, down to half of what it may be, then the oldest phases, then the rest of the
+    /// output, last the end of the error.
     pub fn to_json(&self) -> String {
         let mut message = self.clone();
+        cut_front(&mut message.output, OUTPUT_LIMIT);
         if let Some(error) = message.last_error.as_mut() {
             // No text is shorter in JSON.
             cut(error, Self::LIMIT);
@@ -68,6 +94,13 @@ impl TerminationMessage {
             let excess = text.len().saturating_sub(Self::LIMIT);
             if excess == 0 {
                 return text;
+            }
+            let output = message.output.as_ref().map_or(0, String::len);
+            let least = if message.phases.is_empty() { 0 } else { OUTPUT_KEPT };
+            if output > least {
+                let fits = output.saturating_sub(excess.div_ceil(6)).max(least);
+                cut_front(&mut message.output, fits);
+                continue;
             }
             if !message.phases.is_empty() {
                 message.phases.remove(0);
@@ -94,6 +127,20 @@ fn cut(text: &mut String, length: usize) {
     text.push(CUT);
 }
 
+/// Leaves of `text` its end, of at most `length` bytes with the sign that it was cut; nothing where no more than that
+/// sign would stay.
+fn cut_front(text: &mut Option<String>, length: usize) {
+    let Some(excess) = text.as_ref().and_then(|text| text.len().checked_sub(length)) else {
+        return;
+    };
+    if length <= CUT.len_utf8() {
+        *text = None;
+    } else if let Some(text) = text.as_mut().filter(|_| excess > 0) {
+        let end = text.ceil_char_boundary(excess + CUT.len_utf8());
+        text.replace_range(..end, &CUT.to_string());
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -103,15 +150,13 @@ mod tests {
         TerminationMessage {
             exit_code: 7,
             command_ran: true,
-            signal: None,
-            restarts: 0,
-            unfinished_jobs: Vec::new(),
             last_error: Some(last_error.to_owned()),
             phases: vec![Phase {
                 name: "command".to_owned(),
                 start_milliseconds: 1200,
                 duration_milliseconds: 34,
             }],
+            ..TerminationMessage::default()
         }
     }
 
@@ -135,12 +180,42 @@ mod tests {
         assert_eq!(read.phases.last(), long.phases.last());
     }
 
+    #[test]
+    fn the_end_of_the_output_stays_and_half_of_it_before_the_timeline() {
+        let lines = (0..400).map(|line| format!("{line:03}\n")).collect::<Vec<_>>().concat();
+        let mut long = message("it failed");
+        long.output = Some(lines.clone());
+        let read = TerminationMessage::from_json(&long.to_json()).unwrap();
+        let output = read.output.unwrap();
+        assert_eq!(
+            (output.len(), output.starts_with('…'), output.ends_with("399\n")),
+            (1024, true, true)
+        );
+        assert_eq!(read.phases, long.phases);
+        long.phases = vec![long.phases[0].clone(); 200];
+        let read = TerminationMessage::from_json(&long.to_json()).unwrap();
+        assert_eq!(read.output.unwrap().len(), OUTPUT_KEPT);
+        assert!(read.phases.len() > 10, "{}", read.phases.len());
+    }
+
+    #[test]
+    fn what_an_older_agent_wrote_is_read_and_what_says_nothing_is_left_out() {
+        let older = r#"{"exitCode":3,"commandRan":true}"#;
+        let read = TerminationMessage::from_json(older).unwrap();
+        assert_eq!(
+            (read.jobid.as_ref(), read.failed_task.as_ref(), read.output.as_ref()),
+            (None, None, None)
+        );
+        assert_eq!(read.to_json(), older);
+    }
+
     proptest! {
         #[test]
         fn every_message_fits_and_can_be_read(
             exit_code: i32, signal: Option<i32>, restarts: u32, command_ran: bool,
             last_error in prop::option::of(prop::collection::vec(any::<char>(), 0..5000)),
             controls in 0..2000_usize, jobs in 0..=20_usize,
+            output in prop::option::of(prop::collection::vec(any::<char>(), 0..2000)),
             phases in prop::collection::vec((".{0,40}", any::<u64>(), any::<u64>()), 0..60),
         ) {
             let last_error = last_error.map(|characters| {
@@ -150,9 +225,13 @@ mod tests {
                 Phase { name, start_milliseconds, duration_milliseconds }
             });
             let phases = phases.collect();
+            let output = output.map(|characters| characters.into_iter().collect::<String>());
+            let jobid = Some("ƒ7YXcZgbu1xTP".to_owned());
+            let failed_task = Some(FailedTask { rank: 7, host: Some("h".repeat(63)), signal });
             let unfinished_jobs = vec!["ƒ7YXcZgbu1xTP".to_owned(); jobs];
             let written = TerminationMessage {
-                exit_code, command_ran, signal, restarts, last_error, unfinished_jobs, phases,
+                exit_code, command_ran, signal, restarts, last_error, unfinished_jobs, jobid,
+                failed_task, output, phases,
             };
             let text = written.to_json();
             prop_assert!(text.len() <= TerminationMessage::LIMIT, "{} bytes", text.len());
@@ -162,6 +241,12 @@ mod tests {
             };
             prop_assert_eq!(summary(&read), summary(&written));
             prop_assert_eq!(read.unfinished_jobs, written.unfinished_jobs);
+            prop_assert_eq!((read.jobid, read.failed_task), (written.jobid, written.failed_task));
+            if let Some(output) = read.output {
+                let whole = written.output.unwrap();
+                let same = output == whole;
+                prop_assert!(output.len() <= OUTPUT_LIMIT && (same || whole.ends_with(&output['…'.len_utf8()..])));
+            }
             prop_assert!(written.phases.ends_with(&read.phases));
         }
     }

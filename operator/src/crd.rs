@@ -29,7 +29,7 @@ pub use flux::{
     Network, Scheduler,
 };
 pub use pod::{Gang, Pod, Scheduling};
-pub use status::{InstallMethod, Installed, MiniClusterStatus, State, TimelineEntry};
+pub use status::{InstallMethod, Installed, MiniClusterStatus, RunResult, State, TimelineEntry};
 
 use educe::Educe;
 use kube::{CustomResource, KubeSchema};

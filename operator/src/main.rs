@@ -5,15 +5,12 @@ use clap::Parser as _;
 use flux_operator::cli::{Cli, Command, LogFormat, defaults};
 use flux_operator::crd::Install;
 use flux_operator::crd::definition::definition;
-use flux_operator::offline::{Checker, Findings};
+use flux_operator::offline::{self, Checker};
 use flux_operator::{images, run};
 use std::io::{IsTerminal as _, Write as _, stderr, stdout};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
-
-/// Exit code of `validate` when something cannot be read; clap's own for a wrong command line.
-const CANNOT_READ: u8 = 2;
 
 /// Prints what was asked for. Output that nobody takes is no failure.
 fn answer(text: &str) {
@@ -53,39 +50,12 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Checks everything that is named; what cannot be read keeps nothing else from being checked.
-fn check(arguments: &[PathBuf]) -> ExitCode {
+fn check(files: &[PathBuf]) -> ExitCode {
     let view = images::VIEW_IMAGE.to_owned();
     let checker = Checker::new(defaults(view, None, Install::default()));
-    let (mut all_valid, mut all_read) = (true, true);
-    for argument in arguments {
-        match checker.check(argument, &mut std::io::stdin()) {
-            Ok(all) => {
-                for findings in &all {
-                    print_findings(findings);
-                    all_valid &= findings.faults.is_empty();
-                }
-            }
-            Err(error) => {
-                complain_of(&error);
-                all_read = false;
-            }
-        }
-    }
-    match (all_read, all_valid) {
-        (true, true) => ExitCode::SUCCESS,
-        (true, false) => ExitCode::FAILURE,
-        (false, _) => ExitCode::from(CANNOT_READ),
-    }
-}
-
-fn print_findings(findings: &Findings) {
-    for remark in findings.faults.iter().chain(&findings.notes) {
-        complain(&remark.to_string());
-    }
-    if findings.faults.is_empty() {
-        answer(&format!("{}: {} valid", findings.file.display(), findings.checked));
-    }
+    let all = checker.check_all(files, &mut std::io::stdin());
+    offline::print(&all, answer, complain, complain_of);
+    ExitCode::from(offline::exit_code(&all))
 }
 
 fn start_log(format: LogFormat, level: &str) -> anyhow::Result<()> {

@@ -1,12 +1,17 @@
-//! `flux-operator validate`: the checks of the API server and of the operator, without either.
+//! `flux-operator validate`, and what `kubectl flux` does without a cluster: the checks of the API server and of the
+//! operator, without either.
 
 mod document;
+mod report;
 mod source;
+
+pub use report::{exit_code, print};
 
 use crate::cluster::validate::{Defaults, Violation, Violations, validate};
 use crate::crd::MiniCluster;
 use document::{Node, documents};
 use kube::Resource as _;
+use serde::Serialize;
 use serde_ignored::Path as FieldPath;
 use serde_json::Value;
 use serde_saphyr::UserMessageFormatter;
@@ -17,7 +22,7 @@ use std::path::{Path, PathBuf};
 const FAULT_LIMIT: usize = 200;
 
 /// Something to say about a place of a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Remark {
     /// The file.
     pub file: PathBuf,
@@ -25,6 +30,8 @@ pub struct Remark {
     pub line: Option<u64>,
     /// Name of the `MiniCluster`, if the document has got as far as having one.
     pub name: Option<String>,
+    /// Path of the field; empty if it is about no field.
+    pub path: String,
     /// What there is to say, beginning with the path of the field.
     pub message: String,
 }
@@ -43,7 +50,7 @@ impl fmt::Display for Remark {
 }
 
 /// What was found in one file.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Findings {
     /// The file.
     pub file: PathBuf,
@@ -61,8 +68,8 @@ impl Findings {
     }
 
     fn add_fault(&mut self, line: Option<u64>, name: Option<&str>, message: impl Into<String>) {
-        let (file, name) = (self.file.clone(), name.map(str::to_owned));
-        self.faults.push(Remark { file, line, name, message: message.into() });
+        let (file, name, path) = (self.file.clone(), name.map(str::to_owned), String::new());
+        self.faults.push(Remark { file, line, name, path, message: message.into() });
     }
 
     /// Adds what there is to say about the object in `node`, in the order of the lines.
@@ -71,8 +78,8 @@ impl Findings {
             let message =
                 if said.path.is_empty() { said.message.clone() } else { said.to_string() };
             let (file, name) = (self.file.clone(), name.map(str::to_owned));
-            let line = Some(node.line_of(&said.path));
-            Remark { file, line, name, message: format!("{kind}{message}") }
+            let (line, path) = (Some(node.line_of(&said.path)), said.path.clone());
+            Remark { file, line, name, path, message: format!("{kind}{message}") }
         };
         let first = faults.iter().take(FAULT_LIMIT);
         let mut placed: Vec<Remark> = first.map(|fault| remark(fault, "")).collect();
@@ -86,6 +93,30 @@ impl Findings {
     }
 }
 
+/// One document of a file.
+#[derive(Debug, Clone)]
+pub struct Document {
+    node: Node,
+    /// What it says, as it would reach the API server.
+    pub value: Value,
+    /// What was found in it; none is checked of other kinds than MiniCluster.
+    pub findings: Findings,
+    /// The MiniCluster, if it is one and can be read.
+    pub object: Option<MiniCluster>,
+}
+
+impl Document {
+    /// True if it is a MiniCluster, in whatever spelling.
+    pub const fn is_checked(&self) -> bool {
+        self.findings.checked > 0
+    }
+
+    /// The line of the field at `path`, or of what is around it.
+    pub fn line_of(&self, path: &str) -> u64 {
+        self.node.line_of(path)
+    }
+}
+
 /// Checks `MiniCluster` objects as the API server and the operator do.
 pub struct Checker {
     defaults: Defaults,
@@ -95,6 +126,22 @@ impl Checker {
     /// A checker for an operator with these `defaults`.
     pub const fn new(defaults: Defaults) -> Self {
         Self { defaults }
+    }
+
+    /// Checks everything that is named, in order; what cannot be read keeps nothing else from being checked.
+    pub fn check_all(
+        &self,
+        arguments: &[PathBuf],
+        standard_input: &mut dyn Read,
+    ) -> Vec<anyhow::Result<Findings>> {
+        let mut all = Vec::new();
+        for argument in arguments {
+            match self.check(argument, standard_input) {
+                Ok(findings) => all.extend(findings.into_iter().map(Ok)),
+                Err(error) => all.push(Err(error)),
+            }
+        }
+        all
     }
 
     /// Checks what an argument names: a file, the files directly in a directory, or `standard_input`.
@@ -111,50 +158,82 @@ impl Checker {
         }
         all.retain(|findings| findings.checked > 0 || !findings.faults.is_empty());
         if all.is_empty() {
-            let mut nothing = Findings::of(argument);
-            nothing.add_fault(None, None, "no MiniCluster in here");
-            all.push(nothing);
+            all.push(nothing_in(argument));
         }
         Ok(all)
     }
 
-    /// Checks every MiniCluster in the text of `file`. Other kinds are passed over.
-    pub fn findings(&self, file: &Path, text: &str) -> Findings {
-        let mut findings = Findings::of(file);
-        let documents = match documents(text) {
-            Ok(documents) => documents,
-            Err(error) => {
-                let line = error.location().map(|location| location.line());
-                findings.add_fault(line, None, error.render_with_formatter(&UserMessageFormatter));
-                return findings;
-            }
-        };
-        for node in documents.into_iter().flat_map(Node::unpacked) {
-            let document = node.value();
-            match document["kind"].as_str() {
-                Some(kind) if kind.eq_ignore_ascii_case(&MiniCluster::kind(&())) => {
-                    findings.checked += 1;
-                    let (faults, notes) = self.remarks(&document);
-                    let name = document["metadata"]["name"].as_str();
-                    findings.add(&node, name, &faults, &notes);
-                }
-                Some(_) => {}
-                None => {
-                    let message = "kind: missing: every object has apiVersion and kind";
-                    findings.add_fault(Some(node.line_of("")), None, message);
-                }
+    /// The documents of all that an argument names, of every kind, or what keeps them from being read.
+    pub fn documents_of(
+        &self,
+        argument: &Path,
+        standard_input: &mut dyn Read,
+    ) -> anyhow::Result<Result<Vec<Document>, Findings>> {
+        let mut all = Vec::new();
+        for path in source::paths(argument)? {
+            let (path, text) = source::text(&path, standard_input)?;
+            match self.documents(&path, &text) {
+                Ok(documents) => all.extend(documents),
+                Err(findings) => return Ok(Err(findings)),
             }
         }
-        findings
+        let none = !all.iter().any(|it| it.is_checked() || !it.findings.faults.is_empty());
+        Ok(if none { Err(nothing_in(argument)) } else { Ok(all) })
     }
 
-    fn remarks(&self, document: &Value) -> (Vec<Violation>, Vec<Violation>) {
+    /// Checks every MiniCluster in the text of `file`. Other kinds are passed over.
+    pub fn findings(&self, file: &Path, text: &str) -> Findings {
+        let documents = match self.documents(file, text) {
+            Ok(documents) => documents,
+            Err(findings) => return findings,
+        };
+        let mut all = Findings::of(file);
+        for Document { findings, .. } in documents {
+            all.checked += findings.checked;
+            all.faults.extend(findings.faults);
+            all.notes.extend(findings.notes);
+        }
+        all
+    }
+
+    /// The documents in the text of `file`, each with what was found in it. A text that is no YAML is one fault.
+    pub fn documents(&self, file: &Path, text: &str) -> Result<Vec<Document>, Findings> {
+        let documents = documents(text).map_err(|error| {
+            let mut findings = Findings::of(file);
+            let line = error.location().map(|location| location.line());
+            findings.add_fault(line, None, error.render_with_formatter(&UserMessageFormatter));
+            findings
+        })?;
+        let nodes = documents.into_iter().flat_map(Node::unpacked);
+        Ok(nodes.map(|node| self.document(file, node)).collect())
+    }
+
+    fn document(&self, file: &Path, node: Node) -> Document {
+        let (value, mut findings, mut object) = (node.value(), Findings::of(file), None);
+        match value["kind"].as_str() {
+            Some(kind) if kind.eq_ignore_ascii_case(&MiniCluster::kind(&())) => {
+                findings.checked = 1;
+                let (faults, notes);
+                (faults, notes, object) = self.remarks(&value);
+                let name = value["metadata"]["name"].as_str();
+                findings.add(&node, name, &faults, &notes);
+            }
+            Some(_) => {}
+            None => {
+                let message = "kind: missing: every object has apiVersion and kind";
+                findings.add_fault(Some(node.line_of("")), None, message);
+            }
+        }
+        Document { node, value, findings, object }
+    }
+
+    fn remarks(&self, document: &Value) -> (Vec<Violation>, Vec<Violation>, Option<MiniCluster>) {
         let mut faults = Violations::default();
         check_identity(document, &mut faults);
         let mut notes = Violations::default();
         let Some(mut object) = read(document, &mut faults) else {
             notes.add("", "the other rules are checked when this can be read");
-            return (faults.0, notes.0);
+            return (faults.0, notes.0, None);
         };
         let metadata = &mut object.metadata;
         if let (None, Some(prefix)) = (&metadata.name, &metadata.generate_name) {
@@ -167,8 +246,14 @@ impl Checker {
             }
             Err(violations) => faults.0.extend(violations.0),
         }
-        (faults.0, notes.0)
+        (faults.0, notes.0, Some(object))
     }
+}
+
+fn nothing_in(argument: &Path) -> Findings {
+    let mut nothing = Findings::of(argument);
+    nothing.add_fault(None, None, "no MiniCluster in here");
+    nothing
 }
 
 /// The object in `document`. A value that cannot be read and a field that does not exist are faults.

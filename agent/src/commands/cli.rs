@@ -1,6 +1,8 @@
 //! The command line.
 
-use super::{client, doctor, fluxion, inspect, install, keygen, probe, wait};
+use super::{
+    client, doctor, fluxion, inspect, install, instance, keygen, probe, ps, resolve, transfer, wait,
+};
 use crate::accounts::become_user::{self, Target};
 use crate::commands::arguments::{Awaited, PodArguments, PodQuestion};
 use crate::failure::{Failure, ended_with};
@@ -27,6 +29,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Copy this program into a directory (what the agent image's init container does)
+    #[command(hide = true)]
     Install {
         /// The directory; made if it is not there
         directory: PathBuf,
@@ -35,6 +38,7 @@ enum Command {
     #[command(subcommand)]
     View(ViewCommand),
     /// Run a pod: prepare, start the broker, end with the code of the user's command
+    #[command(hide = true)]
     Run {
         #[command(flatten)]
         pod: PodArguments,
@@ -72,6 +76,10 @@ enum Command {
     },
     /// Ask a broker's port whether it would let this pod in
     Probe(probe::Probe),
+    /// Show the processes of this container, and where they come from
+    Ps(ps::Ps),
+    /// Ask every name server of this pod for a name
+    Resolve(resolve::Resolve),
     /// Become another program (used by `run` below `flux env`, which does not end as shells do)
     #[command(name = subcommand::START, hide = true)]
     Start {
@@ -113,6 +121,24 @@ enum Command {
     Fluxion,
     /// Print what Flux takes this pod to have, and what its limits let it use
     Resources(PodQuestion),
+    /// Print what the instance has and does, as JSON (what `kubectl flux` shows)
+    #[command(name = subcommand::INSTANCE, hide = true)]
+    Instance(instance::Question),
+    /// Write a file, or a directory with all below it, to standard output as a tar stream (used by `kubectl flux cp`)
+    #[command(name = subcommand::PACK, hide = true)]
+    Pack {
+        /// What to write
+        path: PathBuf,
+    },
+    /// Read what `pack` writes from standard input, and write it to a path (used by `kubectl flux cp`)
+    #[command(name = subcommand::UNPACK, hide = true)]
+    Unpack {
+        /// The new file or directory, or a directory that is there
+        path: PathBuf,
+        /// What it is called in a directory that is there
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
+    },
     /// Say how the instance stands, then keep it up (used by `run` where `diagnostics` is set)
     #[command(name = subcommand::DIAGNOSE, hide = true)]
     Diagnose {
@@ -188,6 +214,8 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Ready { pod, timeout } => block_on(wait::ready(&pod, timeout)),
         Command::Wait { what, pod, timeout } => block_on(wait::wait(what, &pod, timeout)),
         Command::Probe(probe) => block_on(probe::run(&probe)),
+        Command::Ps(ps) => block_on(ps::run(&ps)),
+        Command::Resolve(resolve) => block_on(resolve::run(&resolve)),
         Command::Exec { target, words } => become_user::exec(Some(&target), &words),
         Command::Start { words } => become_user::exec(None, &words),
         Command::Batch(batch) => ended_with(batch::run(&batch)),
@@ -197,6 +225,9 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Connect { pod, words } => client::connect(&pod, &words),
         Command::Fluxion => fluxion::run(),
         Command::Resources(question) => inspect::resources(&question),
+        Command::Instance(question) => block_on(instance::run(&question)),
+        Command::Pack { path } => transfer::pack(&path),
+        Command::Unpack { path, name } => transfer::unpack(path, name),
         Command::Diagnose { flux } => block_on(async { ended_with(diagnose::run(&flux).await) }),
         Command::Env { to: Some(file), .. } => inspect::write_environment(&file),
         Command::Env { to: None, question } => inspect::environment(&question),

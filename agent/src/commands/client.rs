@@ -52,6 +52,11 @@ pub(crate) fn connect(arguments: &PodArguments, words: &[OsString]) -> Result<()
         return client.become_program(program, arguments, GoHome::IfUseless);
     }
     let shell = chosen_shell(&pod.config, &pod.facts);
+    if !is_executable(&pod.root.at(&shell)) {
+        let message = "neither the image nor the view has a shell: name a program that the image has \
+                       (flux-agent connect -- PROGRAM)";
+        return Err(Failure::with_code(NOT_FOUND, message));
+    }
     client.become_program(shell.as_os_str(), &[], GoHome::IfNotWritable)
 }
 

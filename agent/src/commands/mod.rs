@@ -8,9 +8,13 @@ pub(crate) mod doctor;
 pub(crate) mod fluxion;
 pub(crate) mod inspect;
 pub(crate) mod install;
+pub(crate) mod instance;
 pub(crate) mod keygen;
 pub(crate) mod pod;
 pub(crate) mod probe;
+mod ps;
+mod resolve;
+pub(crate) mod transfer;
 pub(crate) mod wait;
 
 pub use arguments::OutputArgument;

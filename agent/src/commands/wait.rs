@@ -91,6 +91,12 @@ pub(crate) async fn status(question: &PodQuestion) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Whether a hook runs in the pod now, as far as its agent can be asked.
+pub(crate) async fn runs_hook(arguments: &PodArguments) -> bool {
+    let report = ask(&agent_socket(arguments), ANSWER_TIMEOUT).await;
+    report.is_ok_and(|report| report.doing.is_some())
+}
+
 fn status_text(report: &StatusReport) -> String {
     let rank = report.rank.map_or_else(|| "-".to_owned(), |rank| rank.to_string());
     let mut lines = vec![

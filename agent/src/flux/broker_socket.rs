@@ -18,7 +18,7 @@ use std::time::Duration;
 use std::{io, thread};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 /// Begins every message on a local socket of Flux, in the byte order of the host.
 const MESSAGE_MAGIC: u32 = 0xffee_0012;
@@ -39,12 +39,16 @@ const NODE_ANY: u32 = u32::MAX;
 const WHO_CONNECTS: u32 = u32::MAX;
 /// The lead, whom services are asked that it alone has.
 pub(crate) const LEAD: u32 = 0;
+/// How long its answer may take: it may come over several brokers.
+const LEAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// The service that every broker has for its own state.
 const STATE: &str = "state-machine.get";
 /// The service that answers with every change of that state.
 const STATE_CHANGES: &str = "state-machine.monitor";
 /// How long a broker may take to tell its state, which it does from memory.
 const STATE_TIMEOUT: Duration = Duration::from_secs(1);
+/// Pause before a broker that has many to accept is asked again.
+const FULL_PAUSE: Duration = Duration::from_millis(10);
 /// The resource set of a large instance of many kinds of nodes is shorter; anything longer is no answer.
 const LARGEST_MESSAGE: u32 = 4 * 1024 * 1024;
 
@@ -66,6 +70,12 @@ pub(crate) enum SocketError {
 }
 
 impl SocketError {
+    /// Whether nobody listens at the socket, or there is none.
+    pub(crate) fn is_closed(&self) -> bool {
+        let closed = [io::ErrorKind::NotFound, io::ErrorKind::ConnectionRefused];
+        matches!(self, Self::Connect(error) if closed.contains(&error.kind()))
+    }
+
     /// Whether `errno` is the broker's answer.
     pub(crate) fn is(&self, errno: Errno) -> bool {
         matches!(self, Self::Failed { errno: answered, .. } if i32::try_from(*answered) == Ok(errno as i32))
@@ -83,8 +93,14 @@ pub struct BrokerAddress {
 
 impl BrokerAddress {
     pub(crate) async fn connect(&self) -> Result<BrokerSocket, SocketError> {
-        let connected = connected(&self.socket, self.owner).and_then(UnixStream::from_std);
-        let mut stream = connected.map_err(SocketError::Connect)?;
+        let stream = loop {
+            match connected(&self.socket, self.owner) {
+                // A broker has five places for those that it has not accepted yet (flux-core, `usock.c`).
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => sleep(FULL_PAUSE).await,
+                connected => break connected,
+            }
+        };
+        let mut stream = stream.and_then(UnixStream::from_std).map_err(SocketError::Connect)?;
         match stream.read_u8().await.map_err(SocketError::Exchange)? {
             0 => Ok(BrokerSocket { stream, matchtag: 0 }),
             errno => Err(SocketError::Refused { errno }),
@@ -100,7 +116,8 @@ impl BrokerAddress {
 }
 
 /// A stream to the socket at `path`. A broker asks the kernel who has connected, and on Linux users are those of
-/// threads: one of its own becomes `owner` and ends with the answer, for which a local socket never waits.
+/// threads: one of its own becomes `owner` and ends with the answer, for which it does not wait: where the broker has
+/// too many to accept, that is [`io::ErrorKind::WouldBlock`].
 fn connected(path: &Path, owner: Option<u32>) -> io::Result<std::os::unix::net::UnixStream> {
     let connect = || -> io::Result<OwnedFd> {
         if let Some(uid) = owner {
@@ -158,6 +175,16 @@ impl BrokerSocket {
     ) -> Result<Answer, SocketError> {
         self.send(topic, node, payload, 0).await?;
         self.receive(topic).await
+    }
+
+    /// The same of the lead, if it answers in time.
+    pub(crate) async fn ask_lead<Answer: DeserializeOwned>(
+        &mut self,
+        topic: &str,
+        payload: &Value,
+    ) -> Result<Answer, SocketError> {
+        let answer = timeout(LEAD_TIMEOUT, self.ask(topic, LEAD, Some(payload))).await;
+        answer.unwrap_or_else(|_| Err(SocketError::Silent { topic: topic.to_owned() }))
     }
 
     async fn send(
@@ -321,6 +348,33 @@ mod tests {
             assert!(state_of(&body[..end]).is_err(), "cut at {end}");
         }
         assert!(state_of(&[0xff, 0xff, 0xff, 0xff, 0xff, 1]).is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_waits_for_a_broker_that_has_many_to_accept() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("local");
+        let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::STREAM, None).unwrap();
+        rustix::net::bind(&socket, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+        rustix::net::listen(&socket, 0).unwrap();
+        let listener = std::os::unix::net::UnixListener::from(socket);
+        let mut waiting = Vec::new();
+        while let Ok(stream) = connected(&path, None) {
+            waiting.push(stream);
+        }
+        let address = BrokerAddress { socket: path, owner: None };
+        let accept = async {
+            sleep(Duration::from_secs(1)).await;
+            let mut streams = Vec::new();
+            for _ in 0..=waiting.len() {
+                let mut stream = listener.accept().unwrap().0;
+                io::Write::write_all(&mut stream, &[0]).unwrap();
+                streams.push(stream);
+                sleep(Duration::from_secs(1)).await;
+            }
+        };
+        let (connected, ()) = tokio::join!(address.connect(), accept);
+        assert!(connected.is_ok(), "{connected:?}");
     }
 
     #[tokio::test]

@@ -20,6 +20,8 @@ const LEAD_TIMEOUT: Duration = Duration::from_secs(5);
 pub enum Event {
     /// The broker reports another state.
     State(String),
+    /// The broker, which has answered before, has closed its socket: it ends.
+    Closed,
     /// A worker's broker waits for the quorum of a lead that does not know it.
     LeadGone,
 }
@@ -37,11 +39,15 @@ impl Watch {
     /// Reports every change to `events` until nobody listens any more.
     pub async fn run(self, events: mpsc::UnboundedSender<Event>) {
         let mut seen: Vec<Event> = Vec::new();
+        let mut has_answered = false;
         let wake = Arc::new(Notify::new());
         let mut monitor = JoinSet::new();
         while !events.is_closed() {
+            let state = self.broker.state().await;
+            let closed = state.as_ref().is_err_and(SocketError::is_closed) && has_answered;
+            has_answered |= state.is_ok();
             // A broker that does not answer has no state.
-            let state = self.broker.state().await.ok();
+            let state = state.ok();
             let waits = self.has_lead && state.as_deref() == Some("quorum");
             let gone = (waits && self.lead_is_gone().await).then_some(Event::LeadGone);
             // An older Flux has no stream of changes, and is looked at from time to time.
@@ -49,7 +55,9 @@ impl Watch {
                 monitor.spawn(notify_of_changes(self.broker.clone(), Arc::clone(&wake)));
             }
             let runs = state.as_deref() == Some("run");
-            let now: Vec<Event> = state.map(Event::State).into_iter().chain(gone).collect();
+            let closed = closed.then_some(Event::Closed);
+            let now: Vec<Event> =
+                state.map(Event::State).into_iter().chain(gone).chain(closed).collect();
             for event in now.iter().filter(|event| !seen.contains(event)) {
                 // Nobody listening is noticed above.
                 let _ = events.send(event.clone());

@@ -28,6 +28,13 @@ pub(crate) async fn newest(broker: &BrokerAddress, most: usize) -> Option<Vec<u6
     Some(jobs)
 }
 
+/// The ids of this user's jobs since `before`, the newest first, at most one more than `most`.
+pub(crate) async fn since(broker: &BrokerAddress, before: &[u64], most: usize) -> Option<Vec<u64>> {
+    let mut newer = newest(broker, most + 1).await?;
+    newer.truncate(newer.iter().position(|id| before.contains(id)).unwrap_or(newer.len()));
+    Some(newer)
+}
+
 /// How many jobs are pending, running or about to end.
 pub(crate) async fn active(broker: &BrokerAddress) -> Option<u64> {
     let Stats { active_jobs } = ask(broker, "job-manager.stats-get", None).await?;

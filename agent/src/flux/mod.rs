@@ -1,9 +1,12 @@
-//! Whatever knows Flux's protocols: the state of this pod's broker, its resources, and whether its rank is drained.
+//! Whatever knows Flux's protocols: the state of this pod's broker, what its instance has and does, its resources, and whether its rank is drained.
 
 pub(crate) mod broker_socket;
 pub(crate) mod broker_watch;
 pub(crate) mod client;
-mod jobs;
+mod eventlog;
+pub(crate) mod failed_task;
+pub(crate) mod instance;
+pub(crate) mod jobs;
 pub(crate) mod leaving;
 pub(crate) mod refusal;
 pub(crate) mod resources;

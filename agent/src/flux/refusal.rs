@@ -1,18 +1,12 @@
 //! Whether Flux ever started the command of a submission that failed. `flux run` ends with 1 or 2 when Flux refuses a
 //! job, as commands may. What tells the two apart is the job itself: there is none, or its eventlog (RFC 21) has a
-//! fatal exception before the event that starts it. Only programs of Flux that are written in C are asked, so that a
-//! view's Python plays no part.
+//! fatal exception before the event that starts it.
 
 use crate::flux::client::FluxClient;
-use crate::flux::jobs;
-use serde::Deserialize;
-use std::process::Output;
-use std::time::Duration;
+use crate::flux::eventlog::{Context, Event, fatal, of_execution, of_job};
 
 /// Jobs of one submission (`--cc`) that are judged at most.
-const MOST_JOBS: usize = 64;
-/// How long one question to the broker may take, which answers from memory.
-const QUESTION_TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const MOST_JOBS: usize = 64;
 /// Event of a job whose processes are started (RFC 21).
 const START: &str = "start";
 /// Event of a job all of whose shells are ready to start its tasks (RFC 21, `guest.exec.eventlog`).
@@ -27,24 +21,17 @@ pub(crate) enum Verdict {
     Started(Option<String>),
 }
 
-/// The id of the newest job of this user, if there has been one; nothing when that cannot be found out.
-pub(crate) async fn newest(client: &FluxClient) -> Option<Vec<u64>> {
-    jobs::newest(&client.broker, 1).await
-}
-
-/// What became of the jobs since `before`; nothing when that cannot be found out.
-pub(crate) async fn verdict(client: &FluxClient, before: &[u64]) -> Option<Verdict> {
-    let mut newer = jobs::newest(&client.broker, MOST_JOBS + 1).await?;
-    newer.truncate(newer.iter().position(|id| before.contains(id)).unwrap_or(newer.len()));
-    if newer.is_empty() {
+/// What became of the jobs of a submission, the `newest` first; nothing when that cannot be found out.
+pub(crate) async fn verdict(client: &FluxClient, newest: &[u64]) -> Option<Verdict> {
+    if newest.is_empty() {
         return Some(Verdict::NotSubmitted);
     }
-    if newer.len() > MOST_JOBS {
+    if newest.len() > MOST_JOBS {
         return None;
     }
     let mut reason = None;
-    for id in newer {
-        match of_job(client, &id.to_string()).await? {
+    for id in newest {
+        match on_job(client, &id.to_string()).await? {
             Verdict::NotStarted(text) => reason = Some(text),
             started @ (Verdict::Started(_) | Verdict::NotSubmitted) => return Some(started),
         }
@@ -52,23 +39,19 @@ pub(crate) async fn verdict(client: &FluxClient, before: &[u64]) -> Option<Verdi
     reason.map(Verdict::NotStarted)
 }
 
-async fn of_job(client: &FluxClient, id: &str) -> Option<Verdict> {
-    let log = async |path: &[&str]| {
-        let words = [&["job", "eventlog", "--format=json"], path, &[id]].concat();
-        events(&ask(client, &words).await?)
-    };
-    let events = log(&[]).await?;
+async fn on_job(client: &FluxClient, id: &str) -> Option<Verdict> {
+    let events = of_job(client, id).await?;
     let needs_more = has(&events, START) && fatal(&events).is_some();
-    let execution = if needs_more { log(&["--path=exec"]).await } else { None };
+    let execution = if needs_more { of_execution(client, id).await } else { None };
     judge(&events, execution.as_deref())
 }
 
 /// A job that was started counts as such unless it is certain that none of its shells came as far as to start a task.
 fn judge(events: &[Event], execution: Option<&[Event]>) -> Option<Verdict> {
-    let fatal = fatal(events);
+    let fatal = fatal(events).map(|event| &event.context);
     let never_ready = execution.is_some_and(|events| !has(events, SHELLS_READY));
     if !has(events, START) || never_ready && fatal.is_some() {
-        return fatal.map(|exception| Verdict::NotStarted(exception.text()));
+        return fatal.map(|exception| Verdict::NotStarted(text(exception)));
     }
     let of_execution = fatal.filter(|exception| exception.kind.as_deref() == Some("exec"));
     Some(Verdict::Started(of_execution.and_then(|exception| exception.note.clone())))
@@ -78,58 +61,18 @@ fn has(events: &[Event], name: &str) -> bool {
     events.iter().any(|event| event.name == name)
 }
 
-/// The context of the first exception that ended the job.
-fn fatal(events: &[Event]) -> Option<&Exception> {
-    let exceptions = events.iter().filter(|event| event.name == "exception");
-    exceptions.map(|event| &event.context).find(|context| context.severity == Some(0))
-}
-
-/// An entry of an eventlog (RFC 18).
-#[derive(Debug, Deserialize)]
-struct Event {
-    name: String,
-    #[serde(default)]
-    context: Exception,
-}
-
-/// The context of an exception; other events have none of these.
-#[derive(Debug, Default, Deserialize)]
-struct Exception {
-    #[serde(rename = "type")]
-    kind: Option<String>,
-    severity: Option<i64>,
-    note: Option<String>,
-}
-
-impl Exception {
-    fn text(&self) -> String {
-        let kind = self.kind.as_deref().unwrap_or("exception");
-        match self.note.as_deref() {
-            Some("") | None => kind.to_owned(),
-            Some(note) => format!("{kind}: {note}"),
-        }
+fn text(exception: &Context) -> String {
+    let kind = exception.kind.as_deref().unwrap_or("exception");
+    match exception.note.as_deref() {
+        Some("") | None => kind.to_owned(),
+        Some(note) => format!("{kind}: {note}"),
     }
-}
-
-/// The answer of `flux` to a question; nothing when it cannot be started or gives none in time.
-async fn ask(client: &FluxClient, arguments: &[&str]) -> Option<Output> {
-    client.ask(arguments, None, QUESTION_TIMEOUT).await.ok()
-}
-
-/// The events of an eventlog, one JSON object a line.
-fn events(output: &Output) -> Option<Vec<Event>> {
-    let lines = output.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-    let events: Result<Vec<Event>, _> = lines.map(serde_json::from_slice).collect();
-    events.ok().filter(|_| output.status.success())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn log(lines: &[&str]) -> Vec<Event> {
-        lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect()
-    }
+    use crate::flux::eventlog::parsed;
 
     fn exception(kind: &str, severity: u32, note: &str) -> String {
         let context = serde_json::json!({ "type": kind, "severity": severity, "note": note });
@@ -157,7 +100,11 @@ mod tests {
             // Shells that were never ready have started no task.
             (&[submit, start, &failed], Some(&[]), not_started(&format!("exec: {note}"))),
         ] {
-            assert_eq!(judge(&log(events), execution.map(log).as_deref()), verdict, "{events:?}");
+            assert_eq!(
+                judge(&parsed(events), execution.map(parsed).as_deref()),
+                verdict,
+                "{events:?}"
+            );
         }
     }
 }

@@ -2,7 +2,9 @@
 
 use crate::failure::Failure;
 use crate::flux::client::{FluxClient, register_cleanup};
-use crate::flux::refusal::{self, Verdict};
+use crate::flux::failed_task::failed_task;
+use crate::flux::jobs;
+use crate::flux::refusal::{self, MOST_JOBS, Verdict};
 use crate::plan::environment::DISABLE_JOB_CLEANUP;
 use crate::plan::step::LeadCommand;
 use crate::process::children::Running;
@@ -13,7 +15,7 @@ use crate::status::timing::fluxtime_line;
 use crate::system::files;
 use crate::system::output::{self, Log};
 use crate::system::words::shown;
-use flux_contract::{Exit, shell_syntax};
+use flux_contract::{Exit, FailedTask, job_id, shell_syntax};
 use nix::sys::signal::{Signal, killpg};
 use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
@@ -30,7 +32,8 @@ use tokio::time::{Instant, sleep, timeout};
 const GROUP_POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Pause before a command that is still there after SIGKILL gets it once more.
 const SIGKILL_INTERVAL: Duration = Duration::from_secs(1);
-/// How much of what a submission says on stderr is remembered, in bytes: Flux's own sentence is the last.
+/// How much of what a submission says on stderr is remembered, in bytes: Flux's own sentence is the last. The
+/// termination message has room for half of it.
 const STDERR_LIMIT: usize = 2048;
 /// Most bytes of the sentence that the command may leave about its failure.
 const FAILURE_LIMIT: u64 = 16 * 1024;
@@ -52,6 +55,9 @@ const OF_OTHER_INSTANCES: [&str; 9] = [
     "NOTIFY_SOCKET",
 ];
 
+/// How what `flux job attach` says of itself begins, in the stderr of the tasks that it passes on.
+const SAID_BY_FLUX: &str = "flux-job: ";
+
 #[derive(Debug, Clone)]
 pub(crate) struct CommandEnd {
     pub ended: Instant,
@@ -62,6 +68,27 @@ pub(crate) struct CommandEnd {
     /// Why the user's command never ran, where that is certain.
     pub not_run: Option<Failure>,
     pub error: Option<String>,
+    /// Flux's id of its job, if it was one, and of that the task that failed.
+    pub job: Option<String>,
+    pub failed_task: Option<FailedTask>,
+    /// The end of what a submission that failed has said on stderr.
+    pub output: Option<String>,
+}
+
+impl CommandEnd {
+    /// One of now, of which nothing more is known.
+    pub(super) fn new(exit_code: i32, signal: Option<i32>) -> Self {
+        Self {
+            ended: Instant::now(),
+            exit_code: Some(exit_code),
+            signal,
+            not_run: None,
+            error: None,
+            job: None,
+            failed_task: None,
+            output: None,
+        }
+    }
 }
 
 /// What the command is to be sent, and whether that is because its broker has ended.
@@ -108,8 +135,16 @@ struct Ended {
     status: ExitStatus,
     stopped: bool,
     without_broker: bool,
-    /// The last line that a submission said, which is Flux's reason where it refused.
-    last_line: Option<String>,
+    /// The end of what a submission said on stderr.
+    said: String,
+}
+
+impl Ended {
+    /// The last line of it, which is Flux's reason where it refused.
+    fn last_line(&self) -> Option<String> {
+        let last = self.said.lines().map(str::trim).rfind(|line| !line.is_empty());
+        last.map(str::to_owned)
+    }
 }
 
 impl CommandRun {
@@ -120,8 +155,11 @@ impl CommandRun {
     }
 
     async fn run(self, mut asks: mpsc::UnboundedReceiver<Ask>) -> CommandEnd {
-        let before =
-            if self.command.may_be_refused { refusal::newest(&self.client).await } else { None };
+        let before = if self.command.may_be_refused {
+            jobs::newest(&self.client.broker, 1).await
+        } else {
+            None
+        };
         let started = Instant::now();
         let (end, without_broker) = match self.until_ended(&mut asks).await {
             Ok(ended) => (self.explained(before.as_deref(), &ended).await, ended.without_broker),
@@ -195,36 +233,42 @@ impl CommandRun {
         };
         let said = timeout(STDERR_TIMEOUT, &mut said).await;
         let said = said.ok().and_then(Result::ok).unwrap_or_default();
-        let said = String::from_utf8_lossy(&said);
-        let last_line = said.lines().map(str::trim).rfind(|line| !line.is_empty());
-        let last_line = last_line.map(str::to_owned);
-        Ok(Ended { status, stopped, without_broker, last_line })
+        let said = String::from_utf8_lossy(&said).into_owned();
+        Ok(Ended { status, stopped, without_broker, said })
     }
 
     fn not_started(&self, error: &io::Error) -> CommandEnd {
         let text = format!("start {}: {error}", shown(&self.command.words));
         self.log.error(&text);
-        let (ended, exit_code) = (Instant::now(), Some(start_failure_code(error).into()));
-        CommandEnd { ended, exit_code, signal: None, not_run: None, error: Some(text) }
+        CommandEnd { error: Some(text), ..CommandEnd::new(start_failure_code(error).into(), None) }
     }
 
     /// The end with its reason: whether a command that failed ever ran, and what can be said besides its code.
     async fn explained(&self, before: Option<&[u64]>, ended: &Ended) -> CommandEnd {
         let code = exit_code(ended.status);
-        let (exit_code, signal) = (Some(code), ended.status.signal());
-        let mut end =
-            CommandEnd { ended: Instant::now(), exit_code, signal, not_run: None, error: None };
-        if code == 0 || ended.stopped {
+        let mut end = CommandEnd::new(code, ended.status.signal());
+        if ended.stopped {
             return end;
         }
-        let verdict = match before {
-            Some(before) => refusal::verdict(&self.client, before).await,
+        let newest = match before {
+            Some(before) => jobs::since(&self.client.broker, before, MOST_JOBS).await,
+            None => None,
+        };
+        if let Some([job]) = newest.as_deref() {
+            end.job = Some(job_id::f58(*job));
+        }
+        if code == 0 {
+            return end;
+        }
+        end.output = last_lines(&ended.said);
+        let verdict = match &newest {
+            Some(newest) => refusal::verdict(&self.client, newest).await,
             None => None,
         };
         match verdict {
             Some(Verdict::NotSubmitted) => {
                 let text = format!("Flux did not take the command (exit code {code})");
-                let refused = with(text, ended.last_line.clone());
+                let refused = with(text, ended.last_line());
                 let reason = self.failure().filter(|_| code == i32::from(Exit::Prepare.code()));
                 end.not_run = Some(reason.map_or_else(
                     || Failure::new(Exit::FluxRefused, refused),
@@ -237,6 +281,9 @@ impl CommandRun {
             }
             Some(Verdict::Started(note)) => {
                 end.error = note.map(|note| with(note, shell_hint(&self.command.words)));
+                if let Some(job) = &end.job {
+                    end.failed_task = failed_task(&self.client, job).await;
+                }
             }
             None => {}
         }
@@ -287,6 +334,13 @@ fn shell_hint(words: &[String]) -> Option<String> {
     Some(format!(
         "the command is run by sh because of its {syntax}; quote that, or use an image with a shell"
     ))
+}
+
+/// What tasks have said last, without what Flux says of their end, which the exit code says, too.
+fn last_lines(said: &str) -> Option<String> {
+    let is_theirs = |line: &&str| !line.starts_with(SAID_BY_FLUX);
+    let lines: String = said.split_inclusive('\n').filter(is_theirs).collect();
+    Some(lines).filter(|lines| !lines.trim().is_empty())
 }
 
 /// Passes on what comes from `source` to stderr and returns the last of it.

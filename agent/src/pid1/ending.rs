@@ -63,8 +63,9 @@ pub(crate) fn of_lead(command: Option<CommandEnd>, broker: BrokerEnd) -> Termina
         let text = format!("{stop} before the command had ended; told to stop, {end}");
         return TerminationMessage { signal: command.signal, ..by_agent(stop.exit(), text) };
     }
+    let CommandEnd { job: jobid, failed_task, output, .. } = command;
     if let Some(failure) = command.not_run {
-        return failure.into();
+        return TerminationMessage { jobid, output, ..failure.into() };
     }
     let of_broker = format!("ended with exit code {}", broker.code);
     let error = match command.exit_code {
@@ -76,7 +77,8 @@ pub(crate) fn of_lead(command: Option<CommandEnd>, broker: BrokerEnd) -> Termina
         Some(_) => command.error,
     };
     let code = command.exit_code.unwrap_or(broker.code);
-    by_command(code, command.signal, error)
+    let ended = by_command(code, command.signal, error);
+    TerminationMessage { jobid, failed_task, output, ..ended }
 }
 
 /// The end of a lead whose broker stays up until it is shut down.
@@ -181,7 +183,7 @@ mod tests {
 
     fn command(exit_code: Option<i32>) -> CommandEnd {
         let ended = Instant::now();
-        CommandEnd { ended, exit_code, signal: None, not_run: None, error: None }
+        CommandEnd { ended, exit_code, ..CommandEnd::new(0, None) }
     }
 
     /// That `ended` has this code, is the command's own or not, and says this.

@@ -326,7 +326,12 @@ impl Supervision<'_> {
     }
 
     fn note(&mut self, context: &mut Context, event: &Event) {
-        let Event::State(state) = event else { return self.lose_lead(context) };
+        let state = match event {
+            Event::State(state) => state,
+            Event::LeadGone => return self.lose_lead(context),
+            // All is kept by then. Where rc3 has failed, Flux 0.88 takes ten seconds more, and may stay for ever.
+            Event::Closed => return self.kill_within(context.budget.main),
+        };
         context.progress.broker_state(self.role, state);
         self.runs = state == "run";
         if !self.runs

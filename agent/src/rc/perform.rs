@@ -229,7 +229,11 @@ impl Performance {
         self.flux(&[&words[..], &["--maxreqs=128", "--checkpoint", file]].concat(), None).await
     }
 
+    /// There is a log to check where there is content of an earlier instance.
     async fn check_clean_shutdown(&self) -> Result<(), String> {
+        if !self.has_checkpoint().await? {
+            return Ok(());
+        }
         if self.flux(&["startlog", "--check", "--quiet"], None).await.is_err() {
             print_line("Flux was not shut down properly.  Data may have been lost.");
         }
@@ -238,11 +242,7 @@ impl Performance {
 
     /// Repairs the content where there is any of an earlier instance. What cannot be repaired is not dumped in the end.
     async fn fsck(&self) -> Result<(), String> {
-        match self.ask("content.checkpoint-get", None).await {
-            Err(error) if error.is(Errno::ENOENT) => return Ok(()),
-            other => other.map_err(|error| chain(&error))?,
-        }
-        if self.restored.load(Ordering::Relaxed) {
+        if self.restored.load(Ordering::Relaxed) || !self.has_checkpoint().await? {
             return Ok(());
         }
         let repaired = self.flux(&["fsck", "--repair", "--job-aware", "--quiet"], None).await;
@@ -251,6 +251,13 @@ impl Performance {
             removed.map_err(|error| format!("remove attribute {DUMP}: {}", chain(&error)))?;
         }
         repaired
+    }
+
+    async fn has_checkpoint(&self) -> Result<bool, String> {
+        match self.ask("content.checkpoint-get", None).await {
+            Err(error) if error.is(Errno::ENOENT) => Ok(false),
+            other => other.map(|()| true).map_err(|error| chain(&error)),
+        }
     }
 
     async fn load_cron(&self) -> Result<(), String> {

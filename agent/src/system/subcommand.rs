@@ -7,10 +7,13 @@ pub(crate) const CONNECT: &str = "connect";
 pub(crate) const DIAGNOSE: &str = "diagnose";
 pub(crate) const ENV: &str = "env";
 pub(crate) const EXEC: &str = "exec";
+pub(crate) const INSTANCE: &str = "instance";
+pub(crate) const PACK: &str = "pack";
 pub(crate) const RC: &str = "rc";
 pub(crate) const START: &str = "start";
 pub(crate) const FLUXION: &str = "fluxion";
 pub(crate) const SUBMIT: &str = "submit";
+pub(crate) const UNPACK: &str = "unpack";
 
 /// This program as its children and their shells start it: the file that the kernel runs, not whatever lies at
 /// its path by then.

@@ -109,6 +109,17 @@ fn connect_runs_a_command_with_the_broker_within_reach_and_passes_on_its_code() 
 }
 
 #[test]
+fn without_any_shell_connect_says_what_else_can_be_started() {
+    let pod = Pod::new();
+    pod.write_config(&pod.config(&["true"]));
+    broker_in_state(&pod.layout().local_socket(), "run");
+    fs::remove_file(pod.at("bin/sh")).unwrap();
+    let says = "neither the image nor the view has a shell";
+    pod.ask("connect", &[]).with_code(127).with_log(says);
+    pod.ask("connect", &["--", "echo", "a"]).with_output("a\n");
+}
+
+#[test]
 fn root_who_connects_becomes_the_brokers_user_with_its_name_and_home() {
     let Some(pod) = Pod::of_root() else { return };
     pod.write_config(&pod.config(&["true"]));

@@ -18,6 +18,8 @@ struct Broker {
     rank: u32,
     attributes: Vec<(&'static str, String)>,
     refused: Option<&'static str>,
+    /// Whether its content is that of an earlier instance.
+    has_checkpoint: bool,
 }
 
 fn note(list: &Path, line: &str) {
@@ -38,7 +40,7 @@ impl Broker {
                 format!("#!/bin/sh\necho \"script {stage} $FLUX_RC_USE_MODPROBE\" >> $LIST\n");
             pod.write_executable(&format!("mnt/flux/view/etc/flux/{stage}.d/own"), &script);
         }
-        Self { pod, rank, attributes: Vec::new(), refused: None }
+        Self { pod, rank, attributes: Vec::new(), refused: None, has_checkpoint: false }
     }
 
     fn list(&self) -> PathBuf {
@@ -79,7 +81,7 @@ impl Broker {
                 modules.push(builtin);
                 Ok(json!({ "mods": modules }).to_string())
             }
-            "content.checkpoint-get" => Err(2),
+            "content.checkpoint-get" if !self.has_checkpoint => Err(2),
             "module.load" if self.refused == Some(name) => Err(1),
             _ => {
                 let args = payload["args"].as_array().map(|args| json!(args).to_string());
@@ -108,6 +110,7 @@ fn a_lead_loads_its_modules_restores_its_archive_and_runs_the_scripts_last() {
     fs::create_dir_all(crontab.parent().unwrap()).unwrap();
     fs::write(&crontab, "").unwrap();
     broker.attributes.push(("cron.directory", broker.pod.at("cron").display().to_string()));
+    broker.has_checkpoint = true;
     let (ended, did) = broker.run("start");
     assert_eq!(ended.code, 0, "{}", ended.log);
     let restore = format!(
@@ -130,6 +133,14 @@ fn a_lead_loads_its_modules_restores_its_archive_and_runs_the_scripts_last() {
     assert!(did.iter().any(|line| line.starts_with("runat.push cleanup")), "{did:#?}");
     assert_eq!(did.last().unwrap(), "script rc1 t");
     assert!(ended.output.contains("Flux was not shut down properly"), "{}", ended.output);
+}
+
+#[test]
+fn a_lead_without_an_earlier_instance_checks_nothing() {
+    let (ended, did) = Broker::new(0).run("start");
+    assert_eq!(ended.code, 0, "{}", ended.log);
+    let checks = |line: &&String| line.contains("--check") || line.contains("fsck");
+    assert_eq!(did.iter().find(checks), None);
 }
 
 #[test]

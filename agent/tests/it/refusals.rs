@@ -2,7 +2,7 @@
 //! Flux.
 
 use crate::pod::{Background, Pod};
-use flux_contract::Exit;
+use flux_contract::{Exit, FailedTask};
 use std::fs;
 use std::process::Stdio;
 
@@ -54,6 +54,29 @@ fn the_code_of_a_command_that_ran_is_its_own_whatever_it_is() {
     assert_eq!(end(&pod, &["sh", "-c", "exit 1"]).0, 1);
     fs::write(pod.at("execution"), "{\"name\":\"init\"}\n").unwrap();
     assert_eq!(end(&pod, &["sh", "-c", "exit 1"]).0, refused(), "no shell was ever ready");
+}
+
+#[test]
+fn a_command_that_failed_has_its_job_its_failed_task_and_its_last_lines() {
+    let pod = Pod::new();
+    let exit = r#"{"name":"shell.task-exit","context":{"rank":2,"wait_status":768}}"#;
+    fs::write(pod.at("execution"), format!("{exit}\n")).unwrap();
+    let said = "seq 1000 1999 >&2; echo 'flux-job: task(s) exited with exit code 3' >&2; exit 3";
+    pod.run(&pod.config(&["sh", "-c", said]))
+        .with_code(3)
+        .with_log("\n1000\n")
+        .with_log("flux-job: task");
+    let message = pod.message();
+    let output = message.output.unwrap();
+    assert!(output.len() <= 1024 && output.ends_with("\n1998\n1999\n"), "{output}");
+    let host = Some("hello-2".to_owned());
+    assert_eq!(message.failed_task, Some(FailedTask { rank: 2, host, signal: None }));
+    assert!(message.jobid.unwrap().starts_with('ƒ'));
+    // Nothing is asked about one that ends well, but which job it was.
+    pod.run(&pod.config(&["sh", "-c", "echo fine >&2"])).with_code(0);
+    let message = pod.message();
+    assert_eq!((message.failed_task, message.output), (None, None));
+    assert!(message.jobid.unwrap().starts_with('ƒ'));
 }
 
 #[test]

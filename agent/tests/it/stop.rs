@@ -104,6 +104,17 @@ fn a_post_hook_is_not_stopped_by_the_stop_it_follows_nor_by_one_that_comes_then(
 }
 
 #[test]
+fn a_broker_that_answers_no_more_after_its_command_and_does_not_end_is_killed() {
+    let pod = Pod::new();
+    // Flux 0.88 may stay so where its rc3 has failed.
+    let socket = pod.layout().local_socket().display().to_string();
+    pod.broker_ends_with(&format!("rm {socket}; {DEAF}"));
+    let ended = pod.start(&with_grace(pod.config(&["true"]))).end().with_code(0);
+    ended.with_log("the broker has not ended in its time: killing it");
+    pod.error_says("after the command had ended with 0");
+}
+
+#[test]
 fn a_dump_that_hangs_leaves_the_archive_as_it_was() {
     let (pod, archive) = archive::pod_with_archive(b"");
     // Ends its program at SIGTERM, as Flux does, then writes half a dump and hangs.

@@ -55,6 +55,10 @@ fn root_submits_from_any_directory_with_and_without_the_helper() {
         ensure!(counted == "2 2", "nodes and cores: {counted}");
         let doctor = run.exec(0, &["/mnt/flux/bin/flux-agent", "resources"]).await?;
         ensure!(!doctor.contains("note:"), "{doctor}");
+        // Programs announce their host names to each other.
+        for (index, other) in [(0, "root-1"), (1, "root-0")] {
+            run.exec(index, &["getent", "hosts", other]).await?;
+        }
         let flux = "/mnt/flux/bin/flux";
         for container in [run.name, "beside"] {
             let ran = run.exec_in(&lead, container, &[flux, "run", "-N2", "hostname"])?;

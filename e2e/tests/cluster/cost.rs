@@ -16,10 +16,8 @@ const REQUESTS: usize = 35;
 /// Writes among them. One gives the lead's address back; one may label the lead's pod a second time, where the watch of
 /// pods is late: that changes nothing.
 const WRITES: usize = 14;
-/// In what time a run is expected to end. One that takes longer may be written about once more in each
-/// [`PAUSE`], and its pods may be listed.
-const USUALLY: Duration = Duration::from_secs(10);
-/// How often.
+/// Least time between two writes of a status of which the second has other numbers and words only: a run that takes
+/// longer may be written about once more in each, and its pods may be listed.
 const PAUSE: Duration = Duration::from_secs(5);
 /// How many MiniClusters wait. Each may be written about once more, and be looked at once more.
 const WAITING: usize = 5;
@@ -42,16 +40,18 @@ async fn costs(trial: &Trial, log: &Path, size: u32) -> Result<()> {
     let began = Instant::now();
     let (name, fields) = (format!("hello{size}"), format!("size: {size}"));
     trial.run(&name, &fields, "command: 'echo hello world'").await?.complete().await?;
-    let longer = began.elapsed().saturating_sub(USUALLY);
+    let longer = began.elapsed().saturating_sub(PAUSE);
     let pauses = usize::try_from(longer.as_millis().div_ceil(PAUSE.as_millis()))?;
     let requests = asked(&mut audit, trial)?;
     let count = |wanted: fn(&Request) -> bool| requests.iter().filter(|it| wanted(it)).count();
     let (reads, writes) = (count(|request| request.verb == "get"), count(Request::is_write));
     let kinds: Vec<String> = requests.iter().map(Request::kind).collect();
-    let seen = format!("{size} pods, {longer:?} longer than usual: {kinds:#?}");
+    let seen = format!("{size} pods, {longer:?} longer than a pause: {kinds:#?}");
     ensure!((1..=READS).contains(&reads), "{reads} reads by name, {seen}");
     ensure!((1..=WRITES + pauses).contains(&writes), "{writes} writes, {seen}");
     let requests = requests.len();
+    let found = format!("{size} pods: {requests} requests, {reads} reads by name, {writes} writes");
+    Progress::new().say(&found);
     ensure!(requests <= REQUESTS + 6 * pauses, "{requests} requests, {seen}");
     Ok(())
 }
@@ -68,6 +68,7 @@ async fn waiting_costs(trial: &Trial, log: &Path) -> Result<()> {
     let mut audit = Audit::from_now_on(log)?;
     renewed(log).await?;
     let requests = asked(&mut audit, trial)?;
+    Progress::new().say(&format!("{WAITING} that wait: {} requests", requests.len()));
     ensure!(requests.len() <= 2 * WAITING, "{WAITING} that wait: {requests:#?}");
     Ok(())
 }

@@ -8,8 +8,12 @@ use flux_operator::offline::Checker;
 #[test]
 fn every_mini_cluster_in_a_page_is_accepted_and_has_no_field_without_effect() {
     let image = || "registry.example/view:1".to_owned();
-    let defaults =
-        Defaults { view_image: image(), arm_view_image: image(), install: Install::default() };
+    let defaults = Defaults {
+        view_image: image(),
+        arm_view_image: image(),
+        install: Install::default(),
+        cluster_domain: None,
+    };
     let checker = Checker::new(defaults);
     let mut count = 0;
     for page in pages() {

@@ -40,6 +40,24 @@ fn the_manifests_name_no_image_of_the_project_that_a_release_may_lack() {
 }
 
 #[test]
+fn every_program_that_is_built_is_in_the_manifest_for_krew() {
+    let jobs = &yaml(".github/workflows/release.yaml")["jobs"];
+    let built = jobs["plugin"]["strategy"]["matrix"]["include"].as_array().unwrap();
+    let manifest = yaml("deploy/krew/flux.yaml");
+    let named = manifest["spec"]["platforms"].as_array().unwrap();
+    let version = format!("v{}", env!("CARGO_PKG_VERSION"));
+    assert_eq!(manifest["spec"]["version"], version);
+    assert_eq!(built.len(), named.len());
+    for (built, named) in built.iter().zip(named) {
+        let [os, arch] = ["os", "arch"].map(|label| built[label].as_str().unwrap());
+        let labels = &named["selector"]["matchLabels"];
+        assert_eq!((&labels["os"], &labels["arch"]), (&built["os"], &built["arch"]));
+        let file = format!("/releases/download/{version}/kubectl-flux-{os}-{arch}.tar.gz");
+        assert!(named["uri"].as_str().unwrap().ends_with(&file), "{named}");
+    }
+}
+
+#[test]
 fn advisories_are_looked_for_each_week_with_the_cargo_deny_of_the_other_checks() {
     let workflow = yaml(".github/workflows/advisories.yaml");
     let cron = workflow["on"]["schedule"][0]["cron"].as_str().unwrap();

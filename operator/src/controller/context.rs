@@ -3,9 +3,9 @@
 use super::build::Images;
 use super::failures::Failures;
 use super::observe::image_volumes::ImageVolumes;
+use super::observe::rate_limit::RateLimit;
 use super::observe::recent::Recent;
 use super::observe::stores::Stores;
-use super::observe::turns::Turns;
 use super::schedulers::workloads::Workloads;
 use crate::cluster::validate::Defaults;
 use crate::metrics::Metrics;
@@ -30,10 +30,10 @@ pub struct Context {
     pub(super) recent: Arc<Recent>,
     pub(super) image_volumes: ImageVolumes,
     pub(super) workloads: Arc<Workloads>,
-    /// Those who ask once more why pods do not start.
-    pub(super) look_turns: Turns,
-    /// Those whose statuses say that they wait.
-    pub(super) status_turns: Turns,
+    /// Of checks that are repeated.
+    pub(super) check_rate: RateLimit,
+    /// Of statuses that say what a MiniCluster goes on waiting for.
+    pub(super) status_rate: RateLimit,
     pub(super) failures: Failures,
     /// Tells the time: the system's, unless it is that of a simulation.
     pub clock: Box<dyn Fn() -> Timestamp + Send + Sync>,
@@ -58,8 +58,8 @@ impl Context {
             recent: Arc::default(),
             image_volumes: ImageVolumes::default(),
             workloads: Arc::default(),
-            look_turns: Turns::default(),
-            status_turns: Turns::default(),
+            check_rate: RateLimit::default(),
+            status_rate: RateLimit::default(),
             failures: Failures::default(),
             clock: Box::new(Timestamp::now),
         }

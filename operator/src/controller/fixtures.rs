@@ -35,6 +35,7 @@ pub(crate) fn defaults() -> Defaults {
         view_image: "view".to_owned(),
         arm_view_image: "arm-view".to_owned(),
         install: Install::Auto,
+        cluster_domain: None,
     }
 }
 

@@ -1,13 +1,13 @@
 //! What there is in the cluster: all that is read, in one go.
 
 pub(super) mod cached_client;
+mod check;
 pub(super) mod image_volumes;
-mod look;
 mod pending;
 mod pods;
+pub(super) mod rate_limit;
 pub(super) mod recent;
 pub(super) mod stores;
-pub(super) mod turns;
 pub(super) mod waiting;
 
 pub(super) use pods::Pods;

@@ -6,6 +6,7 @@ mod facts;
 mod phase;
 mod pod;
 mod progressing;
+mod result;
 #[cfg(test)]
 mod tests;
 
@@ -42,6 +43,7 @@ pub(super) fn status(
     let start_time = start_time(facts);
     let old_run = old.filter(|old| old.start_time.is_some() && old.start_time == start_time);
     let (exit_code, timeline) = record(old_run, &phase, facts, lead.as_ref());
+    let result = result::result(old_run, name, facts, &phase, lead.as_ref(), exit_code, &now);
     let brokers = Brokers::of(facts, &phase, old_run);
     let mut list = Conditions::new(old, facts.plan.generation, now);
     accepted(&mut list, facts);
@@ -53,7 +55,7 @@ pub(super) fn status(
     MiniClusterStatus {
         size: brokers.size,
         selector: selector(name),
-        jobid: String::new(),
+        jobid: jobid(old_run, lead.as_ref()),
         maximum_size: facts.plan.maximum_size.map_or_else(
             || old.map(|old| old.maximum_size).unwrap_or_default(),
             |size| i32::try_from(size).unwrap_or(i32::MAX),
@@ -62,6 +64,7 @@ pub(super) fn status(
         reason: reason(phase.state, &conditions),
         ready_brokers: brokers.ready,
         exit_code,
+        result,
         start_time,
         completion_time: phase.end.and_then(|end| end.at),
         observed_generation: Some(facts.plan.generation),
@@ -91,17 +94,7 @@ pub(super) fn interrupted(cluster: &MiniCluster, error: &Error, now: Time) -> Mi
 
 /// The reason of the condition that says most about `state`.
 fn reason(state: State, conditions: &[Condition]) -> Option<String> {
-    let type_ = match state {
-        State::Complete => kind::COMPLETE,
-        State::Failed => kind::FAILED,
-        State::Invalid => kind::ACCEPTED,
-        State::Pending
-        | State::Starting
-        | State::Running
-        | State::Degraded
-        | State::Ending
-        | State::Suspended => kind::PROGRESSING,
-    };
+    let type_ = state.telling_condition();
     let condition = conditions.iter().find(|condition| condition.type_ == type_)?;
     Some(condition.reason.clone())
 }
@@ -143,6 +136,12 @@ fn record(
         duration_milliseconds: milliseconds(phase.duration_milliseconds),
     });
     (Some(ended.exit_code), timeline.collect())
+}
+
+/// Flux's id of the command's job: from the lead's pod, or the old status of the same run.
+fn jobid(old_run: Option<&MiniClusterStatus>, lead: Option<&PodView<'_>>) -> String {
+    let told = lead.and_then(|lead| result::jobid(lead.ended.as_ref()?));
+    told.or_else(|| old_run.map(|old| old.jobid.clone())).unwrap_or_default()
 }
 
 fn accepted(conditions: &mut Conditions, facts: &Facts<'_>) {

@@ -21,8 +21,7 @@ pub struct MiniClusterStatus {
     #[serde(default)]
     pub selector: String,
 
-    /// Always empty: Flux's job ids are known inside the instance only (`flux jobs`). Kept because
-    /// clients of the API read it.
+    /// Flux's id of the command's job, once that has ended; empty where the command was no single job.
     #[serde(default)]
     pub jobid: String,
 
@@ -43,6 +42,9 @@ pub struct MiniClusterStatus {
 
     /// Exit code of the command, once it has ended; of the broker where it never ran.
     pub exit_code: Option<i32>,
+
+    /// How the run ended and what of it failed, once it has ended. It stays when the pods are gone.
+    pub result: Option<RunResult>,
 
     /// When the Job was started.
     pub start_time: Option<Time>,
@@ -77,9 +79,32 @@ impl MiniClusterStatus {
 
     /// The condition that says how the run has ended; `None` while it has not.
     pub(crate) fn end(&self) -> Option<&Condition> {
-        let type_ = self.state.filter(|_| self.is_over())?.to_string();
+        let type_ = self.state.filter(|_| self.is_over())?.telling_condition();
         self.conditions.iter().find(|condition| condition.type_ == type_)
     }
+}
+
+/// How a run has ended, and what of it failed.
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RunResult {
+    /// Exit code of what failed; 0 if nothing did.
+    pub exit_code: i32,
+    /// The signal that ended it, if one did.
+    pub signal: Option<i32>,
+    /// Rank of the task that failed, in the command's job. Absent where another task had ended before: Flux notes the
+    /// first end alone.
+    pub rank: Option<i32>,
+    /// Host name of the pod in which it failed, `<MiniCluster>-<index>`, with which the name of the pod begins.
+    pub host: Option<String>,
+    /// The container that failed.
+    pub container: Option<String>,
+    /// Flux's id of the command's job, if it was a single one.
+    pub jobid: Option<String>,
+    /// The last lines of its standard error, at most 1024 bytes. Of a launcher there are none. Whoever may read the
+    /// MiniCluster can read them.
+    pub output: Option<String>,
 }
 
 /// How the agent and the view came into the pods. It stays what it is as long as the Job exists.
@@ -134,6 +159,23 @@ pub enum State {
     Suspended,
     /// The specification was refused: see the condition Accepted.
     Invalid,
+}
+
+impl State {
+    /// Type of the condition whose reason is `status.reason` in this state.
+    pub const fn telling_condition(self) -> &'static str {
+        match self {
+            Self::Complete => "Complete",
+            Self::Failed => "Failed",
+            Self::Invalid => "Accepted",
+            Self::Pending
+            | Self::Starting
+            | Self::Running
+            | Self::Degraded
+            | Self::Ending
+            | Self::Suspended => "Progressing",
+        }
+    }
 }
 
 /// The word as it appears in the status.

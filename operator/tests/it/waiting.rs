@@ -181,7 +181,7 @@ fn led(others: Value) -> impl Fn(u64) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_that_wait_for_nodes_ask_for_nothing_and_write_in_turns() {
+async fn many_that_wait_for_nodes_ask_for_nothing_and_write_at_a_limited_rate() {
     let crowd = Crowd::new(CROWD, 2, json!({})).await;
     crowd.set_pods(|_| unscheduled(FULL));
     sleep(CALM).await;
@@ -202,7 +202,7 @@ async fn many_that_wait_for_nodes_ask_for_nothing_and_write_in_turns() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_whose_workers_wait_ask_in_turns_and_read_no_whole_pods() {
+async fn many_whose_workers_wait_ask_at_a_limited_rate_and_read_no_whole_pods() {
     for (others, told) in [(unscheduled(FULL), "has no node"), (silent(), "FailedMount")] {
         let mut crowd = Crowd::new(CROWD, 3, json!({})).await;
         crowd.set_pods(led(others.clone()));
@@ -224,7 +224,7 @@ async fn many_whose_workers_wait_ask_in_turns_and_read_no_whole_pods() {
         let all = rest.0.len();
         assert!((CROWD..=BUDGET * seconds * CROWD / 1000).contains(&all), "{told}: {all}");
         assert_eq!(rest.of_whole_pods(), 0, "{told}");
-        // What is new is found by who asks the pods, which at most every other look does not.
+        // What is new is found by who asks the pods, which at most every other check does not.
         crowd.set_pods(led(unscheduled("another reason")));
         sleep(MEASURED + CALM).await;
         assert_eq!(crowd.tell("Progressing", "another reason"), CROWD, "{told}");

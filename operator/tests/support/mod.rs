@@ -31,6 +31,7 @@ pub(crate) fn defaults() -> Defaults {
         view_image: "registry.example/default-view:3".to_owned(),
         arm_view_image: "registry.example/default-arm-view:3".to_owned(),
         install: Install::Auto,
+        cluster_domain: Some("cluster.local".to_owned()),
     }
 }
 

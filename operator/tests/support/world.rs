@@ -142,6 +142,9 @@ pub(crate) fn finish(world: &World, type_: &str, exit_code: i32) {
     let message = json!({
         "exitCode": exit_code,
         "commandRan": true,
+        "jobid": "ƒUryWAs",
+        "failedTask": (exit_code != 0).then(|| json!({ "rank": 2, "host": "hello-2", "signal": 9 })),
+        "output": (exit_code != 0).then_some("broken\n"),
         "phases": [{ "name": "command", "startMilliseconds": 5, "durationMilliseconds": 9 }],
     });
     put_pods(

@@ -156,3 +156,28 @@ fn complete_names_are_never_looked_for_in_the_search_list() {
         assert_eq!(may_be_relative(name, complete_dots), relative, "{name} {complete_dots}");
     }
 }
+
+#[tokio::test]
+async fn every_server_is_asked_and_says_what_it_knows_under_which_name() {
+    let (first, second) = (NameServer::start().await, NameServer::start().await);
+    // The first of them has been asked for the name before, and knows it since.
+    let _ = first.lookup(LATE).await;
+    let servers = [&first, &second].map(|server| {
+        let mut udp = ConnectionConfig::udp();
+        udp.port = server.address.port();
+        NameServerConfig::new(server.address.ip(), true, vec![udp])
+    });
+    let search = vec![Name::from_ascii("team.svc.cluster.local.").unwrap()];
+    let config = ResolverConfig::from_parts(None, search, servers.into());
+    let mut hosts = Hosts::default();
+    hosts.read_hosts_conf("10.1.2.3 hello-0.hello\n".as_bytes()).unwrap();
+    let mut options = ResolverOpts::default();
+    options.ndots = 5;
+    let found = resolution_by(config, &options, &hosts, "hello-0.hello").await.unwrap();
+    assert_eq!(found.hosts, ["10.1.2.3".parse::<IpAddr>().unwrap()]);
+    let [known, unknown] = &found.servers[..] else { panic!("{found:?}") };
+    assert_eq!(known.name.as_deref(), Some(format!("{LATE}.").as_str()), "{known:?}");
+    assert!(!known.addresses.is_empty() && known.error.is_none(), "{known:?}");
+    assert!(unknown.addresses.is_empty() && unknown.error.is_some(), "{unknown:?}");
+    assert!(found.is_known());
+}

@@ -58,6 +58,7 @@ job)
     "eventlog "*)
         if [ -e "$POD/events" ]; then cat "$POD/events"; else echo '{"name":"start"}'; fi
         ;;
+    "taskmap "*) echo hello-2 ;;
     esac
     ;;
 *)

@@ -213,6 +213,13 @@ impl Pod {
                     let up = pod.join("up").exists();
                     Ok(broker::state_text(if up { "run" } else { "init" }))
                 }
+                "state-machine.monitor" => {
+                    let before = pod.join("up").exists();
+                    while pod.join("up").exists() == before && pod.exists() {
+                        std::thread::park_timeout(Duration::from_millis(10));
+                    }
+                    Ok(broker::state_text("another"))
+                }
                 "job-manager.history.get" if !pod.join("silent").exists() => {
                     let history = fs::read_to_string(pod.join("history")).unwrap_or_default();
                     let newest: Vec<_> = history.lines().rev().collect();

@@ -84,12 +84,12 @@ fn postponed(
     new: &MiniClusterStatus,
 ) -> Option<Duration> {
     let rest = pause(old, new).and_then(|pause| context.recent.pause(cluster, pause));
-    let turn = || context.status_turns.rest(cluster);
-    rest.or_else(|| still_waits(old, new).then(turn).flatten())
+    let limited = || context.status_rate.rest(cluster);
+    rest.or_else(|| still_waits(old, new).then(limited).flatten())
 }
 
 /// True where the same run waits as before, for something else perhaps. What all of them wait for may change for all
-/// at once; who starts or ends does not wait for their turns.
+/// at once; who starts or ends is not limited.
 fn still_waits(old: &MiniClusterStatus, new: &MiniClusterStatus) -> bool {
     let is_same = (old.state, old.size) == (new.state, new.size)
         && old.observed_generation == new.observed_generation;

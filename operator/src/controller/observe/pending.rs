@@ -1,8 +1,8 @@
 //! Asks why pods do not start, which no watch tells: for everything when the Job or its lead has changed. As long as
-//! they have not, each look asks for one thing, and as little of it as tells whether there is something new.
+//! they have not, each check asks for one thing, and as little of it as tells whether there is something new.
 
 use super::cached_client::{CachedClient, is_owned};
-use super::look::{BEGIN, Found, Look};
+use super::check::{BEGIN, Check, Found};
 use super::waiting::{SILENT_LIMIT, event_time, is_silent, waiting, warning};
 use crate::controller::error::{Error, Verb};
 use crate::controller::kube_ext::{lacks_brokers, lacks_pods, phase};
@@ -31,51 +31,51 @@ enum Question<'found> {
 
 /// Finds out why pods of `job` do not start; also, after what time to ask again. `lead_says`: no pod is asked, as the
 /// lead's, which is watched, says what it waits for.
-pub(super) async fn look(
+pub(super) async fn check(
     client: &CachedClient<'_>,
     job: &Job,
     lead: Option<&Pod>,
     lead_says: bool,
     now: &Time,
 ) -> Result<(Found, Duration), Error> {
-    let viewer = Viewer { client, job, asks_pods: lacks_brokers(job) && !lead_says };
+    let checker = Checker { client, job, asks_pods: lacks_brokers(job) && !lead_says };
     let versions = [job.resource_version(), lead.and_then(Pod::resource_version)];
     let recent = &client.context.recent;
-    let last = client.stores.and_then(|_| recent.look(&client.cluster));
+    let last = client.stores.and_then(|_| recent.check(&client.cluster));
     if let Some(last) = &last
-        && let Some(rest) = viewer.pause(last, &versions)
+        && let Some(rest) = checker.pause(last, &versions)
     {
         return Ok((last.found(), rest));
     }
     let next = match last.filter(|last| last.versions == versions) {
-        Some(last) => viewer.look_again(last, now).await?,
-        None => Look::new(versions, Instant::now(), viewer.ask_all(now).await?),
+        Some(last) => checker.check_again(last, now).await?,
+        None => Check::new(versions, Instant::now(), checker.ask_all(now).await?),
     };
     let answer = (next.found(), next.pause());
-    recent.set_look(&client.cluster, next);
+    recent.set_check(&client.cluster, next);
     Ok(answer)
 }
 
 /// Who asks why pods of `job` do not start.
-struct Viewer<'job> {
+struct Checker<'job> {
     client: &'job CachedClient<'job>,
     job: &'job Job,
     /// Whether the pods themselves are asked.
     asks_pods: bool,
 }
 
-impl Viewer<'_> {
-    /// How long nothing is asked after `last`. Who has no reason to think that there is something new waits for a turn.
-    fn pause(&self, last: &Look, versions: &[Option<String>; 2]) -> Option<Duration> {
+impl Checker<'_> {
+    /// How long nothing is asked after `last`. Who has no reason to think that there is something new waits for the rate limit.
+    fn pause(&self, last: &Check, versions: &[Option<String>; 2]) -> Option<Duration> {
         let is_same = last.versions == *versions;
         let rest = if is_same { last.rest() } else { BEGIN.saturating_sub(last.at.elapsed()) };
         let asks = is_same && (self.asks_pods || lacks_pods(self.job));
-        let turn = || self.client.context.look_turns.rest(&self.client.cluster);
-        Some(rest).filter(|rest| !rest.is_zero()).or_else(|| asks.then(turn).flatten())
+        let limited = || self.client.context.check_rate.rest(&self.client.cluster);
+        Some(rest).filter(|rest| !rest.is_zero()).or_else(|| asks.then(limited).flatten())
     }
 
     /// Asks one thing, and only if that is not what it was, everything.
-    async fn look_again(&self, last: Look, now: &Time) -> Result<Look, Error> {
+    async fn check_again(&self, last: Check, now: &Time) -> Result<Check, Error> {
         let questions = self.questions(&last.found);
         let question = questions.get(last.number % questions.len().max(1));
         let is_new = match question {
@@ -85,7 +85,7 @@ impl Viewer<'_> {
         let found = if is_new { self.ask_all(now).await? } else { last.found.clone() };
         // Pods that have changed and tell the same are nothing new.
         let since = if found.tells_the_same(&last.found) { last.since } else { Instant::now() };
-        Ok(Look { since, at: Instant::now(), number: last.number + 1, found, ..last })
+        Ok(Check { since, at: Instant::now(), number: last.number + 1, found, ..last })
     }
 
     fn questions<'found>(&self, found: &'found Found) -> Vec<Question<'found>> {

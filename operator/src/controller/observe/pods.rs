@@ -1,8 +1,8 @@
 //! The Job's pods, and why some of them do not start.
 
 use super::cached_client::CachedClient;
-use super::look::BEGIN;
-use super::pending::look;
+use super::check::BEGIN;
+use super::pending::check;
 use super::waiting::{Waiting, lead_waiting};
 use crate::cluster::Identity;
 use crate::controller::build::KILLED;
@@ -73,7 +73,7 @@ pub(super) async fn pods(
         let others = parallelism(job) - ready_pods(job) - 1;
         let lead = pods.lead.as_ref();
         let said = lead.filter(|_| lacks_brokers(job)).and_then(|it| lead_waiting(it, others, now));
-        let (found, next) = look(client, job, lead, said.is_some(), now).await?;
+        let (found, next) = check(client, job, lead, said.is_some(), now).await?;
         pods.next = Some(next);
         pods.waiting = said.or(found.waiting).filter(|_| lacks_brokers(job));
         // What was found before may be of a Job that has its pods by now.

@@ -1,6 +1,6 @@
 //! What the operator itself has read or written of each MiniCluster a moment ago, and need not ask for again.
 
-use super::look::Look;
+use super::check::Check;
 use crate::crd::{MiniCluster, MiniClusterStatus};
 use kube::ResourceExt;
 use kube::core::ObjectMeta;
@@ -23,7 +23,7 @@ pub(crate) struct Recent(Mutex<HashMap<Name, Entry>>);
 struct Entry {
     /// The MiniCluster as it was read or written last, as JSON: as a value it takes several times as much.
     cluster: Option<Box<str>>,
-    look: Option<Look>,
+    check: Option<Check>,
     reported: Option<Instant>,
 }
 
@@ -59,12 +59,12 @@ impl Recent {
     }
 
     /// What was found out last about the pods of `cluster` that do not start: no watch brings it.
-    pub(crate) fn look(&self, cluster: &Name) -> Option<Look> {
-        self.0.lock().get(cluster)?.look.clone()
+    pub(crate) fn check(&self, cluster: &Name) -> Option<Check> {
+        self.0.lock().get(cluster)?.check.clone()
     }
 
-    pub(crate) fn set_look(&self, cluster: &Name, look: Look) {
-        self.0.lock().entry(cluster.clone()).or_default().look = Some(look);
+    pub(crate) fn set_check(&self, cluster: &Name, check: Check) {
+        self.0.lock().entry(cluster.clone()).or_default().check = Some(check);
     }
 
     /// How much of `pause` is left since the status of `cluster` was written.

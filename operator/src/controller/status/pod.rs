@@ -4,7 +4,7 @@ use crate::controller::kube_ext::{
     condition, containers, disruption, has_failed, job_condition, phase,
 };
 use crate::controller::observe::waiting::{Waiting, waiting};
-use flux_contract::{Exit, TerminationMessage};
+use flux_contract::{Exit, FailedTask, TerminationMessage};
 use k8s_openapi::api::batch::v1::{Job, PodFailurePolicyRule};
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -131,14 +131,18 @@ impl<'pod> PodView<'pod> {
         disruption.or_else(|| status.reason.as_ref().and(status.message.as_deref()))
     }
 
-    /// The container beside the runner that has failed, if one has, with what it left.
-    pub(super) fn failed_container(&self) -> Option<String> {
+    /// The container beside the runner that has failed, if one has, and its end.
+    pub(super) fn failed_beside(&self) -> Option<(&ContainerStatus, &ContainerStateTerminated)> {
         let beside = |container: &&ContainerStatus| container.name != self.runner;
         let all = self.pod.status.iter().flat_map(containers);
-        let failed = all.filter(beside).find_map(|container| {
+        all.filter(beside).find_map(|container| {
             Some((container, terminated(container)?)).filter(|(_, end)| end.exit_code != 0)
-        });
-        let (container, end) = failed?;
+        })
+    }
+
+    /// The same for people, with what it left.
+    pub(super) fn failed_container(&self) -> Option<String> {
+        let (container, end) = self.failed_beside()?;
         let text = end.message.as_deref().unwrap_or_default();
         // The agent's own document, or whatever else the container left.
         let said = match TerminationMessage::from_json(text) {
@@ -177,6 +181,8 @@ impl<'pod> PodView<'pod> {
                 Some(signal) => format!("command was ended by signal {signal} (exit code {code})"),
                 None => format!("command exited with code {code}{}", meaning(code)),
             };
+            let text =
+                format!("{text}{}", message.failed_task.as_ref().map(task).unwrap_or_default());
             ("CommandFailed", text)
         } else {
             // What ended a run that had begun, e.g. its deadline, has a code of its own too.
@@ -190,6 +196,14 @@ impl<'pod> PodView<'pod> {
         let error = error.map(|error| format!(": {error}")).unwrap_or_default();
         Outcome::new(reason, format!("{text}{error}"))
     }
+}
+
+/// Which task it was, for people.
+fn task(failed: &FailedTask) -> String {
+    let host = failed.host.iter().map(|host| format!(" on {host}"));
+    let signal = failed.signal.iter().map(|signal| format!(", ended by signal {signal}"));
+    let more: String = host.chain(signal).collect();
+    format!(" (rank {}{more})", failed.rank)
 }
 
 /// What POSIX says of the exit codes that a shell, or the agent, has for a command it cannot run.

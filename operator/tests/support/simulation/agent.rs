@@ -58,17 +58,17 @@ pub(crate) struct Agent {
 
 impl Agent {
     /// The agent of `pod`, whose `ConfigMap` is `config`; or its end, where it cannot begin.
-    pub(crate) fn start(pod: &Value, config: &Value) -> Result<Self, End> {
+    pub(crate) fn start(pod: &Value, config: &Value) -> Result<Self, Box<End>> {
         let text = config["data"][AGENT_CONFIG_KEY].as_str().unwrap_or_default();
-        let config =
-            AgentConfig::from_toml(text).map_err(|_| End::of_agent(Exit::Config, false))?;
+        let config = AgentConfig::from_toml(text)
+            .map_err(|_| Box::new(End::of_agent(Exit::Config, false)))?;
         let annotations = &pod["metadata"]["annotations"];
         let count = |name: &str| annotations[name].as_str().map_or(0, |it| it.parse().unwrap());
         let replaced = REPLACED_VARIABLES.iter().map(|(_, name)| count(name)).sum::<u32>();
         let agent = Self { config, is_lead: index_of(pod) == 0, replaced };
         // As in `decide` of the agent's plan.
         if agent.has_command() && agent.replaced > 0 {
-            return Err(End::of_agent(Exit::LeadLost, false));
+            return Err(Box::new(End::of_agent(Exit::LeadLost, false)));
         }
         Ok(agent)
     }

@@ -189,9 +189,9 @@ fn stop(pod: &Value) -> End {
     End::of_agent(Exit::Stopped, runs)
 }
 
-fn agent_of(store: &Store, pod: &Value) -> Result<Agent, End> {
+fn agent_of(store: &Store, pod: &Value) -> Result<Agent, Box<End>> {
     if !is_broker(pod) {
-        return Err(End::killed());
+        return Err(Box::new(End::killed()));
     }
     Agent::start(pod, config_of(store, pod))
 }

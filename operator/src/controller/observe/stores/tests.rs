@@ -1,5 +1,5 @@
 use super::*;
-use crate::controller::observe::look::Look;
+use crate::controller::observe::check::Check;
 use futures::StreamExt as _;
 use http::{Request, Response};
 use kube::Client;
@@ -27,7 +27,7 @@ async fn a_minicluster_that_has_gone_without_an_event_is_forgotten() {
     let client = Client::new(service, "apps");
     let recent = Arc::new(Recent::default());
     let gone = ("apps".to_owned(), "gone".to_owned());
-    recent.set_look(&gone, Look::empty());
+    recent.set_check(&gone, Check::empty());
     let list = json!({ "metadata": { "resourceVersion": "1" }, "items": [] });
     let answer = Response::new(Body::from(list.to_string().into_bytes()));
     let is_synced = Arc::new(AtomicBool::new(false));

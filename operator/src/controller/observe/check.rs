@@ -5,21 +5,22 @@ use super::waiting::{PATIENCE, Waiting};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Time from the start of a Job on, and between two looks, in which nobody asks why pods do not start: most do.
+/// Time from the start of a Job on, and between two checks, in which nobody asks why pods do not start: most do.
 pub(crate) const BEGIN: Duration = Duration::from_secs(5);
-/// Time to the second look. Each further one is as much later as all of them took, and this.
+/// Time to the second check. Each further one is as much later as all of them took, and this.
 const PAUSE: Duration = Duration::from_secs(10);
-/// Longest time to the next look.
+/// Longest time to the next check.
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
+
 /// When it was asked why pods do not start, and what was found.
 #[derive(Debug, Clone)]
-pub(crate) struct Look {
+pub(crate) struct Check {
     /// Of the Job and its lead.
     pub(super) versions: [Option<String>; 2],
     /// Since when nothing new was found.
     pub(super) since: Instant,
     pub(super) at: Instant,
-    /// How many looks there were before this one.
+    /// How many checks there were before this one.
     pub(super) number: usize,
     pub(super) found: Found,
 }
@@ -37,12 +38,12 @@ pub(crate) struct Found {
     pub(super) silent: Vec<(String, Option<String>)>,
 }
 
-impl Look {
+impl Check {
     pub(super) const fn new(versions: [Option<String>; 2], now: Instant, found: Found) -> Self {
         Self { versions, since: now, at: now, number: 0, found }
     }
 
-    /// Time from this look to the next, if nothing changes.
+    /// Time from this check to the next, if nothing changes.
     pub(super) fn pause(&self) -> Duration {
         (self.at - self.since + PAUSE).min(LONGEST_PAUSE)
     }
@@ -73,7 +74,7 @@ impl Found {
 mod tests {
     use super::*;
 
-    impl Look {
+    impl Check {
         pub(crate) fn empty() -> Self {
             Self::new([None, None], Instant::now(), Found::default())
         }
@@ -81,13 +82,13 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn looks_become_seldom_while_nothing_is_new() {
-        let mut look = Look::empty();
+        let mut check = Check::empty();
         let mut pauses = Vec::new();
         for _ in 0..7 {
-            let pause = look.rest();
+            let pause = check.rest();
             pauses.push(pause.as_secs());
             tokio::time::advance(pause).await;
-            look.at = Instant::now();
+            check.at = Instant::now();
         }
         assert_eq!(pauses, [10, 20, 40, 80, 160, 300, 300]);
     }

@@ -1,0 +1,67 @@
+//! `flux-agent instance`: what the instance of this pod's broker has and does, for programs.
+
+use crate::commands::arguments::PodArguments;
+use crate::commands::pod::PodContext;
+use crate::failure::Failure;
+use crate::flux::broker_socket::{BrokerAddress, SocketError};
+use crate::flux::instance::Instance;
+use crate::plan::decide::client_environment;
+use crate::system::output::print_json;
+use clap::Args;
+use flux_contract::instance::InstanceReport;
+use flux_contract::{Exit, job_id};
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// What is asked.
+#[derive(Debug, Args)]
+pub(crate) struct Question {
+    #[command(flatten)]
+    pod: PodArguments,
+    /// Also the jobs that have ended
+    #[arg(long)]
+    all: bool,
+    /// Also what this job has printed last
+    #[arg(long, value_name = "JOBID", value_parser = id)]
+    output_of: Option<u64>,
+}
+
+fn id(text: &str) -> Result<u64, String> {
+    job_id::parse(text).ok_or_else(|| format!("{text:?} is no id of a job"))
+}
+
+pub(crate) async fn run(question: &Question) -> Result<(), Failure> {
+    let pod = PodContext::read(&question.pod)?;
+    let failed = |error: SocketError| {
+        let doing = "ask the instance (see flux-agent status, flux-agent doctor)";
+        Failure::because(Exit::Broker, doing, &error)
+    };
+    let mut instance = Instance::connect(&broker(&pod)?).await.map_err(failed)?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let name_of = |uid| {
+        let account = pod.facts.accounts.find_uid(uid);
+        account.map_or_else(|| uid.to_string(), |user| user.name)
+    };
+    let ranks = instance.ranks().await.map_err(failed)?;
+    let jobs = instance.jobs(question.all, now.as_secs_f64(), name_of).await.map_err(failed)?;
+    let output = match question.output_of {
+        // One that has not started has none.
+        Some(id) => Some(instance.output(id).await.unwrap_or_default()),
+        None => None,
+    };
+    print_json(&InstanceReport { ranks, jobs, output });
+    Ok(())
+}
+
+/// Its own broker, asked as its owner where this is root.
+fn broker(pod: &PodContext) -> Result<BrokerAddress, Failure> {
+    let client = client_environment(&pod.config, &pod.facts)?;
+    let socket = pod.root.at(client.socket);
+    let found = fs::metadata(&socket).map_err(|error| {
+        let doing = format!("look at the broker's socket {}: it is not up (yet)", socket.display());
+        Failure::because(Exit::Broker, doing, &error)
+    })?;
+    let owner = Some(found.uid()).filter(|uid| pod.facts.uid == 0 && *uid != 0);
+    Ok(BrokerAddress { socket, owner })
+}

@@ -1,0 +1,78 @@
+//! `flux-agent resolve`: what each name server of the pod says of a name, and how long it takes to.
+
+use crate::commands::arguments::OutputArgument;
+use crate::failure::{Failure, ended_with};
+use crate::lead::resolver::{Answer, Resolution, resolution};
+use clap::Args;
+use flux_contract::Exit;
+use std::fmt::Write as _;
+
+/// What is asked.
+#[derive(Debug, Args)]
+pub(crate) struct Resolve {
+    /// The name: complete if it ends with a dot, else completed by the search list as for every program of the pod
+    name: String,
+    #[command(flatten)]
+    output: OutputArgument,
+}
+
+/// Asks, prints the answers, and ends with 1 where nobody knows the name.
+pub(crate) async fn run(resolve: &Resolve) -> Result<(), Failure> {
+    let found = resolution(&resolve.name).await;
+    let found = found.map_err(|error| Failure::new(Exit::Prepare, format!("{error:#}")))?;
+    resolve.output.print(&found, || text(&found));
+    ended_with(u8::from(!found.is_known()))
+}
+
+fn text(found: &Resolution) -> String {
+    let list = |addresses: &[std::net::IpAddr]| {
+        let texts: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+        if texts.is_empty() { "-".to_owned() } else { texts.join(" ") }
+    };
+    let search = if found.search.is_empty() { "-".to_owned() } else { found.search.join(" ") };
+    let mut text = format!("name        {}\nsearch list {search}\n", found.name);
+    let _ = writeln!(text, "/etc/hosts  {}", list(&found.hosts));
+    for Answer { server, milliseconds, name, addresses, error } in &found.servers {
+        let said = match (name, error) {
+            (Some(name), None) => format!("{} ({name})", list(addresses)),
+            (_, error) => error.clone().unwrap_or_default(),
+        };
+        let _ = writeln!(text, "{server:<12}{milliseconds:>5} ms  {said}");
+    }
+    if found.servers.is_empty() {
+        text.push_str(
+            "there is no name server in /etc/resolv.conf: see dnsPolicy and dnsConfig of the pod\n",
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_answer_is_a_line() {
+        let answer = |server: &str, name: Option<&str>, error: Option<&str>| Answer {
+            server: server.to_owned(),
+            milliseconds: 12,
+            name: name.map(str::to_owned),
+            addresses: name.iter().map(|_| [10, 0, 0, 7].into()).collect(),
+            error: error.map(str::to_owned),
+        };
+        let known = answer("10.96.0.10", Some("hello.team.svc."), None);
+        let mut found = Resolution {
+            name: "hello".to_owned(),
+            search: vec!["team.svc".to_owned()],
+            hosts: Vec::new(),
+            servers: vec![answer("10.96.0.9", None, Some("no answer within 2 s")), known],
+        };
+        let expected = "name        hello\nsearch list team.svc\n/etc/hosts  -\n\
+                        10.96.0.9      12 ms  no answer within 2 s\n\
+                        10.96.0.10     12 ms  10.0.0.7 (hello.team.svc.)\n";
+        assert_eq!(text(&found), expected);
+        assert!(found.is_known());
+        found.servers.clear();
+        assert!(!found.is_known() && text(&found).contains("dnsPolicy"));
+    }
+}

@@ -1,0 +1,28 @@
+//! `flux-agent pack` and `unpack`: files on their way out of a pod and into it, without a tar in its image. They run as
+//! whoever starts them: `flux-agent connect -- flux-agent pack PATH` as Flux's user.
+
+use crate::failure::Failure;
+use crate::system::output::log_line;
+use flux_contract::Exit;
+use flux_transfer::{Destination, TransferError};
+use std::io::{self, BufReader, BufWriter};
+use std::path::{Path, PathBuf};
+
+/// Bytes that are written or read at once.
+const BUFFER: usize = 64 << 10;
+
+pub(crate) fn pack(path: &Path) -> Result<(), Failure> {
+    let stream = BufWriter::with_capacity(BUFFER, io::stdout().lock());
+    let skipped = |path: &Path| log_line(&format!("left out {}: no file", path.display()));
+    flux_transfer::pack(path, stream, skipped).map(drop).map_err(|error| failed(&error))
+}
+
+pub(crate) fn unpack(path: PathBuf, name: Option<String>) -> Result<(), Failure> {
+    let stream = BufReader::with_capacity(BUFFER, io::stdin().lock());
+    let destination = Destination { path, name };
+    flux_transfer::unpack(stream, &destination).map(drop).map_err(|error| failed(&error))
+}
+
+fn failed(error: &TransferError) -> Failure {
+    Failure::because(Exit::Prepare, "copy", error)
+}

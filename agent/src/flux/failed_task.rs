@@ -1,0 +1,79 @@
+//! Which task of a job has failed. Flux's shell notes the end of one task, the first of all to end, in the eventlog of
+//! the job's execution (flux-core, `src/shell/doom.c`); the code of the job is the highest of all.
+
+use crate::flux::client::FluxClient;
+use crate::flux::eventlog::{Event, ask, fatal, of_execution, of_job};
+use flux_contract::FailedTask;
+use serde_json::Value;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::ExitStatus;
+
+/// Event of the first task of a job to end.
+const TASK_EXIT: &str = "shell.task-exit";
+
+/// The task of the job `id` that failed; nothing when that cannot be found out.
+pub(crate) async fn failed_task(client: &FluxClient, id: &str) -> Option<FailedTask> {
+    let (events, execution) = (of_job(client, id).await?, of_execution(client, id).await?);
+    let task = first_to_fail(&events, &execution)?;
+    Some(FailedTask { host: host(client, id, task.rank).await, ..task })
+}
+
+/// The first task to end, if it failed, and not because the job was cancelled or lost a node: an exception was there
+/// before it then.
+fn first_to_fail(events: &[Event], execution: &[Event]) -> Option<FailedTask> {
+    let ended = execution.iter().find(|event| event.name == TASK_EXIT)?;
+    let was_ended = fatal(events).is_some_and(|fatal| fatal.timestamp <= ended.timestamp);
+    let status = ExitStatus::from_raw(number(&ended.context.wait_status)?);
+    if status.success() || was_ended {
+        return None;
+    }
+    Some(FailedTask { rank: number(&ended.context.rank)?, host: None, signal: status.signal() })
+}
+
+fn number<Number: TryFrom<i64>>(value: &Value) -> Option<Number> {
+    Number::try_from(value.as_i64()?).ok()
+}
+
+/// The host that the task `rank` ran on.
+async fn host(client: &FluxClient, id: &str, rank: u32) -> Option<String> {
+    let output = ask(client, &["job", "taskmap", &format!("--hostname={rank}"), id]).await?;
+    let host = String::from_utf8(output.stdout).ok().filter(|_| output.status.success())?;
+    Some(host.trim().to_owned()).filter(|host| !host.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flux::eventlog::parsed;
+
+    /// As recorded from flux-core 0.88.
+    const FAILED: &str = r#"{"timestamp":10.5,"name":"shell.task-exit","context":{"localid":0,"rank":2,"state":"Exited","pid":30241,"wait_status":768,"signaled":0,"exitcode":3}}"#;
+    const KILLED: &str = r#"{"timestamp":10.5,"name":"shell.task-exit","context":{"localid":0,"rank":1,"state":"Exited","pid":30276,"wait_status":9,"signaled":9,"exitcode":137}}"#;
+    const WELL: &str = r#"{"timestamp":10.5,"name":"shell.task-exit","context":{"localid":0,"rank":0,"state":"Exited","pid":8888,"wait_status":0,"signaled":0,"exitcode":0}}"#;
+    const READY: &str = r#"{"timestamp":10.1,"name":"shell.init","context":{"service":"0-shell-fZD1Q5V","leader-rank":0,"size":4}}"#;
+
+    fn exception(timestamp: f64) -> String {
+        let context = serde_json::json!({ "type": "cancel", "severity": 0, "note": "" });
+        let event =
+            serde_json::json!({ "timestamp": timestamp, "name": "exception", "context": context });
+        event.to_string()
+    }
+
+    #[test]
+    fn a_task_is_named_that_failed_by_itself_before_any_other_ended() {
+        let (before, after) = (exception(10.4), exception(40.5));
+        for (events, execution, expected) in [
+            (&[][..], &[READY, FAILED][..], Some((2, None))),
+            (&[], &[READY, KILLED], Some((1, Some(9)))),
+            (&[], &[READY, WELL], None),
+            (&[], &[READY], None),
+            // It was cancelled, which is what ended the task.
+            (&[before.as_str()], &[READY, KILLED], None),
+            // The other tasks were ended because this one had failed.
+            (&[after.as_str()], &[READY, FAILED], Some((2, None))),
+        ] {
+            let found = first_to_fail(&parsed(events), &parsed(execution));
+            assert_eq!(found.map(|task| (task.rank, task.signal)), expected, "{execution:?}");
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! Bars in lines of text.
+
+/// The cells of a bar: how many stay empty before it, and how many it has, at least one. `whole` is the time that
+/// `width` cells stand for.
+pub(crate) fn cells(start: i64, duration: i64, whole: i64, width: usize) -> (usize, usize) {
+    let cell = |time: i64| {
+        let time = u128::from(time.clamp(0, whole.max(0)).unsigned_abs());
+        let cell = time * width as u128 / u128::from(whole.max(1).unsigned_abs());
+        usize::try_from(cell).unwrap_or(width)
+    };
+    let from = cell(start).min(width.saturating_sub(1));
+    (from, cell(start.saturating_add(duration)).saturating_sub(from).max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_bar_has_a_cell_and_none_is_outside() {
+        for (start, duration, bar) in [
+            (0, 100, (0, 40)),
+            (50, 25, (20, 10)),
+            (50, 0, (20, 1)),
+            (100, 0, (39, 1)),
+            (100, 100, (39, 1)),
+            (-5, 10, (0, 2)),
+            (0, i64::MAX, (0, 40)),
+        ] {
+            assert_eq!(cells(start, duration, 100, 40), bar, "{start} {duration}");
+        }
+        assert_eq!(cells(0, 0, 0, 40), (0, 1));
+    }
+}

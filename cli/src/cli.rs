@@ -1,0 +1,137 @@
+//! The command line.
+
+use crate::commands::{
+    attach, cancel, completion, cp, delete, doctor, exec, explain, jobs, list, logs, migrate,
+    render, resources, run, scale, shell, status, submit, suspend, top, trace, validate, wait,
+};
+use crate::connection::{Connection, ConnectionArguments};
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Exit code of commands that do not end with the code of another program.
+const FAILED: u8 = 1;
+/// Exit code where the plugin failed, and not the program whose code it would have passed on. `docker run` and
+/// `timeout` have the same one.
+const NOT_RUN: u8 = 125;
+
+/// Runs, watches and explains MiniClusters, and enters them.
+#[derive(Debug, Parser)]
+#[command(name = "kubectl-flux", bin_name = "kubectl flux", version, max_term_width = 100)]
+#[command(
+    after_help = "Exit codes: 0; 1 if it failed; 2 for a wrong command line. `run`, `exec`, `shell`, `attach` and \
+`submit --watch` end with the code of the program, and with 125 where they could not run it."
+)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub connection: ConnectionArguments,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a command in a new MiniCluster, print its output and end with its exit code
+    Run(Box<run::Run>),
+    /// List MiniClusters
+    #[command(visible_alias = "ls")]
+    List(list::List),
+    /// Show how a MiniCluster stands: its state, its ranks, where the time went
+    Status(status::Status),
+    /// Say why a MiniCluster does not run, or has failed, and what to do
+    Explain(explain::Explain),
+    /// Print the output of all ranks, in order of time
+    Logs(logs::Logs),
+    /// List the jobs of Flux in a MiniCluster
+    Jobs(jobs::Jobs),
+    /// Show what each rank has: cores, GPUs, what jobs have of them, and who is drained
+    Resources(resources::Resources),
+    /// Watch ranks, queue and jobs as they change
+    Top(top::Top),
+    /// Submit a job to a running MiniCluster
+    Submit(submit::Submit),
+    /// Cancel jobs
+    Cancel(cancel::Cancel),
+    /// Follow the output of a job, and end with its exit code
+    Attach(attach::Attach),
+    /// Open a shell in a rank, as Flux's user
+    Shell(shell::Shell),
+    /// Run a command in a rank, or in all, as Flux's user
+    Exec(exec::Exec),
+    /// Copy files to and from a rank; the image needs no tar
+    Cp(cp::Cp),
+    /// Check what every rank needs, and say what to do about what is wrong
+    Doctor(doctor::Doctor),
+    /// Change the number of pods
+    Scale(scale::Scale),
+    /// Suspend a MiniCluster: its pods go
+    Suspend(suspend::Suspend),
+    /// Resume a suspended MiniCluster
+    Resume(suspend::Resume),
+    /// Delete MiniClusters
+    Delete(delete::Delete),
+    /// Wait until a MiniCluster is ready, or has ended
+    Wait(wait::Wait),
+    /// Show when each rank started, what it did, and when it ended
+    Trace(trace::Trace),
+    /// Check files without a cluster: print every fault with its line
+    Validate(validate::Validate),
+    /// Print every object that would be made of a file, without a cluster
+    Render(render::Render),
+    /// Turn a file for the operator in Go into one that is right here
+    Migrate(migrate::Migrate),
+    /// Print what a shell reads to complete this command
+    Completion(completion::Completion),
+}
+
+impl Command {
+    /// The exit code where the command itself cannot do its work.
+    pub(crate) fn failure_code(&self) -> u8 {
+        let ends_with_another_code =
+            matches!(self, Self::Run(_) | Self::Attach(_) | Self::Exec(_) | Self::Shell(_))
+                || matches!(self, Self::Submit(submit) if submit.watches());
+        if ends_with_another_code { NOT_RUN } else { FAILED }
+    }
+
+    pub(crate) async fn execute(self, arguments: &ConnectionArguments) -> Result<ExitCode> {
+        let connect = async || Connection::new(arguments).await;
+        match self {
+            Self::Run(run) => Box::pin(run.execute(connect)).await,
+            Self::List(list) => list.execute(connect().await?).await,
+            Self::Status(status) => status.execute(connect().await?).await,
+            Self::Explain(explain) => explain.execute(connect().await?).await,
+            Self::Logs(logs) => logs.execute(connect().await?).await,
+            Self::Jobs(jobs) => jobs.execute(connect().await?).await,
+            Self::Resources(resources) => resources.execute(connect().await?).await,
+            Self::Top(top) => Box::pin(top.execute(connect().await?)).await,
+            Self::Submit(submit) => Box::pin(submit.execute(connect().await?)).await,
+            Self::Cancel(cancel) => cancel.execute(connect().await?).await,
+            Self::Attach(attach) => Box::pin(attach.execute(connect().await?)).await,
+            Self::Shell(shell) => Box::pin(shell.execute(connect().await?)).await,
+            Self::Exec(exec) => Box::pin(exec.execute(connect().await?)).await,
+            Self::Cp(cp) => Box::pin(cp.execute(connect().await?)).await,
+            Self::Doctor(doctor) => doctor.execute(connect().await?).await,
+            Self::Scale(scale) => scale.execute(connect().await?).await,
+            Self::Suspend(suspend) => suspend.execute(connect().await?).await,
+            Self::Resume(resume) => resume.execute(connect().await?).await,
+            Self::Delete(delete) => delete.execute(connect().await?).await,
+            Self::Wait(wait) => wait.execute(connect().await?).await,
+            Self::Trace(trace) => Box::pin(trace.execute(connect().await?)).await,
+            Self::Validate(validate) => validate.execute(),
+            Self::Render(render) => render.execute(arguments.offline_namespace()),
+            Self::Migrate(migrate) => migrate.execute(),
+            Self::Completion(completion) => completion.execute(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

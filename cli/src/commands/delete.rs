@@ -1,0 +1,89 @@
+//! `delete`: MiniClusters with all that was made of them.
+
+use crate::completion::names;
+use crate::connection::Connection;
+use crate::output::{complain, print};
+use crate::target::Target;
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use clap_complete::engine::ArgValueCompleter;
+use flux_operator::crd::MiniCluster;
+use futures::StreamExt as _;
+use kube::ResourceExt;
+use kube::api::{DeleteParams, ListParams};
+use kube::runtime::{WatchStreamExt as _, watcher};
+use std::pin::pin;
+use std::process::ExitCode;
+
+/// `delete`.
+#[derive(Debug, Args)]
+pub(crate) struct Delete {
+    /// Names of the MiniClusters
+    #[arg(required_unless_present = "all", value_name = "NAME")]
+    #[arg(add = ArgValueCompleter::new(names))]
+    names: Vec<String>,
+    /// All of the namespace
+    #[arg(long, conflicts_with = "names")]
+    all: bool,
+    /// Do not wait until their pods have gone
+    #[arg(long)]
+    no_wait: bool,
+}
+
+impl Delete {
+    pub(crate) async fn execute(&self, connection: Connection) -> Result<ExitCode> {
+        let mut names = self.names.clone();
+        if self.all {
+            let list = connection.api::<MiniCluster>().list_metadata(&ListParams::default()).await;
+            names.extend(list.context("list MiniClusters")?.iter().map(ResourceExt::name_any));
+        }
+        let mut failed = false;
+        for name in &names {
+            let target = Target::new(connection.clone(), name);
+            if let Err(error) = delete(&target, !self.no_wait).await {
+                complain(&format!("kubectl flux: {error:#}"));
+                failed = true;
+            }
+        }
+        Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    }
+}
+
+async fn delete(target: &Target, waits: bool) -> Result<()> {
+    let uid = target.get().await?.uid().unwrap_or_default();
+    begin_deletion(target).await?;
+    if waits {
+        wait_until_gone(target, &uid).await?;
+    }
+    let done = if waits { "is deleted" } else { "is being deleted" };
+    print(&format!("{} {done}", target.name));
+    Ok(())
+}
+
+/// Deletes the MiniCluster, which stays until its pods have gone.
+pub(crate) async fn begin_deletion(target: &Target) -> Result<()> {
+    let api = target.connection.api::<MiniCluster>();
+    match api.delete(&target.name, &DeleteParams::foreground()).await {
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+        deleted => {
+            deleted.map(drop).with_context(|| format!("delete the MiniCluster {}", target.name))
+        }
+    }
+}
+
+/// Waits until the MiniCluster with this uid is gone.
+pub(crate) async fn wait_until_gone(target: &Target, uid: &str) -> Result<()> {
+    let api = target.connection.api::<MiniCluster>();
+    let mut all = pin!(watcher::watch_object(api, &target.name).default_backoff());
+    while let Some(seen) = all.next().await {
+        match seen {
+            Ok(Some(cluster)) if cluster.uid().as_deref() == Some(uid) => {}
+            Ok(_) => return Ok(()),
+            Err(watcher::Error::InitialListFailed(error)) => {
+                return Err(error).with_context(|| format!("watch {}", target.name));
+            }
+            Err(_) => {}
+        }
+    }
+    bail!("the watch of {} has ended", target.name)
+}

@@ -1,0 +1,168 @@
+//! `doctor`: the checks of the agents of all ranks.
+
+use crate::connection::Connection;
+use crate::exec;
+use crate::output::{FormatArgument, paint, print, table};
+use crate::target::{NameArgument, Target, agent, runner_state};
+use anstyle::AnsiColor;
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use futures::{StreamExt as _, stream};
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt as _;
+use serde::{Deserialize, Serialize};
+use std::process::ExitCode;
+
+/// Ranks that are checked at the same time.
+const AT_ONCE: usize = 16;
+/// Exit code of an agent that has found something wrong.
+const SOMETHING_IS_WRONG: u8 = 1;
+
+/// `doctor`.
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    #[command(flatten)]
+    name: NameArgument,
+    /// Also what is as it should be
+    #[arg(long)]
+    all: bool,
+    #[command(flatten)]
+    format: FormatArgument,
+}
+
+/// A rank, and what was checked there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct Rank {
+    rank: u32,
+    checks: Vec<Check>,
+}
+
+/// As `flux-agent doctor --output json` has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Check {
+    name: String,
+    finding: Finding,
+    seen: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remedy: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Finding {
+    Ok,
+    Warning,
+    Failed,
+    Skipped,
+}
+
+impl Finding {
+    const fn is_wrong(self) -> bool {
+        matches!(self, Self::Failed | Self::Warning)
+    }
+
+    fn painted(self) -> String {
+        match self {
+            Self::Ok => paint(AnsiColor::Green, "ok"),
+            Self::Warning => paint(AnsiColor::Yellow, "warning"),
+            Self::Failed => paint(AnsiColor::Red, "FAILED"),
+            Self::Skipped => "skipped".to_owned(),
+        }
+    }
+}
+
+impl Doctor {
+    pub(crate) async fn execute(&self, connection: Connection) -> Result<ExitCode> {
+        let target = Target::new(connection, &self.name.name);
+        let (cluster, pods) = tokio::try_join!(target.get(), target.pods())?;
+        if pods.is_empty() {
+            bail!("{}", super::status::summary(&cluster));
+        }
+        let agent = agent(&cluster);
+        let ranks = stream::iter(pods).map(async |(rank, pod)| {
+            let checks = checks(&target, &agent, &pod).await;
+            Rank { rank, checks: checks.unwrap_or_else(|error| vec![unanswered(&error)]) }
+        });
+        let mut ranks: Vec<Rank> = ranks.buffer_unordered(AT_ONCE).collect().await;
+        ranks.sort_by_key(|rank| rank.rank);
+        let names: Vec<String> = ranks.iter().map(|rank| rank.rank.to_string()).collect();
+        if !self.format.print(&ranks, &names)? {
+            print(&text(&ranks, self.all));
+        }
+        let failed =
+            ranks.iter().flat_map(|rank| &rank.checks).any(|it| it.finding == Finding::Failed);
+        Ok(if failed { ExitCode::from(SOMETHING_IS_WRONG) } else { ExitCode::SUCCESS })
+    }
+}
+
+/// What the agent of this pod has found.
+async fn checks(target: &Target, agent: &str, pod: &Pod) -> Result<Vec<Check>> {
+    let runs = runner_state(pod, &target.name).is_some_and(|state| state.running.is_some());
+    if !runs {
+        let name = &target.name;
+        return Ok(vec![Check {
+            name: "pod".to_owned(),
+            finding: Finding::Failed,
+            seen: format!("{} does not run", pod.name_any()),
+            remedy: Some(format!("`kubectl flux explain {name}` says why")),
+        }]);
+    }
+    let words = [agent, "doctor", "--output", "json"];
+    let ended = exec::capture(target, &pod.name_any(), &words).await?;
+    if ended.code > SOMETHING_IS_WRONG {
+        bail!("{}", crate::instance::said(&ended));
+    }
+    serde_json::from_slice(&ended.stdout).context("read what the agent says")
+}
+
+fn unanswered(error: &anyhow::Error) -> Check {
+    Check {
+        name: "agent".to_owned(),
+        finding: Finding::Failed,
+        seen: format!("{error:#}"),
+        remedy: Some("look at the pod: `kubectl describe pod`".to_owned()),
+    }
+}
+
+/// What is wrong, or `all`, the remedy under what it is for.
+fn text(ranks: &[Rank], all: bool) -> String {
+    let mut rows = Vec::new();
+    for Rank { rank, checks } in ranks {
+        for check in checks.iter().filter(|check| all || check.finding.is_wrong()) {
+            let result = check.finding.painted();
+            let row = |first: &str, second: &str, third: String, text: String| {
+                vec![first.to_owned(), second.to_owned(), third, text]
+            };
+            rows.push(row(&rank.to_string(), &check.name, result, check.seen.clone()));
+            let remedy = check.remedy.iter().map(|remedy| format!("remedy: {remedy}"));
+            rows.extend(remedy.map(|remedy| row("", "", String::new(), remedy)));
+        }
+    }
+    if rows.is_empty() {
+        return format!("nothing is wrong in {} ranks", ranks.len());
+    }
+    table(&["RANK", "CHECK", "RESULT", "CAUSE"], rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_has_its_remedy_under_it_and_the_rest_is_shown_where_it_is_asked_for() {
+        let checks = r#"[{"name": "view", "finding": "ok", "seen": "/mnt/flux/view"},
+            {"name": "lead", "finding": "failed", "seen": "connection refused",
+             "remedy": "see the log of pod index 0"},
+            {"name": "memory", "finding": "skipped", "seen": "no cgroup v2"}]"#;
+        let ranks = [Rank { rank: 3, checks: serde_json::from_str(checks).unwrap() }];
+        let plain = |all| anstream::adapter::strip_str(&text(&ranks, all)).to_string();
+        insta::assert_snapshot!(plain(false), @r"
+        RANK  CHECK  RESULT  CAUSE
+        3     lead   FAILED  connection refused
+                             remedy: see the log of pod index 0
+        ");
+        assert_eq!(plain(true).lines().count(), 5, "{}", plain(true));
+        let well = [Rank { rank: 0, checks: ranks[0].checks[..1].to_vec() }];
+        assert_eq!(text(&well, false), "nothing is wrong in 1 ranks");
+    }
+}

@@ -1,0 +1,180 @@
+//! `explain`: why a MiniCluster does not run, or why it has failed: one cause, one remedy, and what shows it.
+
+mod evidence;
+mod remedies;
+
+use crate::commands::status::says;
+use crate::connection::Connection;
+use crate::output::{FormatArgument, bold, coloured, print};
+use crate::target::{NameArgument, Target};
+use anyhow::Result;
+use clap::Args;
+use evidence::Evidence;
+use flux_operator::crd::{MiniCluster, State};
+use jiff::Timestamp;
+use serde::Serialize;
+use std::process::ExitCode;
+
+/// `explain`.
+#[derive(Debug, Args)]
+pub(crate) struct Explain {
+    #[command(flatten)]
+    name: NameArgument,
+    #[command(flatten)]
+    format: FormatArgument,
+}
+
+/// The answer.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Explanation {
+    name: String,
+    state: Option<State>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    cause: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remedy: Option<String>,
+    evidence: Evidence,
+}
+
+impl Explain {
+    pub(crate) async fn execute(&self, connection: Connection) -> Result<ExitCode> {
+        let target = Target::new(connection, &self.name.name);
+        let explanation = explanation(&target).await?;
+        if !self.format.print(&explanation, &[format!("minicluster/{}", target.name)])? {
+            print(&explanation.text());
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Why the MiniCluster is as it is, for people.
+pub(crate) async fn explain(target: &Target) -> Result<String> {
+    Ok(explanation(target).await?.text())
+}
+
+async fn explanation(target: &Target) -> Result<Explanation> {
+    let cluster = target.get().await?;
+    let evidence = evidence::gather(target, &cluster, Timestamp::now()).await?;
+    Ok(Explanation::new(&cluster, evidence))
+}
+
+impl Explanation {
+    /// The cause is what the condition of `status.reason` says. Where that only says that brokers are not there yet, it is
+    /// what the first rank says that lacks.
+    fn new(cluster: &MiniCluster, evidence: Evidence) -> Self {
+        let name = cluster.metadata.name.clone().unwrap_or_default();
+        let status = cluster.status.as_ref();
+        let state = status.and_then(|status| status.state);
+        let refused = status.and_then(|status| {
+            let conditions = status.conditions.iter();
+            let is_refusal = |reason: &str| ["ChangeRefused", "NotRunAgain"].contains(&reason);
+            conditions.into_iter().find(|condition| is_refusal(&condition.reason))
+        });
+        let Some(says) = refused.or_else(|| says(cluster)) else {
+            let cause = "no operator has seen it".to_owned();
+            let remedy = "see whether the operator runs (`kubectl get pods -A -l app.kubernetes.io/name=flux-operator`), \
+                          and serves this namespace";
+            let remedy = Some(remedy.to_owned());
+            return Self { name, state, reason: None, cause, remedy, evidence };
+        };
+        let code = status.and_then(|status| status.exit_code);
+        let mut cause = says.message.clone();
+        let mut remedy = remedies::of_reason(&says.reason, &says.message, code);
+        let starts = matches!(state, Some(State::Starting | State::Degraded));
+        if let Some(rank) = evidence.ranks.iter().find(|rank| starts && rank.says.is_some()) {
+            let says = rank.says.as_deref().unwrap_or_default();
+            cause = format!("{cause}. Rank {} ({}): {says}", rank.number, rank.pod);
+            remedy = remedies::of_log(says).or(remedy);
+        }
+        if let Some(queue) = &evidence.queue {
+            cause = format!("{cause} ({} before it in {})", queue.position, queue.queue);
+        }
+        Self { name, state, reason: Some(says.reason.clone()), cause, remedy, evidence }
+    }
+
+    fn text(&self) -> String {
+        let reason = self.reason.as_ref().map(|reason| format!(", {reason}")).unwrap_or_default();
+        let mut lines = vec![format!("{} {}{reason}", bold(&self.name), coloured(self.state))];
+        lines.push(format!("{} {}", bold("cause: "), self.cause));
+        lines.extend(self.remedy.iter().map(|remedy| format!("{} {remedy}", bold("remedy:"))));
+        let Evidence { conditions, ranks, events, output, .. } = &self.evidence;
+        let ranks = ranks.iter().map(|it| {
+            let says = it.says.as_ref().map(|says| format!(": {says}")).unwrap_or_default();
+            format!("{} ({}) {}{says}", it.number, it.pod, it.state)
+        });
+        let sections = [
+            ("conditions", conditions.clone()),
+            ("ranks that are not online, or failed", ranks.collect()),
+            ("warnings", events.clone()),
+            ("the lead's last lines", output.clone()),
+        ];
+        for (title, all) in sections.into_iter().filter(|(_, all)| !all.is_empty()) {
+            lines.push(format!("\n{}", bold(title)));
+            lines.extend(all.iter().map(|line| format!("  {line}")));
+        }
+        lines.join("\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::evidence::Rank;
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn cluster(state: &str, reason: &str, message: &str, code: Option<i32>) -> MiniCluster {
+        let type_ = if state == "Failed" { state } else { "Progressing" };
+        let condition = json!({
+            "type": type_, "status": "True", "reason": reason, "message": message,
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        });
+        let mut status: Value =
+            json!({ "state": state, "reason": reason, "conditions": [condition] });
+        if let Some(code) = code {
+            status["exitCode"] = code.into();
+        }
+        let spec = json!({ "size": 1, "containers": [{ "image": "ubuntu" }] });
+        let document = json!({
+            "apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster",
+            "metadata": { "name": "hello" }, "spec": spec, "status": status,
+        });
+        serde_json::from_value(document).unwrap()
+    }
+
+    #[test]
+    fn the_cause_is_the_condition_and_the_remedy_that_of_its_reason() {
+        let failed = cluster("Failed", "CommandFailed", "sh: not found", Some(127));
+        let explanation = Explanation::new(&failed, Evidence::default());
+        assert_eq!(explanation.cause, "sh: not found");
+        assert_eq!(explanation.remedy.as_deref(), Some("the full path, or an image that has it"));
+    }
+
+    #[test]
+    fn a_rank_that_says_what_it_waits_for_is_the_cause() {
+        let starting = cluster("Starting", "Starting", "1 of 2 brokers are ready", None);
+        let rank = Rank {
+            number: 1,
+            pod: "hello-1-x".to_owned(),
+            state: "starting".to_owned(),
+            says: Some("wait-for-lead: 10.0.0.1:8050: refused".to_owned()),
+        };
+        let evidence = Evidence { ranks: vec![rank], ..Evidence::default() };
+        let explanation = Explanation::new(&starting, evidence);
+        assert!(
+            explanation.cause.contains("Rank 1 (hello-1-x): wait-for-lead"),
+            "{}",
+            explanation.cause
+        );
+        assert!(explanation.remedy.unwrap().contains("NetworkPolicy"));
+    }
+
+    #[test]
+    fn without_a_status_there_is_no_operator() {
+        let mut unseen = cluster("Pending", "", "", None);
+        unseen.status = None;
+        let explanation = Explanation::new(&unseen, Evidence::default());
+        assert_eq!(explanation.cause, "no operator has seen it");
+    }
+}

@@ -1,0 +1,262 @@
+//! What the cluster knows about a MiniCluster that does not run, or has failed.
+
+use crate::commands::logs::is_of_flux;
+use crate::connection::Connection;
+use crate::exec;
+use crate::target::{Target, agent, rank, runner, runner_state};
+use anyhow::{Context as _, Result};
+use flux_contract::TerminationMessage;
+use flux_operator::crd::{MiniCluster, MiniClusterStatus};
+use futures::future::join_all;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Event, Pod};
+use kube::ResourceExt as _;
+use kube::api::{ListParams, LogParams};
+use serde::Serialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Ranks whose agents are asked, and pods whose logs are read.
+const ASKED: usize = 8;
+/// Lines of output that are shown.
+const OUTPUT_LINES: usize = 10;
+/// Lines of a log that are read for them: the last may be Flux's own.
+const READ_LINES: i64 = 200;
+/// Events that are shown.
+const EVENTS: usize = 12;
+
+/// All that was found.
+#[derive(Debug, Clone, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Evidence {
+    pub conditions: Vec<String>,
+    /// Position in the queue, counted from 0, and the queue's name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue: Option<QueuePosition>,
+    pub ranks: Vec<Rank>,
+    pub events: Vec<String>,
+    /// The last lines of the lead's output; where its log is gone, of what the status has of it.
+    pub output: Vec<String>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct QueuePosition {
+    pub queue: String,
+    pub position: u64,
+}
+
+/// A rank that is not as it should be.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Rank {
+    #[serde(rename = "rank")]
+    pub number: u32,
+    pub pod: String,
+    pub state: String,
+    /// What its agent says, or has left.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub says: Option<String>,
+}
+
+pub(super) async fn gather(
+    target: &Target,
+    cluster: &MiniCluster,
+    now: Timestamp,
+) -> Result<Evidence> {
+    let pods = target.pods().await?;
+    let (ranks, events, output, queue) = tokio::join!(
+        ranks(target, cluster, &pods),
+        events(target, is_over(cluster), now),
+        output(target, &pods),
+        queue(&target.connection, cluster),
+    );
+    let conditions = conditions(cluster, now);
+    let output = if output.is_empty() { output_of_status(cluster) } else { output };
+    Ok(Evidence { conditions, queue, ranks, events: events?, output })
+}
+
+fn conditions(cluster: &MiniCluster, now: Timestamp) -> Vec<String> {
+    let all = cluster.status.iter().flat_map(|status| &status.conditions);
+    // What has not happened explains nothing.
+    let all = all.filter(|it| {
+        it.status == "True" || !["Suspended", "Complete", "Failed"].contains(&it.type_.as_str())
+    });
+    let line = |condition: &k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition| {
+        let age = crate::output::age(condition.last_transition_time.0, now);
+        format!(
+            "{}={}, {}, for {age}: {}",
+            condition.type_, condition.status, condition.reason, condition.message
+        )
+    };
+    all.map(line).collect()
+}
+
+fn is_over(cluster: &MiniCluster) -> bool {
+    cluster.status.as_ref().is_some_and(MiniClusterStatus::is_over)
+}
+
+/// Those that are not online, or have failed; what their agents say.
+async fn ranks(target: &Target, cluster: &MiniCluster, pods: &BTreeMap<u32, Pod>) -> Vec<Rank> {
+    let is_over = is_over(cluster);
+    let is_wrong = |pod: &&Pod| {
+        let state = runner(pod, &target.name);
+        let has_failed = state
+            .and_then(|it| it.state.as_ref()?.terminated.as_ref())
+            .is_some_and(|it| it.exit_code != 0);
+        has_failed || (!is_over && !state.is_some_and(|it| it.ready))
+    };
+    let wrong = pods.values().filter(is_wrong).take(ASKED);
+    join_all(wrong.map(async |pod| {
+        Rank {
+            number: rank(pod).unwrap_or_default(),
+            pod: pod.name_any(),
+            state: anstream::adapter::strip_str(&crate::commands::status::pod_state(cluster, pod))
+                .to_string(),
+            says: says(target, cluster, pod).await,
+        }
+    }))
+    .await
+}
+
+async fn says(target: &Target, cluster: &MiniCluster, pod: &Pod) -> Option<String> {
+    let state = runner_state(pod, &target.name)?;
+    if let Some(waiting) = &state.waiting {
+        return waiting.message.clone();
+    }
+    if let Some(end) = &state.terminated {
+        return TerminationMessage::from_json(end.message.as_deref()?)?.last_error;
+    }
+    let agent = agent(cluster);
+    let words = [agent.as_str(), "status", "--output", "json"];
+    let ended = exec::capture(target, &pod.name_any(), &words).await.ok()?;
+    let report: Value = serde_json::from_slice(&ended.stdout).ok()?;
+    let phase = report["phase"].as_str()?;
+    Some(match (report["lastError"].as_str(), report["doing"].as_str()) {
+        (Some(error), _) => format!("{phase}: {error}"),
+        (None, Some(doing)) => format!("{phase}: {doing}"),
+        (None, None) => phase.to_owned(),
+    })
+}
+
+/// Warnings about the MiniCluster, its Job and its pods, the newest last.
+async fn events(target: &Target, is_over: bool, now: Timestamp) -> Result<Vec<String>> {
+    let name = &target.name;
+    let parameters = ListParams::default().fields("type=Warning");
+    let events = target.connection.api::<Event>().list(&parameters).await;
+    let events = events.with_context(|| format!("list the Events of {name}"))?;
+    let is_of = |event: &&Event| {
+        let of = event.involved_object.name.as_deref().unwrap_or_default();
+        let rest = of.strip_prefix(name.as_str());
+        // Pods are NAME-INDEX-LETTERS; another MiniCluster may be called NAME-something.
+        // A probe that meets the end of a run means nothing.
+        let is_noise = is_over && event.reason.as_deref() == Some("Unhealthy");
+        !is_noise
+            && rest.is_some_and(|rest| {
+                rest.is_empty() || rest.strip_prefix('-').is_some_and(is_of_pod)
+            })
+    };
+    let mut events: Vec<(Timestamp, String)> = events
+        .items
+        .iter()
+        .filter(is_of)
+        .filter_map(|event| Some((time(event)?, line(event, now))))
+        .collect();
+    events.sort();
+    let first = events.len().saturating_sub(EVENTS);
+    Ok(events.split_off(first).into_iter().map(|(_, line)| line).collect())
+}
+
+fn is_of_pod(rest: &str) -> bool {
+    let index = rest.split('-').next().unwrap_or_default();
+    !index.is_empty() && index.chars().all(|digit| digit.is_ascii_digit())
+}
+
+fn time(event: &Event) -> Option<Timestamp> {
+    let last = event.last_timestamp.as_ref().map(|time| time.0);
+    last.or_else(|| event.event_time.as_ref().map(|time| time.0))
+        .or_else(|| event.creation_timestamp().map(|time| time.0))
+}
+
+fn line(event: &Event, now: Timestamp) -> String {
+    let age = time(event).map(|at| crate::output::age(at, now)).unwrap_or_default();
+    let object = &event.involved_object;
+    format!(
+        "{age} ago, {} {}: {}: {}",
+        object.kind.as_deref().unwrap_or_default(),
+        object.name.as_deref().unwrap_or_default(),
+        event.reason.as_deref().unwrap_or_default(),
+        event.message.as_deref().unwrap_or_default().trim_end()
+    )
+}
+
+/// The last lines of the lead's output; where there are none, those of Flux itself.
+async fn output(target: &Target, pods: &BTreeMap<u32, Pod>) -> Vec<String> {
+    let Some(pod) = pods.get(&0) else { return Vec::new() };
+    let parameters = LogParams {
+        container: Some(target.name.clone()),
+        tail_lines: Some(READ_LINES),
+        ..LogParams::default()
+    };
+    // A container that has not started has no log.
+    let log = target.connection.api::<Pod>().logs(&pod.name_any(), &parameters).await;
+    let log = log.unwrap_or_default();
+    let all: Vec<&str> = log.lines().collect();
+    let own: Vec<&str> = all.iter().copied().filter(|line| !is_of_flux(line)).collect();
+    last(if own.is_empty() { &all } else { &own })
+}
+
+fn last(lines: &[&str]) -> Vec<String> {
+    lines[lines.len().saturating_sub(OUTPUT_LINES)..].iter().map(ToString::to_string).collect()
+}
+
+/// The last lines of the output that the status has.
+fn output_of_status(cluster: &MiniCluster) -> Vec<String> {
+    let result = cluster.status.as_ref().and_then(|status| status.result.as_ref());
+    let output = result.and_then(|result| result.output.as_deref()).unwrap_or_default();
+    last(&output.lines().collect::<Vec<_>>())
+}
+
+/// Where its Job is in the queue, if Kueue's visibility server says so.
+async fn queue(connection: &Connection, cluster: &MiniCluster) -> Option<QueuePosition> {
+    let queue = cluster.labels().get(flux_operator::cluster::QUEUE_LABEL)?;
+    for version in ["v1beta2", "v1beta1"] {
+        let path = format!(
+            "/apis/visibility.kueue.x-k8s.io/{version}/namespaces/{}/localqueues/{queue}/pendingworkloads",
+            connection.namespace
+        );
+        let request = kube::core::Request::new(path).list(&ListParams::default()).ok()?;
+        let Ok(list) = connection.client.request::<Value>(request).await else { continue };
+        return position(&list, &cluster.name_any(), queue);
+    }
+    None
+}
+
+fn position(list: &Value, job: &str, queue: &str) -> Option<QueuePosition> {
+    let mut items = list["items"].as_array()?.iter();
+    let item = items.find(|item| {
+        let owners = item["metadata"]["ownerReferences"].as_array();
+        owners.is_some_and(|owners| owners.iter().any(|owner| owner["name"] == job))
+    })?;
+    let position = item["positionInLocalQueue"].as_u64()?;
+    Some(QueuePosition { queue: queue.to_owned(), position })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_pods_name_is_that_of_its_minicluster_an_index_and_letters() {
+        assert!(is_of_pod("0-abcde") && is_of_pod("12-x"));
+        assert!(!is_of_pod("b-0-abcde") && !is_of_pod(""));
+    }
+
+    #[test]
+    fn the_queues_position_is_that_of_the_workload_of_the_job() {
+        let item = |job: &str, position: u64| json!({ "metadata": { "ownerReferences": [{ "name": job }] }, "positionInLocalQueue": position });
+        let list = json!({ "items": [item("other", 0), item("mine", 1)] });
+        assert_eq!(position(&list, "mine", "q").unwrap().position, 1);
+        assert!(position(&list, "gone", "q").is_none());
+    }
+}

@@ -1,0 +1,295 @@
+//! `logs`: what all ranks have printed, in order of time.
+
+use crate::connection::Connection;
+use crate::output::{complain, paint, print};
+use crate::target::{NameArgument, Target, rank, runner_state};
+use anstyle::AnsiColor;
+use anyhow::{Context as _, Result, anyhow};
+use clap::Args;
+use futures::{AsyncBufReadExt as _, StreamExt as _, TryStreamExt as _, stream};
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt as _;
+use kube::api::LogParams;
+use kube::runtime::{WatchStreamExt as _, watcher};
+use std::collections::HashSet;
+use std::pin::pin;
+use std::process::ExitCode;
+use tokio::sync::mpsc;
+
+/// The colours of the ranks, in turn.
+const COLOURS: [AnsiColor; 6] = [
+    AnsiColor::Cyan,
+    AnsiColor::Green,
+    AnsiColor::Magenta,
+    AnsiColor::Yellow,
+    AnsiColor::Blue,
+    AnsiColor::BrightBlack,
+];
+/// Logs that are read at the same time.
+const AT_ONCE: usize = 16;
+
+/// `logs`.
+#[derive(Debug, Args)]
+pub(crate) struct Logs {
+    #[command(flatten)]
+    name: NameArgument,
+    /// Go on with what is printed from now on, until the run has ended
+    #[arg(long, short)]
+    follow: bool,
+    /// Only these ranks
+    #[arg(long, short, value_name = "RANK", value_delimiter = ',')]
+    rank: Vec<u32>,
+    /// Only what is not older, as `90s`, `5m` or `2h`
+    #[arg(long, value_name = "DURATION", value_parser = seconds)]
+    since: Option<i64>,
+    /// Also the lines of the brokers and the agents
+    #[arg(long)]
+    broker: bool,
+    /// Another container of the pods: a sidecar, or one that runs before
+    #[arg(long, short, value_name = "NAME")]
+    container: Option<String>,
+    /// When each line was printed
+    #[arg(long)]
+    timestamps: bool,
+}
+
+/// Reads `90s`, `5m` or `2h`; a plain number is seconds.
+fn seconds(text: &str) -> Result<i64> {
+    let (number, unit) = match text.char_indices().last() {
+        Some((at, 's')) => (&text[..at], 1),
+        Some((at, 'm')) => (&text[..at], 60),
+        Some((at, 'h')) => (&text[..at], 3600),
+        _ => (text, 1),
+    };
+    let number: Option<i64> = number.parse().ok();
+    let seconds = number.and_then(|number| number.checked_mul(unit)).filter(|count| *count > 0);
+    seconds.with_context(|| format!("{text:?} is no duration: use one as 90s, 5m or 2h"))
+}
+
+/// A line of a log, as the kubelet gives it with timestamps. They are of one form, so texts can be compared.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Line {
+    time: String,
+    rank: u32,
+    text: String,
+}
+
+impl Line {
+    fn new(rank: u32, line: &str) -> Self {
+        let (time, text) = line.split_once(' ').unwrap_or(("", line));
+        Self { time: time.to_owned(), rank, text: text.to_owned() }
+    }
+}
+
+impl Logs {
+    pub(crate) async fn execute(&self, connection: Connection) -> Result<ExitCode> {
+        let target = Target::new(connection, &self.name.name);
+        let pods = target.pods().await?;
+        if pods.is_empty() && !self.follow {
+            let cluster = target.get().await?;
+            return Err(anyhow!("there are no pods; {}", super::status::summary(&cluster)));
+        }
+        if self.follow {
+            self.follow(&target).await?;
+        } else {
+            self.read(&target, pods.into_values()).await?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn wants(&self, rank: u32) -> bool {
+        self.rank.is_empty() || self.rank.contains(&rank)
+    }
+
+    fn parameters(&self, target: &Target) -> LogParams {
+        LogParams {
+            container: Some(self.container.clone().unwrap_or_else(|| target.name.clone())),
+            follow: self.follow,
+            since_seconds: self.since,
+            timestamps: true,
+            ..LogParams::default()
+        }
+    }
+
+    /// Prints what there is, merged.
+    async fn read(&self, target: &Target, pods: impl Iterator<Item = Pod>) -> Result<()> {
+        let api = target.connection.api::<Pod>();
+        let parameters = self.parameters(target);
+        let pods =
+            pods.filter_map(|pod| Some((rank(&pod)?, pod))).filter(|(rank, _)| self.wants(*rank));
+        let logs = stream::iter(pods).map(async |(rank, pod)| {
+            let log = api.logs(&pod.name_any(), &parameters).await;
+            (rank, pod, log)
+        });
+        let logs: Vec<_> = logs.buffer_unordered(AT_ONCE).collect().await;
+        let mut lines = Vec::new();
+        for (rank, pod, log) in logs {
+            match log {
+                Ok(log) => lines.extend(log.lines().map(|line| Line::new(rank, line))),
+                // A container that has not started has none, and says so.
+                Err(error) => {
+                    complain(&format!("rank {rank} ({}): {}", pod.name_any(), said(&error)));
+                }
+            }
+        }
+        lines.sort();
+        for line in &lines {
+            self.show(line);
+        }
+        Ok(())
+    }
+
+    /// Prints the lines of all pods as they come, also of those that are made later, until the MiniCluster has ended.
+    async fn follow(&self, target: &Target) -> Result<()> {
+        let (sender, mut lines) = mpsc::channel(1000);
+        let reading = tokio::spawn(follow_pods(
+            target.clone(),
+            self.parameters(target),
+            self.rank.clone(),
+            sender,
+        ));
+        while let Some(line) = lines.recv().await {
+            self.show(&line);
+        }
+        reading.await.context("follow the logs")?
+    }
+
+    fn show(&self, line: &Line) {
+        if !self.broker && is_of_flux(&line.text) {
+            return;
+        }
+        let time = if self.timestamps { format!("{} ", line.time) } else { String::new() };
+        print(&format!("{} {time}{}", label(line.rank), line.text));
+    }
+}
+
+/// What stands before a line of this rank.
+pub(crate) fn label(rank: u32) -> String {
+    paint(COLOURS[rank as usize % COLOURS.len()], &format!("{rank:>3} |"))
+}
+
+fn said(error: &kube::Error) -> String {
+    if let kube::Error::Api(status) = error { status.message.clone() } else { error.to_string() }
+}
+
+/// Follows each pod of the Job from when its container has started, until the MiniCluster has ended.
+async fn follow_pods(
+    target: Target,
+    parameters: LogParams,
+    ranks: Vec<u32>,
+    lines: mpsc::Sender<Line>,
+) -> Result<()> {
+    let api = target.connection.api::<Pod>();
+    let selector = watcher::Config::default().labels(&target.selector());
+    let mut pods = pin!(watcher(api, selector).default_backoff().applied_objects());
+    let ended = crate::commands::run::ended(&target);
+    let mut ended = pin!(ended);
+    let (mut followed, mut tasks) = (HashSet::new(), tokio::task::JoinSet::new());
+    loop {
+        let pod = tokio::select! {
+            pod = pods.next() => match pod {
+                Some(Ok(pod)) => pod,
+                // It is tried again; what stays wrong is found out by the other watch.
+                Some(Err(_)) => continue,
+                None => break,
+            },
+            end = &mut ended => {
+                end?;
+                break;
+            }
+        };
+        let Some(rank) = rank(&pod).filter(|rank| ranks.is_empty() || ranks.contains(rank)) else {
+            continue;
+        };
+        let container = parameters.container.as_deref().unwrap_or_default();
+        let has_log = container != target.name
+            || runner_state(&pod, container).is_some_and(|it| it.waiting.is_none());
+        if has_log && followed.insert(pod.name_any()) {
+            let (target, parameters, lines) = (target.clone(), parameters.clone(), lines.clone());
+            tasks.spawn(async move {
+                follow_pod(&target, &pod.name_any(), rank, &parameters, lines).await
+            });
+        }
+    }
+    while let Some(done) = tasks.join_next().await {
+        done.context("follow a log")??;
+    }
+    Ok(())
+}
+
+async fn follow_pod(
+    target: &Target,
+    pod: &str,
+    rank: u32,
+    parameters: &LogParams,
+    lines: mpsc::Sender<Line>,
+) -> Result<()> {
+    let api = target.connection.api::<Pod>();
+    let log = api.log_stream(pod, parameters).await;
+    let mut log = log.with_context(|| format!("follow the log of {pod}"))?.lines();
+    while let Some(line) = log.try_next().await.with_context(|| format!("read the log of {pod}"))? {
+        if lines.send(Line::new(rank, &line)).await.is_err() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Whether a line is one of an agent or of a broker's module (`broker.info[0]: ...`), and not of a command.
+pub(crate) fn is_of_flux(line: &str) -> bool {
+    const LEVELS: [&str; 8] =
+        ["emerg", "alert", "crit", "err", "warning", "notice", "info", "debug"];
+    let begins = |start| line.starts_with(start);
+    // systemd's mark of the level, which Flux writes where standard error is no terminal.
+    let text =
+        line.strip_prefix('<').and_then(|line| line.split_once('>')).map_or(line, |(_, text)| text);
+    let module = text.split_once("]: ").and_then(|(name, _)| name.split_once('['));
+    let module = module.and_then(|(name, rank)| Some((name.rsplit_once('.')?, rank)));
+    let is_of_module = module.is_some_and(|((module, level), rank)| {
+        LEVELS.contains(&level)
+            && module.chars().all(|it| it.is_ascii_alphanumeric() || it == '-' || it == '_')
+            && rank.chars().all(|digit| digit.is_ascii_digit())
+    });
+    is_of_module || begins("flux-agent: ") || begins("FLUXTIME ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_flux_are_told_from_those_of_a_command() {
+        for line in [
+            "<6>broker.info[0]: rc1-success: init->quorum 1.90516s",
+            "sched-simple.err[12]: no",
+            "flux-agent: starting the broker",
+        ] {
+            assert!(is_of_flux(line), "{line}");
+        }
+        for line in
+            ["hello", "a.info: x", "matrix.row[3]: 1.0", "my file.info[0]: x", "<b>bold</b>", ""]
+        {
+            assert!(!is_of_flux(line), "{line}");
+        }
+    }
+
+    #[test]
+    fn lines_are_in_order_of_time_then_rank() {
+        let line = |rank, text| Line::new(rank, text);
+        let mut lines = [
+            line(1, "2026-01-01T00:00:01Z b"),
+            line(0, "2026-01-01T00:00:01Z c"),
+            line(2, "2026-01-01T00:00:00.5Z a"),
+        ];
+        lines.sort();
+        assert_eq!(lines.map(|line| line.text), ["a", "c", "b"]);
+    }
+
+    #[test]
+    fn durations_have_units() {
+        assert_eq!(["90s", "5m", "2h", "7"].map(|text| seconds(text).unwrap()), [90, 300, 7200, 7]);
+        for text in ["", "5x", "-1s", "0", "99999999999999999h"] {
+            assert!(seconds(text).unwrap_err().to_string().contains("no duration"), "{text}");
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! `migrate`: from a file for the operator in Go to one that is right here. `docs/compatibility.md` has what differs.
+
+mod correct;
+mod differences;
+mod place;
+
+use crate::commands::validate::{checker, complain_of};
+use crate::output::print;
+use anyhow::{Context as _, Result};
+use clap::{Args, ValueHint};
+use correct::{correct, without};
+use differences::differences;
+use flux_operator::offline::{Checker, Document, Findings, Remark};
+use serde_json::Value;
+use std::fmt::Write as _;
+use std::io::stdin;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// `migrate`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "The file that is right goes to the standard output, without the comments of the old one; what was \
+found goes to standard error. Ends with 1 where something has to be corrected by hand: it stands in a comment."
+)]
+pub(crate) struct Migrate {
+    /// YAML or JSON file for the operator in Go, or - for the standard input; other kinds than MiniCluster are kept
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    file: PathBuf,
+}
+
+/// A document of the new file, and what there is to say about the old one.
+#[derive(Debug, Default)]
+struct Migrated {
+    text: String,
+    remarks: Vec<Remark>,
+    is_right: bool,
+}
+
+/// What was changed, or means something else: the path of the field, and words.
+type Said = (String, String);
+
+impl Migrate {
+    pub(crate) fn execute(&self) -> Result<ExitCode> {
+        let checker = checker();
+        let documents = match checker.documents_of(&self.file, &mut stdin())? {
+            Ok(documents) => documents,
+            Err(Findings { faults, .. }) => {
+                complain_of(&faults);
+                return Ok(ExitCode::FAILURE);
+            }
+        };
+        let all: Result<Vec<_>> = documents.iter().map(|it| migrated(&checker, it)).collect();
+        let all = all?;
+        for migrated in &all {
+            complain_of(&migrated.remarks);
+        }
+        let texts: Vec<&str> = all.iter().map(|migrated| migrated.text.as_str()).collect();
+        print(&texts.join("---\n"));
+        let is_right = all.iter().all(|migrated| migrated.is_right);
+        Ok(if is_right { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+fn migrated(checker: &Checker, document: &Document) -> Result<Migrated> {
+    let mut value = document.value.clone();
+    if !document.is_checked() {
+        let remarks = document.findings.faults.clone();
+        return Ok(Migrated { text: yaml(&value)?, is_right: remarks.is_empty(), remarks });
+    }
+    let corrected = correct(&mut value);
+    let found = findings(checker, document, &value)?;
+    let mut removed = Vec::new();
+    for note in found.notes.iter().filter(|note| !note.path.is_empty()) {
+        if without(&mut value, &note.path) {
+            removed.push((note.path.clone(), "has no effect".to_owned()));
+        }
+    }
+    let remaining = findings(checker, document, &value)?.faults;
+    let refused = document.findings.faults.iter().map(|fault| {
+        let message = format!("refused: {}", fault.message);
+        Remark { message, ..fault.clone() }
+    });
+    let mut remarks: Vec<Remark> = refused.collect();
+    for (kind, all) in [
+        ("corrected", corrected),
+        ("removed", removed),
+        ("differs", differences(&document.value["spec"])),
+    ] {
+        remarks.extend(all.iter().map(|said| remark(document, kind, said)));
+    }
+    let text = format!("{}{}", by_hand(&remaining), yaml(&value)?);
+    Ok(Migrated { text, remarks, is_right: remaining.is_empty() })
+}
+
+/// What is found in `value`, the new state of `document`, as it will be printed.
+fn findings(checker: &Checker, document: &Document, value: &Value) -> Result<Findings> {
+    Ok(checker.findings(&document.findings.file, &yaml(value)?))
+}
+
+fn yaml(value: &Value) -> Result<String> {
+    serde_saphyr::to_string(value).context("write YAML")
+}
+
+fn remark(document: &Document, kind: &str, (path, words): &Said) -> Remark {
+    Remark {
+        file: document.findings.file.clone(),
+        line: Some(document.line_of(path)),
+        name: document.value["metadata"]["name"].as_str().map(str::to_owned),
+        path: path.clone(),
+        message: format!("{kind}: {path}: {words}"),
+    }
+}
+
+/// A comment that names what nobody but the user can correct.
+fn by_hand(faults: &[Remark]) -> String {
+    if faults.is_empty() {
+        return String::new();
+    }
+    let mut comment = "# To be corrected by hand:\n".to_owned();
+    for line in faults.iter().flat_map(|fault| fault.message.lines()) {
+        let _ = writeln!(comment, "# {line}");
+    }
+    comment
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    fn migrate(text: &str) -> Vec<Migrated> {
+        let checker = checker();
+        let documents = checker.documents(Path::new("old.yaml"), text).unwrap();
+        documents.iter().map(|document| migrated(&checker, document).unwrap()).collect()
+    }
+
+    fn shown(all: &[Migrated]) -> String {
+        let said = all.iter().flat_map(|it| &it.remarks).map(|it| format!("{it}\n"));
+        let texts = all.iter().map(|it| format!("right: {}\n{}", it.is_right, it.text));
+        format!("{}\n{}", said.collect::<String>(), texts.collect::<String>())
+    }
+
+    #[test]
+    fn a_file_for_the_operator_in_go_becomes_right_and_what_was_done_is_said() {
+        let text = include_str!("tests/old.yaml");
+        insta::assert_snapshot!(shown(&migrate(text)));
+    }
+
+    #[test]
+    fn what_cannot_be_corrected_stays_and_is_named_above_it() {
+        let text = include_str!("tests/wrong.yaml");
+        insta::assert_snapshot!(shown(&migrate(text)));
+    }
+
+    #[test]
+    fn what_is_right_already_stays_what_it_is() {
+        let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");
+        let mut count = 0;
+        for directory in examples.read_dir().unwrap() {
+            let file = directory.unwrap().path().join("minicluster.yaml");
+            let Ok(text) = std::fs::read_to_string(&file) else { continue };
+            let old = checker().documents(Path::new("old"), &text).unwrap();
+            for (old, new) in old.iter().zip(&migrate(&text)) {
+                let new_value = checker().documents(Path::new("new"), &new.text).unwrap().remove(0);
+                assert_eq!(old.value, new_value.value, "{}", file.display());
+                assert!(new.is_right, "{}", file.display());
+                count += 1;
+            }
+        }
+        assert!(count > 20, "{count}");
+    }
+}

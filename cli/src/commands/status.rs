@@ -1,0 +1,157 @@
+//! `status`: one page about a MiniCluster.
+
+use crate::chart::cells;
+use crate::connection::Connection;
+use crate::output::{FormatArgument, age, bold, coloured, paint, print, table};
+use crate::target::{NameArgument, Target, runner};
+use anstyle::AnsiColor;
+use anyhow::Result;
+use clap::Args;
+use flux_operator::crd::{MiniCluster, State, TimelineEntry};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{ContainerState, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::ResourceExt as _;
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+
+/// Width of the bars of the timeline.
+const WIDTH: usize = 40;
+
+/// `status`.
+#[derive(Debug, Args)]
+pub(crate) struct Status {
+    #[command(flatten)]
+    name: NameArgument,
+    #[command(flatten)]
+    format: FormatArgument,
+}
+
+impl Status {
+    pub(crate) async fn execute(&self, connection: Connection) -> Result<ExitCode> {
+        let target = Target::new(connection, &self.name.name);
+        let cluster = target.get().await?;
+        if self.format.print(&cluster, &[format!("minicluster/{}", target.name)])? {
+            return Ok(ExitCode::SUCCESS);
+        }
+        let pods = target.pods().await?;
+        print(&page(&cluster, &pods, Timestamp::now()));
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// The page for people.
+fn page(cluster: &MiniCluster, pods: &BTreeMap<u32, Pod>, now: Timestamp) -> String {
+    let mut parts = vec![format!("{}\n", heading(cluster, now))];
+    parts.extend(says(cluster).map(|says| format!("{}: {}\n", says.reason, says.message)));
+    parts.extend((!pods.is_empty()).then(|| format!("\n{}", ranks(cluster, pods, now))));
+    let timeline = cluster.status.iter().map(|status| &status.timeline);
+    parts.extend(timeline.filter(|phases| !phases.is_empty()).map(|it| format!("\n{}", bars(it))));
+    parts.concat()
+}
+
+fn heading(cluster: &MiniCluster, now: Timestamp) -> String {
+    let status = cluster.status.as_ref();
+    let state = coloured(status.and_then(|status| status.state));
+    let ready = status.map_or(0, |status| status.ready_brokers);
+    let mut parts = vec![
+        format!("{} {state}", bold(&cluster.name_any())),
+        format!("{ready} of {} brokers online", cluster.spec.size),
+    ];
+    parts.extend(status.and_then(|it| it.exit_code).map(|code| format!("exit code {code}")));
+    let start = status.and_then(|it| it.start_time.as_ref()).map(|start| start.0);
+    let end = status.and_then(|it| it.completion_time.as_ref()).map(|end| end.0);
+    parts.extend(match (start, end) {
+        (Some(start), Some(end)) => Some(format!("took {}", age(start, end))),
+        (Some(start), None) => Some(format!("for {}", age(start, now))),
+        (None, _) => {
+            cluster.creation_timestamp().map(|at| format!("created {} ago", age(at.0, now)))
+        }
+    });
+    parts.join(", ")
+}
+
+/// The condition that says most: that of `status.reason`, or who has suspended it.
+pub(crate) fn says(cluster: &MiniCluster) -> Option<&Condition> {
+    let status = cluster.status.as_ref()?;
+    let state = status.state?;
+    let type_ = if state == State::Suspended { "Suspended" } else { state.telling_condition() };
+    status.conditions.iter().find(|condition| condition.type_ == type_)
+}
+
+/// State, reason and message in one line.
+pub(crate) fn summary(cluster: &MiniCluster) -> String {
+    let name = cluster.name_any();
+    let Some(state) = cluster.status.as_ref().and_then(|status| status.state) else {
+        return format!("{name}: no operator has seen it yet");
+    };
+    match says(cluster) {
+        Some(says) => format!("{name}: {state}, {}", says.message),
+        None => format!("{name}: {state}"),
+    }
+}
+
+fn ranks(cluster: &MiniCluster, pods: &BTreeMap<u32, Pod>, now: Timestamp) -> String {
+    let rows = pods.iter().map(|(rank, pod)| {
+        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
+        let restarts = runner(pod, &cluster.name_any()).map_or(0, |status| status.restart_count);
+        vec![
+            rank.to_string(),
+            pod_state(cluster, pod),
+            restarts.to_string(),
+            node.unwrap_or_else(|| "-".to_owned()),
+            pod.creation_timestamp().map(|at| age(at.0, now)).unwrap_or_default(),
+            pod.name_any(),
+        ]
+    });
+    table(&["RANK", "STATE", "RESTARTS", "NODE", "AGE", "POD"], rows)
+}
+
+/// What the pod does, in a word or two.
+pub(crate) fn pod_state(cluster: &MiniCluster, pod: &Pod) -> String {
+    let status = runner(pod, &cluster.name_any());
+    let online = status.is_some_and(|status| status.ready);
+    let (colour, text) = match status.and_then(|status| status.state.as_ref()) {
+        _ if pod.metadata.deletion_timestamp.is_some() => {
+            (AnsiColor::Yellow, "stopping".to_owned())
+        }
+        Some(ContainerState { terminated: Some(end), .. }) if end.exit_code == 0 => {
+            (AnsiColor::Green, "ended".to_owned())
+        }
+        Some(ContainerState { terminated: Some(end), .. }) => {
+            let reason = end.reason.as_deref().filter(|reason| *reason != "Error");
+            let reason = reason.map(|reason| format!(" {reason}")).unwrap_or_default();
+            (AnsiColor::Red, format!("ended {}{reason}", end.exit_code))
+        }
+        Some(ContainerState { running: Some(_), .. }) if online => {
+            (AnsiColor::Green, "online".to_owned())
+        }
+        Some(ContainerState { running: Some(_), .. }) => (AnsiColor::Yellow, "starting".to_owned()),
+        Some(ContainerState { waiting: Some(waiting), .. }) => {
+            (AnsiColor::Yellow, waiting.reason.clone().unwrap_or_else(|| "waiting".to_owned()))
+        }
+        Some(_) | None => {
+            let phase = pod.status.as_ref().and_then(|status| status.phase.clone());
+            (AnsiColor::Yellow, phase.unwrap_or_else(|| "Pending".to_owned()))
+        }
+    };
+    paint(colour, &text)
+}
+
+/// The phases of a run, each with a bar.
+fn bars(timeline: &[TimelineEntry]) -> String {
+    let end = |phase: &TimelineEntry| phase.start_milliseconds + phase.duration_milliseconds;
+    let whole = timeline.iter().map(end).max().unwrap_or_default().max(1);
+    let rows = timeline.iter().map(|phase| {
+        let (before, length) =
+            cells(phase.start_milliseconds, phase.duration_milliseconds, whole, WIDTH);
+        let bar = format!("{}{}", " ".repeat(before), "▇".repeat(length));
+        vec![phase.name.clone(), milliseconds(phase.duration_milliseconds), bar]
+    });
+    table(&["PHASE", "TOOK", ""], rows)
+}
+
+/// A duration in seconds.
+pub(crate) fn milliseconds(count: i64) -> String {
+    format!("{}.{:03} s", count / 1000, count % 1000)
+}

@@ -1,0 +1,102 @@
+//! `submit`: a job for an instance that runs.
+
+use super::attach::follow;
+use crate::connection::Connection;
+use crate::instance::Place;
+use crate::output::{complain, print};
+use crate::target::{NameArgument, Target};
+use anyhow::{Context as _, Result};
+use clap::Args;
+use std::process::ExitCode;
+
+/// `submit`.
+#[derive(Debug, Args)]
+pub(crate) struct Submit {
+    #[command(flatten)]
+    name: NameArgument,
+    /// Follow the output of the job, and end with its exit code
+    #[arg(long, short)]
+    watch: bool,
+    /// Options of `flux submit`, as `-N2 --ntasks=4`, and behind `--` program and arguments
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "[FLUX OPTIONS] -- COMMAND"
+    )]
+    words: Vec<String>,
+}
+
+/// The options of Flux and the command. Without options, what separates them is gone already.
+fn parts(words: &[String]) -> (&[String], &[String]) {
+    if words.first().is_some_and(|word| !word.starts_with('-')) {
+        return (&[], words);
+    }
+    match words.iter().position(|word| word == "--") {
+        Some(at) => (&words[..at], &words[at + 1..]),
+        // Flux knows where its options end.
+        None => (words, &[]),
+    }
+}
+
+impl Submit {
+    /// Whether the job is followed. Behind the first option of Flux, ours stands among them.
+    pub(crate) fn watches(&self) -> bool {
+        self.watch || parts(&self.words).0.iter().any(|option| option == "--watch")
+    }
+
+    pub(crate) async fn execute(&self, connection: Connection) -> Result<ExitCode> {
+        let place = Place::lead(Target::new(connection, &self.name.name)).await?;
+        let (options, command) = parts(&self.words);
+        let options = options.iter().map(String::as_str).filter(|option| *option != "--watch");
+        let mut words: Vec<&str> = std::iter::once("submit").chain(options).collect();
+        words.extend(Some("--").filter(|_| !command.is_empty()));
+        words.extend(command.iter().map(String::as_str));
+        let submitted = place.flux(&words).await;
+        let submitted = submitted.with_context(|| format!("submit a job to {}", self.name.name))?;
+        if !self.watches() {
+            print(&submitted);
+            return Ok(ExitCode::SUCCESS);
+        }
+        // Several with `--cc`.
+        let mut worst = 0;
+        for id in submitted.split_whitespace() {
+            complain(&format!("{id} submitted"));
+            worst = worst.max(follow(&place, id).await?);
+        }
+        Ok(ExitCode::from(worst))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parts;
+    use crate::cli::{Cli, Command};
+    use clap::Parser as _;
+
+    fn submit(words: &str) -> super::Submit {
+        let words = format!("kubectl-flux submit {words}");
+        let cli = Cli::try_parse_from(words.split_whitespace()).unwrap();
+        let Command::Submit(submit) = cli.command else { panic!("another command") };
+        submit
+    }
+
+    #[test]
+    fn what_follows_the_name_is_for_flux_and_what_follows_that_is_the_command() {
+        let given = submit("hello -N2 --ntasks 4 -n4 --watch -- sh -c true --watch");
+        let (options, command) = parts(&given.words);
+        assert_eq!(options.join(" "), "-N2 --ntasks 4 -n4 --watch");
+        assert_eq!((command.join(" ").as_str(), given.watches()), ("sh -c true --watch", true));
+        let given = submit("--watch hello -- sh -n -- x");
+        assert_eq!(parts(&given.words).1.join(" "), "sh -n -- x");
+        assert!(given.watches());
+        let given = submit("hello -n lab -- sh --watch");
+        assert_eq!(
+            (parts(&given.words).1.join(" ").as_str(), given.watches()),
+            ("sh --watch", false)
+        );
+        let given = submit("hello -N2 hostname");
+        assert_eq!(parts(&given.words), (&["-N2".to_owned(), "hostname".to_owned()][..], &[][..]));
+        assert!(Cli::try_parse_from(["kubectl-flux", "submit", "hello"]).is_err());
+    }
+}

@@ -1,0 +1,230 @@
+//! The picture of `top`.
+
+use super::state::State;
+use crate::instance::duration;
+use flux_contract::instance::{JobReport, JobState, RankReport};
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style, Stylize as _};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Cell, Paragraph, Row, Table, TableState};
+use std::fmt::Write as _;
+
+/// Columns of the bar of a rank.
+const BAR: usize = 24;
+
+/// Draws what `state` says.
+pub(super) fn draw(state: &State, frame: &mut Frame<'_>) {
+    let ranks = u16::try_from(state.report.ranks.len()).unwrap_or(u16::MAX).saturating_add(2);
+    // The jobs have half of the height at least.
+    let ranks = ranks.min((frame.area().height / 2).max(3));
+    let rows = [
+        Constraint::Length(1),
+        Constraint::Length(ranks),
+        Constraint::Min(3),
+        Constraint::Length(1),
+    ];
+    let [head, of_ranks, of_jobs, foot] = Layout::vertical(rows).areas(frame.area());
+    frame.render_widget(summary(state), head);
+    draw_ranks(state, frame, of_ranks);
+    if state.shows_output {
+        draw_output(state, frame, of_jobs);
+    } else {
+        draw_jobs(state, frame, of_jobs);
+    }
+    frame.render_widget(footer(state), foot);
+}
+
+fn summary(state: &State) -> Line<'_> {
+    let sum = |of: fn(&RankReport) -> usize| state.report.ranks.iter().map(of).sum::<usize>();
+    let count =
+        |is: fn(JobState) -> bool| state.report.jobs.iter().filter(|job| is(job.state)).count();
+    let (cores, free) = (sum(|rank| rank.cores), sum(RankReport::cores_free));
+    let mut text = format!(
+        "  {} ranks, {} of {cores} cores used, {free} free",
+        state.report.ranks.len(),
+        sum(|rank| rank.cores_allocated),
+    );
+    let gpus = sum(|rank| rank.gpus);
+    if gpus > 0 {
+        let _ = write!(text, ", {} of {gpus} GPUs used", sum(|rank| rank.gpus_allocated));
+    }
+    let _ = write!(
+        text,
+        "; {} jobs run, {} wait",
+        count(|state| state.is_active() && !state.is_pending()),
+        count(JobState::is_pending)
+    );
+    Line::from(vec![state.name.as_str().bold(), Span::raw(text)])
+}
+
+fn draw_ranks(state: &State, frame: &mut Frame<'_>, area: Rect) {
+    let rows = state.report.ranks.iter().map(|rank| {
+        let used = format!("{}/{}", rank.cores_allocated, rank.cores);
+        let note = match (rank.up, &rank.drained) {
+            (false, _) => "offline".red(),
+            (true, Some(reason)) => format!("drained {reason}").yellow(),
+            (true, None) => Span::raw(""),
+        };
+        let gpus = if rank.gpus > 0 {
+            format!("{}/{} GPUs", rank.gpus_allocated, rank.gpus)
+        } else {
+            String::new()
+        };
+        let cells = [Cell::from(format!("{:>4}", rank.rank)), Cell::from(bar(rank))];
+        let others = [Cell::from(used), Cell::from(gpus), Cell::from(note)];
+        Row::new(cells.into_iter().chain(others))
+    });
+    let widths = [
+        Constraint::Length(4),
+        Constraint::Length(u16::try_from(BAR).unwrap_or_default()),
+        Constraint::Length(9),
+        Constraint::Length(9),
+        Constraint::Min(10),
+    ];
+    let table = Table::new(rows, widths).block(Block::bordered().title(" ranks "));
+    frame.render_widget(table, area);
+}
+
+/// Cores that jobs have, and those that are free.
+fn bar(rank: &RankReport) -> Line<'static> {
+    let part = |cores: usize| (cores * BAR).div_ceil(rank.cores.max(1)).min(BAR);
+    let used = part(rank.cores_allocated);
+    let rest = if rank.is_usable() { "░" } else { "·" };
+    Line::from(vec!["█".repeat(used).green(), rest.repeat(BAR - used).dark_gray()])
+}
+
+fn draw_jobs(state: &State, frame: &mut Frame<'_>, area: Rect) {
+    let block = Block::bordered().title(" jobs ");
+    if state.report.jobs.is_empty() {
+        return frame.render_widget(Paragraph::new("there is no job").block(block), area);
+    }
+    let header = ["JOBID", "USER", "NAME", "STATE", "TASKS", "RANKS", "TIME"];
+    let rows = state.report.jobs.iter().map(row);
+    let widths = [
+        Constraint::Length(13),
+        Constraint::Length(8),
+        Constraint::Min(10),
+        Constraint::Length(8),
+        Constraint::Length(6),
+        Constraint::Length(12),
+        Constraint::Length(8),
+    ];
+    let table = Table::new(rows, widths)
+        .header(Row::new(header).style(Style::new().add_modifier(Modifier::BOLD)))
+        .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED))
+        .block(block);
+    frame.render_stateful_widget(
+        table,
+        area,
+        &mut TableState::default().with_selected(state.position()),
+    );
+}
+
+fn row(job: &JobReport) -> Row<'_> {
+    let colour = if job.state.is_pending() { Color::Yellow } else { Color::Green };
+    Row::new([
+        Cell::from(job.id.as_str()),
+        Cell::from(job.user.as_str()),
+        Cell::from(job.name.as_str()),
+        Cell::from(Span::styled(job.state.to_string(), colour)),
+        Cell::from(job.tasks.to_string()),
+        Cell::from(job.ranks.as_deref().unwrap_or("-")),
+        Cell::from(duration(job.seconds)),
+    ])
+}
+
+/// The last lines that fit.
+fn draw_output(state: &State, frame: &mut Frame<'_>, area: Rect) {
+    let id = state.selected.as_deref().unwrap_or_default();
+    let title = match state.job() {
+        Some(job) => format!(" output of {id} {} ", job.name),
+        None => format!(" output of {id}, which has ended "),
+    };
+    let height = usize::from(area.height.saturating_sub(2));
+    let lines: Vec<Line<'_>> = match state.report.output.as_deref() {
+        None => vec![Line::from("...")],
+        Some("") => vec![Line::from("it has printed nothing yet")],
+        Some(text) => {
+            let lines: Vec<&str> = text.lines().collect();
+            let from = lines.len().saturating_sub(height);
+            lines[from..].iter().map(|line| Line::from(plain(line))).collect()
+        }
+    };
+    frame.render_widget(Paragraph::new(lines).block(Block::bordered().title(title)), area);
+}
+
+/// Without what would move the cursor of the terminal.
+fn plain(line: &str) -> String {
+    let text = anstream::adapter::strip_str(line).to_string().replace('\t', "    ");
+    text.chars().filter(|it| !it.is_control()).collect()
+}
+
+fn footer(state: &State) -> Line<'_> {
+    if state.asks {
+        let id = state.selected.as_deref().unwrap_or_default();
+        return Line::from(format!("cancel {id}? y: yes, any other key: no").yellow());
+    }
+    match (&state.error, &state.message) {
+        (Some(error), _) => Line::from(error.as_str().red()),
+        (None, Some(message)) => Line::from(message.as_str().yellow()),
+        (None, None) if state.shows_output => {
+            Line::from("↑↓ another job   enter, esc: back   c: cancel   q: quit".dark_gray())
+        }
+        (None, None) => Line::from("↑↓ select   enter: output   c: cancel   q: quit".dark_gray()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::state::tests::{report, state};
+    use super::*;
+    use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+    use flux_contract::instance::InstanceReport;
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+
+    fn picture(state: &State, width: u16, height: u16) -> String {
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+        terminal.draw(|frame| draw(state, frame)).unwrap();
+        terminal.backend().to_string()
+    }
+
+    fn press(state: &mut State, code: KeyCode) {
+        state.press(KeyEvent::new(code, KeyModifiers::NONE));
+    }
+
+    #[test]
+    fn ranks_and_jobs() {
+        insta::assert_snapshot!(picture(&state(), 80, 14));
+    }
+
+    #[test]
+    fn the_output_of_a_job_is_its_last_lines_without_escapes() {
+        let mut state = state();
+        press(&mut state, KeyCode::Down);
+        press(&mut state, KeyCode::Enter);
+        let output = Some("one\ntwo\n\u{1b}[31mthree\u{1b}[0m\tx\u{7}\nfour\n".to_owned());
+        state.update(Ok(InstanceReport { output, ..report() }));
+        insta::assert_snapshot!(picture(&state, 60, 12));
+    }
+
+    #[test]
+    fn a_question_an_error_and_an_instance_without_jobs() {
+        let mut state = state();
+        press(&mut state, KeyCode::Char('c'));
+        assert!(picture(&state, 80, 14).contains("cancel ƒ3? y: yes"));
+        press(&mut state, KeyCode::Char('n'));
+        state.update(Err(anyhow::anyhow!("connection refused")));
+        assert!(picture(&state, 80, 14).contains("connection refused"));
+        state.update(Ok(InstanceReport { jobs: vec![], ..report() }));
+        assert!(picture(&state, 80, 14).contains("there is no job"));
+    }
+
+    #[test]
+    fn no_size_of_a_terminal_is_too_small() {
+        for (width, height) in [(1, 1), (5, 3), (20, 6), (200, 60)] {
+            picture(&state(), width, height);
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! What is drawn, as a value: of each rank the stages of its pod, in milliseconds from the creation of the MiniCluster.
+
+use crate::target::runner_state;
+use flux_contract::{Phase, TerminationMessage, phase};
+use flux_operator::crd::MiniCluster;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{ContainerState, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt as _;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// The pod waits for a node.
+pub(super) const SCHEDULE: &str = "schedule";
+/// Images are pulled, volumes are mounted, init containers run.
+pub(super) const START: &str = "start";
+/// The container runs, and its agent has not said what it did.
+pub(super) const RUN: &str = "run";
+
+/// What happened to each rank.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Chart {
+    pub name: String,
+    /// Where the axis begins.
+    pub created: Timestamp,
+    /// How long the axis is.
+    pub milliseconds: i64,
+    pub rows: Vec<Row>,
+}
+
+/// One rank: its newest pod.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Row {
+    pub rank: u32,
+    pub pod: String,
+    pub node: Option<String>,
+    /// Once it has ended.
+    pub exit_code: Option<i32>,
+    pub segments: Vec<Segment>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Segment {
+    /// One of those above, or a phase of the agent.
+    pub name: String,
+    pub start_milliseconds: i64,
+    pub duration_milliseconds: i64,
+    /// It goes on.
+    pub continues: bool,
+}
+
+impl Segment {
+    pub(super) const fn end(&self) -> i64 {
+        self.start_milliseconds + self.duration_milliseconds
+    }
+
+    /// What it is shown as.
+    pub(super) fn kind(&self) -> Kind {
+        match self.name.as_str() {
+            SCHEDULE => Kind::Schedule,
+            START => Kind::Start,
+            phase::QUORUM => Kind::Quorum,
+            phase::COMMAND | RUN => Kind::Command,
+            phase::SHUTDOWN | phase::POST => Kind::End,
+            _ => Kind::Prepare,
+        }
+    }
+}
+
+/// What is shown alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Schedule,
+    Start,
+    Prepare,
+    Quorum,
+    Command,
+    End,
+}
+
+impl Kind {
+    pub(super) const ALL: [Self; 6] =
+        [Self::Schedule, Self::Start, Self::Prepare, Self::Quorum, Self::Command, Self::End];
+
+    /// What it means, for people.
+    pub(super) const fn words(self) -> &'static str {
+        match self {
+            Self::Schedule => "waits for a node",
+            Self::Start => "images, volumes",
+            Self::Prepare => "prepares",
+            Self::Quorum => "joins",
+            Self::Command => "runs",
+            Self::End => "ends",
+        }
+    }
+}
+
+/// Puts pods and what their agents say on one axis. `reports` are the phases of agents that run.
+pub(super) fn chart(
+    cluster: &MiniCluster,
+    pods: &BTreeMap<u32, Pod>,
+    reports: &BTreeMap<u32, Vec<Phase>>,
+    now: Timestamp,
+) -> Chart {
+    let created = cluster.creation_timestamp().map_or(now, |at| at.0);
+    let name = cluster.name_any();
+    let axis = Axis { created, now };
+    let row = |(rank, pod): (&u32, &Pod)| {
+        axis.row(&name, *rank, pod, reports.get(rank).map_or(&[], Vec::as_slice))
+    };
+    let rows: Vec<Row> = pods.iter().map(row).collect();
+    let ends = rows.iter().flat_map(|row| &row.segments).map(Segment::end);
+    let milliseconds = ends.max().unwrap_or_default();
+    Chart { name, created, milliseconds, rows }
+}
+
+struct Axis {
+    created: Timestamp,
+    now: Timestamp,
+}
+
+impl Axis {
+    /// Milliseconds from the beginning; clocks may differ.
+    fn place(&self, at: Timestamp) -> i64 {
+        at.as_millisecond().saturating_sub(self.created.as_millisecond()).max(0)
+    }
+
+    fn segment(&self, name: &str, from: i64, to: Option<i64>) -> Segment {
+        Segment {
+            name: name.to_owned(),
+            start_milliseconds: from,
+            duration_milliseconds: to
+                .unwrap_or_else(|| self.place(self.now))
+                .saturating_sub(from)
+                .max(0),
+            continues: to.is_none(),
+        }
+    }
+
+    fn row(&self, name: &str, rank: u32, pod: &Pod, reported: &[Phase]) -> Row {
+        let place = |time: Option<&Time>| time.map(|time| self.place(time.0));
+        let created = place(pod.metadata.creation_timestamp.as_ref()).unwrap_or_default();
+        let state = runner_state(pod, name);
+        let end = state.and_then(|state| state.terminated.as_ref());
+        let running = state.and_then(|state| state.running.as_ref());
+        let started = running.map(|running| running.started_at.as_ref());
+        let started = place(started.or_else(|| end.map(|end| end.started_at.as_ref())).flatten());
+        let finished = place(end.and_then(|end| end.finished_at.as_ref()));
+        let scheduled = place(scheduled(pod)).or(started);
+        let mut segments = vec![self.segment(SCHEDULE, created, scheduled)];
+        segments.extend(scheduled.map(|from| self.segment(START, from, started)));
+        if let Some(started) = started {
+            let said = phases(state).unwrap_or_else(|| reported.to_vec());
+            let is_running = finished.is_none();
+            if said.is_empty() {
+                segments.push(self.segment(RUN, started, finished));
+            } else {
+                segments.extend(of_agent(&said, started, is_running));
+            }
+        }
+        Row {
+            rank,
+            pod: pod.name_any(),
+            node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()),
+            exit_code: end.map(|end| end.exit_code),
+            segments,
+        }
+    }
+}
+
+/// The phases of an agent that was started at `started`; of one that runs the last goes on.
+fn of_agent(phases: &[Phase], started: i64, is_running: bool) -> impl Iterator<Item = Segment> {
+    let last = phases.len().saturating_sub(1);
+    let milliseconds = |count: u64| i64::try_from(count).unwrap_or(i64::MAX / 4);
+    phases.iter().enumerate().map(move |(index, phase)| Segment {
+        name: phase.name.clone(),
+        start_milliseconds: started.saturating_add(milliseconds(phase.start_milliseconds)),
+        duration_milliseconds: milliseconds(phase.duration_milliseconds),
+        continues: is_running && index == last,
+    })
+}
+
+/// When the pod got its node.
+fn scheduled(pod: &Pod) -> Option<&Time> {
+    let conditions = pod.status.as_ref()?.conditions.as_ref()?;
+    let is_so = |type_: &str, status: &str| type_ == "PodScheduled" && status == "True";
+    let condition = conditions.iter().find(|it| is_so(&it.type_, &it.status))?;
+    condition.last_transition_time.as_ref()
+}
+
+/// What the agent left when it ended.
+fn phases(state: Option<&ContainerState>) -> Option<Vec<Phase>> {
+    let message = state?.terminated.as_ref()?.message.as_ref()?;
+    Some(TerminationMessage::from_json(message)?.phases)
+}

@@ -1,0 +1,226 @@
+//! `trace`: when each rank started, what it did, and when it ended, on one axis of time.
+
+mod chart;
+mod svg;
+mod text;
+
+use crate::connection::Connection;
+use crate::exec::capture;
+use crate::output::{FormatArgument, complain, print};
+use crate::target::{NameArgument, Target, agent, runner_state};
+use anyhow::{Context as _, Result, ensure};
+use chart::chart;
+use clap::{Args, ValueHint};
+use flux_contract::Phase;
+use futures::StreamExt as _;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{ContainerState, Pod};
+use kube::ResourceExt as _;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::IsTerminal as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Agents that are asked at the same time.
+const QUESTIONS: usize = 16;
+
+/// Columns where the output is no terminal.
+const COLUMNS: usize = 120;
+
+/// `trace`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Time counts from the creation of the MiniCluster. Kubernetes notes whole seconds; the agents' phases \
+are exact to the millisecond, from the start of their container on. Pods that are gone are not shown."
+)]
+pub(crate) struct Trace {
+    #[command(flatten)]
+    name: NameArgument,
+    /// Write the chart into this file, as SVG, instead
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "output")]
+    svg: Option<PathBuf>,
+    #[command(flatten)]
+    format: FormatArgument,
+}
+
+/// Of the answer of `flux-agent status` what is used.
+#[derive(Debug, Deserialize)]
+struct Report {
+    #[serde(default)]
+    phases: Vec<Phase>,
+}
+
+impl Trace {
+    pub(crate) async fn execute(&self, connection: Connection) -> Result<ExitCode> {
+        let target = Target::new(connection, &self.name.name);
+        let cluster = target.get().await?;
+        let pods = target.pods().await?;
+        ensure!(
+            !pods.is_empty(),
+            "{} has no pods to trace: `kubectl flux status {}` has the times of its run",
+            target.name,
+            target.name
+        );
+        let reports = reports(&target, &pods, &agent(&cluster)).await;
+        let chart = chart(&cluster, &pods, &reports, Timestamp::now());
+        let names: Vec<String> =
+            pods.values().map(|pod| format!("pod/{}", pod.name_any())).collect();
+        if let Some(file) = &self.svg {
+            let written = fs::write(file, svg::svg(&chart));
+            written.with_context(|| format!("write the chart to {}", file.display()))?;
+        } else if !self.format.print(&chart, &names)? {
+            print(&text::text(&chart, columns()));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// The phases of the agents that run, by rank. One that does not answer is named, and keeps no other from being shown.
+async fn reports(
+    target: &Target,
+    pods: &BTreeMap<u32, Pod>,
+    agent: &str,
+) -> BTreeMap<u32, Vec<Phase>> {
+    let running = pods.iter().filter(|(_, pod)| {
+        let state = runner_state(pod, &target.name);
+        matches!(state, Some(ContainerState { running: Some(_), .. }))
+    });
+    let questions = running.map(|(&rank, pod)| async move {
+        match report(target, &pod.name_any(), agent).await {
+            Ok(phases) => Some((rank, phases)),
+            Err(error) => {
+                complain(&format!(
+                    "kubectl flux: the phases of rank {rank} are missing: {error:#}"
+                ));
+                None
+            }
+        }
+    });
+    let answers = futures::stream::iter(questions).buffer_unordered(QUESTIONS);
+    answers.filter_map(std::future::ready).collect().await
+}
+
+async fn report(target: &Target, pod: &str, agent: &str) -> Result<Vec<Phase>> {
+    let ended = capture(target, pod, &[agent, "status", "-o", "json"]).await?;
+    ensure!(ended.code == 0, "{agent} status in {pod}: {}", ended.stderr.trim_end());
+    let report: Report = serde_json::from_slice(&ended.stdout)
+        .with_context(|| format!("read the answer of {agent} status in {pod}"))?;
+    Ok(report.phases)
+}
+
+fn columns() -> usize {
+    let size = std::io::stdout().is_terminal().then(crossterm::terminal::size);
+    size.and_then(Result::ok).map_or(COLUMNS, |(columns, _)| columns.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flux_operator::crd::MiniCluster;
+    use serde_json::{Value, json};
+
+    fn at(second: i64) -> Value {
+        json!(Timestamp::from_second(1_000_000 + second).unwrap())
+    }
+
+    fn pod(rank: u32, created: i64, status: &Value) -> (u32, Pod) {
+        let pod = json!({
+            "metadata": { "name": format!("hello-{rank}-abcde"), "creationTimestamp": at(created) },
+            "spec": { "nodeName": format!("node-{rank}"), "containers": [] },
+            "status": status,
+        });
+        (rank, serde_json::from_value(pod).unwrap())
+    }
+
+    fn status(scheduled: i64, state: &Value) -> Value {
+        json!({
+            "conditions": [
+                { "type": "PodScheduled", "status": "True", "lastTransitionTime": at(scheduled) },
+            ],
+            "containerStatuses": [
+                { "name": "hello", "image": "", "imageID": "", "ready": true, "restartCount": 0, "state": state },
+            ],
+        })
+    }
+
+    fn phases(all: &[(&str, u64, u64)]) -> Vec<Phase> {
+        let phase = |(name, start_milliseconds, duration_milliseconds): &(&str, u64, u64)| Phase {
+            name: (*name).to_owned(),
+            start_milliseconds: *start_milliseconds,
+            duration_milliseconds: *duration_milliseconds,
+        };
+        all.iter().map(phase).collect()
+    }
+
+    /// One rank of each kind: ended, running, killed without a word, starting, waiting for a node.
+    fn example() -> chart::Chart {
+        let cluster: MiniCluster = serde_json::from_value(json!({
+            "metadata": { "name": "hello", "creationTimestamp": at(0) },
+            "spec": { "size": 5, "containers": [{}] },
+        }))
+        .unwrap();
+        let said = json!({ "exitCode": 7, "commandRan": true, "phases": phases(&[
+            ("prepare", 0, 40), ("quorum", 40, 960), ("command", 1000, 5000), ("shutdown", 6000, 500),
+        ]) });
+        let lead = json!({ "terminated": {
+            "exitCode": 7, "startedAt": at(3), "finishedAt": at(10), "message": said.to_string(),
+        } });
+        let killed =
+            json!({ "terminated": { "exitCode": 137, "startedAt": at(3), "finishedAt": at(5) } });
+        let running = json!({ "running": { "startedAt": at(4) } });
+        let waiting = json!({ "waiting": { "reason": "PodInitializing" } });
+        let unscheduled = json!({ "conditions": [{ "type": "PodScheduled", "status": "False" }] });
+        let pods = BTreeMap::from([
+            pod(0, 1, &status(1, &lead)),
+            pod(1, 1, &status(2, &running)),
+            pod(2, 1, &status(2, &killed)),
+            pod(3, 6, &status(7, &waiting)),
+            pod(4, 6, &unscheduled),
+        ]);
+        let worker =
+            phases(&[("prepare", 0, 30), ("wait-for-lead", 30, 300), ("command", 330, 7670)]);
+        let reports = BTreeMap::from([(1, worker)]);
+        chart(&cluster, &pods, &reports, Timestamp::from_second(1_000_012).unwrap())
+    }
+
+    #[test]
+    fn every_rank_is_on_one_axis_of_time() {
+        insta::assert_yaml_snapshot!(example());
+    }
+
+    #[test]
+    fn the_chart_fits_the_terminal() {
+        let shown = anstream::adapter::strip_str(&text::text(&example(), 80)).to_string();
+        assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
+        insta::assert_snapshot!(shown);
+    }
+
+    #[test]
+    fn the_picture_has_a_bar_for_each_segment_and_colours_for_light_and_dark() {
+        let picture = svg::svg(&example());
+        let segments: usize = example().rows.iter().map(|row| row.segments.len()).sum();
+        assert_eq!(picture.matches("<title>rank ").count(), segments);
+        insta::assert_snapshot!(picture);
+    }
+
+    #[test]
+    fn nothing_that_is_missing_or_out_of_order_is_drawn_outside() {
+        let cluster: MiniCluster = serde_json::from_value(
+            json!({ "metadata": { "name": "hello" }, "spec": { "containers": [] } }),
+        )
+        .unwrap();
+        let early =
+            json!({ "terminated": { "exitCode": 0, "startedAt": at(-5), "finishedAt": at(-9) } });
+        let pods = BTreeMap::from([pod(0, 3, &status(1, &early)), (1, Pod::default())]);
+        let chart =
+            chart(&cluster, &pods, &BTreeMap::new(), Timestamp::from_second(1_000_003).unwrap());
+        let mut segments = chart.rows.iter().flat_map(|row| &row.segments);
+        assert!(
+            segments.all(|it| it.start_milliseconds >= 0 && it.duration_milliseconds >= 0),
+            "{chart:?}"
+        );
+        assert!(!text::text(&chart, 10).is_empty());
+    }
+}

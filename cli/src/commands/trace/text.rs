@@ -1,0 +1,83 @@
+//! The chart in a terminal.
+
+use super::chart::{Chart, Kind, Row};
+use crate::chart::cells;
+use crate::commands::status::milliseconds;
+use crate::output::{paint, table};
+use anstyle::AnsiColor;
+use std::fmt::Write as _;
+
+/// Fewest cells of a line.
+const NARROWEST: usize = 16;
+
+/// Columns between two of a table.
+const GAP: usize = 2;
+
+const HEADER: [&str; 3] = ["RANK", "END", "NODE"];
+
+/// A line for each rank, and what the cells mean. Without colours the cells still differ.
+pub(super) fn text(chart: &Chart, columns: usize) -> String {
+    let rows: Vec<[String; 3]> = chart.rows.iter().map(facts).collect();
+    let used: usize = (0..HEADER.len())
+        .map(|column| {
+            let cells = rows.iter().map(|row| row[column].chars().count());
+            cells.chain([HEADER[column].len()]).max().unwrap_or_default() + GAP
+        })
+        .sum();
+    let width = columns.saturating_sub(used + GAP).max(NARROWEST);
+    let axis = axis(chart.milliseconds, width);
+    let header: Vec<&str> = HEADER.into_iter().chain([axis.as_str()]).collect();
+    let lines = chart.rows.iter().zip(rows).map(|(row, facts)| {
+        facts.into_iter().chain([bar(row, chart.milliseconds, width)]).collect()
+    });
+    format!("{}\n{}", table(&header, lines), legend())
+}
+
+fn facts(row: &Row) -> [String; 3] {
+    let end = row.exit_code.map_or_else(|| "-".to_owned(), |code| code.to_string());
+    [row.rank.to_string(), end, row.node.clone().unwrap_or_else(|| "-".to_owned())]
+}
+
+/// Begin and end of the axis at its ends.
+fn axis(whole: i64, width: usize) -> String {
+    let end = milliseconds(whole);
+    format!("0{end:>width$}", width = width.saturating_sub(1))
+}
+
+fn bar(row: &Row, whole: i64, width: usize) -> String {
+    let mut line = vec![None; width];
+    for segment in &row.segments {
+        let (from, length) =
+            cells(segment.start_milliseconds, segment.duration_milliseconds, whole, width);
+        // What is shorter than a cell is covered by what follows, unless that is as short.
+        line[from..from + length].fill(Some(segment.kind()));
+    }
+    let mut text = String::new();
+    for run in line.chunk_by(|one, next| one == next) {
+        match run.first().copied().flatten() {
+            None => text.push_str(&" ".repeat(run.len())),
+            Some(kind) => text.push_str(&painted(kind, run.len())),
+        }
+    }
+    text.trim_end().to_owned()
+}
+
+fn painted(kind: Kind, length: usize) -> String {
+    let (colour, cell) = match kind {
+        Kind::Schedule => (AnsiColor::Red, "·"),
+        Kind::Start => (AnsiColor::Yellow, "░"),
+        Kind::Prepare => (AnsiColor::Blue, "▒"),
+        Kind::Quorum => (AnsiColor::Cyan, "▓"),
+        Kind::Command => (AnsiColor::Green, "█"),
+        Kind::End => (AnsiColor::Magenta, "▚"),
+    };
+    paint(colour, &cell.repeat(length))
+}
+
+fn legend() -> String {
+    let mut text = String::new();
+    for kind in Kind::ALL {
+        let _ = write!(text, "{} {}  ", painted(kind, 1), kind.words());
+    }
+    format!("{}\n", text.trim_end())
+}

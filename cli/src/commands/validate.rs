@@ -1,0 +1,56 @@
+//! `validate`: the checks of the API server and of the operator, without either.
+
+use crate::output::{FormatArgument, complain, print};
+use anyhow::Result;
+use clap::{Args, ValueHint};
+use flux_operator::cli::defaults;
+use flux_operator::crd::Install;
+use flux_operator::images::VIEW_IMAGE;
+use flux_operator::offline::{self, Checker, Remark};
+use std::io::stdin;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// `validate`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Ends with 0 if everything is valid, with 1 if there is a fault, with 2 if something cannot be read."
+)]
+pub(crate) struct Validate {
+    /// YAML or JSON files, directories of such files, or - for the standard input; other kinds than MiniCluster are
+    /// passed over
+    #[arg(required = true, value_name = "FILE", value_hint = ValueHint::AnyPath)]
+    files: Vec<PathBuf>,
+    #[command(flatten)]
+    format: FormatArgument,
+}
+
+impl Validate {
+    pub(crate) fn execute(&self) -> Result<ExitCode> {
+        let all = checker().check_all(&self.files, &mut stdin());
+        let read: Vec<_> = all.iter().flatten().collect();
+        let names: Vec<String> = read.iter().map(|it| it.file.display().to_string()).collect();
+        if self.format.print(&read, &names)? {
+            all.iter().filter_map(|it| it.as_ref().err()).for_each(fail);
+        } else {
+            offline::print(&all, print, complain, fail);
+        }
+        Ok(ExitCode::from(offline::exit_code(&all)))
+    }
+}
+
+/// A checker for an operator with the defaults of this release.
+pub(crate) fn checker() -> Checker {
+    Checker::new(defaults(VIEW_IMAGE.to_owned(), None, Install::default()))
+}
+
+fn fail(error: &anyhow::Error) {
+    complain(&format!("kubectl flux: {error:#}"));
+}
+
+/// Prints remarks, a line each.
+pub(crate) fn complain_of(remarks: &[Remark]) {
+    for remark in remarks {
+        complain(&remark.to_string());
+    }
+}

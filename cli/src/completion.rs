@@ -1,0 +1,109 @@
+//! Completion of command lines: what a shell, or kubectl, asks for while a line is typed.
+//!
+//! kubectl asks an executable of the name `kubectl_complete-flux` with the words after `kubectl flux`, and takes what
+//! cobra prints (`pkg/cmd/plugin_completion.go` of kubectl). This program is it, called by that name.
+
+use crate::cli::Cli;
+use crate::connection::{Connection, ConnectionArguments};
+use crate::output::print;
+use anyhow::{Context as _, Result};
+use clap::CommandFactory as _;
+use clap_complete::engine::{CompletionCandidate, complete};
+use clap_complete::env::CompleteEnv;
+use flux_operator::crd::MiniCluster;
+use kube::ResourceExt;
+use kube::api::ListParams;
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+use std::time::Duration;
+use tokio::runtime::Builder;
+use tokio::time::timeout;
+
+/// By this name kubectl calls this program.
+const FOR_KUBECTL: &str = "kubectl_complete-flux";
+
+/// Nobody waits longer for a name.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// To cobra: the shell shall not propose files besides (`ShellCompDirectiveNoFileComp`).
+const NO_FILES: &str = ":4";
+
+/// Answers if that is what this program was called for. The runtime must not run yet.
+pub(crate) fn is_answered() -> Result<bool> {
+    let mut words = env::args_os();
+    let program = words.next().unwrap_or_default();
+    let directory = env::current_dir().ok();
+    if Path::new(&program).file_stem() == Some(OsStr::new(FOR_KUBECTL)) {
+        print(&for_kubectl(words.collect(), directory.as_deref())?);
+        return Ok(true);
+    }
+    let shell = CompleteEnv::with_factory(Cli::command);
+    shell.try_complete(env::args_os(), directory.as_deref()).context("complete the line")
+}
+
+/// The candidates as cobra prints them; the last of the `words` is the one that is typed.
+fn for_kubectl(words: Vec<OsString>, directory: Option<&Path>) -> Result<String> {
+    let last = words.len();
+    let line = [OsString::from("kubectl-flux")].into_iter().chain(words).collect();
+    let candidates = complete(&mut Cli::command(), line, last, directory);
+    let shown = candidates.context("complete the line")?.into_iter().filter(|it| !it.is_hide_set());
+    let lines = shown.map(|candidate| {
+        let value = candidate.get_value().to_string_lossy();
+        match candidate.get_help().map(ToString::to_string) {
+            Some(help) => format!("{value}\t{}\n", help.lines().next().unwrap_or_default()),
+            None => format!("{value}\n"),
+        }
+    });
+    Ok(format!("{}{NO_FILES}\n", lines.collect::<String>()))
+}
+
+/// The names of MiniClusters that begin like this. Where there is no cluster there are none.
+pub(crate) fn names(begin: &OsStr) -> Vec<CompletionCandidate> {
+    let begin = begin.to_string_lossy();
+    let names = all_names().unwrap_or_default().into_iter();
+    names.filter(|name| name.starts_with(&*begin)).map(CompletionCandidate::new).collect()
+}
+
+fn all_names() -> Result<Vec<String>> {
+    let mut words: Vec<OsString> = env::args_os().skip(1).collect();
+    // Between the shell's words and the line.
+    if words.first().is_some_and(|word| word == "--") {
+        words.remove(0);
+    }
+    let arguments = ConnectionArguments::found_in(words);
+    let list = async {
+        let api = Connection::new(&arguments).await?.api::<MiniCluster>();
+        anyhow::Ok(api.list_metadata(&ListParams::default()).await?)
+    };
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let list = runtime.block_on(async { timeout(PATIENCE, list).await })??;
+    Ok(list.iter().map(ResourceExt::name_any).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(line: &str) -> String {
+        for_kubectl(line.split(' ').map(OsString::from).collect(), None).unwrap()
+    }
+
+    #[test]
+    fn kubectl_gets_subcommands_and_options_with_their_help() {
+        let subcommands = answer("susp");
+        assert!(subcommands.starts_with("suspend\tSuspend a MiniCluster"), "{subcommands}");
+        assert!(subcommands.ends_with("\n:4\n"), "{subcommands}");
+        assert!(
+            answer("wait hello --ti").starts_with("--timeout"),
+            "{}",
+            answer("wait hello --ti")
+        );
+        assert!(
+            answer("wait hello --for r").starts_with("ready"),
+            "{}",
+            answer("wait hello --for r")
+        );
+        assert_eq!(answer("no-such-command x"), ":4\n");
+    }
+}

@@ -1,0 +1,135 @@
+//! Which cluster and namespace are meant, as kubectl finds them.
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config};
+use lexopt::Arg;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Which cluster and namespace are meant.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
+#[command(next_help_heading = "Cluster")]
+pub(crate) struct ConnectionArguments {
+    /// The kubeconfig; unless given, those in $KUBECONFIG, or ~/.kube/config
+    #[arg(long, global = true, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig
+    #[arg(long, global = true, value_name = "NAME")]
+    context: Option<String>,
+    /// Namespace; unless given, that of the context
+    #[arg(long, short, global = true, value_name = "NAME")]
+    namespace: Option<String>,
+}
+
+impl ConnectionArguments {
+    /// The namespace, without a look at a cluster or a kubeconfig: `default` unless given.
+    pub(crate) fn offline_namespace(&self) -> &str {
+        self.namespace.as_deref().unwrap_or("default")
+    }
+
+    /// Those of a command line that need not be whole, nor right.
+    pub(crate) fn found_in(words: Vec<OsString>) -> Self {
+        let mut found = Self::default();
+        let mut parser = lexopt::Parser::from_args(words);
+        while let Ok(Some(word)) = parser.next() {
+            let place = match word {
+                Arg::Long("namespace") | Arg::Short('n') => &mut found.namespace,
+                Arg::Long("context") => &mut found.context,
+                Arg::Long("kubeconfig") => {
+                    found.kubeconfig = parser.value().ok().map(PathBuf::from);
+                    continue;
+                }
+                Arg::Long(_) => {
+                    // Given with a sign of equality it belongs to the option; else it is of no interest either.
+                    let _ = parser.optional_value();
+                    continue;
+                }
+                Arg::Short(_) | Arg::Value(_) => continue,
+            };
+            *place = parser.value().ok().and_then(|value| value.into_string().ok());
+        }
+        found
+    }
+}
+
+/// A cluster, and the namespace in it that is meant.
+#[derive(Clone)]
+pub(crate) struct Connection {
+    pub client: Client,
+    pub namespace: String,
+}
+
+impl Connection {
+    pub(crate) async fn new(arguments: &ConnectionArguments) -> Result<Self> {
+        let mut config = config(arguments).await.context("find a cluster")?;
+        // A log is followed for as long as the command runs.
+        config.read_timeout = None;
+        let namespace =
+            arguments.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
+        let client = Client::try_from(config).context("make a client of the kubeconfig")?;
+        Ok(Self { client, namespace })
+    }
+
+    /// An API for objects of the namespace.
+    pub(crate) fn api<K>(&self) -> Api<K>
+    where
+        K: kube::Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>,
+    {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+}
+
+async fn config(arguments: &ConnectionArguments) -> Result<Config> {
+    let options =
+        KubeConfigOptions { context: arguments.context.clone(), ..KubeConfigOptions::default() };
+    if let Some(path) = &arguments.kubeconfig {
+        let kubeconfig = Kubeconfig::read_from(path)
+            .with_context(|| format!("read the kubeconfig {}", path.display()))?;
+        return Ok(Config::from_custom_kubeconfig(kubeconfig, &options).await?);
+    }
+    match Config::from_kubeconfig(&options).await {
+        Ok(config) => Ok(config),
+        // In a pod there may be none.
+        Err(error) if arguments.context.is_none() => {
+            Config::incluster().map_err(|_| anyhow::Error::new(error))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What to do about a failure that has nothing to do with what was asked.
+pub(crate) fn remedy(error: &anyhow::Error) -> &'static str {
+    let answer = error.chain().find_map(|cause| {
+        let Some(kube::Error::Api(status)) = cause.downcast_ref() else { return None };
+        Some(status)
+    });
+    // The API server has no such path, and answers without a Status.
+    let is_unknown = answer.is_some_and(|status| status.code == 404 && status.details.is_none());
+    if is_unknown { ": this cluster has no MiniClusters, install the operator first" } else { "" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_is_being_typed_says_which_cluster_is_meant() {
+        let found = |line: &str| {
+            ConnectionArguments::found_in(line.split(' ').map(OsString::from).collect())
+        };
+        let namespace = |name: &str| ConnectionArguments {
+            namespace: Some(name.to_owned()),
+            ..ConnectionArguments::default()
+        };
+        for line in
+            ["logs -n a", "logs -fna b", "logs --since=1h -o json --namespace=a hel", "-n a --co"]
+        {
+            assert_eq!(found(line), namespace("a"), "{line}");
+        }
+        let all = found("--kubeconfig k --context=c list");
+        assert_eq!((all.kubeconfig, all.context), (Some("k".into()), Some("c".to_owned())));
+        assert_eq!(found("exec hello -- x -n a").namespace, None);
+    }
+}

@@ -1,0 +1,233 @@
+//! Programs in the pods of a MiniCluster, started by exec.
+
+use crate::target::Target;
+use anyhow::{Context as _, Result, bail};
+use crossterm::terminal;
+use futures::SinkExt as _;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
+use kube::api::{AttachParams, AttachedProcess, TerminalSize};
+use std::io::IsTerminal as _;
+use tokio::io::{
+    self, AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _,
+    BufReader,
+};
+use tokio::task::JoinHandle;
+
+/// Bytes on their way between a stream and the connection.
+const BUFFER: usize = 64 << 10;
+
+/// How a program in a pod has ended, and what it printed.
+#[derive(Debug, Clone)]
+pub(crate) struct Ended {
+    pub code: u8,
+    pub stdout: Vec<u8>,
+    pub stderr: String,
+}
+
+/// Runs a program in the runner of this pod to its end.
+pub(crate) async fn capture(target: &Target, pod: &str, words: &[&str]) -> Result<Ended> {
+    let parameters = parameters(target);
+    let mut process = start(target, pod, words, &parameters).await?;
+    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+    let (mut out, mut err) = (process.stdout(), process.stderr());
+    let (out, err) = tokio::join!(read_all(&mut out, &mut stdout), read_all(&mut err, &mut stderr));
+    out.and(err).with_context(|| format!("read what {} printed in {pod}", words[0]))?;
+    let code = end(process, words).await?;
+    Ok(Ended { code, stdout, stderr: String::from_utf8_lossy(&stderr).into_owned() })
+}
+
+/// Runs a program without input in the runner of this pod, and prints what it prints as it comes. Returns its exit code.
+pub(crate) async fn watch(target: &Target, pod: &str, words: &[&str]) -> Result<u8> {
+    let mut process = start(target, pod, words, &parameters(target)).await?;
+    let output = process.stdout().map(|from| tokio::spawn(copy(from, io::stdout())));
+    let errors = process.stderr().map(|from| tokio::spawn(copy(from, io::stderr())));
+    let code = end(process, words).await;
+    for copied in [output, errors].into_iter().flatten() {
+        let _ = copied.await;
+    }
+    code
+}
+
+/// Runs a program without input in the runner of this pod, and hands over each line that it prints: true where it is
+/// of standard error. Returns its exit code.
+pub(crate) async fn lines(
+    target: &Target,
+    pod: &str,
+    words: &[&str],
+    take: impl Fn(bool, &str),
+) -> Result<u8> {
+    let mut process = start(target, pod, words, &parameters(target)).await?;
+    let (out, err) = (process.stdout(), process.stderr());
+    let (out, err) = tokio::join!(
+        each_line(out, |line| take(false, line)),
+        each_line(err, |line| take(true, line))
+    );
+    out.and(err).with_context(|| format!("read what {} printed in {pod}", words[0]))?;
+    end(process, words).await
+}
+
+async fn each_line(from: Option<impl AsyncRead + Unpin>, take: impl Fn(&str)) -> io::Result<()> {
+    let Some(from) = from else { return Ok(()) };
+    let mut from = BufReader::new(from);
+    let mut line = Vec::new();
+    while from.read_until(b'\n', &mut line).await? > 0 {
+        take(String::from_utf8_lossy(&line).trim_end_matches(['\n', '\r']));
+        line.clear();
+    }
+    Ok(())
+}
+
+async fn read_all(from: &mut Option<impl AsyncRead + Unpin>, to: &mut Vec<u8>) -> io::Result<()> {
+    match from {
+        Some(from) => from.read_to_end(to).await.map(drop),
+        None => Ok(()),
+    }
+}
+
+/// Runs a program in the runner of this pod; its streams are those of this process, and so is the terminal where
+/// there is one and `terminal` is set. Returns its exit code.
+pub(crate) async fn pass_through(
+    target: &Target,
+    pod: &Pod,
+    words: &[&str],
+    terminal: bool,
+) -> Result<u8> {
+    let name = pod.metadata.name.as_deref().unwrap_or_default();
+    let terminal = terminal && std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+    let parameters =
+        AttachParams { stdin: true, tty: terminal, stderr: !terminal, ..parameters(target) };
+    let mut process = start(target, name, words, &parameters).await?;
+    let raw = terminal.then(RawMode::enter).transpose()?;
+    let sizes = terminal.then(|| follow_size(&mut process)).flatten();
+    let input = process.stdin().map(|to| tokio::spawn(copy(io::stdin(), to)));
+    let output = process.stdout().map(|from| tokio::spawn(copy(from, io::stdout())));
+    let errors = process.stderr().map(|from| tokio::spawn(copy(from, io::stderr())));
+    let code = end(process, words).await;
+    for copied in [output, errors].into_iter().flatten() {
+        // What was printed last is still on its way. A reader that has gone is no failure.
+        let _ = copied.await;
+    }
+    [input, sizes].into_iter().flatten().for_each(|task: JoinHandle<()>| task.abort());
+    drop(raw);
+    code
+}
+
+/// A program without input in the runner.
+pub(crate) fn parameters(target: &Target) -> AttachParams {
+    AttachParams {
+        container: Some(target.name.clone()),
+        max_stdin_buf_size: Some(BUFFER),
+        max_stdout_buf_size: Some(BUFFER),
+        max_stderr_buf_size: Some(BUFFER),
+        ..AttachParams::default()
+    }
+}
+
+/// Starts a program as `parameters` say.
+pub(crate) async fn start(
+    target: &Target,
+    pod: &str,
+    words: &[&str],
+    parameters: &AttachParams,
+) -> Result<AttachedProcess> {
+    let api = target.connection.api::<Pod>();
+    let process = api.exec(pod, words.iter().copied(), parameters).await;
+    process.with_context(|| format!("run {} in the pod {pod}", words.join(" ")))
+}
+
+/// Waits for the end of a program whose streams are taken, and returns its exit code.
+pub(crate) async fn end(mut process: AttachedProcess, words: &[&str]) -> Result<u8> {
+    let status = process.take_status().context("the status of the process was taken")?;
+    let Some(status) = status.await else {
+        bail!("the connection ended before {} did", words.join(" "))
+    };
+    exit_code(&status).with_context(|| format!("run {}", words.join(" ")))
+}
+
+/// The exit code is a cause of the status (client-go, `tools/remotecommand/v4.go`).
+fn exit_code(status: &Status) -> Result<u8> {
+    if status.status.as_deref() == Some("Success") {
+        return Ok(0);
+    }
+    let causes = status.details.iter().flat_map(|details| details.causes.iter().flatten());
+    let mut code = causes.filter(|cause| cause.reason.as_deref() == Some("ExitCode"));
+    let code = code.find_map(|cause| cause.message.as_deref()?.parse().ok());
+    code.with_context(|| status.message.clone().unwrap_or_else(|| "no exit code came".to_owned()))
+}
+
+/// Copies to the end of either; each piece is written at once.
+async fn copy(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin) {
+    let mut buffer = vec![0; BUFFER];
+    while let Ok(length @ 1..) = from.read(&mut buffer).await {
+        if to.write_all(&buffer[..length]).await.is_err() || to.flush().await.is_err() {
+            return;
+        }
+    }
+    // The other side sees the end of the input.
+    let _ = to.shutdown().await;
+}
+
+/// The terminal of this process passes on what is typed, until this is dropped.
+struct RawMode;
+
+impl RawMode {
+    fn enter() -> Result<Self> {
+        terminal::enable_raw_mode().context("set the terminal to raw mode")?;
+        Ok(Self)
+    }
+}
+
+impl Drop for RawMode {
+    fn drop(&mut self) {
+        let _ = terminal::disable_raw_mode();
+    }
+}
+
+/// Tells the program the size of the terminal, now and whenever it changes.
+fn follow_size(process: &mut AttachedProcess) -> Option<JoinHandle<()>> {
+    let mut sizes = process.terminal_size()?;
+    Some(tokio::spawn(async move {
+        loop {
+            let Ok((width, height)) = terminal::size() else { return };
+            if sizes.send(TerminalSize { width, height }).await.is_err() {
+                return;
+            }
+            if !size_changes().await {
+                return;
+            }
+        }
+    }))
+}
+
+#[cfg(unix)]
+async fn size_changes() -> bool {
+    use tokio::signal::unix::{SignalKind, signal};
+    let Ok(mut changes) = signal(SignalKind::window_change()) else { return false };
+    changes.recv().await.is_some()
+}
+
+#[cfg(not(unix))]
+async fn size_changes() -> bool {
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn status(text: serde_json::Value) -> Status {
+        serde_json::from_value(text).unwrap()
+    }
+
+    #[test]
+    fn the_exit_code_is_that_of_the_status() {
+        let causes = json!([{ "reason": "ExitCode", "message": "7" }]);
+        let failed = json!({ "status": "Failure", "reason": "NonZeroExitCode", "details": { "causes": causes } });
+        assert_eq!(exit_code(&status(json!({ "status": "Success" }))).unwrap(), 0);
+        assert_eq!(exit_code(&status(failed)).unwrap(), 7);
+        let other = json!({ "status": "Failure", "message": "no such file" });
+        assert_eq!(exit_code(&status(other)).unwrap_err().to_string(), "no such file");
+    }
+}

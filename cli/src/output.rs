@@ -1,0 +1,122 @@
+//! What is printed, and how: tables and lines for people, objects for scripts. Colours are left out where the output
+//! is no terminal, and where `NO_COLOR` is set.
+
+use anstyle::{AnsiColor, Style};
+use anyhow::{Context as _, Result};
+use clap::{Args, ValueEnum};
+use comfy_table::{Table, presets};
+use flux_operator::crd::State;
+use jiff::{Timestamp, Unit};
+use serde::Serialize;
+use std::io::Write as _;
+
+/// Form of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// JSON.
+    Json,
+    /// YAML.
+    Yaml,
+    /// For people, with more columns.
+    Wide,
+    /// Only names, as kubectl takes them.
+    Name,
+}
+
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct FormatArgument {
+    /// Form of the answer; for people unless given
+    #[arg(long, short, value_enum, value_name = "FORMAT")]
+    output: Option<Format>,
+}
+
+impl FormatArgument {
+    pub(crate) fn is_wide(self) -> bool {
+        self.output == Some(Format::Wide)
+    }
+
+    /// Prints `object` for scripts where that was asked for; `name` is what kubectl would call it. False: it is to be
+    /// printed for people.
+    pub(crate) fn print<T: Serialize>(self, object: &T, names: &[String]) -> Result<bool> {
+        match self.output {
+            Some(Format::Json) => {
+                print(&serde_json::to_string_pretty(object).context("write JSON")?);
+            }
+            Some(Format::Yaml) => print(&serde_saphyr::to_string(object).context("write YAML")?),
+            Some(Format::Name) => names.iter().for_each(|name| print(name)),
+            Some(Format::Wide) | None => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+/// Prints a text, and ends its last line. A reader that has gone is no failure.
+pub(crate) fn print(text: &str) {
+    let _ = writeln!(anstream::stdout(), "{}", text.trim_end());
+}
+
+/// Prints a text on standard error.
+pub(crate) fn complain(text: &str) {
+    let _ = writeln!(anstream::stderr(), "{}", text.trim_end());
+}
+
+/// A table as kubectl prints them.
+pub(crate) fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_header(header.to_vec());
+    for row in rows {
+        table.add_row(row);
+    }
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
+    let lines = table.lines().map(|line| format!("{}\n", line.trim_end()));
+    lines.collect()
+}
+
+/// The word in the colour of what it means.
+pub(crate) fn coloured(state: Option<State>) -> String {
+    let Some(state) = state else { return "-".to_owned() };
+    let colour = match state {
+        State::Running | State::Complete => AnsiColor::Green,
+        State::Failed | State::Invalid | State::Degraded => AnsiColor::Red,
+        State::Pending | State::Starting | State::Ending | State::Suspended => AnsiColor::Yellow,
+    };
+    paint(colour, &state.to_string())
+}
+
+pub(crate) fn paint(colour: AnsiColor, text: &str) -> String {
+    let style = Style::new().fg_color(Some(colour.into()));
+    format!("{style}{text}{style:#}")
+}
+
+pub(crate) fn bold(text: &str) -> String {
+    let style = Style::new().bold();
+    format!("{style}{text}{style:#}")
+}
+
+/// How long ago that was, as kubectl says it.
+pub(crate) fn age(since: Timestamp, now: Timestamp) -> String {
+    let seconds = now.since(since).ok().and_then(|span| span.total(Unit::Second).ok());
+    #[expect(clippy::cast_possible_truncation, reason = "whole seconds are what is shown")]
+    let seconds = seconds.unwrap_or_default().max(0.0) as i64;
+    match seconds {
+        0..120 => format!("{seconds}s"),
+        120..7200 => format!("{}m", seconds / 60),
+        7200..172_800 => format!("{}h", seconds / 3600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_are_those_of_kubectl() {
+        let at = |seconds| Timestamp::from_second(seconds).unwrap();
+        let ages = [0, 119, 120, 7199, 7200, 172_800].map(|it| age(at(0), at(it)));
+        assert_eq!(ages, ["0s", "119s", "2m", "119m", "2h", "2d"]);
+        assert_eq!(age(at(9), at(0)), "0s", "clocks differ");
+    }
+}

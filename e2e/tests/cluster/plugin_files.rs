@@ -1,0 +1,75 @@
+//! What `kubectl flux` makes of files, and of a line that is typed: the cluster takes it.
+
+use crate::{Trial, specification, trial};
+use anyhow::{Context as _, Result, ensure};
+use e2e::programs;
+use std::path::Path;
+use std::{fs, os::unix};
+
+/// An example of the Go operator, as its users have it.
+const OF_GO: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../cli/src/commands/migrate/tests/old.yaml");
+const MPI: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/mpi/minicluster.yaml");
+
+/// What the plugin prints, which ends well.
+fn said(trial: &Trial, words: &[&str]) -> Result<String> {
+    let output = programs::run(&mut trial.plugin(words)?)?;
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// The kinds of the objects that the API server would take of `manifest`.
+fn taken(trial: &Trial, directory: &Path, manifest: &str) -> Result<Vec<String>> {
+    let file = directory.join("manifest.yaml");
+    fs::write(&file, manifest)?;
+    let file = file.to_str().context("not UTF-8")?;
+    let words = ["apply", "--dry-run=server", "--validate=strict", "--output=name", "-f", file];
+    let names = trial.kubectl(&words)?;
+    let kinds = names.lines().map(|name| name.split(['/', '.']).next().unwrap_or(name).to_owned());
+    Ok(kinds.collect())
+}
+
+#[test]
+#[ignore = "needs a cluster"]
+fn what_is_rendered_and_migrated_is_valid_on_the_cluster_too() {
+    trial("plugin-files", async |trial| {
+        let directory = tempfile::tempdir()?;
+        let rendered = said(trial, &["render", MPI])?;
+        let kinds = taken(trial, directory.path(), &rendered)?;
+        for kind in ["job", "configmap", "secret", "service"] {
+            ensure!(kinds.iter().any(|it| it == kind), "no {kind} in {kinds:?} of {rendered}");
+        }
+        let migrated = said(trial, &["migrate", OF_GO])?;
+        let kinds = taken(trial, directory.path(), &migrated)?;
+        ensure!(kinds.contains(&"minicluster".to_owned()), "{kinds:?} of {migrated}");
+        let wrong = directory.path().join("wrong.yaml");
+        fs::write(&wrong, migrated.replacen("size:", "siez:", 1))?;
+        let refused =
+            trial.plugin(&["validate", wrong.to_str().context("not UTF-8")?])?.output()?;
+        let text = String::from_utf8_lossy(&[refused.stdout, refused.stderr].concat()).into_owned();
+        ensure!(refused.status.code() == Some(1) && text.contains("spec.siez"), "{text}");
+        Ok(())
+    });
+}
+
+#[test]
+#[ignore = "needs a cluster"]
+fn names_of_miniclusters_are_completed() {
+    trial("plugin-names", async |trial| {
+        let spec = specification(&["size: 1", "suspend: true"], "command: 'true'");
+        trial.start("first", &spec).await?;
+        trial.start("second", &spec).await?;
+        let directory = tempfile::tempdir()?;
+        // By this name kubectl asks the plugin.
+        let link = directory.path().join("kubectl_complete-flux");
+        let plugin = trial.plugin(&[])?;
+        let mut words = [plugin.get_program()].into_iter().chain(plugin.get_args());
+        let program = words.find(|word| Path::new(word).ends_with("kubectl-flux"));
+        unix::fs::symlink(program.context("no plugin")?, &link)?;
+        let words = ["--namespace", trial.namespace(), "status", "f"];
+        let output = programs::run(trial.program(&link).args(words))?;
+        ensure!(output.stdout == b"first\n:4\n", "{output:?}");
+        let script = said(trial, &["completion", "bash"])?;
+        ensure!(script.contains("kubectl-flux"), "{script}");
+        Ok(())
+    });
+}

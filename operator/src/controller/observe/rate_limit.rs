@@ -1,0 +1,62 @@
+//! A rate limit for what many MiniClusters ask for at the same time, and what is not urgent for any of them.
+
+use super::recent::Name;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Time from one slot to the next: four a second, however many wait.
+const PACE: Duration = Duration::from_millis(250);
+/// A slot that nobody came for is forgotten.
+const FORGOTTEN: Duration = Duration::from_mins(1);
+
+#[derive(Default)]
+pub(crate) struct RateLimit(Mutex<Slots>);
+
+#[derive(Default)]
+struct Slots {
+    given: HashMap<Name, Instant>,
+    /// The next that nobody has.
+    free: Option<Instant>,
+}
+
+impl RateLimit {
+    /// How long it is until the slot of `cluster`, which gets one if it has none; `None` when that has come, and is
+    /// used with this.
+    pub(crate) fn rest(&self, cluster: &Name) -> Option<Duration> {
+        let (mut slots, now) = (self.0.lock(), Instant::now());
+        let slot = if let Some(slot) = slots.given.get(cluster) {
+            *slot
+        } else {
+            slots.given.retain(|_, slot| *slot + FORGOTTEN > now);
+            let slot = slots.free.map_or(now, |free| free.max(now));
+            slots.free = Some(slot + PACE);
+            slots.given.insert(cluster.clone(), slot);
+            slot
+        };
+        let rest = slot.checked_duration_since(now).filter(|rest| !rest.is_zero());
+        if rest.is_none() {
+            slots.given.remove(cluster);
+        }
+        rest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn of_many_each_has_its_slot_once_and_one_alone_does_not_wait() {
+        let limit = RateLimit::default();
+        let rest = |name: usize| limit.rest(&("apps".to_owned(), name.to_string()));
+        assert_eq!((rest(0), rest(1), rest(2)), (None, Some(PACE), Some(2 * PACE)));
+        assert_eq!(rest(1), Some(PACE), "it keeps its slot");
+        tokio::time::advance(PACE).await;
+        assert_eq!((rest(1), rest(1)), (None, Some(2 * PACE)), "the next is another");
+        tokio::time::advance(2 * FORGOTTEN).await;
+        assert_eq!(rest(3), None);
+        assert_eq!(limit.0.lock().given.len(), 0, "nobody came for the others");
+    }
+}
