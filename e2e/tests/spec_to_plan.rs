@@ -27,7 +27,8 @@ use std::path::PathBuf;
 
 fn defaults() -> Defaults {
     let image = || "registry.example/view:1".to_owned();
-    Defaults { view_image: image(), arm_view_image: image(), install: Install::Auto }
+    let (view_image, arm_view_image) = (image(), image());
+    Defaults { view_image, arm_view_image, install: Install::Auto, cluster_domain: None }
 }
 
 fn with_spec(spec: &Value) -> MiniCluster {

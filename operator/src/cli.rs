@@ -57,6 +57,9 @@ pub struct RunArguments {
     #[arg(long, env = "FLUX_OPERATOR_INSTALL", value_name = "METHOD", value_enum)]
     #[arg(default_value = "Auto", ignore_case = true)]
     pub install: Install,
+    /// Domain of the cluster's Services; unless given, that of the operator's own pod
+    #[arg(long, env = "FLUX_OPERATOR_CLUSTER_DOMAIN", value_name = "DOMAIN")]
+    pub cluster_domain: Option<String>,
     /// Watch this namespace only
     #[arg(long, env = "FLUX_OPERATOR_NAMESPACE", value_name = "NAMESPACE")]
     pub namespace: Option<String>,
@@ -108,7 +111,8 @@ pub enum LogFormat {
 pub fn defaults(view_image: String, arm_view_image: Option<String>, install: Install) -> Defaults {
     let published = view_image == VIEW_IMAGE;
     let other = || if published { ARM_VIEW_IMAGE.to_owned() } else { view_image.clone() };
-    Defaults { arm_view_image: arm_view_image.unwrap_or_else(other), view_image, install }
+    let arm_view_image = arm_view_image.unwrap_or_else(other);
+    Defaults { arm_view_image, view_image, install, cluster_domain: None }
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ mod guard;
 mod kube_ext;
 mod observe;
 mod reconcile;
+pub mod render;
 mod schedulers;
 mod status;
 

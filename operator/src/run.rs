@@ -6,10 +6,12 @@
 
 use crate::admin::{self, BEAT, Health};
 use crate::cli::{RunArguments, defaults};
+use crate::cluster::validate::Defaults;
 use crate::controller::{self, Context, Images, Scope};
 use crate::leader::Candidate;
 use crate::metrics::Metrics;
 use anyhow::{Context as _, Result};
+use flux_contract::cluster_domain;
 use kube::{Client, Config};
 use std::future::pending;
 use std::sync::Arc;
@@ -45,6 +47,10 @@ async fn serve(arguments: RunArguments, workers: &Handle) -> Result<()> {
     tracing::info!(?arguments, "start");
     let candidate = candidate(&arguments, &config)?;
     let metrics = Arc::new(Metrics::default());
+    let defaults = Defaults {
+        cluster_domain: arguments.cluster_domain.or_else(|| own_domain(&config)),
+        ..defaults(arguments.view_image, arguments.arm_view_image, arguments.install)
+    };
     let context = Arc::new({
         // A client's connections are served by the runtime that it was made in.
         let _workers = workers.enter();
@@ -53,7 +59,7 @@ async fn serve(arguments: RunArguments, workers: &Handle) -> Result<()> {
             Some(arguments.identity),
             Arc::clone(&metrics),
             Images { agent: arguments.agent_image, agent_pull_policy: arguments.agent_pull_policy },
-            defaults(arguments.view_image, arguments.arm_view_image, arguments.install),
+            defaults,
         )
     });
     // A stand-by knows the answer when its time comes.
@@ -78,6 +84,12 @@ async fn serve(arguments: RunArguments, workers: &Handle) -> Result<()> {
         ended = operator.act(candidate) => ended,
         served = served => served.context("serve health and metrics"),
     }
+}
+
+/// The domain of the cluster's Services, as the search list of this pod has it.
+fn own_domain(config: &Config) -> Option<String> {
+    let text = std::fs::read_to_string("/etc/resolv.conf").ok()?;
+    cluster_domain(&text, &config.default_namespace)
 }
 
 fn client(mut config: Config) -> Result<Client> {

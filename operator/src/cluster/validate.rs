@@ -95,7 +95,9 @@ fn resolve(
     let spec = &cluster.spec;
     let headless_name = headless_name(name_text, spec, faults);
     let flux = flux::flux(name_text, spec, defaults, faults);
-    let common = pod::common(spec, &headless_name, faults);
+    let domain = defaults.cluster_domain.as_ref().zip(identity.as_ref());
+    let domain = domain.map(|(domain, identity)| format!("{}.svc.{domain}", identity.namespace));
+    let common = pod::common(spec, &headless_name, domain.as_deref(), faults);
     let Containers { runner, sidecars, pod } =
         containers(name_text, spec, &flux.view, &common, faults);
     let services_name = identity.as_ref().map(|identity| identity.name.services_pod());

@@ -23,6 +23,8 @@ pub struct Defaults {
     pub arm_view_image: String,
     /// How agent and view come into the pods (`--install`).
     pub install: Install,
+    /// The domain of the cluster's Services (`--cluster-domain`), where it is known.
+    pub cluster_domain: Option<String>,
 }
 
 /// Where the operator's own documents are mounted: no mount path may hide them.

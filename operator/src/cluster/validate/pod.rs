@@ -9,7 +9,7 @@ use crate::crd::MiniClusterSpec;
 use flux_contract::{Shutdown, labels};
 use k8s_openapi::api::core::v1::{
     Affinity, Container, NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm,
-    PodAffinity, PodAffinityTerm, PodAntiAffinity, PodSpec, ResourceRequirements,
+    PodAffinity, PodAffinityTerm, PodAntiAffinity, PodDNSConfig, PodSpec, ResourceRequirements,
     WeightedPodAffinityTerm,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
@@ -58,16 +58,22 @@ pub(super) fn pod(
     }
 }
 
-/// What the Job's pods and that of `spec.services` have in common.
+/// What the Job's pods and that of `spec.services` have in common. `service_domain` is that of the Services of their
+/// namespace, `<namespace>.svc.<domain>`, where it is known.
 pub(super) fn common(
     spec: &MiniClusterSpec,
     headless_name: &str,
+    service_domain: Option<&str>,
     faults: &mut Violations,
 ) -> PodSpec {
     let pod = &spec.pod;
+    // Programs tell each other their host names, which are those below the headless Service.
+    let search = service_domain.map(|domain| format!("{headless_name}.{domain}"));
     PodSpec {
         // No container needs the API unless the user says so.
         automount_service_account_token: Some(pod.automount_service_account_token),
+        dns_config: search
+            .map(|it| PodDNSConfig { searches: Some(vec![it]), ..PodDNSConfig::default() }),
         dns_policy: non_empty_owned(pod.dns_policy.as_ref()),
         // A namespace with many Services would fill the environment with their addresses.
         enable_service_links: Some(false),
