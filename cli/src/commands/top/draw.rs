@@ -51,7 +51,7 @@ fn summary(state: &State) -> Line<'_> {
     }
     let _ = write!(
         text,
-        "; {} jobs run, {} wait",
+        "; jobs: {} running, {} waiting",
         count(|state| state.is_active() && !state.is_pending()),
         count(JobState::is_pending)
     );
