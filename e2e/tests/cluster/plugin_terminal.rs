@@ -63,10 +63,11 @@ fn an_instance_is_watched() {
 fn a_shell_in_a_new_instance_runs_jobs_and_takes_the_instance_with_it() {
     trial("plugin-interactive", async |trial| {
         let words = ["run", "ubuntu:24.04", "--interactive", "--size=2", "--name=mine"];
-        let steps = [("$ ", "flux run -N2 hostname\n"), ("mine-1", "exit 3\n")];
+        // What is typed while a job runs is for the job.
+        let steps = [("$ ", "flux run -N2 hostname\n"), ("$ ", "exit 3\n")];
         let (code, screen) = on_terminal(trial, &words, &steps)?;
         ensure!(code == Some(3), "{code:?}: {screen}");
-        ensure!(screen.contains("mine-0"), "{screen}");
+        ensure!(screen.contains("mine-1"), "{screen}");
         let left = trial.api::<MiniCluster>().get_opt("mine").await?;
         ensure!(left.is_none(), "{left:?}");
         Ok(())
