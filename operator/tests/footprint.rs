@@ -43,7 +43,7 @@ const PEAK_LIMIT: u64 = 192 * 1024;
 /// Where all objects are.
 const NAMESPACE: &str = "work";
 /// Each MiniCluster is reconciled, and a gigabyte of text has come and gone, long before.
-const DEADLINE: Duration = Duration::from_mins(5);
+const DEADLINE: Duration = Duration::from_mins(15);
 
 /// The operator; it is ended when this goes.
 struct Operator(Child);
