@@ -43,7 +43,7 @@ const PEAK_LIMIT: u64 = 192 * 1024;
 /// Where all objects are.
 const NAMESPACE: &str = "work";
 /// Each MiniCluster is reconciled, and a gigabyte of text has come and gone, long before.
-const DEADLINE: Duration = Duration::from_mins(15);
+const DEADLINE: Duration = Duration::from_mins(5);
 
 /// The operator; it is ended when this goes.
 struct Operator(Child);
@@ -234,7 +234,8 @@ async fn a_thousand_miniclusters_take_little_memory() {
     println!("{used:?} KiB");
     // They run for this operator, too: it has nothing else to say of them.
     let writes = server.writes();
-    assert!(!writes.iter().any(|write| write.ends_with("/status")), "{writes:?}");
+    let changes = |write: &String| write.ends_with("/status") || write.contains("/configmaps/");
+    assert!(!writes.iter().any(changes), "what was recorded is out of date: {writes:?}");
     assert!(used.data <= DATA_LIMIT, "{used:?}");
     assert!(std::env::var_os(RELEASED).is_none() || used.resident <= MEMORY_LIMIT, "{used:?}");
 }
