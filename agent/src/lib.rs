@@ -9,6 +9,7 @@ mod execute;
 mod failure;
 pub mod flux;
 pub mod lead;
+pub mod linking;
 mod pid1;
 pub mod plan;
 pub mod process;

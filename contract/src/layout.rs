@@ -123,7 +123,8 @@ paths! {
     software = shared / Layout::SOFTWARE;
     /// Root of everything the agent configures.
     config_root = shared / "config";
-    /// Directory handed to the broker as its configuration path.
+    /// Directory handed to the broker as its configuration path, and to its shells as one of Lua files that they run in
+    /// every job (`FLUX_SHELL_RC_PATH`).
     broker_config_dir = shared / "config/etc/flux/config";
     /// The broker's configuration.
     broker_toml = shared / "config/etc/flux/config/broker.toml";

@@ -7,7 +7,7 @@ use crate::accounts::become_user::{self, Target};
 use crate::commands::arguments::{Awaited, PodArguments, PodQuestion};
 use crate::failure::{Failure, ended_with};
 use crate::pid1::run;
-use crate::program::{batch, diagnose, submit};
+use crate::program::{batch, diagnose, mpi, submit};
 use crate::rc;
 use crate::system::{output, subcommand};
 use crate::view::InstallRequest;
@@ -102,6 +102,9 @@ enum Command {
     /// Submit a command as one job, without Python, and become what follows it to its end (used by `run` on the lead)
     #[command(name = subcommand::SUBMIT, hide = true)]
     Submit(submit::Submit),
+    /// Say what a job of several tasks needs because of its MPI (used by Flux's shell)
+    #[command(name = subcommand::MPI, hide = true)]
+    Mpi(mpi::Question),
     /// Load the broker's modules, or remove them (used by the broker as its rc1 and rc3)
     #[command(name = subcommand::RC, hide = true)]
     Rc(rc::Rc),
@@ -220,6 +223,10 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Start { words } => become_user::exec(None, &words),
         Command::Batch(batch) => ended_with(batch::run(&batch)),
         Command::Submit(submit) => submit::run(&submit),
+        Command::Mpi(question) => {
+            mpi::run(&question);
+            Ok(())
+        }
         Command::Rc(rc) => block_on(rc::run(&rc)),
         Command::Doctor(question) => block_on(doctor::run(&question)),
         Command::Connect { pod, words } => client::connect(&pod, &words),

@@ -8,11 +8,12 @@ use crate::flux::broker_socket::{BrokerAddress, SocketError};
 use crate::lead::wait::wait_for_lead;
 use crate::plan::decide::{self, client_environment};
 use crate::plan::step::Role;
+use crate::program::mpi::{self, Choice};
 use crate::status::client;
 use crate::status::document::StatusReport;
 use crate::system::check::{Check, Found, any_failed, text};
 use crate::system::output::chain;
-use flux_contract::{CURVE_MOUNT, CURVE_SECRET_KEY, CurveCertificate, Exit, Install};
+use flux_contract::{CURVE_MOUNT, CURVE_SECRET_KEY, CurveCertificate, Exit, Install, Workload};
 use nix::sys::statvfs::statvfs;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -61,6 +62,7 @@ async fn all(arguments: &PodArguments) -> Vec<Check> {
         check("directories", directories(&pod)),
         check("memory", memory(&pod)),
         check("space", space(&pod)),
+        check("MPI", mpi(&pod)),
         check("agent", agent(&pod).await),
         check("lead", lead(&pod).await),
         check("broker", broker(&pod).await),
@@ -115,6 +117,33 @@ async fn view(pod: &PodContext) -> Found {
             Found::failed(format!("{shown} version: {}: {text}", output.status), remedy)
         }
         Err(error) => Found::failed(format!("start {shown}: {error}"), remedy),
+    }
+}
+
+/// Whether the ranks of the command find each other.
+fn mpi(pod: &PodContext) -> Found {
+    let command = match &pod.config.workload {
+        Workload::Submit { submission }
+        | Workload::Interactive { submission: Some(submission) } => submission.command.as_slice(),
+        Workload::Launcher { command, .. } => command,
+        Workload::Interactive { submission: None }
+        | Workload::Batch { .. }
+        | Workload::Diagnostics {} => &[],
+    };
+    let view = pod.config.layout.view();
+    let plugins = ["lib", "lib64"].map(|lib| view.join(lib).join("flux/shell/plugins"));
+    let has_pmix = plugins.iter().any(|it| pod.root.at(it.join(mpi::PLUGIN)).exists());
+    let variable = |name| pod.facts.environment.get(name).map_or("", String::as_str);
+    let (path, libraries) = (variable("PATH"), variable("LD_LIBRARY_PATH"));
+    let server = if has_pmix { "flux-pmix is in the view" } else { "no flux-pmix in the view" };
+    match mpi::of_command(command, None, has_pmix, path, libraries) {
+        Choice::Options { pmi, .. } => {
+            let pmi = pmi.map_or_else(|| "Flux's own PMI".to_owned(), |list| format!("pmi={list}"));
+            Found::ok(format!("{pmi}; {server}"))
+        }
+        Choice::Refuse(reason) => {
+            Found::failed(reason, "the page on MPI programs says how such a view is made")
+        }
     }
 }
 

@@ -118,6 +118,7 @@ fn steps(pod: Pod<'_>, work: &workload::Work) -> Result<Vec<Step>, Failure> {
     steps.push(Step::WriteFile(broker::configuration(pod, None)));
     let hosts = format!("{}\n", config.network.bootstrap.hosts());
     steps.push(Step::WriteFile(files::file(config.layout.hostlist(), 0o644, hosts)));
+    steps.push(files::shell_rc(pod));
     steps.extend(helpers::helpers(pod).map(Step::WriteFile));
     steps.extend(work.script.clone().map(Step::WriteFile));
     steps.push(Step::ChangeEnvironment(environment::changes(pod)));

@@ -22,14 +22,15 @@ pub(super) fn temporary(pod: Pod<'_>) -> PathBuf {
     if pod.facts.is_runner { pod.config.layout.config_root().join("tmp") } else { MEMORY.into() }
 }
 
-/// The view on the lists on which programs are looked for.
+/// The view, and what is ours, on the lists on which programs and Flux look for files.
 pub(super) fn lists(pod: Pod<'_>) -> Vec<Change> {
+    let mut lists = vec![append("FLUX_SHELL_RC_PATH", &pod.config.layout.broker_config_dir())];
     if !pod.config.view.enabled {
-        return vec![];
+        return lists;
     }
     let view = pod.config.layout.view();
     // At the end: the image's own programs stay what they were.
-    let mut lists = vec![append("PATH", &view.join("bin"))];
+    lists.push(append("PATH", &view.join("bin")));
     let own = pod.facts.site_packages.as_deref();
     let packages = pod.config.view.python_path.as_deref().map(Path::new).or(own);
     lists.extend(packages.map(|packages| append("PYTHONPATH", packages)));
@@ -64,6 +65,9 @@ pub(super) fn of_broker(pod: Pod<'_>, has_command: bool) -> Vec<Change> {
     let (name, value) = DISABLE_JOB_CLEANUP;
     let disables = has_command && cleans_up_later(pod.facts);
     changes.extend(disables.then(|| Change::set(name, value)));
+    // Else the PMIx server in Flux's shell looks for its plugins where it was installed, and finds those of the image.
+    let plugins = pod.facts.pmix_plugins.iter();
+    changes.extend(plugins.map(|it| Change::set("PMIX_PKGLIBDIR", it.display().to_string())));
     changes
 }
 

@@ -37,6 +37,8 @@ pub struct Facts {
     pub flux_version: Option<String>,
     /// Flux may find plugins that change what its submission programs make of a command.
     pub has_submission_plugins: bool,
+    /// The view's directory of plugins of PMIx, if it has any.
+    pub pmix_plugins: Option<PathBuf>,
     /// The view's directory of Flux modules, if Fluxion is among them.
     pub fluxion_modules: Option<PathBuf>,
     /// The view's library directory holds a C library. Programs of the image, which have a loader
@@ -132,6 +134,7 @@ impl Facts {
             site_packages: site_packages(&root.at(view.join("lib"))),
             flux_version: flux_version(&flux),
             has_submission_plugins: has_submission_plugins(&flux, &root.at(&view), root),
+            pmix_plugins: in_libraries(&view, root, "pmix", ""),
             fluxion_modules: fluxion_modules(&view, root),
             is_runner: root.at(CURVE_MOUNT).exists(),
             has_temporary_directories: TEMPORARY_DIRECTORIES
@@ -211,11 +214,15 @@ fn has_submission_plugins(flux: &Path, view: &Path, root: &Root) -> bool {
     })
 }
 
+/// The view's directory of libraries `name`, if `file` is in it.
+fn in_libraries(view: &Path, root: &Root, name: &str, file: &str) -> Option<PathBuf> {
+    let mut directories = ["lib", "lib64"].map(|lib| view.join(lib).join(name)).into_iter();
+    directories.find(|directory| root.at(directory.join(file)).exists())
+}
+
 /// Where the view keeps its Flux modules, if Fluxion's queue manager is one of them.
 fn fluxion_modules(view: &Path, root: &Root) -> Option<PathBuf> {
-    let mut directories =
-        ["lib", "lib64"].map(|lib| view.join(lib).join("flux/modules")).into_iter();
-    directories.find(|directory| root.at(directory.join("sched-fluxion-qmanager.so")).exists())
+    in_libraries(view, root, "flux/modules", "sched-fluxion-qmanager.so")
 }
 
 #[cfg(test)]

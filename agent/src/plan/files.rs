@@ -4,11 +4,18 @@ use crate::flux::resources;
 use crate::plan::environment::{output_directory, temporary};
 use crate::plan::pod::Pod;
 use crate::plan::step::{FileToWrite, Owner, Role, Step};
+use crate::program::mpi::SHELL_RC;
 use flux_contract::{CURVE_MOUNT, CURVE_SECRET_KEY, MUNGE_MOUNT, MUNGE_SECRET_KEY, Workload};
 use std::path::{Path, PathBuf};
 
 /// Where munged(8) looks for its key.
 const MUNGE_KEY: &str = "/etc/munge/munge.key";
+
+/// What Flux's shell runs in every job ([`SHELL_RC`]).
+pub(super) fn shell_rc(pod: Pod<'_>) -> Step {
+    let script = SHELL_RC.replace("@AGENT@", &pod.config.layout.agent().display().to_string());
+    Step::WriteFile(file(pod.config.layout.broker_config_dir().join("mpi.lua"), 0o644, script))
+}
 
 /// Directories, parents first. Those in which only the agent writes belong to the container's user, so that jobs cannot
 /// replace what is there. The others belong to the broker's user: Flux insists for its run and state directories, and a

@@ -13,6 +13,7 @@ mod instance;
 mod lead_lost;
 mod leave;
 mod linked_view;
+mod mpi;
 mod people;
 mod plan;
 mod pod;

@@ -39,6 +39,7 @@ fn facts(hostname: &str) -> Facts {
         accounts: Databases { passwd: [root, app].concat().into(), ..Databases::default() },
         is_runner: true,
         has_temporary_directories: true,
+        pmix_plugins: None,
         fluxion_modules: None,
         executables: paths(&["/bin/bash", "/bin/sh", FLUX, VIEW_BASH]),
         ..settings::facts(&config(), hostname, 0)
@@ -168,7 +169,7 @@ fn the_lead_alone_asks_for_diagnostics() {
 fn an_image_gets_what_it_lacks_and_no_c_library_of_the_view() {
     let texts = ["make directory /mnt/shared/config/tmp (1777", "TMPDIR?=/mnt/shared/config/tmp"];
     plan_says("sample-0", &texts, |_, facts| facts.has_temporary_directories = false);
-    plan_says("sample-0", &["!LD_LIBRARY_PATH"], |_, facts| facts.view_has_libc = true);
+    plan_says("sample-0", &["!export LD_LIBRARY_PATH"], |_, facts| facts.view_has_libc = true);
     // Flux gets the view's bash, hooks keep the image's own sh.
     let texts = ["SHELL?=/mnt/shared/view/bin/bash", "run commands.pre with /bin/sh"];
     plan_says("sample-0", &texts, |config, facts| {

@@ -68,7 +68,7 @@ prop_compose! {
         uid in prop_oneof![Just(0_u32), any::<u32>()], gid in any::<u32>(),
         groups in vec(any::<u32>(), 0..3),
         passwd in vec(any::<u8>(), 0..40), agent in path(), cluster_domain in of(text()),
-        (site_packages, fluxion_modules) in (of(path()), of(path())),
+        (site_packages, fluxion_modules, pmix_plugins) in (of(path()), of(path()), of(path())),
         environment in btree_map(text(), text(), 0..4),
         [is_runner, has_temporary_directories, view_has_libc, has_home] in any::<[bool; 4]>(),
         [is_known, has_submission_plugins] in any::<[bool; 2]>(),
@@ -84,7 +84,7 @@ prop_compose! {
             accounts: Databases { passwd, ..Databases::default() },
             executables: executables.filter_map(|(path, there)| there.then_some(path)).collect(),
             homes: has_home.then(|| PathBuf::from("/root")).into_iter().collect(),
-            environment, agent, cluster_domain, site_packages, fluxion_modules,
+            environment, agent, cluster_domain, site_packages, fluxion_modules, pmix_plugins,
             flux_version: is_known.then(|| "0.88.0".to_owned()), has_submission_plugins,
             is_runner, has_temporary_directories, view_has_libc, uid, processors, replaced,
         }

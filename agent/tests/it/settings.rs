@@ -186,6 +186,7 @@ pub(crate) fn facts(config: &AgentConfig, hostname: &str, uid: u32) -> Facts {
         site_packages: Some(view.join("lib/python3.12/site-packages")),
         flux_version: None,
         has_submission_plugins: false,
+        pmix_plugins: Some(view.join("lib/pmix")),
         fluxion_modules: Some(view.join("lib/flux/modules")),
         is_runner: true,
         has_temporary_directories: false,

@@ -18,6 +18,8 @@ pub(super) enum NeededFlux {
     Real,
     /// Real Flux, with Fluxion in its view.
     Fluxion,
+    /// Real Flux, with flux-pmix in its view.
+    Pmix,
     /// The stand-in, or a view with the C library that it needs: the image has none.
     CLibrary,
 }

@@ -63,6 +63,7 @@ fn obstacle(example: &Example, view: &View, own_cluster: bool) -> Result<Option<
     let (is_there, reason) = match flux {
         NeededFlux::Real => (view.is_real(), "it needs real Flux"),
         NeededFlux::Fluxion => (view.has_fluxion()?, "it needs a view with Fluxion"),
+        NeededFlux::Pmix => (view.has_pmix()?, "it needs a view with flux-pmix"),
         NeededFlux::CLibrary => {
             (view.has_c_library()?, "its image has no C library, and the view has none either")
         }
@@ -251,6 +252,7 @@ mod tests {
             ("hello-world", false, None),
             ("mpi", true, Some("it needs real Flux")),
             ("fluxion", true, Some("it needs a view with Fluxion")),
+            ("open-mpi", true, Some("it needs a view with flux-pmix")),
         ] {
             assert_eq!(obstacle_of(name, &View::StandIn, own_cluster), with_stand_in, "{name}");
             assert_eq!(obstacle_of(name, &real, own_cluster), None, "{name}");

@@ -83,6 +83,15 @@ impl View {
         }
     }
 
+    /// Whether it has flux-pmix. An image of a registry counts as complete.
+    pub fn has_pmix(&self) -> Result<bool> {
+        match self {
+            Self::StandIn => Ok(false),
+            Self::Image(_) => Ok(true),
+            Self::Archive(path) => holds(path, |name| name == "pmix.so"),
+        }
+    }
+
     /// Whether it has the C library that it needs. The published images have none; another of a registry cannot be
     /// looked into, and counts as complete.
     pub fn has_c_library(&self) -> Result<bool> {

@@ -12,6 +12,7 @@ mod hostile;
 mod install;
 mod lead;
 mod leave;
+mod mpi;
 mod pages;
 mod plugin;
 mod plugin_files;

@@ -1,10 +1,10 @@
 //! Whether an image holds a view, and whether that runs in an application's image. Nothing is started: both
 //! may be for another processor than this one.
 
-use crate::compiled::{Compiled, python_version};
-use crate::elf::{Elf, is_elf, is_of_c_library, machine_name};
-use crate::libraries::{Libraries, newest};
-use crate::places::Places;
+use crate::compiled::{Compiled, python_version, pythons_of_flux};
+use flux_agent::linking::{
+    Elf, Libraries, Places, has_open_mpi_5, is_elf, is_of_c_library, machine_name, newest,
+};
 use flux_agent::system::below;
 use flux_agent::system::check::{Check, Found};
 use flux_agent::system::output::chain;
@@ -69,6 +69,7 @@ pub(crate) fn check_view(request: &CheckRequest) -> Vec<Check> {
         check("C library", c_library(&pod, &loaded)),
         check("shell", shell(&pod)),
         check("python", python(&pod)),
+        check("PMIx", pmix(&pod)),
         check("access", access(&pod)),
     ]);
     checks
@@ -98,7 +99,7 @@ impl Pod {
         let own = Places { mounts: mounts.clone(), root: None };
         let all = Places { mounts, root: request.application.clone() };
         let data = own.read(&view.join("bin/flux")).unwrap_or_default();
-        let flux = Elf::read(&data).ok()?;
+        let flux = Elf::read(&*data).ok()?;
         let compiled = Compiled::read(&data, &view);
         Some(Self { view, own, all, flux, compiled })
     }
@@ -121,7 +122,7 @@ impl Pod {
         }
         let read = |path: PathBuf| {
             let data = self.own.read(&path).filter(|data| is_elf(data))?;
-            Some((self.own.resolve(&path).ok()?, Elf::read(&data).ok()?))
+            Some((self.own.resolve(&path).ok()?, Elf::read(&*data).ok()?))
         };
         paths.into_iter().filter_map(read).collect()
     }
@@ -278,7 +279,7 @@ fn python(pod: &Pod) -> Found {
     }
     let program = pod.all.resolve(python).unwrap_or_default();
     let name = program.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let modules = pod.own.pythons_of_flux(&pod.view);
+    let modules = pythons_of_flux(&pod.own, &pod.view);
     let is_known = python_version(name).is_some() && !modules.is_empty();
     if is_known && !modules.iter().any(|version| version == name) {
         return Found::failed(
@@ -287,6 +288,21 @@ fn python(pod: &Pod) -> Found {
         );
     }
     Found::ok(format!("{shown} ({name})"))
+}
+
+/// Open MPI 5 needs a plugin of Flux's shell.
+fn pmix(pod: &Pod) -> Found {
+    let names = ["lib", "lib64"].map(|lib| pod.view.join(lib).join("flux/shell/plugins/pmix.so"));
+    if let Some(plugin) = names.iter().find(|path| pod.own.file(path).is_some()) {
+        return Found::ok(plugin.display().to_string());
+    }
+    if has_open_mpi_5(&pod.all, "") {
+        return Found::warning(
+            "the application's image has Open MPI 5, and the view no flux-pmix: its jobs are refused",
+            "install flux-pmix into the prefix of Flux, and pack the view again",
+        );
+    }
+    Found::ok("no flux-pmix, which Open MPI 5 needs")
 }
 
 /// Flux may run as any user.

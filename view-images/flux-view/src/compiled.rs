@@ -1,6 +1,7 @@
 //! What is compiled into the `flux` program, read from its bytes: it need not run here, and may be one for
 //! another processor.
 
+use flux_agent::linking::Places;
 use std::path::{Path, PathBuf};
 
 /// Longer texts are none that is looked for here.
@@ -52,6 +53,13 @@ fn is_python(path: &Path) -> bool {
     let in_bin = path.parent().is_some_and(|parent| parent.ends_with("bin"));
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     in_bin && (name == "python3" || python_version(name).is_some())
+}
+
+/// The Pythons that the Flux in `view` has modules for, as `python3.11`.
+pub(super) fn pythons_of_flux(places: &Places, view: &Path) -> Vec<String> {
+    let mut names = places.names(&view.join("lib/flux"));
+    names.retain(|name| python_version(name).is_some());
+    names
 }
 
 /// `3.11` of `python3.11`.

@@ -7,10 +7,7 @@
 mod check;
 mod cli;
 mod compiled;
-mod elf;
-mod libraries;
 mod pack;
-mod places;
 mod rewrite;
 
 pub use cli::{command_line, main};

@@ -1,7 +1,7 @@
 //! Changing the headers of programs and libraries, and the first lines of scripts, so that they find
 //! interpreter and libraries within the view.
 
-use crate::elf::Elf;
+use flux_agent::linking::Elf;
 use object_rewrite::{Options, Rewriter};
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -56,7 +56,7 @@ pub(super) fn changed(data: &[u8], elf: &Elf, change: &Change) -> Result<Vec<u8>
     rewriter.modify(options)?;
     let mut written = Vec::with_capacity(data.len());
     rewriter.write(&mut written)?;
-    let after = Elf::read(&written).map_err(|_| "the changed file cannot be read")?;
+    let after = Elf::read(&*written).map_err(|_| "the changed file cannot be read")?;
     lost(elf, change, &after)
         .map_or(Ok(written), |lost| Err(format!("the changed file lost its {lost}").into()))
 }
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn a_shell_with_other_headers_still_runs() {
         let data = fs::read(fs::canonicalize("/bin/sh").unwrap()).unwrap();
-        let elf = Elf::read(&data).unwrap();
+        let elf = Elf::read(&*data).unwrap();
         let directory = tempfile::tempdir().unwrap();
         let loader = directory.path().join("a/loader/with/a/longer/path/than/before");
         fs::create_dir_all(loader.parent().unwrap()).unwrap();

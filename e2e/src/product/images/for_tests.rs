@@ -20,6 +20,11 @@ const PACKAGES: [&str; 3] = ["curl", "munge", "nginx"];
 const WITH_FLUX: &str = "fluxrm/flux-sched:jammy";
 /// The image of the example `mpi`: made of the packages that its `Dockerfile` names, and of its source.
 const MPI: &str = "mpi-example:1";
+/// Images of examples, of packages alone, as their `Dockerfile`s have them.
+const OF_EXAMPLES: [(&str, Release, &[&str]); 2] = [
+    ("lammps-example:1", Release::Bookworm, &["lammps", "lammps-examples"]),
+    ("open-mpi-example:1", Release::Trixie, &["hpcc"]),
+];
 /// An image without a shell. What is made here has one program, which no example uses.
 const DISTROLESS: &str = "gcr.io/distroless/static-debian12:latest";
 
@@ -50,6 +55,10 @@ pub(crate) fn load(
     load("Debian's nginx, in the place of", &web_server, WEB_SERVER)?;
     if view.is_real() {
         load("Debian's MPICH with a program, as", &mpi(progress)?, MPI)?;
+        for (name, release, packages) in OF_EXAMPLES {
+            let recipe = Recipe { release, packages, program: None };
+            load("packages of Debian, as", &recipe.image(&Cache::locate()?, progress)?, name)?;
+        }
     }
     let Some(flux) = view.layer(scratch.path(), binaries)? else {
         return cluster.pull_image(WITH_FLUX);

@@ -3,8 +3,7 @@
 use super::contents::{Contents, Fault, Part};
 use super::{left_out, python};
 use crate::compiled::Compiled;
-use crate::elf::{Elf, is_of_c_library, machine_name};
-use crate::libraries::Libraries;
+use flux_agent::linking::{Elf, Libraries, is_of_c_library, machine_name};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 
@@ -31,7 +30,7 @@ impl Contents {
     fn flux(&mut self) -> Elf {
         let data = self.places.read(&self.view.join("bin/flux")).unwrap_or_default();
         self.compiled = Compiled::read(&data, &self.view);
-        let elf = Elf::read(&data).ok().filter(|elf| elf.interpreter.is_some());
+        let elf = Elf::read(&*data).ok().filter(|elf| elf.interpreter.is_some());
         let Some(elf) = elf else {
             self.fault(
                 "bin/flux is no program that is loaded with shared libraries",
@@ -131,6 +130,7 @@ impl Contents {
                         if let Ok(relative) = library.path.strip_prefix(&self.view) {
                             directories.extend(relative.parent().map(Path::to_owned));
                         } else if let Some(path) = self.library(name, &library.path) {
+                            todo.extend(self.plugins(name, &library.path));
                             todo.push_back((path, library.path, library.elf));
                         }
                     }
@@ -156,6 +156,18 @@ impl Contents {
         let is_new = !self.entries.contains_key(&path);
         self.file(&path, found, part);
         is_new.then_some(path)
+    }
+
+    /// Takes the plugins of the library `name`, if it is libpmix, which loads them by name from a directory beside it;
+    /// returns them. The agent tells libpmix where they are.
+    fn plugins(&mut self, name: &str, found: &Path) -> Vec<(PathBuf, PathBuf, Elf)> {
+        if !name.starts_with("libpmix.so") {
+            return Vec::new();
+        }
+        let to = Path::new(LIBRARIES).join("pmix");
+        self.tree(&to, &found.with_file_name("pmix"), Part::Libraries, &|_| false);
+        let plugins = self.elfs().filter(|(path, ..)| path.starts_with(&to));
+        plugins.map(|(path, found, elf)| (path.into(), found.into(), elf.clone())).collect()
     }
 }
 

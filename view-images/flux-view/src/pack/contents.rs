@@ -2,8 +2,7 @@
 //! file system around it.
 
 use crate::compiled::Compiled;
-use crate::elf::{Elf, is_elf};
-use crate::places::Places;
+use flux_agent::linking::{Elf, Places, is_elf};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -235,6 +234,6 @@ impl Contents {
 /// The headers of the file at `path`, if it has any; or why it cannot be read.
 fn headers(path: &Path) -> Result<Option<Elf>, String> {
     let data = fs::read(path).map_err(|error| error.to_string())?;
-    let elf = is_elf(&data).then(|| Elf::read(&data)).transpose();
+    let elf = is_elf(&data).then(|| Elf::read(&*data)).transpose();
     elf.map_err(|error| error.to_string())
 }

@@ -10,9 +10,9 @@ mod write;
 
 pub(crate) use report::PackReport;
 
-use crate::places::Places;
 use anyhow::{Error, Result, ensure};
 use contents::{Contents, Fault};
+use flux_agent::linking::Places;
 use flux_agent::system::below;
 use flux_agent::view::{ViewError, failed, find};
 use flux_contract::Layout;

@@ -6,7 +6,7 @@
 
 use super::contents::{Contents, Fault, PROGRAMS, Part};
 use super::left_out;
-use crate::compiled::python_version;
+use crate::compiled::{python_version, pythons_of_flux};
 use std::path::{Path, PathBuf};
 
 /// Packages that Flux imports: the names of their files or directories, and whether Flux needs them.
@@ -125,7 +125,7 @@ fn is_of_package(name: &str, package: &str) -> bool {
 
 /// Flux's own modules are for one version of Python.
 fn bindings(contents: &mut Contents, name: &str) {
-    let versions = contents.places.pythons_of_flux(&contents.view);
+    let versions = pythons_of_flux(&contents.places, &contents.view);
     if !versions.is_empty() && !versions.iter().any(|version| version == name) {
         let cause =
             format!("Flux's modules are for {}, and its Python is {name}", versions.join(", "));

@@ -1,7 +1,7 @@
 //! What was packed, part by part.
 
 use super::contents::{Amount, Contents, Part};
-use crate::elf::machine_name;
+use flux_agent::linking::machine_name;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;

@@ -3,8 +3,8 @@
 
 use super::contents::{Content, Contents, Entry, Fault};
 use super::report::PackReport;
-use crate::elf::{Elf, is_of_c_library};
 use crate::rewrite::{Change, changed, first_line};
+use flux_agent::linking::{Elf, is_of_c_library};
 use flux_agent::view::{ViewError, failed};
 use std::fs::{self, FileTimes, Metadata, OpenOptions, Permissions};
 use std::io::Write as _;

@@ -1,19 +1,18 @@
-//! The file system as a program of the view finds it: the view at its place at run time, its packages at
-//! theirs, and everything else where an application's image has it.
+//! The file system as a program finds it: a view at its place at run time, its packages at theirs, and everything else
+//! where an application's image has it.
 
-use crate::compiled::python_version;
-use flux_agent::system::below;
-use flux_agent::view::follow;
+use crate::system::below;
+use crate::view::follow;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Where the paths of that file system lie on this one.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Places {
+pub struct Places {
     /// Directories as they are seen, and where they lie.
-    pub(super) mounts: Vec<(PathBuf, PathBuf)>,
+    pub mounts: Vec<(PathBuf, PathBuf)>,
     /// Where everything else lies, if there is anything else.
-    pub(super) root: Option<PathBuf>,
+    pub root: Option<PathBuf>,
 }
 
 impl Places {
@@ -32,7 +31,7 @@ impl Places {
     }
 
     /// What `path` is once all links are followed; or what is missing.
-    pub(super) fn resolve(&self, path: &Path) -> Result<PathBuf, String> {
+    pub fn resolve(&self, path: &Path) -> Result<PathBuf, String> {
         follow(path, &|path| self.place(path))
     }
 
@@ -42,17 +41,17 @@ impl Places {
     }
 
     /// Where the file `path` lies, all links followed, if it is there.
-    pub(super) fn file(&self, path: &Path) -> Option<PathBuf> {
+    pub fn file(&self, path: &Path) -> Option<PathBuf> {
         self.lies(path).filter(|lies| lies.is_file())
     }
 
     /// Where the directory `path` lies, all links followed, if it is there.
-    pub(super) fn directory(&self, path: &Path) -> Option<PathBuf> {
+    pub fn directory(&self, path: &Path) -> Option<PathBuf> {
         self.lies(path).filter(|lies| lies.is_dir())
     }
 
     /// The names in the directory `path`, sorted; none where it is no directory.
-    pub(super) fn names(&self, path: &Path) -> Vec<String> {
+    pub fn names(&self, path: &Path) -> Vec<String> {
         let entries = self.lies(path).and_then(|lies| fs::read_dir(lies).ok());
         let entries = entries.into_iter().flatten().flatten();
         let mut names: Vec<String> =
@@ -61,14 +60,8 @@ impl Places {
         names
     }
 
-    /// The Pythons that the Flux in `view` has modules for, as `python3.11`.
-    pub(super) fn pythons_of_flux(&self, view: &Path) -> Vec<String> {
-        let mut names = self.names(&view.join("lib/flux"));
-        names.retain(|name| python_version(name).is_some());
-        names
-    }
-
-    pub(super) fn read(&self, path: &Path) -> Option<Vec<u8>> {
+    /// The content of the file `path`, all links followed, if it can be read.
+    pub fn read(&self, path: &Path) -> Option<Vec<u8>> {
         fs::read(self.file(path)?).ok()
     }
 }

@@ -3,6 +3,7 @@
 use object::Endianness;
 use object::elf::{DT_NEEDED, DT_RPATH, DT_RUNPATH, DT_SONAME, ELFMAG, FileHeader64, SHF_ALLOC};
 use object::read::elf::{Dyn, FileHeader, ProgramHeader, SectionHeader};
+use object::read::{ReadRef, StringTable};
 use std::collections::BTreeSet;
 
 /// Libraries that belong to the C library and come from one build of it: the loader, too.
@@ -23,31 +24,36 @@ const C_LIBRARY: [&str; 14] = [
     "libutil",
 ];
 
+/// The headers of a program or a library.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Elf {
+pub struct Elf {
     /// For which processor (`e_machine`).
-    pub(super) machine: u16,
+    pub machine: u16,
     /// The loader that starts it: a program has one.
-    pub(super) interpreter: Option<String>,
-    pub(super) soname: Option<String>,
-    pub(super) needed: Vec<String>,
+    pub interpreter: Option<String>,
+    /// The name by which others need it (`DT_SONAME`).
+    pub soname: Option<String>,
+    /// Libraries that it needs (`DT_NEEDED`).
+    pub needed: Vec<String>,
     /// Where to search for libraries, also for those that libraries of it need (`DT_RPATH`).
-    pub(super) rpath: Vec<String>,
+    pub rpath: Vec<String>,
     /// Where to search for libraries that it needs itself (`DT_RUNPATH`).
-    pub(super) runpath: Vec<String>,
+    pub runpath: Vec<String>,
     /// Versions of symbols that it needs of the C library, as `GLIBC_2.34`.
-    pub(super) needed_versions: BTreeSet<String>,
-    pub(super) defined_versions: BTreeSet<String>,
+    pub needed_versions: BTreeSet<String>,
+    /// Versions of symbols that it defines.
+    pub defined_versions: BTreeSet<String>,
     /// Names of sections that only debuggers read.
-    pub(super) strippable: BTreeSet<String>,
+    pub strippable: BTreeSet<String>,
 }
 
 /// Whether `data` is an ELF file, by its first bytes.
-pub(super) fn is_elf(data: &[u8]) -> bool {
+pub fn is_elf(data: &[u8]) -> bool {
     data.starts_with(&ELFMAG)
 }
 
-pub(super) fn is_of_c_library(name: &str) -> bool {
+/// Whether `name` is that of a library that belongs to the C library.
+pub fn is_of_c_library(name: &str) -> bool {
     C_LIBRARY.iter().any(|part| {
         let rest = name.strip_prefix(part);
         rest.is_some_and(|rest| part.ends_with('_') || rest.starts_with(['.', '-']))
@@ -55,7 +61,7 @@ pub(super) fn is_of_c_library(name: &str) -> bool {
 }
 
 /// The name of the processor, as `uname -m` has it.
-pub(super) fn machine_name(machine: u16) -> String {
+pub fn machine_name(machine: u16) -> String {
     match machine {
         object::elf::EM_X86_64 => "x86_64".to_owned(),
         object::elf::EM_AARCH64 => "aarch64".to_owned(),
@@ -64,7 +70,8 @@ pub(super) fn machine_name(machine: u16) -> String {
 }
 
 impl Elf {
-    pub(super) fn read(data: &[u8]) -> object::Result<Self> {
+    /// Reads the headers in `data`, a file or its bytes.
+    pub fn read<'data>(data: impl ReadRef<'data>) -> object::Result<Self> {
         let header = FileHeader64::<Endianness>::parse(data)?;
         let endian = header.endian()?;
         let mut elf = Self { machine: header.e_machine(endian), ..Self::default() };
@@ -81,7 +88,8 @@ impl Elf {
             }
         }
         if let Some((entries, strings)) = sections.dynamic(endian, data)? {
-            let strings = sections.strings(endian, data, strings)?;
+            let strings = sections.section(strings)?.data(endian, data)?;
+            let strings = StringTable::new(strings, 0, strings.len() as u64);
             for entry in entries.iter().filter(|entry| entry.is_string(endian)) {
                 let value = || entry.string(endian, strings).map(text);
                 match entry.tag32(endian) {
@@ -138,7 +146,7 @@ mod tests {
     fn the_headers_of_a_shell_name_its_loader_and_its_c_library() {
         let data = fs::read(fs::canonicalize("/bin/sh").unwrap()).unwrap();
         assert!(is_elf(&data) && !is_elf(b"#!/bin/sh"));
-        let elf = Elf::read(&data).unwrap();
+        let elf = Elf::read(&*data).unwrap();
         assert_eq!(machine_name(elf.machine), std::env::consts::ARCH);
         assert!(elf.interpreter.unwrap().contains("/ld-linux"));
         assert!(elf.needed.contains(&"libc.so.6".to_owned()), "{:?}", elf.needed);
@@ -147,7 +155,7 @@ mod tests {
 
     #[test]
     fn half_a_file_is_an_error() {
-        assert!(Elf::read(b"\x7fELF\x02\x01\x01").is_err());
+        assert!(Elf::read(&b"\x7fELF\x02\x01\x01"[..]).is_err());
     }
 
     #[test]

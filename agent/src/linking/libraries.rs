@@ -1,33 +1,40 @@
 //! Where the dynamic loader finds a library (`ld.so(8)`), without starting anything.
 //!
 //! In this order: `DT_RPATH` of what needs it and of the program, unless what needs it has a `DT_RUNPATH`;
-//! that `DT_RUNPATH`; the directories of `/etc/ld.so.conf`, from which the loader's cache is made; the
-//! loader's own directories. `LD_LIBRARY_PATH` belongs to a process, not to an installation.
+//! `LD_LIBRARY_PATH`, which belongs to a process and not to an installation; that `DT_RUNPATH`; the directories of
+//! `/etc/ld.so.conf`, from which the loader's cache is made; the loader's own directories.
 
-use crate::elf::{Elf, machine_name};
-use crate::places::Places;
+use super::elf::{Elf, machine_name};
+use super::places::Places;
+use object::read::ReadCache;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
-pub(super) struct Libraries<'places> {
+/// The libraries of one file system.
+pub struct Libraries<'places> {
     places: &'places Places,
     machine: u16,
+    /// Those of `LD_LIBRARY_PATH`.
+    process: Vec<PathBuf>,
     /// Directories for everybody.
     directories: Vec<PathBuf>,
     /// What `$LIB` may stand for.
     library_names: [String; 2],
 }
 
+/// A library that was found.
 #[derive(Debug, Clone)]
-pub(super) struct Library {
+pub struct Library {
     /// Where, all links followed.
-    pub(super) path: PathBuf,
-    pub(super) elf: Elf,
+    pub path: PathBuf,
+    /// Its headers.
+    pub elf: Elf,
 }
 
 impl<'places> Libraries<'places> {
     /// For programs for `machine`; `more` directories are searched after all others.
-    pub(super) fn new(places: &'places Places, machine: u16, more: Vec<PathBuf>) -> Self {
+    pub fn new(places: &'places Places, machine: u16, more: Vec<PathBuf>) -> Self {
         let library_names =
             [format!("lib/{}-linux-gnu", machine_name(machine)), "lib64".to_owned()];
         let configuration = Path::new("/etc/ld.so.conf");
@@ -36,11 +43,18 @@ impl<'places> Libraries<'places> {
             directories.extend([Path::new("/").join(name), Path::new("/usr").join(name)]);
         }
         directories.extend(more);
-        Self { places, machine, directories, library_names }
+        Self { places, machine, process: Vec::new(), directories, library_names }
+    }
+
+    /// In a process with this `LD_LIBRARY_PATH`, where the empty entry is no directory.
+    #[must_use]
+    pub fn with_path(self, path: &str) -> Self {
+        let entries = path.split([':', ';']).filter(|entry| entry.starts_with('/'));
+        Self { process: entries.map(PathBuf::from).collect(), ..self }
     }
 
     /// The loader's directories in `places`, for whatever processor.
-    pub(super) fn names_of_directories(places: &Places) -> Vec<PathBuf> {
+    pub fn names_of_directories(places: &Places) -> Vec<PathBuf> {
         let names = places.names(Path::new("/usr/lib"));
         let architectures = names.iter().filter(|name| name.ends_with("-linux-gnu"));
         let directories = architectures.map(|name| Path::new("/usr/lib").join(name));
@@ -49,7 +63,7 @@ impl<'places> Libraries<'places> {
 
     /// The library `name`, needed by the file at `path` with the headers `elf`, in a process whose
     /// program has the `DT_RPATH` `inherited`; or the directories that were searched.
-    pub(super) fn find(
+    pub fn find(
         &self,
         name: &str,
         path: &Path,
@@ -69,15 +83,16 @@ impl<'places> Libraries<'places> {
     /// The directories that an object in `origin` brings along.
     fn own_directories(&self, elf: &Elf, inherited: &[String], origin: &Path) -> Vec<PathBuf> {
         let hands_down = elf.runpath.is_empty();
-        let own = if hands_down { &elf.rpath } else { &elf.runpath };
-        let entries = own.iter().chain(inherited.iter().filter(|_| hands_down));
-        entries.flat_map(|entry| expanded(entry, origin, &self.library_names)).collect()
+        let before = elf.rpath.iter().chain(inherited).filter(|_| hands_down);
+        let expand = |entry: &String| expanded(entry, origin, &self.library_names);
+        let after = elf.runpath.iter().flat_map(expand);
+        before.flat_map(expand).chain(self.process.iter().cloned()).chain(after).collect()
     }
 
     /// The library at `path`, unless it is none or one for another processor: the loader goes on then.
     fn library(&self, path: &Path) -> Option<Library> {
-        let data = self.places.read(path)?;
-        let elf = Elf::read(&data).ok().filter(|elf| elf.machine == self.machine)?;
+        let file = ReadCache::new(File::open(self.places.file(path)?).ok()?);
+        let elf = Elf::read(&file).ok().filter(|elf| elf.machine == self.machine)?;
         Some(Library { path: self.places.resolve(path).ok()?, elf })
     }
 }
@@ -133,7 +148,7 @@ fn matching(places: &Places, pattern: &Path) -> Vec<PathBuf> {
 
 /// The newest of some versions `PREFIX_1.2.3`, by their numbers. Versions without any, as
 /// `GLIBC_PRIVATE`, do not count.
-pub(super) fn newest<'a>(versions: impl IntoIterator<Item = &'a String>) -> Option<&'a str> {
+pub fn newest<'a>(versions: impl IntoIterator<Item = &'a String>) -> Option<&'a str> {
     let numbered = versions.into_iter().filter_map(|version| {
         let numbers = version.strip_prefix("GLIBC_")?.split('.').map(|part| part.parse().ok());
         Some((numbers.collect::<Option<Vec<u32>>>()?, version.as_str()))
@@ -171,6 +186,9 @@ mod tests {
         assert_eq!(own(&elf), ["/own", "/program"].map(PathBuf::from));
         elf.runpath = list("/run");
         assert_eq!(own(&elf), [PathBuf::from("/run")]);
+        let libraries = libraries.with_path("/process::relative");
+        let own = libraries.own_directories(&elf, &list("/program"), Path::new("/"));
+        assert_eq!(own, ["/process", "/run"].map(PathBuf::from));
     }
 
     #[test]

@@ -1,0 +1,11 @@
+//! What a program is linked to, found as the dynamic loader finds it, without starting anything.
+
+mod elf;
+mod libraries;
+mod mpi;
+mod places;
+
+pub use elf::{Elf, is_elf, is_of_c_library, machine_name};
+pub use libraries::{Libraries, newest};
+pub use mpi::{Mpi, has_open_mpi_5, mpi_of};
+pub use places::Places;

@@ -1,0 +1,194 @@
+//! `flux-agent mpi`: what a job of several tasks needs because of its MPI. Flux's shell asks before it makes the tasks
+//! ([`SHELL_RC`]), so the answer holds for every job, however it was submitted.
+//!
+//! Without it, Open MPI 5, which knows PMIx alone, starts as many worlds of one rank as there are tasks, and each ends
+//! well. And when one rank has died, the others wait for it until Flux ends them after 30 seconds.
+
+use crate::linking::{Mpi, Places, has_open_mpi_5, mpi_of};
+use crate::system::environment::find_program;
+use crate::system::files::is_executable;
+use crate::system::output::print_line;
+use clap::Args;
+use std::path::{Path, PathBuf};
+
+/// What Flux's shell runs, with `@AGENT@` for this program.
+pub(crate) const SHELL_RC: &str = include_str!("mpi.lua");
+/// The plugin of Flux's shell that is a PMIx server (flux-pmix).
+pub(crate) const PLUGIN: &str = "pmix.so";
+
+/// The program that the brokers of an instance within this one are.
+const FLUX: &str = "flux";
+/// Most words of a command that are looked at: the text of a whole script may be one.
+const MOST_WORDS: usize = 64;
+/// What may stand between the words that a shell is given.
+const SEPARATORS: &[char] = &[';', '&', '|', '(', ')', '<', '>', '"', '\'', '`'];
+
+/// What is asked about.
+#[derive(Debug, Clone, PartialEq, Eq, Args)]
+pub(crate) struct Question {
+    /// Where Flux's shell looks for plugins, separated by colons
+    #[arg(long, value_name = "DIRECTORIES")]
+    plugins: String,
+    /// `PATH` of the job
+    #[arg(long, value_name = "DIRECTORIES")]
+    path: String,
+    /// `LD_LIBRARY_PATH` of the job
+    #[arg(long, default_value = "", value_name = "DIRECTORIES")]
+    library_path: String,
+    /// The job's own option `pmi`
+    #[arg(long, value_name = "LIST")]
+    pmi: Option<String>,
+    /// Program and arguments
+    #[arg(last = true)]
+    command: Vec<String>,
+}
+
+/// What becomes of a job of several tasks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Choice {
+    /// It runs.
+    Options {
+        /// By what its tasks find each other, where that is not as it would be.
+        pmi: Option<&'static str>,
+        /// Whether the first task that fails ends all.
+        ends_on_error: bool,
+    },
+    /// Its tasks cannot find each other, for this reason.
+    Refuse(String),
+}
+
+/// Prints options of Flux's shell, as `pmi pmix`, or `refuse REASON`.
+pub(crate) fn run(question: &Question) {
+    let Question { plugins, path, library_path, pmi, command } = question;
+    let mut plugins = plugins.split(':').map(|directory| Path::new(directory).join(PLUGIN));
+    let has_pmix = plugins.any(|plugin| plugin.is_file());
+    match of_command(command, pmi.as_deref(), has_pmix, path, library_path) {
+        Choice::Refuse(reason) => print_line(&format!("refuse {reason}")),
+        Choice::Options { pmi, ends_on_error } => {
+            let pmi = pmi.map(|list| format!("pmi {list}"));
+            let error = ends_on_error.then(|| "exit-on-error 1".to_owned());
+            pmi.into_iter().chain(error).for_each(|line| print_line(&line));
+        }
+    }
+}
+
+/// Looks at `command`, of a job of several tasks that asks for `pmi`, with this `PATH` and `LD_LIBRARY_PATH`.
+pub(crate) fn of_command(
+    command: &[String],
+    pmi: Option<&str>,
+    has_pmix: bool,
+    path: &str,
+    library_path: &str,
+) -> Choice {
+    let places = Places { root: Some("/".into()), ..Places::default() };
+    let mpi = |word: &str| {
+        found(word, path).map_or(Mpi::Unknown, |file| mpi_of(&places, &file, library_path))
+    };
+    let words: Vec<&str> = words(command).take(MOST_WORDS).collect();
+    let known = words.iter().map(|word| (*word, mpi(word))).find(|(_, mpi)| *mpi != Mpi::Unknown);
+    let first = words.first().copied().unwrap_or_default();
+    let is_broker = Path::new(first).file_name() == Some(FLUX.as_ref());
+    let may_load = || !is_broker && has_open_mpi_5(&places, library_path);
+    let (word, mpi) = known.filter(|_| !is_broker).unwrap_or((first, Mpi::Unknown));
+    choice(word, mpi, pmi, has_pmix, may_load)
+}
+
+/// What may be a program: the first word of `command`, and what others have in them, because a program without MPI may
+/// start one that it is given as an argument, as `sh -c` and `env` do.
+fn words(command: &[String]) -> impl Iterator<Item = &str> {
+    let (first, rest) = command.split_at(1.min(command.len()));
+    let is_separator = |it: char| it.is_whitespace() || SEPARATORS.contains(&it);
+    let inner = rest.iter().flat_map(move |word| word.split(is_separator));
+    first.iter().map(String::as_str).chain(inner.filter(|word| !word.is_empty()))
+}
+
+/// The program that `word` names, as execvp(3) finds it.
+fn found(word: &str, path: &str) -> Option<PathBuf> {
+    if word.contains('/') {
+        return Some(PathBuf::from(word)).filter(|path| is_executable(path));
+    }
+    find_program(&[("PATH".into(), path.into())].into(), word, is_executable)
+}
+
+/// `may_load` tells whether a program can load Open MPI 5 at run time.
+fn choice(
+    program: &str,
+    mpi: Mpi,
+    asked: Option<&str>,
+    has_pmix: bool,
+    may_load: impl FnOnce() -> bool,
+) -> Choice {
+    if let Some(asked) = asked.filter(|list| !has_pmix && list.split(',').any(|it| it == "pmix")) {
+        return Choice::Refuse(format!(
+            "the option pmi={asked} needs flux-pmix, and this Flux has no shell plugin {PLUGIN}: use a view with it, or \
+             leave the option out"
+        ));
+    }
+    let pmi = match mpi {
+        Mpi::OpenMpi5 | Mpi::Pmix if asked.is_none() && !has_pmix => {
+            let name = if mpi == Mpi::OpenMpi5 { "Open MPI 5" } else { "PMIx" };
+            return Choice::Refuse(format!(
+                "{program} is linked to {name}, whose ranks find each other by PMIx alone, and this Flux has no shell \
+                 plugin {PLUGIN}: each task would be rank 0 of 1. Use a view with flux-pmix, or an image with another \
+                 MPI; where each task is to be alone, the option -o pmi=off says so"
+            ));
+        }
+        Mpi::OpenMpi5 | Mpi::Pmix => Some("pmix"),
+        // A script, as one of Python: it may load another MPI as well.
+        Mpi::Unknown if has_pmix && may_load() => Some("simple,pmix"),
+        Mpi::Unknown | Mpi::Other => None,
+    };
+    Choice::Options { pmi: pmi.filter(|_| asked.is_none()), ends_on_error: mpi != Mpi::Unknown }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(pmi: Option<&'static str>, ends_on_error: bool) -> Choice {
+        Choice::Options { pmi, ends_on_error }
+    }
+
+    fn refusal(choice: Choice) -> String {
+        let Choice::Refuse(reason) = choice else { panic!("{choice:?}") };
+        reason
+    }
+
+    #[test]
+    fn who_needs_pmix_gets_it_or_is_refused() {
+        let of = |mpi, has_pmix, may_load| choice("./app", mpi, None, has_pmix, || may_load);
+        for mpi in [Mpi::OpenMpi5, Mpi::Pmix] {
+            assert_eq!(of(mpi, true, true), options(Some("pmix"), true));
+            let reason = refusal(of(mpi, false, true));
+            assert!(reason.starts_with("./app is linked to "), "{reason}");
+            assert!(reason.contains("view with flux-pmix"), "{reason}");
+        }
+        for (mpi, has_pmix, may_load, expected) in [
+            (Mpi::Other, true, true, options(None, true)),
+            (Mpi::Unknown, true, true, options(Some("simple,pmix"), false)),
+            (Mpi::Unknown, true, false, options(None, false)),
+            (Mpi::Unknown, false, true, options(None, false)),
+        ] {
+            assert_eq!(of(mpi, has_pmix, may_load), expected, "{mpi:?}");
+        }
+    }
+
+    #[test]
+    fn an_option_counts_unless_nobody_serves_it() {
+        let of = |asked, has_pmix| choice("a", Mpi::OpenMpi5, Some(asked), has_pmix, || true);
+        for asked in ["off", "simple", "pmix", "simple,pmix"] {
+            assert_eq!(of(asked, true), options(None, true));
+        }
+        assert_eq!(of("off", false), options(None, true));
+        let reason = refusal(of("simple,pmix", false));
+        assert!(reason.contains("pmi=simple,pmix needs flux-pmix"), "{reason}");
+    }
+
+    #[test]
+    fn programs_among_the_arguments_are_looked_at() {
+        let command = ["sh", "-c", "cd /data && time ./app 'a b' > log"].map(str::to_owned);
+        let found: Vec<&str> = words(&command).collect();
+        assert_eq!(found, ["sh", "-c", "cd", "/data", "time", "./app", "a", "b", "log"]);
+        assert_eq!(words(&[]).count(), 0);
+    }
+}

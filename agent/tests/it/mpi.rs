@@ -1,0 +1,132 @@
+//! What a job needs because of its MPI: the script that Flux's shell runs, with the shell as the test has it, the
+//! agent's own program, and programs that are linked as those of Open MPI 5 are.
+
+use mlua::{Lua, Table};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const AGENT: &str = env!("CARGO_BIN_EXE_flux-agent");
+
+/// A directory with programs, libraries and, if asked for, the plugin of the shell.
+struct Scene(tempfile::TempDir);
+
+/// A job as the shell sees it.
+struct Job<'run> {
+    command: &'run [&'run str],
+    tasks: u32,
+    option: Option<&'run str>,
+    library_path: &'run Path,
+}
+
+/// What the script has made of a job: its options `pmi` and `exit-on-error`, the plugin that it has loaded, and why it
+/// ended the shell.
+type Made = [Option<String>; 4];
+
+impl Scene {
+    fn new() -> Self {
+        let scene = Self(tempfile::Builder::new().prefix("it's ").tempdir().unwrap());
+        let name = |name: &str| format!("-Wl,-soname,{name}");
+        scene.compile("libopen-pal.so.80", &["-shared", "-fPIC", &name("libopen-pal.so.80")]);
+        let layer = scene.path("libopen-pal.so.80").display().to_string();
+        let mpi = ["-shared", "-fPIC", &name("libmpi.so.40"), "-Wl,--no-as-needed", &layer];
+        scene.compile("libmpi.so.40", &mpi);
+        let mpi = scene.path("libmpi.so.40").display().to_string();
+        scene.compile("app", &["-Wl,-rpath,$ORIGIN", "-Wl,--no-as-needed", &mpi]);
+        scene.compile("plain", &[]);
+        scene
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn compile(&self, to: &str, options: &[&str]) {
+        let source = self.path("empty.c");
+        fs::write(&source, "int main(void) { return 0; }\n").unwrap();
+        let mut compiler = Command::new("cc");
+        let done = compiler.arg(&source).args(options).arg("-o").arg(self.path(to)).status();
+        assert!(done.unwrap().success(), "{to}");
+    }
+
+    /// Runs the script for `job`, where the shell looks for plugins in this directory.
+    fn run(&self, job: &Job<'_>) -> Made {
+        let lua = Lua::new();
+        let table = |pairs: &[(&str, &str)]| {
+            let table = lua.create_table().unwrap();
+            pairs.iter().for_each(|(key, value)| table.set(*key, *value).unwrap());
+            table
+        };
+        let command = lua.create_sequence_from(job.command.iter().copied()).unwrap();
+        let task = lua.create_table_from([("command", command)]).unwrap();
+        let tasks = lua.create_sequence_from([task]).unwrap();
+        let info = lua.create_table_from([("jobspec", table(&[]))]).unwrap();
+        info.get::<Table>("jobspec").unwrap().set("tasks", tasks).unwrap();
+        info.set("ntasks", job.tasks).unwrap();
+        let options = table(&[]);
+        options.set("pmi", job.option).unwrap();
+        let directory = self.0.path().display().to_string();
+        let environment = table(&[("PATH", &directory)]);
+        environment.set("LD_LIBRARY_PATH", job.library_path.display().to_string()).unwrap();
+        let made = table(&[]);
+        let globals = lua.globals();
+        for (name, value) in [
+            ("info", info),
+            ("options", options.clone()),
+            ("environment", environment),
+            ("made", made.clone()),
+        ] {
+            globals.set(name, value).unwrap();
+        }
+        globals.set("plugin", table(&[("searchpath", &directory)])).unwrap();
+        let shell = "shell = { info = info, options = options }\n\
+                     function shell.getenv (name) return environment[name] end\n\
+                     function shell.die (why) made.died = why end\n\
+                     function plugin.load (spec) made.loaded = spec.file end\n";
+        lua.load(shell).exec().unwrap();
+        let script = include_str!("../../src/program/mpi.lua").replace("@AGENT@", AGENT);
+        lua.load(script).exec().unwrap();
+        let [pmi, ends] = ["pmi", "exit-on-error"].map(|name| options.get(name).unwrap());
+        let [loaded, died] = ["loaded", "died"].map(|name| made.get(name).unwrap());
+        [pmi, ends, loaded, died]
+    }
+}
+
+fn some(texts: [&str; 3]) -> Made {
+    let [pmi, ends, loaded] = texts.map(|text| Some(text.to_owned()).filter(|it| !it.is_empty()));
+    [pmi, ends, loaded, None]
+}
+
+#[test]
+fn open_mpi_5_gets_a_pmix_server_in_every_job_or_is_refused() {
+    let scene = Scene::new();
+    let program = scene.path("app").display().to_string();
+    let run = |command: &[&str], tasks, option| {
+        scene.run(&Job { command, tasks, option, library_path: Path::new("") })
+    };
+    assert_eq!(run(&[&program], 1, None), some(["", "", ""]), "a lone task needs no other");
+    for command in [&[&*program][..], &["/usr/bin/env", "A=b", "app"], &["sh", "-c", "true; app"]] {
+        let [_, _, loaded, died] = run(command, 2, None);
+        let why = died.unwrap();
+        assert!(why.contains("app is linked to Open MPI 5, whose ranks find each other"), "{why}");
+        assert_eq!(loaded, None);
+    }
+    assert_eq!(run(&[&program], 2, Some("off")), some(["off", "1", ""]));
+    let [.., died] = run(&[&program], 1, Some("simple,pmix"));
+    assert!(died.unwrap().starts_with("the option pmi=simple,pmix needs flux-pmix"));
+
+    fs::write(scene.path("pmix.so"), "").unwrap();
+    assert_eq!(run(&[&program], 2, None), some(["pmix", "1", "pmix.so"]));
+    assert_eq!(run(&[&program], 2, Some("pmix")), some(["pmix", "1", ""]));
+    assert_eq!(run(&["/bin/flux", "broker"], 2, None), some(["", "", ""]), "brokers");
+}
+
+#[test]
+fn what_may_load_open_mpi_5_later_gets_a_server_beside_fluxs_own() {
+    let scene = Scene::new();
+    fs::write(scene.path("pmix.so"), "").unwrap();
+    let job = Job { command: &["plain"], tasks: 2, option: None, library_path: scene.0.path() };
+    assert_eq!(scene.run(&job), some(["simple,pmix", "", "pmix.so"]));
+    fs::remove_file(scene.path("pmix.so")).unwrap();
+    assert_eq!(scene.run(&job), some(["", "", ""]));
+}

@@ -1,0 +1,37 @@
+//! Programs with MPI whose ranks do not find each other, or of which one dies.
+
+use crate::trial;
+use anyhow::ensure;
+use e2e::not_run;
+use e2e::product::view::View;
+use e2e::progress::Progress;
+
+/// A specification of two pods and four tasks of this image, whose command has these flags.
+fn specification(image: &str, command: &str, flags: &str) -> String {
+    format!(
+        "{{size: 2, tasks: 4, flux: {{optionFlags: '{flags}'}}, \
+         containers: [{{image: '{image}', command: '{command}'}}]}}"
+    )
+}
+
+#[test]
+#[ignore = "needs a cluster"]
+fn a_program_whose_ranks_would_each_be_alone_is_refused_before_it_runs() {
+    trial("lone-ranks", async |trial| {
+        let view = View::from_environment()?;
+        if !view.is_real() || view.has_pmix()? {
+            let why = "it needs real Flux without flux-pmix";
+            not_run::note("the refusal of Open MPI 5", why, &Progress::new());
+            return Ok(());
+        }
+        for (name, image, command, flags, words) in [
+            ("linked", "open-mpi-example:1", "hpcc", "", "hpcc is linked to Open MPI 5"),
+            ("asked", "ubuntu:24.04", "echo once", "-o pmi=pmix", "pmi=pmix needs flux-pmix"),
+        ] {
+            let run = trial.start(name, &specification(image, command, flags)).await?;
+            let (_, message) = run.fails("FluxRefused").await?;
+            ensure!(message.contains(words), "{name}: {message}");
+        }
+        Ok(())
+    });
+}
