@@ -105,6 +105,9 @@ enum Command {
     /// Say what a job of several tasks needs because of its MPI (used by Flux's shell)
     #[command(name = subcommand::MPI, hide = true)]
     Mpi(mpi::Question),
+    /// End the job of a rank of MPI that has failed (used by Flux's shell)
+    #[command(name = subcommand::MPI_FAILED, hide = true)]
+    MpiFailed(mpi::Failed),
     /// Load the broker's modules, or remove them (used by the broker as its rc1 and rc3)
     #[command(name = subcommand::RC, hide = true)]
     Rc(rc::Rc),
@@ -227,6 +230,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
             mpi::run(&question);
             Ok(())
         }
+        Command::MpiFailed(failed) => block_on(mpi::end_job(&failed)),
         Command::Rc(rc) => block_on(rc::run(&rc)),
         Command::Doctor(question) => block_on(doctor::run(&question)),
         Command::Connect { pod, words } => client::connect(&pod, &words),

@@ -3,8 +3,31 @@
 local options = shell.options
 if shell.info.ntasks == 1 and not options.pmi then return end
 
+-- A line for the image's shell: one without a shell gives no answer.
+local function line (words)
+    local quoted = { "'@AGENT@'" }
+    for _, word in ipairs (words) do
+        table.insert (quoted, "'" .. word:gsub ("'", "'\\''") .. "'")
+    end
+    return table.concat (quoted, " ")
+end
+
+-- Ends the job when its first task has failed: the others would wait for it.
+local function end_with_a_failed_task ()
+    local has_failed = false
+    local function ended ()
+        local task = task.info
+        if has_failed or task.wait_status == 0 then return end
+        has_failed = true
+        local failed = line { "mpi-failed", shell.getenv ("FLUX_JOB_ID"),
+            string.format ("%d", task.rank), string.format ("%d", task.wait_status) }
+        os.execute (failed .. " > /dev/null 2>&1 &")
+    end
+    plugin.register { name = "flux-agent", handlers = { { topic = "task.exit", fn = ended } } }
+end
+
 local words = {
-    "@AGENT@", "mpi",
+    "mpi",
     "--plugins=" .. plugin.searchpath,
     "--path=" .. (shell.getenv ("PATH") or ""),
     "--library-path=" .. (shell.getenv ("LD_LIBRARY_PATH") or ""),
@@ -12,20 +35,16 @@ local words = {
 if options.pmi then table.insert (words, "--pmi=" .. tostring (options.pmi)) end
 table.insert (words, "--")
 for _, word in ipairs (shell.info.jobspec.tasks[1].command) do table.insert (words, word) end
-for index, word in ipairs (words) do
-    words[index] = "'" .. word:gsub ("'", "'\\''") .. "'"
-end
 
--- An image without a shell gives no answer.
-for line in io.popen (table.concat (words, " ")):lines () do
-    local name, text = line:match ("^(%S+) (.*)$")
-    if name == "refuse" then
+for answer in io.popen (line (words)):lines () do
+    local verb, text = answer:match ("^(%S+) ?(.*)$")
+    if verb == "refuse" then
         shell.die (text)
-    elseif name == "pmi" then
+    elseif verb == "pmi" then
         options.pmi = text
         -- It was loaded before, when the option was not set, and does nothing then.
         plugin.load { file = "pmix.so" }
-    elseif options[name] == nil and options["exit-timeout"] == nil then
-        options[name] = text
+    elseif verb == "mpi" and not options["exit-timeout"] and not options["exit-on-error"] then
+        end_with_a_failed_task ()
     end
 end

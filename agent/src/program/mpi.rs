@@ -4,18 +4,30 @@
 //! Without it, Open MPI 5, which knows PMIx alone, starts as many worlds of one rank as there are tasks, and each ends
 //! well. And when one rank has died, the others wait for it until Flux ends them after 30 seconds.
 
+use crate::failure::Failure;
+use crate::flux::broker_socket::{BrokerAddress, SocketError};
 use crate::linking::{Mpi, Places, has_open_mpi_5, mpi_of};
+use crate::process::exit_status::end_text;
 use crate::system::environment::find_program;
 use crate::system::files::is_executable;
 use crate::system::output::print_line;
 use clap::Args;
+use flux_contract::{Exit, job_id};
+use nix::unistd::gethostname;
+use serde_json::json;
+use std::env;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::time::Duration;
 
 /// What Flux's shell runs, with `@AGENT@` for this program.
 pub(crate) const SHELL_RC: &str = include_str!("mpi.lua");
 /// The plugin of Flux's shell that is a PMIx server (flux-pmix).
 pub(crate) const PLUGIN: &str = "pmix.so";
 
+/// What the other tasks have to say, and to end by themselves.
+const TIME_TO_END: Duration = Duration::from_secs(1);
 /// The program that the brokers of an instance within this one are.
 const FLUX: &str = "flux";
 /// Most words of a command that are looked at: the text of a whole script may be one.
@@ -43,6 +55,17 @@ pub(crate) struct Question {
     command: Vec<String>,
 }
 
+/// A rank of a job that has failed.
+#[derive(Debug, Clone, PartialEq, Eq, Args)]
+pub(crate) struct Failed {
+    /// The job
+    job: String,
+    /// The rank
+    rank: u32,
+    /// How it ended, as wait(2) has it
+    wait_status: i32,
+}
+
 /// What becomes of a job of several tasks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Choice {
@@ -50,26 +73,52 @@ pub(crate) enum Choice {
     Options {
         /// By what its tasks find each other, where that is not as it would be.
         pmi: Option<&'static str>,
-        /// Whether the first task that fails ends all.
-        ends_on_error: bool,
+        /// Whether the program is linked to an MPI: the first task that fails has to end all.
+        is_mpi: bool,
     },
     /// Its tasks cannot find each other, for this reason.
     Refuse(String),
 }
 
-/// Prints options of Flux's shell, as `pmi pmix`, or `refuse REASON`.
+/// Prints `refuse REASON`, or, as far as they hold, `pmi LIST` and `mpi`.
 pub(crate) fn run(question: &Question) {
     let Question { plugins, path, library_path, pmi, command } = question;
     let mut plugins = plugins.split(':').map(|directory| Path::new(directory).join(PLUGIN));
     let has_pmix = plugins.any(|plugin| plugin.is_file());
     match of_command(command, pmi.as_deref(), has_pmix, path, library_path) {
         Choice::Refuse(reason) => print_line(&format!("refuse {reason}")),
-        Choice::Options { pmi, ends_on_error } => {
+        Choice::Options { pmi, is_mpi } => {
             let pmi = pmi.map(|list| format!("pmi {list}"));
-            let error = ends_on_error.then(|| "exit-on-error 1".to_owned());
-            pmi.into_iter().chain(error).for_each(|line| print_line(&line));
+            let mpi = is_mpi.then(|| "mpi".to_owned());
+            pmi.into_iter().chain(mpi).for_each(|line| print_line(&line));
         }
     }
+}
+
+/// Ends the job of a rank that has failed; nothing is to be done where the job has ended by itself.
+///
+/// Flux by itself waits for 30 seconds. Its option `exit-on-error` ends the shell with the task, and loses what other tasks
+/// have just said: with many programs that is why all of them fail.
+pub(crate) async fn end_job(failed: &Failed) -> Result<(), Failure> {
+    tokio::time::sleep(TIME_TO_END).await;
+    let rank = failed.rank;
+    let end = end_text(ExitStatus::from_raw(failed.wait_status));
+    let host = gethostname().unwrap_or_default();
+    let note = format!("rank {rank} on {} {end}: the others wait for it", host.display());
+    let raise = json!({
+        "id": job_id::parse(&failed.job), "type": "exec", "severity": 0, "note": note,
+        "wait_status": failed.wait_status,
+    });
+    let uri = env::var("FLUX_URI").unwrap_or_default();
+    let socket = uri.strip_prefix("local://").unwrap_or_default().into();
+    let raised = async {
+        let mut socket = BrokerAddress { socket, owner: None }.connect().await?;
+        let () = socket.ask_lead("job-manager.raise", &raise).await?;
+        Ok(())
+    };
+    raised.await.map_err(|error: SocketError| {
+        Failure::because(Exit::Broker, format!("end the job {}", failed.job), &error)
+    })
 }
 
 /// Looks at `command`, of a job of several tasks that asks for `pmi`, with this `PATH` and `LD_LIBRARY_PATH`.
@@ -138,15 +187,15 @@ fn choice(
         Mpi::Unknown if has_pmix && may_load() => Some("simple,pmix"),
         Mpi::Unknown | Mpi::Other => None,
     };
-    Choice::Options { pmi: pmi.filter(|_| asked.is_none()), ends_on_error: mpi != Mpi::Unknown }
+    Choice::Options { pmi: pmi.filter(|_| asked.is_none()), is_mpi: mpi != Mpi::Unknown }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn options(pmi: Option<&'static str>, ends_on_error: bool) -> Choice {
-        Choice::Options { pmi, ends_on_error }
+    fn options(pmi: Option<&'static str>, is_mpi: bool) -> Choice {
+        Choice::Options { pmi, is_mpi }
     }
 
     fn refusal(choice: Choice) -> String {

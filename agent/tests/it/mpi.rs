@@ -19,8 +19,8 @@ struct Job<'run> {
     library_path: &'run Path,
 }
 
-/// What the script has made of a job: its options `pmi` and `exit-on-error`, the plugin that it has loaded, and why it
-/// ended the shell.
+/// What the script has made of a job: its option `pmi`, when it is to be called again, the plugin that it has loaded, and
+/// why it ended the shell.
 type Made = [Option<String>; 4];
 
 impl Scene {
@@ -54,7 +54,9 @@ impl Scene {
         let lua = Lua::new();
         let table = |pairs: &[(&str, &str)]| {
             let table = lua.create_table().unwrap();
-            pairs.iter().for_each(|(key, value)| table.set(*key, *value).unwrap());
+            for (key, value) in pairs {
+                table.set(*key, *value).unwrap();
+            }
             table
         };
         let command = lua.create_sequence_from(job.command.iter().copied()).unwrap();
@@ -82,13 +84,14 @@ impl Scene {
         let shell = "shell = { info = info, options = options }\n\
                      function shell.getenv (name) return environment[name] end\n\
                      function shell.die (why) made.died = why end\n\
-                     function plugin.load (spec) made.loaded = spec.file end\n";
+                     function plugin.load (spec) made.loaded = spec.file end\n\
+                     function plugin.register (spec) made.registered = spec.handlers[1].topic end\n";
         lua.load(shell).exec().unwrap();
         let script = include_str!("../../src/program/mpi.lua").replace("@AGENT@", AGENT);
         lua.load(script).exec().unwrap();
-        let [pmi, ends] = ["pmi", "exit-on-error"].map(|name| options.get(name).unwrap());
-        let [loaded, died] = ["loaded", "died"].map(|name| made.get(name).unwrap());
-        [pmi, ends, loaded, died]
+        let [ends, loaded, died] =
+            ["registered", "loaded", "died"].map(|name| made.get(name).unwrap());
+        [options.get("pmi").unwrap(), ends, loaded, died]
     }
 }
 
@@ -111,13 +114,13 @@ fn open_mpi_5_gets_a_pmix_server_in_every_job_or_is_refused() {
         assert!(why.contains("app is linked to Open MPI 5, whose ranks find each other"), "{why}");
         assert_eq!(loaded, None);
     }
-    assert_eq!(run(&[&program], 2, Some("off")), some(["off", "1", ""]));
+    assert_eq!(run(&[&program], 2, Some("off")), some(["off", "task.exit", ""]));
     let [.., died] = run(&[&program], 1, Some("simple,pmix"));
     assert!(died.unwrap().starts_with("the option pmi=simple,pmix needs flux-pmix"));
 
     fs::write(scene.path("pmix.so"), "").unwrap();
-    assert_eq!(run(&[&program], 2, None), some(["pmix", "1", "pmix.so"]));
-    assert_eq!(run(&[&program], 2, Some("pmix")), some(["pmix", "1", ""]));
+    assert_eq!(run(&[&program], 2, None), some(["pmix", "task.exit", "pmix.so"]));
+    assert_eq!(run(&[&program], 2, Some("pmix")), some(["pmix", "task.exit", ""]));
     assert_eq!(run(&["/bin/flux", "broker"], 2, None), some(["", "", ""]), "brokers");
 }
 
