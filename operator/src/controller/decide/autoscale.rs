@@ -20,8 +20,9 @@ pub(crate) struct Scaling {
     pub(crate) answer: Answer,
 }
 
-/// `cluster` with the size that its queue needs, where its agents, which run with `running`, were told to count. A Job
-/// that has no pods, as it is suspended, begins with the size of the specification again.
+/// `cluster` with the size that its queue needs, unless its agents, which run with `running`, were not told to count;
+/// where that was lost, they are told again. A Job that has no pods, as it is suspended, begins with the size of the
+/// specification again.
 pub(super) fn with_size(
     cluster: &Cluster,
     running: Option<&AgentConfig>,
@@ -30,9 +31,9 @@ pub(super) fn with_size(
 ) -> Cluster {
     let mut cluster = cluster.clone();
     let Some(bounds) = &cluster.autoscale else { return cluster };
-    let is_counted = running.is_some_and(|running| running.autoscale.is_some());
+    let is_counted = running.is_none_or(|running| running.autoscale.is_some());
     if let Some(job) = live.job.as_ref().filter(|job| is_counted && keeps_size(job)) {
-        let registered = running.map_or(0, |it| it.network.bootstrap.hosts().len());
+        let registered = running.map_or(usize::MAX, |it| it.network.bootstrap.hosts().len());
         let registered = u32::try_from(registered).unwrap_or(u32::MAX);
         let now = u32::try_from(parallelism(job)).unwrap_or_default();
         cluster.size = size(bounds, now, answer.demand()).min(registered);
@@ -111,6 +112,9 @@ mod tests {
         assert_eq!(sized(&spec, None, true), 2);
         assert_eq!(sized(&spec, Some(job(4)), false), 2, "they do not count");
         assert_eq!(sized(&json!({ "size": 2 }), Some(job(4)), true), 2);
+        let live = Live { job: Some(job(4)), ..Live::default() };
+        let lost = with_size(&cluster(&spec), None, &live, &Answer::None);
+        assert_eq!(lost.size, 4, "somebody has deleted their configuration");
         let mut suspended = job(0);
         suspended.spec.as_mut().unwrap().suspend = Some(true);
         assert_eq!(sized(&spec, Some(suspended.clone()), true), 6, "its pods have not gone yet");
