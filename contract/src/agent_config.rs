@@ -67,6 +67,8 @@ pub struct AgentConfig {
     pub hooks: Hooks,
     /// State to restore from and to dump to.
     pub archive: Option<Archive>,
+    /// How the lead's agent counts the pods that the queue needs, where the operator asks for it.
+    pub autoscale: Option<Autoscale>,
     /// True: a munge key is mounted at [`crate::MUNGE_MOUNT`], for the agent to install (`flux.mungeSecret`).
     #[serde(default, skip_serializing_if = "is_default")]
     pub munge: bool,
@@ -331,6 +333,29 @@ impl Default for Shutdown {
     }
 }
 
+/// How the lead's agent counts the pods that the queue needs. Read again while the run goes on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Autoscale {
+    /// Pods that there may be at most: what a job needs beyond that, it never gets.
+    pub max_size: u32,
+    /// For how long a pod is kept that no job needs, in seconds.
+    pub idle_seconds: u64,
+    /// [`crate::demand::fingerprint`] of the token with which the operator asks.
+    pub token_sha256: String,
+}
+
+impl Autoscale {
+    /// This section of the document `text`; `None` where there is none, or it cannot be read.
+    pub fn of_document(text: &str) -> Option<Self> {
+        #[derive(Deserialize)]
+        struct Part {
+            autoscale: Option<Autoscale>,
+        }
+        toml::from_str(text).ok().and_then(|part: Part| part.autoscale)
+    }
+}
+
 /// Whether to leave out a grace period that is Kubernetes' own.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
 const fn is_default_grace_seconds(seconds: &u64) -> bool {
@@ -462,6 +487,18 @@ mod tests {
             assert_eq!(AgentConfig::from_toml(&text).unwrap(), config);
             assert_eq!(Shutdown::of_document(&text), Some(shutdown));
         }
+    }
+
+    #[test]
+    fn who_asks_for_the_demand_is_left_out_and_survives_the_round_trip() {
+        let text = hello().to_toml().unwrap();
+        assert!(!text.contains("autoscale") && Autoscale::of_document(&text).is_none());
+        let autoscale = Autoscale { max_size: 9, idle_seconds: 60, token_sha256: "0a".to_owned() };
+        let config = AgentConfig { autoscale: Some(autoscale.clone()), ..hello() };
+        let text = config.to_toml().unwrap();
+        assert_eq!(AgentConfig::from_toml(&text).unwrap(), config);
+        assert_eq!(Autoscale::of_document(&text), Some(autoscale));
+        assert_eq!(Autoscale::of_document("no TOML"), None);
     }
 
     #[test]

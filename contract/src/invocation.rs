@@ -39,7 +39,8 @@ pub const REPLACED_VARIABLES: [(&str, &str); 2] = [
     ("FLUX_OPERATOR_REPLACED_STOPPED", "batch.kubernetes.io/job-index-ignored-failure-count"),
 ];
 
-/// Port of the pod at which PID 1 answers whether the pod is ready.
+/// Port of the pod at which PID 1 answers whether the pod is ready, and, to the operator alone, what its queue needs
+/// ([`demand`](crate::demand)).
 pub const READY_PORT: u16 = 18049;
 /// Path of that question. With `?wait=SECONDS` the answer waits so long for the pod to be ready.
 pub const READY_PATH: &str = "/ready";

@@ -8,6 +8,7 @@
 
 mod agent_config;
 mod curve_certificate;
+pub mod demand;
 mod domain;
 mod exit;
 mod hostlist;
@@ -22,8 +23,9 @@ mod shell;
 mod termination;
 
 pub use agent_config::{
-    AgentConfig, Archive, Bootstrap, Broker, ClusterIdentity, ConfigError, FluxUser, Hooks,
-    Install, Logging, Network, Shutdown, SidecarConfig, Submission, View, WorkerPolicy, Workload,
+    AgentConfig, Archive, Autoscale, Bootstrap, Broker, ClusterIdentity, ConfigError, FluxUser,
+    Hooks, Install, Logging, Network, Shutdown, SidecarConfig, Submission, View, WorkerPolicy,
+    Workload,
 };
 pub use curve_certificate::{CertificateError, CurveCertificate};
 pub use domain::cluster_domain;

@@ -31,6 +31,8 @@ pub struct Cluster {
     pub size: u32,
     /// Hosts registered with Flux: the size may be scaled up to it.
     pub(crate) max_size: u32,
+    /// Between which sizes the queue decides, if it does.
+    pub(crate) autoscale: Option<Autoscale>,
     /// Brokers that must be there before the command runs; absent: `size` when fewer than all
     /// registered hosts, else all.
     pub(crate) min_size: Option<u32>,
@@ -95,6 +97,16 @@ impl Cluster {
             }
         }
     }
+}
+
+/// Between which sizes the queue decides.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Autoscale {
+    pub(crate) min_size: u32,
+    pub(crate) max_size: u32,
+    pub(crate) idle_seconds: u64,
+    /// Of the token with which this operator asks the lead; empty where none asks.
+    pub(crate) token_sha256: String,
 }
 
 /// Which MiniCluster it is: all that is needed to find what was made for it, whatever its specification says.

@@ -123,6 +123,7 @@ pub async fn run(
         scope.namespace.clone(),
         store.clone(),
     );
+    let demand_changes = context.demands.changes(store.clone());
     // Once for each process: a controller is run once.
     let _ = context.stores.set(Stores { jobs, services, config_maps, services_pods, leads });
     let reconciles = Controller::for_stream(clusters, store)
@@ -133,6 +134,7 @@ pub async fn run(
         .owns_stream(services_pod_changes)
         .watches_stream(lead_changes, |pod| cluster_of(&pod))
         .reconcile_on(workload_changes)
+        .reconcile_on(demand_changes)
         .graceful_shutdown_on(shutdown)
         .run(reconcile_one, retry, Arc::clone(&context))
         .for_each(|result| {

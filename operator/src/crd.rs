@@ -12,6 +12,7 @@
     reason = "KubeSchema copies each type, with its visibility, into a function"
 )]
 
+mod autoscale;
 mod bounds;
 mod container;
 pub mod definition;
@@ -19,6 +20,7 @@ mod flux;
 mod pod;
 mod status;
 
+pub use autoscale::Autoscale;
 pub use bounds::SPECIFICATION_LIMIT;
 pub(crate) use bounds::{broken, out_of_range, too_large};
 pub use container::{
@@ -65,8 +67,8 @@ pub const SIZE_LIMIT: i32 = 100_000;
     printcolumn(
         name = "Size",
         type_ = "integer",
-        json_path = ".spec.size",
-        description = "Pods asked for"
+        json_path = ".status.size",
+        description = "Pods of the Job"
     ),
     printcolumn(
         name = "Ready",
@@ -111,6 +113,30 @@ pub const SIZE_LIMIT: i32 = 100_000;
         .message("size must not be less than minSize: give a size from it, or a lower minSize")
         .field_path(".minSize")
         .reason(Reason::FieldValueInvalid),
+    validation = Rule::new("!has(self.autoscale) || (self.autoscale.minSize <= self.size && self.size <= self.autoscale.maxSize)")
+        .message("size, with which it starts, must be from autoscale.minSize to autoscale.maxSize")
+        .field_path(".size")
+        .reason(Reason::FieldValueInvalid),
+    validation = Rule::new("!has(self.autoscale) || !has(self.maxSize) || self.autoscale.maxSize <= self.maxSize")
+        .message("autoscale.maxSize must not be greater than maxSize: raise maxSize, or leave it out")
+        .field_path(".autoscale.maxSize")
+        .reason(Reason::FieldValueInvalid),
+    validation = Rule::new("!has(self.autoscale) || !has(self.minSize) || self.minSize <= self.autoscale.minSize")
+        .message("minSize, the brokers that a lead waits for, must not be greater than autoscale.minSize, the pods that there always are: lower it, or leave it out")
+        .field_path(".minSize")
+        .reason(Reason::FieldValueInvalid),
+    validation = Rule::new("!has(self.autoscale) || !self.containers.exists(c, c.batch)")
+        .message("excludes batch, whose jobs run in an instance of its own that keeps its size: use launcher")
+        .field_path(".autoscale")
+        .reason(Reason::FieldValueInvalid),
+    validation = Rule::new("!has(self.autoscale) || !(has(self.flux.bursting) || has(self.flux.leadBroker))")
+        .message("excludes flux.bursting and flux.leadBroker, with which hosts are not this MiniCluster's pods: keep one")
+        .field_path(".autoscale")
+        .reason(Reason::FieldValueInvalid),
+    validation = Rule::new("!has(self.autoscale) || !has(oldSelf.autoscale) || self.size == oldSelf.size || self.suspend || oldSelf.suspend")
+        .message("with autoscale, size is what the MiniCluster starts with, and its queue decides from then on: change autoscale.minSize or autoscale.maxSize, or remove autoscale")
+        .field_path(".size")
+        .reason(Reason::FieldValueForbidden),
     validation = Rule::new("self.containers.filter(c, has(c.runFlux) && c.runFlux).size() <= 1")
         .message("only one container may have runFlux: true: set the others to false")
         .field_path(".containers")
@@ -137,12 +163,19 @@ pub struct MiniClusterSpec {
     pub size: i32,
 
     /// Number of hosts registered with Flux, hence the largest `size` this MiniCluster can be
-    /// scaled to. Flux keeps it while it runs; it may change while the MiniCluster is suspended. Default: `size`.
+    /// scaled to. Flux keeps it while it runs; it may change while the MiniCluster is suspended. Default:
+    /// `autoscale.maxSize`, or `size` without `autoscale`.
     #[schemars(range(min = 1, max = 100_000))]
     pub max_size: Option<i32>,
 
-    /// Number of brokers that must be online before the command runs. Default: `size` when fewer
-    /// pods than registered hosts are asked for, else all hosts.
+    /// A size by demand: the operator asks the lead what its queue needs, and adds pods for jobs that wait; pods that
+    /// no job has needed for a while go, the highest indexes first. `size` is then what it starts with. It needs a way
+    /// from the operator to port 18049 of the lead's pod. It cannot be given to a MiniCluster that runs already.
+    /// Default: the size is `size`.
+    pub autoscale: Option<Autoscale>,
+
+    /// Number of brokers that must be online before the command runs. Default: with `autoscale` its
+    /// `minSize`; else `size` when fewer pods than registered hosts are asked for, else all hosts.
     #[schemars(range(min = 1, max = 100_000))]
     pub min_size: Option<i32>,
 
@@ -260,6 +293,15 @@ pub struct MiniClusterSpec {
     )]
     #[schemars(length(max = 16))]
     pub services: Vec<Container>,
+}
+
+impl MiniCluster {
+    /// Pods asked for: by the specification, or by the queue where that decides.
+    pub fn size(&self) -> i32 {
+        let status = self.status.as_ref().filter(|status| status.size > 0);
+        let by_queue = status.filter(|_| self.spec.autoscale.is_some());
+        by_queue.map_or(self.spec.size, |status| status.size)
+    }
 }
 
 const fn one() -> i32 {

@@ -25,6 +25,10 @@ const ATTRIBUTES: [&str; 10] = [
     "t_run",
     "t_inactive",
 ];
+/// The same where only what they need counts.
+const MOST_WAITING: u32 = 4000;
+/// A job that waits for resources (flux-core, `src/common/libjob/job.h`).
+const SCHED: u32 = 8;
 /// Bytes of output that are kept: what was printed last.
 const MOST_OUTPUT: usize = 64 << 10;
 
@@ -60,12 +64,54 @@ impl Instance {
         Ok(jobs.into_iter().map(|job| job.report(now, &name_of)).collect())
     }
 
+    /// The jobs that wait for resources, those first that get them first; of very many, the first ones. What is held
+    /// back by its urgency waits for a person.
+    pub(super) async fn waiting(&mut self) -> Result<Vec<WaitingJob>, SocketError> {
+        let asked = json!({
+            "max_entries": MOST_WAITING,
+            "attrs": ["state", "priority", "ntasks", "nnodes", "ncores"],
+            "constraint": { "states": ["sched"] },
+        });
+        let Queue { jobs } = self.socket.ask_lead("job-list.list", &asked).await?;
+        let waits = |job: &Queued| job.state == SCHED && job.priority != Some(0);
+        let waiting = jobs.into_iter().filter(waits);
+        Ok(waiting
+            .map(|it| WaitingJob { nodes: it.nnodes, cores: it.ncores, tasks: it.ntasks })
+            .collect())
+    }
+
     /// What the job has printed last.
     pub(crate) async fn output(&mut self, id: u64) -> Result<String, SocketError> {
         let asked = json!({ "id": id, "keys": [OUTPUT], "flags": 0 });
         let found: Value = self.socket.ask_lead("job-info.lookup", &asked).await?;
         Ok(printed(found[OUTPUT].as_str().unwrap_or_default()))
     }
+}
+
+/// What a job that waits for resources asks for, as far as its jobspec says (flux-core, `parse_jobspec` of
+/// `src/modules/job-list/job_data.c`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct WaitingJob {
+    /// Absent for one that takes its cores wherever they are.
+    pub(super) nodes: Option<usize>,
+    /// In all; absent for one that takes whole nodes.
+    pub(super) cores: Option<usize>,
+    pub(super) tasks: usize,
+}
+
+#[derive(Deserialize)]
+struct Queue {
+    jobs: Vec<Queued>,
+}
+
+#[derive(Deserialize)]
+struct Queued {
+    state: u32,
+    priority: Option<i64>,
+    nnodes: Option<usize>,
+    ncores: Option<usize>,
+    #[serde(default)]
+    ntasks: usize,
 }
 
 /// The log of what the tasks of a job print (RFC 24).

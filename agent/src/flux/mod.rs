@@ -3,6 +3,7 @@
 pub(crate) mod broker_socket;
 pub(crate) mod broker_watch;
 pub(crate) mod client;
+pub(crate) mod demand;
 mod eventlog;
 pub(crate) mod failed_task;
 pub(crate) mod instance;

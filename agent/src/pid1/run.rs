@@ -192,7 +192,7 @@ fn serve(
     }
     let server = readiness?.inspect_err(|error| context.log.warn(&format!("{error:#}"))).ok()?;
     let open = server.open();
-    tokio::spawn(server.serve(context.progress.subscribe()));
+    tokio::spawn(server.serve(context.progress.subscribe(), context.config_path.clone()));
     Some(open)
 }
 

@@ -6,6 +6,7 @@ use crate::failure::Failure;
 use crate::flux::broker_socket::{BrokerAddress, SocketError};
 use crate::flux::broker_watch::{Event, Watch};
 use crate::flux::client::FluxClient;
+use crate::flux::demand;
 use crate::flux::leaving::OwnRank;
 use crate::lead::watch::LeadWatch;
 use crate::pid1::archive;
@@ -33,6 +34,7 @@ use std::pin::{Pin, pin};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 /// Starts the broker, and the lead's command once it runs, and stays until both have ended, whatever signals come,
@@ -57,6 +59,7 @@ pub(crate) async fn run_broker(
     let address = BrokerAddress { socket: broker.socket.clone(), owner };
     let watch = Watch { broker: address.clone(), has_lead: broker.worker.is_some() };
     let watch = tokio::spawn(watch.run(events));
+    let demand = watch_demand(context, plan.role, &address);
     let lost =
         broker.worker.as_ref().map(|worker| Box::pin(LeadWatch::default().lost(&worker.lead)));
     let config = context.config_path.clone();
@@ -79,6 +82,7 @@ pub(crate) async fn run_broker(
     let (lost, smaller) = (end_of(lost), end_of(smaller));
     let status = supervision.until_ended(context, &mut changes, lost, smaller).await;
     watch.abort();
+    drop(demand);
     context.progress.broker_ended();
     let Supervision { mut end, submission, command, mut command_end, .. } = supervision;
     end.duration = started.elapsed();
@@ -89,6 +93,17 @@ pub(crate) async fn run_broker(
     }
     clear(context, &before).await;
     Ok((end, command_end))
+}
+
+/// Looks, on the lead, at what its queue needs, where the operator asks for that; until it is dropped.
+fn watch_demand(context: &Context, role: Role, broker: &BrokerAddress) -> JoinSet<()> {
+    let mut tasks = JoinSet::new();
+    let settings = context.config.autoscale.clone();
+    if let Some(settings) = settings.filter(|_| role == Role::Lead) {
+        let (config, reporter) = (context.config_path.clone(), context.progress.demand_reporter());
+        tasks.spawn(demand::watch(broker.clone(), settings, config, reporter));
+    }
+    tasks
 }
 
 /// The options by which the agent loads the broker's modules and removes them, where it can take the place of Flux.

@@ -3,6 +3,7 @@
 
 use crate::status::timing::milliseconds;
 use flux_contract::Phase;
+use flux_contract::demand::Demand;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
@@ -38,6 +39,9 @@ pub struct StatusReport {
     /// True when the run is over, so that nothing of this will change any more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub over: bool,
+    /// How many pods the jobs of the instance need, where the operator asks for that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub demand: Option<Demand>,
     /// How many times the broker was started again.
     #[serde(default)]
     pub restarts: u32,

@@ -3,6 +3,7 @@
 use crate::plan::step::{Plan, Role};
 use crate::status::document::StatusReport;
 use crate::status::timing::milliseconds;
+use flux_contract::demand::Demand;
 use flux_contract::{Phase, phase};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -34,6 +35,10 @@ impl Progress {
 
     pub(crate) fn subscribe(&self) -> watch::Receiver<StatusReport> {
         self.reports.subscribe()
+    }
+
+    pub(crate) fn demand_reporter(&self) -> DemandReporter {
+        DemandReporter(self.reports.clone())
     }
 
     pub(crate) fn planned(&self, plan: &Plan) {
@@ -105,6 +110,7 @@ impl Progress {
         self.publish(|report| {
             report.broker_state = None;
             report.online = false;
+            report.demand = None;
         });
     }
 
@@ -155,6 +161,17 @@ impl Progress {
 
     fn publish(&self, change: impl FnOnce(&mut StatusReport)) {
         self.reports.send_modify(change);
+    }
+}
+
+/// Where what the queue needs is published.
+#[derive(Debug, Clone)]
+pub(crate) struct DemandReporter(watch::Sender<StatusReport>);
+
+impl DemandReporter {
+    /// `None`: nobody knows.
+    pub(crate) fn publish(&self, demand: Option<Demand>) {
+        self.0.send_if_modified(|report| std::mem::replace(&mut report.demand, demand) != demand);
     }
 }
 

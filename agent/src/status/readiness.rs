@@ -1,20 +1,25 @@
 //! What the kubelet asks: whether the pod is ready, over HTTP. The answer waits until there is one, so that no attempt
-//! fails on the way there. Whoever reaches the pod's port may ask, so nothing else is to be learned here, within bounds.
+//! fails on the way there. Whoever reaches the pod's port may ask, so nothing else is to be learned here, within bounds:
+//! what the queue needs ([`demand`]) is told to who has the operator's token, and to nobody else.
 
 use crate::status::document::StatusReport;
 use anyhow::{Context as _, Result};
+use flux_contract::Autoscale;
+use flux_contract::demand::{Question, fingerprint};
 use flux_contract::invocation::READY_PATH;
-use http_body_util::Empty;
+use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
+use hyper::header::AUTHORIZATION;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::convert::Infallible;
-use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use std::{fs, io};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{sleep, timeout};
@@ -27,6 +32,8 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
 const REQUEST_LIMIT: usize = 8 * 1024;
 /// Longest time that a question may wait for its answer.
 const LONGEST_WAIT: Duration = Duration::from_hours(1);
+/// The same of the operator's question, which it asks again then.
+const LONGEST_WAIT_FOR_DEMAND: Duration = Duration::from_mins(5);
 /// Pause before the next connection when one could not be accepted, as with too many open files.
 const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -64,17 +71,20 @@ impl ReadinessServer {
         self.open.subscribe()
     }
 
-    /// Answers by the latest of `reports`, until the future is dropped.
-    pub async fn serve(self, reports: watch::Receiver<StatusReport>) {
+    /// Answers by the latest of `reports`, until the future is dropped. The configuration at `config` says who may ask
+    /// for the demand.
+    pub async fn serve(self, reports: watch::Receiver<StatusReport>, config: PathBuf) {
+        let config: Arc<Path> = config.into();
         let places = Arc::new(Semaphore::new(CONNECTIONS));
         while let Ok(place) = Arc::clone(&places).acquire_owned().await {
             match self.listener.accept().await {
                 Ok((stream, _)) => {
                     let (reports, open) = (reports.clone(), self.open.clone());
+                    let config = Arc::clone(&config);
                     open.send_modify(|open| *open += 1);
                     tokio::spawn(async move {
                         let _place = place;
-                        converse(stream, reports).await;
+                        converse(stream, reports, &config).await;
                         open.send_modify(|open| *open = open.saturating_sub(1));
                     });
                 }
@@ -84,12 +94,16 @@ impl ReadinessServer {
     }
 }
 
-async fn converse(stream: TcpStream, reports: watch::Receiver<StatusReport>) {
+async fn converse(stream: TcpStream, reports: watch::Receiver<StatusReport>, config: &Path) {
     let answer = service_fn(|request: Request<Incoming>| {
         let reports = reports.clone();
         async move {
-            let code = answer(&request, reports).await;
-            let mut response = Response::new(Empty::<Bytes>::new());
+            let (code, text) = if request.uri().path() == Question::PATH {
+                demand(&request, reports, config).await
+            } else {
+                (answer(&request, reports).await, String::new())
+            };
+            let mut response = Response::new(Full::<Bytes>::from(text));
             *response.status_mut() = code;
             Ok::<_, Infallible>(response)
         }
@@ -119,4 +133,36 @@ async fn answer(
     // The answer is that of the moment, be it settled or not.
     let _ = timeout(wait.min(LONGEST_WAIT), settled).await;
     if reports.borrow().ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }
+}
+
+/// What the queue needs, when that is another than was seen. The configuration is read for each question, as the token
+/// is another one when another operator acts.
+async fn demand(
+    request: &Request<Incoming>,
+    mut reports: watch::Receiver<StatusReport>,
+    config: &Path,
+) -> (StatusCode, String) {
+    let refused = |code| (code, String::new());
+    let autoscale = fs::read_to_string(config).ok().and_then(|it| Autoscale::of_document(&it));
+    let Some(autoscale) = autoscale else { return refused(StatusCode::NOT_FOUND) };
+    if request.method() != Method::GET {
+        return refused(StatusCode::METHOD_NOT_ALLOWED);
+    }
+    let given = request.headers().get(AUTHORIZATION).and_then(|it| it.to_str().ok());
+    let token = given.and_then(|given| given.strip_prefix("Bearer "));
+    if token.map(fingerprint).is_none_or(|found| found != autoscale.token_sha256) {
+        return refused(StatusCode::UNAUTHORIZED);
+    }
+    let question = request.uri().query().and_then(Question::of_query);
+    let Some(question) = question else { return refused(StatusCode::BAD_REQUEST) };
+    let wait = Duration::from_secs(question.wait_seconds).min(LONGEST_WAIT_FOR_DEMAND);
+    let is_news = |report: &StatusReport| {
+        report.over || (report.demand.is_some() && report.demand != question.seen)
+    };
+    let _ = timeout(wait, reports.wait_for(is_news)).await;
+    let demand = reports.borrow().demand;
+    match demand.map(|demand| serde_json::to_string(&demand)) {
+        Some(Ok(text)) => (StatusCode::OK, text),
+        Some(Err(_)) | None => refused(StatusCode::SERVICE_UNAVAILABLE),
+    }
 }

@@ -27,6 +27,10 @@ const ELSEWHERE: &[&str] = &[
     "/install",
     // The operator reads it back to tell a change of the size.
     "/cluster/size",
+    // demand::the_operator_alone_is_told_what_the_queue_needs
+    "/autoscale/max_size",
+    "/autoscale/idle_seconds",
+    "/autoscale/token_sha256",
     // debug_tells_the_housekeeping_as_well
     "/logging/debug",
     // sidecars::it_waits_for_the_socket_and_ends_when_the_runner_has

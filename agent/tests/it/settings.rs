@@ -5,8 +5,9 @@
 use flux_agent::accounts::Databases;
 use flux_agent::plan::{Facts, client_environment, lead, plan, sidecar_hook};
 use flux_contract::{
-    AgentConfig, Bootstrap, Broker, ClusterIdentity, ClusterName, FluxUser, Hooks, Hostlist,
-    Install, Layout, Logging, Network, Shutdown, Submission, View, WorkerPolicy, Workload,
+    AgentConfig, Autoscale, Bootstrap, Broker, ClusterIdentity, ClusterName, FluxUser, Hooks,
+    Hostlist, Install, Layout, Logging, Network, Shutdown, Submission, View, WorkerPolicy,
+    Workload,
 };
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -87,6 +88,7 @@ pub(crate) fn everything(workload: Workload, bootstrap: Bootstrap) -> AgentConfi
         workload,
         logging: Logging { strict: true, ..written.logging },
         shutdown: Shutdown { grace_seconds: 20, deadline_seconds: Some(60) },
+        autoscale: Some(Autoscale { max_size: 3, idle_seconds: 45, token_sha256: "5a".to_owned() }),
         environment: [("GREETING".to_owned(), "hello".to_owned())].into(),
         sidecars: [("beside".to_owned(), written.sidecars["db"].clone())].into(),
         ..written
@@ -158,6 +160,7 @@ pub(crate) fn plain(workload: Workload) -> AgentConfig {
         logging: Logging { quiet: false, strict: true, timed: false, debug: false },
         hooks: Hooks::default(),
         archive: None,
+        autoscale: None,
         munge: false,
         environment: BTreeMap::new(),
         submitted: false,

@@ -78,7 +78,7 @@ fn columns(cluster: &MiniCluster, now: Timestamp) -> [String; 6] {
     let age = cluster.creation_timestamp().map(|since| age(since.0, now));
     [
         cluster.name_any(),
-        cluster.spec.size.to_string(),
+        cluster.size().to_string(),
         status.map_or(0, |status| status.ready_brokers).to_string(),
         coloured(status.and_then(|status| status.state)),
         exit.map_or_else(|| "-".to_owned(), |code| code.to_string()),

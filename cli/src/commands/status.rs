@@ -56,7 +56,7 @@ fn heading(cluster: &MiniCluster, now: Timestamp) -> String {
     let ready = status.map_or(0, |status| status.ready_brokers);
     let mut parts = vec![
         format!("{} {state}", bold(&cluster.name_any())),
-        format!("{ready} of {} brokers online", cluster.spec.size),
+        format!("{ready} of {} brokers online", cluster.size()),
     ];
     parts.extend(status.and_then(|it| it.exit_code).map(|code| format!("exit code {code}")));
     let start = status.and_then(|it| it.start_time.as_ref()).map(|start| start.0);

@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "these are tests, helpers included")]
 
 mod attacks;
+mod autoscale;
 mod clients;
 mod cost;
 mod examples;

@@ -32,7 +32,8 @@ const SECTIONS: [&str; 15] = [
 ];
 
 /// Fields that may change while an instance runs, or are checked against it by themselves.
-const CHANGEABLE: [&str; 11] = [
+const CHANGEABLE: [&str; 12] = [
+    "autoscale",
     "backoffLimit",
     "cleanup",
     "deadlineSeconds",

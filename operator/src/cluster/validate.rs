@@ -6,6 +6,7 @@
 //! Kubernetes checks in the objects that are made (quantities, names, labels, tolerations) is left to
 //! the API server, whose answer becomes the condition.
 
+pub(crate) mod autoscale;
 mod container;
 mod flux;
 mod no_effect;
@@ -103,6 +104,8 @@ fn resolve(
     let services_name = identity.as_ref().map(|identity| identity.name.services_pod());
     let services_pod = services_pod(services_name, spec, &common, faults);
     let pod = pod::pod(name_text, spec, pod, faults);
+    let (job_labels, job_annotations) = (job_labels(cluster, faults), job_annotations(cluster));
+    let autoscale = autoscale::autoscale(spec, &job_labels, &job_annotations, faults);
     let Identity { name, namespace, owner } = identity?;
     Some(Cluster {
         name,
@@ -110,9 +113,11 @@ fn resolve(
         owner,
         size: spec.size.unsigned_abs(),
         max_size: flux::max_size(spec),
-        min_size: spec.min_size.map(i32::unsigned_abs),
-        job_labels: job_labels(cluster, faults),
-        job_annotations: job_annotations(cluster),
+        min_size: (spec.min_size.map(i32::unsigned_abs))
+            .or_else(|| autoscale.as_ref().map(|autoscale| autoscale.min_size)),
+        autoscale,
+        job_labels,
+        job_annotations,
         deadline_seconds: spec.deadline_seconds,
         // A container that is started again would begin to count anew.
         deadline_by_agent: spec.deadline_seconds != deadline_seconds()

@@ -2,6 +2,7 @@
 
 use super::build::Images;
 use super::failures::Failures;
+use super::observe::demand::Demands;
 use super::observe::image_volumes::ImageVolumes;
 use super::observe::rate_limit::RateLimit;
 use super::observe::recent::Recent;
@@ -30,6 +31,7 @@ pub struct Context {
     pub(super) recent: Arc<Recent>,
     pub(super) image_volumes: ImageVolumes,
     pub(super) workloads: Arc<Workloads>,
+    pub(super) demands: Arc<Demands>,
     /// Of checks that are repeated.
     pub(super) check_rate: RateLimit,
     /// Of statuses that say what a MiniCluster goes on waiting for.
@@ -58,11 +60,17 @@ impl Context {
             recent: Arc::default(),
             image_volumes: ImageVolumes::default(),
             workloads: Arc::default(),
+            demands: Arc::default(),
             check_rate: RateLimit::default(),
             status_rate: RateLimit::default(),
             failures: Failures::default(),
             clock: Box::new(Timestamp::now),
         }
+    }
+
+    /// Asks leads at `port` what their queues need, in place of the agents' own.
+    pub fn ask_leads_at(&mut self, port: u16) {
+        self.demands = Arc::new(Demands::at(port));
     }
 
     /// The time in whole seconds, as Kubernetes writes it.

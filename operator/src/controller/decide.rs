@@ -1,6 +1,7 @@
 //! What is written and reported, from the specification and what there is: a function of values.
 
 mod agent_change;
+pub(super) mod autoscale;
 pub(super) mod change;
 pub(super) mod ended_run;
 pub(super) mod install;
@@ -15,11 +16,13 @@ use super::build::{self, Images};
 use super::error::Error;
 use super::kube_ext::{broker_is_ready, lacks_brokers, lacks_pods};
 use super::observe::Live;
+use super::observe::demand::Answer;
 use super::schedulers::gang::{self, Scheduler};
 use crate::cluster::Cluster;
 use crate::cluster::validate::Violations;
 use crate::crd::{Installed, State};
 use agent_change::{Constrained, constrain};
+use autoscale::Scaling;
 use change::Change;
 use flux_contract::{AgentConfig, Bootstrap, Redacted, Workload, labels};
 use install::{ImageVolumeSupport, dropped};
@@ -46,6 +49,8 @@ pub(super) struct Request<'request> {
     pub(super) expires: bool,
     /// The specification, validated, or its faults.
     pub(super) cluster: Result<Cluster, Violations>,
+    /// What the lead has answered, where its queue decides on the size.
+    pub(super) answer: Answer,
     pub(super) images: &'request Images,
     /// Whether pods can have image volumes, as far as that is known.
     pub(super) image_volumes: ImageVolumeSupport,
@@ -68,6 +73,8 @@ pub(super) struct Plan {
     /// say.
     pub(super) install: Option<Installed>,
     pub(super) start: StartDeadline,
+    /// What is reported where the queue decides on the size.
+    pub(super) scaling: Option<Scaling>,
     /// What was asked for and cannot be had while the Job exists, or after it has finished.
     pub(super) refused: Vec<String>,
     /// Name of the lead's pod and the patch that labels it, until it has its label.
@@ -182,8 +189,10 @@ fn apply_specification(
     };
     let address = live_lead.spec.as_ref().and_then(|spec| spec.cluster_ip.as_ref()?.parse().ok());
     let install = install::method(plan.install.as_ref());
+    let cluster = autoscale::with_size(cluster, running.as_ref(), live, &request.answer);
     let Constrained { cluster, config, refused } =
-        constrain(cluster, address, live, running, request.generation, install);
+        constrain(&cluster, address, live, running, request.generation, install);
+    plan.scaling = autoscale::scaling(&cluster, &plan.mode, &request.answer);
     plan.refused.splice(0..0, refused);
     plan.maximum_size = maximum_size(&config).or(plan.maximum_size);
     let mut desired = build::build(&cluster, &config, request.images, request.generation)

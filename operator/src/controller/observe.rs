@@ -2,6 +2,7 @@
 
 pub(super) mod cached_client;
 mod check;
+pub(super) mod demand;
 pub(super) mod image_volumes;
 mod pending;
 mod pods;

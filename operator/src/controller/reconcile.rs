@@ -7,13 +7,16 @@ use super::context::Context;
 use super::decide::ended_run::{self, expires, time_until_deletion};
 use super::decide::{Plan, Request, decide, next_reconcile};
 use super::error::Error;
+use super::kube_ext::broker_is_ready;
 use super::observe::cached_client::{CachedClient, Read};
+use super::observe::demand::Answer;
 use super::observe::stores::MiniClusterMeta;
 use super::observe::{Live, observe};
 use super::status::{Facts, status};
 use crate::cluster::validate::{Violations, validate};
 use crate::cluster::{Cluster, Identity};
 use crate::crd::{MiniCluster, MiniClusterStatus};
+use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::runtime::controller::Action;
 use kube::{Resource as _, ResourceExt as _};
@@ -32,12 +35,13 @@ pub(super) async fn reconcile(
         return Ok(Action::await_change());
     }
     let now = context.now();
-    let request = request(context, &object, unreadable, &now);
+    let mut request = request(context, &object, unreadable, &now);
     let cluster = request.cluster.as_ref().ok();
     let mut live = match observe_named(client, &object, cluster, &now).await {
         Ok(live) => live,
         Err(error) => return Err(report_error(context, &mut object, error).await),
     };
+    request.answer = answer(client, request.cluster.as_ref().ok(), &live);
     let mut plan = decide(&request, &live);
     let labelled = label_lead(client, plan.lead_label.as_ref()).await;
     let mut applied = apply_plan(client, &object, &mut plan, &mut live).await;
@@ -115,7 +119,10 @@ fn request<'context>(
     unreadable: Option<Violations>,
     now: &Time,
 ) -> Request<'context> {
-    let cluster = unreadable.map_or_else(|| validate(object, &context.defaults), Err);
+    let mut cluster = unreadable.map_or_else(|| validate(object, &context.defaults), Err);
+    if let Ok(Cluster { autoscale: Some(autoscale), owner, .. }) = &mut cluster {
+        autoscale.token_sha256 = context.demands.fingerprint(&owner.uid);
+    }
     if let Err(violations) = &cluster {
         tracing::warn!(%violations, "the specification is invalid");
     }
@@ -124,10 +131,25 @@ fn request<'context>(
         now: now.clone(),
         expires: expires(&object.spec),
         cluster,
+        answer: Answer::None,
         images: &context.images,
         image_volumes: context.image_volumes.support(),
         draw: getrandom::fill,
     }
+}
+
+/// What the lead has answered that is asked what its queue needs. While it is not ready, or where the size does not
+/// go by that, nobody is asked.
+fn answer(client: &CachedClient<'_>, cluster: Option<&Cluster>, live: &Live) -> Answer {
+    let uid = cluster.map(|cluster| cluster.owner.uid.as_str()).unwrap_or_default();
+    let cluster = cluster.filter(|cluster| cluster.autoscale.is_some());
+    let is_asked = |lead: &&Pod| {
+        let name = cluster.map(|cluster| cluster.name.as_str());
+        lead.metadata.deletion_timestamp.is_none()
+            && name.is_some_and(|name| broker_is_ready(lead, name))
+    };
+    let lead = live.pods.lead.as_ref().filter(is_asked);
+    client.context.demands.answer(&client.cluster, uid, lead)
 }
 
 async fn apply_plan(

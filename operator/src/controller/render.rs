@@ -4,6 +4,7 @@ use super::build::{Images, Services, services};
 use super::decide::change::Change;
 use super::decide::{Request, decide};
 use super::observe::Live;
+use super::observe::demand::Answer;
 use super::schedulers::gang::Scheduler;
 use crate::cluster::Cluster;
 use crate::cluster::validate::{Defaults, Violations, validate};
@@ -36,6 +37,7 @@ pub fn render(cluster: &Cluster, images: &Images) -> Result<Vec<Value>> {
         now: Time(Timestamp::UNIX_EPOCH),
         expires: false,
         cluster: Ok(cluster.clone()),
+        answer: Answer::None,
         images,
         image_volumes: Ok(()),
         draw: |bytes| {

@@ -1,5 +1,6 @@
 //! The status, as a function of what was observed.
 
+mod autoscaling;
 mod brokers;
 mod conditions;
 mod facts;
@@ -51,6 +52,7 @@ pub(super) fn status(
     ready(&mut list, &phase, &brokers, lead.as_ref());
     suspended(&mut list, &phase, facts);
     ended(&mut list, facts, &phase);
+    autoscaling::autoscaling(&mut list, facts, &phase);
     let conditions = list.into_list();
     MiniClusterStatus {
         size: brokers.size,

@@ -1,6 +1,7 @@
 //! The operator with a simulated API server: specifications, whole reconciles, installation, generated pages.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
+mod autoscale;
 mod bounds;
 mod build;
 mod changes;

@@ -33,7 +33,8 @@ const NO_PROTOCOL: u32 = 71;
 const NO_SUCH_NODE: u32 = 113;
 
 /// Of jobs (flux-core, `modules/job-list/job-list.c`).
-const ATTRIBUTES: &str = "userid name state result ntasks nnodes ranks t_submit t_run t_inactive";
+const ATTRIBUTES: &str =
+    "userid name state result ntasks nnodes ncores priority ranks t_submit t_run t_inactive";
 
 pub(super) struct Message {
     topic: String,

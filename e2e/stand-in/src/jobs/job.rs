@@ -64,7 +64,7 @@ impl Job {
         json!({
             "id": self.id, "userid": self.spec.user, "name": self.spec.name, "state": state,
             "status": status, "status_abbrev": abbreviation, "ntasks": self.spec.tasks,
-            "nnodes": self.allocation.cores.len(),
+            "nnodes": if self.is_started() { Some(self.allocation.cores.len()) } else { self.spec.nodes },
         })
     }
 
@@ -72,6 +72,7 @@ impl Job {
     pub(crate) fn listed(&self) -> Value {
         let mut job = self.to_json();
         job["state"] = [8, 16, 64][self.state as usize].into();
+        job["ncores"] = (!self.spec.exclusive).then_some(self.spec.tasks).into();
         if self.is_started() {
             let ranks: Vec<String> = self.allocation.cores.keys().map(u32::to_string).collect();
             job["ranks"] = ranks.join(",").into();

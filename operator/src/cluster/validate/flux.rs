@@ -219,7 +219,8 @@ fn append(
 }
 
 pub(super) fn max_size(spec: &MiniClusterSpec) -> u32 {
-    spec.max_size.unwrap_or(spec.size).unsigned_abs()
+    let of_autoscale = spec.autoscale.as_ref().map(|autoscale| autoscale.max_size);
+    spec.max_size.or(of_autoscale).unwrap_or(spec.size).unsigned_abs()
 }
 
 /// A broker that does not find its own host name in the list cannot start.

@@ -61,6 +61,7 @@ fn of_condition(condition: &Condition) -> Option<Event> {
         }
         kind::READY | kind::SUSPENDED | kind::COMPLETE => (false, holds),
         kind::FAILED => (holds, false),
+        kind::AUTOSCALING => (condition.reason == "LeadNotAnswering", false),
         _ => (false, false),
     };
     let type_ = if warns { EventType::Warning } else { EventType::Normal };
@@ -99,6 +100,8 @@ mod tests {
             ("Failed", Some(("False", "NotFinished")), ("True", "CommandFailed"), true),
             ("Progressing", Some(("True", "Starting")), ("True", "Waiting"), true),
             ("Failed", Some(("True", "CommandFailed")), ("True", "CommandFailed"), false),
+            ("Autoscaling", None, ("False", "LeadNotAsked"), false),
+            ("Autoscaling", None, ("False", "LeadNotAnswering"), true),
         ] {
             let old: Vec<Condition> =
                 old.into_iter().map(|(status, reason)| condition(type_, status, reason)).collect();

@@ -2,7 +2,7 @@
 
 use crate::cluster::Cluster;
 use flux_contract::{
-    AgentConfig, Archive, Bootstrap, Broker, ClusterIdentity, Install, Layout, Network,
+    AgentConfig, Archive, Autoscale, Bootstrap, Broker, ClusterIdentity, Install, Layout, Network,
     OVERLAY_PORT, PRIVATE_MOUNT, Shutdown, View, WorkerPolicy,
 };
 use std::net::IpAddr;
@@ -37,6 +37,11 @@ pub fn agent_config(cluster: &Cluster, lead_address: Option<IpAddr>) -> AgentCon
         shutdown: shutdown(cluster),
         hooks: cluster.runner.hooks.clone(),
         archive: cluster.archive.clone().map(|path| Archive { path }),
+        autoscale: cluster.autoscale.as_ref().map(|autoscale| Autoscale {
+            max_size: autoscale.max_size,
+            idle_seconds: autoscale.idle_seconds,
+            token_sha256: autoscale.token_sha256.clone(),
+        }),
         munge: cluster.flux.munge_secret.is_some(),
         environment: cluster.flux.environment.clone(),
         submitted: false,

@@ -50,6 +50,8 @@ pub(crate) fn constrain(
         // Nothing was asked for since: what differs is a newer operator's way to say the same.
         let mut config = running;
         config.network.lead_address = lead;
+        // The token is another one when another operator acts.
+        config.autoscale.clone_from(&constrained.config.autoscale);
         return Constrained { config, refused, ..constrained };
     }
     refused.extend(constrained.refused);
@@ -100,6 +102,11 @@ fn constrain_to(
         refused.push(format!("spec.backoffLimit: {reason}"));
         cluster.backoff_limit = backoff_limit;
     }
+    if cluster.autoscale.is_some() && live.autoscale.is_none() {
+        let reason = "the agents were started without it, and do not count what the queue needs";
+        refused.push(format!("spec.autoscale: {reason}"));
+        cluster.autoscale = None;
+    }
     // Agents that were started without a deadline, perhaps by another release, do not look for one.
     cluster.deadline_by_agent = live.shutdown.deadline_seconds.is_some();
     let new = agent_config(&cluster, lead);
@@ -119,6 +126,8 @@ fn updated(live: &AgentConfig, new: AgentConfig) -> AgentConfig {
     config.broker.quorum = new.broker.quorum;
     config.shutdown.deadline_seconds = new.shutdown.deadline_seconds;
     config.network.lead_address = new.network.lead_address;
+    // Where it was removed, nobody asks.
+    config.autoscale = live.autoscale.clone().map(|live| new.autoscale.unwrap_or(live));
     if new.cluster.size != live.cluster.size {
         config.workload = with_flags_of(&live.workload, &new.workload);
     }
@@ -161,6 +170,23 @@ mod tests {
         assert_eq!(cut.refused, [told]);
         let asked = cluster(&json!({ "size": 9, "minSize": 2 }));
         assert_eq!(constrain_to(asked, &live, 0, None, false).config.broker.quorum, Some(2));
+    }
+
+    #[test]
+    fn who_counts_what_the_queue_needs_was_told_so_at_the_start() {
+        let with = |autoscale| cluster(&json!({ "maxSize": 9, "autoscale": autoscale }));
+        let (without, small) = (with(json!(null)), with(json!({ "maxSize": 6 })));
+        let started = |cluster: &Cluster| agent_config(cluster, None);
+        let added = constrain_to(small.clone(), &started(&without), 0, None, false);
+        assert!(added.refused[0].starts_with("spec.autoscale: the agents were started without"));
+        assert_eq!((added.cluster.autoscale, added.config.autoscale), (None, None));
+        let large = with(json!({ "maxSize": 8 }));
+        let changed = constrain_to(large, &started(&small), 0, None, false);
+        assert_eq!(changed.refused, [""; 0]);
+        assert_eq!(changed.config.autoscale.unwrap().max_size, 8);
+        let removed = constrain_to(without, &started(&small), 0, None, false);
+        assert_eq!(removed.refused, [""; 0]);
+        assert_eq!(removed.config.autoscale, started(&small).autoscale, "it may be given again");
     }
 
     #[test]

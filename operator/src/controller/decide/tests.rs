@@ -43,6 +43,7 @@ fn with(cluster: Result<Cluster, Violations>, generation: i64, live: &Live) -> P
             now: at(1_000),
             expires: false,
             cluster,
+            answer: Answer::None,
             images,
             image_volumes,
             draw,

@@ -305,7 +305,8 @@ pub(crate) fn strip_pod(pod: &mut Pod) {
         annotations.retain(|key, _| key.starts_with(OURS) || counts.contains(&key.as_str()));
     }
     let Some(status) = &mut pod.status else { return };
-    (status.host_ip, status.host_ips, status.pod_ip, status.pod_ips) = (None, None, None, None);
+    // The address is where a lead is asked what its queue needs.
+    (status.host_ip, status.host_ips, status.pod_ips) = (None, None, None);
     let init = status.init_container_statuses.iter_mut().flatten();
     for container in init.chain(status.container_statuses.iter_mut().flatten()) {
         *container = ContainerStatus {

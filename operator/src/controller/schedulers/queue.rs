@@ -1,5 +1,6 @@
 //! A Job in a queue (Kueue): what it keeps, and what the queue says while it waits.
 
+use crate::cluster::validate::autoscale::ELASTIC;
 use crate::cluster::{Cluster, QUEUE_LABEL};
 use crate::controller::kube_ext::{
     JOB_LABELS_ANNOTATION, is_suspended, is_suspended_by_specification, noted_keys, parallelism,
@@ -8,9 +9,6 @@ use crate::controller::observe::cached_client::CachedClient;
 use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt as _;
 use std::collections::BTreeMap;
-
-/// Annotation of a Job whose number of pods Kueue lets change while it runs (`ElasticJobsViaWorkloadSlices`).
-const ELASTIC: &str = "kueue.x-k8s.io/elastic-job";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Queue {

@@ -11,8 +11,11 @@ pub(crate) mod kind {
     pub(crate) const SUSPENDED: &str = "Suspended";
     pub(crate) const COMPLETE: &str = "Complete";
     pub(crate) const FAILED: &str = "Failed";
+    /// The size goes by what the queue needs; false with a reason while that is not known.
+    pub(crate) const AUTOSCALING: &str = "Autoscaling";
 
-    pub(super) const ALL: [&str; 6] = [ACCEPTED, PROGRESSING, READY, SUSPENDED, COMPLETE, FAILED];
+    pub(super) const ALL: [&str; 7] =
+        [ACCEPTED, PROGRESSING, READY, SUSPENDED, COMPLETE, FAILED, AUTOSCALING];
 }
 
 /// Reasons of `Progressing=False` that are no trouble.

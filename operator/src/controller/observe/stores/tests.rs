@@ -174,7 +174,9 @@ fn of_a_pod_its_state_is_stored() {
     let expected = json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": { "annotations": { "flux-framework.org/fields": "a" } },
-        "status": { "phase": "Running", "containerStatuses": runner("", "") },
+        "status": {
+            "phase": "Running", "podIP": "192.0.2.1", "containerStatuses": runner("", ""),
+        },
     });
     assert_eq!(json!(pod), expected);
 }

@@ -1,0 +1,48 @@
+//! MiniClusters that have as many pods as their jobs need.
+
+use crate::{look, trial};
+use anyhow::{Context as _, Result, ensure};
+use std::time::Instant;
+
+/// Also prints how long it took from the submission to the pod.
+#[test]
+#[ignore = "needs a cluster"]
+fn pods_come_for_a_job_that_waits_and_go_when_no_job_needs_them() {
+    trial("growth", async |trial| {
+        // A pod that is taken from a job would end it: there is hardly time to wait for it.
+        let fields = "size: 1, interactive: true, autoscale: {maxSize: 3, idleSeconds: 2}, \
+                      flux: {drainSeconds: 2}";
+        let run = trial.run("growth", fields, "").await?;
+        let lead = run.ready().await?;
+        run.says("Autoscaling", "DemandKnown").await?;
+        let refused = run.kubectl(&["scale", "minicluster", run.name, "--replicas=2"]);
+        let refused = format!("{:#}", refused.err().context("the size was taken")?);
+        ensure!(refused.contains("its queue decides"), "{refused}");
+
+        let began = Instant::now();
+        run.flux(&["submit", "-N3", "-n3", "sleep", "8"]).await?;
+        let submitted = began.elapsed();
+        look("its pods", async || trial.pod(run.name, 2).await).await?;
+        println!(
+            "the submission took {submitted:?}, the pod was there after {:?}",
+            began.elapsed()
+        );
+        look("the job", async || Ok((run.jobs().await? == "RUN").then_some(()))).await?;
+        run.running(3).await?;
+        run.says("Autoscaling", "jobs need 3 pods: of 1 to 3 there are to be 3").await?;
+
+        run.running(1).await?;
+        ensure!(run.ready().await? == lead, "the lead is another");
+        ensure!(run.jobs().await? == "COMPLETED", "the job is {}", run.jobs().await?);
+        let unfinished = run.events("involvedObject.kind=MiniCluster,reason=JobsUnfinished")?;
+        ensure!(unfinished.is_empty(), "{unfinished:?}");
+        again(&run).await
+    });
+}
+
+/// It grows once more: the drain of the pods that have gone is lifted.
+async fn again(run: &crate::Instance<'_>) -> Result<()> {
+    let hosts = run.flux(&["run", "-N2", "-n2", "hostname"]).await?;
+    ensure!(hosts.contains("growth-1"), "{hosts}");
+    Ok(())
+}

@@ -1,0 +1,153 @@
+//! The size of a MiniCluster that goes by what its queue needs.
+//!
+//! The Job has the size, and nothing else keeps it: where nobody knows what the queue needs, it stays.
+
+use super::mode::Mode;
+use crate::cluster::{Autoscale, Cluster};
+use crate::controller::kube_ext::{has_pods, is_suspended, parallelism};
+use crate::controller::observe::Live;
+use crate::controller::observe::demand::Answer;
+use flux_contract::AgentConfig;
+use flux_contract::demand::Demand;
+use k8s_openapi::api::batch::v1::Job;
+
+/// What is reported of a size by demand.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Scaling {
+    pub(crate) bounds: Autoscale,
+    /// What is asked for now.
+    pub(crate) size: u32,
+    pub(crate) answer: Answer,
+}
+
+/// `cluster` with the size that its queue needs, unless its agents, which run with `running`, were not told to count;
+/// where that was lost, they are told again. A Job that has no pods, as it is suspended, begins with the size of the
+/// specification again.
+pub(super) fn with_size(
+    cluster: &Cluster,
+    running: Option<&AgentConfig>,
+    live: &Live,
+    answer: &Answer,
+) -> Cluster {
+    let mut cluster = cluster.clone();
+    let Some(bounds) = &cluster.autoscale else { return cluster };
+    let is_counted = running.is_none_or(|running| running.autoscale.is_some());
+    if let Some(job) = live.job.as_ref().filter(|job| is_counted && keeps_size(job)) {
+        let registered = running.map_or(usize::MAX, |it| it.network.bootstrap.hosts().len());
+        let registered = u32::try_from(registered).unwrap_or(u32::MAX);
+        let now = u32::try_from(parallelism(job)).unwrap_or_default();
+        cluster.size = size(bounds, now, answer.demand()).min(registered);
+    }
+    cluster
+}
+
+fn keeps_size(job: &Job) -> bool {
+    !is_suspended(job) || has_pods(job)
+}
+
+/// The size that comes after `now`: at once as many as are wanted, and fewer only when those were not wanted for a
+/// while; in any case within `bounds`.
+fn size(bounds: &Autoscale, now: u32, demand: Option<Demand>) -> u32 {
+    let size = match demand {
+        Some(Demand { wanted, .. }) if wanted > now => wanted,
+        Some(Demand { wanted, kept: Some(kept) }) => kept.max(wanted).min(now),
+        Some(Demand { kept: None, .. }) | None => now,
+    };
+    size.max(bounds.min_size).min(bounds.max_size)
+}
+
+/// What is reported of the size of `cluster`, unless nothing is asked for.
+pub(super) fn scaling(cluster: &Cluster, mode: &Mode, answer: &Answer) -> Option<Scaling> {
+    let bounds = cluster.autoscale.clone().filter(|_| *mode == Mode::Reconcile)?;
+    Some(Scaling { bounds, size: cluster.size, answer: answer.clone() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controller::build::agent_config;
+    use crate::controller::fixtures::{cluster, job};
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    fn bounds(min_size: u32, max_size: u32) -> Autoscale {
+        Autoscale { min_size, max_size, idle_seconds: 60, token_sha256: String::new() }
+    }
+
+    #[test]
+    fn it_grows_at_once_and_shrinks_when_pods_were_not_wanted_for_a_while() {
+        let demand = |wanted, kept| Some(Demand { wanted, kept });
+        for (now, demand, next) in [
+            (2, None, 2),
+            (2, demand(4, None), 4),
+            (2, demand(4, Some(4)), 4),
+            (2, demand(2, Some(6)), 2),
+            (4, demand(1, None), 4),
+            (4, demand(1, Some(4)), 4),
+            (4, demand(1, Some(3)), 3),
+            (4, demand(3, Some(1)), 3),
+            // Within the bounds.
+            (2, demand(9, None), 6),
+            (4, demand(0, Some(0)), 2),
+            (1, None, 2),
+            (9, None, 6),
+        ] {
+            assert_eq!(size(&bounds(2, 6), now, demand), next, "{now} {demand:?}");
+        }
+    }
+
+    fn sized(spec: &serde_json::Value, job: Option<Job>, counts: bool) -> u32 {
+        let cluster = cluster(spec);
+        let mut running = agent_config(&cluster, None);
+        running.autoscale = running.autoscale.filter(|_| counts);
+        let answer = Answer::Demand(Demand { wanted: 6, kept: None });
+        let live = Live { job, ..Live::default() };
+        with_size(&cluster, Some(&running), &live, &answer).size
+    }
+
+    #[test]
+    fn a_size_is_that_of_the_specification_until_there_are_pods_that_count() {
+        let spec = json!({ "size": 2, "autoscale": { "maxSize": 9 } });
+        assert_eq!(sized(&spec, Some(job(4)), true), 6);
+        assert_eq!(sized(&spec, None, true), 2);
+        assert_eq!(sized(&spec, Some(job(4)), false), 2, "they do not count");
+        assert_eq!(sized(&json!({ "size": 2 }), Some(job(4)), true), 2);
+        let live = Live { job: Some(job(4)), ..Live::default() };
+        let lost = with_size(&cluster(&spec), None, &live, &Answer::None);
+        assert_eq!(lost.size, 4, "somebody has deleted their configuration");
+        let mut suspended = job(0);
+        suspended.spec.as_mut().unwrap().suspend = Some(true);
+        assert_eq!(sized(&spec, Some(suspended.clone()), true), 6, "its pods have not gone yet");
+        suspended.status = None;
+        assert_eq!(sized(&spec, Some(suspended), true), 2);
+    }
+
+    #[test]
+    fn a_size_does_not_exceed_the_hosts_that_flux_was_started_with() {
+        let started = cluster(&json!({ "autoscale": { "maxSize": 5 } }));
+        let asked = cluster(&json!({ "size": 8, "autoscale": { "minSize": 8, "maxSize": 9 } }));
+        let live = Live { job: Some(job(4)), ..Live::default() };
+        let running = agent_config(&started, None);
+        assert_eq!(with_size(&asked, Some(&running), &live, &Answer::None).size, 5);
+    }
+
+    proptest! {
+        #[test]
+        fn the_size_is_within_the_bounds_and_no_pod_that_is_wanted_goes(
+            (min, max) in (1u32..9).prop_flat_map(|min| (Just(min), min..12)),
+            now in 1u32..12,
+            wanted in 0u32..14,
+            kept in prop::option::of(0u32..14),
+        ) {
+            let next = size(&bounds(min, max), now, Some(Demand { wanted, kept }));
+            prop_assert!((min..=max).contains(&next));
+            prop_assert!(next >= wanted.min(max), "a job has its pods");
+            let within = now.clamp(min, max);
+            if next < within {
+                prop_assert!(kept.is_some_and(|kept| kept <= next));
+            }
+            // The same demand asks for no other size.
+            prop_assert_eq!(size(&bounds(min, max), next, Some(Demand { wanted, kept })), next);
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! A size that goes by what the queue needs: an operator, the simulated API server, and a lead that answers over a real
+//! connection.
+
+use crate::support::server::Server;
+use crate::support::simulation::job::{JobController, index_of, is_broker};
+use crate::support::world::{CLUSTER, CONFIG, JOB, PODS};
+use crate::support::{defaults, hello, images};
+use axum::Router;
+use axum::extract::{RawQuery, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::routing::get;
+use flux_contract::AgentConfig;
+use flux_contract::demand::{Demand, Question, fingerprint};
+use flux_operator::controller::{Context, Scope, run};
+use flux_operator::metrics::Metrics;
+use serde_json::{Value, json};
+use std::future::pending;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+/// Long enough for a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// From the answer of a lead to the Job that is written: of the two seconds from a job that waits to its pod.
+const SOON: Duration = Duration::from_secs(1);
+
+/// What the lead answers, and by what it knows the operator.
+#[derive(Clone)]
+struct Lead {
+    demand: watch::Sender<Option<Demand>>,
+    asked: Arc<AtomicUsize>,
+    server: Server,
+}
+
+/// Answers as the agent does; a lead that knows nothing says so at once.
+async fn demand(
+    State(lead): State<Lead>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> (StatusCode, String) {
+    lead.asked.fetch_add(1, Ordering::SeqCst);
+    let given = headers.get("authorization").unwrap().to_str().unwrap();
+    let token = given.strip_prefix("Bearer ").unwrap();
+    if lead.config().autoscale.unwrap().token_sha256 != fingerprint(token) {
+        return (StatusCode::UNAUTHORIZED, String::new());
+    }
+    let Question { seen, .. } = Question::of_query(&query.unwrap()).unwrap();
+    let mut demands = lead.demand.subscribe();
+    // The sender is there.
+    let demand = *demands.wait_for(|it| it.is_none() || *it != seen).await.unwrap();
+    match demand {
+        Some(demand) => (StatusCode::OK, serde_json::to_string(&demand).unwrap()),
+        None => (StatusCode::SERVICE_UNAVAILABLE, String::new()),
+    }
+}
+
+impl Lead {
+    fn config(&self) -> AgentConfig {
+        let document = self.server.get(CONFIG).unwrap()["data"]["agent.toml"].clone();
+        AgentConfig::from_toml(document.as_str().unwrap()).unwrap()
+    }
+
+    fn wants(&self, wanted: u32, kept: Option<u32>) {
+        self.demand.send_replace(Some(Demand { wanted, kept }));
+    }
+}
+
+/// An operator that has made the Job of a MiniCluster, whose lead is ready.
+struct Stage {
+    server: Server,
+    lead: Lead,
+    jobs: JobController,
+    operator: JoinSet<()>,
+}
+
+async fn until(what: &str, holds: impl Fn() -> bool) {
+    let met = async {
+        while !holds() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(PATIENCE, met).await.unwrap_or_else(|_| panic!("waited for: {what}"));
+}
+
+impl Stage {
+    async fn new(spec: &Value) -> Self {
+        let server = Server::default();
+        server.brings_news_but_of(&[]);
+        let (demand, asked) = (watch::Sender::new(None), Arc::default());
+        let lead = Lead { demand, asked, server: server.clone() };
+        let mut stage =
+            Self { server, lead, jobs: JobController::default(), operator: JoinSet::new() };
+        let mut object = serde_json::to_value(hello(spec)).unwrap();
+        object["metadata"]["uid"] = Value::Null;
+        stage.server.put(CLUSTER, object);
+        stage.operate().await;
+        until("the Job", || stage.server.get(JOB).is_some()).await;
+        stage.make_pods();
+        until("the lead", || !stage.server.paths(PODS).is_empty()).await;
+        stage.make_ready();
+        stage
+    }
+
+    /// Starts an operator that remembers nothing, in place of the one before.
+    async fn operate(&mut self) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let answers =
+            Router::new().route(Question::PATH, get(demand)).with_state(self.lead.clone());
+        tokio::spawn(async move { axum::serve(listener, answers).await });
+        let mut context = Context::new(
+            self.server.client(),
+            None,
+            Arc::new(Metrics::default()),
+            images(),
+            defaults(),
+        );
+        context.ask_leads_at(port);
+        let scope = Scope { namespace: Some("work".to_owned()), concurrency: 2 };
+        self.operator = JoinSet::new();
+        self.operator.spawn(run(Arc::new(context), scope, || {}, pending()));
+    }
+
+    fn make_pods(&mut self) {
+        for _ in 0..2 {
+            self.server.with(|memory| self.jobs.sync(&mut memory.store));
+        }
+    }
+
+    fn make_ready(&self) {
+        self.server.with(|memory| {
+            for (path, pod) in memory.store.select(PODS, is_broker) {
+                let ready = json!({
+                    "phase": "Running", "podIP": format!("127.0.0.{}", index_of(&pod) + 1),
+                    "conditions": [{ "type": "Ready", "status": "True" }],
+                    "containerStatuses": [{
+                        "name": "hello", "image": "", "imageID": "", "ready": true, "started": true,
+                        "restartCount": 0, "state": { "running": {} },
+                    }],
+                });
+                memory.store.set_status(&path, ready);
+            }
+        });
+    }
+
+    fn size(&self) -> u64 {
+        self.server.get(JOB).unwrap()["spec"]["parallelism"].as_u64().unwrap()
+    }
+
+    async fn has_size(&self, size: u64) {
+        until(&format!("size {size}"), || self.size() == size).await;
+    }
+
+    /// Status, reason and message of the condition.
+    fn condition(&self) -> [String; 3] {
+        let status = self.server.get(CLUSTER).unwrap()["status"].clone();
+        let mut all = status["conditions"].as_array().into_iter().flatten();
+        let found = all.find(|it| it["type"] == "Autoscaling").cloned().unwrap_or_default();
+        ["status", "reason", "message"]
+            .map(|key| found[key].as_str().unwrap_or_default().to_owned())
+    }
+
+    async fn says(&self, reason: &str) {
+        until(reason, || self.condition()[1] == reason).await;
+    }
+}
+
+#[tokio::test]
+async fn the_job_gets_the_pods_that_the_queue_needs_and_loses_those_that_nobody_wants() {
+    let stage =
+        Stage::new(&json!({ "size": 2, "autoscale": { "minSize": 2, "maxSize": 6 } })).await;
+    assert_eq!(stage.lead.config().network.bootstrap.hosts().len(), 6, "all are registered");
+    stage.says("LeadNotAnswering").await;
+    assert_eq!(stage.size(), 2, "nobody knows");
+    stage.lead.wants(1, None);
+    stage.says("DemandKnown").await;
+    let began = Instant::now();
+    stage.lead.wants(5, None);
+    stage.has_size(5).await;
+    assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+    stage.lead.wants(9, None);
+    stage.has_size(6).await;
+    stage.lead.wants(1, Some(6));
+    stage.lead.wants(3, Some(4));
+    stage.has_size(4).await;
+    stage.lead.wants(0, Some(0));
+    stage.has_size(2).await;
+    let job = stage.server.get(JOB).unwrap();
+    assert_eq!(job["spec"]["completions"], 2);
+    assert_eq!(stage.server.get(CLUSTER).unwrap()["spec"]["size"], 2, "the specification stays");
+    until("its message", || {
+        stage.condition()[2] == "jobs need 0 pods: of 2 to 6 there are to be 2"
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn where_the_lead_says_nothing_the_size_stays_and_the_condition_says_why() {
+    let mut stage = Stage::new(&json!({ "size": 1, "autoscale": { "maxSize": 4 } })).await;
+    stage.lead.wants(3, None);
+    stage.has_size(3).await;
+    stage.lead.demand.send_replace(None);
+    stage.says("LeadNotAnswering").await;
+    let [status, _, message] = stage.condition();
+    assert_eq!(status, "False");
+    let told = "the size stays 3: the lead does not say what its queue needs: 127.0.0.1:";
+    assert!(message.starts_with(told) && message.contains("503"), "{message}");
+    // Not even after a restart of the operator, which has another token then.
+    let before = stage.lead.config().autoscale.unwrap().token_sha256;
+    stage.operate().await;
+    until("another token", || stage.lead.config().autoscale.unwrap().token_sha256 != before).await;
+    assert_eq!(stage.size(), 3);
+}
+
+#[tokio::test]
+async fn who_is_not_sized_by_its_queue_is_not_asked() {
+    let stage = Stage::new(&json!({ "size": 1, "maxSize": 4 })).await;
+    stage.lead.wants(3, None);
+    until("it runs", || stage.server.get(CLUSTER).unwrap()["status"]["state"] == "Running").await;
+    assert_eq!(stage.condition(), [""; 3]);
+    assert_eq!(stage.lead.asked.load(Ordering::SeqCst), 0, "nobody has asked");
+    assert_eq!(stage.size(), 1);
+}
