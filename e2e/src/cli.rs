@@ -56,7 +56,8 @@ pub(crate) fn use_cluster(command: &mut Command, target: &Target) {
             command.env("FLUX_E2E_KUBECONFIG", kubeconfig);
             command.envs(load_command.as_ref().map(|it| ("FLUX_E2E_LOAD_COMMAND", it)));
         }
-        Target::Own(Options { cache: _, id, network, version, nodes }) => {
+        // Tests that need PodGroups make a cluster of their own.
+        Target::Own(Options { cache: _, id, network, version, nodes, native_gangs: _ }) => {
             command.env("FLUX_E2E_ID", id.as_str());
             command.env("FLUX_E2E_IP_FAMILY", network.ip_families.to_string());
             command.env("FLUX_E2E_CLUSTER_DOMAIN", &network.domain);
@@ -94,7 +95,7 @@ impl ClusterArguments {
             ..Network::default()
         };
         let (version, nodes) = (self.kubernetes, Nodes::of(self.nodes));
-        Ok(Options { cache: Cache::locate()?, id, network, version, nodes })
+        Ok(Options { cache: Cache::locate()?, id, network, version, nodes, native_gangs: false })
     }
 
     pub(crate) fn own(&self, verb: &str) -> Result<Options> {
@@ -133,7 +134,8 @@ mod tests {
         };
         let (version, nodes) = (KubernetesVersion::all()[0], Nodes::of(2));
         let (cache, id) = (Cache::locate().unwrap(), ClusterId::named("a").unwrap());
-        let own = Target::Own(Options { cache, id, network, version, nodes });
+        let options = Options { cache, id, network, version, nodes, native_gangs: false };
+        let own = Target::Own(options);
         let load_command = Some("load {}".to_owned());
         let external = Target::External { kubeconfig: "/k".into(), load_command };
         for target in [&own, &external] {

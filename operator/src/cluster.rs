@@ -59,6 +59,8 @@ pub struct Cluster {
     pub(crate) archive: Option<String>,
     pub(crate) pod: Pod,
     pub(crate) gang: Gang,
+    /// Label of nodes, of which all that the gang gets have the same value.
+    pub(crate) topology: Option<String>,
     pub(crate) runner: Runner,
     pub(crate) sidecars: Vec<Sidecar>,
     pub(crate) services_pod: Option<ServicesPod>,

@@ -1,11 +1,11 @@
-//! MiniClusters whose pods get nodes together or not at all, by a real scheduler that reads PodGroups. On a
-//! cluster of its own, because a node is given seats to count.
+//! MiniClusters whose pods get nodes together or not at all, by real schedulers that read PodGroups: scheduler-plugins,
+//! and Kubernetes' own. On a cluster of its own, because a node is given seats to count.
 
 use super::{case, on_a_cluster, options};
 use crate::{Instance, Trial};
 use anyhow::{Result, ensure};
 use e2e::environment::Environment;
-use e2e::kubernetes::{Network, go_programs};
+use e2e::kubernetes::{Network, Options, go_programs};
 use e2e::progress::Progress;
 use e2e::schedulers::{SCHEDULER, install_scheduler_plugins};
 use k8s_openapi::api::core::v1::Pod;
@@ -16,10 +16,27 @@ const SEATS: &str = "4";
 
 const SEAT: &str = "resources: {limits: {e2e.example/seat: '1'}}";
 
-/// Applies a MiniCluster that is a gang, each of whose pods takes a seat.
+/// Kubernetes' own PodGroups: named, and found.
+const NATIVE: &str = "scheduling: {gang: Native}";
+const FOUND: &str = "scheduling: {gang: Auto}";
+
+/// Label of nodes that stands for a rack.
+const RACK: &str = "e2e.example/rack";
+
+/// Applies a MiniCluster with these fields, each of whose pods takes a seat.
+async fn seated<'run>(
+    trial: &'run Trial,
+    name: &'run str,
+    size: u32,
+    scheduling: &str,
+) -> Result<Instance<'run>> {
+    trial.run(name, &format!("size: {size}, interactive: true, {scheduling}"), SEAT).await
+}
+
+/// The same as a gang for scheduler-plugins.
 async fn gang<'run>(trial: &'run Trial, name: &'run str, size: u32) -> Result<Instance<'run>> {
     let scheduling = format!("scheduling: {{gang: PodGroup}}, pod: {{schedulerName: {SCHEDULER}}}");
-    trial.run(name, &format!("size: {size}, interactive: true, {scheduling}"), SEAT).await
+    seated(trial, name, size, &scheduling).await
 }
 
 async fn placed(trial: &Trial, name: &str) -> Result<usize> {
@@ -32,12 +49,34 @@ async fn all_or_none(trial: &Trial) -> Result<()> {
     first.running(3).await?;
     // Of its three pods one would find a seat.
     let second = gang(trial, "second", 3).await?;
+    one_after_the_other(trial, first, second).await
+}
+
+/// Two that each need more than half of the seats begin at once: one gets all its seats, the other none until then.
+async fn of_kubernetes(trial: &Trial) -> Result<()> {
+    let first = seated(trial, "first", 3, NATIVE).await?;
+    let second = seated(trial, "second", 3, FOUND).await?;
+    let (runs, waits) = tokio::select! {
+        result = first.running(3) => result.map(|_| (first, second)),
+        result = second.running(3) => result.map(|_| (second, first)),
+    }?;
+    one_after_the_other(trial, runs, waits).await
+}
+
+/// While `first` has three of the seats, `second` has none of them, and three when they are free.
+async fn one_after_the_other(
+    trial: &Trial,
+    first: Instance<'_>,
+    second: Instance<'_>,
+) -> Result<()> {
     let said = second.says("Progressing", "Waiting").await?;
-    ensure!(said.message.contains("nodes are available"), "{said:?}");
-    ensure!(placed(trial, "second").await? == 0, "it is placed by half");
+    // Kubernetes' own scheduler tells the pod that has no seat the first, and the others the second.
+    let why = ["nodes are available", "minCount (3) cannot be satisfied"];
+    ensure!(why.iter().any(|words| said.message.contains(words)), "{said:?}");
+    ensure!(placed(trial, second.name).await? == 0, "it is placed by half");
     let single = trial.run("single", "size: 1", SEAT).await?;
     single.running(1).await?;
-    ensure!(placed(trial, "second").await? == 0, "it is placed by half");
+    ensure!(placed(trial, second.name).await? == 0, "it is placed by half");
     first.delete().await?;
     second.running(3).await?;
     single.delete().await?;
@@ -47,6 +86,17 @@ async fn all_or_none(trial: &Trial) -> Result<()> {
     second.running(3).await?;
     second.edit(&json!({ "size": 2 }))?;
     second.running(2).await.map(drop)
+}
+
+/// A gang waits while no node has the label of its topology, and starts when one gets it.
+async fn of_one_rack(trial: &Trial) -> Result<()> {
+    let topology = format!("scheduling: {{gang: Native, topology: {RACK}}}");
+    let racked = seated(trial, "racked", 2, &topology).await?;
+    racked.says("Progressing", "Waiting").await?;
+    ensure!(placed(trial, "racked").await? == 0, "it is placed without a rack");
+    trial.kubectl(&["label", "nodes", "--all", &format!("{RACK}=one")])?;
+    racked.running(2).await?;
+    racked.delete().await
 }
 
 /// Where nothing reads PodGroups a gang waits, says so, and starts when something does.
@@ -64,13 +114,15 @@ async fn without_a_scheduler(environment: &Environment, trial: &Trial) -> Result
 #[test]
 #[ignore = "needs root"]
 fn pods_of_a_gang_get_nodes_together_or_not_at_all() {
-    let options = options("gang", Network::default());
+    let options = Options { native_gangs: true, ..options("gang", Network::default()) };
     on_a_cluster(&options, |environment| {
         // A case is in the cluster's network, from which no Go module can be downloaded.
         go_programs("scheduler-plugins", &options.cache, &Progress::new())?;
         let seats = json!({ "status": { "capacity": { "e2e.example/seat": SEATS } } }).to_string();
         let node = environment.kubectl(&["get", "nodes", "--output=name"])?;
         environment.kubectl(&["patch", node.trim(), "--subresource=status", "--patch", &seats])?;
+        case(environment, "native-gang", of_kubernetes)?;
+        case(environment, "topology", of_one_rack)?;
         case(environment, "no-scheduler", async |trial| {
             without_a_scheduler(environment, trial).await
         })?;

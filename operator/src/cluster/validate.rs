@@ -137,6 +137,7 @@ fn resolve(
         archive: archive(spec, runner.as_ref(), faults),
         pod,
         gang: spec.scheduling.gang,
+        topology: spec.scheduling.topology.clone(),
         runner: runner?,
         sidecars,
         services_pod,

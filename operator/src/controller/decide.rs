@@ -80,6 +80,8 @@ pub(super) struct Plan {
     /// Name of the lead's pod and the patch that labels it, until it has its label.
     pub(super) lead_label: Option<(String, Value)>,
     pub(super) dropped: Vec<String>,
+    /// What was asked for and the cluster has nothing for, while the rest runs without.
+    pub(super) lacking: Vec<String>,
     pub(super) writes: Writes,
     /// Why nothing is written, if something is in the way.
     pub(super) obstacle: Option<Error>,
@@ -202,7 +204,12 @@ fn apply_specification(
     suspension::set_suspend(cluster.suspend, job, &mut desired.job);
     plan.start = StartDeadline::of(cluster.start_deadline_seconds, live, &request.now);
     plan.start.set_deadline(job, &mut desired.job);
-    let pod_group = gang::join_pod_group(&cluster, &live.gang, job, &mut desired.job)?;
+    let gang::Joined { pod_group, lacking } =
+        gang::join_pod_group(&cluster, &live.gang, job, &mut desired.job)?;
+    // What was edited since the Job was made says nothing of the cluster.
+    if !plan.refused.iter().any(|field| field.starts_with("spec.scheduling.")) {
+        plan.lacking = lacking;
+    }
     let asked = cluster.services_pod.as_ref();
     let (services_pod, refused) =
         services_pod_change(live.services_pod.as_ref(), desired.services_pod, asked);

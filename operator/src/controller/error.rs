@@ -28,11 +28,9 @@ pub enum Error {
         "the operator failed inside while reconciling this object, and goes on with the others: its log says where; please report it"
     )]
     Internal,
-    /// The pods are to be a gang, and there is nothing that would place them as one.
-    #[error(
-        "spec.scheduling.gang is PodGroup, and the API server has no {0}: install scheduler-plugins or \
-         Volcano, or set it to None; it is tried again"
-    )]
+    /// The pods are to be a gang, and there is nothing that would place them as one: what is asked for, what is
+    /// lacking, and how it is to be had.
+    #[error("spec.scheduling.gang is {0}, or set it to None; it is tried again")]
     NoPodGroups(String),
     /// The objects could not be built.
     #[error("build the objects")]

@@ -45,10 +45,8 @@ pub fn render(cluster: &Cluster, images: &Images) -> Result<Vec<Value>> {
             Ok(())
         },
     };
-    let mut live = Live {
-        gang: vec![(Scheduler::Coscheduling, None), (Scheduler::Volcano, None)],
-        ..Live::default()
-    };
+    let gang = Scheduler::ALL.map(|scheduler| (scheduler, None)).to_vec();
+    let mut live = Live { gang, ..Live::default() };
     // The others are decided once it is there.
     live.services.insert(lead.name_any(), lead.clone());
     let plan = decide(&request, &live);

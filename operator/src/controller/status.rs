@@ -154,6 +154,7 @@ fn accepted(conditions: &mut Conditions, facts: &Facts<'_>) {
     for (found, remark) in [
         (&facts.plan.not_acted_on, "this version does not act on"),
         (&facts.plan.dropped, "the API server has left out of the Job"),
+        (&facts.plan.lacking, "the cluster has nothing for"),
     ] {
         if !found.is_empty() {
             reason = "FieldsNotActedOn";

@@ -89,16 +89,36 @@ fn any_object(_: &mut SchemaGenerator) -> Schema {
 }
 
 /// How the pods are placed together.
-#[derive(JsonSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[skip_serializing_none]
+#[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("!has(self.topology) || self.gang == 'Native' || self.gang == 'Auto'")
+        .message("topology is for PodGroups of scheduling.k8s.io: set gang to Native or Auto, or remove topology")
+        .field_path(".topology")
+        .reason(Reason::FieldValueInvalid)
+)]
 pub struct Scheduling {
-    /// `PodGroup`: the pods get nodes together or not at all. The operator makes the PodGroup that
-    /// scheduler-plugins (coscheduling) or Volcano read, whichever the cluster has, with `minSize` members, or
-    /// `size` where there is none; without either, nothing is made, and the condition `Progressing` says so.
-    /// `pod.schedulerName` names the scheduler, unless it is the cluster's default one or `volcano`. `None`: each
-    /// pod gets a node by itself. A queue of Kueue needs no PodGroup. Default `None`.
+    /// Whether the pods get nodes together or not at all: `minSize` of them, or `size` where there is none. The
+    /// operator makes the PodGroup that a scheduler reads.
+    /// - `None`: each pod gets a node by itself. A queue of Kueue needs no PodGroup.
+    /// - `Native`: that of Kubernetes' own scheduler (`scheduling.k8s.io`), from Kubernetes 1.37 on, where it is
+    ///   switched on.
+    /// - `PodGroup`: that of scheduler-plugins (coscheduling) or Volcano, whichever the cluster has.
+    ///   `pod.schedulerName` names the scheduler, unless it is the cluster's default one or `volcano`.
+    /// - `Auto`: `Native` where the cluster has it, else `PodGroup`, else `None`, of which the condition
+    ///   `Accepted` tells.
+    ///
+    /// Where `Native` or `PodGroup` cannot be had, nothing is made, and the condition `Progressing` says so.
+    /// Default `None`.
     #[serde(default)]
     pub gang: Gang,
+
+    /// Label of nodes, e.g. `topology.kubernetes.io/rack`: the pods of the gang get nodes of which all have the same
+    /// value of it. With `gang: Native` or `Auto`, where the cluster's feature TopologyAwareWorkloadScheduling is on.
+    /// Default: any nodes.
+    #[schemars(length(min = 1))]
+    pub topology: Option<String>,
 }
 
 /// Whether pods are placed together or not at all.
@@ -107,6 +127,10 @@ pub enum Gang {
     /// Each pod by itself.
     #[default]
     None,
-    /// As members of one PodGroup.
+    /// As members of the first PodGroup that the cluster has, in the order below, or each by itself.
+    Auto,
+    /// As members of a PodGroup of Kubernetes' own scheduler.
+    Native,
+    /// As members of a PodGroup of scheduler-plugins or Volcano.
     PodGroup,
 }

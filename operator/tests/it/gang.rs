@@ -5,9 +5,12 @@ use serde_json::{Value, json};
 
 const COSCHEDULING: (&str, &str, &str) = ("scheduling.x-k8s.io/v1alpha1", "podgroups", "PodGroup");
 const VOLCANO: (&str, &str, &str) = ("scheduling.volcano.sh/v1beta1", "podgroups", "PodGroup");
+const NATIVE: (&str, &str, &str) = ("scheduling.k8s.io/v1beta1", "podgroups", "PodGroup");
+const ALPHA: (&str, &str, &str) = ("scheduling.k8s.io/v1alpha2", "podgroups", "PodGroup");
 
 /// Kinds of the same schedulers, and no PodGroups.
-const OTHERS: [(&str, &str, &str); 2] = [
+const OTHERS: [(&str, &str, &str); 3] = [
+    ("scheduling.k8s.io/v1beta1", "workloads", "Workload"),
     ("scheduling.x-k8s.io/v1alpha1", "elasticquotas", "ElasticQuota"),
     ("scheduling.volcano.sh/v1beta1", "queues", "Queue"),
 ];
@@ -18,7 +21,11 @@ fn group(kind: (&str, &str, &str)) -> String {
 }
 
 fn gang(with: &Value) -> World {
-    let mut spec = json!({ "scheduling": { "gang": "PodGroup" } });
+    scheduled(&json!({ "gang": "PodGroup" }), with)
+}
+
+fn scheduled(scheduling: &Value, with: &Value) -> World {
+    let mut spec = json!({ "scheduling": scheduling });
     spec.as_object_mut().unwrap().extend(with.as_object().unwrap().clone());
     World::new(&spec)
 }
@@ -29,6 +36,11 @@ fn template(world: &World) -> Value {
 
 fn members(world: &World, kind: (&str, &str, &str)) -> Value {
     world.server.get(&group(kind)).unwrap()["spec"]["minMember"].clone()
+}
+
+fn native_members(world: &World, kind: (&str, &str, &str)) -> Value {
+    let spec = world.server.get(&group(kind)).unwrap()["spec"].clone();
+    spec["schedulingPolicy"]["gang"]["minCount"].clone()
 }
 
 #[tokio::test]
@@ -116,6 +128,7 @@ async fn without_a_scheduler_that_reads_pod_groups_nothing_is_started() {
     for (with, served, expected) in [
         (json!({}), &[][..], &none),
         (json!({}), &OTHERS, &none),
+        (json!({}), &[NATIVE, ALPHA], &none),
         (volcano, &[COSCHEDULING], &of_another),
     ] {
         let world = gang(&with);
@@ -129,6 +142,127 @@ async fn without_a_scheduler_that_reads_pod_groups_nothing_is_started() {
         world.reconcile().await.unwrap();
         assert!(world.server.get(JOB).is_some());
     }
+}
+
+#[tokio::test]
+async fn pods_join_the_pod_group_of_kubernetes_before_there_are_any() {
+    for (served, kind) in [
+        (&[COSCHEDULING, VOLCANO, ALPHA, NATIVE][..], NATIVE),
+        (&[COSCHEDULING, VOLCANO, ALPHA], ALPHA),
+    ] {
+        let scheduling = json!({ "gang": "Native", "topology": "example.com/rack" });
+        let pod = json!({ "schedulerName": "fluence", "overlay": { "priorityClassName": "high" } });
+        let world = scheduled(&scheduling, &json!({ "minSize": 3, "pod": pod }));
+        world.server.serves(served);
+        let writes = world.writes().await;
+        let place = |write: &String| writes.iter().position(|it| it == write).unwrap();
+        assert!(place(&create(&group(kind))) < place(&create(JOB)), "{writes:?}");
+        let made = world.server.get(&group(kind)).unwrap();
+        let expected = json!({
+            "schedulingPolicy": { "gang": { "minCount": 3 } },
+            "schedulingConstraints": { "topology": [{ "key": "example.com/rack" }] },
+            "priorityClassName": "high",
+        });
+        assert_eq!(made["spec"], expected);
+        assert_eq!(made["metadata"]["ownerReferences"][0]["name"], "hello");
+        let pod = template(&world)["spec"].clone();
+        assert_eq!(pod["schedulingGroup"], json!({ "podGroupName": "hello" }));
+        assert_eq!(pod["schedulerName"], "fluence");
+        assert_eq!(world.condition("Accepted").1, "Accepted");
+    }
+}
+
+#[tokio::test]
+async fn where_kubernetes_has_no_pod_groups_of_its_own_nothing_is_started() {
+    let world = scheduled(&json!({ "gang": "Native" }), &json!({}));
+    world.server.serves(&[COSCHEDULING, VOLCANO]);
+    world.reconcile().await.unwrap_err();
+    assert!(world.server.get(JOB).is_none());
+    let (status, reason, message) = world.condition("Progressing");
+    assert_eq!((status.as_str(), reason.as_str()), ("False", "NoPodGroups"));
+    let expected = "spec.scheduling.gang is Native, and the API server has no PodGroups \
+                    (scheduling.k8s.io): switch on the feature gate GenericWorkload of Kubernetes 1.37, \
+                    and serve the API by --runtime-config=scheduling.k8s.io/v1beta1=true, or set it to \
+                    None; it is tried again";
+    assert_eq!(message, expected);
+    world.server.serves(&[NATIVE]);
+    world.reconcile().await.unwrap();
+    assert_eq!(native_members(&world, NATIVE), 4);
+}
+
+#[tokio::test]
+async fn the_first_pod_group_that_the_cluster_has_is_taken_if_any_is() {
+    let volcano = json!({ "pod": { "schedulerName": "volcano" } });
+    for (with, served, taken) in [
+        (json!({}), &[COSCHEDULING, VOLCANO, NATIVE][..], Some(NATIVE)),
+        (json!({}), &[COSCHEDULING, VOLCANO], Some(COSCHEDULING)),
+        (json!({}), &[VOLCANO], Some(VOLCANO)),
+        (json!({}), &OTHERS, None),
+        (volcano.clone(), &[COSCHEDULING, VOLCANO, NATIVE], Some(VOLCANO)),
+        (volcano, &[COSCHEDULING, NATIVE], None),
+    ] {
+        let scheduling = json!({ "gang": "Auto", "topology": "example.com/rack" });
+        let world = scheduled(&scheduling, &with);
+        world.server.serves(served);
+        let writes = world.writes().await;
+        let groups = [COSCHEDULING, VOLCANO, NATIVE].map(|kind| create(&group(kind)));
+        let made: Vec<_> = writes.iter().filter(|it| groups.contains(it)).cloned().collect();
+        let expected: Vec<_> = taken.map(|kind| create(&group(kind))).into_iter().collect();
+        assert_eq!(made, expected, "{served:?}");
+        assert!(writes.contains(&create(JOB)), "{writes:?}");
+        let (_, reason, message) = world.condition("Accepted");
+        let told = |field: &str| message.contains(&format!("{field} ("));
+        assert_eq!(told("spec.scheduling.gang"), taken.is_none(), "{message}");
+        assert_eq!(told("spec.scheduling.topology"), taken != Some(NATIVE), "{message}");
+        assert_eq!(reason == "FieldsNotActedOn", taken != Some(NATIVE), "{message}");
+        // What the cluster gets later is for the next Job.
+        world.server.serves(&[COSCHEDULING, VOLCANO, NATIVE]);
+        let world = world.with_another_operator();
+        let writes = world.writes().await;
+        assert!(!groups.iter().any(|group| writes.contains(group)), "{writes:?}");
+        assert_eq!(world.condition("Accepted").2, message);
+    }
+}
+
+#[tokio::test]
+async fn members_of_kubernetes_pod_group_follow_the_size_where_it_lets_them() {
+    for (kind, followed) in [(NATIVE, 6), (ALPHA, 4)] {
+        let world = scheduled(&json!({ "gang": "Auto" }), &json!({ "maxSize": 8 }));
+        world.server.serves(&[kind]);
+        world.reconcile().await.unwrap();
+        world.edit(2, |spec| spec["size"] = json!(6));
+        let writes = world.writes().await;
+        assert_eq!(writes.contains(&patch(&group(kind))), followed == 6, "{writes:?}");
+        assert_eq!(native_members(&world, kind), followed);
+        // One that somebody has deleted is made again with what is asked for now.
+        world.server.remove(&group(kind));
+        world.reconcile().await.unwrap();
+        assert_eq!(native_members(&world, kind), 6);
+    }
+}
+
+#[tokio::test]
+async fn a_topology_that_the_api_server_leaves_out_is_told_and_not_asked_for_again() {
+    let scheduling = json!({ "gang": "Native", "topology": "example.com/rack" });
+    let world = scheduled(&scheduling, &json!({ "maxSize": 8 }));
+    world.server.serves(&[NATIVE]);
+    world.reconcile().await.unwrap();
+    let leave_out = |made: &mut Value| {
+        made["spec"].as_object_mut().unwrap().remove("schedulingConstraints").unwrap();
+    };
+    world.server.change(&group(NATIVE), leave_out);
+    assert_eq!(world.writes().await.iter().filter(|it| it.contains("podgroups")).count(), 0);
+    let (status, reason, message) = world.condition("Accepted");
+    assert_eq!((status.as_str(), reason.as_str()), ("True", "FieldsNotActedOn"));
+    assert!(message.contains("TopologyAwareWorkloadScheduling"), "{message}");
+    world.edit(2, |spec| spec["size"] = json!(6));
+    world.reconcile().await.unwrap();
+    assert_eq!(native_members(&world, NATIVE), 6);
+    world.edit(3, |spec| spec["scheduling"]["topology"] = json!("example.com/zone"));
+    world.reconcile().await.unwrap();
+    let (_, reason, message) = world.condition("Progressing");
+    assert_eq!(reason, "ChangeRefused");
+    assert!(message.contains("spec.scheduling.topology"), "{message}");
 }
 
 #[tokio::test]

@@ -41,6 +41,8 @@ struct Entry {
     several: Vec<String>,
     #[serde(default)]
     simulated: Vec<String>,
+    #[serde(default)]
+    native_gangs: Vec<String>,
 }
 
 /// What stands in the files of one node for the names between @ signs.
@@ -48,6 +50,7 @@ pub(crate) struct Values {
     named: Vec<(&'static str, String)>,
     several: bool,
     simulated: bool,
+    native_gangs: bool,
 }
 
 impl Values {
@@ -71,7 +74,8 @@ impl Values {
             ("coredns", inside(&built.coredns)),
         ]);
         values.extend(built.kwok.as_deref().map(|kwok| ("kwok", inside(kwok))));
-        Ok(Self { named: values, several, simulated: options.nodes == Nodes::Simulated })
+        let (simulated, native_gangs) = (options.nodes == Nodes::Simulated, options.native_gangs);
+        Ok(Self { named: values, several, simulated, native_gangs })
     }
 
     pub(crate) fn fill(&self, text: &str) -> String {
@@ -109,6 +113,9 @@ impl Values {
         }
         if self.simulated {
             entry.arguments.append(&mut entry.simulated);
+        }
+        if self.native_gangs {
+            entry.arguments.append(&mut entry.native_gangs);
         }
         let words = [format!("@{}@/{name}", entry.built)].into_iter().chain(entry.arguments);
         Ok(words.map(|word| self.fill(&word)).collect())

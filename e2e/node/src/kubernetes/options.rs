@@ -19,6 +19,8 @@ pub struct Options {
     pub version: KubernetesVersion,
     /// Who runs the pods.
     pub nodes: Nodes,
+    /// Kubernetes' own PodGroups, with topologies, are switched on: beta and alpha of 1.37, off by default.
+    pub native_gangs: bool,
 }
 
 impl Options {
@@ -30,7 +32,8 @@ impl Options {
     /// A cluster as it is where nothing else is asked for.
     pub(super) fn new(cache: Cache, id: ClusterId) -> Self {
         let (network, nodes) = (Network::default(), Nodes::default());
-        Self { cache, id, network, version: KubernetesVersion::default(), nodes }
+        let version = KubernetesVersion::default();
+        Self { cache, id, network, version, nodes, native_gangs: false }
     }
 }
 
