@@ -141,8 +141,9 @@ pub struct MiniClusterSpec {
     #[schemars(range(min = 1, max = 100_000))]
     pub max_size: Option<i32>,
 
-    /// Number of brokers that must be online before the command runs. Default: `size` when fewer
-    /// pods than registered hosts are asked for, else all hosts.
+    /// Number of brokers that must be online before the command runs. In a queue of Kueue it is also the number of
+    /// pods with which the queue may start the MiniCluster where there is no quota for `size`; the rest then never
+    /// comes. Default: `size` when fewer pods than registered hosts are asked for, else all hosts.
     #[schemars(range(min = 1, max = 100_000))]
     pub min_size: Option<i32>,
 
