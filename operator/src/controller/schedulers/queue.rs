@@ -55,7 +55,7 @@ pub(crate) fn constrain(job: Option<&Job>, cluster: &mut Cluster) -> Vec<String>
         cluster.min_size = None;
     }
     let Some(job) = job else { return Vec::new() };
-    let mut refused = keep_queue(job, cluster);
+    let mut refused = Vec::from_iter(keep_queue(job, cluster));
     refused.extend(keep_annotations(job, cluster));
     refused.extend(keep_size(job, cluster));
     refused
