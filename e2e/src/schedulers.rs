@@ -17,6 +17,10 @@ pub const SCHEDULER: &str = "scheduler-plugins-scheduler";
 /// Values of Kueue's chart. It asks for half a processor, which a small cluster needs for other pods.
 const KUEUE_VALUES: [&str; 2] = ["image.pullPolicy=IfNotPresent", "resources.requests.cpu=50m"];
 
+/// Kueue's feature by which the number of pods of a Job can change in a queue. It is off in releases before 0.18
+/// (`pkg/features/kube_features.go`).
+const KUEUE_FEATURE: &str = "ElasticJobsViaWorkloadSlices";
+
 /// How long Kueue may take to start. It writes the certificate of its webhooks into a Secret and looks for that in
 /// its volume after pauses that double (`ensureCertsMounted` of `open-policy-agent/cert-controller`). The kubelet
 /// brings it at once or a minute later, and what is missed by a look is found up to two minutes after it.
@@ -36,6 +40,10 @@ pub fn install_kueue(environment: &Environment, progress: &Progress) -> Result<(
     let image = [format!("image.repository={IMAGE}"), format!("image.tag={KUEUE_VERSION}")];
     for value in KUEUE_VALUES.map(str::to_owned).into_iter().chain(image) {
         command.arg("--set").arg(format!("controllerManager.manager.{value}"));
+    }
+    let feature = [format!("name={KUEUE_FEATURE}"), "enabled=true".to_owned()];
+    for value in feature {
+        command.arg("--set").arg(format!("controllerManager.featureGates[0].{value}"));
     }
     progress.step("installing Kueue", || programs::run(&mut command).map(drop))
 }

@@ -89,6 +89,27 @@ impl Cluster {
         self.backoff_limit == 0 && self.never_restarts()
     }
 
+    /// Leaves so many of the pods that were asked for. The command asks for no more nodes, and a quorum of more
+    /// brokers than there are pods is never reached.
+    pub(crate) fn cut_to(&mut self, size: u32) {
+        self.size = size;
+        self.min_size = self.min_size.map(|least| least.min(size));
+        let flags = match &mut self.runner.workload {
+            Workload::Submit { submission }
+            | Workload::Interactive { submission: Some(submission) } => &mut submission.flags,
+            Workload::Batch { flags, .. } => flags,
+            Workload::Interactive { submission: None }
+            | Workload::Launcher { .. }
+            | Workload::Diagnostics {} => return,
+        };
+        // Where the size is one of the flags, it is the first; others are the user's.
+        if let Some([option, nodes]) = flags.first_chunk_mut()
+            && option == "-N"
+        {
+            *nodes = size.to_string();
+        }
+    }
+
     /// The Secret with the CURVE certificate: the user's own, or the one that the operator creates
     /// for this run.
     pub fn curve_secret(&self) -> String {
@@ -198,6 +219,22 @@ pub(crate) const AGENT_CONTAINER: &str = "flux-agent";
 
 /// Label of a Job with the queue that it waits in (Kueue, `LocalQueue`).
 pub const QUEUE_LABEL: &str = "kueue.x-k8s.io/queue-name";
+
+/// Annotation of a Job whose number of pods Kueue lets change while it runs (KEP-77, `ElasticJobsViaWorkloadSlices`).
+pub(crate) const ELASTIC_ANNOTATION: &str = "kueue.x-k8s.io/elastic-job";
+
+/// Annotation of a Job: with how many pods Kueue may start it where there is no quota for all (KEP-420,
+/// `PartialAdmission`).
+pub(crate) const LEAST_PODS_ANNOTATION: &str = "kueue.x-k8s.io/job-min-parallelism";
+
+/// Annotation of a Job: where Kueue reduces its `parallelism`, it does its `completions`, so that no index is left.
+pub(crate) const EQUAL_ANNOTATION: &str = "kueue.x-k8s.io/job-completions-equal-parallelism";
+
+/// Annotation of a Job that Kueue may start with fewer pods: how many were asked for.
+pub(crate) const QUEUED_SIZE_ANNOTATION: &str = "flux-framework.org/queued-size";
+
+/// How annotations begin by which Kueue chooses nodes near each other (KEP-2724). It reads them in the pod template.
+pub(crate) const TOPOLOGY_ANNOTATIONS: &str = "kueue.x-k8s.io/podset-";
 
 /// Tells a container's scripts how many cores the user means it to use (`cores`).
 pub(crate) const CORES_VARIABLE: &str = "FLUX_CORES";

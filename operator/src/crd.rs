@@ -174,8 +174,10 @@ pub struct MiniClusterSpec {
     /// Default: the size is `size`.
     pub autoscale: Option<Autoscale>,
 
-    /// Number of brokers that must be online before the command runs. Default: with `autoscale` its
-    /// `minSize`; else `size` when fewer pods than registered hosts are asked for, else all hosts.
+    /// Number of brokers that must be online before the command runs. In a queue of Kueue it is also the number of
+    /// pods with which the queue may start the MiniCluster where there is no quota for `size`; the rest then never
+    /// comes. Default: with `autoscale` its `minSize`; else `size` when fewer pods than registered hosts are asked
+    /// for, else all hosts.
     #[schemars(range(min = 1, max = 100_000))]
     pub min_size: Option<i32>,
 

@@ -7,9 +7,35 @@ use e2e::kubernetes::Network;
 use e2e::progress::Progress;
 use e2e::trial::condition;
 use flux_operator::crd::State;
-use serde_json::json;
+use kube::ResourceExt as _;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 const QUEUE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/node/queue.yaml");
+
+/// What a pod takes of a quota.
+const SHARE: &str = "resources: {requests: {cpu: 100m}}";
+
+/// Makes the queues of a namespace.
+async fn make_queues(trial: &Trial) -> Result<()> {
+    let apply = ["apply", "--server-side", "-f", QUEUE];
+    // Kueue makes the certificate of its webhooks itself; the API server learns of it a moment later.
+    look("the queues to be made", async || Ok(trial.kubectl(&apply).ok())).await.map(drop)
+}
+
+/// Applies a MiniCluster with this specification, and with these labels and annotations.
+async fn labelled<'run>(
+    trial: &'run Trial,
+    name: &'run str,
+    labels: &str,
+    annotations: &str,
+    spec: &str,
+) -> Result<Instance<'run>> {
+    let metadata = format!("name: {name}, labels: {{{labels}}}, annotations: {{{annotations}}}");
+    let kind = "apiVersion: flux-framework.org/v1alpha2\nkind: MiniCluster";
+    trial.apply(&format!("{kind}\nmetadata: {{{metadata}}}\nspec: {spec}\n")).await?;
+    Ok(trial.named(name))
+}
 
 /// Applies a MiniCluster with these labels besides, which asks for half of the quota in each of two pods. One without a
 /// command stays up.
@@ -20,28 +46,28 @@ async fn queued<'run>(
     command: &str,
 ) -> Result<Instance<'run>> {
     let fields = format!("size: 2, interactive: {}", command.is_empty());
-    let container = format!("resources: {{requests: {{cpu: 100m}}}}{command}");
-    let manifest = format!(
-        "apiVersion: flux-framework.org/v1alpha2\nkind: MiniCluster\n\
-         metadata: {{name: {name}, labels: {{kueue.x-k8s.io/queue-name: team{labels}}}}}\n\
-         spec: {}\n",
-        specification(&[&fields], &container)
-    );
-    trial.apply(&manifest).await?;
-    Ok(trial.named(name))
+    let labels = format!("kueue.x-k8s.io/queue-name: team{labels}");
+    let spec = specification(&[&fields], &format!("{SHARE}{command}"));
+    labelled(trial, name, &labels, "", &spec).await
 }
 
-/// Waits until a MiniCluster waits in the queue, and returns what the queue says about it.
+async fn uids(trial: &Trial, name: &str) -> Result<BTreeSet<Option<String>>> {
+    Ok(trial.pods(name).await?.into_iter().map(|pod| pod.metadata.uid).collect())
+}
+
+/// Waits until a MiniCluster waits in the queue `team`, and returns what that says about it.
 async fn waits(run: &Instance<'_>) -> Result<String> {
-    let said = run.says("Suspended", "waits in the queue team: ").await?;
+    waits_in(run, "team").await
+}
+
+async fn waits_in(run: &Instance<'_>, queue: &str) -> Result<String> {
+    let said = run.says("Suspended", &format!("waits in the queue {queue}: ")).await?;
     ensure!(said.status == "True" && said.reason == "InQueue", "{said:?}");
     Ok(said.message)
 }
 
 async fn one_after_the_other(trial: &Trial) -> Result<()> {
-    let apply = ["apply", "--server-side", "-f", QUEUE];
-    // Kueue makes the certificate of its webhooks itself; the API server learns of it a moment later.
-    look("the queue to be made", async || Ok(trial.kubectl(&apply).ok())).await?;
+    make_queues(trial).await?;
     let first = queued(trial, "first", "", "").await?;
     first.state(State::Running).await?;
     let selector = trial.pods("first").await?.into_iter().filter_map(|pod| pod.spec?.node_selector);
@@ -67,14 +93,136 @@ async fn one_after_the_other(trial: &Trial) -> Result<()> {
 
 /// Another size of what the queue has admitted is refused, and no pod is stopped for it.
 async fn keeps_its_size(trial: &Trial, run: &Instance<'_>) -> Result<()> {
-    let uids = async || -> Result<Vec<_>> {
-        Ok(trial.pods(run.name).await?.into_iter().map(|pod| pod.metadata.uid).collect())
-    };
-    let before = uids().await?;
+    let before = uids(trial, run.name).await?;
     run.edit(&json!({ "size": 1 }))?;
     let said = run.says("Progressing", "the queue team has admitted 2 pods").await?;
     ensure!(said.reason == "ChangeRefused", "{said:?}");
     run.edit(&json!({ "size": 2 }))?;
+    not_refused(run).await?;
+    ensure!(uids(trial, run.name).await? == before, "pods were stopped");
+    Ok(())
+}
+
+/// From two pods to three, to four of which there is quota for three, and back to two, as `kubectl scale` asks: no pod is
+/// replaced, and jobs on ranks that stay and on one that goes end well.
+async fn grows_and_shrinks(trial: &Trial) -> Result<()> {
+    const TASK: &str = "until test -e /tmp/go; do sleep 0.1; done";
+    make_queues(trial).await?;
+    let fields = "size: 2, maxSize: 4, interactive: true, flux: {drainSeconds: 120}";
+    let (queue, elastic) =
+        ("kueue.x-k8s.io/queue-name: elastic", "kueue.x-k8s.io/elastic-job: 'true'");
+    let spec = specification(&[fields], SHARE);
+    let run = labelled(trial, "grows", queue, elastic, &spec).await?;
+    let scale = |size: u32| {
+        run.kubectl(&["scale", "minicluster/grows", &format!("--replicas={size}")]).map(drop)
+    };
+    run.running(2).await?;
+    let two = uids(trial, run.name).await?;
+    run.job("2", TASK).await?;
+    scale(3)?;
+    run.running(3).await?;
+    let three = uids(trial, run.name).await?;
+    ensure!(two.is_subset(&three), "pods were replaced: {two:?}, {three:?}");
+    for index in 0..2 {
+        run.go(index).await?;
+    }
+    let jobs = async |expected: &[&str]| {
+        let holds = async || {
+            let jobs = run.jobs().await?;
+            Ok((jobs.lines().collect::<BTreeSet<_>>() == expected.iter().copied().collect())
+                .then_some(()))
+        };
+        look(&format!("jobs {expected:?}"), holds).await
+    };
+    jobs(&["COMPLETED"]).await?;
+
+    run.flux(&["submit", "-N3", "-n3", "sh", "-c", TASK]).await?;
+    jobs(&["COMPLETED", "RUN"]).await?;
+    scale(4)?;
+    let said = run.says("Progressing", "new pods wait in the queue elastic: ").await?;
+    ensure!(said.reason == "Waiting" && said.message.contains("quota"), "{said:?}");
+    ensure!(three.is_subset(&uids(trial, run.name).await?), "pods were replaced");
+    let worker = run.pod(2).await?;
+    scale(2)?;
+    look("the drain", async || Ok((!run.drained().await?.is_empty()).then_some(()))).await?;
+    run.go(2).await?;
+    run.kubectl(&["wait", "pod", &worker.name_any(), "--for=delete", "--timeout=3m"])?;
+    jobs(&["COMPLETED"]).await?;
+    run.running(2).await?;
+    ensure!(uids(trial, run.name).await? == two, "pods were replaced");
+    // Whatever Kueue was asked for, one Workload is left, of two pods.
+    look("a Workload of two pods", async || Ok((unfinished(&run)? == [2]).then_some(()))).await
+}
+
+/// The numbers of pods of the Workloads that are not finished.
+fn unfinished(run: &Instance<'_>) -> Result<Vec<u64>> {
+    let list: Value =
+        serde_json::from_str(&run.kubectl(&["get", "workloads", "--output=json"])?)?;
+    let goes_on = |workload: &&Value| {
+        let mut conditions = workload["status"]["conditions"].as_array().into_iter().flatten();
+        !conditions.any(|it| it["type"] == "Finished" && it["status"] == "True")
+    };
+    let workloads = list["items"].as_array().into_iter().flatten().filter(goes_on);
+    Ok(workloads.filter_map(|it| it["spec"]["podSets"][0]["count"].as_u64()).collect())
+}
+
+/// With quota for two of three pods the command runs on two, and when it begins again with more quota, on three.
+async fn starts_with_fewer(trial: &Trial) -> Result<()> {
+    make_queues(trial).await?;
+    let command = "command: 'sh -c \"until test -e /tmp/go; do sleep 0.1; done; hostname\"'";
+    let spec = specification(&["size: 3, minSize: 2, tasks: 0"], &format!("{SHARE}, {command}"));
+    let run = labelled(trial, "fewer", "kueue.x-k8s.io/queue-name: part", "", &spec).await?;
+    run.says("Ready", "the queue part has admitted 2 of 3 pods").await?;
+    let cluster = run.running(2).await?;
+    ensure!(cluster.status.is_some_and(|status| status.size == 2), "its status has another size");
+    let nodes = run.flux(&["jobs", "-no", "{nnodes}"]).await?;
+    ensure!(nodes == "2", "the command has {nodes} nodes");
+    let two = uids(trial, run.name).await?;
+    run.edit(&json!({ "maxSize": 4, "size": 4 }))?;
+    run.says("Progressing", "the queue part has admitted 2 pods").await?;
+    run.edit(&json!({ "maxSize": null, "size": 3 }))?;
+    not_refused(&run).await?;
+    ensure!(two.len() == 2 && uids(trial, run.name).await? == two, "pods were replaced");
+
+    let workload = run.kubectl(&["get", "workloads", "--output=name"])?;
+    run.patch(workload.trim(), &json!({ "spec": { "active": false } }))?;
+    waits_in(&run, "part").await?;
+    let quota = [
+        json!({ "op": "replace", "path": "/spec/resourceGroups/0/flavors/0/resources/0/nominalQuota", "value": "300m" }),
+    ];
+    let quota = json!(quota).to_string();
+    run.kubectl(&["patch", "clusterqueue", "part", "--type=json", "--patch", &quota])?;
+    run.patch(workload.trim(), &json!({ "spec": { "active": true } }))?;
+    run.running(3).await?;
+    for index in 0..3 {
+        run.go(index).await?;
+    }
+    run.complete().await?;
+    run.each_once(&["fewer-0", "fewer-1", "fewer-2"]).await
+}
+
+/// Pods that have to be in one rack are, or wait.
+async fn in_one_rack(trial: &Trial) -> Result<()> {
+    make_queues(trial).await?;
+    let (queue, topology) = (
+        "kueue.x-k8s.io/queue-name: racks",
+        "kueue.x-k8s.io/podset-required-topology: e2e.example/rack",
+    );
+    let spec = |container: &str| specification(&["size: 2, interactive: true"], container);
+    let near = labelled(trial, "near", queue, topology, &spec(SHARE)).await?;
+    near.running(2).await?;
+    let selector = trial.pods("near").await?.into_iter().filter_map(|pod| pod.spec?.node_selector);
+    let placed = selector.filter(|it| it.get("e2e.example/rack").is_some_and(|it| it == "r1"));
+    ensure!(placed.count() == 2, "the pods were not placed by their rack");
+    let far = spec("resources: {requests: {cpu: '400'}}");
+    let far = labelled(trial, "far", queue, topology, &far).await?;
+    let message = waits_in(&far, "racks").await?;
+    ensure!(message.contains("topology \"racks\""), "{message}");
+    Ok(())
+}
+
+/// Waits until nothing is refused any more, and fails unless it runs.
+async fn not_refused(run: &Instance<'_>) -> Result<()> {
     let cluster = run
         .until("of the size that was admitted", |cluster| {
             condition(cluster, "Progressing").is_some_and(|said| said.reason != "ChangeRefused")
@@ -82,7 +230,6 @@ async fn keeps_its_size(trial: &Trial, run: &Instance<'_>) -> Result<()> {
         .await?;
     let state = cluster.status.and_then(|status| status.state);
     ensure!(state == Some(State::Running), "{state:?}");
-    ensure!(uids().await? == before, "pods were stopped");
     Ok(())
 }
 
@@ -91,7 +238,11 @@ async fn keeps_its_size(trial: &Trial, run: &Instance<'_>) -> Result<()> {
 fn kueue_admits_preempts_and_resumes_miniclusters() {
     on_a_cluster(&options("kueue", Network::default()), |environment| {
         e2e::schedulers::install_kueue(environment, &Progress::new())?;
-        environment.kubectl(&["label", "nodes", "--all", "e2e.example/pool=one"])?;
-        case(environment, "queue", one_after_the_other)
+        let labels = ["e2e.example/pool=one", "e2e.example/rack=r1"];
+        environment.kubectl(&[&["label", "nodes", "--all"], &labels[..]].concat())?;
+        case(environment, "queue", one_after_the_other)?;
+        case(environment, "elastic", grows_and_shrinks)?;
+        case(environment, "part", starts_with_fewer)?;
+        case(environment, "racks", in_one_rack)
     });
 }

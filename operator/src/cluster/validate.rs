@@ -11,26 +11,25 @@ mod container;
 mod flux;
 mod no_effect;
 mod pod;
+mod queue;
 mod text;
 mod violations;
 mod volume;
 mod work;
 
 pub use flux::Defaults;
+pub(crate) use queue::of_kueue;
 pub use violations::{Violation, Violations};
 
-use super::{Cluster, FixedFields, Identity, QUEUE_LABEL, Runner};
+use super::{Cluster, FixedFields, Identity, Runner};
 use crate::crd::{self, MiniCluster, MiniClusterSpec, deadline_seconds, definition};
 use container::{Containers, containers, services_pod};
 use flux_contract::Logging;
 use kube::core::cel::{ValidationErrors, validate_compiled};
+use queue::{job_annotations, job_labels};
 use serde_json::Value;
-use std::collections::BTreeMap;
 use text::{is_absolute_path, non_empty};
 use volume::is_mounted;
-
-/// Kueue's domain: keys of labels and annotations begin with it, or with one below it.
-const KUEUE: &str = "kueue.x-k8s.io";
 
 /// What is so large in `specification` that nothing may be made of it.
 fn check_size(specification: &Value, faults: &mut Violations) {
@@ -104,7 +103,8 @@ fn resolve(
     let services_name = identity.as_ref().map(|identity| identity.name.services_pod());
     let services_pod = services_pod(services_name, spec, &common, faults);
     let pod = pod::pod(name_text, spec, pod, faults);
-    let (job_labels, job_annotations) = (job_labels(cluster, faults), job_annotations(cluster));
+    let job_labels = job_labels(cluster, faults);
+    let job_annotations = job_annotations(cluster, &job_labels, faults);
     let autoscale = autoscale::autoscale(spec, &job_labels, &job_annotations, faults);
     let Identity { name, namespace, owner } = identity?;
     Some(Cluster {
@@ -176,33 +176,4 @@ fn archive(
         });
     }
     Some(path.clone())
-}
-
-/// Of the labels or annotations of a MiniCluster those that are Kueue's: they go to the Job, which it queues.
-pub(crate) fn of_kueue(
-    all: Option<&BTreeMap<String, String>>,
-) -> impl Iterator<Item = (&String, &String)> {
-    let is_kueues = |domain: &str| {
-        domain.strip_suffix(KUEUE).is_some_and(|begin| begin.is_empty() || begin.ends_with('.'))
-    };
-    let key_is = move |key: &str| key.split_once('/').is_some_and(|(domain, _)| is_kueues(domain));
-    all.into_iter().flatten().filter(move |(key, _)| key_is(key))
-}
-
-/// The labels of the Job: those that the specification gives, and the MiniCluster's own labels for Kueue.
-fn job_labels(cluster: &MiniCluster, faults: &mut Violations) -> BTreeMap<String, String> {
-    let mut labels = cluster.spec.job_labels.clone();
-    labels.extend(copied(cluster.metadata.labels.as_ref()));
-    faults.require(!cluster.spec.suspend || !labels.contains_key(QUEUE_LABEL), "spec.suspend", || {
-        format!("excludes the label {QUEUE_LABEL}, as the queue decides when the MiniCluster runs: keep one; what is in a queue is held back by spec.active: false of its Workload")
-    });
-    labels
-}
-
-fn job_annotations(cluster: &MiniCluster) -> BTreeMap<String, String> {
-    copied(cluster.metadata.annotations.as_ref()).collect()
-}
-
-fn copied(all: Option<&BTreeMap<String, String>>) -> impl Iterator<Item = (String, String)> {
-    of_kueue(all).map(|(key, value)| (key.clone(), value.clone()))
 }

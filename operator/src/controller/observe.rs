@@ -70,7 +70,8 @@ pub(super) async fn observe(
     };
     let pods_and_queue = async {
         let Ok(Some(job)) = &job else { return Ok((Pods::default(), None)) };
-        Ok((pods::pods(client, identity, job, now).await?, queue(client, job)))
+        let queue = queue(client, job);
+        Ok((pods::pods(client, identity, job, queue.as_ref(), now).await?, queue))
     };
     let ((pods, queue), config_map, services_pod) = futures::try_join!(
         pods_and_queue,

@@ -192,7 +192,8 @@ fn ready(
             let lacking = if brokers.ready < brokers.size {
                 format!("; {}: the logs of the other pods say why", brokers.message())
             } else {
-                String::new()
+                let admitted = brokers.admitted.as_ref();
+                admitted.map(|admitted| format!("; {admitted}")).unwrap_or_default()
             };
             let message = format!("the lead is ready: the quorum was reached{lacking}{failed}");
             return conditions.yes(kind::READY, "QuorumReached", message);

@@ -213,6 +213,25 @@ async fn a_queue_suspends_what_names_it_until_its_turn_and_after_it() {
 }
 
 #[tokio::test]
+async fn a_queue_starts_what_may_be_fewer_with_fewer_and_gives_the_rest_back() {
+    let mut cluster = Cluster::with_job(json!({ "kueue.x-k8s.io/queue-name": "team" })).await;
+    let least = json!({ "kueue.x-k8s.io/job-min-parallelism": "1" });
+    cluster.store.merge(JOB, &json!({ "metadata": { "annotations": least } })).unwrap();
+    let size = |cluster: &Cluster| {
+        let spec = &cluster.job()["spec"];
+        (spec["parallelism"].as_u64().unwrap(), spec["completions"].as_u64().unwrap())
+    };
+    queue::direct(&mut cluster.store, true);
+    cluster.act(5);
+    assert_eq!((size(&cluster), cluster.pods().len()), ((1, 1), 1));
+    queue::direct(&mut cluster.store, false);
+    assert_eq!(size(&cluster), (1, 1), "it has not stopped yet");
+    cluster.act(5);
+    queue::direct(&mut cluster.store, false);
+    assert_eq!(size(&cluster), (2, 2));
+}
+
+#[tokio::test]
 async fn others_are_not_the_queues() {
     let mut cluster = Cluster::with_job(json!({})).await;
     queue::direct(&mut cluster.store, false);

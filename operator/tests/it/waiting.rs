@@ -307,3 +307,42 @@ async fn many_in_a_queue_ask_for_nothing_and_hear_what_it_says() {
     assert_eq!(crowd.message("late", "Suspended"), "waits in the queue team");
     assert!(requests.with(&["workloads"]).0.is_empty(), "{:?}", requests.0);
 }
+
+/// Kueue holds the pods back that an elastic Job has grown by: they cannot say why.
+#[tokio::test(start_paused = true)]
+async fn an_elastic_job_that_has_grown_beyond_its_quota_says_why_its_new_pods_wait() {
+    const ELASTIC: &str = "kueue.x-k8s.io/elastic-job";
+    let mut crowd = Crowd::new(0, 0, json!({})).await;
+    crowd.create("grown", 3, json!({ "kueue.x-k8s.io/queue-name": "team" }));
+    let cluster = format!("{CLUSTERS}/grown");
+    crowd.server.change(&cluster, |it| it["metadata"]["annotations"] = json!({ ELASTIC: "true" }));
+    sleep(SOON).await;
+    let job = format!("{JOBS}/grown");
+    crowd.server.change(&job, |job| {
+        job["spec"]["suspend"] = json!(false);
+        job["spec"]["template"]["spec"]["schedulingGates"] = json!([{ "name": ELASTIC }]);
+    });
+    crowd.run_jobs();
+    sleep(START).await;
+    crowd.set_pods(led(unscheduled("Scheduling is blocked due to non-empty scheduling gates")));
+    crowd.run_jobs();
+    sleep(CALM).await;
+    let waits = || crowd.message("grown", "Progressing");
+    assert!(waits().contains("scheduling gates"), "{}", waits());
+    crowd.server.serves(&[("kueue.x-k8s.io/v1beta2", "workloads", "Workload")]);
+    let mut slice = workload(&crowd.server.get(&job).unwrap(), "1 more needed");
+    let path = format!("{WORKLOADS}/grown-2");
+    crowd.server.put(&path, slice.clone());
+    sleep(CALM).await;
+    assert_eq!(waits(), "new pods wait in the queue team: 1 more needed");
+    assert_eq!(crowd.status("grown")["state"], "Running");
+    crowd.server.put(&path, workload(&crowd.server.get(&job).unwrap(), "2 more needed"));
+    sleep(SOON).await;
+    assert_eq!(waits(), "new pods wait in the queue team: 2 more needed", "it is told at once");
+    let rest = crowd.requests(MEASURED).await.0;
+    assert_eq!(rest, [""; 0]);
+    slice["status"]["conditions"][0]["status"] = json!("True");
+    crowd.server.put(&path, slice);
+    sleep(SOON).await;
+    assert!(!waits().contains("queue"), "{}", waits());
+}

@@ -118,6 +118,7 @@ fn fields() -> impl Strategy<Value = &'static str> {
         1 => Just("{spec: {deadlineSeconds: 100}}"),
         1 => Just("{spec: {cleanup: true}}"),
         1 => Just("{metadata: {labels: {kueue.x-k8s.io/queue-name: team}}}"),
+        1 => Just("{metadata: {labels: {kueue.x-k8s.io/queue-name: team}}, spec: {minSize: 2}}"),
     ]
 }
 
@@ -127,6 +128,7 @@ fn edit() -> impl Strategy<Value = Action> {
     prop_oneof![
         // More than four pods are refused.
         4 => (1_u32..=5).prop_map(|size| Action::Edit(".size", json!(size))),
+        1 => (1_u32..=3).prop_map(|least| Action::Edit(".minSize", json!(least))),
         2 => (0_u32..3).prop_map(move |number| Action::Edit(".containers[].command", command(number))),
         1 => prop_oneof![Just(50), Just(300)]
             .prop_map(|seconds| Action::Edit(".deadlineSeconds", json!(seconds))),

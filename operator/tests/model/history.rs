@@ -98,7 +98,7 @@ impl Story {
                 if is_finished(before) {
                     return Some("a finished Job was written to".to_owned());
                 }
-                suspension_of_others(before, after)
+                suspension_of_others(before, after).or_else(|| size_of_a_queue(before, after))
             }
             _ => None,
         }
@@ -141,6 +141,14 @@ fn suspension_of_others(before: &Value, after: &Value) -> Option<String> {
     let is_ours = before["metadata"]["annotations"]["flux-framework.org/suspended"].is_string();
     (is_suspended(before) && !is_ours)
         .then(|| "the operator has resumed a Job that somebody else has suspended".to_owned())
+}
+
+/// That the operator has given another size to a Job that a queue has admitted: Kueue would stop it.
+fn size_of_a_queue(before: &Value, after: &Value) -> Option<String> {
+    let size = |job: &Value| job["spec"]["parallelism"].clone();
+    let is_admitted = is_queued(before) && !is_suspended(before);
+    (is_admitted && size(before) != size(after))
+        .then(|| "the operator has changed the size of what a queue has admitted".to_owned())
 }
 
 /// What the operator has written to and is not its own to write to.

@@ -1,12 +1,9 @@
 //! `spec.autoscale`: what the rules of the definition cannot say.
 
 use super::violations::Violations;
-use crate::cluster::{Autoscale, QUEUE_LABEL};
+use crate::cluster::{Autoscale, ELASTIC_ANNOTATION, QUEUE_LABEL};
 use crate::crd::MiniClusterSpec;
 use std::collections::BTreeMap;
-
-/// Annotation of a Job whose number of pods Kueue lets change while it runs (`ElasticJobsViaWorkloadSlices`).
-pub(crate) const ELASTIC: &str = "kueue.x-k8s.io/elastic-job";
 
 /// The bounds of the size, for a Job of these labels and annotations.
 pub(super) fn autoscale(
@@ -16,9 +13,9 @@ pub(super) fn autoscale(
     faults: &mut Violations,
 ) -> Option<Autoscale> {
     let autoscale = spec.autoscale.as_ref()?;
-    let is_elastic = annotations.get(ELASTIC).is_some_and(|value| value == "true");
+    let is_elastic = annotations.get(ELASTIC_ANNOTATION).is_some_and(|value| value == "true");
     faults.require(!labels.contains_key(QUEUE_LABEL) || is_elastic, "spec.autoscale", || {
-        format!("the queue of the label {QUEUE_LABEL} would stop all pods for another size: give the MiniCluster the annotation {ELASTIC}: \"true\", or leave out one of the two")
+        format!("the queue of the label {QUEUE_LABEL} would stop all pods for another size: give the MiniCluster the annotation {ELASTIC_ANNOTATION}: \"true\", or leave out one of the two")
     });
     Some(Autoscale {
         min_size: autoscale.min_size.unsigned_abs(),
@@ -42,8 +39,8 @@ mod tests {
         for (labels, annotations, is_refused) in [
             (BTreeMap::new(), BTreeMap::new(), false),
             (queue.clone(), BTreeMap::new(), true),
-            (queue.clone(), entry(ELASTIC, "false"), true),
-            (queue.clone(), entry(ELASTIC, "true"), false),
+            (queue.clone(), entry(ELASTIC_ANNOTATION, "false"), true),
+            (queue.clone(), entry(ELASTIC_ANNOTATION, "true"), false),
         ] {
             let mut faults = Violations::default();
             let bounds = autoscale(&spec, &labels, &annotations, &mut faults).unwrap();

@@ -5,7 +5,7 @@ use super::containers::{containers, init_containers};
 use super::images::Images;
 use super::meta::{object_labels, object_meta, pod_labels, services_pod_labels};
 use super::volumes::volumes;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, TOPOLOGY_ANNOTATIONS};
 use crate::controller::kube_ext::{
     GENERATION_ANNOTATION, JOB_ANNOTATIONS_ANNOTATION, JOB_LABELS_ANNOTATION,
 };
@@ -173,11 +173,14 @@ fn by_exit_code(
 
 fn template(cluster: &Cluster, images: &Images, install: Install) -> Result<PodTemplateSpec> {
     let pod = pod_spec(cluster, images, install);
-    let annotations = &cluster.pod.annotations;
+    let mut annotations = cluster.pod.annotations.clone();
+    let topology = cluster.job_annotations.iter();
+    let topology = topology.filter(|(key, _)| key.starts_with(TOPOLOGY_ANNOTATIONS));
+    annotations.extend(topology.map(|(key, value)| (key.clone(), value.clone())));
     Ok(PodTemplateSpec {
         metadata: Some(ObjectMeta {
             labels: Some(pod_labels(cluster)),
-            annotations: (!annotations.is_empty()).then(|| annotations.clone()),
+            annotations: (!annotations.is_empty()).then_some(annotations),
             ..ObjectMeta::default()
         }),
         spec: Some(overlaid(pod, cluster.pod.overlay.as_ref())?),

@@ -36,7 +36,7 @@ pub(crate) fn constrain(
 ) -> Constrained {
     let mut cluster = cluster.clone();
     let job = live.job.as_ref();
-    let mut refused = job.map(|job| queue::constrain(job, &mut cluster)).unwrap_or_default();
+    let mut refused = queue::constrain(job, &mut cluster);
     let Some((job, running)) = job.zip(running) else {
         let config = AgentConfig { install, ..agent_config(&cluster, lead) };
         return Constrained { cluster, config, refused };
@@ -46,16 +46,19 @@ pub(crate) fn constrain(
     let limit = backoff_limit(job);
     let starts_anew = is_suspended(job) && !has_pods(job);
     let constrained = constrain_to(cluster, &running, limit, lead, starts_anew);
-    if noted_generation(job) == Some(generation) {
-        // Nothing was asked for since: what differs is a newer operator's way to say the same.
-        let mut config = running;
-        config.network.lead_address = lead;
-        // The token is another one when another operator acts.
-        config.autoscale.clone_from(&constrained.config.autoscale);
-        return Constrained { config, refused, ..constrained };
+    if noted_generation(job) != Some(generation) {
+        refused.extend(constrained.refused);
+        return Constrained { refused, ..constrained };
     }
-    refused.extend(constrained.refused);
-    Constrained { refused, ..constrained }
+    if queue::decides_size(job) {
+        return Constrained { refused, ..constrained };
+    }
+    // Nothing was asked for since: what differs is a newer operator's way to say the same.
+    let mut config = running;
+    config.network.lead_address = lead;
+    // The token is another one when another operator acts.
+    config.autoscale.clone_from(&constrained.config.autoscale);
+    Constrained { config, refused, ..constrained }
 }
 
 fn backoff_limit(job: &Job) -> u32 {
@@ -86,9 +89,7 @@ fn constrain_to(
         };
         if !has_rank(&cluster, hosts, size) {
             refuse("spec.size", size);
-            cluster.size = live.cluster.size;
-            // A quorum of more brokers than there are pods is never reached.
-            cluster.min_size = cluster.min_size.map(|least| least.min(cluster.size));
+            cluster.cut_to(live.cluster.size);
         } else if !has_rank(&cluster, hosts, max_size) {
             refuse("spec.maxSize", max_size);
         }

@@ -1,6 +1,7 @@
 //! Specification and what there is in, what is written and told out.
 
 use super::*;
+use crate::cluster::QUEUE_LABEL;
 use crate::cluster::validate::Violation;
 use crate::controller::decide::ended_run::ENDED_RUN_ANNOTATION;
 use crate::controller::decide::install::Lack;
@@ -206,6 +207,39 @@ fn another_size_patches_parallelism_and_completions_of_the_job_that_was_read_alo
     assert!(text.contains("hello-[0-5]") && text.contains("quorum = 2"), "{text}");
     let more = decided(&json!({ "maxSize": 6, "size": 6 }), 2, &live);
     assert_eq!((written(&more), more.writes.scaled_down), (written(&plan), None));
+}
+
+#[test]
+fn a_job_that_a_queue_starts_with_fewer_pods_keeps_them_and_its_command_asks_for_no_more() {
+    let labels = json!({ QUEUE_LABEL: "team" });
+    let spec = json!({ "size": 3, "minSize": 2, "tasks": 0, "jobLabels": labels });
+    let mut live = settled(&spec);
+    let admit = |live: &mut Live, suspend: bool, size: i32| {
+        let job = live.job.as_mut().unwrap().spec.as_mut().unwrap();
+        (job.suspend, job.parallelism, job.completions) = (Some(suspend), Some(size), Some(size));
+    };
+    let said = |text: &str| {
+        let nodes = text.split("flags = ").nth(1).unwrap().split(']').next().unwrap();
+        (text.contains("quorum = 2"), nodes.contains('2'), nodes.contains('3'))
+    };
+    let map = live.config_map.as_ref().unwrap();
+    let all = said(&map.data.as_ref().unwrap()["agent.toml"]);
+    assert_eq!(all, (false, false, true), "nobody knows yet how many there will be");
+    admit(&mut live, true, 3);
+    assert_eq!(lines(&decided(&spec, 1, &live)), nothing());
+    for (size, expected) in [(2, (true, true, false)), (3, (true, false, true))] {
+        admit(&mut live, false, size);
+        let plan = decided(&spec, 1, &live);
+        assert_eq!(
+            (written(&plan), &plan.refused),
+            (vec!["patch ConfigMap hello-agent".to_owned()], &nothing())
+        );
+        assert_eq!(said(config_patch(&plan)["data"]["agent.toml"].as_str().unwrap()), expected);
+    }
+    // Another size is one that the queue would have to be asked for.
+    let more = json!({ "size": 4, "minSize": 2, "maxSize": 4, "tasks": 0, "jobLabels": labels });
+    let refused = decided(&more, 2, &live).refused;
+    assert!(refused[0].starts_with("spec.size: the queue team has admitted 3 pods"), "{refused:?}");
 }
 
 #[test]

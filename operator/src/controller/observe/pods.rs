@@ -3,7 +3,7 @@
 use super::cached_client::CachedClient;
 use super::check::BEGIN;
 use super::pending::check;
-use super::waiting::{Waiting, lead_waiting};
+use super::waiting::{Waiting, lead_waiting, queue_waiting};
 use crate::cluster::Identity;
 use crate::controller::build::KILLED;
 use crate::controller::error::Error;
@@ -11,6 +11,7 @@ use crate::controller::kube_ext::{
     disruption, end_of, has_failed, is_failed, is_finished, lacks_brokers, lacks_pods, parallelism,
     ready_pods, start_time,
 };
+use crate::controller::schedulers::queue::Queue;
 use flux_contract::invocation::REPLACED_VARIABLES;
 use flux_contract::{Exit, TerminationMessage, labels};
 use futures::TryStreamExt as _;
@@ -42,6 +43,7 @@ pub(super) async fn pods(
     client: &CachedClient<'_>,
     identity: &Identity,
     job: &Job,
+    queue: Option<&Queue>,
     now: &Time,
 ) -> Result<Pods, Error> {
     let runner = identity.name.as_str();
@@ -73,6 +75,7 @@ pub(super) async fn pods(
         let others = parallelism(job) - ready_pods(job) - 1;
         let lead = pods.lead.as_ref();
         let said = lead.filter(|_| lacks_brokers(job)).and_then(|it| lead_waiting(it, others, now));
+        let said = queue.and_then(queue_waiting).or(said);
         let (found, next) = check(client, job, lead, said.is_some(), now).await?;
         pods.next = Some(next);
         pods.waiting = said.or(found.waiting).filter(|_| lacks_brokers(job));

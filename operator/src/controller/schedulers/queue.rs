@@ -1,36 +1,69 @@
 //! A Job in a queue (Kueue): what it keeps, and what the queue says while it waits.
 
-use crate::cluster::validate::autoscale::ELASTIC;
-use crate::cluster::{Cluster, QUEUE_LABEL};
+use crate::cluster::{
+    Cluster, ELASTIC_ANNOTATION, EQUAL_ANNOTATION, LEAST_PODS_ANNOTATION, QUEUE_LABEL,
+    QUEUED_SIZE_ANNOTATION, TOPOLOGY_ANNOTATIONS,
+};
 use crate::controller::kube_ext::{
-    JOB_LABELS_ANNOTATION, is_suspended, is_suspended_by_specification, noted_keys, parallelism,
+    JOB_ANNOTATIONS_ANNOTATION, JOB_LABELS_ANNOTATION, is_suspended, is_suspended_by_specification,
+    lacks_brokers, noted_keys, parallelism,
 };
 use crate::controller::observe::cached_client::CachedClient;
 use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt as _;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Annotation of a Job that Kueue has not quite stopped: its number of pods is not yet the one that was asked for
+/// (`Stop` in `pkg/controller/jobs/job/job_controller.go` of Kueue 0.15).
+const STOPPING_ANNOTATION: &str = "kueue.x-k8s.io/stopping";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Queue {
     pub(crate) name: String,
-    /// What the Job waits for; absent where nothing is said, or may not be read.
+    /// What the Job, or those of its pods that it has yet to get, wait for; absent where nothing is said, or may not be
+    /// read.
     pub(crate) says: Option<String>,
 }
 
-/// The queue that `job` waits in, if it does.
+/// The queue that `job`, or a pod that an elastic one has grown by, waits in, if it does.
 pub(crate) fn queue(client: &CachedClient<'_>, job: &Job) -> Option<Queue> {
     let waits = is_suspended(job) && !is_suspended_by_specification(job);
-    let name = job.labels().get(QUEUE_LABEL).filter(|_| waits)?.clone();
+    let grows = is_elastic(job) && lacks_brokers(job);
+    let name = job.labels().get(QUEUE_LABEL).filter(|_| waits || grows)?.clone();
     let says = client.context.workloads.words(&client.cluster, &job.uid().unwrap_or_default());
     Some(Queue { name, says })
 }
 
-/// Puts in the place of what is asked for what `job` keeps in its queue; the answer is what was asked for. Kueue
-/// refuses a running Job another queue. A Job that leaves its queue keeps its quota (`ReconcileGenericJob` ignores it
-/// then), and one whose number of pods is not that of its Workload is stopped with all its pods
-/// (`ensureOneWorkload`).
-pub(crate) fn constrain(job: &Job, cluster: &mut Cluster) -> Vec<String> {
-    let mut refused = Vec::new();
+/// With how many pods a queue has started a Job that it could not start with all of them.
+pub(crate) fn admitted_in_part(job: &Job) -> Option<String> {
+    let queue = job.labels().get(QUEUE_LABEL).filter(|_| !is_suspended(job))?;
+    let (size, asked) = (parallelism(job), queued_size(job)?);
+    (size < asked).then(|| format!("the queue {queue} has admitted {size} of {asked} pods"))
+}
+
+/// True when the queue says with how many pods `job` starts, and not the specification alone.
+pub(crate) fn decides_size(job: &Job) -> bool {
+    job.annotations().contains_key(LEAST_PODS_ANNOTATION)
+}
+
+/// Puts in the place of what is asked for what `job` keeps in its queue; the answer is what was asked for and is not
+/// had.
+pub(crate) fn constrain(job: Option<&Job>, cluster: &mut Cluster) -> Vec<String> {
+    // As long as it is open how many pods there will be, no command is to begin for want of the number: an agent that
+    // reads this too early asks for all brokers, and learns that fewer are enough.
+    if job.is_none_or(is_held) && cluster.job_annotations.contains_key(LEAST_PODS_ANNOTATION) {
+        cluster.min_size = None;
+    }
+    let Some(job) = job else { return Vec::new() };
+    let mut refused = Vec::from_iter(keep_queue(job, cluster));
+    refused.extend(keep_annotations(job, cluster));
+    refused.extend(keep_size(job, cluster));
+    refused
+}
+
+/// Kueue refuses a running Job another queue. A Job that leaves its queue keeps its quota (`ReconcileGenericJob`
+/// ignores it then).
+fn keep_queue(job: &Job, cluster: &mut Cluster) -> Option<String> {
     let (has, wants) = (job.labels().get(QUEUE_LABEL), cluster.job_labels.get(QUEUE_LABEL));
     let is_given = noted_keys(job, JOB_LABELS_ANNOTATION).any(|key| key == QUEUE_LABEL);
     let may_be = match (has, wants) {
@@ -38,27 +71,75 @@ pub(crate) fn constrain(job: &Job, cluster: &mut Cluster) -> Vec<String> {
         // Kueue gives a Job the namespace's default queue.
         (has, wants) => wants.is_none() && (has.is_none() || !is_given),
     };
-    if !may_be {
-        refused.push(format!("the label {QUEUE_LABEL}"));
-        replace(&mut cluster.job_labels, QUEUE_LABEL, has);
+    if may_be {
+        return None;
     }
-    let elastic = job.annotations().get(ELASTIC);
-    if cluster.job_annotations.get(ELASTIC) != elastic {
-        refused.push(format!("the annotation {ELASTIC}"));
-        replace(&mut cluster.job_annotations, ELASTIC, elastic);
+    replace(&mut cluster.job_labels, QUEUE_LABEL, has);
+    Some(format!("the label {QUEUE_LABEL}"))
+}
+
+/// Whether a Job is elastic is seen by Kueue's webhook when it is made. Its topology is read for its Workload, which
+/// another one does not change (`ComparePodSets` of Kueue 0.15 to 0.19), and in its template, which cannot change. With
+/// how few pods it may start is part of the Workload, too: a Job that runs is stopped for another number.
+fn keep_annotations(job: &Job, cluster: &mut Cluster) -> Vec<String> {
+    let noted = noted_keys(job, JOB_ANNOTATIONS_ANNOTATION).map(str::to_owned);
+    let asked = cluster.job_annotations.keys().cloned();
+    let topology: BTreeSet<String> =
+        noted.chain(asked).filter(|key| key.starts_with(TOPOLOGY_ANNOTATIONS)).collect();
+    let mut refused = Vec::new();
+    for key in topology.iter().map(String::as_str).chain([ELASTIC_ANNOTATION]) {
+        let has = job.annotations().get(key);
+        if cluster.job_annotations.get(key) != has {
+            refused.push(format!("the annotation {key}"));
+            replace(&mut cluster.job_annotations, key, has);
+        }
     }
-    let size = u32::try_from(parallelism(job)).unwrap_or_default();
-    let admitted = has.filter(|_| !is_suspended(job) && elastic.is_none_or(|it| it != "true"));
-    if let Some(queue) = admitted.filter(|_| cluster.size != size) {
-        let asked = cluster.size;
-        refused.push(format!(
-            "spec.size: the queue {queue} has admitted {size} pods, and would stop all of them for {asked}"
-        ));
-        cluster.size = size;
-        // A quorum of more brokers than there are pods is never reached.
-        cluster.min_size = cluster.min_size.map(|least| least.min(size));
+    if !is_held(job) {
+        for key in [LEAST_PODS_ANNOTATION, EQUAL_ANNOTATION, QUEUED_SIZE_ANNOTATION] {
+            replace(&mut cluster.job_annotations, key, job.annotations().get(key));
+        }
     }
     refused
+}
+
+/// What a queue has admitted is as large as it said, which may be less than was asked for. A Job whose number of pods is
+/// another than that of its Workload is stopped with all its pods (`ensureOneWorkload`), unless it is elastic.
+fn keep_size(job: &Job, cluster: &mut Cluster) -> Option<String> {
+    if is_held(job) || is_elastic(job) {
+        return None;
+    }
+    let queue = job.labels().get(QUEUE_LABEL)?;
+    let (size, asked) = (u32::try_from(parallelism(job)).unwrap_or_default(), cluster.size);
+    let queued = queued_size(job).map_or(size, i32::unsigned_abs);
+    cluster.cut_to(size);
+    let why = if job.annotations().get(ELASTIC_ANNOTATION).is_some_and(|value| value == "true") {
+        "; Kueue's feature ElasticJobsViaWorkloadSlices was off when the Job was made"
+    } else {
+        ""
+    };
+    (![size, queued].contains(&asked)).then(|| {
+        format!(
+            "spec.size: the queue {queue} has admitted {size} pods, and would stop all of them for {asked}{why}"
+        )
+    })
+}
+
+/// True when Kueue takes `job` for one that waits (its `IsSuspended`).
+fn is_held(job: &Job) -> bool {
+    let stops = job.annotations().get(STOPPING_ANNOTATION).is_some_and(|value| value == "true");
+    is_suspended(job) && !stops
+}
+
+/// True when Kueue lets the number of pods of `job` change: a Job that asks for it has got the gate that holds new pods
+/// back, where the feature was on (`applyWorkloadSliceSchedulingGate` of Kueue 0.13 to 0.19).
+fn is_elastic(job: &Job) -> bool {
+    let pod = job.spec.as_ref().and_then(|spec| spec.template.spec.as_ref());
+    let mut gates = pod.into_iter().flat_map(|pod| pod.scheduling_gates.iter().flatten());
+    gates.any(|gate| gate.name == ELASTIC_ANNOTATION)
+}
+
+fn queued_size(job: &Job) -> Option<i32> {
+    job.annotations().get(QUEUED_SIZE_ANNOTATION)?.parse().ok()
 }
 
 fn replace(entries: &mut BTreeMap<String, String>, key: &str, value: Option<&String>) {
@@ -71,7 +152,10 @@ fn replace(entries: &mut BTreeMap<String, String>, key: &str, value: Option<&Str
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::fixtures::{built, cluster};
+    use crate::cluster::validate::validate;
+    use crate::controller::fixtures::{built, cluster, defaults};
+    use flux_contract::Workload;
+    use k8s_openapi::api::core::v1::PodSchedulingGate;
     use serde_json::json;
 
     fn queued(queue: Option<&str>, size: u32) -> Cluster {
@@ -83,7 +167,7 @@ mod tests {
 
     /// What is refused of `asked` while `job` is there, and the queue and the size that are left.
     fn constrained(job: &Job, mut asked: Cluster) -> (Vec<String>, Option<String>, u32) {
-        let refused = constrain(job, &mut asked);
+        let refused = constrain(Some(job), &mut asked);
         (refused, asked.job_labels.remove(QUEUE_LABEL), asked.size)
     }
 
@@ -120,13 +204,136 @@ mod tests {
         assert_eq!((refused, size), (vec![told.to_owned()], 4));
         let elastic = |size| {
             let mut cluster = queued(Some("team"), size);
-            cluster.job_annotations.insert(ELASTIC.to_owned(), "true".to_owned());
+            cluster.job_annotations.insert(ELASTIC_ANNOTATION.to_owned(), "true".to_owned());
             cluster
         };
-        assert_eq!(constrained(&job, elastic(2)).0[0], format!("the annotation {ELASTIC}"));
+        assert_eq!(
+            constrained(&job, elastic(2)).0[0],
+            format!("the annotation {ELASTIC_ANNOTATION}")
+        );
         job.spec.as_mut().unwrap().suspend = Some(true);
         assert_eq!(constrained(&job, queued(Some("team"), 2)).2, 2, "it waits");
-        let (refused, _, size) = constrained(&built(&elastic(2), 1).job, elastic(3));
+        let mut asks = built(&elastic(2), 1).job;
+        let told = "spec.size: the queue team has admitted 2 pods, and would stop all of them for 3; Kueue's feature \
+                    ElasticJobsViaWorkloadSlices was off when the Job was made";
+        let (refused, _, size) = constrained(&asks, elastic(3));
+        assert_eq!((refused, size), (vec![told.to_owned()], 2), "Kueue gave it no gate");
+        let pod = asks.spec.as_mut().unwrap().template.spec.as_mut().unwrap();
+        pod.scheduling_gates =
+            Some(vec![PodSchedulingGate { name: ELASTIC_ANNOTATION.to_owned() }]);
+        let (refused, _, size) = constrained(&asks, elastic(3));
         assert_eq!((refused, size), (vec![], 3));
+    }
+
+    /// So many pods are asked for, and a command that has all of them and may begin with `least`.
+    fn reducible(size: i32, least: i32) -> Cluster {
+        let labels = json!({ QUEUE_LABEL: "team" });
+        cluster(&json!({
+            "size": size, "minSize": least, "maxSize": 9, "tasks": 0, "jobLabels": labels,
+        }))
+    }
+
+    /// Pods, quorum and flags that are left of what is asked.
+    fn left(cluster: &Cluster) -> (u32, Option<u32>, Vec<String>) {
+        let Workload::Submit { submission } = &cluster.runner.workload else { panic!() };
+        (cluster.size, cluster.min_size, submission.flags.clone())
+    }
+
+    /// What Kueue makes of the Job when it admits `size` pods of it (`RunWithPodSetsInfo`).
+    fn admitted(mut job: Job, size: i32) -> Job {
+        let spec = job.spec.as_mut().unwrap();
+        (spec.suspend, spec.parallelism, spec.completions) = (Some(false), Some(size), Some(size));
+        job
+    }
+
+    #[test]
+    fn a_job_that_may_start_with_fewer_pods_keeps_those_that_the_queue_has_admitted() {
+        let nodes = |size: &str| vec!["-N".to_owned(), size.to_owned()];
+        let mut asked = reducible(3, 2);
+        assert_eq!(constrain(None, &mut asked), [""; 0]);
+        assert_eq!(left(&asked), (3, None, nodes("3")), "nobody knows yet how many there will be");
+        let mut waits = built(&reducible(3, 2), 1).job;
+        waits.spec.as_mut().unwrap().suspend = Some(true);
+        assert_eq!(
+            [LEAST_PODS_ANNOTATION, EQUAL_ANNOTATION, QUEUED_SIZE_ANNOTATION]
+                .map(|key| waits.annotations()[key].as_str()),
+            ["2", "true", "3"]
+        );
+        let mut asked = reducible(3, 2);
+        assert_eq!(constrain(Some(&waits), &mut asked), [""; 0]);
+        assert_eq!(left(&asked), (3, None, nodes("3")));
+        for (size, asked, least, refused, quorum) in
+            [(2, 3, 2, false, 2), (3, 3, 2, false, 2), (2, 2, 1, false, 1), (2, 4, 2, true, 2)]
+        {
+            let job = admitted(waits.clone(), size);
+            let mut asked = reducible(asked, least);
+            let told = constrain(Some(&job), &mut asked);
+            assert_eq!(!told.is_empty(), refused, "{told:?}");
+            let count = size.unsigned_abs();
+            assert_eq!(left(&asked), (count, Some(quorum), nodes(&size.to_string())));
+            // Kueue stops a running Job that may suddenly start with another number.
+            assert_eq!(asked.job_annotations[LEAST_PODS_ANNOTATION], "2");
+            assert_eq!(asked.job_annotations[QUEUED_SIZE_ANNOTATION], "3");
+        }
+        let told = "the queue team has admitted 2 of 3 pods";
+        assert_eq!(admitted_in_part(&admitted(waits.clone(), 2)).as_deref(), Some(told));
+        assert_eq!(admitted_in_part(&admitted(waits.clone(), 3)), None);
+        // Kueue is about to give it the old number back.
+        let mut stops = admitted(waits, 2);
+        stops.spec.as_mut().unwrap().suspend = Some(true);
+        stops.annotations_mut().insert(STOPPING_ANNOTATION.to_owned(), "true".to_owned());
+        let mut asked = reducible(3, 2);
+        assert_eq!((constrain(Some(&stops), &mut asked), asked.size), (vec![], 2));
+    }
+
+    #[test]
+    fn all_brokers_and_elastic_jobs_are_never_admitted_in_part() {
+        let annotations = |size, least| reducible(size, least).job_annotations;
+        assert_eq!(annotations(3, 3), BTreeMap::new());
+        let with = |annotations: serde_json::Value| {
+            let object = json!({
+                "apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster",
+                "metadata": {
+                    "name": "hello", "labels": { QUEUE_LABEL: "team" }, "annotations": annotations,
+                },
+                "spec": { "size": 3, "minSize": 2, "containers": [{ "image": "app" }] },
+            });
+            validate(&serde_json::from_value(object).unwrap(), &defaults())
+        };
+        let elastic = with(json!({ ELASTIC_ANNOTATION: "true" })).unwrap();
+        assert!(!elastic.job_annotations.contains_key(LEAST_PODS_ANNOTATION));
+        let own = with(json!({ LEAST_PODS_ANNOTATION: "1", EQUAL_ANNOTATION: "false" })).unwrap();
+        assert_eq!(own.job_annotations[LEAST_PODS_ANNOTATION], "1");
+        assert_eq!(own.job_annotations[EQUAL_ANNOTATION], "false");
+        let both = with(json!({ ELASTIC_ANNOTATION: "true", LEAST_PODS_ANNOTATION: "1" }));
+        let told = both.unwrap_err().to_string();
+        assert!(
+            told.contains("metadata.annotations") && told.contains("exclude each other"),
+            "{told}"
+        );
+    }
+
+    #[test]
+    fn a_topology_stays_the_one_that_the_workload_was_made_for() {
+        const RACK: &str = "kueue.x-k8s.io/podset-required-topology";
+        let placed = |rack: Option<&str>| {
+            let mut cluster = queued(Some("team"), 2);
+            cluster.job_annotations.extend(rack.map(|rack| (RACK.to_owned(), rack.to_owned())));
+            cluster
+        };
+        let job = built(&placed(Some("rack")), 1).job;
+        let template = job.spec.as_ref().unwrap().template.metadata.as_ref().unwrap();
+        assert_eq!(template.annotations.as_ref().unwrap()[RACK], "rack");
+        for (job, asked, kept) in [
+            (&job, Some("rack"), Some("rack")),
+            (&job, Some("block"), Some("rack")),
+            (&job, None, Some("rack")),
+            (&built(&placed(None), 1).job, Some("rack"), None),
+        ] {
+            let mut cluster = placed(asked);
+            let refused = constrain(Some(job), &mut cluster);
+            assert_eq!(refused == [format!("the annotation {RACK}")], asked != kept, "{refused:?}");
+            assert_eq!(cluster.job_annotations.get(RACK).map(String::as_str), kept);
+        }
     }
 }

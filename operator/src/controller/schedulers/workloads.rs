@@ -65,7 +65,8 @@ struct Said {
 }
 
 impl Workloads {
-    /// What the Job with this uid waits for, the one of `cluster`; nothing where that is not said.
+    /// What the Job with this uid, the one of `cluster`, or what it has grown by, waits for; nothing where that is not
+    /// said.
     pub(crate) fn words(&self, cluster: &Name, job: &str) -> Option<String> {
         self.is_awaited.send_if_modified(|it| !std::mem::replace(it, true));
         let said = self.said.lock();
@@ -92,6 +93,10 @@ impl Workloads {
 }
 
 fn waits_for(conditions: &[Value]) -> Option<String> {
+    // What one has said that another has taken the place of, or whose Job has ended, is over.
+    if conditions.iter().any(|it| it["type"] == "Finished" && it["status"] == "True") {
+        return None;
+    }
     WAITING_CONDITIONS.iter().find_map(|(type_, status)| {
         let found = conditions.iter().find(|it| it["type"] == *type_ && it["status"] == *status)?;
         let message = found["message"].as_str().filter(|message| !message.is_empty())?;
@@ -202,7 +207,9 @@ mod tests {
         let lacks = condition("QuotaReserved", "False", "insufficient quota for cpu");
         let evicted = condition("Evicted", "True", "preempted");
         assert_eq!(waits_for(&[evicted.clone(), lacks]).unwrap(), "insufficient quota for cpu");
-        assert_eq!(waits_for(&[evicted]).unwrap(), "preempted");
+        assert_eq!(waits_for(&[evicted.clone()]).unwrap(), "preempted");
+        let replaced = condition("Finished", "True", "Replaced to accommodate a workload");
+        assert_eq!(waits_for(&[evicted, replaced]), None);
         assert_eq!(waits_for(&[condition("QuotaReserved", "True", "reserved")]), None);
         assert_eq!(waits_for(&[]), None);
     }

@@ -3,11 +3,14 @@
 use super::facts::Facts;
 use super::phase::Phase;
 use crate::controller::kube_ext::{parallelism, ready_pods};
+use crate::controller::schedulers::queue::admitted_in_part;
 use crate::crd::{MiniClusterStatus, State};
 
 pub(super) struct Brokers {
     pub(super) ready: i32,
     pub(super) size: i32,
+    /// That they are fewer than was asked for, as a queue has admitted no more.
+    pub(super) admitted: Option<String>,
 }
 
 impl Brokers {
@@ -22,10 +25,12 @@ impl Brokers {
         let size = facts.live.job.as_ref().map(parallelism).or(kept).unwrap_or_default();
         // The Job counts its ready pods a moment later than the lead is one of them.
         let least = i32::from(phase.state == State::Running);
-        Self { ready: if phase.end.is_some() { 0 } else { ready.max(least) }, size }
+        let ready = if phase.end.is_some() { 0 } else { ready.max(least) };
+        Self { ready, size, admitted: facts.live.job.as_ref().and_then(admitted_in_part) }
     }
 
     pub(super) fn message(&self) -> String {
-        format!("{} of {} brokers are ready", self.ready, self.size)
+        let admitted = self.admitted.as_ref().map(|admitted| format!(" ({admitted})"));
+        format!("{} of {} brokers are ready{}", self.ready, self.size, admitted.unwrap_or_default())
     }
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::cluster::validate::{Violation, Violations};
+use crate::cluster::{QUEUE_LABEL, QUEUED_SIZE_ANNOTATION};
 use crate::controller::decide::Plan;
 use crate::controller::decide::ended_run::EndedRun;
 use crate::controller::decide::mode::Mode;
@@ -447,6 +448,20 @@ fn a_suspended_job_is_suspended() {
     observed.live.queue = Some(Queue { name: "team".to_owned(), says: quota });
     let queue = "=waits in the queue team: insufficient quota";
     says(&of(None, &observed), ("Suspended", "True", "InQueue", queue));
+}
+
+#[test]
+fn what_a_queue_has_admitted_in_part_says_so() {
+    let mut job = job(4);
+    job.labels_mut().insert(QUEUE_LABEL.to_owned(), "team".to_owned());
+    job.annotations_mut().insert(QUEUED_SIZE_ANNOTATION.to_owned(), "6".to_owned());
+    let told = "the queue team has admitted 4 of 6 pods";
+    let status = of(None, &observed(Some(job.clone()), lead("Running", running())));
+    assert_eq!((status.state, status.size), (Some(State::Running), 4));
+    says(&status, ("Ready", "True", "QuorumReached", &format!("was reached; {told}")));
+    job.status.as_mut().unwrap().ready = Some(1);
+    let status = of(None, &observed(Some(job), None));
+    says(&status, ("Ready", "False", "Starting", &format!("1 of 4 brokers are ready ({told})")));
 }
 
 #[test]
