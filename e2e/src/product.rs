@@ -5,6 +5,7 @@ pub(crate) mod chart;
 pub(crate) mod dockerfiles;
 pub mod images;
 pub mod install;
+pub mod python;
 pub mod view;
 
 use crate::architecture::Architecture;

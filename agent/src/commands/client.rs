@@ -105,9 +105,16 @@ fn real_flux(pod: Option<&PodContext>) -> Option<PathBuf> {
     })
 }
 
+/// What a session with this pod's broker is; `None` where there is no broker (yet).
+pub(crate) fn session(pod: &PodContext) -> Option<Client> {
+    let environment = client_environment(&pod.config, &pod.facts).ok()?;
+    let owner = fs::metadata(pod.root.at(&environment.socket)).ok()?;
+    Some(Client::new(pod, &environment, (owner.uid(), owner.gid())))
+}
+
 /// As whom, and in which environment, a program is a client of the broker.
 #[derive(Debug)]
-struct Client {
+pub(crate) struct Client {
     environment: Environment,
     /// Whom to become; nobody where that is not needed or not possible.
     target: Option<Target>,
@@ -125,6 +132,20 @@ impl Client {
             change.apply(&mut environment);
         }
         Self { environment, target }
+    }
+
+    /// The first `program` on its `PATH` that `is_wanted`.
+    pub(crate) fn find(&self, program: &str, is_wanted: impl Fn(&Path) -> bool) -> Option<PathBuf> {
+        find_program(&self.environment, program, is_wanted)
+    }
+
+    /// What starts `words` as this client by `agent`, this program.
+    pub(crate) fn command(&self, agent: &Path, words: &[String]) -> Command {
+        let target = self.target.as_ref();
+        let words = target.map_or_else(|| words.to_vec(), |target| target.command(agent, words));
+        let mut command = Command::new(words.first().map(String::as_str).unwrap_or_default());
+        command.args(words.iter().skip(1)).env_clear().envs(&self.environment);
+        command
     }
 
     /// Becomes `program` with `arguments`; returns only when that failed.

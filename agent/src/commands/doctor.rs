@@ -3,6 +3,7 @@
 
 use crate::commands::arguments::{PodArguments, PodQuestion};
 use crate::commands::pod::{PodContext, read_certificate};
+use crate::commands::python::python;
 use crate::failure::{Failure, NO, ended_with};
 use crate::flux::broker_socket::{BrokerAddress, SocketError};
 use crate::lead::wait::wait_for_lead;
@@ -67,6 +68,7 @@ async fn all(arguments: &PodArguments) -> Vec<Check> {
         check("lead", lead(&pod).await),
         check("broker", broker(&pod).await),
         check("resources", resources(&pod)),
+        check("python", python(&pod).await),
     ]
 }
 

@@ -13,6 +13,7 @@ pub(crate) mod keygen;
 pub(crate) mod pod;
 pub(crate) mod probe;
 mod ps;
+mod python;
 mod resolve;
 pub(crate) mod transfer;
 pub(crate) mod wait;

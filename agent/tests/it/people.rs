@@ -97,6 +97,68 @@ fn the_doctor_of_a_lead_that_waits_finds_all_well_but_the_quorum() {
     run.end();
 }
 
+/// What the doctor finds of Python, where a broker runs and the view has modules for Python 3.11.
+fn found_of_python(pod: &Pod) -> (String, String) {
+    pod.write_config(&pod.config(&["true"]));
+    broker_in_state(&pod.layout().local_socket(), "run");
+    fs::create_dir_all(pod.at("mnt/flux/view/lib/python3.11/site-packages")).unwrap();
+    let (_, mut checks) = doctor(pod);
+    checks.remove("python").unwrap()
+}
+
+#[test]
+fn the_doctor_imports_flux_with_the_images_python_and_names_what_is_missing() {
+    let pod = Pod::new();
+    let (finding, text) = found_of_python(&pod);
+    assert_eq!(finding, "skipped", "{text}");
+    assert!(text.contains("no python3 of its own"), "{text}");
+    // The view's is not the image's.
+    pod.write_executable("mnt/flux/view/bin/python3", "#!/bin/sh\nexit 9\n");
+    assert_eq!(found_of_python(&pod).0, "skipped");
+
+    let script =
+        "#!/bin/sh\necho 3.13.5\necho \"$PYTHONPATH\" > $POD/python-path\npwd > $POD/directory\n";
+    pod.write_executable("usr/bin/python3", script);
+    let (finding, text) = found_of_python(&pod);
+    assert_eq!(finding, "ok", "{text}");
+    assert!(text.contains("/usr/bin/python3 (3.13.5) imports flux.job"), "{text}");
+    let modules = pod.at("mnt/flux/view/lib/python3.11/site-packages");
+    assert_eq!(Path::new(pod.read("python-path").trim()), modules);
+    assert_eq!(pod.read("directory"), "/\n");
+
+    let error = "ModuleNotFoundError: No module named '_cffi_backend'";
+    pod.write_executable("usr/bin/python3", &format!("#!/bin/sh\necho 3.13.5\necho \"{error}\"\n"));
+    let (finding, text) = found_of_python(&pod);
+    assert_eq!(finding, "warning", "{text}");
+    for words in [error, "(3.13.5)", "for python3.11", "pip install cffi pyyaml ply"] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+}
+
+#[test]
+fn the_doctor_does_not_wait_for_a_python_that_hangs() {
+    let pod = Pod::new();
+    pod.write_executable("usr/bin/python3", "#!/bin/sh\nexec sleep 600\n");
+    let (finding, text) = found_of_python(&pod);
+    assert_eq!(finding, "warning", "{text}");
+    assert!(text.contains("no end after 10 s"), "{text}");
+}
+
+/// Whoever may run as Flux's user may have changed the image's Python.
+#[test]
+fn the_doctor_of_root_starts_python_as_the_brokers_user() {
+    let Some(pod) = Pod::of_root() else { return };
+    pod.write_executable("usr/bin/python3", "#!/bin/sh\necho 3.11.2\nid -u > $POD/user\n");
+    pod.write_config(&pod.config(&["true"]));
+    fs::create_dir_all(pod.at("mnt/flux/view/lib/python3.11/site-packages")).unwrap();
+    assert_eq!(doctor(&pod).1["python"].0, "skipped", "there is no broker");
+    broker_in_state(&pod.layout().local_socket(), "run");
+    chown(pod.layout().local_socket(), Some(4321), Some(4321)).unwrap();
+    let (finding, text) = doctor(&pod).1.remove("python").unwrap();
+    assert_eq!(finding, "ok", "{text}");
+    assert_eq!(pod.read("user"), "4321\n");
+}
+
 #[test]
 fn connect_runs_a_command_with_the_broker_within_reach_and_passes_on_its_code() {
     let pod = Pod::new();

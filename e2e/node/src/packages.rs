@@ -45,6 +45,9 @@ pub const EMULATOR: &[Package] = &[Package {
     provides: &["qemu-aarch64-static", "qemu-x86_64-static"],
 }];
 
+/// What fetches libraries for Java.
+pub const MAVEN: &[Package] = &[Package { name: "maven", provides: &["mvn"] }];
+
 /// What the image without a shell is made of.
 pub const STATIC_PROGRAM: &[Package] =
     &[Package { name: "busybox-static", provides: &["busybox"] }];

@@ -4,6 +4,7 @@ use super::expectation::{NeededFlux, Step, matches};
 use super::{Example, object, volumes};
 use crate::environment::Environment;
 use crate::not_run;
+use crate::product::images::for_workflows;
 use crate::product::view::View;
 use crate::progress::Progress;
 use crate::trial::instance::{Instance, look};
@@ -28,6 +29,10 @@ pub fn run(
     if let Some(reason) = obstacle(example, &View::from_environment()?, environment.is_own())? {
         not_run::note(&format!("example {name}"), reason, progress);
         return Ok(());
+    }
+    if environment.is_own() {
+        // Before the trial: in the cluster's network there is no way to what they are made of.
+        for_workflows::load(name, &environment.cluster, progress)?;
     }
     let level = example.steps.iter().find_map(|step| {
         if let Step::PodSecurity(level) = step { Some(level.as_str()) } else { None }
@@ -68,7 +73,10 @@ fn obstacle(example: &Example, view: &View, own_cluster: bool) -> Result<Option<
             (view.has_c_library()?, "its image has no C library, and the view has none either")
         }
     };
-    Ok((!is_there).then_some(reason))
+    if !is_there {
+        return Ok(Some(reason));
+    }
+    Ok(for_workflows::obstacle(&example.name))
 }
 
 /// An example on the cluster, and what its steps are about now.

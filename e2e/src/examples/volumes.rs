@@ -17,8 +17,7 @@ pub(super) fn provide(
     example: &Example,
 ) -> Result<Vec<String>> {
     let is_claim = |it: &&Value| it["kind"] == "PersistentVolumeClaim";
-    let claims = example.objects.iter().filter(is_claim);
-    let claims = claims.filter_map(|it| it["metadata"]["name"].as_str()).collect::<Vec<_>>();
+    let claims = example.objects.iter().filter(is_claim).collect::<Vec<_>>();
     let defaults = format!("-ojsonpath={{.items[*].metadata.annotations.{IS_DEFAULT}}}");
     if claims.is_empty()
         || environment.kubectl(&["get", "storageclasses", &defaults])?.contains("true")
@@ -43,17 +42,18 @@ pub(super) fn remove(volumes: &[String], environment: &Environment) -> Result<()
     environment.kubectl(&[&words[..], &volumes].concat()).map(drop)
 }
 
-fn volume(namespace: &str, claim: &str) -> Value {
-    let name = format!("{namespace}-{claim}");
+fn volume(namespace: &str, claim: &Value) -> Value {
+    let claimed = claim["metadata"]["name"].as_str().unwrap_or_default();
+    let name = format!("{namespace}-{claimed}");
     json!({
         "apiVersion": "v1",
         "kind": "PersistentVolume",
         "metadata": { "name": name },
         "spec": {
             "capacity": { "storage": "1Gi" },
-            "accessModes": ["ReadWriteOnce"],
+            "accessModes": claim["spec"]["accessModes"],
             "persistentVolumeReclaimPolicy": "Retain",
-            "claimRef": { "namespace": namespace, "name": claim },
+            "claimRef": { "namespace": namespace, "name": claimed },
             "hostPath": { "path": format!("/var/tmp/{name}"), "type": "DirectoryOrCreate" },
         },
     })

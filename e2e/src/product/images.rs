@@ -2,6 +2,7 @@
 
 pub(crate) mod for_benches;
 pub mod for_tests;
+pub(crate) mod for_workflows;
 
 use super::binaries::Binaries;
 use super::install::Installation;

@@ -2,29 +2,18 @@
 //! `flux`, or ask for its diagnostics.
 
 use crate::trial;
-use anyhow::{Result, ensure};
-use e2e::cache::{self, Cache};
+use anyhow::ensure;
+use e2e::product::python;
 use e2e::programs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
-/// A directory with the Python SDK and what it needs, for `PYTHONPATH`. They come from the network, once.
-fn python_packages() -> Result<PathBuf> {
-    let requirements = include_bytes!("python_requirements.txt");
-    let key = cache::key("python-sdk", "0.2.0", &[("packages", requirements)]);
-    Cache::locate()?.artefact(&key, |directory| {
-        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cluster/python_requirements.txt");
-        let mut pip = Command::new("python3");
-        pip.args(["-m", "pip", "install", "--quiet", "--no-compile", "--requirement", file]);
-        programs::run(pip.arg("--target").arg(directory)).map(drop)
-    })
-}
+use std::path::Path;
 
 #[test]
 #[ignore = "needs a cluster"]
 fn the_python_sdk_creates_submits_runs_and_follows() {
     // Before the trial: in the cluster's network there is no way to the packages.
-    let packages = python_packages().unwrap();
+    let requirements =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cluster/python_requirements.txt");
+    let packages = python::packages(Path::new(requirements)).unwrap();
     trial("python", async |trial| {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cluster/python_sdk.py");
         let mut python = trial.program(Path::new("python3"));

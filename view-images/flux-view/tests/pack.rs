@@ -45,10 +45,12 @@ impl Scene {
             let path = format!("usr/lib/python3/dist-packages/{package}/__init__.py");
             scene.file(&path, "# a package\n", 0o644);
         }
-        scene.file("usr/lib/python3.11/dist-packages/_cffi_backend.cpython-311.so", "", 0o644);
+        let extension = "usr/lib/python3.11/dist-packages/_cffi_backend.cpython-311.so";
+        compile(HELPER, &scene.place(extension), &["-shared", "-fPIC", helper.to_str().unwrap()]);
         scene.installed("libexec/flux/cmd/flux-hello", "#!/bin/sh\necho hello from $BASH\n", 0o750);
         scene.installed("libexec/flux/cmd/flux-jobs.py", "#!/usr/bin/env python3 -s\n", 0o755);
         scene.installed("lib/python3.11/site-packages/flux/__init__.py", "# Flux\n", 0o600);
+        scene.installed("lib/python3.11/site-packages/_flux/__init__.py", "", 0o644);
         scene.link(
             &format!("{PREFIX}/lib/flux/python3.11/flux"),
             "/mnt/flux/view/lib/python3.11/site-packages/flux",
@@ -202,6 +204,7 @@ fn what_flux_needs_is_there_and_what_nothing_reads_is_not() {
         assert!(!scene.packed("lib/python3.11").join(module).exists(), "{module}");
     }
     let target = |path: &str| fs::read_link(scene.packed(path)).unwrap();
+    assert_eq!(target("lib/python3.11/yaml"), Path::new("flux-packages/yaml"));
     assert_eq!(target("bin/python3"), Path::new("python3.11"));
     assert_eq!(target("bin/sh"), Path::new("bash"));
     let target_at_run_time = "/mnt/flux/view/lib/python3.11/site-packages/flux";
@@ -221,6 +224,60 @@ fn what_flux_needs_is_there_and_what_nothing_reads_is_not() {
     let files: u64 = parts.map(|part| part["files"].as_u64().unwrap()).sum();
     assert_eq!(report["total"]["files"], files);
     assert_eq!(report["warnings"].as_array().unwrap().len(), 0, "{report}");
+}
+
+/// What Python of an image prints of `script`, with the view's modules of Flux and the packages in `own`; `None`, and
+/// a word why, where this machine has no Python.
+fn printed_by_an_images_python(scene: &Scene, own: &Path, script: &str) -> Option<String> {
+    let modules = scene.packed("lib/python3.11/site-packages");
+    let path = format!("{}:{}", modules.display(), own.display());
+    // Without this machine's own packages.
+    let Ok(output) =
+        Command::new("python3").args(["-S", "-c", script]).env("PYTHONPATH", path).output()
+    else {
+        let _ = writeln!(std::io::stderr(), "skipped: this machine has no Python");
+        return None;
+    };
+    assert!(output.status.success(), "{output:?}");
+    Some(String::from_utf8(output.stdout).unwrap())
+}
+
+#[test]
+fn an_images_python_finds_what_flux_imports_behind_all_that_it_has_itself() {
+    let scene = Scene::new();
+    scene.pack(&[], 0);
+    let own = tempfile::tempdir().unwrap();
+    fs::create_dir(own.path().join("yaml")).unwrap();
+    fs::write(own.path().join("yaml/__init__.py"), "# the image's\n").unwrap();
+    let script = "import _flux, cffi, yaml; print(cffi.__file__); print(yaml.__file__)";
+    let Some(printed) = printed_by_an_images_python(&scene, own.path(), script) else { return };
+    let of_view = scene.packed("lib/python3.11/flux-packages/cffi/__init__.py");
+    let of_image = own.path().join("yaml/__init__.py");
+    let expected =
+        [of_view, of_image].map(|path| fs::canonicalize(path).unwrap().display().to_string());
+    assert_eq!(printed.lines().collect::<Vec<_>>(), expected);
+    // Without Flux, a program of the image sees nothing of the view's.
+    let script = "import importlib.util; print(importlib.util.find_spec('cffi'))";
+    assert_eq!(printed_by_an_images_python(&scene, own.path(), script).unwrap(), "None\n");
+}
+
+/// It is loaded by a program that knows nothing of the view.
+#[test]
+fn an_extension_module_finds_its_libraries_in_the_view() {
+    let scene = Scene::new();
+    scene.pack(&[], 0);
+    let module = scene.packed("lib/python3.11/_cffi_backend.cpython-311.so");
+    let headers = Command::new("readelf").arg("-d").arg(module).output().unwrap();
+    let headers = String::from_utf8(headers.stdout).unwrap();
+    assert!(headers.contains("Library rpath: [/mnt/flux/view/lib]"), "{headers}");
+}
+
+#[test]
+fn a_flux_without_the_module_that_leads_to_them_is_packed_with_a_warning() {
+    let scene = Scene::new();
+    scene.remove(&format!("{PREFIX}/lib/python3.11/site-packages/_flux"));
+    let report = scene.pack(&[], 0);
+    assert!(report.contains("warning: Flux has no _flux/__init__.py"), "{report}");
 }
 
 #[test]

@@ -95,6 +95,10 @@ pub(super) struct Contents {
     pub(super) loader: PathBuf,
     /// Directories of libraries, relative to the view.
     pub(super) library_directories: Vec<PathBuf>,
+    /// Text to add at the end of files, by their paths relative to the view.
+    pub(super) additions: BTreeMap<PathBuf, String>,
+    /// The directory of Python's extension modules that are loaded by the Python of an image, too.
+    pub(super) extensions: Option<PathBuf>,
     /// Interpreters of scripts by their names, as paths at run time.
     pub(super) interpreters: BTreeMap<String, PathBuf>,
     /// What was seen and is not taken.

@@ -1,13 +1,22 @@
 //! The Python that Flux starts its commands with: the program, its own modules, and the packages that Flux
 //! imports.
 //!
-//! The packages are put among Python's own modules, where every Python looks, whatever its distribution
-//! calls the directory for packages.
+//! The packages are in a directory of their own, with links to them among Python's own modules, where every Python
+//! looks, whatever its distribution calls the directory for packages. Python of an application's image finds Flux's
+//! modules by `PYTHONPATH`, and by them that directory, after all that the image has itself: what comes by
+//! `PYTHONPATH` takes the place of the image's packages, which other programs there need in their own versions.
 
 use super::contents::{Contents, Fault, PROGRAMS, Part};
 use super::left_out;
 use crate::compiled::{python_version, pythons_of_flux};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+
+/// The directory of the packages, below that of Python's own modules.
+const DIRECTORY: &str = "flux-packages";
+
+/// What Python loads before anything that needs them: it is empty in flux-core 0.88 (`src/bindings/python`).
+const FIRST_MODULE: &str = "_flux/__init__.py";
 
 /// Packages that Flux imports: the names of their files or directories, and whether Flux needs them.
 const PACKAGES: [(&str, bool); 6] = [
@@ -97,6 +106,13 @@ fn modules(contents: &mut Contents, program: &Path, name: &str) {
         return;
     };
     contents.tree(modules, &prefix.join(modules), Part::Python, &left_out::of_python);
+    packages(contents, prefix, modules, name);
+    lead_to_packages(contents, modules);
+}
+
+/// Takes the packages from wherever a distribution puts them.
+fn packages(contents: &mut Contents, prefix: &Path, modules: &Path, name: &str) {
+    let to = modules.join(DIRECTORY);
     let mut sites = Vec::new();
     let libraries = [name, "python3"].map(|it| ["lib64", "lib"].map(|lib| Path::new(lib).join(it)));
     for prefix in [prefix, Path::new("/usr"), Path::new("/usr/local")] {
@@ -106,14 +122,45 @@ fn modules(contents: &mut Contents, program: &Path, name: &str) {
     }
     for (package, needed) in PACKAGES {
         let is_wanted = |name: &str| is_of_package(name, package);
-        let is_there = sites.iter().any(|site| {
-            contents.named(modules, site, Part::Python, is_wanted, &left_out::of_python)
-        });
+        let is_there = sites
+            .iter()
+            .any(|site| contents.named(&to, site, Part::Python, is_wanted, &left_out::of_python));
         if needed && !is_there {
             let cause = format!("{name} has no package {package}, which Flux imports");
             contents.fault(cause, "install the packages cffi, PyYAML and ply of this Python");
         }
     }
+}
+
+/// Lets the view's Python find the packages among its own modules, and that of an image behind everything else.
+fn lead_to_packages(contents: &mut Contents, modules: &Path) {
+    let directory = modules.join(DIRECTORY);
+    let packages = contents.entries.keys().filter_map(|path| path.strip_prefix(&directory).ok());
+    let names: BTreeSet<_> =
+        packages.filter_map(|path| Some(path.iter().next()?.to_owned())).collect();
+    for name in names {
+        contents.link(&modules.join(&name), Part::Python, Path::new(DIRECTORY).join(name));
+    }
+    let first = contents.entries.keys().find(|path| path.ends_with(FIRST_MODULE)).cloned();
+    let Some(first) = first else {
+        let warning =
+            format!("Flux has no {FIRST_MODULE}: an image's own Python needs cffi, PyYAML and ply");
+        contents.warnings.push(warning);
+        return;
+    };
+    let up = "../".repeat(first.iter().count() - 1);
+    contents.additions.insert(first, search(&format!("{up}{}", directory.display())));
+    contents.extensions = Some(directory);
+}
+
+/// Python that has `directory`, relative to the file it is in, searched at last.
+fn search(directory: &str) -> String {
+    format!(
+        "# Added by flux-view pack: Python of an image finds there what Flux imports and the image has not.\n\
+         import os\n\
+         import sys\n\n\
+         sys.path.append(os.path.realpath(os.path.join(os.path.dirname(__file__), \"{directory}\")))\n"
+    )
 }
 
 /// Whether `name` is the package's directory, or a file of it as `_cffi_backend.cpython-311-x86_64-linux-gnu.so`.

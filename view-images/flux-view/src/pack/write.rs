@@ -57,12 +57,13 @@ impl<'run> ViewWriter<'run> {
         let metadata = fs::metadata(lies).map_err(failed("read", lies))?;
         let before = data.len() as u64;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let data = match elf {
+        let mut data = match elf {
             // The loader and the C library know each other, and are found by everybody.
             Some(elf) if !is_of_c_library(&name) => self.elf(path, data, elf),
             None if metadata.permissions().mode() & 0o111 != 0 => self.script(path, data),
             Some(_) | None => data,
         };
+        data.extend(self.contents.additions.get(path).map(String::as_bytes).unwrap_or_default());
         write_file(to, &data, &metadata).map_err(failed("write", to))?;
         let bytes = data.len() as u64;
         self.report.add(entry.part, bytes);
@@ -73,8 +74,14 @@ impl<'run> ViewWriter<'run> {
     /// A program or library that finds loader and libraries in the view. One that could only not be
     /// stripped, or that hides nothing, stays as it is.
     fn elf(&mut self, path: &Path, data: Vec<u8>, elf: &Elf) -> Vec<u8> {
+        let needed = Change::of(elf, &self.loader, &self.search_path);
+        // A program of an image hands no path down to what it loads.
+        let is_for_images =
+            self.contents.extensions.as_ref().is_some_and(|it| path.starts_with(it));
+        let path_for_images = is_for_images.then(|| self.search_path.clone());
+        let search_path = needed.search_path.clone().or(path_for_images);
+        let change = Change { search_path, ..needed.clone() };
         let path = path.display();
-        let change = Change::of(elf, &self.loader, &self.search_path);
         if change.is_none() {
             return data;
         }
@@ -82,9 +89,9 @@ impl<'run> ViewWriter<'run> {
             Ok(data) => return data,
             Err(error) => error,
         };
-        let unstripped = Change { strip: false, ..change };
+        let unstripped = Change { strip: false, ..needed };
         if unstripped.is_none() {
-            self.report.warnings.push(format!("{path}: not stripped: {error}"));
+            self.report.warnings.push(format!("{path} stays as it is: {error}"));
             return data;
         }
         changed(&data, elf, &unstripped).unwrap_or_else(|error| {

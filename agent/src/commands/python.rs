@@ -1,0 +1,127 @@
+//! The check of `doctor` whether the image's own Python imports Flux's modules.
+
+use crate::commands::client::session;
+use crate::commands::pod::PodContext;
+use crate::system::check::Found;
+use crate::system::files::is_executable;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+use tokio::process::Command;
+use tokio::time::timeout;
+
+/// Prints its version, and what is wrong with the import if anything is.
+const SCRIPT: &str = "import sys
+print('%d.%d.%d' % sys.version_info[:3])
+try:
+    import flux.job
+except Exception as error:
+    print('%s: %s' % (type(error).__name__, error))
+";
+
+/// How long that may take, from a disk that was not read before.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What Flux imports that is not Python's own, by the names of the modules.
+const PACKAGES: [&str; 3] = ["_cffi_backend", "yaml", "ply"];
+
+pub(super) async fn python(pod: &PodContext) -> Found {
+    if !pod.config.view.enabled {
+        return Found::skipped("flux.container.disable is set: Flux's modules are the image's own");
+    }
+    let own = pod.facts.site_packages.as_deref();
+    let Some(modules) = pod.config.view.python_path.as_deref().map(Path::new).or(own) else {
+        return Found::skipped("the view has no modules of Flux for Python");
+    };
+    let Some(session) = session(pod) else {
+        return Found::skipped("needs the broker, as whose user Python is started");
+    };
+    let view = pod.config.layout.view();
+    let is_own = |path: &Path| !path.starts_with(&view) && is_executable(&pod.root.at(path));
+    let Some(program) = session.find("python3", is_own) else {
+        return Found::skipped("the image has no python3 of its own");
+    };
+    let shown = program.display().to_string();
+    let words = [&pod.root.at(&program).display().to_string(), "-c", SCRIPT].map(str::to_owned);
+    let mut python = Command::from(session.command(&pod.facts.agent, &words));
+    // It looks for modules where it is started, too.
+    python.current_dir("/").stdin(Stdio::null()).kill_on_drop(true);
+    let remedy = "flux python of the view works without it";
+    match timeout(TIMEOUT, python.output()).await {
+        Ok(Ok(output)) if output.status.success() => {
+            imported(&shown, &String::from_utf8_lossy(&output.stdout), modules)
+        }
+        Ok(Ok(output)) => {
+            let text = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            Found::warning(format!("{shown}: {}: {text}", output.status), remedy)
+        }
+        Ok(Err(error)) => Found::warning(format!("start {shown}: {error}"), remedy),
+        Err(_) => {
+            let seen = format!("{shown}: no end after {} s", TIMEOUT.as_secs());
+            Found::warning(seen, remedy)
+        }
+    }
+}
+
+/// What `said`, the output of [`SCRIPT`] from `python`, means; `modules` is the directory of Flux's modules.
+fn imported(python: &str, said: &str, modules: &Path) -> Found {
+    let mut lines = said.lines();
+    let version = lines.next().unwrap_or_default();
+    let Some(error) = lines.next() else {
+        return Found::ok(format!("{python} ({version}) imports flux.job"));
+    };
+    let parts = modules.iter().filter_map(|part| part.to_str());
+    let built_for = parts.filter(|part| part.starts_with("python3.")).next_back();
+    let built_for = built_for.unwrap_or("a Python that its path does not name");
+    let seen = format!(
+        "{python} ({version}) cannot import flux.job: {error}; Flux's modules are for {built_for}"
+    );
+    Found::warning(seen, remedy(error))
+}
+
+fn remedy(error: &str) -> &'static str {
+    let missing = error.split_once("No module named '").map(|(_, rest)| rest);
+    let missing = missing.and_then(|rest| rest.split(['.', '\'']).next());
+    match missing {
+        Some("flux" | "_flux") => {
+            "PYTHONPATH has to keep the view's directory: add to it in the image or in a hook, and do not replace it"
+        }
+        Some(module) if PACKAGES.contains(&module) => {
+            "only for programs of the image that import flux: python3 -m pip install cffi pyyaml ply in the image, \
+             or run them with flux python"
+        }
+        Some(_) | None => {
+            "only for programs of the image that import flux: take an image with the C library and the Python that \
+             the view was made with, or newer ones, or run them with flux python"
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::system::check::Finding;
+
+    fn of(error: &str) -> Found {
+        let modules = Path::new("/mnt/flux/view/lib/python3.11/site-packages");
+        imported("/usr/bin/python3", &format!("3.13.5\n{error}"), modules)
+    }
+
+    #[test]
+    fn what_is_missing_is_named_with_the_versions_and_what_to_install() {
+        for (error, remedy) in [
+            ("ModuleNotFoundError: No module named '_cffi_backend'", "pip install cffi pyyaml ply"),
+            ("ModuleNotFoundError: No module named 'ply.lex'", "pip install cffi pyyaml ply"),
+            ("ModuleNotFoundError: No module named 'flux'", "PYTHONPATH"),
+            ("ImportError: libc.so.6: version `GLIBC_2.38' not found", "C library"),
+        ] {
+            let found = of(&format!("{error}\n"));
+            assert_eq!(found.finding, Finding::Warning);
+            for words in ["/usr/bin/python3 (3.13.5)", error, "for python3.11"] {
+                assert!(found.seen.contains(words), "{words}: {}", found.seen);
+            }
+            assert!(found.remedy.unwrap().contains(remedy), "{error}");
+        }
+        assert_eq!(of(""), Found::ok("/usr/bin/python3 (3.13.5) imports flux.job"));
+    }
+}

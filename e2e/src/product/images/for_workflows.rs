@@ -1,0 +1,90 @@
+//! The images of the examples of workflow engines: a Debian with what their `Dockerfile` installs. Each is made when
+//! its example is run.
+
+use crate::cache::{self, Cache};
+use crate::cluster::Cluster;
+use crate::images::debian::debian;
+use crate::images::image::Image;
+use crate::images::layer::{Layer, Source};
+use crate::product::{checkout, python};
+use crate::progress::Progress;
+use crate::{packages, programs};
+use anyhow::{Context as _, Result};
+use fs_err as fs;
+use std::path::Path;
+use std::process::Command;
+use walkdir::WalkDir;
+
+/// Examples whose image has Python and the packages that their `requirements.txt` names.
+const PYTHON: [&str; 4] = ["executorlib", "jupyter", "parsl", "snakemake"];
+/// The example whose image has Java and the libraries that its `pom.xml` names.
+const NEXTFLOW: &str = "nextflow";
+/// The Python of Debian 12, and where it looks for what pip installs.
+const PYTHON_VERSION: &str = "3.11";
+const PYTHON_PACKAGES: &str = "/usr/local/lib/python3.11/dist-packages";
+
+/// Why the image of this example cannot be made here.
+pub(crate) fn obstacle(example: &str) -> Option<&'static str> {
+    let is_other = || !python::version().is_ok_and(|version| version == PYTHON_VERSION);
+    let reason = "its image is made with this machine's Python, which has to be 3.11";
+    (PYTHON.contains(&example) && is_other()).then_some(reason)
+}
+
+/// Makes the image of this example and loads it, if it is one of these.
+pub(crate) fn load(example: &str, cluster: &Cluster, progress: &Progress) -> Result<()> {
+    let scratch = tempfile::tempdir().context("making a directory for image layers")?;
+    let image = match example {
+        NEXTFLOW => nextflow(scratch.path(), progress)?,
+        _ if PYTHON.contains(&example) => with_packages(example, scratch.path(), progress)?,
+        _ => return Ok(()),
+    };
+    let name = format!("{example}-example:1");
+    progress.step(&format!("loading {name}"), || cluster.load_image(&image, &[&name]))
+}
+
+fn with_packages(example: &str, scratch: &Path, progress: &Progress) -> Result<Image> {
+    let requirements = checkout()?.join("examples").join(example).join("requirements.txt");
+    let what = format!("installing the packages of the example {example}");
+    let packages = progress.long_step(&what, "1 min", || python::packages(&requirements))?;
+    let system = debian(&Cache::locate()?, &["python3"], progress)?;
+    let mut sources = files(&packages, PYTHON_PACKAGES)?;
+    let data = packages.join("share");
+    if data.is_dir() {
+        sources.extend(files(&data, "/usr/local/share")?);
+    }
+    let layer = Layer::from_sources(scratch, &sources)?;
+    Ok(system.on_top(layer, system.config().clone()))
+}
+
+fn nextflow(scratch: &Path, progress: &Progress) -> Result<Image> {
+    let (cache, example) = (Cache::locate()?, checkout()?.join("examples").join(NEXTFLOW));
+    packages::ensure(packages::MAVEN, progress)?;
+    let pom = example.join("pom.xml");
+    let key = cache::key(NEXTFLOW, "1", &[("pom", &fs::read(&pom)?)]);
+    let libraries = progress.long_step("fetching Nextflow", "30 s", || {
+        cache.artefact(&key, |directory| {
+            let mut maven = Command::new("mvn");
+            maven.args(["--batch-mode", "--quiet", "dependency:copy-dependencies", "--file"]);
+            maven.arg(&pom).arg(format!("-DoutputDirectory={}", directory.display()));
+            programs::run(&mut maven).map(drop)
+        })
+    })?;
+    let system = debian(&cache, &["openjdk-17-jre-headless"], progress)?;
+    let mut sources = files(&libraries, "/opt/nextflow")?;
+    sources.push(Source::file("/usr/local/bin/nextflow", &example.join("nextflow.sh")));
+    let layer = Layer::from_sources(scratch, &sources)?;
+    Ok(system.on_top(layer, system.config().clone()))
+}
+
+/// All files of a directory, at `place` of an image.
+fn files(directory: &Path, place: &str) -> Result<Vec<Source>> {
+    let mut sources = Vec::new();
+    for entry in WalkDir::new(directory) {
+        let entry = entry?;
+        if entry.file_type().is_file() {
+            let path = Path::new(place).join(entry.path().strip_prefix(directory)?);
+            sources.push(Source::file(path, entry.path()));
+        }
+    }
+    Ok(sources)
+}
