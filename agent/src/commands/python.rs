@@ -70,8 +70,8 @@ fn imported(python: &str, said: &str, modules: &Path) -> Found {
     let Some(error) = lines.next() else {
         return Found::ok(format!("{python} ({version}) imports flux.job"));
     };
-    let parts = modules.iter().filter_map(|part| part.to_str());
-    let built_for = parts.filter(|part| part.starts_with("python3.")).next_back();
+    let mut parts = modules.iter().filter_map(|part| part.to_str());
+    let built_for = parts.rfind(|part| part.starts_with("python3."));
     let built_for = built_for.unwrap_or("a Python that its path does not name");
     let seen = format!(
         "{python} ({version}) cannot import flux.job: {error}; Flux's modules are for {built_for}"

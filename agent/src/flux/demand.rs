@@ -110,11 +110,11 @@ fn place(job: &WaitingJob, places: &mut [Place]) -> Option<u32> {
 
 /// The places, and how many cores of each, of a job that asks for nodes: all cores of them unless it says how many.
 fn on_nodes(job: &WaitingJob, nodes: usize, places: &[Place]) -> Option<Vec<(usize, usize)>> {
-    let taken = |it: &Place| match job.cores {
+    let share_of = |it: &Place| match job.cores {
         Some(cores) => Some(cores.div_ceil(nodes.max(1))).filter(|share| *share <= it.free),
         None => Some(it.cores).filter(|all| *all == it.free),
     };
-    let fitting = places.iter().enumerate().filter_map(|(at, it)| Some((at, taken(it)?)));
+    let fitting = places.iter().enumerate().filter_map(|(at, it)| Some((at, share_of(it)?)));
     let takes: Vec<_> = fitting.take(nodes).collect();
     (takes.len() == nodes).then_some(takes)
 }

@@ -115,7 +115,7 @@ pub struct Scheduling {
     pub gang: Gang,
 
     /// Label of nodes, e.g. `topology.kubernetes.io/rack`: the pods of the gang get nodes of which all have the same
-    /// value of it. With `gang: Native` or `Auto`, where the cluster's feature TopologyAwareWorkloadScheduling is on.
+    /// value of it. With `gang: Native` or `Auto`, where the cluster's feature `TopologyAwareWorkloadScheduling` is on.
     /// Default: any nodes.
     #[schemars(length(min = 1))]
     pub topology: Option<String>,

@@ -21,7 +21,6 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use std::collections::HashMap;
-use std::mem;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -161,7 +160,7 @@ impl Demands {
             let pause = if seen.is_some() { PAUSE } else { retry };
             retry = if seen.is_some() { RETRY.0 } else { RETRY.1.min(retry * 2) };
             let failed = |error: anyhow::Error| Answer::Failed(format!("{address}: {error:#}"));
-            if !self.note(cluster, lead, asked.map_or_else(failed, Answer::Demand)) {
+            if !self.note(cluster, lead, &asked.map_or_else(failed, Answer::Demand)) {
                 return;
             }
             sleep(pause).await;
@@ -169,7 +168,7 @@ impl Demands {
     }
 
     /// Keeps what `lead` has answered. False when it need not be asked any more.
-    fn note(&self, cluster: &Name, lead: &Lead, answer: Answer) -> bool {
+    fn note(&self, cluster: &Name, lead: &Lead, answer: &Answer) -> bool {
         let (namespace, name) = cluster;
         let is_there = |store: &Store<MiniClusterMeta>| {
             store.get(&ObjectRef::new(name).within(namespace)).is_some()
@@ -182,7 +181,8 @@ impl Demands {
         let Some(kept) = asked.get_mut(cluster).filter(|asked| asked.lead == *lead) else {
             return false;
         };
-        if mem::replace(&mut kept.answer, answer.clone()) != answer {
+        if kept.answer != *answer {
+            kept.answer.clone_from(answer);
             // Nobody hears it where nothing is reconciled.
             let _ = self.news.unbounded_send(cluster.clone());
         }
