@@ -145,11 +145,11 @@ async fn an_answer_comes_when_it_is_another_or_when_nothing_more_will_change() {
     let ask = |seen| Question { wait_seconds: 60, seen };
     let waiting = agent.asks(&format!("GET {}", ask(None)), TOKEN).await;
     agent.wants(Some(first));
-    assert!(waiting.await.unwrap().1.contains("1"));
+    assert!(waiting.await.unwrap().1.contains('1'));
     let waiting = agent.asks(&format!("GET {}", ask(Some(first))), TOKEN).await;
     agent.wants(None);
     agent.wants(Some(second));
-    assert!(waiting.await.unwrap().1.contains("2"));
+    assert!(waiting.await.unwrap().1.contains('2'));
     let waiting = agent.asks(&format!("GET {}", ask(Some(second))), TOKEN).await;
     agent.wants(None);
     agent.reports.send_modify(|report| report.over = true);
