@@ -207,7 +207,7 @@ mod tests {
         let lacks = condition("QuotaReserved", "False", "insufficient quota for cpu");
         let evicted = condition("Evicted", "True", "preempted");
         assert_eq!(waits_for(&[evicted.clone(), lacks]).unwrap(), "insufficient quota for cpu");
-        assert_eq!(waits_for(&[evicted.clone()]).unwrap(), "preempted");
+        assert_eq!(waits_for(std::slice::from_ref(&evicted)).unwrap(), "preempted");
         let replaced = condition("Finished", "True", "Replaced to accommodate a workload");
         assert_eq!(waits_for(&[evicted, replaced]), None);
         assert_eq!(waits_for(&[condition("QuotaReserved", "True", "reserved")]), None);
