@@ -18,8 +18,9 @@ const SHARE: &str = "resources: {requests: {cpu: 100m}}";
 
 /// Makes the queues of a namespace.
 async fn make_queues(trial: &Trial) -> Result<()> {
-    let apply = ["apply", "--server-side", "-f", QUEUE];
-    // Kueue makes the certificate of its webhooks itself; the API server learns of it a moment later.
+    let apply = ["apply", "--server-side", "--force-conflicts", "-f", QUEUE];
+    // Kueue makes the certificate of its webhooks itself; the API server learns of it a moment later. A case before may
+    // have changed a quota.
     look("the queues to be made", async || Ok(trial.kubectl(&apply).ok())).await.map(drop)
 }
 

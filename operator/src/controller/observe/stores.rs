@@ -280,7 +280,8 @@ fn is_short(owner: &OwnerReference) -> bool {
     [&owner.name, &owner.uid, &owner.api_version].iter().all(|text| text.len() <= NAME_LIMIT)
 }
 
-/// Leaves of a Job's template the restart policy, the images that are copied or mounted, and pod-level resources.
+/// Leaves of a Job's template the restart policy, the images that are copied or mounted, pod-level resources, and what
+/// holds its pods back.
 pub(crate) fn strip_job(job: &mut Job) {
     let Some(template) = job.spec.as_mut().map(|spec| &mut spec.template) else { return };
     let Some(pod) = mem::take(template).spec else { return };
@@ -293,6 +294,7 @@ pub(crate) fn strip_job(job: &mut Job) {
         init_containers: init,
         volumes: Some(volumes.collect()),
         resources: pod.resources,
+        scheduling_gates: pod.scheduling_gates,
         ..PodSpec::default()
     });
 }
