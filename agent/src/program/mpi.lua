@@ -3,13 +3,15 @@
 local options = shell.options
 if shell.info.ntasks == 1 and not options.pmi then return end
 
+local function quoted (word)
+    return "'" .. word:gsub ("'", "'\\''") .. "'"
+end
+
 -- A line for the image's shell: one without a shell gives no answer.
 local function line (words)
-    local quoted = { "'@AGENT@'" }
-    for _, word in ipairs (words) do
-        table.insert (quoted, "'" .. word:gsub ("'", "'\\''") .. "'")
-    end
-    return table.concat (quoted, " ")
+    local all = { quoted (@AGENT@) }
+    for _, word in ipairs (words) do table.insert (all, quoted (word)) end
+    return table.concat (all, " ")
 end
 
 -- Ends the job when its first task has failed: the others would wait for it.

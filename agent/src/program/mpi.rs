@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::Duration;
 
-/// What Flux's shell runs, with `@AGENT@` for this program.
+/// What Flux's shell runs, with `@AGENT@` for this program as a string of Lua.
 pub(crate) const SHELL_RC: &str = include_str!("mpi.lua");
 /// The plugin of Flux's shell that is a PMIx server (flux-pmix).
 pub(crate) const PLUGIN: &str = "pmix.so";

@@ -87,7 +87,8 @@ impl Scene {
                      function plugin.load (spec) made.loaded = spec.file end\n\
                      function plugin.register (spec) made.registered = spec.handlers[1].topic end\n";
         lua.load(shell).exec().unwrap();
-        let script = include_str!("../../src/program/mpi.lua").replace("@AGENT@", AGENT);
+        let script =
+            include_str!("../../src/program/mpi.lua").replace("@AGENT@", &format!("{AGENT:?}"));
         lua.load(script).exec().unwrap();
         let [ends, loaded, died] =
             ["registered", "loaded", "died"].map(|name| made.get(name).unwrap());

@@ -184,7 +184,7 @@ proptest! {
 const TEXT_LIMIT: usize = 65_536;
 
 /// Pieces of text that something reads, splits, quotes, escapes or counts.
-const PIECES: [&str; 4] = ["'", "a\n", "\u{7f}", "ƒ["];
+const PIECES: [&str; 4] = ["ƒ[", "'", "a\n", "\u{7f}"];
 
 /// What `decide` gives on a thread with a small stack: nothing may recurse over its input.
 fn on_a_small_stack<T: Send>(decide: impl FnOnce() -> T + Send) -> T {
