@@ -20,7 +20,8 @@ fn pods_come_for_a_job_that_waits_and_go_when_no_job_needs_them() {
         ensure!(refused.contains("its queue decides"), "{refused}");
 
         let began = Instant::now();
-        run.flux(&["submit", "-N3", "-n3", "sleep", "8"]).await?;
+        let task = "until test -e /tmp/go; do sleep 0.1; done";
+        run.flux(&["submit", "-N3", "-n3", "sh", "-c", task]).await?;
         let submitted = began.elapsed();
         look("its pods", async || trial.pod(run.name, 2).await).await?;
         println!(
@@ -30,6 +31,9 @@ fn pods_come_for_a_job_that_waits_and_go_when_no_job_needs_them() {
         look("the job", async || Ok((run.jobs().await? == "RUN").then_some(()))).await?;
         run.running(3).await?;
         run.says("Autoscaling", "jobs need 3 pods: of 1 to 3 there are to be 3").await?;
+        for index in 0..3 {
+            run.go(index).await?;
+        }
 
         run.running(1).await?;
         ensure!(run.ready().await? == lead, "the lead is another");
