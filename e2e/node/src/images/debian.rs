@@ -102,6 +102,8 @@ impl Recipe<'_> {
         let mut arguments = ["--quiet", "--variant=minbase"].map(str::to_owned).to_vec();
         let excluded = ["doc", "man", "locale"];
         arguments.extend(excluded.map(|it| format!("--dpkgopt=path-exclude=/usr/share/{it}/*")));
+        // Packages with alternatives, as Java has them, fail without it.
+        arguments.push(r#"--essential-hook=mkdir --parents "$1/usr/share/man/man1""#.to_owned());
         if let Some(Program { compile, tools, .. }) = &self.program {
             packages.extend_from_slice(tools);
             arguments.push(format!(r#"--customize-hook=chroot "$1" {compile} < "${SOURCE}""#));
@@ -153,7 +155,7 @@ mod tests {
         let recipe =
             Recipe { release: Release::Trixie, packages: &packages, program: Some(program) };
         let arguments = recipe.arguments();
-        let hooks: Vec<_> = arguments.iter().filter(|it| it.contains("hook")).collect();
+        let hooks: Vec<_> = arguments.iter().filter(|it| it.contains("customize-hook")).collect();
         assert!(hooks[0].ends_with(r#"chroot "$1" cc -x c - < "$FLUX_E2E_SOURCE""#), "{hooks:?}");
         assert!(hooks.iter().all(|it| it.contains(r#"=chroot "$1" "#)), "{hooks:?}");
         assert!(hooks[1].ends_with("--purge gcc libc6-dev"), "{hooks:?}");
