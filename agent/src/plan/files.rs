@@ -13,7 +13,8 @@ const MUNGE_KEY: &str = "/etc/munge/munge.key";
 
 /// What Flux's shell runs in every job ([`SHELL_RC`]).
 pub(super) fn shell_rc(pod: Pod<'_>) -> Step {
-    let script = SHELL_RC.replace("@AGENT@", &format!("{:?}", pod.config.layout.agent()));
+    let agent = pod.config.layout.agent().display().to_string();
+    let script = SHELL_RC.replace("@AGENT@", &format!("{agent:?}"));
     Step::WriteFile(file(pod.config.layout.broker_config_dir().join("mpi.lua"), 0o644, script))
 }
 

@@ -68,11 +68,6 @@ impl Context {
         }
     }
 
-    /// Asks leads at `port` what their queues need, in place of the agents' own.
-    pub fn ask_leads_at(&mut self, port: u16) {
-        self.demands = Arc::new(Demands::at(port));
-    }
-
     /// The time in whole seconds, as Kubernetes writes it.
     pub(super) fn now(&self) -> Time {
         let now = (self.clock)();

@@ -11,13 +11,14 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::routing::get;
 use flux_contract::AgentConfig;
 use flux_contract::demand::{Demand, Question, fingerprint};
+use flux_contract::invocation::READY_PORT;
 use flux_operator::controller::{Context, Scope, run};
 use flux_operator::metrics::Metrics;
 use serde_json::{Value, json};
 use std::future::pending;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -38,7 +39,7 @@ struct Lead {
 }
 
 /// Answers as the agent does; a lead that knows nothing says so at once.
-async fn demand(
+async fn demanded(
     State(lead): State<Lead>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
@@ -74,8 +75,16 @@ impl Lead {
 struct Stage {
     server: Server,
     lead: Lead,
+    address: Ipv4Addr,
     jobs: JobController,
     operator: JoinSet<()>,
+}
+
+/// An address of this machine that no other lead of these tests has, nor of others that run beside them.
+fn own_address() -> Ipv4Addr {
+    static LEADS: AtomicU8 = AtomicU8::new(1);
+    let [.., second, third] = std::process::id().to_be_bytes();
+    Ipv4Addr::new(127, second, third, LEADS.fetch_add(1, Ordering::SeqCst))
 }
 
 async fn until(what: &str, holds: impl Fn() -> bool) {
@@ -93,12 +102,16 @@ impl Stage {
         server.brings_news_but_of(&[]);
         let (demand, asked) = (watch::Sender::new(None), Arc::default());
         let lead = Lead { demand, asked, server: server.clone() };
-        let mut stage =
-            Self { server, lead, jobs: JobController::default(), operator: JoinSet::new() };
+        let address = own_address();
+        let listener = TcpListener::bind((address, READY_PORT)).await.unwrap();
+        let answers = Router::new().route(Question::PATH, get(demanded)).with_state(lead.clone());
+        tokio::spawn(async move { axum::serve(listener, answers).await });
+        let (jobs, operator) = (JobController::default(), JoinSet::new());
+        let mut stage = Self { server, lead, address, jobs, operator };
         let mut object = serde_json::to_value(hello(spec)).unwrap();
         object["metadata"]["uid"] = Value::Null;
         stage.server.put(CLUSTER, object);
-        stage.operate().await;
+        stage.operate();
         until("the Job", || stage.server.get(JOB).is_some()).await;
         stage.make_pods();
         until("the lead", || !stage.server.paths(PODS).is_empty()).await;
@@ -107,20 +120,14 @@ impl Stage {
     }
 
     /// Starts an operator that remembers nothing, in place of the one before.
-    async fn operate(&mut self) {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let answers =
-            Router::new().route(Question::PATH, get(demand)).with_state(self.lead.clone());
-        tokio::spawn(async move { axum::serve(listener, answers).await });
-        let mut context = Context::new(
+    fn operate(&mut self) {
+        let context = Context::new(
             self.server.client(),
             None,
             Arc::new(Metrics::default()),
             images(),
             defaults(),
         );
-        context.ask_leads_at(port);
         let scope = Scope { namespace: Some("work".to_owned()), concurrency: 2 };
         self.operator = JoinSet::new();
         self.operator.spawn(run(Arc::new(context), scope, || {}, pending()));
@@ -136,7 +143,7 @@ impl Stage {
         self.server.with(|memory| {
             for (path, pod) in memory.store.select(PODS, is_broker) {
                 let ready = json!({
-                    "phase": "Running", "podIP": format!("127.0.0.{}", index_of(&pod) + 1),
+                    "phase": "Running", "podIP": self.address_of(index_of(&pod)),
                     "conditions": [{ "type": "Ready", "status": "True" }],
                     "containerStatuses": [{
                         "name": "hello", "image": "", "imageID": "", "ready": true, "started": true,
@@ -146,6 +153,11 @@ impl Stage {
                 memory.store.set_status(&path, ready);
             }
         });
+    }
+
+    /// Only the lead answers.
+    fn address_of(&self, index: u64) -> Ipv4Addr {
+        if index == 0 { self.address } else { Ipv4Addr::BROADCAST }
     }
 
     fn size(&self) -> u64 {
@@ -208,11 +220,12 @@ async fn where_the_lead_says_nothing_the_size_stays_and_the_condition_says_why()
     stage.says("LeadNotAnswering").await;
     let [status, _, message] = stage.condition();
     assert_eq!(status, "False");
-    let told = "the size stays 3: the lead does not say what its queue needs: 127.0.0.1:";
-    assert!(message.starts_with(told) && message.contains("503"), "{message}");
+    let told = "the size stays 3: the lead does not say what its queue needs:";
+    let told = format!("{told} {}:{READY_PORT}:", stage.address);
+    assert!(message.starts_with(&told) && message.contains("503"), "{message}");
     // Not even after a restart of the operator, which has another token then.
     let before = stage.lead.config().autoscale.unwrap().token_sha256;
-    stage.operate().await;
+    stage.operate();
     until("another token", || stage.lead.config().autoscale.unwrap().token_sha256 != before).await;
     assert_eq!(stage.size(), 3);
 }

@@ -77,7 +77,6 @@ struct Asked {
 
 /// The leads that are asked, and what they have answered.
 pub(crate) struct Demands {
-    port: u16,
     /// Drawn when it is first needed, and kept nowhere else: another operator has other tokens.
     key: Mutex<Option<Redacted<[u8; KEY_LENGTH]>>>,
     asked: Mutex<HashMap<Name, Asked>>,
@@ -89,16 +88,8 @@ pub(crate) struct Demands {
 
 impl Default for Demands {
     fn default() -> Self {
-        Self::at(READY_PORT)
-    }
-}
-
-impl Demands {
-    /// Leads are asked at `port`.
-    pub(crate) fn at(port: u16) -> Self {
         let (news, heard) = unbounded();
         Self {
-            port,
             key: Mutex::default(),
             asked: Mutex::default(),
             clusters: OnceLock::new(),
@@ -106,7 +97,9 @@ impl Demands {
             heard: Mutex::new(Some(heard)),
         }
     }
+}
 
+impl Demands {
     /// The token for the MiniCluster with this uid; `None` where the system has no random numbers.
     fn token(&self, uid: &str) -> Option<Redacted<String>> {
         let mut key = self.key.lock();
@@ -152,7 +145,7 @@ impl Demands {
     }
 
     async fn keep_asking(&self, cluster: &Name, lead: &Lead, token: &Redacted<String>) {
-        let address = SocketAddr::new(lead.address, self.port);
+        let address = SocketAddr::new(lead.address, READY_PORT);
         let (mut seen, mut retry) = (None, RETRY.0);
         loop {
             let asked = ask(address, token, seen).await;
