@@ -1,6 +1,6 @@
 //! What the kubelet asks: whether the pod is ready, over HTTP. The answer waits until there is one, so that no attempt
 //! fails on the way there. Whoever reaches the pod's port may ask, so nothing else is to be learned here, within bounds:
-//! what the queue needs ([`demand`]) is told to who has the operator's token, and to nobody else.
+//! what the queue needs ([`demand`]) learns only who has the operator's token.
 
 use crate::status::document::StatusReport;
 use anyhow::{Context as _, Result};

@@ -337,7 +337,11 @@ async fn an_elastic_job_that_has_grown_beyond_its_quota_says_why_its_new_pods_wa
     assert_eq!(crowd.status("grown")["state"], "Running");
     crowd.server.put(&path, workload(&crowd.server.get(&job).unwrap(), "2 more needed"));
     sleep(SOON).await;
-    assert_eq!(waits(), "new pods wait in the queue team: 2 more needed", "it is told at once");
+    assert_eq!(
+        waits(),
+        "new pods wait in the queue team: 2 more needed",
+        "news changes the condition at once"
+    );
     let rest = crowd.requests(MEASURED).await.0;
     assert_eq!(rest, [""; 0]);
     slice["status"]["conditions"][0]["status"] = json!("True");
