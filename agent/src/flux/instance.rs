@@ -25,7 +25,7 @@ const ATTRIBUTES: [&str; 10] = [
     "t_run",
     "t_inactive",
 ];
-/// The same where only what they need counts.
+/// Jobs that wait for resources and are listed at most.
 const MOST_WAITING: u32 = 4000;
 /// A job that waits for resources (flux-core, `src/common/libjob/job.h`).
 const SCHED: u32 = 8;
