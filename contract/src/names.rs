@@ -24,6 +24,8 @@ pub mod labels {
     pub const JOB_NAME: &str = "batch.kubernetes.io/job-name";
     /// Set by the Job controller on every pod of a Job: the uid of that Job.
     pub const CONTROLLER_UID: &str = "batch.kubernetes.io/controller-uid";
+    /// Annotation of a MiniCluster that rests because no job needs a pod: another value starts it again.
+    pub const RESUME: &str = "flux-framework.org/resume";
     /// The namespace, as a label: kept because users' selectors may rely on it.
     pub const NAMESPACE: &str = "namespace";
     /// Kept because users' selectors may rely on it; the value is [`APP_VALUE`].

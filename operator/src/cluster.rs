@@ -47,6 +47,8 @@ pub struct Cluster {
     /// Within how many seconds from the start of the Job the quorum must be reached, if that is asked for.
     pub(crate) start_deadline_seconds: Option<u64>,
     pub(crate) suspend: bool,
+    /// The value of the annotation that starts a MiniCluster again which rests.
+    pub(crate) resume: String,
     /// 0 unless given, so that a failed command is not run again.
     pub(crate) backoff_limit: u32,
     pub(crate) headless_name: String,

@@ -121,7 +121,11 @@ pub const SIZE_LIMIT: i32 = 100_000;
         .message("autoscale.maxSize must not be greater than maxSize: raise maxSize, or leave it out")
         .field_path(".autoscale.maxSize")
         .reason(Reason::FieldValueInvalid),
-    validation = Rule::new("!has(self.autoscale) || !has(self.minSize) || self.minSize <= self.autoscale.minSize")
+    validation = Rule::new("!has(self.autoscale) || self.autoscale.minSize > 0 || (self.interactive && has(self.archive))")
+        .message("0 needs interactive: true and an archive: without pods nothing else remembers the jobs")
+        .field_path(".autoscale.minSize")
+        .reason(Reason::FieldValueInvalid),
+    validation = Rule::new("!has(self.autoscale) || !has(self.minSize) || self.minSize <= (self.autoscale.minSize > 0 ? self.autoscale.minSize : 1)")
         .message("minSize, the brokers that a lead waits for, must not be greater than autoscale.minSize, the pods that there always are: lower it, or leave it out")
         .field_path(".minSize")
         .reason(Reason::FieldValueInvalid),

@@ -132,9 +132,7 @@ fn mpi(pod: &PodContext) -> Found {
         | Workload::Batch { .. }
         | Workload::Diagnostics {} => &[],
     };
-    let view = pod.config.layout.view();
-    let plugins = ["lib", "lib64"].map(|lib| view.join(lib).join("flux/shell/plugins"));
-    let has_pmix = plugins.iter().any(|it| pod.root.at(it.join(mpi::PLUGIN)).exists());
+    let has_pmix = mpi::has_pmix(&pod.root.at(pod.config.layout.view()));
     let variable = |name| pod.facts.environment.get(name).map_or("", String::as_str);
     let (path, libraries) = (variable("PATH"), variable("LD_LIBRARY_PATH"));
     let server = if has_pmix { "flux-pmix is in the view" } else { "no flux-pmix in the view" };

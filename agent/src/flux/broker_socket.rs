@@ -11,7 +11,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::{DumpableBehavior, Uid};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -45,6 +45,8 @@ const LEAD_TIMEOUT: Duration = Duration::from_secs(5);
 const STATE: &str = "state-machine.get";
 /// The service that answers with every change of that state.
 const STATE_CHANGES: &str = "state-machine.monitor";
+/// The service that every broker has for groups of brokers.
+const GROUP: &str = "groups.get";
 /// How long a broker may take to tell its state, which it does from memory.
 const STATE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Pause before a broker that has many to accept is asked again.
@@ -112,6 +114,18 @@ impl BrokerAddress {
         let state = async { self.connect().await?.state(NODE_ANY).await };
         let silent = || Err(SocketError::Silent { topic: STATE.to_owned() });
         timeout(STATE_TIMEOUT, state).await.unwrap_or_else(|_| silent())
+    }
+
+    /// Asks which brokers are online, and disconnects.
+    pub(crate) async fn ask_of_groups(&self) -> Result<(), SocketError> {
+        let payload = json!({ "name": "broker.online" });
+        let asked = async {
+            let mut connection = self.connect().await?;
+            let _: Value = connection.ask(GROUP, NODE_ANY, Some(&payload)).await?;
+            Ok(())
+        };
+        let silent = || Err(SocketError::Silent { topic: GROUP.to_owned() });
+        timeout(STATE_TIMEOUT, asked).await.unwrap_or_else(|_| silent())
     }
 }
 

@@ -6,10 +6,19 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 /// Pause between two looks at a broker that does not run yet.
 const INTERVAL: Duration = Duration::from_millis(200);
+/// The same while its first answer is to be expected.
+const INTERVAL_STARTING: Duration = Duration::from_millis(20);
+const STARTING: Duration = Duration::from_secs(5);
+/// Pause between two requests to pass on who has joined.
+const INTERVAL_JOINING: Duration = Duration::from_millis(20);
+/// How often a lead is asked to: for as long as the brokers of most instances take to join.
+const JOINS_OF_LEAD: u32 = 500;
+/// The same of a worker, which has to pass on itself.
+const JOINS_OF_WORKER: u32 = 5;
 /// The same once it runs: only its end is still to come, and that is noticed at once.
 const INTERVAL_ONLINE: Duration = Duration::from_secs(10);
 /// How long the lead may take to answer, perhaps over several brokers.
@@ -41,15 +50,23 @@ impl Watch {
         let mut seen: Vec<Event> = Vec::new();
         let mut has_answered = false;
         let wake = Arc::new(Notify::new());
-        let mut monitor = JoinSet::new();
+        let (mut monitor, mut joining) = (JoinSet::new(), JoinSet::new());
+        let began = Instant::now();
         while !events.is_closed() {
             let state = self.broker.state().await;
             let closed = state.as_ref().is_err_and(SocketError::is_closed) && has_answered;
             has_answered |= state.is_ok();
             // A broker that does not answer has no state.
             let state = state.ok();
-            let waits = self.has_lead && state.as_deref() == Some("quorum");
-            let gone = (waits && self.lead_is_gone().await).then_some(Event::LeadGone);
+            let waits = state.as_deref() == Some("quorum");
+            if !waits {
+                joining.abort_all();
+            } else if joining.is_empty() {
+                let times = if self.has_lead { JOINS_OF_WORKER } else { JOINS_OF_LEAD };
+                joining.spawn(pass_on_joins(self.broker.clone(), times));
+            }
+            let gone =
+                (waits && self.has_lead && self.lead_is_gone().await).then_some(Event::LeadGone);
             // An older Flux has no stream of changes, and is looked at from time to time.
             if state.is_some() && monitor.is_empty() {
                 monitor.spawn(notify_of_changes(self.broker.clone(), Arc::clone(&wake)));
@@ -63,8 +80,13 @@ impl Watch {
                 let _ = events.send(event.clone());
             }
             seen = now;
+            let interval = match (runs, has_answered || began.elapsed() > STARTING) {
+                (true, _) => INTERVAL_ONLINE,
+                (false, true) => INTERVAL,
+                (false, false) => INTERVAL_STARTING,
+            };
             tokio::select! {
-                () = sleep(if runs { INTERVAL_ONLINE } else { INTERVAL }) => {}
+                () = sleep(interval) => {}
                 () = wake.notified() => {}
             }
         }
@@ -77,6 +99,17 @@ impl Watch {
         let asked = async { self.broker.connect().await?.state(LEAD).await };
         let answer = timeout(LEAD_TIMEOUT, asked).await;
         answer.is_ok_and(|answer| answer.is_err_and(|error| error.is(Errno::EHOSTUNREACH)))
+    }
+}
+
+/// Lets the broker pass on at once which brokers have joined. By itself it collects them for 0.1 s before it counts them or
+/// tells its parent, and so does each broker above it (Flux 0.88, `batch_timeout` in `modules/groups/groups.c`); when
+/// somebody disconnects who has asked that service something, it does both with what it has (`disconnect_cb`).
+async fn pass_on_joins(broker: BrokerAddress, times: u32) {
+    for _ in 0..times {
+        // Whatever is answered.
+        let _ = broker.ask_of_groups().await;
+        sleep(INTERVAL_JOINING).await;
     }
 }
 

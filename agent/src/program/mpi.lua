@@ -28,6 +28,17 @@ local function end_with_a_failed_task ()
     plugin.register { name = "flux-agent", handlers = { { topic = "task.exit", fn = ended } } }
 end
 
+local function has_own_end ()
+    return options["exit-timeout"] or options["exit-on-error"]
+end
+
+-- The agent has looked already where it has submitted the job itself.
+local answer = options["flux-agent-mpi"]
+if answer then
+    if answer == "yes" and not has_own_end () then end_with_a_failed_task () end
+    return
+end
+
 local words = {
     "mpi",
     "--plugins=" .. plugin.searchpath,
@@ -46,7 +57,7 @@ for answer in io.popen (line (words)):lines () do
         options.pmi = text
         -- It was loaded before, when the option was not set, and does nothing then.
         plugin.load { file = "pmix.so" }
-    elseif verb == "mpi" and not options["exit-timeout"] and not options["exit-on-error"] then
+    elseif verb == "mpi" and not has_own_end () then
         end_with_a_failed_task ()
     end
 end

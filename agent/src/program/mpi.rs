@@ -7,6 +7,7 @@
 use crate::failure::Failure;
 use crate::flux::broker_socket::{BrokerAddress, SocketError};
 use crate::linking::{Mpi, Places, has_open_mpi_5, mpi_of};
+use crate::plan::jobspec::Variables;
 use crate::process::exit_status::end_text;
 use crate::system::environment::find_program;
 use crate::system::files::is_executable;
@@ -24,7 +25,7 @@ use std::time::Duration;
 /// What Flux's shell runs, with `@AGENT@` for this program as a string of Lua.
 pub(crate) const SHELL_RC: &str = include_str!("mpi.lua");
 /// The plugin of Flux's shell that is a PMIx server (flux-pmix).
-pub(crate) const PLUGIN: &str = "pmix.so";
+const PLUGIN: &str = "pmix.so";
 
 /// What the other tasks have to say, and to end by themselves.
 const TIME_TO_END: Duration = Duration::from_secs(1);
@@ -119,6 +120,34 @@ pub(crate) async fn end_job(failed: &Failed) -> Result<(), Failure> {
     raised.await.map_err(|error: SocketError| {
         Failure::because(Exit::Broker, format!("end the job {}", failed.job), &error)
     })
+}
+
+/// The option of a job's shell that has the answer to what [`SHELL_RC`] would ask: whether the program is one of MPI.
+const ANSWER: &str = "flux-agent-mpi";
+
+/// The options of the shells of a job of several tasks, so that none of them has to ask; `flux` is the program of the view.
+/// There are none where the job is to be refused, which the shell does.
+pub(crate) fn shell_options(
+    flux: &Path,
+    command: &[String],
+    environment: &Variables,
+) -> Vec<(&'static str, &'static str)> {
+    let Some(prefix) = flux.parent().and_then(Path::parent) else { return Vec::new() };
+    let variable = |name| environment.get(name).map_or("", String::as_str);
+    let (path, libraries) = (variable("PATH"), variable("LD_LIBRARY_PATH"));
+    match of_command(command, None, has_pmix(prefix), path, libraries) {
+        Choice::Options { pmi, is_mpi } => {
+            let answer = (ANSWER, if is_mpi { "yes" } else { "no" });
+            pmi.map(|list| ("pmi", list)).into_iter().chain([answer]).collect()
+        }
+        Choice::Refuse(_) => Vec::new(),
+    }
+}
+
+/// Whether the Flux at `prefix` has flux-pmix.
+pub(crate) fn has_pmix(prefix: &Path) -> bool {
+    let plugins = ["lib", "lib64"].map(|lib| prefix.join(lib).join("flux/shell/plugins"));
+    plugins.iter().any(|directory| directory.join(PLUGIN).exists())
 }
 
 /// Looks at `command`, of a job of several tasks that asks for `pmi`, with this `PATH` and `LD_LIBRARY_PATH`.
@@ -231,6 +260,21 @@ mod tests {
         assert_eq!(of("off", false), options(None, true));
         let reason = refusal(of("simple,pmix", false));
         assert!(reason.contains("pmi=simple,pmix needs flux-pmix"), "{reason}");
+    }
+
+    #[test]
+    fn who_submits_answers_for_the_shells_unless_the_job_is_to_be_refused() {
+        let (view, image) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let environment =
+            [("LD_LIBRARY_PATH".to_owned(), image.path().display().to_string())].into();
+        let flux = view.path().join("bin/flux");
+        let options = || shell_options(&flux, &["true".to_owned()], &environment);
+        assert_eq!(options(), [(ANSWER, "no")]);
+        let plugins = view.path().join("lib/flux/shell/plugins");
+        std::fs::create_dir_all(&plugins).unwrap();
+        std::fs::write(plugins.join(PLUGIN), "").unwrap();
+        std::fs::write(image.path().join("libopen-pal.so.80"), "").unwrap();
+        assert_eq!(options(), [("pmi", "simple,pmix"), (ANSWER, "no")]);
     }
 
     #[test]

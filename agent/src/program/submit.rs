@@ -7,6 +7,7 @@ use crate::failure::{Failure, ended_with};
 use crate::plan::jobspec::{Counts, Variables, jobspec, obstacle, of_flux_run};
 use crate::plan::workload::NO_VALIDATOR;
 use crate::process::exit_status::{exit_code, start_failure_code};
+use crate::program::mpi;
 use crate::system::environment::find_program;
 use crate::system::files::is_executable;
 use crate::system::output::log_line;
@@ -108,7 +109,13 @@ fn prepare(submit: &Submit) -> Result<Prepared, String> {
     let directory = env::current_dir().map_err(|error| format!("the directory: {error}"))?;
     let directory = text(directory.into_os_string())?;
     let environment = of_flux_run(environment);
-    let jobspec = jobspec(submit.counts, &submit.command, &directory, &environment, &limits()?);
+    let mut jobspec = jobspec(submit.counts, &submit.command, &directory, &environment, &limits()?);
+    if submit.counts.nodes.max(submit.counts.tasks) > Some(1) {
+        let options = &mut jobspec["attributes"]["system"]["shell"]["options"];
+        for (name, value) in mpi::shell_options(&submit.flux, &submit.command, &environment) {
+            options[name] = value.into();
+        }
+    }
     Ok(Prepared { flux_job, environment, jobspec })
 }
 

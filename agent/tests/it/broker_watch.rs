@@ -29,7 +29,7 @@ async fn reports_with_the_lead_answering(errno: u8) -> Vec<Event> {
     let asked = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&asked);
     broker_that(&directory.path().join("local"), move |topic, _| {
-        if topic == "state-machine.monitor" {
+        if ["state-machine.monitor", "groups.get"].contains(&topic) {
             return Err(NO_SERVICE);
         }
         // Its own state and the lead's are asked in turn.
@@ -60,6 +60,36 @@ async fn a_worker_whose_broker_has_no_way_to_the_lead_before_the_quorum_has_lost
     assert_eq!(seen, [state.clone(), Event::LeadGone]);
     // Whatever else the lead says, it is there.
     assert_eq!(reports_with_the_lead_answering(1).await, [state]);
+}
+
+/// Each time somebody who has asked for them disconnects, a broker passes on who has joined.
+#[tokio::test]
+async fn a_broker_that_waits_for_the_quorum_is_asked_who_has_joined_and_one_that_runs_is_not() {
+    for (has_lead, state, asked) in [(true, "quorum", 5), (false, "quorum", 20), (false, "run", 0)]
+    {
+        let directory = TempDir::new().unwrap();
+        let [questions, states] = [(); 2].map(|()| Arc::new(AtomicUsize::new(0)));
+        let (counted, seen) = (Arc::clone(&questions), Arc::clone(&states));
+        broker_that(&directory.path().join("local"), move |topic, _| {
+            match topic {
+                "groups.get" => counted.fetch_add(1, Ordering::SeqCst),
+                "state-machine.get" => seen.fetch_add(1, Ordering::SeqCst),
+                _ => return Err(NO_SERVICE),
+            };
+            Ok(state_text(state))
+        });
+        let (events, _changes) = mpsc::unbounded_channel();
+        let watch = Watch { has_lead, ..watch(&directory, None) };
+        let watching = tokio::spawn(watch.run(events));
+        let holds = async {
+            while questions.load(Ordering::SeqCst) < asked || states.load(Ordering::SeqCst) == 0 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(PATIENCE, holds).await.unwrap();
+        watching.abort();
+        assert!(state == "quorum" || questions.load(Ordering::SeqCst) == 0, "{state}");
+    }
 }
 
 #[tokio::test]

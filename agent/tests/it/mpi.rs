@@ -16,6 +16,7 @@ struct Job<'run> {
     command: &'run [&'run str],
     tasks: u32,
     option: Option<&'run str>,
+    answer: Option<&'run str>,
     library_path: &'run Path,
 }
 
@@ -67,6 +68,7 @@ impl Scene {
         info.set("ntasks", job.tasks).unwrap();
         let options = table(&[]);
         options.set("pmi", job.option).unwrap();
+        options.set("flux-agent-mpi", job.answer).unwrap();
         let directory = self.0.path().display().to_string();
         let environment = table(&[("PATH", &directory)]);
         environment.set("LD_LIBRARY_PATH", job.library_path.display().to_string()).unwrap();
@@ -106,7 +108,8 @@ fn open_mpi_5_gets_a_pmix_server_in_every_job_or_is_refused() {
     let scene = Scene::new();
     let program = scene.path("app").display().to_string();
     let run = |command: &[&str], tasks, option| {
-        scene.run(&Job { command, tasks, option, library_path: Path::new("") })
+        let library_path = Path::new("");
+        scene.run(&Job { command, tasks, option, answer: None, library_path })
     };
     assert_eq!(run(&[&program], 1, None), some(["", "", ""]), "a lone task needs no other");
     for command in [&[&*program][..], &["/usr/bin/env", "A=b", "app"], &["sh", "-c", "true; app"]] {
@@ -129,8 +132,14 @@ fn open_mpi_5_gets_a_pmix_server_in_every_job_or_is_refused() {
 fn what_may_load_open_mpi_5_later_gets_a_server_beside_fluxs_own() {
     let scene = Scene::new();
     fs::write(scene.path("pmix.so"), "").unwrap();
-    let job = Job { command: &["plain"], tasks: 2, option: None, library_path: scene.0.path() };
+    let library_path = scene.0.path();
+    let mut job = Job { command: &["plain"], tasks: 2, option: None, answer: None, library_path };
     assert_eq!(scene.run(&job), some(["simple,pmix", "", "pmix.so"]));
     fs::remove_file(scene.path("pmix.so")).unwrap();
     assert_eq!(scene.run(&job), some(["", "", ""]));
+    fs::write(scene.path("pmix.so"), "").unwrap();
+    for (answer, ends) in [("yes", "task.exit"), ("no", "")] {
+        job.answer = Some(answer);
+        assert_eq!(scene.run(&job), some(["", ends, ""]), "nobody is asked");
+    }
 }

@@ -1,6 +1,7 @@
 //! `submit`: a job for an instance that runs.
 
 use super::attach::follow;
+use super::suspend::resume_idle;
 use crate::connection::Connection;
 use crate::instance::Place;
 use crate::output::{complain, print};
@@ -46,7 +47,9 @@ impl Submit {
     }
 
     pub(crate) async fn execute(&self, connection: Connection) -> Result<ExitCode> {
-        let place = Place::lead(Target::new(connection, &self.name.name)).await?;
+        let target = Target::new(connection, &self.name.name);
+        resume_idle(&target).await?;
+        let place = Place::lead(target).await?;
         let (options, command) = parts(&self.words);
         let options = options.iter().map(String::as_str).filter(|option| *option != "--watch");
         let mut words: Vec<&str> = std::iter::once("submit").chain(options).collect();

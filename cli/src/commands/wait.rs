@@ -31,7 +31,7 @@ pub(crate) struct Wait {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Goal {
+pub(crate) enum Goal {
     /// The brokers that are needed are online.
     Ready,
     /// The run has ended, well or not.
@@ -60,7 +60,7 @@ impl Wait {
     pub(crate) async fn execute(&self, connection: Connection) -> Result<ExitCode> {
         let target = Target::new(connection, &self.name.name);
         target.get().await?;
-        let end = self.until(&target);
+        let end = until(&target, self.goal);
         let (cluster, reached) = match self.timeout {
             None => end.await?,
             Some(seconds) => match timeout(Duration::from_secs(seconds), end).await {
@@ -71,23 +71,24 @@ impl Wait {
         print(&summary(&cluster));
         Ok(if reached { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
+}
 
-    async fn until(&self, target: &Target) -> Result<(MiniCluster, bool)> {
-        let api = target.connection.api::<MiniCluster>();
-        let mut all = pin!(watcher::watch_object(api, &target.name).default_backoff());
-        while let Some(seen) = all.next().await {
-            let Some(cluster) = seen? else { bail!("{} was deleted", target.name) };
-            let state = cluster.status.as_ref().filter(|status| {
-                // Until then the state is that of an older specification.
-                status.observed_generation == cluster.metadata.generation
-            });
-            let state = state.and_then(|status| status.state);
-            if let Some(reached) = state.and_then(|state| self.goal.is_reached(state)) {
-                return Ok((cluster, reached));
-            }
+/// The MiniCluster when it has come to `goal`, or cannot any more: whether it has.
+pub(crate) async fn until(target: &Target, goal: Goal) -> Result<(MiniCluster, bool)> {
+    let api = target.connection.api::<MiniCluster>();
+    let mut all = pin!(watcher::watch_object(api, &target.name).default_backoff());
+    while let Some(seen) = all.next().await {
+        let Some(cluster) = seen? else { bail!("{} was deleted", target.name) };
+        let state = cluster.status.as_ref().filter(|status| {
+            // Until then the state is that of an older specification.
+            status.observed_generation == cluster.metadata.generation
+        });
+        let state = state.and_then(|status| status.state);
+        if let Some(reached) = state.and_then(|state| goal.is_reached(state)) {
+            return Ok((cluster, reached));
         }
-        bail!("the watch of {} has ended", target.name)
     }
+    bail!("the watch of {} has ended", target.name)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! The control plane is real. The nodes are simulated, so nothing runs in the pods: what is measured is
 //! what the operator does, and what Kubernetes does with the objects that it makes.
 
+mod growth;
 mod load;
 mod measure;
 mod waiting;
@@ -48,6 +49,14 @@ const WAITING_COLUMNS: [(&str, &str); 5] = [
     ("requests/s at rest", "/requests_per_second"),
 ];
 
+/// The same of those that grow.
+const GROWTH_COLUMNS: [(&str, &str); 4] = [
+    ("to pods", "/pods"),
+    ("s to the Job", "/job_seconds"),
+    ("s to the first pod", "/first_seconds"),
+    ("s to all pods", "/made_seconds"),
+];
+
 /// What `bench scale` is asked for.
 #[derive(Debug, Args)]
 pub struct Arguments {
@@ -67,6 +76,16 @@ pub struct Arguments {
         conflicts_with_all = ["sizes", "largest"]
     )]
     waiting: Option<u32>,
+    /// Measure instead how long a MiniCluster with `autoscale` takes to these sizes, from the time that its queue needs them
+    #[arg(
+        long,
+        value_name = "SIZES",
+        value_delimiter = ',',
+        num_args = 0..,
+        default_missing_value = "10,100,1000",
+        conflicts_with_all = ["sizes", "largest", "waiting"]
+    )]
+    growth: Vec<u32>,
 }
 
 impl Arguments {
@@ -86,6 +105,12 @@ impl Arguments {
             write("waiting", &json!({ "rows": rows }), &progress)?;
             return Ok(ExitCode::SUCCESS);
         }
+        if !self.growth.is_empty() {
+            let rows = self.growth_rows(&environment, &program, &progress)?;
+            progress::print(&table(&GROWTH_COLUMNS, &rows));
+            write("growth", &json!({ "rows": rows }), &progress)?;
+            return Ok(ExitCode::SUCCESS);
+        }
         let rows = environment.run(async |client| {
             let nodes = load::make_nodes(&client, &environment, &self.loads()).await?;
             progress.say(&format!("{nodes} simulated nodes are ready"));
@@ -99,6 +124,23 @@ impl Arguments {
         progress::print(&table(&COLUMNS, &rows));
         write("scale", &json!({ "rows": rows }), &progress)?;
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// How long growth takes.
+    fn growth_rows(
+        &self,
+        environment: &Environment,
+        program: &OperatorProgram,
+        progress: &Progress,
+    ) -> Result<Vec<Value>> {
+        let loads: Vec<Load> =
+            self.growth.iter().map(|pods| Load { miniclusters: 1, pods: *pods }).collect();
+        environment.run(async |client| {
+            load::make_nodes(&client, environment, &loads).await?;
+            let rows = growth::measure(&client, environment, program, &self.growth, progress);
+            let rows = Box::pin(rows).await?.into_iter();
+            rows.map(|row| serde_json::to_value(row).context("writing a row")).collect()
+        })
     }
 
     /// What is created, in order.

@@ -1,7 +1,10 @@
 //! MiniClusters that have as many pods as their jobs need.
 
+use crate::plugin_inside::said;
+use crate::suspend::suspended;
 use crate::{look, trial};
 use anyhow::{Context as _, Result, ensure};
+use serde_json::json;
 use std::time::Instant;
 
 /// Also prints how long it took from the submission to the pod.
@@ -49,4 +52,37 @@ async fn again(run: &crate::Instance<'_>) -> Result<()> {
     let hosts = run.flux(&["run", "-N2", "-n2", "hostname"]).await?;
     ensure!(hosts.contains("growth-1"), "{hosts}");
     Ok(())
+}
+
+#[test]
+#[ignore = "needs a cluster"]
+fn one_that_no_job_needs_has_no_pods_until_a_job_is_submitted() {
+    trial("rest", async |trial| {
+        // A directory of the node is there for whoever comes next.
+        let directory = format!("/var/tmp/{}", trial.namespace());
+        let fields = "size: 1, interactive: true, archive: {path: /state/rest.tgz}, \
+                      autoscale: {minSize: 0, maxSize: 2, idleSeconds: 2}";
+        let container = format!(
+            "commands: {{runFluxAsRoot: true}}, \
+             volumes: {{state: {{path: /state, hostPath: {directory}}}}}"
+        );
+        let run = trial.run("rest", fields, &container).await?;
+        let lead = run.ready().await?;
+        run.flux(&["run", "hostname"]).await?;
+        suspended(trial, &run, "Idle").await?;
+        // Another change does not start it.
+        run.edit(&json!({ "autoscale": { "idleSeconds": 600 } }))?;
+        suspended(trial, &run, "Idle").await?;
+
+        let began = Instant::now();
+        let printed = said(trial, &["submit", "rest", "-N2", "--watch", "--", "hostname"])?;
+        println!("from the submission to the end of the job: {:?}", began.elapsed());
+        let mut hosts: Vec<&str> = printed.lines().collect();
+        hosts.sort_unstable();
+        ensure!(hosts == ["rest-0", "rest-1"], "{printed}");
+        ensure!(run.ready().await? != lead, "the lead is the same");
+        let jobs = run.flux(&["jobs", "-a", "-no", "{name} {status}"]).await?;
+        ensure!(jobs.trim() == "hostname COMPLETED\nhostname COMPLETED", "{jobs}");
+        run.exec(0, &["rm", "/state/rest.tgz"]).await.map(drop)
+    });
 }

@@ -8,7 +8,7 @@ use flux_operator::crd::State;
 use serde_json::json;
 
 /// Waits until the MiniCluster is suspended for this reason, with no pod that has not ended.
-async fn suspended(trial: &Trial, run: &Instance<'_>, reason: &str) -> Result<()> {
+pub(crate) async fn suspended(trial: &Trial, run: &Instance<'_>, reason: &str) -> Result<()> {
     let cluster = run.state(State::Suspended).await?;
     let found = condition(&cluster, "Suspended").context("no condition")?;
     ensure!(found.status == "True" && found.reason == reason, "{found:?}");

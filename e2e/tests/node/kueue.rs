@@ -104,24 +104,37 @@ async fn keeps_its_size(trial: &Trial, run: &Instance<'_>) -> Result<()> {
     Ok(())
 }
 
-/// From two pods to three, to four of which there is quota for three, and back to two, as `kubectl scale` asks: no pod is
-/// replaced, and jobs on ranks that stay and on one that goes end well.
+/// An autoscaler that wants three pods, whatever they do.
+const AUTOSCALER: &str = "
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {name: grows}
+spec:
+  scaleTargetRef: {apiVersion: flux-framework.org/v1alpha2, kind: MiniCluster, name: grows}
+  minReplicas: 3
+  maxReplicas: 4
+";
+
+const ELASTIC: &str = "kueue.x-k8s.io/elastic-job: 'true'";
+const ELASTIC_QUEUE: &str = "kueue.x-k8s.io/queue-name: elastic";
+
+/// From two pods to three, as an autoscaler asks, to four of which there is quota for three, and back to two, as
+/// `kubectl scale` asks: no pod is replaced, and jobs on ranks that stay and on one that goes end well.
 async fn grows_and_shrinks(trial: &Trial) -> Result<()> {
     const TASK: &str = "until test -e /tmp/go; do sleep 0.1; done";
     make_queues(trial).await?;
     let fields = "size: 2, maxSize: 4, interactive: true, flux: {drainSeconds: 120}";
-    let (queue, elastic) =
-        ("kueue.x-k8s.io/queue-name: elastic", "kueue.x-k8s.io/elastic-job: 'true'");
     let spec = specification(&[fields], SHARE);
-    let run = labelled(trial, "grows", queue, elastic, &spec).await?;
+    let run = labelled(trial, "grows", ELASTIC_QUEUE, ELASTIC, &spec).await?;
     let scale = |size: u32| {
         run.kubectl(&["scale", "minicluster/grows", &format!("--replicas={size}")]).map(drop)
     };
     run.running(2).await?;
     let two = uids(trial, run.name).await?;
     run.job("2", TASK).await?;
-    scale(3)?;
+    trial.apply(AUTOSCALER).await?;
     run.running(3).await?;
+    run.kubectl(&["delete", "hpa", "grows"])?;
     let three = uids(trial, run.name).await?;
     ensure!(two.is_subset(&three), "pods were replaced: {two:?}, {three:?}");
     for index in 0..2 {
@@ -153,6 +166,22 @@ async fn grows_and_shrinks(trial: &Trial) -> Result<()> {
     ensure!(uids(trial, run.name).await? == two, "pods were replaced");
     // Whatever Kueue was asked for, one Workload is left, of two pods.
     look("a Workload of two pods", async || Ok((unfinished(&run)? == [2]).then_some(()))).await
+}
+
+/// A queue of Flux's decides on the pods, and that of Kueue on whether there is quota for them.
+async fn grows_by_demand(trial: &Trial) -> Result<()> {
+    make_queues(trial).await?;
+    let fields = "size: 1, interactive: true, autoscale: {maxSize: 3, idleSeconds: 2}, \
+                  flux: {drainSeconds: 2}";
+    let spec = specification(&[fields], SHARE);
+    let run = labelled(trial, "demand", ELASTIC_QUEUE, ELASTIC, &spec).await?;
+    run.running(1).await?;
+    let one = uids(trial, run.name).await?;
+    let hosts = run.flux(&["run", "-N3", "-n3", "hostname"]).await?;
+    ensure!(hosts.lines().count() == 3, "{hosts}");
+    run.running(1).await?;
+    let goes = async || Ok((uids(trial, run.name).await? == one).then_some(()));
+    look("the pods that nobody needs to go", goes).await
 }
 
 /// The numbers of pods of the Workloads that are not finished.
@@ -243,6 +272,7 @@ fn kueue_admits_preempts_and_resumes_miniclusters() {
         environment.kubectl(&[&["label", "nodes", "--all"], &labels[..]].concat())?;
         case(environment, "queue", one_after_the_other)?;
         case(environment, "elastic", grows_and_shrinks)?;
+        case(environment, "demand", grows_by_demand)?;
         case(environment, "part", starts_with_fewer)?;
         case(environment, "racks", in_one_rack)
     });

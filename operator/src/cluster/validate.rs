@@ -24,7 +24,8 @@ pub use violations::{Violation, Violations};
 use super::{Cluster, FixedFields, Identity, Runner};
 use crate::crd::{self, MiniCluster, MiniClusterSpec, deadline_seconds, definition};
 use container::{Containers, containers, services_pod};
-use flux_contract::Logging;
+use flux_contract::{Logging, labels};
+use kube::ResourceExt as _;
 use kube::core::cel::{ValidationErrors, validate_compiled};
 use queue::{job_annotations, job_labels};
 use serde_json::Value;
@@ -114,7 +115,7 @@ fn resolve(
         size: spec.size.unsigned_abs(),
         max_size: flux::max_size(spec),
         min_size: (spec.min_size.map(i32::unsigned_abs))
-            .or_else(|| autoscale.as_ref().map(|autoscale| autoscale.min_size)),
+            .or_else(|| autoscale.as_ref().map(|autoscale| autoscale.min_size.max(1))),
         autoscale,
         job_labels,
         job_annotations,
@@ -124,6 +125,7 @@ fn resolve(
             && pod.spec.restart_policy.as_deref() == Some("Never"),
         start_deadline_seconds: spec.start_deadline_seconds.map(i64::unsigned_abs),
         suspend: spec.suspend,
+        resume: cluster.annotations().get(labels::RESUME).cloned().unwrap_or_default(),
         backoff_limit: spec.backoff_limit.map_or(0, i32::unsigned_abs),
         headless_name,
         minimal_service: spec.flux.minimal_service,

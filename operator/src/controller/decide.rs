@@ -201,7 +201,8 @@ fn apply_specification(
         .map_err(Error::Build)?;
     desired.job.annotations_mut().extend(plan.install.as_ref().map(install::annotation));
     let job = live.job.as_ref();
-    suspension::set_suspend(cluster.suspend, job, &mut desired.job);
+    let suspended = suspension::reason(&cluster, job, request.answer.demand());
+    suspension::set_suspend(suspended, job, &mut desired.job);
     plan.start = StartDeadline::of(cluster.start_deadline_seconds, live, &request.now);
     plan.start.set_deadline(job, &mut desired.job);
     let gang::Joined { pod_group, lacking } =

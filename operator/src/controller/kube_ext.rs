@@ -16,7 +16,7 @@ pub(super) const JOB_LABELS_ANNOTATION: &str = "flux-framework.org/job-labels";
 /// Annotation of the Job: the keys of its annotations that come from the MiniCluster.
 pub(super) const JOB_ANNOTATIONS_ANNOTATION: &str = "flux-framework.org/job-annotations";
 
-/// Annotation of the Job: the specification has suspended it.
+/// Annotation of the Job that the operator has suspended: why.
 pub(super) const SUSPENDED_ANNOTATION: &str = "flux-framework.org/suspended";
 
 /// Annotation of the Job: the start of the Job since which the quorum was reached once.
@@ -57,8 +57,9 @@ pub(super) fn is_suspended(job: &Job) -> bool {
     job.spec.as_ref().and_then(|spec| spec.suspend) == Some(true)
 }
 
-pub(super) fn is_suspended_by_specification(job: &Job) -> bool {
-    is_suspended(job) && job.annotations().contains_key(SUSPENDED_ANNOTATION)
+/// Why the operator has suspended the Job, unless somebody else has.
+pub(super) fn noted_suspension(job: &Job) -> Option<&str> {
+    job.annotations().get(SUSPENDED_ANNOTATION).filter(|_| is_suspended(job)).map(String::as_str)
 }
 
 /// When the Job was started; one that is suspended was not.

@@ -15,9 +15,9 @@ pub(super) use conditions::{SETTLED_REASONS, kind};
 pub(super) use facts::Facts;
 
 use super::decide::mode::Mode;
-use super::decide::suspension::was_taken;
+use super::decide::suspension::{is_idle, was_taken};
 use super::error::Error;
-use super::kube_ext::{self, is_suspended_by_specification};
+use super::kube_ext::{self, noted_suspension};
 use crate::crd::{MiniCluster, MiniClusterStatus, State, TimelineEntry};
 use brokers::Brokers;
 use conditions::Conditions;
@@ -228,11 +228,19 @@ fn why_suspended(facts: &Facts<'_>) -> (&'static str, String) {
         let says = queue.says.as_ref().map(|says| format!(": {says}")).unwrap_or_default();
         return ("InQueue", format!("waits in the queue {}{says}", queue.name));
     }
-    if facts.live.job.as_ref().is_some_and(is_suspended_by_specification) {
-        let message = "suspended by the specification; spec.suspend: false resumes it".to_owned();
-        return ("SuspendedBySpecification", message);
-    }
-    ("JobSuspended", "somebody has suspended the Job, and resumes it".to_owned())
+    let (reason, message) = match facts.live.job.as_ref().and_then(noted_suspension) {
+        Some(note) if is_idle(note) => (
+            "Idle",
+            "no job needs a pod: `kubectl flux submit` or `kubectl flux resume` starts it again, or a new value of \
+             the annotation flux-framework.org/resume",
+        ),
+        Some(_) => (
+            "SuspendedBySpecification",
+            "suspended by the specification; spec.suspend: false resumes it",
+        ),
+        None => ("JobSuspended", "somebody has suspended the Job, and resumes it"),
+    };
+    (reason, message.to_owned())
 }
 
 fn ended(conditions: &mut Conditions, facts: &Facts<'_>, phase: &Phase) {

@@ -7,9 +7,11 @@ use serde::{Deserialize, Serialize};
 #[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Autoscale {
-    /// Least number of pods. To have none at all, suspend the MiniCluster. Default 1.
+    /// Least number of pods. With 0 a MiniCluster that no job needs is suspended, until `kubectl flux submit`, or a
+    /// new value of its annotation `flux-framework.org/resume`, starts it again; it has to be `interactive`, and needs
+    /// an `archive` that keeps its jobs. Default 1.
     #[serde(default = "super::one")]
-    #[schemars(range(min = 1, max = 100_000))]
+    #[schemars(range(min = 0, max = 100_000))]
     pub min_size: i32,
 
     /// Largest number of pods. A job that needs more gets none.

@@ -12,6 +12,7 @@ use axum::routing::get;
 use flux_contract::AgentConfig;
 use flux_contract::demand::{Demand, Question, fingerprint};
 use flux_contract::invocation::READY_PORT;
+use flux_contract::labels::RESUME;
 use flux_operator::controller::{Context, Scope, run};
 use flux_operator::metrics::Metrics;
 use serde_json::{Value, json};
@@ -228,6 +229,35 @@ async fn where_the_lead_says_nothing_the_size_stays_and_the_condition_says_why()
     stage.operate();
     until("another token", || stage.lead.config().autoscale.unwrap().token_sha256 != before).await;
     assert_eq!(stage.size(), 3);
+}
+
+#[tokio::test]
+async fn one_that_no_job_needs_is_suspended_until_its_annotation_is_another() {
+    let stage = Stage::new(&json!({
+        "size": 1, "interactive": true, "autoscale": { "minSize": 0, "maxSize": 4 },
+        "archive": { "path": "/state/archive" },
+        "containers": [{
+            "image": "app", "volumes": { "state": { "path": "/state", "claimName": "state" } },
+        }],
+    }))
+    .await;
+    let suspend = || stage.server.get(JOB).unwrap()["spec"]["suspend"].clone();
+    stage.lead.wants(0, None);
+    stage.says("DemandKnown").await;
+    stage.lead.wants(3, Some(3));
+    stage.has_size(3).await;
+    assert_ne!(suspend(), true, "a job needs pods");
+    stage.lead.wants(0, Some(0));
+    until("its suspension", || suspend() == true).await;
+    stage.server.change(JOB, |job| job["status"] = json!({ "active": 0 }));
+    until("its reason", || stage.server.get(CLUSTER).unwrap()["status"]["reason"] == "Idle").await;
+    assert_eq!(suspend(), true);
+    assert_eq!(stage.size(), 1, "it begins with the size of the specification");
+    assert_ne!(stage.server.get(CLUSTER).unwrap()["spec"]["suspend"], true);
+    stage.server.change(CLUSTER, |cluster| {
+        cluster["metadata"]["annotations"] = json!({ RESUME: "now" });
+    });
+    until("its resumption", || suspend() == false).await;
 }
 
 #[tokio::test]

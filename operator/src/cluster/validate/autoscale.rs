@@ -17,6 +17,9 @@ pub(super) fn autoscale(
     faults.require(!labels.contains_key(QUEUE_LABEL) || is_elastic, "spec.autoscale", || {
         format!("the queue of the label {QUEUE_LABEL} would stop all pods for another size: give the MiniCluster the annotation {ELASTIC_ANNOTATION}: \"true\", or leave out one of the two")
     });
+    faults.require(!labels.contains_key(QUEUE_LABEL) || autoscale.min_size > 0, "spec.autoscale.minSize", || {
+        format!("0 excludes the label {QUEUE_LABEL}, as the queue decides when the MiniCluster runs: give at least 1")
+    });
     Some(Autoscale {
         min_size: autoscale.min_size.unsigned_abs(),
         max_size: autoscale.max_size.unsigned_abs(),

@@ -46,14 +46,14 @@ fn keeps_size(job: &Job) -> bool {
 }
 
 /// The size that comes after `now`: at once as many as are wanted, and fewer only when those were not wanted for a
-/// while; in any case within `bounds`.
+/// while; in any case within `bounds`, and with a lead: who has no pods at all is suspended.
 fn size(bounds: &Autoscale, now: u32, demand: Option<Demand>) -> u32 {
     let size = match demand {
         Some(Demand { wanted, .. }) if wanted > now => wanted,
         Some(Demand { wanted, kept: Some(kept) }) => kept.max(wanted).min(now),
         Some(Demand { kept: None, .. }) | None => now,
     };
-    size.max(bounds.min_size).min(bounds.max_size)
+    size.max(bounds.min_size.max(1)).min(bounds.max_size)
 }
 
 /// What is reported of the size of `cluster`, unless nothing is asked for.

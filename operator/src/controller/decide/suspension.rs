@@ -1,13 +1,14 @@
 //! A MiniCluster that is suspended: its Job is, and its pods are gone.
 //!
-//! Who has suspended a Job resumes it: what the specification did is noted on the Job, and a Job that somebody
-//! else has suspended (a queue, a person) is left to them.
+//! Who has suspended a Job resumes it: why the operator did is noted on the Job, and a Job that somebody else has
+//! suspended (a queue, a person) is left to them.
 
+use crate::cluster::Cluster;
 use crate::controller::kube_ext::{
-    SUSPENDED_ANNOTATION, broker_is_ready, has_failed, has_pods, is_ending,
-    is_suspended_by_specification,
+    SUSPENDED_ANNOTATION, broker_is_ready, has_failed, has_pods, is_ending, noted_suspension,
 };
 use crate::controller::observe::Live;
+use flux_contract::demand::Demand;
 use flux_contract::{AgentConfig, Workload};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
@@ -16,16 +17,45 @@ use kube::ResourceExt as _;
 /// Finalizer of a pod that the Job controller has yet to count.
 const JOB_TRACKING: &str = "batch.kubernetes.io/job-tracking";
 
-/// Writes into `job`, the one that is to be, whether it is suspended; `asked`: the specification says so. A Job
-/// is resumed when the last of its pods has gone: a new one would find the state of before.
-pub(crate) fn set_suspend(asked: bool, live: Option<&Job>, job: &mut Job) {
-    let ours = live.is_some_and(is_suspended_by_specification);
-    let stays = asked || (ours && live.is_some_and(has_pods));
-    if let Some(spec) = &mut job.spec {
-        spec.suspend = (stays || ours).then_some(stays);
+/// The note on a Job that the specification has suspended, and how that begins on one that no job needs.
+const BY_SPECIFICATION: &str = "true";
+const IDLE: &str = "idle/";
+
+/// True when a Job with this note was suspended because no job needed a pod.
+pub(crate) fn is_idle(note: &str) -> bool {
+    note.starts_with(IDLE)
+}
+
+/// Why the Job is to be suspended, if it is: as it is noted on the Job. One that no job needs, where no pod at all is an
+/// allowed size, rests until its MiniCluster has another value of the annotation that resumes it.
+pub(crate) fn reason(
+    cluster: &Cluster,
+    live: Option<&Job>,
+    demand: Option<Demand>,
+) -> Option<String> {
+    if cluster.suspend {
+        return Some(BY_SPECIFICATION.to_owned());
     }
-    if stays {
-        job.annotations_mut().insert(SUSPENDED_ANNOTATION.to_owned(), "true".to_owned());
+    cluster.autoscale.as_ref().filter(|bounds| bounds.min_size == 0)?;
+    let idle = format!("{IDLE}{}", cluster.resume);
+    let rests = match live.and_then(noted_suspension) {
+        Some(note) => note == idle,
+        None => demand.is_some_and(|it| it.wanted == 0 && it.kept == Some(0)),
+    };
+    rests.then_some(idle)
+}
+
+/// Writes into `job`, the one that is to be, whether it is suspended, and why. A Job is resumed when the last of its
+/// pods has gone: a new one would find the state of before.
+pub(crate) fn set_suspend(reason: Option<String>, live: Option<&Job>, job: &mut Job) {
+    let ours = live.is_some_and(|live| noted_suspension(live).is_some());
+    let leaves = ours && live.is_some_and(has_pods);
+    let reason = reason.or_else(|| leaves.then(|| BY_SPECIFICATION.to_owned()));
+    if let Some(spec) = &mut job.spec {
+        spec.suspend = (reason.is_some() || ours).then_some(reason.is_some());
+    }
+    if let Some(reason) = reason {
+        job.annotations_mut().insert(SUSPENDED_ANNOTATION.to_owned(), reason);
     }
 }
 
@@ -49,7 +79,8 @@ pub(crate) fn has_submitted(config: &AgentConfig, live: &Live) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::fixtures::{at, ended, ended_job, job, pod};
+    use crate::controller::fixtures::{at, cluster, ended, ended_job, job, pod};
+    use serde_json::json;
 
     /// A Job that is suspended, by the specification or by somebody else, and has pods or none.
     fn suspended(ours: bool, pods: i32) -> Job {
@@ -78,9 +109,50 @@ mod tests {
             (false, Some(&suspended(true, 0)), Some(false)),
         ] {
             let mut desired = job(0);
-            set_suspend(asked, live, &mut desired);
+            let reason = reason(&cluster(&json!({ "suspend": asked })), live, None);
+            set_suspend(reason, live, &mut desired);
             assert_eq!(desired.spec.as_ref().unwrap().suspend, suspend);
-            assert_eq!(is_suspended_by_specification(&desired), suspend == Some(true));
+            let note = noted_suspension(&desired);
+            assert_eq!(note, (suspend == Some(true)).then_some(BY_SPECIFICATION));
+        }
+    }
+
+    #[test]
+    fn one_that_no_job_needs_rests_until_it_is_asked_to_resume() {
+        let with = |least: u32, resume: &str| {
+            let state = json!({ "state": { "path": "/state", "claimName": "state" } });
+            let mut cluster = cluster(&json!({
+                "interactive": true, "archive": { "path": "/state/a" },
+                "autoscale": { "minSize": least, "maxSize": 4 },
+                "containers": [{ "image": "app", "volumes": state }],
+            }));
+            resume.clone_into(&mut cluster.resume);
+            cluster
+        };
+        let demand = |wanted, kept| Some(Demand { wanted, kept });
+        let idle = demand(0, Some(0));
+        for (least, demand, rests) in [
+            (0, idle, true),
+            (0, demand(0, Some(1)), false),
+            (0, demand(0, None), false),
+            (0, demand(1, Some(0)), false),
+            (0, None, false),
+            (1, idle, false),
+        ] {
+            let reason = reason(&with(least, ""), Some(&job(4)), demand);
+            assert_eq!(reason.as_deref().is_some_and(is_idle), rests, "{least} {demand:?}");
+        }
+        let mut resting = suspended(true, 1);
+        let note = reason(&with(0, "a"), Some(&job(4)), idle);
+        resting.annotations_mut().insert(SUSPENDED_ANNOTATION.to_owned(), note.clone().unwrap());
+        assert_eq!(reason(&with(0, "a"), Some(&resting), None), note, "it stays");
+        for asked in [with(0, "b"), with(1, "a")] {
+            assert_eq!(reason(&asked, Some(&resting), None), None);
+            // Its pods go first, and it is not held for another reason then.
+            let mut desired = job(4);
+            set_suspend(None, Some(&resting), &mut desired);
+            assert_eq!(noted_suspension(&desired), Some(BY_SPECIFICATION));
+            assert_eq!(reason(&asked, Some(&desired), None), None);
         }
     }
 

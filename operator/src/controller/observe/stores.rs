@@ -51,8 +51,8 @@ const NAME_LIMIT: usize = 253;
 
 /// Annotations of the operator begin like this.
 const OURS: &str = "flux-framework.org/";
-/// Label of a stored [`MiniClusterMeta`]: a hash of the labels and annotations that a queue reads, however long.
-const QUEUE_HASH: &str = "flux-framework.org/queue-hash";
+/// Label of a stored [`MiniClusterMeta`]: a hash of the labels and annotations that a reconcile reads, however long.
+const READ_HASH: &str = "flux-framework.org/read-hash";
 
 pub(crate) struct Stores {
     pub(crate) jobs: Store<Job>,
@@ -323,26 +323,28 @@ pub(crate) fn strip_pod(pod: &mut Pod) {
     }
 }
 
-/// Leaves of a MiniCluster's metadata the identity, its versions, and [`QUEUE_HASH`].
+/// Leaves of a MiniCluster's metadata the identity, its versions, and [`READ_HASH`].
 fn strip_metadata(metadata: &mut ObjectMeta) {
-    let queue = queue_hash(metadata).map(|hash| (QUEUE_HASH.to_owned(), hash.to_string()));
+    let read = read_hash(metadata).map(|hash| (READ_HASH.to_owned(), hash.to_string()));
     *metadata = ObjectMeta {
         name: metadata.name.take(),
         namespace: metadata.namespace.take(),
         uid: metadata.uid.take(),
         resource_version: metadata.resource_version.take(),
         generation: metadata.generation,
-        labels: queue.map(|queue| [queue].into()),
+        labels: read.map(|read| [read].into()),
         ..ObjectMeta::default()
     };
 }
 
-fn queue_hash(metadata: &ObjectMeta) -> Option<u64> {
+fn read_hash(metadata: &ObjectMeta) -> Option<u64> {
     let all = [&metadata.labels, &metadata.annotations];
-    let read: [Vec<_>; 2] = all.map(|entries| of_kueue(entries.as_ref()).collect());
+    let for_queue: [Vec<_>; 2] = all.map(|entries| of_kueue(entries.as_ref()).collect());
+    let resume = metadata.annotations.as_ref().and_then(|all| all.get(labels::RESUME));
     let mut hasher = DefaultHasher::new();
-    read.hash(&mut hasher);
-    read.iter().any(|entries| !entries.is_empty()).then(|| hasher.finish())
+    (&for_queue, resume).hash(&mut hasher);
+    let is_read = resume.is_some() || for_queue.iter().any(|entries| !entries.is_empty());
+    is_read.then(|| hasher.finish())
 }
 
 #[cfg(test)]

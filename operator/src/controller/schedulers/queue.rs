@@ -5,8 +5,8 @@ use crate::cluster::{
     QUEUED_SIZE_ANNOTATION, TOPOLOGY_ANNOTATIONS,
 };
 use crate::controller::kube_ext::{
-    JOB_ANNOTATIONS_ANNOTATION, JOB_LABELS_ANNOTATION, is_suspended, is_suspended_by_specification,
-    lacks_brokers, noted_keys, parallelism,
+    JOB_ANNOTATIONS_ANNOTATION, JOB_LABELS_ANNOTATION, is_suspended, lacks_brokers, noted_keys,
+    noted_suspension, parallelism,
 };
 use crate::controller::observe::cached_client::CachedClient;
 use k8s_openapi::api::batch::v1::Job;
@@ -27,7 +27,7 @@ pub(crate) struct Queue {
 
 /// The queue that `job`, or a pod that an elastic one has grown by, waits in, if it does.
 pub(crate) fn queue(client: &CachedClient<'_>, job: &Job) -> Option<Queue> {
-    let waits = is_suspended(job) && !is_suspended_by_specification(job);
+    let waits = is_suspended(job) && noted_suspension(job).is_none();
     let grows = is_elastic(job) && lacks_brokers(job);
     let name = job.labels().get(QUEUE_LABEL).filter(|_| waits || grows)?.clone();
     let says = client.context.workloads.words(&client.cluster, &job.uid().unwrap_or_default());

@@ -444,6 +444,11 @@ fn a_suspended_job_is_suspended() {
     let job = observed.live.job.as_mut().unwrap();
     job.annotations_mut().insert(SUSPENDED_ANNOTATION.to_owned(), "true".to_owned());
     assert_eq!(table(&of(None, &observed))["Suspended"], ("True", "SuspendedBySpecification"));
+    let job = observed.live.job.as_mut().unwrap();
+    job.annotations_mut().insert(SUSPENDED_ANNOTATION.to_owned(), "idle/".to_owned());
+    let idle = "=no job needs a pod: `kubectl flux submit` or `kubectl flux resume` starts it again, or a new value \
+                of the annotation flux-framework.org/resume";
+    says(&of(None, &observed), ("Suspended", "True", "Idle", idle));
     let quota = Some("insufficient quota".to_owned());
     observed.live.queue = Some(Queue { name: "team".to_owned(), says: quota });
     let queue = "=waits in the queue team: insufficient quota";
