@@ -250,7 +250,11 @@ async fn one_that_no_job_needs_is_suspended_until_its_annotation_is_another() {
     stage.lead.wants(0, Some(0));
     until("its suspension", || suspend() == true).await;
     stage.server.change(JOB, |job| job["status"] = json!({ "active": 0 }));
-    until("its reason", || stage.server.get(CLUSTER).unwrap()["status"]["reason"] == "Idle").await;
+    let is_idle = || {
+        let status = stage.server.get(CLUSTER).unwrap()["status"].clone();
+        status["conditions"].as_array().into_iter().flatten().any(|it| it["reason"] == "Idle")
+    };
+    until("its reason", is_idle).await;
     assert_eq!(suspend(), true);
     assert_eq!(stage.size(), 1, "it begins with the size of the specification");
     assert_ne!(stage.server.get(CLUSTER).unwrap()["spec"]["suspend"], true);
