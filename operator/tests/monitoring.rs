@@ -263,9 +263,12 @@ impl Cluster {
             object["metadata"]["labels"] = json!({ "kueue.x-k8s.io/queue-name": "team" });
         });
         self.reaches(&mut kubernetes, "queued", "Suspended").await;
-        for (name, code, state) in [("done", 0, "Complete"), ("fails", 7, "Failed")] {
+        let runs = [("done", 0, "Complete"), ("fails", 7, "Failed")];
+        for (name, ..) in runs {
             self.create(name, |_| {});
             self.reaches(&mut kubernetes, name, "Running").await;
+        }
+        for (name, code, state) in runs {
             self.end(name, code);
             self.reaches(&mut kubernetes, name, state).await;
         }
