@@ -14,7 +14,7 @@ use kube::{Client, Config};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 use support::hello;
 use support::process::{self, Process};
@@ -32,7 +32,7 @@ const JOBS: &str = "/apis/batch/v1/namespaces/work/jobs";
 /// The directory of `prometheus` and `promtool`.
 const PROMETHEUS: &str = "PROMETHEUS";
 /// What is awaited comes within seconds.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 /// What Grafana puts in the place of its variables.
 const VARIABLES: [(&str, &str); 2] = [("$__rate_interval", "1m"), ("$job", "flux-operator")];
 
@@ -320,41 +320,38 @@ async fn alerts_and_dashboard_find_what_the_operator_tells() {
         assert!(ACTIVE.contains(&name.as_str()) || name == "FluxOperatorRequestsFail", "{name}");
         assert!(!said.to_string().contains("no value"), "{said}");
     }
-    check_metrics(&target).await;
+    check_metrics(&target, directory.path()).await;
 }
 
-/// Lets promtool look at the metrics of the operator at `target`. It reads the older format, in which a metric has the
-/// end of its name from the first line on, and has no type `info`.
-async fn check_metrics(target: &str) {
+/// Lets promtool look at the metrics of the operator at `target`.
+async fn check_metrics(target: &str, directory: &Path) {
     let url = format!("http://{target}").parse().unwrap();
     let client = Client::try_from(Config::new(url)).unwrap();
     let request = Request::get("/metrics").body(Vec::new()).unwrap();
     let text = client.request_text(request).await.unwrap();
-    assert!(text.ends_with("# EOF\n"), "{text}");
-    let mut older = String::new();
-    let of_kind = |kind: &str| {
-        let names =
-            text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(kind));
-        names.map(|name| name.trim_end().to_owned()).collect::<BTreeSet<_>>()
-    };
-    let (counters, infos) = (of_kind(" counter"), of_kind(" info"));
-    for line in text.lines().filter(|line| *line != "# EOF") {
-        let words: Vec<_> = line.splitn(4, ' ').collect();
-        if let ["#", word, name, rest] = words[..] {
-            let end = if counters.contains(name) { "_total" } else { "" };
-            let end = if infos.contains(name) { "_info" } else { end };
-            let rest = if rest == "info" { "gauge" } else { rest };
-            older.push_str(&format!("# {word} {name}{end} {rest}\n"));
-        } else {
-            older.push_str(&format!("{line}\n"));
-        }
-    }
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("metrics");
-    std::fs::write(&file, &older).unwrap();
+    let file = directory.join("metrics");
+    std::fs::write(&file, in_older_format(&text)).unwrap();
     let mut check = program("promtool");
-    check.args(["check", "metrics"]).stdin(Stdio::from(std::fs::File::open(&file).unwrap()));
-    succeeds(&mut check);
+    succeeds(check.args(["check", "metrics"]).stdin(std::fs::File::open(&file).unwrap()));
+}
+
+/// `text`, of `OpenMetrics`, in the format that promtool reads: there the names of metrics have their ends in each
+/// line, and no metric is of the type `info`.
+fn in_older_format(text: &str) -> String {
+    let mut lines = Vec::new();
+    let end_of = |name: &str| {
+        let is_of = |kind: &str| text.contains(&format!("# TYPE {name} {kind}\n"));
+        let ends = [("counter", "_total"), ("info", "_info")];
+        ends.iter().find(|(kind, _)| is_of(kind)).map_or("", |(_, end)| end)
+    };
+    for line in text.strip_suffix("# EOF\n").unwrap().lines() {
+        lines.push(match line.splitn(4, ' ').collect::<Vec<_>>()[..] {
+            ["#", word, name, "info"] => format!("# {word} {name}{} gauge", end_of(name)),
+            ["#", word, name, rest] => format!("# {word} {name}{} {rest}", end_of(name)),
+            _ => line.to_owned(),
+        });
+    }
+    lines.join("\n") + "\n"
 }
 
 fn succeeds(command: &mut Command) {
@@ -362,7 +359,6 @@ fn succeeds(command: &mut Command) {
     let said = [output.stdout, output.stderr].concat();
     let said = String::from_utf8_lossy(&said);
     assert!(output.status.success(), "{command:?}:\n{said}");
-    println!("{said}");
 }
 
 #[test]

@@ -169,7 +169,7 @@ mod tests {
         let end = |cluster: &MiniCluster, new: &MiniClusterStatus| {
             change(cluster, new).end.map(|end| end.after)
         };
-        assert_eq!(end(&cluster(None), &over), Some(Some(Duration::from_secs(60))));
+        assert_eq!(end(&cluster(None), &over), Some(Some(Duration::from_mins(1))));
         assert_eq!(end(&cluster(Some(over.clone())), &over), None);
         assert_eq!(end(&cluster(Some(over.clone())), &status(State::Running, &[])), None);
         over.completion_time = Some(at(5));
