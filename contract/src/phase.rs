@@ -14,3 +14,6 @@ pub const COMMAND: &str = "command";
 pub const SHUTDOWN: &str = "shutdown";
 /// `commands.post`.
 pub const POST: &str = "post";
+
+/// All of them.
+pub const ALL: [&str; 7] = [PREPARE, HOOKS, WAIT_FOR_LEAD, QUORUM, COMMAND, SHUTDOWN, POST];

@@ -98,6 +98,7 @@ async fn text(State(metrics): State<Arc<Metrics>>) -> impl IntoResponse {
 
 async fn listen(address: SocketAddr, routes: Router) -> Result<()> {
     let listener = bind(address).await.with_context(|| format!("listen on {address}"))?;
+    let address = listener.local_addr().context("read the address of a listener")?;
     tracing::info!(%address, "listening");
     axum::serve(listener, routes).await.with_context(|| format!("serve {address}"))
 }

@@ -30,7 +30,7 @@ use kube::runtime::Controller;
 use kube::runtime::controller::{Action, Config, Error as Fault};
 use observe::stores::{
     JOB, MINI_CLUSTER, MiniClusterMeta, Stores, cluster_of, controlled, managed, mini_clusters,
-    strip_job, strip_pod,
+    population, strip_job, strip_pod,
 };
 use schedulers::workloads;
 use std::convert::Infallible;
@@ -66,6 +66,7 @@ pub async fn supervise<T>(
             tracing::warn!(error = error.chain(), "report why the reconcile was interrupted");
         }
     }
+    context.recent.set_reconciled(marker);
     context.metrics.observe(begin.elapsed(), result.as_ref().err().map(Error::category));
     if result.is_ok() {
         context.failures.forget(marker.namespace().as_deref(), &marker.name_any());
@@ -124,6 +125,7 @@ pub async fn run(
         store.clone(),
     );
     let demand_changes = context.demands.changes(store.clone());
+    context.metrics.set_population(population(store.clone(), Arc::clone(&context.recent)));
     // Once for each process: a controller is run once.
     let _ = context.stores.set(Stores { jobs, services, config_maps, services_pods, leads });
     let reconciles = Controller::for_stream(clusters, store)

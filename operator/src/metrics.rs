@@ -1,39 +1,56 @@
 //! What is counted. No name of an object is ever a label: their number is not ours to bound.
 
+mod population;
+mod reasons;
+mod requests;
+mod runs;
+
+pub(crate) use population::{Observed, Population, Summary};
+pub(crate) use runs::{Change, End};
+
 use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
+use requests::Requests;
+use runs::Runs;
 use std::fmt;
+use std::sync::OnceLock;
 use std::time::Duration;
+
+const PREFIX: &str = "flux_operator";
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Failure {
     category: &'static str,
 }
 
-/// The operator's counters.
-#[derive(Debug)]
+/// The operator's metrics.
 pub struct Metrics {
     registry: Registry,
-    runs: Counter,
+    reconciles: Counter,
     failures: Family<Failure, Counter>,
     duration: Histogram,
     is_leader: Gauge,
+    runs: Runs,
+    requests: Requests,
+    /// Counts the MiniClusters; absent in an operator that stands by.
+    population: OnceLock<Box<dyn Fn() -> Population + Send + Sync>>,
 }
 
 impl Default for Metrics {
     fn default() -> Self {
-        let mut registry = Registry::with_prefix("flux_operator");
-        let runs = Counter::default();
+        let mut registry = Registry::with_prefix(PREFIX);
+        let reconciles = Counter::default();
         let failures = Family::default();
         // From 1 ms to about 65 s: a reconcile is given up after a minute.
         let duration = Histogram::new(exponential_buckets(0.001, 2.0, 17));
         let is_leader = Gauge::default();
-        registry.register("reconcile_runs", "Reconciles of one MiniCluster", runs.clone());
+        registry.register("reconcile_runs", "Reconciles of one MiniCluster", reconciles.clone());
         registry.register(
             "reconcile_failures",
             "Reconciles that failed and will be repeated, by the kind of failure; TimedOut: given up, Internal: a panic",
@@ -51,74 +68,56 @@ impl Default for Metrics {
         );
         let version = [("version", env!("CARGO_PKG_VERSION"))];
         registry.register("build", "The release of this operator", Info::new(version));
-        Self { registry, runs, failures, duration, is_leader }
+        let runs = Runs::registered(&mut registry);
+        let requests = Requests::registered(&mut registry);
+        let population = OnceLock::new();
+        Self { registry, reconciles, failures, duration, is_leader, runs, requests, population }
     }
 }
 
 impl Metrics {
     pub(crate) fn observe(&self, duration: Duration, failure: Option<&'static str>) {
-        self.runs.inc();
+        self.reconciles.inc();
         self.duration.observe(duration.as_secs_f64());
         if let Some(category) = failure {
             self.failures.get_or_create(&Failure { category }).inc();
         }
     }
 
+    /// Counts what the change of a status, which was just written, tells of a run.
+    pub(crate) fn observe_change(&self, change: &Change<'_>) {
+        self.runs.observe(change);
+    }
+
     pub(crate) fn set_leader(&self, leader: bool) {
         self.is_leader.set(leader.into());
     }
 
-    /// The `OpenMetrics` text of all counters.
+    /// Lets `population` count the MiniClusters whenever the metrics are asked for.
+    pub(crate) fn set_population(
+        &self,
+        population: impl Fn() -> Population + Send + Sync + 'static,
+    ) {
+        // Once for each process: a controller is run once.
+        let _ = self.population.set(Box::new(population));
+    }
+
+    /// What counts the requests to the API server, for a client.
+    pub(crate) fn requests(&self) -> &Requests {
+        &self.requests
+    }
+
+    /// The `OpenMetrics` text of all metrics.
     pub fn text(&self) -> Result<String, fmt::Error> {
         let mut text = String::new();
-        prometheus_client::encoding::text::encode(&mut text, &self.registry)?;
+        encode_registry(&mut text, &self.registry)?;
+        if let Some(population) = self.population.get() {
+            encode_registry(&mut text, &population().registry())?;
+        }
+        encode_eof(&mut text)?;
         Ok(text)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_page_for_those_who_run_the_operator_has_every_metric() {
-        let page = include_str!("../../docs/operations.md");
-        let metrics = Metrics::default();
-        metrics.observe(Duration::from_millis(3), Some("ApplyFailed"));
-        let text = metrics.text().unwrap();
-        let described = |with: &str| {
-            let lines = text.lines().filter_map(|line| line.strip_prefix(with));
-            lines.map(|line| line.split_once(' ').unwrap()).collect::<Vec<_>>()
-        };
-        let (helps, kinds) = (described("# HELP "), described("# TYPE "));
-        assert_eq!(helps.len(), 5, "{text}");
-        for ((name, help), (_, kind)) in helps.into_iter().zip(kinds) {
-            let end = match kind {
-                "counter" => "_total",
-                "info" => "_info",
-                _ => "",
-            };
-            let row = format!("| `{name}{end}` | {kind} | {} |", help.trim_end_matches('.'));
-            assert!(page.contains(&row), "docs/operations.md has no row {row}");
-        }
-    }
-
-    #[test]
-    fn reconciles_leadership_and_release_are_exported() {
-        let metrics = Metrics::default();
-        metrics.observe(Duration::from_millis(3), None);
-        metrics.observe(Duration::from_millis(3), Some("ApplyFailed"));
-        metrics.set_leader(true);
-        let text = metrics.text().unwrap();
-        for line in [
-            "reconcile_runs_total 2",
-            "reconcile_failures_total{category=\"ApplyFailed\"} 1",
-            concat!("build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"} 1"),
-            "is_leader 1",
-        ] {
-            assert!(text.contains(&format!("flux_operator_{line}")), "no {line} in\n{text}");
-        }
-        metrics.set_leader(false);
-        assert!(metrics.text().unwrap().contains("flux_operator_is_leader 0"));
-    }
-}
+mod tests;

@@ -12,6 +12,7 @@ use crate::leader::Candidate;
 use crate::metrics::Metrics;
 use anyhow::{Context as _, Result};
 use flux_contract::cluster_domain;
+use kube::client::ClientBuilder;
 use kube::{Client, Config};
 use std::future::pending;
 use std::sync::Arc;
@@ -45,8 +46,8 @@ async fn serve(arguments: RunArguments, workers: &Handle) -> Result<()> {
     let stop = stop_signal()?;
     let config = Config::infer().await.context("find a Kubernetes API server")?;
     tracing::info!(?arguments, "start");
-    let candidate = candidate(&arguments, &config)?;
     let metrics = Arc::new(Metrics::default());
+    let candidate = candidate(&arguments, &config, &metrics)?;
     let defaults = Defaults {
         cluster_domain: arguments.cluster_domain.or_else(|| own_domain(&config)),
         ..defaults(arguments.view_image, arguments.arm_view_image, arguments.install)
@@ -55,7 +56,7 @@ async fn serve(arguments: RunArguments, workers: &Handle) -> Result<()> {
         // A client's connections are served by the runtime that it was made in.
         let _workers = workers.enter();
         Context::new(
-            client(config)?,
+            client(config, &metrics)?,
             Some(arguments.identity),
             Arc::clone(&metrics),
             Images { agent: arguments.agent_image, agent_pull_policy: arguments.agent_pull_policy },
@@ -92,21 +93,27 @@ fn own_domain(config: &Config) -> Option<String> {
     cluster_domain(&text, &config.default_namespace)
 }
 
-fn client(mut config: Config) -> Result<Client> {
+fn client(mut config: Config, metrics: &Metrics) -> Result<Client> {
     config.read_timeout = Some(SILENCE);
     // From the request on, not from the answer before it.
     config.reset_reader_on_write = true;
-    Client::try_from(config).context("make a client of the Kubernetes API server")
+    let builder = ClientBuilder::try_from(config);
+    let builder = builder.context("make a client of the Kubernetes API server")?;
+    Ok(builder.with_layer(metrics.requests()).build())
 }
 
 /// A candidate for the Lease, if there is one to hold. It has a client of its own, on this thread.
-fn candidate(arguments: &RunArguments, config: &Config) -> Result<Option<Candidate>> {
+fn candidate(
+    arguments: &RunArguments,
+    config: &Config,
+    metrics: &Metrics,
+) -> Result<Option<Candidate>> {
     if !arguments.leader_elect {
         return Ok(None);
     }
     let namespace = arguments.lease_namespace.as_ref().unwrap_or(&config.default_namespace);
     let identity = unique(&arguments.identity)?;
-    let client = client(config.clone())?;
+    let client = client(config.clone(), metrics)?;
     Ok(Some(Candidate::new(client, namespace, &arguments.lease_name, identity)))
 }
 
@@ -217,7 +224,7 @@ mod tests {
     async fn a_request_that_is_never_answered_is_given_up() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let client = client(Config::new(url.parse().unwrap())).unwrap();
+        let client = client(Config::new(url.parse().unwrap()), &Metrics::default()).unwrap();
         let begin = tokio::time::Instant::now();
         let answer = tokio::time::timeout(2 * SILENCE, client.apiserver_version()).await;
         assert!(answer.expect("an end").is_err());

@@ -10,8 +10,9 @@ use flux_contract::labels;
 use http::{Request, Response};
 use serde_json::{Value, json};
 use std::ops::RangeInclusive;
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
 use std::time::Duration;
+use support::process::{self, Process};
 use support::server::Server;
 
 /// How many MiniClusters there are.
@@ -45,44 +46,18 @@ const NAMESPACE: &str = "work";
 /// Each MiniCluster is reconciled, and a gigabyte of text has come and gone, long before.
 const DEADLINE: Duration = Duration::from_mins(5);
 
-/// The operator; it is ended when this goes.
-struct Operator(Child);
-
-impl Drop for Operator {
-    fn drop(&mut self) {
-        // It has ended already, or this ends it.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// The operator. Its API server is at `address`.
+fn operator(address: &str, directory: &tempfile::TempDir) -> Process {
+    let program =
+        std::env::var(RELEASED).unwrap_or_else(|_| env!("CARGO_BIN_EXE_flux-operator").into());
+    process::operator(Path::new(&program), address, directory.path())
 }
 
-impl Operator {
-    /// Starts it for the namespace of the tests. Its API server is at `address`.
-    fn start(address: &str, directory: &tempfile::TempDir) -> Self {
-        let kubeconfig = directory.path().join("kubeconfig");
-        let config = json!({
-            "clusters": [{"name": "it", "cluster": {"server": format!("http://{address}")}}],
-            "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
-            "users": [{"name": "it", "user": {}}],
-            "current-context": "it",
-        });
-        std::fs::write(&kubeconfig, config.to_string()).unwrap();
-        let program =
-            std::env::var(RELEASED).unwrap_or_else(|_| env!("CARGO_BIN_EXE_flux-operator").into());
-        let words =
-            ["run", "--namespace=work", "--metrics-bind=127.0.0.1:0", "--health-bind=127.0.0.1:0"];
-        let log = std::fs::File::create(directory.path().join("log")).unwrap();
-        let mut command = Command::new(program);
-        command.args(words).env("KUBECONFIG", kubeconfig).stdin(Stdio::null());
-        Self(command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap())
-    }
-
-    /// A figure of `/proc/PID/status`, in KiB.
-    fn memory(&self, name: &str) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.id())).unwrap();
-        let value = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-        value.unwrap().trim().strip_suffix(" kB").unwrap().parse().unwrap()
-    }
+/// A figure of `/proc/PID/status`, in KiB.
+fn memory(operator: &Process, name: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", operator.id())).unwrap();
+    let value = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    value.unwrap().trim().strip_suffix(" kB").unwrap().parse().unwrap()
 }
 
 /// What the operator takes of memory, in KiB.
@@ -97,11 +72,10 @@ struct MemoryUse {
 /// Runs the operator beside `server` until that was asked for each of `requests`.
 async fn memory_use_after(server: &Server, requests: impl Iterator<Item = String>) -> MemoryUse {
     let directory = tempfile::tempdir().unwrap();
-    let operator = Operator::start(&serve(server.clone()).await, &directory);
+    let operator = operator(&serve(server.clone()).await, &directory);
     let all = tokio::time::timeout(DEADLINE, server.await_requests(requests)).await;
-    let [resident, data, peak] = ["VmRSS", "RssAnon", "VmHWM"].map(|name| operator.memory(name));
-    let log = std::fs::read_to_string(directory.path().join("log")).unwrap();
-    assert!(all.is_ok(), "{log}");
+    let [resident, data, peak] = ["VmRSS", "RssAnon", "VmHWM"].map(|name| memory(&operator, name));
+    assert!(all.is_ok(), "{}", operator.log());
     MemoryUse { resident, data, peak }
 }
 

@@ -6,7 +6,8 @@ use crate::cache::{self, Cache};
 use crate::programs;
 use crate::progress::Progress;
 use anyhow::{Context as _, Result, bail};
-use std::path::Path;
+use fs_err as fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A Debian package and the files that show that it, or an equal of it, is there.
@@ -65,17 +66,37 @@ pub fn ensure(packages: &[Package], progress: &Progress) -> Result<()> {
         bail!("these Debian packages (or what they provide) are missing, please install: {names}");
     }
     progress.long_step(&format!("installing Debian packages {names}"), "15 s", || {
-        // A third party's broken package source must not keep Debian's own from being used, so
-        // whether the lists are good enough shows at the install.
-        let updated = programs::run(apt_get().arg("update"));
-        let installed = programs::run(
-            apt_get().args(["install", "--yes", "--no-install-recommends"]).args(&absent),
-        );
-        let installed = installed.map(drop).map_err(|error| match updated {
-            Ok(_) => error,
-            Err(update) => error.context(update),
-        });
-        installed.with_context(|| format!("installing the Debian packages {names}"))
+        let mut install = apt_get();
+        install.args(["install", "--yes", "--no-install-recommends"]).args(&absent);
+        run_updated(&mut install).with_context(|| format!("installing the Debian packages {names}"))
+    })
+}
+
+/// The directory with the files of a Debian package that is not installed: it would start a service.
+pub fn unpacked(package: &str, cache: &Cache, progress: &Progress) -> Result<PathBuf> {
+    cache.artefact(&cache::key(package, "debian", &[]), |directory| {
+        let what = format!("downloading the Debian package {package}");
+        progress.long_step(&what, "15 s", || {
+            // Where a package ends up is known by its architecture and version alone.
+            let archives = tempfile::tempdir().context("making a directory for a package")?;
+            let mut download = apt_get();
+            run_updated(download.args(["download", package]).current_dir(&archives))?;
+            let archive = fs::read_dir(archives.path())?.next().context("finding a package")??;
+            let mut unpack = Command::new("dpkg-deb");
+            unpack.arg("--extract").arg(archive.path()).arg(directory);
+            programs::run(&mut unpack).map(drop)
+        })
+    })
+}
+
+/// Runs apt-get with lists of packages that are not out of date. A third party's broken package source must not keep
+/// Debian's own from being used, so whether the lists are good enough shows when they are used.
+fn run_updated(command: &mut Command) -> Result<()> {
+    let updated = programs::run(apt_get().arg("update"));
+    let done = programs::run(command);
+    done.map(drop).map_err(|error| match updated {
+        Ok(_) => error,
+        Err(update) => error.context(update),
     })
 }
 

@@ -87,6 +87,7 @@ pub(crate) fn check(progress: &Progress) -> Result<()> {
         );
     }
     serves_one_namespace(&helm)?;
+    holds_files_as_they_are(&helm)?;
     for wrong in WRONG {
         let refused = render(&helm, "team", &["--set", wrong]);
         ensure!(refused.is_err(), "the chart takes the value {wrong}");
@@ -120,6 +121,23 @@ fn objects(helm: &Path, values: &Value) -> Result<Vec<Value>> {
     let text = render(helm, "team", &["--set-json", &values.to_string()])?;
     let documents: Vec<Value> = serde_saphyr::from_multiple(&text).context("reading YAML")?;
     Ok(documents.into_iter().filter(|document| !document.is_null()).collect())
+}
+
+/// Helm reads `{{` in the files of alerts and dashboard as text, as Prometheus and Grafana do not.
+fn holds_files_as_they_are(helm: &Path) -> Result<()> {
+    let directory = checkout()?.join(DIRECTORY).join("files");
+    let read = |name: &str| -> Result<Value> {
+        serde_saphyr::from_str(&fs::read_to_string(directory.join(name))?).context(name.to_owned())
+    };
+    let values = json!({ "prometheusRule": { "enabled": true }, "dashboard": { "enabled": true } });
+    let all = objects(helm, &values)?;
+    let of_kind = |kind: &str| all.iter().find(|object| object["kind"] == kind);
+    let rules = of_kind("PrometheusRule").map(|rule| &rule["spec"]);
+    ensure!(rules == Some(&read("rules.yaml")?), "the PrometheusRule is {rules:?}");
+    let dashboard = of_kind("ConfigMap").and_then(|map| map["data"]["flux-operator.json"].as_str());
+    let dashboard: Value = serde_json::from_str(dashboard.context("there is no dashboard")?)?;
+    ensure!(dashboard == read("dashboard.json")?, "the ConfigMap has {dashboard}");
+    Ok(())
 }
 
 /// An operator for a single namespace has nothing outside of namespaces, and may be in another one than it serves.

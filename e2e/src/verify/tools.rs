@@ -2,9 +2,9 @@
 
 use super::report::Report;
 use crate::cache::{self, Cache};
-use crate::product::{cargo, checkout, fetch_every_platform, target};
+use crate::product::{OPERATOR, cargo, checkout, fetch_every_platform, target};
 use crate::progress::Progress;
-use crate::{kubernetes, programs};
+use crate::{kubernetes, packages, programs};
 use anyhow::Result;
 use std::path::Path;
 use std::process::Command;
@@ -92,4 +92,11 @@ impl Tool {
 pub(super) fn check_workflows(progress: &Progress) -> Result<()> {
     let built = kubernetes::go_programs("actionlint", &Cache::locate()?, progress)?;
     programs::show(Command::new(built.join("actionlint")).current_dir(checkout()?))
+}
+
+/// Lets a Prometheus evaluate the chart's alerts and dashboard with the metrics of an operator.
+pub(super) fn check_alerts(progress: &Progress) -> Result<()> {
+    let prometheus = packages::unpacked("prometheus", &Cache::locate()?, progress)?;
+    let mut tests = cargo(&["test", "--package", OPERATOR, "--test", "monitoring"])?;
+    programs::show(tests.args(["--", "--ignored"]).env("PROMETHEUS", prometheus.join("usr/bin")))
 }

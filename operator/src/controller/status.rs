@@ -4,6 +4,7 @@ mod autoscaling;
 mod brokers;
 mod conditions;
 mod facts;
+mod measured;
 mod phase;
 mod pod;
 mod progressing;
@@ -13,6 +14,7 @@ mod tests;
 
 pub(super) use conditions::{SETTLED_REASONS, kind};
 pub(super) use facts::Facts;
+pub(super) use measured::{change, summary};
 
 use super::decide::mode::Mode;
 use super::decide::suspension::{is_idle, was_taken};
@@ -226,7 +228,7 @@ fn suspended(conditions: &mut Conditions, phase: &Phase, facts: &Facts<'_>) {
 fn why_suspended(facts: &Facts<'_>) -> (&'static str, String) {
     if let Some(queue) = &facts.live.queue {
         let says = queue.says.as_ref().map(|says| format!(": {says}")).unwrap_or_default();
-        return ("InQueue", format!("waits in the queue {}{says}", queue.name));
+        return (measured::IN_QUEUE, format!("waits in the queue {}{says}", queue.name));
     }
     let (reason, message) = match facts.live.job.as_ref().and_then(noted_suspension) {
         Some(note) if is_idle(note) => (

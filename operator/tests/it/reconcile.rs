@@ -52,6 +52,28 @@ async fn an_end_that_could_not_be_noted_is_not_reported() {
 }
 
 #[tokio::test]
+async fn an_end_is_counted_once_whichever_operator_looks() {
+    let world = World::reconciled(&json!({})).await;
+    let ended = "miniclusters_ended_total{state=\"Failed\",reason=\"CommandFailed\"}";
+    let has_counted = |world: &World, number: u32| {
+        let text = world.metrics.text().unwrap();
+        text.contains(&format!("flux_operator_{ended} {number}\n"))
+    };
+    finish(&world, "Failed", 7);
+    world.server.refuse(&format!("{CLUSTER}/status"), 500, "not now");
+    world.reconcile().await.unwrap_err();
+    assert!(has_counted(&world, 0), "no status says so");
+    world.server.accept_all();
+    for _ in 0..2 {
+        world.reconcile().await.unwrap();
+        assert!(has_counted(&world, 1));
+    }
+    let other = world.with_another_operator();
+    other.reconcile().await.unwrap();
+    assert!(has_counted(&other, 0));
+}
+
+#[tokio::test]
 async fn the_end_is_noted_again_when_its_config_map_is_deleted() {
     let world = World::reconciled(&json!({})).await;
     finish(&world, "Failed", 7);

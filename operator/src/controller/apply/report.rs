@@ -8,7 +8,7 @@ use crate::controller::error::{Error, Verb};
 use crate::controller::observe::cached_client::{Read, read, reported};
 use crate::controller::observe::recent::{Name, name_of};
 use crate::controller::observe::stores::MiniClusterMeta;
-use crate::controller::status::interrupted;
+use crate::controller::status::{change, interrupted, summary};
 use crate::crd::{MiniCluster, MiniClusterStatus, State};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::{Patch, PatchParams};
@@ -32,6 +32,7 @@ pub(crate) async fn report(
     cluster: &mut MiniCluster,
     status: &MiniClusterStatus,
 ) -> Result<Option<Duration>, Error> {
+    context.recent.set_summary(&name_of(cluster), summary(cluster, status));
     if cluster.status.as_ref() == Some(status) {
         return Ok(None);
     }
@@ -58,6 +59,7 @@ pub(crate) async fn report(
     context.recent.set_status(answer.metadata, answer.status);
     let old = cluster.status.as_ref().map(|old| old.conditions.as_slice()).unwrap_or_default();
     log_end(cluster, status);
+    context.metrics.observe_change(&change(cluster, status));
     for event in events(old, &status.conditions) {
         publish(context, &cluster.object_ref(&()), &event).await;
     }

@@ -2,6 +2,7 @@
 
 use super::check::Check;
 use crate::crd::{MiniCluster, MiniClusterStatus};
+use crate::metrics::{Observed, Summary};
 use kube::ResourceExt;
 use kube::core::ObjectMeta;
 use parking_lot::Mutex;
@@ -25,6 +26,9 @@ struct Entry {
     cluster: Option<Box<str>>,
     check: Option<Check>,
     reported: Option<Instant>,
+    summary: Option<Summary>,
+    /// Generation of the last reconcile that has ended.
+    reconciled: Option<i64>,
 }
 
 impl Recent {
@@ -72,6 +76,28 @@ impl Recent {
         let reported = self.0.lock().get(cluster)?.reported?;
         // A pause that ends this moment is over: no time would pass until the next reconcile.
         pause.checked_sub(reported.elapsed()).filter(|rest| !rest.is_zero())
+    }
+
+    pub(crate) fn set_summary(&self, cluster: &Name, summary: Option<Summary>) {
+        self.0.lock().entry(cluster.clone()).or_default().summary = summary;
+    }
+
+    /// Notes that a reconcile has ended, whatever came of it.
+    pub(crate) fn set_reconciled(&self, watched: &impl ResourceExt) {
+        if let Some(entry) = self.0.lock().get_mut(&name_of(watched)) {
+            entry.reconciled = watched.meta().generation;
+        }
+    }
+
+    /// What the metrics count of a MiniCluster.
+    pub(crate) fn observed(&self, watched: &impl ResourceExt) -> Observed {
+        let entries = self.0.lock();
+        let entry = entries.get(&name_of(watched));
+        let reconciled = entry.and_then(|entry| entry.reconciled);
+        Observed {
+            summary: entry.and_then(|entry| entry.summary),
+            is_pending: reconciled < watched.meta().generation,
+        }
     }
 
     pub(crate) fn forget(&self, cluster: &Name) {

@@ -7,9 +7,11 @@
 use super::recent::Recent;
 use crate::cluster::validate::of_kueue;
 use crate::crd::MiniCluster;
+use crate::metrics::Population;
 use flux_contract::invocation::REPLACED_VARIABLES;
 use flux_contract::labels;
 use futures::{FutureExt as _, Stream, TryStreamExt as _};
+use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Container, ContainerStatus, Pod, PodSpec, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -140,6 +142,17 @@ pub(crate) fn mini_clusters(
             PredicateConfig::default(),
         );
     (store, stream)
+}
+
+/// Counts the MiniClusters in `store`, each as it was seen last.
+pub(crate) fn population(
+    store: Store<MiniClusterMeta>,
+    recent: Arc<Recent>,
+) -> impl Fn() -> Population {
+    move || {
+        let all = store.state();
+        Population::of(all.iter().map(|it| recent.observed(&**it)), Timestamp::now())
+    }
 }
 
 /// The objects that `selector` selects and an object of kind `controller` controls, and each that is changed or goes.

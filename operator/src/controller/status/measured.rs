@@ -1,0 +1,178 @@
+//! What a status, and the change of one, says to those who measure.
+
+use super::conditions::kind;
+use crate::crd::{MiniCluster, MiniClusterStatus, State};
+use crate::metrics::{Change, End, Summary};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::ResourceExt as _;
+use std::time::Duration;
+
+/// The reason of `Suspended` while a queue has not admitted the Job.
+pub(super) const IN_QUEUE: &str = "InQueue";
+
+/// How `cluster` is, with `status`.
+pub(crate) fn summary(cluster: &MiniCluster, status: &MiniClusterStatus) -> Option<Summary> {
+    let state = status.state?;
+    let reason = status.reason.as_deref().unwrap_or_default();
+    let in_queue = state == State::Suspended
+        && condition(status, kind::SUSPENDED).is_some_and(|it| it.reason == IN_QUEUE);
+    let since = |type_, value| transition(status, type_, value);
+    let waits_since = match state {
+        State::Pending | State::Starting | State::Degraded => {
+            // The time in a queue, or suspended, is another wait.
+            let since = since(kind::READY, "False").max(since(kind::SUSPENDED, "False"));
+            since.or_else(|| created(cluster))
+        }
+        State::Suspended if in_queue => since(kind::SUSPENDED, "True"),
+        State::Suspended
+        | State::Running
+        | State::Ending
+        | State::Complete
+        | State::Failed
+        | State::Invalid => None,
+    };
+    Some(Summary::new(state, reason, in_queue, waits_since))
+}
+
+/// What the change from the status of `cluster` to `new` tells of its run.
+pub(crate) fn change<'status>(
+    cluster: &MiniCluster,
+    new: &'status MiniClusterStatus,
+) -> Change<'status> {
+    let old = cluster.status.as_ref();
+    let since_creation = |time: Timestamp| {
+        // A clock may be behind; a copy of a MiniCluster from elsewhere is younger than its run.
+        let duration = time.duration_since(created(cluster)?);
+        Duration::try_from(duration).ok()
+    };
+    let was_over = old.is_some_and(MiniClusterStatus::is_over);
+    let end = new.state.filter(|_| new.is_over() && !was_over).map(|state| End {
+        after: new.completion_time.as_ref().and_then(|time| since_creation(time.0)),
+        state,
+        reason: new.reason.as_deref().unwrap_or_default(),
+        timeline: &new.timeline,
+    });
+    // Without a Job there was none to count.
+    let size = if new.size > 0 { new.size } else { cluster.spec.size };
+    Change { size, ready: first_ready(old, new).and_then(since_creation), end }
+}
+
+/// When the MiniCluster has become ready, if `new` is the first status that says so.
+fn first_ready(old: Option<&MiniClusterStatus>, new: &MiniClusterStatus) -> Option<Timestamp> {
+    let now = transition(new, kind::READY, "True")?;
+    let Some(old) = old.filter(|old| condition(old, kind::READY).is_some()) else {
+        return Some(now);
+    };
+    // One that was ready before has become unready later than it has not been complete, which it never was.
+    let unready = transition(old, kind::READY, "False")?;
+    (Some(unready) == transition(old, kind::COMPLETE, "False")).then_some(now)
+}
+
+fn created(cluster: &MiniCluster) -> Option<Timestamp> {
+    cluster.creation_timestamp().map(|time| time.0)
+}
+
+fn condition<'status>(
+    status: &'status MiniClusterStatus,
+    type_: &str,
+) -> Option<&'status Condition> {
+    status.conditions.iter().find(|condition| condition.type_ == type_)
+}
+
+/// Since when the condition has this value, if it has.
+fn transition(status: &MiniClusterStatus, type_: &str, value: &str) -> Option<Timestamp> {
+    let condition = condition(status, type_).filter(|condition| condition.status == value)?;
+    Some(condition.last_transition_time.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controller::fixtures::at;
+    use crate::crd::MiniClusterSpec;
+    use serde_json::json;
+
+    /// A status with these conditions: type, status, reason, and the second of the last transition.
+    fn status(state: State, conditions: &[(&str, &str, &str, i64)]) -> MiniClusterStatus {
+        let conditions = conditions.iter().map(|(type_, status, reason, second)| {
+            let condition = json!({
+                "type": type_, "status": status, "reason": reason, "message": "",
+                "lastTransitionTime": at(*second),
+            });
+            serde_json::from_value(condition).unwrap()
+        });
+        MiniClusterStatus {
+            state: Some(state),
+            size: 4,
+            conditions: conditions.collect(),
+            ..MiniClusterStatus::default()
+        }
+    }
+
+    /// A MiniCluster that was created at second 10.
+    fn cluster(status: Option<MiniClusterStatus>) -> MiniCluster {
+        let mut cluster = MiniCluster::new("hello", MiniClusterSpec::default());
+        cluster.metadata.creation_timestamp = Some(at(10));
+        cluster.status = status;
+        cluster
+    }
+
+    fn waits(state: State, conditions: &[(&str, &str, &str, i64)]) -> (Option<i64>, bool) {
+        let found = summary(&cluster(None), &status(state, conditions)).unwrap();
+        (found.waits_since.map(Timestamp::as_second), found.in_queue)
+    }
+
+    #[test]
+    fn a_wait_begins_when_the_queue_is_left_or_the_lead_is_lost() {
+        let unready = |at| ("Ready", "False", "Starting", at);
+        let resumed = |at| ("Suspended", "False", "NotSuspended", at);
+        let suspended = |reason| ("Suspended", "True", reason, 15);
+        for (state, conditions, expected) in [
+            (State::Pending, vec![], (Some(10), false)),
+            (State::Pending, vec![unready(11), resumed(11)], (Some(11), false)),
+            (State::Starting, vec![unready(11), resumed(40)], (Some(40), false)),
+            (State::Degraded, vec![unready(50), resumed(11)], (Some(50), false)),
+            (State::Suspended, vec![unready(11), suspended("InQueue")], (Some(15), true)),
+            (State::Suspended, vec![unready(11), suspended("JobSuspended")], (None, false)),
+            (State::Running, vec![resumed(11)], (None, false)),
+            (State::Failed, vec![unready(11), resumed(11)], (None, false)),
+        ] {
+            assert_eq!(waits(state, &conditions), expected, "{state:?} {conditions:?}");
+        }
+    }
+
+    #[test]
+    fn the_first_time_that_it_is_ready_counts_and_no_other() {
+        let ready = status(State::Running, &[("Ready", "True", "QuorumReached", 31)]);
+        let unready = |at| {
+            let conditions =
+                [("Ready", "False", "Starting", at), ("Complete", "False", "NotFinished", 11)];
+            status(State::Starting, &conditions)
+        };
+        for (old, after) in [
+            (None, Some(21)),
+            (Some(unready(11)), Some(21)),
+            (Some(unready(25)), None),
+            (Some(ready.clone()), None),
+        ] {
+            let cluster = cluster(old);
+            assert_eq!(change(&cluster, &ready).ready, after.map(Duration::from_secs));
+            assert_eq!(change(&cluster, &unready(11)).ready, None);
+        }
+    }
+
+    #[test]
+    fn an_end_counts_once_and_not_before_the_creation() {
+        let mut over = status(State::Failed, &[]);
+        over.completion_time = Some(at(70));
+        let end = |cluster: &MiniCluster, new: &MiniClusterStatus| {
+            change(cluster, new).end.map(|end| end.after)
+        };
+        assert_eq!(end(&cluster(None), &over), Some(Some(Duration::from_mins(1))));
+        assert_eq!(end(&cluster(Some(over.clone())), &over), None);
+        assert_eq!(end(&cluster(Some(over.clone())), &status(State::Running, &[])), None);
+        over.completion_time = Some(at(5));
+        assert_eq!(end(&cluster(None), &over), Some(None));
+    }
+}

@@ -1,0 +1,119 @@
+//! The MiniClusters that there are, counted when somebody asks for the metrics: what is gone leaves nothing behind.
+
+use super::PREFIX;
+use super::reasons::label;
+use crate::crd::State;
+use jiff::Timestamp;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+/// The states in which a MiniCluster may wait.
+const WAITING: [State; 4] = [State::Pending, State::Starting, State::Degraded, State::Suspended];
+
+/// What a status says of a MiniCluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Summary {
+    pub(crate) state: State,
+    pub(crate) reason: &'static str,
+    pub(crate) in_queue: bool,
+    /// Since when it has waited to be ready, or in a queue; absent where nobody waits for it.
+    pub(crate) waits_since: Option<Timestamp>,
+}
+
+impl Summary {
+    pub(crate) fn new(
+        state: State,
+        reason: &str,
+        in_queue: bool,
+        waits_since: Option<Timestamp>,
+    ) -> Self {
+        Self { state, reason: label(reason), in_queue, waits_since }
+    }
+}
+
+/// What this operator knows of a MiniCluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Observed {
+    /// Absent before its first status.
+    pub(crate) summary: Option<Summary>,
+    /// True where no reconcile of its present generation has ended yet.
+    pub(crate) is_pending: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StateAndReason {
+    state: String,
+    reason: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct InState {
+    state: String,
+}
+
+/// How many MiniClusters there are, and how they are.
+#[derive(Debug, Default)]
+pub(crate) struct Population {
+    by_state: Family<StateAndReason, Gauge>,
+    in_queue: Gauge,
+    longest_wait: Family<InState, Gauge>,
+    pending: Gauge,
+}
+
+impl Population {
+    /// Counts `all` as they are at `now`.
+    pub(crate) fn of(all: impl IntoIterator<Item = Observed>, now: Timestamp) -> Self {
+        let population = Self::default();
+        for state in WAITING {
+            drop(population.longest_wait.get_or_create(&InState { state: state.to_string() }));
+        }
+        for observed in all {
+            population.add(observed, now);
+        }
+        population
+    }
+
+    fn add(&self, observed: Observed, now: Timestamp) {
+        self.pending.inc_by(observed.is_pending.into());
+        let Some(Summary { state, reason, in_queue, waits_since }) = observed.summary else {
+            let unknown = StateAndReason { state: "Unknown".to_owned(), reason: "" };
+            self.by_state.get_or_create(&unknown).inc();
+            return;
+        };
+        let state = state.to_string();
+        self.by_state.get_or_create(&StateAndReason { state: state.clone(), reason }).inc();
+        self.in_queue.inc_by(in_queue.into());
+        if let Some(since) = waits_since {
+            let seconds = now.duration_since(since).as_secs();
+            let longest = self.longest_wait.get_or_create(&InState { state });
+            longest.set(longest.get().max(seconds));
+        }
+    }
+
+    pub(super) fn registry(&self) -> Registry {
+        let mut registry = Registry::with_prefix(PREFIX);
+        registry.register(
+            "miniclusters",
+            "MiniClusters that there are, by state and by the reason in their status; Unknown: this operator has not reconciled them yet",
+            self.by_state.clone(),
+        );
+        registry.register(
+            "miniclusters_in_queue",
+            "MiniClusters that wait in a queue to be admitted",
+            self.in_queue.clone(),
+        );
+        registry.register(
+            "longest_wait_seconds",
+            "Longest time that one of the MiniClusters in this state has waited to be Ready; Suspended: to be admitted by a queue",
+            self.longest_wait.clone(),
+        );
+        registry.register(
+            "reconciles_pending",
+            "MiniClusters of whose present generation no reconcile has ended yet",
+            self.pending.clone(),
+        );
+        registry
+    }
+}

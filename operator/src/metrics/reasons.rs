@@ -1,0 +1,97 @@
+//! The reasons that metrics have as a label. Kubernetes has words of its own, and a container runtime may say anything:
+//! they are all [`OTHER`], so that no label grows with what happens in a cluster.
+
+pub(super) const OTHER: &str = "Other";
+
+/// Of a run that is complete.
+pub(super) const COMPLETE: [&str; 2] = ["CommandSucceeded", "ShutDown"];
+
+/// Of a run that has failed.
+pub(super) const FAILED: [&str; 19] = [
+    "AgentConfig",
+    "AgentFailed",
+    "AgentInternal",
+    "AgentUsage",
+    "BrokerFailed",
+    "CommandFailed",
+    "ContainerFailed",
+    "DeadlineExceeded",
+    "Evicted",
+    "FluxRefused",
+    "HookFailed",
+    "LeadLost",
+    "LeadUnreachable",
+    "OOMKilled",
+    "PreparationFailed",
+    "StartDeadlineExceeded",
+    "StartError",
+    "Stopped",
+    "ViewUnusable",
+];
+
+/// Of a MiniCluster that has not ended.
+pub(super) const UNDER_WAY: [&str; 23] = [
+    "ApplyFailed",
+    "BuildFailed",
+    "CertificateFailed",
+    "ChangeRefused",
+    "Conflict",
+    "Degraded",
+    "DeleteFailed",
+    "Ending",
+    "Internal",
+    "Invalid",
+    "NameTaken",
+    "NoPodGroups",
+    "PodsRefused",
+    "ReadFailed",
+    "Running",
+    "StartedByAnotherOperator",
+    "Starting",
+    "StatusWriteFailed",
+    "Suspended",
+    "Suspending",
+    "TimedOut",
+    "Waiting",
+    "WaitingForDeletion",
+];
+
+/// The label of `reason`.
+pub(super) fn label(reason: &str) -> &'static str {
+    let mut all = COMPLETE.iter().chain(&FAILED).chain(&UNDER_WAY).copied();
+    all.find(|it| *it == reason).unwrap_or(OTHER)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    /// Reasons of one that has ended, or of `Progressing` that the status of one that has ended does not show.
+    const NOT_SHOWN: [&str; 2] = ["Finished", "NotRunAgain"];
+
+    /// The reasons of the page's table of conditions that `status.reason` may be, by the condition.
+    fn reasons_on_the_page() -> BTreeSet<&'static str> {
+        let page = include_str!("../../../docs/troubleshooting.md");
+        let (mut reasons, mut is_shown) = (BTreeSet::new(), false);
+        for row in page.lines().filter(|line| line.starts_with('|')) {
+            let cells: Vec<_> = row.split('|').map(str::trim).collect();
+            let [_, condition, reason, _, _, _] = cells[..] else { continue };
+            if !condition.is_empty() {
+                let shown = ["Accepted=False", "Progressing=", "Complete=", "Failed="];
+                is_shown = shown.iter().any(|it| condition.trim_matches('`').starts_with(it));
+            }
+            let words = reason.split('`').skip(1).step_by(2).filter(|_| is_shown);
+            reasons.extend(words.filter(|word| !NOT_SHOWN.contains(word)));
+        }
+        reasons
+    }
+
+    #[test]
+    fn labels_are_the_reasons_that_users_are_told_of() {
+        let all: BTreeSet<_> = COMPLETE.into_iter().chain(FAILED).chain(UNDER_WAY).collect();
+        assert_eq!(all, reasons_on_the_page());
+        assert_eq!(label("Waiting"), "Waiting");
+        assert_eq!(label("BackoffLimitExceeded"), OTHER);
+    }
+}

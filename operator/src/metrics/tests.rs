@@ -1,0 +1,200 @@
+use super::*;
+use crate::crd::{State, TimelineEntry};
+use axum::http::StatusCode;
+use jiff::Timestamp;
+use std::collections::BTreeSet;
+
+/// Most series of an operator, beside those that states, failures and answers of the API server make.
+const SERIES_LIMIT: usize = 450;
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+fn seen(state: State, reason: &str, in_queue: bool, waits_since: Option<i64>) -> Observed {
+    let summary = Summary::new(state, reason, in_queue, waits_since.map(at));
+    Observed { summary: Some(summary), is_pending: false }
+}
+
+fn phase(name: &str, duration_milliseconds: i64) -> TimelineEntry {
+    TimelineEntry { name: name.to_owned(), start_milliseconds: 0, duration_milliseconds }
+}
+
+/// Metrics of an operator that has done everything once.
+fn full() -> Metrics {
+    let metrics = Metrics::default();
+    metrics.observe(Duration::from_millis(3), Some("ApplyFailed"));
+    metrics.requests.count("get", Some(StatusCode::OK));
+    metrics.set_population(|| {
+        let waits = seen(State::Pending, "Waiting", false, Some(40));
+        Population::of([waits, seen(State::Suspended, "Suspended", true, Some(10))], at(100))
+    });
+    metrics
+}
+
+fn lines<'text>(text: &'text str, with: &str) -> Vec<&'text str> {
+    text.lines().filter_map(|line| line.strip_prefix(with)).collect()
+}
+
+/// The labels of each metric, by the beginnings of their names.
+fn labels<'text>(text: &'text str, name: &str) -> BTreeSet<&'text str> {
+    let labelled = lines(text, name).into_iter().filter_map(|line| line.split_once('{'));
+    let of_metric = labelled.filter(|(end, _)| ["", "_total", "_info", "_bucket"].contains(end));
+    let sets = of_metric.filter_map(|(_, set)| set.split_once('}'));
+    let labels = sets.flat_map(|(set, _)| set.split(',')).filter_map(|it| it.split_once('='));
+    labels.map(|(label, _)| label).filter(|label| *label != "le").collect()
+}
+
+#[test]
+fn the_page_for_those_who_run_the_operator_has_every_metric() {
+    let page = include_str!("../../../docs/operations.md");
+    let text = full().text().unwrap();
+    let described = |with: &str| {
+        lines(&text, with).into_iter().map(|line| line.split_once(' ').unwrap()).collect::<Vec<_>>()
+    };
+    let (helps, kinds) = (described("# HELP "), described("# TYPE "));
+    assert_eq!(helps.len(), 14, "{text}");
+    assert_eq!(lines(page, "| `flux_operator_").len(), helps.len());
+    for ((name, help), (_, kind)) in helps.into_iter().zip(kinds) {
+        let end = match kind {
+            "counter" => "_total",
+            "info" => "_info",
+            _ => "",
+        };
+        let labels: Vec<_> = labels(&text, name).iter().map(|it| format!("`{it}`")).collect();
+        let (labels, help) = (labels.join(", "), help.trim_end_matches('.'));
+        let row = format!("| `{name}{end}` | {kind} | {labels} | {help} |");
+        assert!(page.contains(&row), "docs/operations.md has no row {row}");
+    }
+}
+
+#[test]
+fn reconciles_leadership_and_release_are_exported() {
+    let metrics = Metrics::default();
+    metrics.observe(Duration::from_millis(3), None);
+    metrics.observe(Duration::from_millis(3), Some("ApplyFailed"));
+    metrics.set_leader(true);
+    let text = metrics.text().unwrap();
+    for line in [
+        "reconcile_runs_total 2",
+        "reconcile_failures_total{category=\"ApplyFailed\"} 1",
+        concat!("build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"} 1"),
+        "is_leader 1",
+    ] {
+        assert!(text.contains(&format!("flux_operator_{line}")), "no {line} in\n{text}");
+    }
+    metrics.set_leader(false);
+    assert!(metrics.text().unwrap().contains("flux_operator_is_leader 0"));
+}
+
+#[test]
+fn miniclusters_are_counted_as_they_are_when_somebody_asks() {
+    let metrics = Metrics::default();
+    let none = metrics.text().unwrap();
+    assert!(!none.contains("flux_operator_miniclusters{"), "who stands by counts none: {none}");
+    metrics.set_population(|| {
+        let new = Observed { summary: None, is_pending: true };
+        let all = [
+            seen(State::Pending, "Waiting", false, Some(40)),
+            seen(State::Pending, "Waiting", false, Some(70)),
+            seen(State::Suspended, "Suspended", true, Some(10)),
+            seen(State::Suspended, "Suspended", false, None),
+            seen(State::Failed, "BackoffLimitExceeded", false, None),
+            // A clock that is ahead of this one.
+            seen(State::Degraded, "Degraded", false, Some(200)),
+            new,
+        ];
+        Population::of(all, at(100))
+    });
+    let text = metrics.text().unwrap();
+    for line in [
+        "miniclusters{state=\"Pending\",reason=\"Waiting\"} 2",
+        "miniclusters{state=\"Failed\",reason=\"Other\"} 1",
+        "miniclusters{state=\"Unknown\",reason=\"\"} 1",
+        "miniclusters_in_queue 1",
+        "longest_wait_seconds{state=\"Pending\"} 60",
+        "longest_wait_seconds{state=\"Starting\"} 0",
+        "longest_wait_seconds{state=\"Degraded\"} 0",
+        "longest_wait_seconds{state=\"Suspended\"} 90",
+        "reconciles_pending 1",
+    ] {
+        assert!(text.contains(&format!("flux_operator_{line}\n")), "no {line} in\n{text}");
+    }
+}
+
+#[test]
+fn a_run_is_measured_by_its_size_its_end_and_its_phases() {
+    let metrics = Metrics::default();
+    let timeline = [phase("quorum", 1500), phase("made up", -7)];
+    let after = Some(Duration::from_secs(90));
+    let end = End { after, state: State::Failed, reason: "CommandFailed", timeline: &timeline };
+    let ready = Some(Duration::from_secs(4));
+    metrics.observe_change(&Change { size: 8, ready, end: Some(end) });
+    metrics.observe_change(&Change { size: 9, ready, end: None });
+    let text = metrics.text().unwrap();
+    for line in [
+        "time_to_ready_seconds_count{size=\"2-8\"} 1",
+        "time_to_ready_seconds_count{size=\"9-64\"} 1",
+        "time_to_ready_seconds_sum{size=\"2-8\"} 4.0",
+        "time_to_ready_seconds_count{size=\">512\"} 0",
+        "time_to_end_seconds_sum{size=\"2-8\",state=\"Failed\"} 90.0",
+        "miniclusters_ended_total{state=\"Failed\",reason=\"CommandFailed\"} 1",
+        "miniclusters_ended_total{state=\"Complete\",reason=\"ShutDown\"} 0",
+        "phase_duration_seconds_sum{phase=\"quorum\"} 1.5",
+        "phase_duration_seconds_count{phase=\"Other\"} 1",
+    ] {
+        assert!(text.contains(&format!("flux_operator_{line}\n")), "no {line} in\n{text}");
+    }
+}
+
+#[test]
+fn what_happens_in_a_cluster_makes_no_more_series() {
+    let metrics = full();
+    for number in 0..2000 {
+        let (name, state) = (format!("word{number}"), State::Failed);
+        let timeline = [phase(&name, number)];
+        let end = End { after: None, state, reason: &name, timeline: &timeline };
+        let size = i32::try_from(number).unwrap();
+        metrics.observe_change(&Change { size, ready: Some(Duration::MAX), end: Some(end) });
+    }
+    let text = metrics.text().unwrap();
+    assert!(!text.contains("word"), "{text}");
+    let series = text.lines().filter(|line| !line.starts_with('#')).count();
+    assert!(series < SERIES_LIMIT, "{series} series");
+    let reasons: BTreeSet<_> = (0..2000)
+        .map(|number| Summary::new(State::Failed, &format!("word{number}"), false, None).reason)
+        .collect();
+    assert_eq!(reasons.into_iter().collect::<Vec<_>>(), ["Other"]);
+}
+
+#[test]
+fn alerts_name_only_what_the_operator_says() {
+    let rules = include_str!("../../../deploy/chart/files/rules.yaml");
+    let text = full().text().unwrap();
+    let (mut names, mut categories) = (0, 0);
+    for line in rules.lines() {
+        for name in line.split("flux_operator_").skip(1) {
+            let end = name.find(|it: char| it != '_' && !it.is_ascii_lowercase());
+            let name = &name[..end.unwrap_or(name.len())];
+            assert!(!lines(&text, &format!("flux_operator_{name}")).is_empty(), "{name}");
+            names += 1;
+        }
+        let listed = line.split_once("category=~\"").and_then(|(_, rest)| rest.split_once('"'));
+        for category in listed.iter().flat_map(|(listed, _)| listed.split('|')) {
+            assert!(reasons::UNDER_WAY.contains(&category), "{category}");
+            categories += 1;
+        }
+    }
+    assert!(names >= 8 && categories == 7, "{names} {categories}");
+}
+
+#[test]
+fn the_page_for_those_who_run_the_operator_has_every_alert() {
+    let page = include_str!("../../../docs/operations.md");
+    let rules = include_str!("../../../deploy/chart/files/rules.yaml");
+    let alerts: Vec<_> = rules.lines().filter_map(|it| it.split_once("alert: ")).collect();
+    assert_eq!(lines(page, "| `Flux").len(), alerts.len());
+    for (_, alert) in alerts {
+        assert!(page.contains(&format!("| `{alert}` |")), "docs/operations.md has no row {alert}");
+    }
+}
