@@ -1,51 +1,92 @@
 //! What pods of MiniClusters may be queued and placed by, built from its Go module and installed in a cluster: Kueue,
-//! which queues Jobs until there is quota for them, and the plugin coscheduling of scheduler-plugins, which gives nodes
-//! to the pods of a group together or not at all.
+//! which queues Jobs until there is quota for them, the plugin coscheduling of scheduler-plugins, which gives nodes
+//! to the pods of a group together or not at all, and a driver that gives them devices.
 
 use crate::cache::Cache;
+use crate::cluster::Cluster;
 use crate::environment::Environment;
-use crate::kubernetes::{KUEUE_VERSION, SCHEDULER_PLUGINS_VERSION, go_programs};
+use crate::kubernetes::{
+    DRA_EXAMPLE_DRIVER_VERSION, KUEUE_VERSION, SCHEDULER_PLUGINS_VERSION, go_programs,
+};
 use crate::product::images::load_program;
 use crate::programs;
 use crate::progress::Progress;
 use anyhow::Result;
 use fs_err as fs;
+use std::path::Path;
 
 /// What pods name to be placed by scheduler-plugins.
 pub const SCHEDULER: &str = "scheduler-plugins-scheduler";
-
-/// Values of Kueue's chart. It asks for half a processor, which a small cluster needs for other pods.
-const KUEUE_VALUES: [&str; 2] = ["image.pullPolicy=IfNotPresent", "resources.requests.cpu=50m"];
 
 /// Kueue's feature by which the number of pods of a Job can change in a queue. It is off in releases before 0.18
 /// (`pkg/features/kube_features.go`).
 const KUEUE_FEATURE: &str = "ElasticJobsViaWorkloadSlices";
 
-/// How long Kueue may take to start. It writes the certificate of its webhooks into a Secret and looks for that in
+/// How long what a chart has may take to start. Kueue writes the certificate of its webhooks into a Secret and looks for that in
 /// its volume after pauses that double (`ensureCertsMounted` of `open-policy-agent/cert-controller`). The kubelet
 /// brings it at once or a minute later, and what is missed by a look is found up to two minutes after it.
-const KUEUE_PATIENCE: &str = "--timeout=10m";
+const PATIENCE: &str = "--timeout=10m";
 
 /// Installs Kueue by its own chart, and waits until it runs.
 pub fn install_kueue(environment: &Environment, progress: &Progress) -> Result<()> {
     const IMAGE: &str = "localhost/flux-e2e/kueue";
-    let (cache, cluster) = (Cache::locate()?, &environment.cluster);
-    let helm = go_programs("helm", &cache, progress)?.join("helm");
-    let built = go_programs("kueue", &cache, progress)?;
+    let cluster = &environment.cluster;
+    let built = go_programs("kueue", &Cache::locate()?, progress)?;
     let image = format!("{IMAGE}:{KUEUE_VERSION}");
     load_program(cluster, &image, "/manager", &built.join("kueue"), progress)?;
+    let values = [
+        "manager.image.pullPolicy=IfNotPresent".to_owned(),
+        // It asks for half a processor, which a small cluster needs for other pods.
+        "manager.resources.requests.cpu=50m".to_owned(),
+        format!("manager.image.repository={IMAGE}"),
+        format!("manager.image.tag={KUEUE_VERSION}"),
+        format!("featureGates[0].name={KUEUE_FEATURE}"),
+        "featureGates[0].enabled=true".to_owned(),
+    ]
+    .map(|value| format!("controllerManager.{value}"));
+    install(cluster, "kueue", &built.join("chart"), &values, progress)
+}
+
+/// Installs a driver of devices by its own chart: each node has so many GPUs that are none. A container that is given
+/// one has the variable `GPU_DEVICE_<number>`, whose value is the name of the device.
+pub fn install_example_driver(
+    environment: &Environment,
+    devices: usize,
+    progress: &Progress,
+) -> Result<()> {
+    const IMAGE: &str = "localhost/flux-e2e/dra-example-driver";
+    const PROGRAM: &str = "dra-example-kubeletplugin";
+    let cluster = &environment.cluster;
+    let built = go_programs("dra-example-driver", &Cache::locate()?, progress)?;
+    let image = format!("{IMAGE}:{DRA_EXAMPLE_DRIVER_VERSION}");
+    load_program(cluster, &image, &format!("/usr/bin/{PROGRAM}"), &built.join(PROGRAM), progress)?;
+    let values = [
+        format!("image.repository={IMAGE}"),
+        format!("image.tag={DRA_EXAMPLE_DRIVER_VERSION}"),
+        format!("kubeletPlugin.numDevices={devices}"),
+        // The image's user is an ordinary one.
+        "kubeletPlugin.podSecurityContext.runAsUser=0".to_owned(),
+    ];
+    install(cluster, "dra-example-driver", &built.join("chart"), &values, progress)
+}
+
+/// Installs a chart with these values in a namespace of its own, and waits until what it has runs.
+fn install(
+    cluster: &Cluster,
+    name: &str,
+    chart: &Path,
+    values: &[String],
+    progress: &Progress,
+) -> Result<()> {
+    let helm = go_programs("helm", &Cache::locate()?, progress)?.join("helm");
     let mut command = cluster.program(&helm);
-    command.args(["upgrade", "--install", "kueue"]).arg(built.join("chart"));
-    command.args(["--namespace=kueue-system", "--create-namespace", "--wait", KUEUE_PATIENCE]);
-    let image = [format!("image.repository={IMAGE}"), format!("image.tag={KUEUE_VERSION}")];
-    for value in KUEUE_VALUES.map(str::to_owned).into_iter().chain(image) {
-        command.arg("--set").arg(format!("controllerManager.manager.{value}"));
+    command.args(["upgrade", "--install", name]).arg(chart);
+    command.arg(format!("--namespace={name}-system"));
+    command.args(["--create-namespace", "--wait", PATIENCE]);
+    for value in values {
+        command.args(["--set", value]);
     }
-    let feature = [format!("name={KUEUE_FEATURE}"), "enabled=true".to_owned()];
-    for value in feature {
-        command.arg("--set").arg(format!("controllerManager.featureGates[0].{value}"));
-    }
-    progress.step("installing Kueue", || programs::run(&mut command).map(drop))
+    progress.step(&format!("installing {name}"), || programs::run(&mut command).map(drop))
 }
 
 /// Installs the scheduler beside the cluster's own, with the definitions of what it reads, and waits until it runs.

@@ -57,9 +57,9 @@ const OWN: &str = "node";
 /// The tests that share a cluster.
 const SHARED: &str = "cluster";
 
-/// Modules of [`OWN`] that only `--all` runs: Kueue, another scheduler and another containerd take ten minutes to
-/// build, and the two nodes are lost and cut off for as long as it takes Kubernetes to notice.
-const NIGHTLY: [&str; 3] = ["gang", "kueue", "two_nodes"];
+/// Modules of [`OWN`] that only `--all` runs: a driver of devices, Kueue, another scheduler and another containerd take
+/// ten minutes to build, and the two nodes are lost and cut off for as long as it takes Kubernetes to notice.
+const NIGHTLY: [&str; 4] = ["devices", "gang", "kueue", "two_nodes"];
 
 /// Modules of [`SHARED`] that run with nothing else beside them: they count requests, and Warning Events, to which a
 /// machine with much to do adds.
@@ -164,8 +164,9 @@ fn build_programs(own: &kubernetes::Options, all: bool, progress: &Progress) -> 
     if all {
         let nodes = Nodes::Real(vec![ContainerRuntime::WithoutImageVolumes]);
         Built::ensure(&own.cache, own.version, &nodes, progress)?;
-        kubernetes::go_programs("kueue", &own.cache, progress)?;
-        kubernetes::go_programs("scheduler-plugins", &own.cache, progress)?;
+        for source in ["kueue", "scheduler-plugins", "dra-example-driver"] {
+            kubernetes::go_programs(source, &own.cache, progress)?;
+        }
     } else {
         Built::ensure(&own.cache, own.version, &Nodes::default(), progress)?;
     }

@@ -83,9 +83,10 @@ pub(crate) async fn execute(context: &mut Context, step: &Step) -> Result<(), Fa
             working_directory::adopt_own(context);
             Ok(())
         }
-        Step::EncodeResources { command, cores, path } => {
+        Step::EncodeResources { command, cores, gpus, path } => {
             let resources = output_of(context, command).await?;
             let resources = resources::narrowed(&resources, *cores).unwrap_or(resources);
+            let resources = resources::with_gpus(&resources, *gpus).unwrap_or(resources);
             write_at(context, path, resources.as_bytes(), 0o644, Owner::Container)
         }
         Step::WriteBatchScript { fallback_directory, script } => {

@@ -11,6 +11,8 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
 
+/// What a resource set calls GPUs.
+const GPU: &str = "gpu";
 const CONTROL_GROUP: &str = "/sys/fs/cgroup";
 /// Without a limit, version 1 of control groups reports the largest whole number of pages.
 const NO_LIMIT: u64 = 1 << 60;
@@ -44,7 +46,7 @@ impl Resources {
         };
         Self {
             flux_cores: count("core"),
-            flux_gpus: count("gpu"),
+            flux_gpus: count(GPU),
             processors: std::thread::available_parallelism().ok().map(Into::into),
             cpu_limit: read(root, "cpu.max")
                 .or_else(quota_and_period)
@@ -140,6 +142,21 @@ pub(crate) fn narrowed(text: &str, limit: usize) -> Option<String> {
     changed.then(|| format!("{set}\n"))
 }
 
+/// The resource set `text` with so many GPUs on each host; `None` where it has GPUs, is none, or gets none. A container
+/// knows its GPUs by numbers from 0, whatever these are on the node, and Flux names them so in `CUDA_VISIBLE_DEVICES`.
+pub(crate) fn with_gpus(text: &str, gpus: usize) -> Option<String> {
+    let ids: Vec<u32> = (0..u32::try_from(gpus).ok()?).collect();
+    if ids.is_empty() || counted(text, GPU)? > 0 {
+        return None;
+    }
+    let mut set: Value = serde_json::from_str(text).ok()?;
+    for entry in set.pointer_mut("/execution/R_lite")?.as_array_mut()? {
+        let children = entry.get_mut("children")?.as_object_mut()?;
+        children.insert(GPU.to_owned(), idset(&ids).into());
+    }
+    Some(format!("{set}\n"))
+}
+
 /// How many `kind` the first host of a resource set (RFC 20) has; 0 when it has none.
 fn counted(set: &str, kind: &str) -> Option<usize> {
     let set: Value = serde_json::from_str(set).ok()?;
@@ -221,6 +238,23 @@ mod tests {
         assert_eq!(narrow(1).unwrap()["execution"]["R_lite"].as_array().unwrap().len(), 4);
         assert_eq!(narrow(0), narrow(1));
         assert_eq!((narrow(5), narrowed("{}", 1), narrowed("no JSON", 1)), (None, None, None));
+    }
+
+    #[test]
+    fn gpus_are_added_to_every_host_where_flux_found_none() {
+        assert_eq!((with_gpus(SET, 2), with_gpus("no JSON", 2)), (None, None));
+        let without = SET.replace(r#","gpu":"1""#, "");
+        let narrow = narrowed(&without, 2).unwrap();
+        assert_eq!(with_gpus(&narrow, 0), None);
+        let set: Value = serde_json::from_str(&with_gpus(&narrow, 2).unwrap()).unwrap();
+        assert_eq!(
+            set["execution"]["R_lite"],
+            serde_json::json!([
+                { "rank": "0,2", "children": { "core": "0-1", "gpu": "0-1" } },
+                { "rank": "1,3", "children": { "core": "2-3", "gpu": "0-1" } },
+            ])
+        );
+        assert!(with_gpus(&without, 1).unwrap().contains(r#""gpu":"0""#));
     }
 
     #[test]

@@ -51,6 +51,8 @@ pub struct Facts {
     /// Processors that this container may use: those its affinity mask allows, at most as many as its
     /// CPU limit has whole ones, at least one.
     pub processors: usize,
+    /// GPUs that this container has, by the device files that it has of NVIDIA's driver, or else of AMD's.
+    pub gpus: usize,
     /// Pods of this index that the Job controller has replaced by this one, each after the other. Those that
     /// a suspension of the Job took are not among them: it lets go of a pod before it deletes it. 0 in a
     /// Job that repeats what has failed.
@@ -143,6 +145,7 @@ impl Facts {
             // The standard library asks `sched_getaffinity(2)`, which a cpuset narrows as well, and the quotas of the
             // control group and of all above it that are to be seen, in both versions.
             processors: std::thread::available_parallelism().map_or(1, usize::from),
+            gpus: gpus(root),
             replaced: replaced(&environment),
             view_has_libc: root.at(view.join("lib/libc.so.6")).exists(),
             executables,
@@ -166,6 +169,22 @@ impl Facts {
 fn replaced(environment: &BTreeMap<String, String>) -> u32 {
     let counts = REPLACED_VARIABLES.iter().filter_map(|(name, _)| environment.get(*name));
     counts.filter_map(|count| count.parse::<u32>().ok()).sum()
+}
+
+/// A container with GPUs of NVIDIA has `/dev/nvidia<number>` for each (`GetDeviceNodes` in `NVIDIA/k8s-device-plugin`), one
+/// with GPUs of AMD has `/dev/kfd`, and `/dev/dri/renderD<number>` for each (`buildDeviceCDIEdits` in
+/// `ROCm/k8s-gpu-dra-driver`, and `Allocate` in `ROCm/k8s-device-plugin`).
+fn gpus(root: &Root) -> usize {
+    let count = |directory: &str, prefix: &str| {
+        let entries = fs::read_dir(root.at(directory)).into_iter().flatten().flatten();
+        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        let number = |name: &String| name.strip_prefix(prefix)?.parse::<u32>().ok();
+        names.filter_map(|name| number(&name)).count()
+    };
+    match count("/dev", "nvidia") {
+        0 if root.at("/dev/kfd").exists() => count("/dev/dri", "renderD"),
+        gpus => gpus,
+    }
 }
 
 /// The user database; a file that is missing or closed to us counts as empty.
@@ -237,6 +256,27 @@ mod tests {
         };
         assert_eq!((of("0", ""), of("", "2"), of("1", "2")), (0, 2, 3));
         assert_eq!(replaced(&BTreeMap::new()), 0);
+    }
+
+    #[test]
+    fn gpus_are_counted_by_the_files_of_their_drivers() {
+        let pod = tempfile::tempdir().unwrap();
+        let root = Root::new(pod.path());
+        let found = |files: &[&str]| {
+            for file in files {
+                let path = root.at("/dev").join(file);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, "").unwrap();
+            }
+            gpus(&root)
+        };
+        assert_eq!(found(&[]), 0);
+        // Any graphics card has such a file.
+        assert_eq!(found(&["null", "dri/card0", "dri/renderD128", "dri/renderD129"]), 0);
+        assert_eq!(found(&["kfd"]), 2);
+        let of_all = ["nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset", "nvidia"];
+        assert_eq!(found(&of_all), 2);
+        assert_eq!(found(&["nvidia3", "nvidia0", "nvidia11"]), 3);
     }
 
     #[test]

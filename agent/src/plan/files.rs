@@ -74,7 +74,7 @@ pub(super) fn munge_key(pod: Pod<'_>) -> Option<Step> {
 }
 
 /// The resource set: all hosts are taken to have what the lead has, of which Flux, who asks hwloc, knows
-/// the processors but not the CPU limit. Every worker is handed the lead's configuration, which names the file, opens it,
+/// the processors but not the CPU limit, and GPUs only where hwloc was built with a library of their vendor. Every worker is handed the lead's configuration, which names the file, opens it,
 /// and must not find more in it than it has (`convert_R_conf` and `topo_verify` of Flux's module `resource`): one core
 /// each claims nothing and saves the time of hwloc.
 pub(super) fn resources(pod: Pod<'_>) -> Step {
@@ -85,7 +85,8 @@ pub(super) fn resources(pod: Pod<'_>) -> Step {
     }
     let words = [&pod.flux(), "R", "encode", "--local", &format!("--hosts={hosts}")];
     let command = words.map(str::to_owned).to_vec();
-    Step::EncodeResources { command, cores: pod.facts.processors, path }
+    let facts = pod.facts;
+    Step::EncodeResources { command, cores: facts.processors, gpus: facts.gpus, path }
 }
 
 pub(super) fn file(path: PathBuf, mode: u32, content: String) -> FileToWrite {

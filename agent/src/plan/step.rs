@@ -119,10 +119,12 @@ pub(crate) enum Step {
     FindFlux,
     /// Hand the working directory to the broker's user if it is the image's own.
     AdoptWorkingDirectory,
-    /// Ask Flux what this pod has, leave at most so many cores of it, and write it down for all hosts.
+    /// Ask Flux what this pod has, leave at most so many cores of it, add so many GPUs where it finds none, and write
+    /// it down for all hosts.
     EncodeResources {
         command: Vec<String>,
         cores: usize,
+        gpus: usize,
         path: PathBuf,
     },
     /// Write the batch script into the working directory; its path goes into a variable.
@@ -292,9 +294,13 @@ impl Display for Step {
             Self::FindFlux => out.write_str("find flux on the PATH"),
             Self::AdoptWorkingDirectory => out
                 .write_str("hand the working directory to the broker's user if it is the image's"),
-            Self::EncodeResources { command, cores, path } => {
+            Self::EncodeResources { command, cores, gpus, path } => {
                 let (command, path) = (shown(command), path.display());
-                write!(out, "write what {command:?} prints to {path}, at most {cores} cores a host")
+                write!(
+                    out,
+                    "write what {command:?} prints to {path}, at most {cores} cores a host"
+                )?;
+                if *gpus > 0 { write!(out, " and {gpus} GPUs if it has none") } else { Ok(()) }
             }
             Self::WriteBatchScript { fallback_directory, script } => {
                 let fallback = fallback_directory.display();

@@ -194,6 +194,7 @@ pub(crate) fn facts(config: &AgentConfig, hostname: &str, uid: u32) -> Facts {
         is_runner: true,
         has_temporary_directories: false,
         processors: 3,
+        gpus: 0,
         replaced: 0,
         view_has_libc: false,
         executables: executables.into_iter().chain(image).collect(),

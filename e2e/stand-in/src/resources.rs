@@ -49,7 +49,9 @@ fn parse(text: &str) -> Option<BTreeMap<String, usize>> {
     let execution = &set["execution"];
     let mut cores = Cores::new();
     for entry in execution["R_lite"].as_array()? {
-        let children = entry["children"].as_object().filter(|children| children.len() == 1)?;
+        let children = entry["children"].as_object()?;
+        // GPUs are known and not simulated.
+        children.keys().all(|kind| ["core", "gpu"].contains(&kind.as_str())).then_some(())?;
         let given = text::decode_ids(children.get("core")?.as_str()?)?.len();
         let ranks = text::decode_ids(entry["rank"].as_str()?)?;
         cores.extend(ranks.into_iter().map(|rank| (rank, given)));

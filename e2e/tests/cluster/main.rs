@@ -9,6 +9,7 @@ mod autoscale;
 mod clients;
 mod cost;
 mod examples;
+mod gpus;
 mod hostile;
 mod install;
 mod lead;

@@ -1,14 +1,13 @@
 //! MiniClusters whose pods get nodes together or not at all, by real schedulers that read PodGroups: scheduler-plugins,
 //! and Kubernetes' own. On a cluster of its own, because a node is given seats to count.
 
-use super::{case, on_a_cluster, options};
+use super::{case, on_a_cluster, options, placed};
 use crate::{Instance, Trial};
 use anyhow::{Result, ensure};
 use e2e::environment::Environment;
 use e2e::kubernetes::{Network, Options, go_programs};
 use e2e::progress::Progress;
 use e2e::schedulers::{SCHEDULER, install_scheduler_plugins};
-use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
 
 /// Places on the node: for one MiniCluster of three, and one more.
@@ -37,11 +36,6 @@ async fn seated<'run>(
 async fn gang<'run>(trial: &'run Trial, name: &'run str, size: u32) -> Result<Instance<'run>> {
     let scheduling = format!("scheduling: {{gang: PodGroup}}, pod: {{schedulerName: {SCHEDULER}}}");
     seated(trial, name, size, &scheduling).await
-}
-
-async fn placed(trial: &Trial, name: &str) -> Result<usize> {
-    let has_node = |pod: &Pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
-    Ok(trial.pods(name).await?.iter().filter(|pod| has_node(pod)).count())
 }
 
 async fn all_or_none(trial: &Trial) -> Result<()> {

@@ -1,10 +1,11 @@
-//! What needs clusters of its own: faults of nodes and of the control plane, installations, schedulers, other networks,
+//! What needs clusters of its own: faults of nodes and of the control plane, installations, schedulers, devices, other networks,
 //! and that the harness leaves nothing behind. Needs root.
 //!
 //! Run by `cargo verify`, or alone: `cargo test -p e2e --test node -- --ignored`.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "these are tests, helpers included")]
 
 mod control_plane;
+mod devices;
 mod gang;
 mod install;
 mod kueue;
@@ -23,6 +24,7 @@ use e2e::progress::Progress;
 use e2e::trial::Trial;
 use e2e::trial::instance::{DEADLINE, Instance, look, specification, then_on};
 use e2e::wait::{Look, until};
+use k8s_openapi::api::core::v1::Pod;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::path::PathBuf;
@@ -52,6 +54,12 @@ fn case(
     case: impl AsyncFnOnce(&Trial) -> Result<()> + Send,
 ) -> Result<()> {
     Progress::new().step(purpose, || environment.trial(purpose, &[], case))
+}
+
+/// How many pods of a MiniCluster have a node.
+async fn placed(trial: &Trial, name: &str) -> Result<usize> {
+    let has_node = |pod: &Pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
+    Ok(trial.pods(name).await?.iter().filter(|pod| has_node(pod)).count())
 }
 
 fn kubectl(cluster: &Kubernetes, arguments: &[&str]) -> String {

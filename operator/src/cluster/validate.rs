@@ -7,6 +7,7 @@
 //! the API server, whose answer becomes the condition.
 
 pub(crate) mod autoscale;
+mod claims;
 mod container;
 mod flux;
 mod no_effect;
@@ -104,6 +105,7 @@ fn resolve(
     let services_name = identity.as_ref().map(|identity| identity.name.services_pod());
     let services_pod = services_pod(services_name, spec, &common, faults);
     let pod = pod::pod(name_text, spec, pod, faults);
+    claims::claims(spec, faults);
     let job_labels = job_labels(cluster, faults);
     let job_annotations = job_annotations(cluster, &job_labels, faults);
     let autoscale = autoscale::autoscale(spec, &job_labels, &job_annotations, faults);

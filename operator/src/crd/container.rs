@@ -121,7 +121,8 @@ pub struct Container {
     pub life_cycle: Option<LifeCycle>,
 
     /// Resources of the container. In the one that runs Flux, the CPU limit decides how many cores Flux
-    /// schedules on in each pod: as many as the limit has whole ones, at least one.
+    /// schedules on in each pod: as many as the limit has whole ones, at least one. `claims` names claims
+    /// of devices that `pod.overlay.resourceClaims` gives the pods.
     pub resources: Option<ResourceRequirements>,
 
     /// Security context of the container, passed on whole. Where the container starts as root and Flux

@@ -57,6 +57,8 @@ fn base() -> Value {
             { "image": "web", "name": "web", "noWrapEntrypoint": true },
         ],
         "services": [{ "image": "store", "name": "store" }],
+        // One of the name that a container's claim gets here.
+        "pod": { "overlay": { "resourceClaims": [{ "name": "sample", "resourceClaimName": "a" }] } },
     });
     serde_json::to_value(hello(&spec)).unwrap()["spec"].clone()
 }

@@ -24,5 +24,7 @@ pub use lifecycle::{DownAtEnd, Status};
 pub use network::{IpFamilies, MOST_NODES, Network, cluster_domain};
 pub use options::{ContainerRuntime, Nodes, Options, id_of_version};
 pub use processes::end_descendants;
-pub use recipes::{KUEUE_VERSION, SCHEDULER_PLUGINS_VERSION, go_programs};
+pub use recipes::{
+    DRA_EXAMPLE_DRIVER_VERSION, KUEUE_VERSION, SCHEDULER_PLUGINS_VERSION, go_programs,
+};
 pub use version::KubernetesVersion;

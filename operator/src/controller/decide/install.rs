@@ -8,12 +8,16 @@ use flux_contract::Install;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::PodSpec;
 use kube::ResourceExt as _;
+use serde_json::Value;
 
 /// Annotation of the Job: method and reason, as `Image: ...`.
 const ANNOTATION: &str = "flux-framework.org/install";
 
 /// The field that pod-level resources come from.
 const RESOURCES: &str = "spec.pod.resources";
+
+/// The field that claims of devices come from.
+const OVERLAY: &str = "spec.pod.overlay";
 
 /// The reason where the specification, or the operator's option, names the method.
 const ASKED_FOR: &str = "asked for";
@@ -122,11 +126,16 @@ pub(crate) fn dropped(
          spec.flux.container.install to Copy"
             .to_owned()
     });
-    let edited = changed.iter().any(|field| field.starts_with(RESOURCES));
-    let asks = cluster.pod.spec.resources.is_some() && !edited;
+    let is_edited = |path: &str| changed.iter().any(|field| field.starts_with(path));
+    let asks = cluster.pod.spec.resources.is_some() && !is_edited(RESOURCES);
     let resources = (asks && pod.resources.is_none())
         .then(|| format!("{RESOURCES} (feature PodLevelResources, on from Kubernetes 1.34 on)"));
-    images.into_iter().chain(resources).collect()
+    let claims = cluster.pod.overlay.as_ref().map(|overlay| &overlay["resourceClaims"]);
+    let asks = claims.and_then(Value::as_array).is_some_and(|claims| !claims.is_empty());
+    let claims = (asks && !is_edited(OVERLAY) && pod.resource_claims.is_none()).then(|| {
+        format!("{OVERLAY}.resourceClaims (feature DynamicResourceAllocation, on from Kubernetes 1.34 on)")
+    });
+    images.into_iter().chain(resources).chain(claims).collect()
 }
 
 fn mounts_images(pod: &PodSpec) -> bool {
@@ -139,7 +148,7 @@ mod tests {
     use crate::controller::fixtures::{built_with, cluster, job};
     use crate::controller::observe::stores::strip_job;
     use InstallMethod::{Copy, Image};
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     fn wanted(method: &str) -> Value {
         json!({ "flux": { "container": { "install": method } } })
@@ -197,10 +206,12 @@ mod tests {
         assert_eq!(noted_on(&made), None);
     }
 
-    /// As `dropImageVolumes` and `dropDisabledPodLevelResources` do it in `pkg/api/pod/util.go`.
+    /// As `dropImageVolumes`, `dropDisabledPodLevelResources` and `dropDisabledDynamicResourceAllocationFields` do it in
+    /// `pkg/api/pod/util.go`.
     fn drop_all(pod: &mut PodSpec) {
         pod.volumes.as_mut().unwrap().retain(|volume| volume.image.is_none());
         pod.resources = None;
+        pod.resource_claims = None;
     }
 
     #[test]
@@ -209,6 +220,9 @@ mod tests {
         let memory = json!({ "memory": "1Gi" });
         let whole = json!({ "pod": { "resources": memory } });
         let overhead = json!({ "pod": { "resources": memory, "runtimeClassName": "kata" } });
+        let claims = "spec.pod.overlay.resourceClaims";
+        let claim = json!([{ "name": "gpu", "resourceClaimTemplateName": "gpu" }]);
+        let claimed = json!({ "pod": { "overlay": { "resourceClaims": claim } } });
         let keep: fn(&mut PodSpec) = |_| ();
         for (spec, method, change, edited, expected) in [
             (&whole, Image, keep, &[][..], &[][..]),
@@ -217,6 +231,9 @@ mod tests {
             (&whole, Copy, drop_all, &[], &[resources]),
             (&whole, Copy, drop_all, &[resources], &[]),
             (&overhead, Copy, keep, &[], &[]),
+            (&claimed, Copy, keep, &[], &[]),
+            (&claimed, Copy, drop_all, &[], &[claims]),
+            (&claimed, Copy, drop_all, &["spec.pod.overlay"], &[]),
             (&json!({}), Image, keep, &[], &[]),
         ] {
             let cluster = cluster(spec);

@@ -293,8 +293,8 @@ fn is_short(owner: &OwnerReference) -> bool {
     [&owner.name, &owner.uid, &owner.api_version].iter().all(|text| text.len() <= NAME_LIMIT)
 }
 
-/// Leaves of a Job's template the restart policy, the images that are copied or mounted, pod-level resources, and what
-/// holds its pods back.
+/// Leaves of a Job's template the restart policy, the images that are copied or mounted, pod-level resources, claims of
+/// devices, and what holds its pods back.
 pub(crate) fn strip_job(job: &mut Job) {
     let Some(template) = job.spec.as_mut().map(|spec| &mut spec.template) else { return };
     let Some(pod) = mem::take(template).spec else { return };
@@ -307,6 +307,7 @@ pub(crate) fn strip_job(job: &mut Job) {
         init_containers: init,
         volumes: Some(volumes.collect()),
         resources: pod.resources,
+        resource_claims: pod.resource_claims,
         scheduling_gates: pod.scheduling_gates,
         ..PodSpec::default()
     });

@@ -1,0 +1,22 @@
+//! What Flux knows of GPUs, by device files that are none.
+
+use crate::trial;
+use anyhow::ensure;
+
+/// Files by the names of NVIDIA's driver, as its device plugin gives them to a container.
+const FILES: &str = "volumes: {one: {hostPath: /dev/null, path: /dev/nvidia0}, \
+                     other: {hostPath: /dev/null, path: /dev/nvidia3}}";
+
+#[test]
+#[ignore = "needs a cluster"]
+fn flux_counts_the_gpus_that_the_container_has() {
+    trial("gpus", async |trial| {
+        let run = trial.run("gpus", "size: 2, interactive: true", FILES).await?;
+        run.running(2).await?;
+        let said = run.exec(0, &["/mnt/flux/bin/flux-agent", "resources"]).await?;
+        let gpus = said.lines().find_map(|line| line.strip_prefix("GPUs for Flux"));
+        ensure!(gpus.is_some_and(|gpus| gpus.trim() == "2"), "{said}");
+        // Nothing is in the way of a job.
+        run.flux(&["run", "-N2", "-n2", "true"]).await.map(drop)
+    });
+}
