@@ -4,7 +4,7 @@
 
 use crate::accounts::become_user::become_command;
 use crate::failure::{Failure, ended_with};
-use crate::plan::jobspec::{Counts, Variables, jobspec, obstacle, of_flux_run};
+use crate::plan::jobspec::{Counts, Slot, Variables, jobspec, obstacle, of_flux_run};
 use crate::plan::workload::NO_VALIDATOR;
 use crate::process::exit_status::{exit_code, start_failure_code};
 use crate::system::environment::find_program;
@@ -108,12 +108,15 @@ fn prepare(submit: &Submit) -> Result<Prepared, String> {
     let directory = env::current_dir().map_err(|error| format!("the directory: {error}"))?;
     let directory = text(directory.into_os_string())?;
     let environment = of_flux_run(environment);
-    let jobspec = jobspec(submit.counts, &submit.command, &directory, &environment, &limits()?);
+    let limits = limits()?;
+    let counts = submit.counts;
+    let jobspec =
+        jobspec(counts, Slot::ONE_CORE, &submit.command, &directory, &environment, &limits);
     Ok(Prepared { flux_job, environment, jobspec })
 }
 
 /// Python writes a limit as a signed number: one that there is not is -1.
-fn limits() -> Result<BTreeMap<&'static str, i64>, String> {
+pub(crate) fn limits() -> Result<BTreeMap<&'static str, i64>, String> {
     let limit = |(name, resource)| {
         let (soft, _) =
             getrlimit(resource).map_err(|error| format!("the limit {name}: {error}"))?;
