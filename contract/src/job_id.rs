@@ -2,13 +2,30 @@
 
 /// The number as people read it.
 pub fn f58(id: u64) -> String {
-    let bytes = id.to_be_bytes();
-    let first = bytes.iter().position(|byte| *byte != 0).unwrap_or(bytes.len() - 1);
-    format!("ƒ{}", bs58::encode(&bytes[first..]).into_string())
+    format!("ƒ{}", digits(id))
 }
 
-/// The number behind what people write: with either prefix, or decimal.
+/// The same in ASCII, as `flux job id --to=f58plain` prints it: for addresses and programs.
+pub fn f58_plain(id: u64) -> String {
+    format!("f{}", digits(id))
+}
+
+fn digits(id: u64) -> String {
+    let bytes = id.to_be_bytes();
+    let first = bytes.iter().position(|byte| *byte != 0).unwrap_or(bytes.len() - 1);
+    bs58::encode(&bytes[first..]).into_string()
+}
+
+/// The number behind what people write: with either prefix, decimal, hexadecimal, or as Flux calls a job's directory in
+/// its store (flux-core, `src/common/libjob/id.c` and `src/common/libutil/fluid.c`).
 pub fn parse(text: &str) -> Option<u64> {
+    let text = text.strip_prefix("job.").unwrap_or(text);
+    if text.contains('.') {
+        return dotted(text);
+    }
+    if let Some(digits) = text.strip_prefix("0x") {
+        return hexadecimal(digits);
+    }
     if let Ok(id) = text.parse() {
         return Some(id);
     }
@@ -17,6 +34,19 @@ pub fn parse(text: &str) -> Option<u64> {
     let mut whole = [0; 8];
     whole.get_mut(8_usize.checked_sub(bytes.len())?..)?.copy_from_slice(&bytes);
     Some(u64::from_be_bytes(whole))
+}
+
+/// Four groups of up to four digits.
+fn dotted(text: &str) -> Option<u64> {
+    let groups: Vec<&str> = text.split('.').collect();
+    let is_short = |group: &&str| group.len() <= 4;
+    let groups: [&str; 4] = groups.try_into().ok().filter(|it: &[_; 4]| it.iter().all(is_short))?;
+    groups.into_iter().try_fold(0, |id, group| Some(id << 16 | hexadecimal(group)?))
+}
+
+fn hexadecimal(digits: &str) -> Option<u64> {
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_number.then(|| u64::from_str_radix(digits, 16).ok()).flatten()
 }
 
 #[cfg(test)]
@@ -28,9 +58,24 @@ mod tests {
         // As `flux job id --to=f58` of flux-core 0.88 prints them.
         for (id, text) in [(25_568_477_184, "ƒfxQ8UX"), (0, "ƒ1"), (57, "ƒz"), (58, "ƒ21")] {
             assert_eq!(f58(id), text);
-            assert_eq!([text, &text.replace('ƒ', "f"), &id.to_string()].map(parse), [Some(id); 3]);
+            let plain = text.replace('ƒ', "f");
+            assert_eq!(f58_plain(id), plain);
+            assert_eq!([text, &plain, &id.to_string()].map(parse), [Some(id); 3]);
         }
         for text in ["", "ƒ0", "x", "ƒjpXCZedGfVQjpXCZedGfVQ", "-1"] {
+            assert_eq!(parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_id_is_read_in_the_other_forms_of_flux_too() {
+        // As `flux job id --to=hex`, `dothex` and `kvs` of flux-core 0.88 print it.
+        for text in ["0x5f4000000", "0000.0005.f400.0000", "job.0000.0005.f400.0000", "0.5.F400.0"]
+        {
+            assert_eq!(parse(text), Some(25_568_477_184), "{text}");
+        }
+        for text in ["0x", "0x+1", "1.2.3", "1.2.3.4.5", "1.2.3.10000", "1..3.4", "job.", "job.f.1"]
+        {
             assert_eq!(parse(text), None, "{text}");
         }
     }

@@ -1,7 +1,8 @@
 //! The command line.
 
 use super::{
-    client, doctor, fluxion, inspect, install, instance, keygen, probe, ps, resolve, transfer, wait,
+    client, doctor, fluxion, inspect, install, instance, keygen, probe, ps, resolve, serve,
+    transfer, wait,
 };
 use crate::accounts::become_user::{self, Target};
 use crate::commands::arguments::{Awaited, PodArguments, PodQuestion};
@@ -130,6 +131,8 @@ enum Command {
     /// Print what the instance has and does, as JSON (what `kubectl flux` shows)
     #[command(name = subcommand::INSTANCE, hide = true)]
     Instance(instance::Question),
+    /// Serve the HTTP API of this pod's instance, and its page
+    Serve(serve::Serve),
     /// Write a file, or a directory with all below it, to standard output as a tar stream (used by `kubectl flux cp`)
     #[command(name = subcommand::PACK, hide = true)]
     Pack {
@@ -237,6 +240,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Fluxion => fluxion::run(),
         Command::Resources(question) => inspect::resources(&question),
         Command::Instance(question) => block_on(instance::run(&question)),
+        Command::Serve(serve) => block_on(serve::run(&serve)),
         Command::Pack { path } => transfer::pack(&path),
         Command::Unpack { path, name } => transfer::unpack(path, name),
         Command::Diagnose { flux } => block_on(async { ended_with(diagnose::run(&flux).await) }),

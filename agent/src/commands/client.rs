@@ -27,7 +27,7 @@ const NOT_FOUND: u8 = 127;
 
 /// Which working directory a client leaves for its home.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum GoHome {
+pub(crate) enum GoHome {
     /// One that it cannot write to: it is a shell, in which people type commands that leave files.
     IfNotWritable,
     /// One that is closed even to entering, or the root directory, in which a container without a working directory
@@ -38,16 +38,7 @@ enum GoHome {
 /// Becomes `words`, or a shell; returns only when it failed.
 pub(crate) fn connect(arguments: &PodArguments, words: &[OsString]) -> Result<(), Failure> {
     let pod = PodContext::read(arguments)?;
-    let environment = client_environment(&pod.config, &pod.facts)?;
-    let socket = pod.root.at(&environment.socket);
-    let owner = fs::metadata(&socket).map_err(|error| {
-        let message = format!(
-            "look at the broker's socket {}: {error}: the broker is not up (yet): see flux-agent status, flux-agent doctor",
-            socket.display()
-        );
-        Failure::new(Exit::Broker, message)
-    })?;
-    let client = Client::new(&pod, &environment, (owner.uid(), owner.gid()));
+    let (client, _) = connected(&pod)?;
     if let Some((program, arguments)) = words.split_first() {
         return client.become_program(program, arguments, GoHome::IfUseless);
     }
@@ -58,6 +49,20 @@ pub(crate) fn connect(arguments: &PodArguments, words: &[OsString]) -> Result<()
         return Err(Failure::with_code(NOT_FOUND, message));
     }
     client.become_program(shell.as_os_str(), &[], GoHome::IfNotWritable)
+}
+
+/// A client of this pod's broker, and the socket at which that is asked.
+pub(crate) fn connected(pod: &PodContext) -> Result<(Client, PathBuf), Failure> {
+    let environment = client_environment(&pod.config, &pod.facts)?;
+    let socket = pod.root.at(&environment.socket);
+    let owner = fs::metadata(&socket).map_err(|error| {
+        let message = format!(
+            "look at the broker's socket {}: {error}: the broker is not up (yet): see flux-agent status, flux-agent doctor",
+            socket.display()
+        );
+        Failure::new(Exit::Broker, message)
+    })?;
+    Ok((Client::new(pod, &environment, (owner.uid(), owner.gid())), socket))
 }
 
 /// Becomes the real `flux` with `arguments`; returns only when that failed.
@@ -150,15 +155,21 @@ impl Client {
 
     /// Becomes `program` with `arguments`; returns only when that failed.
     fn become_program(
-        mut self,
+        self,
         program: &OsStr,
         arguments: &[OsString],
         go_home: GoHome,
     ) -> Result<(), Failure> {
+        let environment = self.become_user(go_home)?;
+        let mut command = Command::new(program);
+        become_command(command.args(arguments).env_clear().envs(environment))
+    }
+
+    /// Becomes the broker's user, in a directory that is of use, and gives the environment of what it starts.
+    pub(crate) fn become_user(mut self, go_home: GoHome) -> Result<Environment, Failure> {
         self.target.as_ref().map_or(Ok(()), change_user)?;
         self.leave_useless_directory(go_home);
-        let mut command = Command::new(program);
-        become_command(command.args(arguments).env_clear().envs(&self.environment))
+        Ok(self.environment)
     }
 
     /// Goes home from a working directory that is of no use. A script may read all that is printed.

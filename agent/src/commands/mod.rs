@@ -15,6 +15,7 @@ pub(crate) mod probe;
 mod ps;
 mod python;
 mod resolve;
+mod serve;
 pub(crate) mod transfer;
 pub(crate) mod wait;
 

@@ -201,6 +201,23 @@ impl BrokerSocket {
         answer.unwrap_or_else(|_| Err(SocketError::Silent { topic: topic.to_owned() }))
     }
 
+    /// Asks the lead to answer `topic` more than once: by [`Self::next`] alone from then on. The broker ends what it does
+    /// for this when the connection ends.
+    pub(crate) async fn stream(&mut self, topic: &str, payload: &Value) -> Result<(), SocketError> {
+        self.send(topic, LEAD, Some(payload), FLAG_STREAMING).await
+    }
+
+    /// Waits for the next answer of that stream; there is none behind its end (RFC 6).
+    pub(crate) async fn next<Answer: DeserializeOwned>(
+        &mut self,
+        topic: &str,
+    ) -> Result<Option<Answer>, SocketError> {
+        match self.receive(topic).await {
+            Err(error) if error.is(Errno::ENODATA) => Ok(None),
+            answer => answer.map(Some),
+        }
+    }
+
     async fn send(
         &mut self,
         topic: &str,

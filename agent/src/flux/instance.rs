@@ -43,9 +43,7 @@ impl Instance {
     }
 
     pub(crate) async fn ranks(&mut self) -> Result<Vec<RankReport>, SocketError> {
-        let resources = self.socket.ask_lead("resource.sched-status", &json!({})).await?;
-        let status = Status::of(&mut self.socket).await?;
-        Ok(ranks(&resources, &status))
+        ranks_of(&mut self.socket).await
     }
 
     /// The jobs that have not ended, or `all` of them, as they stand `now`, in seconds of Unix time.
@@ -86,6 +84,13 @@ impl Instance {
         let found: Value = self.socket.ask_lead("job-info.lookup", &asked).await?;
         Ok(printed(found[OUTPUT].as_str().unwrap_or_default()))
     }
+}
+
+/// The ranks of the instance that is asked at `socket`.
+pub(crate) async fn ranks_of(socket: &mut BrokerSocket) -> Result<Vec<RankReport>, SocketError> {
+    let resources = socket.ask_lead("resource.sched-status", &json!({})).await?;
+    let status = Status::of(socket).await?;
+    Ok(ranks(&resources, &status))
 }
 
 /// What a job that waits for resources asks for, as far as its jobspec says (flux-core, `parse_jobspec` of

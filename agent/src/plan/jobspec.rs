@@ -31,6 +31,17 @@ pub(crate) struct Counts {
     pub(crate) tasks: Option<u32>,
 }
 
+/// What a task gets of the node that it runs on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Slot {
+    pub(crate) cores: u32,
+    pub(crate) gpus: u32,
+}
+
+impl Slot {
+    pub(crate) const ONE_CORE: Self = Self { cores: 1, gpus: 0 };
+}
+
 /// Why the job of `flux run` in `environment` is not known, if it is not.
 pub(crate) fn obstacle(environment: &Variables) -> Option<String> {
     if let Some(name) = OF_FLUX_RUN.into_iter().find(|name| environment.contains_key(*name)) {
@@ -78,14 +89,16 @@ fn is_c(locale: &str) -> bool {
 /// The job of `command` in `directory`, with the soft limits that it gets, by the names that Flux's shell knows.
 pub(crate) fn jobspec(
     counts: Counts,
+    slot: Slot,
     command: &[String],
     directory: &str,
     environment: &Variables,
     limits: &BTreeMap<&str, i64>,
 ) -> Value {
     let slots = |count| {
-        let core = json!({ "type": "core", "count": 1 });
-        json!({ "type": "slot", "count": count, "with": [core], "label": "task" })
+        let mut with = vec![json!({ "type": "core", "count": slot.cores })];
+        with.extend((slot.gpus > 0).then(|| json!({ "type": "gpu", "count": slot.gpus })));
+        json!({ "type": "slot", "count": count, "with": with, "label": "task" })
     };
     let mut per_task = json!({ "per_slot": 1 });
     let resource = if let Some(nodes) = counts.nodes {
@@ -151,7 +164,10 @@ mod tests {
             let limits =
                 limits.iter().map(|(name, limit)| (name.as_str(), limit.as_i64().unwrap()));
             let (limits, environment) = (limits.collect(), of_flux_run(environment));
-            assert_eq!(jobspec(counts, &command, "/tmp", &environment, &limits), expected);
+            assert_eq!(
+                jobspec(counts, Slot::ONE_CORE, &command, "/tmp", &environment, &limits),
+                expected
+            );
         }
     }
 

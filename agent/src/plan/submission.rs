@@ -3,7 +3,7 @@
 use crate::plan::jobspec::obstacle;
 use crate::plan::pod::Pod;
 use crate::plan::step::Submitter;
-use flux_contract::Submission;
+use flux_contract::{AgentConfig, Submission};
 use toml::Table;
 
 /// Releases whose `flux run` was compared with the agent's own jobspec. Between the two it did not change.
@@ -52,7 +52,7 @@ fn why_flux(pod: Pod<'_>, submission: &Submission) -> Option<String> {
         (!has_counts_alone(&submission.flags), "there are options besides -N and -n"),
         (submission.command.first().is_none_or(is_option), "the command begins with an option"),
         (!config.view.enabled, "Flux is the image's own"),
-        (has_validator(pod), "flux.brokerConfig has a table [ingest]"),
+        (has_validator(pod.config), "flux.brokerConfig has a table [ingest]"),
         (facts.has_submission_plugins, "Flux has plugins for its submission programs"),
     ] {
         if applies {
@@ -83,7 +83,7 @@ fn has_counts_alone(flags: &[String]) -> bool {
 
 /// Whether the user asks for something that looks at jobs or changes them before Flux takes them
 /// (flux-config-ingest(5)). Otherwise that would be a Python program that looks at what the agent or Flux has made.
-pub(super) fn has_validator(pod: Pod<'_>) -> bool {
-    let custom = pod.config.broker.custom_config.as_deref().unwrap_or_default();
+pub(crate) fn has_validator(config: &AgentConfig) -> bool {
+    let custom = config.broker.custom_config.as_deref().unwrap_or_default();
     custom.parse::<Table>().map_or(true, |table| table.contains_key("ingest"))
 }

@@ -150,7 +150,7 @@ fn submit(pod: Pod<'_>, submission: &Submission, options: &[&str]) -> Vec<String
 fn no_validator(pod: Pod<'_>, submit: &[String]) -> Option<String> {
     let is_known = |command| submit.starts_with(&["flux", command].map(str::to_owned));
     let is_known = ["run", "submit", "batch"].into_iter().any(is_known);
-    (is_known && !has_validator(pod)).then(|| NO_VALIDATOR.to_owned())
+    (is_known && !has_validator(pod.config)).then(|| NO_VALIDATOR.to_owned())
 }
 
 fn batch(pod: Pod<'_>, prefix: &[String], flags: &[String]) -> Option<LeadCommand> {
@@ -161,7 +161,7 @@ fn batch(pod: Pod<'_>, prefix: &[String], flags: &[String]) -> Option<LeadComman
     words.push(format!("--failure={}", failure.display()));
     words.extend(pod.config.logging.quiet.then(|| "--quiet".to_owned()));
     words.push("--".to_owned());
-    words.extend((!has_validator(pod)).then(|| NO_VALIDATOR.to_owned()));
+    words.extend((!has_validator(pod.config)).then(|| NO_VALIDATOR.to_owned()));
     words.extend_from_slice(flags);
     let command = lead_command(pod, words, prefix.is_empty())?;
     Some(LeadCommand { failure: Some(failure), ..command })

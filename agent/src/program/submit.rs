@@ -4,7 +4,7 @@
 
 use crate::accounts::become_user::become_command;
 use crate::failure::{Failure, ended_with};
-use crate::plan::jobspec::{Counts, Variables, jobspec, obstacle, of_flux_run};
+use crate::plan::jobspec::{Counts, Slot, Variables, jobspec, obstacle, of_flux_run};
 use crate::plan::workload::NO_VALIDATOR;
 use crate::process::exit_status::{exit_code, start_failure_code};
 use crate::program::mpi;
@@ -109,8 +109,10 @@ fn prepare(submit: &Submit) -> Result<Prepared, String> {
     let directory = env::current_dir().map_err(|error| format!("the directory: {error}"))?;
     let directory = text(directory.into_os_string())?;
     let environment = of_flux_run(environment);
-    let mut jobspec = jobspec(submit.counts, &submit.command, &directory, &environment, &limits()?);
-    if submit.counts.nodes.max(submit.counts.tasks) > Some(1) {
+    let (limits, counts) = (limits()?, submit.counts);
+    let mut jobspec =
+        jobspec(counts, Slot::ONE_CORE, &submit.command, &directory, &environment, &limits);
+    if counts.nodes.max(counts.tasks) > Some(1) {
         let options = &mut jobspec["attributes"]["system"]["shell"]["options"];
         for (name, value) in mpi::shell_options(&submit.flux, &submit.command, &environment) {
             options[name] = value.into();
@@ -120,7 +122,7 @@ fn prepare(submit: &Submit) -> Result<Prepared, String> {
 }
 
 /// Python writes a limit as a signed number: one that there is not is -1.
-fn limits() -> Result<BTreeMap<&'static str, i64>, String> {
+pub(crate) fn limits() -> Result<BTreeMap<&'static str, i64>, String> {
     let limit = |(name, resource)| {
         let (soft, _) =
             getrlimit(resource).map_err(|error| format!("the limit {name}: {error}"))?;

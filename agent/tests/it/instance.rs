@@ -19,7 +19,6 @@ fn ranks_and_jobs_are_those_of_the_instance_and_the_output_that_of_the_job() {
     let record = Arc::clone(&asked);
     broker_that(&pod.layout().local_socket(), move |topic, payload| {
         record.lock().unwrap().push(format!("{topic} {payload}"));
-        // Frames of this stand-in are short.
         let answer = match topic {
             "resource.sched-status" => {
                 json!({ "all": set("0-1", "0-1"), "allocated": set("0", "0") })

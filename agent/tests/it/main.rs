@@ -24,6 +24,7 @@ mod rc;
 mod readiness;
 mod refusals;
 mod run;
+mod serve;
 mod settings;
 mod sidecars;
 mod status;

@@ -8,7 +8,7 @@ use std::fs;
 
 /// Subcommands with their arguments, the codes that they end with, and what they print among other things.
 /// `HERE` stands for this pod; `FOR-EVER` for the longest time there is, as somebody writes who means that.
-const CASES: [(&str, u8, &str); 20] = [
+const CASES: [(&str, u8, &str); 21] = [
     ("help", 0, "Usage: flux-agent"),
     ("install copy", 0, ""),
     ("keygen key", 0, ""),
@@ -25,6 +25,7 @@ const CASES: [(&str, u8, &str); 20] = [
     ("status HERE", 1, "no agent runs here"),
     ("wait HERE broker --timeout 0", 1, "still waiting"),
     ("connect HERE -- true", Exit::Broker.code(), "broker is not up"),
+    ("serve HERE", Exit::Broker.code(), "broker is not up"),
     ("ps HERE", 0, "flux-agent ps"),
     ("ps HERE --output json", 0, "\"origin\": \"entered\""),
     ("resolve localhost", 0, "/etc/hosts  127.0.0.1"),

@@ -8,6 +8,10 @@ use std::sync::Arc;
 
 /// `ENOSYS`: what a broker answers to a question for a service that it does not have.
 pub const NO_SERVICE: u8 = 38;
+/// `ENODATA`: there are no more answers.
+const END: u8 = 61;
+/// Flag of a question that may have several answers.
+const STREAMING: u8 = 0x40;
 /// `EHOSTUNREACH`: it has no way to the broker that is asked.
 pub const UNREACHABLE: u8 = 113;
 
@@ -45,7 +49,8 @@ pub fn serve(
     });
 }
 
-/// Answers on `stream` what `reply` says, until the client goes away.
+/// Answers on `stream` what `reply` says, until the client goes away. To a question that may have several answers, each
+/// line is one, an empty line one without a payload, and then comes the end.
 pub fn replies(
     mut stream: UnixStream,
     reply: &impl Fn(&str, &str) -> Result<String, u8>,
@@ -58,31 +63,50 @@ pub fn replies(
         let mut asked = vec![0; length];
         stream.read_exact(&mut asked)?;
         let (topic, payload) = question(&asked);
-        let (text, errno) = match reply(&topic, &payload) {
-            Ok(text) => (text, 0),
-            Err(errno) => (String::new(), errno),
+        let is_streaming = asked[length - 17] & STREAMING != 0;
+        let answers: Vec<(String, u8)> = match reply(&topic, &payload) {
+            Ok(text) if is_streaming => {
+                let lines = text.split('\n').map(|line| (line.to_owned(), 0));
+                lines.chain([(String::new(), END)]).collect()
+            }
+            Ok(text) => vec![(text, 0)],
+            Err(errno) => vec![(String::new(), errno)],
         };
-        let flags = if text.is_empty() { 0 } else { 0x02 };
-        let matchtag = &asked[length - 4..];
-        let protocol = [&[0x8e, 1, 2, flags][..], &[0; 11], &[errno], matchtag].concat();
-        let text = format!("{text}\0");
-        let mut body = Vec::new();
-        for frame in [text.as_bytes()].into_iter().filter(|_| flags != 0).chain([&protocol[..]]) {
-            body.push(u8::try_from(frame.len()).unwrap());
-            body.extend(frame);
+        for (text, errno) in answers {
+            let flags = if text.is_empty() { 0 } else { 0x02 };
+            let matchtag = &asked[length - 4..];
+            let protocol = [&[0x8e, 1, 2, flags][..], &[0; 11], &[errno], matchtag].concat();
+            let text = format!("{text}\0");
+            let mut body = Vec::new();
+            for frame in [text.as_bytes()].into_iter().filter(|_| flags != 0).chain([&protocol[..]])
+            {
+                match u8::try_from(frame.len()) {
+                    Ok(length) if length < u8::MAX => body.push(length),
+                    _ => {
+                        body.push(u8::MAX);
+                        body.extend(u32::try_from(frame.len()).unwrap().to_be_bytes());
+                    }
+                }
+                body.extend(frame);
+            }
+            let length = u32::try_from(body.len()).unwrap();
+            stream.write_all(&[&head[..4], &length.to_be_bytes(), &body].concat())?;
         }
-        let length = u32::try_from(body.len()).unwrap();
-        stream.write_all(&[&head[..4], &length.to_be_bytes(), &body].concat())?;
     }
 }
 
-/// Topic and payload of a question, none of whose frames is long: behind the empty frame of the route, and
-/// before the one of the protocol.
+/// Topic and payload of a question: behind the empty frame of the route, and before the one of the protocol.
 fn question(asked: &[u8]) -> (String, String) {
     let mut frames = Vec::new();
     let mut rest = asked;
-    while let Some((&length, after)) = rest.split_first() {
-        let (frame, after) = after.split_at(length.into());
+    while let Some((&first, after)) = rest.split_first() {
+        let (length, after) = if first == u8::MAX {
+            let (bytes, after) = after.split_first_chunk().unwrap();
+            (u32::from_be_bytes(*bytes) as usize, after)
+        } else {
+            (first.into(), after)
+        };
+        let (frame, after) = after.split_at(length);
         frames.push(String::from_utf8_lossy(frame).trim_end_matches('\0').to_owned());
         rest = after;
     }

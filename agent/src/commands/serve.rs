@@ -1,0 +1,83 @@
+//! `flux-agent serve`: becomes Flux's user and serves the API of this pod's instance.
+
+use crate::commands::arguments::PodArguments;
+use crate::commands::client::{GoHome, connected};
+use crate::commands::pod::PodContext;
+use crate::failure::Failure;
+use crate::flux::broker_socket::BrokerAddress;
+use crate::plan::jobspec::{Variables, of_flux_run};
+use crate::plan::submission::has_validator;
+use crate::program::submit::limits;
+use crate::serve::context::{Context, Timeline};
+use crate::serve::server;
+use crate::serve::submission::Defaults;
+use crate::serve::token::{self, Token};
+use crate::system::environment::Environment;
+use crate::system::output::print_line;
+use clap::Args;
+use flux_contract::Exit;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use tokio::net::TcpListener;
+
+/// How it is served.
+#[derive(Debug, Args)]
+pub(crate) struct Serve {
+    #[command(flatten)]
+    pod: PodArguments,
+    /// Address and port to listen at; port 0 is any that is free
+    #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
+    listen: SocketAddr,
+    /// File whose first line is the token; without one, a token is made, and the address is printed with it
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+}
+
+pub(crate) async fn run(serve: &Serve) -> Result<(), Failure> {
+    let pod = PodContext::read(&serve.pod)?;
+    // As whoever this is, who may know more than Flux's user.
+    let given = serve.token_file.as_deref().map(token::read).transpose()?;
+    let timeline = Timeline::of(pod.root.at(pod.config.layout.agent_socket())).await;
+    let (client, socket) = connected(&pod)?;
+    let validated = has_validator(&pod.config);
+    let environment = client.become_user(GoHome::IfUseless)?;
+    let token = given.clone().map_or_else(token::made, Ok)?;
+    let context = Context {
+        broker: BrokerAddress { socket, owner: None },
+        token: Token::new(&token),
+        cluster: pod.config.cluster.name.to_string(),
+        accounts: pod.facts.accounts,
+        defaults: defaults(environment, validated)?,
+        timeline,
+    };
+    let refused =
+        |error| Failure::because(Exit::Broker, "connect to the broker as its user", &error);
+    context.connect().await.map_err(refused)?;
+    let listening = |error| {
+        let doing = format!("listen at {}", serve.listen);
+        Failure::because(Exit::Prepare, doing, &error)
+    };
+    let listener = TcpListener::bind(serve.listen).await.map_err(listening)?;
+    let address = listener.local_addr().map_err(listening)?;
+    let query = given.map_or_else(|| format!("?token={token}"), |_| String::new());
+    print_line(&format!("http://{address}/{query}"));
+    server::serve(listener, context).await;
+    Ok(())
+}
+
+/// What `flux run` would give a job here. What of the environment is not UTF-8 cannot be in a job.
+fn defaults(environment: Environment, validated: bool) -> Result<Defaults, Failure> {
+    let failed = |text: String| Failure::new(Exit::Prepare, text);
+    let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+        Some((name.into_string().ok()?, value.into_string().ok()?))
+    };
+    let environment: Variables = environment.into_iter().filter_map(text).collect();
+    let directory = std::env::current_dir().unwrap_or_else(|_| "/".into());
+    Ok(Defaults {
+        directory: directory.display().to_string(),
+        environment: of_flux_run(environment),
+        limits: limits().map_err(failed)?,
+        validated,
+        uid: nix::unistd::geteuid().as_raw(),
+    })
+}

@@ -1,0 +1,275 @@
+//! How the instance stands: its ranks, its broker, and what it waits for.
+
+use crate::flux::broker_socket::{BrokerSocket, LEAD, SocketError};
+use crate::flux::instance::ranks_of;
+use crate::flux::resources::ids_of;
+use crate::serve::job::RUNNING;
+use flux_contract::instance::RankReport;
+use flux_contract::job_id::f58_plain;
+use flux_contract::{Hostlist, Phase};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Jobs that run and are looked at; their ranks fit into one answer of the broker.
+const MOST_RUNNING: usize = 20_000;
+
+/// A rank, and what runs there.
+#[derive(Debug)]
+pub(super) struct Rank {
+    pub(super) of: RankReport,
+    pub(super) hostname: Option<String>,
+    pub(super) jobs: Vec<String>,
+}
+
+impl Rank {
+    pub(super) const fn is_up(&self) -> bool {
+        self.of.up
+    }
+
+    pub(super) const fn is_drained(&self) -> bool {
+        self.of.drained.is_some()
+    }
+
+    pub(super) fn document(&self) -> Value {
+        let RankReport { rank, up, cores, cores_allocated, gpus, gpus_allocated, drained } =
+            &self.of;
+        json!({
+            "rank": rank, "hostname": self.hostname, "state": if *up { "up" } else { "lost" }, "cores": cores,
+            "cores_allocated": cores_allocated, "gpus": gpus, "gpus_allocated": gpus_allocated, "drained": drained,
+            "jobs": self.jobs,
+        })
+    }
+}
+
+#[derive(Deserialize)]
+struct Running {
+    jobs: Vec<RunningJob>,
+}
+
+#[derive(Deserialize)]
+struct RunningJob {
+    id: u64,
+    #[serde(default)]
+    ranks: String,
+}
+
+#[derive(Deserialize)]
+struct Attribute {
+    value: String,
+}
+
+/// An attribute of the lead's broker (flux-broker-attributes(7)).
+pub(super) async fn attribute(
+    socket: &mut BrokerSocket,
+    name: &str,
+) -> Result<String, SocketError> {
+    let Attribute { value } = socket.ask_lead("attr.get", &json!({ "name": name })).await?;
+    Ok(value)
+}
+
+/// The ranks with their hosts and jobs.
+pub(super) async fn resources(socket: &mut BrokerSocket) -> Result<Vec<Rank>, SocketError> {
+    let ranks = ranks_of(socket).await?;
+    let hosts = attribute(socket, "hostlist").await.unwrap_or_default();
+    let asked = json!({
+        "max_entries": MOST_RUNNING, "attrs": ["ranks"], "constraint": { "states": [RUNNING] },
+    });
+    let Running { jobs } = socket.ask_lead("job-list.list", &asked).await?;
+    Ok(with_jobs(ranks, &hosts, &jobs))
+}
+
+fn with_jobs(ranks: Vec<RankReport>, hosts: &str, jobs: &[RunningJob]) -> Vec<Rank> {
+    let mut of_rank: BTreeMap<u32, Vec<String>> = BTreeMap::new();
+    for job in jobs {
+        for rank in ids_of(&job.ranks).unwrap_or_default() {
+            of_rank.entry(rank).or_default().push(f58_plain(job.id));
+        }
+    }
+    let hosts = Hostlist::parse(hosts).map(|hosts| hosts.hosts().collect::<Vec<_>>());
+    let hosts = hosts.unwrap_or_default();
+    let rank = |of: RankReport| {
+        let hostname = hosts.get(of.rank as usize).cloned();
+        let jobs = of_rank.remove(&of.rank).unwrap_or_default();
+        Rank { of, hostname, jobs }
+    };
+    ranks.into_iter().map(rank).collect()
+}
+
+/// How many jobs are in which state, as flux-core's job-list counts them (`src/modules/job-list/stats.c`).
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct JobCounts {
+    job_states: States,
+    successful: u64,
+    failed: u64,
+    canceled: u64,
+    timeout: u64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct States {
+    depend: u64,
+    priority: u64,
+    sched: u64,
+    run: u64,
+    cleanup: u64,
+    inactive: u64,
+}
+
+impl JobCounts {
+    pub(super) fn states(&self) -> Vec<(&'static str, u64)> {
+        let States { depend, priority, sched, run, cleanup, inactive } = self.job_states;
+        [
+            ("depend", depend),
+            ("priority", priority),
+            ("sched", sched),
+            ("run", run),
+            ("cleanup", cleanup),
+            ("inactive", inactive),
+        ]
+        .into()
+    }
+
+    pub(super) fn results(&self) -> Vec<(&'static str, u64)> {
+        [
+            ("completed", self.successful),
+            ("failed", self.failed),
+            ("canceled", self.canceled),
+            ("timeout", self.timeout),
+        ]
+        .into()
+    }
+
+    fn document(&self) -> Value {
+        let States { depend, priority, sched, run, cleanup, inactive } = self.job_states;
+        json!({
+            "pending": depend + priority + sched, "running": run + cleanup, "inactive": inactive, "failed": self.failed,
+        })
+    }
+}
+
+pub(super) async fn job_counts(socket: &mut BrokerSocket) -> Result<JobCounts, SocketError> {
+    socket.ask_lead("job-list.job-stats", &json!({})).await
+}
+
+/// What is known while the instance starts, too.
+#[derive(Debug)]
+pub(super) struct Standing {
+    state: String,
+    size: u32,
+    up: u32,
+    quorum: u32,
+    started: f64,
+    jobs: JobCounts,
+}
+
+#[derive(Deserialize)]
+struct Group {
+    members: String,
+}
+
+impl Standing {
+    /// Asks services of the broker itself, and one that there is from rc1 on.
+    pub(super) async fn of(socket: &mut BrokerSocket) -> Result<Self, SocketError> {
+        let state = socket.state(LEAD).await?;
+        // flux-core, `src/modules/groups/groups.c`.
+        let online = json!({ "name": "broker.online" });
+        let Group { members } = socket.ask_lead("groups.get", &online).await?;
+        let up = ids_of(&members).unwrap_or_default().len();
+        let jobs = match job_counts(socket).await {
+            Err(SocketError::Failed { .. }) => JobCounts::default(),
+            counts => counts?,
+        };
+        Ok(Self {
+            state,
+            size: number(&attribute(socket, "size").await?),
+            up: up.try_into().unwrap_or(u32::MAX),
+            quorum: number(&attribute(socket, "broker.quorum").await.unwrap_or_default()),
+            started: number(&attribute(socket, "broker.starttime").await.unwrap_or_default()),
+            jobs,
+        })
+    }
+
+    /// The document of the instance `name` at `now`, in seconds of Unix time; its start took these phases.
+    pub(super) fn document(&self, name: &str, timeline: &[Phase], now: f64) -> Value {
+        let phase = |phase: &Phase| {
+            let seconds = |milliseconds| Duration::from_millis(milliseconds).as_secs_f64();
+            let (start, duration) = (phase.start_milliseconds, phase.duration_milliseconds);
+            json!({ "phase": phase.name, "start": seconds(start), "seconds": seconds(duration) })
+        };
+        json!({
+            "name": name, "state": self.state, "size": self.size, "up": self.up, "quorum": self.quorum,
+            "started": self.started, "uptime": (now - self.started).max(0.0), "waits": self.waits(),
+            "timeline": timeline.iter().map(phase).collect::<Vec<_>>(), "jobs": self.jobs.document(),
+        })
+    }
+
+    /// By the states of a broker (RFC 42).
+    fn waits(&self) -> Option<String> {
+        let Self { up, size, quorum, .. } = self;
+        match self.state.as_str() {
+            "run" => None,
+            "none" | "join" => Some("its lead broker starts".to_owned()),
+            "init" => Some("its lead broker loads its modules (rc1)".to_owned()),
+            "quorum" => Some(format!(
+                "it waits for {} more of its ranks: {up} of {size} are up, {quorum} are the quorum",
+                quorum.saturating_sub(*up)
+            )),
+            other => Some(format!("it ends (broker state {other})")),
+        }
+    }
+}
+
+fn number<Number: std::str::FromStr + Default>(text: &str) -> Number {
+    text.parse().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rank_has_its_host_and_the_jobs_that_run_there() {
+        let report = |rank| RankReport { rank, up: rank == 0, cores: 2, ..RankReport::default() };
+        let jobs = [
+            RunningJob { id: 1, ranks: "[0-1]".to_owned() },
+            RunningJob { id: 57, ranks: "1".to_owned() },
+        ];
+        let ranks = with_jobs(vec![report(0), report(1), report(2)], "a-[0-1]", &jobs);
+        let documents: Vec<_> = ranks.iter().map(Rank::document).collect();
+        assert_eq!(
+            (&documents[1]["hostname"], &documents[1]["jobs"]),
+            (&json!("a-1"), &json!(["f2", "fz"]))
+        );
+        assert_eq!(
+            (&documents[0]["state"], &documents[1]["state"]),
+            (&json!("up"), &json!("lost"))
+        );
+        assert_eq!(
+            (&documents[2]["hostname"], &documents[2]["drained"]),
+            (&Value::Null, &Value::Null)
+        );
+    }
+
+    #[test]
+    fn an_instance_says_what_it_waits_for() {
+        let standing = |state: &str| {
+            let jobs = r#"{"job_states":{"sched":2,"priority":1,"cleanup":1,"run":3},"failed":4}"#;
+            let jobs = serde_json::from_str(jobs).unwrap();
+            let state = state.to_owned();
+            Standing { state, size: 4, up: 1, quorum: 3, started: 10.0, jobs }
+        };
+        let phase =
+            Phase { name: "hooks".to_owned(), start_milliseconds: 0, duration_milliseconds: 1500 };
+        let document = standing("quorum").document("a", &[phase], 12.5);
+        insta::assert_snapshot!(document, @r#"{"jobs":{"failed":4,"inactive":0,"pending":3,"running":4},"name":"a","quorum":3,"size":4,"started":10.0,"state":"quorum","timeline":[{"phase":"hooks","seconds":1.5,"start":0.0}],"up":1,"uptime":2.5,"waits":"it waits for 2 more of its ranks: 1 of 4 are up, 3 are the quorum"}"#);
+        let waits = |state: &str| standing(state).document("a", &[], 0.0)["waits"].clone();
+        assert_eq!(
+            (waits("run"), waits("shutdown")),
+            (Value::Null, json!("it ends (broker state shutdown)"))
+        );
+    }
+}

@@ -1,0 +1,132 @@
+//! What the query of a request says. All that is wrong with it is said at once.
+
+use crate::serve::answer::Refusal;
+use crate::serve::job::{ACTIVE, INACTIVE, PENDING, RUNNING, STATES};
+use crate::serve::listing::{Cursor, Filter};
+use std::collections::BTreeMap;
+
+/// Jobs of an answer, at most and where nothing is said.
+const MOST_JOBS: usize = 1000;
+const JOBS: usize = 100;
+
+/// Its parts by name.
+pub(super) type Query = BTreeMap<String, String>;
+
+/// Reads a query that may have parts of these names.
+pub(super) fn read(text: &str, names: &[&str]) -> Result<Query, Refusal> {
+    let (mut query, mut wrong) = (Query::new(), Vec::new());
+    for (name, value) in form_urlencoded::parse(text.as_bytes()) {
+        if !names.contains(&&*name) {
+            let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+            wrong.push(format!("{name}: not known (known are: {known})"));
+        } else if value.contains('\0') {
+            wrong.push(format!("{name}: has a NUL"));
+        } else if query.insert(name.to_string(), value.into_owned()).is_some() {
+            wrong.push(format!("{name}: given twice"));
+        }
+    }
+    if wrong.is_empty() { Ok(query) } else { Err(Refusal::bad(wrong.join("; "))) }
+}
+
+/// Which of the two streams of a job is asked for; both, if none is named.
+pub(super) fn stream(query: &Query) -> Result<Option<String>, Refusal> {
+    match query.get("stream").map(String::as_str) {
+        None => Ok(None),
+        Some(name @ ("stdout" | "stderr")) => Ok(Some(name.to_owned())),
+        Some(other) => Err(Refusal::bad(format!("stream: {other:?} is neither stdout nor stderr"))),
+    }
+}
+
+/// Which jobs are asked for. `uid_of` knows users by name.
+pub(super) fn filter(
+    query: &Query,
+    uid_of: impl Fn(&str) -> Option<u32>,
+) -> Result<Filter, Refusal> {
+    let mut wrong = Vec::new();
+    let mut filter = Filter {
+        states: ACTIVE | INACTIVE,
+        name: query.get("name").cloned(),
+        user: None,
+        limit: JOBS,
+        cursor: Cursor::START,
+    };
+    if let Some(text) = query.get("state") {
+        match states(text) {
+            Ok(states) => filter.states = states,
+            Err(why) => wrong.push(why),
+        }
+    }
+    if let Some(name) = query.get("user") {
+        filter.user = uid_of(name).or_else(|| name.parse().ok());
+        if filter.user.is_none() {
+            wrong.push(format!("user: {name:?} is no user of this container, and no number"));
+        }
+    }
+    if let Some(text) = query.get("limit") {
+        match text.parse() {
+            Ok(limit @ 1..=MOST_JOBS) => filter.limit = limit,
+            Ok(_) | Err(_) => wrong.push(format!("limit: {text:?} is not in 1..{MOST_JOBS}")),
+        }
+    }
+    if let Some(text) = query.get("cursor") {
+        match Cursor::parse(text) {
+            Some(cursor) => filter.cursor = cursor,
+            None => wrong.push("cursor: take the one of the answer before".to_owned()),
+        }
+    }
+    if wrong.is_empty() { Ok(filter) } else { Err(Refusal::bad(wrong.join("; "))) }
+}
+
+fn states(text: &str) -> Result<u32, String> {
+    let named = |name: &str| match name {
+        "pending" => Some(PENDING),
+        "running" => Some(RUNNING),
+        "active" => Some(ACTIVE),
+        _ => STATES.iter().find(|(_, state)| state.eq_ignore_ascii_case(name)).map(|it| it.0),
+    };
+    text.split(',').try_fold(0, |states, name| {
+        let all = "depend, priority, sched, run, cleanup, inactive, pending, running, active";
+        let state = named(name).ok_or_else(|| format!("state: {name:?} is none of {all}"))?;
+        Ok(states | state)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAMES: [&str; 5] = ["state", "name", "user", "limit", "cursor"];
+
+    fn filter_of(text: &str) -> Result<Filter, String> {
+        let uid_of = |name: &str| (name == "flux").then_some(1000);
+        let query = read(text, &NAMES).map_err(|refusal| refusal.detail)?;
+        filter(&query, uid_of).map_err(|refusal| refusal.detail)
+    }
+
+    #[test]
+    fn a_query_says_which_jobs() {
+        let all = filter_of("").unwrap();
+        assert_eq!((all.states, all.limit, all.user), (126, 100, None));
+        let some = filter_of("state=run,pending&name=a%20b&user=flux&limit=7").unwrap();
+        assert_eq!((some.states, some.name.as_deref(), some.user), (30, Some("a b"), Some(1000)));
+        assert_eq!(filter_of("user=4").unwrap().user, Some(4));
+        let cursor = Cursor { ended: true, after: Some((1.5, 58)) };
+        assert_eq!(filter_of(&format!("cursor={}", cursor.text())).unwrap().cursor, cursor);
+    }
+
+    #[test]
+    fn all_that_is_wrong_is_said_at_once() {
+        let wrong = filter_of("state=run,x&user=y&limit=0&cursor=z").unwrap_err();
+        for text in ["state: \"x\" is none of", "user: \"y\"", "limit: \"0\"", "cursor: take"] {
+            assert!(wrong.contains(text), "{wrong}");
+        }
+        let wrong = filter_of("limit=1&limit=2&token=x&name=%00").unwrap_err();
+        for text in ["limit: given twice", "token: not known (known are: state", "name: has a NUL"]
+        {
+            assert!(wrong.contains(text), "{wrong}");
+        }
+        let of = |text: &str| stream(&read(text, &["stream"]).unwrap());
+        assert_eq!(of("stream=stderr"), Ok(Some("stderr".to_owned())));
+        assert!(of("").unwrap().is_none() && of("stream=both").is_err());
+    }
+}

@@ -1,0 +1,330 @@
+//! A job that a request asks for: what it says, the jobspec of that (RFC 25), and how it is given to Flux.
+
+use crate::plan::jobspec::{Counts, Slot, Variables, jobspec};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+/// More tasks, nodes, cores or GPUs than an instance has.
+const MOST: u64 = 1 << 20;
+/// Thirty years, in seconds.
+const LONGEST: f64 = 1e9;
+/// flux-core, `src/common/libjob/job.h`.
+const URGENCIES: RangeInclusive<u64> = 0..=31;
+const URGENCY: u64 = 16;
+/// What a request may say.
+const FIELDS: [&str; 10] = [
+    "command",
+    "num_tasks",
+    "num_nodes",
+    "cores_per_task",
+    "gpus_per_task",
+    "cwd",
+    "environment",
+    "name",
+    "duration",
+    "urgency",
+];
+/// Of a job that nobody else need check: the agent makes its jobspec (flux-core, `src/common/libjob/job.h`).
+const NO_VALIDATION: u32 = 8;
+
+/// What a job has that the request says nothing of.
+#[derive(Debug)]
+pub(crate) struct Defaults {
+    pub(crate) directory: String,
+    pub(crate) environment: Variables,
+    pub(crate) limits: BTreeMap<&'static str, i64>,
+    /// Whether Flux is asked to check each job: the user has configured that.
+    pub(crate) validated: bool,
+    /// Flux's user.
+    pub(crate) uid: u32,
+}
+
+/// A job as a request asks for it.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Submission {
+    command: Vec<String>,
+    counts: Counts,
+    slot: Slot,
+    directory: Option<String>,
+    environment: Variables,
+    name: Option<String>,
+    duration: Value,
+    urgency: u64,
+}
+
+impl Submission {
+    /// Reads the body of a request; else all that is wrong with it.
+    pub(super) fn read(body: &[u8]) -> Result<Self, String> {
+        let object = serde_json::from_slice(body).map_err(|error| format!("the body: {error}"))?;
+        let Value::Object(object) = object else {
+            return Err("the body: it is no JSON object".to_owned());
+        };
+        let mut fields = Fields { object, wrong: Vec::new() };
+        let nodes = fields.count("num_nodes", 1..=MOST);
+        let tasks = fields.count("num_tasks", 1..=MOST);
+        let cores = fields.count("cores_per_task", 1..=MOST).unwrap_or(1);
+        let gpus = fields.count("gpus_per_task", 0..=MOST).unwrap_or(0);
+        let submission = Self {
+            command: fields.command(),
+            counts: Counts { nodes, tasks },
+            slot: Slot { cores, gpus },
+            directory: fields.directory(),
+            environment: fields.environment(),
+            name: fields.text("name"),
+            duration: fields.duration(),
+            urgency: fields.number("urgency", URGENCIES).unwrap_or(URGENCY),
+        };
+        fields.finish(&submission)?;
+        Ok(submission)
+    }
+
+    /// The request to `job-ingest.submit`. What the instance's owner submits needs no signature (flux-core,
+    /// `src/common/libjob/sign_none.c`).
+    pub(super) fn request(&self, defaults: &Defaults) -> Value {
+        let header = format!("version\0i1\0userid\0i{}\0mechanism\0snone\0", defaults.uid);
+        let encode = |text: &str| STANDARD.encode(text);
+        let signed =
+            format!("{}.{}.none", encode(&header), encode(&self.jobspec(defaults).to_string()));
+        let flags = if defaults.validated { 0 } else { NO_VALIDATION };
+        json!({ "J": signed, "urgency": self.urgency, "flags": flags })
+    }
+
+    /// As `flux run` makes it.
+    fn jobspec(&self, defaults: &Defaults) -> Value {
+        let directory = self.directory.as_ref().unwrap_or(&defaults.directory);
+        let mut environment = defaults.environment.clone();
+        environment.extend(self.environment.clone());
+        let limits = &defaults.limits;
+        let mut jobspec =
+            jobspec(self.counts, self.slot, &self.command, directory, &environment, limits);
+        if let Some(system) =
+            jobspec.pointer_mut("/attributes/system").and_then(Value::as_object_mut)
+        {
+            system.insert("duration".to_owned(), self.duration.clone());
+            let name = self.name.as_ref();
+            system.extend(name.map(|name| ("job".to_owned(), json!({ "name": name }))));
+        }
+        jobspec
+    }
+}
+
+/// The fields of a request that are still to be read, and what was wrong with the others.
+struct Fields {
+    object: Map<String, Value>,
+    wrong: Vec<String>,
+}
+
+impl Fields {
+    fn wrong(&mut self, name: &str, what: impl AsRef<str>) {
+        self.wrong.push(format!("{name}: {}", what.as_ref()));
+    }
+
+    fn number(&mut self, name: &str, range: RangeInclusive<u64>) -> Option<u64> {
+        let value = self.object.remove(name)?;
+        let number = value.as_u64().filter(|number| range.contains(number));
+        if number.is_none() {
+            let (first, last) = range.into_inner();
+            self.wrong(name, format!("{value} is no whole number in {first}..{last}"));
+        }
+        number
+    }
+
+    fn count(&mut self, name: &str, range: RangeInclusive<u64>) -> Option<u32> {
+        self.number(name, range).and_then(|number| number.try_into().ok())
+    }
+
+    fn text(&mut self, name: &str) -> Option<String> {
+        let value = self.object.remove(name)?;
+        match value.as_str() {
+            Some(text) if is_text(text) => return Some(text.to_owned()),
+            Some(_) => self.wrong(name, "it is empty or has a NUL"),
+            None => self.wrong(name, format!("{value} is no string")),
+        }
+        None
+    }
+
+    fn command(&mut self) -> Vec<String> {
+        let words = match self.object.remove("command") {
+            Some(Value::Array(words)) if !words.is_empty() => words,
+            Some(_) => {
+                self.wrong("command", "it is no list of at least one string");
+                return Vec::new();
+            }
+            None => {
+                self.wrong("command", "it is missing: a list of strings, program and arguments");
+                return Vec::new();
+            }
+        };
+        let mut command = Vec::new();
+        for (at, word) in words.into_iter().enumerate() {
+            let is_right = |word: &&str| is_text(word) || (at > 0 && word.is_empty());
+            if let Some(word) = word.as_str().filter(is_right) {
+                command.push(word.to_owned());
+                continue;
+            }
+            let what = format!("{word} is no string, or is empty or has a NUL");
+            self.wrong(&format!("command[{at}]"), what);
+        }
+        command
+    }
+
+    fn directory(&mut self) -> Option<String> {
+        let directory = self.text("cwd")?;
+        if !directory.starts_with('/') {
+            self.wrong("cwd", format!("{directory:?} is no absolute path"));
+        }
+        Some(directory)
+    }
+
+    fn environment(&mut self) -> Variables {
+        let variables = match self.object.remove("environment") {
+            Some(Value::Object(variables)) => variables,
+            Some(_) => {
+                self.wrong("environment", "it is no object of strings");
+                return Variables::new();
+            }
+            None => return Variables::new(),
+        };
+        let mut environment = Variables::new();
+        for (name, value) in variables {
+            if !is_text(&name) || name.contains('=') {
+                self.wrong("environment", format!("{name:?} is no name of a variable"));
+                continue;
+            }
+            match value.as_str().filter(|value| !value.contains('\0')) {
+                Some(value) => drop(environment.insert(name, value.to_owned())),
+                None => self.wrong(&format!("environment.{name}"), "it is no string without a NUL"),
+            }
+        }
+        environment
+    }
+
+    fn duration(&mut self) -> Value {
+        let Some(value) = self.object.remove("duration") else { return json!(0) };
+        if !value.as_f64().is_some_and(|seconds| (0.0..=LONGEST).contains(&seconds)) {
+            let what = format!("{value} is no number of seconds up to {LONGEST:e} (0: no limit)");
+            self.wrong("duration", what);
+        }
+        value
+    }
+
+    /// What the fields say together, and those that nobody knows.
+    fn finish(mut self, submission: &Submission) -> Result<(), String> {
+        let Counts { nodes, tasks } = submission.counts;
+        if let (Some(nodes), Some(tasks)) = (nodes, tasks)
+            && nodes > tasks
+        {
+            self.wrong("num_nodes", format!("{nodes} is more than num_tasks, {tasks}"));
+        }
+        let tasks = u64::from(tasks.or(nodes).unwrap_or(1));
+        let Slot { cores, gpus } = submission.slot;
+        for (name, each) in [("cores_per_task", cores), ("gpus_per_task", gpus)] {
+            let all = tasks * u64::from(each);
+            if all > MOST {
+                self.wrong(name, format!("{all} for all tasks is more than any instance has"));
+            }
+        }
+        for name in std::mem::take(&mut self.object).keys() {
+            self.wrong(name, format!("not known (known are: {})", FIELDS.join(", ")));
+        }
+        if self.wrong.is_empty() { Ok(()) } else { Err(self.wrong.join("; ")) }
+    }
+}
+
+fn is_text(text: &str) -> bool {
+    !text.is_empty() && !text.contains('\0')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn defaults() -> Defaults {
+        Defaults {
+            directory: "/work".to_owned(),
+            environment: [("A".to_owned(), "1".to_owned()), ("B".to_owned(), "2".to_owned())]
+                .into(),
+            limits: [("nofile", 1024)].into(),
+            validated: false,
+            uid: 1000,
+        }
+    }
+
+    fn read(body: &Value) -> Result<Submission, String> {
+        Submission::read(body.to_string().as_bytes())
+    }
+
+    #[test]
+    fn a_request_becomes_the_job_of_flux_run() {
+        let asked = read(&json!({
+            "command": ["a", ""], "num_tasks": 4, "num_nodes": 2, "cores_per_task": 3, "gpus_per_task": 1, "cwd": "/x",
+            "environment": { "B": "" }, "name": "n", "duration": 1.5, "urgency": 31,
+        }));
+        insta::assert_snapshot!(asked.unwrap().jobspec(&defaults()), @r#"{"attributes":{"system":{"cwd":"/x","duration":1.5,"environment":{"A":"1","B":""},"job":{"name":"n"},"shell":{"options":{"rlimit":{"nofile":1024}}}}},"resources":[{"count":2,"type":"node","with":[{"count":2,"label":"task","type":"slot","with":[{"count":3,"type":"core"},{"count":1,"type":"gpu"}]}]}],"tasks":[{"command":["a",""],"count":{"per_slot":1},"slot":"task"}],"version":1}"#);
+        let least = read(&json!({ "command": ["a"] })).unwrap().jobspec(&defaults());
+        let system = &least["attributes"]["system"];
+        assert_eq!((&system["cwd"], &system["duration"]), (&json!("/work"), &json!(0)));
+        assert_eq!(system.get("job"), None);
+        assert_eq!(least["resources"][0]["count"], 1);
+        let nodes = read(&json!({ "command": ["a"], "num_nodes": 2 })).unwrap();
+        assert_eq!(nodes.jobspec(&defaults())["resources"][0]["exclusive"], true);
+    }
+
+    #[test]
+    fn the_owner_of_the_instance_needs_no_signature() {
+        let mut defaults = defaults();
+        let request =
+            |defaults: &Defaults| read(&json!({ "command": ["a"] })).unwrap().request(defaults);
+        let asked = request(&defaults);
+        assert_eq!((&asked["flags"], &asked["urgency"]), (&json!(8), &json!(16)));
+        let signed: Vec<_> = asked["J"].as_str().unwrap().split('.').collect();
+        let decoded = |part: &str| String::from_utf8(STANDARD.decode(part).unwrap()).unwrap();
+        assert_eq!(decoded(signed[0]), "version\0i1\0userid\0i1000\0mechanism\0snone\0");
+        assert_eq!(serde_json::from_str::<Value>(&decoded(signed[1])).unwrap()["version"], 1);
+        assert_eq!(signed[2], "none");
+        defaults.validated = true;
+        assert_eq!(request(&defaults)["flags"], 0);
+    }
+
+    #[test]
+    fn all_that_is_wrong_is_said_at_once() {
+        let wrong = read(&json!({
+            "command": ["", 1], "num_tasks": 0, "num_nodes": 2.5, "cores_per_task": null, "cwd": "x",
+            "environment": { "A=": "", "C": 1, "D": "\0" }, "name": "", "duration": -1, "urgency": 32, "x": 1,
+        }));
+        let wrong = wrong.unwrap_err();
+        for text in [
+            "command[0]: \"\" is no string, or is empty",
+            "command[1]: 1 is no string",
+            "num_tasks: 0 is no whole number in 1..",
+            "num_nodes: 2.5",
+            "cores_per_task: null",
+            "cwd: \"x\" is no absolute path",
+            "environment: \"A=\"",
+            "environment.C: ",
+            "environment.D: ",
+            "name: it is empty",
+            "duration: -1",
+            "urgency: 32 is no whole number in 0..31",
+            "x: not known (known are: command, ",
+        ] {
+            assert!(wrong.contains(text), "{text}: {wrong}");
+        }
+        for (body, text) in [
+            (json!({}), "command: it is missing"),
+            (json!({ "command": [] }), "command: it is no list"),
+            (json!([]), "the body: it is no JSON object"),
+            (json!({ "command": ["a"], "num_tasks": 1, "num_nodes": 2 }), "num_nodes: 2 is more"),
+            (
+                json!({ "command": ["a"], "num_tasks": 1025, "cores_per_task": 1024 }),
+                "cores_per_task: ",
+            ),
+        ] {
+            assert!(read(&body).unwrap_err().starts_with(text), "{body}");
+        }
+        assert!(Submission::read(b"{").unwrap_err().starts_with("the body: EOF"));
+    }
+}
