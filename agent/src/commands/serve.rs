@@ -18,7 +18,9 @@ use clap::Args;
 use flux_contract::Exit;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::{io, thread};
 use tokio::net::TcpListener;
+use tokio::sync::oneshot;
 
 /// How it is served.
 #[derive(Debug, Args)]
@@ -31,6 +33,9 @@ pub(crate) struct Serve {
     /// File whose first line is the token; without one, a token is made, and the address is printed with it
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    /// End when standard input does, as with the `kubectl exec` that has started this
+    #[arg(long)]
+    until_input_ends: bool,
 }
 
 pub(crate) async fn run(serve: &Serve) -> Result<(), Failure> {
@@ -61,8 +66,21 @@ pub(crate) async fn run(serve: &Serve) -> Result<(), Failure> {
     let address = listener.local_addr().map_err(listening)?;
     let query = given.map_or_else(|| format!("?token={token}"), |_| String::new());
     print_line(&format!("http://{address}/{query}"));
-    server::serve(listener, context).await;
+    tokio::select! {
+        () = server::serve(listener, context) => {}
+        () = input_ended(), if serve.until_input_ends => {}
+    }
     Ok(())
+}
+
+/// A thread of its own reads: an unfinished read must not hold up the end of this program.
+async fn input_ended() {
+    let (ended, end) = oneshot::channel();
+    thread::spawn(move || {
+        let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
+        let _ = ended.send(());
+    });
+    let _ = end.await;
 }
 
 /// What `flux run` would give a job here. What of the environment is not UTF-8 cannot be in a job.

@@ -15,6 +15,7 @@ mod lead_lost;
 mod leave;
 mod linked_view;
 mod mpi;
+mod page;
 mod people;
 mod plan;
 mod pod;
