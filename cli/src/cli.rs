@@ -2,7 +2,7 @@
 
 use crate::commands::{
     attach, cancel, completion, cp, delete, doctor, exec, explain, jobs, list, logs, migrate,
-    render, resources, run, scale, shell, status, submit, suspend, top, trace, validate, wait,
+    render, resources, run, scale, shell, status, submit, suspend, top, trace, ui, validate, wait,
 };
 use crate::connection::{Connection, ConnectionArguments};
 use anyhow::Result;
@@ -48,6 +48,8 @@ pub(crate) enum Command {
     Resources(resources::Resources),
     /// Watch ranks, queue and jobs as they change
     Top(top::Top),
+    /// Open the page of a running MiniCluster in a browser: ranks, queue, jobs and their output
+    Ui(ui::Ui),
     /// Submit a job to a running MiniCluster
     Submit(submit::Submit),
     /// Cancel jobs
@@ -104,6 +106,7 @@ impl Command {
             Self::Jobs(jobs) => jobs.execute(connect().await?).await,
             Self::Resources(resources) => resources.execute(connect().await?).await,
             Self::Top(top) => Box::pin(top.execute(connect().await?)).await,
+            Self::Ui(ui) => Box::pin(ui.execute(connect().await?)).await,
             Self::Submit(submit) => Box::pin(submit.execute(connect().await?)).await,
             Self::Cancel(cancel) => cancel.execute(connect().await?).await,
             Self::Attach(attach) => Box::pin(attach.execute(connect().await?)).await,

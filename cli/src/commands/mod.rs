@@ -22,5 +22,6 @@ pub(crate) mod submit;
 pub(crate) mod suspend;
 pub(crate) mod top;
 pub(crate) mod trace;
+pub(crate) mod ui;
 pub(crate) mod validate;
 pub(crate) mod wait;
