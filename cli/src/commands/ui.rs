@@ -67,7 +67,7 @@ impl Ui {
         if !self.no_browser {
             open(&address);
         }
-        let api = place.target.connection.api::<Pod>();
+        let (api, pod) = (place.target.connection.api::<Pod>(), place.pod_name());
         tokio::select! {
             ended = exec::end(served, &words) => {
                 let code = ended?;
@@ -77,7 +77,7 @@ impl Ui {
                 interrupted.context("wait for an interrupt")?;
                 Ok(ExitCode::SUCCESS)
             }
-            never = forward(&listener, &api, &place.pod_name(), port) => never.map(|()| ExitCode::SUCCESS),
+            never = forward(&listener, &api, &pod, port) => never.map(|()| ExitCode::SUCCESS),
         }
     }
 }

@@ -30,6 +30,7 @@ mod stop;
 mod storage;
 mod suspend;
 mod trace;
+mod ui;
 mod way;
 mod without_python;
 
