@@ -77,7 +77,7 @@ pub fn unpacked(package: &str, cache: &Cache, progress: &Progress) -> Result<Pat
     cache.artefact(&cache::key(package, "debian", &[]), |directory| {
         let what = format!("downloading the Debian package {package}");
         progress.long_step(&what, "15 s", || {
-            // Where a package ends up is known by its architecture and version alone.
+            // Its file is named by version and architecture: it is found as the only one of its directory.
             let archives = tempfile::tempdir().context("making a directory for a package")?;
             let mut download = apt_get();
             run_updated(download.args(["download", package]).current_dir(&archives))?;
