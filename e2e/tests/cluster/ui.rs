@@ -105,8 +105,7 @@ fn runs_a_job(ui: &Ui) -> Result<()> {
     let asked = json!({ "command": ["hostname"], "num_tasks": 2, "num_nodes": 2 }).to_string();
     let job = ui.api("POST /api/v1/jobs", &asked)?;
     let id = job["id"].as_str().context("it has no id")?;
-    let head =
-        format!("Authorization: Bearer {}\r\nAccept: text/event-stream\r\n", ui.token);
+    let head = format!("Authorization: Bearer {}\r\nAccept: text/event-stream\r\n", ui.token);
     // The stream ends with the job.
     let (_, events) = ui.ask(&format!("GET /api/v1/jobs/{id}/output"), &head, "")?;
     ensure!(events.contains("looked-0") && events.contains("looked-1"), "{events}");
