@@ -94,12 +94,11 @@ mod tests {
             (0, true, "Suspended", false),
             (1, false, "Suspended", false),
         ] {
-            let mut cluster = MiniCluster::new("rest", Default::default());
-            cluster.spec = serde_json::from_value(json!({
+            let spec = json!({
                 "containers": [], "suspend": suspend,
                 "autoscale": { "minSize": least, "maxSize": 2 },
-            }))
-            .unwrap();
+            });
+            let mut cluster = MiniCluster::new("rest", serde_json::from_value(spec).unwrap());
             cluster.status = serde_json::from_value(json!({ "state": state })).unwrap();
             assert_eq!(rests(&cluster), expected, "{least} {suspend} {state}");
         }
