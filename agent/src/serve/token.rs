@@ -1,8 +1,6 @@
 //! The token that every request has: which it is, and whether a request has it.
 
 use crate::failure::{Failure, failed};
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use flux_contract::Exit;
 use sha2::{Digest as _, Sha256};
 use std::fs;
@@ -49,12 +47,12 @@ pub(crate) fn read(path: &Path) -> Result<String, Failure> {
     Ok(token.to_owned())
 }
 
-/// A new token, of characters that an address may have.
+/// A new token, in digits and letters.
 pub(crate) fn made() -> Result<String, Failure> {
     let mut bytes = [0; MADE_OF];
     let random = getrandom::fill(&mut bytes);
     random.map_err(|error| Failure::new(Exit::Internal, format!("make a token: {error}")))?;
-    Ok(URL_SAFE_NO_PAD.encode(bytes))
+    Ok(bytes.iter().fold(String::new(), |token, byte| format!("{token}{byte:02x}")))
 }
 
 #[cfg(test)]
