@@ -146,7 +146,8 @@ mod tests {
         let note = reason(&with(0, "a"), Some(&job(4)), idle);
         resting.annotations_mut().insert(SUSPENDED_ANNOTATION.to_owned(), note.clone().unwrap());
         assert_eq!(reason(&with(0, "a"), Some(&resting), None), note, "it stays");
-        for asked in [with(0, "b"), with(1, "a")] {
+        for (least, resume) in [(0, "b"), (1, "a")] {
+            let asked = with(least, resume);
             assert_eq!(reason(&asked, Some(&resting), None), None);
             // Its pods go first, and it is not held for another reason then.
             let mut desired = job(4);
