@@ -57,8 +57,11 @@ fn base() -> Value {
             { "image": "web", "name": "web", "noWrapEntrypoint": true },
         ],
         "services": [{ "image": "store", "name": "store" }],
-        // One of the name that a container's claim gets here.
-        "pod": { "overlay": { "resourceClaims": [{ "name": "sample", "resourceClaimName": "a" }] } },
+        // The names that a container's claim has here: that of a sample, and none.
+        "pod": { "overlay": { "resourceClaims": [
+            { "name": "sample", "resourceClaimName": "a" },
+            { "name": "", "resourceClaimName": "b" },
+        ] } },
     });
     serde_json::to_value(hello(&spec)).unwrap()["spec"].clone()
 }
