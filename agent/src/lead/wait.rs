@@ -16,7 +16,7 @@ const EAGER: Duration = Duration::from_secs(3);
 /// what is sent to it is dropped, and the kernel sends a SYN again only after a second.
 const EAGER_CONNECTION: Duration = Duration::from_millis(200);
 /// Pause after a failure at first; afterwards each is half as long again, up to [`LONGEST_PAUSE`].
-const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// Longest pause: what a worker loses at most when the lead comes up in between.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 /// How long one probe may take: a lost SYN is sent again after a second. The deadline does not cut it short: what was
