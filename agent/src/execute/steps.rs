@@ -85,8 +85,7 @@ pub(crate) async fn execute(context: &mut Context, step: &Step) -> Result<(), Fa
         }
         Step::EncodeResources { command, cores, gpus, path } => {
             let resources = output_of(context, command).await?;
-            let resources = resources::narrowed(&resources, *cores).unwrap_or(resources);
-            let resources = resources::with_gpus(&resources, *gpus).unwrap_or(resources);
+            let resources = resources::corrected(resources, *cores, *gpus);
             write_at(context, path, resources.as_bytes(), 0o644, Owner::Container)
         }
         Step::WriteBatchScript { fallback_directory, script } => {

@@ -108,11 +108,17 @@ pub(crate) fn one_core_each(hosts: &Hostlist) -> String {
     format!("{set}\n")
 }
 
+/// The resource set `text` with what Flux does not know of this pod: its limit of cores, and its GPUs.
+pub(crate) fn corrected(text: String, cores: usize, gpus: usize) -> String {
+    let text = narrowed(&text, cores).unwrap_or(text);
+    with_gpus(&text, gpus).unwrap_or(text)
+}
+
 /// The resource set `text` with at most `limit` cores a host; `None` where it has no more, or is none.
 ///
 /// Flux binds the tasks of a job to the cores it gives them. Pods of one node that all had its first
 /// cores would share these and leave the others idle, so the ranks take the cores in turn.
-pub(crate) fn narrowed(text: &str, limit: usize) -> Option<String> {
+fn narrowed(text: &str, limit: usize) -> Option<String> {
     let mut set: Value = serde_json::from_str(text).ok()?;
     let hosts = set.pointer_mut("/execution/R_lite")?.as_array_mut()?;
     let limit = limit.max(1);
@@ -144,7 +150,7 @@ pub(crate) fn narrowed(text: &str, limit: usize) -> Option<String> {
 
 /// The resource set `text` with so many GPUs on each host; `None` where it has GPUs, is none, or gets none. A container
 /// knows its GPUs by numbers from 0, whatever these are on the node, and Flux names them so in `CUDA_VISIBLE_DEVICES`.
-pub(crate) fn with_gpus(text: &str, gpus: usize) -> Option<String> {
+fn with_gpus(text: &str, gpus: usize) -> Option<String> {
     let ids: Vec<u32> = (0..u32::try_from(gpus).ok()?).collect();
     if ids.is_empty() || counted(text, GPU)? > 0 {
         return None;
