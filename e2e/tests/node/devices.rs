@@ -34,7 +34,7 @@ fn example(name: &str, more: &str) -> Result<String> {
     Ok(changed)
 }
 
-async fn apply<'run>(trial: &'run Trial, name: &'run str, more: &str) -> Result<Instance<'run>> {
+fn apply<'run>(trial: &'run Trial, name: &'run str, more: &str) -> Result<Instance<'run>> {
     let file = tempfile::NamedTempFile::new()?;
     fs::write(file.path(), example(name, more)?)?;
     trial.kubectl(&["apply", "-f", &file.path().display().to_string()])?;
@@ -58,7 +58,7 @@ async fn each_pod_its_own(trial: &Trial) -> Result<()> {
     let commands = "commands: {pre: 'env > /tmp/environment'}";
     let command = "launcher: true\n      command: 'until test -e /tmp/go; do sleep 0.2; done; \
                    flux run -N2 -n2 cat /tmp/environment'";
-    let first = apply(trial, "first", &format!("{commands}\n      {command}\n")).await?;
+    let first = apply(trial, "first", &format!("{commands}\n      {command}\n"))?;
     first.running(2).await?;
     let mut of_pods = Vec::new();
     for index in 0..2 {
@@ -69,7 +69,7 @@ async fn each_pod_its_own(trial: &Trial) -> Result<()> {
     let of_pods = BTreeSet::from_iter(of_pods);
     ensure!(of_pods.len() == DEVICES, "both pods have the device {of_pods:?}");
 
-    let second = apply(trial, "second", "command: hostname\n").await?;
+    let second = apply(trial, "second", "command: hostname\n")?;
     second.says("Progressing", "cannot allocate all claims").await?;
     ensure!(placed(trial, "second").await? == 0, "it has a node");
     first.go(0).await?;
