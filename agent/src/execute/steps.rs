@@ -84,8 +84,8 @@ pub(crate) async fn execute(context: &mut Context, step: &Step) -> Result<(), Fa
             Ok(())
         }
         Step::EncodeResources { command, cores, gpus, path } => {
-            let found = output_of(context, command).await?;
-            let resources = resources::fitted(found, *cores, *gpus);
+            let resources = output_of(context, command).await?;
+            let resources = resources::corrected(resources, *cores, *gpus);
             write_at(context, path, resources.as_bytes(), 0o644, Owner::Container)
         }
         Step::WriteBatchScript { fallback_directory, script } => {

@@ -108,8 +108,8 @@ pub(crate) fn one_core_each(hosts: &Hostlist) -> String {
     format!("{set}\n")
 }
 
-/// The resource set `text` with at most `cores` cores a host, and with `gpus` GPUs where it has none.
-pub(crate) fn fitted(text: String, cores: usize, gpus: usize) -> String {
+/// The resource set `text` with what Flux does not know of this pod: its limit of cores, and its GPUs.
+pub(crate) fn corrected(text: String, cores: usize, gpus: usize) -> String {
     let text = narrowed(&text, cores).unwrap_or(text);
     with_gpus(&text, gpus).unwrap_or(text)
 }
