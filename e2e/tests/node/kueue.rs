@@ -7,6 +7,7 @@ use e2e::kubernetes::Network;
 use e2e::progress::Progress;
 use e2e::trial::condition;
 use flux_operator::crd::State;
+use fs_err as fs;
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -132,7 +133,9 @@ async fn grows_and_shrinks(trial: &Trial) -> Result<()> {
     run.running(2).await?;
     let two = uids(trial, run.name).await?;
     run.job("2", TASK).await?;
-    trial.apply(AUTOSCALER).await?;
+    let autoscaler = tempfile::NamedTempFile::new()?;
+    fs::write(autoscaler.path(), AUTOSCALER)?;
+    run.kubectl(&["apply", "-f", &autoscaler.path().display().to_string()])?;
     run.running(3).await?;
     run.kubectl(&["delete", "hpa", "grows"])?;
     let three = uids(trial, run.name).await?;
