@@ -50,15 +50,14 @@ fn parse(text: &str) -> Option<BTreeMap<String, usize>> {
     let mut cores = Cores::new();
     for entry in execution["R_lite"].as_array()? {
         let children = entry["children"].as_object()?;
-        // GPUs are known and not simulated.
         children.keys().all(|kind| ["core", "gpu"].contains(&kind.as_str())).then_some(())?;
         let given = text::decode_ids(children.get("core")?.as_str()?)?.len();
         let ranks = text::decode_ids(entry["rank"].as_str()?)?;
         cores.extend(ranks.into_iter().map(|rank| (rank, given)));
     }
-    let names = execution["nodelist"].as_array()?.iter().filter_map(Value::as_str);
-    let names = Hostlist::parse(&names.collect::<Vec<_>>().join(",")).ok()?;
-    Some(names.hosts().zip(cores.into_values()).collect())
+    let names: Vec<_> =
+        execution["nodelist"].as_array()?.iter().filter_map(Value::as_str).collect();
+    Some(Hostlist::parse(&names.join(",")).ok()?.hosts().zip(cores.into_values()).collect())
 }
 
 /// Reads the file at `path` for the brokers named `hosts`, which it must name all and no other. The
@@ -68,8 +67,7 @@ fn read(path: &str, hosts: &[String]) -> Result<Cores, String> {
         .map_err(|error| format!("unable to open {path}: {}", strerror(&error)))?;
     let named = parse(&text).ok_or("error parsing R")?;
     if named.len() != hosts.len() {
-        let (hosts, nodes) = (hosts.len(), named.len());
-        return Err(format!("error reranking R: {hosts} hosts and {nodes} nodes"));
+        return Err(format!("error reranking R: {} hosts, {} nodes", hosts.len(), named.len()));
     }
     let cores_of = |host: &String| {
         let missing = || format!("error reranking R: Host {host} not found in resources");

@@ -29,17 +29,6 @@ fn the_lead_alone_shuts_an_instance_down() {
 }
 
 #[test]
-fn gpus_in_a_resource_set_are_in_the_way_of_no_job() {
-    let site = Site::new(1);
-    let set = site.read("R").replace(r#""core": "0-1""#, r#""core": "0-1", "gpu": "0-1""#);
-    assert!(set.contains("gpu"), "{set}");
-    site.write("R", &set);
-    let _lead = site.start(0, &[]);
-    site.wait_for_log(0, "quorum->run");
-    assert_eq!(site.ok(0, &["run", "-n2", "echo", "done"]), "done\ndone\n");
-}
-
-#[test]
 fn a_command_finds_the_flux_that_it_was_called_by() {
     let found = Site::new(1).ok(0, &["env", "bash", "-c", "command -v flux"]);
     assert!(found.ends_with("/bin/flux\n"), "{found}");
