@@ -46,18 +46,17 @@ pub(crate) fn encode_local(hosts: &[String]) -> Value {
 /// The cores of every node by its name.
 fn parse(text: &str) -> Option<BTreeMap<String, usize>> {
     let set: Value = serde_json::from_str(text).ok()?;
-    let execution = &set["execution"];
-    let mut cores = Cores::new();
+    let (execution, mut cores) = (&set["execution"], Cores::new());
     for entry in execution["R_lite"].as_array()? {
         let children = entry["children"].as_object()?;
         children.keys().all(|kind| ["core", "gpu"].contains(&kind.as_str())).then_some(())?;
         let given = text::decode_ids(children.get("core")?.as_str()?)?.len();
-        let ranks = text::decode_ids(entry["rank"].as_str()?)?;
-        cores.extend(ranks.into_iter().map(|rank| (rank, given)));
+        let ranks = text::decode_ids(entry["rank"].as_str()?)?.into_iter();
+        cores.extend(ranks.map(|rank| (rank, given)));
     }
-    let names: Vec<_> =
-        execution["nodelist"].as_array()?.iter().filter_map(Value::as_str).collect();
-    Some(Hostlist::parse(&names.join(",")).ok()?.hosts().zip(cores.into_values()).collect())
+    let names = execution["nodelist"].as_array()?.iter().map(Value::as_str);
+    let names = Hostlist::parse(&names.collect::<Option<Vec<_>>>()?.join(",")).ok()?;
+    Some(names.hosts().zip(cores.into_values()).collect())
 }
 
 /// Reads the file at `path` for the brokers named `hosts`, which it must name all and no other. The

@@ -31,7 +31,8 @@ pub(crate) fn job(jobspec: &Value) -> Option<JobSpec> {
         known["exclusive"] = true.into();
     }
     let count = total.map_or_else(|| json!({ "per_slot": 1 }), |total| json!({ "total": total }));
-    let limits = &system["shell"]["options"]["rlimit"];
+    let options = &system["shell"]["options"];
+    let is_simulated = |name: &String| ["rlimit", "flux-agent-mpi"].contains(&name.as_str());
     let known = json!({
         "resources": [known],
         "tasks": [{ "command": spec.command, "slot": "task", "count": count }],
@@ -39,11 +40,11 @@ pub(crate) fn job(jobspec: &Value) -> Option<JobSpec> {
             "duration": 0,
             "environment": spec.environment,
             "cwd": spec.directory,
-            "shell": { "options": { "rlimit": limits } },
+            "shell": { "options": options },
         } },
         "version": 1,
     });
-    (known == *jobspec).then_some(spec)
+    (known == *jobspec && options.as_object()?.keys().all(is_simulated)).then_some(spec)
 }
 
 /// What a job is called whose submission does not say it.
