@@ -69,6 +69,8 @@ pub struct AgentConfig {
     pub archive: Option<Archive>,
     /// How the lead's agent counts the pods that the queue needs, where the operator asks for it.
     pub autoscale: Option<Autoscale>,
+    /// How the lead's agent serves the API of the instance, where that is asked for (`flux.rest`).
+    pub rest: Option<Rest>,
     /// True: a munge key is mounted at [`crate::MUNGE_MOUNT`], for the agent to install (`flux.mungeSecret`).
     #[serde(default, skip_serializing_if = "is_default")]
     pub munge: bool,
@@ -341,7 +343,7 @@ pub struct Autoscale {
     pub max_size: u32,
     /// For how long a pod is kept that no job needs, in seconds.
     pub idle_seconds: u64,
-    /// [`crate::demand::fingerprint`] of the token with which the operator asks.
+    /// [`crate::token::fingerprint`] of the token with which the operator asks.
     pub token_sha256: String,
 }
 
@@ -354,6 +356,14 @@ impl Autoscale {
         }
         toml::from_str(text).ok().and_then(|part: Part| part.autoscale)
     }
+}
+
+/// How the lead's agent serves the API of the instance: at [`REST_PORT`](crate::invocation::REST_PORT).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rest {
+    /// [`crate::token::fingerprint`] of the token that each request has to bring.
+    pub token_sha256: String,
 }
 
 /// Whether to leave out a grace period that is Kubernetes' own.

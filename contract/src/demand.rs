@@ -3,7 +3,6 @@
 
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
-use sha2::{Digest as _, Sha256};
 use std::fmt;
 
 /// How many pods the jobs of an instance need.
@@ -55,11 +54,6 @@ impl fmt::Display for Question {
         write!(formatter, "&wanted={wanted}")?;
         kept.map_or(Ok(()), |kept| write!(formatter, "&kept={kept}"))
     }
-}
-
-/// What an agent knows of the token of the operator that may ask: enough to recognise it, and too little to make it.
-pub fn fingerprint(token: &str) -> String {
-    format!("{:x}", Sha256::digest(token))
 }
 
 #[cfg(test)]

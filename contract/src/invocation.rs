@@ -45,6 +45,9 @@ pub const READY_PORT: u16 = 18049;
 /// Path of that question. With `?wait=SECONDS` the answer waits so long for the pod to be ready.
 pub const READY_PATH: &str = "/ready";
 
+/// Port of the lead's pod at which the API of the instance is served (`flux.rest`).
+pub const REST_PORT: u16 = 18050;
+
 /// Runs the pod, whose readiness is asked for at [`READY_PORT`].
 pub fn run(layout: &Layout, install: Install) -> Vec<String> {
     words([&agent(layout, install), "run", "--probe-port", &READY_PORT.to_string()])

@@ -12,6 +12,8 @@ pub const CURVE_MOUNT: &str = "/flux_operator/curve";
 /// Key of the certificate in the Secret, hence its file name below [`CURVE_MOUNT`].
 pub const CURVE_SECRET_KEY: &str = "curve.cert";
 
+/// Key of the token in the Secret of the API (`flux.rest`).
+pub const REST_SECRET_KEY: &str = "token";
 /// Where the Secret with the munge key (`flux.mungeSecret`) is mounted, in the runner container only.
 pub const MUNGE_MOUNT: &str = "/flux_operator/munge";
 /// Key of the munge key in the Secret, hence its file name below [`MUNGE_MOUNT`].

@@ -21,11 +21,12 @@ pub mod phase;
 mod redacted;
 mod shell;
 mod termination;
+pub mod token;
 
 pub use agent_config::{
     AgentConfig, Archive, Autoscale, Bootstrap, Broker, ClusterIdentity, ConfigError, FluxUser,
-    Hooks, Install, Logging, Network, Shutdown, SidecarConfig, Submission, View, WorkerPolicy,
-    Workload,
+    Hooks, Install, Logging, Network, Rest, Shutdown, SidecarConfig, Submission, View,
+    WorkerPolicy, Workload,
 };
 pub use curve_certificate::{CertificateError, CurveCertificate};
 pub use domain::cluster_domain;
@@ -34,7 +35,7 @@ pub use hostlist::{Hostlist, HostlistError};
 pub use layout::{
     AGENT_CONFIG_PATH, AGENT_MOUNT, CONFIG_MOUNT, CURVE_MOUNT, CURVE_SECRET_KEY,
     CUSTOM_SCRIPT_PATH, DEFAULT_OUTPUT_DIRECTORY, INSTALL_MOUNT, Layout, MUNGE_MOUNT,
-    MUNGE_SECRET_KEY, PRIVATE_MOUNT, VIEW_MOUNT,
+    MUNGE_SECRET_KEY, PRIVATE_MOUNT, REST_SECRET_KEY, VIEW_MOUNT,
 };
 pub use names::{ClusterName, NameError, labels};
 pub use redacted::Redacted;

@@ -79,6 +79,12 @@ impl ClusterName {
         format!("{}-curve-{run}", self.0)
     }
 
+    /// The Secret with the token of the API: its name has the beginning of the token's `fingerprint`, so that a
+    /// Secret of that name always has the token that the agents know.
+    pub fn rest_secret(&self, fingerprint: &str) -> String {
+        format!("{}-rest-{:.10}", self.0, fingerprint)
+    }
+
     /// The Service in front of the ports of the container `sidecar`.
     pub fn sidecar_service(&self, sidecar: &str) -> String {
         format!("{}-{sidecar}", self.0)
@@ -118,6 +124,8 @@ suffixed! {
     agent_config_map = "agent";
     /// The Service in front of the lead broker.
     lead_service = "lead";
+    /// The Service in front of the API of the instance.
+    rest_service = "rest";
     /// The pod of `spec.services`.
     services_pod = "services";
 }

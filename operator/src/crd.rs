@@ -28,7 +28,7 @@ pub use container::{
 };
 pub use flux::{
     Archive, BurstCluster, Bursting, Flux, FluxContainer, Install, LeadBroker, Logging, Medium,
-    Network, Scheduler,
+    Network, Rest, Scheduler,
 };
 pub use pod::{Gang, Pod, Scheduling};
 pub use status::{InstallMethod, Installed, MiniClusterStatus, RunResult, State, TimelineEntry};

@@ -12,6 +12,7 @@ use crate::serve::context::{Context, Timeline};
 use crate::serve::server;
 use crate::serve::submission::Defaults;
 use crate::serve::token::{self, Token};
+use crate::system::addresses::all_addresses;
 use crate::system::environment::Environment;
 use crate::system::output::print_line;
 use clap::Args;
@@ -27,12 +28,15 @@ use tokio::sync::oneshot;
 pub(crate) struct Serve {
     #[command(flatten)]
     pod: PodArguments,
-    /// Address and port to listen at; port 0 is any that is free
+    /// Address and port to listen at; port 0 is any that is free, address [::] is all there are
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
     listen: SocketAddr,
     /// File whose first line is the token; without one, a token is made, and the address is printed with it
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    /// Instead of the token, its SHA-256 in hexadecimal digits
+    #[arg(long, value_name = "DIGITS", conflicts_with = "token_file")]
+    token_sha256: Option<Token>,
     /// End when standard input does, as with the `kubectl exec` that has started this
     #[arg(long)]
     until_input_ends: bool,
@@ -46,10 +50,17 @@ pub(crate) async fn run(serve: &Serve) -> Result<(), Failure> {
     let (client, socket) = connected(&pod)?;
     let validated = has_validator(&pod.config);
     let environment = client.become_user(GoHome::IfUseless)?;
-    let token = given.clone().map_or_else(token::made, Ok)?;
+    let (token, query) = match (&serve.token_sha256, given) {
+        (Some(token), _) => (token.clone(), String::new()),
+        (None, Some(text)) => (Token::new(&text), String::new()),
+        (None, None) => {
+            let text = token::made()?;
+            (Token::new(&text), format!("?token={text}"))
+        }
+    };
     let context = Context {
         broker: BrokerAddress { socket, owner: None },
-        token: Token::new(&token),
+        token,
         cluster: pod.config.cluster.name.to_string(),
         accounts: pod.facts.accounts,
         defaults: defaults(environment, validated)?,
@@ -62,15 +73,19 @@ pub(crate) async fn run(serve: &Serve) -> Result<(), Failure> {
         let doing = format!("listen at {}", serve.listen);
         Failure::because(Exit::Prepare, doing, &error)
     };
-    let listener = TcpListener::bind(serve.listen).await.map_err(listening)?;
+    let listener = TcpListener::bind(&addresses(serve.listen)[..]).await.map_err(listening)?;
     let address = listener.local_addr().map_err(listening)?;
-    let query = given.map_or_else(|| format!("?token={token}"), |_| String::new());
     print_line(&format!("http://{address}/{query}"));
     tokio::select! {
         () = server::serve(listener, context) => {}
         () = input_ended(), if serve.until_input_ends => {}
     }
     Ok(())
+}
+
+fn addresses(listen: SocketAddr) -> Vec<SocketAddr> {
+    let all = all_addresses(listen.port());
+    if all[0] == listen { all.to_vec() } else { vec![listen] }
 }
 
 /// A thread of its own reads: an unfinished read must not hold up the end of this program.

@@ -12,6 +12,7 @@ use crate::lead::watch::LeadWatch;
 use crate::pid1::archive;
 use crate::pid1::command::{CommandEnd, CommandRun, RunningCommand};
 use crate::pid1::ending::BrokerEnd;
+use crate::pid1::rest;
 use crate::plan::config::read_config;
 use crate::plan::step::{BrokerRun, Owner, Plan, Role};
 use crate::process::children::Running;
@@ -78,6 +79,7 @@ pub(crate) async fn run_broker(
         command_end: None,
         runs: false,
         leaving: None,
+        api: None,
     };
     let (lost, smaller) = (end_of(lost), end_of(smaller));
     let status = supervision.until_ended(context, &mut changes, lost, smaller).await;
@@ -181,6 +183,8 @@ struct Supervision<'run> {
     command_end: Option<CommandEnd>,
     runs: bool,
     leaving: Option<Leaving>,
+    /// Serves the API of the instance, on a lead that is to, until this is dropped.
+    api: Option<JoinSet<()>>,
 }
 
 impl Supervision<'_> {
@@ -387,6 +391,7 @@ impl Supervision<'_> {
             self.submit(context, &client, words);
         }
         context.progress.command_started();
+        self.api = context.config.rest.as_ref().map(|rest| rest::serve(context, rest));
     }
 
     fn submit(&mut self, context: &Context, client: &FluxClient, words: &[String]) {

@@ -2,29 +2,41 @@
 
 use crate::failure::{Failure, failed};
 use flux_contract::Exit;
-use sha2::{Digest as _, Sha256};
+use flux_contract::token::{fingerprint, random};
 use std::fs;
 use std::path::Path;
+use std::str::FromStr;
 use subtle::ConstantTimeEq as _;
 
 /// A shorter one could be guessed.
 const SHORTEST: usize = 16;
-/// Random bytes of one that is made here.
-const MADE_OF: usize = 24;
 
 /// What the server knows of the token: comparing fingerprints takes as long for every token.
+#[derive(Debug, Clone)]
 pub(crate) struct Token {
-    fingerprint: [u8; 32],
+    fingerprint: String,
 }
 
 impl Token {
     pub(crate) fn new(text: &str) -> Self {
-        Self { fingerprint: Sha256::digest(text).into() }
+        Self { fingerprint: fingerprint(text) }
     }
 
     pub(super) fn is(&self, given: &str) -> bool {
-        let given: [u8; 32] = Sha256::digest(given).into();
-        self.fingerprint.ct_eq(&given).into()
+        self.fingerprint.as_bytes().ct_eq(fingerprint(given).as_bytes()).into()
+    }
+}
+
+/// Reads a fingerprint, as a token's SHA-256 in hexadecimal digits.
+impl FromStr for Token {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let is_digest = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let fingerprint = text.to_ascii_lowercase();
+        is_digest
+            .then_some(Self { fingerprint })
+            .ok_or("this is no SHA-256: give 64 hexadecimal digits")
     }
 }
 
@@ -49,10 +61,8 @@ pub(crate) fn read(path: &Path) -> Result<String, Failure> {
 
 /// A new token, in digits and letters.
 pub(crate) fn made() -> Result<String, Failure> {
-    let mut bytes = [0; MADE_OF];
-    let random = getrandom::fill(&mut bytes);
-    random.map_err(|error| Failure::new(Exit::Internal, format!("make a token: {error}")))?;
-    Ok(bytes.iter().fold(String::new(), |token, byte| format!("{token}{byte:02x}")))
+    let random = random(getrandom::fill);
+    random.map_err(|error| Failure::new(Exit::Internal, format!("make a token: {error}")))
 }
 
 #[cfg(test)]
@@ -70,6 +80,9 @@ mod tests {
         let token = Token::new(&text);
         assert!(token.is("0123456789abcdef"));
         assert!(!token.is("") && !token.is("0123456789abcdeF") && !token.is("0123456789abcde"));
+        let by_fingerprint: Token = fingerprint("0123456789abcdef").to_uppercase().parse().unwrap();
+        assert!(by_fingerprint.is("0123456789abcdef") && !by_fingerprint.is("0123456789abcde"));
+        assert!("".parse::<Token>().is_err() && "0".repeat(63).parse::<Token>().is_err());
         assert!(read("\n").unwrap_err().contains("shorter than 16"));
         assert!(read("0123456789 abcdef").unwrap_err().contains("no header"));
         assert_ne!(made().unwrap(), made().unwrap());

@@ -3,10 +3,12 @@
 //! what the queue needs ([`demand`]) learns only who has the operator's token.
 
 use crate::status::document::StatusReport;
+use crate::system::addresses::all_addresses;
 use anyhow::{Context as _, Result};
 use flux_contract::Autoscale;
-use flux_contract::demand::{Question, fingerprint};
+use flux_contract::demand::Question;
 use flux_contract::invocation::READY_PATH;
+use flux_contract::token::fingerprint;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::AUTHORIZATION;
@@ -15,7 +17,6 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::convert::Infallible;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,13 +46,10 @@ pub struct ReadinessServer {
 }
 
 impl ReadinessServer {
-    /// Listens at `port` on all addresses of the pod, of either kind; without IPv6 in the kernel, of IPv4.
-    /// Who connects before [`serve`](Self::serve) waits for it.
+    /// Listens at `port` on all addresses of the pod. Who connects before [`serve`](Self::serve) waits for it.
     pub fn bind(port: u16) -> Result<Self> {
-        let addresses: [SocketAddr; 2] =
-            [(Ipv6Addr::UNSPECIFIED, port).into(), (Ipv4Addr::UNSPECIFIED, port).into()];
         let listen = || -> io::Result<TcpListener> {
-            let listener = std::net::TcpListener::bind(&addresses[..])?;
+            let listener = std::net::TcpListener::bind(&all_addresses(port)[..])?;
             listener.set_nonblocking(true)?;
             TcpListener::from_std(listener)
         };

@@ -2,6 +2,7 @@
 //! the names of this program's own subcommands.
 //! Nothing here knows of Flux or of pods.
 
+pub(crate) mod addresses;
 pub mod check;
 pub(crate) mod environment;
 pub(crate) mod files;

@@ -31,6 +31,8 @@ const ELSEWHERE: &[&str] = &[
     "/autoscale/max_size",
     "/autoscale/idle_seconds",
     "/autoscale/token_sha256",
+    // serve::a_token_may_be_known_by_its_fingerprint_alone
+    "/rest/token_sha256",
     // debug_tells_the_housekeeping_as_well
     "/logging/debug",
     // sidecars::it_waits_for_the_socket_and_ends_when_the_runner_has

@@ -2,6 +2,7 @@
 
 use crate::pod::broker::broker_that;
 use crate::pod::{Background, Pod, await_that};
+use flux_contract::token::fingerprint;
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -185,6 +186,18 @@ fn whole(mut chunks: &str) -> String {
         }
     }
     body
+}
+
+#[test]
+fn a_token_may_be_known_by_its_fingerprint_alone() {
+    let server = Server::start();
+    let mut command = server.pod.for_this_pod("serve");
+    command.args(["--listen", "[::]:0", "--token-sha256", &fingerprint(TOKEN)]);
+    let mut process = Background::start(command);
+    let address = address_of(&mut process, "/\n").parse().unwrap();
+    let server = Server { process, address, ..server };
+    assert_eq!(server.get("/api/v1/jobs/x").status, 404);
+    assert_eq!(server.ask("GET /api/v1/jobs", "Authorization: Bearer x\r\n", "").status, 401);
 }
 
 #[test]

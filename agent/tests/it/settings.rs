@@ -161,6 +161,7 @@ pub(crate) fn plain(workload: Workload) -> AgentConfig {
         hooks: Hooks::default(),
         archive: None,
         autoscale: None,
+        rest: None,
         munge: false,
         environment: BTreeMap::new(),
         submitted: false,

@@ -23,7 +23,7 @@ examples! {
     archive, autoscale, autoscaler, batch, batch_raw, broker_options, bursting, cleanup,
     custom_config, deadline, disable_view, distroless, elasticity, executorlib, failing, fluxion,
     gpu, hello_world, hooks, interactive, jupyter, lammps, launcher, minimal_service, mpi, munge,
-    nextflow, non_root, open_mpi, parsl, pod_settings, quiet, read_only_root, script, services,
+    nextflow, non_root, open_mpi, parsl, pod_settings, quiet, read_only_root, rest, script, services,
     sidecar, sidecar_service, snakemake, timed, volume_configmap, volume_emptydir, volume_hostpath,
     volume_pvc, volume_secret, workflow,
 }

@@ -23,6 +23,7 @@ mod plugin_terminal;
 mod quiet_events;
 mod refusals;
 mod replace;
+mod rest;
 mod result;
 mod runs;
 mod secrets;

@@ -157,6 +157,10 @@ fn headless_name(name: &str, spec: &MiniClusterSpec, faults: &mut Violations) ->
         faults.require(headless_name != format!("{name}-lead"), path, || {
             format!("{headless_name:?} is the name of the lead's own Service: use another")
         });
+        let is_free = spec.flux.rest.is_none() || headless_name != format!("{name}-rest");
+        faults.require(is_free, path, || {
+            format!("{headless_name:?} is the name of the API's Service (flux.rest): use another")
+        });
     }
     headless_name.unwrap_or(name).to_owned()
 }

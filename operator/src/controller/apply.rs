@@ -37,7 +37,7 @@ pub(super) async fn apply(
     for service in &writes.services {
         apply_service(client, service, live).await?;
     }
-    if let Some(secret) = &writes.secret {
+    for secret in &writes.secrets {
         // Where it is there it is not written again: the brokers that have read it could not talk to
         // those that read another. Its name says whose it is and of which run, so it is not read
         // either: the operator has no right to.
@@ -46,8 +46,8 @@ pub(super) async fn apply(
     }
     apply_if_changed(&client.objects(), &writes.services_pod, &mut live.services_pod).await?;
     apply_if_changed(&client.objects(), &writes.config_map, &mut live.config_map).await?;
-    for sidecar in &writes.sidecars {
-        apply_service(client, sidecar, live).await?;
+    for service in &writes.exposed {
+        apply_service(client, service, live).await?;
     }
     if let Some((scheduler, change)) = &writes.pod_group {
         apply_if_changed(&scheduler.pod_groups(client), change, &mut None).await?;

@@ -20,7 +20,7 @@ pub(super) use unknown_fields::document;
 
 use crate::cluster::{Cluster, Curve};
 use anyhow::{Context as _, Result, ensure};
-use flux_contract::{AgentConfig, CURVE_SECRET_KEY, CurveCertificate, Redacted};
+use flux_contract::{AgentConfig, CURVE_SECRET_KEY, CurveCertificate, REST_SECRET_KEY, Redacted};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use std::collections::BTreeMap;
@@ -87,11 +87,23 @@ pub fn secret(
             certificate.context("make a CURVE certificate")?.to_text()
         }
     };
-    let data = BTreeMap::from([(CURVE_SECRET_KEY.to_owned(), text.expose().clone())]);
-    Ok(Some(Redacted::new(Secret {
-        metadata: meta::object_meta(cluster, &cluster.curve_secret()),
+    Ok(Some(opaque(cluster, &cluster.curve_secret(), CURVE_SECRET_KEY, &text)))
+}
+
+/// The Secret `name` with the token of the API.
+pub(super) fn rest_secret(
+    cluster: &Cluster,
+    name: &str,
+    token: &Redacted<String>,
+) -> Redacted<Secret> {
+    opaque(cluster, name, REST_SECRET_KEY, token)
+}
+
+fn opaque(cluster: &Cluster, name: &str, key: &str, text: &Redacted<String>) -> Redacted<Secret> {
+    Redacted::new(Secret {
+        metadata: meta::object_meta(cluster, name),
         type_: Some("Opaque".to_owned()),
-        string_data: Some(data),
+        string_data: Some(BTreeMap::from([(key.to_owned(), text.expose().clone())])),
         ..Secret::default()
-    })))
+    })
 }

@@ -7,6 +7,7 @@ pub(super) mod ended_run;
 pub(super) mod install;
 mod job_change;
 pub(super) mod mode;
+pub(super) mod rest;
 pub(super) mod start_deadline;
 pub(super) mod suspension;
 #[cfg(test)]
@@ -54,6 +55,8 @@ pub(super) struct Request<'request> {
     pub(super) images: &'request Images,
     /// Whether pods can have image volumes, as far as that is known.
     pub(super) image_volumes: ImageVolumeSupport,
+    /// The token of an API that has none yet; absent where none is asked for, and where objects are only shown.
+    pub(super) rest_token: Option<Redacted<String>>,
     pub(super) draw: fn(&mut [u8]) -> Result<(), getrandom::Error>,
 }
 
@@ -73,6 +76,8 @@ pub(super) struct Plan {
     /// say.
     pub(super) install: Option<Installed>,
     pub(super) start: StartDeadline,
+    /// Where the instance serves its API, if it does.
+    pub(super) rest: Option<rest::Reached>,
     /// What is reported where the queue decides on the size.
     pub(super) scaling: Option<Scaling>,
     /// What was asked for and cannot be had while the Job exists, or after it has finished.
@@ -94,13 +99,13 @@ pub(super) struct Writes {
     pub(super) services: Vec<Change<Service>>,
     /// True when all else is decided once these Services are there.
     pub(super) only_services: bool,
-    /// The CURVE certificate of a new Job.
-    pub(super) secret: Option<Redacted<Secret>>,
+    /// The CURVE certificate of a new Job, and the token of its API.
+    pub(super) secrets: Vec<Redacted<Secret>>,
     pub(super) services_pod: Change<Pod>,
     pub(super) config_map: Change<ConfigMap>,
     /// The PodGroup, where a gang is asked for.
     pub(super) pod_group: Option<(Scheduler, Change<DynamicObject>)>,
-    pub(super) sidecars: Vec<Change<Service>>,
+    pub(super) exposed: Vec<Change<Service>>,
     /// The same under short names, which somebody else may take.
     pub(super) aliases: Vec<Change<Service>>,
     pub(super) job: Change<Job>,
@@ -124,6 +129,7 @@ pub(super) fn decide(request: &Request<'_>, live: &Live) -> Plan {
         interactive: config.as_ref().is_some_and(|config| {
             matches!(config.workload, Workload::Interactive { .. } | Workload::Diagnostics {})
         }),
+        rest: config.as_ref().and_then(rest::reached),
         lead_label: live.pods.lead.as_ref().and_then(lead_label),
         ..Plan::default()
     };
@@ -181,7 +187,7 @@ fn apply_specification(
     if let Some(taken) = live.services_taken.first() {
         return Err(taken.clone().into());
     }
-    let build::Services { headless, lead, sidecars, mut aliases } = build::services(cluster);
+    let build::Services { headless, lead, exposed, mut aliases } = build::services(cluster);
     let change =
         |desired: Service| Change::of_service(live.services.get(&desired.name_any()), desired);
     let live_lead = live.services.get(&lead.name_any());
@@ -192,8 +198,10 @@ fn apply_specification(
     let address = live_lead.spec.as_ref().and_then(|spec| spec.cluster_ip.as_ref()?.parse().ok());
     let install = install::method(plan.install.as_ref());
     let cluster = autoscale::with_size(cluster, running.as_ref(), live, &request.answer);
-    let Constrained { cluster, config, refused } =
+    let rest = running.as_ref().and_then(|running| running.rest.clone());
+    let Constrained { cluster, mut config, refused } =
         constrain(&cluster, address, live, running, request.generation, install);
+    let rest = rest::secret(&cluster, &mut config, rest, request.rest_token.as_ref());
     plan.scaling = autoscale::scaling(&cluster, &plan.mode, &request.answer);
     plan.refused.splice(0..0, refused);
     plan.maximum_size = maximum_size(&config).or(plan.maximum_size);
@@ -221,14 +229,17 @@ fn apply_specification(
     Ok(Writes {
         services,
         only_services: false,
-        secret: match job {
+        secrets: match job {
             Some(_) => None,
             None => build::secret(&cluster, request.draw).map_err(Error::Curve)?,
-        },
+        }
+        .into_iter()
+        .chain(rest)
+        .collect(),
         services_pod,
         config_map: ended_run::without_note(job, live.config_map.as_ref(), desired.config_map),
         pod_group,
-        sidecars: sidecars.into_iter().map(change).collect(),
+        exposed: exposed.into_iter().map(change).collect(),
         aliases: aliases.into_iter().map(change).collect(),
         job_document: job.map_or_else(|| build::document(&cluster, &desired.job), |_| Value::Null),
         job: match (job, patch) {

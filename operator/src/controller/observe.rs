@@ -127,7 +127,7 @@ async fn add_services(
     live: &mut Live,
 ) -> Result<(), Error> {
     let asked = services(cluster);
-    let needed = names([&asked.headless, &asked.lead].into_iter().chain(&asked.sidecars));
+    let needed = names([&asked.headless, &asked.lead].into_iter().chain(&asked.exposed));
     let aliases = names(asked.aliases.iter());
     let service: fn(&Stores) -> &Store<Service> = |stores| &stores.services;
     let (needed, aliases) = futures::try_join!(

@@ -16,6 +16,7 @@ use super::status::{Facts, status};
 use crate::cluster::validate::{Violations, validate};
 use crate::cluster::{Cluster, Identity};
 use crate::crd::{MiniCluster, MiniClusterStatus};
+use flux_contract::{Redacted, token};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::runtime::controller::Action;
@@ -123,6 +124,7 @@ fn request<'context>(
     if let Ok(Cluster { autoscale: Some(autoscale), owner, .. }) = &mut cluster {
         autoscale.token_sha256 = context.demands.fingerprint(&owner.uid);
     }
+    let has_api = cluster.as_ref().is_ok_and(|cluster| cluster.flux.rest);
     if let Err(violations) = &cluster {
         tracing::warn!(%violations, "the specification is invalid");
     }
@@ -134,6 +136,8 @@ fn request<'context>(
         answer: Answer::None,
         images: &context.images,
         image_volumes: context.image_volumes.support(),
+        rest_token: (has_api.then(|| token::random(getrandom::fill).ok()).flatten())
+            .map(Redacted::new),
         draw: getrandom::fill,
     }
 }

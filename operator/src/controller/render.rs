@@ -28,8 +28,8 @@ pub fn cluster(object: &MiniCluster, defaults: &Defaults) -> Result<Cluster, Vio
 }
 
 /// The objects that a reconcile would create of `cluster` in an empty namespace, in the order in which it does. What
-/// only a cluster knows is left out: the address of the lead's Service in `agent.toml`, and the content of the Secret,
-/// which is random or the user's own. All nodes are taken to mount images, and the schedulers for gangs to be there.
+/// only a cluster knows is left out: the address of the lead's Service in `agent.toml`, the content of the Secret,
+/// which is random or the user's own, and the token of an API with its Secret. All nodes are taken to mount images, and the schedulers for gangs to be there.
 pub fn render(cluster: &Cluster, images: &Images) -> Result<Vec<Value>> {
     let Services { headless, lead, .. } = services(cluster);
     let request = Request {
@@ -40,6 +40,7 @@ pub fn render(cluster: &Cluster, images: &Images) -> Result<Vec<Value>> {
         answer: Answer::None,
         images,
         image_volumes: Ok(()),
+        rest_token: None,
         draw: |bytes| {
             bytes.fill(0);
             Ok(())
@@ -55,7 +56,7 @@ pub fn render(cluster: &Cluster, images: &Images) -> Result<Vec<Value>> {
     }
     let writes = plan.writes;
     let mut all = vec![document(&headless)?, document(&lead)?];
-    if let Some(secret) = &writes.secret {
+    for secret in &writes.secrets {
         let mut secret = secret.expose().clone();
         secret.string_data = None;
         all.push(document(&secret)?);
@@ -65,7 +66,7 @@ pub fn render(cluster: &Cluster, images: &Images) -> Result<Vec<Value>> {
     if let Some((_, pod_group)) = &writes.pod_group {
         all.extend(created(pod_group)?);
     }
-    for service in writes.sidecars.iter().chain(&writes.aliases) {
+    for service in writes.exposed.iter().chain(&writes.aliases) {
         all.extend(created(service)?);
     }
     all.push(writes.job_document);

@@ -8,6 +8,7 @@ mod measured;
 mod phase;
 mod pod;
 mod progressing;
+mod rest;
 mod result;
 #[cfg(test)]
 mod tests;
@@ -55,6 +56,7 @@ pub(super) fn status(
     suspended(&mut list, &phase, facts);
     ended(&mut list, facts, &phase);
     autoscaling::autoscaling(&mut list, facts, &phase);
+    rest::rest(&mut list, facts, &phase);
     let conditions = list.into_list();
     MiniClusterStatus {
         size: brokers.size,

@@ -161,6 +161,11 @@ pub struct Flux {
     /// `examples/munge` shows. The container has to start as root.
     pub munge_secret: Option<String>,
 
+    /// The lead serves an API of the instance over HTTP, and a page, as long as the instance runs: `flux-agent serve`.
+    /// The Service `<name>-rest` (port 80) leads to it. Each request needs the token in the Secret that the
+    /// condition `RestReady` names; who has that may run programs as Flux's user. What is sent is not encrypted.
+    pub rest: Option<Rest>,
+
     /// Clusters that extend this one, or the one this extends.
     pub bursting: Option<Bursting>,
 
@@ -176,6 +181,10 @@ pub struct Flux {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,
 }
+
+/// The API of the instance over HTTP.
+#[derive(JsonSchema, Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rest {}
 
 fn connect_timeout() -> String {
     "5s".to_owned()

@@ -55,7 +55,8 @@ pub struct MiniClusterStatus {
     /// Generation of the specification this status answers.
     pub observed_generation: Option<i64>,
 
-    /// Conditions: Accepted, Progressing, Ready, Suspended, Complete, Failed; with `autoscale` also Autoscaling.
+    /// Conditions: Accepted, Progressing, Ready, Suspended, Complete, Failed; with `autoscale` also Autoscaling, with
+    /// `flux.rest` also RestReady.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     #[schemars(length(max = 16))]

@@ -97,13 +97,13 @@ pub(crate) fn built(cluster: &Cluster) -> (Services, Desired) {
 
 /// The built objects as documents, in the order of their creation.
 pub(crate) fn documents(cluster: &Cluster) -> Vec<Value> {
-    let (Services { headless, lead, sidecars, aliases }, desired) = built(cluster);
+    let (Services { headless, lead, exposed, aliases }, desired) = built(cluster);
     let mut documents = vec![
         serde_json::to_value(headless).unwrap(),
         serde_json::to_value(lead).unwrap(),
         serde_json::to_value(desired.config_map).unwrap(),
     ];
-    let sidecars = sidecars.iter().zip(&aliases).flat_map(|(own, alias)| [own, alias]);
+    let sidecars = exposed.iter().zip(&aliases).flat_map(|(own, alias)| [own, alias]);
     documents.extend(sidecars.map(|service| serde_json::to_value(service).unwrap()));
     documents.extend(desired.services_pod.map(|pod| serde_json::to_value(pod).unwrap()));
     documents.push(serde_json::to_value(desired.job).unwrap());

@@ -43,6 +43,7 @@ pub(super) fn containers(
     // The pods' subdomain.
     let headless_name = common.subdomain.clone().unwrap_or_default();
     let mut addresses = BTreeSet::from([headless_name, format!("{name}-lead")]);
+    addresses.extend(spec.flux.rest.map(|_| format!("{name}-rest")));
     let (mut flux, mut sidecars) = (None, Vec::new());
     for (index, container) in spec.containers.iter().enumerate() {
         let path = format!("spec.containers[{index}]");

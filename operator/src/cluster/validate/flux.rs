@@ -51,9 +51,17 @@ pub(super) fn flux(
         broker: broker(spec, faults),
         curve: curve(flux, faults),
         bootstrap: bootstrap(hosts(name, spec, lead, faults), lead, faults),
+        rest: rest(flux, lead.is_some(), faults),
         munge_secret: non_empty_owned(flux.munge_secret.as_ref()),
         environment: flux.environment.clone(),
     }
+}
+
+fn rest(flux: &crd::Flux, has_other_lead: bool, faults: &mut Violations) -> bool {
+    faults.require(flux.rest.is_none() || !has_other_lead, "spec.flux.rest", || {
+        "the lead, which would serve it, is another MiniCluster's: ask for it there".to_owned()
+    });
+    flux.rest.is_some()
 }
 
 fn broker(spec: &MiniClusterSpec, faults: &mut Violations) -> Broker {

@@ -3,7 +3,7 @@
 use crate::cluster::Cluster;
 use flux_contract::{
     AgentConfig, Archive, Autoscale, Bootstrap, Broker, ClusterIdentity, Install, Layout, Network,
-    OVERLAY_PORT, PRIVATE_MOUNT, Shutdown, View, WorkerPolicy,
+    OVERLAY_PORT, PRIVATE_MOUNT, Rest, Shutdown, View, WorkerPolicy,
 };
 use std::net::IpAddr;
 
@@ -42,6 +42,8 @@ pub fn agent_config(cluster: &Cluster, lead_address: Option<IpAddr>) -> AgentCon
             idle_seconds: autoscale.idle_seconds,
             token_sha256: autoscale.token_sha256.clone(),
         }),
+        // The token is another for each MiniCluster: `controller::decide::rest`.
+        rest: cluster.flux.rest.then(|| Rest { token_sha256: String::new() }),
         munge: cluster.flux.munge_secret.is_some(),
         environment: cluster.flux.environment.clone(),
         submitted: false,

@@ -1,8 +1,9 @@
-//! The Services: of all pods, of the lead, of the sidecars. Each gets the cluster's usual kind of address.
+//! The Services: of all pods, of the lead, of its API, of the sidecars. Each gets the cluster's usual kind of address.
 
 use super::meta::{job_selector, lead_selector, object_labels, object_meta};
 use crate::cluster::{Cluster, Sidecar};
 use flux_contract::OVERLAY_PORT;
+use flux_contract::invocation::REST_PORT;
 use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use std::collections::BTreeMap;
@@ -14,9 +15,10 @@ pub struct Services {
     pub headless: Service,
     /// Gives the lead its address, which the agents' configuration holds.
     pub lead: Service,
-    /// For each sidecar with ports `<name>-<sidecar>`, which no other MiniCluster of the namespace has.
-    pub sidecars: Vec<Service>,
-    /// The same ports under the sidecar's name alone, as it is documented: for whoever is the first to
+    /// What users reach: `<name>-rest`, where that is asked for, and for each sidecar with ports `<name>-<sidecar>`,
+    /// which no other MiniCluster of the namespace has.
+    pub exposed: Vec<Service>,
+    /// The sidecars' ports under the sidecar's name alone, as it is documented: for whoever is the first to
     /// have it.
     pub aliases: Vec<Service>,
 }
@@ -24,14 +26,16 @@ pub struct Services {
 /// The Services of `cluster`.
 pub fn services(cluster: &Cluster) -> Services {
     let exposed = |sidecar: &&Sidecar| sidecar.container.ports.is_some();
-    let named = |name: fn(&Cluster, &str) -> String| {
+    let named = |name: fn(&Cluster, &str) -> String| -> Vec<Service> {
         let sidecars = cluster.sidecars.iter().filter(exposed);
         sidecars.map(|it| of_sidecar(cluster, it, &name(cluster, &it.container.name))).collect()
     };
     Services {
         headless: headless(cluster),
         lead: lead(cluster),
-        sidecars: named(|cluster, name| cluster.name.sidecar_service(name)),
+        exposed: (cluster.flux.rest.then(|| rest(cluster)).into_iter())
+            .chain(named(|cluster, name| cluster.name.sidecar_service(name)))
+            .collect(),
         aliases: named(|_, name| name.to_owned()),
     }
 }
@@ -51,6 +55,16 @@ fn headless(cluster: &Cluster) -> Service {
 fn lead(cluster: &Cluster) -> Service {
     let ports = vec![port("flux", OVERLAY_PORT.into())];
     service(cluster, &cluster.name.lead_service(), lead_selector(cluster), ports)
+}
+
+/// Leads to the API of the instance, once the instance is up.
+fn rest(cluster: &Cluster) -> Service {
+    let port =
+        ServicePort { target_port: Some(IntOrString::Int(REST_PORT.into())), ..port("http", 80) };
+    let name = cluster.name.rest_service();
+    let mut service = service(cluster, &name, lead_selector(cluster), vec![port]);
+    service.spec.get_or_insert_default().publish_not_ready_addresses = None;
+    service
 }
 
 fn of_sidecar(cluster: &Cluster, sidecar: &Sidecar, name: &str) -> Service {

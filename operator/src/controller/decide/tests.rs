@@ -10,6 +10,7 @@ use crate::controller::fixtures::{
     at, cluster, delete_failed_job, ended_job, images, job, pod, ready_lead, running,
 };
 use crate::controller::kube_ext::{CAUSE_ANNOTATION, SUSPENDED_ANNOTATION};
+use flux_contract::token::fingerprint;
 use k8s_openapi::api::batch::v1::JobStatus;
 use kube::Resource;
 use serde::Serialize;
@@ -40,6 +41,7 @@ fn with(cluster: Result<Cluster, Violations>, generation: i64, live: &Live) -> P
     let image_volumes = Err(Lack::perhaps("nobody knows"));
     decide(
         &Request {
+            rest_token: Some(Redacted::new("secret-token".to_owned())),
             generation,
             now: at(1_000),
             expires: false,
@@ -67,11 +69,11 @@ fn lines(plan: &Plan) -> Vec<String> {
     }
     let writes = &plan.writes;
     let mut lines: Vec<String> = writes.services.iter().filter_map(line).collect();
-    let secret = writes.secret.as_ref().map(|secret| secret.expose().name_any());
-    lines.extend(secret.map(|name| format!("create Secret {name}")));
+    let secrets = writes.secrets.iter().map(|secret| secret.expose().name_any());
+    lines.extend(secrets.map(|name| format!("create Secret {name}")));
     lines.extend(line(&writes.services_pod));
     lines.extend(line(&writes.config_map));
-    lines.extend(writes.sidecars.iter().chain(&writes.aliases).filter_map(line));
+    lines.extend(writes.exposed.iter().chain(&writes.aliases).filter_map(line));
     lines.extend(line(&writes.job));
     lines
 }
@@ -104,7 +106,7 @@ fn create(plan: &Plan, live: &mut Live) {
         Some(object)
     }
     let writes = &plan.writes;
-    let services = writes.services.iter().chain(&writes.sidecars).chain(&writes.aliases);
+    let services = writes.services.iter().chain(&writes.exposed).chain(&writes.aliases);
     for mut service in services.filter_map(created) {
         service.spec.as_mut().unwrap().cluster_ip.get_or_insert_with(|| "10.0.0.1".to_owned());
         live.services.insert(service.name_any(), service);
@@ -168,6 +170,26 @@ fn the_first_reconcile_creates_the_services_and_with_the_leads_address_all_else_
     let Change::Create(config_map) = &second.writes.config_map else { panic!() };
     assert!(config_map.data.as_ref().unwrap()["agent.toml"].contains("\"10.0.0.1\""));
     assert!(!format!("{second:?}").contains("secret-key"));
+}
+
+#[test]
+fn an_api_has_a_token_in_a_secret_of_its_own_until_its_job_and_after_it() {
+    let spec = json!({ "flux": { "rest": {} } });
+    let mut live = Live::default();
+    create(&decided(&spec, 1, &live), &mut live);
+    let plan = decided(&spec, 1, &live);
+    let secret = format!("create Secret hello-rest-{:.10}", fingerprint("secret-token"));
+    let lines = written(&plan);
+    assert!(lines.contains(&secret) && lines.contains(&"create Service hello-rest".to_owned()));
+    assert!(!format!("{plan:?}").contains("secret-token"));
+    create(&plan, &mut live);
+    assert_eq!(written(&decided(&spec, 1, &live)), nothing());
+    // An attempt that failed before there was a Job has left it.
+    live.job = None;
+    assert!(!written(&decided(&spec, 1, &live)).contains(&secret));
+    // Where the instance runs without, there is none to come.
+    let added = decided(&spec, 2, &settled(&json!({})));
+    assert_eq!((added.refused, added.writes.secrets.len()), (vec!["spec.flux.rest".to_owned()], 0));
 }
 
 #[test]

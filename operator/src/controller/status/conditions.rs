@@ -14,8 +14,11 @@ pub(crate) mod kind {
     /// The size goes by what the queue needs; false with a reason while that is not known.
     pub(crate) const AUTOSCALING: &str = "Autoscaling";
 
-    pub(super) const ALL: [&str; 7] =
-        [ACCEPTED, PROGRESSING, READY, SUSPENDED, COMPLETE, FAILED, AUTOSCALING];
+    /// The API of the instance is served.
+    pub(crate) const REST_READY: &str = "RestReady";
+
+    pub(super) const ALL: [&str; 8] =
+        [ACCEPTED, PROGRESSING, READY, SUSPENDED, COMPLETE, FAILED, AUTOSCALING, REST_READY];
 }
 
 /// Reasons of `Progressing=False` that are no trouble.

@@ -1,0 +1,103 @@
+//! `flux.rest`: the API of an instance behind a Service, for who has the token.
+
+use crate::{Instance, Trial, look, trial};
+use anyhow::{Context as _, Result, ensure};
+use e2e::not_run;
+use e2e::product::view::View;
+use e2e::progress::Progress;
+
+/// In an image with curl.
+const SPEC: &str =
+    "{size: 2, interactive: true, flux: {rest: {}}, containers: [{image: 'nginx:1'}]}";
+
+/// As Pod Security `restricted` wants it, with a read-only root.
+const RESTRICTED: &str = "{size: 1, interactive: true, flux: {rest: {}}, \
+    pod: {securityContext: {runAsNonRoot: true, runAsUser: 12345, seccompProfile: {type: RuntimeDefault}}}, \
+    containers: [{image: 'nginx:1', securityContext: {allowPrivilegeEscalation: false, \
+    readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}}]}";
+
+/// The Secret that the condition names, and the token in it.
+async fn token(run: &Instance<'_>) -> Result<(String, String)> {
+    let condition = run.says("RestReady", "the token is in the Secret").await?;
+    let (_, secret) = condition.message.rsplit_once(" Secret ").context("no Secret is named")?;
+    let secret = secret.split(',').next().unwrap_or_default().to_owned();
+    let template = "{{.data.token | base64decode}}";
+    let token =
+        run.kubectl(&["get", "secret", &secret, "-ogo-template", "--template", template])?;
+    Ok((secret, token))
+}
+
+/// The status of the answer that a pod gets by the Service, and its body.
+async fn ask(run: &Instance<'_>, path: &str, more: &[&str]) -> Result<(String, String)> {
+    let url = format!("http://{}-rest{path}", run.name);
+    let words = ["curl", "--silent", "--max-time", "60", "--write-out", "\n%{http_code}", &url];
+    let answer = run.exec(0, &[&words, more].concat()).await?;
+    let (body, code) = answer.rsplit_once('\n').context("no status")?;
+    Ok((code.to_owned(), body.to_owned()))
+}
+
+/// Waits until the Service leads to the server.
+async fn served(run: &Instance<'_>) -> Result<()> {
+    look("the API to be reached", async || {
+        let answer = ask(run, "/health", &[]).await;
+        Ok(answer.is_ok_and(|(code, _)| code == "200").then_some(()))
+    })
+    .await
+}
+
+/// Who has no token gets nothing, from the lead's own pod neither, and no token is to be found there.
+async fn has_an_api(trial: &Trial, name: &str, spec: &str) -> Result<String> {
+    let run = trial.start(name, spec).await?;
+    run.ready().await?;
+    let (secret, token) = token(&run).await?;
+    ensure!(secret.starts_with(&format!("{name}-rest-")) && token.len() == 48, "{secret}");
+    served(&run).await?;
+    for path in ["/", "/api/v1/", "/api/v1/jobs", "/metrics", "/?token=x"] {
+        let (code, _) = ask(&run, path, &[]).await?;
+        ensure!(code == "401", "{path}: {code}");
+    }
+    let bearer = format!("Authorization: Bearer {token}");
+    let (code, body) = ask(&run, "/api/v1/openapi.json", &["--header", &bearer]).await?;
+    ensure!(code == "200" && body.contains("3.1"), "{code} {body:.200}");
+    let (code, page) = ask(&run, &format!("/?token={token}"), &[]).await?;
+    ensure!(code == "200" && page.contains("<title>"), "{code} {page:.200}");
+    let config = run.exec(0, &["cat", "/flux_operator/config/agent.toml"]).await?;
+    ensure!(config.contains("[rest]") && !config.contains(&token), "{config}");
+    Ok(bearer)
+}
+
+#[test]
+#[ignore = "needs a cluster"]
+fn the_api_is_served_as_long_as_the_instance_runs() {
+    trial("rest", async |trial| {
+        let bearer = has_an_api(trial, "served", SPEC).await?;
+        let run = trial.named("served");
+        if View::from_environment()?.is_real() {
+            let job = ["--header", &bearer, "--json", r#"{"command": ["hostname"]}"#];
+            let (code, body) = ask(&run, "/api/v1/jobs", &job).await?;
+            ensure!(code == "201" && body.contains("id"), "{code} {body}");
+        } else {
+            let why = "the stand-in takes jobs from flux alone";
+            not_run::note("a job by the API behind a Service", why, &Progress::new());
+        }
+        // A server that is lost comes back.
+        let kill = "kill -9 $(grep -lz '^serve$' /proc/[0-9]*/cmdline | cut -d/ -f3)";
+        run.exec(0, &["sh", "-c", kill]).await?;
+        served(&run).await?;
+        run.exec(0, &["/mnt/flux/bin/flux", "shutdown", "--background"]).await?;
+        run.complete().await?;
+        let condition = run.says("RestReady", "has ended").await?;
+        ensure!(condition.status == "False" && condition.reason == "Finished", "{condition:?}");
+        let services = run.kubectl(&["get", "services", "-oname"])?;
+        ensure!(!services.contains("-rest"), "it is left: {services}");
+        Ok(())
+    });
+}
+
+#[test]
+#[ignore = "needs a cluster"]
+fn an_api_needs_no_root_and_writes_nowhere() {
+    trial("rest-restricted", async |trial| {
+        has_an_api(trial, "restricted", RESTRICTED).await.map(drop)
+    });
+}
