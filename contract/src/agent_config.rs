@@ -358,10 +358,12 @@ impl Autoscale {
     }
 }
 
-/// How the lead's agent serves the API of the instance: at [`REST_PORT`](crate::invocation::REST_PORT).
+/// How the lead's agent serves the API of the instance.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rest {
+    /// Port of the pod.
+    pub port: u16,
     /// [`crate::token::fingerprint`] of the token that each request has to bring.
     pub token_sha256: String,
 }

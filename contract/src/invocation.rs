@@ -45,7 +45,7 @@ pub const READY_PORT: u16 = 18049;
 /// Path of that question. With `?wait=SECONDS` the answer waits so long for the pod to be ready.
 pub const READY_PATH: &str = "/ready";
 
-/// Port of the lead's pod at which the API of the instance is served (`flux.rest`).
+/// Port of the lead's pod at which the API of the instance is served unless `flux.rest.port` is another.
 pub const REST_PORT: u16 = 18050;
 
 /// Runs the pod, whose readiness is asked for at [`READY_PORT`].

@@ -176,8 +176,8 @@ pub struct Flux {
     pub curve: Curve,
     /// Hosts in rank order, and the lead if it is elsewhere.
     pub(crate) bootstrap: Bootstrap,
-    /// The lead serves the API of the instance.
-    pub(crate) rest: bool,
+    /// Port at which the lead serves the API of the instance, if it does.
+    pub(crate) rest_port: Option<u16>,
     /// Secret with a munge key, mounted for the agent to install.
     pub(crate) munge_secret: Option<String>,
     /// Lines for `flux-view.sh`.

@@ -8,7 +8,6 @@ use crate::process::exit_status::exit_code;
 use crate::system::output::Log;
 use crate::system::words::shown;
 use flux_contract::Rest;
-use flux_contract::invocation::REST_PORT;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::process::Stdio;
 use tokio::process::Command;
@@ -29,7 +28,7 @@ pub(super) fn serve(context: &Context, rest: &Rest) -> JoinSet<()> {
 
 fn words(context: &Context, rest: &Rest) -> Vec<String> {
     let (agent, config) = (context.facts.agent.display(), context.config_path.display());
-    let listen = SocketAddr::from((Ipv6Addr::UNSPECIFIED, REST_PORT));
+    let listen = SocketAddr::from((Ipv6Addr::UNSPECIFIED, rest.port));
     let all = format!("{agent}\nserve\n--config\n{config}\n--listen\n{listen}\n--token-sha256\n");
     all.lines().map(str::to_owned).chain([rest.token_sha256.clone()]).collect()
 }

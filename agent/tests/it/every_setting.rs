@@ -32,6 +32,7 @@ const ELSEWHERE: &[&str] = &[
     "/autoscale/idle_seconds",
     "/autoscale/token_sha256",
     // serve::a_token_may_be_known_by_its_fingerprint_alone
+    "/rest/port",
     "/rest/token_sha256",
     // debug_tells_the_housekeeping_as_well
     "/logging/debug",

@@ -124,7 +124,7 @@ fn request<'context>(
     if let Ok(Cluster { autoscale: Some(autoscale), owner, .. }) = &mut cluster {
         autoscale.token_sha256 = context.demands.fingerprint(&owner.uid);
     }
-    let has_api = cluster.as_ref().is_ok_and(|cluster| cluster.flux.rest);
+    let has_api = cluster.as_ref().is_ok_and(|cluster| cluster.flux.rest_port.is_some());
     if let Err(violations) = &cluster {
         tracing::warn!(%violations, "the specification is invalid");
     }

@@ -183,8 +183,15 @@ pub struct Flux {
 }
 
 /// The API of the instance over HTTP.
-#[derive(JsonSchema, Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Rest {}
+#[derive(JsonSchema, Educe, Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[educe(Default)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Rest {
+    /// Port of the lead's pod at which it is served. Default 18050.
+    #[educe(Default(expression = flux_contract::invocation::REST_PORT.into()))]
+    #[schemars(range(min = 1, max = 65535))]
+    pub port: i32,
+}
 
 fn connect_timeout() -> String {
     "5s".to_owned()

@@ -6,7 +6,8 @@ use super::text::{
 use super::violations::Violations;
 use crate::cluster::{Curve, Flux, View};
 use crate::crd::{self, Install, MiniClusterSpec};
-use flux_contract::{Bootstrap, Broker, CurveCertificate, Hostlist, Redacted};
+use flux_contract::invocation::READY_PORT;
+use flux_contract::{Bootstrap, Broker, CurveCertificate, Hostlist, OVERLAY_PORT, Redacted};
 use k8s_openapi::api::core::v1::{Container, ResourceRequirements};
 
 /// Longest mount path: the broker's socket below it must fit the 107 characters of unix(7).
@@ -51,17 +52,21 @@ pub(super) fn flux(
         broker: broker(spec, faults),
         curve: curve(flux, faults),
         bootstrap: bootstrap(hosts(name, spec, lead, faults), lead, faults),
-        rest: rest(flux, lead.is_some(), faults),
+        rest_port: rest_port(flux, lead.is_some(), faults),
         munge_secret: non_empty_owned(flux.munge_secret.as_ref()),
         environment: flux.environment.clone(),
     }
 }
 
-fn rest(flux: &crd::Flux, has_other_lead: bool, faults: &mut Violations) -> bool {
-    faults.require(flux.rest.is_none() || !has_other_lead, "spec.flux.rest", || {
+fn rest_port(flux: &crd::Flux, has_other_lead: bool, faults: &mut Violations) -> Option<u16> {
+    let port = u16::try_from(flux.rest?.port).unwrap_or_default();
+    faults.require(!has_other_lead, "spec.flux.rest", || {
         "the lead, which would serve it, is another MiniCluster's: ask for it there".to_owned()
     });
-    flux.rest.is_some()
+    faults.require(![OVERLAY_PORT, READY_PORT].contains(&port), "spec.flux.rest.port", || {
+        format!("{port} is a port of Flux or of its agent: use another")
+    });
+    Some(port)
 }
 
 fn broker(spec: &MiniClusterSpec, faults: &mut Violations) -> Broker {
@@ -149,7 +154,7 @@ fn bootstrap(
     faults.require(!address.is_empty() && address.chars().all(fits), format!("{path}.address"), || {
         format!("{address:?} is no host name or address: say where the lead is reached from here, or remove leadBroker if this cluster has the lead")
     });
-    let lead_port = u16::try_from(lead.port).unwrap_or(flux_contract::OVERLAY_PORT);
+    let lead_port = u16::try_from(lead.port).unwrap_or(OVERLAY_PORT);
     Bootstrap::Child { lead: address.to_owned(), lead_port, hosts }
 }
 

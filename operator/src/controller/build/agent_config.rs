@@ -43,7 +43,7 @@ pub fn agent_config(cluster: &Cluster, lead_address: Option<IpAddr>) -> AgentCon
             token_sha256: autoscale.token_sha256.clone(),
         }),
         // The token is another for each MiniCluster: `controller::decide::rest`.
-        rest: cluster.flux.rest.then(|| Rest { token_sha256: String::new() }),
+        rest: cluster.flux.rest_port.map(|port| Rest { port, token_sha256: String::new() }),
         munge: cluster.flux.munge_secret.is_some(),
         environment: cluster.flux.environment.clone(),
         submitted: false,

@@ -3,7 +3,6 @@
 use super::meta::{job_selector, lead_selector, object_labels, object_meta};
 use crate::cluster::{Cluster, Sidecar};
 use flux_contract::OVERLAY_PORT;
-use flux_contract::invocation::REST_PORT;
 use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use std::collections::BTreeMap;
@@ -33,7 +32,7 @@ pub fn services(cluster: &Cluster) -> Services {
     Services {
         headless: headless(cluster),
         lead: lead(cluster),
-        exposed: (cluster.flux.rest.then(|| rest(cluster)).into_iter())
+        exposed: (cluster.flux.rest_port.map(|port| rest(cluster, port)).into_iter())
             .chain(named(|cluster, name| cluster.name.sidecar_service(name)))
             .collect(),
         aliases: named(|_, name| name.to_owned()),
@@ -58,9 +57,9 @@ fn lead(cluster: &Cluster) -> Service {
 }
 
 /// Leads to the API of the instance, once the instance is up.
-fn rest(cluster: &Cluster) -> Service {
+fn rest(cluster: &Cluster, target: u16) -> Service {
     let port =
-        ServicePort { target_port: Some(IntOrString::Int(REST_PORT.into())), ..port("http", 80) };
+        ServicePort { target_port: Some(IntOrString::Int(target.into())), ..port("http", 80) };
     let name = cluster.name.rest_service();
     let mut service = service(cluster, &name, lead_selector(cluster), vec![port]);
     service.spec.get_or_insert_default().publish_not_ready_addresses = None;

@@ -32,7 +32,7 @@ pub(super) fn secret(
 ) -> Option<Redacted<Secret>> {
     let rest = config.rest.as_mut()?;
     if let Some(before) = before {
-        *rest = before;
+        rest.token_sha256 = before.token_sha256;
         return None;
     }
     let token = token?;
@@ -75,7 +75,7 @@ mod tests {
     fn nothing_is_made_where_no_api_is_asked_for() {
         let cluster = cluster(&json!({}));
         let mut config = agent_config(&cluster, None);
-        let before = Some(Rest { token_sha256: "a".to_owned() });
+        let before = Some(Rest { port: 1, token_sha256: "a".to_owned() });
         assert_eq!(secret(&cluster, &mut config, before, None), None);
         assert_eq!((config.rest.clone(), reached(&config)), (None, None));
     }
