@@ -229,13 +229,7 @@ fn apply_specification(
     Ok(Writes {
         services,
         only_services: false,
-        secrets: match job {
-            Some(_) => None,
-            None => build::secret(&cluster, request.draw).map_err(Error::Curve)?,
-        }
-        .into_iter()
-        .chain(rest)
-        .collect(),
+        secrets: secrets(request, &cluster, job, rest)?,
         services_pod,
         config_map: ended_run::without_note(job, live.config_map.as_ref(), desired.config_map),
         pod_group,
@@ -249,6 +243,20 @@ fn apply_specification(
         },
         scaled_down,
     })
+}
+
+/// What is created: the CURVE certificate of a new Job, and `rest`, the token of its API.
+fn secrets(
+    request: &Request<'_>,
+    cluster: &Cluster,
+    job: Option<&Job>,
+    rest: Option<Redacted<Secret>>,
+) -> Result<Vec<Redacted<Secret>>, Error> {
+    let curve = match job {
+        Some(_) => None,
+        None => build::secret(cluster, request.draw).map_err(Error::Curve)?,
+    };
+    Ok(curve.into_iter().chain(rest).collect())
 }
 
 /// True when the Service has an address of its own: a headless one has none.

@@ -56,7 +56,7 @@ pub struct MiniClusterStatus {
     pub observed_generation: Option<i64>,
 
     /// Conditions: Accepted, Progressing, Ready, Suspended, Complete, Failed; with `autoscale` also Autoscaling, with
-    /// `flux.rest` also RestReady.
+    /// `flux.rest` also `RestReady`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     #[schemars(length(max = 16))]
