@@ -5,6 +5,7 @@
 mod archive;
 mod attacks;
 mod broker_watch;
+mod browser;
 mod demand;
 mod every_setting;
 mod first_process;

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 const UNKNOWN: u8 = 2;
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_mins(1);
-const TOKEN: &str = "0123456789abcdef";
+pub(crate) const TOKEN: &str = "0123456789abcdef";
 
 /// A server, its broker, and what that was asked.
 struct Server {
@@ -114,11 +114,7 @@ impl Server {
                     .map(|value| if value.is_null() { String::new() } else { value.to_string() }),
             }
         });
-        fs::write(pod.at("token"), TOKEN).unwrap();
-        let mut command = pod.for_this_pod("serve");
-        command.arg("--token-file").arg(pod.at("token"));
-        let mut process = Background::start(command);
-        let address = address_of(&mut process, "/\n").parse().unwrap();
+        let (process, address) = served(&pod);
         Self { pod, process, address, asked }
     }
 
@@ -164,6 +160,16 @@ impl Server {
     fn was_asked(&self, text: &str) -> bool {
         self.asked.lock().unwrap().iter().any(|line| line.contains(text))
     }
+}
+
+/// `flux-agent serve` in `pod`, for who has [`TOKEN`], and its address.
+pub(crate) fn served(pod: &Pod) -> (Background, SocketAddr) {
+    fs::write(pod.at("token"), TOKEN).unwrap();
+    let mut command = pod.for_this_pod("serve");
+    command.arg("--token-file").arg(pod.at("token"));
+    let mut process = Background::start(command);
+    let address = address_of(&mut process, "/\n").parse().unwrap();
+    (process, address)
 }
 
 /// The address that the server prints, before this `end`.
@@ -369,7 +375,7 @@ fn it_serves_as_the_owner_of_the_broker_and_prints_a_token_that_it_has_made() {
     let Some(pod) = Pod::of_root() else { return };
     pod.write_config(&pod.config(&["true"]));
     let socket = pod.layout().local_socket();
-    broker_that(&socket, |_, _| Err(38));
+    broker_that(&socket, |_, _| Err::<String, _>(38));
     std::os::unix::fs::chown(&socket, Some(1000), Some(1000)).unwrap();
     let mut process = Background::start(pod.for_this_pod("serve"));
     let mut line = String::new();

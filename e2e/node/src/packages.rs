@@ -46,6 +46,9 @@ pub const EMULATOR: &[Package] = &[Package {
     provides: &["qemu-aarch64-static", "qemu-x86_64-static"],
 }];
 
+/// What uses the page of an instance: the driver comes with its browser.
+pub const BROWSER: &[Package] = &[Package { name: "chromium-driver", provides: &["chromedriver"] }];
+
 /// What fetches libraries for Java.
 pub const MAVEN: &[Package] = &[Package { name: "maven", provides: &["mvn"] }];
 

@@ -2,7 +2,7 @@
 
 use super::report::Report;
 use crate::cache::{self, Cache};
-use crate::product::{OPERATOR, cargo, checkout, fetch_every_platform, target};
+use crate::product::{AGENT, OPERATOR, cargo, checkout, fetch_every_platform, target};
 use crate::progress::Progress;
 use crate::{kubernetes, packages, programs};
 use anyhow::Result;
@@ -99,4 +99,17 @@ pub(super) fn check_alerts(progress: &Progress) -> Result<()> {
     let prometheus = packages::unpacked("prometheus", &Cache::locate()?, progress)?;
     let mut tests = cargo(&["test", "--package", OPERATOR, "--test", "monitoring"])?;
     programs::show(tests.args(["--", "--ignored"]).env("PROMETHEUS", prometheus.join("usr/bin")))
+}
+
+/// Uses the page of an instance in Chromium, where that is or can be installed.
+pub(super) fn check_page(report: &Report<'_>) {
+    const NAME: &str = "the page of an instance: in Chromium";
+    if !nix::unistd::geteuid().is_root() && programs::find("chromedriver").is_none() {
+        return report.not_run(NAME, "there is no chromedriver; installing it needs root");
+    }
+    report.check(NAME, || {
+        packages::ensure(packages::BROWSER, report.progress)?;
+        let mut tests = cargo(&["test", "--package", AGENT, "--test", "it", "browser::"])?;
+        programs::show(tests.args(["--", "--ignored"]))
+    });
 }

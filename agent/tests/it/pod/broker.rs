@@ -24,20 +24,38 @@ pub fn state_text(state: &str) -> String {
     format!("{{\"state\":\"{state}\"}}")
 }
 
+/// What a broker answers: one after the other to a question that may have several answers.
+pub struct Answers(Box<dyn Iterator<Item = String>>);
+
+impl Answers {
+    /// Answers that are waited for.
+    pub fn as_they_come(answers: impl Iterator<Item = String> + 'static) -> Self {
+        Self(Box::new(answers))
+    }
+}
+
+/// The text, or each line of it.
+impl From<String> for Answers {
+    fn from(text: String) -> Self {
+        let lines: Vec<_> = text.split('\n').map(str::to_owned).collect();
+        Self::as_they_come(lines.into_iter())
+    }
+}
+
 /// Answers on the socket at `path`, in the background, what `reply` says to a topic and its payload: a
 /// payload or an errno.
-pub fn broker_that(
+pub fn broker_that<Reply: Into<Answers> + 'static>(
     path: &Path,
-    reply: impl Fn(&str, &str) -> Result<String, u8> + Send + Sync + 'static,
+    reply: impl Fn(&str, &str) -> Result<Reply, u8> + Send + Sync + 'static,
 ) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     let _ = fs::remove_file(path);
     serve(UnixListener::bind(path).unwrap(), reply);
 }
 
-pub fn serve(
+pub fn serve<Reply: Into<Answers> + 'static>(
     listener: UnixListener,
-    reply: impl Fn(&str, &str) -> Result<String, u8> + Send + Sync + 'static,
+    reply: impl Fn(&str, &str) -> Result<Reply, u8> + Send + Sync + 'static,
 ) {
     let reply = Arc::new(reply);
     std::thread::spawn(move || {
@@ -49,11 +67,11 @@ pub fn serve(
     });
 }
 
-/// Answers on `stream` what `reply` says, until the client goes away. To a question that may have several answers, each
-/// line is one, an empty line one without a payload, and then comes the end.
-pub fn replies(
+/// Answers on `stream` what `reply` says, until the client goes away. An empty text is an answer without a payload; behind
+/// the answers to a question that may have several comes the end.
+pub fn replies<Reply: Into<Answers>>(
     mut stream: UnixStream,
-    reply: &impl Fn(&str, &str) -> Result<String, u8>,
+    reply: &impl Fn(&str, &str) -> Result<Reply, u8>,
 ) -> std::io::Result<()> {
     stream.write_all(&[0])?;
     loop {
@@ -64,14 +82,17 @@ pub fn replies(
         stream.read_exact(&mut asked)?;
         let (topic, payload) = question(&asked);
         let is_streaming = asked[length - 17] & STREAMING != 0;
-        let answers: Vec<(String, u8)> = match reply(&topic, &payload) {
-            Ok(text) if is_streaming => {
-                let lines = text.split('\n').map(|line| (line.to_owned(), 0));
-                lines.chain([(String::new(), END)]).collect()
-            }
-            Ok(text) => vec![(text, 0)],
-            Err(errno) => vec![(String::new(), errno)],
-        };
+        let answers: Box<dyn Iterator<Item = (String, u8)>> =
+            match reply(&topic, &payload).map(Into::<Answers>::into) {
+                Ok(Answers(each)) if is_streaming => {
+                    Box::new(each.map(|text| (text, 0)).chain([(String::new(), END)]))
+                }
+                Ok(Answers(each)) => {
+                    let text = each.collect::<Vec<_>>().join("\n");
+                    Box::new([(text, 0)].into_iter())
+                }
+                Err(errno) => Box::new([(String::new(), errno)].into_iter()),
+            };
         for (text, errno) in answers {
             let flags = if text.is_empty() { 0 } else { 0x02 };
             let matchtag = &asked[length - 4..];

@@ -1,0 +1,329 @@
+//! A recorded instance whose jobs and ranks change as a test says: what flux-core 0.88 answers about four ranks.
+
+use super::job::{
+    CANCELED, CLEANUP, COMPLETED, DEPEND, FAILED, INACTIVE, Job, PRIORITY, RUN, SCHED,
+};
+use super::resources::{CORES, bracketed, hosts, idset, set};
+use super::{INVALID, UNKNOWN};
+use crate::pod::broker::{Answers, NO_SERVICE};
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use serde_json::{Map, Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::iter;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+const RANKS: [u32; 4] = [0, 1, 2, 3];
+/// What a shell leaves that SIGTERM has ended.
+const TERMINATED: u32 = (128 + 15) << 8;
+const FIRST_ID: u64 = 37_346_082_816;
+const NEXT_ID: u64 = 6_324_924_416;
+/// How long ago the instance was started, in seconds.
+const UPTIME: f64 = 754.0;
+
+fn now() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64()
+}
+
+/// An entry of a log (RFC 18).
+fn entry(name: &str, context: &Value) -> Value {
+    if context.is_null() {
+        return json!({ "timestamp": now(), "name": name });
+    }
+    json!({ "timestamp": now(), "name": name, "context": context })
+}
+
+#[derive(Default)]
+struct State {
+    jobs: BTreeMap<u64, Job>,
+    /// What has happened to them.
+    journal: Vec<Value>,
+    drained: BTreeMap<u32, &'static str>,
+    lost: BTreeSet<u32>,
+}
+
+impl State {
+    fn job(&mut self, id: u64) -> &mut Job {
+        self.jobs.get_mut(&id).unwrap()
+    }
+
+    fn happens(&mut self, id: u64, name: &str, context: &Value) {
+        let event = entry(name, context);
+        self.journal.push(json!({ "id": id, "events": [event] }));
+        self.job(id).log.push(event);
+    }
+
+    fn submit(&mut self, asked: &Value) -> Value {
+        let parts: Vec<_> = asked["J"].as_str().unwrap().split('.').collect();
+        let jobspec = BASE64_STANDARD.decode(parts[1]).unwrap();
+        let id = FIRST_ID + NEXT_ID * self.jobs.len() as u64;
+        self.jobs.insert(id, Job::new(serde_json::from_slice(&jobspec).unwrap()));
+        let context = json!({ "userid": 0, "urgency": 16, "flags": 0, "version": 1 });
+        self.happens(id, "submit", &context);
+        self.happens(id, "validate", &Value::Null);
+        self.happens(id, "depend", &Value::Null);
+        self.happens(id, "priority", &json!({ "priority": 16 }));
+        json!({ "id": id })
+    }
+
+    fn run(&mut self, id: u64, ranks: &[u32]) {
+        self.job(id).ranks = ranks.to_vec();
+        let summary = format!("rank{}/core[{CORES}]", bracketed(ranks));
+        let annotations = json!({ "sched": { "resource_summary": summary } });
+        self.happens(id, "alloc", &json!({ "annotations": annotations }));
+        self.happens(id, "start", &Value::Null);
+        let encoding = json!({ "stdout": "UTF-8", "stderr": "UTF-8" });
+        let count = json!({ "stdout": ranks.len(), "stderr": ranks.len() });
+        let context = json!({ "version": 1, "encoding": encoding, "count": count, "options": {} });
+        self.job(id).output.push(entry("header", &context));
+    }
+
+    fn end(&mut self, id: u64, status: u32) {
+        self.happens(id, "finish", &json!({ "status": status }));
+        self.happens(id, "release", &json!({ "ranks": "all", "final": true }));
+        self.happens(id, "free", &Value::Null);
+        self.happens(id, "clean", &Value::Null);
+    }
+
+    fn raise(&mut self, asked: &Value) -> Result<(), u8> {
+        let id = asked["id"].as_u64().unwrap();
+        let state = self.jobs.get(&id).map(Job::state).filter(|state| *state != INACTIVE);
+        let state = state.ok_or(UNKNOWN)?;
+        let note = asked["note"].as_str().unwrap_or_default();
+        let (kind, severity) = (&asked["type"], &asked["severity"]);
+        let context = json!({ "type": kind, "severity": severity, "note": note, "userid": 0 });
+        self.happens(id, "exception", &context);
+        if state == RUN {
+            self.end(id, TERMINATED);
+        } else {
+            self.happens(id, "clean", &Value::Null);
+        }
+        Ok(())
+    }
+
+    fn up(&self) -> Vec<u32> {
+        RANKS.into_iter().filter(|rank| !self.lost.contains(rank)).collect()
+    }
+
+    /// The scheduler forgets a rank that is lost, and has those as down that are drained.
+    fn scheduled(&self) -> Value {
+        let up = self.up();
+        let down: Vec<_> = self.drained.keys().copied().filter(|rank| up.contains(rank)).collect();
+        let running = self.jobs.values().filter(|job| job.state() == RUN);
+        let used: BTreeSet<_> = running.flat_map(|job| job.ranks.iter().copied()).collect();
+        let used: Vec<_> = used.into_iter().collect();
+        json!({ "all": set(&up), "down": set(&down), "allocated": set(&used) })
+    }
+
+    fn status(&self) -> Value {
+        let drained = self.drained.iter().map(|(rank, reason)| {
+            (rank.to_string(), json!({ "timestamp": 1_795_863_612.0, "reason": reason }))
+        });
+        let drained: Map<_, _> = drained.collect();
+        let lost: Vec<_> = self.lost.iter().copied().collect();
+        json!({
+            "R": set(&RANKS), "drain": drained, "online": idset(&self.up()), "offline": idset(&lost),
+            "exclude": "", "torpid": "",
+        })
+    }
+
+    fn counts(&self) -> Value {
+        let in_state = |state| self.jobs.values().filter(|job| job.state() == state).count();
+        let with = |result| self.jobs.values().filter(|job| job.result() == Some(result)).count();
+        let states = json!({
+            "depend": in_state(DEPEND), "priority": in_state(PRIORITY), "sched": in_state(SCHED),
+            "run": in_state(RUN), "cleanup": in_state(CLEANUP), "inactive": in_state(INACTIVE),
+            "total": self.jobs.len(),
+        });
+        json!({
+            "job_states": states, "successful": with(COMPLETED), "failed": with(FAILED),
+            "canceled": with(CANCELED), "timeout": 0, "inactive_purged": 0, "queues": [],
+        })
+    }
+
+    fn list(&self, asked: &Value) -> Result<Value, u8> {
+        let mut jobs = Vec::new();
+        for (id, job) in &self.jobs {
+            if job.meets(&asked["constraint"])? {
+                jobs.push(job.listed(*id, &asked["attrs"]));
+            }
+        }
+        Ok(json!({ "jobs": jobs }))
+    }
+
+    fn events(&self, asked: &Value) -> Result<Value, u8> {
+        let job = self.jobs.get(&asked["id"].as_u64().unwrap()).ok_or(UNKNOWN)?;
+        let lines: Vec<_> = job.log.iter().map(|event| format!("{event}\n")).collect();
+        Ok(json!({ "id": asked["id"], "eventlog": lines.concat() }))
+    }
+}
+
+pub(super) struct Instance {
+    state: Mutex<State>,
+    changed: Condvar,
+    started: f64,
+}
+
+impl Instance {
+    pub(super) fn new() -> Self {
+        Self { state: Mutex::default(), changed: Condvar::new(), started: now() - UPTIME }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    fn change<Done>(&self, how: impl FnOnce(&mut State) -> Done) -> Done {
+        let done = how(&mut self.state());
+        self.changed.notify_all();
+        done
+    }
+
+    /// Waits for what `look` finds.
+    fn when<Found>(&self, mut look: impl FnMut(&State) -> Option<Found>) -> Found {
+        let mut state = self.state();
+        loop {
+            if let Some(found) = look(&state) {
+                return found;
+            }
+            state = self.changed.wait(state).unwrap();
+        }
+    }
+
+    /// The job that was submitted last, and its jobspec.
+    pub(super) fn newest(&self) -> (u64, Value) {
+        let state = self.state();
+        let (id, job) = state.jobs.last_key_value().unwrap();
+        (*id, job.jobspec.clone())
+    }
+
+    pub(super) fn is_running(&self, id: u64) -> bool {
+        self.state().job(id).state() == RUN
+    }
+
+    pub(super) fn run(&self, id: u64, ranks: &[u32]) {
+        self.change(|state| state.run(id, ranks));
+    }
+
+    /// Task `rank` of the job prints `text`.
+    pub(super) fn print(&self, id: u64, rank: u32, stream: &str, text: &str) {
+        let context = json!({ "stream": stream, "rank": rank.to_string(), "data": text });
+        self.change(|state| state.job(id).output.push(entry("data", &context)));
+    }
+
+    /// The job ends by itself with this exit code.
+    pub(super) fn end(&self, id: u64, code: u32) {
+        self.change(|state| state.end(id, code << 8));
+    }
+
+    pub(super) fn drain(&self, rank: u32, reason: &'static str) {
+        self.change(|state| state.drained.insert(rank, reason));
+    }
+
+    pub(super) fn undrain(&self, rank: u32) {
+        self.change(|state| state.drained.remove(&rank));
+    }
+
+    pub(super) fn lose(&self, rank: u32) {
+        self.change(|state| state.lost.insert(rank));
+    }
+
+    /// A rank that was lost is there again.
+    pub(super) fn regain(&self, rank: u32) {
+        self.change(|state| state.lost.remove(&rank));
+    }
+
+    fn attribute(&self, name: &Value) -> Result<Value, u8> {
+        let value = match name.as_str().unwrap() {
+            "hostlist" => hosts(&RANKS),
+            "version" => "0.88.0".to_owned(),
+            "size" | "broker.quorum" => RANKS.len().to_string(),
+            "rank" => "0".to_owned(),
+            "broker.starttime" => format!("{:.2}", self.started),
+            _ => return Err(UNKNOWN),
+        };
+        Ok(json!({ "value": value, "flags": 1 }))
+    }
+
+    /// The job, once it has been in the state that is asked for, or has ended (flux-core,
+    /// `src/modules/job-list/idsync.c`).
+    fn find(&self, asked: &Value) -> Result<Value, u8> {
+        let (id, state) = (asked["id"].as_u64().unwrap(), asked["state"].as_u64().unwrap());
+        self.when(|instance| {
+            let Some(job) = instance.jobs.get(&id) else { return Some(Err(UNKNOWN)) };
+            let mut states = job.states();
+            let is_now = state == 0 || states.any(|been| [state, INACTIVE].contains(&been));
+            is_now.then(|| Ok(json!({ "job": job.listed(id, &asked["attrs"]) })))
+        })
+    }
+
+    /// The entries of a log of a job, until it has ended.
+    fn watch(self: &Arc<Self>, asked: &Value) -> Result<Answers, u8> {
+        let id = asked["id"].as_u64().unwrap();
+        let is_output = match asked["path"].as_str() {
+            Some("eventlog") => false,
+            Some("guest.output") => true,
+            _ => return Err(INVALID),
+        };
+        if !self.state().jobs.contains_key(&id) {
+            return Err(UNKNOWN);
+        }
+        let (instance, mut at) = (Arc::clone(self), 0);
+        Ok(Answers::as_they_come(iter::from_fn(move || {
+            instance.when(|state| {
+                let job = &state.jobs[&id];
+                let entries = if is_output { &job.output } else { &job.log };
+                let next = entries.get(at).map(|entry| json!({ "event": format!("{entry}\n") }));
+                at += usize::from(next.is_some());
+                let is_known = next.is_some() || job.state() == INACTIVE;
+                is_known.then(|| next.map(|next| next.to_string()))
+            })
+        })))
+    }
+
+    /// What has happened to the jobs that have not ended, the sign that this is all of it, and what happens then
+    /// (flux-core, `src/modules/job-manager/journal.c`).
+    fn journal(self: &Arc<Self>) -> Answers {
+        let state = self.state();
+        let active = state.jobs.iter().filter(|(_, job)| job.state() != INACTIVE);
+        let active = active.map(|(id, job)| json!({ "id": id, "events": job.log }));
+        let end = json!({ "id": -1, "events": [] });
+        let before: Vec<_> = active.chain([end]).map(|entry| entry.to_string()).collect();
+        let (instance, mut at) = (Arc::clone(self), state.journal.len());
+        let after = iter::from_fn(move || {
+            let next = instance.when(|state| state.journal.get(at).map(ToString::to_string));
+            at += 1;
+            Some(next)
+        });
+        Answers::as_they_come(before.into_iter().chain(after))
+    }
+
+    /// What its lead broker answers.
+    pub(super) fn answer(self: &Arc<Self>, topic: &str, payload: &str) -> Result<Answers, u8> {
+        let asked: Value = serde_json::from_str(payload).unwrap_or_default();
+        let answer = match topic {
+            "job-info.eventlog-watch" => return self.watch(&asked),
+            "job-manager.events-journal" => return Ok(self.journal()),
+            "job-manager.raise" => {
+                let raised = self.change(|state| state.raise(&asked));
+                return raised.map(|()| String::new().into());
+            }
+            "state-machine.get" => json!({ "state": "run", "duration": 2.5 }),
+            "groups.get" if asked["name"] == "broker.online" => {
+                json!({ "members": idset(&self.state().up()) })
+            }
+            "attr.get" => self.attribute(&asked["name"])?,
+            "resource.sched-status" => self.state().scheduled(),
+            "resource.status" => self.state().status(),
+            "job-list.job-stats" => self.state().counts(),
+            "job-list.list" => self.state().list(&asked)?,
+            "job-list.list-id" => self.find(&asked)?,
+            "job-ingest.submit" => self.change(|state| state.submit(&asked)),
+            "job-info.lookup" if asked["keys"] == json!(["eventlog"]) => {
+                self.state().events(&asked)?
+            }
+            _ => return Err(NO_SERVICE),
+        };
+        Ok(answer.to_string().into())
+    }
+}
