@@ -124,7 +124,7 @@ impl Fields {
 
     fn number(&mut self, name: &str, range: RangeInclusive<u64>) -> Option<u64> {
         let value = self.object.remove(name)?;
-        let number = value.as_u64().filter(|number| range.contains(number));
+        let number = whole(&value).filter(|number| range.contains(number));
         if number.is_none() {
             let (first, last) = range.into_inner();
             self.wrong(name, format!("{value} is no whole number in {first}..{last}"));
@@ -234,6 +234,11 @@ impl Fields {
     }
 }
 
+/// A whole number. JSON Schema takes 8.0 for one (draft 2020-12, validation, section 6.1.1), as Python writes it.
+fn whole(value: &Value) -> Option<u64> {
+    value.as_u64().or_else(|| value.as_f64()?.to_string().parse().ok())
+}
+
 fn is_text(text: &str) -> bool {
     !text.is_empty() && !text.contains('\0')
 }
@@ -269,7 +274,7 @@ mod tests {
         assert_eq!((&system["cwd"], &system["duration"]), (&json!("/work"), &json!(0)));
         assert_eq!(system.get("job"), None);
         assert_eq!(least["resources"][0]["count"], 1);
-        let nodes = read(&json!({ "command": ["a"], "num_nodes": 2 })).unwrap();
+        let nodes = read(&json!({ "command": ["a"], "num_nodes": 2.0 })).unwrap();
         assert_eq!(nodes.jobspec(&defaults())["resources"][0]["exclusive"], true);
     }
 
@@ -293,7 +298,7 @@ mod tests {
     fn all_that_is_wrong_is_said_at_once() {
         let wrong = read(&json!({
             "command": ["", 1], "num_tasks": 0, "num_nodes": 2.5, "cores_per_task": null, "cwd": "x",
-            "environment": { "A=": "", "C": 1, "D": "\0" }, "name": "", "duration": -1, "urgency": 32, "x": 1,
+            "gpus_per_task": -1.0, "environment": { "A=": "", "C": 1, "D": "\0" }, "name": "", "duration": -1, "urgency": 32, "x": 1,
         }));
         let wrong = wrong.unwrap_err();
         for text in [
@@ -302,6 +307,7 @@ mod tests {
             "num_tasks: 0 is no whole number in 1..",
             "num_nodes: 2.5",
             "cores_per_task: null",
+            "gpus_per_task: -1.0",
             "cwd: \"x\" is no absolute path",
             "environment: \"A=\"",
             "environment.C: ",

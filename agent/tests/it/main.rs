@@ -26,6 +26,7 @@ mod rc;
 mod readiness;
 mod refusals;
 mod run;
+mod schema;
 mod serve;
 mod settings;
 mod sidecars;

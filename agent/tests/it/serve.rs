@@ -12,15 +12,17 @@ use std::time::{Duration, Instant};
 
 /// `ENOENT`: what Flux answers about a job that it does not know.
 const UNKNOWN: u8 = 2;
+/// The id of a job that is submitted.
+const SUBMITTED: u64 = 58;
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_mins(1);
 pub(crate) const TOKEN: &str = "0123456789abcdef";
 
 /// A server, its broker, and what that was asked.
-struct Server {
-    pod: Pod,
+pub(crate) struct Server {
+    pub(crate) pod: Pod,
     process: Background,
-    address: SocketAddr,
+    pub(crate) address: SocketAddr,
     asked: Arc<Mutex<Vec<String>>>,
 }
 
@@ -42,13 +44,14 @@ fn set(rank: &str) -> Value {
     json!({ "version": 1, "execution": { "R_lite": hosts } })
 }
 
-/// Job 1 runs, job 2 has ended, and there are no others.
+/// Job 1 runs, job 2 has ended, and job 58, which is submitted, waits. There are no others.
 fn job(id: &Value) -> Result<Value, u8> {
     let state = match id.as_u64() {
         Some(1) => json!({ "state": 16, "t_run": 11.0, "ranks": "1", "nodelist": "b" }),
         Some(2) => {
             json!({ "state": 64, "t_inactive": 12.0, "result": 1, "waitstatus": 0, "success": true })
         }
+        Some(SUBMITTED) => json!({ "state": 8 }),
         _ => return Err(UNKNOWN),
     };
     let mut job =
@@ -86,8 +89,8 @@ fn answer(topic: &str, asked: &Value) -> Result<Value, u8> {
             let active = asked["constraint"]["and"][0]["states"][0] != 64;
             json!({ "jobs": [job(&json!(if active { 1 } else { 2 }))?] })
         }
-        "job-ingest.submit" => json!({ "id": 58 }),
-        "job-manager.raise" if asked["id"] == 1 => Value::Null,
+        "job-ingest.submit" => json!({ "id": SUBMITTED }),
+        "job-manager.raise" if [1, SUBMITTED].iter().any(|id| asked["id"] == *id) => Value::Null,
         "job-info.lookup" if asked["id"] != 3 => json!({ "eventlog": LOG }),
         "job-manager.raise" | "job-info.lookup" => return Err(UNKNOWN),
         _ => return Err(38),
@@ -95,7 +98,7 @@ fn answer(topic: &str, asked: &Value) -> Result<Value, u8> {
 }
 
 impl Server {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let pod = Pod::new();
         pod.write_config(&pod.config(&["true"]));
         let asked = Arc::new(Mutex::new(Vec::new()));
