@@ -108,6 +108,8 @@ pub(crate) fn verify(arguments: &Arguments, progress: &Progress) -> Result<()> {
     report.check("the chart, and the manifests of it", || chart::check(progress));
     report.check("alerts and dashboard: Prometheus", || tools::check_alerts(progress));
     tools::check_page(&report);
+    report.check("dashboard: Grafana's types", || tools::check_dashboard(progress));
+    report.check("the API of an instance: Schemathesis", || tools::check_api(progress));
     report.check("workflows: syntax, types, scripts", || tools::check_workflows(progress));
     match obstacle {
         None => on_the_cluster(arguments, target, images.as_ref(), &report)?,

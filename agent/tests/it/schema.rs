@@ -1,4 +1,4 @@
-//! `flux-agent serve` as its OpenAPI document has it: Schemathesis makes requests of that, right ones and wrong ones, and
+//! `flux-agent serve` as its document has it: Schemathesis makes requests of that, right ones and wrong ones, and
 //! looks at what is answered. `cargo verify` has Schemathesis; by hand it is that of the `python3` in PATH, for which
 //! `pip install --requirement agent/tests/it/schema/requirements.txt` brings it:
 //!

@@ -2,7 +2,7 @@
 
 use super::report::Report;
 use crate::cache::{self, Cache};
-use crate::product::{AGENT, OPERATOR, cargo, checkout, fetch_every_platform, target};
+use crate::product::{AGENT, OPERATOR, cargo, checkout, fetch_every_platform, python, target};
 use crate::progress::Progress;
 use crate::{kubernetes, packages, programs};
 use anyhow::Result;
@@ -112,4 +112,20 @@ pub(super) fn check_page(report: &Report<'_>) {
         let mut tests = cargo(&["test", "--package", AGENT, "--test", "it", "browser::"])?;
         programs::show(tests.args(["--", "--ignored"]))
     });
+}
+
+/// Reads the chart's dashboard as Grafana's own types have it.
+pub(super) fn check_dashboard(progress: &Progress) -> Result<()> {
+    let built = kubernetes::go_programs("dashboard", &Cache::locate()?, progress)?;
+    let mut read = Command::new(built.join("dashboard"));
+    programs::show(read.arg("deploy/chart/files/dashboard.json").current_dir(checkout()?))
+}
+
+/// Lets Schemathesis ask the API of an instance for what its document allows, and for what it does not.
+pub(super) fn check_api(progress: &Progress) -> Result<()> {
+    let requirements = checkout()?.join("agent/tests/it/schema/requirements.txt");
+    let what = "installing Schemathesis";
+    let packages = progress.long_step(what, "20 s", || python::packages(&requirements))?;
+    let mut tests = cargo(&["test", "--package", AGENT, "--test", "it", "schema::"])?;
+    programs::show(tests.args(["--", "--ignored"]).env("PYTHONPATH", packages))
 }
