@@ -12,9 +12,11 @@ use tokio::time::{Instant, sleep};
 
 /// How long the lead is tried often: in this time it usually comes up.
 const EAGER: Duration = Duration::from_secs(3);
-/// How long a connection may take at first. Until kube-proxy knows a Service that was made a moment ago,
-/// what is sent to it is dropped, and the kernel sends a SYN again only after a second.
-const EAGER_CONNECTION: Duration = Duration::from_millis(200);
+/// How long a connection may take at first: twice as long after each that took it all, up to the second, for a lead
+/// that is far away. Until kube-proxy knows a Service that was made a moment ago, and for a moment while it writes its
+/// rules, what is sent there is dropped, and the kernel sends a SYN again only after a second.
+const EAGER_CONNECTION: (Duration, Duration) =
+    (Duration::from_millis(50), Duration::from_millis(200));
 /// Pause after a failure at first; afterwards each is half as long again, up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// Longest pause: what a worker loses at most when the lead comes up in between.
@@ -113,14 +115,19 @@ async fn repeat(
     mut look: impl AsyncFnMut(Duration) -> Result<SocketAddr, Seen>,
 ) -> Option<SocketAddr> {
     let (started, deadline) = (search.borrow().started, search.borrow().deadline);
-    let mut pause = FIRST_PAUSE;
+    let (mut pause, mut connection) = (FIRST_PAUSE, EAGER_CONNECTION.0);
     loop {
         search.borrow_mut().attempts += 1;
-        let eager = started.elapsed() < EAGER;
-        match look(if eager { EAGER_CONNECTION } else { PROBE }).await {
+        let (eager, began) = (started.elapsed() < EAGER, Instant::now());
+        match look(if eager { connection } else { PROBE }).await {
             Ok(address) => return Some(address),
             Err(seen) => search.borrow_mut().note(way, seen),
         }
+        connection = if began.elapsed() < connection {
+            EAGER_CONNECTION.0
+        } else {
+            (connection * 2).min(EAGER_CONNECTION.1)
+        };
         let left = deadline.saturating_sub(started.elapsed());
         if left.is_zero() {
             return None;
@@ -330,7 +337,33 @@ mod tests {
         let lost = Outcome::TimedOut(Stage::Connect);
         let outcome = |now, _| if now < until { lost.clone() } else { Outcome::Accepted };
         let waited = run(Some(SERVICE), 60, outcome, |_| unknown()).await;
-        assert!(waited.found().elapsed < until + EAGER_CONNECTION + FIRST_PAUSE);
+        assert!(waited.found().elapsed < until + EAGER_CONNECTION.1 + FIRST_PAUSE);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn packets_that_are_dropped_for_a_moment_cost_a_tenth_of_a_second_at_most() {
+        let (refused, lost) = (Duration::from_millis(290), Duration::from_millis(310));
+        let outcome = |now, _| match now {
+            now if now < refused => REFUSED,
+            now if now < lost => Outcome::TimedOut(Stage::Connect),
+            _ => Outcome::Accepted,
+        };
+        let waited = run(Some(SERVICE), 60, outcome, |_| unknown()).await;
+        assert!(waited.found().elapsed <= lost + EAGER_CONNECTION.0 + FIRST_PAUSE);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lead_that_is_far_away_gets_the_time_that_it_takes() {
+        let way = Duration::from_millis(150);
+        let probe = async |_, connection: Duration| {
+            sleep(connection.min(way)).await;
+            let lost = Outcome::TimedOut(Stage::Connect);
+            if connection < way { lost } else { Outcome::Accepted }
+        };
+        let (target, deadline) = (target(Some(SERVICE)), Duration::from_mins(1));
+        let resolve = async |_: &str| unknown();
+        let found = wait(&target, deadline, &mut |_| {}, probe, resolve, |it| it).await.unwrap();
+        assert!(found.elapsed < Duration::from_millis(450), "{:?}", found.elapsed);
     }
 
     #[tokio::test(start_paused = true)]
@@ -343,7 +376,7 @@ mod tests {
         let later = |now, _| if now < up { lost() } else { Outcome::Accepted };
         let found = run(Some(SERVICE), 60, later, |_| unknown()).await.found();
         assert_eq!(found.address.ip(), ip(SERVICE));
-        assert!(found.elapsed < up + EAGER_CONNECTION + FIRST_PAUSE);
+        assert!(found.elapsed < up + EAGER_CONNECTION.1 + FIRST_PAUSE);
     }
 
     #[tokio::test(start_paused = true)]
