@@ -78,7 +78,7 @@ fn an_interrupt_ends_the_run_and_what_a_killed_one_leaves_is_listed_and_can_be_d
     trial("plugin-stop", async |trial| {
         let mut interrupted = background(trial, "interrupted").await?;
         signal(&interrupted, Signal::SIGINT)?;
-        let status = interrupted.wait().context("waiting for kubectl flux")?;
+        let status = look("kubectl flux to end", async || Ok(interrupted.try_wait()?)).await?;
         ensure!(status.code() == Some(130), "{status:?}");
         ensure!(listed(trial)?.is_empty(), "{:?}", listed(trial)?);
         let mut killed = background(trial, "killed").await?;

@@ -135,6 +135,8 @@ pub(super) async fn follow(target: &Target, progress: &mut Progress) -> Result<E
     let mut leads = pin!(leads(target));
     let mut log: Option<JoinHandle<Result<()>>> = None;
     let mut is_interrupted = false;
+    // One that is made anew in each round would not see an interrupt that comes while this does something else.
+    let mut interrupt = Box::pin(ctrl_c());
     loop {
         tokio::select! {
             Some(seen) = clusters.next() => match checked(seen)? {
@@ -159,8 +161,9 @@ pub(super) async fn follow(target: &Target, progress: &mut Progress) -> Result<E
                     log = Some(tokio::spawn(copy_log(target.clone(), pod.name_any())));
                 }
             }
-            pressed = ctrl_c() => {
+            pressed = &mut interrupt => {
                 pressed.context("wait for an interrupt")?;
+                interrupt.set(ctrl_c());
                 if is_interrupted {
                     return Ok(End::Left);
                 }
