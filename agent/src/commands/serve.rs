@@ -28,7 +28,7 @@ use tokio::sync::oneshot;
 pub(crate) struct Serve {
     #[command(flatten)]
     pod: PodArguments,
-    /// Address and port to listen at; port 0 is any that is free, address [::] is all there are
+    /// Address and port to listen at; port 0 is any that is free, and `[::]` stands for all addresses
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
     listen: SocketAddr,
     /// File whose first line is the token; without one, a token is made, and the address is printed with it
