@@ -132,6 +132,7 @@ enum Command {
     #[command(name = subcommand::INSTANCE, hide = true)]
     Instance(instance::Question),
     /// Serve the HTTP API of this pod's instance, and its page
+    #[command(name = subcommand::SERVE)]
     Serve(serve::Serve),
     /// Write a file, or a directory with all below it, to standard output as a tar stream (used by `kubectl flux cp`)
     #[command(name = subcommand::PACK, hide = true)]

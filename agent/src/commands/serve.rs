@@ -83,6 +83,7 @@ pub(crate) async fn run(serve: &Serve) -> Result<(), Failure> {
     Ok(())
 }
 
+/// What to try in turn: a kernel without IPv6 has no `[::]`.
 fn addresses(listen: SocketAddr) -> Vec<SocketAddr> {
     let all = all_addresses(listen.port());
     if all[0] == listen { all.to_vec() } else { vec![listen] }

@@ -12,8 +12,8 @@ use tokio::time::{Instant, sleep};
 
 /// How long the lead is tried often: in this time it usually comes up.
 const EAGER: Duration = Duration::from_secs(3);
-/// How long a connection may take at first: twice as long after each that took it all, up to the second, for a lead
-/// that is far away. Until kube-proxy knows a Service that was made a moment ago, and for a moment while it writes its
+/// How long a connection may take at first: twice as long after each that took it all, up to the second value, for a
+/// lead that is far away. Until kube-proxy knows a Service that was made a moment ago, and for a moment while it writes its
 /// rules, what is sent there is dropped, and the kernel sends a SYN again only after a second.
 const EAGER_CONNECTION: (Duration, Duration) =
     (Duration::from_millis(50), Duration::from_millis(200));

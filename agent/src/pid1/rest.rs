@@ -6,6 +6,7 @@ use crate::pid1::ending::next_pause;
 use crate::process::children::Children;
 use crate::process::exit_status::exit_code;
 use crate::system::output::Log;
+use crate::system::subcommand::{SERVE, call};
 use crate::system::words::shown;
 use flux_contract::Rest;
 use std::net::{Ipv6Addr, SocketAddr};
@@ -27,10 +28,11 @@ pub(super) fn serve(context: &Context, rest: &Rest) -> JoinSet<()> {
 }
 
 fn words(context: &Context, rest: &Rest) -> Vec<String> {
-    let (agent, config) = (context.facts.agent.display(), context.config_path.display());
-    let listen = SocketAddr::from((Ipv6Addr::UNSPECIFIED, rest.port));
-    let all = format!("{agent}\nserve\n--config\n{config}\n--listen\n{listen}\n--token-sha256\n");
-    all.lines().map(str::to_owned).chain([rest.token_sha256.clone()]).collect()
+    let config = context.config_path.display().to_string();
+    let listen = SocketAddr::from((Ipv6Addr::UNSPECIFIED, rest.port)).to_string();
+    let token = rest.token_sha256.as_str();
+    let options = ["--config", &config, "--listen", &listen, "--token-sha256", token];
+    [call(&context.facts.agent, SERVE), options.map(str::to_owned).into()].concat()
 }
 
 /// Starts `command` again whenever it has ended: somebody else may have had its port, or its broker was not there yet.

@@ -12,6 +12,7 @@ pub(crate) const MPI: &str = "mpi";
 pub(crate) const MPI_FAILED: &str = "mpi-failed";
 pub(crate) const PACK: &str = "pack";
 pub(crate) const RC: &str = "rc";
+pub(crate) const SERVE: &str = "serve";
 pub(crate) const START: &str = "start";
 pub(crate) const FLUXION: &str = "fluxion";
 pub(crate) const SUBMIT: &str = "submit";
