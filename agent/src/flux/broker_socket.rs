@@ -33,7 +33,7 @@ const FLAG_PAYLOAD: u8 = 0x02;
 const FLAG_ROUTE: u8 = 0x08;
 const FLAG_STREAMING: u8 = 0x40;
 /// The broker at the other end of the socket, whatever its rank.
-const NODE_ANY: u32 = u32::MAX;
+pub(crate) const NODE_ANY: u32 = u32::MAX;
 /// The broker fills in who asks, user and roles. Of the instance's owner it takes any user that is named, and 0 would be
 /// root (flux-core, `librouter/auth.c`).
 const WHO_CONNECTS: u32 = u32::MAX;

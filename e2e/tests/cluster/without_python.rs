@@ -68,6 +68,25 @@ fn the_agents_modules_and_job_are_those_of_flux_in_every_field() {
 
 #[test]
 #[ignore = "needs a cluster"]
+fn a_scheduler_that_does_not_start_ends_the_run_and_is_named() {
+    trial("no-scheduler", async |trial| {
+        if !View::from_environment()?.is_real() {
+            let why = "the stand-in for Flux schedules without Python";
+            not_run::note("a scheduler that does not start", why, &Progress::new());
+            return Ok(());
+        }
+        let simple = "size: 1, flux: {scheduler: {simple: true}}";
+        // That of Flux 0.88 is a Python program.
+        let broken = "command: hostname, environment: {PYTHONHOME: /nowhere}";
+        let (code, message) =
+            trial.run("broken", simple, broken).await?.fails("BrokerFailed").await?;
+        ensure!(code == Some(76) && message.contains("the scheduler did not start"), "{message}");
+        Ok(())
+    });
+}
+
+#[test]
+#[ignore = "needs a cluster"]
 fn the_agent_submits_a_command_without_options_and_says_so_and_the_code_is_the_commands() {
     trial("submitter", async |trial| {
         let command = "command: 'until test -e /tmp/go; do sleep 0.2; done; exit 3'";
