@@ -14,5 +14,5 @@ pub(crate) mod refusal;
 pub(crate) mod resources;
 
 pub use broker_socket::BrokerAddress;
-pub use broker_watch::{Event, Watch};
+pub use broker_watch::{Event, Watch, between};
 pub use modules::scheduler_comes;

@@ -4,7 +4,7 @@
 use crate::execute::context::Context;
 use crate::failure::Failure;
 use crate::flux::broker_socket::{BrokerAddress, SocketError};
-use crate::flux::broker_watch::{Event, Watch};
+use crate::flux::broker_watch::{Event, Watch, between};
 use crate::flux::client::FluxClient;
 use crate::flux::demand;
 use crate::flux::leaving::OwnRank;
@@ -61,7 +61,9 @@ pub(crate) async fn run_broker(
     let (events, mut changes) = mpsc::unbounded_channel();
     let owner = context.ids(Owner::Broker).map(|(uid, _)| uid);
     let address = BrokerAddress { socket: broker.socket.clone(), owner };
-    let watch = Watch { broker: address.clone(), has_lead: broker.worker.is_some() };
+    let topology = context.config.broker.topology.as_deref().unwrap_or_default();
+    let between = between(topology, plan.rank);
+    let watch = Watch { broker: address.clone(), has_lead: broker.worker.is_some(), between };
     let watch = tokio::spawn(watch.run(events));
     let demand = watch_demand(context, plan.role, &address);
     let lost =
