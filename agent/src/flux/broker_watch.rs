@@ -131,7 +131,15 @@ async fn pass_on_joins(broker: BrokerAddress, between: Vec<u32>, times: u32) {
 }
 
 /// Notifies of every change of the broker's state, until the connection ends.
-async fn notify_of_changes(broker: BrokerAddress, changed: Arc<Notify>) -> Result<(), SocketError> {
+async fn notify_of_changes(broker: BrokerAddress, changed: Arc<Notify>) {
+    // A worker's broker takes this question only once it has joined its parent (flux-core, `allow_early_request` in
+    // `broker/broker.c`).
+    while follow_changes(&broker, &changed).await.is_err_and(|error| error.is(Errno::EAGAIN)) {
+        sleep(INTERVAL_STARTING).await;
+    }
+}
+
+async fn follow_changes(broker: &BrokerAddress, changed: &Notify) -> Result<(), SocketError> {
     let mut connection = broker.connect().await?;
     connection.monitor_state().await?;
     loop {

@@ -62,6 +62,28 @@ async fn a_worker_whose_broker_has_no_way_to_the_lead_before_the_quorum_has_lost
     assert_eq!(reports_with_the_lead_answering(1).await, [state]);
 }
 
+#[tokio::test]
+async fn a_broker_that_has_not_joined_yet_is_asked_again_for_the_changes_of_its_state() {
+    const TRY_AGAIN: u8 = 11;
+    let directory = TempDir::new().unwrap();
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&asked);
+    broker_that(&directory.path().join("local"), move |topic, _| match topic {
+        "state-machine.get" => Ok(state_text("join")),
+        _ if counted.fetch_add(1, Ordering::SeqCst) < 2 => Err(TRY_AGAIN),
+        _ => Ok(String::new()),
+    });
+    let (events, _changes) = mpsc::unbounded_channel();
+    let watching = tokio::spawn(watch(&directory, None).run(events));
+    let thrice = async {
+        while asked.load(Ordering::SeqCst) < 3 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(PATIENCE, thrice).await.unwrap();
+    watching.abort();
+}
+
 #[test]
 fn what_joins_goes_through_the_parents_in_a_tree_of_equal_numbers_of_children() {
     assert_eq!(between("kary:2", 9), [4, 1]);
