@@ -191,6 +191,7 @@ mod tests {
         0.080 scheduled
         0.500 runner started
         0.600 prepared
+        0.600 last worker's runner started
         1.100 lead found by the last worker
         1.300 quorum
         1.500 command ended
