@@ -33,7 +33,7 @@ const FLAG_PAYLOAD: u8 = 0x02;
 const FLAG_ROUTE: u8 = 0x08;
 const FLAG_STREAMING: u8 = 0x40;
 /// The broker at the other end of the socket, whatever its rank.
-const NODE_ANY: u32 = u32::MAX;
+pub(crate) const NODE_ANY: u32 = u32::MAX;
 /// The broker fills in who asks, user and roles. Of the instance's owner it takes any user that is named, and 0 would be
 /// root (flux-core, `librouter/auth.c`).
 const WHO_CONNECTS: u32 = u32::MAX;
@@ -116,12 +116,12 @@ impl BrokerAddress {
         timeout(STATE_TIMEOUT, state).await.unwrap_or_else(|_| silent())
     }
 
-    /// Asks which brokers are online, and disconnects.
-    pub(crate) async fn ask_of_groups(&self) -> Result<(), SocketError> {
+    /// Asks the broker `node`, or the one at the socket, which brokers are online, and disconnects.
+    pub(crate) async fn ask_of_groups(&self, node: Option<u32>) -> Result<(), SocketError> {
         let payload = json!({ "name": "broker.online" });
         let asked = async {
             let mut connection = self.connect().await?;
-            let _: Value = connection.ask(GROUP, NODE_ANY, Some(&payload)).await?;
+            let _: Value = connection.ask(GROUP, node.unwrap_or(NODE_ANY), Some(&payload)).await?;
             Ok(())
         };
         let silent = || Err(SocketError::Silent { topic: GROUP.to_owned() });

@@ -2,6 +2,7 @@
 
 use crate::flux::broker_socket::{BrokerAddress, LEAD, SocketError};
 use nix::errno::Errno;
+use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
@@ -19,7 +20,9 @@ const INTERVAL_JOINING: Duration = Duration::from_millis(20);
 const JOINS_OF_LEAD: u32 = 500;
 /// The same of a worker, which has to pass on itself.
 const JOINS_OF_WORKER: u32 = 5;
-/// The same once it runs: only its end is still to come, and that is noticed at once.
+/// Brokers between it and the lead that a worker asks, too.
+const MOST_BETWEEN: usize = 16;
+/// Pause between two looks at one that runs: only its end is still to come, and that is noticed at once.
 const INTERVAL_ONLINE: Duration = Duration::from_secs(10);
 /// How long the lead may take to answer, perhaps over several brokers.
 const LEAD_TIMEOUT: Duration = Duration::from_secs(5);
@@ -42,6 +45,17 @@ pub struct Watch {
     pub broker: BrokerAddress,
     /// It is a worker's.
     pub has_lead: bool,
+    /// Ranks of the brokers between it and the lead, the nearest first.
+    pub between: Vec<u32>,
+}
+
+/// The ranks between the lead and `rank` where `topology` is `kary:K` (flux-broker-attributes(7), `tbon.topo`), the nearest
+/// first; none in other trees, and no more than are worth their questions.
+pub fn between(topology: &str, rank: u32) -> Vec<u32> {
+    let children: u32 = topology.strip_prefix("kary:").and_then(|it| it.parse().ok()).unwrap_or(0);
+    let parent = |rank: &u32| rank.checked_sub(1)?.checked_div(children);
+    let above = iter::successors(parent(&rank), parent);
+    above.take_while(|rank| *rank > 0).take(MOST_BETWEEN).collect()
 }
 
 impl Watch {
@@ -63,7 +77,7 @@ impl Watch {
                 joining.abort_all();
             } else if joining.is_empty() {
                 let times = if self.has_lead { JOINS_OF_WORKER } else { JOINS_OF_LEAD };
-                joining.spawn(pass_on_joins(self.broker.clone(), times));
+                joining.spawn(pass_on_joins(self.broker.clone(), self.between.clone(), times));
             }
             let gone =
                 (waits && self.has_lead && self.lead_is_gone().await).then_some(Event::LeadGone);
@@ -102,19 +116,30 @@ impl Watch {
     }
 }
 
-/// Lets the broker pass on at once which brokers have joined. By itself it collects them for 0.1 s before it counts them or
-/// tells its parent, and so does each broker above it (Flux 0.88, `batch_timeout` in `modules/groups/groups.c`); when
-/// somebody disconnects who has asked that service something, it does both with what it has (`disconnect_cb`).
-async fn pass_on_joins(broker: BrokerAddress, times: u32) {
+/// Lets the broker pass on at once which brokers have joined, and then each of those `between` it and the lead. By itself
+/// a broker collects them for 0.1 s before it counts them or tells its parent (Flux 0.88, `batch_timeout` in
+/// `modules/groups/groups.c`); when somebody disconnects who has asked that service something, it does both with what it
+/// has (`disconnect_cb`).
+async fn pass_on_joins(broker: BrokerAddress, between: Vec<u32>, times: u32) {
     for _ in 0..times {
-        // Whatever is answered.
-        let _ = broker.ask_of_groups().await;
+        for node in iter::once(None).chain(between.iter().copied().map(Some)) {
+            // Whatever is answered.
+            let _ = broker.ask_of_groups(node).await;
+        }
         sleep(INTERVAL_JOINING).await;
     }
 }
 
 /// Notifies of every change of the broker's state, until the connection ends.
-async fn notify_of_changes(broker: BrokerAddress, changed: Arc<Notify>) -> Result<(), SocketError> {
+async fn notify_of_changes(broker: BrokerAddress, changed: Arc<Notify>) {
+    // A worker's broker takes this question only once it has joined its parent (flux-core, `allow_early_request` in
+    // `broker/broker.c`).
+    while follow_changes(&broker, &changed).await.is_err_and(|error| error.is(Errno::EAGAIN)) {
+        sleep(INTERVAL_STARTING).await;
+    }
+}
+
+async fn follow_changes(broker: &BrokerAddress, changed: &Notify) -> Result<(), SocketError> {
     let mut connection = broker.connect().await?;
     connection.monitor_state().await?;
     loop {

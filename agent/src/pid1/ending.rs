@@ -24,6 +24,8 @@ pub(crate) struct BrokerEnd {
     pub lead_lost: bool,
     /// It was ended because fewer brokers are enough than it waited for.
     pub quorum_is_smaller: bool,
+    /// It was ended because its scheduler did not start.
+    pub lacks_scheduler: bool,
     pub duration: Duration,
 }
 
@@ -52,7 +54,9 @@ impl From<Failure> for TerminationMessage {
 
 /// The end of a lead that had a command to run; `None` where it was not started.
 pub(crate) fn of_lead(command: Option<CommandEnd>, broker: BrokerEnd) -> TerminationMessage {
-    let Some(command) = command else { return before_command(broker) };
+    let Some(command) = command.filter(|_| !broker.lacks_scheduler) else {
+        return before_command(broker);
+    };
     if let Some(stop) = broker.stop
         && broker.stopped.is_none_or(|stopped| command.ended > stopped)
     {
@@ -83,7 +87,7 @@ pub(crate) fn of_lead(command: Option<CommandEnd>, broker: BrokerEnd) -> Termina
 
 /// The end of a lead whose broker stays up until it is shut down.
 pub(crate) fn of_interactive_lead(broker: BrokerEnd) -> TerminationMessage {
-    if !broker.ran {
+    if !broker.ran || broker.lacks_scheduler {
         return before_command(broker);
     }
     let code = broker.code;
@@ -102,10 +106,12 @@ fn before_command(broker: BrokerEnd) -> TerminationMessage {
     if let Some(stop) = broker.stop {
         return by_agent(stop.exit(), format!("{stop} before the command ran"));
     }
-    let code = broker.code;
-    let text = format!(
-        "the broker ended with exit code {code} before the command ran: the log says why, unless logging.quiet is set"
-    );
+    let what = if broker.lacks_scheduler {
+        "the scheduler did not start".to_owned()
+    } else {
+        format!("the broker ended with exit code {} before the command ran", broker.code)
+    };
+    let text = format!("{what}: the log says why, unless logging.quiet is set");
     by_agent(Exit::Broker, text)
 }
 
@@ -223,6 +229,10 @@ mod tests {
         assert_ended(&of_lead(None, stopped(0)), 75, false, before);
         assert_ended(&of_interactive_lead(early), 76, false, before);
         assert_ended(&of_interactive_lead(broker(0)), 0, true, None);
+        let lacking = BrokerEnd { lacks_scheduler: true, ..broker(137) };
+        let why = Some("the scheduler did not start: the log says why");
+        assert_ended(&of_lead(Some(command(None)), lacking), 76, false, why);
+        assert_ended(&of_interactive_lead(lacking), 76, false, why);
     }
 
     #[test]

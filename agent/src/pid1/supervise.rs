@@ -4,10 +4,11 @@
 use crate::execute::context::Context;
 use crate::failure::Failure;
 use crate::flux::broker_socket::{BrokerAddress, SocketError};
-use crate::flux::broker_watch::{Event, Watch};
+use crate::flux::broker_watch::{Event, Watch, between};
 use crate::flux::client::FluxClient;
 use crate::flux::demand;
 use crate::flux::leaving::OwnRank;
+use crate::flux::modules::scheduler_comes;
 use crate::lead::watch::LeadWatch;
 use crate::pid1::archive;
 use crate::pid1::command::{CommandEnd, CommandRun, RunningCommand};
@@ -50,7 +51,9 @@ pub(crate) async fn run_broker(
     if let Some(archive) = &broker.archive {
         words.extend(archive::options(context, archive)?);
     }
-    words.extend(rc_options(context, broker));
+    let rc = rc_options(context, broker);
+    let loads_modules = !rc.is_empty();
+    words.extend(rc);
     context.log.info(&format!("starting the broker: {}", shown(&words)));
     let started = Instant::now();
     let before = Before::now();
@@ -58,7 +61,9 @@ pub(crate) async fn run_broker(
     let (events, mut changes) = mpsc::unbounded_channel();
     let owner = context.ids(Owner::Broker).map(|(uid, _)| uid);
     let address = BrokerAddress { socket: broker.socket.clone(), owner };
-    let watch = Watch { broker: address.clone(), has_lead: broker.worker.is_some() };
+    let topology = context.config.broker.topology.as_deref().unwrap_or_default();
+    let between = between(topology, plan.rank);
+    let watch = Watch { broker: address.clone(), has_lead: broker.worker.is_some(), between };
     let watch = tokio::spawn(watch.run(events));
     let demand = watch_demand(context, plan.role, &address);
     let lost =
@@ -80,6 +85,8 @@ pub(crate) async fn run_broker(
         runs: false,
         leaving: None,
         api: None,
+        loads_modules,
+        scheduler: None,
     };
     let (lost, smaller) = (end_of(lost), end_of(smaller));
     let status = supervision.until_ended(context, &mut changes, lost, smaller).await;
@@ -168,6 +175,8 @@ async fn clear(context: &Context, before: &Before) {
 
 /// A worker's rank is left; what it gives are the ids of the jobs that still run there.
 type Leaving = Pin<Box<dyn Future<Output = Result<Vec<String>, SocketError>> + Send>>;
+/// Whether the scheduler comes.
+type Scheduler = Pin<Box<dyn Future<Output = Option<bool>> + Send>>;
 
 struct Supervision<'run> {
     broker: &'run BrokerRun,
@@ -185,6 +194,9 @@ struct Supervision<'run> {
     leaving: Option<Leaving>,
     /// Serves the API of the instance, on a lead that is to, until this is dropped.
     api: Option<JoinSet<()>>,
+    /// The agent is the broker's rc1, which does not wait until the scheduler runs.
+    loads_modules: bool,
+    scheduler: Option<Scheduler>,
 }
 
 impl Supervision<'_> {
@@ -224,6 +236,7 @@ impl Supervision<'_> {
                 asked = context.signals.asked() => self.asked(context, asked),
                 Some(event) = changes.recv() => self.note(context, &event),
                 left = end_of(self.leaving.as_mut()) => self.has_left(context, left),
+                comes = end_of(self.scheduler.as_mut()) => self.scheduler_looked_for(context, comes),
                 status = end_of(self.submission.as_mut().map(Running::wait)) => {
                     self.submission = None;
                     if !status.success() {
@@ -298,6 +311,16 @@ impl Supervision<'_> {
         }
     }
 
+    /// Without a scheduler every job would wait for ever.
+    fn scheduler_looked_for(&mut self, context: &Context, comes: Option<bool>) {
+        self.scheduler = None;
+        if comes == Some(false) && self.end.stop.is_none() {
+            context.log.error("the scheduler has not started: ending the broker");
+            self.end.lacks_scheduler = true;
+            self.running.signal_group(Signal::SIGKILL);
+        }
+    }
+
     fn leave(&mut self, context: &Context, stop: Stop) {
         let (own, patience) = (self.own_rank.clone(), context.budget.drain);
         let rank = own.rank;
@@ -369,7 +392,11 @@ impl Supervision<'_> {
         }
         match self.role {
             Role::Worker => self.take_rank(context),
-            Role::Lead if self.end.stop.is_none() => self.start(context),
+            Role::Lead if self.end.stop.is_none() => {
+                let comes = || Box::pin(scheduler_comes(self.own_rank.broker.clone())) as Scheduler;
+                self.scheduler = self.loads_modules.then(comes);
+                self.start(context);
+            }
             Role::Lead => {}
         }
     }

@@ -1,7 +1,8 @@
 //! The broker that runs rc1 or rc3, asked over its own socket.
 
 use crate::failure::Failure;
-use crate::flux::broker_socket::{BrokerAddress, SocketError};
+use crate::flux::broker_socket::{BrokerAddress, NODE_ANY, SocketError};
+use crate::flux::modules::{listed, modules};
 use crate::rc::order::BrokerFacts;
 use crate::rc::steps::{BACKING_MODULE, CRON_DIRECTORY, DUMP, RECOVERY, RESTORE};
 use crate::system::output::chain;
@@ -12,26 +13,12 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::env;
 
-/// The broker at the other end of the socket.
-const THIS_BROKER: u32 = u32::MAX;
-
 #[derive(Debug, Clone)]
 pub(super) struct Broker(BrokerAddress);
 
 #[derive(Deserialize)]
 struct Attribute {
     value: String,
-}
-
-#[derive(Deserialize)]
-struct ModuleList {
-    mods: Vec<LoadedModule>,
-}
-
-#[derive(Deserialize)]
-struct LoadedModule {
-    name: String,
-    path: String,
 }
 
 impl Broker {
@@ -51,7 +38,12 @@ impl Broker {
         topic: &str,
         payload: Option<&Value>,
     ) -> Result<Answer, SocketError> {
-        self.0.connect().await?.ask(topic, THIS_BROKER, payload).await
+        self.0.connect().await?.ask(topic, NODE_ANY, payload).await
+    }
+
+    /// Waits until the module `name` is loaded, or being loaded.
+    pub(super) async fn lists(&self, name: &str) -> Result<(), SocketError> {
+        listed(&self.0, name).await
     }
 
     /// The value of an attribute, if it is set.
@@ -81,10 +73,9 @@ impl Broker {
 
     /// The names of the modules that are loaded and can be removed.
     pub(super) async fn loaded(&self) -> Result<Vec<String>, String> {
-        let answer = self.ask("module.list", None).await;
-        let ModuleList { mods } =
-            answer.map_err(|error| format!("list the modules: {}", chain(&error)))?;
-        let removable = mods.into_iter().filter(|module| module.path != "builtin");
+        let modules = modules(&self.0).await;
+        let modules = modules.map_err(|error| format!("list the modules: {}", chain(&error)))?;
+        let removable = modules.into_iter().filter(|module| module.path != "builtin");
         Ok(removable.map(|module| module.name).collect())
     }
 }

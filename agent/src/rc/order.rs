@@ -1,7 +1,8 @@
 //! Which tasks run on a broker, and which of them wait for which (flux-core, `bindings/python/flux/modprobe.py`).
 
+use crate::flux::modules::SCHEDULER;
 use crate::rc::steps::{BACKING_MODULE, RC1_MODULES, rc1, rc3};
-use crate::rc::task::Task;
+use crate::rc::task::{Action, RcStep, Task};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -170,6 +171,16 @@ impl Tasks {
         self.order(&active.iter().map(String::as_str).collect())
     }
 
+    /// The scheduler, if no other module and no step of `order` but the scripts waits for it.
+    pub(crate) fn scheduler(&self, order: &Order) -> Option<String> {
+        let name = &self.provider(SCHEDULER).ok()?.name;
+        let is_scripts = |task: &Task| task.action == Action::Step(RcStep::Scripts);
+        let waits = |(task, before): (&String, &BTreeSet<String>)| {
+            before.contains(name) && !self.get(task).is_some_and(is_scripts)
+        };
+        (order.contains_key(name) && !order.iter().any(waits)).then(|| name.clone())
+    }
+
     fn add_steps(&mut self, steps: Vec<Task>, services: &mut Vec<String>) {
         services.extend(steps.iter().map(|step| step.name.clone()));
         self.all.extend(steps);
@@ -250,6 +261,24 @@ mod tests {
         assert!(absent.iter().all(|name| !order.contains_key(*name)), "{order:?}");
         // The scripts wait for everything else.
         assert_eq!(order["run-all-rc1"].len(), order.len() - 1);
+    }
+
+    #[test]
+    fn nothing_waits_for_a_scheduler_that_no_module_comes_after() {
+        let scheduler = |config| {
+            let mut tasks = tasks(0, config);
+            let order = tasks.start().unwrap();
+            tasks.scheduler(&order)
+        };
+        assert_eq!(scheduler(json!({})).as_deref(), Some("queues"));
+        let mut after = tasks(0, json!({}));
+        let list = after.all.iter_mut().find(|task| task.name == "job-info").unwrap();
+        list.after.push("sched".to_owned());
+        let order = after.start().unwrap();
+        assert_eq!(after.scheduler(&order), None);
+        let mut worker = tasks(1, json!({}));
+        let order = worker.start().unwrap();
+        assert_eq!(worker.scheduler(&order), None);
     }
 
     #[test]

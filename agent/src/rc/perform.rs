@@ -69,7 +69,7 @@ pub(crate) struct Rc {
 pub(crate) async fn run(rc: &Rc) -> Result<(), Failure> {
     let broker = Broker::from_environment()?;
     let prefix = Prefix::new(rc.prefix.clone(), Root::new("/"));
-    let (tasks, order) = match decide(rc.stage, &prefix, &broker).await {
+    let Decided { tasks, order, scheduler } = match decide(rc.stage, &prefix, &broker).await {
         Ok(decided) => decided,
         Err(why) => {
             let stage = rc.stage.name();
@@ -81,15 +81,22 @@ pub(crate) async fn run(rc: &Rc) -> Result<(), Failure> {
         print_line(&json!(order).to_string());
         return Ok(());
     }
-    let performance =
-        Performance { broker, prefix, stage: rc.stage, tasks, restored: AtomicBool::new(false) };
+    let restored = AtomicBool::new(false);
+    let performance = Performance { broker, prefix, stage: rc.stage, tasks, scheduler, restored };
     if all_done(Arc::new(performance), order).await {
         return Ok(());
     }
     Err(Failure::with_code(NO, ""))
 }
 
-async fn decide(stage: Stage, prefix: &Prefix, broker: &Broker) -> Result<(Tasks, Order), String> {
+struct Decided {
+    tasks: Tasks,
+    order: Order,
+    /// The scheduler, if nothing waits until it runs.
+    scheduler: Option<String>,
+}
+
+async fn decide(stage: Stage, prefix: &Prefix, broker: &Broker) -> Result<Decided, String> {
     let facts = broker.facts().await?;
     check_config(&facts.config)?;
     let is_auto = |name: &&str| facts.attributes.get(name).is_some_and(|value| value == "auto");
@@ -103,7 +110,9 @@ async fn decide(stage: Stage, prefix: &Prefix, broker: &Broker) -> Result<(Tasks
         Stage::Start => tasks.start()?,
         Stage::End => tasks.end(&broker.loaded().await?)?,
     };
-    Ok((tasks, order))
+    let waits = prefix.scripts(&format!("{}.d", stage.name()))?.iter().any(|it| is_executable(it));
+    let scheduler = tasks.scheduler(&order).filter(|_| stage == Stage::Start && !waits);
+    Ok(Decided { tasks, order, scheduler })
 }
 
 /// Does all tasks; whether each went well. After one that failed no other is started.
@@ -152,6 +161,7 @@ struct Performance {
     prefix: Prefix,
     stage: Stage,
     tasks: Tasks,
+    scheduler: Option<String>,
     /// The content is that of an archive, which is whole: there is nothing to check.
     restored: AtomicBool,
 }
@@ -169,7 +179,19 @@ impl Performance {
     async fn load(&self, task: &Task) -> Result<(), String> {
         let truncates = task.is("content-backing") && self.attribute(RESTORE).is_some();
         let more: Vec<String> = truncates.then(|| "truncate".to_owned()).into_iter().collect();
-        self.ask("module.load", Some(&task.load_request(&more))).await.map_err(|it| chain(&it))
+        let request = task.load_request(&more);
+        let loaded = self.ask("module.load", Some(&request));
+        let done = if self.scheduler.as_ref() == Some(&task.name) {
+            // That of Flux 0.88 takes as long to start as all other modules. Jobs wait for it in the job manager, and
+            // PID 1 looks whether it comes.
+            tokio::select! {
+                loaded = loaded => loaded,
+                listed = self.broker.lists(&task.name) => listed,
+            }
+        } else {
+            loaded.await
+        };
+        done.map_err(|error| chain(&error))
     }
 
     async fn remove(&self, name: &str) -> Result<(), String> {

@@ -2,7 +2,7 @@
 
 use crate::pod::broker::{NO_SERVICE, UNREACHABLE, broker_that, replies, state_text};
 use crate::pod::{PATIENCE, skip};
-use flux_agent::flux::{BrokerAddress, Event, Watch};
+use flux_agent::flux::{BrokerAddress, Event, Watch, between};
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
 use rustix::process::{DumpableBehavior, dumpable_behavior};
@@ -20,7 +20,7 @@ use tokio::time::timeout;
 /// A watch of the broker at `local` in `directory`.
 fn watch(directory: &TempDir, owner: Option<u32>) -> Watch {
     let broker = BrokerAddress { socket: directory.path().join("local"), owner };
-    Watch { broker, has_lead: false }
+    Watch { broker, has_lead: false, between: Vec::new() }
 }
 
 /// What a watch of a worker's broker in state `quorum` reports whose question to the lead fails with `errno`.
@@ -62,11 +62,48 @@ async fn a_worker_whose_broker_has_no_way_to_the_lead_before_the_quorum_has_lost
     assert_eq!(reports_with_the_lead_answering(1).await, [state]);
 }
 
+#[tokio::test]
+async fn a_broker_that_has_not_joined_yet_is_asked_again_for_the_changes_of_its_state() {
+    const TRY_AGAIN: u8 = 11;
+    let directory = TempDir::new().unwrap();
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&asked);
+    broker_that(&directory.path().join("local"), move |topic, _| match topic {
+        "state-machine.get" => Ok(state_text("join")),
+        _ if counted.fetch_add(1, Ordering::SeqCst) < 2 => Err(TRY_AGAIN),
+        _ => Ok(String::new()),
+    });
+    let (events, _changes) = mpsc::unbounded_channel();
+    let watching = tokio::spawn(watch(&directory, None).run(events));
+    let thrice = async {
+        while asked.load(Ordering::SeqCst) < 3 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(PATIENCE, thrice).await.unwrap();
+    watching.abort();
+}
+
+#[test]
+fn what_joins_goes_through_the_parents_in_a_tree_of_equal_numbers_of_children() {
+    assert_eq!(between("kary:2", 9), [4, 1]);
+    assert!(between("kary:2", 2).is_empty());
+    assert_eq!(between("kary:32", 65), [2]);
+    assert_eq!(between("kary:1", 4000).len(), 16);
+    for (topology, rank) in [("kary:2", 0), ("kary:0", 9), ("binomial", 9), ("", 9)] {
+        assert!(between(topology, rank).is_empty(), "{topology} {rank}");
+    }
+}
+
 /// Each time somebody who has asked for them disconnects, a broker passes on who has joined.
 #[tokio::test]
 async fn a_broker_that_waits_for_the_quorum_is_asked_who_has_joined_and_one_that_runs_is_not() {
-    for (has_lead, state, asked) in [(true, "quorum", 5), (false, "quorum", 20), (false, "run", 0)]
-    {
+    for (has_lead, above, state, asked) in [
+        (true, 0, "quorum", 5),
+        (true, 2, "quorum", 15),
+        (false, 0, "quorum", 20),
+        (false, 0, "run", 0),
+    ] {
         let directory = TempDir::new().unwrap();
         let [questions, states] = [(); 2].map(|()| Arc::new(AtomicUsize::new(0)));
         let (counted, seen) = (Arc::clone(&questions), Arc::clone(&states));
@@ -79,7 +116,7 @@ async fn a_broker_that_waits_for_the_quorum_is_asked_who_has_joined_and_one_that
             Ok(state_text(state))
         });
         let (events, _changes) = mpsc::unbounded_channel();
-        let watch = Watch { has_lead, ..watch(&directory, None) };
+        let watch = Watch { has_lead, between: vec![1; above], ..watch(&directory, None) };
         let watching = tokio::spawn(watch.run(events));
         let holds = async {
             while questions.load(Ordering::SeqCst) < asked || states.load(Ordering::SeqCst) == 0 {

@@ -1,13 +1,15 @@
 //! `flux-agent rc`, which a broker runs as its rc1 and rc3: the real binary, a socket that answers as a broker does, and
 //! a shell script in place of `flux`. All that is asked and run goes into one list.
 
-use crate::pod::broker::broker_that;
+use crate::pod::broker::{NO_SERVICE, broker_that};
 use crate::pod::{Background, Ended, Pod};
+use flux_agent::flux::{BrokerAddress, scheduler_comes};
 use serde_json::{Value, json};
 use std::fs;
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 const FLUX: &str =
     "#!/bin/sh\necho \"flux $*\" >> $LIST\ncase $1 in startlog) test $2 != --check;; esac\n";
@@ -18,6 +20,8 @@ struct Broker {
     rank: u32,
     attributes: Vec<(&'static str, String)>,
     refused: Option<&'static str>,
+    /// A module that is listed while it is loaded, for ever.
+    slow: Option<&'static str>,
     /// Whether its content is that of an earlier instance.
     has_checkpoint: bool,
 }
@@ -40,7 +44,7 @@ impl Broker {
                 format!("#!/bin/sh\necho \"script {stage} $FLUX_RC_USE_MODPROBE\" >> $LIST\n");
             pod.write_executable(&format!("mnt/flux/view/etc/flux/{stage}.d/own"), &script);
         }
-        Self { pod, rank, attributes: Vec::new(), refused: None, has_checkpoint: false }
+        Self { pod, rank, attributes: Vec::new(), refused: None, slow: None, has_checkpoint: false }
     }
 
     fn list(&self) -> PathBuf {
@@ -78,11 +82,15 @@ impl Broker {
                 let module = |name| json!({ "name": name, "path": format!("/{name}.so") });
                 let builtin = json!({ "name": "overlay", "path": "builtin" });
                 let mut modules = ["kvs", "content", "sqlite"].map(module).to_vec();
+                modules.extend(self.slow.map(module));
                 modules.push(builtin);
                 Ok(json!({ "mods": modules }).to_string())
             }
             "content.checkpoint-get" if !self.has_checkpoint => Err(2),
             "module.load" if self.refused == Some(name) => Err(1),
+            "module.load" if self.slow == Some(name) => loop {
+                std::thread::park();
+            },
             _ => {
                 let args = payload["args"].as_array().map(|args| json!(args).to_string());
                 note(&self.list(), &format!("{topic} {name} {}", args.unwrap_or_default()));
@@ -162,6 +170,45 @@ fn a_module_that_cannot_be_loaded_ends_the_start_and_is_named() {
         !did.iter().any(|line| line.contains("kvs-watch") || line.contains("script")),
         "{did:#?}"
     );
+}
+
+#[test]
+fn the_start_does_not_wait_for_the_scheduler_unless_it_is_refused_at_once() {
+    let without_scripts = || {
+        let broker = Broker::new(0);
+        fs::remove_dir_all(broker.pod.at("mnt/flux/view/etc/flux/rc1.d")).unwrap();
+        broker
+    };
+    let (ended, did) = Broker { slow: Some("queues"), ..without_scripts() }.run("start");
+    assert_eq!(ended.code, 0, "{}", ended.log);
+    assert!(did.iter().any(|line| line.starts_with("module.load job-list")), "{did:#?}");
+    let (ended, _) = Broker { refused: Some("queues"), ..without_scripts() }.run("start");
+    assert_eq!(ended.code, 1);
+    assert!(ended.log.contains("queues: the broker answered module.load"), "{}", ended.log);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_scheduler_comes_once_it_offers_its_service_and_not_at_all_when_it_has_gone() {
+    let module =
+        |services: &[&str], status| json!({ "name": "a", "services": services, "status": status });
+    let (loading, loaded) = (module(&["a"], 0), module(&["a", "sched"], 1));
+    let running = module(&["a"], 1);
+    for (first, then, comes) in [
+        (&loading, Some(&loaded), Some(true)),
+        (&running, Some(&loaded), Some(true)),
+        (&loading, Some(&running), Some(false)),
+        (&loading, None, None),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("local");
+        let lists = [Some(first), then].map(|it| it.map(|it| json!({ "mods": [it] }).to_string()));
+        let asked = AtomicUsize::new(0);
+        broker_that(&socket, move |_, _| {
+            lists[usize::from(asked.fetch_add(1, Ordering::SeqCst) > 2)].clone().ok_or(NO_SERVICE)
+        });
+        let broker = BrokerAddress { socket, owner: None };
+        assert_eq!(scheduler_comes(broker).await, comes, "{first} {then:?}");
+    }
 }
 
 #[test]

@@ -59,9 +59,30 @@ fn the_agents_modules_and_job_are_those_of_flux_in_every_field() {
             let command = &["echo", "a  b"];
             let flux = submitted(&run, &[&["run"], counts, command]).await?;
             let own = &[AGENT, "submit", "--flux=/mnt/flux/view/bin/flux"];
-            let own = submitted(&run, &[own, counts, &["--"], command]).await?;
+            let mut own = submitted(&run, &[own, counts, &["--"], command]).await?;
+            // What Flux's shell need not ask the agent then.
+            let options = own.pointer_mut("/attributes/system/shell/options");
+            options.and_then(Value::as_object_mut).and_then(|it| it.remove("flux-agent-mpi"));
             ensure!(own == flux, "{counts:?}, by the agent:\n{own:#}\nby flux run:\n{flux:#}");
         }
+        Ok(())
+    });
+}
+
+#[test]
+#[ignore = "needs a cluster"]
+fn a_scheduler_that_does_not_start_ends_the_run_and_is_named() {
+    trial("no-scheduler", async |trial| {
+        if !View::from_environment()?.is_real() {
+            let why = "the stand-in for Flux schedules without Python";
+            not_run::note("a scheduler that does not start", why, &Progress::new());
+            return Ok(());
+        }
+        let fields = "size: 1, interactive: true, flux: {scheduler: {simple: true}}";
+        // That of Flux 0.88 is a Python program.
+        let run = trial.run("broken", fields, "environment: {PYTHONHOME: /nowhere}").await?;
+        let (code, message) = run.fails("BrokerFailed").await?;
+        ensure!(code == Some(76) && message.contains("the scheduler did not start"), "{message}");
         Ok(())
     });
 }

@@ -22,7 +22,7 @@ pub(super) const MINICLUSTER_COMPLETE: &str = "MiniCluster Complete";
 /// The label by which the MPI Operator tells launcher and workers apart.
 const MPI_ROLE: &str = "training.kubeflow.org/job-role";
 
-pub(super) const MILESTONES: [Milestone; 15] = [
+pub(super) const MILESTONES: [Milestone; 16] = [
     ("accepted", |run| run.first(|it| it.is("MiniCluster") && it.has_condition("Accepted"))),
     ("Job made", |run| run.first(|it| it.is("Job"))),
     ("pod made", |run| run.first(is_lead)),
@@ -31,6 +31,7 @@ pub(super) const MILESTONES: [Milestone; 15] = [
     }),
     ("runner started", |run| run.task(runner(&run.lead()?)?, Change::Started)),
     ("prepared", |run| Some(run.phase(&run.lead()?, phase::QUORUM)?.0)),
+    ("last worker's runner started", Recording::last_worker_started),
     ("lead found by the last worker", Recording::lead_found),
     ("quorum", |run| Some(run.phase(&run.lead()?, phase::QUORUM)?.1)),
     ("command ended", |run| Some(run.phase(&run.lead()?, phase::COMMAND)?.1)),
@@ -99,6 +100,11 @@ impl Recording {
         let pods = self.seen.iter().filter(|it| it.is("Pod") && wanted(it));
         let last: BTreeMap<String, &Seen> = pods.map(|it| (it.object.name_any(), it)).collect();
         last.into_values().filter_map(|it| it.object.clone().try_parse().ok()).collect()
+    }
+
+    fn last_worker_started(&self) -> Option<Timestamp> {
+        let workers = self.pods(|it| !is_lead(it));
+        workers.iter().filter_map(|it| self.task(runner(it)?, Change::Started)).max()
     }
 
     fn lead_found(&self) -> Option<Timestamp> {
@@ -185,6 +191,7 @@ mod tests {
         0.080 scheduled
         0.500 runner started
         0.600 prepared
+        0.600 last worker's runner started
         1.100 lead found by the last worker
         1.300 quorum
         1.500 command ended
