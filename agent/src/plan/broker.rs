@@ -80,6 +80,11 @@ fn document(pod: Pod<'_>, found: Option<IpAddr>) -> Table {
         let simple = ["sched", "feasibility"].map(|service| (service, "sched-simple"));
         document.extend(table([("modules", table([("alternatives", table(simple))]))]));
     }
+    if config.rest.is_some() {
+        // Jobs come one by one over HTTP. Each would wait 10 ms for others to be ingested with it
+        // (flux-config-ingest(5)).
+        document.extend(table([("ingest", table([("batch-count", 1)]))]));
+    }
     document
 }
 

@@ -5,7 +5,7 @@ use crate::settings::{self, words};
 use flux_agent::accounts::Databases;
 use flux_agent::plan::{Facts, broker_config, client_environment, plan};
 use flux_contract::{
-    AgentConfig, Archive, Bootstrap, Exit, Hostlist, Logging, Submission, WorkerPolicy, Workload,
+    AgentConfig, Archive, Bootstrap, Exit, Hostlist, Logging, Rest, Submission, WorkerPolicy, Workload,
 };
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -221,6 +221,14 @@ fn an_ipv6_address_is_written_in_brackets_and_switches_ipv6_on() {
         config.network.lead_address = None;
         config.network.bootstrap = child_of("fd00::9", "far-0,sample-1");
     });
+}
+
+#[test]
+fn a_job_by_the_api_waits_for_no_other_to_be_ingested() {
+    let rest = Rest { port: 8080, token_sha256: "0".repeat(64) };
+    let ingest = "[ingest]\n    batch-count = 1";
+    plan_says("sample-0", &[ingest], |config, _| config.rest = Some(rest));
+    plan_says("sample-0", &["![ingest]"], |_, _| ());
 }
 
 #[test]
