@@ -58,12 +58,15 @@ const OWN: &str = "node";
 const SHARED: &str = "cluster";
 
 /// Modules of [`OWN`] that only `--all` runs: a driver of devices, Kueue, another scheduler and another containerd take
-/// ten minutes to build, and the two nodes are lost and cut off for as long as it takes Kubernetes to notice.
-const NIGHTLY: [&str; 4] = ["devices", "gang", "kueue", "two_nodes"];
+/// ten minutes to build, the two nodes are lost and cut off for as long as it takes Kubernetes to notice, DNS is away for
+/// longer than it is asked, and what comes and goes at random keeps the processors busy.
+const NIGHTLY: [&str; 6] = ["devices", "dns", "gang", "kueue", "random", "two_nodes"];
 
-/// Modules of [`SHARED`] that run with nothing else beside them: they count requests, and Warning Events, to which a
-/// machine with much to do adds.
-const ALONE: [&str; 2] = ["cost::", "quiet_events::"];
+/// Modules of [`SHARED`] that run with nothing else beside them: they count requests, and the Warning Events of a hundred
+/// runs, to which a machine with much to do adds.
+const ALONE: [&str; 2] = ["cost::", HUNDRED_RUNS];
+/// That of them which only `--all` runs.
+const HUNDRED_RUNS: &str = "quiet_events::";
 
 /// Tests that show what a version of Kubernetes may change: names, or parts of them. A start, jobs, another
 /// size, how agent and view come into the pods, runs that end in every way.
@@ -130,7 +133,7 @@ fn alone(progress: &Progress) -> Result<cache::Lock> {
 
 /// Fails where no test on a cluster has `filter` in its name: nothing that runs nothing has passed.
 fn check_filter(filter: &str) -> Result<()> {
-    let mut list = cargo(&["test", "--quiet", "--package", "e2e", "--test", SHARED])?;
+    let mut list = cargo(&["test", "--quiet", "--workspace", "--test", SHARED])?;
     let listed = printed(list.args(["--", "--ignored", "--list", filter]))?;
     ensure!(
         listed.contains(": test"),
@@ -196,7 +199,7 @@ fn on_the_cluster(
         if with_own {
             let mut own = tests(OWN)?;
             if !arguments.all {
-                own.args(NIGHTLY.iter().flat_map(|module| ["--skip", module]));
+                own.args(NIGHTLY.iter().map(|module| format!("--skip={module}::")));
             }
             report.progress.say(&format!("{NAME} (usually 2 to 10 min), beside what follows ..."));
             scope.spawn(move || report.check(NAME, || programs::show_at_the_end(&mut own)));
@@ -209,7 +212,9 @@ fn on_the_cluster(
         Ok(())
     })?;
     if is_whole {
-        report.run("requests and Warning Events of runs", "3 min", tests(SHARED)?.args(ALONE));
+        let mut alone = tests(SHARED)?;
+        alone.args(ALONE.iter().filter(|module| arguments.all || **module != HUNDRED_RUNS));
+        report.run("what a run costs the API server", "a minute", &mut alone);
     }
     for reason in fs_err::read_to_string(notes)?.lines() {
         report.not_run("a test", reason);
@@ -217,7 +222,8 @@ fn on_the_cluster(
     if with_own && arguments.all {
         on_other_versions(report)?;
     } else if with_own {
-        let names = NIGHTLY.into_iter().chain(["tests on every version of Kubernetes"]);
+        let names = NIGHTLY.into_iter();
+        let names = names.chain([HUNDRED_RUNS, "tests on every version of Kubernetes"]);
         names.for_each(|name| report.not_run(name, ONLY_ALL));
     }
     if let Some(own) = target.own().filter(|_| !arguments.keep) {
@@ -228,7 +234,7 @@ fn on_the_cluster(
 
 /// The tests of a program that need a cluster, on this one.
 fn ignored_tests(program: &str, target: &Target) -> Result<Command> {
-    let mut command = cargo(&["test", "--package", "e2e", "--test", program, "--", "--ignored"])?;
+    let mut command = cargo(&["test", "--workspace", "--test", program, "--", "--ignored"])?;
     command.arg(format!("--test-threads={TRIALS_AT_ONCE}"));
     use_cluster(&mut command, target);
     Ok(command)

@@ -201,6 +201,7 @@ async fn serve(server: Server) -> String {
 }
 
 #[tokio::test]
+#[ignore = "takes half a minute; `cargo verify` runs it with the released operator"]
 async fn a_thousand_miniclusters_take_little_memory() {
     let server = crowded();
     let reads = (0..MINICLUSTERS).map(|it| format!("GET {}", path("MiniCluster", &name(it))));
@@ -215,6 +216,7 @@ async fn a_thousand_miniclusters_take_little_memory() {
 }
 
 #[tokio::test]
+#[ignore = "takes half a minute; `cargo verify` runs it with the released operator"]
 async fn what_other_people_write_takes_no_memory() {
     let status =
         |number| format!("PATCH {}/status", path("MiniCluster", &format!("minicluster-{number}")));

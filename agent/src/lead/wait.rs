@@ -27,7 +27,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 const PROBE: Duration = Duration::from_secs(2);
 /// When the name of a lead is first looked up that has an address as well. The record of a lead whose pod starts at the
 /// same time is there after about 60 ms.
-const FIRST_LOOKUP: Duration = Duration::from_millis(100);
+const FIRST_LOOKUP: Duration = Duration::from_millis(50);
 /// Time between the first look-up and the second: leads that start a little later than their workers are common. Where
 /// a cache keeps the answer to the first, that there is no such name, the address leads to the lead, about a second after
 /// its Service was made.

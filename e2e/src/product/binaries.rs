@@ -35,7 +35,7 @@ pub(crate) fn build(progress: &Progress) -> Result<Binaries> {
         return of_images(Images { directory: checkout()?.join(named) }, progress);
     }
     progress.step("building the operator", || {
-        programs::show(&mut cargo(&["build", "--package", OPERATOR, "--bin", OPERATOR])?)
+        programs::show(&mut cargo(&["build", "--workspace", "--bin", OPERATOR])?)
     })?;
     build_plugin(progress)?;
     let operator = target()?.join("debug").join(OPERATOR);
@@ -61,7 +61,7 @@ pub(crate) fn of_images(images: Images, progress: &Progress) -> Result<Binaries>
 /// Builds `kubectl flux`.
 fn build_plugin(progress: &Progress) -> Result<()> {
     progress.step("building kubectl flux", || {
-        programs::show(&mut cargo(&["build", "--package", PLUGIN, "--bin", PLUGIN])?)
+        programs::show(&mut cargo(&["build", "--workspace", "--bin", PLUGIN])?)
     })
 }
 

@@ -97,7 +97,7 @@ pub(super) fn check_workflows(progress: &Progress) -> Result<()> {
 /// Lets a Prometheus evaluate the chart's alerts and dashboard with the metrics of an operator.
 pub(super) fn check_alerts(progress: &Progress) -> Result<()> {
     let prometheus = packages::unpacked("prometheus", &Cache::locate()?, progress)?;
-    let mut tests = cargo(&["test", "--package", OPERATOR, "--test", "monitoring"])?;
+    let mut tests = cargo(&["test", "--workspace", "--test", "monitoring"])?;
     programs::show(tests.args(["--", "--ignored"]).env("PROMETHEUS", prometheus.join("usr/bin")))
 }
 
@@ -109,7 +109,7 @@ pub(super) fn check_page(report: &Report<'_>) {
     }
     report.check(NAME, || {
         packages::ensure(packages::BROWSER, report.progress)?;
-        let mut tests = cargo(&["test", "--package", AGENT, "--test", "it", "browser::"])?;
+        let mut tests = cargo(&["test", "--workspace", "--test", "it", "browser::"])?;
         programs::show(tests.args(["--", "--ignored"]))
     });
 }
@@ -126,6 +126,6 @@ pub(super) fn check_api(progress: &Progress) -> Result<()> {
     let requirements = checkout()?.join("agent/tests/it/schema/requirements.txt");
     let what = "installing Schemathesis";
     let packages = progress.long_step(what, "20 s", || python::packages(&requirements))?;
-    let mut tests = cargo(&["test", "--package", AGENT, "--test", "it", "schema::"])?;
+    let mut tests = cargo(&["test", "--workspace", "--test", "it", "schema::"])?;
     programs::show(tests.args(["--", "--ignored"]).env("PYTHONPATH", packages))
 }

@@ -1,12 +1,10 @@
-//! A cluster whose API server, storage, DNS and operator fail in turn: whatever fails, a command runs once, nothing
+//! A cluster whose API server, storage and operator fail in turn: whatever fails, a command runs once, nothing
 //! is lost, doubled or stuck, and each `MiniCluster` ends in a condition that says what happened. Needs root.
 //!
 //! One cluster serves all cases, one after the other.
 
 mod api_server;
-mod dns;
 mod operator;
-mod random;
 mod storage;
 
 use super::{case, on_a_cluster, options};
@@ -16,28 +14,13 @@ use e2e::environment::Environment;
 use e2e::kubernetes::Network;
 use e2e::product::install::{NAME, NAMESPACE};
 
-/// How long the DNS answers what was true: longer than any case takes.
-const DNS_CACHE: u32 = 600;
-
 #[test]
 #[ignore = "needs root"]
 fn miniclusters_outlive_faults_of_the_control_plane() {
-    let network = Network { dns_cache: DNS_CACHE, ..Network::default() };
-    on_a_cluster(&options("control", network), try_all);
+    on_a_cluster(&options("control", Network::default()), try_all);
 }
 
 fn try_all(environment: &Environment) -> Result<()> {
-    // Nothing of these needs a name, and DNS does nothing but answer.
-    std::thread::scope(|scope| {
-        let names = scope.spawn(|| {
-            case(environment, "dns", dns::names_that_nobody_answers_are_waited_for)?;
-            case(environment, "stale", dns::a_new_lead_is_found_while_its_name_leads_to_the_old_one)
-        });
-        let random =
-            case(environment, "random", random::nothing_is_left_of_twenty_that_come_and_go);
-        let names = names.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        random.and(names)
-    })?;
     case(environment, "api", api_server::commands_go_on_and_end_while_the_api_server_is_away)?;
     case(environment, "etcd", storage::slow_storage_only_takes_its_time)?;
     // From here on the operators are processes of the tests.
@@ -59,14 +42,14 @@ fn ends_when_it_may(code: u8) -> String {
     format!("command: 'echo once; until test -e /tmp/go; do sleep 0.2; done; exit {code}'")
 }
 
-async fn address_of_lead(run: &Instance<'_>) -> Result<String> {
-    let lead = run.pod(0).await?;
-    lead.status.and_then(|status| status.pod_ip).context("the lead has no address")
-}
-
 /// Waits until the MiniCluster has ended, which must be as its command did: with `code`, in one run, in the pods
 /// that were made first.
-async fn ended_once(trial: &Trial, run: &Instance<'_>, size: usize, code: i32) -> Result<()> {
+pub(super) async fn ended_once(
+    trial: &Trial,
+    run: &Instance<'_>,
+    size: usize,
+    code: i32,
+) -> Result<()> {
     let name = run.name;
     let found = if code == 0 {
         run.complete().await?.status.and_then(|status| status.exit_code)

@@ -6,10 +6,12 @@
 
 mod control_plane;
 mod devices;
+mod dns;
 mod gang;
 mod install;
 mod kueue;
 mod network;
+mod random;
 mod stopped_in_runc;
 mod two_nodes;
 

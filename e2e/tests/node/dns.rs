@@ -1,11 +1,15 @@
 //! The cluster's DNS answers nothing, or what was true a while ago.
 
-use super::{address_of_lead, ended_once};
-use crate::{Trial, look};
+use super::control_plane::ended_once;
+use super::{case, on_a_cluster, options};
+use crate::{Instance, Trial, look};
 use anyhow::{Context as _, Result, ensure};
+use e2e::kubernetes::Network;
 use kube::ResourceExt as _;
 use std::time::Duration;
 
+/// How long the DNS answers what was true: longer than any case takes.
+const DNS_CACHE: u32 = 600;
 /// How long it answers nothing.
 const DOWN: Duration = Duration::from_secs(20);
 
@@ -13,9 +17,24 @@ const DOWN: Duration = Duration::from_secs(20);
 const BURSTING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/bursting");
 const LATER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/bursting/later");
 
+#[test]
+#[ignore = "needs root"]
+fn miniclusters_outlive_faults_of_dns() {
+    let network = Network { dns_cache: DNS_CACHE, ..Network::default() };
+    on_a_cluster(&options("dns", network), |environment| {
+        case(environment, "down", names_that_nobody_answers_are_waited_for)?;
+        case(environment, "stale", a_new_lead_is_found_while_its_name_leads_to_the_old_one)
+    });
+}
+
+async fn address_of_lead(run: &Instance<'_>) -> Result<String> {
+    let lead = run.pod(0).await?;
+    lead.status.and_then(|status| status.pod_ip).context("the lead has no address")
+}
+
 /// Brokers of one MiniCluster find each other without DNS. Those of another, which have only a name, wait for it
 /// and say so.
-pub(super) async fn names_that_nobody_answers_are_waited_for(trial: &Trial) -> Result<()> {
+async fn names_that_nobody_answers_are_waited_for(trial: &Trial) -> Result<()> {
     trial.kubectl(&["apply", "-f", BURSTING])?;
     let (first, later) = (trial.named("bursting"), trial.named("burst-0"));
     first.ready().await?;
@@ -34,9 +53,7 @@ pub(super) async fn names_that_nobody_answers_are_waited_for(trial: &Trial) -> R
 }
 
 /// Workers find the lead by an address that stays.
-pub(super) async fn a_new_lead_is_found_while_its_name_leads_to_the_old_one(
-    trial: &Trial,
-) -> Result<()> {
+async fn a_new_lead_is_found_while_its_name_leads_to_the_old_one(trial: &Trial) -> Result<()> {
     let run = trial.run("people", "size: 2, interactive: true", "").await?;
     run.ready().await?;
     run.up(2).await?;

@@ -1,7 +1,9 @@
 //! Twenty `MiniClusters` of all kinds come and go at the same time: nothing is left of them.
 
+use super::{case, on_a_cluster, options};
 use crate::{DEADLINE, Instance, Trial, look};
 use anyhow::{Context as _, Result, ensure};
+use e2e::kubernetes::Network;
 use e2e::product::install::{NAME, NAMESPACE};
 use e2e::trial::is_true;
 use flux_operator::crd::{MiniCluster, State};
@@ -61,8 +63,16 @@ struct Life {
     end: End,
 }
 
+#[test]
+#[ignore = "needs root"]
+fn twenty_miniclusters_come_and_go() {
+    on_a_cluster(&options("random", Network::default()), |environment| {
+        case(environment, "random", nothing_is_left_of_twenty_that_come_and_go)
+    });
+}
+
 /// The operator does not end, and counts nothing by the names of what has gone.
-pub(super) async fn nothing_is_left_of_twenty_that_come_and_go(trial: &Trial) -> Result<()> {
+async fn nothing_is_left_of_twenty_that_come_and_go(trial: &Trial) -> Result<()> {
     let before = trial.operator_pods()?;
     let lives = (0..COUNT).map(async |index| {
         let (name, life) = (format!("life-{index}"), Life::new(index));
