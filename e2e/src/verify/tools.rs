@@ -2,7 +2,7 @@
 
 use super::report::Report;
 use crate::cache::{self, Cache};
-use crate::product::{AGENT, OPERATOR, cargo, checkout, fetch_every_platform, python, target};
+use crate::product::{cargo, checkout, fetch_every_platform, python, target};
 use crate::progress::Progress;
 use crate::{kubernetes, packages, programs};
 use anyhow::Result;
