@@ -42,6 +42,11 @@ fn ends_when_it_may(code: u8) -> String {
     format!("command: 'echo once; until test -e /tmp/go; do sleep 0.2; done; exit {code}'")
 }
 
+pub(super) async fn address_of_lead(run: &Instance<'_>) -> Result<String> {
+    let lead = run.pod(0).await?;
+    lead.status.and_then(|status| status.pod_ip).context("the lead has no address")
+}
+
 /// Waits until the MiniCluster has ended, which must be as its command did: with `code`, in one run, in the pods
 /// that were made first.
 pub(super) async fn ended_once(

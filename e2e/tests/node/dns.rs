@@ -1,8 +1,8 @@
 //! The cluster's DNS answers nothing, or what was true a while ago.
 
-use super::control_plane::ended_once;
+use super::control_plane::{address_of_lead, ended_once};
 use super::{case, on_a_cluster, options};
-use crate::{Instance, Trial, look};
+use crate::{Trial, look};
 use anyhow::{Context as _, Result, ensure};
 use e2e::kubernetes::Network;
 use kube::ResourceExt as _;
@@ -25,11 +25,6 @@ fn miniclusters_outlive_faults_of_dns() {
         case(environment, "down", names_that_nobody_answers_are_waited_for)?;
         case(environment, "stale", a_new_lead_is_found_while_its_name_leads_to_the_old_one)
     });
-}
-
-async fn address_of_lead(run: &Instance<'_>) -> Result<String> {
-    let lead = run.pod(0).await?;
-    lead.status.and_then(|status| status.pod_ip).context("the lead has no address")
 }
 
 /// Brokers of one MiniCluster find each other without DNS. Those of another, which have only a name, wait for it
