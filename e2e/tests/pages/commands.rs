@@ -37,7 +37,8 @@ fn call(words: &[String]) -> Option<Call> {
         (words[0] == "run").then_some(())?;
     }
     // Behind `--`, what runs in a container.
-    let called = |at: usize| at == 0 || ["--", "--package", "-p"].contains(&&*words[at - 1]);
+    let called =
+        |at: usize| at == 0 || ["--", "--bin", "--package", "-p"].contains(&&*words[at - 1]);
     (0..words.len()).filter(|&at| called(at)).find_map(|at| {
         let name = Path::new(&words[at]).file_name()?;
         let program = PROGRAMS.into_iter().find(|program| name == *program)?;
