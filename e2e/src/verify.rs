@@ -48,9 +48,9 @@ pub(crate) struct Arguments {
 }
 
 /// How many tests on a cluster run at the same time: they wait most of their time.
-const TRIALS_AT_ONCE: u8 = 5;
+const TRIALS_AT_ONCE: u8 = 6;
 /// How many others of one program do: those of the agent wait for its processes.
-const TESTS_AT_ONCE: &str = "4";
+const TESTS_AT_ONCE: &str = "6";
 
 /// The tests that have clusters of their own, beside that of [`SHARED`].
 const OWN: &str = "node";

@@ -23,8 +23,6 @@ const PAUSE: Duration = Duration::from_secs(5);
 const WAITING: usize = 5;
 /// How often the Lease is renewed while it is watched that nothing else is asked for.
 const RENEWALS: usize = 3;
-/// How often until what was asked for before has been answered.
-const SETTLED: usize = 1;
 
 /// The operator's requests in the trial's namespace since the log was read before.
 fn asked(audit: &mut Audit, trial: &Trial) -> Result<Vec<Request>> {
@@ -66,43 +64,56 @@ async fn waiting_costs(trial: &Trial, log: &Path) -> Result<()> {
         let run = trial.run(&name, fields, "command: 'true'").await?;
         run.says("Progressing", "Waiting").await?;
     }
-    renewed(log, SETTLED).await?;
+    renewed(log).await?;
     let mut audit = Audit::from_now_on(log)?;
-    renewed(log, RENEWALS).await?;
+    renewed(log).await?;
     let requests = asked(&mut audit, trial)?;
     Progress::new().say(&format!("{WAITING} that wait: {} requests", requests.len()));
     ensure!(requests.len() <= 2 * WAITING, "{WAITING} that wait: {requests:#?}");
     Ok(())
 }
 
-async fn renewed(log: &Path, times: usize) -> Result<()> {
+async fn renewed(log: &Path) -> Result<()> {
     let mut audit = Audit::from_now_on(log)?;
     let mut renewals = 0;
     look("renewals of the Lease", async || {
         let new = audit.operator()?;
         renewals += new.iter().filter(|it| it.is_write() && it.kind().contains("leases")).count();
-        Ok((renewals >= times).then_some(()))
+        Ok((renewals >= RENEWALS).then_some(()))
     })
     .await
 }
 
-#[test]
-#[ignore = "needs a cluster"]
-fn a_run_costs_few_requests_whatever_its_size_and_none_when_it_is_settled() {
-    trial("cost", async |trial| {
+/// Runs `body` in a namespace of its own, where the API server's audit log can be read.
+fn counted(purpose: &str, body: impl AsyncFnOnce(&Trial, &Path) -> Result<()> + Send) {
+    trial(purpose, async |trial| {
         let Ok(log) = trial.own().map(Kubernetes::audit_log) else {
             let why = "there is no access to the API server's audit log";
             not_run::note("the cost", why, &Progress::new());
             return Ok(());
         };
-        costs(trial, &log, 4).await?;
-        costs(trial, &log, 12).await?;
+        body(trial, &log).await
+    });
+}
+
+#[test]
+#[ignore = "needs a cluster"]
+fn a_run_costs_few_requests_whatever_its_size_and_none_when_it_is_settled() {
+    counted("cost", async |trial, log| {
+        costs(trial, log, 4).await?;
+        costs(trial, log, 12).await?;
         // What the end of the pods brings may still be on its way.
-        renewed(&log, SETTLED).await?;
-        let mut audit = Audit::from_now_on(&log)?;
-        renewed(&log, RENEWALS).await?;
+        renewed(log).await?;
+        let mut audit = Audit::from_now_on(log)?;
+        renewed(log).await?;
         let later = asked(&mut audit, trial)?;
         ensure!(later.is_empty(), "{later:#?}");
-        waiting_costs(trial, &log).await
+        Ok(())
     });
+}
+
+#[test]
+#[ignore = "needs a cluster"]
+fn those_that_wait_for_nodes_cost_next_to_nothing() {
+    counted("waiting", waiting_costs);
 }

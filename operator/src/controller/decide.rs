@@ -187,7 +187,7 @@ fn apply_specification(
     if let Some(taken) = live.services_taken.first() {
         return Err(taken.clone().into());
     }
-    let build::Services { headless, lead, exposed, mut aliases } = build::services(cluster);
+    let build::Services { headless, lead, mut exposed, mut aliases } = build::services(cluster);
     let change =
         |desired: Service| Change::of_service(live.services.get(&desired.name_any()), desired);
     let live_lead = live.services.get(&lead.name_any());
@@ -202,6 +202,9 @@ fn apply_specification(
     let Constrained { cluster, mut config, refused } =
         constrain(&cluster, address, live, running, request.generation, install);
     let rest = rest::secret(&cluster, &mut config, rest, request.rest_token.as_ref());
+    // Agents that began without an API serve none.
+    let rest_service = cluster.name.rest_service();
+    exposed.retain(|it| config.rest.is_some() || it.name_any() != rest_service);
     plan.scaling = autoscale::scaling(&cluster, &plan.mode, &request.answer);
     plan.refused.splice(0..0, refused);
     plan.maximum_size = maximum_size(&config).or(plan.maximum_size);

@@ -94,6 +94,15 @@ async fn after_an_upgrade_only_the_fields_that_the_user_touches_are_refused() {
 }
 
 #[tokio::test]
+async fn an_api_that_agents_do_not_know_of_gets_no_service() {
+    let world = World::reconciled(&json!({})).await;
+    world.edit(2, |spec| spec["flux"]["rest"] = json!({}));
+    world.reconcile().await.unwrap();
+    assert_eq!(refused(&world), "spec.flux.rest");
+    assert!(world.server.get("/api/v1/namespaces/work/services/hello-rest").is_none());
+}
+
+#[tokio::test]
 async fn an_invalid_change_of_what_runs_is_refused_and_its_end_is_seen() {
     let world = World::reconciled(&json!({ "services": [{ "image": "db", "name": "db" }] })).await;
     world.edit(2, |spec| spec["flux"]["topology"] = json!("nonsense"));
