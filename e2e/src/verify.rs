@@ -22,7 +22,7 @@ use crate::product::{binaries, cargo, chart, checkout, printed};
 use crate::progress::Progress;
 use crate::trial::evidence::EVIDENCE;
 use crate::{not_run, programs};
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use clap::Args;
 use std::process::Command;
 use std::thread;
@@ -97,29 +97,48 @@ pub(crate) fn verify(arguments: &Arguments, progress: &Progress) -> Result<()> {
     let obstacle = obstacle(target);
     let own = target.own().filter(|_| arguments.test.is_none() && obstacle.is_none());
     // Both have to wait now and then, for what is downloaded and for each other's ends.
-    thread::scope(|scope| {
+    let images = thread::scope(|scope| {
         const NAME: &str = "what runs on the tests' clusters: built";
-        if let Some(own) = own {
-            scope.spawn(|| report.check(NAME, || build_programs(own, all, progress)));
-        }
-        cargo_checks(&report)
+        let images = scope.spawn(|| {
+            if let Some(own) = own {
+                report.check(NAME, || build_programs(own, all, progress));
+            }
+            images::build(&report, all)
+        });
+        without_cluster(&report, all)?;
+        images.join().map_err(|_| anyhow!("a check of the images panicked"))
     })?;
-    let images = images::check(&report, all);
-    report.check("the stand-in for Flux is small", check_stand_in_size);
-    tools::check(&report, all)?;
-    report.check("public items: used", unused_items::check);
-    report.check("the chart, and the manifests of it", || chart::check(progress));
-    report.check("alerts and dashboard: Prometheus", || tools::check_alerts(progress));
-    tools::check_page(&report);
-    report.check("dashboard: Grafana's types", || tools::check_dashboard(progress));
-    report.check("the API of an instance: Schemathesis", || tools::check_api(progress));
-    report.check("workflows: syntax, types, scripts", || tools::check_workflows(progress));
+    // Their processor time and memory are measured: nothing else runs beside them.
+    if let Some(images) = &images {
+        images::check(&report, images, all);
+    }
     match obstacle {
         None => on_the_cluster(arguments, target, images.as_ref(), &report)?,
         Some(reason) if arguments.require_cluster => bail!("--require-cluster: {reason}"),
         Some(reason) => report.not_run("tests on a cluster", reason),
     }
     report.end()
+}
+
+/// Runs what needs no cluster and no image.
+fn without_cluster(report: &Report<'_>, all: bool) -> Result<()> {
+    let progress = report.progress;
+    cargo_checks(report)?;
+    report.check("the stand-in for Flux is small", check_stand_in_size);
+    tools::check(report, all)?;
+    report.check("public items: used", unused_items::check);
+    report.check("the chart, and the manifests of it", || chart::check(progress));
+    // Each waits for a server or a browser most of its time.
+    thread::scope(|scope| {
+        const ALERTS: &str = "alerts and dashboard: Prometheus";
+        const API: &str = "the API of an instance: Schemathesis";
+        scope.spawn(|| report.check(ALERTS, || tools::check_alerts(progress)));
+        scope.spawn(|| report.check(API, || tools::check_api(progress)));
+        tools::check_page(report);
+    });
+    report.check("dashboard: Grafana's types", || tools::check_dashboard(progress));
+    report.check("workflows: syntax, types, scripts", || tools::check_workflows(progress));
+    Ok(())
 }
 
 /// Waits until no other `cargo verify` of this checkout runs: they share a cluster.

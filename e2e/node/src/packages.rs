@@ -58,8 +58,7 @@ pub const STATIC_PROGRAM: &[Package] =
 
 /// Installs what is missing where this process may; otherwise the error names the packages to install.
 pub fn ensure(packages: &[Package], progress: &Progress) -> Result<()> {
-    // One at a time: while one `apt-get update` is at work another fails, and finds no package.
-    let _alone = cache::lock(&Cache::locate()?.built().join(".packages.lock"))?;
+    let _alone = alone()?;
     let absent = missing(packages, is_there);
     if absent.is_empty() {
         return Ok(());
@@ -80,6 +79,7 @@ pub fn unpacked(package: &str, cache: &Cache, progress: &Progress) -> Result<Pat
     cache.artefact(&cache::key(package, "debian", &[]), |directory| {
         let what = format!("downloading the Debian package {package}");
         progress.long_step(&what, "15 s", || {
+            let _alone = alone()?;
             // Its file is named by version and architecture: it is found as the only one of its directory.
             let archives = tempfile::tempdir().context("making a directory for a package")?;
             let mut download = apt_get();
@@ -90,6 +90,11 @@ pub fn unpacked(package: &str, cache: &Cache, progress: &Progress) -> Result<Pat
             programs::run(&mut unpack).map(drop)
         })
     })
+}
+
+/// One at a time: while one `apt-get update` is at work another fails, and finds no package.
+fn alone() -> Result<cache::Lock> {
+    cache::lock(&Cache::locate()?.built().join(".packages.lock"))
 }
 
 /// Runs apt-get with lists of packages that are not out of date. A third party's broken package source must not keep

@@ -33,11 +33,9 @@ const REGISTER: &str = "mount -t binfmt_misc none /proc/sys/fs/binfmt_misc\n\
                         cat \"$0\" > /proc/sys/fs/binfmt_misc/register\n\
                         exec \"$@\"";
 
-/// Builds the images and checks what is in them; returns them for the tests on a cluster. Those for other architectures
-/// only where `all` are asked for.
-pub(super) fn check(report: &Report<'_>, all: bool) -> Option<Images> {
+/// Builds the images for the tests on a cluster. Those for other architectures only where `all` are asked for.
+pub(super) fn build(report: &Report<'_>, all: bool) -> Option<Images> {
     const NAME: &str = "images";
-    const OTHERS: &str = "images and agent for the other architecture";
     if !nix::unistd::geteuid().is_root() {
         let reason =
             "building them needs root; tests on a cluster use images made without Dockerfiles";
@@ -50,19 +48,23 @@ pub(super) fn check(report: &Report<'_>, all: bool) -> Option<Images> {
         built = Some(dockerfiles::build(architectures, report.progress)?);
         Ok(())
     });
-    let images = built?;
+    built
+}
+
+/// Checks what is in the images.
+pub(super) fn check(report: &Report<'_>, images: &Images, all: bool) {
+    const OTHERS: &str = "images and agent for the other architecture";
     report.check("operator and agent of the images: small", || {
         check_programs(&binaries::of_images(images.clone(), report.progress)?)
     });
     if all {
         report.check(OTHERS, || {
             packages::ensure(packages::EMULATOR, report.progress)?;
-            other_architectures().try_for_each(|architecture| emulate(&images, architecture))
+            other_architectures().try_for_each(|architecture| emulate(images, architecture))
         });
     } else {
         report.not_run(OTHERS, ONLY_ALL);
     }
-    Some(images)
 }
 
 fn check_programs(binaries: &Binaries) -> Result<()> {

@@ -98,7 +98,8 @@ pub(super) fn check_workflows(progress: &Progress) -> Result<()> {
 pub(super) fn check_alerts(progress: &Progress) -> Result<()> {
     let prometheus = packages::unpacked("prometheus", &Cache::locate()?, progress)?;
     let mut tests = cargo(&["test", "--workspace", "--test", "monitoring"])?;
-    programs::show(tests.args(["--", "--ignored"]).env("PROMETHEUS", prometheus.join("usr/bin")))
+    tests.args(["--", "--ignored"]).env("PROMETHEUS", prometheus.join("usr/bin"));
+    programs::show_at_the_end(&mut tests)
 }
 
 /// Uses the page of an instance in Chromium, where that is or can be installed.
@@ -110,7 +111,7 @@ pub(super) fn check_page(report: &Report<'_>) {
     report.check(NAME, || {
         packages::ensure(packages::BROWSER, report.progress)?;
         let mut tests = cargo(&["test", "--workspace", "--test", "it", "browser::"])?;
-        programs::show(tests.args(["--", "--ignored"]))
+        programs::show_at_the_end(tests.args(["--", "--ignored"]))
     });
 }
 
@@ -127,5 +128,5 @@ pub(super) fn check_api(progress: &Progress) -> Result<()> {
     let what = "installing Schemathesis";
     let packages = progress.long_step(what, "20 s", || python::packages(&requirements))?;
     let mut tests = cargo(&["test", "--workspace", "--test", "it", "schema::"])?;
-    programs::show(tests.args(["--", "--ignored"]).env("PYTHONPATH", packages))
+    programs::show_at_the_end(tests.args(["--", "--ignored"]).env("PYTHONPATH", packages))
 }
