@@ -61,7 +61,7 @@ fn one_that_no_job_needs_has_no_pods_until_a_job_is_submitted() {
         // A directory of the node is there for whoever comes next.
         let directory = format!("/var/tmp/{}", trial.namespace());
         let fields = "size: 1, interactive: true, archive: {path: /state/rest.tgz}, \
-                      autoscale: {minSize: 0, maxSize: 2, idleSeconds: 2}";
+                      autoscale: {minSize: 0, maxSize: 2, idleSeconds: 600}";
         let container = format!(
             "commands: {{runFluxAsRoot: true}}, \
              volumes: {{state: {{path: /state, hostPath: {directory}}}}}"
@@ -69,6 +69,7 @@ fn one_that_no_job_needs_has_no_pods_until_a_job_is_submitted() {
         let run = trial.run("rest", fields, &container).await?;
         let lead = run.ready().await?;
         run.flux(&["run", "hostname"]).await?;
+        run.edit(&json!({ "autoscale": { "idleSeconds": 2 } }))?;
         suspended(trial, &run, "Idle").await?;
         // Another change does not start it.
         run.edit(&json!({ "autoscale": { "idleSeconds": 600 } }))?;

@@ -66,6 +66,35 @@ async fn has_an_api(trial: &Trial, name: &str, spec: &str) -> Result<String> {
     Ok(bearer)
 }
 
+/// As a user of the lead's pod who is neither root nor Flux's: prints the status that the API answers without a token,
+/// the files that hold the token (its halves are the arguments, so it is in no command line), and what of Flux and of the
+/// server can be used.
+const OTHER_USER: &str = r#"
+curl --silent --output /dev/null --max-time 60 --write-out '%{http_code}\n' "http://$3-rest/api/v1/jobs"
+places="$(ls -d /proc/[0-9]*/cmdline /proc/[0-9]*/environ) /flux_operator /mnt /run /tmp /var /etc /home /dev/shm"
+printf '%s' "$1$2" | grep -rasFl -f - $places
+server=$(grep -lz '^serve$' /proc/[0-9]*/cmdline | cut -d/ -f3)
+kill -9 $server 2>/dev/null && echo killed
+head -c1 /proc/$server/environ 2>/dev/null && echo read its environment
+timeout 60 /mnt/flux/bin/flux-agent serve 2>/dev/null && echo served
+exit 0
+"#;
+
+/// Checks that a process of another user in the lead's pod neither finds the token nor needs none.
+async fn another_user_gets_nothing(run: &Instance<'_>, token: &str) -> Result<()> {
+    let (first, second) = token.split_at(token.len() / 2);
+    let user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
+    let script = ["sh", "-c", OTHER_USER, "other", first, second, &run.name];
+    let other = async || run.exec(0, &[&user[..], &script].concat()).await;
+    let got = other().await?;
+    ensure!(got.trim() == "401", "another user gets {got}");
+    let copy = format!("printf '%s' '{token}' > /tmp/copy && chmod 644 /tmp/copy");
+    run.exec(0, &["sh", "-c", &copy]).await?;
+    let got = other().await?;
+    ensure!(got.lines().any(|line| line == "/tmp/copy"), "the search finds nothing: {got}");
+    Ok(())
+}
+
 #[test]
 #[ignore = "needs a cluster"]
 fn the_api_is_served_as_long_as_the_instance_runs() {
@@ -80,6 +109,8 @@ fn the_api_is_served_as_long_as_the_instance_runs() {
             let why = "the stand-in takes jobs from flux alone";
             not_run::note("a job by the API behind a Service", why, &Progress::new());
         }
+        let (_, token) = token(&run).await?;
+        another_user_gets_nothing(&run, &token).await?;
         // A server that is lost comes back.
         let kill = "kill -9 $(grep -lz '^serve$' /proc/[0-9]*/cmdline | cut -d/ -f3)";
         run.exec(0, &["sh", "-c", kill]).await?;
