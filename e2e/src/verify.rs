@@ -59,8 +59,9 @@ const SHARED: &str = "cluster";
 
 /// Modules of [`OWN`] that only `--all` runs: a driver of devices, Kueue, another scheduler and another containerd take
 /// ten minutes to build, the two nodes are lost and cut off for as long as it takes Kubernetes to notice, DNS is away for
-/// longer than it is asked, and what comes and goes at random keeps the processors busy.
-const NIGHTLY: [&str; 6] = ["devices", "dns", "gang", "kueue", "random", "two_nodes"];
+/// longer than it is asked, and what comes and goes at random keeps the processors busy, as one more cluster, over IPv6,
+/// does.
+const NIGHTLY: [&str; 7] = ["devices", "dns", "gang", "kueue", "network", "random", "two_nodes"];
 
 /// Modules of [`SHARED`] that run with nothing else beside them: they count requests, and the Warning Events of a hundred
 /// runs, to which a machine with much to do adds.
@@ -103,7 +104,9 @@ pub(crate) fn verify(arguments: &Arguments, progress: &Progress) -> Result<()> {
             if let Some(own) = own {
                 report.check(NAME, || build_programs(own, all, progress));
             }
-            images::build(&report, all)
+            let images = images::build(&report, all);
+            with_servers(&report);
+            images
         });
         without_cluster(&report, all)?;
         images.join().map_err(|_| anyhow!("a check of the images panicked"))
@@ -128,17 +131,21 @@ fn without_cluster(report: &Report<'_>, all: bool) -> Result<()> {
     tools::check(report, all)?;
     report.check("public items: used", unused_items::check);
     report.check("the chart, and the manifests of it", || chart::check(progress));
-    // Each waits for a server or a browser most of its time.
+    report.check("dashboard: Grafana's types", || tools::check_dashboard(progress));
+    report.check("workflows: syntax, types, scripts", || tools::check_workflows(progress));
+    Ok(())
+}
+
+/// Runs what waits for a server or a browser most of its time.
+fn with_servers(report: &Report<'_>) {
+    const ALERTS: &str = "alerts and dashboard: Prometheus";
+    const API: &str = "the API of an instance: Schemathesis";
+    let progress = report.progress;
     thread::scope(|scope| {
-        const ALERTS: &str = "alerts and dashboard: Prometheus";
-        const API: &str = "the API of an instance: Schemathesis";
         scope.spawn(|| report.check(ALERTS, || tools::check_alerts(progress)));
         scope.spawn(|| report.check(API, || tools::check_api(progress)));
         tools::check_page(report);
     });
-    report.check("dashboard: Grafana's types", || tools::check_dashboard(progress));
-    report.check("workflows: syntax, types, scripts", || tools::check_workflows(progress));
-    Ok(())
 }
 
 /// Waits until no other `cargo verify` of this checkout runs: they share a cluster.

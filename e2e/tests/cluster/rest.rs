@@ -84,7 +84,7 @@ exit 0
 async fn another_user_gets_nothing(run: &Instance<'_>, token: &str) -> Result<()> {
     let (first, second) = token.split_at(token.len() / 2);
     let user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
-    let script = ["sh", "-c", OTHER_USER, "other", first, second, &run.name];
+    let script = ["sh", "-c", OTHER_USER, "other", first, second, run.name];
     let other = async || run.exec(0, &[&user[..], &script].concat()).await;
     let got = other().await?;
     ensure!(got.trim() == "401", "another user gets {got}");
