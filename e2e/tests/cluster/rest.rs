@@ -67,8 +67,8 @@ async fn has_an_api(trial: &Trial, name: &str, spec: &str) -> Result<String> {
 }
 
 /// As a user of the lead's pod who is neither root nor Flux's: prints the status that the API answers without a token,
-/// the files that hold the token (its halves are the arguments, so it is in no command line), and what of Flux and of the
-/// server can be used.
+/// the files that hold the token (its halves are the arguments, so it is in no command line), and what can be done to the
+/// server.
 const OTHER_USER: &str = r#"
 curl --silent --output /dev/null --max-time 60 --write-out '%{http_code}\n' "http://$3-rest/api/v1/jobs"
 places="$(ls -d /proc/[0-9]*/cmdline /proc/[0-9]*/environ) /flux_operator /mnt /run /tmp /var /etc /home /dev/shm"
@@ -76,7 +76,6 @@ printf '%s' "$1$2" | grep -rasFl -f - $places
 server=$(grep -lz '^serve$' /proc/[0-9]*/cmdline | cut -d/ -f3)
 kill -9 $server 2>/dev/null && echo killed
 head -c1 /proc/$server/environ 2>/dev/null && echo read its environment
-timeout 60 /mnt/flux/bin/flux-agent serve 2>/dev/null && echo served
 exit 0
 "#;
 
