@@ -6,17 +6,14 @@ use crate::execute::context::{Context, Identity};
 use crate::execute::hook::run_hook;
 use crate::execute::working_directory;
 use crate::failure::{Failure, failed};
-use crate::flux::resources;
 use crate::lead::wait::wait_for_lead;
 use crate::plan::decide::broker_config;
 use crate::plan::step::{
     AccountChoice, AwaitLead, BATCH_SCRIPT, BATCH_SCRIPT_VARIABLE, FileToWrite, Owner, Step,
 };
-use crate::process::exit_status::end_text;
 use crate::system::environment::find_program;
 use crate::system::files::{self, is_executable};
 use crate::system::output::chain;
-use crate::system::words::shown;
 use flux_contract::{CurveCertificate, Exit, phase};
 use std::ffi::OsStr;
 use std::fs;
@@ -83,11 +80,6 @@ pub(crate) async fn execute(context: &mut Context, step: &Step) -> Result<(), Fa
             working_directory::adopt_own(context);
             Ok(())
         }
-        Step::EncodeResources { command, cores, gpus, path } => {
-            let resources = output_of(context, command).await?;
-            let resources = resources::corrected(resources, *cores, *gpus);
-            write_at(context, path, resources.as_bytes(), 0o644, Owner::Container)
-        }
         Step::WriteBatchScript { fallback_directory, script } => {
             let path = write_batch_script(context, fallback_directory, script)?;
             context.session.environment.insert(BATCH_SCRIPT_VARIABLE.into(), path.into());
@@ -113,23 +105,6 @@ fn write_at(
 ) -> Result<(), Failure> {
     let written = files::write(&context.root.at(path), bytes, mode, context.ids(owner));
     written.map_err(failed("write", path))
-}
-
-/// What `words`, run as the broker's user, print.
-async fn output_of(context: &mut Context, words: &[String]) -> Result<String, Failure> {
-    context.session.check_working_directory()?;
-    let mut command = context.session.broker_command(words);
-    let output = context.children.output(&mut command, None);
-    let output = context.signals.unless_stopped(output).await?.map_err(|error| {
-        let program = shown(&words[..1.min(words.len())]);
-        Failure::because(Exit::View, format!("start {program:?}"), &error)
-    })?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-    }
-    let (command, end) = (shown(words), end_text(output.status));
-    let errors = String::from_utf8_lossy(&output.stderr);
-    Err(Failure::new(Exit::View, format!("{command:?} {end}: {}", errors.trim())))
 }
 
 /// Flux refuses a certificate that others can read, and Kubernetes makes mounted Secrets readable

@@ -96,71 +96,31 @@ pub(crate) fn memory_limit(root: &Root) -> Option<u64> {
     text.and_then(|text| text.parse().ok()).filter(|&bytes| bytes < NO_LIMIT)
 }
 
-/// The resource set (RFC 20) of `hosts` with one core each.
-pub(crate) fn one_core_each(hosts: &Hostlist) -> String {
+/// The resource set (RFC 20) of `hosts` that have so many cores and GPUs each, with at most `limit` of the cores.
+///
+/// Flux binds the tasks of a job to the cores it gives them. Pods of one node that all had its first
+/// cores would share these and leave the others idle, so the ranks take the cores in turn. A container
+/// knows its GPUs by numbers from 0, whatever these are on the node, and Flux names them so in `CUDA_VISIBLE_DEVICES`.
+pub(crate) fn resource_set(hosts: &Hostlist, cores: usize, limit: usize, gpus: usize) -> String {
+    let cores: Vec<u32> = (0..).take(cores.max(1)).collect();
+    let parts: Vec<&[u32]> = cores.chunks_exact(limit.clamp(1, cores.len())).collect();
     let ranks: Vec<u32> = (0..).zip(hosts.hosts()).map(|(rank, _)| rank).collect();
+    let entry = |(turn, part): (usize, &&[u32])| {
+        let ranks: Vec<u32> = ranks.iter().copied().skip(turn).step_by(parts.len()).collect();
+        let mut children = json!({ "core": idset(part) });
+        if gpus > 0 {
+            children[GPU] = idset(&(0..).take(gpus).collect::<Vec<_>>()).into();
+        }
+        (!ranks.is_empty()).then(|| json!({ "rank": idset(&ranks), "children": children }))
+    };
+    let entries: Vec<Value> = parts.iter().enumerate().filter_map(entry).collect();
     let set = json!({"version": 1, "execution": {
-        "R_lite": [{"rank": idset(&ranks), "children": {"core": "0"}}],
+        "R_lite": entries,
         "nodelist": [hosts.to_string()],
         "starttime": 0,
         "expiration": 0,
     }});
     format!("{set}\n")
-}
-
-/// The resource set `text` with what Flux does not know of this pod: its limit of cores, and its GPUs.
-pub(crate) fn corrected(text: String, cores: usize, gpus: usize) -> String {
-    let text = narrowed(&text, cores).unwrap_or(text);
-    with_gpus(&text, gpus).unwrap_or(text)
-}
-
-/// The resource set `text` with at most `limit` cores a host; `None` where it has no more, or is none.
-///
-/// Flux binds the tasks of a job to the cores it gives them. Pods of one node that all had its first
-/// cores would share these and leave the others idle, so the ranks take the cores in turn.
-fn narrowed(text: &str, limit: usize) -> Option<String> {
-    let mut set: Value = serde_json::from_str(text).ok()?;
-    let hosts = set.pointer_mut("/execution/R_lite")?.as_array_mut()?;
-    let limit = limit.max(1);
-    let mut changed = false;
-    let mut all = Vec::new();
-    for entry in std::mem::take(hosts) {
-        let cores = ids_of(entry.pointer("/children/core").and_then(Value::as_str)?)?;
-        let ranks = ids_of(entry.get("rank")?.as_str()?)?;
-        if cores.len() <= limit {
-            all.push(entry);
-            continue;
-        }
-        changed = true;
-        let parts: Vec<_> = cores.chunks_exact(limit).collect();
-        for (turn, part) in parts.iter().enumerate() {
-            let ranks: Vec<u32> = ranks.iter().copied().skip(turn).step_by(parts.len()).collect();
-            if ranks.is_empty() {
-                break;
-            }
-            let mut own = entry.clone();
-            *own.pointer_mut("/children/core")? = idset(part).into();
-            *own.get_mut("rank")? = idset(&ranks).into();
-            all.push(own);
-        }
-    }
-    *set.pointer_mut("/execution/R_lite")? = all.into();
-    changed.then(|| format!("{set}\n"))
-}
-
-/// The resource set `text` with so many GPUs on each host; `None` where it has GPUs, is none, or gets none. A container
-/// knows its GPUs by numbers from 0, whatever these are on the node, and Flux names them so in `CUDA_VISIBLE_DEVICES`.
-fn with_gpus(text: &str, gpus: usize) -> Option<String> {
-    let ids: Vec<u32> = (0..u32::try_from(gpus).ok()?).collect();
-    if ids.is_empty() || counted(text, GPU)? > 0 {
-        return None;
-    }
-    let mut set: Value = serde_json::from_str(text).ok()?;
-    for entry in set.pointer_mut("/execution/R_lite")?.as_array_mut()? {
-        let children = entry.get_mut("children")?.as_object_mut()?;
-        children.insert(GPU.to_owned(), idset(&ids).into());
-    }
-    Some(format!("{set}\n"))
 }
 
 /// How many `kind` the first host of a resource set (RFC 20) has; 0 when it has none.
@@ -221,46 +181,27 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_claims_one_core_for_each_host_of_the_list() {
+    fn each_host_has_the_cores_of_a_limit_in_turn_and_all_gpus() {
         let hosts = Hostlist::parse("away,a-[0-2]").unwrap();
-        insta::assert_snapshot!(one_core_each(&hosts), @r#"{"execution":{"R_lite":[{"children":{"core":"0"},"rank":"0-3"}],"expiration":0,"nodelist":["away,a-[0-2]"],"starttime":0},"version":1}"#);
-        assert_eq!(counted(&one_core_each(&hosts), "core"), Some(1));
-    }
-
-    #[test]
-    fn the_cores_of_a_limit_are_taken_in_turn_and_all_else_stays() {
-        let narrow =
-            |limit| narrowed(SET, limit).map(|set| serde_json::from_str::<Value>(&set).unwrap());
-        let set = narrow(2).unwrap();
+        insta::assert_snapshot!(resource_set(&hosts, 1, 1, 0), @r#"{"execution":{"R_lite":[{"children":{"core":"0"},"rank":"0-3"}],"expiration":0,"nodelist":["away,a-[0-2]"],"starttime":0},"version":1}"#);
+        let of = |cores, limit, gpus| {
+            let set = resource_set(&hosts, cores, limit, gpus);
+            serde_json::from_str::<Value>(&set).unwrap()["execution"]["R_lite"].take()
+        };
         assert_eq!(
-            set["execution"]["R_lite"],
-            serde_json::json!([
-                { "rank": "0,2", "children": { "core": "0-1", "gpu": "1" } },
-                { "rank": "1,3", "children": { "core": "2-3", "gpu": "1" } },
-            ])
-        );
-        assert_eq!(set["execution"]["nodelist"], serde_json::json!(["a-[0-3]"]));
-        // More parts than hosts, and one core where the limit is less than that.
-        assert_eq!(narrow(1).unwrap()["execution"]["R_lite"].as_array().unwrap().len(), 4);
-        assert_eq!(narrow(0), narrow(1));
-        assert_eq!((narrow(5), narrowed("{}", 1), narrowed("no JSON", 1)), (None, None, None));
-    }
-
-    #[test]
-    fn gpus_are_added_to_every_host_where_flux_found_none() {
-        assert_eq!((with_gpus(SET, 2), with_gpus("no JSON", 2)), (None, None));
-        let without = SET.replace(r#","gpu":"1""#, "");
-        let narrow = narrowed(&without, 2).unwrap();
-        assert_eq!(with_gpus(&narrow, 0), None);
-        let set: Value = serde_json::from_str(&with_gpus(&narrow, 2).unwrap()).unwrap();
-        assert_eq!(
-            set["execution"]["R_lite"],
-            serde_json::json!([
+            of(5, 2, 2),
+            json!([
                 { "rank": "0,2", "children": { "core": "0-1", "gpu": "0-1" } },
                 { "rank": "1,3", "children": { "core": "2-3", "gpu": "0-1" } },
             ])
         );
-        assert!(with_gpus(&without, 1).unwrap().contains(r#""gpu":"0""#));
+        assert_eq!(
+            of(4, 8, 1),
+            json!([{ "rank": "0-3", "children": { "core": "0-3", "gpu": "0" } }])
+        );
+        // More parts than hosts, and one core where the limit is less than that.
+        assert_eq!(of(5, 1, 0).as_array().unwrap().len(), 4);
+        assert_eq!((of(5, 0, 0), of(0, 1, 0)), (of(5, 1, 0), of(1, 1, 0)));
     }
 
     #[test]

@@ -65,13 +65,16 @@ pub(super) fn configuration(pod: Pod<'_>, found: Option<IpAddr>) -> FileToWrite 
 
 fn document(pod: Pod<'_>, found: Option<IpAddr>) -> Table {
     let config = pod.config;
+    // The file is not what hwloc finds: there is nothing to verify it by (flux-config-resource(5)).
+    let mut resource = table([("path", text(&config.layout.resource_file()))]);
+    resource.extend(table([("noverify", true)]));
     let mut document = table([
         // People who enter the pod as another user may look; those who enter as root may ask and shut down.
         ("access", table([("allow-guest-user", true), ("allow-root-owner", true)])),
         ("bootstrap", bootstrap(pod, found)),
         // How long a job that is cancelled, as all are in a stop, has from SIGTERM to SIGKILL.
         ("exec", table([("kill-timeout", flux_duration(Budget::of_runner(config).jobs))])),
-        ("resource", table([("path", text(&config.layout.resource_file()))])),
+        ("resource", resource),
         ("sched-fluxion-qmanager", table([("queue-policy", config.broker.queue_policy.clone())])),
         ("sched-fluxion-resource", table([("match-policy", LOWEST_NODE_FIRST)])),
     ]);

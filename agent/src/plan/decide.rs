@@ -130,7 +130,7 @@ fn steps(pod: Pod<'_>, work: &workload::Work) -> Result<Vec<Step>, Failure> {
         steps.push(Step::FindFlux);
     }
     steps.push(Step::AdoptWorkingDirectory);
-    steps.push(files::resources(pod));
+    steps.push(Step::WriteFile(files::resources(pod)));
     steps.extend(work.batch.clone().filter(|_| role == Role::Lead));
     Ok(steps)
 }

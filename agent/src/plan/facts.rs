@@ -6,7 +6,8 @@ use crate::system::files::{is_executable, read_bounded};
 use crate::system::root::Root;
 use flux_contract::invocation::REPLACED_VARIABLES;
 use flux_contract::{AgentConfig, CURVE_MOUNT, Exit, cluster_domain};
-use nix::unistd::{self, AccessFlags, Gid};
+use nix::sched::{CpuSet, sched_getaffinity};
+use nix::unistd::{self, AccessFlags, Gid, Pid};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -51,6 +52,8 @@ pub struct Facts {
     /// Processors that this container may use: those its affinity mask allows, at most as many as its
     /// CPU limit has whole ones, at least one.
     pub processors: usize,
+    /// Cores with a processor that its affinity mask allows, as hwloc counts them.
+    pub cores: usize,
     /// GPUs that this container has, by the device files that it has of NVIDIA's driver, or else of AMD's.
     pub gpus: usize,
     /// Pods of this index that the Job controller has replaced by this one, each after the other. Those that
@@ -145,6 +148,7 @@ impl Facts {
             // The standard library asks `sched_getaffinity(2)`, which a cpuset narrows as well, and the quotas of the
             // control group and of all above it that are to be seen, in both versions.
             processors: std::thread::available_parallelism().map_or(1, usize::from),
+            cores: cores(root),
             gpus: gpus(root),
             replaced: replaced(&environment),
             view_has_libc: root.at(view.join("lib/libc.so.6")).exists(),
@@ -169,6 +173,22 @@ impl Facts {
 fn replaced(environment: &BTreeMap<String, String>) -> u32 {
     let counts = REPLACED_VARIABLES.iter().filter_map(|(name, _)| environment.get(*name));
     counts.filter_map(|count| count.parse::<u32>().ok()).sum()
+}
+
+/// The processors of a core name all processors of it in a file of sysfs (Linux,
+/// `Documentation/ABI/stable/sysfs-devices-system-cpu`; another name before 5.3). One without such a file counts as a core.
+fn cores(root: &Root) -> usize {
+    let processors = root.at("/sys/devices/system/cpu");
+    let core_of = |number: usize| {
+        let topology = processors.join(format!("cpu{number}/topology"));
+        let read = |name: &str| fs::read_to_string(topology.join(name)).ok();
+        read("core_cpus_list")
+            .or_else(|| read("thread_siblings_list"))
+            .unwrap_or_else(|| number.to_string())
+    };
+    let allowed = sched_getaffinity(Pid::from_raw(0)).unwrap_or_default();
+    let allowed = (0..CpuSet::count()).filter(|number| allowed.is_set(*number).unwrap_or(false));
+    allowed.map(core_of).collect::<BTreeSet<_>>().len().max(1)
 }
 
 /// A container with GPUs of NVIDIA has `/dev/nvidia<number>` for each (`GetDeviceNodes` in `NVIDIA/k8s-device-plugin`), one
@@ -247,6 +267,26 @@ fn fluxion_modules(view: &Path, root: &Root) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn processors_that_share_a_core_are_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = Root::new(directory.path());
+        let processors = cores(&root);
+        assert_eq!(processors, {
+            let allowed = sched_getaffinity(Pid::from_raw(0)).unwrap();
+            (0..CpuSet::count()).filter(|number| allowed.is_set(*number).unwrap()).count()
+        });
+        for (name, together) in [("core_cpus_list", 1), ("thread_siblings_list", 1)] {
+            for number in 0..CpuSet::count() {
+                let topology = root.at(format!("/sys/devices/system/cpu/cpu{number}/topology"));
+                let _ = fs::remove_dir_all(&topology);
+                fs::create_dir_all(&topology).unwrap();
+                fs::write(topology.join(name), format!("0-{}\n", CpuSet::count())).unwrap();
+            }
+            assert_eq!(cores(&root), together, "{name}");
+        }
+    }
 
     #[test]
     fn replaced_pods_are_those_that_failed_and_those_that_were_stopped() {

@@ -1,6 +1,6 @@
 //! Directories and files that the broker needs.
 
-use crate::flux::resources;
+use crate::flux::resources::resource_set;
 use crate::plan::environment::{output_directory, temporary};
 use crate::plan::pod::Pod;
 use crate::plan::step::{FileToWrite, Owner, Role, Step};
@@ -73,20 +73,17 @@ pub(super) fn munge_key(pod: Pod<'_>) -> Option<Step> {
     })
 }
 
-/// The resource set: all hosts are taken to have what the lead has, of which Flux, who asks hwloc, knows
-/// the processors but not the CPU limit, and GPUs only where hwloc was built with a library of their vendor. Every worker is handed the lead's configuration, which names the file, opens it,
-/// and must not find more in it than it has (`convert_R_conf` and `topo_verify` of Flux's module `resource`): one core
-/// each claims nothing and saves the time of hwloc.
-pub(super) fn resources(pod: Pod<'_>) -> Step {
-    let hosts = pod.config.network.bootstrap.hosts();
-    let path = pod.config.layout.resource_file();
-    if pod.role == Role::Worker {
-        return Step::WriteFile(file(path, 0o644, resources::one_core_each(hosts)));
-    }
-    let words = [&pod.flux(), "R", "encode", "--local", &format!("--hosts={hosts}")];
-    let command = words.map(str::to_owned).to_vec();
-    let facts = pod.facts;
-    Step::EncodeResources { command, cores: facts.processors, gpus: facts.gpus, path }
+/// The resource set: all hosts are taken to have what the lead has. Flux would ask hwloc, which takes 0.05 s and knows
+/// neither the CPU limit nor, without a library of their vendor, the GPUs. Every worker is handed the lead's configuration,
+/// which names the file, and opens it (`convert_R_conf` of Flux's module `resource`): one core each claims nothing.
+pub(super) fn resources(pod: Pod<'_>) -> FileToWrite {
+    let (hosts, facts) = (pod.config.network.bootstrap.hosts(), pod.facts);
+    let set = if pod.role == Role::Worker {
+        resource_set(hosts, 1, 1, 0)
+    } else {
+        resource_set(hosts, facts.cores, facts.processors, facts.gpus)
+    };
+    file(pod.config.layout.resource_file(), 0o644, set)
 }
 
 pub(super) fn file(path: PathBuf, mode: u32, content: String) -> FileToWrite {

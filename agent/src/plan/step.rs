@@ -119,14 +119,6 @@ pub(crate) enum Step {
     FindFlux,
     /// Hand the working directory to the broker's user if it is the image's own.
     AdoptWorkingDirectory,
-    /// Ask Flux what this pod has, leave at most so many cores of it, add so many GPUs where it finds none, and write
-    /// it down for all hosts.
-    EncodeResources {
-        command: Vec<String>,
-        cores: usize,
-        gpus: usize,
-        path: PathBuf,
-    },
     /// Write the batch script into the working directory; its path goes into a variable.
     WriteBatchScript {
         /// Used when the working directory is closed to the broker's user.
@@ -146,7 +138,6 @@ impl Step {
                 | Self::UseAccount(_)
                 | Self::InstallCertificate { .. }
                 | Self::InstallMungeKey { .. }
-                | Self::EncodeResources { .. }
                 | Self::WriteBatchScript { .. }
         )
     }
@@ -294,14 +285,6 @@ impl Display for Step {
             Self::FindFlux => out.write_str("find flux on the PATH"),
             Self::AdoptWorkingDirectory => out
                 .write_str("hand the working directory to the broker's user if it is the image's"),
-            Self::EncodeResources { command, cores, gpus, path } => {
-                let (command, path) = (shown(command), path.display());
-                write!(
-                    out,
-                    "write what {command:?} prints to {path}, at most {cores} cores a host"
-                )?;
-                if *gpus > 0 { write!(out, " and {gpus} GPUs if it has none") } else { Ok(()) }
-            }
             Self::WriteBatchScript { fallback_directory, script } => {
                 let fallback = fallback_directory.display();
                 write!(out, "write {BATCH_SCRIPT} in the working directory, else in {fallback}")?;

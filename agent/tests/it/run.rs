@@ -27,7 +27,7 @@ fn files_are_where_users_and_flux_look_for_them() {
     let flux = "mnt/flux/config/etc/flux";
     assert_eq!(pod.read(format!("{flux}/system/hostlist")), "hello-[0-1]\n");
     let resources = pod.read(format!("{flux}/system/R"));
-    assert!(resources.contains("encode --local --hosts=hello-[0-1]"), "{resources}");
+    assert!(resources.contains(r#""nodelist":["hello-[0-1]"]"#), "{resources}");
     let broker_config = pod.read(format!("{flux}/config/broker.toml"));
     assert!(broker_config.contains("connect = \"tcp://127.0.0.1:8051\""), "{broker_config}");
     let certificate = "flux_operator/private/curve/curve.cert";

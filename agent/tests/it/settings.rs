@@ -194,6 +194,7 @@ pub(crate) fn facts(config: &AgentConfig, hostname: &str, uid: u32) -> Facts {
         fluxion_modules: Some(view.join("lib/flux/modules")),
         is_runner: true,
         has_temporary_directories: false,
+        cores: 4,
         processors: 3,
         gpus: 0,
         replaced: 0,

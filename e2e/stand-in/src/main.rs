@@ -23,8 +23,7 @@ use std::process::ExitCode;
 /// A command, whether it is simulated in the script of a batch job as well, and what it does.
 type Command = (&'static str, bool, fn(&Call) -> Result<u8, Failure>);
 
-const COMMANDS: [Command; 21] = [
-    ("R encode", true, simple::encode),
+const COMMANDS: [Command; 20] = [
     ("admin cleanup-push", false, simple::cleanup_push),
     ("batch", false, submit::batch),
     ("broker", false, broker::run),

@@ -1,10 +1,10 @@
-//! Resource sets (R, RFC 20): cores of hosts, from a file or from the machine itself.
+//! Resource sets (R, RFC 20): cores of hosts, from a file.
 
 use crate::output::strerror;
 use crate::text;
 use flux_contract::Hostlist;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How many cores each rank has.
@@ -32,15 +32,6 @@ impl Table {
         let invalid = || format!("invalid exclude targets: {}", self.exclude);
         Ok((cores, excluded.ok_or_else(invalid)?))
     }
-}
-
-/// R version 1 of hosts that all have the cores of this one.
-pub(crate) fn encode_local(hosts: &[String]) -> Value {
-    let (ranks, children) = (text::ids(hosts.len()), json!({ "core": text::ids(local_cores()) }));
-    json!({ "version": 1, "execution": {
-        "R_lite": [{ "rank": ranks, "children": children }],
-        "starttime": 0.0, "expiration": 0.0, "nodelist": [text::hostlist(hosts)],
-    }})
 }
 
 /// The cores of every node by its name.
@@ -73,11 +64,4 @@ fn read(path: &str, hosts: &[String]) -> Result<Cores, String> {
         named.get(host).copied().ok_or_else(missing)
     };
     (0..).zip(hosts).map(|(rank, host)| Ok((rank, cores_of(host)?))).collect()
-}
-
-/// How many processors this process may run on. Unlike the standard library, Flux asks for no quota.
-fn local_cores() -> usize {
-    let allowed = nix::sched::sched_getaffinity(nix::unistd::Pid::from_raw(0)).ok();
-    let is_allowed = |cpu: &usize| allowed.is_none_or(|set| set.is_set(*cpu).unwrap_or(false));
-    (0..nix::sched::CpuSet::count()).filter(is_allowed).count()
 }

@@ -5,8 +5,6 @@ use crate::environment::Environment;
 use crate::jobs::task::exit_code;
 use crate::output::{self, Failure, strerror};
 use crate::protocol::{Request, Wait};
-use crate::resources;
-use flux_contract::Hostlist;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -117,19 +115,5 @@ pub(crate) fn list(call: &Call) -> Result<u8, Failure> {
     };
     let free = call.ask("flux-resource: ERROR", &Request::Resources)?;
     output::line(&formatted(format, &free)?);
-    Ok(0)
-}
-
-/// `flux R encode`: needs no broker.
-pub(crate) fn encode(call: &Call) -> Result<u8, Failure> {
-    let hosts = match call.given()[..] {
-        ["--local", hosts] => hosts.strip_prefix("--hosts="),
-        _ => None,
-    };
-    let hosts = hosts.ok_or_else(|| call.but("with --local --hosts=HOSTLIST"))?;
-    let hosts = Hostlist::parse(hosts)
-        .map_err(|_| Failure::new(format!("flux-R: Invalid hostlist '{hosts}'")))?;
-    let hosts: Vec<String> = hosts.hosts().collect();
-    output::line(&resources::encode_local(&hosts).to_string());
     Ok(0)
 }
