@@ -15,6 +15,7 @@ use crate::plan::facts::Facts;
 use crate::plan::step::{Plan, WorkerRun};
 use crate::process::children::Children;
 use crate::process::deadline;
+use crate::process::exit_status::end_text;
 use crate::process::signals::Signals;
 use crate::status::document::StatusReport;
 use crate::status::progress::Progress;
@@ -25,6 +26,7 @@ use crate::system::environment::Report;
 use crate::system::files;
 use crate::system::output::{self, Log, chain};
 use crate::system::root::Root;
+use crate::system::words::shown;
 use crate::view::{ViewError, link_agent, link_view};
 use flux_contract::{AgentConfig, Exit, Install, TerminationMessage, phase};
 use nix::sys::prctl;
@@ -239,6 +241,9 @@ async fn of_lead(context: &mut Context, first: &Plan) -> Result<TerminationMessa
         // Also the command's own size is as the configuration has it now.
         plan.broker = decide::plan(&read_config(&context.config_path)?, &context.facts)?.broker;
     };
+    if !end.ran && end.stop.is_none() && end.code != 0 {
+        check_broker_program(context, &plan.broker.flux).await?;
+    }
     if plan.broker.timed {
         output::print_stderr(&fluxtime_line("fluxstart", end.duration));
     }
@@ -250,6 +255,24 @@ async fn of_lead(context: &mut Context, first: &Plan) -> Result<TerminationMessa
     } else {
         ending::of_interactive_lead(end)
     })
+}
+
+/// Fails with the loader's words where Flux's broker cannot be used at all, as where a library of the image is too old.
+/// It is asked only when it has failed: the question takes longer than a start can wait.
+async fn check_broker_program(context: &mut Context, flux: &str) -> Result<(), Failure> {
+    let words = [flux, "broker", "--help"].map(str::to_owned);
+    let mut command = context.session.broker_command(&words);
+    let output = context.children.output(&mut command, None);
+    let output = context.signals.unless_stopped(output).await?;
+    let output = output.map_err(|error| {
+        Failure::because(Exit::View, format!("start {:?}", shown(&words[..1])), &error)
+    })?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let (command, end) = (shown(&words), end_text(output.status));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    Err(Failure::new(Exit::View, format!("{command:?} {end}: {}", errors.trim())))
 }
 
 async fn of_worker(

@@ -47,6 +47,15 @@ fn the_agents_modules_and_job_are_those_of_flux_in_every_field() {
             let expected = if is_compared { "flux-agent" } else { "flux: " };
             ensure!(loader.starts_with(expected), "{index}: {status}");
         }
+        // The agent counts cores as Flux does.
+        let counted = run.flux(&["R", "encode", "--local", "--hosts=both-[0-1]"]).await?;
+        let written = run.exec(0, &["cat", "/mnt/flux/config/etc/flux/system/R"]).await?;
+        let [counted, written] = [counted, written].map(|set| -> Result<Value> {
+            let mut set: Value = serde_json::from_str(&set)?;
+            Ok(set["execution"]["R_lite"].take())
+        });
+        let (counted, written) = (counted?, written?);
+        ensure!(counted == written, "by the agent: {written}, by Flux: {counted}");
         if is_compared {
             let order = async |words: &[&str]| -> Result<BTreeMap<String, BTreeSet<String>>> {
                 Ok(serde_json::from_str(&run.flux(words).await?)?)

@@ -3,8 +3,8 @@ echo "$0 $*" >> "$POD/flux-calls"
 command="$1"
 shift
 case "$command" in
-R)
-    echo '{"version":1,"hosts":"'"$*"'"}'
+broker)
+    # It can be started: `--help`.
     ;;
 start)
     env > "$POD/broker-environment"

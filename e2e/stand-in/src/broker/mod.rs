@@ -12,7 +12,7 @@ pub(crate) mod state;
 use self::core::Mailbox;
 use self::state::State;
 use crate::client::Call;
-use crate::output::Failure;
+use crate::output::{self, Failure};
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::{channel, unbounded_channel};
@@ -21,6 +21,10 @@ use tokio::sync::mpsc::{channel, unbounded_channel};
 const DELIVERY_LIMIT: Duration = Duration::from_secs(2);
 
 pub(crate) fn run(call: &Call) -> Result<u8, Failure> {
+    if call.words == ["--help"] {
+        output::line("Usage: flux broker [OPTIONS]... [INITIAL-PROGRAM]");
+        return Ok(0);
+    }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
