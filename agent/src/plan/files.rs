@@ -73,7 +73,7 @@ pub(super) fn munge_key(pod: Pod<'_>) -> Option<Step> {
     })
 }
 
-/// The resource set: all hosts are taken to have what the lead has. Flux would ask hwloc, which takes 0.05 s and knows
+/// The resource set: all hosts are taken to have what the lead has. Flux would ask hwloc, which delays the start and knows
 /// neither the CPU limit nor, without a library of their vendor, the GPUs. Every worker is handed the lead's configuration,
 /// which names the file, and opens it (`convert_R_conf` of Flux's module `resource`): one core each claims nothing.
 pub(super) fn resources(pod: Pod<'_>) -> FileToWrite {
