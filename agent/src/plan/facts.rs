@@ -2,12 +2,12 @@
 
 use crate::accounts::passwd::Databases;
 use crate::failure::Failure;
+use crate::flux::resources::ids_of;
 use crate::system::files::{is_executable, read_bounded};
 use crate::system::root::Root;
 use flux_contract::invocation::REPLACED_VARIABLES;
 use flux_contract::{AgentConfig, CURVE_MOUNT, Exit, cluster_domain};
-use nix::sched::{CpuSet, sched_getaffinity};
-use nix::unistd::{self, AccessFlags, Gid, Pid};
+use nix::unistd::{self, AccessFlags, Gid};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -179,16 +179,18 @@ fn replaced(environment: &BTreeMap<String, String>) -> u32 {
 /// `Documentation/ABI/stable/sysfs-devices-system-cpu`; another name before 5.3). One without such a file counts as a core.
 fn cores(root: &Root) -> usize {
     let processors = root.at("/sys/devices/system/cpu");
-    let core_of = |number: usize| {
+    let core_of = |number: u32| {
         let topology = processors.join(format!("cpu{number}/topology"));
         let read = |name: &str| fs::read_to_string(topology.join(name)).ok();
         read("core_cpus_list")
             .or_else(|| read("thread_siblings_list"))
             .unwrap_or_else(|| number.to_string())
     };
-    let allowed = sched_getaffinity(Pid::from_raw(0)).unwrap_or_default();
-    let allowed = (0..CpuSet::count()).filter(|number| allowed.is_set(*number).unwrap_or(false));
-    allowed.map(core_of).collect::<BTreeSet<_>>().len().max(1)
+    // sched_getaffinity(2) refuses a set of libc's size where the kernel has more than 1,024 processors.
+    let status = fs::read_to_string(root.at("/proc/self/status")).unwrap_or_default();
+    let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    let allowed = allowed.and_then(|list| ids_of(list.trim())).unwrap_or_default();
+    allowed.into_iter().map(core_of).collect::<BTreeSet<_>>().len().max(1)
 }
 
 /// A container with GPUs of NVIDIA has `/dev/nvidia<number>` for each (`GetDeviceNodes` in `NVIDIA/k8s-device-plugin`), one
@@ -270,19 +272,18 @@ mod tests {
 
     #[test]
     fn processors_that_share_a_core_are_one() {
-        let directory = tempfile::tempdir().unwrap();
-        let root = Root::new(directory.path());
-        let processors = cores(&root);
-        assert_eq!(processors, {
-            let allowed = sched_getaffinity(Pid::from_raw(0)).unwrap();
-            (0..CpuSet::count()).filter(|number| allowed.is_set(*number).unwrap()).count()
-        });
-        for (name, together) in [("core_cpus_list", 1), ("thread_siblings_list", 1)] {
-            for number in 0..CpuSet::count() {
+        let pod = tempfile::tempdir().unwrap();
+        let root = Root::new(pod.path());
+        fs::create_dir_all(root.at("/proc/self")).unwrap();
+        let status = "Name:\ta\nCpus_allowed:\t3\nCpus_allowed_list:\t0-1023,4000\nVoluntary:\t1\n";
+        fs::write(root.at("/proc/self/status"), status).unwrap();
+        assert_eq!(cores(&root), 1025);
+        for (name, together) in [("thread_siblings_list", 1024), ("core_cpus_list", 1023)] {
+            for number in [0, 1, 4000] {
                 let topology = root.at(format!("/sys/devices/system/cpu/cpu{number}/topology"));
-                let _ = fs::remove_dir_all(&topology);
                 fs::create_dir_all(&topology).unwrap();
-                fs::write(topology.join(name), format!("0-{}\n", CpuSet::count())).unwrap();
+                let siblings = if number == 1 && together == 1024 { "1" } else { "0-1,4000" };
+                fs::write(topology.join(name), siblings).unwrap();
             }
             assert_eq!(cores(&root), together, "{name}");
         }

@@ -50,8 +50,19 @@ impl Scene {
         assert!(done.unwrap().success(), "{to}");
     }
 
-    /// Runs the script for `job`, where the shell looks for plugins in this directory.
+    /// Runs the script for `job` in an image without files.
     fn run(&self, job: &Job<'_>) -> Made {
+        self.run_in(&[], &[], job).0
+    }
+
+    /// Runs the script for `job`, where the shell looks for plugins in this directory; with what it has made of Open MPI's
+    /// variable `OMPI_MCA_mtl`.
+    fn run_in(
+        &self,
+        files: &[(&str, &str)],
+        variables: &[(&str, &str)],
+        job: &Job<'_>,
+    ) -> (Made, Option<String>) {
         let lua = Lua::new();
         let table = |pairs: &[(&str, &str)]| {
             let table = lua.create_table().unwrap();
@@ -72,12 +83,14 @@ impl Scene {
         let directory = self.0.path().display().to_string();
         let environment = table(&[("PATH", &directory)]);
         environment.set("LD_LIBRARY_PATH", job.library_path.display().to_string()).unwrap();
+        variables.iter().for_each(|(name, value)| environment.set(*name, *value).unwrap());
         let made = table(&[]);
         let globals = lua.globals();
         for (name, value) in [
             ("info", info),
             ("options", options.clone()),
-            ("environment", environment),
+            ("environment", environment.clone()),
+            ("files", table(files)),
             ("made", made.clone()),
         ] {
             globals.set(name, value).unwrap();
@@ -85,7 +98,13 @@ impl Scene {
         globals.set("plugin", table(&[("searchpath", &directory)])).unwrap();
         let shell = "shell = { info = info, options = options }\n\
                      function shell.getenv (name) return environment[name] end\n\
+                     function shell.setenv (name, value) environment[name] = value end\n\
                      function shell.die (why) made.died = why end\n\
+                     function io.open (path)\n\
+                         local text = files[path]\n\
+                         if not text then return nil, \"missing\" end\n\
+                         return { lines = function () return text:gmatch (\"[^\\n]+\") end }\n\
+                     end\n\
                      function plugin.load (spec) made.loaded = spec.file end\n\
                      function plugin.register (spec) made.registered = spec.handlers[1].topic end\n";
         lua.load(shell).exec().unwrap();
@@ -94,7 +113,8 @@ impl Scene {
         lua.load(script).exec().unwrap();
         let [ends, loaded, died] =
             ["registered", "loaded", "died"].map(|name| made.get(name).unwrap());
-        [options.get("pmi").unwrap(), ends, loaded, died]
+        let made = [options.get("pmi").unwrap(), ends, loaded, died];
+        (made, environment.get("OMPI_MCA_mtl").unwrap())
     }
 }
 
@@ -142,4 +162,30 @@ fn what_may_load_open_mpi_5_later_gets_a_server_beside_fluxs_own() {
         job.answer = Some(answer);
         assert_eq!(scene.run(&job), some(["", ends, ""]), "nobody is asked");
     }
+}
+
+#[test]
+fn open_mpi_does_not_load_networks_that_the_kernel_has_no_class_of() {
+    let scene = Scene::new();
+    let library_path = Path::new("");
+    let job = Job { command: &["plain"], tasks: 1, option: None, answer: None, library_path };
+    let of = |files: &[_], variables: &[_]| scene.run_in(files, variables, &job).1;
+    let package = |text| ("/etc/openmpi/openmpi-mca-params.conf", text);
+    let debian = package("# mtl = a\nbtl = ^uct\n mtl = ^ofi \npml = ^ucx\n");
+    assert_eq!(of(&[debian], &[]).as_deref(), Some("^ofi,psm,psm2"));
+    assert_eq!(of(&[package("mtl=^ofi\nmtl=^a,b")], &[]).as_deref(), Some("^a,b,psm,psm2"));
+    for files in [
+        &[][..],
+        &[package("mtl = psm2\n")],
+        &[package("mtl = ^ofi\nmtl = psm2\n")],
+        &[package("pml = ^ucx\n")],
+        &[debian, ("/sys/class/infiniband", "")],
+        &[debian, ("/home/a/.openmpi/mca-params.conf", "")],
+    ] {
+        assert_eq!(of(files, &[("HOME", "/home/a")]), None, "{files:?}");
+    }
+    for name in ["OMPI_MCA_mca_base_param_files", "OMPI_MCA_mca_base_param_file_prefix"] {
+        assert_eq!(of(&[debian], &[(name, "a")]), None, "{name}");
+    }
+    assert_eq!(of(&[debian], &[("OMPI_MCA_mtl", "ofi")]).as_deref(), Some("ofi"));
 }
