@@ -83,7 +83,9 @@ impl Scene {
         let directory = self.0.path().display().to_string();
         let environment = table(&[("PATH", &directory)]);
         environment.set("LD_LIBRARY_PATH", job.library_path.display().to_string()).unwrap();
-        variables.iter().for_each(|(name, value)| environment.set(*name, *value).unwrap());
+        for (name, value) in variables {
+            environment.set(*name, *value).unwrap();
+        }
         let made = table(&[]);
         let globals = lua.globals();
         for (name, value) in [
