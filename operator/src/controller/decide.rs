@@ -15,7 +15,7 @@ mod tests;
 
 use super::build::{self, Images};
 use super::error::Error;
-use super::kube_ext::{broker_is_ready, lacks_brokers, lacks_pods};
+use super::kube_ext::{broker_is_ready, is_being_bound, lacks_brokers, lacks_pods};
 use super::observe::Live;
 use super::observe::demand::Answer;
 use super::schedulers::gang::{self, Scheduler};
@@ -271,8 +271,14 @@ fn has_address(service: &Service) -> bool {
 /// Gives the lead the label `job-index`, which Services and tools of users select by: a template gives all pods of a
 /// Job the same labels. The patch carries the uid without the resource version: nobody else writes this label, and a
 /// pod that starts changes so often that most patches with a version would be refused.
+///
+/// Not between its creation and its start on a node: a kubelet that asks for the pod's Secret before the API server's node
+/// authorizer knows that it may waits a second, and this write and the binding delay each other.
 fn lead_label(lead: &Pod) -> Option<(String, Value)> {
     let index = lead.labels().get(labels::COMPLETION_INDEX)?;
+    if is_being_bound(lead) {
+        return None;
+    }
     let patch =
         json!({ "metadata": { "uid": lead.uid(), "labels": { labels::JOB_INDEX: index } } });
     (lead.labels().get(labels::JOB_INDEX) != Some(index)).then(|| (lead.name_any(), patch))

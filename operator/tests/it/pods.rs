@@ -42,6 +42,22 @@ async fn the_lead_of_the_job_gets_its_index_as_a_label_with_one_request() {
 }
 
 #[tokio::test]
+async fn a_lead_that_is_just_being_bound_to_its_node_is_labelled_when_the_node_has_it() {
+    let scheduled = |status: &str| json!([{ "type": "PodScheduled", "status": status }]);
+    for (status, label) in [
+        (json!({ "phase": "Pending" }), Value::Null),
+        (json!({ "phase": "Pending", "conditions": scheduled("True") }), Value::Null),
+        (json!({ "phase": "Pending", "conditions": scheduled("False") }), json!("0")),
+        (json!({ "phase": "Pending", "startTime": "2026-01-01T00:00:00Z" }), json!("0")),
+    ] {
+        let world = with_lead_of("job-uid").await;
+        world.server.change(LEAD, |pod| pod["status"] = status.clone());
+        world.reconcile().await.unwrap();
+        assert_eq!(index_label(&world), label, "{status}");
+    }
+}
+
+#[tokio::test]
 async fn bug_1a_pods_of_other_jobs_and_of_no_mini_cluster_are_not_labelled() {
     let world = with_lead_of("another-uid").await;
     world.reconcile().await.unwrap();
