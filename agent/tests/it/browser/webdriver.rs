@@ -7,6 +7,7 @@ use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde_json::{Value, json};
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
 use std::process::Command;
 use std::thread::park_timeout;
 use std::time::{Duration, Instant};
@@ -29,19 +30,28 @@ pub(super) struct Browser {
     _home: TempDir,
 }
 
+/// How often a driver is started: one ends at once where another program has the port in one family of addresses that
+/// the system has given it in the other.
+const STARTS: usize = 10;
+
+/// A driver and its address, unless it has ended before it says that.
+fn start_driver(home: &Path) -> Option<(Background, SocketAddr)> {
+    let mut command = Command::new("chromedriver");
+    command.arg("--port=0").env("HOME", home).env("TMPDIR", home);
+    let mut driver = Background::start(command);
+    let mut lines = BufReader::new(driver.0.stdout.as_mut().unwrap()).lines();
+    let port = lines.find_map(|line| {
+        let line = line.unwrap();
+        let (_, port) = line.split_once("successfully on port ")?;
+        port.trim_end_matches('.').parse().ok()
+    })?;
+    Some((driver, SocketAddr::from(([127, 0, 0, 1], port))))
+}
+
 impl Browser {
     pub(super) fn start() -> Self {
         let home = tempfile::tempdir().unwrap();
-        let mut command = Command::new("chromedriver");
-        command.arg("--port=0").env("HOME", home.path()).env("TMPDIR", home.path());
-        let mut driver = Background::start(command);
-        let mut lines = BufReader::new(driver.0.stdout.as_mut().unwrap()).lines();
-        let port = lines.find_map(|line| {
-            let line = line.unwrap();
-            let (_, port) = line.split_once("successfully on port ")?;
-            port.trim_end_matches('.').parse().ok()
-        });
-        let address = SocketAddr::from(([127, 0, 0, 1], port.unwrap()));
+        let (driver, address) = (0..STARTS).find_map(|_| start_driver(home.path())).unwrap();
         let profile = format!("--user-data-dir={}", home.path().join("profile").display());
         // Root has no sandbox, and a container little shared memory.
         let arguments = [
