@@ -260,6 +260,13 @@ pub enum Workload {
     Diagnostics {},
 }
 
+impl Workload {
+    /// True where people end the instance, not a command.
+    pub const fn is_interactive(&self) -> bool {
+        matches!(self, Self::Interactive { .. } | Self::Diagnostics {})
+    }
+}
+
 /// Whether a field is at its default, and so is left out.
 pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
@@ -343,8 +350,6 @@ pub struct Autoscale {
     pub max_size: u32,
     /// For how long a pod is kept that no job needs, in seconds.
     pub idle_seconds: u64,
-    /// [`crate::token::fingerprint`] of the token with which the operator asks.
-    pub token_sha256: String,
 }
 
 impl Autoscale {
@@ -505,7 +510,7 @@ mod tests {
     fn who_asks_for_the_demand_is_left_out_and_survives_the_round_trip() {
         let text = hello().to_toml().unwrap();
         assert!(!text.contains("autoscale") && Autoscale::of_document(&text).is_none());
-        let autoscale = Autoscale { max_size: 9, idle_seconds: 60, token_sha256: "0a".to_owned() };
+        let autoscale = Autoscale { max_size: 9, idle_seconds: 60 };
         let config = AgentConfig { autoscale: Some(autoscale.clone()), ..hello() };
         let text = config.to_toml().unwrap();
         assert_eq!(AgentConfig::from_toml(&text).unwrap(), config);

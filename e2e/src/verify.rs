@@ -132,6 +132,7 @@ fn without_cluster(report: &Report<'_>, all: bool) -> Result<()> {
     report.check("public items: used", unused_items::check);
     report.check("the chart, and the manifests of it", || chart::check(progress));
     report.check("dashboard: Grafana's types", || tools::check_dashboard(progress));
+    report.check("states of MiniClusters: kstatus", || tools::check_kstatus(progress));
     report.check("workflows: syntax, types, scripts", || tools::check_workflows(progress));
     Ok(())
 }

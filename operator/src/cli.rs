@@ -63,7 +63,7 @@ pub struct RunArguments {
     /// Watch this namespace only
     #[arg(long, env = "FLUX_OPERATOR_NAMESPACE", value_name = "NAMESPACE")]
     pub namespace: Option<String>,
-    /// Reconciles that run at the same time; as many pods are labelled besides
+    /// Reconciles that run at the same time
     #[arg(long, env = "FLUX_OPERATOR_CONCURRENCY", value_name = "NUMBER", default_value_t = 8)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..))]
     pub concurrency: u16,

@@ -91,6 +91,11 @@ impl Cluster {
         self.backoff_limit == 0 && self.never_restarts()
     }
 
+    /// True where programs or people use the instance while it is up.
+    pub(crate) const fn is_used_while_up(&self) -> bool {
+        self.runner.workload.is_interactive() || self.flux.rest_port.is_some()
+    }
+
     /// Leaves so many of the pods that were asked for. The command asks for no more nodes, and a quorum of more
     /// brokers than there are pods is never reached.
     pub(crate) fn cut_to(&mut self, size: u32) {
@@ -130,8 +135,6 @@ pub(crate) struct Autoscale {
     pub(crate) min_size: u32,
     pub(crate) max_size: u32,
     pub(crate) idle_seconds: u64,
-    /// Of the token with which this operator asks the lead; empty where none asks.
-    pub(crate) token_sha256: String,
 }
 
 /// Which MiniCluster it is: all that is needed to find what was made for it, whatever its specification says.

@@ -29,11 +29,10 @@ use kube::ResourceExt as _;
 use kube::runtime::Controller;
 use kube::runtime::controller::{Action, Config, Error as Fault};
 use observe::stores::{
-    JOB, MINI_CLUSTER, MiniClusterMeta, Stores, cluster_of, controlled, managed, mini_clusters,
-    population, strip_job, strip_pod,
+    JOB, MINI_CLUSTER, MiniClusterMeta, cluster_of, controlled, is_of_ended_run, managed,
+    mini_clusters, population, strip_job, strip_pod,
 };
 use schedulers::workloads;
-use std::convert::Infallible;
 use std::future::ready;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -74,11 +73,6 @@ pub async fn supervise<T>(
     result
 }
 
-/// Finds out whether pods can have image volumes, from now on.
-pub async fn keep_asking_for_image_volumes(context: Arc<Context>) -> Infallible {
-    context.image_volumes.keep_asking(&context.client).await
-}
-
 /// Tries again after a wait that doubles with each failure in a row. That somebody else has written is no failure.
 #[expect(clippy::needless_pass_by_value, reason = "the signature that `Controller::run` asks for")]
 fn retry(marker: Arc<MiniClusterMeta>, error: &Error, context: Arc<Context>) -> Action {
@@ -99,25 +93,30 @@ pub async fn run(
     synced: impl Fn() + Send + 'static,
     shutdown: impl Future<Output = ()> + Send + Sync + 'static,
 ) {
-    let (client, namespace) = (context.client.clone(), scope.namespace.as_deref());
+    let (client, only) = (context.client.clone(), scope.namespace.as_deref());
     let shutdown = shutdown.shared();
     let unfinished_jobs =
         apply::unfinished_jobs::run(Arc::clone(&context), &scope, shutdown.clone());
-    let (store, clusters) =
-        mini_clusters(api(&client, namespace), Arc::clone(&context.recent), synced);
+    let (store, clusters) = mini_clusters(api(&client, only), Arc::clone(&context.recent), synced);
     let ours = &managed("");
-    let (jobs, job_changes) = controlled(api(&client, namespace), ours, MINI_CLUSTER, strip_job);
-    let (services, service_changes) =
-        controlled(api(&client, namespace), ours, MINI_CLUSTER, |_| ());
-    let (config_maps, config_map_changes) =
-        controlled(api(&client, namespace), ours, MINI_CLUSTER, |_| ());
+    // A controller is run once.
+    let Some(writers) = context.writers.lock().take() else { return };
+    let jobs = controlled(api(&client, only), writers.jobs, ours, MINI_CLUSTER, strip_job);
+    let services = controlled(api(&client, only), writers.services, ours, MINI_CLUSTER, |_| false);
+    let config_maps =
+        controlled(api(&client, only), writers.config_maps, ours, MINI_CLUSTER, is_of_ended_run);
     // Their end must be noticed, and why they do not start.
     let of_services = managed(&format!(",{}={}", labels::JOB_INDEX, labels::SERVICES_INDEX));
-    let (services_pods, services_pod_changes) =
-        controlled(api(&client, namespace), &of_services, MINI_CLUSTER, strip_pod);
+    let services_pods = controlled(
+        api(&client, only),
+        writers.services_pods,
+        &of_services,
+        MINI_CLUSTER,
+        strip_pod,
+    );
     // Of a Job's pods only the leads are stored, whose end must be noticed at once.
     let of_leads = managed(&format!(",{}=0", labels::COMPLETION_INDEX));
-    let (leads, lead_changes) = controlled(api(&client, namespace), &of_leads, JOB, strip_pod);
+    let leads = controlled(api(&client, only), writers.leads, &of_leads, JOB, strip_pod);
     let workload_changes = workloads::changes(
         client.clone(),
         Arc::clone(&context.workloads),
@@ -126,15 +125,13 @@ pub async fn run(
     );
     let demand_changes = context.demands.changes(store.clone());
     context.metrics.set_population(population(store.clone(), Arc::clone(&context.recent)));
-    // Once for each process: a controller is run once.
-    let _ = context.stores.set(Stores { jobs, services, config_maps, services_pods, leads });
     let reconciles = Controller::for_stream(clusters, store)
         .with_config(Config::default().concurrency(scope.concurrency))
-        .owns_stream(job_changes)
-        .owns_stream(service_changes)
-        .owns_stream(config_map_changes)
-        .owns_stream(services_pod_changes)
-        .watches_stream(lead_changes, |pod| cluster_of(&pod))
+        .owns_stream(jobs)
+        .owns_stream(services)
+        .owns_stream(config_maps)
+        .owns_stream(services_pods)
+        .watches_stream(leads, |pod| cluster_of(&pod))
         .reconcile_on(workload_changes)
         .reconcile_on(demand_changes)
         .graceful_shutdown_on(shutdown)

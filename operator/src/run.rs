@@ -63,8 +63,6 @@ async fn serve(arguments: RunArguments, workers: &Handle) -> Result<()> {
             defaults,
         )
     });
-    // A stand-by knows the answer when its time comes.
-    workers.spawn(controller::keep_asking_for_image_volumes(Arc::clone(&context)));
     let health = Arc::new(Health::new(Instant::now()));
     workers.spawn(beat(Arc::clone(&health)));
     let served = admin::serve(

@@ -194,7 +194,7 @@ fn serve(
     }
     let server = readiness?.inspect_err(|error| context.log.warn(&format!("{error:#}"))).ok()?;
     let open = server.open();
-    tokio::spawn(server.serve(context.progress.subscribe(), context.config_path.clone()));
+    tokio::spawn(server.serve(context.progress.subscribe()));
     Some(open)
 }
 

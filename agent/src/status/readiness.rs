@@ -1,26 +1,22 @@
 //! What the kubelet asks: whether the pod is ready, over HTTP. The answer waits until there is one, so that no attempt
-//! fails on the way there. Whoever reaches the pod's port may ask, so nothing else is to be learned here, within bounds:
-//! what the queue needs ([`demand`]) learns only who has the operator's token.
+//! fails on the way there. Whoever reaches the pod's port may ask, so nothing else is to be learned here, within bounds,
+//! but how many pods the queue needs ([`demand`]).
 
 use crate::status::document::StatusReport;
 use crate::system::addresses::all_addresses;
 use anyhow::{Context as _, Result};
-use flux_contract::Autoscale;
 use flux_contract::demand::Question;
 use flux_contract::invocation::READY_PATH;
-use flux_contract::token::fingerprint;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use hyper::header::AUTHORIZATION;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::convert::Infallible;
-use std::path::{Path, PathBuf};
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-use std::{fs, io};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{sleep, timeout};
@@ -69,20 +65,17 @@ impl ReadinessServer {
         self.open.subscribe()
     }
 
-    /// Answers by the latest of `reports`, until the future is dropped. The configuration at `config` says who may ask
-    /// for the demand.
-    pub async fn serve(self, reports: watch::Receiver<StatusReport>, config: PathBuf) {
-        let config: Arc<Path> = config.into();
+    /// Answers by the latest of `reports`, until the future is dropped.
+    pub async fn serve(self, reports: watch::Receiver<StatusReport>) {
         let places = Arc::new(Semaphore::new(CONNECTIONS));
         while let Ok(place) = Arc::clone(&places).acquire_owned().await {
             match self.listener.accept().await {
                 Ok((stream, _)) => {
                     let (reports, open) = (reports.clone(), self.open.clone());
-                    let config = Arc::clone(&config);
                     open.send_modify(|open| *open += 1);
                     tokio::spawn(async move {
                         let _place = place;
-                        converse(stream, reports, &config).await;
+                        converse(stream, reports).await;
                         open.send_modify(|open| *open = open.saturating_sub(1));
                     });
                 }
@@ -92,12 +85,12 @@ impl ReadinessServer {
     }
 }
 
-async fn converse(stream: TcpStream, reports: watch::Receiver<StatusReport>, config: &Path) {
+async fn converse(stream: TcpStream, reports: watch::Receiver<StatusReport>) {
     let answer = service_fn(|request: Request<Incoming>| {
         let reports = reports.clone();
         async move {
             let (code, text) = if request.uri().path() == Question::PATH {
-                demand(&request, reports, config).await
+                demand(&request, reports).await
             } else {
                 (answer(&request, reports).await, String::new())
             };
@@ -133,23 +126,14 @@ async fn answer(
     if reports.borrow().ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }
 }
 
-/// What the queue needs, when that is another than was seen. The configuration is read for each question, as the token
-/// is another one when another operator acts.
+/// What the queue needs, when that is another than was seen. Without `spec.autoscale` it is never known.
 async fn demand(
     request: &Request<Incoming>,
     mut reports: watch::Receiver<StatusReport>,
-    config: &Path,
 ) -> (StatusCode, String) {
     let refused = |code| (code, String::new());
-    let autoscale = fs::read_to_string(config).ok().and_then(|it| Autoscale::of_document(&it));
-    let Some(autoscale) = autoscale else { return refused(StatusCode::NOT_FOUND) };
     if request.method() != Method::GET {
         return refused(StatusCode::METHOD_NOT_ALLOWED);
-    }
-    let given = request.headers().get(AUTHORIZATION).and_then(|it| it.to_str().ok());
-    let token = given.and_then(|given| given.strip_prefix("Bearer "));
-    if token.map(fingerprint).is_none_or(|found| found != autoscale.token_sha256) {
-        return refused(StatusCode::UNAUTHORIZED);
     }
     let question = request.uri().query().and_then(Question::of_query);
     let Some(question) = question else { return refused(StatusCode::BAD_REQUEST) };

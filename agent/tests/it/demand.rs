@@ -5,23 +5,15 @@ use crate::pod::{PATIENCE, Pod, await_that};
 use flux_agent::status::{ReadinessServer, StatusReport};
 use flux_contract::Autoscale;
 use flux_contract::demand::{Demand, Question};
-use flux_contract::token::fingerprint;
 use serde_json::{Value, json};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use tempfile::NamedTempFile;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-
-const TOKEN: &str = "the operator's";
-
-fn autoscale(max_size: u32) -> Autoscale {
-    Autoscale { max_size, idle_seconds: 3600, token_sha256: fingerprint(TOKEN) }
-}
 
 fn demand(pod: &Pod) -> Option<Value> {
     let answer = pod.ask("status", &["--output", "json"]);
@@ -59,7 +51,7 @@ fn a_lead_counts_the_pods_that_its_queue_needs() {
         Ok(answer.to_string())
     });
     let mut config = pod.launcher("while [ ! -e $POD/done ]; do sleep 0.02; done");
-    config.autoscale = Some(autoscale(5));
+    config.autoscale = Some(Autoscale { max_size: 5, idle_seconds: 3600 });
     let run = pod.start(&config);
     await_that("it counts the job that runs", || demand(&pod) == Some(json!({ "wanted": 1 })));
     waits.store(true, Ordering::SeqCst);
@@ -68,22 +60,19 @@ fn a_lead_counts_the_pods_that_its_queue_needs() {
     run.end().with_code(0);
 }
 
-/// The port of an agent that says this of its run, and whose configuration says this of its operator.
+/// The port of an agent that says this of its run.
 struct Agent {
     port: u16,
     reports: watch::Sender<StatusReport>,
-    _config: NamedTempFile,
 }
 
 impl Agent {
-    fn new(config: &str) -> Self {
-        let file = NamedTempFile::new().unwrap();
-        std::fs::write(file.path(), config).unwrap();
+    fn new() -> Self {
         let (reports, receiver) = watch::channel(StatusReport::default());
         let server = ReadinessServer::bind(0).unwrap();
         let port = server.port().unwrap();
-        tokio::spawn(server.serve(receiver, file.path().to_owned()));
-        Self { port, reports, _config: file }
+        tokio::spawn(server.serve(receiver));
+        Self { port, reports }
     }
 
     fn wants(&self, demand: Option<Demand>) {
@@ -91,10 +80,9 @@ impl Agent {
     }
 
     /// Status line and body of the answer.
-    async fn asks(&self, request: &str, token: &str) -> JoinHandle<(String, String)> {
+    async fn asks(&self, request: &str) -> JoinHandle<(String, String)> {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).await.unwrap();
-        let request =
-            format!("{request} HTTP/1.1\r\nHost: pod\r\nAuthorization: Bearer {token}\r\n\r\n");
+        let request = format!("{request} HTTP/1.1\r\nHost: pod\r\n\r\n");
         stream.write_all(request.as_bytes()).await.unwrap();
         tokio::spawn(async move {
             let mut answer = String::new();
@@ -104,54 +92,43 @@ impl Agent {
         })
     }
 
-    async fn answer(&self, request: &str, token: &str) -> (String, String) {
-        self.asks(request, token).await.await.unwrap()
+    async fn answer(&self, request: &str) -> (String, String) {
+        self.asks(request).await.await.unwrap()
     }
 }
 
-fn configured() -> String {
-    let autoscale = toml::to_string(&autoscale(4)).unwrap();
-    format!("version = 1\n[autoscale]\n{autoscale}")
-}
-
 #[tokio::test]
-async fn the_operator_alone_is_told_what_the_queue_needs() {
-    let agent = Agent::new(&configured());
+async fn who_asks_what_the_queue_needs_is_answered_once_that_is_known() {
+    let agent = Agent::new();
     let demand = Demand { wanted: 3, kept: Some(4) };
+    let (line, body) = agent.answer("GET /demand?wait=0").await;
+    assert_eq!((line.as_str(), body.as_str()), ("HTTP/1.1 503 Service Unavailable", ""));
     agent.wants(Some(demand));
-    let (line, body) = agent.answer("GET /demand?wait=0", TOKEN).await;
+    let (line, body) = agent.answer("GET /demand?wait=0").await;
     assert_eq!(line, "HTTP/1.1 200 OK");
     assert_eq!(serde_json::from_str::<Demand>(&body).unwrap(), demand);
-    let silent = Agent::new("version = 1\n");
-    silent.wants(Some(demand));
-    for (agent, request, token, code) in [
-        (&agent, "GET /demand?wait=0", "another", 401),
-        (&agent, "GET /demand?wait=0", "", 401),
-        (&agent, "GET /demand?wait=0", &fingerprint(TOKEN)[..], 401),
-        (&agent, "POST /demand?wait=0", TOKEN, 405),
-        (&agent, "GET /demand", TOKEN, 400),
-        (&agent, "GET /demand?wait=x", TOKEN, 400),
-        (&silent, "GET /demand?wait=0", TOKEN, 404),
-    ] {
-        let (line, body) = agent.answer(request, token).await;
-        assert!(line.starts_with(&format!("HTTP/1.1 {code} ")), "{request} {token}: {line}");
-        assert_eq!(body, "", "{request} {token}");
+    for (request, code) in
+        [("POST /demand?wait=0", 405), ("GET /demand", 400), ("GET /demand?wait=x", 400)]
+    {
+        let (line, body) = agent.answer(request).await;
+        assert!(line.starts_with(&format!("HTTP/1.1 {code} ")), "{request}: {line}");
+        assert_eq!(body, "", "{request}");
     }
 }
 
 #[tokio::test]
 async fn an_answer_comes_when_it_is_another_or_when_nothing_more_will_change() {
-    let agent = Agent::new(&configured());
+    let agent = Agent::new();
     let (first, second) = (Demand { wanted: 1, kept: None }, Demand { wanted: 2, kept: None });
     let ask = |seen| Question { wait_seconds: 60, seen };
-    let waiting = agent.asks(&format!("GET {}", ask(None)), TOKEN).await;
+    let waiting = agent.asks(&format!("GET {}", ask(None))).await;
     agent.wants(Some(first));
     assert!(waiting.await.unwrap().1.contains('1'));
-    let waiting = agent.asks(&format!("GET {}", ask(Some(first))), TOKEN).await;
+    let waiting = agent.asks(&format!("GET {}", ask(Some(first)))).await;
     agent.wants(None);
     agent.wants(Some(second));
     assert!(waiting.await.unwrap().1.contains('2'));
-    let waiting = agent.asks(&format!("GET {}", ask(Some(second))), TOKEN).await;
+    let waiting = agent.asks(&format!("GET {}", ask(Some(second)))).await;
     agent.wants(None);
     agent.reports.send_modify(|report| report.over = true);
     assert!(waiting.await.unwrap().0.starts_with("HTTP/1.1 503 "));

@@ -27,10 +27,9 @@ const ELSEWHERE: &[&str] = &[
     "/install",
     // The operator reads it back to tell a change of the size.
     "/cluster/size",
-    // demand::the_operator_alone_is_told_what_the_queue_needs
+    // demand::a_lead_counts_the_pods_that_its_queue_needs
     "/autoscale/max_size",
     "/autoscale/idle_seconds",
-    "/autoscale/token_sha256",
     // serve::a_token_may_be_known_by_its_fingerprint_alone
     "/rest/port",
     "/rest/token_sha256",

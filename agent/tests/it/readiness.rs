@@ -3,7 +3,6 @@
 use crate::pod::PATIENCE;
 use flux_agent::status::{ReadinessServer, StatusReport};
 use std::net::{Ipv4Addr, Ipv6Addr};
-use std::path::PathBuf;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -21,15 +20,15 @@ fn report(ready: bool) -> StatusReport {
 }
 
 /// An agent whose report is `ready`, and what is to be served.
-fn bound(ready: bool, config: PathBuf) -> (Agent, impl Future<Output = ()>) {
+fn bound(ready: bool) -> (Agent, impl Future<Output = ()>) {
     let (reports, receiver) = watch::channel(report(ready));
     let server = ReadinessServer::bind(0).unwrap();
     let (port, open) = (server.port().unwrap(), server.open());
-    (Agent { port, reports, open }, server.serve(receiver, config))
+    (Agent { port, reports, open }, server.serve(receiver))
 }
 
 fn agent(ready: bool) -> Agent {
-    let (agent, served) = bound(ready, PathBuf::from("/no/agent.toml"));
+    let (agent, served) = bound(ready);
     tokio::spawn(served);
     agent
 }
@@ -84,7 +83,7 @@ async fn the_answer_comes_when_it_is_settled() {
 
 #[tokio::test]
 async fn who_asks_while_the_run_is_still_being_read_gets_the_answer_later() {
-    let (agent, served) = bound(true, PathBuf::from("/no/agent.toml"));
+    let (agent, served) = bound(true);
     let early = agent.asks("GET /ready").await;
     tokio::spawn(served);
     assert_eq!(early.await.unwrap(), "HTTP/1.1 200 OK");

@@ -88,7 +88,7 @@ pub(crate) fn everything(workload: Workload, bootstrap: Bootstrap) -> AgentConfi
         workload,
         logging: Logging { strict: true, ..written.logging },
         shutdown: Shutdown { grace_seconds: 20, deadline_seconds: Some(60) },
-        autoscale: Some(Autoscale { max_size: 3, idle_seconds: 45, token_sha256: "5a".to_owned() }),
+        autoscale: Some(Autoscale { max_size: 3, idle_seconds: 45 }),
         environment: [("GREETING".to_owned(), "hello".to_owned())].into(),
         sidecars: [("beside".to_owned(), written.sidecars["db"].clone())].into(),
         ..written

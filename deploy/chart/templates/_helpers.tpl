@@ -51,10 +51,10 @@ what, and tests compare both this list and that page with what the operator asks
 - apiGroups: [""]
   resources: [secrets]
   verbs: [create]
-# The pods of `spec.services` are made and deleted, those of Jobs are labelled.
+# The pods of `spec.services` are created and deleted.
 - apiGroups: [""]
   resources: [pods]
-  verbs: [get, list, watch, create, patch, delete]
+  verbs: [get, list, watch, create, delete]
 # They say why a Job gets no pods, or a pod no node.
 - apiGroups: [""]
   resources: [events]
@@ -65,7 +65,7 @@ what, and tests compare both this list and that page with what the operator asks
   verbs: [get]
 - apiGroups: [events.k8s.io]
   resources: [events]
-  verbs: [create, patch]
+  verbs: [create]
 # They say what a queued Job waits for.
 - apiGroups: [kueue.x-k8s.io]
   resources: [workloads]

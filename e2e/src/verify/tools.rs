@@ -122,6 +122,13 @@ pub(super) fn check_dashboard(progress: &Progress) -> Result<()> {
     programs::show(read.arg("deploy/chart/files/dashboard.json").current_dir(checkout()?))
 }
 
+/// Lets kstatus judge MiniClusters in every state.
+pub(super) fn check_kstatus(progress: &Progress) -> Result<()> {
+    let built = kubernetes::go_programs("kstatus", &Cache::locate()?, progress)?;
+    let mut tests = cargo(&["test", "--workspace", "--lib", "kstatus::"])?;
+    programs::show_at_the_end(tests.args(["--", "--ignored"]).env("KSTATUS", built.join("kstatus")))
+}
+
 /// Lets Schemathesis ask the API of an instance for what its document allows, and for what it does not.
 pub(super) fn check_api(progress: &Progress) -> Result<()> {
     let requirements = checkout()?.join("agent/tests/it/schema/requirements.txt");

@@ -34,9 +34,12 @@ fn root_submits_from_any_directory_with_and_without_the_helper() {
             services: [{image: 'ubuntu:24.04', name: clock, command: sleep 600}]}";
         let run = trial.start("root", spec).await?;
         let lead = run.ready().await?;
-        for (index, pod) in [("0", lead.as_str()), ("services", "root-services")] {
-            let found = run.kubectl(&["get", "pods", "-oname", &format!("-ljob-index={index}")])?;
-            ensure!(found.trim() == format!("pod/{pod}"), "{index}: {found}");
+        for (label, pod) in [
+            ("batch.kubernetes.io/job-completion-index=0", lead.as_str()),
+            ("job-index=services", "root-services"),
+        ] {
+            let found = run.kubectl(&["get", "pods", "-oname", "-l", label])?;
+            ensure!(found.trim() == format!("pod/{pod}"), "{label}: {found}");
         }
         // Free: Flux lists a node that it has drained as down. It has as many cores as the limit has whole ones.
         let list = ["resource", "list", "--states=free", "-no", "{nnodes} {ncores}"];

@@ -16,6 +16,7 @@ use flux_operator::images::OPERATOR_IMAGE;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
+use std::time::Instant;
 
 const DEFINITION: &str = "miniclusters.flux-framework.org";
 const CRD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/crd.yaml");
@@ -101,6 +102,9 @@ impl Case<'_> {
         self.prepare()?;
         self.install()?;
         self.run_example()?;
+        if self.way == Way::Chart && !self.only {
+            self.helm_waits()?;
+        }
         self.upgrade()?;
         self.has_more()?;
         self.run_example()?;
@@ -248,6 +252,35 @@ impl Case<'_> {
             self.kubectl(&[&["--namespace", namespace], words].concat())?;
         }
         Ok(())
+    }
+
+    /// Helm waits for the end of a MiniCluster in a chart, by kstatus, and fails soon after the run has.
+    fn helm_waits(&self) -> Result<()> {
+        let good = fs::read_to_string(EXAMPLE)?;
+        for (command, succeeds) in [("\"true\"", true), ("\"false\"", false)] {
+            self.write("Chart.yaml", "apiVersion: v2\nname: run\nversion: 0.1.0\n")?;
+            fs::create_dir_all(self.directory.join("templates"))?;
+            let lines = good.lines().map(|line| match line.split_once("command:") {
+                Some((before, _)) => format!("{before}command: {command}"),
+                None => line.to_owned(),
+            });
+            let minicluster = lines.collect::<Vec<_>>().join("\n");
+            ensure!(minicluster.contains(command), "the example has no command");
+            self.write("templates/minicluster.yaml", &minicluster)?;
+            let began = Instant::now();
+            let chart = self.directory.to_string_lossy();
+            let words = ["install", "run", &chart, "--namespace", USERS, "--wait", "--timeout=5m"];
+            let ended = self.environment.output_of(self.helm, &words);
+            ensure!(ended.is_ok() == succeeds, "{command}: {ended:?}");
+            ensure!(began.elapsed() < DEADLINE, "{command}: Helm has waited for the time-out");
+            let line = "--for=jsonpath={.status.completionTime}";
+            let wait = ["wait", "minicluster/non-root", line, "--timeout=1s"];
+            self.kubectl(&[&["--namespace", USERS], &wait[..]].concat())?;
+            let words = ["uninstall", "run", "--namespace", USERS, "--wait", "--timeout=3m"];
+            self.environment.output_of(self.helm, &words)?;
+        }
+        fs::remove_file(self.directory.join("Chart.yaml"))?;
+        fs::remove_dir_all(self.directory.join("templates")).map_err(Into::into)
     }
 
     /// Takes the operator away; the definition stays.

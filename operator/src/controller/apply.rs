@@ -18,7 +18,7 @@ use super::decide::change::Change;
 use super::error::{Error, Verb};
 use super::observe::Live;
 use super::observe::cached_client::{CachedClient, Objects};
-use k8s_openapi::api::core::v1::{Pod, Secret, Service};
+use k8s_openapi::api::core::v1::{Secret, Service};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::Request;
 use kube::{Api, Resource, ResourceExt as _};
@@ -64,21 +64,6 @@ pub(super) async fn apply(
         return Ok(());
     }
     apply_if_changed(&client.objects(), &writes.job, &mut live.job).await
-}
-
-/// Labels the lead's pod. One that is gone, or whose name another has, is no failure: the watch brings its successor.
-pub(super) async fn label_lead(
-    client: &CachedClient<'_>,
-    label: Option<&(String, Value)>,
-) -> Result<(), Error> {
-    let Some((name, patch)) = label else { return Ok(()) };
-    let pods = client.objects::<Pod>();
-    let parameters = PatchParams::default();
-    let answer = pods.api.patch_metadata(name, &parameters, &Patch::Merge(patch)).await;
-    match answer {
-        Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
-        answer => answer.map(drop).map_err(Error::of(Verb::Apply, &pods.kind, name)),
-    }
 }
 
 async fn apply_service(

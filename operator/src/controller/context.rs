@@ -6,7 +6,7 @@ use super::observe::demand::Demands;
 use super::observe::image_volumes::ImageVolumes;
 use super::observe::rate_limit::RateLimit;
 use super::observe::recent::Recent;
-use super::observe::stores::Stores;
+use super::observe::stores::{Stores, Writers};
 use super::schedulers::workloads::Workloads;
 use crate::cluster::validate::Defaults;
 use crate::metrics::Metrics;
@@ -15,7 +15,8 @@ use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::runtime::events::Reporter;
 use kube::{Api, Client, Resource};
-use std::sync::{Arc, OnceLock};
+use parking_lot::Mutex;
+use std::sync::Arc;
 
 pub(super) const FIELD_MANAGER: &str = "flux-operator";
 
@@ -26,8 +27,10 @@ pub struct Context {
     pub(super) metrics: Arc<Metrics>,
     pub(super) images: Images,
     pub(super) defaults: Defaults,
-    /// What the watches bring, once they have begun.
-    pub(super) stores: OnceLock<Stores>,
+    /// What the watches bring.
+    pub(super) stores: Stores,
+    /// Until the watches begin.
+    pub(super) writers: Mutex<Option<Writers>>,
     pub(super) recent: Arc<Recent>,
     pub(super) image_volumes: ImageVolumes,
     pub(super) workloads: Arc<Workloads>,
@@ -50,13 +53,15 @@ impl Context {
         images: Images,
         defaults: Defaults,
     ) -> Self {
+        let (stores, writers) = Stores::new();
         Self {
             reporter: Reporter { controller: FIELD_MANAGER.to_owned(), instance },
             client,
             metrics,
             images,
             defaults,
-            stores: OnceLock::new(),
+            stores,
+            writers: Mutex::new(Some(writers)),
             recent: Arc::default(),
             image_volumes: ImageVolumes::default(),
             workloads: Arc::default(),
@@ -66,6 +71,11 @@ impl Context {
             failures: Failures::default(),
             clock: Box::new(Timestamp::now),
         }
+    }
+
+    /// True once the watches have begun, which bring what changes.
+    pub(super) fn watches(&self) -> bool {
+        self.writers.lock().is_none()
     }
 
     /// The time in whole seconds, as Kubernetes writes it.

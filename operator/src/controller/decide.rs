@@ -15,17 +15,17 @@ mod tests;
 
 use super::build::{self, Images};
 use super::error::Error;
-use super::kube_ext::{broker_is_ready, is_being_bound, lacks_brokers, lacks_pods};
+use super::kube_ext::{broker_is_ready, lacks_brokers, lacks_pods};
 use super::observe::Live;
 use super::observe::demand::Answer;
 use super::schedulers::gang::{self, Scheduler};
-use crate::cluster::Cluster;
 use crate::cluster::validate::Violations;
+use crate::cluster::{Cluster, ServicesPod};
 use crate::crd::{Installed, State};
 use agent_change::{Constrained, constrain};
 use autoscale::Scaling;
 use change::Change;
-use flux_contract::{AgentConfig, Bootstrap, Redacted, Workload, labels};
+use flux_contract::{AgentConfig, Bootstrap, Redacted};
 use install::{ImageVolumeSupport, dropped};
 use job_change::{changed_fields, job_patch, services_pod_change, shrinks};
 use k8s_openapi::api::batch::v1::Job;
@@ -34,7 +34,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 use mode::{Mode, agent_config, mode};
-use serde_json::{Value, json};
+use serde_json::Value;
 use start_deadline::StartDeadline;
 use std::time::Duration;
 
@@ -82,8 +82,6 @@ pub(super) struct Plan {
     pub(super) scaling: Option<Scaling>,
     /// What was asked for and cannot be had while the Job exists, or after it has finished.
     pub(super) refused: Vec<String>,
-    /// Name of the lead's pod and the patch that labels it, until it has its label.
-    pub(super) lead_label: Option<(String, Value)>,
     pub(super) dropped: Vec<String>,
     /// What was asked for and the cluster has nothing for, while the rest runs without.
     pub(super) lacking: Vec<String>,
@@ -115,6 +113,16 @@ pub(super) struct Writes {
     pub(super) scaled_down: Option<(i64, i64)>,
 }
 
+/// What is asked for, where a Job is to be created for it.
+pub(super) fn creates_job<'request>(
+    request: &'request Request<'_>,
+    live: &Live,
+) -> Option<&'request Cluster> {
+    let cluster = request.cluster.as_ref().ok().filter(|_| live.job.is_none())?;
+    let mode = mode(live, None, Some(cluster), request.generation, request.images);
+    (mode == Mode::Reconcile).then_some(cluster)
+}
+
 pub(super) fn decide(request: &Request<'_>, live: &Live) -> Plan {
     let cluster = request.cluster.as_ref();
     let config = agent_config(live.config_map.as_ref());
@@ -126,11 +134,8 @@ pub(super) fn decide(request: &Request<'_>, live: &Live) -> Plan {
         mode: mode(live, config.as_ref(), cluster.ok(), request.generation, request.images),
         maximum_size: (config.as_ref().and_then(maximum_size))
             .or_else(|| cluster.ok().map(|cluster| cluster.max_size)),
-        interactive: config.as_ref().is_some_and(|config| {
-            matches!(config.workload, Workload::Interactive { .. } | Workload::Diagnostics {})
-        }),
+        interactive: config.as_ref().is_some_and(|config| config.workload.is_interactive()),
         rest: config.as_ref().and_then(rest::reached),
-        lead_label: live.pods.lead.as_ref().and_then(lead_label),
         ..Plan::default()
     };
     plan.install = match (&live.job, &plan.mode, cluster) {
@@ -171,6 +176,10 @@ fn writes(
             let addressed = live.services.values().filter(|service| has_address(service));
             let services = addressed.map(Change::delete).collect();
             Ok(Writes { services, services_pod, ..Writes::default() })
+        }
+        (Mode::Refused | Mode::StartedByAnotherRelease(_), _) => {
+            let services_pod = suspension::services_pod(live).unwrap_or_default();
+            Ok(Writes { services_pod, ..Writes::default() })
         }
         _ => Ok(Writes::default()),
     }
@@ -223,9 +232,7 @@ fn apply_specification(
         plan.lacking = lacking;
     }
     let asked = cluster.services_pod.as_ref();
-    let (services_pod, refused) =
-        services_pod_change(live.services_pod.as_ref(), desired.services_pod, asked);
-    plan.refused.extend(refused);
+    let services_pod = services_pod(live, desired.services_pod, asked, &mut plan.refused);
     let patch = job.and_then(|job| job_patch(job, &desired.job, plan.refused.is_empty()));
     let scaled_down = job.zip(patch.as_ref()).and_then(|(job, patch)| shrinks(job, patch));
     aliases.retain(|alias| !live.names_taken.contains(&alias.name_any()));
@@ -248,6 +255,20 @@ fn apply_specification(
     })
 }
 
+/// From the pod of `spec.services` that there is to `desired`; what of `asked` cannot be had goes into `refused`.
+fn services_pod(
+    live: &Live,
+    desired: Option<Pod>,
+    asked: Option<&ServicesPod>,
+    refused: &mut Vec<String>,
+) -> Change<Pod> {
+    suspension::services_pod(live).unwrap_or_else(|| {
+        let (change, fields) = services_pod_change(live.services_pod.as_ref(), desired, asked);
+        refused.extend(fields);
+        change
+    })
+}
+
 /// What is created: the CURVE certificate of a new Job, and `rest`, the token of its API.
 fn secrets(
     request: &Request<'_>,
@@ -266,22 +287,6 @@ fn secrets(
 fn has_address(service: &Service) -> bool {
     let address = service.spec.as_ref().and_then(|spec| spec.cluster_ip.as_deref());
     address.is_some_and(|address| address != "None")
-}
-
-/// Gives the lead the label `job-index`, which Services and tools of users select by: a template gives all pods of a
-/// Job the same labels. The patch carries the uid without the resource version: nobody else writes this label, and a
-/// pod that starts changes so often that most patches with a version would be refused.
-///
-/// Not between its creation and its start on a node: a kubelet that asks for the pod's Secret before the API server's node
-/// authorizer knows that it may waits a second, and this write and the binding delay each other.
-fn lead_label(lead: &Pod) -> Option<(String, Value)> {
-    let index = lead.labels().get(labels::COMPLETION_INDEX)?;
-    if is_being_bound(lead) {
-        return None;
-    }
-    let patch =
-        json!({ "metadata": { "uid": lead.uid(), "labels": { labels::JOB_INDEX: index } } });
-    (lead.labels().get(labels::JOB_INDEX) != Some(index)).then(|| (lead.name_any(), patch))
 }
 
 /// Hosts that a size may reach: all of Flux's that are this MiniCluster's pods.

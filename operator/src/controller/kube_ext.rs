@@ -131,15 +131,6 @@ pub(super) fn phase(pod: &Pod) -> Option<&str> {
     pod.status.as_ref()?.phase.as_deref()
 }
 
-/// True until the kubelet of its node has `pod`, or the scheduler has found no node.
-pub(super) fn is_being_bound(pod: &Pod) -> bool {
-    phase(pod) == Some("Pending")
-        && pod.status.as_ref().is_some_and(|status| {
-            let scheduled = condition(status, "PodScheduled");
-            status.start_time.is_none() && scheduled.is_none_or(|it| it.status != "False")
-        })
-}
-
 /// Main containers first: what keeps them waiting matters more than an init container's state.
 pub(super) fn containers(status: &PodStatus) -> impl Iterator<Item = &ContainerStatus> {
     let main = status.container_statuses.iter().flatten();

@@ -2,10 +2,11 @@
 
 use super::apply::events::scaled_down;
 use super::apply::report::{publish, report, report_error};
-use super::apply::{apply, apply_if_changed, delete, label_lead};
+use super::apply::{apply, apply_if_changed, delete};
 use super::context::Context;
 use super::decide::ended_run::{self, expires, time_until_deletion};
-use super::decide::{Plan, Request, decide, next_reconcile};
+use super::decide::install::Lack;
+use super::decide::{Plan, Request, creates_job, decide, next_reconcile};
 use super::error::Error;
 use super::kube_ext::broker_is_ready;
 use super::observe::cached_client::{CachedClient, Read};
@@ -43,8 +44,10 @@ pub(super) async fn reconcile(
         Err(error) => return Err(report_error(context, &mut object, error).await),
     };
     request.answer = answer(client, request.cluster.as_ref().ok(), &live);
+    if let Some(cluster) = creates_job(&request, &live) {
+        request.image_volumes = context.image_volumes.support(&context.client, cluster).await;
+    }
     let mut plan = decide(&request, &live);
-    let labelled = label_lead(client, plan.lead_label.as_ref()).await;
     let mut applied = apply_plan(client, &object, &mut plan, &mut live).await;
     if applied.is_ok() && plan.writes.only_services {
         // The agents' configuration holds the address of the lead's Service, which the API server
@@ -52,8 +55,6 @@ pub(super) async fn reconcile(
         plan = decide(&request, &live);
         applied = apply_plan(client, &object, &mut plan, &mut live).await;
     }
-    // Nothing else waits for a label that is refused.
-    let applied = applied.and(labelled);
     if let Err(conflict @ Error::Conflict(_)) = applied {
         // What was read is out of date already: no reason to tell of it.
         return Err(conflict);
@@ -120,10 +121,7 @@ fn request<'context>(
     unreadable: Option<Violations>,
     now: &Time,
 ) -> Request<'context> {
-    let mut cluster = unreadable.map_or_else(|| validate(object, &context.defaults), Err);
-    if let Ok(Cluster { autoscale: Some(autoscale), owner, .. }) = &mut cluster {
-        autoscale.token_sha256 = context.demands.fingerprint(&owner.uid);
-    }
+    let cluster = unreadable.map_or_else(|| validate(object, &context.defaults), Err);
     let has_api = cluster.as_ref().is_ok_and(|cluster| cluster.flux.rest_port.is_some());
     if let Err(violations) = &cluster {
         tracing::warn!(%violations, "the specification is invalid");
@@ -135,7 +133,7 @@ fn request<'context>(
         cluster,
         answer: Answer::None,
         images: &context.images,
-        image_volumes: context.image_volumes.support(),
+        image_volumes: Err(Lack::perhaps("nobody has asked the nodes")),
         rest_token: (has_api.then(|| token::random(getrandom::fill).ok()).flatten())
             .map(Redacted::new),
         draw: getrandom::fill,
@@ -145,7 +143,6 @@ fn request<'context>(
 /// What the lead has answered that is asked what its queue needs. While it is not ready, or where the size does not
 /// go by that, nobody is asked.
 fn answer(client: &CachedClient<'_>, cluster: Option<&Cluster>, live: &Live) -> Answer {
-    let uid = cluster.map(|cluster| cluster.owner.uid.as_str()).unwrap_or_default();
     let cluster = cluster.filter(|cluster| cluster.autoscale.is_some());
     let is_asked = |lead: &&Pod| {
         let name = cluster.map(|cluster| cluster.name.as_str());
@@ -153,7 +150,7 @@ fn answer(client: &CachedClient<'_>, cluster: Option<&Cluster>, live: &Live) -> 
             && name.is_some_and(|name| broker_is_ready(lead, name))
     };
     let lead = live.pods.lead.as_ref().filter(is_asked);
-    client.context.demands.answer(&client.cluster, uid, lead)
+    client.context.demands.answer(&client.cluster, lead)
 }
 
 async fn apply_plan(

@@ -2,7 +2,7 @@
 
 use super::build::{Images, Services, services};
 use super::decide::change::Change;
-use super::decide::{Request, decide};
+use super::decide::{Plan, Request, decide};
 use super::observe::Live;
 use super::observe::demand::Answer;
 use super::schedulers::gang::Scheduler;
@@ -50,18 +50,17 @@ pub fn render(cluster: &Cluster, images: &Images) -> Result<Vec<Value>> {
     let mut live = Live { gang, ..Live::default() };
     // The others are decided once it is there.
     live.services.insert(lead.name_any(), lead.clone());
-    let plan = decide(&request, &live);
-    if let Some(obstacle) = plan.obstacle {
-        return Err(obstacle.into());
-    }
-    let writes = plan.writes;
+    let decided = |live: &Live| match decide(&request, live) {
+        Plan { obstacle: Some(obstacle), .. } => Err(obstacle),
+        plan => Ok(plan.writes),
+    };
+    let writes = decided(&live)?;
     let mut all = vec![document(&headless)?, document(&lead)?];
     for secret in &writes.secrets {
         let mut secret = secret.expose().clone();
         secret.string_data = None;
         all.push(document(&secret)?);
     }
-    all.extend(created(&writes.services_pod)?);
     all.extend(created(&writes.config_map)?);
     if let Some((_, pod_group)) = &writes.pod_group {
         all.extend(created(pod_group)?);
@@ -70,6 +69,10 @@ pub fn render(cluster: &Cluster, images: &Images) -> Result<Vec<Value>> {
         all.extend(created(service)?);
     }
     all.push(writes.job_document);
+    if let Change::Create(job) = writes.job {
+        live.job = Some(*job);
+        all.extend(created(&decided(&live)?.services_pod)?);
+    }
     Ok(all)
 }
 
@@ -108,18 +111,24 @@ mod tests {
             r#""Service" "hello""#,
             r#""Service" "hello-lead""#,
             r#""Secret" "hello-curve-"#,
-            r#""Pod" "hello-services""#,
             r#""ConfigMap" "hello-agent""#,
             r#""PodGroup" "hello""#,
             r#""Service" "hello-web""#,
             r#""Service" "web""#,
             r#""Job" "hello""#,
+            r#""Pod" "hello-services""#,
         ];
         let names: Vec<String> = names.collect();
         assert_eq!(names.len(), expected.len(), "{names:?}");
         for (name, expected) in names.iter().zip(expected) {
             assert!(name.starts_with(expected), "{name} {expected}");
         }
+    }
+
+    #[test]
+    fn the_pod_of_the_services_is_not_shown_of_what_is_suspended() {
+        let all = rendered(&json!({ "services": [{ "name": "db" }], "suspend": true }));
+        assert!(all.iter().all(|object| object["kind"] != "Pod"), "{all:?}");
     }
 
     #[test]

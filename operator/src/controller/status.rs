@@ -4,6 +4,7 @@ mod autoscaling;
 mod brokers;
 mod conditions;
 mod facts;
+mod kstatus;
 mod measured;
 mod phase;
 mod pod;
@@ -52,11 +53,12 @@ pub(super) fn status(
     let mut list = Conditions::new(old, facts.plan.generation, now);
     accepted(&mut list, facts);
     progressing::progressing(&mut list, facts, &phase, &brokers);
-    ready(&mut list, &phase, &brokers, lead.as_ref());
+    ready(&mut list, facts, &phase, &brokers, lead.as_ref());
     suspended(&mut list, &phase, facts);
     ended(&mut list, facts, &phase);
     autoscaling::autoscaling(&mut list, facts, &phase);
     rest::rest(&mut list, facts, &phase);
+    kstatus::kstatus(&mut list, facts, &phase);
     let conditions = list.into_list();
     MiniClusterStatus {
         size: brokers.size,
@@ -182,8 +184,10 @@ fn accepted(conditions: &mut Conditions, facts: &Facts<'_>) {
     conditions.yes(kind::ACCEPTED, reason, message);
 }
 
+/// Sets `Ready`, unless it is suspended as it is to be: then nobody waits for it.
 fn ready(
     conditions: &mut Conditions,
+    facts: &Facts<'_>,
     phase: &Phase,
     brokers: &Brokers,
     lead: Option<&PodView<'_>>,
@@ -203,10 +207,16 @@ fn ready(
             return conditions.yes(kind::READY, "QuorumReached", message);
         }
         State::Degraded => "LeadNotReady",
-        State::Pending | State::Starting | State::Invalid => "Starting",
+        State::Pending | State::Starting => "Starting",
+        State::Invalid => "Invalid",
+        State::Suspended if is_suspended_as_asked(facts) => return,
         State::Suspended => "Suspended",
         State::Ending if phase.suspending => "Suspended",
-        State::Ending | State::Complete | State::Failed => {
+        State::Complete => {
+            let message = "the run is complete: see the condition Complete";
+            return conditions.yes(kind::READY, "Complete", message.to_owned());
+        }
+        State::Ending | State::Failed => {
             return conditions.no(kind::READY, "Finished", "the lead has ended".to_owned());
         }
     };
@@ -224,6 +234,12 @@ fn suspended(conditions: &mut Conditions, phase: &Phase, facts: &Facts<'_>) {
         ("NotSuspended", "the Job is not suspended")
     };
     conditions.no(kind::SUSPENDED, reason, message.to_owned());
+}
+
+/// True where the specification suspends the Job, or no job needs a pod: nothing comes before somebody asks for it.
+fn is_suspended_as_asked(facts: &Facts<'_>) -> bool {
+    let job = facts.live.job.as_ref();
+    facts.live.queue.is_none() && job.is_some_and(|job| noted_suspension(job).is_some())
 }
 
 /// Who has suspended the Job, and what it waits for.

@@ -4,7 +4,7 @@ use super::{MiniCluster, bounds};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
 use kube::core::cel::{CompiledSchema, compile_schema};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use std::sync::LazyLock;
 
 /// Fields that hold a whole Kubernetes type: their own fields are documented by Kubernetes, and
@@ -18,6 +18,7 @@ const KUBERNETES_TYPES: [&str; 4] = ["resources", "securityContext", "toleration
 /// - an object with defaults inside has the default `{}`, so that they apply without it as well;
 /// - a description's paragraphs are each one line: who shows them breaks them at a width of its own;
 /// - descriptions inside embedded Kubernetes types are left out;
+/// - a status that nobody has written yet has the generation -1, by which kstatus knows that something will come;
 /// - every text, list and map of the specification has a limit.
 pub fn definition() -> serde_json::Result<CustomResourceDefinition> {
     let mut definition = serde_json::to_value(MiniCluster::crd())?;
@@ -25,6 +26,7 @@ pub fn definition() -> serde_json::Result<CustomResourceDefinition> {
         let schema = &mut version["schema"]["openAPIV3Schema"];
         for_each_schema("", schema, &mut plain);
         for_each_schema("spec", &mut schema["properties"]["spec"], &mut bounds::bound);
+        schema["properties"]["status"]["default"] = json!({ "observedGeneration": -1 });
     }
     serde_json::from_value(definition)
 }

@@ -52,11 +52,11 @@ pub struct MiniClusterStatus {
     /// When the run ended: when the lead's container did, or the Job.
     pub completion_time: Option<Time>,
 
-    /// Generation of the specification this status answers.
+    /// Generation of the specification this status answers; -1 until the operator has written one.
     pub observed_generation: Option<i64>,
 
     /// Conditions: Accepted, Progressing, Ready, Suspended, Complete, Failed; with `autoscale` also Autoscaling, with
-    /// `flux.rest` also `RestReady`.
+    /// `flux.rest` also `RestReady`; and Stalled or Reconciling where they hold, as kstatus defines them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     #[schemars(length(max = 16))]

@@ -79,6 +79,7 @@ async fn agents_that_have_a_deadline_read_another_and_others_read_none() {
 #[tokio::test]
 async fn after_an_upgrade_only_the_fields_that_the_user_touches_are_refused() {
     let world = World::reconciled(&json!({ "services": [{ "image": "db", "name": "db" }] })).await;
+    world.reconcile().await.unwrap();
     as_built_by_another_release(&world);
     world.server.change("/api/v1/namespaces/work/pods/hello-services", |pod| {
         pod["spec"]["restartPolicy"] = json!("Always");
@@ -105,6 +106,7 @@ async fn an_api_that_agents_do_not_know_of_gets_no_service() {
 #[tokio::test]
 async fn an_invalid_change_of_what_runs_is_refused_and_its_end_is_seen() {
     let world = World::reconciled(&json!({ "services": [{ "image": "db", "name": "db" }] })).await;
+    world.reconcile().await.unwrap();
     world.edit(2, |spec| spec["flux"]["topology"] = json!("nonsense"));
     assert_eq!(world.writes().await, [status()]);
     assert_eq!(world.condition("Accepted").1, "Invalid");

@@ -2,11 +2,16 @@
 
 use crate::support::server::Failure;
 use crate::support::world::{
-    CLUSTER, CONFIG, JOB, SECRETS, SERVICE, World, create, finish, marker, patch, put_pods, status,
+    CLUSTER, CONFIG, JOB, SECRETS, SERVICE, World, create, finish, marker, of_the_job, patch,
+    put_pods, status,
 };
-use flux_operator::controller::supervise;
+use flux_operator::controller::{Scope, run, supervise};
 use flux_operator::crd::State;
 use serde_json::{Value, json};
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{sleep, timeout};
 
 #[tokio::test]
 async fn a_panic_is_the_condition_of_its_object_and_the_next_reconcile_goes_well() {
@@ -185,6 +190,7 @@ async fn only_the_version_that_was_decided_on_is_deleted() {
     let world =
         World::new(&json!({ "cleanup": true, "services": [{ "image": "a", "name": "a" }] }));
     world.reconcile().await.unwrap();
+    world.reconcile().await.unwrap();
     let services_pod = world.server.get("/api/v1/namespaces/work/pods/hello-services").unwrap();
     finish(&world, "Complete", 0);
     world.reconcile().await.unwrap();
@@ -276,6 +282,38 @@ async fn a_mini_cluster_whose_job_the_operator_in_go_has_made_gets_nothing_more(
     assert_eq!(world.writes().await, [status()]);
     assert_eq!(world.condition("Progressing").1, "StartedByAnotherOperator");
     assert_eq!([ENTRYPOINT, SERVICE, JOB].map(|path| world.server.get(path)), before);
+}
+
+/// Its pods have no label by which this operator watches.
+#[tokio::test(start_paused = true)]
+async fn a_run_that_the_operator_in_go_has_started_is_seen_to_run() {
+    let world = World::new(&json!({}));
+    for (path, object) in of_the_operator_in_go(&world) {
+        world.server.put(path, object);
+    }
+    world.server.change(JOB, |job| {
+        job["metadata"]["uid"] = json!("job-uid");
+        job["status"] = json!({ "startTime": "2026-01-01T00:00:00Z", "active": 4, "ready": 4 });
+    });
+    let status = json!({
+        "phase": "Running", "conditions": [{ "type": "Ready", "status": "True" }],
+        "containerStatuses": [{
+            "name": "hello", "image": "", "imageID": "", "ready": true, "started": true,
+            "restartCount": 0, "state": { "running": {} },
+        }],
+    });
+    put_pods(&world, vec![json!({ "metadata": of_the_job("hello-0-abcde", 0), "status": status })]);
+    world.server.brings_news_but_of(&[]);
+    let scope = Scope { namespace: Some("work".to_owned()), concurrency: 1 };
+    tokio::spawn(run(Arc::clone(&world.context), scope, || {}, pending()));
+    let state = || world.server.get(CLUSTER).unwrap()["status"]["state"].clone();
+    let runs = async {
+        while state() != "Running" {
+            sleep(Duration::from_millis(100)).await;
+        }
+    };
+    assert!(timeout(Duration::from_mins(1), runs).await.is_ok(), "{}", state());
+    assert_eq!(world.condition("Ready").0, "True");
 }
 
 /// Whoever is first with the Job has it. The Service has the same name and purpose for both operators, and its owner

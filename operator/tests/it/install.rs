@@ -3,10 +3,8 @@
 
 use crate::support::world::{CONFIG, JOB, World};
 use flux_contract::{AgentConfig, Install};
-use flux_operator::controller::keep_asking_for_image_volumes;
 use flux_operator::crd::{InstallMethod, Installed};
 use serde_json::{Value, json};
-use std::sync::Arc;
 use std::time::Duration;
 
 fn node(name: &str, kubelet: &str, runtime: &str) -> Value {
@@ -21,20 +19,13 @@ fn good_nodes(count: usize) -> Vec<Value> {
     (0..count).map(|n| node(&format!("n-{n}"), "v1.36.3", "containerd://2.3.7")).collect()
 }
 
-/// A world whose operator has asked its API server, which runs this release, what pods can have.
-async fn that_has_asked(spec: &Value, release: Option<&str>, nodes: Option<Vec<Value>>) -> World {
+/// A world whose API server runs this release and has these nodes.
+fn world_of(spec: &Value, release: Option<&str>, nodes: Option<Vec<Value>>) -> World {
     let world = World::new(spec);
     if let Some(release) = release {
         world.server.runs(release, nodes);
     }
-    ask(&world).await;
     world
-}
-
-/// Lets the operator ask from now on, and have its first answer. The time goes on when nobody has anything to do.
-async fn ask(world: &World) {
-    tokio::spawn(keep_asking_for_image_volumes(Arc::clone(&world.context)));
-    tokio::time::sleep(Duration::from_secs(1)).await;
 }
 
 fn reported(world: &World) -> (InstallMethod, String) {
@@ -72,7 +63,7 @@ async fn what_server_and_all_nodes_have_decides_and_the_reason_is_said() {
         ),
         (None, None, copied, "the operator may not read the API server's version"),
     ] {
-        let world = that_has_asked(&json!({}), release, nodes).await;
+        let world = world_of(&json!({}), release, nodes);
         world.reconcile().await.unwrap();
         assert_eq!(reported(&world), (method, why.to_owned()));
         assert_eq!(copying(&world), if method == copied { 2 } else { 0 }, "{why}");
@@ -83,24 +74,46 @@ async fn what_server_and_all_nodes_have_decides_and_the_reason_is_said() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_nodes_are_asked_every_five_minutes_and_no_minicluster_waits_for_that() {
-    let world = World::new(&json!({}));
-    world.server.runs("v1.36.3", Some(good_nodes(4999)));
-    world.reconcile().await.unwrap();
-    let unknown = "the operator has just begun to ask the nodes".to_owned();
-    assert_eq!(reported(&world), (InstallMethod::Copy, unknown));
-    assert_eq!(world.server.requests("GET /version"), 0);
-    for pages in [50, 100] {
-        if pages == 50 {
-            ask(&world).await;
-        } else {
-            tokio::time::sleep(Duration::from_mins(5)).await;
-        }
-        assert_eq!(world.server.requests("GET /api/v1/nodes"), pages);
+async fn the_nodes_are_asked_when_a_job_is_to_be_created_and_the_answer_is_kept_for_five_minutes() {
+    let world = world_of(&json!({}), Some("v1.36.3"), Some(good_nodes(4999)));
+    for (minutes, pages) in [(0, 50), (4, 50), (2, 100)] {
+        tokio::time::sleep(Duration::from_mins(minutes)).await;
         world.server.remove(JOB);
         world.reconcile().await.unwrap();
         assert_eq!(reported(&world).0, InstallMethod::Image);
-        assert_eq!(world.server.requests("GET /api/v1/nodes"), pages);
+        world.reconcile().await.unwrap();
+        assert_eq!(world.server.requests("GET /api/v1/nodes"), pages, "{minutes}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_no_pod_gets_to_does_not_decide() {
+    let tainted = |effect: &str| {
+        let mut odd = node("odd", "v1.20.0", "");
+        odd["spec"]["taints"] = json!([{ "key": "virtual", "value": "yes", "effect": effect }]);
+        odd
+    };
+    let mut empty = node("empty", "", "");
+    empty["status"] = json!({});
+    let mut windows = node("windows", "v1.20.0", "docker://1.0");
+    windows["status"]["nodeInfo"]["operatingSystem"] = json!("windows");
+    let tolerant =
+        json!({ "pod": { "tolerations": [{ "key": "virtual", "operator": "Exists" }] } });
+    let overlay = json!({ "pod": { "overlay": tolerant["pod"] } });
+    for (spec, odd, method) in [
+        (json!({}), tainted("NoSchedule"), InstallMethod::Image),
+        (json!({}), tainted("PreferNoSchedule"), InstallMethod::Copy),
+        (tolerant, tainted("NoSchedule"), InstallMethod::Copy),
+        (overlay, tainted("NoExecute"), InstallMethod::Copy),
+        (json!({}), empty, InstallMethod::Image),
+        (json!({}), windows, InstallMethod::Image),
+    ] {
+        let nodes = [vec![odd.clone()], good_nodes(2)].concat();
+        let world = world_of(&spec, Some("v1.36.3"), Some(nodes));
+        world.reconcile().await.unwrap();
+        let (found, reason) = reported(&world);
+        assert_eq!(found, method, "{odd}");
+        assert!(method == InstallMethod::Image || reason.contains("node odd"), "{reason}");
     }
 }
 
@@ -111,7 +124,7 @@ async fn what_the_server_has_left_out_of_the_job_is_named() {
         "flux": { "container": { "install": "Image" } },
         "pod": { "resources": { "memory": "1Gi" } },
     });
-    let world = that_has_asked(&spec, Some("v1.33.13"), None).await;
+    let world = world_of(&spec, Some("v1.33.13"), None);
     world.reconcile().await.unwrap();
     assert_eq!(world.condition("Accepted").1, "Accepted");
     let mut job = world.server.get(JOB).unwrap();
@@ -128,7 +141,7 @@ async fn what_the_server_has_left_out_of_the_job_is_named() {
 /// Nodes may be replaced, and so may the operator: a Job's pod template stays what it is.
 #[tokio::test(start_paused = true)]
 async fn a_job_keeps_what_it_was_made_with_whatever_becomes_of_the_nodes() {
-    let world = that_has_asked(&json!({}), Some("v1.36.3"), None).await;
+    let world = world_of(&json!({}), Some("v1.36.3"), None);
     world.reconcile().await.unwrap();
     let before = reported(&world);
     assert_eq!(before.0, InstallMethod::Copy);
@@ -136,7 +149,6 @@ async fn a_job_keeps_what_it_was_made_with_whatever_becomes_of_the_nodes() {
     // Another operator, with another answer.
     let after = world.with_another_operator();
     after.server.runs("v1.36.3", Some(good_nodes(1)));
-    ask(&after).await;
     after.edit(2, |spec| spec["size"] = json!(2));
     after.reconcile().await.unwrap();
     assert_eq!(reported(&after), before);
@@ -149,7 +161,7 @@ async fn a_job_keeps_what_it_was_made_with_whatever_becomes_of_the_nodes() {
 
 #[tokio::test(start_paused = true)]
 async fn a_configuration_that_somebody_has_deleted_is_made_anew_for_the_pods_there_are() {
-    let world = that_has_asked(&json!({}), Some("v1.36.3"), Some(good_nodes(1))).await;
+    let world = world_of(&json!({}), Some("v1.36.3"), Some(good_nodes(1)));
     world.reconcile().await.unwrap();
     let config = world.server.get(CONFIG).unwrap();
     world.server.remove(CONFIG);

@@ -1,100 +1,23 @@
-//! The pods beside the Job's template: that of the services, and the label of the lead.
+//! The pods beside the Job's template, and what they wait for.
 
-use crate::support::world::{CONFIG, JOB, World, finish, of_the_job, patch, put_pods};
+use crate::support::world::{JOB, World, finish, of_the_job, put_pods};
 use kube::runtime::controller::Action;
 use serde_json::{Value, json};
 use std::time::Duration;
 
 const CORE_EVENTS: &str = "/api/v1/namespaces/work/events";
 const SERVICES: &str = "/api/v1/namespaces/work/pods/hello-services";
-const LEAD: &str = "/api/v1/namespaces/work/pods/hello-0-abcde";
 
-/// The running lead of the Job with this uid, without the operator's label.
-fn lead_of(uid: &str) -> Value {
-    let mut metadata = of_the_job("hello-0-abcde", 0);
-    metadata["ownerReferences"][0]["uid"] = json!(uid);
-    metadata["labels"].as_object_mut().unwrap().remove("job-index");
-    json!({ "metadata": metadata, "status": { "phase": "Running" } })
-}
-
-/// A MiniCluster that was reconciled, and has then got a lead of the Job with this uid.
-async fn with_lead_of(uid: &str) -> World {
+#[tokio::test]
+async fn bug_1_no_pod_of_anybody_is_written_to() {
     let world = World::reconciled(&json!({})).await;
-    put_pods(&world, vec![lead_of(uid)]);
-    world
-}
-
-fn index_label(world: &World) -> Value {
-    world.server.get(LEAD).unwrap()["metadata"]["labels"]["job-index"].clone()
-}
-
-#[tokio::test]
-async fn the_lead_of_the_job_gets_its_index_as_a_label_with_one_request() {
-    let world = with_lead_of("job-uid").await;
-    assert!(world.writes().await.contains(&patch(LEAD)));
-    assert_eq!(index_label(&world), "0");
-    let bodies = world.server.bodies();
-    let label = bodies.iter().find(|body| !body["metadata"]["labels"]["job-index"].is_null());
-    let metadata = &label.unwrap()["metadata"];
-    assert_eq!(metadata["uid"], "hello-0-abcde");
-    assert!(metadata["resourceVersion"].is_null(), "a pod that starts changes all the time");
-    assert!(!world.writes().await.contains(&patch(LEAD)));
-}
-
-#[tokio::test]
-async fn a_lead_that_is_just_being_bound_to_its_node_is_labelled_when_the_node_has_it() {
-    let scheduled = |status: &str| json!([{ "type": "PodScheduled", "status": status }]);
-    for (status, label) in [
-        (json!({ "phase": "Pending" }), Value::Null),
-        (json!({ "phase": "Pending", "conditions": scheduled("True") }), Value::Null),
-        (json!({ "phase": "Pending", "conditions": scheduled("False") }), json!("0")),
-        (json!({ "phase": "Pending", "startTime": "2026-01-01T00:00:00Z" }), json!("0")),
-    ] {
-        let world = with_lead_of("job-uid").await;
-        world.server.change(LEAD, |pod| pod["status"] = status.clone());
-        world.reconcile().await.unwrap();
-        assert_eq!(index_label(&world), label, "{status}");
-    }
-}
-
-#[tokio::test]
-async fn bug_1a_pods_of_other_jobs_and_of_no_mini_cluster_are_not_labelled() {
-    let world = with_lead_of("another-uid").await;
-    world.reconcile().await.unwrap();
-    assert_eq!(index_label(&world), Value::Null);
-    let world = with_lead_of("job-uid").await;
-    world.server.change(JOB, |job| job["metadata"]["ownerReferences"] = json!([]));
-    assert_eq!(world.reconcile().await.unwrap_err().category(), "NameTaken");
-    assert_eq!(index_label(&world), Value::Null);
-}
-
-#[tokio::test]
-async fn bug_1b_a_pod_without_any_label_is_no_trouble() {
-    let world = with_lead_of("job-uid").await;
-    world.server.change(LEAD, |pod| pod["metadata"]["labels"] = Value::Null);
-    world.reconcile().await.unwrap();
-    assert_eq!(index_label(&world), Value::Null);
-}
-
-#[tokio::test]
-async fn a_pod_that_has_taken_the_name_since_is_not_labelled() {
-    let world = with_lead_of("job-uid").await;
-    let mut other = lead_of("job-uid");
-    other["metadata"]["uid"] = json!("another");
-    world.server.intrude(LEAD, other);
-    world.reconcile().await.unwrap();
-    assert_eq!(index_label(&world), Value::Null);
-}
-
-#[tokio::test]
-async fn a_label_that_is_refused_is_an_error_with_its_cause_and_stops_nothing_else() {
-    let world = with_lead_of("job-uid").await;
-    world.server.refuse(LEAD, 403, "pods are forbidden");
-    world.server.remove(CONFIG);
-    let error = world.reconcile().await.unwrap_err().chain();
-    assert!(error.contains("hello-0-abcde") && error.contains("forbidden"), "{error}");
-    assert!(world.server.get(CONFIG).is_some());
-    assert_eq!(world.condition("Progressing").1, "ApplyFailed");
+    let mut stranger = pod("hello-0-abcde", "Running", &json!([]));
+    stranger["metadata"]["name"] = json!("stranger");
+    stranger["metadata"]["labels"] = Value::Null;
+    world.server.put("/api/v1/namespaces/work/pods/stranger", stranger);
+    running(&world, 4, vec![lead()]);
+    let writes = world.writes().await;
+    assert!(!writes.iter().any(|write| write.contains("/pods/")), "{writes:?}");
 }
 
 fn pod(name: &str, phase: &str, conditions: &Value) -> Value {
@@ -191,6 +114,7 @@ async fn pods_that_the_api_server_refuses_become_a_condition_that_says_why_and_g
 async fn a_services_pod_that_does_not_start_is_named_while_the_lead_is_awaited() {
     let services = json!([{ "image": "registry", "name": "registry" }]);
     let world = World::reconciled(&json!({ "services": services })).await;
+    world.reconcile().await.unwrap();
     world.server.change(SERVICES, |pod| {
         pod["status"] = json!({ "phase": "Pending", "containerStatuses": [{
             "name": "registry", "image": "", "imageID": "", "ready": false, "restartCount": 0,

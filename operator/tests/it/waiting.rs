@@ -5,7 +5,7 @@ use crate::support::server::Server;
 use crate::support::simulation::job::{JobController, index_of, is_broker};
 use crate::support::world::PODS;
 use crate::support::{defaults, hello, images};
-use flux_operator::controller::{Context, Scope, keep_asking_for_image_volumes, run};
+use flux_operator::controller::{Context, Scope, run};
 use flux_operator::metrics::Metrics;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -54,7 +54,6 @@ impl Crowd {
         context.clock = Box::new(move || clock.now());
         let context = Arc::new(context);
         let scope = Scope { namespace: Some("work".to_owned()), concurrency: 4 };
-        tokio::spawn(keep_asking_for_image_volumes(Arc::clone(&context)));
         tokio::spawn(run(context, scope, || {}, pending()));
         let mut crowd = Self { server, jobs: JobController::default() };
         // All watches have begun.

@@ -82,13 +82,13 @@ fn several_jobs(world: &World) -> Vec<String> {
     })
 }
 
-/// Pods of `spec.services` that outlive the run.
+/// Pods of `spec.services` that outlive the run, or run while the Job is suspended.
 fn left_running(world: &World) -> Option<String> {
     world.store(|store| {
-        let is_over =
-            store.get(JOB).is_some_and(|job| owned_by_cluster(job).is_some() && is_finished(job));
+        let runs = |job: &Value| !is_finished(job) && job["spec"]["suspend"] != true;
+        let rests = store.get(JOB).is_some_and(|job| owned_by_cluster(job).is_some() && !runs(job));
         let ours = store.get(SERVICES_POD).is_some_and(|pod| owned_by_cluster(pod).is_some());
-        (is_over && ours).then(|| "the pod of spec.services outlives the run".to_owned())
+        (rests && ours).then(|| "the pod of spec.services runs and the Job does not".to_owned())
     })
 }
 

@@ -162,9 +162,9 @@ pub(crate) fn finish(world: &World, type_: &str, exit_code: i32) {
     );
 }
 
-/// Metadata of a pod of the Job, as the Job controller gives it; a lead has the operator's label already.
+/// Metadata of a pod of the Job, as the Job controller gives it.
 pub(crate) fn of_the_job(name: &str, index: u32) -> Value {
-    let mut metadata = json!({
+    json!({
         "name": name, "namespace": "work", "uid": name,
         "creationTimestamp": "2026-01-01T00:00:00Z",
         "labels": {
@@ -175,11 +175,7 @@ pub(crate) fn of_the_job(name: &str, index: u32) -> Value {
         "ownerReferences": [
             { "apiVersion": "batch/v1", "kind": "Job", "name": "hello", "uid": "job-uid" },
         ],
-    });
-    if index == 0 {
-        metadata["labels"]["job-index"] = json!("0");
-    }
-    metadata
+    })
 }
 
 pub(crate) fn put_pods(world: &World, pods: Vec<Value>) {

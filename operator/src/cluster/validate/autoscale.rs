@@ -24,7 +24,6 @@ pub(super) fn autoscale(
         min_size: autoscale.min_size.unsigned_abs(),
         max_size: autoscale.max_size.unsigned_abs(),
         idle_seconds: u64::from(autoscale.idle_seconds.unsigned_abs()),
-        token_sha256: String::new(),
     })
 }
 

@@ -59,7 +59,9 @@ fn of_condition(condition: &Condition) -> Option<Event> {
             let tells = condition.reason == "StartedByAnotherOperator";
             (stuck || condition.reason == "Waiting", tells)
         }
-        kind::READY | kind::SUSPENDED | kind::COMPLETE => (false, holds),
+        // The end of a run has an Event of its own.
+        kind::READY => (false, holds && condition.reason != "Complete"),
+        kind::SUSPENDED | kind::COMPLETE => (false, holds),
         kind::FAILED => (holds, false),
         kind::AUTOSCALING => (condition.reason == "LeadNotAnswering", false),
         _ => (false, false),
@@ -102,6 +104,8 @@ mod tests {
             ("Failed", Some(("True", "CommandFailed")), ("True", "CommandFailed"), false),
             ("Autoscaling", None, ("False", "LeadNotAsked"), false),
             ("Autoscaling", None, ("False", "LeadNotAnswering"), true),
+            ("Ready", Some(("True", "QuorumReached")), ("True", "Complete"), false),
+            ("Stalled", None, ("True", "CommandFailed"), false),
         ] {
             let old: Vec<Condition> =
                 old.into_iter().map(|(status, reason)| condition(type_, status, reason)).collect();

@@ -37,7 +37,7 @@ pub(crate) async fn report(
         return Ok(None);
     }
     if let Some(old) = &cluster.status
-        && context.stores.get().is_some()
+        && context.watches()
         && let Some(rest) = postponed(context, &name_of(cluster), old, status)
     {
         return Ok(Some(rest));
@@ -165,7 +165,6 @@ pub(crate) async fn report_interrupted(
 mod tests {
     use super::*;
     use crate::controller::fixtures;
-    use crate::controller::observe::stores::Stores;
     use crate::crd::MiniClusterSpec;
     use futures::FutureExt as _;
 
@@ -205,7 +204,7 @@ mod tests {
     #[tokio::test]
     async fn what_can_wait_is_written_after_a_pause() {
         let (context, _server) = fixtures::context();
-        let _ = context.stores.set(Stores::empty());
+        context.writers.lock().take();
         let mut cluster = MiniCluster::new("hello", MiniClusterSpec::default());
         cluster.status = Some(status(State::Starting, 1));
         let next = |state| {

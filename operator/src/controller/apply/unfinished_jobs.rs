@@ -90,7 +90,7 @@ fn unfinished_jobs(pod: &Pod) -> Option<Vec<String>> {
 fn cluster_of(context: &Context, pod: &Pod) -> Option<ObjectReference> {
     let job = &controller_of(pod, JOB)?.name;
     let job = ObjectRef::new(job).within(&pod.namespace()?);
-    let job = context.stores.get()?.jobs.get(&job)?;
+    let job = context.stores.jobs.get(&job)?;
     let owner = controller_of(&*job, MINI_CLUSTER)?;
     Some(ObjectReference {
         api_version: Some(owner.api_version.clone()),
@@ -106,7 +106,6 @@ fn cluster_of(context: &Context, pod: &Pod) -> Option<ObjectReference> {
 mod tests {
     use super::*;
     use crate::controller::fixtures::{self, ended, pod};
-    use crate::controller::observe::stores::Stores;
     use http::Response;
     use k8s_openapi::api::batch::v1::Job;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -158,12 +157,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_request_that_is_never_answered_holds_up_no_other_event() {
         let (context, mut server) = fixtures::context();
-        let (jobs, mut writer) = store();
+        let mut writers = context.writers.lock().take().unwrap();
         let mut job = Job::default();
         (job.metadata.name, job.metadata.namespace) = (Some("hello".into()), Some("apps".into()));
         job.metadata.owner_references = Some(vec![controlled_by(MINI_CLUSTER)]);
-        writer.apply_watcher_event(&watcher::Event::Apply(job));
-        let _ = context.stores.set(Stores { jobs, ..Stores::empty() });
+        writers.jobs.apply_watcher_event(&watcher::Event::Apply(job));
         let line = |uid: &str| {
             let mut pod = worker(LEFT);
             pod.metadata.uid = Some(uid.to_owned());

@@ -40,7 +40,6 @@ pub fn agent_config(cluster: &Cluster, lead_address: Option<IpAddr>) -> AgentCon
         autoscale: cluster.autoscale.as_ref().map(|autoscale| Autoscale {
             max_size: autoscale.max_size,
             idle_seconds: autoscale.idle_seconds,
-            token_sha256: autoscale.token_sha256.clone(),
         }),
         // The token is another for each MiniCluster: `controller::decide::rest`.
         rest: cluster.flux.rest_port.map(|port| Rest { port, token_sha256: String::new() }),

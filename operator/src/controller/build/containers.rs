@@ -19,11 +19,14 @@ const STARTUP_ATTEMPTS: i32 = i32::MAX;
 /// ready the moment its broker is, and nothing that goes well takes a second attempt, which would be
 /// a Warning Event about the first. A worker waits as long for the lead.
 const STARTUP_PATIENCE: i32 = 1800;
-/// Seconds between two readiness probes. The first follows the startup probe at once, except where the kubelet
+/// Seconds between two readiness probes of an instance that others use while it is up: a lead that is gone leaves the
+/// status and the Services within this time. The first follows the startup probe at once, except where the kubelet
 /// has started less than this ago: there it comes at a random moment of this time (`run` in
-/// `pkg/kubelet/prober/worker.go`), and nodes that are added for a run are such. The kubelet learns up to a second
-/// late that a run has ended, and a probe in that second is a Warning Event: the more often the shorter this is.
-const READINESS_PERIOD: i32 = 60;
+/// `pkg/kubelet/prober/worker.go`), and nodes that are added for a run are such.
+const READINESS_PERIOD: i32 = 10;
+/// The same of a run of a command, which ends by itself. The kubelet learns up to a second late that it has, and a probe
+/// in that second is a Warning Event about a good run: the more often the shorter this is.
+const READINESS_PERIOD_OF_COMMAND: i32 = 60;
 /// Seconds that the answer to a readiness probe waits for a broker that is being started again.
 const READINESS_PATIENCE: i32 = 20;
 /// Seconds that a probe may take beyond the time that its answer waits, on a node with much to do.
@@ -128,7 +131,11 @@ fn runner(cluster: &Cluster, images: &Images, install: Install) -> Container {
             ..ready(STARTUP_PATIENCE)
         }),
         readiness_probe: Some(Probe {
-            period_seconds: Some(READINESS_PERIOD),
+            period_seconds: Some(if cluster.is_used_while_up() {
+                READINESS_PERIOD
+            } else {
+                READINESS_PERIOD_OF_COMMAND
+            }),
             failure_threshold: Some(1),
             ..ready(READINESS_PATIENCE)
         }),

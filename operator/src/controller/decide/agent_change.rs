@@ -56,8 +56,6 @@ pub(crate) fn constrain(
     // Nothing was asked for since: what differs is a newer operator's way to say the same.
     let mut config = running;
     config.network.lead_address = lead;
-    // The token is another one when another operator acts.
-    config.autoscale.clone_from(&constrained.config.autoscale);
     Constrained { config, refused, ..constrained }
 }
 

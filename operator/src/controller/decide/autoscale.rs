@@ -71,7 +71,7 @@ mod tests {
     use serde_json::json;
 
     fn bounds(min_size: u32, max_size: u32) -> Autoscale {
-        Autoscale { min_size, max_size, idle_seconds: 60, token_sha256: String::new() }
+        Autoscale { min_size, max_size, idle_seconds: 60 }
     }
 
     #[test]

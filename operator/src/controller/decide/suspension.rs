@@ -3,9 +3,11 @@
 //! Who has suspended a Job resumes it: why the operator did is noted on the Job, and a Job that somebody else has
 //! suspended (a queue, a person) is left to them.
 
+use super::change::Change;
 use crate::cluster::Cluster;
 use crate::controller::kube_ext::{
-    SUSPENDED_ANNOTATION, broker_is_ready, has_failed, has_pods, is_ending, noted_suspension,
+    SUSPENDED_ANNOTATION, broker_is_ready, has_failed, has_pods, is_ending, is_suspended,
+    noted_suspension,
 };
 use crate::controller::observe::Live;
 use flux_contract::demand::Demand;
@@ -59,6 +61,17 @@ pub(crate) fn set_suspend(reason: Option<String>, live: Option<&Job>, job: &mut 
     }
 }
 
+/// What becomes of the pod of `spec.services` while the Job is not there or is suspended; `None` while the Job runs.
+/// No queue counts that pod, so it runs only while the Job does: it ends after the Job's pods, which may need it to
+/// end well, and is made when the Job is there and runs. Who suspends a Job may do so while it is created.
+pub(crate) fn services_pod(live: &Live) -> Option<Change<Pod>> {
+    match (&live.job, &live.services_pod) {
+        (Some(job), _) if !is_suspended(job) => None,
+        (Some(job), Some(pod)) if !has_pods(job) => Some(Change::delete(pod)),
+        (Some(_) | None, _) => Some(Change::Keep),
+    }
+}
+
 /// True when a suspension of `job` has taken the pod `lead`. The Job controller lets go of such a pod before it
 /// deletes it (`deleteJobPods` of Kubernetes 1.36 and 1.37) and counts it nowhere; so it does with what is left
 /// of a Job that ends.
@@ -79,7 +92,7 @@ pub(crate) fn has_submitted(config: &AgentConfig, live: &Live) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::fixtures::{at, cluster, ended, ended_job, job, pod};
+    use crate::controller::fixtures::{at, cluster, ended, ended_job, job, pod, running};
     use serde_json::json;
 
     /// A Job that is suspended, by the specification or by somebody else, and has pods or none.
@@ -114,6 +127,26 @@ mod tests {
             assert_eq!(desired.spec.as_ref().unwrap().suspend, suspend);
             let note = noted_suspension(&desired);
             assert_eq!(note, (suspend == Some(true)).then_some(BY_SPECIFICATION));
+        }
+    }
+
+    #[test]
+    fn the_pod_of_the_services_runs_only_while_the_job_does() {
+        let services = pod("hello-services", "Running", "db", running());
+        let delete = || Some(Change::delete(&services));
+        for (job, change) in [
+            (None, Some(Change::Keep)),
+            (Some(job(4)), None),
+            (Some(suspended(true, 2)), Some(Change::Keep)),
+            (Some(suspended(true, 0)), delete()),
+            (Some(suspended(false, 0)), delete()),
+        ] {
+            let services_pod = Some(services.clone());
+            let live = Live { job: job.clone(), services_pod, ..Live::default() };
+            assert_eq!(super::services_pod(&live), change, "{job:?}");
+            let not_made = Live { services_pod: None, ..live };
+            let kept = change.map(|_| Change::Keep);
+            assert_eq!(super::services_pod(&not_made), kept, "{job:?}");
         }
     }
 

@@ -119,7 +119,7 @@ fn create(plan: &Plan, live: &mut Live) {
 /// What there is once `spec` has been applied as generation 1.
 fn settled(spec: &Value) -> Live {
     let mut live = Live::default();
-    for _ in 0..2 {
+    for _ in 0..3 {
         create(&decided(spec, 1, &live), &mut live);
     }
     live
@@ -160,7 +160,6 @@ fn the_first_reconcile_creates_the_services_and_with_the_leads_address_all_else_
         lines(&second),
         [
             &format!("create Secret {secret}"),
-            "create Pod hello-services",
             "create ConfigMap hello-agent",
             "create Service hello-web",
             "create Service web",
@@ -170,6 +169,9 @@ fn the_first_reconcile_creates_the_services_and_with_the_leads_address_all_else_
     let Change::Create(config_map) = &second.writes.config_map else { panic!() };
     assert!(config_map.data.as_ref().unwrap()["agent.toml"].contains("\"10.0.0.1\""));
     assert!(!format!("{second:?}").contains("secret-key"));
+    create(&second, &mut live);
+    let third = decided(&everything(), 1, &live);
+    assert_eq!(lines(&third), ["create Pod hello-services"], "it runs only while the Job does");
 }
 
 #[test]

@@ -27,8 +27,8 @@ const PAGE: u32 = 20;
 /// Reads from the stores, and from the API server what they do not hold.
 pub(crate) struct CachedClient<'context> {
     pub(crate) context: &'context Context,
-    /// Absent before the watches begin: then everything is read live.
-    pub(crate) stores: Option<&'context Stores>,
+    /// Empty before the watches begin: then everything is read live.
+    pub(crate) stores: &'context Stores,
     pub(crate) cluster: Name,
 }
 
@@ -72,7 +72,7 @@ impl<K> Objects<K> {
 
 impl<'context> CachedClient<'context> {
     pub(crate) fn new(context: &'context Context, cluster: &MiniClusterMeta) -> Self {
-        Self { context, stores: context.stores.get(), cluster: name_of(cluster) }
+        Self { context, stores: &context.stores, cluster: name_of(cluster) }
     }
 
     pub(crate) fn objects<K>(&self) -> Objects<K>
@@ -93,7 +93,7 @@ impl<'context> CachedClient<'context> {
     pub(crate) async fn cluster(&self, watched: &MiniClusterMeta) -> Result<Option<Read>, Error> {
         let (namespace, name) = &self.cluster;
         let job = ObjectRef::new(name).within(namespace);
-        let has_job = self.stores.is_some_and(|stores| stores.jobs.get(&job).is_some());
+        let has_job = self.stores.jobs.get(&job).is_some();
         if let Some(object) = self.context.recent.cluster(watched).filter(|_| has_job) {
             return Ok(Some(Read { object, unreadable: None }));
         }
@@ -119,7 +119,7 @@ impl<'context> CachedClient<'context> {
             + DeserializeOwned
             + 'static,
     {
-        let stored = self.stores.and_then(|stores| stored(store(stores), &self.cluster.0, name));
+        let stored = stored(store(self.stores), &self.cluster.0, name);
         match stored.filter(|object| is_owned(object, &owner.uid)) {
             Some(object) => Ok(Ok(Some(object))),
             None => self.objects().read_owned(name, owner).await,
@@ -171,8 +171,7 @@ impl<'context> CachedClient<'context> {
         owner: &OwnerReference,
         is_asked_for: bool,
     ) -> Result<Owned<Pod>, Error> {
-        let lacks = |stores: &Stores| stores.lacks_services_pod(&self.cluster.0, name);
-        let is_absent = self.stores.is_some_and(lacks);
+        let is_absent = self.stores.lacks_services_pod(&self.cluster.0, name);
         if is_absent && !is_asked_for {
             return Ok(Ok(None));
         }

@@ -4,23 +4,20 @@
 use super::recent::Name;
 use super::stores::MiniClusterMeta;
 use anyhow::{Context as _, Result, ensure};
-use flux_contract::Redacted;
 use flux_contract::demand::{Demand, Question};
 use flux_contract::invocation::READY_PORT;
-use flux_contract::token::fingerprint;
 use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use futures::{Stream, StreamExt as _, stream};
 use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1;
-use hyper::header::{AUTHORIZATION, HOST};
+use hyper::header::HOST;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use kube::runtime::reflector::{ObjectRef, Store};
 use parking_lot::Mutex;
-use sha2::{Digest as _, Sha256};
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
@@ -39,8 +36,6 @@ const PAUSE: Duration = Duration::from_millis(250);
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 /// Bytes of an answer that are read.
 const ANSWER_LIMIT: usize = 1024;
-/// Bytes of the secret that tokens are made of.
-const KEY_LENGTH: usize = 32;
 
 /// What a lead has answered.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -78,8 +73,6 @@ struct Asked {
 
 /// The leads that are asked, and what they have answered.
 pub(crate) struct Demands {
-    /// Drawn when it is first needed, and kept nowhere else: another operator has other tokens.
-    key: Mutex<Option<Redacted<[u8; KEY_LENGTH]>>>,
     asked: Mutex<HashMap<Name, Asked>>,
     /// The MiniClusters that there are, once they are watched.
     clusters: OnceLock<Store<MiniClusterMeta>>,
@@ -91,7 +84,6 @@ impl Default for Demands {
     fn default() -> Self {
         let (news, heard) = unbounded();
         Self {
-            key: Mutex::default(),
             asked: Mutex::default(),
             clusters: OnceLock::new(),
             news,
@@ -101,36 +93,10 @@ impl Default for Demands {
 }
 
 impl Demands {
-    /// The token for the MiniCluster with this uid; `None` where the system has no random numbers.
-    fn token(&self, uid: &str) -> Option<Redacted<String>> {
-        let mut key = self.key.lock();
-        if key.is_none() {
-            let mut drawn = [0; KEY_LENGTH];
-            getrandom::fill(&mut drawn).ok()?;
-            *key = Some(Redacted::new(drawn));
-        }
-        let mut digest = Sha256::new();
-        digest.update(key.as_ref()?.expose());
-        digest.update(uid);
-        Some(Redacted::new(format!("{:x}", digest.finalize())))
-    }
-
-    /// By which the lead of the MiniCluster with this uid knows the token; empty where there is none.
-    pub(crate) fn fingerprint(&self, uid: &str) -> String {
-        self.token(uid).map(|token| fingerprint(token.expose())).unwrap_or_default()
-    }
-
-    /// What the lead of `cluster` with this `uid` has answered last. From now on it is asked, and nobody where there is
-    /// no lead to ask.
-    pub(crate) fn answer(
-        self: &Arc<Self>,
-        cluster: &Name,
-        uid: &str,
-        lead: Option<&Pod>,
-    ) -> Answer {
-        let lead = lead.and_then(lead_of).zip(self.token(uid));
+    /// What the lead of `cluster` has answered last. From now on it is asked, and nobody where there is no lead to ask.
+    pub(crate) fn answer(self: &Arc<Self>, cluster: &Name, lead: Option<&Pod>) -> Answer {
         let mut asked = self.asked.lock();
-        let Some((lead, token)) = lead else {
+        let Some(lead) = lead.and_then(lead_of) else {
             asked.remove(cluster);
             return Answer::None;
         };
@@ -139,17 +105,17 @@ impl Demands {
         }
         let mut questions = JoinSet::new();
         let (demands, name, pod) = (Arc::clone(self), cluster.clone(), lead.clone());
-        questions.spawn(async move { demands.keep_asking(&name, &pod, &token).await });
+        questions.spawn(async move { demands.keep_asking(&name, &pod).await });
         let new = Asked { lead, answer: Answer::None, _questions: questions };
         asked.insert(cluster.clone(), new);
         Answer::None
     }
 
-    async fn keep_asking(&self, cluster: &Name, lead: &Lead, token: &Redacted<String>) {
+    async fn keep_asking(&self, cluster: &Name, lead: &Lead) {
         let address = SocketAddr::new(lead.address, READY_PORT);
         let (mut seen, mut retry) = (None, RETRY.0);
         loop {
-            let asked = ask(address, token, seen).await;
+            let asked = ask(address, seen).await;
             seen = asked.as_ref().ok().copied();
             let pause = if seen.is_some() { PAUSE } else { retry };
             retry = if seen.is_some() { RETRY.0 } else { RETRY.1.min(retry * 2) };
@@ -202,18 +168,13 @@ fn lead_of(pod: &Pod) -> Option<Lead> {
 }
 
 /// Asks the agent at `address` for a demand that is another than `seen`.
-async fn ask(
-    address: SocketAddr,
-    token: &Redacted<String>,
-    seen: Option<Demand>,
-) -> Result<Demand> {
+async fn ask(address: SocketAddr, seen: Option<Demand>) -> Result<Demand> {
     let connected = timeout(PATIENCE, TcpStream::connect(address)).await;
     let stream = connected.context("it does not accept a connection")?.context("connect")?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     let question = Question { wait_seconds: WAIT.as_secs(), seen };
     let request = Request::get(question.to_string())
         .header(HOST, address.to_string())
-        .header(AUTHORIZATION, format!("Bearer {}", token.expose()))
         .body(Empty::<Bytes>::new())?;
     let asked = async { demand_in(sender.send_request(request).await?).await };
     let answered = async {
@@ -229,9 +190,6 @@ async fn demand_in(answer: Response<Incoming>) -> Result<Demand> {
     let code = answer.status();
     // What there is to do about it.
     let refused = match code {
-        StatusCode::UNAUTHORIZED => {
-            "it does not know this operator yet: the kubelet brings the news within about a minute"
-        }
         StatusCode::SERVICE_UNAVAILABLE => "the instance does not say what its queue needs",
         _ => "it does not tell what its queue needs",
     };

@@ -1,18 +1,17 @@
 //! Finds out whether pods can have image volumes (KEP-4639), from the API server's version and from what
-//! each node says of its kubelet and its container runtime. It is asked in the background from the operator's start
-//! on, and the last answer serves all Jobs that are made.
+//! each node says of its kubelet and its container runtime. The first Job that is to be created asks, and the answer
+//! serves those that follow soon.
 
+use crate::cluster::Cluster;
 use crate::controller::decide::install::{ImageVolumeSupport, Lack};
-use k8s_openapi::api::core::v1::{Node, NodeSystemInfo};
+use k8s_openapi::api::core::v1::{Node, NodeSystemInfo, Taint, Toleration};
 use kube::api::ListParams;
 use kube::core::{ApiResource, Object};
 use kube::{Api, Client, ResourceExt as _};
-use parking_lot::Mutex;
 use serde::Deserialize;
-use serde::de::IgnoredAny;
-use std::convert::Infallible;
 use std::time::Duration;
-use tokio::time::{sleep, timeout};
+use tokio::sync::Mutex;
+use tokio::time::{Instant, timeout};
 
 /// Kubernetes has image volumes switched on from this release on (stable with 1.36).
 const KUBERNETES: (u32, u32) = (1, 35);
@@ -26,36 +25,73 @@ const PAGE: u32 = 100;
 const GOOD_FOR: Duration = Duration::from_mins(5);
 /// The same where it is not certain.
 const UNCERTAIN_FOR: Duration = Duration::from_secs(30);
-/// Longest time for an answer, of 50 pages perhaps.
-const PATIENCE: Duration = Duration::from_mins(2);
+/// Longest time for an answer, of 50 pages perhaps: a reconcile has a minute.
+const LONGEST_QUESTION: Duration = Duration::from_secs(20);
 
-/// The last answer.
+/// What the nodes lack: the taints that keep pods away from those nodes, and one node that has them. Without taints it is
+/// the only entry.
+type Answer = Result<Vec<(Vec<Taint>, Lack)>, Lack>;
+
+/// The last answer, and when it came.
 #[derive(Debug, Default)]
-pub(crate) struct ImageVolumes(Mutex<Option<ImageVolumeSupport>>);
+pub(crate) struct ImageVolumes(Mutex<Option<(Instant, Answer)>>);
 
 impl ImageVolumes {
-    /// What is known. No MiniCluster waits until more is.
-    pub(crate) fn support(&self) -> ImageVolumeSupport {
-        let unknown = || Err(Lack::perhaps("the operator has just begun to ask the nodes"));
-        self.0.lock().clone().unwrap_or_else(unknown)
-    }
-
-    /// Asks the API server, again and again.
-    pub(crate) async fn keep_asking(&self, client: &Client) -> Infallible {
-        loop {
-            let late = || Err(Lack::perhaps("the API server did not say in time what it has"));
-            let support = timeout(PATIENCE, ask(client)).await.unwrap_or_else(|_| late());
-            let is_certain = support.as_ref().err().is_none_or(|lack| lack.is_certain);
-            let before = self.0.lock().replace(support.clone());
-            if before.as_ref() != Some(&support) {
-                tracing::info!(?support, "image volumes");
+    /// Whether the pods of `cluster` can have image volumes on every node that they may get to. Of several that ask at
+    /// the same time one asks the API server.
+    pub(crate) async fn support(&self, client: &Client, cluster: &Cluster) -> ImageVolumeSupport {
+        let mut last = self.0.lock().await;
+        let answer = match &*last {
+            Some((at, answer)) if at.elapsed() < good_for(answer) => answer.clone(),
+            Some(_) | None => {
+                let late = || Err(Lack::perhaps("the API server did not say in time what it has"));
+                let answer =
+                    timeout(LONGEST_QUESTION, ask(client)).await.unwrap_or_else(|_| late());
+                tracing::info!(?answer, "image volumes");
+                *last = Some((Instant::now(), answer.clone()));
+                answer
             }
-            sleep(if is_certain { GOOD_FOR } else { UNCERTAIN_FOR }).await;
-        }
+        };
+        let tolerations = tolerations(cluster);
+        let is_reached = |taints: &[Taint]| {
+            taints.iter().all(|taint| tolerations.iter().any(|it| tolerates(it, taint)))
+        };
+        let reached = answer?.into_iter().find(|(taints, _)| is_reached(taints));
+        reached.map_or(Ok(()), |(_, lack)| Err(lack))
     }
 }
 
-type NodeInfo = Object<IgnoredAny, NodeStatus>;
+fn good_for(answer: &Answer) -> Duration {
+    let is_certain = answer.as_ref().err().is_none_or(|lack| lack.is_certain);
+    if is_certain { GOOD_FOR } else { UNCERTAIN_FOR }
+}
+
+/// The tolerations of the pods: those of the specification, and those of the overlay.
+fn tolerations(cluster: &Cluster) -> Vec<Toleration> {
+    let overlaid = cluster.pod.overlay.as_ref().and_then(|overlay| overlay.get("tolerations"));
+    let overlaid = overlaid.and_then(|all| serde_json::from_value(all.clone()).ok());
+    let own = cluster.pod.spec.tolerations.iter().flatten().cloned();
+    own.chain(overlaid.unwrap_or_else(Vec::new)).collect()
+}
+
+/// As `ToleratesTaint` of Kubernetes' `Toleration` has it.
+fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
+    let is_empty = |text: Option<&str>| text.is_none_or(str::is_empty);
+    let (key, effect) = (toleration.key.as_deref(), toleration.effect.as_deref());
+    (is_empty(effect) || effect == Some(&taint.effect))
+        && (is_empty(key) || key == Some(&taint.key))
+        && (toleration.operator.as_deref() == Some("Exists")
+            || toleration.value.as_deref().unwrap_or_default()
+                == taint.value.as_deref().unwrap_or_default())
+}
+
+type NodeInfo = Object<NodeSpec, NodeStatus>;
+
+#[derive(Debug, Clone, Default, Deserialize)]
+struct NodeSpec {
+    #[serde(default)]
+    taints: Vec<Taint>,
+}
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -63,21 +99,35 @@ struct NodeStatus {
     node_info: Option<NodeSystemInfo>,
 }
 
-async fn ask(client: &Client) -> ImageVolumeSupport {
+async fn ask(client: &Client) -> Answer {
     let version = client.apiserver_version().await;
     let version = version.map_err(|error| unknown("read the API server's version", &error))?;
     kubernetes_has("the API server", &version.git_version)?;
     let api: Api<NodeInfo> = Api::all_with(client.clone(), &ApiResource::erase::<Node>(&()));
     let mut page = ListParams::default().limit(PAGE);
-    let mut any = false;
+    let (mut any, mut lacking) = (false, Vec::new());
     loop {
         let nodes = api.list(&page).await.map_err(|error| unknown("list the nodes", &error))?;
-        any |= !nodes.items.is_empty();
-        nodes.items.iter().try_for_each(node_has)?;
+        for node in &nodes.items {
+            // An entry without this has no kubelet.
+            let Some(info) = node.status.as_ref().and_then(|it| it.node_info.as_ref()) else {
+                continue;
+            };
+            any = true;
+            let Err(lack) = node_has(&node.name_any(), info) else { continue };
+            let keeps_away = |taint: &&Taint| taint.effect != "PreferNoSchedule";
+            let taints: Vec<Taint> = node.spec.taints.iter().filter(keeps_away).cloned().collect();
+            if taints.is_empty() {
+                return Ok(vec![(taints, lack)]);
+            }
+            if !lacking.iter().any(|(others, _)| *others == taints) {
+                lacking.push((taints, lack));
+            }
+        }
         page.continue_token = nodes.metadata.continue_.filter(|token| !token.is_empty());
         if page.continue_token.is_none() {
             // They come when there is something to run.
-            return if any { Ok(()) } else { Err(Lack::perhaps("there is no node yet")) };
+            return if any { Ok(lacking) } else { Err(Lack::perhaps("there is no node yet")) };
         }
     }
 }
@@ -91,12 +141,9 @@ fn unknown(what: &str, error: &kube::Error) -> Lack {
     })
 }
 
-/// Whether `node` can mount images; true where it runs something else than Linux: no pod of ours gets there.
-fn node_has(node: &NodeInfo) -> ImageVolumeSupport {
-    let name = format!("node {}", node.name_any());
-    let Some(info) = node.status.as_ref().and_then(|status| status.node_info.as_ref()) else {
-        return Err(Lack::surely(format!("{name} does not say what it runs")));
-    };
+/// Whether a node can mount images; true where it runs something else than Linux: no pod of ours gets there.
+fn node_has(name: &str, info: &NodeSystemInfo) -> ImageVolumeSupport {
+    let name = format!("node {name}");
     if !info.operating_system.is_empty() && info.operating_system != "linux" {
         return Ok(());
     }
@@ -147,16 +194,13 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn node(kubelet: &str, runtime: &str, system: &str) -> NodeInfo {
+    fn node(kubelet: &str, runtime: &str, system: &str) -> ImageVolumeSupport {
         let info = json!({
             "machineID": "", "systemUUID": "", "bootID": "", "kernelVersion": "6.1", "osImage": "",
             "containerRuntimeVersion": runtime, "kubeletVersion": kubelet,
             "kubeProxyVersion": "", "operatingSystem": system, "architecture": "amd64",
         });
-        let status = json!({ "nodeInfo": info, "images": [] });
-        let metadata = json!({ "name": "n-1" });
-        serde_json::from_value(json!({ "metadata": metadata, "spec": {}, "status": status }))
-            .unwrap()
+        node_has("n-1", &serde_json::from_value(info).unwrap())
     }
 
     #[test]
@@ -168,7 +212,7 @@ mod tests {
             ("v1.35.0", "cri-o://1.33.0", "linux"),
             ("v1.35.0", "containerd://1.7", "windows"),
         ] {
-            assert_eq!(node_has(&node(kubelet, runtime, system)), Ok(()), "{kubelet} {runtime}");
+            assert_eq!(node(kubelet, runtime, system), Ok(()), "{kubelet} {runtime}");
         }
     }
 
@@ -194,11 +238,24 @@ mod tests {
             ("v1.35.0", "docker://27.0", true, unknown.to_owned()),
         ] {
             let lack = Lack { why: format!("node n-1 {lack}"), is_certain };
-            assert_eq!(node_has(&node(kubelet, runtime, "linux")), Err(lack));
+            assert_eq!(node(kubelet, runtime, "linux"), Err(lack));
         }
-        let silent = json!({ "metadata": { "name": "n-2" }, "spec": {} });
-        let silent: NodeInfo = serde_json::from_value(silent).unwrap();
-        let lack = "node n-2 does not say what it runs".to_owned();
-        assert_eq!(node_has(&silent), Err(Lack::surely(lack)));
+    }
+    #[test]
+    fn a_taint_is_tolerated_by_its_key_its_value_and_its_effect() {
+        let taint: Taint =
+            serde_json::from_value(json!({ "key": "gpu", "value": "yes", "effect": "NoSchedule" }))
+                .unwrap();
+        for (toleration, expected) in [
+            (json!({ "operator": "Exists" }), true),
+            (json!({ "key": "gpu", "operator": "Exists" }), true),
+            (json!({ "key": "gpu", "operator": "Exists", "effect": "NoExecute" }), false),
+            (json!({ "key": "gpu", "value": "yes" }), true),
+            (json!({ "key": "gpu", "value": "no" }), false),
+            (json!({ "key": "other", "operator": "Exists" }), false),
+        ] {
+            let of = serde_json::from_value(toleration.clone()).unwrap();
+            assert_eq!(tolerates(&of, &taint), expected, "{toleration}");
+        }
     }
 }

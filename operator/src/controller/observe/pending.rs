@@ -41,7 +41,7 @@ pub(super) async fn check(
     let checker = Checker { client, job, asks_pods: lacks_brokers(job) && !lead_says };
     let versions = [job.resource_version(), lead.and_then(Pod::resource_version)];
     let recent = &client.context.recent;
-    let last = client.stores.and_then(|_| recent.check(&client.cluster));
+    let last = client.context.watches().then(|| recent.check(&client.cluster)).flatten();
     if let Some(last) = &last
         && let Some(rest) = checker.pause(last, &versions)
     {

@@ -48,11 +48,9 @@ pub(super) async fn pods(
 ) -> Result<Pods, Error> {
     let runner = identity.name.as_str();
     let of_job = format!("{}={runner}", labels::JOB_NAME);
-    // How a run has ended is read: the watch of the Job may be ahead of that of its pods.
-    let stores = client.stores.filter(|_| !is_finished(job));
     let uid = job.uid().unwrap_or_default();
-    let watched = stores.and_then(|stores| stores.leads_of(&client.cluster.0, &uid));
-    let leads = if let Some(leads) = watched {
+    let watched = client.stores.leads_of(&client.cluster.0, &uid);
+    let leads = if let Some(leads) = watched.filter(|leads| is_all_there_is(leads, job)) {
         leads
     } else {
         let leads = format!("{of_job},{}=0", labels::COMPLETION_INDEX);
@@ -85,6 +83,14 @@ pub(super) async fn pods(
         }
     }
     Ok(pods)
+}
+
+/// False where the API server is asked although a watch has brought these leads of `job`: how a run has ended, as the
+/// watch of the Job may be ahead of that of its pods; and where a Job that has pods has no lead among them, as the pods
+/// of other operators lack the label that the watch selects by.
+fn is_all_there_is(leads: &[Pod], job: &Job) -> bool {
+    let active = job.status.as_ref().and_then(|status| status.active).unwrap_or_default();
+    !is_finished(job) && (!leads.is_empty() || active == 0)
 }
 
 fn begins(job: &Job, now: &Time) -> bool {

@@ -12,7 +12,8 @@ use tokio::time::Instant;
 
 /// Largest MiniCluster that is remembered, in bytes of JSON. A larger one is read by each reconcile.
 const SIZE_LIMIT: usize = 16 * 1024;
-/// MiniClusters that are remembered at most.
+/// MiniClusters that are remembered at most. While there are half as many, those that have finished are, too: of these
+/// there are ever more, and hardly any is read again.
 const COUNT_LIMIT: usize = 4000;
 
 pub(crate) type Name = (String, String);
@@ -42,7 +43,7 @@ impl Recent {
 
     pub(crate) fn set_cluster(&self, cluster: &MiniCluster) {
         let mut entries = self.0.lock();
-        let has_room = entries.len() < COUNT_LIMIT;
+        let has_room = has_room(&entries, cluster.status.as_ref());
         let entry = entries.entry(name_of(cluster)).or_default();
         entry.cluster = if has_room { to_text(cluster.clone()) } else { None };
     }
@@ -52,6 +53,7 @@ impl Recent {
         let name = metadata.name.clone().unwrap_or_default();
         let mut entries = self.0.lock();
         let name = (metadata.namespace.clone().unwrap_or_default(), name);
+        let has_room = has_room(&entries, status.as_ref());
         let Some(entry) = entries.get_mut(&name) else { return };
         entry.reported = Some(Instant::now());
         let is_same = |read: &MiniCluster| {
@@ -59,7 +61,7 @@ impl Recent {
         };
         let read = entry.cluster().filter(is_same);
         let written = read.map(|read| MiniCluster { metadata, spec: read.spec, status });
-        entry.cluster = written.and_then(to_text);
+        entry.cluster = written.filter(|_| has_room).and_then(to_text);
     }
 
     /// What was found out last about the pods of `cluster` that do not start: no watch brings it.
@@ -116,6 +118,13 @@ impl Recent {
     }
 }
 
+/// Whether one more MiniCluster, which has this status, may be remembered.
+fn has_room(entries: &HashMap<Name, Entry>, status: Option<&MiniClusterStatus>) -> bool {
+    let is_over = status.is_some_and(MiniClusterStatus::is_over);
+    let limit = if is_over { COUNT_LIMIT / 2 } else { COUNT_LIMIT };
+    entries.values().filter(|entry| entry.cluster.is_some()).count() < limit
+}
+
 impl Entry {
     fn cluster(&self) -> Option<MiniCluster> {
         serde_json::from_str(self.cluster.as_deref()?).ok()
@@ -140,6 +149,7 @@ fn version(metadata: &ObjectMeta) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::crd::State;
     use kube::core::{PartialObjectMeta, PartialObjectMetaExt as _};
     use serde_json::json;
 
@@ -188,6 +198,26 @@ mod tests {
         let recent = read("10", 1);
         recent.retain(|_, _| false);
         assert!(recent.cluster(&watched("u", "10")).is_none());
+    }
+
+    #[test]
+    fn those_that_have_finished_take_no_place_of_those_that_run() {
+        let recent = read("10", 1);
+        let object = recent.cluster(&watched("u", "10")).unwrap();
+        let state =
+            |state| Some(MiniClusterStatus { state: Some(state), ..MiniClusterStatus::default() });
+        let remember = |name: String, status| {
+            let mut one = MiniCluster { status, ..object.clone() };
+            one.metadata.name = Some(name);
+            recent.set_cluster(&one);
+            recent.cluster(&one).is_some()
+        };
+        let finished = (0..5000).filter(|n| remember(format!("f-{n}"), state(State::Complete)));
+        assert_eq!(finished.count(), COUNT_LIMIT / 2 - 1);
+        for number in 0..100 {
+            recent.set_summary(&("apps".to_owned(), format!("s-{number}")), None);
+            assert!(remember(format!("r-{number}"), state(State::Running)));
+        }
     }
 
     #[test]

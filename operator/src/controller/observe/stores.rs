@@ -6,6 +6,8 @@
 
 use super::recent::Recent;
 use crate::cluster::validate::of_kueue;
+use crate::controller::decide::ended_run::ENDED_RUN_ANNOTATION;
+use crate::controller::kube_ext::is_finished;
 use crate::crd::MiniCluster;
 use crate::metrics::Population;
 use flux_contract::invocation::REPLACED_VARIABLES;
@@ -16,6 +18,7 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Container, ContainerStatus, Pod, PodSpec, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::{ObjectMeta, PartialObjectMeta};
+use kube::runtime::reflector::store::Writer;
 use kube::runtime::reflector::{self, ObjectRef, Store};
 use kube::runtime::watcher::Event;
 use kube::runtime::{Predicate as _, PredicateConfig, WatchStreamExt as _, predicates, watcher};
@@ -42,11 +45,12 @@ pub(crate) const MINI_CLUSTER: &str = "MiniCluster";
 pub(crate) const JOB: &str = "Job";
 
 /// Objects of a page of a watch's first list, all of which it holds in memory: an object has up to 1.5 MiB.
-const PAGE: u32 = 5;
+const PAGE: u32 = 25;
 /// Largest object that is stored whole, in bytes of JSON: without scripts, no object of a MiniCluster has 4 KiB.
 const SIZE_LIMIT: usize = 16 * 1024;
 /// What the whole objects of one store may take of memory, in bytes as [`memory_of`] estimates them: more than those
-/// of 2,000 MiniClusters that run a command.
+/// of 2,000 MiniClusters that run a command. Those of runs that are over get half of it: of these there are ever more,
+/// and nobody reads them again.
 const STORE_LIMIT: usize = 16 * 1024 * 1024;
 /// Longest name of a controller that a large object is stored with.
 const NAME_LIMIT: usize = 253;
@@ -64,7 +68,33 @@ pub(crate) struct Stores {
     pub(crate) leads: Store<Pod>,
 }
 
+/// What the watches write into the stores.
+pub(crate) struct Writers {
+    pub(crate) jobs: Writer<Job>,
+    pub(crate) services: Writer<Service>,
+    pub(crate) config_maps: Writer<ConfigMap>,
+    pub(crate) services_pods: Writer<Pod>,
+    pub(crate) leads: Writer<Pod>,
+}
+
 impl Stores {
+    /// Stores that are empty, and incomplete until watches write into them.
+    pub(crate) fn new() -> (Self, Writers) {
+        let (jobs, of_jobs) = reflector::store();
+        let (services, of_services) = reflector::store();
+        let (config_maps, of_config_maps) = reflector::store();
+        let (services_pods, of_services_pods) = reflector::store();
+        let (leads, of_leads) = reflector::store();
+        let writers = Writers {
+            jobs: of_jobs,
+            services: of_services,
+            config_maps: of_config_maps,
+            services_pods: of_services_pods,
+            leads: of_leads,
+        };
+        (Self { jobs, services, config_maps, services_pods, leads }, writers)
+    }
+
     /// The pods with index 0 of the Job with this uid; `None` before all are there, or where one is not stored whole.
     pub(crate) fn leads_of(&self, namespace: &str, job: &str) -> Option<Vec<Pod>> {
         if !is_complete(&self.leads) {
@@ -155,28 +185,30 @@ pub(crate) fn population(
     }
 }
 
-/// The objects that `selector` selects and an object of kind `controller` controls, and each that is changed or goes.
+/// Each object that is changed or goes, of those that `selector` selects and an object of kind `controller` controls.
+/// `writer` has them all.
 pub(crate) fn controlled<K>(
     api: Api<K>,
+    writer: Writer<K>,
     selector: &str,
     controller: &'static str,
-    take_out: fn(&mut K),
-) -> (Store<K>, impl Stream<Item = watcher::Result<K>> + Send + 'static)
+    take_out: fn(&mut K) -> bool,
+) -> impl Stream<Item = watcher::Result<K>> + Send + 'static
 where
     K: Resource<DynamicType = ()> + Serialize + DeserializeOwned,
     K: Clone + Default + Debug + Send + Sync + 'static,
 {
-    let (store, writer) = reflector::store();
     let events = controlled_events(api, watch_config().labels(selector), controller, take_out);
-    (store, events.reflect(writer).touched_objects())
+    events.reflect(writer).touched_objects()
 }
 
-/// What a watch brings of the objects that an object of kind `controller` controls, without what `take_out` takes.
+/// What a watch brings of the objects that an object of kind `controller` controls, without what `take_out` takes, which
+/// answers whether the object is of a run that is over.
 pub(crate) fn controlled_events<K>(
     api: Api<K>,
     config: watcher::Config,
     controller: &'static str,
-    take_out: fn(&mut K),
+    take_out: fn(&mut K) -> bool,
 ) -> impl Stream<Item = watcher::Result<Event<K>>> + Send + 'static
 where
     K: Resource<DynamicType = ()> + Serialize + DeserializeOwned,
@@ -186,44 +218,54 @@ where
     watcher(api, config)
         .default_backoff()
         .try_filter_map(move |event| ready(Ok(without_others(event, controller))))
-        .modify(move |object| {
-            object.meta_mut().managed_fields = None;
-            take_out(object);
-        })
-        .map_ok(move |event| budget.fit(event))
+        .map_ok(move |event| budget.fit(event, take_out))
 }
 
 /// What the whole objects of a store take of memory, by a hash of their namespaces and names.
 #[derive(Default)]
 struct Budget {
-    sizes: HashMap<u64, usize>,
+    /// Each with whether it is of a run that is over.
+    sizes: HashMap<u64, (usize, bool)>,
     sum: usize,
+    sum_of_over: usize,
 }
 
 impl Budget {
     /// Leaves the objects of `event` whole as long as [`SIZE_LIMIT`] and [`STORE_LIMIT`] allow it.
-    fn fit<K>(&mut self, mut event: Event<K>) -> Event<K>
+    fn fit<K>(&mut self, mut event: Event<K>, take_out: fn(&mut K) -> bool) -> Event<K>
     where
         K: Resource + Serialize + Default,
     {
         match &mut event {
             Event::Init => *self = Self::default(),
-            Event::InitApply(object) | Event::Apply(object) => self.hold(object),
-            Event::Delete(object) => drop(self.release(object)),
+            Event::InitApply(object) | Event::Apply(object) => {
+                object.meta_mut().managed_fields = None;
+                let is_over = take_out(object);
+                self.hold(object, is_over);
+            }
+            Event::Delete(object) => {
+                take_out(object);
+                self.release(object);
+            }
             Event::InitDone => {}
         }
         event
     }
 
-    fn hold<K>(&mut self, object: &mut K)
+    fn hold<K>(&mut self, object: &mut K, is_over: bool)
     where
         K: Resource + Serialize + Default,
     {
         let key = self.release(object);
-        match memory_of(object).filter(|size| self.sum + size <= STORE_LIMIT) {
+        let has_room = |size: &usize| {
+            self.sum + size <= STORE_LIMIT
+                && (!is_over || self.sum_of_over + size <= STORE_LIMIT / 2)
+        };
+        match memory_of(object).filter(has_room) {
             Some(size) => {
-                self.sizes.insert(key, size);
+                self.sizes.insert(key, (size, is_over));
                 self.sum += size;
+                self.sum_of_over += if is_over { size } else { 0 };
             }
             None => leave_identity(object),
         }
@@ -233,7 +275,9 @@ impl Budget {
         let mut hasher = DefaultHasher::new();
         (&object.meta().namespace, &object.meta().name).hash(&mut hasher);
         let key = hasher.finish();
-        self.sum -= self.sizes.remove(&key).unwrap_or_default();
+        let (size, is_over) = self.sizes.remove(&key).unwrap_or_default();
+        self.sum -= size;
+        self.sum_of_over -= if is_over { size } else { 0 };
         key
     }
 }
@@ -294,10 +338,11 @@ fn is_short(owner: &OwnerReference) -> bool {
 }
 
 /// Leaves of a Job's template the restart policy, the images that are copied or mounted, pod-level resources, claims of
-/// devices, and what holds its pods back.
-pub(crate) fn strip_job(job: &mut Job) {
-    let Some(template) = job.spec.as_mut().map(|spec| &mut spec.template) else { return };
-    let Some(pod) = mem::take(template).spec else { return };
+/// devices, and what holds its pods back. True for one that has finished.
+pub(crate) fn strip_job(job: &mut Job) -> bool {
+    let is_over = is_finished(job);
+    let Some(template) = job.spec.as_mut().map(|spec| &mut spec.template) else { return is_over };
+    let Some(pod) = mem::take(template).spec else { return is_over };
     let image_of =
         |it: Container| Container { name: it.name, image: it.image, ..Container::default() };
     let init = pod.init_containers.map(|all| all.into_iter().map(image_of).collect());
@@ -311,16 +356,23 @@ pub(crate) fn strip_job(job: &mut Job) {
         scheduling_gates: pod.scheduling_gates,
         ..PodSpec::default()
     });
+    is_over
+}
+
+/// True where the run is noted to have ended.
+pub(crate) fn is_of_ended_run(config_map: &mut ConfigMap) -> bool {
+    config_map.annotations().contains_key(ENDED_RUN_ANNOTATION)
 }
 
 /// Leaves of a pod how it and its containers are, the operator's annotations, and how many pods were there before it.
-pub(crate) fn strip_pod(pod: &mut Pod) {
+/// True for one that has ended.
+pub(crate) fn strip_pod(pod: &mut Pod) -> bool {
     pod.spec = None;
     if let Some(annotations) = &mut pod.metadata.annotations {
         let counts = REPLACED_VARIABLES.map(|(_, annotation)| annotation);
         annotations.retain(|key, _| key.starts_with(OURS) || counts.contains(&key.as_str()));
     }
-    let Some(status) = &mut pod.status else { return };
+    let Some(status) = &mut pod.status else { return false };
     // The address is where a lead is asked what its queue needs.
     (status.host_ip, status.host_ips, status.pod_ips) = (None, None, None);
     let init = status.init_container_statuses.iter_mut().flatten();
@@ -335,6 +387,7 @@ pub(crate) fn strip_pod(pod: &mut Pod) {
             ..ContainerStatus::default()
         };
     }
+    matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"))
 }
 
 /// Leaves of a MiniCluster's metadata the identity, its versions, and [`READ_HASH`].

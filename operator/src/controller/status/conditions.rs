@@ -17,8 +17,23 @@ pub(crate) mod kind {
     /// The API of the instance is served.
     pub(crate) const REST_READY: &str = "RestReady";
 
-    pub(super) const ALL: [&str; 8] =
-        [ACCEPTED, PROGRESSING, READY, SUSPENDED, COMPLETE, FAILED, AUTOSCALING, REST_READY];
+    /// What was applied cannot be had; absent otherwise.
+    pub(crate) const STALLED: &str = "Stalled";
+    /// Something will come; absent otherwise.
+    pub(crate) const RECONCILING: &str = "Reconciling";
+
+    pub(super) const ALL: [&str; 10] = [
+        ACCEPTED,
+        PROGRESSING,
+        READY,
+        SUSPENDED,
+        COMPLETE,
+        FAILED,
+        AUTOSCALING,
+        REST_READY,
+        STALLED,
+        RECONCILING,
+    ];
 }
 
 /// Reasons of `Progressing=False` that are no trouble.
@@ -53,6 +68,25 @@ impl Conditions {
         self.yes(type_, reason, message);
         if let Some(condition) = self.list.last_mut() {
             condition.observed_generation = Some(generation);
+        }
+    }
+
+    fn find(&self, type_: &str) -> Option<&Condition> {
+        self.list.iter().find(|condition| condition.type_ == type_)
+    }
+
+    pub(super) fn has(&self, type_: &str) -> bool {
+        self.find(type_).is_some()
+    }
+
+    pub(super) fn reason(&self, type_: &str) -> Option<&str> {
+        self.find(type_).map(|condition| condition.reason.as_str())
+    }
+
+    /// Sets `type_` to true with the reason and the message of the condition `cause`.
+    pub(super) fn repeat(&mut self, type_: &str, cause: &str) {
+        if let Some(Condition { reason, message, .. }) = self.find(cause).cloned() {
+            self.yes(type_, &reason, message);
         }
     }
 

@@ -58,10 +58,11 @@ pub(crate) fn change<'status>(
     Change { size, ready: first_ready(old, new).and_then(since_creation), end }
 }
 
-/// When the MiniCluster has become ready, if `new` is the first status that says so.
+/// When the MiniCluster has become ready, if `new` is the first status that says so. A run that is complete is ready,
+/// too. After a suspension nothing says whether it was ready before.
 fn first_ready(old: Option<&MiniClusterStatus>, new: &MiniClusterStatus) -> Option<Timestamp> {
-    let now = transition(new, kind::READY, "True")?;
-    let Some(old) = old.filter(|old| condition(old, kind::READY).is_some()) else {
+    let now = transition(new, kind::READY, "True").filter(|_| !new.is_over())?;
+    let Some(old) = old.filter(|old| !old.conditions.is_empty()) else {
         return Some(now);
     };
     // One that was ready before has become unready later than it has not been complete, which it never was.
@@ -150,8 +151,12 @@ mod tests {
                 [("Ready", "False", "Starting", at), ("Complete", "False", "NotFinished", 11)];
             status(State::Starting, &conditions)
         };
+        let not_seen = MiniClusterStatus::default();
+        let suspended = status(State::Suspended, &[("Complete", "False", "NotFinished", 11)]);
         for (old, after) in [
             (None, Some(21)),
+            (Some(not_seen), Some(21)),
+            (Some(suspended), None),
             (Some(unready(11)), Some(21)),
             (Some(unready(25)), None),
             (Some(ready.clone()), None),
@@ -159,6 +164,8 @@ mod tests {
             let cluster = cluster(old);
             assert_eq!(change(&cluster, &ready).ready, after.map(Duration::from_secs));
             assert_eq!(change(&cluster, &unready(11)).ready, None);
+            let complete = status(State::Complete, &[("Ready", "True", "Complete", 31)]);
+            assert_eq!(change(&cluster, &complete).ready, None);
         }
     }
 

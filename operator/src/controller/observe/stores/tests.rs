@@ -1,4 +1,5 @@
 use super::*;
+use crate::controller::fixtures::{ended_job, job};
 use crate::controller::observe::check::Check;
 use futures::StreamExt as _;
 use http::{Request, Response};
@@ -8,18 +9,6 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-
-impl Stores {
-    pub(crate) fn empty() -> Self {
-        Self {
-            jobs: reflector::store().0,
-            services: reflector::store().0,
-            config_maps: reflector::store().0,
-            services_pods: reflector::store().0,
-            leads: reflector::store().0,
-        }
-    }
-}
 
 #[tokio::test]
 async fn a_minicluster_that_has_gone_without_an_event_is_forgotten() {
@@ -83,7 +72,7 @@ fn of_a_large_object_its_identity_and_its_controller_are_stored() {
             json!({ "name": "hello", "resourceVersion": "1", "ownerReferences": [owner] });
         let map = json!({ "metadata": metadata, "data": { "text": "x".repeat(text) } });
         let mut map: ConfigMap = serde_json::from_value(map).unwrap();
-        Budget::default().hold(&mut map);
+        Budget::default().hold(&mut map, false);
         assert_eq!(map.metadata.name.as_deref(), Some("hello"));
         (is_whole(&map), controller_of(&map, MINI_CLUSTER).is_some(), map.data.is_some())
     };
@@ -101,7 +90,7 @@ fn all_whole_objects_of_a_store_together_are_bounded() {
     };
     let mut budget = Budget::default();
     let mut whole = |event: fn(ConfigMap) -> Event<ConfigMap>, name: usize| match budget
-        .fit(event(map(name)))
+        .fit(event(map(name)), |_| false)
     {
         Event::Apply(map) | Event::InitApply(map) => is_whole(&map),
         Event::Delete(_) | Event::Init | Event::InitDone => false,
@@ -116,6 +105,24 @@ fn all_whole_objects_of_a_store_together_are_bounded() {
 }
 
 #[test]
+fn jobs_that_have_finished_take_no_place_of_those_that_run() {
+    let finished = || ended_job("Complete", "SuccessPolicy");
+    let mut budget = Budget::default();
+    let mut is_stored = |number: usize, mut job: Job| {
+        job.metadata.name = Some(format!("job-{number}"));
+        job.metadata.resource_version = Some("1".to_owned());
+        job.annotations_mut().insert("flux-framework.org/fields".to_owned(), "x".repeat(8000));
+        let Event::Apply(job) = budget.fit(Event::Apply(job), strip_job) else { return false };
+        is_whole(&job)
+    };
+    let kept = (0..5000).filter(|number| is_stored(*number, finished())).count();
+    assert!((500..2500).contains(&kept), "{kept}");
+    assert!((5000..5500).all(|number| is_stored(number, job(4))));
+    assert!(!is_stored(5000, finished()), "one that has run");
+    assert!(is_stored(5000, job(4)), "its successor");
+}
+
+#[test]
 fn leads_are_found_by_their_job_once_all_are_stored() {
     let lead = |version: Option<&str>| -> Pod {
         serde_json::from_value(json!({ "metadata": {
@@ -124,8 +131,8 @@ fn leads_are_found_by_their_job_once_all_are_stored() {
         } }))
         .unwrap()
     };
-    let (leads, mut writer) = reflector::store();
-    let stores = Stores { leads, ..Stores::empty() };
+    let (stores, writers) = Stores::new();
+    let mut writer = writers.leads;
     writer.apply_watcher_event(&Event::Init);
     writer.apply_watcher_event(&Event::InitApply(lead(Some("1"))));
     assert!(stores.leads_of("apps", "j").is_none());

@@ -1,0 +1,254 @@
+//! The conditions `Stalled` and `Reconciling`, by which kstatus judges an object for Flux CD, Helm and others. As kstatus
+//! defines them they are absent while they do not hold, and at most one of them holds.
+
+use super::conditions::{Conditions, kind};
+use super::facts::Facts;
+use super::phase::Phase;
+use crate::crd::State;
+
+/// Reasons of `Progressing` where an edit has no effect: the operator does not try again.
+const NOT_TRIED_AGAIN: [&str; 2] = ["ChangeRefused", "NotRunAgain"];
+
+/// Sets `Stalled` where what was applied cannot be had, and `Reconciling` while something will come: the end of a
+/// command, the start of an instance, a place in a queue. With neither, kstatus goes by `Ready`, which is true of a
+/// complete run and of an instance that is up, and absent where the specification or an empty queue keeps it suspended.
+/// The other conditions must be set already.
+pub(super) fn kstatus(conditions: &mut Conditions, facts: &Facts<'_>, phase: &Phase) {
+    let progressing = conditions.reason(kind::PROGRESSING);
+    let (type_, cause) = if phase.state == State::Failed {
+        (kind::STALLED, kind::FAILED)
+    } else if facts.plan.violations.is_some() {
+        (kind::STALLED, kind::ACCEPTED)
+    } else if progressing.is_some_and(|reason| NOT_TRIED_AGAIN.contains(&reason)) {
+        (kind::STALLED, kind::PROGRESSING)
+    } else if progressing == Some("Suspended") {
+        (kind::RECONCILING, kind::SUSPENDED)
+    } else {
+        (kind::RECONCILING, kind::PROGRESSING)
+    };
+    let is_as_asked_for = match phase.state {
+        State::Complete => true,
+        State::Suspended => progressing == Some("Suspended") && !conditions.has(kind::READY),
+        State::Running => facts.plan.interactive && progressing == Some("Running"),
+        State::Pending
+        | State::Starting
+        | State::Degraded
+        | State::Ending
+        | State::Failed
+        | State::Invalid => false,
+    };
+    if type_ == kind::STALLED || !is_as_asked_for {
+        conditions.repeat(type_, cause);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::validate::{Violation, Violations};
+    use crate::controller::decide::Plan;
+    use crate::controller::error::{Error, Verb};
+    use crate::controller::fixtures::{at, ended_job, job, pod, running};
+    use crate::controller::kube_ext::SUSPENDED_ANNOTATION;
+    use crate::controller::observe::waiting::Waiting;
+    use crate::controller::observe::{Live, Pods};
+    use crate::controller::schedulers::queue::Queue;
+    use crate::controller::status::status;
+    use k8s_openapi::api::batch::v1::Job;
+    use kube::ResourceExt as _;
+    use mlua::{Lua, Table};
+    use serde_json::{Value, json};
+    use std::io::Write as _;
+    use std::process::{Command, Stdio};
+
+    const CURRENT: &str = "Current";
+    const FAILED: &str = "Failed";
+    const IN_PROGRESS: &str = "InProgress";
+
+    /// A MiniCluster as Flux CD and others read it, of which `change` says how it is.
+    fn of(job: Option<Job>, change: impl FnOnce(&mut Live, &mut Plan)) -> Value {
+        refused(job, None, change)
+    }
+
+    fn refused(
+        job: Option<Job>,
+        error: Option<Error>,
+        change: impl FnOnce(&mut Live, &mut Plan),
+    ) -> Value {
+        let (mut live, mut plan) = (Live { job, ..Live::default() }, Plan::default());
+        plan.generation = 1;
+        change(&mut live, &mut plan);
+        let facts = Facts { live: &live, plan: &plan, error: error.as_ref() };
+        written(json!(status(None, "hello", &facts, at(300))))
+    }
+
+    fn written(status: Value) -> Value {
+        json!({
+            "apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster",
+            "metadata": { "name": "hello", "namespace": "apps", "generation": 1 }, "status": status,
+        })
+    }
+
+    fn with_lead(live: &mut Live) {
+        live.pods =
+            Pods { lead: Some(pod("hello-0", "Running", "hello", running())), ..Pods::default() };
+    }
+
+    /// A Job without pods that the operator has suspended for the reason `note`, or somebody else has.
+    fn suspended(note: Option<&str>) -> Option<Job> {
+        let mut job = job(0);
+        job.spec.as_mut().unwrap().suspend = Some(true);
+        job.status.as_mut().unwrap().active = Some(0);
+        let note = note.map(|note| (SUSPENDED_ANNOTATION.to_owned(), note.to_owned()));
+        job.annotations_mut().extend(note);
+        Some(job)
+    }
+
+    fn quota() -> Error {
+        let answer = kube::core::Status::failure("exceeded quota", "Forbidden");
+        Error::of(Verb::Apply, "Job", "hello")(kube::Error::Api(Box::new(answer)))
+    }
+
+    fn is_invalid(_: &mut Live, plan: &mut Plan) {
+        let violation = Violation { path: "spec.size".to_owned(), message: "bad".to_owned() };
+        plan.violations = Some(Violations(vec![violation]));
+    }
+
+    /// MiniClusters in every state, each with what it is and what kstatus is to say.
+    fn all() -> Vec<(&'static str, Value, &'static str)> {
+        let as_made = |_: &mut Live, _: &mut Plan| ();
+        let complete = || Some(ended_job("Complete", "SuccessPolicy"));
+        let interactive = |live: &mut Live, plan: &mut Plan| {
+            with_lead(live);
+            plan.interactive = true;
+        };
+        let queued = |live: &mut Live, _: &mut Plan| {
+            live.queue = Some(Queue { name: "team".to_owned(), says: None });
+        };
+        let waits = |live: &mut Live, plan: &mut Plan| {
+            interactive(live, plan);
+            live.pods.waiting = Some(Waiting { message: "no node".to_owned(), lasts: true });
+        };
+        let edited = |live: &mut Live, plan: &mut Plan| {
+            interactive(live, plan);
+            plan.refused = vec!["spec.tasks".to_owned()];
+        };
+        let run_again =
+            |_: &mut Live, plan: &mut Plan| plan.refused = vec!["spec.tasks".to_owned()];
+        let held_up = |live: &mut Live, _: &mut Plan| live.pods.refused = Some("quota".to_owned());
+        vec![
+            ("not seen yet", written(json!({ "observedGeneration": -1 })), IN_PROGRESS),
+            ("without a Job", of(None, as_made), IN_PROGRESS),
+            ("whose Job is refused", refused(None, Some(quota()), as_made), IN_PROGRESS),
+            ("whose pods are refused", of(Some(job(0)), held_up), IN_PROGRESS),
+            ("that starts", of(Some(job(0)), as_made), IN_PROGRESS),
+            ("that runs a command", of(Some(job(4)), |live, _| with_lead(live)), IN_PROGRESS),
+            ("interactive", of(Some(job(4)), interactive), CURRENT),
+            ("whose worker waits", of(Some(job(3)), waits), IN_PROGRESS),
+            ("whose edit was refused", of(Some(job(4)), edited), FAILED),
+            ("that runs and was made invalid", of(Some(job(4)), is_invalid), FAILED),
+            ("suspended", of(suspended(Some("true")), as_made), CURRENT),
+            ("idle", of(suspended(Some("idle/")), as_made), CURRENT),
+            (
+                "suspended, with an error",
+                refused(suspended(Some("true")), Some(quota()), as_made),
+                IN_PROGRESS,
+            ),
+            ("suspended by another", of(suspended(None), as_made), IN_PROGRESS),
+            ("in a queue", of(suspended(None), queued), IN_PROGRESS),
+            ("complete", of(complete(), as_made), CURRENT),
+            ("complete, with an error", refused(complete(), Some(quota()), as_made), CURRENT),
+            ("complete, and edited", of(complete(), run_again), FAILED),
+            ("failed", of(Some(ended_job("Failed", "BackoffLimitExceeded")), as_made), FAILED),
+            ("invalid", of(None, is_invalid), FAILED),
+        ]
+    }
+
+    /// The rules of kstatus: `Compute` in `pkg/kstatus/status` of sigs.k8s.io/cli-utils 0.37.
+    fn computed(object: &Value) -> &'static str {
+        let status = &object["status"];
+        if status["observedGeneration"] != object["metadata"]["generation"] {
+            return IN_PROGRESS;
+        }
+        let conditions = status["conditions"].as_array().unwrap();
+        let first = |types: &[&str]| {
+            conditions.iter().find(|it| types.iter().any(|type_| it["type"] == *type_)).cloned()
+        };
+        let abnormal = first(&["Stalled", "Reconciling"]);
+        match (abnormal, first(&["Ready"])) {
+            (Some(condition), _) if condition["type"] == "Stalled" => FAILED,
+            (Some(_), _) => IN_PROGRESS,
+            (None, Some(ready)) if ready["status"] != "True" => IN_PROGRESS,
+            (None, _) => CURRENT,
+        }
+    }
+
+    #[test]
+    fn it_is_current_when_it_is_as_asked_for_failed_when_it_cannot_be_and_else_in_progress() {
+        for (what, object, expected) in all() {
+            assert_eq!(computed(&object), expected, "{what}: {object:#}");
+            let conditions = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
+            let abnormal =
+                |it: &&Value| ["Stalled", "Reconciling"].iter().any(|type_| it["type"] == *type_);
+            let abnormal: Vec<_> = conditions.iter().filter(abnormal).collect();
+            assert!(
+                abnormal.len() < 2 && abnormal.iter().all(|it| it["status"] == "True"),
+                "{what}"
+            );
+        }
+    }
+
+    /// The health check of the page about `GitOps`, for Argo CD.
+    #[test]
+    fn the_script_for_argo_cd_says_the_same() {
+        let page = include_str!("../../../../docs/how-to/gitops.md");
+        let (_, entry) = page.split_once("health.flux-framework.org_MiniCluster: |\n").unwrap();
+        let (script, _) = entry.split_once("```").unwrap();
+        for (what, object, expected) in all() {
+            let lua = Lua::new();
+            lua.globals().set("obj", lua.load(table(&object)).eval::<Table>().unwrap()).unwrap();
+            let health: Table = lua.load(script).eval().unwrap();
+            let expected = match expected {
+                _ if what == "suspended" || what == "idle" => "Suspended",
+                CURRENT => "Healthy",
+                FAILED => "Degraded",
+                _ => "Progressing",
+            };
+            assert_eq!(health.get::<String>("status").unwrap(), expected, "{what}");
+            assert!(!health.get::<String>("message").unwrap().is_empty(), "{what}");
+        }
+    }
+
+    /// `value` as a constant of Lua.
+    fn table(value: &Value) -> String {
+        match value {
+            Value::Object(fields) => {
+                let fields = fields.iter().map(|(name, it)| format!("[{name:?}] = {}", table(it)));
+                format!("{{ {} }}", fields.collect::<Vec<_>>().join(", "))
+            }
+            Value::Array(items) => {
+                format!("{{ {} }}", items.iter().map(table).collect::<Vec<_>>().join(", "))
+            }
+            Value::Null => "nil".to_owned(),
+            Value::Bool(_) | Value::Number(_) | Value::String(_) => value.to_string(),
+        }
+    }
+
+    /// `cargo verify` builds the program: e2e/go/kstatus.
+    #[test]
+    #[ignore = "KSTATUS must name the program that asks kstatus itself"]
+    fn kstatus_itself_says_the_same() {
+        let (input, output) = (Stdio::piped(), Stdio::piped());
+        let mut program = Command::new(std::env::var("KSTATUS").unwrap());
+        let mut program = program.stdin(input).stdout(output).spawn().unwrap();
+        for (_, object, _) in all() {
+            writeln!(program.stdin.as_ref().unwrap(), "{object}").unwrap();
+        }
+        let output = program.wait_with_output().unwrap().stdout;
+        let computed = String::from_utf8(output).unwrap();
+        assert_eq!(computed.lines().count(), all().len());
+        for ((what, object, expected), computed) in all().into_iter().zip(computed.lines()) {
+            assert_eq!(computed, expected, "{what}: {object:#}");
+        }
+    }
+}
