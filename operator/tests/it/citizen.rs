@@ -161,7 +161,9 @@ async fn conditions_of_another_operator_go_and_nothing_is_written_where_nothing_
     let status = world.status();
     assert_eq!(world.condition("Accepted").1, "Accepted", "it could be read");
     let types: Vec<&str> = status.conditions.iter().map(|it| it.type_.as_str()).collect();
-    assert_eq!(types, ["Accepted", "Progressing", "Ready", "Suspended", "Complete", "Failed"]);
+    let ours =
+        ["Accepted", "Progressing", "Ready", "Suspended", "Complete", "Failed", "Reconciling"];
+    assert_eq!(types, ours);
     assert_eq!((status.exit_code, status.start_time), (None, None));
     assert_eq!(world.writes().await, [""; 0]);
 }

@@ -86,6 +86,9 @@ fn defaults_of_the_schema_and_of_the_types_are_the_same() {
         });
         let mut defaulted = object.clone();
         with_schema_defaults(&OBJECT, &mut defaulted);
+        // By this, kstatus knows a MiniCluster that the operator has not seen yet.
+        let status = defaulted.as_object_mut().unwrap().remove("status").unwrap();
+        assert_eq!(status["observedGeneration"], -1);
         let from_server: MiniCluster = serde_json::from_value(defaulted.clone()).unwrap();
         let from_file: MiniCluster = serde_json::from_value(object).unwrap();
         assert_eq!(from_server, from_file);

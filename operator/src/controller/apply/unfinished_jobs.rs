@@ -110,7 +110,6 @@ mod tests {
     use k8s_openapi::api::batch::v1::Job;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
     use kube::client::Body;
-    use kube::runtime::reflector::store;
     use serde_json::json;
     use std::future::pending;
 

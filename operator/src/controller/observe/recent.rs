@@ -43,7 +43,7 @@ impl Recent {
 
     pub(crate) fn set_cluster(&self, cluster: &MiniCluster) {
         let mut entries = self.0.lock();
-        let has_room = has_room(&entries, cluster.status.as_ref());
+        let has_room = has_room(&entries, &name_of(cluster), cluster.status.as_ref());
         let entry = entries.entry(name_of(cluster)).or_default();
         entry.cluster = if has_room { to_text(cluster.clone()) } else { None };
     }
@@ -53,7 +53,7 @@ impl Recent {
         let name = metadata.name.clone().unwrap_or_default();
         let mut entries = self.0.lock();
         let name = (metadata.namespace.clone().unwrap_or_default(), name);
-        let has_room = has_room(&entries, status.as_ref());
+        let has_room = has_room(&entries, &name, status.as_ref());
         let Some(entry) = entries.get_mut(&name) else { return };
         entry.reported = Some(Instant::now());
         let is_same = |read: &MiniCluster| {
@@ -118,11 +118,16 @@ impl Recent {
     }
 }
 
-/// Whether one more MiniCluster, which has this status, may be remembered.
-fn has_room(entries: &HashMap<Name, Entry>, status: Option<&MiniClusterStatus>) -> bool {
+/// Whether the MiniCluster `name`, which has this status, may be remembered beside the others.
+fn has_room(
+    entries: &HashMap<Name, Entry>,
+    name: &Name,
+    status: Option<&MiniClusterStatus>,
+) -> bool {
     let is_over = status.is_some_and(MiniClusterStatus::is_over);
     let limit = if is_over { COUNT_LIMIT / 2 } else { COUNT_LIMIT };
-    entries.values().filter(|entry| entry.cluster.is_some()).count() < limit
+    let others = entries.iter().filter(|(other, entry)| *other != name && entry.cluster.is_some());
+    others.count() < limit
 }
 
 impl Entry {

@@ -75,10 +75,6 @@ impl Conditions {
         self.list.iter().find(|condition| condition.type_ == type_)
     }
 
-    pub(super) fn has(&self, type_: &str) -> bool {
-        self.find(type_).is_some()
-    }
-
     pub(super) fn reason(&self, type_: &str) -> Option<&str> {
         self.find(type_).map(|condition| condition.reason.as_str())
     }
