@@ -5,7 +5,6 @@ use super::apply::report::{publish, report, report_error};
 use super::apply::{apply, apply_if_changed, delete};
 use super::context::Context;
 use super::decide::ended_run::{self, expires, time_until_deletion};
-use super::decide::install::Lack;
 use super::decide::{Plan, Request, creates_job, decide, next_reconcile};
 use super::error::Error;
 use super::kube_ext::broker_is_ready;
@@ -133,7 +132,7 @@ fn request<'context>(
         cluster,
         answer: Answer::None,
         images: &context.images,
-        image_volumes: Err(Lack::perhaps("nobody has asked the nodes")),
+        image_volumes: Err("nobody has asked the nodes".to_owned()),
         rest_token: (has_api.then(|| token::random(getrandom::fill).ok()).flatten())
             .map(Redacted::new),
         draw: getrandom::fill,

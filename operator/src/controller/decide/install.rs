@@ -22,24 +22,8 @@ const OVERLAY: &str = "spec.pod.overlay";
 /// The reason where the specification, or the operator's option, names the method.
 const ASKED_FOR: &str = "asked for";
 
-pub(crate) type ImageVolumeSupport = Result<(), Lack>;
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Lack {
-    pub(crate) why: String,
-    /// Something lacks them. Else they may have been switched on, or it could not be found out.
-    pub(crate) is_certain: bool,
-}
-
-impl Lack {
-    pub(crate) const fn surely(why: String) -> Self {
-        Self { why, is_certain: true }
-    }
-
-    pub(crate) fn perhaps(why: impl Into<String>) -> Self {
-        Self { why: why.into(), is_certain: false }
-    }
-}
+/// What the cluster lacks, if it does.
+pub(crate) type ImageVolumeSupport = Result<(), String>;
 
 /// Key and value of the annotation that notes `installed`.
 pub(crate) fn annotation(installed: &Installed) -> (String, String) {
@@ -72,16 +56,11 @@ pub(crate) fn choose(cluster: &Cluster, support: &ImageVolumeSupport) -> Install
                 let reason = "the API server and all nodes have image volumes";
                 (InstallMethod::Image, reason.to_owned())
             }
-            Err(lack) => (InstallMethod::Copy, lack.why.clone()),
+            Err(lack) => (InstallMethod::Copy, lack.clone()),
         },
         (Wanted::Image, _) => {
-            let reason = match support {
-                Ok(()) => asked_for,
-                Err(Lack { why, is_certain: true }) => {
-                    format!("{ASKED_FOR}, but will not work: {why}")
-                }
-                Err(Lack { why, .. }) => format!("{ASKED_FOR}, and may not work: {why}"),
-            };
+            let may_not = |lack: &String| format!("{ASKED_FOR}, and may not work: {lack}");
+            let reason = support.as_ref().err().map_or(asked_for, may_not);
             (InstallMethod::Image, reason)
         }
     };
@@ -156,16 +135,13 @@ mod tests {
 
     #[test]
     fn the_method_is_what_was_asked_for_or_what_the_cluster_has_and_the_reason_says_so() {
-        let (yes, no) = (Ok(()), Err(Lack::surely("node n has 1".to_owned())));
-        let perhaps = Err(Lack::perhaps("nobody knows"));
+        let (yes, no) = (Ok(()), Err("node n has 1".to_owned()));
         for (wants, support, method, reason) in [
             ("Auto", &yes, Image, "the API server and all nodes have image volumes"),
             ("Auto", &no, Copy, "node n has 1"),
-            ("Auto", &perhaps, Copy, "nobody knows"),
             ("Copy", &yes, Copy, "asked for"),
             ("Image", &yes, Image, "asked for"),
-            ("Image", &no, Image, "asked for, but will not work: node n has 1"),
-            ("Image", &perhaps, Image, "asked for, and may not work: nobody knows"),
+            ("Image", &no, Image, "asked for, and may not work: node n has 1"),
         ] {
             let expected = Installed { method, reason: reason.to_owned() };
             assert_eq!(choose(&cluster(&wanted(wants)), support), expected);

@@ -4,7 +4,6 @@ use super::*;
 use crate::cluster::QUEUE_LABEL;
 use crate::cluster::validate::Violation;
 use crate::controller::decide::ended_run::ENDED_RUN_ANNOTATION;
-use crate::controller::decide::install::Lack;
 use crate::controller::error::{NameConflict, ObjectName};
 use crate::controller::fixtures::{
     at, cluster, delete_failed_job, ended_job, images, job, pod, ready_lead, running,
@@ -38,7 +37,7 @@ fn with(cluster: Result<Cluster, Violations>, generation: i64, live: &Live) -> P
         Ok(())
     };
     let images = &images("agent");
-    let image_volumes = Err(Lack::perhaps("nobody knows"));
+    let image_volumes = Err("nobody knows".to_owned());
     decide(
         &Request {
             rest_token: Some(Redacted::new("secret-token".to_owned())),

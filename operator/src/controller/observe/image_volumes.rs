@@ -3,7 +3,7 @@
 //! serves those that follow soon.
 
 use crate::cluster::Cluster;
-use crate::controller::decide::install::{ImageVolumeSupport, Lack};
+use crate::controller::decide::install::ImageVolumeSupport;
 use k8s_openapi::api::core::v1::{Node, NodeSystemInfo, Taint, Toleration};
 use kube::api::ListParams;
 use kube::core::{ApiResource, Object};
@@ -23,47 +23,36 @@ const RUNTIMES: [(&str, (u32, u32)); 2] = [("containerd", (2, 1)), ("cri-o", (1,
 const PAGE: u32 = 100;
 /// How long an answer is taken for granted. Nodes come and go all the time; other ones do not.
 const GOOD_FOR: Duration = Duration::from_mins(5);
-/// The same where it is not certain.
-const UNCERTAIN_FOR: Duration = Duration::from_secs(30);
 /// Longest time for an answer, of 50 pages perhaps: a reconcile has a minute.
 const LONGEST_QUESTION: Duration = Duration::from_secs(20);
 
-/// What the nodes lack: the taints that keep pods away from those nodes, and one node that has them. Without taints it is
-/// the only entry.
-type Answer = Result<Vec<(Vec<Taint>, Lack)>, Lack>;
+/// What the cluster lacks, each with the taints that keep pods away from the nodes that lack it: of those with the same
+/// taints one is named. What all lack is the only entry, without taints.
+type Lacks = Vec<(Vec<Taint>, String)>;
 
 /// The last answer, and when it came.
 #[derive(Debug, Default)]
-pub(crate) struct ImageVolumes(Mutex<Option<(Instant, Answer)>>);
+pub(crate) struct ImageVolumes(Mutex<Option<(Instant, Lacks)>>);
 
 impl ImageVolumes {
     /// Whether the pods of `cluster` can have image volumes on every node that they may get to. Of several that ask at
-    /// the same time one asks the API server.
+    /// the same time one asks the API server, and after a failure the next.
     pub(crate) async fn support(&self, client: &Client, cluster: &Cluster) -> ImageVolumeSupport {
         let mut last = self.0.lock().await;
-        let answer = match &*last {
-            Some((at, answer)) if at.elapsed() < good_for(answer) => answer.clone(),
-            Some(_) | None => {
-                let late = || Err(Lack::perhaps("the API server did not say in time what it has"));
-                let answer =
-                    timeout(LONGEST_QUESTION, ask(client)).await.unwrap_or_else(|_| late());
-                tracing::info!(?answer, "image volumes");
-                *last = Some((Instant::now(), answer.clone()));
-                answer
-            }
-        };
+        if last.as_ref().is_none_or(|(at, _)| at.elapsed() >= GOOD_FOR) {
+            let late = |_| Err("the API server did not say in time what it has".to_owned());
+            let lacks = timeout(LONGEST_QUESTION, ask(client)).await.unwrap_or_else(late)?;
+            tracing::info!(?lacks, "image volumes");
+            *last = Some((Instant::now(), lacks));
+        }
         let tolerations = tolerations(cluster);
         let is_reached = |taints: &[Taint]| {
             taints.iter().all(|taint| tolerations.iter().any(|it| tolerates(it, taint)))
         };
-        let reached = answer?.into_iter().find(|(taints, _)| is_reached(taints));
-        reached.map_or(Ok(()), |(_, lack)| Err(lack))
+        let mut lacks = last.iter().flat_map(|(_, lacks)| lacks);
+        let reached = lacks.find(|(taints, _)| is_reached(taints));
+        reached.map_or(Ok(()), |(_, lack)| Err(lack.clone()))
     }
-}
-
-fn good_for(answer: &Answer) -> Duration {
-    let is_certain = answer.as_ref().err().is_none_or(|lack| lack.is_certain);
-    if is_certain { GOOD_FOR } else { UNCERTAIN_FOR }
 }
 
 /// The tolerations of the pods: those of the specification, and those of the overlay.
@@ -99,46 +88,56 @@ struct NodeStatus {
     node_info: Option<NodeSystemInfo>,
 }
 
-async fn ask(client: &Client) -> Answer {
-    let version = client.apiserver_version().await;
-    let version = version.map_err(|error| unknown("read the API server's version", &error))?;
-    kubernetes_has("the API server", &version.git_version)?;
+/// What the cluster lacks; fails where that cannot be found out.
+async fn ask(client: &Client) -> Result<Lacks, String> {
+    let for_all = |lack: String| Ok(vec![(Vec::new(), lack)]);
+    let version = match client.apiserver_version().await {
+        Ok(version) => version.git_version,
+        Err(error) => {
+            return unknown("read the API server's version", &error).and_then(for_all);
+        }
+    };
+    if let Err(lack) = kubernetes_has("the API server", &version) {
+        return for_all(lack);
+    }
     let api: Api<NodeInfo> = Api::all_with(client.clone(), &ApiResource::erase::<Node>(&()));
     let mut page = ListParams::default().limit(PAGE);
-    let (mut any, mut lacking) = (false, Vec::new());
+    let (mut any, mut lacks) = (false, Lacks::new());
     loop {
-        let nodes = api.list(&page).await.map_err(|error| unknown("list the nodes", &error))?;
+        let nodes = match api.list(&page).await {
+            Ok(nodes) => nodes,
+            Err(error) => return unknown("list the nodes", &error).and_then(for_all),
+        };
         for node in &nodes.items {
             // An entry without this has no kubelet.
-            let Some(info) = node.status.as_ref().and_then(|it| it.node_info.as_ref()) else {
-                continue;
-            };
-            any = true;
-            let Err(lack) = node_has(&node.name_any(), info) else { continue };
+            let info = node.status.as_ref().and_then(|status| status.node_info.as_ref());
+            any |= info.is_some();
+            let lack = info.and_then(|info| node_has(&node.name_any(), info).err());
+            let Some(lack) = lack else { continue };
             let keeps_away = |taint: &&Taint| taint.effect != "PreferNoSchedule";
             let taints: Vec<Taint> = node.spec.taints.iter().filter(keeps_away).cloned().collect();
             if taints.is_empty() {
-                return Ok(vec![(taints, lack)]);
+                return for_all(lack);
             }
-            if !lacking.iter().any(|(others, _)| *others == taints) {
-                lacking.push((taints, lack));
+            if !lacks.iter().any(|(others, _)| *others == taints) {
+                lacks.push((taints, lack));
             }
         }
         page.continue_token = nodes.metadata.continue_.filter(|token| !token.is_empty());
         if page.continue_token.is_none() {
             // They come when there is something to run.
-            return if any { Ok(lacking) } else { Err(Lack::perhaps("there is no node yet")) };
+            return if any { Ok(lacks) } else { Err("there is no node yet".to_owned()) };
         }
     }
 }
 
-fn unknown(what: &str, error: &kube::Error) -> Lack {
-    let forbidden = matches!(error, kube::Error::Api(status) if status.is_forbidden());
-    Lack::perhaps(if forbidden {
-        format!("the operator may not {what}")
+/// What is lacking as the API server refuses to say `what`; fails where another answer may come soon.
+fn unknown(what: &str, error: &kube::Error) -> Result<String, String> {
+    if matches!(error, kube::Error::Api(status) if status.is_forbidden()) {
+        Ok(format!("the operator may not {what}"))
     } else {
-        format!("the operator could not {what}: {error}")
-    })
+        Err(format!("the operator could not {what}: {error}"))
+    }
 }
 
 /// Whether a node can mount images; true where it runs something else than Linux: no pod of ours gets there.
@@ -159,9 +158,9 @@ fn kubernetes_has(what: &str, version: &str) -> ImageVolumeSupport {
         Ok(())
     } else if release >= SWITCH {
         let off = "image volumes are off unless somebody has switched them on";
-        Err(Lack::perhaps(format!("{of}: before {major}.{minor}, {off}")))
+        Err(format!("{of}: before {major}.{minor}, {off}"))
     } else {
-        Err(Lack::surely(format!("{of}, image volumes need {major}.{minor}")))
+        Err(format!("{of}, image volumes need {major}.{minor}"))
     }
 }
 
@@ -174,9 +173,9 @@ fn runtime_has(name: &str, version: &str) -> ImageVolumeSupport {
         let lack =
             || format!("{name} runs {runtime} {version}, image volumes need {major}.{minor}");
         let has = release(version).is_some_and(|release| release >= least);
-        return if has { Ok(()) } else { Err(Lack::surely(lack())) };
+        return if has { Ok(()) } else { Err(lack()) };
     }
-    Err(Lack::surely(format!("{name} runs {version:?}, which is not known to mount images")))
+    Err(format!("{name} runs {version:?}, which is not known to mount images"))
 }
 
 /// The first two numbers of a version, which may have a `v` before it and anything behind.
@@ -223,24 +222,19 @@ mod tests {
         let old = ", image volumes need 1.35";
         let at_least = |what: &str| format!("runs {what}, image volumes need");
         let unknown = "runs \"docker://27.0\", which is not known to mount images";
-        for (kubelet, runtime, is_certain, lack) in [
-            ("v1.31.0", new, false, format!("is of Kubernetes v1.31.0{off}")),
-            ("v1.34.9+k3s1", new, false, format!("is of Kubernetes v1.34.9+k3s1{off}")),
-            ("v1.30.9", new, true, format!("is of Kubernetes v1.30.9{old}")),
-            ("unknown", new, true, format!("is of Kubernetes unknown{old}")),
-            (
-                "v1.35.0",
-                "containerd://1.7.28~ds1",
-                true,
-                at_least("containerd 1.7.28~ds1") + " 2.1",
-            ),
-            ("v1.35.0", "cri-o://1.32.1", true, at_least("cri-o 1.32.1") + " 1.33"),
-            ("v1.35.0", "docker://27.0", true, unknown.to_owned()),
+        for (kubelet, runtime, lack) in [
+            ("v1.31.0", new, format!("is of Kubernetes v1.31.0{off}")),
+            ("v1.34.9+k3s1", new, format!("is of Kubernetes v1.34.9+k3s1{off}")),
+            ("v1.30.9", new, format!("is of Kubernetes v1.30.9{old}")),
+            ("unknown", new, format!("is of Kubernetes unknown{old}")),
+            ("v1.35.0", "containerd://1.7.28~ds1", at_least("containerd 1.7.28~ds1") + " 2.1"),
+            ("v1.35.0", "cri-o://1.32.1", at_least("cri-o 1.32.1") + " 1.33"),
+            ("v1.35.0", "docker://27.0", unknown.to_owned()),
         ] {
-            let lack = Lack { why: format!("node n-1 {lack}"), is_certain };
-            assert_eq!(node(kubelet, runtime, "linux"), Err(lack));
+            assert_eq!(node(kubelet, runtime, "linux"), Err(format!("node n-1 {lack}")));
         }
     }
+
     #[test]
     fn a_taint_is_tolerated_by_its_key_its_value_and_its_effect() {
         let taint: Taint =
