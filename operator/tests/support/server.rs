@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::{Notify, watch};
 
 /// How the lists are asked for that watches begin with. After a failure they come again at random times.
-const OF_A_WATCH: &str = "limit=25";
+const OF_A_WATCH: &str = "limit=5";
 
 /// The server's memory, shared with the test, and the way there.
 #[derive(Clone, Default)]
