@@ -9,6 +9,7 @@ use kube::api::ListParams;
 use kube::core::{ApiResource, Object};
 use kube::{Api, Client, ResourceExt as _};
 use serde::Deserialize;
+use serde_json::Value;
 use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
@@ -58,9 +59,10 @@ impl ImageVolumes {
 /// The tolerations of the pods: those of the specification, and those of the overlay.
 fn tolerations(cluster: &Cluster) -> Vec<Toleration> {
     let overlaid = cluster.pod.overlay.as_ref().and_then(|overlay| overlay.get("tolerations"));
-    let overlaid = overlaid.and_then(|all| serde_json::from_value(all.clone()).ok());
+    let parsed = |all: &Value| serde_json::from_value::<Vec<Toleration>>(all.clone()).ok();
+    let overlaid = overlaid.and_then(parsed).unwrap_or_default();
     let own = cluster.pod.spec.tolerations.iter().flatten().cloned();
-    own.chain(overlaid.unwrap_or_else(Vec::new)).collect()
+    own.chain(overlaid).collect()
 }
 
 /// As `ToleratesTaint` of Kubernetes' `Toleration` has it.
