@@ -75,7 +75,7 @@ mod tests {
         error: Option<Error>,
     }
 
-    /// A MiniCluster with this Job, and what `change` says of it.
+    /// A MiniCluster with this Job, and with what `change` sets.
     fn of(job: Option<Job>, change: impl FnOnce(&mut Case)) -> Value {
         let mut case = Case::default();
         (case.live.job, case.plan.generation) = (job, 1);
@@ -141,7 +141,7 @@ mod tests {
         case.live.queue = Some(Queue { name: "team".to_owned(), says: None });
     }
 
-    /// MiniClusters in every state, each with what it is and what kstatus is to say.
+    /// MiniClusters in every state, each with its name and the result that kstatus should have.
     fn all() -> Vec<(&'static str, Value, &'static str)> {
         let complete = || Some(ended_job("Complete", "SuccessPolicy"));
         let failed = Some(ended_job("Failed", "BackoffLimitExceeded"));
@@ -197,7 +197,7 @@ mod tests {
 
     /// The health check of the page, for Argo CD.
     #[test]
-    fn the_script_for_argo_cd_says_the_same() {
+    fn the_script_for_argo_cd_agrees() {
         let page = include_str!("../../../../docs/how-to/gitops.md");
         let (_, entry) = page.split_once("health.flux-framework.org_MiniCluster: |\n").unwrap();
         let (script, _) = entry.split_once("```").unwrap();
@@ -230,8 +230,8 @@ mod tests {
 
     /// `cargo verify` builds the program: e2e/go/kstatus.
     #[test]
-    #[ignore = "KSTATUS must name the program that asks kstatus itself"]
-    fn kstatus_itself_says_the_same() {
+    #[ignore = "KSTATUS must name the program that calls kstatus itself"]
+    fn kstatus_itself_agrees() {
         let mut program = Command::new(std::env::var("KSTATUS").unwrap());
         let program = program.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         for (_, object, _) in all() {
