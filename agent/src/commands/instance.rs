@@ -45,12 +45,12 @@ pub(crate) async fn run(question: &Question) -> Result<(), Failure> {
     };
     let ranks = instance.ranks().await.map_err(failed)?;
     let jobs = instance.jobs(question.all, now.as_secs_f64(), name_of).await.map_err(failed)?;
-    let output = match question.output_of {
-        // One that has not started has none.
-        Some(id) => Some(instance.output(id).await.unwrap_or_default()),
-        None => None,
-    };
-    print_json(&InstanceReport { ranks, jobs, output });
+    let mut report = InstanceReport { ranks, jobs, ..InstanceReport::default() };
+    if let Some(id) = question.output_of {
+        let (output, is_cut) = instance.output(id).await.map_err(failed)?;
+        (report.output, report.output_is_cut) = (Some(output), is_cut);
+    }
+    print_json(&report);
     Ok(())
 }
 

@@ -25,7 +25,9 @@ use tokio::task::spawn_blocking;
 pub(crate) fn options(context: &Context, archive: &ArchiveRun) -> Result<Vec<String>, Failure> {
     let ArchiveRun { path, staging, dump } = archive;
     let set = |name: &str, path: &Path| format!("-S{name}={}", path.display());
-    let exists = context.root.at(path).try_exists().map_err(failed("look for archive", path))?;
+    let file = context.root.at(path);
+    let exists = files::with_rights_of_owner(&file, || file.try_exists());
+    let exists = exists.map_err(failed("look for archive", path))?;
     let mut options: Vec<String> =
         exists.then(|| set("content.restore", path)).into_iter().collect();
     let directory = context.root.at(staging);
@@ -49,7 +51,7 @@ pub(crate) fn options(context: &Context, archive: &ArchiveRun) -> Result<Vec<Str
 pub(crate) async fn keep(context: &mut Context, archive: &ArchiveRun, broker: BrokerEnd) {
     let [path, staging, dump] =
         [&archive.path, &archive.staging, &archive.dump].map(|path| context.root.at(path));
-    if !staging.is_dir() {
+    if !files::is_directory(&staging) {
         // That it could not be made was said when the broker started.
         return;
     }
@@ -75,18 +77,21 @@ async fn replace_by_dump(path: &Path, dump: &Path, broker: BrokerEnd) -> Result<
     if !broker.ran {
         return Err(stays("the broker did not get as far as to run".to_owned()));
     }
-    if files::open_regular(dump).is_err() {
+    let opened = files::with_rights_of_owner(dump, || files::open_regular(dump));
+    if opened.is_err() {
         return Err(stays(format!("Flux dumped nothing to {}", dump.display())));
     }
     // 0 is the code of a broker whose every phase went well, the dump among them. Any other may
     // be that of a later phase.
     if broker.code != 0 {
         let dump = dump.to_owned();
-        let whole = spawn_blocking(move || check_whole(&dump)).await.map_err(io::Error::other);
+        let check = move || files::with_rights_of_owner(&dump, || check_whole(&dump));
+        let whole = spawn_blocking(check).await.map_err(io::Error::other);
         whole.flatten().map_err(|error| stays(format!("the dump is not whole: {error}")))?;
     }
     let (from, to) = (dump.to_owned(), path.to_owned());
-    let replaced = spawn_blocking(move || replace(&from, &to)).await.map_err(io::Error::other);
+    let put = move || files::with_rights_of_owner(&from, || replace(&from, &to));
+    let replaced = spawn_blocking(put).await.map_err(io::Error::other);
     replaced.flatten().map_err(|error| {
         format!("put the dump in the place of archive {}: {error}", path.display())
     })

@@ -4,6 +4,7 @@
 
 use crate::status::document::StatusReport;
 use crate::system::addresses::all_addresses;
+use crate::system::connections::{Asked, Connections};
 use anyhow::{Context as _, Result};
 use flux_contract::Autoscale;
 use flux_contract::demand::Question;
@@ -22,11 +23,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{fs, io};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-/// Connections that are served at a time; others wait for their turn.
-const CONNECTIONS: usize = 64;
 /// How long a request may take to come.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes that a request may have; the kubelet's has about 150.
@@ -70,20 +69,21 @@ impl ReadinessServer {
     }
 
     /// Answers by the latest of `reports`, until the future is dropped. The configuration at `config` says who may ask
-    /// for the demand.
+    /// for the demand. Where there are too many connections the oldest goes that is not the operator's, so that nobody
+    /// keeps the kubelet out.
     pub async fn serve(self, reports: watch::Receiver<StatusReport>, config: PathBuf) {
         let config: Arc<Path> = config.into();
-        let places = Arc::new(Semaphore::new(CONNECTIONS));
-        while let Ok(place) = Arc::clone(&places).acquire_owned().await {
+        let mut connections = Connections::default();
+        loop {
             match self.listener.accept().await {
                 Ok((stream, _)) => {
-                    let (reports, open) = (reports.clone(), self.open.clone());
-                    let config = Arc::clone(&config);
-                    open.send_modify(|open| *open += 1);
-                    tokio::spawn(async move {
-                        let _place = place;
-                        converse(stream, reports, &config).await;
-                        open.send_modify(|open| *open = open.saturating_sub(1));
+                    connections.make_room().await;
+                    let (reports, config, asked) =
+                        (reports.clone(), Arc::clone(&config), Asked::default());
+                    let open = Open::one_more(&self.open);
+                    connections.add(asked.clone(), async move {
+                        let _open = open;
+                        converse(stream, reports, &config, &asked).await;
                     });
                 }
                 Err(_) => sleep(ACCEPT_RETRY_INTERVAL).await,
@@ -92,12 +92,33 @@ impl ReadinessServer {
     }
 }
 
-async fn converse(stream: TcpStream, reports: watch::Receiver<StatusReport>, config: &Path) {
+/// Counts a connection for as long as it is there.
+struct Open(watch::Sender<u32>);
+
+impl Open {
+    fn one_more(open: &watch::Sender<u32>) -> Self {
+        open.send_modify(|open| *open += 1);
+        Self(open.clone())
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.send_modify(|open| *open = open.saturating_sub(1));
+    }
+}
+
+async fn converse(
+    stream: TcpStream,
+    reports: watch::Receiver<StatusReport>,
+    config: &Path,
+    asked: &Asked,
+) {
     let answer = service_fn(|request: Request<Incoming>| {
         let reports = reports.clone();
         async move {
             let (code, text) = if request.uri().path() == Question::PATH {
-                demand(&request, reports, config).await
+                demand(&request, reports, config, asked).await
             } else {
                 (answer(&request, reports).await, String::new())
             };
@@ -139,6 +160,7 @@ async fn demand(
     request: &Request<Incoming>,
     mut reports: watch::Receiver<StatusReport>,
     config: &Path,
+    asked: &Asked,
 ) -> (StatusCode, String) {
     let refused = |code| (code, String::new());
     let autoscale = fs::read_to_string(config).ok().and_then(|it| Autoscale::of_document(&it));
@@ -151,6 +173,7 @@ async fn demand(
     if token.map(fingerprint).is_none_or(|found| found != autoscale.token_sha256) {
         return refused(StatusCode::UNAUTHORIZED);
     }
+    asked.set();
     let question = request.uri().query().and_then(Question::of_query);
     let Some(question) = question else { return refused(StatusCode::BAD_REQUEST) };
     let wait = Duration::from_secs(question.wait_seconds).min(LONGEST_WAIT_FOR_DEMAND);
