@@ -286,7 +286,7 @@ impl CommandRun {
         let code = exit_code(ended.status);
         let mut end = CommandEnd::new(code, ended.status.signal());
         if let Some(processes) = &ended.unkillable {
-            let text = format!("SIGKILL does not end {processes}: going on without its end");
+            let text = format!("SIGKILL does not end the command ({processes}): going on without");
             self.log.error(&text);
             end.error = Some(text);
         }

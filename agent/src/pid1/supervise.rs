@@ -49,7 +49,7 @@ pub(crate) async fn run_broker(
     context.progress.enter(phase::QUORUM);
     let mut words = broker.command.clone();
     if let Some(archive) = &broker.archive {
-        words.extend(archive::options(context, archive)?);
+        words.extend(archive::options(context, archive).await?);
     }
     let rc = rc_options(context, broker);
     let loads_modules = !rc.is_empty();

@@ -92,7 +92,7 @@ pub(crate) fn members(group: Pid) -> Vec<String> {
     let members = all.iter().filter(|it| it.pgrp == group.as_raw() && it.state != 'Z');
     let shown = |it: &Stat| {
         let waits = if it.state == 'D' { ", which waits in the kernel" } else { "" };
-        format!("process {} ({}, state {}{waits})", it.pid, it.comm, it.state)
+        format!("process {}, {}, state {}{waits}", it.pid, it.comm, it.state)
     };
     members.map(shown).collect()
 }

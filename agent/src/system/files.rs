@@ -119,17 +119,19 @@ pub(crate) fn make_directory(path: &Path, mode: u32, owner: Owner) -> io::Result
     };
     match (with_rights_of_owner(path, make), owner) {
         (Err(error), Some(owner)) if error.kind() == ErrorKind::PermissionDenied => {
-            make_as(owner, path, mode)
+            make_as(owner, path, mode, error)
         }
         (made, _) => made,
     }
 }
 
 /// Has that user make the directory `path`: root without the capability `CHOWN` cannot give away one of its own.
-fn make_as(owner: (u32, u32), path: &Path, mode: u32) -> io::Result<()> {
+fn make_as(owner: (u32, u32), path: &Path, mode: u32, refused: io::Error) -> io::Result<()> {
+    if unless(ErrorKind::NotFound, fs::remove_dir(path)).is_err() {
+        return Err(refused);
+    }
     let parent = open_directory(path.parent().unwrap_or(path))?;
     let before = parent.metadata()?.permissions();
-    unless(ErrorKind::NotFound, fs::remove_dir(path))?;
     // Nobody else can take the name meanwhile without making this fail.
     parent.set_permissions(Permissions::from_mode(0o1777))?;
     let made = with_rights_of(owner, || {

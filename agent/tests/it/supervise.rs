@@ -137,8 +137,8 @@ fn a_command_that_cannot_be_killed_is_named_and_the_run_goes_on_without_its_end(
     pod.await_file("trapped");
     run.signal(Signal::SIGTERM);
     run.end().with_code(stopped());
-    pod.error_says("SIGKILL does not end process");
-    pod.error_says("(sh, state ");
+    pod.error_says("SIGKILL does not end the command (process ");
+    pod.error_says(", sh, state ");
     assert!(pod.at("work/posted").exists() && pod.layout().complete_marker().exists());
 }
 
