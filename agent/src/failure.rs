@@ -1,5 +1,6 @@
 //! Why a run or another subcommand cannot go on.
 
+use crate::accounts::become_user::remedy_for_root;
 use crate::process::signals::Stop;
 use crate::system::output::chain;
 use flux_contract::Exit;
@@ -49,6 +50,10 @@ pub(crate) fn ended_with(code: u8) -> Result<(), Failure> {
 /// For `map_err`: names what was being done and to what.
 pub(crate) fn failed(doing: &str, path: &Path) -> impl FnOnce(io::Error) -> Failure {
     move |error| {
-        Failure::because(Exit::Prepare, format!("could not {doing} {}", path.display()), &error)
+        let mut text = format!("could not {doing} {}: {}", path.display(), chain(&error));
+        if let Some(remedy) = remedy_for_root(&error) {
+            text = format!("{text}: {remedy}");
+        }
+        Failure::new(Exit::Prepare, text)
     }
 }

@@ -1,5 +1,6 @@
 //! What an instance of Flux has and does: the answer of `flux-agent instance`, which `kubectl flux` shows.
 
+use crate::agent_config::is_default;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 use std::fmt;
@@ -15,6 +16,9 @@ pub struct InstanceReport {
     pub jobs: Vec<JobReport>,
     /// What a job has printed last, where that was asked for.
     pub output: Option<String>,
+    /// Whether it has printed more before that.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub output_is_cut: bool,
 }
 
 /// A rank: a broker and what it has.

@@ -6,11 +6,11 @@ use crate::process::exit_status::start_failure_code;
 use crate::system::output::chain;
 use crate::system::subcommand::{EXEC, call};
 use caps::errors::CapsError;
-use caps::{CapSet, CapsHashSet};
+use caps::{CapSet, Capability, CapsHashSet};
 use clap::Args;
 use flux_contract::Exit;
-use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid};
-use std::io;
+use nix::unistd::{Gid, Uid, geteuid, setgroups, setresgid, setresuid};
+use std::io::{self, ErrorKind};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
@@ -48,6 +48,54 @@ impl Target {
         all.extend_from_slice(words);
         all
     }
+}
+
+/// Capabilities by which root starts processes as another user and sends them signals.
+const NEEDED: [Capability; 3] =
+    [Capability::CAP_SETUID, Capability::CAP_SETGID, Capability::CAP_KILL];
+/// Those by which it has the rights on files that root has.
+const ON_FILES: [Capability; 4] = [
+    Capability::CAP_CHOWN,
+    Capability::CAP_DAC_OVERRIDE,
+    Capability::CAP_DAC_READ_SEARCH,
+    Capability::CAP_FOWNER,
+];
+
+/// Which of `wanted` this process lacks, as Kubernetes writes them.
+fn lacking(wanted: &[Capability]) -> String {
+    let had = caps::read(None, CapSet::Permitted).unwrap_or_else(|_| caps::all());
+    let lacking = wanted.iter().filter(|capability| !had.contains(capability));
+    let names = lacking.map(|it| it.to_string().trim_start_matches("CAP_").to_owned());
+    names.collect::<Vec<_>>().join(", ")
+}
+
+/// Fails where root cannot run and end processes as user `uid`.
+pub(crate) fn check_capabilities(name: &str, uid: u32) -> Result<(), Failure> {
+    let lacking = lacking(&NEEDED);
+    if lacking.is_empty() {
+        return Ok(());
+    }
+    let text = format!(
+        "run Flux as user {name}: the container starts as root without the capabilities {lacking}; add them \
+         (securityContext.capabilities.add), or start the container as that user (pod.securityContext.runAsUser: {uid})"
+    );
+    Err(Failure::new(Exit::Prepare, text))
+}
+
+/// What there is to do about `error`, where it says that something is refused to root.
+pub(crate) fn remedy_for_root(error: &io::Error) -> Option<String> {
+    if error.kind() != ErrorKind::PermissionDenied || !geteuid().is_root() {
+        return None;
+    }
+    let lacking = lacking(&ON_FILES);
+    let why = if lacking.is_empty() {
+        "the file system refuses root, as NFS with root_squash does".to_owned()
+    } else {
+        format!("root lacks the capabilities {lacking} (securityContext.capabilities)")
+    };
+    let remedy =
+        "start the container as the user who owns the place (pod.securityContext.runAsUser)";
+    Some(format!("{why}; {remedy}"))
 }
 
 /// Becomes `target`, if there is one, and then `words`; returns only when that failed.

@@ -150,7 +150,7 @@ fn usable_home(root: &Path, user: &User, wanted: &Path, notes: &mut Vec<String>)
 }
 
 fn make_home(home: &Path, user: &User) -> io::Result<()> {
-    if home.is_dir() {
+    if files::is_directory(home) {
         return Ok(());
     }
     files::make_directory(home, 0o700, Some((user.uid, user.gid)))

@@ -8,6 +8,7 @@ use crate::accounts::become_user::{self, Target};
 use crate::commands::arguments::{Awaited, PodArguments, PodQuestion};
 use crate::failure::{Failure, ended_with};
 use crate::pid1::run;
+use crate::process::defect;
 use crate::program::{batch, diagnose, mpi, submit};
 use crate::rc;
 use crate::system::{output, subcommand};
@@ -18,6 +19,7 @@ use flux_contract::{Exit, Layout};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// First process of every pod of a MiniCluster, and tools for people who enter one.
 #[derive(Debug, Parser)]
@@ -186,6 +188,7 @@ pub fn command_line() -> clap::Command {
 
 /// Reads the command line, does what it says, and returns the code to end with.
 pub fn main() -> ExitCode {
+    defect::end_at_panic(None);
     let mut words = std::env::args_os();
     let name = words.next().unwrap_or_default();
     let done = if Path::new(&name).file_name() == Some(Layout::CLIENT_NAME.as_ref()) {
@@ -250,9 +253,16 @@ fn dispatch(command: Command) -> Result<(), Failure> {
     }
 }
 
+/// A thread for system calls that block stays: where a pod has no process left, no other can be started, and tokio panics
+/// when it has none.
+const THREADS_STAY: Duration = Duration::from_hours(24 * 365);
+
 /// Runs `work` on this thread alone. Threads that still wait for a lock do not hold up the end.
 fn block_on(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .thread_keep_alive(THREADS_STAY)
+        .build();
     let runtime = runtime.map_err(|error| {
         let message = format!("start the runtime: {error}");
         Failure::new(Exit::Internal, message)

@@ -112,9 +112,7 @@ fn real_flux(pod: Option<&PodContext>) -> Option<PathBuf> {
 
 /// What a session with this pod's broker is; `None` where there is no broker (yet).
 pub(crate) fn session(pod: &PodContext) -> Option<Client> {
-    let environment = client_environment(&pod.config, &pod.facts).ok()?;
-    let owner = fs::metadata(pod.root.at(&environment.socket)).ok()?;
-    Some(Client::new(pod, &environment, (owner.uid(), owner.gid())))
+    connected(pod).ok().map(|(client, _)| client)
 }
 
 /// As whom, and in which environment, a program is a client of the broker.
@@ -137,6 +135,11 @@ impl Client {
             change.apply(&mut environment);
         }
         Self { environment, target }
+    }
+
+    /// The broker's user, where that is another than this process'.
+    pub(crate) fn owner(&self) -> Option<u32> {
+        self.target.as_ref().map(|target| target.uid)
     }
 
     /// The first `program` on its `PATH` that `is_wanted`.

@@ -1,17 +1,15 @@
 //! `flux-agent instance`: what the instance of this pod's broker has and does, for programs.
 
 use crate::commands::arguments::PodArguments;
+use crate::commands::client::connected;
 use crate::commands::pod::PodContext;
 use crate::failure::Failure;
 use crate::flux::broker_socket::{BrokerAddress, SocketError};
 use crate::flux::instance::Instance;
-use crate::plan::decide::client_environment;
 use crate::system::output::print_json;
 use clap::Args;
 use flux_contract::instance::InstanceReport;
 use flux_contract::{Exit, job_id};
-use std::fs;
-use std::os::unix::fs::MetadataExt as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What is asked.
@@ -37,7 +35,9 @@ pub(crate) async fn run(question: &Question) -> Result<(), Failure> {
         let doing = "ask the instance (see flux-agent status, flux-agent doctor)";
         Failure::because(Exit::Broker, doing, &error)
     };
-    let mut instance = Instance::connect(&broker(&pod)?).await.map_err(failed)?;
+    let (client, socket) = connected(&pod)?;
+    let broker = BrokerAddress { socket, owner: client.owner() };
+    let mut instance = Instance::connect(&broker).await.map_err(failed)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let name_of = |uid| {
         let account = pod.facts.accounts.find_uid(uid);
@@ -45,23 +45,11 @@ pub(crate) async fn run(question: &Question) -> Result<(), Failure> {
     };
     let ranks = instance.ranks().await.map_err(failed)?;
     let jobs = instance.jobs(question.all, now.as_secs_f64(), name_of).await.map_err(failed)?;
-    let output = match question.output_of {
-        // One that has not started has none.
-        Some(id) => Some(instance.output(id).await.unwrap_or_default()),
-        None => None,
-    };
-    print_json(&InstanceReport { ranks, jobs, output });
+    let mut report = InstanceReport { ranks, jobs, ..InstanceReport::default() };
+    if let Some(id) = question.output_of {
+        let (output, is_cut) = instance.output(id).await.map_err(failed)?;
+        (report.output, report.output_is_cut) = (Some(output), is_cut);
+    }
+    print_json(&report);
     Ok(())
-}
-
-/// Its own broker, asked as its owner where this is root.
-fn broker(pod: &PodContext) -> Result<BrokerAddress, Failure> {
-    let client = client_environment(&pod.config, &pod.facts)?;
-    let socket = pod.root.at(client.socket);
-    let found = fs::metadata(&socket).map_err(|error| {
-        let doing = format!("look at the broker's socket {}: it is not up (yet)", socket.display());
-        Failure::because(Exit::Broker, doing, &error)
-    })?;
-    let owner = Some(found.uid()).filter(|uid| pod.facts.uid == 0 && *uid != 0);
-    Ok(BrokerAddress { socket, owner })
 }

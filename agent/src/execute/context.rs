@@ -13,11 +13,10 @@ use crate::system::output::Log;
 use crate::system::root::Root;
 use crate::system::subcommand::own_program;
 use flux_contract::{AgentConfig, CurveCertificate};
-use nix::unistd::{AccessFlags, access};
 use std::ffi::{OsStr, OsString};
-use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::{env, fs};
 use tokio::process::Command;
 
 pub(crate) struct Context {
@@ -105,20 +104,25 @@ impl Session {
 
     /// Comes before a start: of a working directory that is missing the kernel says what it says of a missing program.
     pub(crate) fn check_working_directory(&self) -> Result<(), Failure> {
-        let entered = access(&self.working_directory, AccessFlags::X_OK);
-        entered
-            .map_err(io::Error::from)
-            .map_err(failed("enter the working directory", &self.working_directory))
+        let directory = &self.working_directory;
+        let enter = || fs::metadata(directory.join(".")).map(drop);
+        let entered = if self.is_own_directory() { Ok(()) } else { enter() };
+        entered.map_err(failed("enter the working directory", directory))
+    }
+
+    /// Whether the working directory is that of this process. What it starts is there already, also where root may not
+    /// enter: the container runtime has done so before it took root's capabilities.
+    fn is_own_directory(&self) -> bool {
+        env::current_dir().is_ok_and(|own| own == self.working_directory)
     }
 
     /// `words` as a command of the container's own user.
     pub(crate) fn command(&self, words: &[String]) -> Command {
         let mut command = Command::new(words.first().map_or("", String::as_str));
-        command
-            .args(words.iter().skip(1))
-            .env_clear()
-            .envs(&self.environment)
-            .current_dir(&self.working_directory);
+        command.args(words.iter().skip(1)).env_clear().envs(&self.environment);
+        if !self.is_own_directory() {
+            command.current_dir(&self.working_directory);
+        }
         command
     }
 

@@ -72,7 +72,7 @@ pub(crate) async fn run_hook(context: &mut Context, hook: &Hook) -> Result<(), F
     }
     if !reported {
         context.log.warn(&format!(
-            "hook {name} did not report its environment (it set an EXIT trap of its own, or called exec): what it exported is not carried over"
+            "hook {name} did not report its environment (it set an EXIT trap of its own, called exec, or removed its working directory): what it exported is not carried over"
         ));
     }
     Ok(())
@@ -135,23 +135,28 @@ pub(crate) fn with_shell(shell: &Path, script: &Path) -> [String; 2] {
     [shell, script].map(|path| path.display().to_string())
 }
 
-/// Waits for `running`. When a stop is asked for, its process group gets the signal and is killed as
-/// `limits` say. Returns how it ended, and the stop if it was asked to end for it. What cannot be
+/// Waits for `running`, whose process group gets the signals of the user. When a stop is asked for, the group gets that
+/// signal and is killed as `limits` say. Returns how it ended, and the stop if it was asked to end for it. What cannot be
 /// killed is left, as if it had been.
 pub(crate) async fn wait_or_stop(
     signals: &mut Signals,
     running: &mut Running,
     limits: Limits,
 ) -> (ExitStatus, Option<Stop>) {
-    if let Some(status) = signals.within(limits.ask, running.wait()).await {
+    let send = running.group_sender();
+    let pass_on = |signal| {
+        send(signal);
+        true
+    };
+    if let Some(status) = signals.within_passing_on(limits.ask, running.wait(), pass_on).await {
         return (status, None);
     }
     let stop = signals.stopped_by();
-    running.signal_group(stop.map_or(Signal::SIGTERM, Stop::signal));
-    if let Some(status) = signals.within(limits.kill, running.wait()).await {
+    send(stop.map_or(Signal::SIGTERM, Stop::signal));
+    if let Some(status) = signals.within_passing_on(limits.kill, running.wait(), pass_on).await {
         return (status, stop);
     }
-    running.signal_group(Signal::SIGKILL);
+    send(Signal::SIGKILL);
     let status = signals.within(limits.kill + limits.patience, running.wait()).await;
     (status.unwrap_or_else(|| ExitStatus::from_raw(Signal::SIGKILL as i32)), stop)
 }

@@ -1,6 +1,6 @@
 //! Does what a plan says, step by step. No step decides anything that the plan could have decided.
 
-use crate::accounts::become_user::Target;
+use crate::accounts::become_user::{Target, check_capabilities};
 use crate::accounts::ensure::{Account, AccountError, ensure_user};
 use crate::execute::context::{Context, Identity};
 use crate::execute::hook::run_hook;
@@ -47,7 +47,9 @@ pub(crate) async fn execute(context: &mut Context, step: &Step) -> Result<(), Fa
     match step {
         Step::RunHook(hook) => run_hook(context, hook).await,
         Step::UseAccount(choice) => use_account(context, choice),
-        Step::MakeDirectory { path, ours: false, .. } if context.root.at(path).is_dir() => {
+        Step::MakeDirectory { path, ours: false, .. }
+            if files::is_directory(&context.root.at(path)) =>
+        {
             working_directory::adopt(context, &context.root.at(path));
             Ok(())
         }
@@ -226,10 +228,12 @@ fn use_account(context: &mut Context, choice: &AccountChoice) -> Result<(), Fail
             let Account { name, uid, gid, home, groups, notes: _ } = account;
             let groups = [groups.as_slice(), more_groups].concat();
             let user = Target { uid, gid, groups, capabilities: capabilities.clone() };
-            Identity { name, home, user: Some(user).filter(|user| user.uid != 0) }
+            let user = Some(user).filter(|user| user.uid != 0);
+            user.iter().try_for_each(|user| check_capabilities(&name, user.uid))?;
+            Identity { name, home, user }
         }
     };
-    if !context.root.at(&identity.home).is_dir() {
+    if !files::is_directory(&context.root.at(&identity.home)) {
         identity.home.clone_from(&fallback_home);
     }
     if identity.home == fallback_home {

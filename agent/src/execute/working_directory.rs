@@ -62,8 +62,7 @@ pub(super) fn adopt(context: &Context, path: &Path) -> bool {
 
 fn try_adopt(context: &Context, path: &Path, name: &str, user: &Target) -> io::Result<bool> {
     let real = fs::canonicalize(path)?;
-    let directory = files::open_directory(&real)?;
-    let (own, root) = (directory.metadata()?, fs::metadata(context.root.directory())?);
+    let (own, root) = (fs::metadata(&real)?, fs::metadata(context.root.directory())?);
     // The directory `/` is where a container starts that has none.
     let is_root = own.ino() == root.ino();
     if own.dev() != root.dev() || is_root || allows(&own, user, WRITE) {
@@ -78,6 +77,10 @@ fn try_adopt(context: &Context, path: &Path, name: &str, user: &Target) -> io::R
              in the image, or mount a volume"
         ));
         return Ok(false);
+    }
+    let directory = files::open_directory(&real)?;
+    if (directory.metadata()?.dev(), directory.metadata()?.ino()) != (own.dev(), own.ino()) {
+        return Err(io::Error::other("another directory has taken its place"));
     }
     fchown(&directory, Some(user.uid), Some(user.gid))?;
     context.log.info(&format!("{shown} now belongs to {name}"));

@@ -67,6 +67,10 @@ pub(crate) enum SocketError {
     Failed { topic: String, errno: u32, text: String },
     #[error("the lead broker has not answered {topic}")]
     Silent { topic: String },
+    #[error(
+        "the broker's answer to {topic} has {length} bytes, and is read up to {LARGEST_MESSAGE}"
+    )]
+    TooLong { topic: String, length: u32 },
     #[error("the broker's answer is not a Flux message: {what}")]
     Malformed { what: &'static str },
 }
@@ -145,7 +149,9 @@ fn connected(path: &Path, owner: Option<u32>) -> io::Result<std::os::unix::net::
     };
     let ended = |_| Err(io::Error::other("the thread has ended"));
     let socket = thread::scope(|scope| {
-        let thread = thread::Builder::new().spawn_scoped(scope, connect)?;
+        // Not the error of a broker that has many to accept: this one may stay.
+        let without = |error| io::Error::other(format!("start a thread: {error}"));
+        let thread = thread::Builder::new().spawn_scoped(scope, connect).map_err(without)?;
         thread.join().unwrap_or_else(ended)
     });
     if owner.is_some() {
@@ -239,8 +245,11 @@ impl BrokerSocket {
         let mut magic = [0; 4];
         self.stream.read_exact(&mut magic).await.map_err(exchange)?;
         let length = self.stream.read_u32().await.map_err(exchange)?;
-        if magic != MESSAGE_MAGIC.to_ne_bytes() || length > LARGEST_MESSAGE {
+        if magic != MESSAGE_MAGIC.to_ne_bytes() {
             return Err(SocketError::Malformed { what: "it does not begin as one" });
+        }
+        if length > LARGEST_MESSAGE {
+            return Err(SocketError::TooLong { topic: topic.to_owned(), length });
         }
         let mut body = vec![0; length as usize];
         self.stream.read_exact(&mut body).await.map_err(exchange)?;

@@ -81,6 +81,8 @@ impl Watch {
             }
             let gone =
                 (waits && self.has_lead && self.lead_is_gone().await).then_some(Event::LeadGone);
+            // One that broke is opened again.
+            while monitor.try_join_next().is_some() {}
             // An older Flux has no stream of changes, and is looked at from time to time.
             if state.is_some() && monitor.is_empty() {
                 monitor.spawn(notify_of_changes(self.broker.clone(), Arc::clone(&wake)));

@@ -3,11 +3,12 @@
 //! process of Python.
 
 use crate::flux::broker_socket::{BrokerAddress, BrokerSocket, SocketError};
+use crate::flux::output::output;
 use crate::flux::resources::ids_of;
 use flux_contract::instance::{JobReport, JobState, RankReport};
 use flux_contract::job_id::f58;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::collections::BTreeMap;
 
 /// Jobs that are asked for at most, so that the answer is no longer than an answer may be.
@@ -78,11 +79,10 @@ impl Instance {
             .collect())
     }
 
-    /// What the job has printed last.
-    pub(crate) async fn output(&mut self, id: u64) -> Result<String, SocketError> {
-        let asked = json!({ "id": id, "keys": [OUTPUT], "flags": 0 });
-        let found: Value = self.socket.ask_lead("job-info.lookup", &asked).await?;
-        Ok(printed(found[OUTPUT].as_str().unwrap_or_default()))
+    /// What the job has printed last, and whether it has printed more.
+    pub(crate) async fn output(&mut self, id: u64) -> Result<(String, bool), SocketError> {
+        let (bytes, cut) = output(&mut self.socket, id, None, MOST_OUTPUT).await?;
+        Ok((String::from_utf8_lossy(&bytes).into_owned(), cut))
     }
 }
 
@@ -118,9 +118,6 @@ struct Queued {
     #[serde(default)]
     ntasks: usize,
 }
-
-/// The log of what the tasks of a job print (RFC 24).
-const OUTPUT: &str = "guest.output";
 
 /// Resource sets (RFC 20).
 #[derive(Default, Deserialize)]
@@ -276,40 +273,10 @@ impl Job {
     }
 }
 
-#[derive(Deserialize)]
-struct Event {
-    name: String,
-    #[serde(default)]
-    context: Printed,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Printed {
-    data: Option<String>,
-    encoding: Option<String>,
-}
-
-/// The end of what is printed by a log of output, of all tasks and both streams in their order.
-fn printed(log: &str) -> String {
-    let mut text = String::new();
-    for line in log.lines() {
-        let Ok(Event { name, context }) = serde_json::from_str(line) else { continue };
-        match context {
-            Printed { data: Some(data), encoding: None } if name == "data" => text.push_str(&data),
-            Printed { data: Some(_), encoding: Some(_) } => text.push_str("(what is no text)\n"),
-            Printed { .. } => {}
-        }
-    }
-    let from = (text.len().saturating_sub(MOST_OUTPUT)..=text.len())
-        .find(|at| text.is_char_boundary(*at))
-        .unwrap_or_default();
-    text.split_off(from)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::Value;
 
     fn read<T: serde::de::DeserializeOwned>(value: Value) -> T {
         serde_json::from_value(value).unwrap()
@@ -354,20 +321,5 @@ mod tests {
         assert_eq!((job(ended.clone()).state, job(ended).seconds), (JobState::Canceled, 3.0));
         let never = job(json!({ "state": 64, "result": 2, "t_inactive": 15.0 }));
         assert_eq!((never.state, never.seconds), (JobState::Failed, 0.0));
-    }
-
-    #[test]
-    fn the_end_of_the_output_is_text_whatever_was_printed() {
-        let log = r#"{"timestamp":1.0,"name":"header","context":{"version":1,"encoding":{"stdout":"UTF-8"}}}
-{"timestamp":1.1,"name":"data","context":{"stream":"stdout","rank":"0","data":"one\n"}}
-{"timestamp":1.2,"name":"data","context":{"stream":"stderr","rank":"1","data":"two\n"}}
-{"timestamp":1.3,"name":"data","context":{"stream":"stdout","rank":"0","eof":true}}
-{"timestamp":1.4,"name":"data","context":{"stream":"stdout","rank":"0","data":"/w==","encoding":"base64"}}
-"#;
-        assert_eq!(printed(log), "one\ntwo\n(what is no text)\n");
-        let much = "é".repeat(MOST_OUTPUT);
-        let event = json!({ "name": "data", "context": { "data": format!("{much}x") } });
-        let kept = printed(&event.to_string());
-        assert!(kept.ends_with("éx") && kept.len() <= MOST_OUTPUT, "{}", kept.len());
     }
 }

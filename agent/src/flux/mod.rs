@@ -1,4 +1,4 @@
-//! Whatever knows Flux's protocols: the state of this pod's broker, what its instance has and does, its resources, and whether its rank is drained.
+//! Whatever knows Flux's protocols: the state of this pod's broker, what its instance has and does, what its jobs print, its resources, and whether its rank is drained.
 
 pub(crate) mod broker_socket;
 pub(crate) mod broker_watch;
@@ -10,6 +10,7 @@ pub(crate) mod instance;
 pub(crate) mod jobs;
 pub(crate) mod leaving;
 pub(crate) mod modules;
+pub(crate) mod output;
 pub(crate) mod refusal;
 pub(crate) mod resources;
 

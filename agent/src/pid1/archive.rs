@@ -22,24 +22,39 @@ use tokio::task::spawn_blocking;
 /// its own in that one's place. On a volume that is read only there is no directory: the run goes on and its state is
 /// not kept, which may be meant so. Any other place that takes no files ends the run: better now than when there is a
 /// state to keep.
-pub(crate) fn options(context: &Context, archive: &ArchiveRun) -> Result<Vec<String>, Failure> {
-    let ArchiveRun { path, staging, dump } = archive;
+///
+/// What touches the archive's volume is done on threads of their own, here and below: it may not answer, while PID 1 has
+/// to take signals.
+pub(crate) async fn options(
+    context: &mut Context,
+    archive: &ArchiveRun,
+) -> Result<Vec<String>, Failure> {
+    let ArchiveRun { path, staging, dump } = archive.clone();
+    let [file, directory] = [&path, &staging].map(|path| context.root.at(path));
+    let owner = context.ids(Owner::Broker);
+    let prepare = spawn_blocking(move || {
+        let exists = files::with_rights_of_owner(&file, || file.try_exists());
+        let made = files::remove_directory(&directory)
+            .and_then(|()| files::make_directory(&directory, 0o700, owner));
+        (exists, made)
+    });
+    let (exists, made) = match context.signals.unless_stopped(prepare).await? {
+        Ok(prepared) => prepared,
+        Err(error) => return Err(failed("look for archive", &path)(error.into())),
+    };
     let set = |name: &str, path: &Path| format!("-S{name}={}", path.display());
-    let exists = context.root.at(path).try_exists().map_err(failed("look for archive", path))?;
+    let exists = exists.map_err(failed("look for archive", &path))?;
     let mut options: Vec<String> =
-        exists.then(|| set("content.restore", path)).into_iter().collect();
-    let directory = context.root.at(staging);
-    let made = files::remove_directory(&directory)
-        .and_then(|()| files::make_directory(&directory, 0o700, context.ids(Owner::Broker)));
+        exists.then(|| set("content.restore", &path)).into_iter().collect();
     match made {
-        Ok(()) => options.push(set("content.dump", dump)),
+        Ok(()) => options.push(set("content.dump", &dump)),
         Err(error) if error.kind() == ErrorKind::ReadOnlyFilesystem => {
             let path = path.display();
             context.warned(&format!("the state will not be kept in archive {path}: {error}"));
         }
         Err(error) => {
             let doing = "make a place for the archive's next state,";
-            return Err(failed(doing, staging)(error));
+            return Err(failed(doing, &staging)(error));
         }
     }
     Ok(options)
@@ -49,45 +64,46 @@ pub(crate) fn options(context: &Context, archive: &ArchiveRun) -> Result<Vec<Str
 pub(crate) async fn keep(context: &mut Context, archive: &ArchiveRun, broker: BrokerEnd) {
     let [path, staging, dump] =
         [&archive.path, &archive.staging, &archive.dump].map(|path| context.root.at(path));
-    if !staging.is_dir() {
-        // That it could not be made was said when the broker started.
-        return;
-    }
+    let shown = path.display().to_string();
+    let replace = spawn_blocking(move || {
+        // That it could not be made is in the log since the broker started.
+        let replaced = files::is_directory(&staging).then(|| replace_by_dump(&path, &dump, broker));
+        if replaced.is_some() {
+            // What is left in it is of no use; that it stays is no harm.
+            let _ = files::remove_directory(&staging);
+        }
+        replaced
+    });
     let share = context.budget.main + context.budget.for_main().patience;
-    let replaced = context.signals.within(share, replace_by_dump(&path, &dump, broker)).await;
-    let path = path.display();
-    match replaced {
-        Some(Ok(())) => context.log.info(&format!("the state is kept in {path}")),
-        Some(Err(why)) => context.failed(&why),
+    match context.signals.within(share, replace).await {
+        Some(Ok(None)) => {}
+        Some(Ok(Some(Ok(())))) => context.log.info(&format!("the state is kept in {shown}")),
+        Some(Ok(Some(Err(why)))) => context.failed(&why),
+        Some(Err(error)) => context.failed(&format!("archive {shown} stays as it was: {error}")),
         None => {
             let why = "the pod's grace period left no time to keep the state";
-            return context.failed(&format!("archive {path} stays as it was: {why}"));
+            context.failed(&format!("archive {shown} stays as it was: {why}"));
         }
     }
-    // What is left in it is of no use; that it stays is no harm.
-    let _ = files::remove_directory(&staging);
 }
 
-/// Replaces the archive at `path`, or says why it stays as it was. Large files are read and synchronised on threads of
-/// their own: signals and the status must not wait for them.
-async fn replace_by_dump(path: &Path, dump: &Path, broker: BrokerEnd) -> Result<(), String> {
+/// Replaces the archive at `path`, or gives the reason why it stays as it was.
+fn replace_by_dump(path: &Path, dump: &Path, broker: BrokerEnd) -> Result<(), String> {
     let stays = |why: String| format!("keep archive {} as it was: {why}", path.display());
     if !broker.ran {
         return Err(stays("the broker did not get as far as to run".to_owned()));
     }
-    if files::open_regular(dump).is_err() {
+    if files::with_rights_of_owner(dump, || files::open_regular(dump)).is_err() {
         return Err(stays(format!("Flux dumped nothing to {}", dump.display())));
     }
     // 0 is the code of a broker whose every phase went well, the dump among them. Any other may
     // be that of a later phase.
     if broker.code != 0 {
-        let dump = dump.to_owned();
-        let whole = spawn_blocking(move || check_whole(&dump)).await.map_err(io::Error::other);
-        whole.flatten().map_err(|error| stays(format!("the dump is not whole: {error}")))?;
+        let whole = files::with_rights_of_owner(dump, || check_whole(dump));
+        whole.map_err(|error| stays(format!("the dump is not whole: {error}")))?;
     }
-    let (from, to) = (dump.to_owned(), path.to_owned());
-    let replaced = spawn_blocking(move || replace(&from, &to)).await.map_err(io::Error::other);
-    replaced.flatten().map_err(|error| {
+    let replaced = files::with_rights_of_owner(dump, || replace(dump, path));
+    replaced.map_err(|error| {
         format!("put the dump in the place of archive {}: {error}", path.display())
     })
 }

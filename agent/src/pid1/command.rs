@@ -9,7 +9,8 @@ use crate::plan::environment::DISABLE_JOB_CLEANUP;
 use crate::plan::step::LeadCommand;
 use crate::process::children::Running;
 use crate::process::exit_status::{exit_code, start_failure_code};
-use crate::process::signals::{asks_to_stop, at};
+use crate::process::leftovers::members;
+use crate::process::signals::at;
 use crate::process::terminal::give_terminal;
 use crate::status::timing::fluxtime_line;
 use crate::system::files;
@@ -17,6 +18,7 @@ use crate::system::output::{self, Log};
 use crate::system::words::shown;
 use flux_contract::{Exit, FailedTask, job_id, shell_syntax};
 use nix::sys::signal::{Signal, killpg};
+use std::future::pending;
 use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
@@ -97,9 +99,16 @@ struct Ask {
     broker_ended: bool,
 }
 
+impl Ask {
+    /// Whether the command is to end, by a signal that it may take or by one that it cannot.
+    fn is_for_an_end(&self) -> bool {
+        matches!(self.signal, Signal::SIGTERM | Signal::SIGKILL)
+    }
+}
+
 pub(crate) struct RunningCommand {
     asks: mpsc::UnboundedSender<Ask>,
-    end: Pin<Box<dyn Future<Output = CommandEnd> + Send>>,
+    end: Pin<Box<dyn Future<Output = Option<CommandEnd>> + Send>>,
 }
 
 impl RunningCommand {
@@ -108,17 +117,18 @@ impl RunningCommand {
         let _ = self.asks.send(Ask { signal, broker_ended: false });
     }
 
-    /// Its end, when everything that follows it is done. May be called again when it was interrupted.
-    pub(crate) async fn end(&mut self) -> CommandEnd {
+    /// Its end, when everything that follows it is done; nothing if it was to end before it had started. May be called
+    /// again when it was interrupted.
+    pub(crate) async fn end(&mut self) -> Option<CommandEnd> {
         self.end.as_mut().await
     }
 
     /// Its end without its broker, which `failed` or was shut down.
-    pub(crate) async fn end_without_broker(&mut self, failed: bool) -> CommandEnd {
+    pub(crate) async fn end_without_broker(&mut self, failed: bool) -> Option<CommandEnd> {
         let signal = if failed { Signal::SIGKILL } else { Signal::SIGTERM };
         let _ = self.asks.send(Ask { signal, broker_ended: true });
-        let end = self.end().await;
-        CommandEnd { exit_code: end.exit_code.filter(|_| !failed), ..end }
+        let end = self.end().await?;
+        Some(CommandEnd { exit_code: end.exit_code.filter(|_| !failed), ..end })
     }
 }
 
@@ -127,8 +137,25 @@ pub(crate) struct CommandRun {
     pub command: LeadCommand,
     /// How long it has to end, with all that is in its process group, once a signal asks for it.
     pub patience: Duration,
+    /// How long it is waited for once it was killed: a process in the kernel's hands ends late, or never.
+    pub last_wait: Duration,
     pub log: Log,
     pub timed: bool,
+}
+
+/// When a command that is to end is killed, and when it is given up.
+#[derive(Debug, Clone, Copy, Default)]
+struct Due {
+    kill: Option<Instant>,
+    give_up: Option<Instant>,
+}
+
+impl Due {
+    fn after_sigkill(self, last_wait: Duration) -> Self {
+        let now = Instant::now();
+        let give_up = self.give_up.unwrap_or(now + last_wait.max(SIGKILL_INTERVAL));
+        Self { kill: Some(now + SIGKILL_INTERVAL), give_up: Some(give_up) }
+    }
 }
 
 struct Ended {
@@ -137,6 +164,8 @@ struct Ended {
     without_broker: bool,
     /// The end of what a submission said on stderr.
     said: String,
+    /// The processes that SIGKILL has not ended.
+    unkillable: Option<String>,
 }
 
 impl Ended {
@@ -154,9 +183,12 @@ impl CommandRun {
         RunningCommand { asks, end: Box::pin(self.run(taken)) }
     }
 
-    async fn run(self, mut asks: mpsc::UnboundedReceiver<Ask>) -> CommandEnd {
+    async fn run(self, mut asks: mpsc::UnboundedReceiver<Ask>) -> Option<CommandEnd> {
         let before = if self.command.may_be_refused {
-            jobs::newest(&self.client.broker, 1).await
+            tokio::select! {
+                before = jobs::newest(&self.client.broker, 1) => before,
+                () = asked_to_end(&mut asks) => return None,
+            }
         } else {
             None
         };
@@ -171,7 +203,7 @@ impl CommandRun {
         if self.command.cleans_up && !without_broker {
             register_cleanup(&self.client, self.log).await;
         }
-        end
+        Some(end)
     }
 
     /// The command as it is started. It leads a process group of its own: a signal reaches all of it, and
@@ -202,11 +234,11 @@ impl CommandRun {
         let group = running.pid;
         give_terminal(group);
         let mut said = tokio::spawn(pass_on(running.stderr.take()));
-        let (mut stopped, mut killed, mut kill_at) = (false, false, None);
-        let (mut ended, mut without_broker) = (None, false);
+        let (mut stopped, mut due) = (false, Due::default());
+        let (mut ended, mut without_broker, mut unkillable) = (None, false, None);
         let status = loop {
             if let Some(status) = ended
-                && (!stopped || killed || killpg(group, None).is_err())
+                && (!stopped || due.give_up.is_some() || killpg(group, None).is_err())
             {
                 break status;
             }
@@ -214,27 +246,33 @@ impl CommandRun {
                 status = running.wait(), if ended.is_none() => ended = Some(status),
                 // The rest of its group may be no children of this process, whose end would be reported to it.
                 () = sleep(GROUP_POLL_INTERVAL), if ended.is_some() => {}
-                Some(Ask { signal, broker_ended }) = asks.recv() => {
-                    without_broker |= broker_ended;
-                    signal_group(&running, ended.is_some(), signal);
-                    killed |= signal == Signal::SIGKILL;
-                    if asks_to_stop(signal) && !stopped {
-                        stopped = true;
-                        kill_at = Instant::now().checked_add(self.patience);
+                Some(ask) = asks.recv() => {
+                    without_broker |= ask.broker_ended;
+                    signal_group(&running, ended.is_some(), ask.signal);
+                    if ask.signal == Signal::SIGKILL {
+                        due = due.after_sigkill(self.last_wait);
+                    } else if ask.is_for_an_end() && !stopped {
+                        due.kill = Instant::now().checked_add(self.patience);
                     }
+                    stopped |= ask.is_for_an_end();
                 }
-                () = at(kill_at) => {
-                    self.log.error("the command has not ended in its time: killing it");
+                () = at(due.give_up) => {
+                    unkillable = Some(members(group).join(", "));
+                    break ExitStatus::from_raw(Signal::SIGKILL as i32);
+                }
+                () = at(due.kill) => {
+                    if due.give_up.is_none() {
+                        self.log.error("the command has not ended in its time: killing it");
+                    }
                     signal_group(&running, ended.is_some(), Signal::SIGKILL);
-                    killed = true;
-                    kill_at = Some(Instant::now() + SIGKILL_INTERVAL);
+                    due = due.after_sigkill(self.last_wait);
                 }
             }
         };
         let said = timeout(STDERR_TIMEOUT, &mut said).await;
         let said = said.ok().and_then(Result::ok).unwrap_or_default();
         let said = String::from_utf8_lossy(&said).into_owned();
-        Ok(Ended { status, stopped, without_broker, said })
+        Ok(Ended { status, stopped, without_broker, said, unkillable })
     }
 
     fn not_started(&self, error: &io::Error) -> CommandEnd {
@@ -247,6 +285,11 @@ impl CommandRun {
     async fn explained(&self, before: Option<&[u64]>, ended: &Ended) -> CommandEnd {
         let code = exit_code(ended.status);
         let mut end = CommandEnd::new(code, ended.status.signal());
+        if let Some(processes) = &ended.unkillable {
+            let text = format!("SIGKILL does not end the command ({processes}): going on without");
+            self.log.error(&text);
+            end.error = Some(text);
+        }
         if ended.stopped {
             return end;
         }
@@ -298,6 +341,17 @@ impl CommandRun {
     }
 }
 
+/// Returns once the command is to end, before it has started.
+async fn asked_to_end(asks: &mut mpsc::UnboundedReceiver<Ask>) {
+    loop {
+        match asks.recv().await {
+            Some(ask) if ask.is_for_an_end() => return,
+            Some(_) => {}
+            None => pending().await,
+        }
+    }
+}
+
 fn is_of_other_instance(name: &str) -> bool {
     let is = |other: &&str| name == *other || other.ends_with('_') && name.starts_with(*other);
     OF_OTHER_INSTANCES.iter().any(is)
@@ -313,7 +367,7 @@ fn signal_group(running: &Running, has_ended: bool, signal: Signal) {
     }
 }
 
-fn with(text: String, more: Option<String>) -> String {
+pub(super) fn with(text: String, more: Option<String>) -> String {
     iter::once(text).chain(more).collect::<Vec<_>>().join(": ")
 }
 

@@ -4,7 +4,7 @@
 //! nothing: Flux does so, too, when it gets SIGTERM while it waits for the quorum.
 
 use crate::failure::Failure;
-use crate::pid1::command::CommandEnd;
+use crate::pid1::command::{CommandEnd, with};
 use crate::process::exit_status::{end_text, exit_code};
 use crate::process::signals::Stop;
 use flux_contract::{Exit, TerminationMessage, WorkerPolicy};
@@ -65,6 +65,7 @@ pub(crate) fn of_lead(command: Option<CommandEnd>, broker: BrokerEnd) -> Termina
         let end = command.exit_code.map(|code| format!("it ended with exit code {code}"));
         let end = end.unwrap_or_else(|| "it was killed".to_owned());
         let text = format!("{stop} before the command had ended; told to stop, {end}");
+        let text = with(text, command.error);
         return TerminationMessage { signal: command.signal, ..by_agent(stop.exit(), text) };
     }
     let CommandEnd { job: jobid, failed_task, output, .. } = command;
@@ -73,7 +74,10 @@ pub(crate) fn of_lead(command: Option<CommandEnd>, broker: BrokerEnd) -> Termina
     }
     let of_broker = format!("ended with exit code {}", broker.code);
     let error = match command.exit_code {
-        None => Some(format!("the command was killed because its broker had {of_broker}")),
+        None => {
+            let text = format!("the command was killed because its broker had {of_broker}");
+            Some(with(text, command.error))
+        }
         // Of a broker that was stopped after that, the code says nothing.
         Some(code) if broker.code != 0 && broker.stop.is_none() => {
             Some(format!("the broker {of_broker} after the command had ended with {code}"))
@@ -184,7 +188,7 @@ mod tests {
     }
 
     fn stopped(code: i32) -> BrokerEnd {
-        stopped_by(Stop::Signal(Signal::SIGTERM), code)
+        stopped_by(Signal::SIGTERM.into(), code)
     }
 
     fn command(exit_code: Option<i32>) -> CommandEnd {
@@ -240,7 +244,7 @@ mod tests {
         let deadline = Stop::Deadline { seconds: 5 };
         let passed = "the deadline of 5 seconds has passed";
         for (stop, exit, text) in
-            [(Stop::Signal(Signal::SIGTERM), 75, "stopped by SIGTERM"), (deadline, 72, passed)]
+            [(Signal::SIGTERM.into(), 75, "stopped by SIGTERM"), (deadline, 72, passed)]
         {
             let end = |code| stopped_by(stop, code);
             for ended in [
@@ -270,7 +274,7 @@ mod tests {
         let killed = of(9, None);
         assert_eq!((killed.exit_code, killed.signal), (137, Some(9)));
         assert_eq!(of(0x80 + 11, None).exit_code, 139, "also where it dumped its core");
-        let stopped = of(15, Some(Stop::Signal(Signal::SIGTERM)));
+        let stopped = of(15, Some(Signal::SIGTERM.into()));
         assert_eq!(stopped.last_error.unwrap(), "stopped by SIGTERM");
     }
 

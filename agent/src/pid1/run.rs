@@ -14,10 +14,9 @@ use crate::plan::decide;
 use crate::plan::facts::Facts;
 use crate::plan::step::{Plan, WorkerRun};
 use crate::process::children::Children;
-use crate::process::deadline;
 use crate::process::exit_status::end_text;
 use crate::process::signals::Signals;
-use crate::status::document::StatusReport;
+use crate::process::{deadline, defect};
 use crate::status::progress::Progress;
 use crate::status::readiness::ReadinessServer;
 use crate::status::server::StatusServer;
@@ -33,9 +32,8 @@ use nix::sys::prctl;
 use std::fs::{self, File};
 use std::time::Duration;
 use std::{io, mem};
-use tokio::signal::unix::{self, SignalKind};
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout};
 
 /// Where the kubelet looks for the termination message unless the container says otherwise.
@@ -56,6 +54,9 @@ pub(crate) async fn run(
     let readiness = probe_port.map(ReadinessServer::bind);
     output::log_on_a_thread();
     let root = pod.root.clone();
+    defect::end_at_panic(Some(root.at(TERMINATION_LOG)));
+    // The thread for system calls that block, before others have all processes that the pod may have.
+    let _ = spawn_blocking(|| ()).await;
     try_run(pod, container, signals, readiness).await.unwrap_or_else(|failure| {
         Log::new(false, false).error(&failure.to_string());
         leave(&root, &failure.into())
@@ -81,14 +82,11 @@ async fn try_run(
         context.signals.keep(deadline::passed(began, seconds, context.config_path.clone()));
     }
     let probes = serve(&context, readiness);
-    let in_case = in_case_of_a_kill(&root, context.progress.subscribe());
+    in_case_of_a_kill(&root, &mut context);
     let ended = prepare_and_supervise(&mut context, &plan).await.unwrap_or_else(Into::into);
     let ended = finish(&mut context, &plan, ended).await;
     let phases = context.progress.finish();
     let well = ended.exit_code == 0;
-    if let Ok(in_case) = in_case {
-        in_case.abort();
-    }
     let message = TerminationMessage {
         restarts: context.progress.restarts(),
         unfinished_jobs: mem::take(&mut context.unfinished_jobs),
@@ -113,27 +111,22 @@ fn leave(root: &Root, message: &TerminationMessage) -> u8 {
     u8::try_from(message.exit_code).unwrap_or(u8::MAX)
 }
 
-/// Leaves a message as soon as the kubelet asks for an end. It is the last one only if the kubelet kills
-/// this before the end, as it does on a node that is too busy for the pod's grace period.
-fn in_case_of_a_kill(
-    root: &Root,
-    reports: watch::Receiver<StatusReport>,
-) -> io::Result<JoinHandle<()>> {
-    let mut asked = unix::signal(SignalKind::terminate())?;
-    let path = root.at(TERMINATION_LOG);
-    Ok(tokio::spawn(async move {
-        asked.recv().await;
-        let text = "stopped by SIGTERM, and killed before the end: the grace period was too short";
+/// Has a message written as soon as the pod is stopped. It is the last one only if the kubelet kills this before the end,
+/// as it does on a node that is too busy for the pod's grace period.
+fn in_case_of_a_kill(root: &Root, context: &mut Context) {
+    let (path, reports) = (root.at(TERMINATION_LOG), context.progress.subscribe());
+    context.signals.when_stopped(move |stop| {
+        let text = format!("{stop}, and killed before the end: the grace period was too short");
         let message = TerminationMessage {
-            exit_code: Exit::Stopped.code().into(),
+            exit_code: stop.exit().code().into(),
             restarts: reports.borrow().restarts,
-            last_error: Some(text.to_owned()),
+            last_error: Some(text),
             phases: reports.borrow().phases_until(Instant::now()),
             ..TerminationMessage::default()
         };
         // What cannot be written now is said when the last one cannot be.
         let _ = fs::write(&path, message.to_json());
-    }))
+    });
 }
 
 /// Configuration and facts. Nothing is changed yet but the shared volume: what is in a view is among the

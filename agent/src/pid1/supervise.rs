@@ -20,7 +20,7 @@ use crate::process::children::Running;
 use crate::process::deadline::LOOK;
 use crate::process::exit_status::exit_code;
 use crate::process::leftovers::Before;
-use crate::process::signals::{Asked, Stop, asks_to_stop, at, end_of};
+use crate::process::signals::{Asked, Stop, at, end_of};
 use crate::process::terminal::give_terminal;
 use crate::rc;
 use crate::system::output::chain;
@@ -49,7 +49,7 @@ pub(crate) async fn run_broker(
     context.progress.enter(phase::QUORUM);
     let mut words = broker.command.clone();
     if let Some(archive) = &broker.archive {
-        words.extend(archive::options(context, archive)?);
+        words.extend(archive::options(context, archive).await?);
     }
     let rc = rc_options(context, broker);
     let loads_modules = !rc.is_empty();
@@ -98,7 +98,7 @@ pub(crate) async fn run_broker(
     drop(submission);
     end.code = exit_code(status);
     if let Some(mut command) = command {
-        command_end = Some(command.end_without_broker(end.code != 0).await);
+        command_end = command.end_without_broker(end.code != 0).await;
     }
     clear(context, &before).await;
     Ok((end, command_end))
@@ -270,8 +270,8 @@ impl Supervision<'_> {
     /// Passes on what is asked: to the command while it runs, since the broker ends after it, else to the broker. The
     /// first that asks a worker to end waits for the jobs on its rank; the second does not.
     fn asked(&mut self, context: &Context, asked: Asked) {
-        let signal = match asked {
-            Asked::PassOn(signal) => signal,
+        let (of_command, of_broker) = match asked {
+            Asked::PassOn(signal) => (signal, signal),
             Asked::Stop(stop) => {
                 if let Stop::Deadline { .. } = stop {
                     context.log.error(&format!("{stop}: ending the run"));
@@ -289,22 +289,21 @@ impl Supervision<'_> {
                     return self.leave(context, stop);
                 }
                 self.leaving = None;
-                stop.signal()
+                // At SIGTERM a program in a pod saves its state, whatever this process was sent.
+                (Signal::SIGTERM, stop.signal())
             }
         };
         if let Some(command) = &self.command {
-            // What a program in a pod saves its state at, whatever this process was sent.
-            let signal = if asks_to_stop(signal) { Signal::SIGTERM } else { signal };
-            context.log.info(&format!("passing {signal} on to the command"));
-            return command.signal(signal);
+            context.log.info(&format!("passing {of_command} on to the command"));
+            return command.signal(of_command);
         }
-        context.log.info(&format!("passing {signal} on to the broker"));
-        self.running.signal(signal);
+        context.log.info(&format!("passing {of_broker} on to the broker"));
+        self.running.signal(of_broker);
     }
 
-    fn command_ended(&mut self, context: &mut Context, end: CommandEnd) {
+    fn command_ended(&mut self, context: &mut Context, end: Option<CommandEnd>) {
         self.command = None;
-        self.command_end = Some(end);
+        self.command_end = end;
         context.progress.enter(phase::SHUTDOWN);
         if self.runs {
             self.running.signal(Signal::SIGTERM);
@@ -411,9 +410,15 @@ impl Supervision<'_> {
         };
         if let Some(command) = &self.broker.lead_command {
             context.log.info(&format!("starting the command: {}", shown(&command.words)));
-            let (patience, timed) = (context.budget.command, self.broker.timed);
-            let (command, log) = (command.clone(), context.log);
-            self.command = Some(CommandRun { client, command, patience, log, timed }.start());
+            let run = CommandRun {
+                client,
+                command: command.clone(),
+                patience: context.budget.command,
+                last_wait: context.budget.for_main().patience,
+                log: context.log,
+                timed: self.broker.timed,
+            };
+            self.command = Some(run.start());
         } else if let Some(words) = &self.broker.submission {
             self.submit(context, &client, words);
         }

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use rustix::io::Errno;
 use rustix::process::{WaitOptions, wait};
 use std::collections::BTreeMap;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{ExitStatus, Output, Stdio};
 use std::sync::Arc;
@@ -50,7 +50,7 @@ impl Children {
     pub fn spawn(&self, command: &mut Command) -> io::Result<Running> {
         // Nobody reaps in between: its status could not be told from an orphan's.
         self.with_own(|own| {
-            let child = command.as_std_mut().process_group(0).spawn()?;
+            let child = command.as_std_mut().process_group(0).spawn().map_err(explained)?;
             let pid = i32::try_from(child.id()).map_err(io::Error::other)?;
             let (status, ended) = watch::channel(None);
             own.insert(pid, status);
@@ -106,9 +106,29 @@ impl Children {
         });
     }
 
+    /// Nobody reaps meanwhile, so that the process id is still that of the child.
+    fn unless_ended(&self, pid: Pid, send: impl FnOnce(Pid) -> nix::Result<()>) {
+        self.with_own(|own| {
+            if own.contains_key(&pid.as_raw()) {
+                let _ = send(pid);
+            }
+        });
+    }
+
     fn with_own<T>(&self, look: impl FnOnce(&mut Own) -> T) -> T {
         look(&mut self.own.lock())
     }
+}
+
+/// With the limit that a failed fork(2) means.
+fn explained(error: io::Error) -> io::Error {
+    if error.kind() != ErrorKind::WouldBlock {
+        return error;
+    }
+    let text = format!(
+        "fork: {error}: the pod has as many processes and threads as it may have (podPidsLimit of the kubelet)"
+    );
+    io::Error::new(error.kind(), text)
 }
 
 /// A child of our own. Whoever drops it while it runs kills it and its process group.
@@ -134,21 +154,18 @@ impl Running {
 
     /// Sends `signal` to the child alone. That it has just ended is no error.
     pub(crate) fn signal(&self, signal: Signal) {
-        self.unless_ended(|pid| kill(pid, signal));
+        self.children.unless_ended(self.pid, |pid| kill(pid, signal));
     }
 
     /// Sends `signal` to the child and everything it started in its process group.
     pub(crate) fn signal_group(&self, signal: Signal) {
-        self.unless_ended(|pid| killpg(pid, signal));
+        self.children.unless_ended(self.pid, |pid| killpg(pid, signal));
     }
 
-    /// Nobody reaps meanwhile, so that its process id is still its own.
-    fn unless_ended(&self, send: impl FnOnce(Pid) -> nix::Result<()>) {
-        self.children.with_own(|own| {
-            if own.contains_key(&self.pid.as_raw()) {
-                let _ = send(self.pid);
-            }
-        });
+    /// Sends a signal as [`Running::signal_group`] does, also while somebody waits for the child's end.
+    pub(crate) fn group_sender(&self) -> impl Fn(Signal) + use<> {
+        let (pid, children) = (self.pid, self.children.clone());
+        move |signal| children.unless_ended(pid, |pid| killpg(pid, signal))
     }
 }
 

@@ -86,6 +86,17 @@ impl Before {
     }
 }
 
+/// The processes of `group` that have not ended, each with its state (proc_pid_stat(5)), for a message.
+pub(crate) fn members(group: Pid) -> Vec<String> {
+    let all = processes();
+    let members = all.iter().filter(|it| it.pgrp == group.as_raw() && it.state != 'Z');
+    let shown = |it: &Stat| {
+        let waits = if it.state == 'D' { ", which waits in the kernel" } else { "" };
+        format!("process {}, {}, state {}{waits}", it.pid, it.comm, it.state)
+    };
+    members.map(shown).collect()
+}
+
 /// The processes that this one sees. One that has ended since is not there any more.
 fn processes() -> Vec<Stat> {
     let processes = all_processes().into_iter().flatten().flatten();

@@ -1,8 +1,9 @@
 //! Processes as PID 1 has them: starting and reaping children, taking and sending signals, ending what
-//! is left, the terminal, deadlines, exit codes. Nothing here knows of Flux.
+//! is left, the terminal, deadlines, panics, exit codes. Nothing here knows of Flux.
 
 pub(crate) mod children;
 pub(crate) mod deadline;
+pub(crate) mod defect;
 pub(crate) mod exit_status;
 pub(crate) mod leftovers;
 pub(crate) mod signals;

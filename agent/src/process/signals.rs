@@ -1,42 +1,84 @@
 //! What asks a run to end: the signals a container's first process gets, and the deadline.
 
+use crate::system::output::log_line;
 use flux_contract::Exit;
-use nix::sys::signal::Signal::{self, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use nix::sys::signal::Signal::{
+    self, SIGBUS, SIGCHLD, SIGCONT, SIGFPE, SIGHUP, SIGILL, SIGINT, SIGKILL, SIGPIPE, SIGPWR,
+    SIGQUIT, SIGSEGV, SIGSTOP, SIGSYS, SIGTERM, SIGTRAP, SIGTSTP, SIGTTIN, SIGTTOU, SIGWINCH,
+};
+use signal_hook::iterator::backend::{PollResult, SignalDelivery, SignalIterator};
+use signal_hook::iterator::exfiltrator::origin::WithOrigin;
+use signal_hook::low_level::siginfo::Origin;
+use std::collections::BTreeSet;
+use std::fmt::{self, Display, Formatter};
 use std::future::{Future, pending, poll_fn};
-use std::io;
+use std::io::{self, IsTerminal as _};
+use std::ops::RangeInclusive;
+use std::os::unix::net::UnixStream as StdStream;
 use std::pin::{Pin, pin};
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::signal::unix::{self, SignalKind};
+use tokio::io::{AsyncRead as _, ReadBuf};
+use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep_until};
 
-const TAKEN: [Signal; 6] = [SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2];
+/// Signals without a handler: nobody can take the first two; the next six are faults of this process; the others are the
+/// end of a child, a reader that has gone, and job control, by which people also pause a process.
+const NOT_TAKEN: [Signal; 14] = [
+    SIGKILL, SIGSTOP, SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGSEGV, SIGSYS, SIGCHLD, SIGPIPE, SIGCONT,
+    SIGTSTP, SIGTTIN, SIGTTOU,
+];
+/// Real-time signals that no C library keeps for itself (signal(7)).
+const REAL_TIME: RangeInclusive<i32> = 35..=64;
+/// `SIGRTMIN` as container runtimes count it (moby/sys, `signal_linux.go`).
+const RUNTIMES_SIGRTMIN: i32 = 34;
+/// `SIGRTMIN+3`, which systemd takes as a request to halt (systemd(1)).
+const HALT: i32 = RUNTIMES_SIGRTMIN + 3;
+
+type Deliveries = SignalIterator<SignalDelivery<UnixStream, WithOrigin>, WithOrigin>;
 
 /// Takes signals from the moment it is made. The kernel drops signals to PID 1 for which it has no
 /// handler, so this comes first in a run. Handlers, unlike a blocked mask, are not inherited by
 /// children.
 pub(crate) struct Signals {
-    streams: Vec<(Signal, unix::Signal)>,
+    deliveries: Deliveries,
+    has_terminal: bool,
     deadline: Option<Pin<Box<dyn Future<Output = u64> + Send>>>,
     stopping: Option<(Stop, Instant)>,
+    when_stopped: Option<Box<dyn FnOnce(Stop) + Send>>,
+    /// Signals of which the log has a line that they are ignored.
+    ignored: BTreeSet<i32>,
+}
+
+/// A signal by its number: nix has no real-time signals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Number(i32);
+
+impl Display for Number {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        match Signal::try_from(self.0) {
+            Ok(signal) => write!(out, "{signal}"),
+            Err(_) => write!(out, "SIGRTMIN+{}", self.0 - RUNTIMES_SIGRTMIN),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Stop {
     #[error("stopped by {0}")]
-    Signal(Signal),
+    Signal(Number),
     /// The MiniCluster has taken as long as it may.
     #[error("the deadline of {seconds} seconds has passed (spec.deadlineSeconds)")]
     Deadline { seconds: u64 },
 }
 
 impl Stop {
-    /// What a process is sent that has to end because of it.
-    pub(crate) const fn signal(self) -> Signal {
-        match self {
-            Self::Signal(signal) => signal,
-            Self::Deadline { .. } => SIGTERM,
-        }
+    /// What a process is sent that has to end because of it: SIGTERM, unless the signal itself is one by which programs
+    /// are asked to end.
+    pub(crate) fn signal(self) -> Signal {
+        let Self::Signal(Number(number)) = self else { return SIGTERM };
+        let asks = [SIGINT, SIGHUP, SIGQUIT].into_iter().find(|ask| *ask as i32 == number);
+        asks.unwrap_or(SIGTERM)
     }
 
     pub(crate) const fn exit(self) -> Exit {
@@ -47,6 +89,12 @@ impl Stop {
     }
 }
 
+impl From<Signal> for Stop {
+    fn from(signal: Signal) -> Self {
+        Self::Signal(Number(signal as i32))
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Asked {
     Stop(Stop),
@@ -54,17 +102,51 @@ pub(crate) enum Asked {
     PassOn(Signal),
 }
 
+/// What signal `number` asks for; nothing where it is a real-time signal of a user, which this process cannot send on.
+///
+/// Whoever is in the pod has a process id there. A signal without one comes from the container runtime, which sends the
+/// `STOPSIGNAL` of the image, whatever that is, to stop the container (kill(2) from an outer process namespace:
+/// `send_signal_locked` in Linux, `kernel/signal.c`).
+fn meaning(number: i32, from_outside: bool, has_terminal: bool) -> Option<Asked> {
+    let stop = Asked::Stop(Stop::Signal(Number(number)));
+    if from_outside || number == HALT {
+        return Some(stop);
+    }
+    Some(match Signal::try_from(number).ok()? {
+        SIGTERM | SIGINT | SIGHUP | SIGQUIT | SIGPWR => stop,
+        // A terminal sends it when its size changes; without one it is Apache's STOPSIGNAL.
+        SIGWINCH if !has_terminal => stop,
+        signal => Asked::PassOn(signal),
+    })
+}
+
 impl Signals {
     /// Installs the handlers. Needs a tokio runtime.
     pub(crate) fn register() -> io::Result<Self> {
-        let stream = |taken: Signal| Ok((taken, unix::signal(SignalKind::from_raw(taken as i32))?));
-        let streams = TAKEN.into_iter().map(stream).collect::<io::Result<_>>()?;
-        Ok(Self { streams, deadline: None, stopping: None })
+        let (read, write) = StdStream::pair()?;
+        read.set_nonblocking(true)?;
+        let named = Signal::iterator().filter(|signal| !NOT_TAKEN.contains(signal));
+        let taken = named.map(|signal| signal as i32).chain(REAL_TIME);
+        let read = UnixStream::from_std(read)?;
+        let deliveries = SignalDelivery::with_pipe(read, write, WithOrigin::default(), taken)?;
+        Ok(Self {
+            deliveries: SignalIterator::new(deliveries),
+            has_terminal: io::stdin().is_terminal(),
+            deadline: None,
+            stopping: None,
+            when_stopped: None,
+            ignored: BTreeSet::new(),
+        })
     }
 
     /// From now on the passing of `deadline`, which gives its seconds, asks for an end as well.
     pub(crate) fn keep(&mut self, deadline: impl Future<Output = u64> + Send + 'static) {
         self.deadline = Some(Box::pin(deadline));
+    }
+
+    /// Calls `act` at the first stop.
+    pub(crate) fn when_stopped(&mut self, act: impl FnOnce(Stop) + Send + 'static) {
+        self.when_stopped = Some(Box::new(act));
     }
 
     pub(crate) fn stopped_by(&self) -> Option<Stop> {
@@ -73,25 +155,47 @@ impl Signals {
 
     /// What is asked next. Dropping the future loses nothing.
     pub(crate) async fn asked(&mut self) -> Asked {
-        let Self { streams, deadline, stopping } = self;
-        let asked = tokio::select! {
-            signal = next_of(streams) => {
-                if asks_to_stop(signal) { Asked::Stop(Stop::Signal(signal)) } else { Asked::PassOn(signal) }
+        loop {
+            let Self { deliveries, deadline, .. } = self;
+            let asked = tokio::select! {
+                origin = next_of(deliveries) => {
+                    let from_outside = origin.process.is_some_and(|process| process.pid == 0);
+                    meaning(origin.signal, from_outside, self.has_terminal).ok_or(Number(origin.signal))
+                }
+                seconds = end_of(deadline.as_mut()) => Ok(Asked::Stop(Stop::Deadline { seconds })),
+            };
+            match asked {
+                Ok(Asked::Stop(stop)) => {
+                    self.note(stop);
+                    return Asked::Stop(stop);
+                }
+                Ok(asked) => return asked,
+                Err(number) => self.ignore(number),
             }
-            seconds = end_of(deadline.as_mut()) => Asked::Stop(Stop::Deadline { seconds }),
-        };
-        if let Asked::Stop(stop) = asked {
-            stopping.get_or_insert_with(|| (stop, Instant::now()));
-            // Once it ends it ends.
-            *deadline = None;
         }
-        asked
+    }
+
+    fn note(&mut self, stop: Stop) {
+        self.stopping.get_or_insert_with(|| (stop, Instant::now()));
+        // The deadline ends a run once.
+        self.deadline = None;
+        if let Some(act) = self.when_stopped.take() {
+            act(stop);
+        }
+    }
+
+    /// Drops a signal that no process can get now; the log has one line of each.
+    fn ignore(&mut self, number: Number) {
+        if self.ignored.insert(number.0) {
+            log_line(&format!("warning: {number} is ignored: no program runs that could get it"));
+        }
     }
 
     pub(crate) async fn stop(&mut self) -> Stop {
         loop {
-            if let Asked::Stop(stop) = self.asked().await {
-                return stop;
+            match self.asked().await {
+                Asked::Stop(stop) => return stop,
+                Asked::PassOn(signal) => self.ignore(Number(signal as i32)),
             }
         }
     }
@@ -114,14 +218,29 @@ impl Signals {
         share: Duration,
         work: impl Future<Output = T>,
     ) -> Option<T> {
+        self.within_passing_on(share, work, |_| false).await
+    }
+
+    /// The same, where `pass_on` sends a signal of the user to the processes that are waited for; false if there are none.
+    pub(crate) async fn within_passing_on<T>(
+        &mut self,
+        share: Duration,
+        work: impl Future<Output = T>,
+        pass_on: impl Fn(Signal) -> bool,
+    ) -> Option<T> {
         let mut work = pin!(work);
         loop {
             // The kubelet counts its grace period from the first request.
             let end = self.stopping.map(|(_, since)| since + share);
-            tokio::select! {
+            let asked = tokio::select! {
                 done = &mut work => return Some(done),
                 () = at(end) => return None,
-                _ = self.stop() => {}
+                asked = self.asked() => asked,
+            };
+            if let Asked::PassOn(signal) = asked
+                && !pass_on(signal)
+            {
+                self.ignore(Number(signal as i32));
             }
         }
     }
@@ -140,17 +259,58 @@ pub(crate) async fn end_of<T>(work: Option<impl Future<Output = T>>) -> T {
     }
 }
 
-async fn next_of(streams: &mut [(Signal, unix::Signal)]) -> Signal {
-    poll_fn(|context| {
-        let ready = streams
-            .iter_mut()
-            .find_map(|(taken, stream)| stream.poll_recv(context).is_ready().then_some(*taken));
-        ready.map_or(Poll::Pending, Poll::Ready)
+async fn next_of(deliveries: &mut Deliveries) -> Origin {
+    let has_signals = |read: &mut UnixStream, context: &mut Context<'_>| {
+        let mut byte = [0];
+        match Pin::new(read).poll_read(context, &mut ReadBuf::new(&mut byte)) {
+            Poll::Pending => Ok(false),
+            Poll::Ready(read) => read.map(|()| true),
+        }
+    };
+    poll_fn(|context| match deliveries.poll_signal(&mut |read| has_signals(read, context)) {
+        PollResult::Signal(origin) => Poll::Ready(origin),
+        // The pipe is this process' own: it is open as long as this waits.
+        PollResult::Pending | PollResult::Closed | PollResult::Err(_) => Poll::Pending,
     })
     .await
 }
 
-/// Whether `taken` asks for an end; the user signals do not.
-pub(crate) fn asks_to_stop(taken: Signal) -> bool {
-    !matches!(taken, SIGUSR1 | SIGUSR2)
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Signal::{SIGUSR1, SIGUSR2};
+
+    fn stop(number: i32) -> Option<Asked> {
+        Some(Asked::Stop(Stop::Signal(Number(number))))
+    }
+
+    #[test]
+    fn every_signal_of_the_runtime_stops_and_of_those_in_the_pod_the_ones_that_ask_for_an_end() {
+        for number in (1..=31).chain(REAL_TIME) {
+            assert_eq!(meaning(number, true, false), stop(number), "{number} of the runtime");
+        }
+        for signal in [SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGPWR] {
+            assert_eq!(meaning(signal as i32, false, true), stop(signal as i32), "{signal}");
+        }
+        assert_eq!(meaning(HALT, false, true), stop(HALT));
+        assert_eq!(meaning(SIGWINCH as i32, false, false), stop(SIGWINCH as i32));
+        for signal in [SIGUSR1, SIGUSR2, SIGWINCH] {
+            let asked = meaning(signal as i32, false, true);
+            assert_eq!(asked, Some(Asked::PassOn(signal)), "{signal}");
+        }
+        assert_eq!(meaning(HALT + 1, false, false), None, "nobody can send it on");
+    }
+
+    #[test]
+    fn a_program_is_asked_to_end_by_a_signal_that_asks_for_it() {
+        let sent = |number| Stop::Signal(Number(number)).signal();
+        for signal in [SIGHUP, SIGINT, SIGQUIT, SIGTERM] {
+            assert_eq!(sent(signal as i32), signal);
+        }
+        for number in [SIGWINCH as i32, SIGUSR1 as i32, HALT] {
+            assert_eq!(sent(number), SIGTERM, "{number}");
+        }
+        let text = Stop::Signal(Number(HALT)).to_string();
+        assert_eq!(text, "stopped by SIGRTMIN+3");
+    }
 }

@@ -1,26 +1,18 @@
 //! The logs of a job: its events (RFC 21), and what its tasks print (RFC 24), as they come or as far as they have come.
 
 use crate::flux::broker_socket::{BrokerSocket, SocketError};
+use crate::flux::output::{self, Entry, OUTPUT, Printed, WATCH};
 use crate::serve::answer::{Refusal, event};
 use crate::serve::context::{Context, ended, find};
-use crate::serve::printed::{Printed, Tail};
 use bytes::Bytes;
 use futures::{Stream, stream};
-use nix::errno::Errno;
-use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
-use std::time::Duration;
-use tokio::time::timeout;
 
-/// The service that answers with each entry of a log (flux-core, `src/modules/job-info/watch.c`).
-const WATCH: &str = "job-info.eventlog-watch";
 /// Waits for a log that is not there yet (flux-core, `src/common/libjob/job.h`).
 const WAIT_FOR_LOG: u32 = 1;
-/// Answers without a payload behind what there is by then: flux-core 0.77 or later.
-const MARK_END: u32 = 2;
-/// How long the next entry may take that is there already.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Bytes of output that one answer has at most.
+const MOST_OUTPUT: usize = 8 << 20;
 
 /// A log of a job.
 #[derive(Debug, Clone)]
@@ -30,16 +22,11 @@ pub(super) enum Log {
     Output(Option<String>),
 }
 
-#[derive(Deserialize)]
-struct Entry {
-    event: String,
-}
-
 impl Log {
     const fn path(&self) -> &'static str {
         match self {
             Self::Events => "eventlog",
-            Self::Output(_) => "guest.output",
+            Self::Output(_) => OUTPUT,
         }
     }
 
@@ -142,40 +129,14 @@ pub(super) async fn output(
     stream: Option<&str>,
 ) -> Result<(Vec<u8>, bool), Refusal> {
     let mut socket = context.connect().await?;
-    let mut tail = Tail::default();
-    // Before it starts, Flux would wait for that.
-    if !log(&mut socket, id).await?.iter().any(|event| event["name"] == "start") {
-        return Ok(tail.finish());
-    }
-    let asked = json!({ "id": id, "path": "guest.output", "flags": MARK_END });
-    socket.stream(WATCH, &asked).await?;
-    let silent = || Err(SocketError::Silent { topic: WATCH.to_owned() });
-    loop {
-        let next = timeout(PATIENCE, socket.next::<Option<Entry>>(WATCH)).await;
-        match next.unwrap_or_else(|_| silent()) {
-            Ok(Some(Some(entry))) => {
-                if let Some(printed) = printed(&entry.event, stream) {
-                    tail.push(&printed.data);
-                }
-            }
-            Ok(Some(None) | None) => return Ok(tail.finish()),
-            // Nothing has been printed yet, or it went to a file.
-            Err(error) if error.is(Errno::ENOENT) => return Ok(tail.finish()),
-            Err(error) => return Err(error.into()),
-        }
-    }
+    Ok(output::output(&mut socket, id, stream, MOST_OUTPUT).await?)
 }
 
 /// The events of job `id` so far.
 pub(super) async fn events(context: &Context, id: u64) -> Result<Value, Refusal> {
-    let events = log(&mut context.connect().await?, id).await?;
+    let log = output::log(&mut context.connect().await?, id, "eventlog").await?;
+    let events: Vec<Value> = log.lines().filter_map(of_log).collect();
     Ok(json!({ "events": events }))
-}
-
-async fn log(socket: &mut BrokerSocket, id: u64) -> Result<Vec<Value>, SocketError> {
-    let asked = json!({ "id": id, "keys": ["eventlog"], "flags": 0 });
-    let found: Value = socket.ask_lead("job-info.lookup", &asked).await?;
-    Ok(found["eventlog"].as_str().unwrap_or_default().lines().filter_map(of_log).collect())
 }
 
 #[cfg(test)]

@@ -2,11 +2,11 @@
 
 use crate::serve::answer::{Answer, Refusal};
 use crate::serve::call::Target;
-use crate::serve::connections::{Asked, Connections};
 use crate::serve::context::Context;
 use crate::serve::dispatch::{Question, respond};
 use crate::serve::feed::Feed;
 use crate::serve::query;
+use crate::system::connections::{Asked, Connections};
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;

@@ -4,6 +4,7 @@
 
 use crate::status::document::StatusReport;
 use crate::system::addresses::all_addresses;
+use crate::system::connections::{Asked, Connections};
 use anyhow::{Context as _, Result};
 use flux_contract::demand::Question;
 use flux_contract::invocation::READY_PATH;
@@ -18,11 +19,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-/// Connections that are served at a time; others wait for their turn.
-const CONNECTIONS: usize = 64;
 /// How long a request may take to come.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes that a request may have; the kubelet's has about 150.
@@ -65,23 +64,40 @@ impl ReadinessServer {
         self.open.subscribe()
     }
 
-    /// Answers by the latest of `reports`, until the future is dropped.
+    /// Answers by the latest of `reports`, until the future is dropped. Where there are too many connections the oldest
+    /// is closed, so that the kubelet always gets one; the operator asks again.
     pub async fn serve(self, reports: watch::Receiver<StatusReport>) {
-        let places = Arc::new(Semaphore::new(CONNECTIONS));
-        while let Ok(place) = Arc::clone(&places).acquire_owned().await {
+        let mut connections = Connections::default();
+        loop {
             match self.listener.accept().await {
                 Ok((stream, _)) => {
-                    let (reports, open) = (reports.clone(), self.open.clone());
-                    open.send_modify(|open| *open += 1);
-                    tokio::spawn(async move {
-                        let _place = place;
+                    connections.make_room().await;
+                    let reports = reports.clone();
+                    let open = Open::one_more(&self.open);
+                    connections.add(Asked::default(), async move {
+                        let _open = open;
                         converse(stream, reports).await;
-                        open.send_modify(|open| *open = open.saturating_sub(1));
                     });
                 }
                 Err(_) => sleep(ACCEPT_RETRY_INTERVAL).await,
             }
         }
+    }
+}
+
+/// Counts a connection for as long as it is there.
+struct Open(watch::Sender<u32>);
+
+impl Open {
+    fn one_more(open: &watch::Sender<u32>) -> Self {
+        open.send_modify(|open| *open += 1);
+        Self(open.clone())
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.send_modify(|open| *open = open.saturating_sub(1));
     }
 }
 

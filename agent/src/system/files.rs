@@ -1,17 +1,22 @@
 //! Files and directories, written so that a reader never meets half of one.
 
 use nix::fcntl::OFlag;
+use nix::unistd::{Gid, Uid, geteuid, setfsgid, setfsuid};
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Read as _, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, fchown, symlink};
+use std::os::unix::fs::{
+    DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown, symlink,
+};
 use std::path::{Path, PathBuf};
 
 /// uid and gid of a new file; `None` leaves it to whoever runs this.
 pub(crate) type Owner = Option<(u32, u32)>;
 
 pub(crate) fn write(path: &Path, content: &[u8], mode: u32, owner: Owner) -> io::Result<()> {
-    replace(path, mode, owner, |file| file.write_all(content)).map(drop)
+    let write = || replace(path, mode, owner, |file| file.write_all(content)).map(drop);
+    with_rights_of_owner(path, write)
 }
 
 /// Puts a file that `content` has filled in the place of `path`: under a temporary name, then renamed.
@@ -39,8 +44,8 @@ pub(crate) fn create(
 ) -> io::Result<File> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(mode & 0o700).open(path)?;
     let filled = content(&mut file)
-        .and_then(|()| give(&file, owner))
-        .and_then(|()| file.set_permissions(Permissions::from_mode(mode)));
+        .and_then(|()| file.set_permissions(Permissions::from_mode(mode)))
+        .and_then(|()| give(&file, owner));
     or_remove(path, filled)?;
     Ok(file)
 }
@@ -60,6 +65,36 @@ fn beside(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
+/// What `work` gives at `path`. Where it is refused to root, it is done with the rights of the user whose directory that
+/// is: root may lack capabilities (`DAC_OVERRIDE`, `FOWNER`), and NFS may have taken them (`root_squash`, exports(5)).
+pub(crate) fn with_rights_of_owner<T>(
+    path: &Path,
+    work: impl Fn() -> io::Result<T>,
+) -> io::Result<T> {
+    let refused = match work() {
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => error,
+        done => return done,
+    };
+    let directory = |path: &Path| fs::metadata(path).ok().filter(Metadata::is_dir);
+    match path.ancestors().find_map(directory) {
+        Some(place) if geteuid().is_root() && place.uid() != 0 => {
+            with_rights_of((place.uid(), place.gid()), work)
+        }
+        Some(_) | None => Err(refused),
+    }
+}
+
+/// What `work` gives where this thread has the rights of that user and group on files (setfsuid(2)).
+pub(crate) fn with_rights_of<T>((uid, gid): (u32, u32), work: impl FnOnce() -> T) -> T {
+    let (group, user) = (setfsgid(Gid::from_raw(gid)), setfsuid(Uid::from_raw(uid)));
+    let done = work();
+    setfsuid(user);
+    setfsgid(group);
+    // The kernel has hidden `/proc/PID/exe`, by which PID 1 starts itself (PR_SET_DUMPABLE(2const)).
+    let _ = set_dumpable_behavior(DumpableBehavior::Dumpable);
+    done
+}
+
 /// Makes `path` a link to `target`, in place of what an earlier run has left.
 pub(crate) fn link(path: &Path, target: &Path) -> io::Result<()> {
     let temporary = beside(path);
@@ -71,15 +106,45 @@ pub(crate) fn link(path: &Path, target: &Path) -> io::Result<()> {
 /// Makes directory `path` and its parents; one that exists gets mode and owner as well. A link in its place is refused:
 /// whoever may write beside it could lead root anywhere.
 pub(crate) fn make_directory(path: &Path, mode: u32, owner: Owner) -> io::Result<()> {
-    if !path.is_dir() {
-        DirBuilder::new().recursive(true).mode(0o755).create(path)?;
+    let make = || {
+        if !path.is_dir() {
+            DirBuilder::new().recursive(true).mode(0o755).create(path)?;
+        }
+        let set = open_directory(path).and_then(|directory| {
+            directory.set_permissions(Permissions::from_mode(mode))?;
+            give(&directory, owner)
+        });
+        // A directory of somebody else does what it is for, as one of a mounted volume.
+        if owner.is_none() { unless(ErrorKind::PermissionDenied, set) } else { set }
+    };
+    match (with_rights_of_owner(path, make), owner) {
+        (Err(error), Some(owner)) if error.kind() == ErrorKind::PermissionDenied => {
+            make_as(owner, path, mode, error)
+        }
+        (made, _) => made,
     }
-    let set = open_directory(path).and_then(|directory| {
-        give(&directory, owner)?;
-        directory.set_permissions(Permissions::from_mode(mode))
+}
+
+/// Has that user make the directory `path`: root without the capability `CHOWN` cannot give away one of its own.
+fn make_as(owner: (u32, u32), path: &Path, mode: u32, refused: io::Error) -> io::Result<()> {
+    if unless(ErrorKind::NotFound, fs::remove_dir(path)).is_err() {
+        return Err(refused);
+    }
+    let parent = open_directory(path.parent().unwrap_or(path))?;
+    let before = parent.metadata()?.permissions();
+    // Nobody else can take the name meanwhile without making this fail.
+    parent.set_permissions(Permissions::from_mode(0o1777))?;
+    let made = with_rights_of(owner, || {
+        DirBuilder::new().mode(mode & 0o700).create(path)?;
+        fs::set_permissions(path, Permissions::from_mode(mode))
     });
-    // A directory of somebody else does what it is for, as one of a mounted volume.
-    if owner.is_none() { unless(ErrorKind::PermissionDenied, set) } else { set }
+    parent.set_permissions(before)?;
+    made
+}
+
+/// Whether there is a directory at `path`.
+pub(crate) fn is_directory(path: &Path) -> bool {
+    with_rights_of_owner(path, || fs::metadata(path)).is_ok_and(|found| found.is_dir())
 }
 
 /// Opens directory `path` itself: a link in its place is refused.
@@ -120,17 +185,19 @@ pub(crate) fn read_bounded(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 }
 
 fn give(file: &File, owner: Owner) -> io::Result<()> {
-    owner.map_or(Ok(()), |(uid, gid)| fchown(file, Some(uid), Some(gid)))
+    let found = file.metadata()?;
+    let other = owner.filter(|owner| *owner != (found.uid(), found.gid()));
+    other.map_or(Ok(()), |(uid, gid)| fchown(file, Some(uid), Some(gid)))
 }
 
 /// Removes the file at `path`; that there is none is no error.
 pub(crate) fn remove(path: &Path) -> io::Result<()> {
-    unless(ErrorKind::NotFound, fs::remove_file(path))
+    with_rights_of_owner(path, || unless(ErrorKind::NotFound, fs::remove_file(path)))
 }
 
 /// Removes the directory at `path` and all in it; that there is none is no error.
 pub(crate) fn remove_directory(path: &Path) -> io::Result<()> {
-    unless(ErrorKind::NotFound, fs::remove_dir_all(path))
+    with_rights_of_owner(path, || unless(ErrorKind::NotFound, fs::remove_dir_all(path)))
 }
 
 /// An error of kind `accepted` is none.

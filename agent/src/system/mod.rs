@@ -1,9 +1,10 @@
-//! What every other part stands on: files, the directory that stands for `/`, the environment, output, checks,
+//! What every other part stands on: files, the directory that stands for `/`, the environment, output, checks, connections,
 //! the names of this program's own subcommands.
 //! Nothing here knows of Flux or of pods.
 
 pub(crate) mod addresses;
 pub mod check;
+pub(crate) mod connections;
 pub(crate) mod environment;
 pub(crate) mod files;
 pub(crate) mod log_writer;

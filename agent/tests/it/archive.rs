@@ -34,7 +34,7 @@ pub(crate) fn config(pod: &Pod, command: &[&str], path: &Path) -> AgentConfig {
 }
 
 /// The dump of a broker that has had the time for it.
-fn whole_dump() -> Vec<u8> {
+pub(crate) fn whole_dump() -> Vec<u8> {
     [vec![b'x'; 512], vec![0; 1024]].concat()
 }
 

@@ -2,13 +2,13 @@
 //! process namespace, with closed outputs, orphans of every kind and brokers that hang.
 
 use crate::pod::namespace::{FirstProcess, first_process, on_terminal};
-use crate::pod::{Ended, Pod, await_that, closed_port};
+use crate::pod::{Ended, Pod, await_that, closed_port, skip};
 use crate::zmtp_server::worker_with_lead;
 use flux_contract::AgentConfig;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 /// Shell text that ends when the file `$1` is there.
 const AWAIT: &str = "await() { while [ ! -e \"$1\" ]; do sleep 0.02; done; }\n";
@@ -69,6 +69,39 @@ fn a_log_that_takes_nothing_changes_nothing() {
         let ended = run.stdout(output()).stderr(output()).status().unwrap();
         assert_all_is_done(&pod, ended.code());
     }
+}
+
+/// A control group of at most `limit` processes, and its directory; `None`, and a word why, where none can be made.
+fn with_processes(limit: u32) -> Option<tempfile::TempDir> {
+    let make = |parent: &str| {
+        let group = tempfile::Builder::new().prefix("agent-").tempdir_in(parent).ok()?;
+        fs::write(group.path().join("pids.max"), limit.to_string()).ok().map(|()| group)
+    };
+    let group = make("/sys/fs/cgroup/pids").or_else(|| make("/sys/fs/cgroup"));
+    if group.is_none() {
+        skip("no control group with a limit of processes can be made here");
+    }
+    group
+}
+
+#[test]
+fn a_command_that_has_all_processes_of_the_pod_fails_and_the_run_goes_on_to_its_end() {
+    const LIMIT: u32 = 40;
+    let Some(group) = with_processes(LIMIT) else { return };
+    let pod = Pod::new();
+    let forks = format!("for i in $(seq {LIMIT}); do sleep 600 & done; wait");
+    let mut config = pod.config(&["sh", "-c", &forks]);
+    config.hooks.post = Some("touch $POD/posted".to_owned());
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "echo $$ > \"$0/cgroup.procs\" && exec \"$@\""]).arg(group.path());
+    let run = pod.wrapped(limited, &pod.prepared(&config));
+    let Some(run) = FirstProcess::start(&pod, &run) else { return };
+    let ended = run.end();
+    assert_ne!(ended.code, 0, "{}", ended.log);
+    assert!(ended.log.to_lowercase().contains("fork"), "{}", ended.log);
+    assert_eq!(pod.message().exit_code, ended.code);
+    assert!(pod.at("posted").exists(), "{}", ended.log);
+    await_that("the group is empty", || fs::remove_dir(group.path()).is_ok());
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! `flux-agent instance`: what the services of an instance answer, as programs read it.
 
 use crate::pod::Pod;
-use crate::pod::broker::broker_that;
+use crate::pod::broker::{Answers, broker_that};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 
@@ -30,12 +30,12 @@ fn ranks_and_jobs_are_those_of_the_instance_and_the_output_that_of_the_job() {
                 json!({ "jobs": [{ "id": 1, "userid": 7, "state": 16, "name": "a" }] })
             }
             "job-info.lookup" => {
-                let event = json!({ "name": "data", "context": { "data": "hello\n" } });
-                json!({ "id": 1, "guest.output": event.to_string() })
+                json!({ "id": 1, "eventlog": json!({ "name": "start" }).to_string() })
             }
+            "job-info.eventlog-watch" => return Ok(much_output()),
             _ => return Err(38),
         };
-        Ok(answer.to_string())
+        Ok(Answers::from(answer.to_string()))
     });
     let answer = pod.ask("instance", &["--all", "--output-of", "ƒ2"]).with_code(0);
     let report: Value = serde_json::from_str(&answer.output).unwrap();
@@ -46,10 +46,40 @@ fn ranks_and_jobs_are_those_of_the_instance_and_the_output_that_of_the_job() {
         (&report["jobs"][0]["id"], &report["jobs"][0]["state"]),
         (&"ƒ2".into(), &"RUN".into())
     );
-    assert_eq!(report["output"], "hello\n");
+    let output = report["output"].as_str().unwrap();
+    assert!(output.ends_with(" hello\n") && output.len() <= 64 << 10, "{}", output.len());
+    assert_eq!(report["outputIsCut"], true);
     let asked = asked.lock().unwrap().join("\n");
     assert!(asked.contains(r#"{"states":["pending","running","inactive"]}"#), "{asked}");
     assert!(asked.contains(r#""id":1"#), "{asked}");
+}
+
+/// More than fits into one message of a broker.
+fn much_output() -> Answers {
+    let line = json!({ "name": "data", "context": { "data": format!("{:01000} hello\n", 1) } });
+    let entry = json!({ "event": line.to_string() }).to_string();
+    // Behind the mark the broker would wait for more.
+    Answers::as_they_come(std::iter::repeat_n(entry, 5000).chain([String::new()]))
+}
+
+#[test]
+fn output_that_cannot_be_read_is_an_error_and_none_of_a_job_that_has_not_started() {
+    let ask = |log: &'static str| {
+        let pod = Pod::new();
+        pod.write_config(&pod.config(&["true"]));
+        broker_that(&pod.layout().local_socket(), move |topic, _| match topic {
+            "resource.sched-status" | "resource.status" => Ok("{}".to_owned()),
+            "job-list.list" => Ok(json!({ "jobs": [] }).to_string()),
+            "job-info.lookup" => Ok(json!({ "eventlog": log }).to_string()),
+            _ => Err(38),
+        });
+        pod.ask("instance", &["--output-of", "ƒ2"])
+    };
+    let failed = ask(r#"{"name":"start"}"#).with_code(76);
+    assert!(failed.log.contains("job-info.eventlog-watch with errno 38"), "{}", failed.log);
+    let waits = ask(r#"{"name":"submit"}"#).with_code(0);
+    let report: Value = serde_json::from_str(&waits.output).unwrap();
+    assert_eq!((&report["output"], &report["outputIsCut"]), (&"".into(), &Value::Null));
 }
 
 #[test]

@@ -4,9 +4,8 @@ use crate::pod::{Ended, Pod, sidecar};
 use crate::settings::words;
 use flux_contract::{AgentConfig, Exit, FluxUser, Hooks, Submission, Workload};
 use std::collections::BTreeSet;
-use std::fs::{self, Permissions};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::process::Command;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 
 #[test]
 fn the_lead_runs_the_command_and_passes_on_its_output_and_code() {
@@ -237,19 +236,14 @@ fn user(capabilities: &[&str]) -> FluxUser {
 #[test]
 fn a_container_of_an_arbitrary_uid_runs_flux_as_that_uid_with_a_home_of_its_own() {
     let Some(pod) = Pod::of_root() else { return };
-    for path in ["mnt/flux", "work", "dev"] {
-        fs::set_permissions(pod.at(path), Permissions::from_mode(0o777)).unwrap();
-    }
     let mut config = pod.config(&["sh", "-c", "id -u; echo $HOME $USER; ls -d $HOME"]);
     config.user.run_as_root = false;
     let mut run = pod.prepared(&config);
     // What a container runtime sets for a uid without an account.
     run.env("HOME", "/");
-    let mut exec = Command::new(pod.layout().agent());
-    exec.args(["exec", "--uid=4321", "--gid=4321", "--"]);
     let home = pod.layout().home().display().to_string();
     let expected = format!("4321\n{home} flux\n{home}\n");
-    Ended::of(&mut pod.wrapped(exec, &run)).with_code(0).with_output(&expected);
+    Ended::of(&mut pod.as_other_user(&run)).with_code(0).with_output(&expected);
     assert!(!pod.read("etc/passwd").contains("flux"));
 }
 

@@ -39,6 +39,21 @@ fn it_waits_for_the_socket_and_ends_when_the_runner_has() {
 }
 
 #[test]
+fn its_command_gets_the_signals_of_the_user() {
+    let pod = Pod::new();
+    let run = beside(
+        &pod,
+        sidecar(
+            "trap 'touch noted' USR1; touch trapped; until [ -e noted ]; do sleep 0.02; done; true",
+        ),
+    );
+    pod.await_file("work/trapped");
+    run.signal(Signal::SIGUSR1);
+    pod.await_file("work/noted");
+    end_with_runner(&pod, run).with_code(0);
+}
+
+#[test]
 fn one_whose_command_has_ended_stays_until_the_runner_has() {
     let pod = Pod::new();
     let post = Some("touch posted".to_owned());

@@ -1,11 +1,13 @@
 //! What a first process owes its pod.
 
 use crate::pod::broker::broker_in_state;
+use crate::pod::namespace::FirstProcess;
 use crate::pod::{Background, Ended, PATIENCE, Pod, await_that, closed_port, stopped};
 use crate::zmtp_server::worker_with_lead;
 use flux_contract::{Exit, WorkerPolicy, Workload};
 use nix::sys::signal::Signal;
 use std::fs;
+use std::process::Command;
 use std::time::Instant;
 
 /// Shell text of a program that notes the signals it gets and ends with 3 at SIGTERM.
@@ -54,6 +56,90 @@ fn a_command_gets_its_users_signals_as_they_are_and_sigterm_for_any_that_asks_fo
     all_are_noted(&pod, &run, &signals);
     run.end().with_code(stopped()).with_log("told to stop, it ended with exit code 3");
     assert!(pod.at("cleaned-up").exists());
+}
+
+/// A run as the first process of a namespace, which `number` is sent from outside, as a container runtime does.
+fn stopped_by_runtime(number: &str) -> Option<(Pod, Ended)> {
+    let pod = Pod::new();
+    let run = FirstProcess::run(&pod, &pod.launcher(NOTES_SIGNALS))?;
+    pod.await_file("trapped");
+    let sent = Command::new("sh").args(["-c", &format!("kill -{number} {}", run.pid())]).status();
+    assert!(sent.unwrap().success());
+    let ended = run.end();
+    Some((pod, ended))
+}
+
+#[test]
+fn whatever_signal_a_runtime_sends_stops_in_order() {
+    // `STOPSIGNAL` of Apache, of images with systemd, of OpenRC, of HAProxy and of nginx.
+    let signals = [
+        ("WINCH", "SIGWINCH"),
+        ("37", "SIGRTMIN+3"),
+        ("PWR", "SIGPWR"),
+        ("USR1", "SIGUSR1"),
+        ("QUIT", "SIGQUIT"),
+    ];
+    for (number, name) in signals {
+        let Some((pod, ended)) = stopped_by_runtime(number) else { return };
+        ended.with_code(stopped()).with_log("passing SIGTERM on to the command");
+        assert_eq!(pod.read("signals"), "TERM\n", "{name}");
+        pod.error_says(&format!("stopped by {name} before the command had ended"));
+        assert!(pod.at("cleaned-up").exists(), "{name}");
+    }
+}
+
+#[test]
+fn a_signal_of_a_process_in_the_pod_is_the_commands() {
+    let pod = Pod::new();
+    let script = "trap 'touch $POD/noted' USR1; kill -USR1 1
+        until [ -e $POD/noted ]; do sleep 0.02; done; kill -40 1; kill -40 1; exit 5";
+    let Some(run) = FirstProcess::run(&pod, &pod.launcher(script)) else { return };
+    let ended = run.end().with_code(5).with_log("passing SIGUSR1 on to the command");
+    assert_eq!(ended.log.matches("SIGRTMIN+6 is ignored").count(), 1, "{}", ended.log);
+}
+
+#[test]
+fn a_signal_of_the_user_reaches_a_hook_and_one_that_nobody_can_get_is_in_the_log_once() {
+    let (pod, mut config) = Pod::worker(closed_port());
+    let waits = "trap 'touch $POD/noted' USR2; touch $POD/trapped
+        until [ -e $POD/noted ]; do sleep 0.02; done; true";
+    config.hooks.pre = Some(waits.to_owned());
+    let run = pod.start(&config);
+    pod.await_file("trapped");
+    run.signal(Signal::SIGUSR2);
+    await_that("the worker waits for its lead", || {
+        pod.ask("status", &["--output", "json"]).output.contains("\"wait-for-lead\"")
+    });
+    for _ in 0..2 {
+        run.signal(Signal::SIGUSR2);
+    }
+    run.signal(Signal::SIGTERM);
+    let ended = run.end().with_code(stopped());
+    assert_eq!(ended.log.matches("SIGUSR2 is ignored").count(), 1, "{}", ended.log);
+}
+
+/// Of another user than the agent, as a process that the kernel holds: SIGKILL does not end it.
+#[test]
+fn a_command_that_cannot_be_killed_is_named_and_the_run_goes_on_without_its_end() {
+    let Some(pod) = Pod::of_root() else { return };
+    let copied = Command::new("sh")
+        .args(["-c", "cp $(command -v setpriv) $0 && chmod 4755 $0"])
+        .arg(pod.at("privileged"))
+        .status();
+    assert!(copied.unwrap().success());
+    let script = "exec $POD/privileged --reuid 0 --regid 0 --clear-groups sh -c \
+        'trap \"\" TERM; touch $POD/trapped; while :; do sleep 0.1; done'";
+    let mut config = pod.launcher(script);
+    config.shutdown.grace_seconds = 10;
+    config.hooks.post = Some("touch $POD/work/posted".to_owned());
+    let run = pod.as_other_user(&pod.prepared(&config));
+    let Some(run) = FirstProcess::start(&pod, &run) else { return };
+    pod.await_file("trapped");
+    run.signal(Signal::SIGTERM);
+    run.end().with_code(stopped());
+    pod.error_says("SIGKILL does not end the command (process ");
+    pod.error_says(", sh, state ");
+    assert!(pod.at("work/posted").exists() && pod.layout().complete_marker().exists());
 }
 
 #[test]

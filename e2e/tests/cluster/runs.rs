@@ -37,6 +37,22 @@ fn one(container: &str) -> String {
 
 #[test]
 #[ignore = "needs a cluster"]
+fn a_command_that_ends_as_a_lost_container_does_runs_once_and_has_its_code() {
+    trial("codes", async |trial| {
+        let ends = [("exit 255", 255), ("exit 2", 2), ("kill -9 $$", 137), ("exit 143", 143)];
+        for (end, code) in ends {
+            let name = format!("code-{code}");
+            let command = format!("command: \"sh -c 'echo once; {end}'\"");
+            let spec = specification(&["size: 1"], &command);
+            let run = fails(trial, &name, &spec, Some(code), "CommandFailed", &[]).await?;
+            printed_once(&run, "once").await?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+#[ignore = "needs a cluster"]
 fn what_flux_refuses_is_no_failed_command() {
     trial("refused", async |trial| {
         let refused = async |name, fields, words| {

@@ -2,7 +2,10 @@
 
 use crate::{DEADLINE, Trial, trial};
 use anyhow::{Context as _, Result, ensure};
+use e2e::product::images::for_tests::STOPPED_BY_SIGWINCH;
 use e2e::trial::logs::follow_lead;
+
+const UBUNTU: &str = "ubuntu:24.04";
 
 /// A script that says when it runs, when it gets a signal, and when it has saved, which takes longer than a
 /// small share of the grace period.
@@ -17,11 +20,13 @@ END";
 async fn deleted_while_it_runs(
     trial: &Trial,
     name: &str,
+    image: &str,
     container: &str,
     all: &[&str],
 ) -> Result<()> {
-    let container = format!("commands: {{pre: {SAVES:?}}}, {container}");
-    let run = trial.run(name, "size: 1, flux: {drainSeconds: 60}", &container).await?;
+    let container = format!("image: '{image}', commands: {{pre: {SAVES:?}}}, {container}");
+    let spec = format!("{{size: 1, flux: {{drainSeconds: 60}}, containers: [{{{container}}}]}}");
+    let run = trial.start(name, &spec).await?;
     for process in all {
         run.printed(0, &format!("{process} runs")).await?;
     }
@@ -49,11 +54,21 @@ fn a_command_that_is_deleted_gets_sigterm_with_all_it_started_and_time_to_save()
         let shell = "launcher: true, command: 'sh /tmp/saves child; echo b'";
         let job = "command: 'sh /tmp/saves task; echo b'";
         tokio::try_join!(
-            deleted_while_it_runs(trial, "launcher", launcher, &["child", "parent"]),
-            deleted_while_it_runs(trial, "shell", shell, &["child"]),
-            deleted_while_it_runs(trial, "job", job, &["task"]),
+            deleted_while_it_runs(trial, "launcher", UBUNTU, launcher, &["child", "parent"]),
+            deleted_while_it_runs(trial, "shell", UBUNTU, shell, &["child"]),
+            deleted_while_it_runs(trial, "job", UBUNTU, job, &["task"]),
         )?;
         Ok(())
+    });
+}
+
+#[test]
+#[ignore = "needs a cluster"]
+fn an_image_with_another_stop_signal_is_stopped_in_order() {
+    trial("stop-signal", async |trial| {
+        let launcher = "launcher: true, command: 'set -- parent; . /tmp/saves'";
+        let image = STOPPED_BY_SIGWINCH;
+        deleted_while_it_runs(trial, "stop-signal", image, launcher, &["parent"]).await
     });
 }
 

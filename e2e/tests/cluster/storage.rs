@@ -38,6 +38,27 @@ fn a_command_that_fills_its_volume_or_its_disk_fails_and_says_why() {
 
 #[test]
 #[ignore = "needs a cluster"]
+fn root_without_capabilities_on_files_runs_flux_in_a_closed_home() {
+    trial("closed-home", async |trial| {
+        let drop =
+            "securityContext: {capabilities: {drop: [DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER]}}";
+        let home = "volumes: {scratch: {path: /scratch, emptyDir: true}}, fluxUser: {uid: 1000}, \
+                    commands: {init: 'mkdir -m 700 /scratch/home && chown 1000:1000 /scratch/home'}";
+        let command = "command: 'id -u; touch /scratch/home/here && echo written'";
+        let fields = "size: 1, archive: {path: /scratch/home/run.tgz}";
+        let run = trial.run("home", fields, &format!("{drop}, {home}, {command}")).await?;
+        run.complete().await?;
+        let log = run.log(0).await?;
+        for line in ["1000", "written"] {
+            ensure!(log.lines().any(|it| it == line), "no {line:?} in the log:\n{log}");
+        }
+        ensure!(log.contains("the state is kept in /scratch/home/run.tgz"), "log:\n{log}");
+        Ok(())
+    });
+}
+
+#[test]
+#[ignore = "needs a cluster"]
 fn a_worker_that_fills_its_disk_is_evicted_and_made_anew() {
     trial("full-worker", async |trial| {
         // A copied view takes 120 MB of it.

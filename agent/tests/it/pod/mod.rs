@@ -89,6 +89,16 @@ impl Pod {
         Some(pod)
     }
 
+    /// `run` as user and group 4321, for whom the places of the agent are open.
+    pub fn as_other_user(&self, run: &Command) -> Command {
+        for path in ["mnt/flux", "work", "dev"] {
+            fs::set_permissions(self.at(path), Permissions::from_mode(0o777)).unwrap();
+        }
+        let mut exec = Command::new(self.layout().agent());
+        exec.args(["exec", "--uid=4321", "--gid=4321", "--"]);
+        self.wrapped(exec, run)
+    }
+
     /// The agent, in the shared volume: there other users reach it, wherever it was built.
     fn bring_agent(&self) {
         let named = std::env::var_os("FLUX_AGENT_UNDER_TEST");

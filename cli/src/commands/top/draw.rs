@@ -134,10 +134,10 @@ fn row(job: &JobReport) -> Row<'_> {
     ])
 }
 
-/// The last lines that fit.
+/// The last lines that fit; the title names them as the end where there are more.
 fn draw_output(state: &State, frame: &mut Frame<'_>, area: Rect) {
     let id = state.selected.as_deref().unwrap_or_default();
-    let title = match state.job() {
+    let mut title = match state.job() {
         Some(job) => format!(" output of {id} {} ", job.name),
         None => format!(" output of {id}, which has ended "),
     };
@@ -148,6 +148,9 @@ fn draw_output(state: &State, frame: &mut Frame<'_>, area: Rect) {
         Some(text) => {
             let lines: Vec<&str> = text.lines().collect();
             let from = lines.len().saturating_sub(height);
+            if from > 0 || state.report.output_is_cut {
+                title.insert_str(0, " end of the");
+            }
             lines[from..].iter().map(|line| Line::from(plain(line))).collect()
         }
     };

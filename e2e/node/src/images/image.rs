@@ -30,6 +30,9 @@ pub struct ImageConfig {
     /// User name or number, with `:GROUP` if need be.
     #[serde(rename = "User", skip_serializing_if = "String::is_empty")]
     pub user: String,
+    /// The signal by which it is stopped, if that is not SIGTERM.
+    #[serde(rename = "StopSignal", skip_serializing_if = "String::is_empty")]
+    pub stop_signal: String,
     /// What it says of itself.
     #[serde(rename = "Labels", skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
@@ -59,6 +62,13 @@ impl Image {
     #[must_use]
     pub fn with_variables(mut self, variables: &[&str]) -> Self {
         self.config.environment = variables.iter().map(|it| (*it).to_owned()).collect();
+        self
+    }
+
+    /// This image, stopped by this signal.
+    #[must_use]
+    pub fn stopped_by(mut self, signal: &str) -> Self {
+        signal.clone_into(&mut self.config.stop_signal);
         self
     }
 

@@ -31,6 +31,9 @@ const DISTROLESS: &str = "gcr.io/distroless/static-debian12:latest";
 /// The view as the published images have it: a directory of links, behind a hash, into a tree of packages.
 pub const SPACK_VIEW: &str = "localhost/flux-e2e/spack-view:1";
 
+/// An operating system that is stopped as Apache's image is.
+pub const STOPPED_BY_SIGWINCH: &str = "localhost/flux-e2e/stopped-by-sigwinch:1";
+
 /// Makes and loads them, into a cluster of ours: to others they have to come from their registries, as does
 /// the image with Flux where the view comes from one.
 pub(crate) fn load(
@@ -51,6 +54,7 @@ pub(crate) fn load(
         progress.step(&format!("loading {what} {name}"), || cluster.load_image(image, &[name]))
     };
     let system = debian(&Cache::locate()?, &PACKAGES, progress)?;
+    cluster.load_image(&system.clone().stopped_by("SIGWINCH"), &[STOPPED_BY_SIGWINCH])?;
     let web_server = web_server(&system, scratch.path())?;
     load("Debian's nginx, in the place of", &web_server, WEB_SERVER)?;
     if view.is_real() {

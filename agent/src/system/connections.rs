@@ -10,7 +10,7 @@ use tokio::task::{AbortHandle, JoinSet};
 const MOST: usize = 64;
 
 #[derive(Default)]
-pub(super) struct Connections {
+pub(crate) struct Connections {
     tasks: JoinSet<()>,
     /// Those that had asked nothing when this was last looked at, the oldest first.
     waiting: VecDeque<(AbortHandle, Asked)>,
@@ -18,10 +18,10 @@ pub(super) struct Connections {
 
 /// Whether a connection has asked something with the token.
 #[derive(Clone, Default)]
-pub(super) struct Asked(Arc<AtomicBool>);
+pub(crate) struct Asked(Arc<AtomicBool>);
 
 impl Asked {
-    pub(super) fn set(&self) {
+    pub(crate) fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
@@ -32,7 +32,7 @@ impl Asked {
 
 impl Connections {
     /// Waits until there is a place: the connection that has waited longest without a question is ended for it.
-    pub(super) async fn make_room(&mut self) {
+    pub(crate) async fn make_room(&mut self) {
         while self.tasks.try_join_next().is_some() {}
         while self.tasks.len() >= MOST {
             self.waiting.retain(|(task, asked)| !task.is_finished() && !asked.is_set());
@@ -43,7 +43,7 @@ impl Connections {
         }
     }
 
-    pub(super) fn add(
+    pub(crate) fn add(
         &mut self,
         asked: Asked,
         conversation: impl Future<Output = ()> + Send + 'static,
