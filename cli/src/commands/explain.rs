@@ -74,8 +74,8 @@ impl Explanation {
         });
         let Some(says) = refused.or_else(|| says(cluster)) else {
             let cause = "no operator has seen it".to_owned();
-            let remedy = "see whether the operator runs (`kubectl get pods -A -l app.kubernetes.io/name=flux-operator`), \
-                          and serves this namespace";
+            let remedy = "see whether the operator runs (`kubectl get pods -A -l \
+                          app.kubernetes.io/name=flux-operator,app.kubernetes.io/component=operator`), and serves this namespace";
             let remedy = Some(remedy.to_owned());
             return Self { name, state, reason: None, cause, remedy, evidence };
         };

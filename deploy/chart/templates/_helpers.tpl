@@ -1,5 +1,37 @@
+{{- define "flux-operator.name" -}}
+{{- .Values.nameOverride | default .Chart.Name -}}
+{{- end -}}
+
+{{- /*
+Name of the objects in namespaces: as with other charts, the release's, with the chart's name behind it unless it has it.
+The Service of the metrics needs eight more letters.
+*/ -}}
+{{- define "flux-operator.fullname" -}}
+{{- $name := include "flux-operator.name" . -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride -}}
+{{- else if contains $name .Release.Name -}}
+{{- .Release.Name | replace "." "-" | trunc 55 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name $name | replace "." "-" | trunc 55 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- /*
+What the names of objects in no namespace begin with. They do not depend on the release: a second operator for all
+namespaces is refused. `flux-operator` and `flux-operator-edit` are names of the Flux Operator of Flux CD.
+*/ -}}
+{{- define "flux-operator.clusterPrefix" -}}
+{{- .Values.fullnameOverride | default "flux" }}-minicluster
+{{- end -}}
+
+{{- /* The selector of a Deployment cannot change: one with the default name has no label of its instance. */ -}}
 {{- define "flux-operator.selectorLabels" -}}
-app.kubernetes.io/name: flux-operator
+{{- $fullname := include "flux-operator.fullname" . -}}
+app.kubernetes.io/name: {{ include "flux-operator.name" . }}
+{{- if ne $fullname .Chart.Name }}
+app.kubernetes.io/instance: {{ $fullname }}
+{{- end }}
 app.kubernetes.io/component: operator
 {{- end -}}
 

@@ -41,7 +41,8 @@ const RENDERED: [(&str, &[&str]); 6] = [
 ];
 
 /// Values that are none, as `--set` takes them.
-const WRONG: [&str; 7] = [
+const WRONG: [&str; 8] = [
+    "fullnameOverride=Not_A_Name",
     "watchNamespace=Not_A_Name",
     "install=Sometimes",
     "image.digest=latest",

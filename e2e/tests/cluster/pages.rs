@@ -1,10 +1,14 @@
-//! The commands that README.md tells a newcomer to type, run as they stand there.
+//! What pages tell people to type or to apply, as it stands there.
 
-use crate::{Trial, trial};
+use crate::{Trial, then_on, trial};
 use anyhow::{Context as _, Result, ensure};
 use e2e::product::checkout;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::api::{EvictParams, PostParams};
 
 const README: &str = include_str!("../../../README.md");
+const RESTRICTED: &str = include_str!("../../../docs/how-to/restricted-clusters.md");
 
 /// What README.md has of a first look: each line to type, and the lines that it shows below it.
 fn first_look() -> Vec<(&'static str, Vec<&'static str>)> {
@@ -52,5 +56,28 @@ fn the_first_look_of_the_readme_shows_what_it_says() {
             }
         }
         Ok(())
+    });
+}
+
+#[test]
+#[ignore = "needs a cluster"]
+fn the_budget_of_the_page_keeps_a_lead_until_its_run_has_ended() {
+    trial("budget", async |trial| {
+        let mut blocks = RESTRICTED.split("```yaml\n").filter_map(|it| it.split_once("```"));
+        let budget = blocks.find(|(block, _)| block.contains("kind: PodDisruptionBudget"));
+        let budget = budget.context("the page has no budget")?.0.replace("NAME", "kept");
+        let budget: PodDisruptionBudget = serde_saphyr::from_str(&budget)?;
+        let run = trial.run("kept", "size: 2", &then_on(2)).await?;
+        let lead = run.ready().await?;
+        trial.api().create(&PostParams::default(), &budget).await?;
+        let healthy = "--for=jsonpath={.status.currentHealthy}=1";
+        run.kubectl(&["wait", "poddisruptionbudget/lead", healthy, "--timeout=1m"])?;
+        let pods = trial.api::<Pod>();
+        let evict = async || pods.evict(&lead, &EvictParams::default()).await;
+        let refused = evict().await.err();
+        let is_refused = matches!(&refused, Some(kube::Error::Api(status)) if status.code == 429);
+        ensure!(is_refused, "the eviction of the lead: {refused:?}");
+        run.ends_on(2).await?;
+        evict().await.context("evicting the lead when its run has ended").map(drop)
     });
 }

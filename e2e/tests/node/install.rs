@@ -25,6 +25,13 @@ const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/chart");
 const KUSTOMIZATION: &str = include_str!("kustomization.yaml");
 /// Of another operator.
 const OTHER_CRD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/node/another_definition.yaml");
+/// Of the operator of Flux CD, which has the same name.
+const ANOTHER_OPERATOR: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/tests/node/another_flux_operator.yaml");
+const EARLIER_ROLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/node/earlier_role.yaml");
+/// A label of this operator, which that of Flux CD does not have.
+const OWN: &str =
+    "--selector=app.kubernetes.io/name=flux-operator,app.kubernetes.io/component=operator";
 /// A MiniCluster that Pod Security `restricted` admits.
 const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/non-root/minicluster.yaml");
 /// The namespace of the operators that serve only theirs.
@@ -46,6 +53,8 @@ struct Case<'run> {
     helm: &'run Path,
     /// Has manifests, which each case writes anew; two levels below the checkout.
     directory: &'run Path,
+    /// Identities and versions of what is in [`ANOTHER_OPERATOR`].
+    another: &'run str,
     way: Way,
     /// Whether the operator serves [`TEAM`] only, in which it is.
     only: bool,
@@ -74,6 +83,13 @@ fn try_every_way(options: Options) -> Result<()> {
     environment.kubectl(&["apply", "-f", OTHER_CRD])?;
     environment.await_definition()?;
     environment.kubectl(&["apply", "--namespace", USERS, "-f", EXAMPLE])?;
+    environment.kubectl(&["apply", "-f", ANOTHER_OPERATOR])?;
+    let another = another(&environment)?;
+    let roles = "clusterroles,clusterrolebindings";
+    environment.kubectl(&["apply", "-f", EARLIER_ROLE])?;
+    environment.kubectl(&["delete", roles, OWN])?;
+    let left = environment.kubectl(&["get", "--ignore-not-found", "-f", EARLIER_ROLE])?;
+    ensure!(left.is_empty(), "the earlier role is left: {left}");
     for way in [Way::Kustomization, Way::Chart] {
         for only in [false, true] {
             let case = Case {
@@ -81,6 +97,7 @@ fn try_every_way(options: Options) -> Result<()> {
                 installation: &installation,
                 helm: &helm,
                 directory: scratch.path(),
+                another: &another,
                 way,
                 only,
             };
@@ -89,6 +106,12 @@ fn try_every_way(options: Options) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// What is there of the operator of Flux CD, and whether anybody has changed it.
+fn another(environment: &Environment) -> Result<String> {
+    let each = "-ojsonpath={range .items[*]}{.metadata.uid} {.metadata.resourceVersion} {end}";
+    environment.kubectl(&["get", "-f", ANOTHER_OPERATOR, each])
 }
 
 fn restricted_namespace(environment: &Environment, name: &str) -> Result<()> {
@@ -301,8 +324,7 @@ impl Case<'_> {
     fn forget(&self) -> Result<()> {
         if self.has_namespace() {
             // Until it has ended it renews its Lease.
-            let pods = format!("--selector=app.kubernetes.io/name={NAME}");
-            self.kubectl(&["wait", "pods", "--for=delete", &pods, "--timeout=3m"])?;
+            self.kubectl(&["wait", "pods", "--for=delete", OWN, "--timeout=3m"])?;
             self.kubectl(&["delete", "lease", NAME])?;
         }
         if self.only {
@@ -310,6 +332,8 @@ impl Case<'_> {
         }
         self.delete("-f", CRD)?;
         self.await_nothing_left()?;
+        let another = another(self.environment)?;
+        ensure!(another == self.another, "of another operator: {} and now {another}", self.another);
         if self.has_namespace() {
             self.kubectl(&["delete", "namespace", self.namespace()])?;
         }
@@ -331,12 +355,11 @@ impl Case<'_> {
     fn left(&self) -> Result<String> {
         let kinds = self.kubectl(&["api-resources", "--verbs=list,delete", "-oname"])?;
         let kinds = kinds.split_whitespace().collect::<Vec<_>>().join(",");
-        let label = format!("--selector=app.kubernetes.io/name={NAME}");
         let lease = format!("--field-selector=metadata.name={NAME}");
         let definition = format!("--field-selector=metadata.name={DEFINITION}");
         let mut left = String::new();
         for what in [
-            [kinds.as_str(), &label],
+            [kinds.as_str(), OWN],
             ["leases", &lease],
             ["secrets", "--selector=owner=helm"],
             ["customresourcedefinition", &definition],

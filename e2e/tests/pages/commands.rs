@@ -8,8 +8,8 @@ use flux_operator::cli::Cli;
 use std::path::Path;
 use std::process::Command;
 
-/// What separates one command from the next in a line for a shell.
-const OPERATORS: [&str; 4] = ["&&", "||", "|", ";"];
+/// What separates one command from the next, or from a file, in a line for a shell.
+const OPERATORS: [&str; 5] = ["&&", "||", "|", ";", ">"];
 
 /// A program of this project with its arguments.
 #[derive(Debug, PartialEq, Eq)]

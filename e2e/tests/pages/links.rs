@@ -54,6 +54,19 @@ fn every_page_is_in_the_book_once() {
     assert!(missing.is_empty() && foreign.is_empty(), "missing {missing:?}, foreign {foreign:?}");
 }
 
+/// The repository of the operator in Go has neither these pages nor these releases.
+#[test]
+fn nothing_leads_into_the_repository_of_the_operator_in_go() {
+    let elsewhere = "https://github.com/flux-framework/flux-operator/";
+    for folder in ["docs", "deploy", "examples", "view-images", "README.md", "CHANGELOG.md"] {
+        for file in walkdir::WalkDir::new(repository().join(folder)) {
+            let path = file.unwrap().into_path();
+            let text = std::fs::read_to_string(&path).unwrap_or_default();
+            assert!(!text.contains(elsewhere), "{}", path.display());
+        }
+    }
+}
+
 #[test]
 fn links_that_lead_nowhere_are_faults() {
     let page = Page::read(Path::new("docs/testing.md"));

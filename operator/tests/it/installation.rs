@@ -13,6 +13,9 @@ use std::path::{Path, PathBuf};
 
 const EVERYWHERE: &str = "operator.yaml";
 const ONE_NAMESPACE: &str = "one-namespace/operator.yaml";
+const CLUSTER_ROLE: &str = "flux-minicluster-operator";
+/// What the other operator of this name has outside of namespaces.
+const ANOTHER: &str = "../e2e/tests/node/another_flux_operator.yaml";
 
 fn objects(file: &str) -> Vec<Value> {
     let text = read_to_string(in_repository("deploy").join(file)).unwrap();
@@ -80,14 +83,7 @@ fn an_installed_operator_has_the_images_and_settings_of_one_without_flags() {
 #[test]
 fn the_chart_sets_every_flag_that_does_not_belong_to_the_deployment_itself() {
     let template = read_to_string(in_repository("deploy/chart/templates/deployment.yaml")).unwrap();
-    let own = [
-        "HOSTNAME",
-        "LEADER_ELECT",
-        "LEASE_NAME",
-        "LEASE_NAMESPACE",
-        "METRICS_BIND",
-        "HEALTH_BIND",
-    ];
+    let own = ["HOSTNAME", "LEADER_ELECT", "LEASE_NAMESPACE", "METRICS_BIND", "HEALTH_BIND"];
     for variable in flags().into_keys() {
         let is_own = own.iter().any(|name| variable.trim_start_matches("FLUX_OPERATOR_") == *name);
         let is_set = template.contains(&format!("- name: {variable}\n"));
@@ -108,8 +104,21 @@ fn an_operator_for_one_namespace_comes_with_nothing_outside_it_and_follows_it() 
 }
 
 #[test]
+fn no_object_outside_of_namespaces_has_a_name_of_another_flux_operator() {
+    let name =
+        |object: &Value| [object["kind"].to_string(), object["metadata"]["name"].to_string()];
+    let another: Vec<_> =
+        objects(ANOTHER)[0]["items"].as_array().unwrap().iter().map(name).collect();
+    let ours = [EVERYWHERE, "user-roles.yaml", "crd.yaml"].into_iter().flat_map(objects);
+    let ours = ours.filter(|object| object["metadata"]["namespace"].is_null());
+    let ours: Vec<_> = ours.map(|object| name(&object)).collect();
+    assert!(another.len() == 5 && ours.len() > 5, "{another:?} {ours:?}");
+    assert!(ours.iter().all(|it| !another.contains(it)), "{ours:?}");
+}
+
+#[test]
 fn an_operator_for_one_namespace_may_do_there_what_the_other_may_do_everywhere() {
-    let mut everywhere = rules(EVERYWHERE, "ClusterRole", "flux-operator");
+    let mut everywhere = rules(EVERYWHERE, "ClusterRole", CLUSTER_ROLE);
     // Nodes are in no namespace.
     everywhere.retain(|rule| resources(rule) != ["nodes"]);
     assert_eq!(rules(ONE_NAMESPACE, "Role", "flux-operator"), everywhere);
@@ -119,7 +128,7 @@ fn an_operator_for_one_namespace_may_do_there_what_the_other_may_do_everywhere()
 
 #[test]
 fn the_operator_may_not_read_secrets_nor_touch_what_is_not_its_own() {
-    for rule in &rules(EVERYWHERE, "ClusterRole", "flux-operator") {
+    for rule in &rules(EVERYWHERE, "ClusterRole", CLUSTER_ROLE) {
         let resources = resources(rule);
         assert!(!rule.verbs.iter().any(|verb| verb == "*"), "{resources:?}");
         assert!(!resources.iter().any(|resource| resource == "*" || resource == "pods/exec"));

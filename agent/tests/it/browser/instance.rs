@@ -58,7 +58,7 @@ impl State {
         let jobspec = BASE64_STANDARD.decode(parts[1]).unwrap();
         let id = FIRST_ID + NEXT_ID * self.jobs.len() as u64;
         self.jobs.insert(id, Job::new(serde_json::from_slice(&jobspec).unwrap()));
-        let context = json!({ "userid": 0, "urgency": 16, "flags": 0, "version": 1 });
+        let context = json!({ "userid": 1000, "urgency": 16, "flags": 0, "version": 1 });
         self.happens(id, "submit", &context);
         self.happens(id, "validate", &Value::Null);
         self.happens(id, "depend", &Value::Null);
@@ -91,7 +91,7 @@ impl State {
         let state = state.ok_or(UNKNOWN)?;
         let note = asked["note"].as_str().unwrap_or_default();
         let (kind, severity) = (&asked["type"], &asked["severity"]);
-        let context = json!({ "type": kind, "severity": severity, "note": note, "userid": 0 });
+        let context = json!({ "type": kind, "severity": severity, "note": note, "userid": 1000 });
         self.happens(id, "exception", &context);
         if state == RUN {
             self.end(id, TERMINATED);

@@ -80,7 +80,7 @@ impl Job {
         let exception = self.event("exception").filter(|_| result.is_some());
         let exception = exception.map(|event| &event["context"]);
         json!({
-            "userid": 0, "urgency": 16, "priority": 16, "state": self.state(),
+            "userid": 1000, "urgency": 16, "priority": 16, "state": self.state(),
             "name": system["job"]["name"].as_str().or(program),
             "ntasks": self.jobspec["resources"][0]["count"],
             "nnodes": nodes, "ncores": nodes.map(|nodes| nodes * CORES_OF_RANK),

@@ -17,7 +17,7 @@ Every field of `flux-framework.org/v1alpha2`, kind `MiniCluster`. Only `spec.con
 given. Defaults apply whether or not the object around a field is given.
 
 In paths, `[]` is each item of a list and `<name>` each entry of a map. What is said to be refused is
-refused by the API server. `flux-operator validate FILE` says the same, and more, without a cluster: every
+refused by the API server. `kubectl flux validate FILE` says the same, and more, without a cluster: every
 fault with its path and line. It takes files, directories and `-` for the standard input, and ends with 0
 if everything is valid, with 1 if there is a fault, and with 2 if something cannot be read.
 ";
