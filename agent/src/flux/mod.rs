@@ -10,6 +10,7 @@ pub(crate) mod instance;
 pub(crate) mod jobs;
 pub(crate) mod leaving;
 pub(crate) mod modules;
+pub(crate) mod queues;
 pub(crate) mod refusal;
 pub(crate) mod resources;
 
