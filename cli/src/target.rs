@@ -65,24 +65,25 @@ impl Target {
         let fields = format!("metadata.name={}", self.name);
         let events = watcher(self.connection.api(), watch_config().fields(&fields));
         // As `watcher::watch_object`, which takes no configuration.
-        events.scan(false, |is_listed, event| {
-            let seen = match event {
-                Ok(Event::Init) => {
-                    *is_listed = false;
-                    None
-                }
-                Ok(Event::InitApply(found)) => {
-                    *is_listed = true;
-                    Some(Ok(Some(found)))
-                }
-                Ok(Event::Apply(found)) => Some(Ok(Some(found))),
-                Ok(Event::InitDone) => (!*is_listed).then_some(Ok(None)),
-                Ok(Event::Delete(_)) => Some(Ok(None)),
-                Err(error) => Some(Err(error)),
-            };
-            ready(Some(seen))
-        })
-        .filter_map(ready)
+        events
+            .scan(false, |is_listed, event| {
+                let seen = match event {
+                    Ok(Event::Init) => {
+                        *is_listed = false;
+                        None
+                    }
+                    Ok(Event::InitApply(found)) => {
+                        *is_listed = true;
+                        Some(Ok(Some(found)))
+                    }
+                    Ok(Event::Apply(found)) => Some(Ok(Some(found))),
+                    Ok(Event::InitDone) => (!*is_listed).then_some(Ok(None)),
+                    Ok(Event::Delete(_)) => Some(Ok(None)),
+                    Err(error) => Some(Err(error)),
+                };
+                ready(Some(seen))
+            })
+            .filter_map(ready)
     }
 
     /// Selects all pods of the Job.

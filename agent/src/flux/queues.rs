@@ -27,7 +27,9 @@ pub(crate) async fn start(client: FluxClient, log: Log) {
         Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
         Err(error) => error.to_string(),
     };
-    log.error(&format!("jobs wait until somebody starts their queue: flux queue start --all: {why}"));
+    log.error(&format!(
+        "jobs wait until somebody starts their queue: flux queue start --all: {why}"
+    ));
 }
 
 #[cfg(test)]
