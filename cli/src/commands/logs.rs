@@ -123,10 +123,13 @@ impl Logs {
             (rank, pod, log)
         });
         let logs: Vec<_> = logs.buffer_unordered(AT_ONCE).collect().await;
-        let mut lines = Vec::new();
+        let (mut lines, mut rotated) = (Vec::new(), Vec::new());
         for (rank, pod, log) in logs {
             match log {
-                Ok(log) => lines.extend(log.lines().map(|line| Line::new(rank, line))),
+                Ok(log) => {
+                    rotated.extend(lacks_beginning(&log).then(|| rank.to_string()));
+                    lines.extend(log.lines().map(|line| Line::new(rank, line)));
+                }
                 // A container that has not started has none, and says so.
                 Err(error) => {
                     complain(&format!("rank {rank} ({}): {}", pod.name_any(), said(&error)));
@@ -136,6 +139,13 @@ impl Logs {
         lines.sort();
         for line in &lines {
             self.show(line);
+        }
+        let is_whole = self.container.is_some() || self.since.is_some() || rotated.is_empty();
+        if !is_whole && !target.get().await?.spec.logging.quiet {
+            let ranks = rotated.join(", ");
+            complain(&format!(
+                "the logs of the ranks {ranks} lack their beginning: the node has rotated them (containerLogMaxSize of the kubelet)"
+            ));
         }
         Ok(())
     }
@@ -238,6 +248,12 @@ async fn follow_pod(
     log::follow(target, pod, parameters, pass_on).await
 }
 
+/// Whether the node has kept only the end of the log of a runner, which begins with a line of the agent.
+fn lacks_beginning(log: &str) -> bool {
+    let first = log.lines().next();
+    first.is_some_and(|line| !Line::new(0, line).text.starts_with("flux-agent: "))
+}
+
 /// Whether a line is one of an agent or of a broker's module (`broker.info[0]: ...`), and not of a command.
 pub(crate) fn is_of_flux(line: &str) -> bool {
     const LEVELS: [&str; 8] =
@@ -286,6 +302,14 @@ mod tests {
         ];
         lines.sort();
         assert_eq!(lines.map(|line| line.text), ["a", "c", "b"]);
+    }
+
+    #[test]
+    fn a_log_that_the_node_has_rotated_begins_in_the_middle() {
+        let begin = "2026-01-01T00:00:01Z flux-agent: run Flux as user flux\n";
+        let rest = "2026-01-01T00:00:02Z line 77793\n";
+        let lacks = [&format!("{begin}{rest}"), rest, ""].map(lacks_beginning);
+        assert_eq!(lacks, [false, true, false]);
     }
 
     #[test]
