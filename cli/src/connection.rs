@@ -2,11 +2,20 @@
 
 use anyhow::{Context as _, Result};
 use clap::Args;
+use k8s_openapi::api::core::v1::Pod;
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::runtime::watcher;
 use kube::{Api, Client, Config};
 use lexopt::Arg;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
+
+/// Longest silence of the API server on a connection in use: load balancers forget one that is silent for a minute or
+/// two, some without a word to either side.
+const SILENCE: Duration = Duration::from_secs(30);
+/// After so many seconds the API server ends a watch, and the next begins: below the shortest of these times.
+const WATCH: u32 = 15;
 
 /// Which cluster and namespace are meant.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
@@ -58,18 +67,24 @@ impl ConnectionArguments {
 #[derive(Clone)]
 pub(crate) struct Connection {
     pub client: Client,
+    /// For programs and ports of pods, which may be silent for as long as they like.
+    pub sessions: Client,
     pub namespace: String,
 }
 
 impl Connection {
     pub(crate) async fn new(arguments: &ConnectionArguments) -> Result<Self> {
         let mut config = config(arguments).await.context("find a cluster")?;
-        // A log is followed for as long as the command runs.
-        config.read_timeout = None;
+        let mut sessions = config.clone();
+        sessions.read_timeout = None;
+        config.read_timeout = Some(SILENCE);
+        // From the request on, not from the answer before it.
+        config.reset_reader_on_write = true;
         let namespace =
             arguments.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
-        let client = Client::try_from(config).context("make a client of the kubeconfig")?;
-        Ok(Self { client, namespace })
+        let [client, sessions] = [config, sessions].map(Client::try_from);
+        let making = "make a client of the kubeconfig";
+        Ok(Self { client: client.context(making)?, sessions: sessions.context(making)?, namespace })
     }
 
     /// An API for objects of the namespace.
@@ -79,6 +94,16 @@ impl Connection {
     {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
+
+    /// An API for programs and ports of the namespace's pods.
+    pub(crate) fn sessions(&self) -> Api<Pod> {
+        Api::namespaced(self.sessions.clone(), &self.namespace)
+    }
+}
+
+/// How objects are watched.
+pub(crate) fn watch_config() -> watcher::Config {
+    watcher::Config::default().timeout(WATCH)
 }
 
 async fn config(arguments: &ConnectionArguments) -> Result<Config> {

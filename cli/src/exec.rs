@@ -8,12 +8,16 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 use kube::api::{AttachParams, AttachedProcess, TerminalSize};
 use std::io::IsTerminal as _;
+use std::time::Duration;
 use tokio::io::{
     self, AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _,
     BufReader,
 };
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
+/// Load balancers forget a connection that is silent for a minute or two, some sooner.
+const IDLE: Duration = Duration::from_secs(15);
 /// Bytes on their way between a stream and the connection.
 const BUFFER: usize = 64 << 10;
 
@@ -131,7 +135,7 @@ pub(crate) async fn start(
     words: &[&str],
     parameters: &AttachParams,
 ) -> Result<AttachedProcess> {
-    let api = target.connection.api::<Pod>();
+    let api = target.connection.sessions();
     let process = api.exec(pod, words.iter().copied(), parameters).await;
     process.with_context(|| format!("run {} in the pod {pod}", words.join(" ")))
 }
@@ -184,7 +188,8 @@ impl Drop for RawMode {
     }
 }
 
-/// Tells the program the size of the terminal, now and whenever it changes.
+/// Gives the program the size of the terminal, now and whenever it changes; the same again keeps an idle connection
+/// alive.
 fn follow_size(process: &mut AttachedProcess) -> Option<JoinHandle<()>> {
     let mut sizes = process.terminal_size()?;
     Some(tokio::spawn(async move {
@@ -193,7 +198,7 @@ fn follow_size(process: &mut AttachedProcess) -> Option<JoinHandle<()>> {
             if sizes.send(TerminalSize { width, height }).await.is_err() {
                 return;
             }
-            if !size_changes().await {
+            if let Ok(false) = timeout(IDLE, size_changes()).await {
                 return;
             }
         }

@@ -10,6 +10,7 @@ mod completion;
 mod connection;
 mod exec;
 mod instance;
+mod log;
 mod output;
 mod target;
 

@@ -1,17 +1,20 @@
 //! A MiniCluster that is named, and its pods.
 
 use crate::completion::names;
-use crate::connection::Connection;
+use crate::connection::{Connection, watch_config};
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
 use clap_complete::engine::ArgValueCompleter;
 use flux_contract::Layout;
 use flux_contract::labels::{COMPLETION_INDEX, JOB_NAME};
 use flux_operator::crd::MiniCluster;
+use futures::{Stream, StreamExt as _};
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod};
 use kube::ResourceExt as _;
 use kube::api::ListParams;
+use kube::runtime::watcher::{self, Event, watcher};
 use std::collections::BTreeMap;
+use std::future::ready;
 
 /// The MiniCluster that is meant.
 #[derive(Debug, Clone, Args)]
@@ -53,6 +56,34 @@ impl Target {
         let list = self.connection.api::<Pod>().list(&parameters).await;
         let pods = list.with_context(|| format!("list the pods of {}", self.name))?.items;
         Ok(by_rank(pods))
+    }
+
+    /// The MiniCluster whenever it changes, and nothing when there is none.
+    pub(crate) fn changes(
+        &self,
+    ) -> impl Stream<Item = watcher::Result<Option<MiniCluster>>> + use<> {
+        let fields = format!("metadata.name={}", self.name);
+        let events = watcher(self.connection.api(), watch_config().fields(&fields));
+        // As `watcher::watch_object`, which takes no configuration.
+        events
+            .scan(false, |is_listed, event| {
+                let seen = match event {
+                    Ok(Event::Init) => {
+                        *is_listed = false;
+                        None
+                    }
+                    Ok(Event::InitApply(found)) => {
+                        *is_listed = true;
+                        Some(Ok(Some(found)))
+                    }
+                    Ok(Event::Apply(found)) => Some(Ok(Some(found))),
+                    Ok(Event::InitDone) => (!*is_listed).then_some(Ok(None)),
+                    Ok(Event::Delete(_)) => Some(Ok(None)),
+                    Err(error) => Some(Err(error)),
+                };
+                ready(Some(seen))
+            })
+            .filter_map(ready)
     }
 
     /// Selects all pods of the Job.

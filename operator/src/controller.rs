@@ -20,6 +20,8 @@ mod status;
 pub use build::Images;
 pub use context::{Context, Scope};
 pub use error::Error;
+#[cfg(test)]
+pub(crate) use observe::stores::WATCH;
 
 use context::api;
 use failures::FIRST_RETRY;

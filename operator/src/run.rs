@@ -23,9 +23,9 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-/// Longest silence of the API server on a connection in use: above the 290 s that a watch may be
-/// silent. Single requests are given up earlier, with the reconcile that makes them.
-const SILENCE: Duration = Duration::from_mins(5);
+/// Longest silence of the API server on a connection in use: above that of a watch ([`WATCH`]). A connection that is
+/// given up may be followed by another one that is dead, so a change is seen after twice this time at the latest.
+const SILENCE: Duration = Duration::from_secs(30);
 /// Longest time for reconciles to end: the kubelet kills after 30 s, and the Lease is given back before.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -216,6 +216,7 @@ fn stop_signal() -> Result<CancellationToken> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::controller::WATCH;
     use tokio::net::TcpListener;
 
     #[tokio::test(start_paused = true)]
@@ -227,6 +228,7 @@ mod tests {
         let answer = tokio::time::timeout(2 * SILENCE, client.apiserver_version()).await;
         assert!(answer.expect("an end").is_err());
         assert!(begin.elapsed() >= SILENCE, "{:?}", begin.elapsed());
+        assert!(SILENCE > Duration::from_secs(WATCH.into()), "a watch may be silent");
     }
 
     #[test]

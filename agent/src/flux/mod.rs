@@ -11,6 +11,7 @@ pub(crate) mod jobs;
 pub(crate) mod leaving;
 pub(crate) mod modules;
 pub(crate) mod output;
+pub(crate) mod queues;
 pub(crate) mod refusal;
 pub(crate) mod resources;
 

@@ -9,6 +9,7 @@ use crate::flux::client::FluxClient;
 use crate::flux::demand;
 use crate::flux::leaving::OwnRank;
 use crate::flux::modules::scheduler_comes;
+use crate::flux::queues;
 use crate::lead::watch::LeadWatch;
 use crate::pid1::archive;
 use crate::pid1::command::{CommandEnd, CommandRun, RunningCommand};
@@ -408,6 +409,7 @@ impl Supervision<'_> {
             flux: self.broker.flux.clone(),
             broker: self.own_rank.broker.clone(),
         };
+        self.start_queues(context, &client);
         if let Some(command) = &self.broker.lead_command {
             context.log.info(&format!("starting the command: {}", shown(&command.words)));
             let run = CommandRun {
@@ -424,6 +426,16 @@ impl Supervision<'_> {
         }
         context.progress.command_started();
         self.api = context.config.rest.as_ref().map(|rest| rest::serve(context, rest));
+    }
+
+    /// Starts queues with names, beside everything else. A restored archive has their state.
+    fn start_queues(&self, context: &Context, client: &FluxClient) {
+        let archive = self.broker.archive.as_ref();
+        let is_restored = archive.is_some_and(|it| context.root.at(&it.path).exists());
+        let directory = context.root.at(context.config.layout.broker_config_dir());
+        if !is_restored && queues::are_named(&directory) {
+            tokio::spawn(queues::start(client.clone(), context.log));
+        }
     }
 
     fn submit(&mut self, context: &Context, client: &FluxClient, words: &[String]) {

@@ -5,6 +5,7 @@ pub(crate) mod broker;
 pub(crate) mod budget;
 pub(crate) mod config;
 pub(crate) mod decide;
+pub(crate) mod directives;
 pub(crate) mod environment;
 pub(crate) mod facts;
 pub(crate) mod files;

@@ -1,5 +1,6 @@
 //! What the lead runs.
 
+use crate::plan::directives;
 use crate::plan::environment::{self, chosen_shell, output_directory};
 use crate::plan::facts::{ENV, Facts, IMAGE_SHELLS, USR_SHELLS};
 use crate::plan::files::file;
@@ -104,7 +105,9 @@ fn beside_the_broker(pod: Pod<'_>, submission: &Submission) -> Vec<String> {
     let output = format!("--output={}/flux-{{{{id}}}}.out", output_directory(pod));
     let options = [output.as_str()];
     let is_batch = submission.submit.iter().any(|word| word == "batch");
-    submit(pod, submission, if is_batch { &options } else { &[] })
+    let has_output = directives::output_option(&submission.flags).is_some()
+        || submission.script.as_deref().is_some_and(|it| directives::output(it).is_some());
+    submit(pod, submission, if is_batch && !has_output { &options } else { &[] })
 }
 
 /// The command that submits and ends as the jobs do.

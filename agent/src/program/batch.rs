@@ -2,6 +2,7 @@
 //! printed goes to a file; when it failed that is shown, with the output of the lines that failed:
 //! nobody would see them otherwise.
 
+use crate::plan::directives;
 use crate::plan::step::BATCH_SCRIPT_VARIABLE;
 use crate::process::exit_status::exit_code;
 use crate::system::output;
@@ -19,6 +20,8 @@ use std::process::{Command, ExitStatus, Stdio};
 const SHOWN: u64 = 64 * 1024;
 /// Why a line failed that Flux did not take.
 const NOT_SUBMITTED: &str = "it was not submitted";
+/// What stands for the id of the job in the name of an output file.
+const ID: &str = "{{id}}";
 /// How many lines that failed are named in the reason of the failure.
 const NAMED: usize = 5;
 
@@ -58,11 +61,12 @@ fn try_run(batch: &Batch) -> Result<u8, String> {
     }
     let script = env::var_os(BATCH_SCRIPT_VARIABLE).map(PathBuf::from);
     let script = script.ok_or_else(|| format!("read {BATCH_SCRIPT_VARIABLE}: it is not set"))?;
-    let directory = script.parent().unwrap_or(&script);
+    let chosen = chosen_output(batch, &script)?;
+    let usual = format!("{}/flux-{ID}.out", script.parent().unwrap_or(&script).display());
     let fail = |what, error: io::Error| format!("run {} {what}: {error}", batch.flux);
     let submitted = Command::new(&batch.flux)
         .arg("batch")
-        .arg(format!("--output={}/flux-{{{{id}}}}.out", directory.display()))
+        .args(chosen.is_none().then(|| format!("--output={usual}")))
         .args(&batch.flags)
         .arg("--flags=waitable")
         .arg(&script)
@@ -76,26 +80,37 @@ fn try_run(batch: &Batch) -> Result<u8, String> {
     let job = String::from_utf8_lossy(&submitted.stdout).trim().to_owned();
     if !batch.quiet {
         output::print_line(&job);
+        if let Some(path) = &chosen {
+            output::log_line(&format!("the output of the batch script goes to {path}"));
+        }
     }
     let mut status = Command::new(&batch.flux);
     let ended = status.args(["job", "status", &job]).stdin(Stdio::null()).status();
     let code = code(ended.map_err(|error| fail("job status", error))?);
     if code != 0 {
-        show(batch, directory, &job);
+        show(batch, &chosen.unwrap_or(usual), &job);
     }
     Ok(code)
+}
+
+/// Where the script's output goes if the specification or the script itself says so. An option of the command line
+/// would override the script's.
+fn chosen_output(batch: &Batch, script: &Path) -> Result<Option<String>, String> {
+    let reading = |error| format!("read the batch script {}: {error}", script.display());
+    let text = fs::read_to_string(script).map_err(reading)?;
+    Ok(directives::output_option(&batch.flags).or_else(|| directives::output(&text)))
 }
 
 fn code(status: ExitStatus) -> u8 {
     u8::try_from(exit_code(status)).unwrap_or(u8::MAX)
 }
 
-fn show(batch: &Batch, directory: &Path, job: &str) {
-    let names = output_names(job);
-    let Some(text) = names.iter().find_map(|name| end_of_file(&directory.join(name)).ok()) else {
+fn show(batch: &Batch, path: &str, job: &str) {
+    let paths = output_paths(path, job);
+    let Some(text) = paths.iter().find_map(|path| end_of_file(Path::new(path)).ok()) else {
         output::log_line(&format!(
             "the batch script failed; what it printed is not here ({}): it never started, ran in another pod, or printed nothing",
-            directory.join(&names[0]).display()
+            paths[0]
         ));
         return;
     };
@@ -139,12 +154,11 @@ fn show_text(text: &str) {
     }
 }
 
-/// The names that the file `flux-{{id}}.out` may have. Flux prints an id with `ƒ` or with `f`, by the
+/// What `path`, as `flux-{{id}}.out`, may become. Flux prints an id with `ƒ` or with `f`, by the
 /// locale of the process that prints it (flux-core, `fluid.c`): that of the job is the container's,
 /// while `flux batch`, a Python program, always has one of its own.
-fn output_names(job: &str) -> [String; 2] {
-    let bare = bare_id(job);
-    [format!("flux-{job}.out"), format!("flux-f{bare}.out")]
+fn output_paths(path: &str, job: &str) -> [String; 2] {
+    [job.to_owned(), format!("f{}", bare_id(job))].map(|id| path.replace(ID, &id))
 }
 
 fn bare_id(id: &str) -> &str {
@@ -220,8 +234,9 @@ mod tests {
 
     #[test]
     fn the_output_file_is_found_whatever_the_locale_of_the_job_is() {
-        assert_eq!(output_names("ƒJEEewR"), ["flux-ƒJEEewR.out", "flux-fJEEewR.out"]);
-        assert_eq!(output_names("fJEEewR")[0], "flux-fJEEewR.out");
+        let paths = output_paths("/t/flux-{{id}}.out", "ƒJEEewR");
+        assert_eq!(paths, ["/t/flux-ƒJEEewR.out", "/t/flux-fJEEewR.out"]);
+        assert_eq!(output_paths("o.{{id}}", "fJEEewR")[0], "o.fJEEewR");
     }
 
     #[test]

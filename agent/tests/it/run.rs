@@ -164,6 +164,17 @@ fn a_batch_script_is_written_to_the_working_directory_and_submitted() {
 }
 
 #[test]
+fn where_a_batch_script_says_its_output_goes_no_option_says_otherwise() {
+    let pod = Pod::new();
+    pod.run(&pod.batch("true\n")).with_code(0);
+    assert!(pod.read("flux-calls").contains("flux-{{id}}.out"));
+    let pod = Pod::new();
+    let ended = pod.run(&pod.batch("#flux: --output=/data/{{id}}\ntrue\n")).with_code(0);
+    ended.with_log("the output of the batch script goes to /data/{{id}}\n");
+    assert!(!pod.read("flux-calls").contains("--output"));
+}
+
+#[test]
 fn the_munge_key_is_private_and_one_that_is_missing_is_named() {
     let pod = Pod::new();
     let mut config = pod.config(&["true"]);

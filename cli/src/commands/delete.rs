@@ -73,8 +73,7 @@ pub(crate) async fn begin_deletion(target: &Target) -> Result<()> {
 
 /// Waits until the MiniCluster with this uid is gone.
 pub(crate) async fn wait_until_gone(target: &Target, uid: &str) -> Result<()> {
-    let api = target.connection.api::<MiniCluster>();
-    let mut all = pin!(watcher::watch_object(api, &target.name).default_backoff());
+    let mut all = pin!(target.changes().default_backoff());
     while let Some(seen) = all.next().await {
         match seen {
             Ok(Some(cluster)) if cluster.uid().as_deref() == Some(uid) => {}

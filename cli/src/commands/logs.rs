@@ -1,12 +1,13 @@
 //! `logs`: what all ranks have printed, in order of time.
 
-use crate::connection::Connection;
+use crate::connection::{Connection, watch_config};
+use crate::log;
 use crate::output::{complain, paint, print};
 use crate::target::{NameArgument, Target, rank, runner_state};
 use anstyle::AnsiColor;
 use anyhow::{Context as _, Result, anyhow};
 use clap::Args;
-use futures::{AsyncBufReadExt as _, StreamExt as _, TryStreamExt as _, stream};
+use futures::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use kube::api::LogParams;
@@ -122,10 +123,13 @@ impl Logs {
             (rank, pod, log)
         });
         let logs: Vec<_> = logs.buffer_unordered(AT_ONCE).collect().await;
-        let mut lines = Vec::new();
+        let (mut lines, mut rotated) = (Vec::new(), Vec::new());
         for (rank, pod, log) in logs {
             match log {
-                Ok(log) => lines.extend(log.lines().map(|line| Line::new(rank, line))),
+                Ok(log) => {
+                    rotated.extend(lacks_beginning(&log).then(|| rank.to_string()));
+                    lines.extend(log.lines().map(|line| Line::new(rank, line)));
+                }
                 // A container that has not started has none, and says so.
                 Err(error) => {
                     complain(&format!("rank {rank} ({}): {}", pod.name_any(), said(&error)));
@@ -135,6 +139,13 @@ impl Logs {
         lines.sort();
         for line in &lines {
             self.show(line);
+        }
+        let is_whole = self.container.is_some() || self.since.is_some() || rotated.is_empty();
+        if !is_whole && !target.get().await?.spec.logging.quiet {
+            let ranks = rotated.join(", ");
+            complain(&format!(
+                "the logs of the ranks {ranks} lack their beginning: the node has rotated them (containerLogMaxSize of the kubelet)"
+            ));
         }
         Ok(())
     }
@@ -180,7 +191,7 @@ async fn follow_pods(
     lines: mpsc::Sender<Line>,
 ) -> Result<()> {
     let api = target.connection.api::<Pod>();
-    let selector = watcher::Config::default().labels(&target.selector());
+    let selector = watch_config().labels(&target.selector());
     let mut pods = pin!(watcher(api, selector).default_backoff().applied_objects());
     let ended = crate::commands::run::ended(&target);
     let mut ended = pin!(ended);
@@ -206,9 +217,7 @@ async fn follow_pods(
             || runner_state(&pod, container).is_some_and(|it| it.waiting.is_none());
         if has_log && followed.insert(pod.name_any()) {
             let (target, parameters, lines) = (target.clone(), parameters.clone(), lines.clone());
-            tasks.spawn(async move {
-                follow_pod(&target, &pod.name_any(), rank, &parameters, lines).await
-            });
+            tasks.spawn(follow_pod(target, pod.name_any(), rank, parameters, lines));
         }
     }
     while let Some(done) = tasks.join_next().await {
@@ -218,21 +227,31 @@ async fn follow_pods(
 }
 
 async fn follow_pod(
-    target: &Target,
-    pod: &str,
+    target: Target,
+    pod: String,
     rank: u32,
-    parameters: &LogParams,
+    parameters: LogParams,
     lines: mpsc::Sender<Line>,
 ) -> Result<()> {
-    let api = target.connection.api::<Pod>();
-    let log = api.log_stream(pod, parameters).await;
-    let mut log = log.with_context(|| format!("follow the log of {pod}"))?.lines();
-    while let Some(line) = log.try_next().await.with_context(|| format!("read the log of {pod}"))? {
-        if lines.send(Line::new(rank, &line)).await.is_err() {
-            break;
+    let pass_on = move |found: Vec<log::Line>| {
+        let lines = lines.clone();
+        async move {
+            for log::Line { time, text } in found {
+                let text = String::from_utf8_lossy(&text).trim_end_matches(['\n', '\r']).to_owned();
+                if lines.send(Line { time, rank, text }).await.is_err() {
+                    return false;
+                }
+            }
+            true
         }
-    }
-    Ok(())
+    };
+    log::follow(target, pod, parameters, pass_on).await
+}
+
+/// Whether the node has kept only the end of the log of a runner, which begins with a line of the agent.
+fn lacks_beginning(log: &str) -> bool {
+    let first = log.lines().next();
+    first.is_some_and(|line| !Line::new(0, line).text.starts_with("flux-agent: "))
 }
 
 /// Whether a line is one of an agent or of a broker's module (`broker.info[0]: ...`), and not of a command.
@@ -283,6 +302,14 @@ mod tests {
         ];
         lines.sort();
         assert_eq!(lines.map(|line| line.text), ["a", "c", "b"]);
+    }
+
+    #[test]
+    fn a_log_that_the_node_has_rotated_begins_in_the_middle() {
+        let begin = "2026-01-01T00:00:01Z flux-agent: run Flux as user flux\n";
+        let rest = "2026-01-01T00:00:02Z line 77793\n";
+        let lacks = [&format!("{begin}{rest}"), rest, ""].map(lacks_beginning);
+        assert_eq!(lacks, [false, true, false]);
     }
 
     #[test]

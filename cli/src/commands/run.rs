@@ -102,7 +102,7 @@ impl Run {
     /// A shell, or the command, in an instance that is up.
     async fn interact(&self, target: &Target) -> Result<u8> {
         let mut progress = Progress::new(&target.name);
-        let pod = Box::pin(follow::ready(target, &mut progress)).await?;
+        let pod = Box::pin(follow::until_ready(target, &mut progress)).await?;
         drop(progress);
         let agent = agent(&target.get().await?);
         let mut words = vec![agent.as_str(), "connect"];

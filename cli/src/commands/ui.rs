@@ -67,7 +67,7 @@ impl Ui {
         if !self.no_browser {
             open(&address);
         }
-        let (api, pod) = (place.target.connection.api::<Pod>(), place.pod_name());
+        let (api, pod) = (place.target.connection.sessions(), place.pod_name());
         tokio::select! {
             ended = exec::end(served, &words) => {
                 let code = ended?;

@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use flux_operator::crd::{MiniCluster, State};
 use futures::StreamExt as _;
-use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::runtime::WatchStreamExt as _;
 use std::pin::pin;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -75,8 +75,7 @@ impl Wait {
 
 /// The MiniCluster when it has come to `goal`, or cannot any more: whether it has.
 pub(crate) async fn until(target: &Target, goal: Goal) -> Result<(MiniCluster, bool)> {
-    let api = target.connection.api::<MiniCluster>();
-    let mut all = pin!(watcher::watch_object(api, &target.name).default_backoff());
+    let mut all = pin!(target.changes().default_backoff());
     while let Some(seen) = all.next().await {
         let Some(cluster) = seen? else { bail!("{} was deleted", target.name) };
         let state = cluster.status.as_ref().filter(|status| {

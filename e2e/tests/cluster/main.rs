@@ -20,6 +20,7 @@ mod plugin;
 mod plugin_files;
 mod plugin_inside;
 mod plugin_terminal;
+mod queues;
 mod quiet_events;
 mod refusals;
 mod replace;

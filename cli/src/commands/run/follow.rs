@@ -2,16 +2,19 @@
 
 use crate::commands::delete::begin_deletion;
 use crate::commands::status::says;
+use crate::connection::watch_config;
+use crate::log;
 use crate::output::complain;
 use crate::target::{Target, runner_state};
 use anyhow::{Context as _, Result, bail};
 use flux_operator::crd::{MiniCluster, State};
-use futures::{AsyncReadExt as _, Stream, StreamExt as _};
+use futures::{Stream, StreamExt as _};
 use indicatif::{ProgressBar, ProgressStyle};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use kube::api::LogParams;
 use kube::runtime::{WatchStreamExt as _, watcher};
+use std::future::ready;
 use std::io::{IsTerminal as _, Write as _};
 use std::pin::pin;
 use std::time::Duration;
@@ -23,7 +26,6 @@ use tokio::time::timeout;
 const REST: Duration = Duration::from_secs(10);
 /// Time between two pictures of the line that moves.
 const TICK: Duration = Duration::from_millis(120);
-const BUFFER: usize = 64 << 10;
 
 /// How the following of a run has ended.
 pub(super) enum End {
@@ -89,15 +91,14 @@ impl Drop for Progress {
 }
 
 fn clusters(target: &Target) -> impl Stream<Item = watcher::Result<Option<MiniCluster>>> + use<> {
-    let api = target.connection.api::<MiniCluster>();
-    watcher::watch_object(api, &target.name).default_backoff()
+    target.changes().default_backoff()
 }
 
 /// The pods of the lead, whenever one changes.
 fn leads(target: &Target) -> impl Stream<Item = watcher::Result<Pod>> + use<> {
     let index = flux_contract::labels::COMPLETION_INDEX;
     let selector = format!("{},{index}=0", target.selector());
-    let configuration = watcher::Config::default().labels(&selector);
+    let configuration = watch_config().labels(&selector);
     watcher(target.connection.api(), configuration).default_backoff().applied_objects()
 }
 
@@ -187,23 +188,17 @@ async fn rest(log: &mut Option<JoinHandle<Result<()>>>) -> Result<()> {
 
 /// Copies the log of the runner in this pod to the standard output, to its end.
 async fn copy_log(target: Target, pod: String) -> Result<()> {
-    let parameters =
-        LogParams { container: Some(target.name.clone()), follow: true, ..LogParams::default() };
-    let log = target.connection.api::<Pod>().log_stream(&pod, &parameters).await;
-    let mut log = pin!(log.with_context(|| format!("follow the log of {pod}"))?);
-    let (mut buffer, mut output) = (vec![0; BUFFER], std::io::stdout());
-    loop {
-        let length = log.read(&mut buffer).await;
-        let length = length.with_context(|| format!("read the log of {pod}"))?;
-        if length == 0 || output.write_all(&buffer[..length]).and_then(|()| output.flush()).is_err()
-        {
-            return Ok(());
-        }
-    }
+    let parameters = LogParams { container: Some(target.name.clone()), ..LogParams::default() };
+    let mut output = std::io::stdout();
+    let print = move |lines: Vec<log::Line>| {
+        let text: Vec<u8> = lines.into_iter().flat_map(|line| line.text).collect();
+        ready(output.write_all(&text).and_then(|()| output.flush()).is_ok())
+    };
+    log::follow(target, pod, parameters, print).await
 }
 
 /// The lead's pod when the instance is ready.
-pub(super) async fn ready(target: &Target, progress: &mut Progress) -> Result<Pod> {
+pub(super) async fn until_ready(target: &Target, progress: &mut Progress) -> Result<Pod> {
     let mut clusters = pin!(clusters(target));
     while let Some(seen) = clusters.next().await {
         match checked(seen)? {

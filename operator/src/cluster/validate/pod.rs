@@ -251,7 +251,7 @@ fn entrypoint(path: &str, container: &Container, faults: &mut Violations) {
     ];
     for (field, is_given) in given {
         faults.require(!is_given, format!("spec.pod.overlay.{path}.{field}"), || {
-            "the agent runs there: remove it, or set the command in spec.containers".to_owned()
+            "the agent starts it: remove it, and set command in spec.containers, where a container of your own has runFlux: false".to_owned()
         });
     }
 }

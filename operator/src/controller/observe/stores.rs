@@ -140,8 +140,12 @@ fn is_whole(object: &impl Resource) -> bool {
     object.meta().resource_version.is_some()
 }
 
+/// After so many seconds the API server ends a watch, and the next begins where it was: load balancers forget
+/// connections that are silent for longer, and some leave both sides waiting.
+pub(crate) const WATCH: u32 = 20;
+
 pub(crate) fn watch_config() -> watcher::Config {
-    watcher::Config::default().page_size(PAGE)
+    watcher::Config::default().page_size(PAGE).timeout(WATCH)
 }
 
 /// Every MiniCluster, and the changes of their specifications and of what a queue reads of them: status writes do not

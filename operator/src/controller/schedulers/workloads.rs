@@ -6,7 +6,7 @@
 //! MiniClusters are kept.
 
 use crate::controller::observe::recent::Name;
-use crate::controller::observe::stores::{JOB, MiniClusterMeta, controller_of};
+use crate::controller::observe::stores::{JOB, MiniClusterMeta, controller_of, watch_config};
 use futures::{Stream, StreamExt as _, stream};
 use kube::api::ApiResource;
 use kube::core::Object;
@@ -130,7 +130,7 @@ pub(crate) fn changes(
         };
         let (workloads, clusters) = (Arc::clone(&workloads), clusters.clone());
         let mut listed = HashSet::new();
-        watcher(api, watcher::Config::default().page_size(PAGE))
+        watcher(api, watch_config().page_size(PAGE))
             .default_backoff()
             .take_while(|event| ready(!is_gone(event)))
             .filter_map(move |event| ready(news(&workloads, &clusters, &mut listed, event)))

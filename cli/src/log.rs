@@ -1,0 +1,214 @@
+//! The log of a container, followed over connections that are cut: each begins where the one before has ended.
+
+use crate::output::complain;
+use crate::target::{Target, runner_state};
+use anyhow::{Context as _, Result};
+use futures::{AsyncBufRead, AsyncBufReadExt as _};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::LogParams;
+use std::pin::pin;
+use std::time::Duration;
+use tokio::time::sleep;
+
+/// Time between two connections.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// A line of a log, with its end, and the time at which the node has got it. Times are of one form, so texts can be
+/// compared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Line {
+    pub time: String,
+    pub text: Vec<u8>,
+}
+
+/// How far a log was read, and what of the next line is there already.
+#[derive(Debug, Default)]
+struct Progress {
+    /// The time of the last line, and how many lines have that time: a log is opened again by the second.
+    last: String,
+    lines_of_last: usize,
+    /// Of a connection that repeats lines: how many of the last time it has repeated.
+    repeated: Option<usize>,
+    /// Lines between two connections are missing.
+    has_gap: bool,
+    unfinished: Vec<u8>,
+}
+
+impl Progress {
+    /// Whatever comes next is of another connection.
+    fn reopen(&mut self) {
+        self.unfinished.clear();
+        self.repeated = (!self.last.is_empty()).then_some(0);
+    }
+
+    /// From when on the next connection has to give lines.
+    fn since(&self) -> Option<Timestamp> {
+        self.last.parse().ok()
+    }
+
+    /// The new lines that `bytes` complete.
+    fn take(&mut self, bytes: &[u8]) -> Vec<Line> {
+        self.unfinished.extend_from_slice(bytes);
+        let Some(end) = self.unfinished.iter().rposition(|byte| *byte == b'\n') else {
+            return vec![];
+        };
+        let rest = self.unfinished.split_off(end + 1);
+        let complete = std::mem::replace(&mut self.unfinished, rest);
+        complete.split_inclusive(|byte| *byte == b'\n').filter_map(|it| self.line(it)).collect()
+    }
+
+    /// The last line of a log, which may have no end.
+    fn finish(&mut self) -> Option<Line> {
+        let line = std::mem::take(&mut self.unfinished);
+        if line.is_empty() { None } else { self.line(&line) }
+    }
+
+    /// A line, unless an earlier connection has given it.
+    fn line(&mut self, line: &[u8]) -> Option<Line> {
+        let space = line.iter().position(|byte| *byte == b' ');
+        let (time, text) = line.split_at(space.map_or(0, |position| position + 1));
+        let time = String::from_utf8_lossy(time).trim_end().to_owned();
+        if let Some(repeated) = self.repeated {
+            if time < self.last {
+                return None;
+            }
+            if time == self.last && repeated < self.lines_of_last {
+                self.repeated = Some(repeated + 1);
+                return None;
+            }
+            // The last line that was read is not in the log any more.
+            self.has_gap |= repeated == 0;
+            self.repeated = None;
+        }
+        if time > self.last {
+            (self.last, self.lines_of_last) = (time.clone(), 1);
+        } else if time == self.last {
+            self.lines_of_last += 1;
+        }
+        Some(Line { time, text: text.to_vec() })
+    }
+}
+
+/// How a connection has ended.
+enum Read {
+    /// The other side has ended it.
+    End,
+    /// It broke, or was silent for too long.
+    Cut,
+    /// Nobody wants more.
+    Unwanted,
+}
+
+/// Follows the log of a container to its end; `take` gets the lines as they come, and returns whether it wants more.
+pub(crate) async fn follow<Taken: Future<Output = bool>>(
+    target: Target,
+    pod: String,
+    parameters: LogParams,
+    mut take: impl FnMut(Vec<Line>) -> Taken,
+) -> Result<()> {
+    let api = target.connection.api::<Pod>();
+    let mut parameters = LogParams { follow: true, timestamps: true, ..parameters };
+    let (mut progress, mut has_ended) = (Progress::default(), false);
+    loop {
+        let read = match api.log_stream(&pod, &parameters).await {
+            Ok(log) => read(log, &mut progress, &mut take).await,
+            // The API server has answered: another time it would answer the same.
+            Err(error @ kube::Error::Api(_)) => {
+                return Err(error).with_context(|| format!("follow the log of {pod}"));
+            }
+            Err(_) => Read::Cut,
+        };
+        match read {
+            Read::Unwanted => return Ok(()),
+            Read::End if has_ended => {
+                take(progress.finish().into_iter().collect()).await;
+                return Ok(());
+            }
+            Read::End => match api.get_opt(&pod).await {
+                Ok(None) => return Ok(()),
+                // What is read from now on is all that there is.
+                Ok(Some(found)) => has_ended = is_over(&found, &parameters),
+                Err(_) => {}
+            },
+            Read::Cut => {}
+        }
+        if !has_ended {
+            sleep(PAUSE).await;
+        }
+        progress.reopen();
+        if let Some(since) = progress.since() {
+            (parameters.since_seconds, parameters.since_time) = (None, Some(since));
+        }
+    }
+}
+
+fn is_over(pod: &Pod, parameters: &LogParams) -> bool {
+    let container = parameters.container.as_deref().unwrap_or_default();
+    runner_state(pod, container).is_some_and(|state| state.terminated.is_some())
+}
+
+async fn read<Taken: Future<Output = bool>>(
+    log: impl AsyncBufRead,
+    progress: &mut Progress,
+    take: &mut impl FnMut(Vec<Line>) -> Taken,
+) -> Read {
+    let mut log = pin!(log);
+    loop {
+        let Ok(bytes) = log.fill_buf().await else { return Read::Cut };
+        let length = bytes.len();
+        if length == 0 {
+            return Read::End;
+        }
+        let lines = progress.take(bytes);
+        log.as_mut().consume(length);
+        if std::mem::take(&mut progress.has_gap) {
+            complain("lines are missing here: the node has rotated the log meanwhile");
+        }
+        if !lines.is_empty() && !take(lines).await {
+            return Read::Unwanted;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is printed of `connections`, the last of which reads the log to its end.
+    fn printed(connections: &[&str]) -> (String, bool) {
+        let (mut progress, mut text) = (Progress::default(), Vec::new());
+        for connection in connections {
+            progress.reopen();
+            // In pieces, as they come.
+            for piece in connection.as_bytes().chunks(7) {
+                progress.take(piece).iter().for_each(|line| text.extend_from_slice(&line.text));
+            }
+        }
+        progress.finish().iter().for_each(|line| text.extend_from_slice(&line.text));
+        (String::from_utf8(text).unwrap(), progress.has_gap)
+    }
+
+    #[test]
+    fn a_log_that_is_opened_again_goes_on_where_it_was_cut() {
+        let all = "10:01Z a\n10:02Z b\n10:02Z c\n10:02Z c\n10:03Z d d\n10:04Z e";
+        let expected = ("a\nb\nc\nc\nd d\ne".to_owned(), false);
+        for cut in 0..=all.len() {
+            assert_eq!(printed(&[&all[..cut], all]), expected, "{cut}");
+            let (second, third) = (cut / 2, cut);
+            assert_eq!(printed(&[&all[..second], &all[..third], "", all]), expected, "{cut}");
+        }
+    }
+
+    #[test]
+    fn lines_that_the_node_has_rotated_away_are_missed() {
+        assert_eq!(printed(&["1Z a\n2Z b\n", "2Z b\n3Z c\n"]), ("a\nb\nc\n".to_owned(), false));
+        assert_eq!(printed(&["1Z a\n2Z b\n", "4Z d\n"]), ("a\nb\nd\n".to_owned(), true));
+    }
+
+    #[test]
+    fn lines_without_a_time_between_them_are_in_the_order_of_the_log() {
+        assert_eq!(printed(&["2Z b\n1Z a\n3Z c\n"]).0, "b\na\nc\n");
+        assert_eq!(printed(&["\n2Z \n"]).0, "\n\n");
+    }
+}

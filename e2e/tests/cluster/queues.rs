@@ -1,0 +1,32 @@
+//! Queues with names, in a file that a hook adds to the broker's configuration.
+
+use crate::{look, trial};
+use anyhow::ensure;
+use e2e::not_run;
+use e2e::product::view::View;
+use e2e::progress::Progress;
+
+const HOOK: &str = r#"commands: {brokerPre: 'printf "[queues.a]\n[queues.b]\n[policy.jobspec.defaults.system]\nqueue = \"b\"\n" > /mnt/flux/config/etc/flux/config/site.toml'}"#;
+
+#[test]
+#[ignore = "needs a cluster"]
+fn queues_with_names_are_started_and_a_job_that_names_none_is_in_the_default_one() {
+    trial("queues", async |trial| {
+        if !View::from_environment()?.is_real() {
+            not_run::note("queues", "the stand-in for Flux has none", &Progress::new());
+            return Ok(());
+        }
+        let run = trial.run("queues", "size: 2, interactive: true", HOOK).await?;
+        run.ready().await?;
+        look("both queues to be started", async || {
+            let status = run.flux(&["queue", "status"]).await?;
+            Ok((status.matches("Scheduling is started").count() == 2).then_some(()))
+        })
+        .await?;
+        run.flux(&["run", "-q", "a", "hostname"]).await?;
+        run.flux(&["run", "-N2", "hostname"]).await?;
+        let queues = run.flux(&["jobs", "-a", "-no", "{queue}"]).await?;
+        ensure!(queues == "b\na", "{queues}");
+        Ok(())
+    });
+}
