@@ -6,10 +6,12 @@ pub(crate) mod client;
 pub(crate) mod demand;
 mod eventlog;
 pub(crate) mod failed_task;
+pub(crate) mod idset;
 pub(crate) mod instance;
 pub(crate) mod jobs;
 pub(crate) mod leaving;
 pub(crate) mod modules;
+pub(crate) mod processors;
 pub(crate) mod refusal;
 pub(crate) mod resources;
 

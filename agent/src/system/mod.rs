@@ -6,6 +6,7 @@ pub(crate) mod addresses;
 pub mod check;
 pub(crate) mod environment;
 pub(crate) mod files;
+pub(crate) mod limits;
 pub(crate) mod log_writer;
 pub mod output;
 pub(crate) mod root;
