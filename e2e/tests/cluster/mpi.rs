@@ -50,7 +50,7 @@ fn a_rank_that_dies_ends_the_job_after_its_exit_timeout_and_is_named() {
             .await?;
         let (code, message) = dies.fails("CommandFailed").await?;
         ensure!(code == Some(7), "{code:?}: {message}");
-        ensure!(message.contains("rank 3 on host dies-1"), "{message}");
+        ensure!(message.contains("rank 3 on dies-1"), "{message}");
         Ok(())
     });
 }
