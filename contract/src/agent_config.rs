@@ -77,6 +77,8 @@ pub struct AgentConfig {
     /// Lines for `flux-view.sh`, by variable name (`flux.environment`).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,
+    /// CPUs that a kubelet with a static CPU manager gives to the runner alone; absent where it gives none.
+    pub exclusive_cpus: Option<u32>,
     /// True: an instance of this Job has its command in the archive, and is not given it again when it is resumed.
     #[serde(default, skip_serializing_if = "is_default")]
     pub submitted: bool,

@@ -1,6 +1,5 @@
 //! The command line's part that names a cluster, which the tests read from the environment.
 
-use crate::cache::Cache;
 use crate::cluster::Target;
 use crate::kubernetes::{
     ClusterId, IpFamilies, KubernetesVersion, MOST_NODES, Network, Nodes, Options, cluster_domain,
@@ -56,8 +55,8 @@ pub(crate) fn use_cluster(command: &mut Command, target: &Target) {
             command.env("FLUX_E2E_KUBECONFIG", kubeconfig);
             command.envs(load_command.as_ref().map(|it| ("FLUX_E2E_LOAD_COMMAND", it)));
         }
-        // Tests that need PodGroups make a cluster of their own.
-        Target::Own(Options { cache: _, id, network, version, nodes, native_gangs: _ }) => {
+        // Tests that need another setup make a cluster of their own.
+        Target::Own(Options { id, network, version, nodes, .. }) => {
             command.env("FLUX_E2E_ID", id.as_str());
             command.env("FLUX_E2E_IP_FAMILY", network.ip_families.to_string());
             command.env("FLUX_E2E_CLUSTER_DOMAIN", &network.domain);
@@ -94,8 +93,8 @@ impl ClusterArguments {
             domain: self.cluster_domain.clone(),
             ..Network::default()
         };
-        let (version, nodes) = (self.kubernetes, Nodes::of(self.nodes));
-        Ok(Options { cache: Cache::locate()?, id, network, version, nodes, native_gangs: false })
+        let nodes = Nodes::of(self.nodes);
+        Ok(Options { id, network, nodes, ..Options::of_version(self.kubernetes)? })
     }
 
     pub(crate) fn own(&self, verb: &str) -> Result<Options> {
@@ -132,9 +131,9 @@ mod tests {
             domain: "k8s.example".parse().unwrap(),
             ..Network::default()
         };
-        let (version, nodes) = (KubernetesVersion::all()[0], Nodes::of(2));
-        let (cache, id) = (Cache::locate().unwrap(), ClusterId::named("a").unwrap());
-        let options = Options { cache, id, network, version, nodes, native_gangs: false };
+        let (id, nodes) = (ClusterId::named("a").unwrap(), Nodes::of(2));
+        let usual = Options::of_version(KubernetesVersion::all()[0]).unwrap();
+        let options = Options { id, network, nodes, ..usual };
         let own = Target::Own(options);
         let load_command = Some("load {}".to_owned());
         let external = Target::External { kubeconfig: "/k".into(), load_command };

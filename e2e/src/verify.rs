@@ -61,7 +61,8 @@ const SHARED: &str = "cluster";
 /// ten minutes to build, the two nodes are lost and cut off for as long as it takes Kubernetes to notice, DNS is away for
 /// longer than it is asked, and what comes and goes at random keeps the processors busy, as one more cluster, over IPv6,
 /// does.
-const NIGHTLY: [&str; 7] = ["devices", "dns", "gang", "kueue", "network", "random", "two_nodes"];
+const NIGHTLY: [&str; 8] =
+    ["cpu_manager", "devices", "dns", "gang", "kueue", "network", "random", "two_nodes"];
 
 /// Modules of [`SHARED`] that run with nothing else beside them: they count requests, and the Warning Events of a hundred
 /// runs, to which a machine with much to do adds.

@@ -2,9 +2,11 @@
 //! operator, without either.
 
 mod document;
+mod hooks;
 mod report;
 mod source;
 
+pub use hooks::not_carried_over;
 pub use report::{exit_code, print};
 
 use crate::cluster::validate::{Defaults, Violation, Violations, validate};
@@ -20,6 +22,9 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 const FAULT_LIMIT: usize = 200;
+
+/// What the note on a field without effect ends with.
+pub const NOT_ACTED_ON: &str = "not acted on";
 
 /// Something to say about a place of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -242,7 +247,10 @@ impl Checker {
         }
         match validate(&object, &self.defaults) {
             Ok(cluster) => {
-                cluster.not_acted_on.into_iter().for_each(|path| notes.add(path, "not acted on"));
+                cluster.not_acted_on.into_iter().for_each(|path| notes.add(path, NOT_ACTED_ON));
+                for (path, words) in not_carried_over(&document["spec"]) {
+                    notes.add(path, words);
+                }
             }
             Err(violations) => faults.0.extend(violations.0),
         }

@@ -11,6 +11,7 @@ use crate::pid1::run;
 use crate::process::defect;
 use crate::program::{batch, diagnose, mpi, submit};
 use crate::rc;
+use crate::system::limits::Limits;
 use crate::system::{output, subcommand};
 use crate::view::InstallRequest;
 use clap::error::ErrorKind;
@@ -83,9 +84,13 @@ enum Command {
     Ps(ps::Ps),
     /// Ask every name server of this pod for a name
     Resolve(resolve::Resolve),
-    /// Become another program (used by `run` below `flux env`, which does not end as shells do)
+    /// Become another program (used by `run` below `flux env`, which does not end as shells do, and where a hook has
+    /// changed limits)
     #[command(name = subcommand::START, hide = true)]
     Start {
+        /// Resource limits and mask to have, as `nofile=1024:4096,umask=0022`
+        #[arg(long, default_value = "")]
+        limits: Limits,
         /// Program and arguments
         #[arg(last = true, required = true)]
         words: Vec<String>,
@@ -108,9 +113,6 @@ enum Command {
     /// Say what a job of several tasks needs because of its MPI (used by Flux's shell)
     #[command(name = subcommand::MPI, hide = true)]
     Mpi(mpi::Question),
-    /// End the job of a rank of MPI that has failed (used by Flux's shell)
-    #[command(name = subcommand::MPI_FAILED, hide = true)]
-    MpiFailed(mpi::Failed),
     /// Load the broker's modules, or remove them (used by the broker as its rc1 and rc3)
     #[command(name = subcommand::RC, hide = true)]
     Rc(rc::Rc),
@@ -230,14 +232,16 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Ps(ps) => block_on(ps::run(&ps)),
         Command::Resolve(resolve) => block_on(resolve::run(&resolve)),
         Command::Exec { target, words } => become_user::exec(Some(&target), &words),
-        Command::Start { words } => become_user::exec(None, &words),
+        Command::Start { limits, words } => {
+            limits.set().map_err(|why| Failure::new(Exit::Prepare, why))?;
+            become_user::exec(None, &words)
+        }
         Command::Batch(batch) => ended_with(batch::run(&batch)),
         Command::Submit(submit) => submit::run(&submit),
         Command::Mpi(question) => {
             mpi::run(&question);
             Ok(())
         }
-        Command::MpiFailed(failed) => block_on(mpi::end_job(&failed)),
         Command::Rc(rc) => block_on(rc::run(&rc)),
         Command::Doctor(question) => block_on(doctor::run(&question)),
         Command::Connect { pod, words } => client::connect(&pod, &words),
@@ -312,7 +316,7 @@ mod tests {
     fn the_words_of_a_program_are_left_alone() {
         let words = ["/agent", subcommand::START, "--", "a", "--uid", "-x"];
         let cli = Cli::try_parse_from(words).unwrap();
-        let Command::Start { words } = cli.command else { panic!("another command") };
+        let Command::Start { words, .. } = cli.command else { panic!("another command") };
         assert_eq!(words, ["a", "--uid", "-x"]);
     }
 }

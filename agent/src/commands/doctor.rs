@@ -6,6 +6,7 @@ use crate::commands::pod::{PodContext, read_certificate};
 use crate::commands::python::python;
 use crate::failure::{Failure, NO, ended_with};
 use crate::flux::broker_socket::{BrokerAddress, SocketError};
+use crate::flux::instance::ranks_of;
 use crate::lead::wait::wait_for_lead;
 use crate::plan::decide::{self, client_environment};
 use crate::plan::step::Role;
@@ -67,7 +68,7 @@ async fn all(arguments: &PodArguments) -> Vec<Check> {
         check("agent", agent(&pod).await),
         check("lead", lead(&pod).await),
         check("broker", broker(&pod).await),
-        check("resources", resources(&pod)),
+        check("resources", resources(&pod).await),
         check("python", python(&pod).await),
     ]
 }
@@ -137,7 +138,7 @@ fn mpi(pod: &PodContext) -> Found {
     let (path, libraries) = (variable("PATH"), variable("LD_LIBRARY_PATH"));
     let server = if has_pmix { "flux-pmix is in the view" } else { "no flux-pmix in the view" };
     match mpi::of_command(command, None, has_pmix, path, libraries) {
-        Choice::Options { pmi, .. } => {
+        Choice::Pmi(pmi) => {
             let pmi = pmi.map_or_else(|| "Flux's own PMI".to_owned(), |list| format!("pmi={list}"));
             Found::ok(format!("{pmi}; {server}"))
         }
@@ -332,21 +333,49 @@ async fn broker(pod: &PodContext) -> Found {
     }
 }
 
-fn resources(pod: &PodContext) -> Found {
+/// Cores on which Flux schedules in this pod, if its broker is up.
+async fn scheduled_cores(pod: &PodContext) -> Option<usize> {
+    let (_, rank) = decide::role(&pod.config, &pod.facts).ok()?;
+    let client = client_environment(&pod.config, &pod.facts).ok()?;
+    let broker = BrokerAddress { socket: pod.root.at(client.socket), owner: None };
+    let ranks = ranks_of(&mut broker.connect().await.ok()?).await.ok()?;
+    ranks.into_iter().find(|it| it.rank == rank).map(|it| it.cores)
+}
+
+/// All pods are taken to have the cores of the lead.
+fn fewer_cores(scheduled: usize, own: usize) -> Option<Found> {
+    let found = format!("Flux schedules on {scheduled} cores in this pod, which has {own}");
+    let remedy = "set limits.cpu, or let all pods run on nodes of one kind (pod.nodeSelector)";
+    (own < scheduled).then(|| Found::warning(found, remedy))
+}
+
+async fn resources(pod: &PodContext) -> Found {
+    let scheduled = scheduled_cores(pod).await;
+    let fewer = scheduled.and_then(|scheduled| fewer_cores(scheduled, pod.facts.cores));
+    if let Some(found) = fewer {
+        return found;
+    }
     let resources = pod.resources();
-    match (resources.complaint(), resources.flux_cores) {
+    match (resources.complaint(), resources.flux_cores.or(scheduled)) {
         (Some(complaint), _) => Found::warning(
             complaint,
             "give whole cores as limit and request, or ask for fewer tasks",
         ),
         (None, Some(cores)) => Found::ok(format!("{cores} cores for Flux")),
-        (None, None) => Found::skipped("the lead has the resource set, once it is written"),
+        (None, None) => Found::skipped("the lead has the resource set, and the broker is not up"),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pod_with_fewer_cores_than_the_lead_is_reported() {
+        assert!(fewer_cores(64, 16).is_some_and(|found| found.seen.contains("64 cores")));
+        assert_eq!(fewer_cores(16, 64), None);
+        assert_eq!(fewer_cores(0, 1), None);
+    }
 
     #[test]
     fn processes_killed_for_memory_are_counted_and_groups_of_them_are_not() {

@@ -34,7 +34,8 @@ impl PodContext {
     pub(crate) fn resources(&self) -> Resources {
         let role = decide::role(&self.config, &self.facts);
         let is_lead = role.is_ok_and(|(role, _)| role == Role::Lead);
-        Resources::read(&self.root, is_lead.then(|| self.config.layout.resource_file()))
+        let set = is_lead.then(|| self.config.layout.resource_file());
+        Resources::read(&self.root, set, self.facts.has_own_cores)
     }
 
     /// Where its certificate is: the broker's copy, else the mounted one.

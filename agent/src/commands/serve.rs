@@ -63,7 +63,7 @@ pub(crate) async fn run(serve: &Serve) -> Result<(), Failure> {
         token,
         cluster: pod.config.cluster.name.to_string(),
         accounts: pod.facts.accounts,
-        defaults: defaults(environment, validated)?,
+        defaults: defaults(environment, validated),
         timeline,
     };
     let refused =
@@ -100,18 +100,17 @@ async fn input_ended() {
 }
 
 /// What `flux run` would give a job here. What of the environment is not UTF-8 cannot be in a job.
-fn defaults(environment: Environment, validated: bool) -> Result<Defaults, Failure> {
-    let failed = |text: String| Failure::new(Exit::Prepare, text);
+fn defaults(environment: Environment, validated: bool) -> Defaults {
     let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
         Some((name.into_string().ok()?, value.into_string().ok()?))
     };
     let environment: Variables = environment.into_iter().filter_map(text).collect();
     let directory = std::env::current_dir().unwrap_or_else(|_| "/".into());
-    Ok(Defaults {
+    Defaults {
         directory: directory.display().to_string(),
         environment: of_flux_run(environment),
-        limits: limits().map_err(failed)?,
+        limits: limits(),
         validated,
         uid: nix::unistd::geteuid().as_raw(),
-    })
+    }
 }

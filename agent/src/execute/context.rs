@@ -9,9 +9,10 @@ use crate::process::children::Children;
 use crate::process::signals::Signals;
 use crate::status::progress::Progress;
 use crate::system::environment::{Change, Environment, Report};
+use crate::system::limits::Limits;
 use crate::system::output::Log;
 use crate::system::root::Root;
-use crate::system::subcommand::own_program;
+use crate::system::subcommand::{START, call, own_program};
 use flux_contract::{AgentConfig, CurveCertificate};
 use std::ffi::{OsStr, OsString};
 use std::net::IpAddr;
@@ -77,6 +78,8 @@ pub(crate) struct Session {
     pub lead: Option<IpAddr>,
     /// `HOME` as the container was started with.
     first_home: Option<OsString>,
+    /// The limits of this process, and those that hooks have left.
+    limits: [Limits; 2],
 }
 
 impl Session {
@@ -84,6 +87,7 @@ impl Session {
         Self {
             first_home: start.environment.get(OsStr::new("HOME")).cloned(),
             environment: start.environment,
+            limits: [start.limits.clone(), start.limits],
             working_directory: start.working_directory,
             identity: None,
             certificate: None,
@@ -94,6 +98,7 @@ impl Session {
     pub(crate) fn take(&mut self, report: Report) {
         self.environment = report.environment;
         self.working_directory = report.working_directory;
+        self.limits[1] = report.limits;
     }
 
     pub(crate) fn change(&mut self, changes: &[Change]) {
@@ -116,8 +121,17 @@ impl Session {
         env::current_dir().is_ok_and(|own| own == self.working_directory)
     }
 
-    /// `words` as a command of the container's own user.
+    /// `words` as a command of the container's own user. The limits that a hook has changed are set by the agent, as what
+    /// then becomes that command: they are not for PID 1.
     pub(crate) fn command(&self, words: &[String]) -> Command {
+        let [of_agent, left] = &self.limits;
+        let changed = left.other_than(of_agent);
+        let mut start = Vec::new();
+        if !changed.is_empty() {
+            start = call(&own_program(), START);
+            start.extend([format!("--limits={changed}"), "--".to_owned()]);
+        }
+        let words = [&start, words].concat();
         let mut command = Command::new(words.first().map_or("", String::as_str));
         command.args(words.iter().skip(1)).env_clear().envs(&self.environment);
         if !self.is_own_directory() {
@@ -151,7 +165,8 @@ mod tests {
     fn another_user_is_reached_through_the_agents_own_exec_with_the_home_that_a_hook_chose_or_its_own()
      {
         let environment = Environment::from([("HOME".into(), "/root".into())]);
-        let start = Report { working_directory: "/".into(), environment };
+        let start =
+            Report { working_directory: "/".into(), limits: Limits::default(), environment };
         let mut session = Session::new(start);
         let user = Target { uid: 1000, gid: 1001, groups: vec![1001, 4], capabilities: vec![] };
         let (name, home) = ("flux".to_owned(), "/home/flux".into());
@@ -168,6 +183,11 @@ mod tests {
             ["exec", "--uid=1000", "--gid=1001", "--groups=1001,4", "--", "flux", "start"]
         );
         assert_eq!(home(&command).unwrap(), "/home/flux");
+        session.limits[1] = "nofile=2:2".parse().unwrap();
+        let limited = session.broker_command(&words);
+        let first: Vec<_> = limited.as_std().get_args().take(4).collect();
+        assert_eq!(first[..3], ["start", "--limits=nofile=2:2", "--"]);
+        assert_eq!(first[3], own_program());
         session.environment.insert("HOME".into(), "/scratch".into());
         assert_eq!(home(&session.broker_command(&words)).unwrap(), "/scratch");
     }

@@ -1,7 +1,7 @@
-//! Scripts of the user, as transformers of the environment.
+//! Scripts of the user, as transformers of what processes inherit.
 //!
-//! What a script exports, unsets, sources or changes directory to holds for every later step, as
-//! if all of a run were one shell. The shell reports its environment from an `EXIT` trap, set
+//! What a script exports, unsets, sources or changes directory to, and what it sets by `ulimit` and `umask`, holds for
+//! every later step, as if all of a run were one shell. The shell reports it from an `EXIT` trap, set
 //! before the script: so it also reports when the script calls `exit` or fails under `set -e`, and
 //! keeps the script's exit code. A script that sets its own `EXIT` trap, or ends by `exec`, does
 //! not report; that is said, and the environment stays.
@@ -72,7 +72,7 @@ pub(crate) async fn run_hook(context: &mut Context, hook: &Hook) -> Result<(), F
     }
     if !reported {
         context.log.warn(&format!(
-            "hook {name} did not report its environment (it set an EXIT trap of its own, called exec, or removed its working directory): what it exported is not carried over"
+            "hook {name} did not report its environment (it set an EXIT trap of its own, called exec, or removed its working directory): what it exported or set is not carried over"
         ));
     }
     Ok(())

@@ -2,7 +2,7 @@
 
 use crate::accounts::passwd::Databases;
 use crate::failure::Failure;
-use crate::flux::resources::ids_of;
+use crate::flux::processors::{are_own, cores, usable};
 use crate::system::files::{is_executable, read_bounded};
 use crate::system::root::Root;
 use flux_contract::invocation::REPLACED_VARIABLES;
@@ -49,11 +49,11 @@ pub struct Facts {
     pub is_runner: bool,
     /// Every one of `TEMPORARY_DIRECTORIES` takes files.
     pub has_temporary_directories: bool,
-    /// Processors that this container may use: those its affinity mask allows, at most as many as its
-    /// CPU limit has whole ones, at least one.
-    pub processors: usize,
-    /// Cores with a processor that its affinity mask allows, as hwloc counts them.
+    /// Cores that Flux schedules on: those with a processor that the affinity mask allows, as hwloc counts them, at
+    /// most as many as the CPU limit has whole ones, at least one.
     pub cores: usize,
+    /// These are this container's alone.
+    pub has_own_cores: bool,
     /// GPUs that this container has, by the device files that it has of NVIDIA's driver, or else of AMD's.
     pub gpus: usize,
     /// Pods of this index that the Job controller has replaced by this one, each after the other. Those that
@@ -145,10 +145,8 @@ impl Facts {
             has_temporary_directories: TEMPORARY_DIRECTORIES
                 .iter()
                 .all(|it| takes_files(&root.at(it))),
-            // The standard library asks `sched_getaffinity(2)`, which a cpuset narrows as well, and the quotas of the
-            // control group and of all above it that are to be seen, in both versions.
-            processors: std::thread::available_parallelism().map_or(1, usize::from),
-            cores: cores(root),
+            cores: cores(root).min(usable(root)),
+            has_own_cores: are_own(root, config.exclusive_cpus),
             gpus: gpus(root),
             replaced: replaced(&environment),
             view_has_libc: root.at(view.join("lib/libc.so.6")).exists(),
@@ -173,24 +171,6 @@ impl Facts {
 fn replaced(environment: &BTreeMap<String, String>) -> u32 {
     let counts = REPLACED_VARIABLES.iter().filter_map(|(name, _)| environment.get(*name));
     counts.filter_map(|count| count.parse::<u32>().ok()).sum()
-}
-
-/// The processors of a core name all processors of it in a file of sysfs (Linux,
-/// `Documentation/ABI/stable/sysfs-devices-system-cpu`; another name before 5.3). One without such a file counts as a core.
-fn cores(root: &Root) -> usize {
-    let processors = root.at("/sys/devices/system/cpu");
-    let core_of = |number: u32| {
-        let topology = processors.join(format!("cpu{number}/topology"));
-        let read = |name: &str| fs::read_to_string(topology.join(name)).ok();
-        read("core_cpus_list")
-            .or_else(|| read("thread_siblings_list"))
-            .unwrap_or_else(|| number.to_string())
-    };
-    // sched_getaffinity(2) refuses a set of libc's size where the kernel has more than 1,024 processors.
-    let status = fs::read_to_string(root.at("/proc/self/status")).unwrap_or_default();
-    let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
-    let allowed = allowed.and_then(|list| ids_of(list.trim())).unwrap_or_default();
-    allowed.into_iter().map(core_of).collect::<BTreeSet<_>>().len().max(1)
 }
 
 /// A container with GPUs of NVIDIA has `/dev/nvidia<number>` for each (`GetDeviceNodes` in `NVIDIA/k8s-device-plugin`), one
@@ -269,25 +249,6 @@ fn fluxion_modules(view: &Path, root: &Root) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn processors_that_share_a_core_are_one() {
-        let pod = tempfile::tempdir().unwrap();
-        let root = Root::new(pod.path());
-        fs::create_dir_all(root.at("/proc/self")).unwrap();
-        let status = "Name:\ta\nCpus_allowed:\t3\nCpus_allowed_list:\t0-1023,4000\nVoluntary:\t1\n";
-        fs::write(root.at("/proc/self/status"), status).unwrap();
-        assert_eq!(cores(&root), 1025);
-        for (name, together) in [("thread_siblings_list", 1024), ("core_cpus_list", 1023)] {
-            for number in [0, 1, 4000] {
-                let topology = root.at(format!("/sys/devices/system/cpu/cpu{number}/topology"));
-                fs::create_dir_all(&topology).unwrap();
-                let siblings = if number == 1 && together == 1024 { "1" } else { "0-1,4000" };
-                fs::write(topology.join(name), siblings).unwrap();
-            }
-            assert_eq!(cores(&root), together, "{name}");
-        }
-    }
 
     #[test]
     fn replaced_pods_are_those_that_failed_and_those_that_were_stopped() {

@@ -15,6 +15,7 @@ const MUNGE_KEY: &str = "/etc/munge/munge.key";
 pub(super) fn shell_rc(pod: Pod<'_>) -> Step {
     let agent = pod.config.layout.agent().display().to_string();
     let script = SHELL_RC.replace("@AGENT@", &format!("{agent:?}"));
+    let script = script.replace("@OWN_CORES@", &pod.facts.has_own_cores.to_string());
     Step::WriteFile(file(pod.config.layout.broker_config_dir().join("mpi.lua"), 0o644, script))
 }
 
@@ -79,9 +80,9 @@ pub(super) fn munge_key(pod: Pod<'_>) -> Option<Step> {
 pub(super) fn resources(pod: Pod<'_>) -> FileToWrite {
     let (hosts, facts) = (pod.config.network.bootstrap.hosts(), pod.facts);
     let set = if pod.role == Role::Worker {
-        resource_set(hosts, 1, 1, 0)
+        resource_set(hosts, 1, 0)
     } else {
-        resource_set(hosts, facts.cores, facts.processors, facts.gpus)
+        resource_set(hosts, facts.cores, facts.gpus)
     };
     file(pod.config.layout.resource_file(), 0o644, set)
 }

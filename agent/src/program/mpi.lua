@@ -1,6 +1,12 @@
--- What a job needs because of its MPI. Options and variables of the user count.
+-- What a job needs because of its container and its MPI. Options and variables of the user count.
 -- Flux's shell runs this before it makes the tasks (flux-shell-initrc(5)), in every job with FLUX_SHELL_RC_PATH.
 local options = shell.options
+
+-- Flux binds tasks to the first cores of the container. Other containers of the node run there, too, unless a CPU manager
+-- has given this one cores of its own: else the kernel chooses, and no core is shared while another is idle.
+if not @OWN_CORES@ and options["cpu-affinity"] == nil then
+    options["cpu-affinity"] = "off"
+end
 
 -- Open MPI loads its components for the networks PSM and PSM2 before it looks whether the kernel has them, below
 -- /sys/class/infiniband (`mtl_psm_component.c`, `mtl_psm2_component.c`). Their libraries measure the clock when they are
@@ -37,30 +43,8 @@ local function line (words)
     return table.concat (all, " ")
 end
 
--- Ends the job when its first task has failed: the others would wait for it.
-local function end_with_a_failed_task ()
-    local has_failed = false
-    local function ended ()
-        local task = task.info
-        if has_failed or task.wait_status == 0 then return end
-        has_failed = true
-        local failed = line { "mpi-failed", shell.getenv ("FLUX_JOB_ID"),
-            string.format ("%d", task.rank), string.format ("%d", task.wait_status) }
-        os.execute (failed .. " > /dev/null 2>&1 &")
-    end
-    plugin.register { name = "flux-agent", handlers = { { topic = "task.exit", fn = ended } } }
-end
-
-local function has_own_end ()
-    return options["exit-timeout"] or options["exit-on-error"]
-end
-
 -- The agent has looked already where it has submitted the job itself.
-local answer = options["flux-agent-mpi"]
-if answer then
-    if answer == "yes" and not has_own_end () then end_with_a_failed_task () end
-    return
-end
+if options["flux-agent-mpi"] then return end
 
 local words = {
     "mpi",
@@ -80,7 +64,5 @@ for answer in io.popen (line (words)):lines () do
         options.pmi = text
         -- It was loaded before, when the option was not set, and does nothing then.
         plugin.load { file = "pmix.so" }
-    elseif verb == "mpi" and not has_own_end () then
-        end_with_a_failed_task ()
     end
 end

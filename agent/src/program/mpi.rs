@@ -2,33 +2,21 @@
 //! ([`SHELL_RC`]), so the answer holds for every job, however it was submitted.
 //!
 //! Without it, Open MPI 5, which knows PMIx alone, starts as many worlds of one rank as there are tasks, and each ends
-//! well. And when one rank has died, the others wait for it until Flux ends them after 30 seconds.
+//! well.
 
-use crate::failure::Failure;
-use crate::flux::broker_socket::{BrokerAddress, SocketError};
 use crate::linking::{Mpi, Places, has_open_mpi_5, mpi_of};
 use crate::plan::jobspec::Variables;
-use crate::process::exit_status::end_text;
 use crate::system::environment::find_program;
 use crate::system::files::is_executable;
 use crate::system::output::print_line;
 use clap::Args;
-use flux_contract::{Exit, job_id};
-use nix::unistd::gethostname;
-use serde_json::json;
-use std::env;
-use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
-use std::process::ExitStatus;
-use std::time::Duration;
 
 /// What Flux's shell runs, with `@AGENT@` for this program as a string of Lua.
 pub(crate) const SHELL_RC: &str = include_str!("mpi.lua");
 /// The plugin of Flux's shell that is a PMIx server (flux-pmix).
 const PLUGIN: &str = "pmix.so";
 
-/// What the other tasks have to say, and to end by themselves.
-const TIME_TO_END: Duration = Duration::from_secs(1);
 /// The program that the brokers of an instance within this one are.
 const FLUX: &str = "flux";
 /// Most words of a command that are looked at: the text of a whole script may be one.
@@ -56,74 +44,28 @@ pub(crate) struct Question {
     command: Vec<String>,
 }
 
-/// A rank of a job that has failed.
-#[derive(Debug, Clone, PartialEq, Eq, Args)]
-pub(crate) struct Failed {
-    /// The job
-    job: String,
-    /// The rank
-    rank: u32,
-    /// How it ended, as wait(2) has it
-    wait_status: i32,
-}
-
 /// What becomes of a job of several tasks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Choice {
-    /// It runs.
-    Options {
-        /// By what its tasks find each other, where that is not as it would be.
-        pmi: Option<&'static str>,
-        /// Whether the program is linked to an MPI: the first task that fails has to end all.
-        is_mpi: bool,
-    },
+    /// It runs. By what its tasks find each other, where that is not as it would be.
+    Pmi(Option<&'static str>),
     /// Its tasks cannot find each other, for this reason.
     Refuse(String),
 }
 
-/// Prints `refuse REASON`, or, as far as they hold, `pmi LIST` and `mpi`.
+/// Prints `refuse REASON`, or `pmi LIST`, or nothing.
 pub(crate) fn run(question: &Question) {
     let Question { plugins, path, library_path, pmi, command } = question;
     let mut plugins = plugins.split(':').map(|directory| Path::new(directory).join(PLUGIN));
     let has_pmix = plugins.any(|plugin| plugin.is_file());
     match of_command(command, pmi.as_deref(), has_pmix, path, library_path) {
         Choice::Refuse(reason) => print_line(&format!("refuse {reason}")),
-        Choice::Options { pmi, is_mpi } => {
-            let pmi = pmi.map(|list| format!("pmi {list}"));
-            let mpi = is_mpi.then(|| "mpi".to_owned());
-            pmi.into_iter().chain(mpi).for_each(|line| print_line(&line));
-        }
+        Choice::Pmi(pmi) => pmi.iter().for_each(|list| print_line(&format!("pmi {list}"))),
     }
 }
 
-/// Ends the job of a rank that has failed; nothing is to be done where the job has ended by itself.
-///
-/// Flux by itself waits for 30 seconds. Its option `exit-on-error` ends the shell with the task, and loses what other tasks
-/// have just said: with many programs that is why all of them fail.
-pub(crate) async fn end_job(failed: &Failed) -> Result<(), Failure> {
-    tokio::time::sleep(TIME_TO_END).await;
-    let rank = failed.rank;
-    let end = end_text(ExitStatus::from_raw(failed.wait_status));
-    let host = gethostname().unwrap_or_default();
-    let note = format!("rank {rank} on {} {end}: the others wait for it", host.display());
-    let raise = json!({
-        "id": job_id::parse(&failed.job), "type": "exec", "severity": 0, "note": note,
-        "wait_status": failed.wait_status,
-    });
-    let uri = env::var("FLUX_URI").unwrap_or_default();
-    let socket = uri.strip_prefix("local://").unwrap_or_default().into();
-    let raised = async {
-        let mut socket = BrokerAddress { socket, owner: None }.connect().await?;
-        let () = socket.ask_lead("job-manager.raise", &raise).await?;
-        Ok(())
-    };
-    raised.await.map_err(|error: SocketError| {
-        Failure::because(Exit::Broker, format!("end the job {}", failed.job), &error)
-    })
-}
-
-/// The option of a job's shell that has the answer to what [`SHELL_RC`] would ask: whether the program is one of MPI.
-const ANSWER: &str = "flux-agent-mpi";
+/// The option of a job's shell by which [`SHELL_RC`] does not ask: the answer is in the job.
+const ANSWER: (&str, &str) = ("flux-agent-mpi", "asked");
 
 /// The options of the shells of a job of several tasks, so that none of them has to ask; `flux` is the program of the view.
 /// There are none where the job is to be refused, which the shell does.
@@ -136,10 +78,7 @@ pub(crate) fn shell_options(
     let variable = |name| environment.get(name).map_or("", String::as_str);
     let (path, libraries) = (variable("PATH"), variable("LD_LIBRARY_PATH"));
     match of_command(command, None, has_pmix(prefix), path, libraries) {
-        Choice::Options { pmi, is_mpi } => {
-            let answer = (ANSWER, if is_mpi { "yes" } else { "no" });
-            pmi.map(|list| ("pmi", list)).into_iter().chain([answer]).collect()
-        }
+        Choice::Pmi(pmi) => pmi.map(|list| ("pmi", list)).into_iter().chain([ANSWER]).collect(),
         Choice::Refuse(_) => Vec::new(),
     }
 }
@@ -216,16 +155,12 @@ fn choice(
         Mpi::Unknown if has_pmix && may_load() => Some("simple,pmix"),
         Mpi::Unknown | Mpi::Other => None,
     };
-    Choice::Options { pmi: pmi.filter(|_| asked.is_none()), is_mpi: mpi != Mpi::Unknown }
+    Choice::Pmi(pmi.filter(|_| asked.is_none()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn options(pmi: Option<&'static str>, is_mpi: bool) -> Choice {
-        Choice::Options { pmi, is_mpi }
-    }
 
     fn refusal(choice: Choice) -> String {
         let Choice::Refuse(reason) = choice else { panic!("{choice:?}") };
@@ -236,18 +171,18 @@ mod tests {
     fn who_needs_pmix_gets_it_or_is_refused() {
         let of = |mpi, has_pmix, may_load| choice("./app", mpi, None, has_pmix, || may_load);
         for mpi in [Mpi::OpenMpi5, Mpi::Pmix] {
-            assert_eq!(of(mpi, true, true), options(Some("pmix"), true));
+            assert_eq!(of(mpi, true, true), Choice::Pmi(Some("pmix")));
             let reason = refusal(of(mpi, false, true));
             assert!(reason.starts_with("./app is linked to "), "{reason}");
             assert!(reason.contains("view with flux-pmix"), "{reason}");
         }
         for (mpi, has_pmix, may_load, expected) in [
-            (Mpi::Other, true, true, options(None, true)),
-            (Mpi::Unknown, true, true, options(Some("simple,pmix"), false)),
-            (Mpi::Unknown, true, false, options(None, false)),
-            (Mpi::Unknown, false, true, options(None, false)),
+            (Mpi::Other, true, true, None),
+            (Mpi::Unknown, true, true, Some("simple,pmix")),
+            (Mpi::Unknown, true, false, None),
+            (Mpi::Unknown, false, true, None),
         ] {
-            assert_eq!(of(mpi, has_pmix, may_load), expected, "{mpi:?}");
+            assert_eq!(of(mpi, has_pmix, may_load), Choice::Pmi(expected), "{mpi:?}");
         }
     }
 
@@ -255,9 +190,9 @@ mod tests {
     fn an_option_counts_unless_nobody_serves_it() {
         let of = |asked, has_pmix| choice("a", Mpi::OpenMpi5, Some(asked), has_pmix, || true);
         for asked in ["off", "simple", "pmix", "simple,pmix"] {
-            assert_eq!(of(asked, true), options(None, true));
+            assert_eq!(of(asked, true), Choice::Pmi(None));
         }
-        assert_eq!(of("off", false), options(None, true));
+        assert_eq!(of("off", false), Choice::Pmi(None));
         let reason = refusal(of("simple,pmix", false));
         assert!(reason.contains("pmi=simple,pmix needs flux-pmix"), "{reason}");
     }
@@ -269,12 +204,12 @@ mod tests {
             [("LD_LIBRARY_PATH".to_owned(), image.path().display().to_string())].into();
         let flux = view.path().join("bin/flux");
         let options = || shell_options(&flux, &["true".to_owned()], &environment);
-        assert_eq!(options(), [(ANSWER, "no")]);
+        assert_eq!(options(), [ANSWER]);
         let plugins = view.path().join("lib/flux/shell/plugins");
         std::fs::create_dir_all(&plugins).unwrap();
         std::fs::write(plugins.join(PLUGIN), "").unwrap();
         std::fs::write(image.path().join("libopen-pal.so.80"), "").unwrap();
-        assert_eq!(options(), [("pmi", "simple,pmix"), (ANSWER, "no")]);
+        assert_eq!(options(), [("pmi", "simple,pmix"), ANSWER]);
     }
 
     #[test]

@@ -10,9 +10,9 @@ use crate::process::exit_status::{exit_code, start_failure_code};
 use crate::program::mpi;
 use crate::system::environment::find_program;
 use crate::system::files::is_executable;
+use crate::system::limits::soft;
 use crate::system::output::log_line;
 use clap::Args;
-use nix::sys::resource::{Resource, getrlimit};
 use nix::unistd::execve;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -26,17 +26,7 @@ use std::process::{Command, Stdio};
 /// The program behind `flux job`.
 const FLUX_JOB: &str = "flux-job";
 /// Soft limits that `flux run` hands on to a job, by the names that Flux's shell knows.
-const LIMITS: [(&str, Resource); 9] = [
-    ("as", Resource::RLIMIT_AS),
-    ("core", Resource::RLIMIT_CORE),
-    ("cpu", Resource::RLIMIT_CPU),
-    ("data", Resource::RLIMIT_DATA),
-    ("fsize", Resource::RLIMIT_FSIZE),
-    ("nofile", Resource::RLIMIT_NOFILE),
-    ("nproc", Resource::RLIMIT_NPROC),
-    ("rss", Resource::RLIMIT_RSS),
-    ("stack", Resource::RLIMIT_STACK),
-];
+const LIMITS: [&str; 9] = ["as", "core", "cpu", "data", "fsize", "nofile", "nproc", "rss", "stack"];
 
 /// What is submitted.
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
@@ -109,7 +99,7 @@ fn prepare(submit: &Submit) -> Result<Prepared, String> {
     let directory = env::current_dir().map_err(|error| format!("the directory: {error}"))?;
     let directory = text(directory.into_os_string())?;
     let environment = of_flux_run(environment);
-    let (limits, counts) = (limits()?, submit.counts);
+    let (limits, counts) = (limits(), submit.counts);
     let mut jobspec =
         jobspec(counts, Slot::ONE_CORE, &submit.command, &directory, &environment, &limits);
     if counts.nodes.max(counts.tasks) > Some(1) {
@@ -122,13 +112,8 @@ fn prepare(submit: &Submit) -> Result<Prepared, String> {
 }
 
 /// Python writes a limit as a signed number: one that there is not is -1.
-pub(crate) fn limits() -> Result<BTreeMap<&'static str, i64>, String> {
-    let limit = |(name, resource)| {
-        let (soft, _) =
-            getrlimit(resource).map_err(|error| format!("the limit {name}: {error}"))?;
-        Ok((name, soft.cast_signed()))
-    };
-    LIMITS.into_iter().map(limit).collect()
+pub(crate) fn limits() -> BTreeMap<&'static str, i64> {
+    LIMITS.into_iter().map(|name| (name, soft(name).map_or(-1, u64::cast_signed))).collect()
 }
 
 fn become_flux_run(submit: &Submit) -> Result<(), Failure> {
@@ -170,6 +155,6 @@ mod tests {
         let system = &recorded[0]["jobspec"]["attributes"]["system"];
         let expected = system["shell"]["options"]["rlimit"].as_object().unwrap();
         let expected: BTreeSet<&str> = expected.keys().map(String::as_str).collect();
-        assert_eq!(limits().unwrap().into_keys().collect::<BTreeSet<_>>(), expected);
+        assert_eq!(limits().into_keys().collect::<BTreeSet<_>>(), expected);
     }
 }

@@ -1,8 +1,8 @@
 //! How the instance stands: its ranks, its broker, and what it waits for.
 
 use crate::flux::broker_socket::{BrokerSocket, LEAD, SocketError};
+use crate::flux::idset::ids_of;
 use crate::flux::instance::ranks_of;
-use crate::flux::resources::ids_of;
 use crate::serve::job::RUNNING;
 use flux_contract::instance::RankReport;
 use flux_contract::job_id::f58_plain;

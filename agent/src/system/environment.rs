@@ -1,5 +1,6 @@
 //! Environment variables as values: what the agent changes, and what a hook reports.
 
+use crate::system::limits::Limits;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -109,14 +110,17 @@ impl fmt::Display for Change {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Report {
     pub working_directory: PathBuf,
+    pub limits: Limits,
     /// What it exported.
     pub environment: Environment,
 }
 
 impl Report {
-    /// The report as bytes: the working directory, then `NAME=value` pairs, each ended by NUL.
+    /// The report as bytes: the working directory, the limits, then `NAME=value` pairs, each ended by NUL.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
-        let mut parts = vec![self.working_directory.as_os_str().as_bytes(), b"\0"];
+        let limits = self.limits.to_string();
+        let directory = self.working_directory.as_os_str().as_bytes();
+        let mut parts = vec![directory, b"\0", limits.as_bytes(), b"\0"];
         for (name, value) in &self.environment {
             parts.extend([name.as_bytes(), b"=", value.as_bytes(), b"\0"]);
         }
@@ -128,6 +132,7 @@ impl Report {
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let mut entries = bytes.strip_suffix(&[0])?.split(|byte| *byte == 0);
         let working_directory = PathBuf::from(OsStr::from_bytes(entries.next()?));
+        let limits = str::from_utf8(entries.next()?).ok()?.parse().ok()?;
         let mut environment = Environment::new();
         for entry in entries {
             let equals = entry.iter().position(|byte| *byte == b'=')?;
@@ -136,12 +141,13 @@ impl Report {
                 environment.insert(name.to_owned(), value.to_owned());
             }
         }
-        Some(Self { working_directory, environment })
+        Some(Self { working_directory, limits, environment })
     }
 
     pub(crate) fn of_this_process() -> io::Result<Self> {
+        let working_directory = std::env::current_dir()?;
         let environment = std::env::vars_os().collect();
-        Ok(Self { working_directory: std::env::current_dir()?, environment })
+        Ok(Self { working_directory, limits: Limits::of_this_process(), environment })
     }
 }
 
@@ -189,10 +195,12 @@ mod tests {
     fn a_report_survives_newlines_and_equals_signs_and_drops_the_shells_own_variables() {
         let report = Report {
             working_directory: "/tmp/work dir".into(),
+            limits: "nofile=1:2,umask=0027".parse().unwrap(),
             environment: environment(&[("A", "x\ny=z"), ("_", "/bin/sh"), ("SHLVL", "2")]),
         };
         let read = Report::from_bytes(&report.to_bytes()).unwrap();
         assert_eq!(read.working_directory, report.working_directory);
+        assert_eq!(read.limits, report.limits);
         assert_eq!(read.environment, environment(&[("A", "x\ny=z")]));
         for cut_off in [&b"/tmp\0A=1"[..], b""] {
             assert_eq!(Report::from_bytes(cut_off), None);

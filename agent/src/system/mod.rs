@@ -7,6 +7,7 @@ pub mod check;
 pub(crate) mod connections;
 pub(crate) mod environment;
 pub(crate) mod files;
+pub(crate) mod limits;
 pub(crate) mod log_writer;
 pub mod output;
 pub(crate) mod root;

@@ -9,7 +9,6 @@ pub(crate) const ENV: &str = "env";
 pub(crate) const EXEC: &str = "exec";
 pub(crate) const INSTANCE: &str = "instance";
 pub(crate) const MPI: &str = "mpi";
-pub(crate) const MPI_FAILED: &str = "mpi-failed";
 pub(crate) const PACK: &str = "pack";
 pub(crate) const RC: &str = "rc";
 pub(crate) const SERVE: &str = "serve";

@@ -33,6 +33,9 @@ const ELSEWHERE: &[&str] = &[
     // serve::a_token_may_be_known_by_its_fingerprint_alone
     "/rest/port",
     "/rest/token_sha256",
+    // What the kernel lets the container use is among the facts, and this is compared with it before:
+    // flux::processors::processors_are_own_if_a_guaranteed_pod_has_as_many_as_it_asks_for_and_the_node_has_more
+    "/exclusive_cpus",
     // debug_tells_the_housekeeping_as_well
     "/logging/debug",
     // sidecars::it_waits_for_the_socket_and_ends_when_the_runner_has

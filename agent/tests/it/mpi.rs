@@ -20,9 +20,8 @@ struct Job<'run> {
     library_path: &'run Path,
 }
 
-/// What the script has made of a job: its option `pmi`, when it is to be called again, the plugin that it has loaded, and
-/// why it ended the shell.
-type Made = [Option<String>; 4];
+/// What the script has made of a job: its option `pmi`, the plugin that it has loaded, and why it ended the shell.
+type Made = [Option<String>; 3];
 
 impl Scene {
     fn new() -> Self {
@@ -107,22 +106,45 @@ impl Scene {
                          if not text then return nil, \"missing\" end\n\
                          return { lines = function () return text:gmatch (\"[^\\n]+\") end }\n\
                      end\n\
-                     function plugin.load (spec) made.loaded = spec.file end\n\
-                     function plugin.register (spec) made.registered = spec.handlers[1].topic end\n";
+                     function plugin.load (spec) made.loaded = spec.file end\n";
         lua.load(shell).exec().unwrap();
-        let script =
-            include_str!("../../src/program/mpi.lua").replace("@AGENT@", &format!("{AGENT:?}"));
-        lua.load(script).exec().unwrap();
-        let [ends, loaded, died] =
-            ["registered", "loaded", "died"].map(|name| made.get(name).unwrap());
-        let made = [options.get("pmi").unwrap(), ends, loaded, died];
+        lua.load(script(false)).exec().unwrap();
+        let [loaded, died] = ["loaded", "died"].map(|name| made.get(name).unwrap());
+        let made = [options.get("pmi").unwrap(), loaded, died];
         (made, environment.get("OMPI_MCA_mtl").unwrap())
     }
 }
 
-fn some(texts: [&str; 3]) -> Made {
-    let [pmi, ends, loaded] = texts.map(|text| Some(text.to_owned()).filter(|it| !it.is_empty()));
-    [pmi, ends, loaded, None]
+/// The script of a container that has cores of its own, or not.
+fn script(has_own_cores: bool) -> String {
+    let script = include_str!("../../src/program/mpi.lua");
+    let script = script.replace("@AGENT@", &format!("{AGENT:?}"));
+    script.replace("@OWN_CORES@", &has_own_cores.to_string())
+}
+
+fn some(texts: [&str; 2]) -> Made {
+    let [pmi, loaded] = texts.map(|text| Some(text.to_owned()).filter(|it| !it.is_empty()));
+    [pmi, loaded, None]
+}
+
+#[test]
+fn tasks_are_bound_to_cores_of_the_containers_own_or_as_the_user_says() {
+    for (has_own_cores, asked, expected) in [
+        (true, None, None),
+        (false, None, Some("off")),
+        (false, Some("per-task"), Some("per-task")),
+        (true, Some("off"), Some("off")),
+    ] {
+        let lua = Lua::new();
+        let options = lua.create_table_from([("cpu-affinity", asked)]).unwrap();
+        lua.globals().set("options", &options).unwrap();
+        let shell = "shell = { options = options, info = { ntasks = 1 } }\n\
+                     function shell.getenv () return '' end\n";
+        lua.load(shell).exec().unwrap();
+        lua.load(script(has_own_cores)).exec().unwrap();
+        let affinity: Option<String> = options.get("cpu-affinity").unwrap();
+        assert_eq!(affinity.as_deref(), expected, "{has_own_cores} {asked:?}");
+    }
 }
 
 #[test]
@@ -133,21 +155,21 @@ fn open_mpi_5_gets_a_pmix_server_in_every_job_or_is_refused() {
         let library_path = Path::new("");
         scene.run(&Job { command, tasks, option, answer: None, library_path })
     };
-    assert_eq!(run(&[&program], 1, None), some(["", "", ""]), "a lone task needs no other");
+    assert_eq!(run(&[&program], 1, None), some(["", ""]), "a lone task needs no other");
     for command in [&[&*program][..], &["/usr/bin/env", "A=b", "app"], &["sh", "-c", "true; app"]] {
-        let [_, _, loaded, died] = run(command, 2, None);
+        let [_, loaded, died] = run(command, 2, None);
         let why = died.unwrap();
         assert!(why.contains("app is linked to Open MPI 5, whose ranks find each other"), "{why}");
         assert_eq!(loaded, None);
     }
-    assert_eq!(run(&[&program], 2, Some("off")), some(["off", "task.exit", ""]));
+    assert_eq!(run(&[&program], 2, Some("off")), some(["off", ""]));
     let [.., died] = run(&[&program], 1, Some("simple,pmix"));
     assert!(died.unwrap().starts_with("the option pmi=simple,pmix needs flux-pmix"));
 
     fs::write(scene.path("pmix.so"), "").unwrap();
-    assert_eq!(run(&[&program], 2, None), some(["pmix", "task.exit", "pmix.so"]));
-    assert_eq!(run(&[&program], 2, Some("pmix")), some(["pmix", "task.exit", ""]));
-    assert_eq!(run(&["/bin/flux", "broker"], 2, None), some(["", "", ""]), "brokers");
+    assert_eq!(run(&[&program], 2, None), some(["pmix", "pmix.so"]));
+    assert_eq!(run(&[&program], 2, Some("pmix")), some(["pmix", ""]));
+    assert_eq!(run(&["/bin/flux", "broker"], 2, None), some(["", ""]), "brokers");
 }
 
 #[test]
@@ -156,14 +178,12 @@ fn what_may_load_open_mpi_5_later_gets_a_server_beside_fluxs_own() {
     fs::write(scene.path("pmix.so"), "").unwrap();
     let library_path = scene.0.path();
     let mut job = Job { command: &["plain"], tasks: 2, option: None, answer: None, library_path };
-    assert_eq!(scene.run(&job), some(["simple,pmix", "", "pmix.so"]));
+    assert_eq!(scene.run(&job), some(["simple,pmix", "pmix.so"]));
     fs::remove_file(scene.path("pmix.so")).unwrap();
-    assert_eq!(scene.run(&job), some(["", "", ""]));
+    assert_eq!(scene.run(&job), some(["", ""]));
     fs::write(scene.path("pmix.so"), "").unwrap();
-    for (answer, ends) in [("yes", "task.exit"), ("no", "")] {
-        job.answer = Some(answer);
-        assert_eq!(scene.run(&job), some(["", ends, ""]), "nobody is asked");
-    }
+    job.answer = Some("asked");
+    assert_eq!(scene.run(&job), some(["", ""]), "nobody is asked");
 }
 
 #[test]

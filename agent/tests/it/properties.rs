@@ -71,8 +71,8 @@ prop_compose! {
         (site_packages, fluxion_modules, pmix_plugins) in (of(path()), of(path()), of(path())),
         environment in btree_map(text(), text(), 0..4),
         [is_runner, has_temporary_directories, view_has_libc, has_home] in any::<[bool; 4]>(),
-        [is_known, has_submission_plugins] in any::<[bool; 2]>(),
-        (cores, processors, gpus) in (1..200_usize, 1..200_usize, 0..9_usize), replaced in 0..2_u32,
+        [is_known, has_submission_plugins, has_own_cores] in any::<[bool; 3]>(),
+        (cores, gpus) in (1..200_usize, 0..9_usize), replaced in 0..2_u32,
         there in prop::array::uniform5(prop::bool::weighted(0.8)),
     ) -> Facts {
         let complete = settings::facts(&config, "", uid);
@@ -86,7 +86,7 @@ prop_compose! {
             homes: has_home.then(|| PathBuf::from("/root")).into_iter().collect(),
             environment, agent, cluster_domain, site_packages, fluxion_modules, pmix_plugins,
             flux_version: is_known.then(|| "0.88.0".to_owned()), has_submission_plugins,
-            is_runner, has_temporary_directories, view_has_libc, uid, cores, processors, gpus,
+            is_runner, has_temporary_directories, view_has_libc, uid, cores, has_own_cores, gpus,
             replaced,
         }
     }

@@ -65,6 +65,32 @@ fn what_a_hook_exports_unsets_and_changes_to_holds_for_later_hooks_and_the_broke
 }
 
 #[test]
+fn limits_and_mask_that_hooks_set_hold_for_later_hooks_the_broker_the_command_and_not_for_the_agent()
+ {
+    let pod = Pod::new();
+    let shown = "ulimit -Sn; ulimit -Hn; ulimit -Sc; ulimit -Ss; umask";
+    pod.broker_does(&format!("({shown}) > \"$POD/broker-limits\""));
+    let mut config = pod.config(&["sh", "-c", shown]);
+    config.hooks = Hooks {
+        init: Some("ulimit -n 512".to_owned()),
+        pre: Some("ulimit -Sc 0; ulimit -Ss 4096; umask 0027".to_owned()),
+        broker_pre: Some(
+            "ulimit -Sn 256; ulimit -n >> $POD/seen; touch $POD/seen-mode\n\
+             grep 'open files' /proc/$PPID/limits > $POD/agent; umask >> $POD/seen"
+                .to_owned(),
+        ),
+        post: Some("umask >> $POD/seen".to_owned()),
+        ..Hooks::default()
+    };
+    let expected = "256\n512\n0\n4096\n0027\n";
+    Ended::of(&mut pod.prepared(&config)).with_output(expected);
+    assert_eq!(pod.read("broker-limits"), expected);
+    assert_eq!(pod.read("seen"), "256\n0027\n0027\n");
+    assert_eq!(pod.mode("seen-mode"), 0o640);
+    assert!(!pod.read("agent").contains(" 512 "), "{}", pod.read("agent"));
+}
+
+#[test]
 fn a_hook_of_any_length_runs_and_its_text_is_in_no_command_line() {
     let pod = Pod::new();
     let mut config = pod.config(&["printenv", "LENGTH"]);

@@ -164,6 +164,7 @@ pub(crate) fn plain(workload: Workload) -> AgentConfig {
         rest: None,
         munge: false,
         environment: BTreeMap::new(),
+        exclusive_cpus: None,
         submitted: false,
         sidecars: BTreeMap::new(),
         ..all
@@ -194,8 +195,8 @@ pub(crate) fn facts(config: &AgentConfig, hostname: &str, uid: u32) -> Facts {
         fluxion_modules: Some(view.join("lib/flux/modules")),
         is_runner: true,
         has_temporary_directories: false,
-        cores: 4,
-        processors: 3,
+        cores: 3,
+        has_own_cores: false,
         gpus: 0,
         replaced: 0,
         view_has_libc: false,

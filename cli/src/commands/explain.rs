@@ -99,7 +99,7 @@ impl Explanation {
         let mut lines = vec![format!("{} {}{reason}", bold(&self.name), coloured(self.state))];
         lines.push(format!("{} {}", bold("cause: "), self.cause));
         lines.extend(self.remedy.iter().map(|remedy| format!("{} {remedy}", bold("remedy:"))));
-        let Evidence { conditions, ranks, events, output, .. } = &self.evidence;
+        let Evidence { conditions, ranks, events, added, output, .. } = &self.evidence;
         let ranks = ranks.iter().map(|it| {
             let says = it.says.as_ref().map(|says| format!(": {says}")).unwrap_or_default();
             format!("{} ({}) {}{says}", it.number, it.pod, it.state)
@@ -108,6 +108,7 @@ impl Explanation {
             ("conditions", conditions.clone()),
             ("ranks that are not online, or failed", ranks.collect()),
             ("warnings", events.clone()),
+            ("set by a LimitRange", added.clone()),
             ("the lead's last lines", output.clone()),
         ];
         for (title, all) in sections.into_iter().filter(|(_, all)| !all.is_empty()) {

@@ -2,6 +2,11 @@
 
 use crate::trial;
 use anyhow::ensure;
+use e2e::not_run;
+use e2e::product::view::View;
+use e2e::progress::Progress;
+
+const EXAMPLE: &str = include_str!("../../../examples/gpu/minicluster.yaml");
 
 /// Files by the names of NVIDIA's driver, as its device plugin gives them to a container.
 const FILES: &str = "volumes: {one: {hostPath: /dev/null, path: /dev/nvidia0}, \
@@ -18,5 +23,22 @@ fn flux_counts_the_gpus_that_the_container_has() {
         ensure!(gpus.is_some_and(|gpus| gpus.trim() == "2"), "{said}");
         // Nothing is in the way of a job.
         run.flux(&["run", "-N2", "-n2", "true"]).await.map(drop)
+    });
+}
+
+#[test]
+#[ignore = "needs a cluster"]
+fn each_task_of_the_example_sees_the_gpus_of_its_pod() {
+    trial("gpu-example", async |trial| {
+        if !View::from_environment()?.is_real() {
+            not_run::note("the example gpu", "it needs real Flux", &Progress::new());
+            return Ok(());
+        }
+        let resources = "resources: {limits: {nvidia.com/gpu: 1}}";
+        ensure!(EXAMPLE.contains(resources), "the example has no {resources:?}");
+        trial.apply(&EXAMPLE.replace(resources, FILES)).await?;
+        let run = trial.named("gpu");
+        run.complete().await?;
+        run.each_once(&["task 0 has the GPUs 0,1", "task 1 has the GPUs 0,1"]).await
     });
 }

@@ -7,6 +7,7 @@
 mod attacks;
 mod autoscale;
 mod clients;
+mod cores;
 mod cost;
 mod examples;
 mod gpus;

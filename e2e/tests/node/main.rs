@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "these are tests, helpers included")]
 
 mod control_plane;
+mod cpu_manager;
 mod devices;
 mod dns;
 mod gang;

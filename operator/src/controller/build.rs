@@ -4,6 +4,7 @@
 
 mod agent_config;
 mod containers;
+mod exclusive;
 mod images;
 mod job;
 mod meta;

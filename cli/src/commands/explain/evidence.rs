@@ -35,6 +35,9 @@ pub(super) struct Evidence {
     pub queue: Option<QueuePosition>,
     pub ranks: Vec<Rank>,
     pub events: Vec<String>,
+    /// What a `LimitRange` has added to the lead's pod.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub added: Vec<String>,
     /// The last lines of the lead's output; where its log is gone, of what the status has of it.
     pub output: Vec<String>,
 }
@@ -72,7 +75,8 @@ pub(super) async fn gather(
     );
     let conditions = conditions(cluster, now);
     let output = if output.is_empty() { output_of_status(cluster) } else { output };
-    Ok(Evidence { conditions, queue, ranks, events: events?, output })
+    let added = pods.get(&0).and_then(|pod| added(pod, &target.name)).into_iter().collect();
+    Ok(Evidence { conditions, queue, ranks, events: events?, added, output })
 }
 
 fn conditions(cluster: &MiniCluster, now: Timestamp) -> Vec<String> {
@@ -93,6 +97,17 @@ fn conditions(cluster: &MiniCluster, now: Timestamp) -> Vec<String> {
 
 fn is_over(cluster: &MiniCluster) -> bool {
     cluster.status.as_ref().is_some_and(MiniClusterStatus::is_over)
+}
+
+/// What a `LimitRange` has added to `pod`, as the API server notes on it, and which limits its runner has by that.
+fn added(pod: &Pod, runner: &str) -> Option<String> {
+    let note = pod.annotations().get("kubernetes.io/limit-ranger")?;
+    let mut containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+    let limits =
+        containers.find(|it| it.name == runner)?.resources.as_ref()?.limits.iter().flatten();
+    let limits: Vec<String> = limits.map(|(name, limit)| format!("{name} {}", limit.0)).collect();
+    let limits = if limits.is_empty() { "none".to_owned() } else { limits.join(", ") };
+    Some(format!("{note}; limits of {runner}: {limits}"))
 }
 
 /// Those that are not online, or have failed; what their agents say.
@@ -250,6 +265,20 @@ mod tests {
     fn a_pods_name_is_that_of_its_minicluster_an_index_and_letters() {
         assert!(is_of_pod("0-abcde") && is_of_pod("12-x"));
         assert!(!is_of_pod("b-0-abcde") && !is_of_pod(""));
+    }
+
+    #[test]
+    fn what_a_limit_range_has_added_is_named_with_its_value() {
+        let pod = |annotations: Value| -> Pod {
+            let container = json!({ "name": "s", "resources": { "limits": { "cpu": "500m" } } });
+            let metadata = json!({ "annotations": annotations });
+            let pod = json!({ "metadata": metadata, "spec": { "containers": [container] } });
+            serde_json::from_value(pod).unwrap()
+        };
+        let note = "LimitRanger plugin set: cpu limit for container s";
+        let noted = added(&pod(json!({ "kubernetes.io/limit-ranger": note })), "s");
+        assert_eq!(noted.unwrap(), format!("{note}; limits of s: cpu 500m"));
+        assert_eq!(added(&pod(json!({})), "s"), None);
     }
 
     #[test]

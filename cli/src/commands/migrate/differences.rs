@@ -63,11 +63,6 @@ const OF_EVERY_CONTAINER: &[Rule] = &[
         "its commands may have arguments; Go took each for one word",
     ),
     (
-        "commands",
-        |container| mentions(&container["commands"], "asFlux"),
-        "there is no $asFlux: use flux-agent connect -- COMMAND once the broker runs",
-    ),
-    (
         "volumes",
         |container| {
             container["volumes"]

@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result};
 use clap::{Args, ValueHint};
 use correct::{correct, without};
 use differences::differences;
-use flux_operator::offline::{Checker, Document, Findings, Remark};
+use flux_operator::offline::{Checker, Document, Findings, NOT_ACTED_ON, Remark, not_carried_over};
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::io::stdin;
@@ -71,7 +71,7 @@ fn migrated(checker: &Checker, document: &Document) -> Result<Migrated> {
     let corrected = correct(&mut value);
     let found = findings(checker, document, &value)?;
     let mut removed = Vec::new();
-    for note in found.notes.iter().filter(|note| !note.path.is_empty()) {
+    for note in found.notes.iter().filter(|note| note.message.ends_with(NOT_ACTED_ON)) {
         if without(&mut value, &note.path) {
             removed.push((note.path.clone(), "has no effect".to_owned()));
         }
@@ -86,6 +86,7 @@ fn migrated(checker: &Checker, document: &Document) -> Result<Migrated> {
         ("corrected", corrected),
         ("removed", removed),
         ("differs", differences(&document.value["spec"])),
+        ("differs", not_carried_over(&document.value["spec"])),
     ] {
         remarks.extend(all.iter().map(|said| remark(document, kind, said)));
     }

@@ -63,7 +63,14 @@ impl Values {
         // A node of several is taken to live so long without a sign of life, and gives one four times as often. By
         // default 40 seconds: how a loss is noticed would be most of what a test waits for.
         let (lease, period) = if several { ("8", "2s") } else { ("40", "10s") };
+        let cpu_manager = if options.static_cpus {
+            // Without some that are reserved for the system, a kubelet with this policy does not start.
+            "cpuManagerPolicy: static\nsystemReserved: {cpu: 100m}"
+        } else {
+            "cpuManagerPolicy: none"
+        };
         values.extend([
+            ("cpu-manager", cpu_manager.to_owned()),
             ("node", node.name.clone()),
             ("control-group", node.control_group.clone()),
             ("pause-image", PAUSE_IMAGE.to_owned()),

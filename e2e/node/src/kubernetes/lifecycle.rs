@@ -54,7 +54,8 @@ impl Kubernetes {
         packages::ensure(packages::NODE, progress)?;
         let built = Built::ensure(&options.cache, options.version, &options.nodes, progress)?;
         let _lock = cache::lock(&layout.lock)?;
-        let setup = format!("{:?} {:?} {:?}", options.network, options.nodes, options.native_gangs);
+        let Options { network, nodes, native_gangs, static_cpus, .. } = options;
+        let setup = format!("{network:?} {nodes:?} {native_gangs:?} {static_cpus:?}");
         let wanted = (built.clone(), setup);
         match Self::healthy(&layout, &wanted) {
             Ok(cluster) => {

@@ -21,6 +21,8 @@ pub struct Options {
     pub nodes: Nodes,
     /// Kubernetes' own PodGroups, with topologies, are switched on: beta and alpha of 1.37, off by default.
     pub native_gangs: bool,
+    /// The kubelets' CPU manager is static: it gives processors to Guaranteed pods alone.
+    pub static_cpus: bool,
 }
 
 impl Options {
@@ -33,7 +35,7 @@ impl Options {
     pub(super) fn new(cache: Cache, id: ClusterId) -> Self {
         let (network, nodes) = (Network::default(), Nodes::default());
         let version = KubernetesVersion::default();
-        Self { cache, id, network, version, nodes, native_gangs: false }
+        Self { cache, id, network, version, nodes, native_gangs: false, static_cpus: false }
     }
 }
 

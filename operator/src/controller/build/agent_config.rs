@@ -1,5 +1,6 @@
 //! What the agents are told, from what the specification says.
 
+use super::exclusive::exclusive_cpus;
 use crate::cluster::Cluster;
 use flux_contract::{
     AgentConfig, Archive, Autoscale, Bootstrap, Broker, ClusterIdentity, Install, Layout, Network,
@@ -45,6 +46,7 @@ pub fn agent_config(cluster: &Cluster, lead_address: Option<IpAddr>) -> AgentCon
         rest: cluster.flux.rest_port.map(|port| Rest { port, token_sha256: String::new() }),
         munge: cluster.flux.munge_secret.is_some(),
         environment: cluster.flux.environment.clone(),
+        exclusive_cpus: exclusive_cpus(cluster),
         submitted: false,
         sidecars: cluster
             .sidecars

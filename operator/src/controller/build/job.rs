@@ -212,7 +212,7 @@ pub(super) fn services_pod(cluster: &Cluster) -> Option<Pod> {
 
 /// The user's patch of the `PodSpec` on top: lists with a merge key (containers, volumes, ...) are
 /// merged by it, as a strategic merge patch does.
-fn overlaid(mut spec: PodSpec, overlay: Option<&serde_json::Value>) -> Result<PodSpec> {
+pub(super) fn overlaid(mut spec: PodSpec, overlay: Option<&serde_json::Value>) -> Result<PodSpec> {
     if let Some(overlay) = overlay {
         let overlay: PodSpec = serde_json::from_value(overlay.clone())
             .context("apply the overlay of the pod specification")?;

@@ -1,0 +1,76 @@
+//! Whether a static CPU manager gives the runner processors of its own: a whole number of CPUs in a pod of the class
+//! Guaranteed (`guaranteedCPUs` in `pkg/kubelet/cm/cpumanager/policy_static.go` of Kubernetes).
+
+use super::job::overlaid;
+use crate::cluster::Cluster;
+use k8s_openapi::api::core::v1::{Container, PodSpec};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use std::collections::BTreeMap;
+
+/// How many CPUs that would be. Containers that others add to the pod are not known here.
+pub(super) fn exclusive_cpus(cluster: &Cluster) -> Option<u32> {
+    let runner = &cluster.runner.container;
+    // Without resources of its own it has the runner's, as the container that copies the agent.
+    let view = Some(&cluster.flux.view.container).filter(|view| view.resources.is_some());
+    let sidecars = cluster.sidecars.iter().map(|sidecar| &sidecar.container);
+    let pod = PodSpec {
+        containers: [runner].into_iter().chain(sidecars).cloned().collect(),
+        init_containers: view.map(|view| vec![view.clone()]),
+        ..cluster.pod.spec.clone()
+    };
+    let pod = overlaid(pod, cluster.pod.overlay.as_ref()).ok()?;
+    let mut all = pod.containers.iter().chain(pod.init_containers.iter().flatten());
+    if pod.resources.is_some() || !all.all(is_guaranteed) {
+        return None;
+    }
+    let runner = pod.containers.iter().find(|container| container.name == runner.name)?;
+    whole(runner.resources.as_ref()?.limits.as_ref()?.get("cpu")?)
+}
+
+/// Kubernetes takes the limit for a request that is missing.
+fn is_guaranteed(container: &Container) -> bool {
+    let Some(resources) = &container.resources else { return false };
+    let of = |list: &Option<BTreeMap<String, Quantity>>, name| list.as_ref()?.get(name).cloned();
+    ["cpu", "memory"].into_iter().all(|name| {
+        let limit = of(&resources.limits, name);
+        limit.is_some() && of(&resources.requests, name).is_none_or(|it| Some(it) == limit)
+    })
+}
+
+/// `2` and `2000m` are whole CPUs.
+fn whole(Quantity(text): &Quantity) -> Option<u32> {
+    let thousandths = || text.strip_suffix('m')?.parse::<u32>().ok();
+    let of_thousandths = || thousandths().filter(|it| it.is_multiple_of(1000)).map(|it| it / 1000);
+    text.parse().ok().or_else(of_thousandths).filter(|count| *count > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controller::fixtures;
+    use serde_json::json;
+
+    #[test]
+    fn whole_cpus_of_a_guaranteed_pod_are_exclusive() {
+        let two = json!({ "limits": { "cpu": "2", "memory": "1Gi" } });
+        let limits = |cpu| json!({ "limits": { "cpu": cpu, "memory": "1Gi" } });
+        let smaller = json!({ "limits": { "cpu": 2, "memory": "1Gi" }, "requests": { "cpu": 1 } });
+        let proxy = json!({ "overlay": { "containers": [{ "name": "proxy", "image": "proxy" }] } });
+        let view = json!({ "container": { "resources": { "limits": { "cpu": "1" } } } });
+        for (resources, field, value, expected) in [
+            (&two, "tasks", json!(4), Some(2)),
+            (&limits("4000m"), "tasks", json!(4), Some(4)),
+            (&limits("1500m"), "tasks", json!(4), None),
+            (&json!({ "limits": { "cpu": 2 } }), "tasks", json!(4), None),
+            (&json!({ "requests": { "cpu": 2, "memory": "1Gi" } }), "tasks", json!(4), None),
+            (&smaller, "tasks", json!(4), None),
+            (&two, "pod", json!({ "resources": { "cpu": "2" } }), None),
+            (&two, "pod", proxy, None),
+            (&two, "flux", view, None),
+        ] {
+            let container = json!({ "image": "app", "command": "true", "resources": resources });
+            let spec = json!({ "containers": [container], field: value });
+            assert_eq!(exclusive_cpus(&fixtures::cluster(&spec)), expected, "{spec}");
+        }
+    }
+}

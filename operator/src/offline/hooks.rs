@@ -1,0 +1,153 @@
+//! What a hook leaves in its shell that later steps do not see. Environment, directory, limits and mask are carried over;
+//! with the operator in Go, whose script the hooks were part of, everything was.
+
+use serde_json::Value;
+
+/// In the order in which they run.
+const HOOKS: &str = "commands.init preCommand commands.pre commands.brokerPre commands.preBroker \
+                     commands.workerPre commands.preWorker commands.servicePre commands.post";
+
+/// Names that Go's script had defined before a hook ran, and what to do instead.
+const OF_GO: [(&str, &str); 6] = [
+    ("asFlux", "use flux-agent connect -- COMMAND once the broker runs"),
+    ("brokerOptions run_interactive_cluster", "set the fields of spec.flux, and spec.interactive"),
+    ("fluxuid fluxuser", "write $(id -u), $(id -un)"),
+    ("mainHost", "write the name of the MiniCluster and -0"),
+    ("workdir", "write $PWD"),
+    (
+        "cfg configroot curvepath curvesrc fluxpath foundroot hosts pythonversion software viewbase viewbin viewroot",
+        "write the path, below /mnt/flux/view or /mnt/flux/config",
+    ),
+];
+
+/// A field with a script, and the script.
+type Script<'spec> = (&'static str, &'spec str);
+
+/// What of the hooks in `specification` is not carried over: the path of the field; line, effect and remedy.
+pub fn not_carried_over(specification: &Value) -> Vec<(String, String)> {
+    let containers = specification["containers"].as_array().into_iter().flatten().enumerate();
+    let found = containers.flat_map(|(index, container)| {
+        let of_container = in_container(container).into_iter();
+        of_container.map(move |(field, words)| (format!("spec.containers[{index}].{field}"), words))
+    });
+    found.collect()
+}
+
+fn in_container(container: &Value) -> Vec<(&'static str, String)> {
+    let text = |field: &'static str| {
+        let value = field.split('.').fold(container, |value, name| &value[name]);
+        Some((field, value.as_str()?))
+    };
+    let scripts: Vec<Script<'_>> = HOOKS.split(' ').filter_map(text).collect();
+    let environment = container["environment"].as_object().into_iter().flatten();
+    let mut set: Vec<&str> = environment.map(|(name, _)| &**name).collect();
+    let mut found = Vec::new();
+    for (position, (field, script)) in scripts.iter().enumerate() {
+        let later = scripts.get(position + 1..).unwrap_or_default();
+        for (line, command) in commands(script) {
+            let words = of_go(command, &set).or_else(|| lost(command, later));
+            found.extend(words.map(|words| (*field, format!("line {line} {words}"))));
+            set.extend(sets(command));
+        }
+    }
+    found
+}
+
+/// The commands of a script as far as they are told apart without a shell, with their lines.
+fn commands(script: &str) -> impl Iterator<Item = (usize, &str)> {
+    let lines = (1..).zip(script.lines()).filter(|(_, line)| !line.trim_start().starts_with('#'));
+    lines.flat_map(|(number, line)| line.split([';', '&', '|']).map(move |it| (number, it.trim())))
+}
+
+fn of_go(command: &str, set: &[&str]) -> Option<String> {
+    OF_GO.iter().find_map(|(names, instead)| {
+        let name = names.split(' ').find(|name| uses(command, name) && !set.contains(name))?;
+        Some(format!(
+            "uses {name}, which the script of the operator in Go had and this one has not: {instead}"
+        ))
+    })
+}
+
+/// What `command` leaves in its shell that `later` scripts need, or all are to have.
+fn lost(command: &str, later: &[Script<'_>]) -> Option<String> {
+    let mut words = command.split_whitespace();
+    let (first, second) = (words.next()?, words.next().unwrap_or_default());
+    let is_redirection = second.trim_start_matches(|it: char| it.is_ascii_digit());
+    let is_trap_of_end = first == "trap" && ["EXIT", "0"].iter().any(|end| command.ends_with(end));
+    let is_end = first == "exec" && !second.is_empty() && !is_redirection.starts_with(['<', '>']);
+    if is_trap_of_end || is_end {
+        let effect = "nothing that this script exports or sets reaches later steps";
+        return Some(format!("has {first}: {effect}: leave it out, or write it into a subshell"));
+    }
+    if ["set", "shopt", "trap"].contains(&first) {
+        let (field, _) = later.first()?;
+        return Some(format!("has {first}, which ends with this script: repeat it in {field}"));
+    }
+    let is_assignment =
+        first.contains('=') && (second.is_empty() || command.contains(['"', '\'', '$']));
+    let name = match first {
+        "alias" | "function" => second,
+        _ if is_assignment || first.contains('(') || second.starts_with('(') => first,
+        _ => return None,
+    };
+    let name = name.split(['=', '(']).next().filter(|name| name.starts_with(is_of_name))?;
+    let (field, _) = later.iter().find(|(_, script)| {
+        let before = commands(script).take_while(|(_, it)| sets(it) != Some(name));
+        before.map(|(_, it)| it).any(|it| uses(it, name))
+    })?;
+    let remedy = "export a variable, repeat the rest there";
+    Some(format!("defines {name}, which {field} uses and does not get: {remedy}"))
+}
+
+fn is_of_name(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || letter == '_'
+}
+
+/// The variable that `command` sets in whatever way.
+fn sets(command: &str) -> Option<&str> {
+    let of_loop = || command.strip_prefix("for ")?.split_whitespace().next();
+    let of_assignment = || command.split_once('=')?.0.split_whitespace().next_back();
+    of_loop().or_else(of_assignment)
+}
+
+/// Whether `command` calls `name`, or has its value.
+fn uses(command: &str, name: &str) -> bool {
+    let begins = |text: &str| {
+        let rest = text.strip_prefix('{').unwrap_or(text).strip_prefix(name);
+        rest.is_some_and(|rest| !rest.starts_with(is_of_name))
+    };
+    command.split_whitespace().next() == Some(name) || command.split('$').skip(1).any(begins)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_later_hooks_would_miss_and_names_of_go_have_their_line_and_a_remedy() {
+        let container = json!({ "environment": { "workdir": "/data" }, "commands": {
+            "init": "A=1 env\nB='a b'; export C=2\nfunction f { true; }\ng () {\nalias h=ls\n# $viewroot",
+            "pre": "set -e\necho $A ${B}$C $B_ $workdir\nf; g\nh\n${viewroot}/bin/flux version\n\
+                    for hosts in a; do echo $hosts; done",
+            "brokerPre": "trap 'rm x' EXIT\nexec > log\nexec setpriv true",
+            "post": "set -x; trap '' TERM\nlast=1",
+        } });
+        let found = not_carried_over(&json!({ "containers": [{}, container] }));
+        let begins = [
+            ("init", "line 2 defines B, which commands.pre uses and does not get: export"),
+            ("init", "line 3 defines f, which commands.pre uses"),
+            ("init", "line 4 defines g, which commands.pre uses"),
+            ("init", "line 5 defines h, which commands.pre uses"),
+            ("pre", "line 1 has set, which ends with this script: repeat it in commands.brokerPre"),
+            ("pre", "line 5 uses viewroot, which the script of the operator in Go had"),
+            ("brokerPre", "line 1 has trap: nothing that this script exports or sets"),
+            ("brokerPre", "line 3 has exec: nothing that this script exports or sets"),
+        ];
+        for ((path, words), (hook, begin)) in found.iter().zip(begins) {
+            assert_eq!(*path, format!("spec.containers[1].commands.{hook}"), "{words}");
+            assert!(words.starts_with(begin), "{words}");
+        }
+        assert_eq!(found.len(), begins.len(), "{found:#?}");
+    }
+}
