@@ -8,6 +8,7 @@
 use crate::execute::context::Context;
 use crate::failure::{Failure, failed};
 use crate::pid1::ending::BrokerEnd;
+use crate::plan::broker::attribute;
 use crate::plan::step::{ArchiveRun, Owner};
 use crate::system::files;
 use flate2::read::MultiGzDecoder;
@@ -42,7 +43,7 @@ pub(crate) async fn options(
         Ok(prepared) => prepared,
         Err(error) => return Err(failed("look for archive", &path)(error.into())),
     };
-    let set = |name: &str, path: &Path| format!("-S{name}={}", path.display());
+    let set = |name: &str, path: &Path| attribute(&format!("{name}={}", path.display()));
     let exists = exists.map_err(failed("look for archive", &path))?;
     let mut options: Vec<String> =
         exists.then(|| set("content.restore", &path)).into_iter().collect();

@@ -248,7 +248,7 @@ fn a_deadline_during_a_hook_ends_it_as_a_signal_would_and_a_worker_keeps_none() 
 /// command lines.
 const LEAVES_A_JOB: &str = r#"
 while [ ! -e $POD/daemon-child ] || [ ! -e $POD/other-child ]; do sleep 0.02; done
-[ -e $POD/job.up ] && { touch $POD/second-runs; while [ ! -e $POD/over ]; do sleep 0.02; done; exit 0; }
+[ -e $POD/job.up ] && { touch $POD/second-runs; while [ ! -e $POD/over ]; do sleep 0.02; done; end_with_lead; }
 task='touch $0.up; while :; do sleep 0.05; done'
 setsid sh -c 'sh -c "$1" $0 & wait' $POD/job "$task" &
 while [ ! -e $POD/job.up ]; do sleep 0.02; done
