@@ -81,6 +81,11 @@ impl Cluster {
         }
     }
 
+    /// The headless Service is one of several MiniClusters, or may become one.
+    pub(crate) fn shares_headless_service(&self) -> bool {
+        self.headless_name != self.name.as_str()
+    }
+
     /// Pods are never restarted in place. Only for those the API server takes a failure policy.
     pub(crate) fn never_restarts(&self) -> bool {
         self.pod.spec.restart_policy.as_deref() == Some("Never")

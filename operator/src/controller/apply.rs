@@ -56,6 +56,8 @@ pub(super) async fn apply(
         match apply_service(client, alias, live).await {
             // Somebody has just taken it: it is left to them.
             Err(Error::NameConflict(conflict)) => live.names_taken.push(conflict.into_name()),
+            // The run does not need it.
+            Err(error @ Error::Request(..)) => live.names_refused.push(error.chain()),
             result => result?,
         }
     }
@@ -107,6 +109,10 @@ where
         return Ok(created);
     }
     let owner = object.owner_references().first().cloned().unwrap_or_default();
+    if owner.controller != Some(true) {
+        // Another MiniCluster with the same headless name has just made it: it is shared when it has been read.
+        return Err(objects.conflict(&name));
+    }
     // Ours, or gone again since: what there is has to be read anew.
     let taken = objects.read_owned(&name, &owner).await?.err();
     Err(taken.map_or_else(|| objects.conflict(&name), Error::from))

@@ -40,7 +40,7 @@ use std::time::Duration;
 
 /// Wait before the next reconcile where no watch tells what happens: at a Job that another operator made.
 const POLL: Duration = Duration::from_secs(10);
-/// Wait before the next attempt at the short name of a Service that somebody else has.
+/// Wait before the next attempt at a Service with a short name that somebody else has, or that is refused.
 const NAME_TAKEN: Duration = Duration::from_mins(1);
 
 pub(super) struct Request<'request> {
@@ -185,7 +185,7 @@ fn writes(
         (Mode::Finished(_), _) => {
             let services_pod = live.services_pod.as_ref().map_or(Change::Keep, Change::delete);
             let addressed = live.services.values().filter(|service| has_address(service));
-            let services = addressed.map(Change::delete).collect();
+            let services = addressed.map(|it| Change::end_of_service(it, &live.services)).collect();
             Ok(Writes { services, services_pod, ..Writes::default() })
         }
         (Mode::Refused | Mode::StartedByAnotherRelease(_), _) => {
@@ -211,7 +211,8 @@ fn apply_specification(
     let change =
         |desired: Service| Change::of_service(live.services.get(&desired.name_any()), desired);
     let live_lead = live.services.get(&lead.name_any());
-    let services = vec![change(headless), change(lead)];
+    let shared = Change::of_shared_service(live.services.get(&headless.name_any()), headless);
+    let services = vec![shared, change(lead)];
     let Some(live_lead) = live_lead else {
         return Ok(Writes { services, only_services: true, ..Writes::default() });
     };
@@ -255,7 +256,10 @@ fn apply_specification(
         config_map: ended_run::without_note(job, live.config_map.as_ref(), desired.config_map),
         pod_group,
         exposed: exposed.into_iter().map(change).collect(),
-        aliases: aliases.into_iter().map(change).collect(),
+        aliases: aliases
+            .into_iter()
+            .map(|alias| Change::of_alias(live.services.get(&alias.name_any()), alias))
+            .collect(),
         job_document: job.map_or_else(|| build::document(&cluster, &desired.job), |_| Value::Null),
         job: match (job, patch) {
             (None, _) => Change::Create(Box::new(desired.job)),
@@ -320,7 +324,8 @@ pub(super) fn next_reconcile(
     let ready = live.pods.lead.as_ref().is_some_and(|lead| broker_is_ready(lead, name));
     let is_running = state == Some(State::Running);
     let starts = !is_running || live.pods.waiting.is_some() || !ready;
-    let lacks_a_name = plan.mode == Mode::Reconcile && !live.names_taken.is_empty();
+    let lacks_a_name = plan.mode == Mode::Reconcile
+        && !(live.names_taken.is_empty() && live.names_refused.is_empty());
     let poll = if plan.mode == Mode::StartedByAnotherOperator {
         Some(POLL)
     } else if lacks_pods(job) || (lacks_brokers(job) && starts) {

@@ -50,6 +50,11 @@ pub(crate) fn cluster(spec: &serde_json::Value) -> Cluster {
     for (field, value) in spec.as_object().unwrap() {
         object["spec"][field] = value.clone();
     }
+    for list in ["containers", "services"] {
+        for container in object["spec"][list].as_array_mut().into_iter().flatten() {
+            container.as_object_mut().unwrap().entry("image").or_insert_with(|| "app".into());
+        }
+    }
     let object: MiniCluster = serde_json::from_value(object).unwrap();
     validate(&object, &defaults()).unwrap()
 }
