@@ -170,6 +170,7 @@ pub(crate) fn plain(workload: Workload) -> AgentConfig {
         environment: BTreeMap::new(),
         exclusive_cpus: None,
         submitted: false,
+        unstarted_leads: 0,
         sidecars: BTreeMap::new(),
         ..all
     }

@@ -17,6 +17,7 @@ mod lead;
 mod leave;
 mod mpi;
 mod names;
+mod once;
 mod pages;
 mod plugin;
 mod plugin_files;

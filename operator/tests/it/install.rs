@@ -79,6 +79,7 @@ async fn the_nodes_are_asked_when_a_job_is_to_be_created_and_the_answer_is_kept_
     for (minutes, pages) in [(0, 50), (4, 50), (2, 100)] {
         tokio::time::sleep(Duration::from_mins(minutes)).await;
         world.server.remove(JOB);
+        world.server.remove(CONFIG);
         world.reconcile().await.unwrap();
         assert_eq!(reported(&world).0, InstallMethod::Image);
         world.reconcile().await.unwrap();

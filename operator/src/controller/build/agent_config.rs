@@ -48,6 +48,7 @@ pub fn agent_config(cluster: &Cluster, lead_address: Option<IpAddr>) -> AgentCon
         environment: cluster.flux.environment.clone(),
         exclusive_cpus: exclusive_cpus(cluster),
         submitted: false,
+        unstarted_leads: 0,
         sidecars: cluster
             .sidecars
             .iter()

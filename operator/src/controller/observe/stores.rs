@@ -6,7 +6,7 @@
 
 use super::recent::Recent;
 use crate::cluster::validate::of_kueue;
-use crate::controller::decide::ended_run::ENDED_RUN_ANNOTATION;
+use crate::controller::decide::record::RunRecord;
 use crate::controller::kube_ext::is_finished;
 use crate::crd::MiniCluster;
 use crate::metrics::Population;
@@ -346,8 +346,8 @@ fn is_short(owner: &OwnerReference) -> bool {
     [&owner.name, &owner.uid, &owner.api_version].iter().all(|text| text.len() <= NAME_LIMIT)
 }
 
-/// Leaves of a Job's template the restart policy, the images that are copied or mounted, pod-level resources, claims of
-/// devices, and what holds its pods back. True for one that has finished.
+/// Leaves of a Job's template the restart policy, the names of the containers, the images that are copied or mounted, pod-level
+/// resources, claims of devices, and what holds its pods back. True for one that has finished.
 pub(crate) fn strip_job(job: &mut Job) -> bool {
     let is_over = is_finished(job);
     let Some(template) = job.spec.as_mut().map(|spec| &mut spec.template) else { return is_over };
@@ -355,9 +355,11 @@ pub(crate) fn strip_job(job: &mut Job) -> bool {
     let image_of =
         |it: Container| Container { name: it.name, image: it.image, ..Container::default() };
     let init = pod.init_containers.map(|all| all.into_iter().map(image_of).collect());
+    let name_of = |it: Container| Container { name: it.name, ..Container::default() };
     let volumes = pod.volumes.into_iter().flatten().filter(|volume| volume.image.is_some());
     template.spec = Some(PodSpec {
         restart_policy: pod.restart_policy,
+        containers: pod.containers.into_iter().map(name_of).collect(),
         init_containers: init,
         volumes: Some(volumes.collect()),
         resources: pod.resources,
@@ -370,7 +372,7 @@ pub(crate) fn strip_job(job: &mut Job) -> bool {
 
 /// True where the run is noted to have ended.
 pub(crate) fn is_of_ended_run(config_map: &mut ConfigMap) -> bool {
-    config_map.annotations().contains_key(ENDED_RUN_ANNOTATION)
+    RunRecord::on(config_map).is_some_and(|run| run.end.is_some())
 }
 
 /// Leaves of a pod how it and its containers are, the operator's annotations, and how many pods were there before it.
@@ -388,6 +390,7 @@ pub(crate) fn strip_pod(pod: &mut Pod) -> bool {
     for container in init.chain(status.container_statuses.iter_mut().flatten()) {
         *container = ContainerStatus {
             name: mem::take(&mut container.name),
+            container_id: container.container_id.take(),
             last_state: container.last_state.take(),
             ready: container.ready,
             restart_count: container.restart_count,
