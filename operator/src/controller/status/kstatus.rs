@@ -81,10 +81,10 @@ mod tests {
         (case.live.job, case.plan.generation) = (job, 1);
         change(&mut case);
         let facts = Facts { live: &case.live, plan: &case.plan, error: case.error.as_ref() };
-        with_status(json!(status(None, "hello", &facts, at(300))))
+        with_status(&json!(status(None, "hello", &facts, at(300))))
     }
 
-    fn with_status(status: Value) -> Value {
+    fn with_status(status: &Value) -> Value {
         json!({
             "apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster",
             "metadata": { "name": "hello", "namespace": "apps", "generation": 1 }, "status": status,
@@ -92,13 +92,13 @@ mod tests {
     }
 
     /// A Job without pods that the operator has suspended for the reason `note`, or somebody else has.
-    fn suspended(note: Option<&str>) -> Option<Job> {
+    fn suspended(note: Option<&str>) -> Job {
         let mut job = job(0);
         job.spec.as_mut().unwrap().suspend = Some(true);
         job.status.as_mut().unwrap().active = Some(0);
         let note = note.map(|note| (SUSPENDED_ANNOTATION.to_owned(), note.to_owned()));
         job.annotations_mut().extend(note);
-        Some(job)
+        job
     }
 
     fn as_made(_: &mut Case) {}
@@ -145,9 +145,9 @@ mod tests {
     fn all() -> Vec<(&'static str, Value, &'static str)> {
         let complete = || Some(ended_job("Complete", "SuccessPolicy"));
         let failed = Some(ended_job("Failed", "BackoffLimitExceeded"));
-        let by_specification = || suspended(Some("true"));
+        let by_specification = || Some(suspended(Some("true")));
         vec![
-            ("not seen yet", with_status(json!({ "observedGeneration": -1 })), IN_PROGRESS),
+            ("not seen yet", with_status(&json!({ "observedGeneration": -1 })), IN_PROGRESS),
             ("without a Job", of(None, as_made), IN_PROGRESS),
             ("whose Job is refused", of(None, failing), IN_PROGRESS),
             ("whose pods are refused", of(Some(job(0)), held_up), IN_PROGRESS),
@@ -158,10 +158,10 @@ mod tests {
             ("whose edit was refused", of(Some(job(4)), edited), FAILED),
             ("that runs and was made invalid", of(Some(job(4)), invalid), FAILED),
             ("suspended", of(by_specification(), as_made), CURRENT),
-            ("idle", of(suspended(Some("idle/")), as_made), CURRENT),
+            ("idle", of(Some(suspended(Some("idle/"))), as_made), CURRENT),
             ("suspended, with an error", of(by_specification(), failing), IN_PROGRESS),
-            ("suspended by another", of(suspended(None), as_made), IN_PROGRESS),
-            ("in a queue", of(suspended(None), queued), IN_PROGRESS),
+            ("suspended by another", of(Some(suspended(None)), as_made), IN_PROGRESS),
+            ("in a queue", of(Some(suspended(None)), queued), IN_PROGRESS),
             ("complete", of(complete(), as_made), CURRENT),
             ("complete, with an error", of(complete(), failing), CURRENT),
             ("complete, and edited", of(complete(), edited), FAILED),
@@ -223,7 +223,9 @@ mod tests {
                 fields.iter().map(|(name, it)| format!("[{name:?}] = {}", table(it))).collect()
             }
             Value::Array(items) => items.iter().map(table).collect::<Vec<_>>(),
-            other => return other.to_string(),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+                return value.to_string();
+            }
         };
         format!("{{ {} }}", list.join(", "))
     }
