@@ -112,12 +112,11 @@ fn meaning(number: i32, from_outside: bool, has_terminal: bool) -> Option<Asked>
     if from_outside || number == HALT {
         return Some(stop);
     }
-    Some(match Signal::try_from(number).ok()? {
-        SIGTERM | SIGINT | SIGHUP | SIGQUIT | SIGPWR => stop,
-        // A terminal sends it when its size changes; without one it is Apache's STOPSIGNAL.
-        SIGWINCH if !has_terminal => stop,
-        signal => Asked::PassOn(signal),
-    })
+    let signal = Signal::try_from(number).ok()?;
+    // A terminal sends SIGWINCH when its size changes; without one it is Apache's STOPSIGNAL.
+    let asks = [SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGPWR].contains(&signal)
+        || signal == SIGWINCH && !has_terminal;
+    Some(if asks { stop } else { Asked::PassOn(signal) })
 }
 
 impl Signals {

@@ -168,7 +168,7 @@ pub(super) mod tests {
                 job("ƒ3", "wait", JobState::Sched, None, 5.0),
                 job("ƒ2", "lammps", JobState::Run, Some("0-1"), 75.0),
             ],
-            output: None,
+            ..InstanceReport::default()
         }
     }
 
