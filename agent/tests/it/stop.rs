@@ -119,7 +119,7 @@ fn a_dump_that_hangs_leaves_the_archive_as_it_was() {
     let (pod, archive) = archive::pod_with_archive(b"");
     // Ends its program at SIGTERM, as Flux does, then writes half a dump and hangs.
     pod.broker_does(
-        "for word; do case \"$word\" in -Scontent.dump=*) to=\"${word#-Scontent.dump=}\" ;; esac; done
+        "for word; do case \"$word\" in -o-Scontent.dump=*) to=\"${word#-o-Scontent.dump=}\" ;; esac; done
         dump() { trap '' TERM; printf half > \"$to\"; while :; do sleep 0.05; done; }
         trap dump TERM; touch $POD/running; while :; do sleep 0.05; done",
     );
