@@ -12,17 +12,24 @@ use tokio::time::{Instant, sleep};
 
 /// How long the lead is tried often: in this time it usually comes up.
 const EAGER: Duration = Duration::from_secs(3);
-/// How long a connection may take at first: twice as long after each that took it all, up to the second value, for a
-/// lead that is far away. Until kube-proxy knows a Service that was made a moment ago, and for a moment while it writes its
-/// rules, what is sent there is dropped, and the kernel sends a SYN again only after a second.
+/// Pause after a failure at first, and the same for each worker of a large instance: together they try at most 2,000 times
+/// a second on each way.
+const FIRST_PAUSE: Duration = Duration::from_millis(30);
+const FIRST_PAUSE_OF_WORKER: Duration = Duration::from_micros(500);
+/// Once the lead is late, each pause is half as long again, up to this: a worker loses at most twice that when the lead
+/// comes up in between ([`spread`]). For each worker of a large instance it is longer: together they try some 80 times a
+/// second on each way.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE_OF_WORKER: Duration = Duration::from_millis(12);
+const LONGEST_PAUSE_OF_ALL: Duration = Duration::from_secs(15);
+/// How long a connection may take at first: twice as long after each that took it all, up to the second value, for a lead
+/// that is far away; in a large instance, one and four first pauses. Until kube-proxy knows a Service that was made a
+/// moment ago, and for a moment while it writes its rules, what is sent there is dropped, and the kernel sends a SYN
+/// again only after a second.
 const EAGER_CONNECTION: (Duration, Duration) =
     (Duration::from_millis(50), Duration::from_millis(200));
-/// Pause after a failure at first; afterwards each is half as long again, up to [`LONGEST_PAUSE`].
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-/// Longest pause: what a worker loses at most when the lead comes up in between.
-const LONGEST_PAUSE: Duration = Duration::from_millis(500);
-/// How long one probe may take: a lost SYN is sent again after a second. The deadline does not cut it short: what was
-/// seen last would be that cut, and not what is in the way.
+/// How long one probe may take: a lost SYN is sent again after a second, and a lead of many workers has as many handshakes
+/// to do. The deadline does not cut it short: what was seen last would be that cut, and not what is in the way.
 const PROBE: Duration = Duration::from_secs(2);
 /// When the name of a lead is first looked up that has an address as well: the pods of a Job get their addresses at
 /// about the same time, and who asks DNS too early may be answered for half a minute that there is no such name.
@@ -51,15 +58,33 @@ pub async fn wait_for_lead(
     deadline: Duration,
     report: &mut dyn FnMut(&str),
 ) -> Result<LeadFound, Failure> {
-    let probe = async |address, connection| probe(address, certificate, connection, PROBE).await;
+    let whole = Pauses::of(target.hosts).probe;
+    let probe = async |address, connection| probe(address, certificate, connection, whole).await;
     let resolve = async |name: &str| lookup(name).await.map_err(|error| format!("{error:#}"));
-    let spread = |pause| spread(pause, getrandom::u32().unwrap_or(u32::MAX));
     Box::pin(wait(target, deadline, report, probe, resolve, spread)).await
 }
 
-/// A pause between half of `pause` and all of it: the workers of a large cluster would ask together every time.
-fn spread(pause: Duration, random: u32) -> Duration {
-    pause.mul_f64(f64::from(random) / f64::from(u32::MAX) / 2.0 + 0.5)
+/// Pauses of a worker of an instance with so many hosts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Pauses {
+    first: Duration,
+    longest: Duration,
+    /// How long one probe may take.
+    probe: Duration,
+}
+
+impl Pauses {
+    fn of(hosts: u32) -> Self {
+        let first = FIRST_PAUSE.max(FIRST_PAUSE_OF_WORKER * hosts);
+        let longest = LONGEST_PAUSE.max(LONGEST_PAUSE_OF_WORKER * hosts).min(LONGEST_PAUSE_OF_ALL);
+        Self { first: first.min(longest), longest, probe: PROBE.max(longest / 2) }
+    }
+}
+
+/// A time between nothing and twice `mean`: workers that began together would ask together every time.
+pub(crate) fn spread(mean: Duration) -> Duration {
+    let random = getrandom::u32().unwrap_or(u32::MAX / 2);
+    mean.mul_f64(f64::from(random) / f64::from(u32::MAX) * 2.0)
 }
 
 /// Tries address and name side by side: neither waits for packets or DNS answers that the other lost.
@@ -71,7 +96,7 @@ async fn wait(
     resolve: impl AsyncFn(&str) -> Result<Vec<IpAddr>, String>,
     spread: impl Fn(Duration) -> Duration,
 ) -> Result<LeadFound, Failure> {
-    let search = RefCell::new(Search::new(deadline, report));
+    let (search, pauses) = (RefCell::new(Search::new(deadline, report)), Pauses::of(target.hosts));
     let probe = async |address, patience| {
         let address = SocketAddr::new(address, target.port);
         (address, probe(address, patience).await)
@@ -79,11 +104,11 @@ async fn wait(
     let by_address = async {
         let own = Ok(vec![target.address?]);
         let look = async |patience| attempt(&own, async |it| probe(it, patience).await).await;
-        repeat(&search, Way::Address, &spread, look).await
+        repeat(&search, Way::Address, pauses, &spread, look).await
     };
     let by_name = async {
         if target.address.is_some() {
-            sleep(spread(FIRST_LOOKUP).min(deadline)).await;
+            sleep(FIRST_LOOKUP.min(deadline)).await;
         }
         let (mut named, mut looked_up) = (Ok(Vec::new()), None);
         let look = async |patience| {
@@ -95,7 +120,7 @@ async fn wait(
             }
             attempt(&named, async |it| probe(it, patience).await).await
         };
-        repeat(&search, Way::Name, &spread, look).await
+        repeat(&search, Way::Name, pauses, &spread, look).await
     };
     let found = tokio::select! {
         biased;
@@ -111,30 +136,30 @@ async fn wait(
 async fn repeat(
     search: &RefCell<Search<'_>>,
     way: Way,
+    pauses: Pauses,
     spread: impl Fn(Duration) -> Duration,
     mut look: impl AsyncFnMut(Duration) -> Result<SocketAddr, Seen>,
 ) -> Option<SocketAddr> {
     let (started, deadline) = (search.borrow().started, search.borrow().deadline);
-    let (mut pause, mut connection) = (FIRST_PAUSE, EAGER_CONNECTION.0);
+    let shortest = EAGER_CONNECTION.0.max(pauses.first);
+    let longest = EAGER_CONNECTION.1.max(pauses.first * 4);
+    let (mut pause, mut connection) = (pauses.first, shortest);
     loop {
         search.borrow_mut().attempts += 1;
         let (eager, began) = (started.elapsed() < EAGER, Instant::now());
-        match look(if eager { connection } else { PROBE }).await {
+        match look(if eager { connection } else { pauses.probe }).await {
             Ok(address) => return Some(address),
             Err(seen) => search.borrow_mut().note(way, seen),
         }
-        connection = if began.elapsed() < connection {
-            EAGER_CONNECTION.0
-        } else {
-            (connection * 2).min(EAGER_CONNECTION.1)
-        };
+        connection =
+            if began.elapsed() < connection { shortest } else { (connection * 2).min(longest) };
         let left = deadline.saturating_sub(started.elapsed());
         if left.is_zero() {
             return None;
         }
         sleep(spread(pause).min(left)).await;
         if !eager {
-            pause = pause.mul_f64(1.5).min(LONGEST_PAUSE);
+            pause = pause.mul_f64(1.5).min(pauses.longest);
         }
     }
 }
@@ -258,6 +283,7 @@ mod tests {
             name: "hello-0.hello".to_owned(),
             port: 8050,
             deadline_seconds: 0,
+            hosts: 4,
         }
     }
 
@@ -301,10 +327,32 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_is_spread_over_its_second_half() {
-        let pause = Duration::from_millis(100);
-        assert_eq!(spread(pause, 0), Duration::from_millis(50));
-        assert_eq!(spread(pause, u32::MAX), pause);
+    fn the_workers_of_a_large_instance_try_less_often_each() {
+        let of = |hosts| {
+            let Pauses { first, longest, probe } = Pauses::of(hosts);
+            [first, longest, probe].map(|it| it.as_millis())
+        };
+        assert_eq!(of(1), of(60));
+        assert_eq!(of(60), [30, 1_000, 2_000]);
+        assert_eq!(of(1_000), [500, 12_000, 6_000]);
+        assert_eq!(of(100_000), [15_000, 15_000, 7_500]);
+        assert!((0..100).all(|_| spread(FIRST_PAUSE) <= FIRST_PAUSE * 2));
+    }
+
+    /// On both ways together, and with the lead half a minute late.
+    #[tokio::test(start_paused = true)]
+    async fn a_thousand_workers_try_a_late_lead_at_most_two_hundred_times_a_second() {
+        let (began, attempts) = (Instant::now(), RefCell::new(0));
+        let target = AwaitLead { hosts: 1_000, ..target(Some(SERVICE)) };
+        let probe = async |_: SocketAddr, _: Duration| {
+            *attempts.borrow_mut() += i32::from(began.elapsed() > EAGER * 5);
+            REFUSED
+        };
+        let resolve = async |_: &str| Ok(vec![ip(POD)]);
+        let deadline = Duration::from_mins(5);
+        wait(&target, deadline, &mut |_| {}, probe, resolve, |it| it).await.unwrap_err();
+        let seconds = (deadline - EAGER * 5).as_secs_f64();
+        assert!(f64::from(attempts.take()) * 1_000.0 / seconds < 200.0);
     }
 
     #[tokio::test(start_paused = true)]
@@ -316,17 +364,19 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_refusal_costs_50_milliseconds_for_3_seconds_and_then_pauses_grow_to_500() {
-        let up = EAGER + Duration::from_secs(3);
+    async fn a_refusal_costs_30_milliseconds_for_3_seconds_and_then_pauses_grow_to_a_second() {
+        let up = EAGER + Duration::from_secs(12);
         let outcome = |now, _| if now < up { REFUSED } else { Outcome::Accepted };
         let waited = run(Some(SERVICE), 60, outcome, |_| Ok(Vec::new())).await;
         assert!(waited.found().elapsed < up + LONGEST_PAUSE);
         let pauses = waited.probed.windows(2).map(|pair| pair[1].abs_diff(pair[0]).as_millis());
         let pauses: Vec<_> = pauses.collect();
-        let eager = pauses.iter().take_while(|pause| **pause <= 52).count();
-        assert!((55..=61).contains(&eager), "{pauses:?}");
+        let eager = pauses.iter().take_while(|pause| **pause <= 32).count();
+        assert!((90..=101).contains(&eager), "{pauses:?}");
         // The clock of the test counts whole milliseconds and rounds up.
-        for (pause, expected) in pauses[eager..].iter().zip([75, 112, 168, 253, 379, 500, 500]) {
+        for (pause, expected) in
+            pauses[eager..].iter().zip([45, 67, 101, 151, 227, 341, 512, 768, 1000, 1000])
+        {
             assert!(pause.abs_diff(expected) <= 2, "{pauses:?}");
         }
     }

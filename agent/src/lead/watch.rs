@@ -2,6 +2,7 @@
 //! other lead takes the place of the old one, the worker would look as if all were well.
 
 use crate::lead::resolver::lookup;
+use crate::lead::wait::spread;
 use crate::plan::step::AwaitLead;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -9,9 +10,12 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
+/// So long for each worker: together they look at most 20 times a second.
+const INTERVAL_OF_WORKER: Duration = Duration::from_millis(50);
+
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LeadWatch {
-    /// Between two looks, each of which costs the lead a connection.
+    /// Between two looks on average, each of which costs the lead a connection.
     pub interval: Duration,
     /// How long the port must have refused. A container that is started again in its pod is back long before.
     pub patience: Duration,
@@ -42,8 +46,10 @@ impl LeadWatch {
     /// address, or its name where it has none, gives no answer, that proves nothing and begins the count anew.
     pub(crate) async fn lost(self, lead: &AwaitLead) {
         let mut refused_since: Option<Instant> = None;
+        // Workers that began together look at different times, and those of a large instance less often each.
+        let interval = self.interval.max(INTERVAL_OF_WORKER * lead.hosts);
         loop {
-            sleep(self.interval).await;
+            sleep(if self.silence_counts { self.interval } else { spread(interval) }).await;
             if !self.is_away(lead).await {
                 refused_since = None;
                 continue;
@@ -127,6 +133,7 @@ mod tests {
             name: "localhost".to_owned(),
             port,
             deadline_seconds: 0,
+            hosts: 2,
         }
     }
 

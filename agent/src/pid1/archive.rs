@@ -8,6 +8,7 @@
 use crate::execute::context::Context;
 use crate::failure::{Failure, failed};
 use crate::pid1::ending::BrokerEnd;
+use crate::plan::broker::attribute;
 use crate::plan::step::{ArchiveRun, Owner};
 use crate::system::files;
 use flate2::read::MultiGzDecoder;
@@ -24,7 +25,7 @@ use tokio::task::spawn_blocking;
 /// state to keep.
 pub(crate) fn options(context: &Context, archive: &ArchiveRun) -> Result<Vec<String>, Failure> {
     let ArchiveRun { path, staging, dump } = archive;
-    let set = |name: &str, path: &Path| format!("-S{name}={}", path.display());
+    let set = |name: &str, path: &Path| attribute(&format!("{name}={}", path.display()));
     let exists = context.root.at(path).try_exists().map_err(failed("look for archive", path))?;
     let mut options: Vec<String> =
         exists.then(|| set("content.restore", path)).into_iter().collect();

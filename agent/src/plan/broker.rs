@@ -3,6 +3,7 @@
 use crate::plan::budget::Budget;
 use crate::plan::files::file;
 use crate::plan::pod::Pod;
+use crate::plan::release;
 use crate::plan::step::{FileToWrite, Role};
 use flux_contract::{Bootstrap, Workload};
 use std::iter;
@@ -45,14 +46,22 @@ pub(super) fn command(pod: Pod<'_>) -> Vec<String> {
         // Each pod's log shows its own broker.
         ("log-stderr-mode", Some("local".to_owned())),
     ];
-    let option = |(name, value): (&str, Option<String>)| Some(format!("-S{name}={}", value?));
+    let option =
+        |(name, value): (&str, Option<String>)| Some(attribute(&format!("{name}={}", value?)));
     words.extend(options.into_iter().filter_map(option));
     if pod.role == Role::Lead || matches!(config.workload, Workload::Interactive { .. }) {
-        words.push("-Sbroker.rc2_none".to_owned());
+        words.push(attribute("broker.rc2_none"));
     }
     let quorum = broker.quorum.filter(|_| pod.role == Role::Lead);
-    words.extend(quorum.map(|brokers| format!("-Sbroker.quorum={brokers}")));
+    words.extend(quorum.map(|brokers| {
+        attribute(&format!("broker.quorum={}", release::quorum(pod.facts, brokers)))
+    }));
     words
+}
+
+/// The option of `flux start` that sets a broker attribute in every release: its own `-S` came with flux-core 0.69.
+pub(crate) fn attribute(setting: &str) -> String {
+    format!("-o-S{setting}")
 }
 
 /// `broker.toml`: the user's own text where there is one, else with the way to a lead that let this pod in at

@@ -1,6 +1,6 @@
 //! Configuration and facts become a plan: every decision of a run that can be made beforehand.
 
-use super::{broker, environment, files, helpers, workload};
+use super::{broker, environment, files, helpers, release, workload};
 use crate::failure::Failure;
 use crate::plan::budget::Budget;
 use crate::plan::facts::{Facts, IMAGE_SHELLS, VIEW_SHELLS};
@@ -37,6 +37,7 @@ pub fn plan(config: &AgentConfig, facts: &Facts) -> Result<Plan, Failure> {
         );
         return Err(Failure::new(Exit::View, text));
     }
+    release::check(facts, &config.workload)?;
     let work = workload::workload(pod);
     let mut finish = hooks(pod, [("commands.post", &config.hooks.post)])?;
     finish.push(Step::MarkComplete(config.layout.complete_marker()));
@@ -192,7 +193,8 @@ fn await_lead(pod: Pod<'_>) -> AwaitLead {
         Bootstrap::Child { lead, lead_port, .. } => (lead.clone(), *lead_port),
     };
     let address = broker::lead_address(pod);
-    AwaitLead { address, name, port, deadline_seconds: network.lead_deadline_seconds }
+    let hosts = u32::try_from(network.bootstrap.hosts().len()).unwrap_or(u32::MAX);
+    AwaitLead { address, name, port, deadline_seconds: network.lead_deadline_seconds, hosts }
 }
 
 /// Where and how long to wait for the lead, from this pod.

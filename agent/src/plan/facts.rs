@@ -34,7 +34,7 @@ pub struct Facts {
     pub cluster_domain: Option<String>,
     /// The view's directory of Python packages.
     pub site_packages: Option<PathBuf>,
-    /// The release of the view's Flux.
+    /// The release of the view's Flux, or the image's.
     pub flux_version: Option<String>,
     /// Flux may find plugins that change what its submission programs make of a command.
     pub has_submission_plugins: bool,
@@ -123,7 +123,9 @@ impl Facts {
         let mut executables = candidates(config, &environment);
         executables.retain(|path| is_executable(&root.at(path)));
         let view = config.layout.view();
-        let flux = fs::canonicalize(root.at(view.join("bin/flux"))).unwrap_or_default();
+        let flux =
+            if config.view.enabled { view.join("bin/flux") } else { in_path(&environment, root) };
+        let flux = fs::canonicalize(root.at(flux)).unwrap_or_default();
         let homes = environment.get("HOME").map(PathBuf::from).into_iter();
         let homes = homes.chain(accounts.find_uid(uid).map(|user| user.home));
         Ok(Self {
@@ -233,6 +235,13 @@ fn site_packages(lib: &Path) -> Option<PathBuf> {
         packages.is_dir().then_some((minor, packages))
     });
     versions.max().map(|(_, packages)| packages)
+}
+
+/// The image's `flux`; an empty path where there is none.
+fn in_path(environment: &BTreeMap<String, String>, root: &Root) -> PathBuf {
+    let directories = environment.get("PATH").into_iter().flat_map(|path| path.split(':'));
+    let mut programs = directories.map(|directory| Path::new(directory).join("flux"));
+    programs.find(|program| is_executable(&root.at(program))).unwrap_or_default()
 }
 
 /// The release of the program `flux`, which has it as a text of its own.

@@ -11,6 +11,7 @@ pub(crate) mod files;
 pub(crate) mod helpers;
 pub(crate) mod jobspec;
 pub(crate) mod pod;
+mod release;
 pub(crate) mod step;
 pub(crate) mod submission;
 pub(crate) mod workload;

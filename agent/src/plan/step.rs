@@ -154,6 +154,8 @@ pub struct AwaitLead {
     pub port: u16,
     /// Deadline in seconds.
     pub deadline_seconds: u64,
+    /// Hosts of the instance: many of them ask the lead less often each.
+    pub hosts: u32,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -214,9 +216,8 @@ pub struct ArchiveRun {
 pub struct WorkerRun {
     pub lead: AwaitLead,
     pub policy: WorkerPolicy,
-    /// Where people end the instance, its lead comes back when its pod is lost, and a worker whose broker
-    /// has ended well cannot know which of the two it was. If the lead's port closes within these seconds, it
-    /// waits for the next lead; if not, it alone was asked to leave.
+    /// Where people end the instance, its lead comes back when its pod is lost. A worker whose broker has ended with the
+    /// lead's gives that lead so many seconds to close its port, and then waits for the next one.
     pub lead_may_return_seconds: Option<u64>,
 }
 
@@ -321,7 +322,7 @@ fn account(out: &mut Formatter<'_>, choice: &AccountChoice) -> fmt::Result {
 
 impl Display for AwaitLead {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
-        let Self { address, name, port, deadline_seconds } = self;
+        let Self { address, name, port, deadline_seconds, hosts: _ } = self;
         write!(out, "wait for the lead broker at ")?;
         if let Some(address) = address {
             write!(out, "{address}, else ")?;
@@ -336,7 +337,7 @@ impl Display for BrokerRun {
             writeln!(out, "{lead}")?;
             write!(out, "when the broker ends: {}", policy_text(*policy))?;
             if let Some(seconds) = lead_may_return_seconds {
-                write!(out, "; if the lead closes its port within {seconds} s, wait for another")?;
+                write!(out, ", and wait at most {seconds} s for the lead's port to close")?;
             }
             out.write_str("\n")?;
         }
@@ -366,7 +367,9 @@ impl Display for BrokerRun {
 
 const fn policy_text(policy: WorkerPolicy) -> &'static str {
     match policy {
-        WorkerPolicy::LeaveWhenDone => "leave when it ended with 0, else start it again",
+        WorkerPolicy::LeaveWhenDone => {
+            "leave if it ended with 0 because the lead ends the instance, else start it again"
+        }
         WorkerPolicy::LeaveAlways => "leave",
         WorkerPolicy::Rejoin => "start it again",
     }

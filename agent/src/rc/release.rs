@@ -1,5 +1,6 @@
 //! Whether the agent can take the place of Flux's rc1 and rc3, and where that Flux lies.
 
+use crate::plan::broker::attribute;
 use crate::rc::task::Task;
 use crate::system::environment::Environment;
 use crate::system::root::Root;
@@ -63,11 +64,11 @@ pub(crate) fn options(
     }
     let config: Value = toml::from_str(broker_toml).map_err(|error| error.message().to_owned())?;
     check_config(&config)?;
-    let option = |(attribute, stage): (&str, &str)| {
+    let option = |(name, stage): (&str, &str)| {
         let words = [call(agent, RC), vec![stage.into(), prefix.path.display().to_string()]];
         let words: Vec<_> = words.concat().iter().map(|word| quoted(word)).collect();
         // The broker gives them to a shell.
-        format!("-Sbroker.{attribute}={}", words.join(" "))
+        attribute(&format!("broker.{name}={}", words.join(" ")))
     };
     Ok([("rc1_path", "start"), ("rc3_path", "end")].map(option).to_vec())
 }

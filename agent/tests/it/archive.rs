@@ -24,7 +24,7 @@ fn an_archive_is_restored_only_if_it_exists_when_the_broker_starts() {
 
 /// Shell text of a broker that dumps `$POD/dump` to the path of the configuration.
 const DUMPS: &str = "for word; do
-    case \"$word\" in -Scontent.dump=*) cp $POD/dump \"${word#-Scontent.dump=}\" ;; esac
+    case \"$word\" in -o-Scontent.dump=*) cp $POD/dump \"${word#-o-Scontent.dump=}\" ;; esac
 done";
 
 /// `pod` with a command and an archive at `path`.

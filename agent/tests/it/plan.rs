@@ -158,6 +158,31 @@ fn a_worker_has_hooks_and_options_of_its_own() {
     });
 }
 
+/// flux-core 0.50 takes a set of ranks for the quorum, 0.47 has no `flux submit`; no release before 0.69 has
+/// `flux start -S`.
+#[test]
+fn each_release_gets_what_it_understands_or_is_refused() {
+    for (release, quorum) in [
+        ("0.48.0", "-o-Sbroker.quorum=0-2"),
+        ("0.50.0", "-o-Sbroker.quorum=0-2"),
+        ("0.51.0", "-o-Sbroker.quorum=3"),
+        ("0.66.0", "-o-Sbroker.quorum=3"),
+        ("0.88.0", "-o-Sbroker.quorum=3"),
+    ] {
+        plan_says("sample-0", &[quorum, "-o-Srundir=", "! -S"], |config, facts| {
+            config.broker.quorum = Some(3);
+            facts.flux_version = Some(release.to_owned());
+        });
+    }
+    let old = Facts { flux_version: Some("0.47.0".to_owned()), ..facts("sample-0") };
+    let error = plan(&config(), &old).unwrap_err().to_string();
+    assert!(error.contains("this is Flux 0.47.0, which lacks flux submit"), "{error}");
+    let mini = settings::plain(Workload::Submit {
+        submission: Submission { submit: words(&["flux", "mini", "submit"]), ..submission() },
+    });
+    plan(&mini, &old).unwrap();
+}
+
 #[test]
 fn the_lead_alone_asks_for_diagnostics() {
     let program = "-- /mnt/shared/bin/flux-agent diagnose --flux /mnt/shared/view/bin/flux\n";
@@ -202,7 +227,7 @@ fn an_interactive_lead_submits_its_command_once_and_workers_wait_for_the_next_le
         // The archive has it, or the lead before has submitted it.
         ("sample-0", true, 0, "!flux submit"),
         ("sample-0", false, 1, "!flux submit"),
-        ("sample-2", false, 0, "s, wait for another"),
+        ("sample-2", false, 0, "s for the lead's port to close"),
     ] {
         plan_says(hostname, &[text], |config, facts| {
             config.workload = interactive();

@@ -79,6 +79,7 @@ async fn a_lead_that_starts_late_is_found_when_it_is_up() {
         address: Some(address.ip()),
         name: "lead.invalid".to_owned(),
         port: address.port(),
+        hosts: 2,
         deadline_seconds: 0,
     };
     let (sender, mut reports) = mpsc::unbounded_channel();

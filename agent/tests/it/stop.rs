@@ -119,7 +119,7 @@ fn a_dump_that_hangs_leaves_the_archive_as_it_was() {
     let (pod, archive) = archive::pod_with_archive(b"");
     // Ends its program at SIGTERM, as Flux does, then writes half a dump and hangs.
     pod.broker_does(
-        "for word; do case \"$word\" in -Scontent.dump=*) to=\"${word#-Scontent.dump=}\" ;; esac; done
+        "for word; do case \"$word\" in -o-Scontent.dump=*) to=\"${word#-o-Scontent.dump=}\" ;; esac; done
         dump() { trap '' TERM; printf half > \"$to\"; while :; do sleep 0.05; done; }
         trap dump TERM; touch $POD/running; while :; do sleep 0.05; done",
     );
@@ -248,7 +248,7 @@ fn a_deadline_during_a_hook_ends_it_as_a_signal_would_and_a_worker_keeps_none() 
 /// command lines.
 const LEAVES_A_JOB: &str = r#"
 while [ ! -e $POD/daemon-child ] || [ ! -e $POD/other-child ]; do sleep 0.02; done
-[ -e $POD/job.up ] && { touch $POD/second-runs; while [ ! -e $POD/over ]; do sleep 0.02; done; exit 0; }
+[ -e $POD/job.up ] && { touch $POD/second-runs; while [ ! -e $POD/over ]; do sleep 0.02; done; end_with_lead; }
 task='touch $0.up; while :; do sleep 0.05; done'
 setsid sh -c 'sh -c "$1" $0 & wait' $POD/job "$task" &
 while [ ! -e $POD/job.up ]; do sleep 0.02; done
