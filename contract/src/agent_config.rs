@@ -212,7 +212,7 @@ pub struct Broker {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WorkerPolicy {
-    /// Leave when the lead ended the instance (broker exit 0), start again otherwise.
+    /// Leave when the broker ended with 0 because the lead ends the instance, start again otherwise.
     LeaveWhenDone,
     /// Leave whatever the broker's exit code is (`flux.completeWorkers`).
     LeaveAlways,

@@ -116,12 +116,12 @@ impl BrokerAddress {
         timeout(STATE_TIMEOUT, state).await.unwrap_or_else(|_| silent())
     }
 
-    /// Asks the broker `node`, or the one at the socket, which brokers are online, and disconnects.
-    pub(crate) async fn ask_of_groups(&self, node: Option<u32>) -> Result<(), SocketError> {
+    /// Asks the broker which brokers are online, and disconnects.
+    pub(crate) async fn ask_of_groups(&self) -> Result<(), SocketError> {
         let payload = json!({ "name": "broker.online" });
         let asked = async {
             let mut connection = self.connect().await?;
-            let _: Value = connection.ask(GROUP, node.unwrap_or(NODE_ANY), Some(&payload)).await?;
+            let _: Value = connection.ask(GROUP, NODE_ANY, Some(&payload)).await?;
             Ok(())
         };
         let silent = || Err(SocketError::Silent { topic: GROUP.to_owned() });

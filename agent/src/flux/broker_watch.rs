@@ -2,7 +2,6 @@
 
 use crate::flux::broker_socket::{BrokerAddress, LEAD, SocketError};
 use nix::errno::Errno;
-use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
@@ -20,8 +19,8 @@ const INTERVAL_JOINING: Duration = Duration::from_millis(20);
 const JOINS_OF_LEAD: u32 = 500;
 /// The same of a worker, which has to pass on itself.
 const JOINS_OF_WORKER: u32 = 5;
-/// Brokers between it and the lead that a worker asks, too.
-const MOST_BETWEEN: usize = 16;
+/// Hosts of the largest instance in which this is done: in a larger one, Flux's own collecting costs less than it.
+const MOST_HOSTS: usize = 64;
 /// Pause between two looks at one that runs: only its end is still to come, and that is noticed at once.
 const INTERVAL_ONLINE: Duration = Duration::from_secs(10);
 /// How long the lead may take to answer, perhaps over several brokers.
@@ -36,7 +35,12 @@ pub enum Event {
     Closed,
     /// A worker's broker waits for the quorum of a lead that does not know it.
     LeadGone,
+    /// A worker's broker ends, and the lead ends the instance, or does not.
+    LeadEnds(bool),
 }
+
+/// States of a broker that ends (flux-core, `statetab` of `src/broker/state_machine.c`).
+const ENDING: [&str; 6] = ["cleanup", "shutdown", "finalize", "goodbye", "unload-builtins", "exit"];
 
 /// What is watched.
 #[derive(Debug)]
@@ -45,24 +49,21 @@ pub struct Watch {
     pub broker: BrokerAddress,
     /// It is a worker's.
     pub has_lead: bool,
-    /// Ranks of the brokers between it and the lead, the nearest first.
-    pub between: Vec<u32>,
+    /// Hosts of its instance.
+    pub hosts: usize,
 }
 
-/// The ranks between the lead and `rank` where `topology` is `kary:K` (flux-broker-attributes(7), `tbon.topo`), the nearest
-/// first; none in other trees, and no more than are worth their questions.
-pub fn between(topology: &str, rank: u32) -> Vec<u32> {
-    let children: u32 = topology.strip_prefix("kary:").and_then(|it| it.parse().ok()).unwrap_or(0);
-    let parent = |rank: &u32| rank.checked_sub(1)?.checked_div(children);
-    let above = iter::successors(parent(&rank), parent);
-    above.take_while(|rank| *rank > 0).take(MOST_BETWEEN).collect()
+impl Event {
+    fn is_end(&self) -> bool {
+        matches!(self, Self::State(state) if ENDING.contains(&state.as_str()))
+    }
 }
 
 impl Watch {
     /// Reports every change to `events` until nobody listens any more.
     pub async fn run(self, events: mpsc::UnboundedSender<Event>) {
         let mut seen: Vec<Event> = Vec::new();
-        let mut has_answered = false;
+        let (mut has_answered, mut has_asked_lead) = (false, false);
         let wake = Arc::new(Notify::new());
         let (mut monitor, mut joining) = (JoinSet::new(), JoinSet::new());
         let began = Instant::now();
@@ -75,9 +76,9 @@ impl Watch {
             let waits = state.as_deref() == Some("quorum");
             if !waits {
                 joining.abort_all();
-            } else if joining.is_empty() {
+            } else if self.hosts <= MOST_HOSTS && joining.is_empty() {
                 let times = if self.has_lead { JOINS_OF_WORKER } else { JOINS_OF_LEAD };
-                joining.spawn(pass_on_joins(self.broker.clone(), self.between.clone(), times));
+                joining.spawn(pass_on_joins(self.broker.clone(), times));
             }
             let gone =
                 (waits && self.has_lead && self.lead_is_gone().await).then_some(Event::LeadGone);
@@ -89,11 +90,18 @@ impl Watch {
             let closed = closed.then_some(Event::Closed);
             let now: Vec<Event> =
                 state.map(Event::State).into_iter().chain(gone).chain(closed).collect();
+            let ends = now.iter().any(Event::is_end);
             for event in now.iter().filter(|event| !seen.contains(event)) {
                 // Nobody listening is noticed above.
                 let _ = events.send(event.clone());
             }
             seen = now;
+            if ends && self.has_lead && !has_asked_lead {
+                has_asked_lead = true;
+                if let Some(ends) = self.lead_ends().await {
+                    let _ = events.send(Event::LeadEnds(ends));
+                }
+            }
             let interval = match (runs, has_answered || began.elapsed() > STARTING) {
                 (true, _) => INTERVAL_ONLINE,
                 (false, true) => INTERVAL,
@@ -106,26 +114,37 @@ impl Watch {
         }
     }
 
+    /// Whether the lead ends, too. A broker runs its rc3 with its parent in state `shutdown` and all services of that
+    /// parent alive (flux-core, `action_shutdown`), so the question has the time of rc3. Without a way to the lead, a
+    /// broker in between has gone.
+    async fn lead_ends(&self) -> Option<bool> {
+        match self.ask_lead_state().await? {
+            Ok(state) => Some(ENDING.contains(&state.as_str())),
+            Err(error) => error.is(Errno::EHOSTUNREACH).then_some(false),
+        }
+    }
+
     /// Whether the broker has nobody to pass a question for the lead on to. A broker that another lead sends away ends
     /// by itself, but for one that waits for the quorum (Flux 0.88, `monitor_parent_continuation` of the broker's state
     /// machine). Where no answer comes, that says nothing.
     async fn lead_is_gone(&self) -> bool {
+        let answer = self.ask_lead_state().await;
+        answer.is_some_and(|answer| answer.is_err_and(|error| error.is(Errno::EHOSTUNREACH)))
+    }
+
+    async fn ask_lead_state(&self) -> Option<Result<String, SocketError>> {
         let asked = async { self.broker.connect().await?.state(LEAD).await };
-        let answer = timeout(LEAD_TIMEOUT, asked).await;
-        answer.is_ok_and(|answer| answer.is_err_and(|error| error.is(Errno::EHOSTUNREACH)))
+        timeout(LEAD_TIMEOUT, asked).await.ok()
     }
 }
 
-/// Lets the broker pass on at once which brokers have joined, and then each of those `between` it and the lead. By itself
-/// a broker collects them for 0.1 s before it counts them or tells its parent (Flux 0.88, `batch_timeout` in
-/// `modules/groups/groups.c`); when somebody disconnects who has asked that service something, it does both with what it
-/// has (`disconnect_cb`).
-async fn pass_on_joins(broker: BrokerAddress, between: Vec<u32>, times: u32) {
+/// Lets the broker pass on at once which brokers have joined. By itself a broker collects them for 0.1 s before it counts
+/// them or tells its parent (Flux 0.88, `batch_timeout` in `modules/groups/groups.c`); when somebody disconnects who has
+/// asked that service something, it does both with what it has (`disconnect_cb`).
+async fn pass_on_joins(broker: BrokerAddress, times: u32) {
     for _ in 0..times {
-        for node in iter::once(None).chain(between.iter().copied().map(Some)) {
-            // Whatever is answered.
-            let _ = broker.ask_of_groups(node).await;
-        }
+        // Whatever is answered.
+        let _ = broker.ask_of_groups().await;
         sleep(INTERVAL_JOINING).await;
     }
 }

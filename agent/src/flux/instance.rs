@@ -8,7 +8,7 @@ use flux_contract::instance::{JobReport, JobState, RankReport};
 use flux_contract::job_id::f58;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Jobs that are asked for at most, so that the answer is no longer than an answer may be.
 const MOST_JOBS: u32 = 5000;
@@ -213,10 +213,13 @@ fn ranks(resources: &Resources, status: &Status) -> Vec<RankReport> {
     }
     // No rank at all is an empty text.
     let offline = status.offline.as_deref().map(|ids| ids_of(ids).unwrap_or_default());
-    let is_down = |rank: &RankReport| match &offline {
-        Some(offline) => offline.contains(&rank.rank),
-        None => rank.drained.is_none() && resources.down.each().any(|(down, _)| down == rank.rank),
+    let are_offline = offline.is_some();
+    let down: BTreeSet<u32> = match offline {
+        Some(offline) => offline.into_iter().collect(),
+        None => resources.down.each().map(|(rank, _)| rank).collect(),
     };
+    let is_down =
+        |it: &RankReport| down.contains(&it.rank) && (are_offline || it.drained.is_none());
     let ranks = ranks.into_values().map(|rank| RankReport { up: !is_down(&rank), ..rank });
     ranks.collect()
 }

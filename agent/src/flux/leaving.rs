@@ -2,11 +2,14 @@
 //! no new job, and those that run there may end (flux-resource(1)). The services are those of the broker of rank 0
 //! (flux-core, `src/modules/resource` and `src/modules/job-list`).
 
-use crate::flux::broker_socket::{BrokerAddress, SocketError};
+use crate::flux::broker_socket::{BrokerAddress, BrokerSocket, NODE_ANY, SocketError};
 use crate::flux::instance::Status;
+use crate::flux::resources::{ids_of, idset};
 use flux_contract::job_id::f58;
+use nix::errno::Errno;
 use serde::Deserialize;
 use serde_json::json;
+use std::iter;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
@@ -15,7 +18,9 @@ pub(crate) const REASON: &str = "flux-agent: its pod is stopping";
 /// Before each look whether jobs still run: what was started just before the drain is listed a moment later.
 const INTERVAL: Duration = Duration::from_millis(500);
 /// Jobs that are asked for at most: their ids are for people.
-const JOBS: u32 = 20;
+const JOBS: usize = 20;
+/// The states `RUN` and `CLEANUP` (flux-core, `src/common/libjob/job.h`).
+const RUNNING: u32 = 16 | 32;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OwnRank {
@@ -32,28 +37,55 @@ struct List {
 #[derive(Deserialize)]
 struct Job {
     id: u64,
+    ranks: Option<String>,
+}
+
+/// Of the answer of `overlay.topology`: a rank and those below it.
+#[derive(Deserialize)]
+struct Subtree {
+    rank: u32,
+    #[serde(default)]
+    children: Vec<Subtree>,
+}
+
+impl Subtree {
+    fn ranks(&self) -> Vec<u32> {
+        let below = self.children.iter().flat_map(Self::ranks);
+        iter::once(self.rank).chain(below).collect()
+    }
 }
 
 impl OwnRank {
-    /// Drains the rank, unless it is drained already, and waits until no job runs there or `patience` is
-    /// over. The answer is the ids of those that still run, as people write them.
+    /// Drains the rank and those below it in the tree, whose brokers end with this one, unless they are drained already,
+    /// and waits until no job runs there or `patience` is over. The answer is the ids of those that still run, as people
+    /// write them.
     pub(crate) async fn leave(&self, patience: Duration) -> Result<Vec<String>, SocketError> {
         let deadline = Instant::now() + patience;
         let mut socket = self.broker.connect().await?;
-        if reason(&Status::of(&mut socket).await?, self.rank).is_none() {
-            let drain = json!({ "targets": self.rank.to_string(), "reason": REASON });
+        let ranks = self.ranks_that_leave(&mut socket).await;
+        let status = Status::of(&mut socket).await?;
+        let is_free = |rank: &u32| reason(&status, *rank).is_none();
+        let targets: Vec<u32> = ranks.iter().copied().filter(is_free).collect();
+        if !targets.is_empty() {
+            let drain = json!({ "targets": idset(&targets), "reason": REASON });
             let () = socket.ask_lead("resource.drain", &drain).await?;
         }
-        let running =
-            json!({ "and": [{ "states": ["running"] }, { "ranks": [self.rank.to_string()] }] });
         loop {
             sleep(INTERVAL.min(patience)).await;
-            let list = json!({ "max_entries": JOBS, "attrs": [], "constraint": running });
-            let List { jobs } = socket.ask_lead("job-list.list", &list).await?;
+            let jobs = running(&mut socket, &ranks).await?;
             if jobs.is_empty() || Instant::now() + INTERVAL > deadline {
-                return Ok(jobs.into_iter().map(|job| f58(job.id)).collect());
+                return Ok(jobs.into_iter().map(f58).collect());
             }
         }
+    }
+
+    /// This rank, and those below it in the tree as far as the broker knows them.
+    async fn ranks_that_leave(&self, socket: &mut BrokerSocket) -> Vec<u32> {
+        let asked = json!({ "rank": self.rank });
+        let subtree = socket.ask::<Subtree>("overlay.topology", NODE_ANY, Some(&asked)).await;
+        let mut ranks = subtree.map_or_else(|_| vec![self.rank], |subtree| subtree.ranks());
+        ranks.sort_unstable();
+        ranks
     }
 
     /// Lifts the drain that the pod that was here before has left; says whether there was one.
@@ -67,6 +99,29 @@ impl OwnRank {
         }
         Ok(is_left)
     }
+}
+
+/// The jobs that run on any of `ranks`. A release before flux-core 0.64 cannot be asked for ranks (`src/modules/job-list/match.c`),
+/// and one before 0.53 takes states as bits: then all jobs that run are looked through.
+async fn running(socket: &mut BrokerSocket, ranks: &[u32]) -> Result<Vec<u64>, SocketError> {
+    let states = json!({ "states": ["running"] });
+    let there = json!({ "and": [states, { "ranks": [idset(ranks)] }] });
+    let list = json!({ "max_entries": JOBS, "attrs": [], "constraint": there });
+    match socket.ask_lead::<List>("job-list.list", &list).await {
+        Ok(List { jobs }) => return Ok(jobs.into_iter().map(|job| job.id).collect()),
+        Err(error) if error.is(Errno::EPROTO) || error.is(Errno::EINVAL) => {}
+        Err(error) => return Err(error),
+    }
+    let list = json!({
+        "max_entries": 0, "attrs": ["ranks"], "constraint": states,
+        "states": RUNNING, "results": 0, "userid": u32::MAX,
+    });
+    let List { jobs } = socket.ask_lead("job-list.list", &list).await?;
+    let there = |job: &Job| {
+        let of_job = job.ranks.as_deref().and_then(ids_of).unwrap_or_default();
+        of_job.iter().any(|rank| ranks.contains(rank))
+    };
+    Ok(jobs.into_iter().filter(there).map(|job| job.id).take(JOBS).collect())
 }
 
 /// Why `rank` is drained, if it is.

@@ -10,9 +10,10 @@ pub(crate) mod instance;
 pub(crate) mod jobs;
 pub(crate) mod leaving;
 pub(crate) mod modules;
+pub(crate) mod queues;
 pub(crate) mod refusal;
 pub(crate) mod resources;
 
 pub use broker_socket::BrokerAddress;
-pub use broker_watch::{Event, Watch, between};
+pub use broker_watch::{Event, Watch};
 pub use modules::scheduler_comes;

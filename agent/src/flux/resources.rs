@@ -146,7 +146,7 @@ pub(crate) fn ids_of(text: &str) -> Option<Vec<u32>> {
     Some(ids)
 }
 
-fn idset(ids: &[u32]) -> String {
+pub(crate) fn idset(ids: &[u32]) -> String {
     let ranges = ids.chunk_by(|id, next| id.checked_add(1) == Some(*next));
     let texts = ranges.map(|range| match range {
         [first, .., last] => format!("{first}-{last}"),

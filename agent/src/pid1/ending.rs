@@ -5,6 +5,7 @@
 
 use crate::failure::Failure;
 use crate::pid1::command::CommandEnd;
+use crate::plan::step::WorkerRun;
 use crate::process::exit_status::{end_text, exit_code};
 use crate::process::signals::Stop;
 use flux_contract::{Exit, TerminationMessage, WorkerPolicy};
@@ -22,6 +23,8 @@ pub(crate) struct BrokerEnd {
     pub stopped: Option<Instant>,
     pub ran: bool,
     pub lead_lost: bool,
+    /// Whether the lead ended the instance when this broker of a worker ended; `None` where it has not answered.
+    pub lead_ends: Option<bool>,
     /// It was ended because fewer brokers are enough than it waited for.
     pub quorum_is_smaller: bool,
     /// It was ended because its scheduler did not start.
@@ -131,8 +134,10 @@ pub(crate) enum Next {
     Restart(String),
 }
 
-/// Decides by `policy` what follows the end of a worker's broker.
-pub(crate) fn of_worker(policy: WorkerPolicy, broker: BrokerEnd) -> Next {
+/// Decides by `policy` what follows the end of a worker's broker. A broker ends well with its parent, so in a tree 0 does
+/// not mean that the instance ends: the worker is done only when its lead is. A lead that `may_return` is followed by
+/// another.
+pub(crate) fn of_worker(policy: WorkerPolicy, may_return: bool, broker: BrokerEnd) -> Next {
     let code = broker.code;
     if let Some(stop) = broker.stop {
         // Not 0: a pod that is taken away must not look like one whose work is done.
@@ -148,12 +153,35 @@ pub(crate) fn of_worker(policy: WorkerPolicy, broker: BrokerEnd) -> Next {
             let why = "it, or the shell of its start script, could not be executed";
             Next::Leave(by_agent(Exit::Broker, format!("{text}: {why}")))
         }
+        (WorkerPolicy::LeaveWhenDone, 0) if broker.lead_ends != Some(true) => {
+            Next::Restart("the broker ended, and the lead goes on".to_owned())
+        }
+        (WorkerPolicy::LeaveWhenDone, 0) if may_return => {
+            Next::Restart("the lead has stopped without an end of the run".to_owned())
+        }
         (WorkerPolicy::LeaveWhenDone, 0) => Next::Leave(well(0)),
         (WorkerPolicy::LeaveAlways, _) => {
             let last_error = (code != 0).then_some(text);
             Next::Leave(TerminationMessage { last_error, ..well(0) })
         }
         (WorkerPolicy::LeaveWhenDone | WorkerPolicy::Rejoin, _) => Next::Restart(text),
+    }
+}
+
+/// How long the port of a lead that has not answered is watched.
+const UNSURE: Duration = Duration::from_secs(5);
+
+/// How long a worker whose broker ended well watches the lead's port: where the lead has not answered, and where a lead
+/// that ends is followed by another, for which the port must close first.
+pub(crate) fn patience_with_lead(worker: &WorkerRun, broker: BrokerEnd) -> Duration {
+    let ended_well = broker.code == 0 && broker.stop.is_none() && !broker.lead_lost;
+    if !ended_well || worker.policy != WorkerPolicy::LeaveWhenDone {
+        return Duration::ZERO;
+    }
+    match broker.lead_ends {
+        Some(true) => Duration::from_secs(worker.lead_may_return_seconds.unwrap_or_default()),
+        Some(false) => Duration::ZERO,
+        None => UNSURE,
     }
 }
 
@@ -256,7 +284,8 @@ mod tests {
             done.ended -= Duration::from_secs(2);
             assert_ended(&of_lead(Some(done), end(1)), 7, true, None);
         }
-        let Next::Leave(ended) = of_worker(WorkerPolicy::Rejoin, stopped_by(deadline, 0)) else {
+        let Next::Leave(ended) = of_worker(WorkerPolicy::Rejoin, false, stopped_by(deadline, 0))
+        else {
             panic!()
         };
         assert_ended(&ended, 72, false, Some(passed));
@@ -277,11 +306,10 @@ mod tests {
     #[test]
     fn a_worker_restarts_or_leaves_by_its_policy() {
         use WorkerPolicy::{LeaveAlways, LeaveWhenDone, Rejoin};
-        let code = |policy, end| match of_worker(policy, end) {
+        let code = |policy, end| match of_worker(policy, false, end) {
             Next::Leave(ended) => Some(ended.exit_code),
             Next::Restart(_) => None,
         };
-        assert_eq!(code(LeaveWhenDone, broker(0)), Some(0));
         assert_eq!(code(LeaveWhenDone, broker(1)), None);
         assert_eq!(code(LeaveAlways, broker(1)), Some(0));
         assert_eq!(code(Rejoin, broker(0)), None);
@@ -289,6 +317,23 @@ mod tests {
         assert_eq!(code(Rejoin, stopped(0)), Some(75));
         let orphaned = BrokerEnd { lead_lost: true, ..broker(0) };
         assert_eq!(code(LeaveWhenDone, orphaned), None, "0 is no proof of a good end then");
+    }
+
+    #[test]
+    fn a_worker_whose_broker_ended_well_leaves_with_its_lead_alone() {
+        let goes_on = "the broker ended, and the lead goes on";
+        let returns = "the lead has stopped without an end of the run";
+        for (lead_ends, may_return, why) in [
+            (Some(true), false, None),
+            (Some(true), true, Some(returns)),
+            (Some(false), false, Some(goes_on)),
+            (None, true, Some(goes_on)),
+        ] {
+            let end = BrokerEnd { lead_ends, ..broker(0) };
+            let next = of_worker(WorkerPolicy::LeaveWhenDone, may_return, end);
+            let expected = why.map_or(Next::Leave(well(0)), |why| Next::Restart(why.to_owned()));
+            assert_eq!(next, expected);
+        }
     }
 
     #[test]

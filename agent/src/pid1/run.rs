@@ -283,14 +283,18 @@ async fn of_worker(
     let mut pause = None;
     loop {
         await_lead(context, &worker.lead).await?;
-        let (end, _) = run_broker(context, plan).await?;
-        let why = match ending::of_worker(worker.policy, end) {
-            Next::Leave(ended)
-                if ended.exit_code != 0 || !another_lead_follows(context, worker).await? =>
-            {
-                return Ok(ended);
+        let (mut end, _) = run_broker(context, plan).await?;
+        let patience = ending::patience_with_lead(worker, end);
+        if !patience.is_zero() {
+            context.log.info("the broker ended well: looking whether the lead goes, too");
+            let closed = timeout(patience, LeadWatch::SHORT.lost(&worker.lead));
+            if context.signals.unless_stopped(closed).await?.is_ok() {
+                end.lead_ends = Some(true);
             }
-            Next::Leave(_) => "the lead has stopped without an end of the run".to_owned(),
+        }
+        let may_return = worker.lead_may_return_seconds.is_some();
+        let why = match ending::of_worker(worker.policy, may_return, end) {
+            Next::Leave(ended) => return Ok(ended),
             Next::Restart(why) => why,
         };
         let time = ending::next_pause(pause, end.duration);
@@ -301,14 +305,6 @@ async fn of_worker(
         context.progress.restarted();
         context.signals.unless_stopped(tokio::time::sleep(time)).await?;
     }
-}
-
-/// Whether the lead of an instance that people end goes too, after the clean end of this broker.
-async fn another_lead_follows(context: &mut Context, worker: &WorkerRun) -> Result<bool, Failure> {
-    let Some(seconds) = worker.lead_may_return_seconds else { return Ok(false) };
-    context.log.info("the broker ended well: looking whether the lead goes, too");
-    let gone = timeout(Duration::from_secs(seconds), LeadWatch::SHORT.lost(&worker.lead));
-    Ok(context.signals.unless_stopped(gone).await?.is_ok())
 }
 
 /// What is done at the end in any case. A failure here is said; the code stays what it was.

@@ -4,11 +4,12 @@
 use crate::execute::context::Context;
 use crate::failure::Failure;
 use crate::flux::broker_socket::{BrokerAddress, SocketError};
-use crate::flux::broker_watch::{Event, Watch, between};
+use crate::flux::broker_watch::{Event, Watch};
 use crate::flux::client::FluxClient;
 use crate::flux::demand;
 use crate::flux::leaving::OwnRank;
 use crate::flux::modules::scheduler_comes;
+use crate::flux::queues;
 use crate::lead::watch::LeadWatch;
 use crate::pid1::archive;
 use crate::pid1::command::{CommandEnd, CommandRun, RunningCommand};
@@ -26,6 +27,7 @@ use crate::rc;
 use crate::system::output::chain;
 use crate::system::words::shown;
 use flux_contract::{Exit, phase};
+use nix::errno::Errno;
 use nix::sys::signal::Signal;
 use std::fs;
 use std::future::Future;
@@ -37,7 +39,10 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
+
+/// How long an answer may take that has arrived when the broker ends.
+const LAST_ANSWER: Duration = Duration::from_secs(1);
 
 /// Starts the broker, and the lead's command once it runs, and stays until both have ended, whatever signals come,
 /// and nothing of them is left. The end of the command is `None` where it was not started.
@@ -51,6 +56,8 @@ pub(crate) async fn run_broker(
     if let Some(archive) = &broker.archive {
         words.extend(archive::options(context, archive)?);
     }
+    // What an archive has of its queues is as it was left.
+    let starts_queues = !words.iter().any(|word| word.contains("Scontent.restore="));
     let rc = rc_options(context, broker);
     let loads_modules = !rc.is_empty();
     words.extend(rc);
@@ -61,9 +68,9 @@ pub(crate) async fn run_broker(
     let (events, mut changes) = mpsc::unbounded_channel();
     let owner = context.ids(Owner::Broker).map(|(uid, _)| uid);
     let address = BrokerAddress { socket: broker.socket.clone(), owner };
-    let topology = context.config.broker.topology.as_deref().unwrap_or_default();
-    let between = between(topology, plan.rank);
-    let watch = Watch { broker: address.clone(), has_lead: broker.worker.is_some(), between };
+    let hosts = context.config.network.bootstrap.hosts().len();
+    let has_lead = broker.worker.is_some();
+    let watch = Watch { broker: address.clone(), has_lead, hosts };
     let watch = tokio::spawn(watch.run(events));
     let demand = watch_demand(context, plan.role, &address);
     let lost =
@@ -86,10 +93,14 @@ pub(crate) async fn run_broker(
         leaving: None,
         api: None,
         loads_modules,
+        starts_queues,
         scheduler: None,
     };
     let (lost, smaller) = (end_of(lost), end_of(smaller));
     let status = supervision.until_ended(context, &mut changes, lost, smaller).await;
+    if status.success() {
+        let _ = timeout(LAST_ANSWER, supervision.await_lead(&mut changes)).await;
+    }
     watch.abort();
     drop(demand);
     context.progress.broker_ended();
@@ -196,6 +207,8 @@ struct Supervision<'run> {
     api: Option<JoinSet<()>>,
     /// The agent is the broker's rc1, which does not wait until the scheduler runs.
     loads_modules: bool,
+    /// The instance is a new one, whose named queues are stopped.
+    starts_queues: bool,
     scheduler: Option<Scheduler>,
 }
 
@@ -245,6 +258,17 @@ impl Supervision<'_> {
                     }
                 }
                 end = end_of(self.command.as_mut().map(RunningCommand::end)) => self.command_ended(context, end),
+            }
+        }
+    }
+
+    /// The broker of a worker may end before it is read whether the lead ends, too.
+    async fn await_lead(&mut self, changes: &mut mpsc::UnboundedReceiver<Event>) {
+        let is_over = |end: &BrokerEnd| end.stop.is_some() || end.lead_ends.is_some();
+        while self.role == Role::Worker && !is_over(&self.end) {
+            let Some(event) = changes.recv().await else { return };
+            if let Event::LeadEnds(ends) = event {
+                self.end.lead_ends = Some(ends);
             }
         }
     }
@@ -371,6 +395,7 @@ impl Supervision<'_> {
         let state = match event {
             Event::State(state) => state,
             Event::LeadGone => return self.lose_lead(context),
+            Event::LeadEnds(ends) => return self.end.lead_ends = Some(*ends),
             // All is kept by then. Where rc3 has failed, Flux 0.88 takes ten seconds more, and may stay for ever.
             Event::Closed => return self.kill_within(context.budget.main),
         };
@@ -395,10 +420,28 @@ impl Supervision<'_> {
             Role::Lead if self.end.stop.is_none() => {
                 let comes = || Box::pin(scheduler_comes(self.own_rank.broker.clone())) as Scheduler;
                 self.scheduler = self.loads_modules.then(comes);
+                self.start_queues(context);
                 self.start(context);
             }
             Role::Lead => {}
         }
+    }
+
+    /// Starts the named queues of a new instance, beside everything else: what is submitted meanwhile waits for them.
+    fn start_queues(&self, context: &Context) {
+        if !self.starts_queues {
+            return;
+        }
+        let (broker, log) = (self.own_rank.broker.clone(), context.log);
+        tokio::spawn(async move {
+            match queues::start_all(&broker).await {
+                Ok(queues) if queues.is_empty() => {}
+                // A release without them.
+                Err(error) if error.is(Errno::ENOSYS) => {}
+                Ok(queues) => log.info(&format!("started the queues {}", queues.join(", "))),
+                Err(error) => log.warn(&format!("start the queues: {}", chain(&error))),
+            }
+        });
     }
 
     /// Starts the command, or submits that of an interactive MiniCluster, once.

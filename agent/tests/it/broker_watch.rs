@@ -1,8 +1,10 @@
 //! Watching a broker from outside.
 
-use crate::pod::broker::{NO_SERVICE, UNREACHABLE, broker_that, replies, state_text};
+use crate::pod::broker::{
+    NO_SERVICE, STATE_OF_LEAD, UNREACHABLE, broker_that, replies, state_text,
+};
 use crate::pod::{PATIENCE, skip};
-use flux_agent::flux::{BrokerAddress, Event, Watch, between};
+use flux_agent::flux::{BrokerAddress, Event, Watch};
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
 use rustix::process::{DumpableBehavior, dumpable_behavior};
@@ -20,7 +22,7 @@ use tokio::time::timeout;
 /// A watch of the broker at `local` in `directory`.
 fn watch(directory: &TempDir, owner: Option<u32>) -> Watch {
     let broker = BrokerAddress { socket: directory.path().join("local"), owner };
-    Watch { broker, has_lead: false, between: Vec::new() }
+    Watch { broker, has_lead: false, hosts: 4 }
 }
 
 /// What a watch of a worker's broker in state `quorum` reports whose question to the lead fails with `errno`.
@@ -28,19 +30,19 @@ async fn reports_with_the_lead_answering(errno: u8) -> Vec<Event> {
     let directory = TempDir::new().unwrap();
     let asked = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&asked);
-    broker_that(&directory.path().join("local"), move |topic, _| {
-        if ["state-machine.monitor", "groups.get"].contains(&topic) {
-            return Err(NO_SERVICE);
+    broker_that(&directory.path().join("local"), move |topic, _| match topic {
+        "state-machine.get" => Ok(state_text("quorum")),
+        STATE_OF_LEAD => {
+            counted.fetch_add(1, Ordering::SeqCst);
+            Err(errno)
         }
-        // Its own state and the lead's are asked in turn.
-        let question = counted.fetch_add(1, Ordering::SeqCst);
-        if question.is_multiple_of(2) { Ok(state_text("quorum")) } else { Err(errno) }
+        _ => Err(NO_SERVICE),
     });
     let (events, mut changes) = mpsc::unbounded_channel();
     let watch = Watch { has_lead: true, ..watch(&directory, None) };
     let watching = tokio::spawn(watch.run(events));
     let twice = async {
-        while asked.load(Ordering::SeqCst) < 5 {
+        while asked.load(Ordering::SeqCst) < 3 {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
@@ -60,6 +62,32 @@ async fn a_worker_whose_broker_has_no_way_to_the_lead_before_the_quorum_has_lost
     assert_eq!(seen, [state.clone(), Event::LeadGone]);
     // Whatever else the lead says, it is there.
     assert_eq!(reports_with_the_lead_answering(1).await, [state]);
+}
+
+#[tokio::test]
+async fn a_worker_whose_broker_ends_asks_whether_the_lead_ends() {
+    for (lead, expected) in [
+        (Ok("shutdown"), true),
+        (Ok("goodbye"), true),
+        (Ok("run"), false),
+        (Ok("quorum"), false),
+        // A broker between the two has ended, or another has taken its place.
+        (Err(UNREACHABLE), false),
+    ] {
+        let directory = TempDir::new().unwrap();
+        broker_that(&directory.path().join("local"), move |topic, _| match topic {
+            "state-machine.get" => Ok(state_text("shutdown")),
+            STATE_OF_LEAD => lead.map(state_text),
+            _ => Err(NO_SERVICE),
+        });
+        let (events, mut changes) = mpsc::unbounded_channel();
+        let watch = Watch { has_lead: true, ..watch(&directory, None) };
+        let watching = tokio::spawn(watch.run(events));
+        let mut next = async || timeout(PATIENCE, changes.recv()).await.unwrap();
+        assert_eq!(next().await, Some(Event::State("shutdown".to_owned())));
+        assert_eq!(next().await, Some(Event::LeadEnds(expected)));
+        watching.abort();
+    }
 }
 
 #[tokio::test]
@@ -84,25 +112,14 @@ async fn a_broker_that_has_not_joined_yet_is_asked_again_for_the_changes_of_its_
     watching.abort();
 }
 
-#[test]
-fn what_joins_goes_through_the_parents_in_a_tree_of_equal_numbers_of_children() {
-    assert_eq!(between("kary:2", 9), [4, 1]);
-    assert!(between("kary:2", 2).is_empty());
-    assert_eq!(between("kary:32", 65), [2]);
-    assert_eq!(between("kary:1", 4000).len(), 16);
-    for (topology, rank) in [("kary:2", 0), ("kary:0", 9), ("binomial", 9), ("", 9)] {
-        assert!(between(topology, rank).is_empty(), "{topology} {rank}");
-    }
-}
-
 /// Each time somebody who has asked for them disconnects, a broker passes on who has joined.
 #[tokio::test]
 async fn a_broker_that_waits_for_the_quorum_is_asked_who_has_joined_and_one_that_runs_is_not() {
-    for (has_lead, above, state, asked) in [
-        (true, 0, "quorum", 5),
-        (true, 2, "quorum", 15),
-        (false, 0, "quorum", 20),
-        (false, 0, "run", 0),
+    for (has_lead, state, hosts, asked) in [
+        (true, "quorum", 4, 5),
+        (false, "quorum", 64, 20),
+        (false, "quorum", 65, 0),
+        (false, "run", 4, 0),
     ] {
         let directory = TempDir::new().unwrap();
         let [questions, states] = [(); 2].map(|()| Arc::new(AtomicUsize::new(0)));
@@ -116,7 +133,7 @@ async fn a_broker_that_waits_for_the_quorum_is_asked_who_has_joined_and_one_that
             Ok(state_text(state))
         });
         let (events, _changes) = mpsc::unbounded_channel();
-        let watch = Watch { has_lead, between: vec![1; above], ..watch(&directory, None) };
+        let watch = Watch { has_lead, hosts, ..watch(&directory, None) };
         let watching = tokio::spawn(watch.run(events));
         let holds = async {
             while questions.load(Ordering::SeqCst) < asked || states.load(Ordering::SeqCst) == 0 {
@@ -125,7 +142,7 @@ async fn a_broker_that_waits_for_the_quorum_is_asked_who_has_joined_and_one_that
         };
         timeout(PATIENCE, holds).await.unwrap();
         watching.abort();
-        assert!(state == "quorum" || questions.load(Ordering::SeqCst) == 0, "{state}");
+        assert!(asked > 0 || questions.load(Ordering::SeqCst) == 0, "{state} {hosts}");
     }
 }
 

@@ -124,7 +124,7 @@ fn a_broker_that_is_started_again_has_the_terminal_as_the_first_had() {
     pod.broker_does(
         "until [ $(cut -d' ' -f5 /proc/self/stat) = $(cut -d' ' -f8 /proc/self/stat) ]
         do sleep 0.02; done
-        [ -e $POD/second ] && exit 0; touch $POD/second; exit 1",
+        [ -e $POD/second ] && end_with_lead; touch $POD/second; exit 1",
     );
     let Some((run, _terminal)) = on_terminal(&pod, &pod.prepared(&config)) else { return };
     run.end().with_code(0);

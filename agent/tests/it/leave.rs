@@ -14,6 +14,10 @@ use std::time::Instant;
 const ENDS_AT_SIGTERM: &str =
     "trap 'touch $POD/ended; exit 0' TERM; touch $POD/up; while :; do sleep 0.02; done";
 
+/// What the broker of rank 1 knows of those below it, in a tree `kary:1`.
+const TREE: &str = r#"{"rank":1,"size":3,"children":[{"rank":2,"size":2,"children":[{"rank":3,"size":1,"children":[]}]}]}"#;
+const EPROTO: u8 = 71;
+
 /// What an instance of Flux knows of rank 1, and what it was asked.
 #[derive(Default)]
 struct Instance {
@@ -21,6 +25,8 @@ struct Instance {
     drained: Option<&'static str>,
     /// A job runs there.
     busy: bool,
+    /// It is of a release that cannot be asked for the jobs of a rank.
+    old: bool,
     /// The lead is gone: this errno is the answer to all questions for it.
     errno: Option<u8>,
     /// Topics and payloads.
@@ -38,8 +44,12 @@ impl Instance {
         }
         let drain = |reason| ("0-1", json!({ "timestamp": 1.5, "reason": reason }));
         let drained: HashMap<_, _> = self.drained.map(drain).into_iter().collect();
-        let jobs: &[_] = if self.busy { &[json!({ "id": 25_568_477_184_u64 })] } else { &[] };
+        let mut jobs = vec![json!({ "id": 1, "ranks": "0" })];
+        jobs.retain(|_| self.old);
+        jobs.extend(self.busy.then(|| json!({ "id": 25_568_477_184_u64, "ranks": "0-1" })));
         Ok(match topic {
+            "overlay.topology" => TREE.to_owned(),
+            "job-list.list" if self.old && payload.contains("and") => return Err(EPROTO),
             "resource.status" => json!({ "drain": drained }).to_string(),
             "job-list.list" => json!({ "jobs": jobs }).to_string(),
             _ => String::new(),
@@ -103,9 +113,20 @@ fn a_worker_drains_its_rank_and_ends_its_broker_when_no_job_runs_there() {
     let (unfinished, log) = worker.end();
     assert_eq!(unfinished, [""; 0]);
     assert!(log.contains("no job runs on rank 1: ending the broker"), "{log}");
-    let drain = r#"resource.drain {"reason":"flux-agent: its pod is stopping","targets":"1"}"#;
+    // Their brokers end with this one.
+    let drain = r#"resource.drain {"reason":"flux-agent: its pod is stopping","targets":"1-3"}"#;
     let instance = instance.lock().unwrap();
     assert_eq!(instance.times_asked(drain), 1, "{:?}", instance.asked);
+    let of_all = |asked: &&String| asked.starts_with("job-list") && asked.contains(r#"["1-3"]"#);
+    assert!(instance.asked.iter().any(|asked| of_all(&asked)), "{:?}", instance.asked);
+}
+
+#[test]
+fn an_old_release_that_lists_jobs_of_all_ranks_is_asked_for_those_that_leave() {
+    let worker = Worker::of(Instance { busy: true, old: true, ..Instance::default() }, 2);
+    worker.run.signal(Signal::SIGTERM);
+    let (unfinished, log) = worker.end();
+    assert_eq!(unfinished, ["ƒfxQ8UX"], "{log}");
 }
 
 #[test]
@@ -151,7 +172,10 @@ fn only_the_drain_that_a_pod_has_left_is_lifted() {
         let instance = instance.lock().unwrap();
         let asked = |what| instance.times_asked(what);
         assert_eq!(asked("resource.undrain"), lifted, "{reason}: {:?}", instance.asked);
-        assert_eq!(asked("resource.drain"), 0, "it is drained: {:?}", instance.asked);
+        let below =
+            r#"resource.drain {"reason":"flux-agent: its pod is stopping","targets":"2-3"}"#;
+        let drains = [asked(below), asked("resource.drain")];
+        assert_eq!(drains, [1, 1], "its own rank is drained: {:?}", instance.asked);
     }
 }
 

@@ -1,6 +1,6 @@
 //! `flux-agent serve`: the API over HTTP, with a recorded broker behind it.
 
-use crate::pod::broker::broker_that;
+use crate::pod::broker::{STATE_OF_LEAD, broker_that};
 use crate::pod::{Background, Pod, await_that};
 use flux_contract::token::fingerprint;
 use serde_json::{Value, json};
@@ -74,7 +74,7 @@ fn entries(log: &str) -> String {
 fn answer(topic: &str, asked: &Value) -> Result<Value, u8> {
     let is = |what: &str, text: &str| asked[what] == text;
     Ok(match topic {
-        "state-machine.get" => json!({ "state": "run" }),
+        "state-machine.get" | STATE_OF_LEAD => json!({ "state": "run" }),
         "groups.get" => json!({ "members": "0-1" }),
         "attr.get" if is("name", "hostlist") => json!({ "value": "a,b" }),
         "attr.get" if is("name", "version") => json!({ "value": "0.88.0" }),

@@ -1,9 +1,9 @@
 //! What a first process owes its pod.
 
-use crate::pod::broker::broker_in_state;
+use crate::pod::broker::{NO_SERVICE, broker_in_state, broker_that, state_text};
 use crate::pod::{Background, Ended, PATIENCE, Pod, await_that, closed_port, stopped};
 use crate::zmtp_server::worker_with_lead;
-use flux_contract::{Exit, WorkerPolicy, Workload};
+use flux_contract::{Archive, Exit, WorkerPolicy, Workload};
 use nix::sys::signal::Signal;
 use std::fs;
 use std::time::Instant;
@@ -140,6 +140,34 @@ fn a_lead_whose_quorum_becomes_smaller_waits_for_no_more_and_one_that_runs_goes_
     assert_eq!(begun, 1, "{log}");
 }
 
+/// Flux leaves them stopped; in an archive they are as they were left.
+#[test]
+fn the_named_queues_of_a_new_instance_are_started() {
+    for (archived, expected) in [(false, r#"{"all":true,"start":true}"#), (true, "")] {
+        let pod = Pod::new();
+        let started = pod.at("started");
+        broker_that(&pod.layout().local_socket(), move |topic, payload| match topic {
+            "state-machine.get" => Ok(state_text("run")),
+            "job-manager.queue-list" => Ok(r#"{"queues":["batch","debug"]}"#.to_owned()),
+            "job-manager.queue-start" => {
+                fs::write(&started, payload).unwrap();
+                Ok(String::new())
+            }
+            _ => Err(NO_SERVICE),
+        });
+        let until = if archived { "" } else { "until [ -e $POD/started ]; do sleep 0.02; done" };
+        let mut config = pod.launcher(until);
+        let path = pod.at("state.tgz").display().to_string();
+        config.archive = archived.then_some(Archive { path });
+        if archived {
+            fs::write(pod.at("state.tgz"), "").unwrap();
+        }
+        let log = pod.run(&config).with_code(0).log;
+        assert_eq!(log.contains("started the queues batch, debug"), !archived, "{log}");
+        assert_eq!(fs::read_to_string(pod.at("started")).unwrap_or_default(), expected);
+    }
+}
+
 #[test]
 fn the_command_starts_with_no_signal_blocked_or_ignored() {
     let pod = Pod::new();
@@ -170,7 +198,9 @@ fn broker_and_command_lead_process_groups_of_their_own() {
 #[test]
 fn a_worker_starts_its_broker_again_after_a_failure_and_leaves_when_the_instance_ends() {
     let (pod, mut config, _lead) = worker_with_lead();
-    pod.broker_does("echo >> $POD/starts; [ $(wc -l < $POD/starts) -lt 4 ] || exit 0; exit 1");
+    pod.broker_does(
+        "echo >> $POD/starts; [ $(wc -l < $POD/starts) -lt 4 ] || end_with_lead; exit 1",
+    );
     let log = pod.run(&config).with_code(0).log;
     assert!(log.contains("ended with exit code 1; starting it again in 0.5 s"), "{log}");
     assert_eq!(pod.read("flux-calls").matches("flux start").count(), 4);

@@ -2,6 +2,9 @@
 
 use crate::{Instance, Trial, end_of, then_on, trial};
 use anyhow::{Context as _, Result, ensure};
+use e2e::not_run;
+use e2e::product::view::View;
+use e2e::progress::Progress;
 use e2e::trial::is_true;
 use flux_operator::crd::{MiniClusterStatus, State};
 use k8s_openapi::api::core::v1::Pod;
@@ -71,6 +74,39 @@ fn a_worker_that_is_lost_comes_back_while_the_command_runs() {
         run.running(4).await?;
         ensure!(run.ready().await? == lead, "the lead is another one");
         run.ends_on(4).await
+    });
+}
+
+/// In a chain, the brokers below the one that goes end with it, and their agents start them again.
+#[test]
+#[ignore = "needs a cluster"]
+fn a_broker_in_the_middle_of_a_tree_comes_back_with_those_below_it() {
+    trial("middle", async |trial| {
+        let spec = "size: 5, interactive: true, flux: {topology: 'kary:1'}";
+        if !View::from_environment()?.is_real() {
+            let why = "the stand-in for Flux has no trees";
+            not_run::note("the loss of a broker with others below it", why, &Progress::new());
+            return Ok(());
+        }
+        let run = trial.run("chain", spec, "").await?;
+        run.ready().await?;
+        run.up(5).await?;
+        let on_rank =
+            |rank: &str| format!("/mnt/flux/bin/flux submit --requires=rank:{rank} sleep 600");
+        run.exec(0, &["sh", "-c", &on_rank("1")]).await?;
+        for loss in [Loss::Deletion, Loss::Eviction] {
+            let before = lose(trial, &run, 2, loss).await?;
+            run.another(2, &before).await?;
+            run.up_within(5, BACK_WITHIN).await?;
+        }
+        for index in [3, 4] {
+            let status = run.agent_status(index).await?;
+            ensure!(status["restarts"].as_u64().is_some_and(|it| it <= 2), "{index}: {status}");
+        }
+        let running =
+            run.exec(0, &["/mnt/flux/bin/flux", "jobs", "-no", "{ranks} {state}"]).await?;
+        ensure!(running.trim() == "1 RUN", "the job of rank 1: {running}");
+        Ok(())
     });
 }
 

@@ -15,6 +15,9 @@ const STREAMING: u8 = 0x40;
 /// `EHOSTUNREACH`: it has no way to the broker that is asked.
 pub const UNREACHABLE: u8 = 113;
 
+/// The topic of a question for the lead's state, as [`serve`] names it.
+pub const STATE_OF_LEAD: &str = "state-machine.get of the lead";
+
 /// Answers on the socket at `path` as a broker in `state` does, in the background.
 pub fn broker_in_state(path: &Path, state: &'static str) {
     broker_that(path, move |_, _| Ok(state_text(state)));
@@ -116,7 +119,7 @@ pub fn replies<Reply: Into<Answers>>(
     }
 }
 
-/// Topic and payload of a question: behind the empty frame of the route, and before the one of the protocol.
+/// Topic and payload of a question, which is for rank 0 or for the broker itself: behind the empty frame of the route, and before the one of the protocol.
 fn question(asked: &[u8]) -> (String, String) {
     let mut frames = Vec::new();
     let mut rest = asked;
@@ -132,5 +135,7 @@ fn question(asked: &[u8]) -> (String, String) {
         rest = after;
     }
     let payload = if frames.len() > 3 { frames.swap_remove(2) } else { String::new() };
-    (frames.swap_remove(1), payload)
+    let (topic, node) = (frames.swap_remove(1), &asked[asked.len() - 8..asked.len() - 4]);
+    let of_lead = topic == "state-machine.get" && node == [0; 4];
+    (if of_lead { STATE_OF_LEAD.to_owned() } else { topic }, payload)
 }

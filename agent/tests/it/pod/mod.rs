@@ -197,7 +197,8 @@ impl Pod {
     }
 
     /// Answers, once there is a place for the socket, as the stand-in for the broker does that is in state
-    /// `run` while there is the file `up`. A test that answers itself is left alone.
+    /// `run` while there is the file `up`, and in `shutdown` once there is `ends`: its lead is in the state that the file
+    /// `lead` has. A test that answers itself is left alone.
     pub fn serve_state(&self) {
         let (pod, path) = (self.directory.path().to_owned(), self.layout().local_socket());
         std::thread::spawn(move || {
@@ -210,8 +211,14 @@ impl Pod {
             let _ = fs::set_permissions(&path, Permissions::from_mode(0o777));
             broker::serve(listener, move |topic, _| match topic {
                 "state-machine.get" => {
-                    let up = pod.join("up").exists();
-                    Ok(broker::state_text(if up { "run" } else { "init" }))
+                    let is = |name: &str| pod.join(name).exists();
+                    let before_run = if is("up") { "run" } else { "init" };
+                    Ok(broker::state_text(if is("ends") { "shutdown" } else { before_run }))
+                }
+                broker::STATE_OF_LEAD => {
+                    fs::write(pod.join("lead-asked"), "").map_err(|_| NO_SERVICE)?;
+                    let state = fs::read_to_string(pod.join("lead"));
+                    Ok(broker::state_text(state.as_deref().unwrap_or("shutdown")))
                 }
                 "state-machine.monitor" => {
                     let before = pod.join("up").exists();
