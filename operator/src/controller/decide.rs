@@ -72,6 +72,10 @@ pub(super) struct Plan {
     pub(super) maximum_size: Option<u32>,
     /// True when the instance stays up until it is shut down.
     pub(super) interactive: bool,
+    /// Where the state of an instance is kept.
+    pub(super) archive: Option<String>,
+    /// How much memory the lead's runner may take.
+    pub(super) memory_limit: Option<String>,
     /// How agent and view come into the pods; absent where there is no Job, nor is to be, and where the Job does not
     /// say.
     pub(super) install: Option<Installed>,
@@ -115,6 +119,11 @@ pub(super) struct Writes {
     pub(super) scaled_down: Option<(i64, i64)>,
 }
 
+fn memory_limit(cluster: &Cluster) -> Option<String> {
+    let resources = cluster.runner.container.resources.as_ref()?;
+    Some(resources.limits.as_ref()?.get("memory")?.0.clone())
+}
+
 pub(super) fn decide(request: &Request<'_>, live: &Live) -> Plan {
     let cluster = request.cluster.as_ref();
     let config = agent_config(live.config_map.as_ref());
@@ -129,6 +138,8 @@ pub(super) fn decide(request: &Request<'_>, live: &Live) -> Plan {
         interactive: config.as_ref().is_some_and(|config| {
             matches!(config.workload, Workload::Interactive { .. } | Workload::Diagnostics {})
         }),
+        archive: config.as_ref().and_then(|config| Some(config.archive.as_ref()?.path.clone())),
+        memory_limit: cluster.ok().and_then(memory_limit),
         rest: config.as_ref().and_then(rest::reached),
         lead_label: live.pods.lead.as_ref().and_then(lead_label),
         ..Plan::default()

@@ -117,7 +117,8 @@ pub struct Flux {
     #[serde(default)]
     pub disable_socket: bool,
 
-    /// Shape of the brokers' tree: `kary:N`, `binomial` or `mincrit`. Default: all under the lead.
+    /// Shape of the brokers' tree: `kary:N`, `binomial`, `mincrit`, or `custom` for all under the lead. Default: `custom`
+    /// below 256 hosts (`maxSize`), with bursting, `brokerConfig` or `minimalService`; else `kary:32`.
     pub topology: Option<String>,
 
     /// Containers beside the runner start without waiting for the broker's socket. Default false.

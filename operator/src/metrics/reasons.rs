@@ -30,7 +30,7 @@ pub(super) const FAILED: [&str; 19] = [
 ];
 
 /// Of a MiniCluster that has not ended.
-pub(super) const UNDER_WAY: [&str; 23] = [
+pub(super) const UNDER_WAY: [&str; 24] = [
     "ApplyFailed",
     "BuildFailed",
     "CertificateFailed",
@@ -41,6 +41,7 @@ pub(super) const UNDER_WAY: [&str; 23] = [
     "Ending",
     "Internal",
     "Invalid",
+    "LeadReplaced",
     "NameTaken",
     "NoPodGroups",
     "PodsRefused",

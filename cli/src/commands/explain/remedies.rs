@@ -79,6 +79,11 @@ mod tests {
         assert!(of("CommandFailed", "", Some(127)).contains("the full path"));
         assert!(of("Waiting", "pod a has no node: 0/1 nodes", None).contains("smaller requests"));
         assert!(of("Waiting", "ImagePullBackOff", None).contains("pull secrets"));
+        let memory = "container hello ran out of the memory that its limits allow";
+        for reason in ["LeadReplaced", "Running"] {
+            assert!(of(reason, memory, None).starts_with("raise `resources.limits.memory`"));
+        }
+        assert!(of("LeadReplaced", "it was deleted", None).contains("keep its jobs"));
         assert!(of("Waiting", "something else", None).contains("as the message says"));
         assert_eq!(of("LeadUnreachable", "", Some(68)), "why the lead did not start");
         assert_eq!(of_reason("CommandSucceeded", "", Some(0)), None);

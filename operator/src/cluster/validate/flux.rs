@@ -28,6 +28,11 @@ pub struct Defaults {
     pub cluster_domain: Option<String>,
 }
 
+/// From so many hosts on the brokers form a tree, which is Flux's own where brokers find each other without a
+/// `[bootstrap]` (flux-broker-attributes(7), `tbon.topo`).
+const TREE_FROM: usize = 256;
+const TREE: &str = "kary:32";
+
 /// Where the operator's own documents are mounted: no mount path may hide them.
 const OPERATOR_DIRECTORY: &str = "/flux_operator";
 
@@ -45,13 +50,14 @@ pub(super) fn flux(
             format!("{variable:?} is no name a shell can export: use letters, digits and '_', not starting with a digit")
         });
     }
+    let hosts = hosts(name, spec, lead, faults);
     Flux {
         view: view(flux, defaults, faults),
         install: flux.container.install.unwrap_or(defaults.install),
         complete_workers: flux.complete_workers,
-        broker: broker(spec, faults),
+        broker: broker(spec, hosts.len(), faults),
         curve: curve(flux, faults),
-        bootstrap: bootstrap(hosts(name, spec, lead, faults), lead, faults),
+        bootstrap: bootstrap(hosts, lead, faults),
         rest_port: rest_port(flux, lead.is_some(), faults),
         munge_secret: non_empty_owned(flux.munge_secret.as_ref()),
         environment: flux.environment.clone(),
@@ -69,13 +75,13 @@ fn rest_port(flux: &crd::Flux, has_other_lead: bool, faults: &mut Violations) ->
     Some(port)
 }
 
-fn broker(spec: &MiniClusterSpec, faults: &mut Violations) -> Broker {
+fn broker(spec: &MiniClusterSpec, hosts: usize, faults: &mut Violations) -> Broker {
     let (flux, logging) = (&spec.flux, &spec.logging);
     let log_level = if logging.quiet { 0 } else { flux.log_level };
     Broker {
         quorum: None,
         connect_timeout: connect_timeout(flux, faults),
-        topology: topology(flux, faults),
+        topology: topology(flux, faults).or_else(|| default_topology(flux, hosts)),
         log_level: u8::try_from(log_level).unwrap_or_default(),
         local_socket: !flux.disable_socket,
         zeromq_debug: logging.zeromq,
@@ -99,7 +105,20 @@ fn topology(flux: &crd::Flux, faults: &mut Violations) -> Option<String> {
     faults.require(fits, "spec.flux.topology", || {
         format!("{topology:?} is no topology of Flux: use kary:<number>, mincrit, mincrit:<number>, binomial or custom")
     });
+    faults.require(!flux.minimal_service || scheme == "custom", "spec.flux.topology", || {
+        format!("with minimalService no worker has a name by which the brokers below it in {topology} could reach it: remove minimalService, or use custom")
+    });
     Some(topology.to_owned())
+}
+
+/// The tree of an instance with many brokers, each of which would be connected to the lead. With hosts of other clusters
+/// the lead stays the only parent, as no other broker is reachable there; a `brokerConfig` may have a tree of its own.
+fn default_topology(flux: &crd::Flux, hosts: usize) -> Option<String> {
+    let may_choose = flux.bursting.is_none()
+        && flux.lead_broker.is_none()
+        && non_empty(flux.broker_config.as_ref()).is_none()
+        && !flux.minimal_service;
+    (may_choose && hosts >= TREE_FROM).then(|| TREE.to_owned())
 }
 
 /// Fluxion takes an unknown policy for its default, and says so to nobody.

@@ -57,7 +57,7 @@ fn of_condition(condition: &Condition) -> Option<Event> {
         kind::PROGRESSING => {
             let stuck = !holds && !SETTLED_REASONS.contains(&condition.reason.as_str());
             let tells = condition.reason == "StartedByAnotherOperator";
-            (stuck || condition.reason == "Waiting", tells)
+            (stuck || ["Waiting", "LeadReplaced"].contains(&condition.reason.as_str()), tells)
         }
         kind::READY | kind::SUSPENDED | kind::COMPLETE => (false, holds),
         kind::FAILED => (holds, false),
@@ -99,6 +99,7 @@ mod tests {
             ("Progressing", None, ("False", "ApplyFailed"), true),
             ("Failed", Some(("False", "NotFinished")), ("True", "CommandFailed"), true),
             ("Progressing", Some(("True", "Starting")), ("True", "Waiting"), true),
+            ("Progressing", Some(("False", "Running")), ("True", "LeadReplaced"), true),
             ("Failed", Some(("True", "CommandFailed")), ("True", "CommandFailed"), false),
             ("Autoscaling", None, ("False", "LeadNotAsked"), false),
             ("Autoscaling", None, ("False", "LeadNotAnswering"), true),

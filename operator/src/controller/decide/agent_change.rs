@@ -103,6 +103,11 @@ fn constrain_to(
         refused.push(format!("spec.backoffLimit: {reason}"));
         cluster.backoff_limit = backoff_limit;
     }
+    if cluster.minimal_service && live.broker.topology.as_deref().is_some_and(|it| it != "custom") {
+        let reason = "the brokers were started as a tree, in which they reach each other by name";
+        refused.push(format!("spec.flux.minimalService: {reason}"));
+        cluster.minimal_service = false;
+    }
     if cluster.autoscale.is_some() && live.autoscale.is_none() {
         let reason = "the agents were started without it, and do not count what the queue needs";
         refused.push(format!("spec.autoscale: {reason}"));
@@ -188,6 +193,19 @@ mod tests {
         let removed = constrain_to(without, &started(&small), 0, None, false);
         assert_eq!(removed.refused, [""; 0]);
         assert_eq!(removed.config.autoscale, started(&small).autoscale, "it may be given again");
+    }
+
+    #[test]
+    fn brokers_that_form_a_tree_keep_their_names() {
+        for (size, refused) in [(255, 0), (256, 1)] {
+            let started = agent_config(&cluster(&json!({ "size": size })), None);
+            assert_eq!(started.broker.topology.is_some(), refused > 0);
+            let asked = cluster(&json!({ "size": size, "flux": { "minimalService": true } }));
+            assert_eq!(agent_config(&asked, None).broker.topology, None);
+            let cut = constrain_to(asked, &started, 0, None, false);
+            assert_eq!((cut.refused.len(), cut.cluster.minimal_service), (refused, refused == 0));
+            assert_eq!(cut.config.broker.topology, started.broker.topology);
+        }
     }
 
     #[test]

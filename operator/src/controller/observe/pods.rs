@@ -27,6 +27,8 @@ use std::time::Duration;
 pub(crate) struct Pods {
     /// The newest pod with index 0; where that says that an earlier one has ended the run, the earlier one.
     pub(crate) lead: Option<Pod>,
+    /// The newest pod with index 0 before that.
+    pub(crate) earlier_lead: Option<Pod>,
     pub(crate) failed_worker: Option<Pod>,
     pub(crate) waiting: Option<Waiting>,
     /// Why the Job gets fewer pods than it asks for.
@@ -58,7 +60,8 @@ pub(super) async fn pods(
         let leads = format!("{of_job},{}=0", labels::COMPLETION_INDEX);
         client.pods_of(job, ListParams::default().labels(&leads)).try_collect().await?
     };
-    let mut pods = Pods { lead: select_lead(leads, runner), ..Pods::default() };
+    let (lead, earlier_lead) = select_lead(leads, runner);
+    let mut pods = Pods { lead, earlier_lead, ..Pods::default() };
     let failed = job.status.as_ref().and_then(|status| status.failed).unwrap_or_default() > 0;
     let lead_failed = pods.lead.as_ref().is_some_and(has_failed);
     if is_failed(job) && failed && !lead_failed {
@@ -91,15 +94,15 @@ fn begins(job: &Job, now: &Time) -> bool {
     start_time(job).is_some_and(|start| now.0.duration_since(start.0).unsigned_abs() < BEGIN)
 }
 
-/// The newest of the lead's pods. One that refuses to repeat a command gives way to the one whose command
+/// The newest of the lead's pods, and the one before. One that refuses to repeat a command gives way to the one whose command
 /// that was, where that is still there.
-fn select_lead(mut leads: Vec<Pod>, runner: &str) -> Option<Pod> {
+fn select_lead(mut leads: Vec<Pod>, runner: &str) -> (Option<Pod>, Option<Pod>) {
     leads.sort_by_key(age);
     let refuses = |pod: &Pod| exit_code(pod, runner) == Some(Exit::LeadLost.code().into());
     let first = leads.iter().position(|pod| may_have_run(pod, runner));
     match first.filter(|_| leads.last().is_some_and(refuses)) {
-        Some(first) => Some(leads.swap_remove(first)),
-        None => leads.pop(),
+        Some(first) => (Some(leads.swap_remove(first)), None),
+        None => (leads.pop(), leads.pop()),
     }
 }
 
@@ -169,14 +172,17 @@ mod tests {
             (&[], None),
         ] {
             let pods = (1..).zip(codes).map(|(second, code)| made(second, *code));
-            assert_eq!(second(select_lead(pods.collect(), "hello")), expected);
+            assert_eq!(second(select_lead(pods.collect(), "hello").0), expected);
         }
         let mut stopped = made(1, Some(75));
         let containers = stopped.status.as_mut().unwrap().container_statuses.as_mut().unwrap();
         containers[0].state =
             Some(ended(75, "Error", Some(r#"{"exitCode":75,"commandRan":false}"#)));
         let leads = vec![stopped, made(2, Some(77))];
-        assert_eq!(second(select_lead(leads, "hello")), Some(2), "it says why nothing was run");
+        assert_eq!(second(select_lead(leads, "hello").0), Some(2), "it says why nothing was run");
+        let (lead, earlier) =
+            select_lead((1..4).map(|second| made(second, None)).collect(), "hello");
+        assert_eq!((second(lead), second(earlier)), (Some(3), Some(2)));
     }
 
     #[test]

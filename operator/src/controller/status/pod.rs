@@ -15,7 +15,7 @@ use std::time::Duration;
 const READINESS_PATIENCE: Duration = Duration::from_secs(10);
 
 /// The kubelet's word for a container of which a process was killed for its memory.
-const OUT_OF_MEMORY: &str = "OOMKilled";
+pub(super) const OUT_OF_MEMORY: &str = "OOMKilled";
 
 /// How a run has ended, for a condition.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,6 +38,16 @@ pub(super) struct Ended {
     pub(super) message: Option<TerminationMessage>,
     /// The kubelet's word for it: `Error`, `OOMKilled`, ...
     reason: Option<String>,
+}
+
+impl Ended {
+    fn of(end: &ContainerStateTerminated) -> Self {
+        Self {
+            exit_code: end.exit_code,
+            message: end.message.as_deref().and_then(TerminationMessage::from_json),
+            reason: end.reason.clone(),
+        }
+    }
 }
 
 pub(super) struct PodView<'pod> {
@@ -70,11 +80,7 @@ impl<'pod> PodView<'pod> {
         let phase = phase(pod).unwrap_or_default();
         let own = status.into_iter().flat_map(containers).find(|it| it.name == runner);
         let ready = status.and_then(|status| condition(status, "Ready"));
-        let ended = own.and_then(terminated).map(|end| Ended {
-            exit_code: end.exit_code,
-            message: end.message.as_deref().and_then(TerminationMessage::from_json),
-            reason: end.reason.clone(),
-        });
+        let ended = own.and_then(terminated).map(Ended::of);
         let mut view = Self {
             pod,
             runner,
@@ -117,6 +123,14 @@ impl<'pod> PodView<'pod> {
             return Some(Outcome { reason, message: status.message.clone().unwrap_or_default() });
         }
         Some(Outcome::new("ContainerFailed", self.failed_container()?))
+    }
+
+    /// How the runner ended before it was started again in this pod, if it was.
+    pub(super) fn earlier_end(&self) -> Option<Outcome> {
+        let status = self.pod.status.as_ref()?;
+        let own = containers(status).find(|it| it.name == self.runner)?;
+        let end = own.last_state.as_ref()?.terminated.as_ref()?;
+        Some(self.runner_failure(&Ended::of(end)))
     }
 
     /// Why the kubelet has ended the pod, if it has: `Evicted`, ...
@@ -165,7 +179,13 @@ impl<'pod> PodView<'pod> {
         let Some(message) = &ended.message else {
             let word = ended.reason.as_deref().unwrap_or("Error");
             let reason = if word == "Error" { "ContainerFailed" } else { word };
-            let message = format!("container {runner} exited with code {code} ({word})");
+            let message = if word == OUT_OF_MEMORY {
+                format!(
+                    "container {runner} ran out of the memory that its limits allow (exit code {code})"
+                )
+            } else {
+                format!("container {runner} exited with code {code} ({word})")
+            };
             return Outcome::new(&camel_case(reason), message);
         };
         // The kubelet knows why a command was ended that can only say that it was.

@@ -15,6 +15,7 @@ pub(super) fn progressing(
     facts: &Facts<'_>,
     phase: &Phase,
     brokers: &Brokers,
+    replaced: Option<&str>,
 ) {
     let stopped = if let Some(error) = facts.error {
         Some((error.category(), error.chain()))
@@ -38,7 +39,7 @@ pub(super) fn progressing(
         let message = format!("{message}{}", waiting_beside(phase));
         conditions.yes(kind::PROGRESSING, "StartedByAnotherOperator", message);
     } else {
-        of_phase(conditions, facts, phase, brokers);
+        of_phase(conditions, facts, phase, brokers, replaced);
     }
 }
 
@@ -81,11 +82,20 @@ fn waiting_beside(phase: &Phase) -> String {
     waiting.map(|waiting| format!(". Also: {}", waiting.message)).unwrap_or_default()
 }
 
-fn of_phase(conditions: &mut Conditions, facts: &Facts<'_>, phase: &Phase, brokers: &Brokers) {
+/// `replaced` is why the lead begins again, if it does.
+fn of_phase(
+    conditions: &mut Conditions,
+    facts: &Facts<'_>,
+    phase: &Phase,
+    brokers: &Brokers,
+    replaced: Option<&str>,
+) {
+    let also = replaced.map(|why| format!("; {why}")).unwrap_or_default();
+    let starting = if replaced.is_some() { "LeadReplaced" } else { "Starting" };
     if let Some(waiting) = &phase.waiting {
         // What only waits for a moment is part of every start.
-        let reason = if waiting.lasts { "Waiting" } else { "Starting" };
-        return conditions.yes(kind::PROGRESSING, reason, waiting.message.clone());
+        let reason = if waiting.lasts { "Waiting" } else { starting };
+        return conditions.yes(kind::PROGRESSING, reason, format!("{}{also}", waiting.message));
     }
     let (holds, reason, message) = match phase.state {
         State::Pending | State::Starting if services_pod_waits(facts).is_some() => {
@@ -96,9 +106,9 @@ fn of_phase(conditions: &mut Conditions, facts: &Facts<'_>, phase: &Phase, broke
                 Some(_) => "the lead's pod to start",
                 None => "the Job",
             };
-            (true, "Starting", format!("waiting for {awaited}"))
+            (true, starting, format!("waiting for {awaited}{also}"))
         }
-        State::Starting => (true, "Starting", brokers.message()),
+        State::Starting => (true, starting, format!("{}{also}", brokers.message())),
         State::Degraded => {
             let message = format!("the lead was ready and is not any more: {}", brokers.message());
             (false, "Degraded", message)
@@ -107,7 +117,7 @@ fn of_phase(conditions: &mut Conditions, facts: &Facts<'_>, phase: &Phase, broke
             (true, "Suspending", "waiting for the pods of the suspended Job to end".to_owned())
         }
         State::Ending => (true, "Ending", "waiting for the rest of the pods to end".to_owned()),
-        State::Running => (false, "Running", "the command can run".to_owned()),
+        State::Running => (false, "Running", format!("the command can run{also}")),
         State::Suspended => (false, "Suspended", "see the condition Suspended".to_owned()),
         State::Complete | State::Failed | State::Invalid => return,
     };
