@@ -9,7 +9,7 @@ use std::time::Duration;
 use toml::Table;
 
 /// How long the start may take, on a machine with much to do.
-const TIMEOUT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Whether a file of the broker's configuration in `directory` names queues. Hooks may have added files.
 pub(crate) fn are_named(directory: &Path) -> bool {
