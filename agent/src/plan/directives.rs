@@ -2,7 +2,7 @@
 
 /// Where the script's output goes if one of its directives says so; the last one counts.
 pub(crate) fn output(script: &str) -> Option<String> {
-    script.lines().filter_map(words).filter_map(|words| output_option(&words)).last()
+    script.lines().filter_map(words).filter_map(|words| output_option(&words)).next_back()
 }
 
 /// The value of the last `--output` among `words`, in full or abbreviated.
@@ -12,7 +12,7 @@ pub(crate) fn output_option(words: &[String]) -> Option<String> {
         Some((name, value)) => is_output(name).then(|| value.to_owned()),
         None => is_output(word).then(|| words.get(position + 1).cloned())?,
     };
-    words.iter().enumerate().filter_map(value).last()
+    words.iter().enumerate().filter_map(value).next_back()
 }
 
 /// The words of a directive: characters that are none of a word, `flux:` or `FLUX:`, then options as for a shell.

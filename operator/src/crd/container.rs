@@ -94,9 +94,9 @@ pub struct Container {
     #[serde(default)]
     pub batch: bool,
 
-    /// With `batch`: the lines are the script itself, not wrapped in `flux submit`. Its directives
-    /// (`#flux: --output=/data/{{id}}.out`) count, unless `size`, `tasks` or `flux.optionFlags` say
-    /// otherwise. Default false.
+    /// With `batch`: the lines are the script itself, not wrapped in `flux submit`. Its directives, as
+    /// `#flux: --output=FILE`, count, unless `size`, `tasks` or `flux.optionFlags` say otherwise.
+    /// Default false.
     #[serde(default)]
     pub batch_raw: bool,
 
