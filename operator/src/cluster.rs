@@ -2,7 +2,7 @@
 //!
 //! [`validate::validate()`] is the only way to make a [`Cluster`]. Behind it no `Option` means "perhaps the
 //! user forgot" and no empty string means "unset": every default is resolved, and every
-//! rule of ours is checked. What Kubernetes checks by itself in the objects that are made is left to it.
+//! rule of ours is checked. What is passed on whole, Kubernetes checks in the objects that are made.
 
 mod fixed_fields;
 pub mod validate;

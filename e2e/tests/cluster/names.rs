@@ -35,27 +35,6 @@ fn pods_of_mini_clusters_with_one_headless_name_find_each_other_until_the_last_i
     });
 }
 
-/// Both examples of the document on bursting, as they stand there; their names are those of the document, too.
-#[test]
-#[ignore = "needs a cluster"]
-fn the_clusters_of_the_document_on_bursting_are_accepted() {
-    let lead = "leadBroker: {name: flux-sample, address: 24.123.50.123, port: 30093";
-    let clusters = "bursting: {clusters: [{size: 4, name: burst-0}]}";
-    let listed = "hostlist: 'flux-sample-[0-3],gffw-compute-a-[001-003]'";
-    trial("bursting", async |trial| {
-        for (name, flux) in [
-            ("burst-0", format!("{lead}}}, {clusters}")),
-            ("flux-sample", format!("{lead}, {listed}}}")),
-        ] {
-            let fields = format!("size: 4, suspend: true, flux: {{{flux}}}");
-            let run = trial.run(name, &fields, "").await?;
-            let said = run.says("Accepted", "").await?;
-            ensure!(said.status == "True", "{name}: {said:?}");
-        }
-        Ok(())
-    });
-}
-
 /// `kubectl apply` of a Service with a sidecar's short name finds the operator's.
 #[test]
 #[ignore = "needs a cluster"]

@@ -2,9 +2,9 @@
 //!
 //! Every default is resolved here, and all faults are reported at once, each with its place and its
 //! remedy. The limits and the CEL rules of the definition ([`crate::crd`]) are checked again, because
-//! an object may have been stored before a rule existed; Rust checks what they cannot express. What
-//! Kubernetes checks in the objects that are made (quantities, names, labels, tolerations) is left to
-//! the API server, whose answer becomes the condition.
+//! an object may have been stored before a rule existed; Rust checks what they cannot express, and what
+//! Kubernetes would refuse in the objects that are made. What is passed on whole (security contexts, the
+//! overlay) is left to the API server, whose answer becomes the condition.
 
 pub(crate) mod autoscale;
 mod claims;

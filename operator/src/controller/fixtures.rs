@@ -51,7 +51,8 @@ pub(crate) fn cluster(spec: &serde_json::Value) -> Cluster {
         object["spec"][field] = value.clone();
     }
     for list in ["containers", "services"] {
-        for container in object["spec"][list].as_array_mut().into_iter().flatten() {
+        let containers = object["spec"].get_mut(list).and_then(|it| it.as_array_mut());
+        for container in containers.into_iter().flatten() {
             container.as_object_mut().unwrap().entry("image").or_insert_with(|| "app".into());
         }
     }

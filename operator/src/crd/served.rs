@@ -40,7 +40,7 @@ pub fn message(lacking: &[String]) -> String {
 
 /// Adds the fields of `ours` that `served` lacks, without what is in them.
 fn compare(path: &str, ours: &Value, served: &Value, lacking: &mut Vec<String>) {
-    if served["x-kubernetes-preserve-unknown-fields"] == true {
+    if !ours.is_object() || served["x-kubernetes-preserve-unknown-fields"] == true {
         return;
     }
     for (name, field) in ours["properties"].as_object().into_iter().flatten() {

@@ -3,16 +3,8 @@
 use crate::cluster::validate::{Violation, runner_position};
 use crate::crd::{Container, MiniClusterSpec};
 
-/// Options of `flux batch` that the MiniCluster decides, on the command line, which wins over the script.
-const DECIDED: [(&str, &str); 6] = [
-    ("--output", "the agent says where the output goes, to show it when the script fails"),
-    ("--nodes", SIZE),
-    ("-N", SIZE),
-    ("--nslots", SIZE),
-    ("-n", SIZE),
-    ("--flags", "the agent waits for the job"),
-];
-const SIZE: &str = "size and tasks of the MiniCluster win";
+/// Options of `flux batch` that the MiniCluster gives on the command line, which wins over the script.
+const DECIDED: [&str; 5] = ["--output", "--nodes", "-N", "--nslots", "-n"];
 
 /// Warnings about the command of the container that runs Flux.
 pub(super) fn advice(spec: &MiniClusterSpec) -> Vec<Violation> {
@@ -39,7 +31,8 @@ fn waits_for_itself(
     text: &str,
 ) -> Option<&'static str> {
     let is_job = spec.interactive || !(spec.launcher || container.launcher);
-    let words: Vec<&str> = text.split(|c: char| c.is_whitespace() || ";&|()".contains(c)).collect();
+    let words = text.split(|c: char| c.is_whitespace() || ";&|()".contains(c));
+    let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
     let waits = words.windows(3).any(|it| matches!(it, ["flux", "queue", "drain" | "idle"]));
     (is_job && waits && !container.batch && !container.diagnostics).then_some(
         "is submitted as a job, and waits until no job is left, itself included: set launcher: true, without interactive, so that it runs beside the broker; or leave out the wait",
@@ -49,21 +42,20 @@ fn waits_for_itself(
 /// What becomes of the directives for `flux batch` (RFC 36) in `text`.
 fn directives(container: &Container, text: &str) -> Vec<String> {
     let is_read = container.batch && container.batch_raw;
-    let found = text.lines().zip(1..).filter_map(|(line, number)| Some((directive(line)?, number)));
-    found
-        .filter_map(|(options, number): (&str, u32)| {
-            let decided = |(option, _): &&(&str, &str)| {
-                let rest = options.strip_prefix(option);
-                rest.is_some_and(|rest| option.len() == 2 || !rest.starts_with(char::is_alphanumeric))
-            };
-            let why = if is_read {
-                DECIDED.iter().find(decided)?.1
-            } else {
-                "only flux batch reads it, where the text is its script: set batch and batchRaw, or use flux.optionFlags"
-            };
-            Some(format!("the directive in line {number} has no effect: {why}"))
-        })
-        .collect()
+    let found =
+        text.lines().zip(1_u32..).filter_map(|(line, number)| Some((directive(line)?, number)));
+    let is_decided = |options: &str| {
+        let option = options.split(['=', ' ']).next().unwrap_or_default();
+        let short = |it: &&str| it.len() == 2 && option.starts_with(it);
+        DECIDED.iter().any(|it| option == *it || short(it))
+    };
+    let lost = found.filter(|(options, _)| !is_read || is_decided(options));
+    let why = if is_read {
+        "the MiniCluster says how many nodes and tasks there are (size, tasks), and the agent where the output goes"
+    } else {
+        "only flux batch reads it, where the text is its script: set batch and batchRaw, or use flux.optionFlags"
+    };
+    lost.map(|(_, line)| format!("the directive in line {line} has no effect: {why}")).collect()
 }
 
 /// The options of a directive, if `line` is one.

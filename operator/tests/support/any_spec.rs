@@ -210,6 +210,7 @@ pub(crate) fn accepted(spec: &Value) -> Option<Cluster> {
             Ok(cluster) => return Some(cluster),
             Err(faults) => spec = without(&spec, &faults),
         }
+        with_images(&mut spec);
     }
     None
 }
@@ -233,7 +234,9 @@ fn without(spec: &Value, faults: &Violations) -> Value {
                     elements.remove(position);
                 }
             }
-            (Some(Value::Object(fields)), [field, ..]) if !required(field) => {
+            (Some(Value::Object(fields)), [field, ..])
+                if !required(field) && fields.contains_key(*field) =>
+            {
                 fields.remove(*field);
             }
             (Some(Value::Array(elements)), _) if *section == "containers" => elements.truncate(1),

@@ -71,7 +71,8 @@ pub(crate) fn hello(spec: &Value) -> MiniCluster {
 /// Gives each container of `spec` that names no image one.
 pub(crate) fn with_images(spec: &mut Value) {
     for list in ["containers", "services"] {
-        for container in spec[list].as_array_mut().into_iter().flatten() {
+        let containers = spec.get_mut(list).and_then(Value::as_array_mut);
+        for container in containers.into_iter().flatten() {
             container.as_object_mut().unwrap().entry("image").or_insert_with(|| "app".into());
         }
     }

@@ -14,23 +14,6 @@ use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Fields of a container of Kubernetes that a container of a MiniCluster has as well.
-const OF_CONTAINERS: [&str; 5] =
-    ["image", "imagePullPolicy", "resources", "securityContext", "workingDir"];
-
-/// Fields of a PodSpec that `spec.pod` has as well.
-const OF_PODS: [&str; 9] = [
-    "dnsPolicy",
-    "hostIPC",
-    "hostPID",
-    "nodeSelector",
-    "restartPolicy",
-    "runtimeClassName",
-    "securityContext",
-    "serviceAccountName",
-    "tolerations",
-];
-
 /// Adds to what was found in `document` what the API server refuses, unless the document has faults anyway.
 pub(super) async fn check(connection: &Connection, document: &mut Document) -> Result<()> {
     let Some(object) = document.object.as_ref().filter(|_| document.findings.faults.is_empty())
@@ -106,36 +89,33 @@ fn violations(object: &MiniCluster, made: &Value, status: &Status) -> Vec<(Strin
 
 /// The field of `object` that `path`, of `made`, comes from.
 fn field(object: &MiniCluster, made: &Value, path: &str) -> Option<String> {
-    let kind = made["kind"].as_str()?;
-    let own_prefix = match kind {
+    let (pod, path) = match made["kind"].as_str()? {
         "MiniCluster" => return Some(path.to_owned()),
-        "Job" => "spec.template.spec.",
-        "Pod" => "spec.",
+        "Job" => (&made["spec"]["template"]["spec"], path.strip_prefix("spec.template.")?),
+        "Pod" => (&made["spec"], path),
         _ => return None,
     };
-    if let Some(key) = path.strip_prefix("spec.template.").filter(|it| !it.starts_with("spec.")) {
-        return Some(format!("spec.pod.{}", key.trim_start_matches("metadata.")));
-    }
-    let path = path.strip_prefix(own_prefix)?;
-    let end = path.find(['.', '[']).unwrap_or(path.len());
-    let (first, rest) = path.split_at(end);
-    if !["containers", "initContainers"].contains(&first) {
-        return OF_PODS.contains(&first).then(|| format!("spec.pod.{path}"));
-    }
-    let (index, rest) = rest.strip_prefix('[')?.split_once(']')?;
-    let pod = if kind == "Job" { &made["spec"]["template"]["spec"] } else { &made["spec"] };
-    let name = pod[first][index.parse::<usize>().ok()?]["name"].as_str()?;
-    let (list, containers) = match kind {
-        "Pod" => ("services", &object.spec.services),
-        _ => ("containers", &object.spec.containers),
+    let spec = json!(object.spec);
+    let has = |fields: &Value, path: &str| {
+        fields.get(path.split(['.', '[']).next().unwrap_or(path)).is_some()
     };
-    let position = containers.iter().position(|it| it.name.as_deref() == Some(name));
-    let runner = |wanted: Option<bool>| containers.iter().position(|it| it.run_flux == wanted);
-    let runner = runner(Some(true)).or_else(|| runner(None));
-    let position = if name == object.name_any() { runner } else { position }?;
-    let is_own = |field: &&str| rest.strip_prefix('.').is_some_and(|rest| rest.starts_with(*field));
-    let rest = if OF_CONTAINERS.iter().any(|it| is_own(&it)) { rest } else { "" };
-    Some(format!("spec.{list}[{position}]{rest}"))
+    let path = path.strip_prefix("spec.").unwrap_or(path).trim_start_matches("metadata.");
+    let is_container = |(list, _): &(&str, &str)| ["containers", "initContainers"].contains(list);
+    let Some((list, rest)) = path.split_once('[').filter(is_container) else {
+        return has(&spec["pod"], path).then(|| format!("spec.pod.{path}"));
+    };
+    let (index, rest) = rest.split_once(']')?;
+    let started = &pod[list][index.parse::<usize>().ok()?];
+    let list = if made["kind"] == "Pod" { "services" } else { "containers" };
+    let all = spec[list].as_array()?;
+    let with = |field: &str, value: &Value| all.iter().position(|it| it[field] == *value);
+    let position = if started["name"] == object.name_any() {
+        with("runFlux", &json!(true)).or_else(|| with("runFlux", &Value::Null))?
+    } else {
+        with("name", &started["name"])?
+    };
+    let is_own = rest.strip_prefix('.').is_some_and(|rest| has(&all[position], rest));
+    Some(format!("spec.{list}[{position}]{}", if is_own { rest } else { "" }))
 }
 
 #[cfg(test)]
@@ -148,47 +128,38 @@ mod tests {
             "apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster",
             "metadata": { "name": "hello" },
             "spec": {
-                "containers": [{ "name": "web", "image": "b", "runFlux": false }, { "image": "a" }],
+                "containers": [
+                    { "name": "web", "image": "b", "runFlux": false },
+                    { "image": "a", "resources": {} },
+                ],
                 "services": [{ "name": "db", "image": "c" }],
+                "pod": { "labels": { "a": "b" } },
             },
         }))
         .unwrap();
-        let job = json!({
-            "kind": "Job", "metadata": { "name": "hello" },
-            "spec": { "template": { "spec": {
-                "containers": [{ "name": "hello" }], "initContainers": [{ "name": "flux-view" }, { "name": "web" }],
-            } } },
-        });
-        let pod =
-            json!({ "kind": "Pod", "metadata": {}, "spec": { "containers": [{ "name": "db" }] } });
-        let containers = "spec.template.spec.containers[0]";
+        let init = json!([{ "name": "flux-view" }, { "name": "web" }]);
+        let pod = json!({ "containers": [{ "name": "hello" }], "initContainers": init });
+        let job = json!({ "kind": "Job", "spec": { "template": { "spec": pod } } });
+        let services = json!({ "kind": "Pod", "spec": { "containers": [{ "name": "db" }] } });
         for (made, path, expected) in [
             (
                 &job,
-                format!("{containers}.resources.limits[x]"),
-                "spec.containers[1].resources.limits[x]",
+                "template.spec.containers[0].resources.limits[x]",
+                "containers[1].resources.limits[x]",
             ),
-            (&job, format!("{containers}.volumeMounts[4].name"), "spec.containers[1]"),
-            (
-                &job,
-                "spec.template.spec.initContainers[1].image".to_owned(),
-                "spec.containers[0].image",
-            ),
-            (&job, "spec.template.spec.initContainers[0].image".to_owned(), ""),
-            (
-                &job,
-                "spec.template.spec.tolerations[0].key".to_owned(),
-                "spec.pod.tolerations[0].key",
-            ),
-            (&job, "spec.template.labels".to_owned(), "spec.pod.labels"),
-            (&job, "spec.completions".to_owned(), ""),
-            (&pod, "spec.containers[0].image".to_owned(), "spec.services[0].image"),
-            (&json!({ "kind": "Service" }), "metadata.name".to_owned(), ""),
+            (&job, "template.spec.containers[0].volumeMounts[4].name", "containers[1]"),
+            (&job, "template.spec.initContainers[1].image", "containers[0].image"),
+            (&job, "template.spec.initContainers[0].image", ""),
+            (&job, "template.metadata.labels", "pod.labels"),
+            (&job, "completions", ""),
+            (&services, "containers[0].image", "services[0].image"),
+            (&json!({ "kind": "Service" }), "ports", ""),
         ] {
-            assert_eq!(field(&object, made, &path).unwrap_or_default(), expected, "{path}");
+            let found = field(&object, made, &format!("spec.{path}")).unwrap_or_default();
+            assert_eq!(found.strip_prefix("spec.").unwrap_or_default(), expected, "{path}");
         }
         let status = Status::failure("exceeded quota", "Forbidden").with_code(403);
         let said = violations(&object, &job, &status);
-        assert_eq!(said[0].0, "the API server refuses Job \"hello\": exceeded quota");
+        assert_eq!(said[0].0, "the API server refuses Job \"\": exceeded quota");
     }
 }

@@ -2,168 +2,153 @@
 
 use super::text::{is_label_key, is_label_value, is_subdomain, non_empty, quantity};
 use super::violations::Violations;
-use crate::crd::{MiniClusterSpec, Pod};
+use crate::crd::MiniClusterSpec;
 use k8s_openapi::api::core::v1::{ResourceRequirements, Toleration};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use std::collections::BTreeMap;
 
 const KEY: &str = "is no key of Kubernetes: write name or domain/name, of letters, digits, '-', '_' and '.', each part of at most 63 characters";
-const VALUE: &str = "is no value of a label: use at most 63 letters, digits, '-', '_' and '.', beginning and ending with a letter or digit";
+const VALUE: &str = "has a value that no label can have: use at most 63 letters, digits, '-', '_' and '.', beginning and ending with a letter or digit";
+const NAME: &str = "is no name of an object: use lower-case letters, digits, '-' and '.'";
+const RESOURCE: &str = "is no resource with a quantity of it: write cpu, memory, ephemeral-storage, hugepages-<size> or domain/device, and e.g. 2, 500m or 64Gi; devices in whole numbers";
+const JOBS_OWN: &str = "is the Job controller's own label: remove it, or use another key";
 
-/// Labels that the Job controller gives its pods, beside those of [`JOB_DOMAIN`].
-const JOB_LABELS: [&str; 2] = ["job-name", "controller-uid"];
-const JOB_DOMAIN: &str = "batch.kubernetes.io/";
+/// What must hold of the field at a path, and what is said where it does not.
+type Check = (bool, String, &'static str);
 
 pub(super) fn passed_on(spec: &MiniClusterSpec, faults: &mut Violations) {
     let pod = &spec.pod;
-    labels("spec.jobLabels", &spec.job_labels, faults);
-    labels("spec.pod.labels", &pod.labels, faults);
-    labels("spec.pod.nodeSelector", &pod.node_selector, faults);
-    for key in pod.labels.keys() {
-        let is_free = !key.starts_with(JOB_DOMAIN) && !JOB_LABELS.contains(&key.as_str());
-        faults.require(is_free, format!("spec.pod.labels[{key}]"), || {
-            "is the Job controller's own label: remove it, or use another key".to_owned()
-        });
-    }
-    let topology =
-        spec.scheduling.topology.as_ref().map(|it| ("spec.scheduling.topology".to_owned(), it));
-    let annotations =
-        pod.annotations.keys().map(|key| (format!("spec.pod.annotations[{key}]"), key));
-    for (path, key) in annotations.chain(topology) {
-        faults.require(is_label_key(key), path, || format!("{key:?} {KEY}"));
-    }
-    for (key, values) in &pod.node_affinity {
-        let path = format!("spec.pod.nodeAffinity[{key}]");
-        faults.require(!values.is_empty(), &path, || "empty: give at least one value".to_owned());
-        let values = values.iter().map(|value| (key.clone(), value.clone()));
-        values.for_each(|(key, value)| label(&path, &key, &value, faults));
-    }
-    for (index, it) in pod.tolerations.iter().enumerate() {
-        toleration(&format!("spec.pod.tolerations[{index}]"), it, faults);
-    }
-    for (field, name) in [
-        ("serviceAccountName", &pod.service_account_name),
-        ("runtimeClassName", &pod.runtime_class_name),
+    let mut checks: Vec<Check> = Vec::new();
+    for (path, labels) in [
+        ("spec.jobLabels", &spec.job_labels),
+        ("spec.pod.labels", &pod.labels),
+        ("spec.pod.nodeSelector", &pod.node_selector),
     ] {
-        let name = non_empty(name.as_ref());
-        faults.require(name.is_none_or(is_subdomain), format!("spec.pod.{field}"), || {
-            format!(
-                "{:?} is no name of an object: use lower-case letters, digits, '-' and '.'",
-                name.unwrap_or_default()
-            )
-        });
+        checks.extend(labels.iter().flat_map(|(key, value)| label(path, key, value)));
     }
-    dns(pod, faults);
-    all_resources(spec, faults);
+    checks.extend(pod.labels.keys().map(|key| {
+        let of_job = ["job-name", "controller-uid"].contains(&key.as_str());
+        let is_free = !of_job && !key.starts_with("batch.kubernetes.io/");
+        (is_free, format!("spec.pod.labels[{key}]"), JOBS_OWN)
+    }));
+    for (key, values) in &pod.node_affinity {
+        let path = "spec.pod.nodeAffinity";
+        checks.push((!values.is_empty(), format!("{path}[{key}]"), "has no value: give one"));
+        checks.extend(values.iter().flat_map(|value| label(path, key, value)));
+    }
+    let annotations = pod.annotations.keys();
+    checks.extend(annotations.flat_map(|key| label("spec.pod.annotations", key, "")));
+    let topology = spec.scheduling.topology.as_deref();
+    let fits = topology.is_none_or(is_label_key);
+    checks.push((fits, "spec.scheduling.topology".to_owned(), KEY));
+    for (index, it) in pod.tolerations.iter().enumerate() {
+        checks.extend(toleration(&format!("spec.pod.tolerations[{index}]"), it));
+    }
+    let is_name = |name: &Option<String>| non_empty(name.as_ref()).is_none_or(is_subdomain);
+    let servers = pod.overlay.as_ref().map(|overlay| &overlay["dnsConfig"]["nameservers"]);
+    let has_servers = servers.is_some_and(|servers| !servers.is_null());
+    let resolves = pod.dns_policy.as_deref() != Some("None") || has_servers;
+    checks.extend([
+        (is_name(&pod.service_account_name), "spec.pod.serviceAccountName".to_owned(), NAME),
+        (is_name(&pod.runtime_class_name), "spec.pod.runtimeClassName".to_owned(), NAME),
+        (
+            resolves,
+            "spec.pod.dnsPolicy".to_owned(),
+            "None needs name servers: give them in pod.overlay.dnsConfig, or use another policy",
+        ),
+    ]);
+    checks.extend(resources(spec));
+    for (holds, path, message) in checks {
+        faults.require(holds, path, || message.to_owned());
+    }
 }
 
-fn labels(path: &str, labels: &BTreeMap<String, String>, faults: &mut Violations) {
-    for (key, value) in labels {
-        label(&format!("{path}[{key}]"), key, value, faults);
-    }
-}
-
-fn label(path: &str, key: &str, value: &str, faults: &mut Violations) {
-    faults.require(is_label_key(key), path, || format!("{key:?} {KEY}"));
-    faults.require(is_label_value(value), path, || format!("{value:?} {VALUE}"));
+fn label(path: &str, key: &str, value: &str) -> [Check; 2] {
+    let path = format!("{path}[{key}]");
+    [(is_label_key(key), path.clone(), KEY), (is_label_value(value), path, VALUE)]
 }
 
 /// `ValidateTolerations` of Kubernetes.
-fn toleration(path: &str, given: &Toleration, faults: &mut Violations) {
-    let text = |field: &Option<String>| field.clone().unwrap_or_default();
-    let (key, operator, effect) = (text(&given.key), text(&given.operator), text(&given.effect));
-    let exists = operator == "Exists";
-    if !key.is_empty() {
-        label(&format!("{path}.key"), &key, "", faults);
-    }
-    faults.require(exists || !key.is_empty(), format!("{path}.operator"), || {
-        "must be Exists where there is no key: give a key, or Exists".to_owned()
-    });
-    faults.require(
-        ["", "Equal", "Exists"].contains(&&*operator),
-        format!("{path}.operator"),
-        || format!("{operator:?} is not possible: use Equal or Exists"),
-    );
-    let value = text(&given.value);
-    faults.require(!exists || value.is_empty(), format!("{path}.value"), || {
-        "goes with operator Equal: remove it, or the operator Exists".to_owned()
-    });
-    faults
-        .require(is_label_value(&value), format!("{path}.value"), || format!("{value:?} {VALUE}"));
+fn toleration(path: &str, given: &Toleration) -> Vec<Check> {
+    let [key, operator, value, effect] = [&given.key, &given.operator, &given.value, &given.effect]
+        .map(|it| it.as_deref().unwrap_or_default());
+    let (exists, is_timed) = (operator == "Exists", given.toleration_seconds.is_some());
     let effects = ["", "NoSchedule", "PreferNoSchedule", "NoExecute"];
-    faults.require(effects.contains(&&*effect), format!("{path}.effect"), || {
-        format!("{effect:?} is not possible: use NoSchedule, PreferNoSchedule or NoExecute")
-    });
-    let is_timed = given.toleration_seconds.is_some();
-    faults.require(!is_timed || effect == "NoExecute", format!("{path}.tolerationSeconds"), || {
-        "goes with the effect NoExecute: remove it, or set the effect".to_owned()
-    });
+    let checks = [
+        (key.is_empty() || is_label_key(key), "key", KEY),
+        (
+            exists || !key.is_empty(),
+            "key",
+            "is needed unless the operator is Exists: give one, or Exists",
+        ),
+        (
+            ["", "Equal", "Exists", "Gt", "Lt"].contains(&operator),
+            "operator",
+            "is not possible: use Equal or Exists",
+        ),
+        (
+            !exists || value.is_empty(),
+            "value",
+            "goes with the operator Equal: remove it, or the operator Exists",
+        ),
+        (is_label_value(value), "value", VALUE),
+        (
+            effects.contains(&effect),
+            "effect",
+            "is not possible: use NoSchedule, PreferNoSchedule or NoExecute",
+        ),
+        (
+            !is_timed || effect == "NoExecute",
+            "tolerationSeconds",
+            "goes with the effect NoExecute: remove it, or set that effect",
+        ),
+    ];
+    checks.map(|(holds, field, message)| (holds, format!("{path}.{field}"), message)).into()
 }
 
-fn dns(pod: &Pod, faults: &mut Violations) {
-    let overlay = pod.overlay.as_ref();
-    let has_servers = overlay.is_some_and(|it| !it["dnsConfig"]["nameservers"].is_null());
-    let fits = pod.dns_policy.as_deref() != Some("None") || has_servers;
-    faults.require(fits, "spec.pod.dnsPolicy", || {
-        "None needs name servers: give them in pod.overlay.dnsConfig, or use another policy"
-            .to_owned()
-    });
-}
-
-fn all_resources(spec: &MiniClusterSpec, faults: &mut Violations) {
-    amounts("spec.pod.resources", &spec.pod.resources, faults);
+fn resources(spec: &MiniClusterSpec) -> Vec<Check> {
+    let mut checks = amounts("spec.pod.resources", Some(&spec.pod.resources));
     let of_view = spec.flux.container.resources.as_ref();
     let mut all = vec![("spec.flux.container".to_owned(), of_view)];
     for (list, containers) in [("containers", &spec.containers), ("services", &spec.services)] {
+        let path = |index: usize| format!("spec.{list}[{index}]");
         let containers = containers.iter().enumerate();
-        all.extend(
-            containers.map(|(index, it)| (format!("spec.{list}[{index}]"), it.resources.as_ref())),
-        );
+        all.extend(containers.map(|(index, it)| (path(index), it.resources.as_ref())));
     }
-    for (path, resources) in all {
-        if let Some(resources) = resources {
-            requirements(&format!("{path}.resources"), resources, faults);
-        }
+    for (path, given) in all.into_iter().filter_map(|(path, given)| Some((path, given?))) {
+        checks.extend(amounts(&format!("{path}.resources.limits"), given.limits.as_ref()));
+        let path = format!("{path}.resources.requests");
+        checks.extend(amounts(&path, given.requests.as_ref()));
+        let requests = given.requests.iter().flatten();
+        checks.extend(requests.map(|(name, request)| fits_limit(&path, name, request, given)));
     }
+    checks
 }
 
-fn requirements(path: &str, given: &ResourceRequirements, faults: &mut Violations) {
-    let (limits, requests) = (given.limits.clone(), given.requests.clone());
-    let (limits, requests) = (limits.unwrap_or_default(), requests.unwrap_or_default());
-    amounts(&format!("{path}.limits"), &limits, faults);
-    amounts(&format!("{path}.requests"), &requests, faults);
-    for (name, request) in &requests {
-        let (request, limit) =
-            (quantity(&request.0), limits.get(name).and_then(|it| quantity(&it.0)));
-        let is_device = name.contains('/') || name.starts_with("hugepages-");
-        let fits = match (request, limit) {
-            (Some(request), Some(limit)) if is_device => request.total_cmp(&limit).is_eq(),
-            (Some(request), Some(limit)) => request <= limit,
-            (Some(_), None) => !is_device,
-            (None, _) => true,
-        };
-        faults.require(fits, format!("{path}.requests[{name}]"), || {
-            let relation =
-                if is_device { "must be the same as" } else { "must not be greater than" };
-            format!("{relation} limits[{name}]: change one of them")
-        });
-    }
+/// What is requested of a resource, beside its limit. Nobody can have more of a device than requested.
+fn fits_limit(path: &str, name: &str, request: &Quantity, given: &ResourceRequirements) -> Check {
+    let limit = given.limits.as_ref().and_then(|limits| quantity(&limits.get(name)?.0));
+    let is_device = name.contains('/') || name.starts_with("hugepages-");
+    let fits = match (quantity(&request.0), limit) {
+        (Some(request), Some(limit)) => request <= limit && (!is_device || request >= limit),
+        (Some(_), None) => !is_device,
+        (None, _) => true,
+    };
+    (
+        fits,
+        format!("{path}[{name}]"),
+        "does not go with its limit: request at most that, and of devices and huge pages as many",
+    )
 }
 
 /// Names of resources and their amounts.
-fn amounts(path: &str, resources: &BTreeMap<String, Quantity>, faults: &mut Violations) {
-    for (name, amount) in resources {
-        let path = format!("{path}[{name}]");
+fn amounts(path: &str, resources: Option<&BTreeMap<String, Quantity>>) -> Vec<Check> {
+    let check = |(name, Quantity(amount)): (&String, &Quantity)| {
+        let is_device = name.contains('/');
         let is_common = ["cpu", "memory", "ephemeral-storage"].contains(&name.as_str());
-        let fits = is_label_key(name)
-            && (is_common || name.contains('/') || name.starts_with("hugepages-"));
-        faults.require(fits, &path, || {
-            format!("{name:?} is no resource: use cpu, memory, ephemeral-storage, hugepages-<size> or domain/name")
-        });
-        let is_whole =
-            !name.contains('/') || quantity(&amount.0).is_none_or(|it| it.fract() == 0.0);
-        faults.require(quantity(&amount.0).is_some() && is_whole, &path, || {
-            format!("{:?} is no quantity of it: write e.g. 2, 500m or 64Gi, and devices in whole numbers", amount.0)
-        });
-    }
+        let is_known = is_device || is_common || name.starts_with("hugepages-");
+        let fits = quantity(amount).is_some_and(|it| !is_device || it.fract() == 0.0);
+        (is_known && is_label_key(name) && fits, format!("{path}[{name}]"), RESOURCE)
+    };
+    resources.into_iter().flatten().map(check).collect()
 }

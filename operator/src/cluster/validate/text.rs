@@ -65,20 +65,13 @@ pub(super) fn is_variable(text: &str) -> bool {
 pub(super) fn quantity(text: &str) -> Option<f64> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '+');
     let (number, suffix) = text.split_at(end.unwrap_or(text.len()));
-    let decimal = |place: usize| i32::try_from(place).ok().map(|it| 10_f64.powi(3 * it - 9));
-    let factor = match (suffix, suffix.strip_suffix('i'), suffix.strip_prefix(['e', 'E'])) {
-        ("", ..) => 1.0,
-        (_, Some(prefix), _) => {
-            let place = ["K", "M", "G", "T", "P", "E"].iter().position(|it| *it == prefix);
-            1024_f64.powi(i32::try_from(place?).ok()? + 1)
-        }
-        (_, _, Some(exponent)) if !exponent.is_empty() => 10_f64.powi(exponent.parse().ok()?),
-        _ => {
-            let all = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
-            all.iter().position(|it| *it == suffix).and_then(decimal)?
-        }
-    };
-    number.parse::<f64>().ok().map(|number| number * factor)
+    let decimal = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"].into_iter().zip(-3..);
+    let decimal = decimal.map(|(suffix, power)| (suffix, 1_000_f64.powi(power)));
+    let binary = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"].into_iter().zip(1..);
+    let binary = binary.map(|(suffix, power)| (suffix, 1_024_f64.powi(power)));
+    let found = decimal.chain(binary).find(|(it, _)| *it == suffix).map(|(_, factor)| factor);
+    let exponent = || Some(10_f64.powi(suffix.strip_prefix(['e', 'E'])?.parse().ok()?));
+    Some(number.parse::<f64>().ok()? * found.or_else(exponent)?)
 }
 
 pub(super) fn is_absolute_path(text: &str) -> bool {
