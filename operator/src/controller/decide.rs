@@ -272,6 +272,7 @@ fn apply_specification(
         only_services: false,
         secrets: secrets(request, &cluster, job, rest)?,
         services_pod,
+        held_pod: Change::Keep,
         config_map: record::with_its_keys(job, live.config_map.as_ref(), desired.config_map),
         pod_group,
         exposed: exposed.into_iter().map(change).collect(),

@@ -83,8 +83,10 @@ pub enum NameConflict {
 
 impl NameConflict {
     pub(super) fn is_job(&self) -> bool {
-        let (Self::Taken(object) | Self::Predecessor(object)) = self;
-        object.kind == "Job"
+        match self {
+            Self::Taken(object) | Self::Predecessor(object) => object.kind == "Job",
+            Self::Headless { .. } => false,
+        }
     }
 
     pub(super) fn into_name(self) -> String {
