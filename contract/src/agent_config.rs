@@ -80,6 +80,10 @@ pub struct AgentConfig {
     /// True: an instance of this Job has its command in the archive, and is not given it again when it is resumed.
     #[serde(default, skip_serializing_if = "is_default")]
     pub submitted: bool,
+    /// How many of the lead's pods, from the first on, have ended before their runner was started: they have run no
+    /// command.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub unstarted_leads: u32,
     /// Containers beside the runner that the agent starts, by container name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub sidecars: BTreeMap<String, SidecarConfig>,

@@ -7,7 +7,7 @@
 mod fixed_fields;
 pub mod validate;
 
-pub(crate) use fixed_fields::FixedFields;
+pub(crate) use fixed_fields::{FixedFields, RUN_KEY};
 
 use crate::crd::{Gang, Install, Medium, MiniCluster};
 use flux_contract::{

@@ -24,7 +24,7 @@ const DEFAULT_FORMAT: &str = ".tgz";
 pub fn plan(config: &AgentConfig, facts: &Facts) -> Result<Plan, Failure> {
     let pod = pod(config, facts)?;
     let Pod { role, rank, .. } = pod;
-    if role == Role::Lead && facts.replaced > 0 && has_command(&config.workload) {
+    if role == Role::Lead && pod.follows_a_run() && has_command(&config.workload) {
         let text = "an earlier pod of the lead was lost, and its command may have run: it is not run a second time, \
                     unless spec.backoffLimit allows that";
         return Err(Failure::new(Exit::LeadLost, text));

@@ -47,8 +47,13 @@ impl Pod<'_> {
         words
     }
 
+    /// Whether an earlier pod of this index may have run something: not all of them ended before they were started.
+    pub(crate) fn follows_a_run(&self) -> bool {
+        self.facts.replaced > self.config.unstarted_leads
+    }
+
     /// Whether the instance has to be given its command: no lead was lost that had it, and no archive has it.
     pub(crate) fn submits(&self) -> bool {
-        self.role == Role::Lead && self.facts.replaced == 0 && !self.config.submitted
+        self.role == Role::Lead && !self.follows_a_run() && !self.config.submitted
     }
 }

@@ -209,6 +209,10 @@ fn an_interactive_lead_submits_its_command_once_and_workers_wait_for_the_next_le
             (config.submitted, facts.replaced) = (submitted, replaced);
         });
     }
+    plan_says("sample-0", &["flux submit"], |config, facts| {
+        config.workload = interactive();
+        (config.unstarted_leads, facts.replaced) = (1, 1);
+    });
 }
 
 #[test]
@@ -347,6 +351,11 @@ fn a_lead_that_follows_a_lost_one_runs_no_command() {
     assert_eq!(refused.code, Exit::LeadLost.code());
     assert!(refused.to_string().contains("spec.backoffLimit"), "{refused}");
     assert!(plan(&config(), &again("sample-2")).is_ok(), "a worker has nothing to repeat");
+    let mut first = config();
+    first.unstarted_leads = 1;
+    assert!(plan(&first, &again("sample-0")).is_ok(), "no container of the other was started");
+    let lost = Facts { replaced: 2, ..facts("sample-0") };
+    assert_eq!(plan(&first, &lost).unwrap_err().code, Exit::LeadLost.code());
 }
 
 #[test]

@@ -165,6 +165,7 @@ pub(crate) fn plain(workload: Workload) -> AgentConfig {
         munge: false,
         environment: BTreeMap::new(),
         submitted: false,
+        unstarted_leads: 0,
         sidecars: BTreeMap::new(),
         ..all
     }

@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 const READS: usize = 10;
 /// All requests, whatever the size.
 const REQUESTS: usize = 35;
-/// Writes among them. One gives the lead's address back; one may label the lead's pod a second time, where the watch of
+/// Writes among them. One records the run; one gives the lead's address back; one may label the lead's pod a second time, where the watch of
 /// pods is late: that changes nothing.
-const WRITES: usize = 14;
+const WRITES: usize = 15;
 /// Least time between two writes of a status of which the second has other numbers and words only: a run that takes
 /// longer may be written about once more in each, and its pods may be listed.
 const PAUSE: Duration = Duration::from_secs(5);

@@ -15,6 +15,7 @@ mod install;
 mod lead;
 mod leave;
 mod mpi;
+mod once;
 mod pages;
 mod plugin;
 mod plugin_files;

@@ -12,6 +12,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const ANNOTATION: &str = "flux-framework.org/fields";
 
+/// How the keys of runs begin in the agents' `ConfigMap`.
+pub(crate) const RUN_KEY: &str = "run-";
+
 /// Parts of a specification whose fields are noted one by one; every other field is noted whole.
 const SECTIONS: [&str; 15] = [
     "",
@@ -108,6 +111,19 @@ impl FixedFields {
     pub(crate) fn run(&self, uid: &str) -> String {
         let digest = Sha256::digest(format!("{uid} {}", self.hash()));
         format!("{:010x}", first_bits(&digest) >> 24)
+    }
+
+    /// The key of the run in the agents' `ConfigMap`, without which its pods do not start.
+    pub(crate) fn run_key(&self, uid: &str) -> String {
+        format!("{RUN_KEY}{}", self.run(uid))
+    }
+
+    /// What [`Self::run_key`] was for the fields that are noted in `annotations`; `None` where none are.
+    pub(crate) fn noted_run_key(
+        annotations: &BTreeMap<String, String>,
+        uid: &str,
+    ) -> Option<String> {
+        Self::noted_on(annotations).map(|noted| noted.run_key(uid))
     }
 
     /// Paths of the fields that do not say what is noted in `annotations`; none where nothing is.

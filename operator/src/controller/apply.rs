@@ -45,6 +45,7 @@ pub(super) async fn apply(
         post(&client.objects::<Secret>(), &secret.name_any(), &json!(secret)).await?;
     }
     apply_if_changed(&client.objects(), &writes.services_pod, &mut live.services_pod).await?;
+    apply_if_changed(&client.objects(), &writes.held_pod, &mut None).await?;
     apply_if_changed(&client.objects(), &writes.config_map, &mut live.config_map).await?;
     for service in &writes.exposed {
         apply_service(client, service, live).await?;

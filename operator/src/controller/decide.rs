@@ -3,10 +3,11 @@
 mod agent_change;
 pub(super) mod autoscale;
 pub(super) mod change;
-pub(super) mod ended_run;
+pub(super) mod held;
 pub(super) mod install;
 mod job_change;
 pub(super) mod mode;
+pub(super) mod record;
 pub(super) mod rest;
 pub(super) mod start_deadline;
 pub(super) mod suspension;
@@ -43,6 +44,10 @@ const POLL: Duration = Duration::from_secs(10);
 /// Wait before the next attempt at the short name of a Service that somebody else has.
 const NAME_TAKEN: Duration = Duration::from_mins(1);
 
+/// While checks why pods do not start are no further apart than this, they go on beside a lead that is ready: a worker
+/// that was replaced has started by then, or its Events say why not.
+const SETTLING: Duration = Duration::from_secs(40);
+
 pub(super) struct Request<'request> {
     pub(super) generation: i64,
     pub(super) now: Time,
@@ -76,6 +81,8 @@ pub(super) struct Plan {
     /// say.
     pub(super) install: Option<Installed>,
     pub(super) start: StartDeadline,
+    /// How long containers of others may still hold a pod of the lead whose runner has ended.
+    pub(super) held: Option<Duration>,
     /// Where the instance serves its API, if it does.
     pub(super) rest: Option<rest::Reached>,
     /// What is reported where the queue decides on the size.
@@ -102,6 +109,8 @@ pub(super) struct Writes {
     /// The CURVE certificate of a new Job, and the token of its API.
     pub(super) secrets: Vec<Redacted<Secret>>,
     pub(super) services_pod: Change<Pod>,
+    /// A pod of the lead that containers of others hold.
+    pub(super) held_pod: Change<Pod>,
     pub(super) config_map: Change<ConfigMap>,
     /// The PodGroup, where a gang is asked for.
     pub(super) pod_group: Option<(Scheduler, Change<DynamicObject>)>,
@@ -133,6 +142,7 @@ pub(super) fn decide(request: &Request<'_>, live: &Live) -> Plan {
         lead_label: live.pods.lead.as_ref().and_then(lead_label),
         ..Plan::default()
     };
+    plan.held = held::rest(live, config.as_ref(), &request.now);
     plan.install = match (&live.job, &plan.mode, cluster) {
         (Some(job), ..) => install::noted_on(job),
         (None, Mode::Reconcile, Ok(cluster)) => {
@@ -163,14 +173,23 @@ fn writes(
     {
         return Err(taken.clone().into());
     }
+    let holds_too_long = plan.held.is_some_and(|rest| rest.is_zero());
     match (&plan.mode, &request.cluster) {
-        (Mode::Reconcile, Ok(cluster)) => apply_specification(request, cluster, config, live, plan),
+        (Mode::Reconcile, Ok(cluster)) => {
+            let writes = apply_specification(request, cluster, config, live, plan)?;
+            let held_pod = if holds_too_long { held::delete_pod(live) } else { Change::Keep };
+            Ok(Writes { held_pod, ..writes })
+        }
         // Nothing of a finished MiniCluster is left running, nor keeps an address, whoever has its names.
-        (Mode::Finished(_), _) => {
+        (Mode::Finished(run), _) => {
             let services_pod = live.services_pod.as_ref().map_or(Change::Keep, Change::delete);
             let addressed = live.services.values().filter(|service| has_address(service));
             let services = addressed.map(Change::delete).collect();
-            Ok(Writes { services, services_pod, ..Writes::default() })
+            // How the run has ended is recorded first.
+            let is_recorded = run.as_ref().is_some_and(|run| run.end.is_some());
+            let ends = holds_too_long && is_recorded;
+            let job = if ends { held::end_job(live) } else { Change::Keep };
+            Ok(Writes { services, services_pod, job, ..Writes::default() })
         }
         _ => Ok(Writes::default()),
     }
@@ -234,7 +253,7 @@ fn apply_specification(
         only_services: false,
         secrets: secrets(request, &cluster, job, rest)?,
         services_pod,
-        config_map: ended_run::without_note(job, live.config_map.as_ref(), desired.config_map),
+        config_map: record::with_its_keys(job, live.config_map.as_ref(), desired.config_map),
         pod_group,
         exposed: exposed.into_iter().map(change).collect(),
         aliases: aliases.into_iter().map(change).collect(),
@@ -309,8 +328,11 @@ pub(super) fn next_reconcile(
         Some(POLL)
     } else if lacks_pods(job) || (lacks_brokers(job) && starts) {
         Some(live.pods.next.unwrap_or(POLL))
+    } else if lacks_brokers(job) && live.pods.next.is_some_and(|next| next <= SETTLING) {
+        live.pods.next
     } else {
         (lacks_a_name && is_running).then_some(NAME_TAKEN)
     };
-    poll.into_iter().chain(plan.start.rest()).min()
+    let held = plan.held.filter(|rest| !rest.is_zero());
+    poll.into_iter().chain(plan.start.rest()).chain(held).min()
 }

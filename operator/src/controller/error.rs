@@ -77,6 +77,11 @@ pub enum NameConflict {
 }
 
 impl NameConflict {
+    pub(super) fn is_job(&self) -> bool {
+        let (Self::Taken(object) | Self::Predecessor(object)) = self;
+        object.kind == "Job"
+    }
+
     pub(super) fn into_name(self) -> String {
         let (Self::Taken(object) | Self::Predecessor(object)) = self;
         object.name

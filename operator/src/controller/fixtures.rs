@@ -4,7 +4,7 @@ use crate::cluster::validate::{Defaults, validate};
 use crate::cluster::{Cluster, FixedFields};
 use crate::controller::build::{Desired, Images, agent_config, build};
 use crate::controller::context::Context;
-use crate::controller::decide::ended_run::ENDED_RUN_ANNOTATION;
+use crate::controller::decide::record::RECORD_ANNOTATION;
 use crate::controller::observe::Live;
 use crate::crd::{Install, MiniCluster};
 use flux_contract::AgentConfig;
@@ -103,7 +103,7 @@ pub(super) fn delete_failed_job(live: &mut Live) {
         "message": "", "a field of another release": 1,
     });
     let annotations = live.config_map.as_mut().unwrap().annotations_mut();
-    annotations.insert(ENDED_RUN_ANNOTATION.to_owned(), note.to_string());
+    annotations.insert(RECORD_ANNOTATION.to_owned(), note.to_string());
 }
 
 pub(crate) fn pod(name: &str, phase: &str, container: &str, state: ContainerState) -> Pod {

@@ -1,11 +1,16 @@
 //! What a Job and a pod say of themselves: how far they are, and what the operator has noted on a Job.
 
+use flux_contract::invocation::REPLACED_VARIABLES;
 use k8s_openapi::api::batch::v1::{Job, JobCondition, JobStatus};
 use k8s_openapi::api::core::v1::{
     ContainerStateTerminated, ContainerStatus, Pod, PodCondition, PodStatus,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
+use std::time::Duration;
+
+/// Two times of a status, in whole seconds, that one write has set.
+const SAME_MOMENT: Duration = Duration::from_secs(1);
 
 /// Annotation of the Job: generation of the MiniCluster it was last brought in line with.
 pub(super) const GENERATION_ANNOTATION: &str = "flux-framework.org/generation";
@@ -24,6 +29,9 @@ pub(super) const RAN_ANNOTATION: &str = "flux-framework.org/running-since-start"
 
 /// Annotation of the Job: what it waited for when the time to start was over.
 pub(super) const CAUSE_ANNOTATION: &str = "flux-framework.org/start-deadline-exceeded";
+
+/// Annotation of the Job whose run has ended: the containers that held its pods, so that the Job was ended.
+pub(super) const HELD_ANNOTATION: &str = "flux-framework.org/held-by-containers";
 
 pub(super) fn noted_generation(job: &Job) -> Option<i64> {
     job.annotations().get(GENERATION_ANNOTATION)?.parse().ok()
@@ -118,6 +126,58 @@ pub(super) fn end_of<'pod>(
     found.state.as_ref()?.terminated.as_ref()
 }
 
+/// True for a container that `job` gives its pods, and nobody else.
+pub(super) fn is_own(job: &Job, container: &str) -> bool {
+    let pod = job.spec.as_ref().and_then(|spec| spec.template.spec.as_ref());
+    container == job.name_any()
+        || pod.is_some_and(|pod| pod.containers.iter().any(|own| own.name == container))
+}
+
+/// The main containers of `pod` that run although the one called `runner` has ended, for people.
+pub(super) fn running_beside(pod: &Pod, runner: &str) -> Option<String> {
+    end_of(pod, runner)?;
+    let all = pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten());
+    let runs = |it: &&ContainerStatus| it.state.as_ref().is_some_and(|it| it.running.is_some());
+    let names: Vec<&str> = all.filter(runs).map(|container| container.name.as_str()).collect();
+    (!names.is_empty()).then(|| format!("{} of pod {}", names.join(", "), pod.name_any()))
+}
+
+/// True when it is certain that the runner of a pod that has failed was never started.
+pub(super) fn is_unstarted(pod: &Pod, runner: &str) -> bool {
+    let Some(status) = pod.status.as_ref().filter(|_| has_failed(pod)) else { return false };
+    match containers(status).find(|container| container.name == runner) {
+        Some(container) => was_never_created(container),
+        // The kubelet refuses a pod that it has just got; or a pod that runs, when it begins anew (`rejectPod`). It
+        // leaves nothing of the containers either way.
+        None => match &status.start_time {
+            Some(start) => condition(status, "Ready")
+                .and_then(|ready| ready.last_transition_time.as_ref())
+                .is_some_and(|end| end.0.duration_since(start.0).unsigned_abs() <= SAME_MOMENT),
+            // No kubelet has had it, if there was no node.
+            None => condition(status, "PodScheduled").is_none_or(|it| it.status != "True"),
+        },
+    }
+}
+
+/// The kubelet ends a container that it has not created yet in words only (`TerminatePod` of its status manager).
+fn was_never_created(container: &ContainerStatus) -> bool {
+    let state = container.state.clone().unwrap_or_default();
+    let ended_in_words = |end: &ContainerStateTerminated| {
+        end.started_at.is_none() && end.reason.as_deref() == Some("ContainerStatusUnknown")
+    };
+    container.container_id.is_none()
+        && container.restart_count == 0
+        && container.last_state.as_ref().is_none_or(|last| last.terminated.is_none())
+        && state.running.is_none()
+        && state.terminated.as_ref().is_none_or(ended_in_words)
+}
+
+/// How many pods of the same index the Job controller had replaced when it made this one.
+pub(super) fn replaced_before(pod: &Pod) -> u32 {
+    let count = |(_, key): &(&str, &str)| pod.annotations().get(*key)?.parse::<u32>().ok();
+    REPLACED_VARIABLES.iter().filter_map(count).sum()
+}
+
 /// The condition that says that Kubernetes takes the pod away, where it does (KEP-3329).
 pub(super) fn disruption(pod: &Pod) -> Option<&PodCondition> {
     condition(pod.status.as_ref()?, "DisruptionTarget").filter(|it| it.status == "True")
@@ -153,7 +213,49 @@ pub(super) fn condition<'pod>(status: &'pod PodStatus, type_: &str) -> Option<&'
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::fixtures::{ended_job, job};
+    use crate::controller::fixtures::{at, ended, ended_job, job, pod, waiting};
+    use k8s_openapi::api::core::v1::ContainerState;
+
+    /// A pod that failed, had a kubelet at second 100, and was not ready any more at second `end`.
+    fn failed(runner: Option<ContainerState>, end: i64) -> Pod {
+        let mut pod = pod("hello-0-a", "Failed", "hello", runner.clone().unwrap_or_default());
+        let status = pod.status.as_mut().unwrap();
+        status.start_time = Some(at(100));
+        status.conditions.as_mut().unwrap()[0].last_transition_time = Some(at(end));
+        if runner.is_none() {
+            status.container_statuses = None;
+        }
+        pod
+    }
+
+    #[test]
+    fn a_pod_that_the_kubelet_refused_or_that_went_before_its_runner_was_created_is_unstarted() {
+        let gone = || Some(ended(137, "ContainerStatusUnknown", None));
+        for (runner, end, unstarted) in [
+            (None, 101, true),
+            // It ran, until its kubelet began anew and refused it.
+            (None, 160, false),
+            (Some(waiting("ContainerCreating")), 160, true),
+            (gone(), 160, true),
+            (Some(ended(137, "Error", None)), 101, false),
+            (Some(ended(2, "Error", None)), 101, false),
+        ] {
+            assert_eq!(
+                is_unstarted(&failed(runner.clone(), end), "hello"),
+                unstarted,
+                "{runner:?}"
+            );
+        }
+        let mut ran = failed(gone(), 160);
+        let containers = ran.status.as_mut().unwrap().container_statuses.as_mut().unwrap();
+        containers[0].container_id = Some("containerd://1".to_owned());
+        assert!(!is_unstarted(&ran, "hello"), "the kubelet has lost a container that it had");
+        let mut without_node = failed(None, 160);
+        without_node.status.as_mut().unwrap().start_time = None;
+        assert!(is_unstarted(&without_node, "hello"));
+        without_node.status.as_mut().unwrap().phase = Some("Pending".to_owned());
+        assert!(!is_unstarted(&without_node, "hello"));
+    }
 
     #[test]
     fn pods_are_lacking_only_while_the_job_is_under_way() {

@@ -14,7 +14,7 @@ pub(super) mod waiting;
 pub(super) use pods::Pods;
 
 use super::build::services;
-use super::decide::ended_run::{EndedRun, has_ended};
+use super::decide::record::{RunRecord, has_ended};
 use super::error::{Error, NameConflict};
 use super::schedulers::gang;
 use super::schedulers::queue::{Queue, queue};
@@ -84,10 +84,17 @@ pub(super) async fn observe(
     let mut unasked = Vec::new();
     let services_pod = or_note(services_pod, if asked_for { &mut taken } else { &mut unasked });
     let mut live = Live { job, config_map, services_pod, pods, queue, taken, ..Live::default() };
-    if is_noted_to_have_ended(&live) {
-        return Ok(live);
-    }
-    if live.job.as_ref().is_some_and(|job| has_ended(job, live.pods.lead.as_ref())) {
+    let recorded = live.config_map.as_ref().and_then(RunRecord::on);
+    let is_over = if let Some(job) = &live.job {
+        // The end is recorded when all else was done.
+        if recorded.is_some_and(|run| run.has_end_of(job)) {
+            return Ok(live);
+        }
+        has_ended(job, live.pods.lead.as_ref())
+    } else {
+        cluster.is_none() && recorded.is_some_and(|run| run.end.is_none())
+    };
+    if is_over {
         live.services = all_services(client, identity).await?;
     } else if let Some(cluster) = cluster {
         add_services(client, owner, cluster, &mut live).await?;
@@ -95,15 +102,6 @@ pub(super) async fn observe(
             gang::observe(client, identity, cluster, live.job.as_ref(), &mut live.taken).await?;
     }
     Ok(live)
-}
-
-/// True when the note of the end of this very Job was written, which is done when all else was.
-fn is_noted_to_have_ended(live: &Live) -> bool {
-    let noted = live.config_map.as_ref().and_then(EndedRun::noted_on);
-    live.job
-        .as_ref()
-        .zip(noted)
-        .is_some_and(|(job, run)| Some(&run.job) == job.metadata.uid.as_ref())
 }
 
 /// The Services of a run that is over, whatever the specification says by now: none is to be left.

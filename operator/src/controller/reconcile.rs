@@ -4,7 +4,7 @@ use super::apply::events::scaled_down;
 use super::apply::report::{publish, report, report_error};
 use super::apply::{apply, apply_if_changed, delete, label_lead};
 use super::context::Context;
-use super::decide::ended_run::{self, expires, time_until_deletion};
+use super::decide::record::{RunRecord, expires, record, time_until_deletion};
 use super::decide::{Plan, Request, decide, next_reconcile};
 use super::error::Error;
 use super::kube_ext::broker_is_ready;
@@ -62,12 +62,12 @@ pub(super) async fn reconcile(
     let facts = Facts { live: &live, plan: &plan, error: applied.as_ref().err() };
     let name = object.name_any();
     let status = status(object.status.as_ref(), &name, &facts, now.clone());
-    let noted = match note_end(client, &object, &facts, &status).await {
-        // Where somebody else has the name of the note, nothing is run again either.
+    let recorded = match record_run(client, &object, &facts, &status, &now).await {
+        // Where somebody else has the name of the record, nothing is run again either.
         Err(error) if !matches!(error, Error::NameConflict(_)) => {
             return Err(report_error(context, &mut object, error).await);
         }
-        noted => noted,
+        recorded => recorded,
     };
     let reported = report(context, &mut object, &status).await;
     if let (Err(_), Err(error)) = (&applied, &reported) {
@@ -76,7 +76,7 @@ pub(super) async fn reconcile(
     }
     applied?;
     let deferred = reported?;
-    noted?;
+    recorded?;
     let next = next_reconcile(&live, &plan, status.state, &name).into_iter().chain(deferred).min();
     // What goes with its namespace would hold that up.
     let ends = live.pods.namespace_ends.then_some(Duration::ZERO);
@@ -173,19 +173,24 @@ async fn apply_plan(
     Ok(())
 }
 
-/// Notes how the run has ended before the status says so: somebody may delete the Job as soon as it does.
-async fn note_end(
+/// Records that a run has begun, which lets its pods start; and how it has ended, before the status says so: somebody
+/// may delete the Job as soon as it does.
+async fn record_run(
     client: &CachedClient<'_>,
     object: &MiniCluster,
     facts: &Facts<'_>,
     status: &MiniClusterStatus,
+    now: &Time,
 ) -> Result<(), Error> {
     let Ok(identity) = Identity::of(object) else { return Ok(()) };
-    if facts.plan.mode.ended().is_some() {
+    let Facts { live, plan, .. } = facts;
+    if plan.mode.ended().is_some_and(|run| run.end.is_some()) {
         return Ok(());
     }
-    let Facts { live, plan, .. } = facts;
     let (job, config_map) = (live.job.as_ref(), live.config_map.as_ref());
-    let change = ended_run::note(&identity, job, config_map, status, plan.generation);
+    let recorded = config_map.and_then(RunRecord::on);
+    let run = RunRecord::of(job, recorded.as_ref(), status, plan.generation, now);
+    let Some(run) = run else { return Ok(()) };
+    let change = record(&identity, job, config_map, &run);
     apply_if_changed(&client.objects(), &change, &mut None).await
 }

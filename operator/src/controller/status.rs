@@ -128,7 +128,7 @@ fn record(
         let kept = old_run.filter(|_| lead.is_none() || is_over);
         // A complete Job has a lead that ended well, whether its pod is still there or not.
         let complete = (phase.state == State::Complete).then_some(0);
-        let noted = facts.plan.mode.ended().and_then(|run| run.exit_code);
+        let noted = facts.plan.mode.ended().and_then(|run| run.end.as_ref()?.exit_code);
         let exit_code = noted.or_else(|| kept.and_then(|old| old.exit_code)).or(complete);
         let exit_code =
             exit_code.or_else(|| facts.live.job.as_ref().and_then(pod::exit_code_of_lost_lead));

@@ -7,7 +7,7 @@ pub(super) const OTHER: &str = "Other";
 pub(super) const COMPLETE: [&str; 2] = ["CommandSucceeded", "ShutDown"];
 
 /// Of a run that has failed.
-pub(super) const FAILED: [&str; 19] = [
+pub(super) const FAILED: [&str; 24] = [
     "AgentConfig",
     "AgentFailed",
     "AgentInternal",
@@ -16,16 +16,21 @@ pub(super) const FAILED: [&str; 19] = [
     "CommandFailed",
     "ContainerFailed",
     "DeadlineExceeded",
+    "EndNotSeen",
     "Evicted",
     "FluxRefused",
     "HookFailed",
     "LeadLost",
     "LeadUnreachable",
+    "NodeAffinity",
     "OOMKilled",
+    "OutOfcpu",
+    "OutOfmemory",
     "PreparationFailed",
     "StartDeadlineExceeded",
     "StartError",
     "Stopped",
+    "UnexpectedAdmissionError",
     "ViewUnusable",
 ];
 

@@ -267,15 +267,18 @@ fn of_the_operator_in_go(world: &World) -> [(&'static str, Value); 3] {
 const ENTRYPOINT: &str = "/api/v1/namespaces/work/configmaps/hello-entrypoint";
 
 #[tokio::test]
-async fn a_mini_cluster_whose_job_the_operator_in_go_has_made_gets_nothing_more() {
+async fn a_mini_cluster_whose_job_the_operator_in_go_has_made_gets_the_record_of_its_run_alone() {
     let world = World::new(&json!({}));
     for (path, object) in of_the_operator_in_go(&world) {
         world.server.put(path, object);
     }
     let before = [ENTRYPOINT, SERVICE, JOB].map(|path| world.server.get(path));
-    assert_eq!(world.writes().await, [status()]);
+    assert_eq!(world.writes().await, [create(CONFIG), status()]);
     assert_eq!(world.condition("Progressing").1, "StartedByAnotherOperator");
     assert_eq!([ENTRYPOINT, SERVICE, JOB].map(|path| world.server.get(path)), before);
+    world.server.remove(JOB);
+    assert!(!world.writes().await.contains(&create(JOB)), "what it ran is not run again");
+    assert_eq!(world.condition("Failed").1, "EndNotSeen");
 }
 
 /// Whoever is first with the Job has it. The Service has the same name and purpose for both operators, and its owner

@@ -98,6 +98,7 @@ async fn the_nodes_are_asked_every_five_minutes_and_no_minicluster_waits_for_tha
         }
         assert_eq!(world.server.requests("GET /api/v1/nodes"), pages);
         world.server.remove(JOB);
+        world.server.remove(CONFIG);
         world.reconcile().await.unwrap();
         assert_eq!(reported(&world).0, InstallMethod::Image);
         assert_eq!(world.server.requests("GET /api/v1/nodes"), pages);

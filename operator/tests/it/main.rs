@@ -12,6 +12,7 @@ mod every_field;
 mod every_status_field;
 mod gang;
 mod go_examples;
+mod held;
 mod install;
 mod installation;
 mod leader;

@@ -2,7 +2,7 @@
 
 use crate::support::CERTIFICATE;
 use crate::support::world::{
-    CLUSTER, CONFIG, EVENTS, JOB, SECRETS, SERVICE, World, create, finish, status,
+    CLUSTER, CONFIG, EVENTS, JOB, SECRETS, SERVICE, World, create, finish, patch, status,
 };
 use flux_operator::crd::State;
 use serde_json::json;
@@ -13,7 +13,8 @@ async fn the_first_reconcile_applies_everything_in_order_and_the_second_writes_n
     let writes = world.writes().await;
     assert_eq!(writes[..2], [create(SERVICE), create(&format!("{SERVICE}-lead"))]);
     let secrets = format!("POST {SECRETS}");
-    assert_eq!(writes[2..], [secrets, create(CONFIG), create(JOB), status()]);
+    // The last before the status records the run, which lets the pods of the Job start.
+    assert_eq!(writes[2..], [secrets, create(CONFIG), create(JOB), patch(CONFIG), status()]);
     assert_eq!(world.status().state, Some(State::Pending));
     let config = world.server.get(CONFIG).unwrap();
     assert!(config["data"]["agent.toml"].as_str().unwrap().contains("\"10.96.0.7\""));
@@ -84,13 +85,67 @@ async fn the_end_is_noted_again_when_its_config_map_is_deleted() {
     assert_eq!(world.writes().await, [""; 0]);
 }
 
+/// The key of a run that the pods of the Job mount, and whether their `ConfigMap` has it.
+fn gate(world: &World) -> bool {
+    let job = world.server.get(JOB).unwrap();
+    let volumes = job["spec"]["template"]["spec"]["volumes"].as_array().unwrap().clone();
+    let items = volumes.iter().find_map(|volume| volume["configMap"]["items"].as_array());
+    let key = items.unwrap()[1]["key"].as_str().unwrap();
+    assert!(key.starts_with("run-"), "{key}");
+    !world.server.get(CONFIG).unwrap()["data"][key].is_null()
+}
+
 #[tokio::test]
-async fn a_job_that_somebody_deletes_before_its_end_is_made_again() {
+async fn a_run_whose_job_is_gone_without_an_end_has_failed_and_is_not_run_again() {
     let world = World::reconciled(&json!({})).await;
+    assert!(gate(&world), "its pods may start");
+    world.server.remove(JOB);
+    for world in [&world, &world.with_another_operator()] {
+        assert!(!world.writes().await.contains(&create(JOB)));
+        let (failed, reason, message) = world.condition("Failed");
+        assert_eq!((failed.as_str(), reason.as_str()), ("True", "EndNotSeen"));
+        assert!(
+            message.contains("uid job-uid") && message.contains("Delete and create"),
+            "{message}"
+        );
+        assert!(world.server.get(&format!("{SERVICE}-lead")).is_none(), "its address is free");
+    }
+    world.edit(2, |spec| spec["containers"][0]["command"] = json!("echo other"));
+    assert!(world.writes().await.contains(&create(JOB)), "another specification is another run");
+    assert!(gate(&world));
+}
+
+#[tokio::test]
+async fn the_pods_of_a_job_wait_until_its_run_is_recorded_by_whichever_operator() {
+    let world = World::reconciled(&json!({})).await;
+    // The operator has ended between its last two writes.
+    let crash = |world: &World| {
+        world.server.change(CONFIG, |config| {
+            config["metadata"]["annotations"] = json!({});
+            config["data"].as_object_mut().unwrap().retain(|key, _| key == "agent.toml");
+        });
+    };
+    for deleted in [false, true] {
+        crash(&world);
+        assert!(!gate(&world), "nothing has begun");
+        if deleted {
+            world.server.remove(JOB);
+        }
+        let other = world.with_another_operator();
+        assert_eq!(other.writes().await.contains(&create(JOB)), deleted);
+        assert!(gate(&other), "what has not begun begins");
+    }
+}
+
+#[tokio::test]
+async fn a_job_that_is_suspended_has_begun_nothing_and_is_made_again() {
+    let world = World::reconciled(&json!({ "suspend": true })).await;
+    assert!(!gate(&world));
     world.server.remove(JOB);
     assert!(world.writes().await.contains(&create(JOB)));
-    assert_eq!(world.server.get(JOB).unwrap()["metadata"]["uid"], "job-uid-2");
-    assert_eq!(world.condition("Failed").0, "False");
+    world.edit(2, |spec| spec["suspend"] = json!(false));
+    world.reconcile().await.unwrap();
+    assert!(gate(&world), "it is resumed");
 }
 
 #[tokio::test]

@@ -52,6 +52,52 @@ fn ready(world: &World, index: u64) -> Option<String> {
     world.server.with(|memory| memory.store.select(PODS, is_ready).pop()).map(|(path, _)| path)
 }
 
+/// Has the kubelet refuse the next pod of this index.
+async fn refuse(kubernetes: &mut Kubernetes, world: &World, index: u64) {
+    let starts = |pod: &Value| {
+        let has_node = !pod["spec"]["nodeName"].is_null();
+        index_of(pod) == index && pod["status"]["phase"] == "Pending" && has_node
+    };
+    let next = || world.server.with(|memory| memory.store.select(PODS, starts).pop());
+    let (path, _) = until(kubernetes, world, next).await;
+    world.server.with(|memory| Kubelet::refuse(&mut memory.store, &path));
+    world.reconcile().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_command_runs_when_the_first_pods_of_its_lead_were_never_started() {
+    let world = World::reconciled(&json!({ "size": 2 })).await;
+    let mut kubernetes = Kubernetes::default();
+    for _ in 0..2 {
+        refuse(&mut kubernetes, &world, 0).await;
+        assert_eq!(world.status().state, Some(State::Pending));
+        let (_, reason, message) = world.condition("Progressing");
+        assert!(reason == "PodsRefused" && message.contains("OutOfcpu"), "{reason}: {message}");
+        assert!(message.contains("spec.containers[].resources"), "{message}");
+    }
+    kill(&mut kubernetes, &world, 0, "Error").await;
+    until(&mut kubernetes, &world, || world.server.get(JOB).filter(is_finished)).await;
+    assert_eq!(world.status().state, Some(State::Failed));
+    assert_eq!(kubernetes.kubelet.runs.len(), 1, "the command ran once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_whose_pods_are_refused_again_and_again_fails_with_the_cause() {
+    for index in 0..2 {
+        let world = World::reconciled(&json!({ "size": 2 })).await;
+        let mut kubernetes = Kubernetes::default();
+        for _ in 0..7 {
+            refuse(&mut kubernetes, &world, index).await;
+        }
+        until(&mut kubernetes, &world, || world.server.get(JOB).filter(is_finished)).await;
+        let (_, reason, message) = world.condition("Failed");
+        assert!(
+            reason == "OutOfcpu" && message.contains("spec.containers[]"),
+            "{reason}: {message}"
+        );
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_worker_that_is_killed_comes_back_six_times_and_the_seventh_time_the_job_fails() {
     let world = World::reconciled(&json!({ "size": 3 })).await;

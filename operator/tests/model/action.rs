@@ -35,6 +35,8 @@ pub(crate) enum Fate {
     /// The same while its container starts, if it does: what ends is `runc init`, with code 2.
     DeletedAtStart,
     Evicted,
+    /// Its kubelet refuses it.
+    Refused,
     Killed,
     /// Its runner ends with this code: that of the command on a lead that runs one, else the agent's.
     Ended(i32),
@@ -165,6 +167,7 @@ fn fate() -> impl Strategy<Value = Fate> {
     let code = prop_oneof![Just(0), Just(1), Just(68), Just(75), Just(137), Just(2)];
     prop_oneof![
         2 => Just(Fate::Deleted), 1 => Just(Fate::DeletedAtStart), 1 => Just(Fate::Evicted), 1 => Just(Fate::Killed),
+        1 => Just(Fate::Refused),
         1 => code.prop_map(Fate::Ended),
     ]
 }
@@ -243,6 +246,17 @@ fn disturbed_end() -> impl Strategy<Value = Vec<Action>> {
     })
 }
 
+/// The Job of a run disappears while no operator looks, and so does what is left of its pods.
+fn unseen_end() -> impl Strategy<Value = Vec<Action>> {
+    let end = prop_oneof![Just(None), (0..2_i32).prop_map(|code| Some(Action::CommandEnds(code)))];
+    (0_u64..6, end, 0_usize..4).prop_map(|(before, end, moments)| {
+        let begin = [Action::Wait(before)].into_iter().chain(end);
+        let unseen =
+            repeat_n(Action::ClusterActs, moments).chain([Action::Remove(JOB), Action::Restart]);
+        begin.chain(unseen).collect()
+    })
+}
+
 /// A MiniCluster takes the name of another while the operator is at work.
 fn namesake() -> impl Strategy<Value = Vec<Action>> {
     (0_usize..16, any::<bool>(), fields(), 0_usize..16).prop_map(
@@ -278,6 +292,7 @@ pub(crate) fn scenario(longest: usize) -> impl Strategy<Value = (&'static str, V
     let part = prop_oneof![
         16 => action().prop_map(|action| vec![action]),
         1 => disturbed_end(),
+        1 => unseen_end(),
         1 => namesake(),
         1 => pause(),
     ];

@@ -21,8 +21,8 @@ struct Last {
     fields: Value,
     /// What was asked for when it was made, which may be something else already.
     containers: Value,
-    /// The status, or the note, has said that it is over.
-    known_to_be_over: bool,
+    /// A container of it has started, or the status or the note has said that it is over.
+    begun: bool,
     /// Something else was asked for meanwhile.
     other_asked: bool,
     /// Somebody has taken the note away.
@@ -52,7 +52,7 @@ impl Story {
                     return Some(fault);
                 }
             }
-            _ => {}
+            _ => self.pod_changed(event),
         }
         if event.by_operator { trespass(event) } else { None }
     }
@@ -67,7 +67,7 @@ impl Story {
             let (status, containers) = (&cluster["status"], &cluster["spec"]["containers"]);
             last.other_asked |= *containers != last.containers;
             let over = status["state"] == "Complete" || status["state"] == "Failed";
-            last.known_to_be_over |= over && status["startTime"] == last.started;
+            last.begun |= over && status["startTime"] == last.started;
         }
     }
 
@@ -77,10 +77,15 @@ impl Story {
         let (before, after) =
             (event.before.as_deref().and_then(note), event.after.as_deref().and_then(note));
         let is_noted = after.is_some_and(of_last);
-        last.known_to_be_over |= is_noted;
         last.forgotten |= !event.by_operator && !is_noted && before.is_some();
         // One that is ours no more says nothing.
         last.forgotten |= event.after.as_ref().is_none_or(|it| owned_by_cluster(it).is_none());
+    }
+
+    fn pod_changed(&mut self, event: &Event) {
+        let (Some(last), Some(pod)) = (&mut self.last, event.after.as_deref()) else { return };
+        let is_of_last = pod["metadata"]["ownerReferences"][0]["uid"] == last.uid;
+        last.begun |= is_of_last && pod["status"]["phase"] == "Running";
     }
 
     fn job_changed(&mut self, event: &Event) -> Option<String> {
@@ -108,11 +113,11 @@ impl Story {
         let containers = self.cluster["spec"]["containers"].clone();
         let fields = job["metadata"]["annotations"]["flux-framework.org/fields"].clone();
         let again = self.last.as_ref().filter(|last| {
-            last.known_to_be_over && last.fields == fields && !last.other_asked && !last.forgotten
+            last.begun && last.fields == fields && !last.other_asked && !last.forgotten
         });
         let fault = again.map(|last| {
             format!(
-                "what {} ran, whose end was known, is run again at version {}",
+                "what {} ran is run again at version {}",
                 last.uid, job["metadata"]["resourceVersion"]
             )
         });
@@ -121,7 +126,7 @@ impl Story {
             started: json!("never"),
             fields,
             containers,
-            known_to_be_over: false,
+            begun: false,
             other_asked: false,
             forgotten: false,
         });

@@ -1,7 +1,7 @@
 //! What holds whatever happens.
 
 use crate::action::{Action, SERVICES_POD};
-use crate::support::simulation::job::{is_finished, is_over};
+use crate::support::simulation::job::{is_finished, is_over, is_suspended};
 use crate::support::world::{CLUSTER, CONFIG, JOB, PODS, SECRETS};
 use crate::world::{World, owned_by_cluster};
 use crate::{history, status};
@@ -43,6 +43,7 @@ fn at_rest(world: &World) -> Result<(), String> {
     faults.extend(several_jobs(world));
     faults.extend(left_running(world));
     faults.extend(missing_secrets(world).iter().map(|path| format!("pods wait for {path}")));
+    faults.extend(closed(world));
     if world.metrics.text().unwrap().contains("category=\"Internal\"") {
         faults.push("the operator has panicked".to_owned());
     }
@@ -103,6 +104,21 @@ fn missing_secrets(world: &World) -> Vec<String> {
         names.filter(|path| store.get(path).is_none()).collect::<Vec<_>>()
     });
     if world.lacks_secret { vec![] } else { missing }
+}
+
+/// A Job whose pods wait for the record of their run.
+fn closed(world: &World) -> Option<String> {
+    world.store(|store| {
+        let ours = |path: &str| store.get(path).filter(|it| owned_by_cluster(it).is_some());
+        let job = ours(JOB).filter(|job| !is_finished(job) && !is_suspended(job))?;
+        let data = &ours(CONFIG)?["data"];
+        let volumes = job["spec"]["template"]["spec"]["volumes"].as_array()?;
+        let items = volumes.iter().find_map(|volume| volume["configMap"]["items"].as_array())?;
+        let mut lacking =
+            items.iter().filter_map(|it| it["key"].as_str()).filter(|key| data[key].is_null());
+        let key = lacking.next().filter(|_| !data["agent.toml"].is_null())?;
+        Some(format!("the pods of the Job wait for {key}"))
+    })
 }
 
 /// Another operator, which remembers nothing, has nothing to write; and neither has it where the status

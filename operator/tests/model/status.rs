@@ -39,6 +39,13 @@ pub(crate) fn fault(store: &Store) -> Option<String> {
             Some(note) if occupied && object["metadata"]["generation"] != note["generation"] => {
                 return None;
             }
+            Some(note) if note["reason"].is_null() && store.get(JOB).is_some() => {
+                if valid {
+                    State::Pending
+                } else {
+                    State::Invalid
+                }
+            }
             Some(note) if note["complete"] == true => State::Complete,
             Some(_) => State::Failed,
             None if !valid => State::Invalid,

@@ -240,6 +240,8 @@ impl World {
                     return;
                 }
                 Fate::Evicted => return Kubelet::evict(store, &path),
+                Fate::Refused if runs || starts => return Kubelet::refuse(store, &path),
+                Fate::Refused => return,
                 Fate::Killed => End::killed(),
                 Fate::Ended(code) => match Exit::from_code(code) {
                     Some(exit) => End::of_agent(exit, index == 0 && is_ready(&pod)),

@@ -47,6 +47,7 @@ pub fn agent_config(cluster: &Cluster, lead_address: Option<IpAddr>) -> AgentCon
         munge: cluster.flux.munge_secret.is_some(),
         environment: cluster.flux.environment.clone(),
         submitted: false,
+        unstarted_leads: 0,
         sidecars: cluster
             .sidecars
             .iter()

@@ -41,6 +41,9 @@ pub(crate) fn is_replaced(code: i32) -> bool {
 /// Exit codes of a container that ended because its pod, or the runner beside it, did.
 const ENDED_WITH_THE_RUNNER: [i32; 5] = [STOPPED_IN_RUNC, Exit::Broker as i32, 137, 143, 255];
 
+/// Annotation of a pod: the container that `kubectl logs` and `kubectl exec` take, whatever others put before it.
+const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
+
 /// Containers beside the runner that have a rule each: the API server takes twenty rules. What fails beside
 /// them is made again, and found out by the lead.
 const OTHER_CONTAINERS: usize = 17;
@@ -177,10 +180,12 @@ fn template(cluster: &Cluster, images: &Images, install: Install) -> Result<PodT
     let topology = cluster.job_annotations.iter();
     let topology = topology.filter(|(key, _)| key.starts_with(TOPOLOGY_ANNOTATIONS));
     annotations.extend(topology.map(|(key, value)| (key.clone(), value.clone())));
+    let runner = cluster.runner.container.name.clone();
+    annotations.entry(DEFAULT_CONTAINER.to_owned()).or_insert(runner);
     Ok(PodTemplateSpec {
         metadata: Some(ObjectMeta {
             labels: Some(pod_labels(cluster)),
-            annotations: (!annotations.is_empty()).then_some(annotations),
+            annotations: Some(annotations),
             ..ObjectMeta::default()
         }),
         spec: Some(overlaid(pod, cluster.pod.overlay.as_ref())?),

@@ -1,5 +1,6 @@
 //! Volumes of the pods and the operator's own mounts of them.
 
+use super::AGENT_CONFIG_KEY;
 use super::images::Images;
 use crate::cluster::Cluster;
 use crate::crd::Medium;
@@ -152,15 +153,25 @@ fn image(name: String, reference: Option<String>, pull_policy: Option<String>) -
     Volume { name, image, ..Volume::default() }
 }
 
+/// The kubelet starts no container of a pod before the `ConfigMap` has both keys: the second is written when the run
+/// was recorded.
 fn config(cluster: &Cluster) -> Volume {
     Volume {
         name: cluster.name.agent_config_map(),
         config_map: Some(ConfigMapVolumeSource {
             name: cluster.name.agent_config_map(),
+            items: Some(vec![
+                item(AGENT_CONFIG_KEY),
+                item(&cluster.fixed_fields.run_key(&cluster.owner.uid)),
+            ]),
             ..ConfigMapVolumeSource::default()
         }),
         ..Volume::default()
     }
+}
+
+fn item(key: &str) -> KeyToPath {
+    KeyToPath { key: key.to_owned(), path: key.to_owned(), ..KeyToPath::default() }
 }
 
 fn curve(cluster: &Cluster) -> Volume {
@@ -177,11 +188,7 @@ fn key_volume(name: String, secret: String, key: &str) -> Volume {
         name,
         secret: Some(SecretVolumeSource {
             secret_name: Some(secret),
-            items: Some(vec![KeyToPath {
-                key: key.to_owned(),
-                path: key.to_owned(),
-                ..KeyToPath::default()
-            }]),
+            items: Some(vec![item(key)]),
             default_mode: Some(KEY_MODE),
             ..SecretVolumeSource::default()
         }),

@@ -42,7 +42,8 @@ pub(crate) fn constrain(
         return Constrained { cluster, config, refused };
     };
     let submitted = running.submitted || suspension::has_submitted(&running, live);
-    let running = AgentConfig { submitted, ..running };
+    let unstarted_leads = unstarted_leads(&running, job, &live.pods.unstarted_leads);
+    let running = AgentConfig { submitted, unstarted_leads, ..running };
     let limit = backoff_limit(job);
     let starts_anew = is_suspended(job) && !has_pods(job);
     let constrained = constrain_to(cluster, &running, limit, lead, starts_anew);
@@ -59,6 +60,20 @@ pub(crate) fn constrain(
     // The token is another one when another operator acts.
     config.autoscale.clone_from(&constrained.config.autoscale);
     Constrained { config, refused, ..constrained }
+}
+
+/// How many of the lead's pods have run nothing, as far as that is noted in `running`, or follows from `places`: how
+/// many pods were there before each one that was not started. A pod counts only if all before it do, so that it is
+/// enough to see each once. An agent without a command does not count them.
+fn unstarted_leads(running: &AgentConfig, job: &Job, places: &[u32]) -> u32 {
+    let noted = running.unstarted_leads;
+    let workload = &running.workload;
+    let runs_none =
+        matches!(workload, Workload::Interactive { submission: None } | Workload::Diagnostics {});
+    if runs_none || !counts_by_index(job) {
+        return noted;
+    }
+    places.iter().fold(noted, |count, place| if *place == count { count + 1 } else { count })
 }
 
 fn backoff_limit(job: &Job) -> u32 {
@@ -188,6 +203,24 @@ mod tests {
         let removed = constrain_to(without, &started(&small), 0, None, false);
         assert_eq!(removed.refused, [""; 0]);
         assert_eq!(removed.config.autoscale, started(&small).autoscale, "it may be given again");
+    }
+
+    #[test]
+    fn leads_that_were_not_started_count_as_long_as_all_before_them_do_also_when_they_are_gone() {
+        let mut live = agent_config(&cluster(&json!({})), None);
+        let mut job = Job::default();
+        job.spec.get_or_insert_default().backoff_limit_per_index = Some(6);
+        for (noted, places, count) in [
+            (0, &[][..], 0),
+            (0, &[0, 1], 2),
+            (0, &[1], 0),
+            (1, &[0], 1),
+            (1, &[1], 2),
+            (1, &[2], 1),
+        ] {
+            live.unstarted_leads = noted;
+            assert_eq!(unstarted_leads(&live, &job, places), count, "{noted} {places:?}");
+        }
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Whether a MiniCluster is reconciled, or only reported on.
 
-use super::ended_run::{EndedRun, has_ended};
+use super::record::{RunRecord, has_ended};
 use crate::cluster::{AGENT_CONTAINER, Cluster};
 use crate::controller::build::{AGENT_CONFIG_KEY, Images};
+use crate::controller::error::NameConflict;
 use crate::controller::kube_ext::noted_generation;
 use crate::controller::observe::Live;
 use flux_contract::{AgentConfig, ClusterName};
@@ -15,8 +16,8 @@ pub(crate) enum Mode {
     /// Bring the objects in line with the specification: there is no Job yet, or it is under way.
     #[default]
     Reconcile,
-    /// The run has ended; with the note of it where there is one.
-    Finished(Option<EndedRun>),
+    /// The run has ended; with the record of it where that has the end, or where the Job is gone.
+    Finished(Option<RunRecord>),
     /// There is nothing, and nothing can be made of a specification that was refused.
     Invalid,
     /// A run is under way of which nothing is changed, as the specification was refused.
@@ -29,8 +30,8 @@ pub(crate) enum Mode {
 }
 
 impl Mode {
-    /// The note of the run, if it has ended and has one.
-    pub(crate) const fn ended(&self) -> Option<&EndedRun> {
+    /// The record of the run, if it has ended and has one.
+    pub(crate) const fn ended(&self) -> Option<&RunRecord> {
         if let Self::Finished(Some(run)) = self { Some(run) } else { None }
     }
 }
@@ -43,9 +44,17 @@ pub(crate) fn mode(
     generation: i64,
     images: &Images,
 ) -> Mode {
-    let noted = live.config_map.as_ref().and_then(EndedRun::noted_on);
+    let recorded = live.config_map.as_ref().and_then(RunRecord::on);
     let Some(job) = &live.job else {
-        return match (noted, cluster) {
+        return match (recorded, cluster) {
+            // The Job goes on without its owner, or another has its name.
+            (Some(run), _) if run.end.is_none() && live.taken.iter().any(NameConflict::is_job) => {
+                if cluster.is_some() {
+                    Mode::Reconcile
+                } else {
+                    Mode::Refused
+                }
+            }
             (Some(run), None) => Mode::Finished(Some(run)),
             (Some(run), Some(cluster)) if run.is_of(generation, &cluster.fixed_fields) => {
                 Mode::Finished(Some(run))
@@ -54,9 +63,9 @@ pub(crate) fn mode(
             (None, None) => Mode::Invalid,
         };
     };
-    let noted = noted.filter(|run| Some(&run.job) == job.metadata.uid.as_ref());
-    if noted.is_some() || has_ended(job, live.pods.lead.as_ref()) {
-        return Mode::Finished(noted);
+    let recorded = recorded.filter(|run| run.has_end_of(job));
+    if recorded.is_some() || has_ended(job, live.pods.lead.as_ref()) {
+        return Mode::Finished(recorded);
     }
     if noted_generation(job).is_none() {
         return Mode::StartedByAnotherOperator;
@@ -93,6 +102,7 @@ fn agent_image(job: &Job) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::controller::decide::record::RECORD_ANNOTATION;
     use crate::controller::fixtures::{
         built, built_with, cluster, delete_failed_job, ended_job, images,
     };
@@ -138,6 +148,19 @@ mod tests {
         assert_eq!(decide(&deleted(), &json!({ "tasks": 3 }), 2), Mode::Reconcile);
         let refused = with_cluster(&deleted(), None, 2);
         assert!(matches!(refused, Mode::Finished(Some(_))));
+    }
+
+    #[test]
+    fn what_has_begun_is_over_when_its_job_is_gone_whether_its_end_was_seen_or_not() {
+        let mut live = deleted();
+        let note = json!({ "job": "job-uid", "generation": 1 }).to_string();
+        let annotations = live.config_map.as_mut().unwrap().annotations_mut();
+        annotations.insert(RECORD_ANNOTATION.to_owned(), note);
+        let over = |mode: Mode| mode.ended().is_some_and(|run| run.end.is_none());
+        assert!(over(decide(&live, &json!({}), 1)) && over(with_cluster(&live, None, 2)));
+        assert_eq!(decide(&live, &json!({ "tasks": 3 }), 2), Mode::Reconcile);
+        live.job = running().job;
+        assert_eq!(decide(&live, &json!({}), 1), Mode::Reconcile, "it is under way");
     }
 
     #[test]

@@ -3,7 +3,6 @@
 use super::*;
 use crate::cluster::QUEUE_LABEL;
 use crate::cluster::validate::Violation;
-use crate::controller::decide::ended_run::ENDED_RUN_ANNOTATION;
 use crate::controller::decide::install::Lack;
 use crate::controller::error::{NameConflict, ObjectName};
 use crate::controller::fixtures::{
@@ -379,16 +378,17 @@ fn when_the_run_is_over_the_services_pod_and_addresses_go_and_nothing_is_brought
 }
 
 #[test]
-fn another_specification_runs_with_another_secret_and_without_the_note_of_the_run_before() {
-    let live = deleted(&json!({}));
+fn another_specification_runs_with_another_secret_and_without_the_key_of_the_run_before() {
+    let mut live = deleted(&json!({}));
+    let data = live.config_map.as_mut().unwrap().data.as_mut().unwrap();
+    data.insert("run-before".to_owned(), String::new());
     let plan = decided(&json!({ "tasks": 3 }), 2, &live);
     let secret = cluster(&json!({ "tasks": 3 })).curve_secret();
     assert_ne!(secret, cluster(&json!({})).curve_secret());
     let secret = format!("create Secret {secret}");
     assert_eq!(written(&plan), [&secret, "patch ConfigMap hello-agent", "create Job hello"]);
     let patch = config_patch(&plan);
-    let annotations = &patch["metadata"]["annotations"];
-    assert_eq!(*annotations, json!({ ENDED_RUN_ANNOTATION: null }));
+    assert_eq!(patch["data"].get("run-before"), Some(&Value::Null));
 }
 
 #[test]
@@ -454,6 +454,12 @@ fn pods_that_nobody_tells_of_are_looked_for_again_soon() {
     live.pods.lead = Some(ready_lead());
     // A sidecar that has failed takes readiness from its pod for good: that is no reason to poll.
     assert_eq!(next(&live, State::Running), later);
+    // A worker that was replaced a moment ago may wait for something.
+    for (seconds, asks) in [(40, true), (80, false)] {
+        live.pods.next = Some(Duration::from_secs(seconds));
+        assert_eq!(next(&live, State::Running), live.pods.next.filter(|_| asks));
+    }
+    live.pods.next = None;
     live.job.as_mut().unwrap().status.as_mut().unwrap().active = Some(3);
     assert_eq!(next(&live, State::Running), soon, "the Job lacks a pod");
 }

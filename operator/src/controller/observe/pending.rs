@@ -3,9 +3,9 @@
 
 use super::cached_client::{CachedClient, is_owned};
 use super::check::{BEGIN, Check, Found};
-use super::waiting::{SILENT_LIMIT, event_time, is_silent, waiting, warning};
+use super::waiting::{SILENT_LIMIT, event_time, is_silent, not_started, waiting, warning};
 use crate::controller::error::{Error, Verb};
-use crate::controller::kube_ext::{lacks_brokers, lacks_pods, phase};
+use crate::controller::kube_ext::{is_unstarted, lacks_brokers, lacks_pods, phase};
 use flux_contract::labels;
 use futures::future::try_join_all;
 use futures::{StreamExt as _, TryStreamExt as _};
@@ -140,7 +140,8 @@ impl Checker<'_> {
             (uid, says)
         };
         found.silent = silent.into_iter().map(says).collect();
-        found.waiting = waiting(&pods, &warnings, now);
+        let name = self.job.name_any();
+        found.waiting = waiting(&pods, &warnings, now).map(|it| it.with_remedy(&name));
         Ok(())
     }
 
@@ -160,12 +161,29 @@ impl Checker<'_> {
         Ok(hash_of(of_job.map(|pod| &pod.metadata)))
     }
 
-    /// What an admission plugin says about pods that it refuses (Pod Security, a quota): it is in Events alone.
+    /// What an admission plugin says about pods that it refuses (Pod Security, a quota): it is in Events alone. Else,
+    /// what a kubelet says about the last one that it has refused.
     async fn refusal(&self) -> Result<Option<String>, Error> {
         let uid = self.job.uid().unwrap_or_default();
         let fields = format!("involvedObject.uid={uid},reason=FailedCreate");
         let newest = self.events("Job", &fields).await?.into_iter().max_by_key(event_time);
-        Ok(newest.and_then(|event| event.message).map(|message| refused(&message)))
+        if let Some(message) = newest.and_then(|event| event.message) {
+            return Ok(Some(refused(&message)));
+        }
+        let failed = self.job.status.as_ref().and_then(|status| status.failed).unwrap_or_default();
+        if failed == 0 {
+            return Ok(None);
+        }
+        let failed = ListParams::default().fields("status.phase=Failed");
+        let newer = async |found: Option<Pod>, pod: Pod| {
+            Ok(found
+                .into_iter()
+                .chain([pod])
+                .max_by_key(|pod| pod.creation_timestamp().map(|time| time.0)))
+        };
+        let newest = self.client.pods_of(self.job, failed).try_fold(None, newer).await?;
+        let unstarted = newest.filter(|pod| is_unstarted(pod, &self.job.name_any()));
+        Ok(unstarted.as_ref().map(not_started))
     }
 
     /// Whether the namespace is being deleted. Its pods go first (KEP-5080), and the Job keeps those that have failed

@@ -3,16 +3,16 @@
 use super::cached_client::CachedClient;
 use super::check::BEGIN;
 use super::pending::check;
-use super::waiting::{Waiting, lead_waiting, queue_waiting};
+use super::waiting::{Waiting, lead_waiting, not_started, queue_waiting};
 use crate::cluster::Identity;
 use crate::controller::build::KILLED;
 use crate::controller::error::Error;
 use crate::controller::kube_ext::{
-    disruption, end_of, has_failed, is_failed, is_finished, lacks_brokers, lacks_pods, parallelism,
-    ready_pods, start_time,
+    disruption, end_of, has_failed, is_failed, is_finished, is_suspended, is_unstarted,
+    lacks_brokers, lacks_pods, parallelism, ready_pods, replaced_before, running_beside,
+    start_time,
 };
 use crate::controller::schedulers::queue::Queue;
-use flux_contract::invocation::REPLACED_VARIABLES;
 use flux_contract::{Exit, TerminationMessage, labels};
 use futures::TryStreamExt as _;
 use k8s_openapi::api::batch::v1::Job;
@@ -27,6 +27,10 @@ use std::time::Duration;
 pub(crate) struct Pods {
     /// The newest pod with index 0; where that says that an earlier one has ended the run, the earlier one.
     pub(crate) lead: Option<Pod>,
+    /// How many pods of index 0 were there before each that failed without having been started, in order.
+    pub(crate) unstarted_leads: Vec<u32>,
+    /// A pod with index 0 whose runner has ended, while other containers of it run.
+    pub(crate) held: Option<Pod>,
     pub(crate) failed_worker: Option<Pod>,
     pub(crate) waiting: Option<Waiting>,
     /// Why the Job gets fewer pods than it asks for.
@@ -58,7 +62,12 @@ pub(super) async fn pods(
         let leads = format!("{of_job},{}=0", labels::COMPLETION_INDEX);
         client.pods_of(job, ListParams::default().labels(&leads)).try_collect().await?
     };
-    let mut pods = Pods { lead: select_lead(leads, runner), ..Pods::default() };
+    let mut pods = Pods {
+        unstarted_leads: unstarted_leads(&leads, runner),
+        held: leads.iter().find(|lead| running_beside(lead, runner).is_some()).cloned(),
+        lead: select_lead(leads, runner),
+        ..Pods::default()
+    };
     let failed = job.status.as_ref().and_then(|status| status.failed).unwrap_or_default() > 0;
     let lead_failed = pods.lead.as_ref().is_some_and(has_failed);
     if is_failed(job) && failed && !lead_failed {
@@ -84,7 +93,17 @@ pub(super) async fn pods(
             (pods.refused, pods.namespace_ends) = (found.refused, found.namespace_ends);
         }
     }
+    let lead = pods.lead.as_ref().filter(|_| !is_suspended(job));
+    let unstarted = lead.filter(|lead| is_unstarted(lead, runner)).map(not_started);
+    pods.refused = unstarted.or(pods.refused);
     Ok(pods)
+}
+
+fn unstarted_leads(leads: &[Pod], runner: &str) -> Vec<u32> {
+    let unstarted = leads.iter().filter(|lead| is_unstarted(lead, runner));
+    let mut places: Vec<u32> = unstarted.map(replaced_before).collect();
+    places.sort_unstable();
+    places
 }
 
 fn begins(job: &Job, now: &Time) -> bool {
@@ -107,18 +126,11 @@ fn select_lead(mut leads: Vec<Pod>, runner: &str) -> Option<Pod> {
 /// nobody stopped, then those that were killed, of which it is one whose index was most often.
 fn failure_rank(pod: &Pod, runner: &str) -> impl Ord + use<> {
     let code = exit_code(pod, runner);
-    let is_killed = code.is_some_and(|code| KILLED.contains(&code));
+    let is_killed = is_unstarted(pod, runner) || code.is_some_and(|code| KILLED.contains(&code));
     let is_stopped =
         code == Some(Exit::Stopped.code().into()) || (!is_killed && disruption(pod).is_some());
-    let kills = if is_killed { earlier_failures(pod) } else { 0 };
+    let kills = if is_killed { replaced_before(pod) } else { 0 };
     (is_stopped, is_killed, Reverse(kills), age(pod))
-}
-
-/// How often the pod's index had failed when the Job controller made it.
-fn earlier_failures(pod: &Pod) -> u32 {
-    let [(_, failures), _] = REPLACED_VARIABLES;
-    let count = pod.annotations().get(failures);
-    count.and_then(|count| count.parse().ok()).unwrap_or_default()
 }
 
 fn exit_code(pod: &Pod, runner: &str) -> Option<i32> {
@@ -141,6 +153,7 @@ fn age(pod: &Pod) -> (Option<jiff::Timestamp>, String) {
 mod tests {
     use super::*;
     use crate::controller::fixtures::{at, ended, pod, running};
+    use flux_contract::invocation::REPLACED_VARIABLES;
     use k8s_openapi::api::core::v1::PodCondition;
 
     /// A pod that ended with `code`, or runs; made at second `second`.
@@ -152,6 +165,18 @@ mod tests {
         let mut pod = pod(&format!("hello-0-{second}"), phase, "hello", state);
         pod.metadata.creation_timestamp = Some(at(second));
         pod
+    }
+
+    #[test]
+    fn the_pods_of_the_lead_that_were_not_started_are_known_by_how_many_were_before_them() {
+        let unstarted = |second, before: &str| {
+            let mut pod = made(second, Some(137));
+            pod.status.as_mut().unwrap().container_statuses = None;
+            pod.annotations_mut().insert(REPLACED_VARIABLES[1].1.to_owned(), before.to_owned());
+            pod
+        };
+        let leads = [unstarted(3, "1"), made(2, Some(137)), unstarted(1, "0"), made(4, None)];
+        assert_eq!(unstarted_leads(&leads, "hello"), [0, 1]);
     }
 
     fn second(pod: Option<Pod>) -> Option<i64> {

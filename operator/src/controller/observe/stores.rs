@@ -293,7 +293,7 @@ fn is_short(owner: &OwnerReference) -> bool {
     [&owner.name, &owner.uid, &owner.api_version].iter().all(|text| text.len() <= NAME_LIMIT)
 }
 
-/// Leaves of a Job's template the restart policy, the images that are copied or mounted, pod-level resources, claims of
+/// Leaves of a Job's template the restart policy, the names of the containers, the images that are copied or mounted, pod-level resources, claims of
 /// devices, and what holds its pods back.
 pub(crate) fn strip_job(job: &mut Job) {
     let Some(template) = job.spec.as_mut().map(|spec| &mut spec.template) else { return };
@@ -301,9 +301,11 @@ pub(crate) fn strip_job(job: &mut Job) {
     let image_of =
         |it: Container| Container { name: it.name, image: it.image, ..Container::default() };
     let init = pod.init_containers.map(|all| all.into_iter().map(image_of).collect());
+    let name_of = |it: Container| Container { name: it.name, ..Container::default() };
     let volumes = pod.volumes.into_iter().flatten().filter(|volume| volume.image.is_some());
     template.spec = Some(PodSpec {
         restart_policy: pod.restart_policy,
+        containers: pod.containers.into_iter().map(name_of).collect(),
         init_containers: init,
         volumes: Some(volumes.collect()),
         resources: pod.resources,
@@ -327,6 +329,7 @@ pub(crate) fn strip_pod(pod: &mut Pod) {
     for container in init.chain(status.container_statuses.iter_mut().flatten()) {
         *container = ContainerStatus {
             name: mem::take(&mut container.name),
+            container_id: container.container_id.take(),
             last_state: container.last_state.take(),
             ready: container.ready,
             restart_count: container.restart_count,

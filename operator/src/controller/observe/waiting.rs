@@ -19,6 +19,19 @@ pub(crate) struct Waiting {
     pub(crate) lasts: bool,
 }
 
+impl Waiting {
+    /// With what helps where the Secret of the certificate is gone from the MiniCluster `name`.
+    pub(crate) fn with_remedy(mut self, name: &str) -> Self {
+        let volume = format!("volume \"{name}-curve\"");
+        if self.message.contains(&volume) && self.message.contains("not found") {
+            self.message += "; somebody has deleted this Secret, and the operator makes no other, because the brokers that \
+                             run would refuse its key. Create it again if you have a copy (spec.flux.curveCertSecret), \
+                             else delete and create the MiniCluster";
+        }
+        self
+    }
+}
+
 /// Pods of which the Events are read when they themselves do not say why they do not start.
 pub(crate) const SILENT_LIMIT: usize = 4;
 
@@ -79,6 +92,37 @@ fn hindrance(pod: &Pod) -> Option<String> {
         let message = waiting.message.as_deref().unwrap_or_default();
         Some(format!("does not start container {}: {reason} {message}", container.name))
     })
+}
+
+/// Why `pod` has ended before it was started, and what helps.
+pub(crate) fn not_started(pod: &Pod) -> String {
+    let status = pod.status.as_ref();
+    let reason = status.and_then(|status| status.reason.as_deref());
+    let message = status.and_then(|status| status.message.as_deref());
+    let why = match (reason, message) {
+        (Some(reason), message) => format!("{reason}: {}", message.unwrap_or_default()),
+        (None, _) => "somebody has deleted it".to_owned(),
+    };
+    let remedy = reason.map(remedy).unwrap_or_default();
+    format!(
+        "pod {} has ended before it was started: {why}{remedy}; the Job makes another",
+        pod.name_any()
+    )
+}
+
+/// What helps where a kubelet refuses a pod for `reason`, as the end of a sentence.
+pub(crate) fn remedy(reason: &str) -> &'static str {
+    match reason {
+        "NodeAffinity" | "NodeName" => "; spec.pod.nodeSelector and the labels of the node differ",
+        "UnexpectedAdmissionError" => {
+            "; `kubectl describe node` shows what devices and cores the node has"
+        }
+        _ if reason.starts_with("OutOf") => {
+            "; spec.containers[].resources asks for more than is left on the node: ask for less, or for other nodes \
+             by spec.pod.nodeSelector"
+        }
+        _ => "",
+    }
 }
 
 /// True when `pod` has a node, none of its containers has begun, and it does not say why: only its
@@ -229,6 +273,18 @@ mod tests {
             let expected = (format!("{told}; and {others} more pods"), true);
             assert_eq!(said(&pods, events, 30), Some(expected));
         }
+    }
+
+    #[test]
+    fn a_pod_that_waits_for_a_secret_that_is_gone_is_told_what_helps() {
+        let mount = |volume: &str| {
+            let message = format!(
+                "MountVolume.SetUp failed for volume \"{volume}\" : secret \"x\" not found"
+            );
+            Waiting { message, lasts: true }.with_remedy("hello").message
+        };
+        assert!(mount("hello-curve").ends_with("delete and create the MiniCluster"));
+        assert!(mount("data").ends_with("not found"));
     }
 
     #[test]

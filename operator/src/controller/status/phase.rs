@@ -3,13 +3,14 @@
 use super::facts::Facts;
 use super::pod::{Outcome, PodView, exit_code_of_lost_lead, failure_of_lost_lead};
 use crate::controller::build::is_replaced;
-use crate::controller::decide::ended_run::{EndedRun, end_by_lead};
+use crate::controller::decide::record::{RunRecord, end_by_lead};
 use crate::controller::kube_ext::{
     CAUSE_ANNOTATION, counts_by_index, has_pods, is_suspended, job_condition, noted_generation,
     ready_pods,
 };
 use crate::controller::observe::waiting::Waiting;
 use crate::crd::State;
+use flux_contract::labels;
 use k8s_openapi::api::batch::v1::{Job, JobCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
@@ -40,12 +41,26 @@ impl Phase {
     }
 }
 
-impl From<&EndedRun> for Phase {
-    fn from(run: &EndedRun) -> Self {
-        let state = if run.complete { State::Complete } else { State::Failed };
-        let outcome = Outcome::new(&run.reason, run.message.clone());
-        Self::ended(state, run.completion_time.clone(), outcome)
+impl From<&RunRecord> for Phase {
+    fn from(run: &RunRecord) -> Self {
+        let Some(end) = &run.end else {
+            return Self::ended(State::Failed, None, end_not_seen(run));
+        };
+        let state = if end.complete { State::Complete } else { State::Failed };
+        let outcome = Outcome::new(&end.reason, end.message.clone());
+        Self::ended(state, end.completion_time.clone(), outcome)
     }
+}
+
+/// The Job of a run that had begun is gone, and nobody saw its end.
+fn end_not_seen(run: &RunRecord) -> Outcome {
+    let (uid, selector) = (&run.job, labels::CONTROLLER_UID);
+    let message = format!(
+        "the run had begun, and its Job (uid {uid}) is gone: the operator did not see how the run ended, and does not run \
+         the command a second time. Pods of the Job that somebody has kept may still run: kubectl get pods --selector \
+         {selector}={uid}. Delete and create the MiniCluster to run it again"
+    );
+    Outcome::new("EndNotSeen", message)
 }
 
 pub(super) fn generation(facts: &Facts<'_>) -> i64 {
@@ -73,22 +88,22 @@ pub(super) fn phase(
         let at = at.or_else(|| condition.last_transition_time.clone());
         return Phase::ended(State::Complete, at, success(facts.plan.interactive));
     }
+    let by_lead = lead.and_then(|lead| ended_by_lead(job, lead, facts.plan.interactive));
     if let Some(condition) = job_condition(job, "Failed") {
         // The pod's end may be told a moment after the Job's: the exit code is worth the wait,
         // and the pod's change is what ends it.
         if lead.is_some_and(PodView::is_about_to_end) {
             return State::Ending.into();
         }
+        // What others have put beside the runner may have failed the Job of a good run.
+        if let Some(phase) = by_lead.filter(|phase| phase.state == State::Complete) {
+            return phase;
+        }
         let failure = failure(runner, facts, lead, condition, now);
         return Phase::ended(State::Failed, condition.last_transition_time.clone(), failure);
     }
-    if let Some(lead) = lead
-        && let Some(at) = end_by_lead(job, lead.pod)
-    {
-        return match lead.failure() {
-            Some(failure) => Phase::ended(State::Failed, Some(at), failure),
-            None => Phase::ended(State::Complete, Some(at), success(facts.plan.interactive)),
-        };
+    if let Some(phase) = by_lead {
+        return phase;
     }
     if is_suspended(job) {
         let suspending = has_pods(job);
@@ -100,7 +115,9 @@ pub(super) fn phase(
     let Some(lead) = lead else {
         return Phase { waiting: waiting.or_else(|| no_pods(job)), ..State::Pending.into() };
     };
-    let state = if lead.over || (lead.ended.is_some() && !restarts(job)) {
+    let state = if lead.unstarted && counts_by_index(job) {
+        State::Pending
+    } else if lead.over || (lead.ended.is_some() && !restarts(job)) {
         let waits = facts.plan.interactive && comes_back(job, lead);
         if waits { State::Pending } else { return State::Ending.into() }
     } else if lead.ready {
@@ -113,6 +130,14 @@ pub(super) fn phase(
         State::Pending
     };
     Phase { waiting, ..state.into() }
+}
+
+fn ended_by_lead(job: &Job, lead: &PodView<'_>, interactive: bool) -> Option<Phase> {
+    let end = end_by_lead(job, lead.pod)?;
+    Some(match lead.failure().filter(|_| !end.complete) {
+        Some(failure) => Phase::ended(State::Failed, Some(end.at), failure),
+        None => Phase::ended(State::Complete, Some(end.at), success(interactive)),
+    })
 }
 
 /// A Job that was started and has no pod is being refused its pods.

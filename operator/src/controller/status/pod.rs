@@ -1,9 +1,9 @@
 //! What a pod's status says about the run inside it; of a lead whose pod is gone, what the Job controller's words say.
 
 use crate::controller::kube_ext::{
-    condition, containers, disruption, has_failed, job_condition, phase,
+    condition, containers, disruption, has_failed, is_unstarted, job_condition, phase,
 };
-use crate::controller::observe::waiting::{Waiting, waiting};
+use crate::controller::observe::waiting::{Waiting, remedy, waiting};
 use flux_contract::{Exit, FailedTask, TerminationMessage};
 use k8s_openapi::api::batch::v1::{Job, PodFailurePolicyRule};
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, Pod};
@@ -44,6 +44,8 @@ pub(super) struct PodView<'pod> {
     pub(super) pod: &'pod Pod,
     runner: &'pod str,
     pub(super) over: bool,
+    /// It has failed before its runner was started.
+    pub(super) unstarted: bool,
     pub(super) running: bool,
     /// Its broker is online; on the lead: the quorum is there. A pod whose sidecar has failed is
     /// not ready, but its runner is.
@@ -70,7 +72,8 @@ impl<'pod> PodView<'pod> {
         let phase = phase(pod).unwrap_or_default();
         let own = status.into_iter().flat_map(containers).find(|it| it.name == runner);
         let ready = status.and_then(|status| condition(status, "Ready"));
-        let ended = own.and_then(terminated).map(|end| Ended {
+        let unstarted = is_unstarted(pod, runner);
+        let ended = own.and_then(terminated).filter(|_| !unstarted).map(|end| Ended {
             exit_code: end.exit_code,
             message: end.message.as_deref().and_then(TerminationMessage::from_json),
             reason: end.reason.clone(),
@@ -78,6 +81,7 @@ impl<'pod> PodView<'pod> {
         let mut view = Self {
             pod,
             runner,
+            unstarted,
             over: matches!(phase, "Succeeded" | "Failed"),
             running: phase == "Running",
             ready: ready.is_some_and(|ready| ready.status == "True"),
@@ -114,7 +118,8 @@ impl<'pod> PodView<'pod> {
         }
         let status = self.pod.status.as_ref().filter(|_| has_failed(self.pod))?;
         if let Some(reason) = self.kubelets_reason() {
-            return Some(Outcome { reason, message: status.message.clone().unwrap_or_default() });
+            let message = status.message.clone().unwrap_or_default();
+            return Some(Outcome { message: format!("{message}{}", remedy(&reason)), reason });
         }
         Some(Outcome::new("ContainerFailed", self.failed_container()?))
     }

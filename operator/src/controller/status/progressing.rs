@@ -6,8 +6,10 @@ use super::facts::Facts;
 use super::phase::{Phase, generation};
 use super::pod::PodView;
 use crate::controller::decide::mode::Mode;
+use crate::controller::kube_ext::{HELD_ANNOTATION, is_finished, running_beside};
 use crate::crd::State;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt as _;
 
 /// Sets the condition: an error first, then what was asked for and cannot be had, then the phase.
 pub(super) fn progressing(
@@ -22,8 +24,8 @@ pub(super) fn progressing(
         let message = "the specification was refused: see the condition Accepted";
         Some(("Invalid", message.to_owned()))
     } else if phase.end.is_some() {
-        let finished = || ("Finished", "the MiniCluster has finished".to_owned());
-        Some(not_run_again(facts).map_or_else(finished, |message| ("NotRunAgain", message)))
+        let over = || ("Finished", finished(facts));
+        Some(not_run_again(facts).map_or_else(over, |message| ("NotRunAgain", message)))
     } else if let Some(message) = change_refused(facts) {
         Some(("ChangeRefused", message + &waiting_beside(phase)))
     } else {
@@ -40,6 +42,23 @@ pub(super) fn progressing(
     } else {
         of_phase(conditions, facts, phase, brokers);
     }
+}
+
+/// That the run has ended, and what becomes of pods that others' containers hold.
+fn finished(facts: &Facts<'_>) -> String {
+    let mut message = "the MiniCluster has finished".to_owned();
+    let Some(job) = &facts.live.job else { return message };
+    if let Some(held) = job.annotations().get(HELD_ANNOTATION) {
+        message += &format!(
+            "; its pods were deleted, and their logs with them, because containers of others ran on: {held}"
+        );
+    } else if let Some(runs) = holders(facts).filter(|_| !is_finished(job)) {
+        message += &format!(
+            "; containers of others still run: {runs}. When the grace period of the pod is over, the pods are deleted, \
+             and their logs with them"
+        );
+    }
+    message
 }
 
 /// What a change of a finished MiniCluster comes to: nothing. Of one that was refused that is said already.
@@ -106,12 +125,24 @@ fn of_phase(conditions: &mut Conditions, facts: &Facts<'_>, phase: &Phase, broke
         State::Ending if phase.suspending => {
             (true, "Suspending", "waiting for the pods of the suspended Job to end".to_owned())
         }
-        State::Ending => (true, "Ending", "waiting for the rest of the pods to end".to_owned()),
+        State::Ending => (true, "Ending", ending(facts)),
         State::Running => (false, "Running", "the command can run".to_owned()),
         State::Suspended => (false, "Suspended", "see the condition Suspended".to_owned()),
         State::Complete | State::Failed | State::Invalid => return,
     };
     conditions.set(kind::PROGRESSING, holds, reason, message);
+}
+
+/// The containers that hold a pod of the lead, if some do.
+fn holders(facts: &Facts<'_>) -> Option<String> {
+    running_beside(facts.live.pods.held.as_ref()?, &facts.live.job.as_ref()?.name_any())
+}
+
+fn ending(facts: &Facts<'_>) -> String {
+    match holders(facts) {
+        Some(runs) => format!("waiting for containers to end: {runs}"),
+        None => "waiting for the rest of the pods to end".to_owned(),
+    }
 }
 
 /// What keeps the pod of `spec.services` from running, if there is one and it does not.

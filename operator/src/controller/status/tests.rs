@@ -4,8 +4,8 @@ use super::*;
 use crate::cluster::validate::{Violation, Violations};
 use crate::cluster::{QUEUE_LABEL, QUEUED_SIZE_ANNOTATION};
 use crate::controller::decide::Plan;
-use crate::controller::decide::ended_run::EndedRun;
 use crate::controller::decide::mode::Mode;
+use crate::controller::decide::record::RunRecord;
 use crate::controller::error::Verb;
 use crate::controller::fixtures::{at, ended, ended_job, job, pod, running, table, waiting};
 use crate::controller::kube_ext::{CAUSE_ANNOTATION, SUSPENDED_ANNOTATION};
@@ -349,6 +349,8 @@ fn a_pod_that_used_more_than_it_may_is_told_as_evicted_unless_its_command_had_en
     for (left, reason) in [(None, "Evicted"), (Some(COMMAND_FAILED), "CommandFailed")] {
         let mut evicted = lead("Failed", ended(137, "ContainerStatusUnknown", left));
         let status = evicted.status.as_mut().unwrap();
+        let containers = status.container_statuses.as_mut().unwrap();
+        containers[0].container_id = Some("containerd://1".to_owned());
         (status.reason, status.message) = (Some("Evicted".to_owned()), Some(limit.to_owned()));
         let status = of(None, &observed(Some(ended_job("Failed", "PodFailurePolicy")), evicted));
         says(&status, ("Failed", "True", reason, limit));
@@ -378,7 +380,7 @@ fn an_exit_code_outlives_the_leads_pod_and_not_the_run() {
 fn a_finished_run_stays_as_it_was_when_its_pod_or_its_job_was_deleted() {
     let job = ended_job("Failed", "BackoffLimitExceeded");
     let first = failed(ended(7, "Error", Some(COMMAND_FAILED)));
-    let note = Mode::Finished(EndedRun::of(&job, &first, 9));
+    let note = Mode::Finished(RunRecord::of(Some(&job), None, &first, 9, &at(300)));
     let mut later = observed(Some(job), None);
     later.plan.mode = note;
     assert_eq!(of(Some(&first), &later), first);

@@ -67,7 +67,7 @@ impl Agent {
         let replaced = REPLACED_VARIABLES.iter().map(|(_, name)| count(name)).sum::<u32>();
         let agent = Self { config, is_lead: index_of(pod) == 0, replaced };
         // As in `decide` of the agent's plan.
-        if agent.has_command() && agent.replaced > 0 {
+        if agent.has_command() && agent.replaced > agent.config.unstarted_leads {
             return Err(Box::new(End::of_agent(Exit::LeadLost, false)));
         }
         Ok(agent)

@@ -7,6 +7,7 @@ use super::nodes::Nodes;
 use super::store::Store;
 use flux_contract::{Exit, TerminationMessage};
 use jiff::Timestamp;
+use json_patch::merge;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -104,7 +105,13 @@ impl Kubelet {
             there("secrets", &volume["secret"]["secretName"])
                 && there("configmaps", &volume["configMap"]["name"])
         });
-        if !mounts {
+        // `makePayload` of the ConfigMap's volume fails without one of the keys that it is asked for.
+        let has_key = |item: &Value| {
+            let key = item["key"].as_str().unwrap();
+            !config_of(store, pod)["data"][key].is_null()
+        };
+        let items = volumes.iter().filter_map(|volume| volume["configMap"]["items"].as_array());
+        if !mounts || !items.flatten().all(has_key) {
             return;
         }
         if is_broker(pod)
@@ -134,13 +141,34 @@ impl Kubelet {
         let message = end.message.as_ref().map(TerminationMessage::to_json);
         let now = store.clock.now();
         let phase = if end.code == 0 { "Succeeded" } else { "Failed" };
-        let reason = if end.code == 0 { "Completed" } else { "Error" };
+        let reason = match end.code {
+            0 => "Completed",
+            _ if begun(&pod) || end != &End::killed() => "Error",
+            // `TerminatePod` of the kubelet's status manager.
+            _ => "ContainerStatusUnknown",
+        };
         let ended = json!({ "terminated": {
             "exitCode": end.code, "reason": reason, "message": message, "finishedAt": now.to_string(),
         } });
         store.change_status(path, |status| {
             status["phase"] = json!(phase);
             status["containerStatuses"] = containers(&pod, &ended, false);
+            set_ready(status, false, now);
+        });
+    }
+
+    /// Refuses the pod at `path`, which may run already, as a kubelet does that has begun anew. (`rejectPod`)
+    pub(crate) fn refuse(store: &mut Store, path: &str) {
+        let Some(pod) = store.get(path).cloned() else { return };
+        let now = store.clock.now();
+        store.change_status(path, |status| {
+            let message = "Pod was rejected: Node didn't have enough resource: cpu";
+            merge(status, &json!({
+                "phase": "Failed", "reason": "OutOfcpu", "message": message, "containerStatuses": null,
+            }));
+            if !begun(&pod) {
+                status["startTime"] = json!(now.to_string());
+            }
             set_ready(status, false, now);
         });
     }
@@ -218,6 +246,7 @@ fn containers(pod: &Value, state: &Value, ready: bool) -> Value {
         json!({
             "name": container["name"], "image": "", "imageID": "", "ready": ready, "started": ready,
             "restartCount": 0, "state": state,
+            "containerID": (begun(pod) || state["running"].is_object()).then_some("containerd://1"),
         })
     })
     .collect()
