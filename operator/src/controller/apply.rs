@@ -18,6 +18,7 @@ use super::decide::change::Change;
 use super::error::{Error, Verb};
 use super::observe::Live;
 use super::observe::cached_client::{CachedClient, Objects};
+use super::observe::stores::{MINI_CLUSTER, controller_of};
 use k8s_openapi::api::core::v1::{Secret, Service};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::Request;
@@ -60,6 +61,13 @@ pub(super) async fn apply(
             // The run does not need it.
             Err(error @ Error::Request(..)) => live.names_refused.push(error.chain()),
             result => result?,
+        }
+        if let Change::Patch { name, .. } = alias
+            && live.services.get(name).is_some_and(|it| controller_of(it, MINI_CLUSTER).is_none())
+        {
+            // It was given up: no watch tells of it any more.
+            live.services.remove(name);
+            live.names_taken.push(name.clone());
         }
     }
     if let Change::Create(job) = &writes.job {

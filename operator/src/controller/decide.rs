@@ -226,12 +226,11 @@ fn apply_specification(
     if let Some(taken) = live.services_taken.first() {
         return Err(taken.clone().into());
     }
-    let build::Services { headless, lead, mut exposed, mut aliases } = build::services(cluster);
+    let build::Services { headless, lead, mut exposed, aliases } = build::services(cluster);
     let change =
         |desired: Service| Change::of_service(live.services.get(&desired.name_any()), desired);
     let live_lead = live.services.get(&lead.name_any());
-    let shared = Change::of_shared_service(live.services.get(&headless.name_any()), headless);
-    let services = vec![shared, change(lead)];
+    let services = vec![change(headless), change(lead)];
     let Some(live_lead) = live_lead else {
         return Ok(Writes { services, only_services: true, ..Writes::default() });
     };
@@ -266,7 +265,6 @@ fn apply_specification(
     let services_pod = services_pod(live, desired.services_pod, asked, &mut plan.refused);
     let patch = job.and_then(|job| job_patch(job, &desired.job, plan.refused.is_empty()));
     let scaled_down = job.zip(patch.as_ref()).and_then(|(job, patch)| shrinks(job, patch));
-    aliases.retain(|alias| !live.names_taken.contains(&alias.name_any()));
     Ok(Writes {
         services,
         only_services: false,
@@ -276,10 +274,7 @@ fn apply_specification(
         config_map: record::with_its_keys(job, live.config_map.as_ref(), desired.config_map),
         pod_group,
         exposed: exposed.into_iter().map(change).collect(),
-        aliases: aliases
-            .into_iter()
-            .map(|alias| Change::of_alias(live.services.get(&alias.name_any()), alias))
-            .collect(),
+        aliases: alias_changes(live, aliases),
         job_document: job.map_or_else(|| build::document(&cluster, &desired.job), |_| Value::Null),
         job: match (job, patch) {
             (None, _) => Change::Create(Box::new(desired.job)),
@@ -302,6 +297,12 @@ fn services_pod(
         refused.extend(fields);
         change
     })
+}
+
+/// What is done about the Services with short names, but for those that somebody else has.
+fn alias_changes(live: &Live, aliases: Vec<Service>) -> Vec<Change<Service>> {
+    let free = aliases.into_iter().filter(|it| !live.names_taken.contains(&it.name_any()));
+    free.map(|it| Change::of_alias(live.services.get(&it.name_any()), it)).collect()
 }
 
 /// What is created: the CURVE certificate of a new Job, and `rest`, the token of its API.

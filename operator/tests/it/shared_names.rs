@@ -141,8 +141,6 @@ async fn a_short_service_that_somebody_has_changed_is_theirs_from_then_on() {
             finish(&world, "Complete", 0);
         }
         world.reconcile().await.unwrap();
-        // The next one finds a Service of somebody else, and says so.
-        world.reconcile().await.unwrap();
         let service = world.server.get(WEB).unwrap();
         assert_eq!(service["spec"]["selector"], theirs["selector"], "{when}");
         assert_eq!(service["metadata"]["ownerReferences"], json!([]), "{when}");

@@ -231,6 +231,16 @@ fn check_overlay(name: &str, spec: &MiniClusterSpec, overlay: &PodSpec, faults: 
     for (field, is_given, remedy) in refused {
         faults.require(!is_given, format!("spec.pod.overlay.{field}"), || remedy.to_owned());
     }
+    check_containers(name, spec, overlay, faults);
+}
+
+/// Refuses containers that are not those of the pods, and what is the agent's to say of those.
+fn check_containers(
+    name: &str,
+    spec: &MiniClusterSpec,
+    overlay: &PodSpec,
+    faults: &mut Violations,
+) {
     let ours = [AGENT_CONTAINER, &spec.flux.container.name];
     let started = started_by_the_agent(name, spec);
     for (index, container) in overlay.containers.iter().enumerate() {

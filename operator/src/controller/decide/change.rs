@@ -59,9 +59,15 @@ impl<K: Resource + Serialize> Change<K> {
 
 impl Change<Service> {
     /// From `live`, if there is one, to `desired`, whose selector is a whole: a key that somebody adds takes the
-    /// pods away from the Service.
-    pub(crate) fn of_service(live: Option<&Service>, desired: Service) -> Self {
+    /// pods away from the Service. A headless Service that others share stays as the first of them has made it.
+    pub(crate) fn of_service(live: Option<&Service>, mut desired: Service) -> Self {
         let Some(live) = live else { return Self::Create(Box::new(desired)) };
+        let is_other =
+            |it: &OwnerReference| !desired.owner_references().iter().any(|our| our.uid == it.uid);
+        let is_shared = desired.labels().contains_key(labels::HEADLESS_NAME);
+        if is_shared && live.owner_references().iter().any(is_other) {
+            desired.spec.clone_from(&live.spec);
+        }
         let mut desired = to_value(&desired);
         let selector = live.spec.iter().flat_map(|spec| spec.selector.iter().flatten());
         for (key, _) in selector {
@@ -70,20 +76,6 @@ impl Change<Service> {
             }
         }
         Self::merge(live, desired)
-    }
-
-    /// The same for the headless Service. Where others share it, it stays as the first of them has made it.
-    pub(crate) fn of_shared_service(live: Option<&Service>, mut desired: Service) -> Self {
-        let others = live.filter(|live| {
-            let ours = |owner: &OwnerReference| owner.uid == desired.owner_references()[0].uid;
-            live.owner_references().iter().any(|owner| !ours(owner))
-        });
-        if let Some(others) =
-            others.filter(|_| desired.labels().contains_key(labels::HEADLESS_NAME))
-        {
-            desired.spec.clone_from(&others.spec);
-        }
-        Self::of_service(live, desired)
     }
 
     /// The same for a Service with a short name, which somebody may want: one that reaches other pods or ports than
