@@ -242,6 +242,9 @@ pub enum Workload {
         prefix: Vec<String>,
         /// Program and arguments.
         command: Vec<String>,
+        /// Content of [`CUSTOM_SCRIPT_PATH`](crate::CUSTOM_SCRIPT_PATH) (`commands.script`); the command then runs it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        script: Option<String>,
     },
     /// The lines are written to a script that `flux batch` runs.
     Batch {

@@ -17,7 +17,7 @@ pub(crate) const NO_VALIDATOR: &str = "--flags=novalidate";
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Work {
-    /// Needed on every pod.
+    /// Needed wherever the command may run.
     pub(super) script: Option<FileToWrite>,
     pub(super) batch: Option<Step>,
     /// What the lead runs and ends with.
@@ -31,7 +31,7 @@ pub(super) fn workload(pod: Pod<'_>) -> Work {
     let lead = pod.role == Role::Lead;
     match &pod.config.workload {
         Workload::Interactive { submission } => Work {
-            script: submission.as_ref().and_then(|it| script(pod, it)),
+            script: submission.as_ref().and_then(|it| Some(script(pod, it.script.as_ref()?))),
             submission: submission
                 .iter()
                 .find(|_| pod.submits())
@@ -40,11 +40,12 @@ pub(super) fn workload(pod: Pod<'_>) -> Work {
             ..Work::default()
         },
         Workload::Submit { submission } => Work {
-            script: script(pod, submission),
+            script: submission.script.as_ref().map(|text| script(pod, text)),
             command: submit_and_wait(pod, submission),
             ..Work::default()
         },
-        Workload::Launcher { prefix, command } => Work {
+        Workload::Launcher { prefix, command, script: text } => Work {
+            script: text.as_ref().filter(|_| lead).map(|text| script(pod, text)),
             command: lead_command(pod, [prefix.clone(), pod.with_flux(command)].concat(), false),
             ..Work::default()
         },
@@ -64,9 +65,8 @@ pub(super) fn workload(pod: Pod<'_>) -> Work {
     }
 }
 
-fn script(pod: Pod<'_>, submission: &Submission) -> Option<FileToWrite> {
-    let script = submission.script.as_ref()?;
-    Some(file(CUSTOM_SCRIPT_PATH.into(), 0o755, runnable(pod, script)))
+fn script(pod: Pod<'_>, text: &str) -> FileToWrite {
+    file(CUSTOM_SCRIPT_PATH.into(), 0o755, runnable(pod, text))
 }
 
 /// `script` with a shell in its first line that is there: scripts ask for `/bin/sh` or `/bin/bash`,

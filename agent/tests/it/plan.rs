@@ -126,7 +126,7 @@ fn batch() {
 #[test]
 fn launcher_timed() {
     let command = words(&["nextflow", "run", "a b.nf"]);
-    let workload = Workload::Launcher { prefix: words(&["fusion"]), command };
+    let workload = Workload::Launcher { prefix: words(&["fusion"]), command, script: None };
     insta::assert_snapshot!(commands("sample-0", workload, |logging| logging.timed = true));
 }
 

@@ -141,7 +141,7 @@ fn a_failing_hook_of_a_lenient_run_is_reported_and_the_code_is_the_commands() {
 fn a_command_that_is_not_found_gives_127_and_one_that_a_signal_ends_128_and_its_number() {
     let pod = Pod::new();
     let launch = |command: &[&str]| {
-        let workload = Workload::Launcher { prefix: vec![], command: words(command) };
+        let workload = Workload::Launcher { prefix: vec![], command: words(command), script: None };
         let code = pod.run(&AgentConfig { workload, ..pod.config(&[]) }).code;
         (code, pod.message().signal)
     };
@@ -187,6 +187,17 @@ fn the_users_script_is_written_where_the_command_expects_it() {
     let submission = Submission { script: Some(script), ..submission };
     let workload = Workload::Submit { submission };
     pod.run(&AgentConfig { workload, ..pod.config(&[]) }).with_output("$x home tick\n");
+}
+
+#[test]
+fn a_launchers_script_runs_beside_the_broker_and_is_no_job() {
+    let pod = Pod::new();
+    let command = vec![pod.at("tmp/custom-entrypoint.sh").display().to_string()];
+    let script = Some("#!/bin/sh\necho launched\nexit 3\n".to_owned());
+    let workload = Workload::Launcher { prefix: vec![], command, script };
+    let ended = pod.run(&AgentConfig { workload, ..pod.config(&[]) });
+    ended.with_code(3).with_output("launched\n");
+    assert!(!pod.read("flux-calls").contains("submit"), "{}", pod.read("flux-calls"));
 }
 
 #[test]

@@ -38,7 +38,11 @@ pub(crate) fn workloads() -> Vec<Workload> {
     vec![
         Workload::Interactive { submission: Some(full_submission()) },
         Workload::Submit { submission: full_submission() },
-        Workload::Launcher { prefix: words(&["fusion"]), command: words(&["nextflow", "run"]) },
+        Workload::Launcher {
+            prefix: words(&["fusion"]),
+            command: words(&["nextflow", "run"]),
+            script: None,
+        },
         Workload::Batch {
             prefix: words(&["fusion"]),
             flags: words(&["-N3"]),

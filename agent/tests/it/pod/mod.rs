@@ -153,7 +153,7 @@ impl Pod {
     /// The same with the shell text `script` as its command, without a job in between.
     pub fn launcher(&self, script: &str) -> AgentConfig {
         let command = settings::words(&["sh", "-c", script]);
-        let workload = Workload::Launcher { prefix: vec![], command };
+        let workload = Workload::Launcher { prefix: vec![], command, script: None };
         AgentConfig { workload, ..self.config(&[]) }
     }
 

@@ -37,8 +37,8 @@ pub(super) fn workload(
         (Some(text), None) => (plain_command(path, text, faults)?, None),
         (None, None) => return Some(Workload::Interactive { submission: None }),
     };
-    if launcher && !spec.interactive && script.is_none() {
-        return Some(Workload::Launcher { prefix, command: program });
+    if launcher && !spec.interactive {
+        return Some(Workload::Launcher { prefix, command: program, script });
     }
     // A workflow manager submits its jobs itself: it needs one place, not all of them.
     let mut flags = if launcher { vec!["-n1".to_owned()] } else { flags };
