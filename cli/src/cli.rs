@@ -120,7 +120,7 @@ impl Command {
             Self::Delete(delete) => delete.execute(connect().await?).await,
             Self::Wait(wait) => wait.execute(connect().await?).await,
             Self::Trace(trace) => Box::pin(trace.execute(connect().await?)).await,
-            Self::Validate(validate) => validate.execute(),
+            Self::Validate(validate) => Box::pin(validate.execute(connect)).await,
             Self::Render(render) => render.execute(arguments.offline_namespace()),
             Self::Migrate(migrate) => migrate.execute(),
             Self::Completion(completion) => completion.execute(),

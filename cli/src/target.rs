@@ -29,7 +29,7 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// `mc/hello` is what kubectl would call `hello`.
+    /// `minicluster/hello` is what kubectl would call `hello`.
     pub(crate) fn new(connection: Connection, name: &str) -> Self {
         let name = name.rsplit('/').next().unwrap_or(name).to_owned();
         Self { connection, name }

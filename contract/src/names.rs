@@ -26,6 +26,8 @@ pub mod labels {
     pub const CONTROLLER_UID: &str = "batch.kubernetes.io/controller-uid";
     /// Annotation of a MiniCluster that rests because no job needs a pod: another value starts it again.
     pub const RESUME: &str = "flux-framework.org/resume";
+    /// Name of the headless Service that several MiniClusters share, on that Service and on their pods, which it selects.
+    pub const HEADLESS_NAME: &str = "flux-framework.org/headless-name";
     /// The namespace, as a label: kept because users' selectors may rely on it.
     pub const NAMESPACE: &str = "namespace";
     /// Kept because users' selectors may rely on it; the value is [`APP_VALUE`].

@@ -27,12 +27,15 @@ pub(crate) const BEAT: Duration = Duration::from_secs(5);
 pub(crate) struct Health {
     last_beat: Mutex<Instant>,
     is_ready: AtomicBool,
+    /// What the definition of MiniCluster lacks, as far as it is known.
+    lacks: Mutex<Option<String>>,
 }
 
 impl Health {
     /// All is well at `now`, and nothing is ready yet.
     pub(crate) const fn new(now: Instant) -> Self {
-        Self { last_beat: Mutex::new(now), is_ready: AtomicBool::new(false) }
+        let is_ready = AtomicBool::new(false);
+        Self { last_beat: Mutex::new(now), is_ready, lacks: Mutex::new(None) }
     }
 
     pub(crate) fn beat(&self, now: Instant) {
@@ -51,8 +54,16 @@ impl Health {
         self.is_ready.store(true, Ordering::Release);
     }
 
-    pub(crate) fn is_ready(&self) -> bool {
-        self.is_ready.load(Ordering::Acquire)
+    /// Notes what the definition of MiniCluster lacks, if it does.
+    pub(crate) fn set_lacks(&self, lacks: Option<String>) {
+        *self.lacks.lock() = lacks;
+    }
+
+    /// Why the operator is not ready, if it is not.
+    pub(crate) fn unready(&self) -> Option<String> {
+        let synced = self.is_ready.load(Ordering::Acquire);
+        let unsynced = (!synced).then(|| "the watches are not synced yet".to_owned());
+        unsynced.or_else(|| self.lacks.lock().clone())
     }
 }
 
@@ -83,11 +94,10 @@ async fn healthy(State(health): State<Arc<Health>>) -> (StatusCode, String) {
     (StatusCode::SERVICE_UNAVAILABLE, stuck)
 }
 
-async fn ready(State(health): State<Arc<Health>>) -> (StatusCode, &'static str) {
-    if health.is_ready() {
-        (StatusCode::OK, "ok")
-    } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "the watches are not synced yet")
+async fn ready(State(health): State<Arc<Health>>) -> (StatusCode, String) {
+    match health.unready() {
+        None => (StatusCode::OK, "ok".to_owned()),
+        Some(reason) => (StatusCode::SERVICE_UNAVAILABLE, reason),
     }
 }
 
@@ -155,6 +165,10 @@ mod tests {
         let health = Arc::new(Health::new(Instant::now()));
         assert_eq!(ready(State(Arc::clone(&health))).await.0, StatusCode::SERVICE_UNAVAILABLE);
         health.set_ready();
+        assert_eq!(ready(State(Arc::clone(&health))).await.0, StatusCode::OK);
+        health.set_lacks(Some("lacks spec.size".to_owned()));
+        assert!(ready(State(Arc::clone(&health))).await.1.contains("spec.size"));
+        health.set_lacks(None);
         assert_eq!(ready(State(health)).await.0, StatusCode::OK);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! [`validate::validate()`] is the only way to make a [`Cluster`]. Behind it no `Option` means "perhaps the
 //! user forgot" and no empty string means "unset": every default is resolved, and every
-//! rule of ours is checked. What Kubernetes checks by itself in the objects that are made is left to it.
+//! rule of ours is checked. What is passed on whole, Kubernetes checks in the objects that are made.
 
 mod fixed_fields;
 pub mod validate;
@@ -79,6 +79,11 @@ impl Cluster {
             namespace: self.namespace.clone(),
             owner: self.owner.clone(),
         }
+    }
+
+    /// The headless Service is one of several MiniClusters, or may become one.
+    pub(crate) fn shares_headless_service(&self) -> bool {
+        self.headless_name != self.name.as_str()
     }
 
     /// Pods are never restarted in place. Only for those the API server takes a failure policy.

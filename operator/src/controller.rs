@@ -38,6 +38,8 @@ use std::future::ready;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// Least time between two lines of the log about failures of one MiniCluster, after the first.
+const LEAST_BETWEEN_LINES: Duration = Duration::from_mins(1);
 /// Longest time to say in a status that a reconcile has failed when it could not say so itself.
 const REPORT_LIMIT: Duration = Duration::from_secs(10);
 
@@ -88,7 +90,10 @@ fn retry(marker: Arc<MiniClusterMeta>, error: &Error, context: Arc<Context>) -> 
     let (failures, wait) = context.failures.failed(marker.as_ref());
     let (name, namespace) = (marker.name_any(), marker.namespace().unwrap_or_default());
     let (category, error) = (error.category(), error.chain());
-    tracing::warn!(name, namespace, category, error, failures, ?wait, "try again later");
+    // The attempts in between would say the same several times a minute.
+    if failures == 1 || wait >= LEAST_BETWEEN_LINES {
+        tracing::warn!(name, namespace, category, error, failures, ?wait, "try again later");
+    }
     Action::requeue(wait)
 }
 

@@ -18,14 +18,13 @@ mod container;
 pub mod definition;
 mod flux;
 mod pod;
+pub mod served;
 mod status;
 
 pub use autoscale::Autoscale;
 pub use bounds::SPECIFICATION_LIMIT;
 pub(crate) use bounds::{broken, out_of_range, too_large};
-pub use container::{
-    Commands, Container, ContainerVolume, DEFAULT_IMAGE, LifeCycle, SecretKey, UserAccount,
-};
+pub use container::{Commands, Container, ContainerVolume, LifeCycle, SecretKey, UserAccount};
 pub use flux::{
     Archive, BurstCluster, Bursting, Flux, FluxContainer, Install, LeadBroker, Logging, Medium,
     Network, Rest, Scheduler,
@@ -42,6 +41,8 @@ use std::collections::BTreeMap;
 /// Most pods of an Indexed Job (Kubernetes, `maxParallelismForIndexedJob`).
 pub const SIZE_LIMIT: i32 = 100_000;
 
+// A new object has no status. One that was stored before the rules of its name existed cannot be renamed: its status can
+// be written, and then all else.
 /// A Flux instance of one or more pods, and what it runs.
 #[skip_serializing_none]
 #[derive(CustomResource, KubeSchema, Educe, Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -52,7 +53,7 @@ pub const SIZE_LIMIT: i32 = 100_000;
     kind = "MiniCluster",
     plural = "miniclusters",
     singular = "minicluster",
-    shortname = "mc",
+    shortname = "fmc",
     category = "flux",
     namespaced,
     cel,
@@ -96,10 +97,10 @@ pub const SIZE_LIMIT: i32 = 100_000;
         description = "Why the MiniCluster is in this state",
         priority = 1
     ),
-    validation = Rule::new("self.metadata.name.size() <= 52")
+    validation = Rule::new("has(self.status) || self.metadata.name.size() <= 52")
         .message("metadata.name: at most 52 characters, because the names derived from it must fit 63")
         .reason(Reason::FieldValueInvalid),
-    validation = Rule::new("self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')")
+    validation = Rule::new("has(self.status) || self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')")
         .message("metadata.name: not a DNS label; use lower-case letters, digits and '-', starting with a letter and not ending with '-'")
         .reason(Reason::FieldValueInvalid)
 )]
@@ -153,6 +154,10 @@ pub const SIZE_LIMIT: i32 = 100_000;
         .message("every container that does not run Flux needs a name: give it one")
         .field_path(".containers")
         .reason(Reason::FieldValueRequired),
+    validation = Rule::new("!self.shareProcessNamespace || !has(self.pod.hostPID) || !self.pod.hostPID")
+        .message("excludes pod.hostPID, with which pods see all processes of the node: keep one")
+        .field_path(".shareProcessNamespace")
+        .reason(Reason::FieldValueInvalid),
     validation = Rule::new("!self.launcher || !self.containers.exists(c, c.batch)")
         .message("launcher and batch exclude each other: keep one")
         .field_path(".launcher")
@@ -216,7 +221,7 @@ pub struct MiniClusterSpec {
     /// at the start. Default 31500000 (a year, nearly).
     #[serde(default = "deadline_seconds")]
     #[educe(Default(expression = deadline_seconds()))]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = 3_155_760_000_i64))]
     pub deadline_seconds: i64,
 
     /// How often the command may be run again after a failure: so many failed pods are replaced. Default: a
@@ -229,7 +234,7 @@ pub struct MiniClusterSpec {
     /// the MiniCluster fails with reason `StartDeadlineExceeded` and says what it waited for; its pods are
     /// deleted. The time in which the MiniCluster is suspended or waits in a queue does not count, and after that
     /// it counts anew. Default: none.
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = 3_155_760_000_i64))]
     pub start_deadline_seconds: Option<i64>,
 
     /// Suspend the MiniCluster: its jobs are ended, its state is dumped where `archive` says so, its pods go, and

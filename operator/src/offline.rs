@@ -1,6 +1,7 @@
 //! `flux-operator validate`, and what `kubectl flux` does without a cluster: the checks of the API server and of the
 //! operator, without either.
 
+mod advice;
 mod document;
 mod report;
 mod source;
@@ -9,6 +10,7 @@ pub use report::{exit_code, print};
 
 use crate::cluster::validate::{Defaults, Violation, Violations, validate};
 use crate::crd::MiniCluster;
+use advice::advice;
 use document::{Node, documents};
 use kube::Resource as _;
 use serde::Serialize;
@@ -58,8 +60,10 @@ pub struct Findings {
     pub checked: usize,
     /// Every fault of every one of them.
     pub faults: Vec<Remark>,
-    /// What is no fault, and worth knowing.
+    /// What has no effect.
     pub notes: Vec<Remark>,
+    /// What is no fault, and hardly meant.
+    pub warnings: Vec<Remark>,
 }
 
 impl Findings {
@@ -73,7 +77,8 @@ impl Findings {
     }
 
     /// Adds what there is to say about the object in `node`, in the order of the lines.
-    fn add(&mut self, node: &Node, name: Option<&str>, faults: &[Violation], notes: &[Violation]) {
+    fn add(&mut self, node: &Node, name: Option<&str>, found: &Found) {
+        let Found { faults, notes, warnings, .. } = found;
         let remark = |said: &Violation, kind: &str| {
             let message =
                 if said.path.is_empty() { said.message.clone() } else { said.to_string() };
@@ -86,6 +91,7 @@ impl Findings {
         placed.sort_by_key(|fault| fault.line);
         let notes: Vec<Remark> = notes.iter().map(|note| remark(note, "note: ")).collect();
         self.faults.extend(placed);
+        self.warnings.extend(warnings.iter().map(|it| remark(it, "warning: ")));
         self.notes.extend(notes);
         if let left_out @ 1.. = faults.len().saturating_sub(FAULT_LIMIT) {
             self.add_fault(None, name, format!("{left_out} further faults"));
@@ -192,6 +198,7 @@ impl Checker {
             all.checked += findings.checked;
             all.faults.extend(findings.faults);
             all.notes.extend(findings.notes);
+            all.warnings.extend(findings.warnings);
         }
         all
     }
@@ -213,10 +220,9 @@ impl Checker {
         match value["kind"].as_str() {
             Some(kind) if kind.eq_ignore_ascii_case(&MiniCluster::kind(&())) => {
                 findings.checked = 1;
-                let (faults, notes);
-                (faults, notes, object) = self.remarks(&value);
-                let name = value["metadata"]["name"].as_str();
-                findings.add(&node, name, &faults, &notes);
+                let found = self.remarks(&value);
+                findings.add(&node, value["metadata"]["name"].as_str(), &found);
+                object = found.object;
             }
             Some(_) => {}
             None => {
@@ -227,13 +233,13 @@ impl Checker {
         Document { node, value, findings, object }
     }
 
-    fn remarks(&self, document: &Value) -> (Vec<Violation>, Vec<Violation>, Option<MiniCluster>) {
+    fn remarks(&self, document: &Value) -> Found {
         let mut faults = Violations::default();
         check_identity(document, &mut faults);
         let mut notes = Violations::default();
         let Some(mut object) = read(document, &mut faults) else {
             notes.add("", "the other rules are checked when this can be read");
-            return (faults.0, notes.0, None);
+            return Found { faults: faults.0, notes: notes.0, warnings: Vec::new(), object: None };
         };
         let metadata = &mut object.metadata;
         if let (None, Some(prefix)) = (&metadata.name, &metadata.generate_name) {
@@ -246,8 +252,17 @@ impl Checker {
             }
             Err(violations) => faults.0.extend(violations.0),
         }
-        (faults.0, notes.0, Some(object))
+        let warnings = advice(&object.spec);
+        Found { faults: faults.0, notes: notes.0, warnings, object: Some(object) }
     }
+}
+
+/// What was found in one document.
+struct Found {
+    faults: Vec<Violation>,
+    notes: Vec<Violation>,
+    warnings: Vec<Violation>,
+    object: Option<MiniCluster>,
 }
 
 fn nothing_in(argument: &Path) -> Findings {

@@ -8,6 +8,7 @@ use crate::admin::{self, BEAT, Health};
 use crate::cli::{RunArguments, defaults};
 use crate::cluster::validate::Defaults;
 use crate::controller::{self, Context, Images, Scope};
+use crate::crd::served::{lacking_fields, message};
 use crate::leader::Candidate;
 use crate::metrics::Metrics;
 use anyhow::{Context as _, Result};
@@ -26,6 +27,8 @@ use tokio_util::sync::CancellationToken;
 /// Longest silence of the API server on a connection in use: above the 290 s that a watch may be
 /// silent. Single requests are given up earlier, with the reconcile that makes them.
 const SILENCE: Duration = Duration::from_mins(5);
+/// Wait between two looks at a definition that is not this release's.
+const DEFINITION_PAUSE: Duration = Duration::from_secs(15);
 /// Longest time for reconciles to end: the kubelet kills after 30 s, and the Lease is given back before.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -56,7 +59,7 @@ async fn serve(arguments: RunArguments, workers: &Handle) -> Result<()> {
         // A client's connections are served by the runtime that it was made in.
         let _workers = workers.enter();
         Context::new(
-            client(config, &metrics)?,
+            client(config.clone(), &metrics)?,
             Some(arguments.identity),
             Arc::clone(&metrics),
             Images { agent: arguments.agent_image, agent_pull_policy: arguments.agent_pull_policy },
@@ -67,6 +70,8 @@ async fn serve(arguments: RunArguments, workers: &Handle) -> Result<()> {
     workers.spawn(controller::keep_asking_for_image_volumes(Arc::clone(&context)));
     let health = Arc::new(Health::new(Instant::now()));
     workers.spawn(beat(Arc::clone(&health)));
+    let asked = client(config, &metrics)?;
+    tokio::spawn(check_definition(asked, Arc::clone(&health)));
     let served = admin::serve(
         arguments.health_bind,
         arguments.metrics_bind,
@@ -127,6 +132,33 @@ async fn beat(health: Arc<Health>) {
     loop {
         health.beat(Instant::now());
         sleep(BEAT).await;
+    }
+}
+
+/// Asks until the definition of MiniCluster is that of this release. An operator is not ready before: so an older one,
+/// which a Deployment is to replace, goes on.
+async fn check_definition(client: Client, health: Arc<Health>) {
+    let mut warned = None;
+    loop {
+        match lacking_fields(&client).await {
+            Ok(lacking) if lacking.is_empty() => break,
+            Ok(lacking) => {
+                let lacks = Some(message(&lacking));
+                health.set_lacks(lacks.clone());
+                if warned != lacks {
+                    tracing::error!("{}", lacks.as_deref().unwrap_or_default());
+                    warned = lacks;
+                }
+            }
+            Err(kube::Error::Api(status)) if status.code == 403 => break,
+            // Another request says why the API server does not answer.
+            Err(error) => tracing::debug!(%error, "read the definition of MiniCluster"),
+        }
+        sleep(DEFINITION_PAUSE).await;
+    }
+    health.set_lacks(None);
+    if warned.is_some() {
+        tracing::info!("the definition of MiniCluster is this release's now");
     }
 }
 

@@ -89,7 +89,7 @@ fn columns(cluster: &MiniCluster, now: Timestamp) -> [String; 6] {
 fn wide_columns(cluster: &MiniCluster) -> [String; 3] {
     let or_none = |text: Option<&String>| text.cloned().unwrap_or_else(|| "-".to_owned());
     let status = cluster.status.as_ref();
-    let image = cluster.spec.containers.first().map(|container| &container.image);
+    let image = cluster.spec.containers.first().and_then(|container| container.image.as_ref());
     [
         or_none(status.and_then(|status| status.reason.as_ref())),
         or_none(cluster.labels().get(flux_operator::cluster::QUEUE_LABEL)),

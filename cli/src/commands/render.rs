@@ -111,7 +111,8 @@ impl Render {
     }
 }
 
-fn objects_of(
+/// What `object` becomes with an operator of these `defaults` and `images`.
+pub(crate) fn objects_of(
     mut object: MiniCluster,
     defaults: &Defaults,
     images: &Images,

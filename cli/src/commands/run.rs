@@ -10,8 +10,9 @@ use crate::connection::Connection;
 use crate::exec;
 use crate::output::{complain, print};
 use crate::target::{Target, agent};
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use clap::Args;
+use flux_operator::crd::served::{lacking_fields, message};
 use flux_operator::crd::{MiniCluster, State};
 pub(crate) use follow::ended;
 use follow::{End, Progress, follow};
@@ -50,6 +51,11 @@ impl Run {
             return Ok(ExitCode::SUCCESS);
         }
         let connection = connect().await?;
+        // Nobody would see the end of a run without these. A server that does not tell is no reason not to try.
+        let lacking = lacking_fields(&connection.client).await.unwrap_or_default();
+        let waits_for =
+            |field: &String| ["status.state", "status.exitCode"].contains(&field.as_str());
+        ensure!(!lacking.iter().any(waits_for), "{}", message(&lacking));
         let api = connection.api::<MiniCluster>();
         let name = cluster.name_any();
         let made = api.create(&PostParams::default(), &cluster).await;

@@ -1,12 +1,15 @@
 //! `validate`: the checks of the API server and of the operator, without either.
 
+mod server;
+
+use crate::connection::Connection;
 use crate::output::{FormatArgument, complain, print};
 use anyhow::Result;
 use clap::{Args, ValueHint};
 use flux_operator::cli::defaults;
 use flux_operator::crd::Install;
 use flux_operator::images::VIEW_IMAGE;
-use flux_operator::offline::{self, Checker, Remark};
+use flux_operator::offline::{self, Checker, Findings, Remark};
 use std::io::stdin;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -21,13 +24,23 @@ pub(crate) struct Validate {
     /// passed over
     #[arg(required = true, value_name = "FILE", value_hint = ValueHint::AnyPath)]
     files: Vec<PathBuf>,
+    /// Also have the cluster's API server check what would be made of each, without keeping it; takes the right to create it
+    #[arg(long)]
+    server: bool,
     #[command(flatten)]
     format: FormatArgument,
 }
 
 impl Validate {
-    pub(crate) fn execute(&self) -> Result<ExitCode> {
-        let all = checker().check_all(&self.files, &mut stdin());
+    pub(crate) async fn execute(
+        &self,
+        connect: impl AsyncFnOnce() -> Result<Connection>,
+    ) -> Result<ExitCode> {
+        let all = if self.server {
+            self.check_with(&connect().await?).await
+        } else {
+            checker().check_all(&self.files, &mut stdin())
+        };
         let read: Vec<_> = all.iter().flatten().collect();
         let names: Vec<String> = read.iter().map(|it| it.file.display().to_string()).collect();
         if self.format.print(&read, &names)? {
@@ -36,6 +49,31 @@ impl Validate {
             offline::print(&all, print, complain, fail);
         }
         Ok(ExitCode::from(offline::exit_code(&all)))
+    }
+
+    /// What this checks and the API server, document by document.
+    async fn check_with(&self, connection: &Connection) -> Vec<Result<Findings>> {
+        let mut all = Vec::new();
+        for file in &self.files {
+            let documents = match checker().documents_of(file, &mut stdin()) {
+                Ok(Ok(documents)) => documents,
+                Ok(Err(findings)) => {
+                    all.push(Ok(findings));
+                    continue;
+                }
+                Err(error) => {
+                    all.push(Err(error));
+                    continue;
+                }
+            };
+            for mut document in documents {
+                let checked = server::check(connection, &mut document).await;
+                if document.is_checked() || !document.findings.faults.is_empty() {
+                    all.push(checked.map(|()| document.findings));
+                }
+            }
+        }
+        all
     }
 }
 

@@ -2,15 +2,16 @@
 //!
 //! Every default is resolved here, and all faults are reported at once, each with its place and its
 //! remedy. The limits and the CEL rules of the definition ([`crate::crd`]) are checked again, because
-//! an object may have been stored before a rule existed; Rust checks what they cannot express. What
-//! Kubernetes checks in the objects that are made (quantities, names, labels, tolerations) is left to
-//! the API server, whose answer becomes the condition.
+//! an object may have been stored before a rule existed; Rust checks what they cannot express, and what
+//! Kubernetes would refuse in the objects that are made. What is passed on whole (security contexts, the
+//! overlay) is left to the API server, whose answer becomes the condition.
 
 pub(crate) mod autoscale;
 mod claims;
 mod container;
 mod flux;
 mod no_effect;
+mod passed_on;
 mod pod;
 mod queue;
 mod text;
@@ -18,6 +19,7 @@ mod violations;
 mod volume;
 mod work;
 
+pub(crate) use container::runner_position;
 pub use flux::Defaults;
 pub(crate) use queue::of_kueue;
 pub use violations::{Violation, Violations};
@@ -106,6 +108,7 @@ fn resolve(
     let services_pod = services_pod(services_name, spec, &common, faults);
     let pod = pod::pod(name_text, spec, pod, faults);
     claims::claims(spec, faults);
+    passed_on::passed_on(spec, faults);
     let job_labels = job_labels(cluster, faults);
     let job_annotations = job_annotations(cluster, &job_labels, faults);
     let autoscale = autoscale::autoscale(spec, &job_labels, &job_annotations, faults);
@@ -145,7 +148,7 @@ fn resolve(
         runner: runner?,
         sidecars,
         services_pod,
-        not_acted_on: no_effect::not_acted_on(spec),
+        not_acted_on: no_effect::not_acted_on(name_text, spec),
         fixed_fields: FixedFields::of_instance(spec),
     })
 }

@@ -18,6 +18,7 @@ use super::decide::change::Change;
 use super::error::{Error, Verb};
 use super::observe::Live;
 use super::observe::cached_client::{CachedClient, Objects};
+use super::observe::stores::{MINI_CLUSTER, controller_of};
 use k8s_openapi::api::core::v1::{Pod, Secret, Service};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::Request;
@@ -56,7 +57,16 @@ pub(super) async fn apply(
         match apply_service(client, alias, live).await {
             // Somebody has just taken it: it is left to them.
             Err(Error::NameConflict(conflict)) => live.names_taken.push(conflict.into_name()),
+            // The run does not need it.
+            Err(error @ Error::Request(..)) => live.names_refused.push(error.chain()),
             result => result?,
+        }
+        if let Change::Patch { name, .. } = alias
+            && live.services.get(name).is_some_and(|it| controller_of(it, MINI_CLUSTER).is_none())
+        {
+            // It was given up: no watch tells of it any more.
+            live.services.remove(name);
+            live.names_taken.push(name.clone());
         }
     }
     if let Change::Create(job) = &writes.job {
@@ -122,6 +132,10 @@ where
         return Ok(created);
     }
     let owner = object.owner_references().first().cloned().unwrap_or_default();
+    if owner.controller != Some(true) {
+        // Another MiniCluster with the same headless name has just made it: it is shared when it has been read.
+        return Err(objects.conflict(&name));
+    }
     // Ours, or gone again since: what there is has to be read anew.
     let taken = objects.read_owned(&name, &owner).await?.err();
     Err(taken.map_or_else(|| objects.conflict(&name), Error::from))

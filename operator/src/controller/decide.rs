@@ -40,7 +40,7 @@ use std::time::Duration;
 
 /// Wait before the next reconcile where no watch tells what happens: at a Job that another operator made.
 const POLL: Duration = Duration::from_secs(10);
-/// Wait before the next attempt at the short name of a Service that somebody else has.
+/// Wait before the next attempt at a Service with a short name that somebody else has, or that is refused.
 const NAME_TAKEN: Duration = Duration::from_mins(1);
 
 pub(super) struct Request<'request> {
@@ -169,7 +169,7 @@ fn writes(
         (Mode::Finished(_), _) => {
             let services_pod = live.services_pod.as_ref().map_or(Change::Keep, Change::delete);
             let addressed = live.services.values().filter(|service| has_address(service));
-            let services = addressed.map(Change::delete).collect();
+            let services = addressed.map(|it| Change::end_of_service(it, &live.services)).collect();
             Ok(Writes { services, services_pod, ..Writes::default() })
         }
         _ => Ok(Writes::default()),
@@ -187,7 +187,7 @@ fn apply_specification(
     if let Some(taken) = live.services_taken.first() {
         return Err(taken.clone().into());
     }
-    let build::Services { headless, lead, mut exposed, mut aliases } = build::services(cluster);
+    let build::Services { headless, lead, mut exposed, aliases } = build::services(cluster);
     let change =
         |desired: Service| Change::of_service(live.services.get(&desired.name_any()), desired);
     let live_lead = live.services.get(&lead.name_any());
@@ -228,7 +228,6 @@ fn apply_specification(
     plan.refused.extend(refused);
     let patch = job.and_then(|job| job_patch(job, &desired.job, plan.refused.is_empty()));
     let scaled_down = job.zip(patch.as_ref()).and_then(|(job, patch)| shrinks(job, patch));
-    aliases.retain(|alias| !live.names_taken.contains(&alias.name_any()));
     Ok(Writes {
         services,
         only_services: false,
@@ -237,7 +236,7 @@ fn apply_specification(
         config_map: ended_run::without_note(job, live.config_map.as_ref(), desired.config_map),
         pod_group,
         exposed: exposed.into_iter().map(change).collect(),
-        aliases: aliases.into_iter().map(change).collect(),
+        aliases: alias_changes(live, aliases),
         job_document: job.map_or_else(|| build::document(&cluster, &desired.job), |_| Value::Null),
         job: match (job, patch) {
             (None, _) => Change::Create(Box::new(desired.job)),
@@ -246,6 +245,12 @@ fn apply_specification(
         },
         scaled_down,
     })
+}
+
+/// What is done about the Services with short names, but for those that somebody else has.
+fn alias_changes(live: &Live, aliases: Vec<Service>) -> Vec<Change<Service>> {
+    let free = aliases.into_iter().filter(|it| !live.names_taken.contains(&it.name_any()));
+    free.map(|it| Change::of_alias(live.services.get(&it.name_any()), it)).collect()
 }
 
 /// What is created: the CURVE certificate of a new Job, and `rest`, the token of its API.
@@ -304,7 +309,8 @@ pub(super) fn next_reconcile(
     let ready = live.pods.lead.as_ref().is_some_and(|lead| broker_is_ready(lead, name));
     let is_running = state == Some(State::Running);
     let starts = !is_running || live.pods.waiting.is_some() || !ready;
-    let lacks_a_name = plan.mode == Mode::Reconcile && !live.names_taken.is_empty();
+    let lacks_a_name = plan.mode == Mode::Reconcile
+        && !(live.names_taken.is_empty() && live.names_refused.is_empty());
     let poll = if plan.mode == Mode::StartedByAnotherOperator {
         Some(POLL)
     } else if lacks_pods(job) || (lacks_brokers(job) && starts) {

@@ -74,12 +74,19 @@ pub enum NameConflict {
     Taken(ObjectName),
     #[error("{0} of a deleted MiniCluster of the same name is still there")]
     Predecessor(ObjectName),
+    /// The Service that `network.headlessName` names is not one that MiniClusters share.
+    #[error(
+        "spec.network.headlessName: the Service {name:?} exists, belongs to {owner}, and is not one that MiniClusters share: give another name, or delete that Service"
+    )]
+    Headless { name: String, owner: String },
 }
 
 impl NameConflict {
     pub(super) fn into_name(self) -> String {
-        let (Self::Taken(object) | Self::Predecessor(object)) = self;
-        object.name
+        match self {
+            Self::Taken(object) | Self::Predecessor(object) => object.name,
+            Self::Headless { name, .. } => name,
+        }
     }
 }
 
@@ -103,7 +110,9 @@ impl Error {
     pub const fn category(&self) -> &'static str {
         match self {
             Self::Request(verb, ..) => verb.words().1,
-            Self::NameConflict(NameConflict::Taken(_)) => "NameTaken",
+            Self::NameConflict(NameConflict::Taken(_) | NameConflict::Headless { .. }) => {
+                "NameTaken"
+            }
             Self::NameConflict(NameConflict::Predecessor(_)) => "WaitingForDeletion",
             Self::Conflict(_) => "Conflict",
             Self::TimedOut(_) => "TimedOut",

@@ -50,6 +50,12 @@ pub(crate) fn cluster(spec: &serde_json::Value) -> Cluster {
     for (field, value) in spec.as_object().unwrap() {
         object["spec"][field] = value.clone();
     }
+    for list in ["containers", "services"] {
+        let containers = object["spec"].get_mut(list).and_then(|it| it.as_array_mut());
+        for container in containers.into_iter().flatten() {
+            container.as_object_mut().unwrap().entry("image").or_insert_with(|| "app".into());
+        }
+    }
     let object: MiniCluster = serde_json::from_value(object).unwrap();
     validate(&object, &defaults()).unwrap()
 }

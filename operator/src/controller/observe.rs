@@ -15,11 +15,11 @@ pub(super) use pods::Pods;
 
 use super::build::services;
 use super::decide::ended_run::{EndedRun, has_ended};
-use super::error::{Error, NameConflict};
+use super::error::{Error, NameConflict, Verb};
 use super::schedulers::gang;
 use super::schedulers::queue::{Queue, queue};
 use crate::cluster::{Cluster, Identity};
-use cached_client::{CachedClient, is_owned, or_note};
+use cached_client::{CachedClient, Owned, is_owned, or_note};
 use flux_contract::labels;
 use futures::future::try_join_all;
 use k8s_openapi::api::batch::v1::Job;
@@ -46,6 +46,8 @@ pub(super) struct Live {
     pub(super) services_taken: Vec<NameConflict>,
     /// Short names of sidecars' Services that somebody else has.
     pub(super) names_taken: Vec<String>,
+    /// Why the API server does not take Services with short names.
+    pub(super) names_refused: Vec<String>,
 }
 
 /// Reads everything. The names of the Services are in the specification: while a run is under way none is read
@@ -127,19 +129,49 @@ async fn add_services(
     live: &mut Live,
 ) -> Result<(), Error> {
     let asked = services(cluster);
-    let needed = names([&asked.headless, &asked.lead].into_iter().chain(&asked.exposed));
+    let needed = names(std::iter::once(&asked.lead).chain(&asked.exposed));
     let aliases = names(asked.aliases.iter());
     let service: fn(&Stores) -> &Store<Service> = |stores| &stores.services;
-    let (needed, aliases) = futures::try_join!(
+    let (headless, needed, aliases) = futures::try_join!(
+        headless_service(client, owner, cluster),
         try_join_all(needed.iter().map(|name| client.get_owned(name, owner, service))),
         try_join_all(aliases.iter().map(|name| client.get_owned(name, owner, service))),
     )?;
     let mut names_taken = Vec::new();
-    let needed = needed.into_iter().filter_map(|it| or_note(it, &mut live.services_taken));
+    let needed = std::iter::once(headless).chain(needed);
+    let needed = needed.filter_map(|it| or_note(it, &mut live.services_taken));
     let aliases = aliases.into_iter().filter_map(|it| or_note(it, &mut names_taken));
     live.services = needed.chain(aliases).map(|service| (service.name_any(), service)).collect();
     live.names_taken = names_taken.into_iter().map(NameConflict::into_name).collect();
     Ok(())
+}
+
+/// The headless Service: this MiniCluster's, or the one that others share already.
+async fn headless_service(
+    client: &CachedClient<'_>,
+    owner: &OwnerReference,
+    cluster: &Cluster,
+) -> Result<Owned<Service>, Error> {
+    let name = &cluster.headless_name;
+    let found = client.get_owned(name, owner, |stores| &stores.services).await?;
+    if found.is_ok() || !cluster.shares_headless_service() {
+        return Ok(found);
+    }
+    let read = client.objects::<Service>().api.get_opt(name).await;
+    let Some(service) = read.map_err(Error::of(Verb::Read, "Service", name))? else {
+        return Ok(Ok(None));
+    };
+    let of_mini_cluster = |it: &&OwnerReference| it.kind == owner.kind;
+    let sharer = service.owner_references().iter().find(of_mini_cluster);
+    let named = service.labels().get(labels::HEADLESS_NAME);
+    if sharer.is_some_and(|it| it.controller != Some(true)) && named == Some(name) {
+        return Ok(Ok(Some(service)));
+    }
+    let owner = sharer.map_or_else(
+        || "no MiniCluster".to_owned(),
+        |it| format!("the MiniCluster {:?} alone", it.name),
+    );
+    Ok(Err(NameConflict::Headless { name: name.clone(), owner }))
 }
 
 fn names<'all>(services: impl Iterator<Item = &'all Service>) -> Vec<String> {

@@ -126,7 +126,7 @@ fn request<'context>(
     }
     let has_api = cluster.as_ref().is_ok_and(|cluster| cluster.flux.rest_port.is_some());
     if let Err(violations) = &cluster {
-        tracing::warn!(%violations, "the specification is invalid");
+        tracing::debug!(%violations, "the specification is invalid");
     }
     Request {
         generation: object.metadata.generation.unwrap_or_default(),

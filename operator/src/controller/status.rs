@@ -174,6 +174,14 @@ fn accepted(conditions: &mut Conditions, facts: &Facts<'_>) {
              reached by its long name, <MiniCluster>-<sidecar>, alone"
         ));
     }
+    if !facts.live.names_refused.is_empty() {
+        reason = if remarks.is_empty() { "ServiceRefused" } else { reason };
+        let refused = facts.live.names_refused.join("; ");
+        remarks.push(format!(
+            "a sidecar is reached by its long name, <MiniCluster>-<sidecar>, alone, and the short one is tried \
+             again every minute: {refused}"
+        ));
+    }
     let message = if remarks.is_empty() {
         "the specification is valid".to_owned()
     } else {

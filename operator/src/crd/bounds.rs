@@ -149,6 +149,10 @@ pub(crate) fn out_of_range(schema: &Value, value: &Value) -> Option<String> {
         Value::String(text) if text.is_empty() && schema["minLength"].is_number() => {
             Some("empty: give a value, or leave it out".to_owned())
         }
+        // No program's arguments, environment or files could have it.
+        Value::String(text) if text.contains('\0') => {
+            Some("contains the character NUL: remove it".to_owned())
+        }
         Value::Array(elements) if elements.is_empty() && schema["minItems"].is_number() => {
             Some("empty: give at least one".to_owned())
         }

@@ -8,15 +8,15 @@ use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 use std::collections::BTreeMap;
 
-/// Image of a container that names none; the one the API has always had.
-pub const DEFAULT_IMAGE: &str = "ghcr.io/rse-ops/accounting:app-latest";
-
 /// A container of every pod, or of the pod of `spec.services`.
 #[skip_serializing_none]
-#[derive(KubeSchema, Educe, Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[educe(Default)]
+#[derive(KubeSchema, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
+    validation = Rule::new("has(self.image) && self.image != ''")
+        .message("missing: name the image of the container")
+        .field_path(".image")
+        .reason(Reason::FieldValueRequired),
     validation = Rule::new("!(self.launcher && self.batch)")
         .message("launcher and batch exclude each other: keep one")
         .field_path(".launcher")
@@ -31,11 +31,9 @@ pub const DEFAULT_IMAGE: &str = "ghcr.io/rse-ops/accounting:app-latest";
         .reason(Reason::FieldValueInvalid)
 )]
 pub struct Container {
-    /// Image of the container. It needs no Flux, and no shell unless hooks or shell syntax are
-    /// used. Default `ghcr.io/rse-ops/accounting:app-latest`.
-    #[serde(default = "image")]
-    #[educe(Default(expression = image()))]
-    pub image: String,
+    /// Image of the container, which must be given. It needs no Flux, and no shell unless hooks or shell
+    /// syntax are used.
+    pub image: Option<String>,
 
     /// Name of the container. Needed unless it runs Flux: that one has the MiniCluster's name.
     pub name: Option<String>,
@@ -51,6 +49,7 @@ pub struct Container {
     pub image_pull_secret: Option<String>,
 
     /// `Always`, `IfNotPresent` or `Never`. Default `IfNotPresent`.
+    #[schemars(extend("enum" = ["", "Always", "IfNotPresent", "Never"]))]
     pub image_pull_policy: Option<String>,
 
     /// Pull the image at every start; wins over `imagePullPolicy`. Default false.
@@ -61,10 +60,16 @@ pub struct Container {
     pub working_dir: Option<String>,
 
     /// TCP ports the container listens on. Beside the runner, they get a Service
-    /// `<name of the MiniCluster>-<name of the container>`, and one of the container's name alone
-    /// unless another MiniCluster of the namespace has it. Its ports are called `port-<number>`.
+    /// `<name of the MiniCluster>-<name of the container>`, and one of the container's name alone,
+    /// where that begins with a letter and is free, and the cluster allows it. Its ports are called
+    /// `port-<number>`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    #[x_kube(
+        merge_strategy = ListMerge::Atomic,
+        validation = Rule::new("self.all(p, self.exists_one(q, q == p))")
+            .message("one port is there twice: remove one")
+            .reason(Reason::FieldValueDuplicate)
+    )]
     #[schemars(schema_with = "ports")]
     pub ports: Vec<i32>,
 
@@ -141,10 +146,6 @@ pub struct Container {
     /// Same as `fluxUser`.
     #[serde(rename = "fluxuser")]
     pub fluxuser: Option<UserAccount>,
-}
-
-fn image() -> String {
-    DEFAULT_IMAGE.to_owned()
 }
 
 /// Numbers from 1 to 65535. Written by hand: the derived range would apply to the list.

@@ -33,12 +33,14 @@ pub fn definition() -> serde_json::Result<CustomResourceDefinition> {
 pub(crate) static SPECIFICATION_RULES: LazyLock<CompiledSchema> =
     LazyLock::new(|| compile_schema(&SPECIFICATION_SCHEMA));
 
-pub(crate) static SPECIFICATION_SCHEMA: LazyLock<Value> = LazyLock::new(|| {
+pub(crate) static SPECIFICATION_SCHEMA: LazyLock<Value> =
+    LazyLock::new(|| OBJECT_SCHEMA["properties"]["spec"].clone());
+
+pub(crate) static OBJECT_SCHEMA: LazyLock<Value> = LazyLock::new(|| {
     // That it is there, and limits what it should, is tested.
     let definition = definition().ok().and_then(|definition| serde_json::to_value(definition).ok());
     let version = definition.map(|definition| definition["spec"]["versions"][0].clone());
-    let schema = version.unwrap_or_default()["schema"]["openAPIV3Schema"].clone();
-    schema["properties"]["spec"].clone()
+    version.unwrap_or_default()["schema"]["openAPIV3Schema"].clone()
 });
 
 fn for_each_schema(

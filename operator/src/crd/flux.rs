@@ -15,7 +15,13 @@ use std::collections::BTreeMap;
 #[serde(rename_all = "camelCase")]
 pub struct Network {
     /// Name of the headless Service and of the pods' subdomain: pods are reached as
-    /// `<name>-<index>.<headlessName>`. Default: the name of the MiniCluster.
+    /// `<name>-<index>.<headlessName>`. MiniClusters of a namespace that give the same name share the Service,
+    /// and their pods find each other. Default: the name of the MiniCluster.
+    #[x_kube(
+        validation = Rule::new("self == '' || (self.size() <= 63 && self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$'))")
+            .message("not a DNS label: use at most 63 lower-case letters, digits and '-', starting with a letter and not ending with '-'")
+            .reason(Reason::FieldValueInvalid)
+    )]
     pub headless_name: Option<String>,
 
     /// Leave out the preference for one pod a node and one zone for all, and `pod.nodeAffinity`.
@@ -257,11 +263,11 @@ pub struct LeadBroker {
     /// Host name or address at which the lead is reached from here.
     pub address: Option<String>,
 
-    /// Name of the MiniCluster that has the lead.
+    /// Name of the MiniCluster that has the lead. Where that is this one, it has the lead itself.
     pub name: Option<String>,
 
-    /// Number of hosts registered by the MiniCluster that has the lead (its `maxSize`). Needed
-    /// unless a hostlist is given.
+    /// Number of hosts registered by the MiniCluster that has the lead (its `maxSize`): the ranks follow from
+    /// it. Not used with a hostlist. Default: `size` of this MiniCluster.
     #[schemars(range(min = 1, max = 100_000))]
     pub size: Option<i32>,
 

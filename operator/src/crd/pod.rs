@@ -14,7 +14,8 @@ use std::collections::BTreeMap;
 #[serde(rename_all = "camelCase")]
 pub struct Pod {
     /// Labels of the pods. The operator's own keys (`namespace`, `app`, `app.kubernetes.io/name`,
-    /// `app.kubernetes.io/managed-by`, `hpa-selector`, `job-index`) win over these.
+    /// `app.kubernetes.io/managed-by`, `hpa-selector`, `job-index`, `flux-framework.org/headless-name`) win
+    /// over these.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
 
@@ -29,6 +30,7 @@ pub struct Pod {
 
     /// `Never` or `OnFailure`. Default `Never`: a failed pod is reported, and replaced only as
     /// `backoffLimit` allows. `OnFailure` starts the container again in the same pod.
+    #[schemars(extend("enum" = ["", "Never", "OnFailure"]))]
     pub restart_policy: Option<String>,
 
     /// Service account of the pods. Default: the namespace's `default`.
@@ -61,6 +63,7 @@ pub struct Pod {
 
     /// DNS policy of the pods: `ClusterFirst`, `ClusterFirstWithHostNet`, `Default` or `None`.
     /// Default: the cluster's.
+    #[schemars(extend("enum" = ["", "ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"]))]
     pub dns_policy: Option<String>,
 
     /// Use the IPC namespace of the node. Default false.

@@ -16,7 +16,9 @@ pub fn print(
     for one in all {
         match one {
             Ok(findings) => {
-                for remark in findings.faults.iter().chain(&findings.notes) {
+                for remark in
+                    findings.faults.iter().chain(&findings.warnings).chain(&findings.notes)
+                {
                     complain(&remark.to_string());
                 }
                 if findings.faults.is_empty() {

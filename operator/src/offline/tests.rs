@@ -30,6 +30,7 @@ fn every_fault_is_reported_with_line_and_path() {
     - command: echo 'a
       fluxUser:
         uid: 0
+      image: app
 ";
     let faults = faults(spec);
     for (fault, begin) in faults.iter().zip([
@@ -66,7 +67,8 @@ fn what_cannot_be_read_is_reported_with_line_path_and_what_is_expected() {
             "spec.services[0].volumes: invalid type: sequence, expected a map",
         ),
     ] {
-        let found = check_text(&format!("{HEADER}spec:\n  {spec}\n  containers: [{{}}]\n"));
+        let found =
+            check_text(&format!("{HEADER}spec:\n  {spec}\n  containers: [{{image: app}}]\n"));
         let said: Vec<String> = found.faults.iter().map(ToString::to_string).collect();
         assert_eq!(said.len(), 1, "{found:#?}");
         assert!(said[0].starts_with(&format!("file.yaml:{line}: hello: {fault}")), "{said:?}");
@@ -121,7 +123,7 @@ fn what_has_no_effect_yet_is_noted_and_no_fault() {
 
 #[test]
 fn another_api_version_or_spelling_is_named() {
-    let good = format!("{HEADER}spec: {{containers: [{{}}]}}\n");
+    let good = format!("{HEADER}spec: {{containers: [{{image: app}}]}}\n");
     let version = "is not what this operator serves: write flux-framework.org/v1alpha2";
     for (line, replaced, fault) in [
         (
@@ -153,13 +155,14 @@ fn another_api_version_or_spelling_is_named() {
 
 #[test]
 fn documents_and_lists_are_checked_one_by_one() {
-    let one = format!("{HEADER}spec:\n  containers: [{{}}]\n");
+    let one = format!("{HEADER}spec:\n  containers: [{{image: app}}]\n");
     let pod = "apiVersion: v1\nkind: Pod\n";
     assert_eq!(check_text(&format!("{one}---\n{pod}---\n{one}")).checked, 2);
-    let list = "apiVersion: v1\nkind: List\nitems:\n- kind: Pod\n- kind: MiniCluster\n  apiVersion: flux-framework.org/v1alpha2\n  metadata: {name: a}\n  spec: {containers: [{}], size: 0}\n";
+    let list = "apiVersion: v1\nkind: List\nitems:\n- kind: Pod\n- kind: MiniCluster\n  apiVersion: flux-framework.org/v1alpha2\n  metadata: {name: a}\n  spec: {containers: [{image: app}], size: 0}\n";
     let found = check_text(list);
     assert_eq!((found.checked, found.faults[0].line), (1, Some(8)), "{found:#?}");
-    let generated = HEADER.replace("name", "generateName") + "spec:\n  containers: [{}]\n";
+    let generated =
+        HEADER.replace("name", "generateName") + "spec:\n  containers: [{image: app}]\n";
     assert_eq!(check_text(&generated).faults, []);
 }
 
@@ -177,7 +180,7 @@ fn text_that_is_no_yaml_or_nested_without_end_is_one_fault() {
 #[test]
 fn a_flood_of_faults_is_cut_short() {
     let fields = (0..FAULT_LIMIT + 5)
-        .fold("spec:\n  containers: [{}]\n".to_owned(), |text, number| {
+        .fold("spec:\n  containers: [{image: app}]\n".to_owned(), |text, number| {
             text + &format!("  x{number}: 1\n")
         });
     let faults = faults(&fields);
@@ -197,7 +200,7 @@ fn files_directories_and_the_standard_input_are_read() {
         said(check(directory.path(), "").unwrap()),
         [format!("{}: no MiniCluster in here", directory.path().display())]
     );
-    let valid = format!("{HEADER}spec:\n  containers: [{{}}]\n");
+    let valid = format!("{HEADER}spec:\n  containers: [{{image: app}}]\n");
     let pod = "apiVersion: v1\nkind: Pod\n";
     for (name, text) in [("b.yaml", valid.as_str()), ("a.yml", pod), ("c.txt", "a: [")] {
         fs::write(directory.path().join(name), text).unwrap();

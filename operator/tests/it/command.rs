@@ -7,7 +7,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-const VALID: &str = "apiVersion: flux-framework.org/v1alpha2\nkind: MiniCluster\nmetadata: {name: hello}\nspec:\n  containers: [{}]\n";
+const VALID: &str = "apiVersion: flux-framework.org/v1alpha2\nkind: MiniCluster\nmetadata: {name: hello}\nspec:\n  containers: [{image: app}]\n";
 
 fn operator(arguments: &[&str], directory: &Path, input: &str) -> Output {
     let mut child = Command::new(env!("CARGO_BIN_EXE_flux-operator"))

@@ -54,7 +54,7 @@ fn base() -> Value {
         "containers": [
             { "image": "app", "command": "echo hello", "runFlux": true },
             { "image": "side", "name": "side", "command": "serve" },
-            { "image": "web", "name": "web", "noWrapEntrypoint": true },
+            { "image": "web", "name": "entry", "noWrapEntrypoint": true },
         ],
         "services": [{ "image": "store", "name": "store" }],
         // The names that a container's claim has here: that of a sample, and none.

@@ -21,7 +21,9 @@ mod pods;
 mod properties;
 mod reconcile;
 mod reference;
+mod renders;
 mod replaced;
+mod shared_names;
 mod simulation;
 #[path = "../support/mod.rs"]
 mod support;

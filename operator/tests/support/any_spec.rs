@@ -1,7 +1,7 @@
 //! Any specification by the generated definition: its types, lists, maps and enumerations, and its limits, but for a
 //! few numbers.
 
-use super::{defaults, with_spec};
+use super::{defaults, with_images, with_spec};
 use flux_operator::cluster::Cluster;
 use flux_operator::cluster::validate::{Violations, validate};
 use flux_operator::crd;
@@ -87,6 +87,10 @@ pub(crate) fn settings(cases: u32) -> ProptestConfig {
 /// A specification in which each field is given with a probability between rare and often.
 pub(crate) fn any_spec() -> impl Strategy<Value = Value> {
     prop_oneof![4 => value(&SCHEMA, 0.005), 2 => value(&SCHEMA, 0.1), 1 => value(&SCHEMA, 0.4)]
+        .prop_map(|mut spec| {
+            with_images(&mut spec);
+            spec
+        })
 }
 
 /// Any value of `schema`, each optional field given with probability `density`.
@@ -206,6 +210,7 @@ pub(crate) fn accepted(spec: &Value) -> Option<Cluster> {
             Ok(cluster) => return Some(cluster),
             Err(faults) => spec = without(&spec, &faults),
         }
+        with_images(&mut spec);
     }
     None
 }
@@ -229,7 +234,9 @@ fn without(spec: &Value, faults: &Violations) -> Value {
                     elements.remove(position);
                 }
             }
-            (Some(Value::Object(fields)), [field, ..]) if !required(field) => {
+            (Some(Value::Object(fields)), [field, ..])
+                if !required(field) && fields.contains_key(*field) =>
+            {
                 fields.remove(*field);
             }
             (Some(Value::Array(elements)), _) if *section == "containers" => elements.truncate(1),

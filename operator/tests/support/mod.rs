@@ -64,7 +64,18 @@ pub(crate) fn hello(spec: &Value) -> MiniCluster {
     for (field, value) in spec.as_object().into_iter().flatten() {
         document["spec"][field] = value.clone();
     }
+    with_images(&mut document["spec"]);
     object(&document.to_string())
+}
+
+/// Gives each container of `spec` that names no image one.
+pub(crate) fn with_images(spec: &mut Value) {
+    for list in ["containers", "services"] {
+        let containers = spec.get_mut(list).and_then(Value::as_array_mut);
+        for container in containers.into_iter().flatten() {
+            container.as_object_mut().unwrap().entry("image").or_insert_with(|| "app".into());
+        }
+    }
 }
 
 /// The MiniCluster `hello` with this specification.

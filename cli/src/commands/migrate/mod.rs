@@ -81,7 +81,7 @@ fn migrated(checker: &Checker, document: &Document) -> Result<Migrated> {
         let message = format!("refused: {}", fault.message);
         Remark { message, ..fault.clone() }
     });
-    let mut remarks: Vec<Remark> = refused.collect();
+    let mut remarks: Vec<Remark> = refused.chain(document.findings.warnings.clone()).collect();
     for (kind, all) in [
         ("corrected", corrected),
         ("removed", removed),

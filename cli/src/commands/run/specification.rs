@@ -83,9 +83,7 @@ impl Wanted {
         spec.tasks = self.tasks.unwrap_or(tasks);
         spec.interactive |= self.interactive;
         let runner = runner(&mut spec.containers)?;
-        if let Some(image) = &self.image {
-            runner.image.clone_from(image);
-        }
+        runner.image = self.image.clone().or_else(|| runner.image.take());
         for variable in &self.env {
             let (name, value) = variable
                 .split_once('=')

@@ -1,12 +1,18 @@
 //! `spec.containers` and `spec.services`: who runs Flux, and what every container has.
 
-use super::text::{argument_vector, is_absolute_path, non_empty, non_empty_owned};
+use super::text::{
+    argument_vector, is_absolute_path, is_data_key, is_label, is_variable, non_empty,
+    non_empty_owned,
+};
 use super::violations::Violations;
 use super::volume::Volumes;
 use super::work::workload;
-use crate::cluster::{CORES_VARIABLE, FixedFields, Runner, ServicesPod, Sidecar, View};
+use crate::cluster::{
+    AGENT_CONTAINER, CORES_VARIABLE, FixedFields, Runner, ServicesPod, Sidecar, View,
+};
 use crate::crd::{self, MiniClusterSpec, UserAccount};
-use flux_contract::{FluxUser, Hooks, Layout, SidecarConfig};
+use flux_contract::invocation::READY_PORT;
+use flux_contract::{ClusterName, FluxUser, Hooks, Layout, OVERLAY_PORT, SidecarConfig};
 use k8s_openapi::api::core::v1::{
     Container, ContainerPort, EnvVar, EnvVarSource, ExecAction, Lifecycle, LifecycleHandler,
     LocalObjectReference, PodSpec, ResourceRequirements, SecretKeySelector,
@@ -39,6 +45,9 @@ pub(super) fn containers(
         pull_secret = non_empty_owned(spec.flux.container.image_pull_secret.as_ref());
     }
     let mut parts = PodParts::new(&paths, pull_secret);
+    parts.volumes.reserved_names = own_volumes(name);
+    parts.volumes.reserved_names.push(view.container.name.clone());
+    let mut names = BTreeSet::from([AGENT_CONTAINER, name, view.container.name.as_str()]);
     let position = runner_position(&spec.containers);
     // The pods' subdomain.
     let headless_name = common.subdomain.clone().unwrap_or_default();
@@ -53,6 +62,8 @@ pub(super) fn containers(
             continue;
         }
         let common = parts.container(&path, own_name(container), container, faults);
+        container_name(&path, container, &mut names, faults);
+        reserved_ports(&path, spec, container, faults);
         if position.is_some() {
             if let Some(sidecar) = non_empty(container.name.as_ref())
                 && !container.ports.is_empty()
@@ -72,9 +83,10 @@ pub(super) fn services_pod(
     faults: &mut Violations,
 ) -> Option<ServicesPod> {
     let mut parts = PodParts::new(&[], None);
-    let mut containers = Vec::new();
+    let (mut containers, mut names) = (Vec::new(), BTreeSet::new());
     for (index, given) in spec.services.iter().enumerate() {
         let path = format!("spec.services[{index}]");
+        container_name(&path, given, &mut names, faults);
         let mut container = parts.container(&path, own_name(given), given, faults);
         let command = non_empty_owned(given.command.as_ref());
         container.command = command.map(|text| vec!["sh".to_owned(), "-c".to_owned(), text]);
@@ -98,6 +110,58 @@ fn own_name(container: &crd::Container) -> &str {
     container.name.as_deref().unwrap_or_default()
 }
 
+/// Names of the volumes that the pods of `cluster` have beside the user's and the shared one.
+pub(super) fn own_volumes(cluster: &str) -> Vec<String> {
+    let suffixed = ClusterName::new(cluster).ok().map(|name| {
+        [
+            name.private_volume(),
+            name.agent_config_map(),
+            name.curve_volume(),
+            name.munge_volume(),
+            name.agent_image_volume(),
+            name.view_image_volume(),
+            name.software_volume(),
+        ]
+    });
+    suffixed.into_iter().flatten().collect()
+}
+
+/// Checks the name of a container that does not run Flux; `names` are those that its pod has already.
+fn container_name<'spec>(
+    path: &str,
+    container: &'spec crd::Container,
+    names: &mut BTreeSet<&'spec str>,
+    faults: &mut Violations,
+) {
+    // That there is a name is a rule of the definition.
+    let Some(name) = non_empty(container.name.as_ref()) else { return };
+    let path = format!("{path}.name");
+    faults.require(is_label(name), &path, || {
+        format!(
+            "{name:?} is no name of a container: use at most 63 lower-case letters, digits and '-'"
+        )
+    });
+    faults.require(names.insert(name), path, || {
+        format!("{name:?} is the name of another container of the pod, or of the operator's: use another")
+    });
+}
+
+/// Refuses ports of Flux and its agent in a container that does not run Flux: the pod has each port once.
+fn reserved_ports(
+    path: &str,
+    spec: &MiniClusterSpec,
+    container: &crd::Container,
+    faults: &mut Violations,
+) {
+    let own = [OVERLAY_PORT, READY_PORT].map(i32::from);
+    for (index, port) in container.ports.iter().enumerate() {
+        let is_free = !own.contains(port) && spec.flux.rest.is_none_or(|rest| rest.port != *port);
+        faults.require(is_free, format!("{path}.ports[{index}]"), || {
+            format!("{port} is a port of Flux, its agent or its API in the same pod: use another")
+        });
+    }
+}
+
 /// Checks the names of the Services that the ports of the sidecar `name` get: one that no other
 /// MiniCluster has, and the container's own. `services` are those that are taken.
 fn service_names(
@@ -109,12 +173,27 @@ fn service_names(
 ) {
     let path = format!("{path}.name");
     let unique = format!("{cluster}-{name}");
+    faults.require(unique.len() <= 63, path.as_str(), || {
+        format!("its ports need the Service {unique:?}, whose name has more than 63 characters: use a shorter name")
+    });
     for service in [name.to_owned(), unique] {
         faults.require(!services.contains(&service), path.as_str(), || {
             format!("its ports need the Service {service:?}, which is another Service of this MiniCluster: use another name")
         });
         services.insert(service);
     }
+}
+
+/// Names of the containers that the agent starts, in the pods of the MiniCluster `name`.
+pub(super) fn started_by_the_agent<'name>(
+    name: &'name str,
+    spec: &'name MiniClusterSpec,
+) -> Vec<&'name str> {
+    let runner = runner_position(&spec.containers);
+    let sidecars = spec.containers.iter().enumerate();
+    let sidecars =
+        sidecars.filter(|(index, it)| runner != Some(*index) && wrapped(spec, it).is_some());
+    std::iter::once(name).chain(sidecars.map(|(_, it)| own_name(it))).collect()
 }
 
 /// What the agent runs in a sidecar; nothing where the image's own entrypoint runs.
@@ -133,7 +212,7 @@ fn wrapped(spec: &MiniClusterSpec, container: &crd::Container) -> Option<Sidecar
 }
 
 /// Which container runs Flux; `None` where there is not exactly one, which the definition refuses.
-pub(super) fn runner_position(containers: &[crd::Container]) -> Option<usize> {
+pub(crate) fn runner_position(containers: &[crd::Container]) -> Option<usize> {
     let with = |wanted: Option<bool>| -> Vec<usize> {
         let fits = |(index, container): (usize, &crd::Container)| {
             (container.run_flux == wanted).then_some(index)
@@ -218,7 +297,11 @@ impl<'cluster> PodParts<'cluster> {
     /// Those of a pod without containers; `reserved_paths` are the operator's own.
     fn new(reserved_paths: &'cluster [String], pull_secret: Option<String>) -> Self {
         Self {
-            volumes: Volumes { reserved_paths, by_name: BTreeMap::new() },
+            volumes: Volumes {
+                reserved_paths,
+                reserved_names: Vec::new(),
+                by_name: BTreeMap::new(),
+            },
             pull_secrets: pull_secret.into_iter().collect(),
         }
     }
@@ -246,18 +329,14 @@ impl<'cluster> PodParts<'cluster> {
                 format!("{directory:?} is not an absolute path without '..'")
             });
         }
-        for variable in container.secrets.keys() {
-            let is_given = container.environment.contains_key(variable);
-            faults.require(!is_given, format!("{path}.secrets[{variable}]"), || {
-                format!("variable {variable:?} is in environment as well: keep one")
-            });
-        }
+        check_image(path, container, faults);
+        check_environment(path, container, faults);
         self.pull_secrets.extend(non_empty_owned(container.image_pull_secret.as_ref()));
         let mounts = self.volumes.mount(path, &container.volumes, faults);
         let resources = container.resources.clone();
         Container {
             name: name.to_owned(),
-            image: Some(container.image.clone()),
+            image: container.image.clone(),
             image_pull_policy: Some(pull_policy(container)),
             working_dir: non_empty_owned(container.working_dir.as_ref()),
             ports: non_empty_list(container.ports.iter().copied().map(container_port).collect()),
@@ -269,6 +348,33 @@ impl<'cluster> PodParts<'cluster> {
             termination_message_policy: Some("File".to_owned()),
             ..Container::default()
         }
+    }
+}
+
+/// That there is an image is a rule of the definition.
+fn check_image(path: &str, container: &crd::Container, faults: &mut Violations) {
+    let image = non_empty(container.image.as_ref()).unwrap_or_default();
+    faults.require(image.trim() == image, format!("{path}.image"), || {
+        format!("{image:?} begins or ends with white space: remove it")
+    });
+}
+
+fn check_environment(path: &str, container: &crd::Container, faults: &mut Violations) {
+    let (given, secrets) = (&container.environment, &container.secrets);
+    let named = given.keys().map(|name| (name, "environment"));
+    for (variable, field) in named.chain(secrets.keys().map(|name| (name, "secrets"))) {
+        faults.require(is_variable(variable), format!("{path}.{field}[{variable}]"), || {
+            format!("{variable:?} is no name of a variable: use printable ASCII characters other than '='")
+        });
+    }
+    for (variable, crd::SecretKey { name, key }) in secrets {
+        let path = format!("{path}.secrets[{variable}]");
+        faults.require(!given.contains_key(variable), path.as_str(), || {
+            format!("variable {variable:?} is in environment as well: keep one")
+        });
+        faults.require(!name.is_empty() && is_data_key(key), path, || {
+            format!("{name:?} is no name of a Secret, or {key:?} no key of one: correct them")
+        });
     }
 }
 

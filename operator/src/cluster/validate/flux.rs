@@ -1,10 +1,11 @@
 //! `spec.flux`: where Flux comes from, how brokers are configured, and which hosts there are.
 
+use super::container::own_volumes;
 use super::text::{
     is_absolute_path, is_duration, is_label, is_shell_name, non_empty, non_empty_owned,
 };
 use super::violations::Violations;
-use crate::cluster::{Curve, Flux, View};
+use crate::cluster::{AGENT_CONTAINER, Curve, Flux, View};
 use crate::crd::{self, Install, MiniClusterSpec};
 use flux_contract::invocation::READY_PORT;
 use flux_contract::{Bootstrap, Broker, CurveCertificate, Hostlist, OVERLAY_PORT, Redacted};
@@ -38,8 +39,8 @@ pub(super) fn flux(
     faults: &mut Violations,
 ) -> Flux {
     let flux = &spec.flux;
-    let bursting = flux.bursting.as_ref().and_then(|bursting| bursting.lead_broker.as_ref());
-    let lead = bursting.or(flux.lead_broker.as_ref());
+    let lead = lead_elsewhere(name, flux);
+    check_name_of_view(name, flux, faults);
     for variable in flux.environment.keys() {
         faults.require(is_shell_name(variable), format!("spec.flux.environment[{variable}]"), || {
             format!("{variable:?} is no name a shell can export: use letters, digits and '_', not starting with a digit")
@@ -56,6 +57,37 @@ pub(super) fn flux(
         munge_secret: non_empty_owned(flux.munge_secret.as_ref()),
         environment: flux.environment.clone(),
     }
+}
+
+fn lead_broker(flux: &crd::Flux) -> Option<&crd::LeadBroker> {
+    let bursting = flux.bursting.as_ref().and_then(|bursting| bursting.lead_broker.as_ref());
+    bursting.or(flux.lead_broker.as_ref())
+}
+
+/// The lead, where another MiniCluster than `name` has it. Both clusters may be described alike: the one that
+/// `leadBroker` names has the lead itself.
+pub(super) fn lead_elsewhere<'flux>(
+    name: &str,
+    flux: &'flux crd::Flux,
+) -> Option<&'flux crd::LeadBroker> {
+    lead_broker(flux).filter(|lead| lead.name.as_deref() != Some(name))
+}
+
+/// The shared volume and the container that fills it have this name.
+fn check_name_of_view(name: &str, flux: &crd::Flux, faults: &mut Violations) {
+    let given = &flux.container.name;
+    let is_free = given != name && given != AGENT_CONTAINER && !own_volumes(name).contains(given);
+    faults.require(is_label(given) && is_free, "spec.flux.container.name", || {
+        format!("{given:?} is the name of a container or volume of the operator's, or none that Kubernetes takes: use another, of at most 63 lower-case letters, digits and '-'")
+    });
+    let image = given_image(flux).unwrap_or_default();
+    faults.require(image.trim() == image, "spec.flux.container.image", || {
+        format!("{image:?} begins or ends with white space: remove it")
+    });
+}
+
+fn given_image(flux: &crd::Flux) -> Option<&str> {
+    non_empty(flux.container.image.as_ref())
 }
 
 fn rest_port(flux: &crd::Flux, has_other_lead: bool, faults: &mut Violations) -> Option<u16> {
@@ -167,9 +199,10 @@ fn hosts(
     let bursting = spec.flux.bursting.as_ref();
     let own = |count: u32| Hostlist::of_range(name, 0..count.min(crd::SIZE_LIMIT.unsigned_abs()));
     let clusters = bursting.map_or(&[][..], |bursting| &bursting.clusters);
-    let (mut hosts, is_given) = match (given_hostlist(bursting, lead, faults), lead) {
+    let given = given_hostlist(bursting, lead_broker(&spec.flux), faults);
+    let (mut hosts, is_given) = match (given, lead) {
         (Some(hosts), _) => (hosts, true),
-        (None, Some(lead)) => (lead_hosts(lead, faults), true),
+        (None, Some(lead)) => (lead_hosts(lead, spec.size, faults), true),
         (None, None) => (own(max_size(spec)), false),
     };
     for (position, cluster) in clusters.iter().enumerate() {
@@ -198,17 +231,14 @@ fn given_hostlist(
 
 /// The hosts of the MiniCluster that has the lead. Flux compares host names, so the lead is listed
 /// by the name its own pod has, not by the address at which it is reached from here.
-fn lead_hosts(lead: &crd::LeadBroker, faults: &mut Violations) -> Hostlist {
+fn lead_hosts(lead: &crd::LeadBroker, default_size: i32, faults: &mut Violations) -> Hostlist {
     let path = "spec.flux.bursting.leadBroker";
     let name = non_empty(lead.name.as_ref()).unwrap_or_default();
     faults.require(is_label(name), format!("{path}.name"), || {
         format!("{name:?} is no name of a MiniCluster: give that of the one with the lead, or a hostlist")
     });
-    let size = lead.size.filter(|size| (1..=crd::SIZE_LIMIT).contains(size));
-    faults.require(lead.size.is_some(), format!("{path}.size"), || {
-        "missing: give the maxSize of the MiniCluster with the lead, or a hostlist, because ranks must agree".to_owned()
-    });
-    Hostlist::of_range(name, 0..size.unwrap_or(1).unsigned_abs())
+    let size = lead.size.unwrap_or(default_size).clamp(1, crd::SIZE_LIMIT);
+    Hostlist::of_range(name, 0..size.unsigned_abs())
 }
 
 fn append(
@@ -244,12 +274,18 @@ fn check_hosts(hosts: &Hostlist, name: &str, size: u32, has_lead: bool, faults: 
     }
     let listed = hosts.indexes_of(name);
     faults.require(listed >= size, path, || {
-        format!("host \"{name}-{listed}\" of this MiniCluster is not listed: name the MiniCluster as its entry in the list, or list all its hosts")
+        format!("host \"{name}-{listed}\" of this MiniCluster is not listed: name the MiniCluster as its entry in the list, or as leadBroker.name if it has the lead, or list all its hosts")
     });
     let lead = format!("{name}-0");
-    if !has_lead && hosts.first().as_ref() != Some(&lead) {
-        faults.add(path, format!("the first host must be {lead:?}, this MiniCluster's lead, or leadBroker must be given"));
-    }
+    let is_first = hosts.first().as_ref() == Some(&lead);
+    faults.require(has_lead || is_first, path, || {
+        format!(
+            "the first host must be {lead:?}, this MiniCluster's lead, or leadBroker must be given"
+        )
+    });
+    faults.require(!has_lead || !is_first, path, || {
+        format!("the first host, {lead:?}, has the lead: give leadBroker.name: {name} if it is this MiniCluster's, else list the other's hosts first")
+    });
 }
 
 fn view(flux: &crd::Flux, defaults: &Defaults, faults: &mut Violations) -> View {
@@ -258,7 +294,8 @@ fn view(flux: &crd::Flux, defaults: &Defaults, faults: &mut Violations) -> View 
         enabled: !container.disable,
         container: Container {
             name: container.name.clone(),
-            image: non_empty_owned(container.image.as_ref())
+            image: given_image(flux)
+                .map(str::to_owned)
                 .or_else(|| Some(default_image(flux, defaults))),
             image_pull_policy: Some(
                 if container.pull_always { "Always" } else { "IfNotPresent" }.to_owned(),

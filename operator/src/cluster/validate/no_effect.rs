@@ -1,6 +1,7 @@
 //! Fields that are accepted and have no effect where they are given: the condition names them.
 
 use super::container::runner_position;
+use super::flux::lead_elsewhere;
 use crate::crd::{Container, MiniClusterSpec};
 use serde_json::Value;
 
@@ -39,17 +40,25 @@ const NOT_WITH_DIAGNOSTICS: &[&str] =
 /// Fields that have no effect where the lead is in another cluster: its command runs there.
 const NOT_WITHOUT_LEAD: &[&str] = &["command", "commands.script"];
 
-pub(super) fn not_acted_on(spec: &MiniClusterSpec) -> Vec<String> {
+pub(super) fn not_acted_on(name: &str, spec: &MiniClusterSpec) -> Vec<String> {
+    let has_lead_elsewhere = lead_elsewhere(name, &spec.flux).is_some();
     let runner = runner_position(&spec.containers);
     let containers = spec.containers.iter().enumerate().flat_map(|(index, container)| {
-        let fields = without_effect(spec, container, runner == Some(index));
+        let fields = without_effect(has_lead_elsewhere, container, runner == Some(index));
         given(&format!("spec.containers[{index}]"), container, fields)
     });
     let services = spec.services.iter().enumerate().flat_map(|(index, container)| {
         let fields = vec![NOT_IN_SERVICES, NOT_IN_SIDECARS];
         given(&format!("spec.services[{index}]"), container, fields)
     });
-    containers.chain(services).collect()
+    let bursting = spec.flux.bursting.as_ref().and_then(|bursting| bursting.lead_broker.as_ref());
+    let own_leads =
+        [("bursting.leadBroker", bursting), ("leadBroker", spec.flux.lead_broker.as_ref())];
+    let own_leads = own_leads
+        .into_iter()
+        .filter(|(_, lead)| !has_lead_elsewhere && lead.is_some_and(|lead| lead.address.is_some()));
+    let own_leads = own_leads.map(|(path, _)| format!("spec.flux.{path}.address"));
+    containers.chain(services).chain(own_leads).collect()
 }
 
 /// Those of `fields` that `container`, at `path`, has and that say something.
@@ -65,13 +74,10 @@ fn given(path: &str, container: &Container, fields: Vec<&[&str]>) -> Vec<String>
 }
 
 fn without_effect(
-    spec: &MiniClusterSpec,
+    has_lead_elsewhere: bool,
     container: &Container,
     runs_flux: bool,
 ) -> Vec<&'static [&'static str]> {
-    let bursting = spec.flux.bursting.as_ref();
-    let has_lead_elsewhere = spec.flux.lead_broker.is_some()
-        || bursting.is_some_and(|bursting| bursting.lead_broker.is_some());
     let tables = [
         (runs_flux, NOT_IN_RUNNER),
         (runs_flux && !container.batch, NOT_WITHOUT_BATCH),

@@ -1,6 +1,6 @@
 //! `spec.pod`.
 
-use super::container::non_empty_list;
+use super::container::{non_empty_list, started_by_the_agent};
 use super::flux::architecture;
 use super::text::{non_empty, non_empty_owned};
 use super::violations::Violations;
@@ -29,7 +29,7 @@ pub(super) fn pod(
     faults: &mut Violations,
 ) -> Pod {
     let given = &spec.pod;
-    overlay(spec, faults);
+    overlay(name, spec, faults);
     let grace_seconds = grace_seconds(spec, faults);
     // A failed command is not to be run again behind the user's back.
     let restart_policy = non_empty(given.restart_policy.as_ref()).unwrap_or("Never");
@@ -104,10 +104,10 @@ fn node_selector(spec: &MiniClusterSpec, faults: &mut Violations) -> BTreeMap<St
     labels
 }
 
-fn overlay(spec: &MiniClusterSpec, faults: &mut Violations) {
+fn overlay(name: &str, spec: &MiniClusterSpec, faults: &mut Violations) {
     let Some(overlay) = &spec.pod.overlay else { return };
     match serde_json::from_value::<PodSpec>(overlay.clone()) {
-        Ok(read) => check_overlay(spec, &read, faults),
+        Ok(read) => check_overlay(name, spec, &read, faults),
         Err(error) => {
             faults.add("spec.pod.overlay", format!("not the fields of a PodSpec: {error}"));
         }
@@ -186,7 +186,7 @@ fn near(name: &str, topology: &str) -> WeightedPodAffinityTerm {
 }
 
 /// Refuses what `overlay` must not change, each with what to do instead.
-fn check_overlay(spec: &MiniClusterSpec, overlay: &PodSpec, faults: &mut Violations) {
+fn check_overlay(name: &str, spec: &MiniClusterSpec, overlay: &PodSpec, faults: &mut Violations) {
     let host_name = "each pod has one of its own, by which Flux knows it: remove it";
     let refused = [
         (
@@ -231,14 +231,36 @@ fn check_overlay(spec: &MiniClusterSpec, overlay: &PodSpec, faults: &mut Violati
     for (field, is_given, remedy) in refused {
         faults.require(!is_given, format!("spec.pod.overlay.{field}"), || remedy.to_owned());
     }
+    check_containers(name, spec, overlay, faults);
+}
+
+/// Refuses containers that are not those of the pods, and what is the agent's to say of those.
+fn check_containers(
+    name: &str,
+    spec: &MiniClusterSpec,
+    overlay: &PodSpec,
+    faults: &mut Violations,
+) {
     let ours = [AGENT_CONTAINER, &spec.flux.container.name];
+    let started = started_by_the_agent(name, spec);
     for (index, container) in overlay.containers.iter().enumerate() {
-        entrypoint(&format!("containers[{index}]"), container, faults);
+        let path = format!("containers[{index}]");
+        if started.contains(&container.name.as_str()) {
+            entrypoint(&path, container, faults);
+        } else {
+            let remedy = "is no container that the agent starts: correct the name; a container of your own goes into spec.containers, with runFlux: false, and what keeps its image's entrypoint is in initContainers here";
+            faults.add(format!("spec.pod.overlay.{path}.name"), remedy);
+        }
     }
     for (index, container) in overlay.init_containers.iter().flatten().enumerate() {
+        let path = format!("initContainers[{index}]");
         if ours.contains(&container.name.as_str()) {
-            entrypoint(&format!("initContainers[{index}]"), container, faults);
+            entrypoint(&path, container, faults);
         }
+        let is_free = !started.contains(&container.name.as_str());
+        faults.require(is_free, format!("spec.pod.overlay.{path}.name"), || {
+            "is the name of a container that the agent starts: use another".to_owned()
+        });
     }
 }
 

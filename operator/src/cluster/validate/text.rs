@@ -21,6 +21,59 @@ pub(crate) fn is_label(text: &str) -> bool {
         && text.chars().all(|c| edge(c) || c == '-')
 }
 
+/// A DNS subdomain (RFC 1123): what Kubernetes names most objects by.
+pub(super) fn is_subdomain(text: &str) -> bool {
+    text.len() <= 253 && text.split('.').all(is_label)
+}
+
+/// What a label's value or the last part of its key consists of (Kubernetes, `qualifiedNameFmt`).
+fn is_qualified(text: &str) -> bool {
+    let edge = |c: char| c.is_ascii_alphanumeric();
+    text.len() <= 63
+        && text.starts_with(edge)
+        && text.ends_with(edge)
+        && text.chars().all(|c| edge(c) || "-_.".contains(c))
+}
+
+pub(super) fn is_label_value(text: &str) -> bool {
+    text.is_empty() || is_qualified(text)
+}
+
+/// The key of a label, an annotation or a resource: `name`, or `domain/name`.
+pub(super) fn is_label_key(text: &str) -> bool {
+    match text.split_once('/') {
+        Some((domain, name)) => is_subdomain(domain) && is_qualified(name),
+        None => is_qualified(text),
+    }
+}
+
+/// A key of a `ConfigMap` or Secret.
+pub(super) fn is_data_key(text: &str) -> bool {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    (1..=253).contains(&text.len())
+        && text.chars().all(fits)
+        && !text.starts_with("..")
+        && text != "."
+}
+
+/// The name of an environment variable, as Kubernetes takes it.
+pub(super) fn is_variable(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| (b' '..=b'~').contains(&byte) && byte != b'=')
+}
+
+/// The value of a quantity that is not negative; `None` for what is no such quantity.
+pub(super) fn quantity(text: &str) -> Option<f64> {
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '+');
+    let (number, suffix) = text.split_at(end.unwrap_or(text.len()));
+    let decimal = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"].into_iter().zip(-3..);
+    let decimal = decimal.map(|(suffix, power)| (suffix, 1_000_f64.powi(power)));
+    let binary = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"].into_iter().zip(1..);
+    let binary = binary.map(|(suffix, power)| (suffix, 1_024_f64.powi(power)));
+    let found = decimal.chain(binary).find(|(it, _)| *it == suffix).map(|(_, factor)| factor);
+    let exponent = || Some(10_f64.powi(suffix.strip_prefix(['e', 'E'])?.parse().ok()?));
+    Some(number.parse::<f64>().ok()? * found.or_else(exponent)?)
+}
+
 pub(super) fn is_absolute_path(text: &str) -> bool {
     text.starts_with('/') && !text.contains('\0') && !text.split('/').any(|part| part == "..")
 }
@@ -111,6 +164,42 @@ mod tests {
         for text in ["", "s", "-1s", "5 s", "5sec", "1.2.3s"] {
             assert!(!is_duration(text), "{text}");
         }
+    }
+
+    #[test]
+    fn quantities_are_numbers_with_a_suffix_of_kubernetes() {
+        for (text, value) in [
+            ("1", 1.0),
+            ("+.5", 0.5),
+            ("250m", 0.25),
+            ("2k", 2_000.0),
+            ("1Ki", 1_024.0),
+            ("3e2", 300.0),
+            ("1E", 1e18),
+        ] {
+            let read = quantity(text).unwrap();
+            assert!((read - value).abs() < value * 1e-9, "{text} {read}");
+        }
+        for text in ["", "-1", "1 Gi", "1K", "Gi", "1.2.3", "1i", "1e", "1MiB"] {
+            assert_eq!(quantity(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn keys_and_values_of_labels_are_those_of_kubernetes() {
+        for (text, is_key, is_value) in [
+            ("a", true, true),
+            ("example.com/A_b.c", true, false),
+            ("", false, true),
+            ("-a", false, false),
+            ("a b", false, false),
+            ("a/b/c", false, false),
+            ("A.b/c", false, false),
+        ] {
+            assert_eq!((is_label_key(text), is_label_value(text)), (is_key, is_value), "{text}");
+        }
+        assert!(is_data_key("a.b_C") && !is_data_key("..a") && !is_data_key("a/b"));
+        assert!(is_variable("A-b.c") && !is_variable("A=B") && !is_variable("ƒ"));
     }
 
     #[test]

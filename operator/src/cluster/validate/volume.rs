@@ -1,6 +1,8 @@
 //! `containers[].volumes`: sources, mounts, and what may not collide.
 
-use super::text::{is_absolute_path, non_empty, non_empty_owned};
+use super::text::{
+    is_absolute_path, is_data_key, is_label, is_subdomain, non_empty, non_empty_owned,
+};
 use super::violations::Violations;
 use crate::crd::ContainerVolume;
 use k8s_openapi::api::core::v1::{
@@ -18,6 +20,8 @@ const SHARED_MEMORY: &str = "/dev/shm";
 pub(super) struct Volumes<'cluster> {
     /// The operator's own.
     pub(super) reserved_paths: &'cluster [String],
+    /// Names of the operator's own volumes.
+    pub(super) reserved_names: Vec<String>,
     /// Each with the place of its first mount.
     pub(super) by_name: BTreeMap<String, (String, Volume)>,
 }
@@ -34,7 +38,19 @@ impl Volumes<'_> {
         for (name, volume) in volumes {
             let path = format!("{path}.volumes[{name}]");
             self.add(&path, name, volume, faults);
-            mounts.extend(self.mount_of(&path, name, volume, faults));
+            let Some(mount) = self.mount_of(&path, name, volume, faults) else { continue };
+            let same =
+                |other: &&VolumeMount| Path::new(&other.mount_path) == Path::new(&mount.mount_path);
+            if let Some(other) = mounts.iter().find(same) {
+                faults.add(
+                    format!("{path}.path"),
+                    format!(
+                        "{:?} is where volume {:?} is mounted: give another path",
+                        mount.mount_path, other.name
+                    ),
+                );
+            }
+            mounts.push(mount);
         }
         mounts
     }
@@ -49,10 +65,7 @@ impl Volumes<'_> {
         let target = non_empty(volume.path.as_ref())
             .or_else(|| volume.empty_dir.then_some(SHARED_MEMORY))?;
         let target = if target == "/" { target } else { target.trim_end_matches('/') };
-        let inside = |reserved: &String| {
-            target == reserved
-                || target.strip_prefix(reserved.as_str()).is_some_and(|rest| rest.starts_with('/'))
-        };
+        let inside = |reserved: &String| Path::new(target).starts_with(reserved);
         if !is_absolute_path(target) || target == "/" || target.contains(':') {
             faults.add(
                 format!("{path}.path"),
@@ -73,6 +86,10 @@ impl Volumes<'_> {
     }
 
     fn add(&mut self, path: &str, name: &str, volume: &ContainerVolume, faults: &mut Violations) {
+        let is_free = !self.reserved_names.iter().any(|reserved| reserved == name);
+        faults.require(is_label(name) && is_free, path, || {
+            format!("volume {name:?} has the name of a volume of the operator, or none that Kubernetes takes: use another, of lower-case letters, digits and '-'")
+        });
         let volume = Volume { name: name.to_owned(), ..source(path, volume, faults) };
         match self.by_name.get(name) {
             Some((first, other)) if *other != volume => faults.add(
@@ -158,6 +175,22 @@ fn check_details(path: &str, volume: &ContainerVolume, faults: &mut Violations) 
             format!("applies to {source} only: remove it")
         });
     }
+    for (key, file) in &volume.items {
+        let is_inside = !file.is_empty()
+            && is_absolute_path(&format!("/{file}"))
+            && !file.starts_with(['/', '.']);
+        faults.require(is_data_key(key) && is_inside, format!("{path}.items[{key}]"), || {
+            format!("{key:?} is no key, or {file:?} no path below the mount: give a key of the object, and a relative path without '..'")
+        });
+    }
+    let driver = non_empty(volume.csi_driver.as_ref());
+    let fits = driver.is_none_or(|driver| driver.len() <= 63 && is_subdomain(driver));
+    faults.require(fits, format!("{path}.csiDriver"), || {
+        format!(
+            "{:?} is no name of a driver: use at most 63 lower-case letters, digits, '-' and '.'",
+            driver.unwrap_or_default()
+        )
+    });
 }
 
 fn items(volume: &ContainerVolume) -> Option<Vec<KeyToPath>> {

@@ -2,7 +2,7 @@
 
 use crate::cluster::{Cluster, Identity};
 use flux_contract::{ClusterName, labels};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use std::collections::BTreeMap;
 
 /// Metadata of an object called `name`: found by label, deleted with its MiniCluster.
@@ -38,7 +38,28 @@ pub(super) fn pod_labels(cluster: &Cluster) -> BTreeMap<String, String> {
         (labels::HPA_SELECTOR, cluster.name.as_str()),
         (labels::MANAGED_BY, labels::MANAGED_BY_VALUE),
     ]));
+    if cluster.shares_headless_service() {
+        all.extend(headless_label(cluster));
+    }
     all
+}
+
+/// Selects the pods of all MiniClusters with this headless Service.
+pub(super) fn headless_label(cluster: &Cluster) -> BTreeMap<String, String> {
+    owned([(labels::HEADLESS_NAME, cluster.headless_name.as_str())])
+}
+
+/// Metadata of the headless Service that MiniClusters share: it goes with the last of its owners.
+pub(super) fn shared_meta(cluster: &Cluster) -> ObjectMeta {
+    let mut labels = headless_label(cluster);
+    labels.extend(owned([(labels::MANAGED_BY, labels::MANAGED_BY_VALUE)]));
+    let owner =
+        OwnerReference { controller: None, block_owner_deletion: None, ..cluster.owner.clone() };
+    ObjectMeta {
+        labels: Some(labels),
+        owner_references: Some(vec![owner]),
+        ..object_meta(cluster, &cluster.headless_name)
+    }
 }
 
 /// Labels of the pod of `spec.services`: those of the Job's pods without the autoscalers', which count brokers.
@@ -55,7 +76,13 @@ pub(super) fn job_selector(cluster: &Cluster) -> BTreeMap<String, String> {
 }
 
 pub(super) fn lead_selector(cluster: &Cluster) -> BTreeMap<String, String> {
-    owned([(labels::JOB_NAME, cluster.name.as_str()), (labels::COMPLETION_INDEX, "0")])
+    first_of_each(job_selector(cluster))
+}
+
+/// Of the pods that `selector` selects those with index 0.
+pub(super) fn first_of_each(mut selector: BTreeMap<String, String>) -> BTreeMap<String, String> {
+    selector.extend(owned([(labels::COMPLETION_INDEX, "0")]));
+    selector
 }
 
 fn owned<const N: usize>(pairs: [(&str, &str); N]) -> BTreeMap<String, String> {

@@ -1,10 +1,14 @@
 //! The Services: of all pods, of the lead, of its API, of the sidecars. Each gets the cluster's usual kind of address.
 
-use super::meta::{job_selector, lead_selector, object_labels, object_meta};
+use super::meta::{
+    first_of_each, headless_label, job_selector, lead_selector, object_labels, object_meta,
+    shared_meta,
+};
 use crate::cluster::{Cluster, Sidecar};
 use flux_contract::OVERLAY_PORT;
 use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use kube::ResourceExt as _;
 use std::collections::BTreeMap;
 
 /// The Services of a MiniCluster. They follow from the specification alone.
@@ -29,22 +33,34 @@ pub fn services(cluster: &Cluster) -> Services {
         let sidecars = cluster.sidecars.iter().filter(exposed);
         sidecars.map(|it| of_sidecar(cluster, it, &name(cluster, &it.container.name))).collect()
     };
+    let mut aliases = named(|_, name| name.to_owned());
+    // The name of a container may begin with a digit, that of a Service not in all releases of Kubernetes.
+    aliases.retain(|it| it.name_any().starts_with(|c: char| c.is_ascii_lowercase()));
     Services {
         headless: headless(cluster),
         lead: lead(cluster),
         exposed: (cluster.flux.rest_port.map(|port| rest(cluster, port)).into_iter())
             .chain(named(|cluster, name| cluster.name.sidecar_service(name)))
             .collect(),
-        aliases: named(|_, name| name.to_owned()),
+        aliases,
     }
 }
 
-/// Gives the pods their names: the pods' subdomain. With `flux.minimalService` it holds the lead only.
+/// Gives the pods their names: the pods' subdomain. With `flux.minimalService` it holds the lead only. Under a name
+/// of its own it is for the pods of all MiniClusters that name it.
 fn headless(cluster: &Cluster) -> Service {
-    let selector =
-        if cluster.minimal_service { lead_selector(cluster) } else { object_labels(&cluster.name) };
+    let is_shared = cluster.shares_headless_service();
+    let selector = match (is_shared, cluster.minimal_service) {
+        (false, false) => object_labels(&cluster.name),
+        (false, true) => lead_selector(cluster),
+        (true, false) => headless_label(cluster),
+        (true, true) => first_of_each(headless_label(cluster)),
+    };
     let ports = vec![port("flux", OVERLAY_PORT.into())];
     let mut service = service(cluster, &cluster.headless_name, selector, ports);
+    if is_shared {
+        service.metadata = shared_meta(cluster);
+    }
     let spec = service.spec.get_or_insert_default();
     (spec.type_, spec.cluster_ip) = (None, Some("None".to_owned()));
     service

@@ -58,7 +58,10 @@ mod tests {
                 { "name": "hello", "env": [{ "name": "A", "value": "1", "newInVariable": 2 }] },
             ],
         });
-        let cluster = cluster(&json!({ "pod": { "overlay": overlay } }));
+        let beside = json!({ "name": "beside", "command": "true", "runFlux": false });
+        let containers = json!([{ "command": "echo hello" }, beside]);
+        let spec = json!({ "containers": containers, "pod": { "overlay": overlay } });
+        let cluster = cluster(&spec);
         let job = built(&cluster, 1).job;
         let document = document(&cluster, &job);
         let spec = &document["spec"]["template"]["spec"];

@@ -1,10 +1,12 @@
 //! What is done with one object, as a value.
 
-use k8s_openapi::api::core::v1::Service;
+use flux_contract::labels;
+use k8s_openapi::api::core::v1::{Service, ServiceSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{Resource, ResourceExt as _};
 use serde::Serialize;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) enum Change<K> {
@@ -57,9 +59,15 @@ impl<K: Resource + Serialize> Change<K> {
 
 impl Change<Service> {
     /// From `live`, if there is one, to `desired`, whose selector is a whole: a key that somebody adds takes the
-    /// pods away from the Service.
-    pub(crate) fn of_service(live: Option<&Service>, desired: Service) -> Self {
+    /// pods away from the Service. A headless Service that others share stays as the first of them has made it.
+    pub(crate) fn of_service(live: Option<&Service>, mut desired: Service) -> Self {
         let Some(live) = live else { return Self::Create(Box::new(desired)) };
+        let is_other =
+            |it: &OwnerReference| !desired.owner_references().iter().any(|our| our.uid == it.uid);
+        let is_shared = desired.labels().contains_key(labels::HEADLESS_NAME);
+        if is_shared && live.owner_references().iter().any(is_other) {
+            desired.spec.clone_from(&live.spec);
+        }
         let mut desired = to_value(&desired);
         let selector = live.spec.iter().flat_map(|spec| spec.selector.iter().flatten());
         for (key, _) in selector {
@@ -69,6 +77,43 @@ impl Change<Service> {
         }
         Self::merge(live, desired)
     }
+
+    /// The same for a Service with a short name, which somebody may want: one that reaches other pods or ports than
+    /// `desired` is left to whoever has changed it.
+    pub(crate) fn of_alias(live: Option<&Service>, desired: Service) -> Self {
+        match live {
+            Some(live) if !reach_the_same(live, &desired) => Self::disown(live),
+            live => Self::of_service(live, desired),
+        }
+    }
+
+    /// What becomes of `live` at the end of a run with `all` these Services: it is deleted, unless it has a short name
+    /// and reaches other pods or ports than the Service with the long one.
+    pub(crate) fn end_of_service(live: &Service, all: &BTreeMap<String, Service>) -> Self {
+        let cluster = live.labels().get(labels::NAME).map_or("", String::as_str);
+        let long = all.get(&format!("{cluster}-{}", live.name_any()));
+        if long.is_some_and(|long| !reach_the_same(live, long)) {
+            return Self::disown(live);
+        }
+        Self::delete(live)
+    }
+
+    /// Gives `live` up: it is neither changed nor deleted any more, also not with its MiniCluster.
+    fn disown(live: &Service) -> Self {
+        let others = live.owner_references().iter().filter(|owner| owner.controller != Some(true));
+        let owners: Vec<&OwnerReference> = others.collect();
+        let labels = json!({ labels::MANAGED_BY: null });
+        Self::patch(live, json!({ "metadata": { "ownerReferences": owners, "labels": labels } }))
+    }
+}
+
+fn reach_the_same(one: &Service, other: &Service) -> bool {
+    let [one, other] = [one, other].map(|it| it.spec.clone().unwrap_or_default());
+    let ports = |spec: &ServiceSpec| -> Vec<_> {
+        let ports = spec.ports.iter().flatten();
+        ports.map(|it| (it.port, it.target_port.clone())).collect()
+    };
+    one.selector == other.selector && ports(&one) == ports(&other)
 }
 
 /// The owners `live`, with `ours` in the place of what is there of them. A merge patch replaces the whole list.

@@ -245,19 +245,22 @@ fn memory_of(object: &impl Serialize) -> Option<usize> {
     Some(text.len() + 64 * text.split(|byte| *byte == b':').count())
 }
 
-/// Leaves out what no object of kind `controller` controls. What is no longer controlled is gone.
+/// Leaves out what no object of kind `controller` owns. What is no longer owned is gone.
 fn without_others<K: Resource>(event: Event<K>, controller: &str) -> Option<Event<K>> {
     match event {
-        Event::Apply(object) if controller_of(&object, controller).is_none() => {
-            Some(Event::Delete(object))
-        }
-        Event::InitApply(object) if controller_of(&object, controller).is_none() => None,
+        Event::Apply(object) if !is_owned_by(&object, controller) => Some(Event::Delete(object)),
+        Event::InitApply(object) if !is_owned_by(&object, controller) => None,
         event @ (Event::Apply(_)
         | Event::Delete(_)
         | Event::Init
         | Event::InitApply(_)
         | Event::InitDone) => Some(event),
     }
+}
+
+/// The headless Service that several MiniClusters share has owners, and no controller.
+fn is_owned_by(object: &impl Resource, kind: &str) -> bool {
+    object.meta().owner_references.iter().flatten().any(|owner| owner.kind == kind)
 }
 
 pub(crate) fn controller_of<'object>(

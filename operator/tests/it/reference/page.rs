@@ -4,6 +4,7 @@ use crate::reference::fields::{
     Field, fields, kubernetes_type, limits, rules, same_as, text, type_name,
 };
 use crate::support::any_spec::OBJECT;
+use crate::support::with_images;
 use flux_operator::crd::MiniCluster;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -14,7 +15,8 @@ const INTRODUCTION: &str = "<!-- Generated, see operator/tests/it/reference/; ch
 # MiniCluster
 
 Every field of `flux-framework.org/v1alpha2`, kind `MiniCluster`. Only `spec.containers` must be
-given. Defaults apply whether or not the object around a field is given.
+given, with an `image` for each container; most examples leave that out. Defaults apply whether or not the object
+around a field is given.
 
 In paths, `[]` is each item of a list and `<name>` each entry of a map. What is said to be refused is
 refused by the API server. `flux-operator validate FILE` says the same, and more, without a cluster: every
@@ -202,5 +204,6 @@ pub(super) fn document(example: &Example) -> Option<MiniCluster> {
         Some(_) => {}
         None => document["spec"]["containers"] = json!([runner]),
     }
+    with_images(&mut document["spec"]);
     serde_json::from_value(document).ok()
 }

@@ -51,7 +51,7 @@ async fn a_minicluster_that_has_gone_without_an_event_is_forgotten() {
 }
 
 #[test]
-fn what_no_minicluster_controls_is_not_stored() {
+fn what_no_minicluster_owns_is_not_stored() {
     let map = |owner: &str, controller: bool| -> ConfigMap {
         let owner = json!({
             "apiVersion": "v1", "kind": owner, "name": "a", "uid": "u", "controller": controller,
@@ -60,10 +60,12 @@ fn what_no_minicluster_controls_is_not_stored() {
         serde_json::from_value(json!({ "metadata": metadata })).unwrap()
     };
     let of = |event| without_others(event, MINI_CLUSTER);
-    let ours = || map(MINI_CLUSTER, true);
-    assert!(matches!(of(Event::Apply(ours())), Some(Event::Apply(_))));
-    assert!(matches!(of(Event::InitApply(ours())), Some(Event::InitApply(_))));
-    for other in [map("Deployment", true), map(MINI_CLUSTER, false)] {
+    // What several share has no controller.
+    for ours in [map(MINI_CLUSTER, true), map(MINI_CLUSTER, false)] {
+        assert!(matches!(of(Event::Apply(ours.clone())), Some(Event::Apply(_))));
+        assert!(matches!(of(Event::InitApply(ours)), Some(Event::InitApply(_))));
+    }
+    for other in [map("Deployment", true), map("Job", false)] {
         assert!(of(Event::InitApply(other.clone())).is_none());
         // It may have been ours.
         assert!(matches!(of(Event::Apply(other)), Some(Event::Delete(_))));

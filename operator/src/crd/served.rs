@@ -1,0 +1,92 @@
+//! Whether the definition that the API server has is this release's. Helm does not update it, and the API server leaves
+//! out of each object what the definition does not have.
+
+use super::definition::OBJECT_SCHEMA;
+use kube::{Client, Result};
+use serde_json::Value;
+
+/// What a message names of the fields that are lacking.
+const NAMED: usize = 8;
+
+/// Fields that the definition of the API server lacks, as `spec.autoscale`. Whoever may use the API may read this.
+pub async fn lacking_fields(client: &Client) -> Result<Vec<String>> {
+    let path = "/openapi/v3/apis/flux-framework.org/v1alpha2";
+    let request = http::Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)?;
+    let document: Value = client.request(request).await?;
+    let schemas = document["components"]["schemas"].as_object().into_iter().flatten();
+    let is_ours = |(name, _): &(&String, &Value)| name.ends_with(".MiniCluster");
+    let mut lacking = Vec::new();
+    if let Some((_, served)) = schemas.into_iter().find(is_ours) {
+        for part in ["spec", "status"] {
+            let [ours, served] = [&*OBJECT_SCHEMA, served].map(|it| &it["properties"][part]);
+            compare(part, ours, served, &mut lacking);
+        }
+    }
+    Ok(lacking)
+}
+
+/// How people are told of `lacking`, and what to do.
+pub fn message(lacking: &[String]) -> String {
+    let named = &lacking[..lacking.len().min(NAMED)];
+    let more = lacking.len() - named.len();
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!(
+        "the CustomResourceDefinition miniclusters.flux-framework.org is of another release and lacks {}{more}: what is \
+         in these fields is lost; update it with kubectl apply --server-side --force-conflicts -f crd.yaml, of the \
+         operator's release",
+        named.join(", ")
+    )
+}
+
+/// Adds the fields of `ours` that `served` lacks, without what is in them.
+fn compare(path: &str, ours: &Value, served: &Value, lacking: &mut Vec<String>) {
+    if !ours.is_object() || served["x-kubernetes-preserve-unknown-fields"] == true {
+        return;
+    }
+    for (name, field) in ours["properties"].as_object().into_iter().flatten() {
+        let path = format!("{path}.{name}");
+        match served["properties"].get(name) {
+            Some(served) => compare(&path, field, served, lacking),
+            None => lacking.push(path),
+        }
+    }
+    for inner in ["items", "additionalProperties"] {
+        compare(&format!("{path}[]"), &ours[inner], &served[inner], lacking);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn lacking(change: impl FnOnce(&mut Value)) -> Vec<String> {
+        let mut served = OBJECT_SCHEMA.clone();
+        change(&mut served["properties"]);
+        let mut lacking = Vec::new();
+        compare("", &OBJECT_SCHEMA, &served, &mut lacking);
+        lacking
+    }
+
+    #[test]
+    fn an_older_definition_lacks_fields_of_any_depth_and_one_that_keeps_all_lacks_none() {
+        assert_eq!(lacking(|_| ()), [""; 0]);
+        let found = lacking(|served| {
+            served["spec"]["properties"].as_object_mut().unwrap().remove("autoscale");
+            let container = &mut served["spec"]["properties"]["containers"]["items"];
+            container["properties"].as_object_mut().unwrap().remove("image");
+            served["status"] = json!({ "type": "object", "properties": {} });
+        });
+        assert!(found.iter().any(|it| it == ".spec.autoscale"), "{found:?}");
+        assert!(found.iter().any(|it| it == ".spec.containers[].image"), "{found:?}");
+        assert!(found.iter().any(|it| it == ".status.state"), "{found:?}");
+        let text = message(&found);
+        assert!(text.contains("kubectl apply") && text.contains(" more: "), "{text}");
+        assert_eq!(
+            lacking(
+                |served| served["spec"] = json!({ "x-kubernetes-preserve-unknown-fields": true })
+            ),
+            [""; 0]
+        );
+    }
+}

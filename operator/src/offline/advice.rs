@@ -1,0 +1,116 @@
+//! What a specification may say, and is hardly meant: commands that wait for themselves, directives that nobody reads.
+
+use crate::cluster::validate::{Violation, runner_position};
+use crate::crd::{Container, MiniClusterSpec};
+
+/// Options of `flux batch` that the MiniCluster gives on the command line, which wins over the script.
+const DECIDED: [&str; 5] = ["--output", "--nodes", "-N", "--nslots", "-n"];
+
+/// Warnings about the command of the container that runs Flux.
+pub(super) fn advice(spec: &MiniClusterSpec) -> Vec<Violation> {
+    let position = runner_position(&spec.containers).unwrap_or_default();
+    let Some(container) = spec.containers.get(position) else { return Vec::new() };
+    let script = container.commands.as_ref().and_then(|commands| commands.script.as_deref());
+    let texts = [("command", container.command.as_deref()), ("commands.script", script)];
+    let texts = texts
+        .into_iter()
+        .filter_map(|(field, text)| Some((format!("spec.containers[{position}].{field}"), text?)));
+    texts
+        .flat_map(|(path, text)| {
+            let wait = waits_for_itself(spec, container, text).map(str::to_owned);
+            let messages = wait.into_iter().chain(directives(container, text));
+            messages.map(|message| Violation { path: path.clone(), message }).collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+/// A command that is a job of the instance whose end it waits for.
+fn waits_for_itself(
+    spec: &MiniClusterSpec,
+    container: &Container,
+    text: &str,
+) -> Option<&'static str> {
+    let is_job = spec.interactive || !(spec.launcher || container.launcher);
+    let words = text.split(|c: char| c.is_whitespace() || ";&|()".contains(c));
+    let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
+    let waits = words.windows(3).any(|it| matches!(it, ["flux", "queue", "drain" | "idle"]));
+    (is_job && waits && !container.batch && !container.diagnostics).then_some(
+        "is submitted as a job, and waits until no job is left, itself included: set launcher: true, without interactive, so that it runs beside the broker; or leave out the wait",
+    )
+}
+
+/// What becomes of the directives for `flux batch` (RFC 36) in `text`.
+fn directives(container: &Container, text: &str) -> Vec<String> {
+    let is_read = container.batch && container.batch_raw;
+    let found =
+        text.lines().zip(1_u32..).filter_map(|(line, number)| Some((directive(line)?, number)));
+    let is_decided = |options: &str| {
+        let option = options.split(['=', ' ']).next().unwrap_or_default();
+        let short = |it: &&str| it.len() == 2 && option.starts_with(it);
+        DECIDED.iter().any(|it| option == *it || short(it))
+    };
+    let lost = found.filter(|(options, _)| !is_read || is_decided(options));
+    let why = if is_read {
+        "the MiniCluster says how many nodes and tasks there are (size, tasks), and the agent where the output goes"
+    } else {
+        "only flux batch reads it, where the text is its script: set batch and batchRaw, or use flux.optionFlags"
+    };
+    lost.map(|(_, line)| format!("the directive in line {line} has no effect: {why}")).collect()
+}
+
+/// The options of a directive, if `line` is one.
+fn directive(line: &str) -> Option<&str> {
+    let line = line.trim_start_matches(|c: char| !c.is_alphanumeric() && c != '_');
+    let options = line.strip_prefix("flux:").or_else(|| line.strip_prefix("FLUX:"))?.trim();
+    options.starts_with('-').then_some(options)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn of(fields: &Value, container: Value) -> String {
+        let mut spec = json!({ "containers": [container] });
+        spec.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        let advice = advice(&serde_json::from_value(spec).unwrap());
+        advice.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn a_job_that_waits_for_all_jobs_is_named_and_a_launcher_or_batch_is_not() {
+        let drain = json!({ "command": "flux submit hostname\nflux queue drain" });
+        for (fields, names_it) in [
+            (json!({ "interactive": true }), true),
+            (json!({}), true),
+            (json!({ "interactive": true, "launcher": true }), true),
+            (json!({ "launcher": true }), false),
+        ] {
+            let advice = of(&fields, drain.clone());
+            assert_eq!(advice.starts_with("spec.containers[0].command: is submitted"), names_it);
+        }
+        let script = json!({ "commands": { "script": "(flux queue idle; true)" } });
+        assert!(of(&json!({}), script).contains("commands.script: is submitted"));
+        for other in [
+            json!({ "command": "flux queue drain", "batch": true }),
+            json!({ "command": "flux queue list" }),
+            json!({}),
+        ] {
+            assert_eq!(of(&json!({}), other), "");
+        }
+    }
+
+    #[test]
+    fn directives_without_effect_are_named_by_line() {
+        let text = "#flux: --job-name=mine\n#flux: --output=/o\n# FLUX: -N2\n#flux: -t 10m\nx";
+        let raw = of(&json!({}), json!({ "command": text, "batch": true, "batchRaw": true }));
+        assert!(raw.contains("line 2 ") && raw.contains("line 3 "), "{raw}");
+        assert_eq!(raw.lines().count(), 2, "{raw}");
+        for container in [json!({ "command": text }), json!({ "command": text, "batch": true })] {
+            let all = of(&json!({}), container);
+            assert_eq!(all.lines().count(), 4, "{all}");
+            assert!(all.contains("line 4 has no effect: only flux batch reads it"), "{all}");
+        }
+        assert_eq!(of(&json!({}), json!({ "command": "# flux: the scheduler\nx" })), "");
+    }
+}
