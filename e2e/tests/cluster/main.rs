@@ -15,6 +15,7 @@ mod install;
 mod lead;
 mod leave;
 mod mpi;
+mod names;
 mod pages;
 mod plugin;
 mod plugin_files;

@@ -53,6 +53,31 @@ fn what_is_rendered_and_migrated_is_valid_on_the_cluster_too() {
 
 #[test]
 #[ignore = "needs a cluster"]
+fn what_the_cluster_refuses_is_named_beforehand_and_nothing_is_made() {
+    trial("plugin-server", async |trial| {
+        let directory = tempfile::tempdir()?;
+        let file = directory.path().join("file.yaml");
+        let path = file.to_str().context("not UTF-8")?.to_owned();
+        let validate = |container: &str| -> Result<(Option<i32>, String)> {
+            let spec = specification(&["size: 1"], container);
+            fs::write(&file, e2e::trial::minicluster("file", &spec))?;
+            let output = trial.plugin(&["validate", "--server", &path])?.output()?;
+            let text = [output.stdout, output.stderr].concat();
+            Ok((output.status.code(), String::from_utf8_lossy(&text).into_owned()))
+        };
+        let (code, text) = validate("command: hostname")?;
+        ensure!(code == Some(0), "{code:?} {text}");
+        let (code, text) = validate("command: hostname, securityContext: {runAsUser: -1}")?;
+        let named = "spec.containers[0].securityContext.runAsUser: the API server refuses Job";
+        ensure!(code == Some(1) && text.contains(named), "{code:?} {text}");
+        let left = trial.kubectl(&["get", "minicluster,job,service", "--output=name"])?;
+        ensure!(left.trim().is_empty(), "{left}");
+        Ok(())
+    });
+}
+
+#[test]
+#[ignore = "needs a cluster"]
 fn names_of_miniclusters_are_completed() {
     trial("plugin-names", async |trial| {
         let spec = specification(&["size: 1", "suspend: true"], "command: 'true'");

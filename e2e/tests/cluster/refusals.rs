@@ -23,7 +23,20 @@ fn what_cannot_be_is_refused_with_every_fault_named() {
     let two = "runFlux: true}, {image: 'ubuntu:24.04', name: b, runFlux: true";
     let long = "a-name-of-sixty-characters-which-is-more-than-fits-a-pod-host";
     let many = "size: 4, maxSize: 2, minSize: 9";
-    let cases: [(&str, &str, &str, &[&str]); 6] = [
+    let label = "pod: {labels: {'a b': c}, restartPolicy: Always}";
+    let twins = "runFlux: true}, {image: a, name: web, ports: [80, 80]}, {image: a, name: web";
+    let own = "ports: [8050]}, {image: a, name: b, runFlux: true, resources: {limits: {cpu: four}}";
+    let own = format!("name: b, {own}");
+    let cases: [(&str, &str, &str, &[&str]); 10] = [
+        ("label", "pod: {labels: {'a b': c}}", "", &["spec.pod.labels[a b]"]),
+        ("policy", label, "", &["restartPolicy"]),
+        ("twins", "size: 1", twins, &["spec.containers[1].ports"]),
+        (
+            "own",
+            "network: {headlessName: ok}",
+            &own,
+            &["containers[0].name", "ports[0]", "limits[cpu]"],
+        ),
         ("negative", "size: -1", "", &["size"]),
         ("two-runners", "size: 1", two, &["runFlux"]),
         ("smaller", "size: 4, maxSize: 2", "", &["maxSize"]),
@@ -52,12 +65,11 @@ async fn stops(run: &Instance<'_>, reason: &str, words: &str) -> Result<()> {
 #[test]
 #[ignore = "needs a cluster"]
 fn what_kubernetes_refuses_in_a_job_is_named_in_its_words() {
+    // What is passed on whole is not checked before.
     let unknown = "unknown field \"spec.template.spec.priorityClasName\"";
     let cases = [
         ("misspelt", "pod: {overlay: {priorityClasName: high}}", "command: id", unknown),
-        ("label", "pod: {labels: {'a b': c}}", "command: id", "a b"),
-        ("policy", "pod: {restartPolicy: Always}", "command: id", "template.spec.restartPolicy"),
-        ("quantity", "size: 1", "resources: {limits: {cpu: four}}", "quantities must match"),
+        ("user", "size: 1", "securityContext: {runAsUser: -1}", "securityContext.runAsUser"),
     ];
     trial("by-kubernetes", async |trial| {
         for (name, fields, container, words) in cases {
