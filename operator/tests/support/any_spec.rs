@@ -1,7 +1,7 @@
 //! Any specification by the generated definition: its types, lists, maps and enumerations, and its limits, but for a
 //! few numbers.
 
-use super::{defaults, with_images, with_spec};
+use super::{defaults, with_spec};
 use flux_operator::cluster::Cluster;
 use flux_operator::cluster::validate::{Violations, validate};
 use flux_operator::crd;
@@ -200,6 +200,16 @@ fn anything() -> impl Strategy<Value = Value> {
     });
     prop::collection::btree_map("[a-zA-Z]{1,8}", inner, 0..3)
         .prop_map(|map| Value::Object(map.into_iter().collect()))
+}
+
+/// Gives each container of `spec` that names no image one.
+pub(crate) fn with_images(spec: &mut Value) {
+    for list in ["containers", "services"] {
+        let containers = spec.get_mut(list).and_then(Value::as_array_mut);
+        for container in containers.into_iter().flatten() {
+            container.as_object_mut().unwrap().entry("image").or_insert_with(|| "app".into());
+        }
+    }
 }
 
 /// The cluster that `spec` becomes when what is at fault is taken out of it.

@@ -9,6 +9,7 @@ pub(crate) mod server;
 pub(crate) mod simulation;
 pub(crate) mod world;
 
+use any_spec::with_images;
 use flux_contract::AgentConfig;
 use flux_operator::cluster::Cluster;
 use flux_operator::cluster::validate::{Defaults, validate};
@@ -66,16 +67,6 @@ pub(crate) fn hello(spec: &Value) -> MiniCluster {
     }
     with_images(&mut document["spec"]);
     object(&document.to_string())
-}
-
-/// Gives each container of `spec` that names no image one.
-pub(crate) fn with_images(spec: &mut Value) {
-    for list in ["containers", "services"] {
-        let containers = spec.get_mut(list).and_then(Value::as_array_mut);
-        for container in containers.into_iter().flatten() {
-            container.as_object_mut().unwrap().entry("image").or_insert_with(|| "app".into());
-        }
-    }
 }
 
 /// The MiniCluster `hello` with this specification.
