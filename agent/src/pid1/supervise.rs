@@ -52,15 +52,7 @@ pub(crate) async fn run_broker(
 ) -> Result<(BrokerEnd, Option<CommandEnd>), Failure> {
     let broker = &plan.broker;
     context.progress.enter(phase::QUORUM);
-    let mut words = broker.command.clone();
-    if let Some(archive) = &broker.archive {
-        words.extend(archive::options(context, archive)?);
-    }
-    // What an archive has of its queues is as it was left.
-    let starts_queues = !words.iter().any(|word| word.contains("Scontent.restore="));
-    let rc = rc_options(context, broker);
-    let loads_modules = !rc.is_empty();
-    words.extend(rc);
+    let BrokerCommand { words, loads_modules, starts_queues } = command(context, broker)?;
     context.log.info(&format!("starting the broker: {}", shown(&words)));
     let started = Instant::now();
     let before = Before::now();
@@ -113,6 +105,27 @@ pub(crate) async fn run_broker(
     }
     clear(context, &before).await;
     Ok((end, command_end))
+}
+
+struct BrokerCommand {
+    words: Vec<String>,
+    /// The agent is the broker's rc1.
+    loads_modules: bool,
+    /// The instance is a new one: what an archive has of its queues is as it was left.
+    starts_queues: bool,
+}
+
+/// The planned command with what only this moment shows: the archive, and who loads the modules.
+fn command(context: &Context, broker: &BrokerRun) -> Result<BrokerCommand, Failure> {
+    let mut words = broker.command.clone();
+    if let Some(archive) = &broker.archive {
+        words.extend(archive::options(context, archive)?);
+    }
+    let starts_queues = !words.iter().any(|word| word.contains("Scontent.restore="));
+    let rc = rc_options(context, broker);
+    let loads_modules = !rc.is_empty();
+    words.extend(rc);
+    Ok(BrokerCommand { words, loads_modules, starts_queues })
 }
 
 /// Looks, on the lead, at what its queue needs, where the operator asks for that; until it is dropped.
