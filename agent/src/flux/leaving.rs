@@ -45,7 +45,7 @@ struct Job {
 struct Subtree {
     rank: u32,
     #[serde(default)]
-    children: Vec<Subtree>,
+    children: Vec<Self>,
 }
 
 impl Subtree {

@@ -351,7 +351,7 @@ mod tests {
         let resolve = async |_: &str| Ok(vec![ip(POD)]);
         let deadline = Duration::from_mins(5);
         wait(&target, deadline, &mut |_| {}, probe, resolve, |it| it).await.unwrap_err();
-        let seconds = (deadline - EAGER * 5).as_secs_f64();
+        let seconds = deadline.saturating_sub(EAGER * 5).as_secs_f64();
         assert!(f64::from(attempts.take()) * 1_000.0 / seconds < 200.0);
     }
 

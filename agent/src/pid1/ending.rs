@@ -331,7 +331,8 @@ mod tests {
         ] {
             let end = BrokerEnd { lead_ends, ..broker(0) };
             let next = of_worker(WorkerPolicy::LeaveWhenDone, may_return, end);
-            let expected = why.map_or(Next::Leave(well(0)), |why| Next::Restart(why.to_owned()));
+            let left = Next::Leave(well(0));
+            let expected = why.map_or(left, |why| Next::Restart(why.to_owned()));
             assert_eq!(next, expected);
         }
     }
