@@ -71,7 +71,7 @@ pub(super) async fn observe(
     let pods_and_queue = async {
         let Ok(Some(job)) = &job else { return Ok((Pods::default(), None)) };
         let queue = queue(client, job);
-        Ok((pods::pods(client, identity, job, queue.as_ref(), now).await?, queue))
+        Ok((Box::pin(pods::pods(client, identity, job, queue.as_ref(), now)).await?, queue))
     };
     let ((pods, queue), config_map, services_pod) = futures::try_join!(
         pods_and_queue,
