@@ -197,7 +197,7 @@ fn where_a_batch_script_says_its_output_goes_no_option_says_otherwise() {
     let pod = Pod::new();
     let ended = pod.run(&pod.batch("#flux: --output=/data/{{id}}\ntrue\n")).with_code(0);
     ended.with_log("the output of the batch script goes to /data/{{id}}\n");
-    assert!(!pod.read("flux-calls").contains("--output"));
+    assert!(!pod.read("flux-calls").contains("--output="));
 }
 
 #[test]
