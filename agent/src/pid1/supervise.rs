@@ -52,19 +52,7 @@ pub(crate) async fn run_broker(
 ) -> Result<(BrokerEnd, Option<CommandEnd>), Failure> {
     let broker = &plan.broker;
     context.progress.enter(phase::QUORUM);
-<<<<<<< ours
-    let mut words = broker.command.clone();
-    if let Some(archive) = &broker.archive {
-        words.extend(archive::options(context, archive).await?);
-    }
-    // What an archive has of its queues is as it was left.
-    let starts_queues = !words.iter().any(|word| word.contains("Scontent.restore="));
-    let rc = rc_options(context, broker);
-    let loads_modules = !rc.is_empty();
-    words.extend(rc);
-=======
-    let BrokerCommand { words, loads_modules, starts_queues } = command(context, broker)?;
->>>>>>> theirs
+    let BrokerCommand { words, loads_modules, starts_queues } = command(context, broker).await?;
     context.log.info(&format!("starting the broker: {}", shown(&words)));
     let started = Instant::now();
     let before = Before::now();
@@ -128,10 +116,13 @@ struct BrokerCommand {
 }
 
 /// The planned command with what only this moment shows: the archive, and who loads the modules.
-fn command(context: &Context, broker: &BrokerRun) -> Result<BrokerCommand, Failure> {
+async fn command(
+    context: &mut Context,
+    broker: &BrokerRun,
+) -> Result<BrokerCommand, Failure> {
     let mut words = broker.command.clone();
     if let Some(archive) = &broker.archive {
-        words.extend(archive::options(context, archive)?);
+        words.extend(archive::options(context, archive).await?);
     }
     let starts_queues = !words.iter().any(|word| word.contains("Scontent.restore="));
     let rc = rc_options(context, broker);

@@ -87,11 +87,12 @@ fn a_home_that_is_closed_to_root_has_working_directory_output_and_archive() {
 #[test]
 fn a_place_that_stays_closed_is_named_with_capability_and_remedy() {
     let Some(pod) = Pod::of_root() else { return };
-    fs::set_permissions(pod.at("tmp"), Permissions::from_mode(0o555)).unwrap();
-    let archive = pod.at("tmp/state.tar");
+    fs::create_dir(pod.at("closed")).unwrap();
+    fs::set_permissions(pod.at("closed"), Permissions::from_mode(0o555)).unwrap();
+    let archive = pod.at("closed/state.tar");
     let config = archive::config(&pod, &["true"], &archive);
     run(&pod, config, "-dac_override").with_code(Exit::Prepare.code());
-    pod.error_says("tmp/.state.tar.hello-0.new: Permission denied");
+    pod.error_says("closed/.state.tar.hello-0.new: Permission denied");
     pod.error_says("root lacks the capabilities DAC_OVERRIDE");
     pod.error_says("pod.securityContext.runAsUser");
 }

@@ -41,7 +41,7 @@ pub(crate) fn workloads() -> Vec<Workload> {
         Workload::Launcher {
             prefix: words(&["fusion"]),
             command: words(&["nextflow", "run"]),
-            script: None,
+            script: Some("echo script\n".to_owned()),
         },
         Workload::Batch {
             prefix: words(&["fusion"]),

@@ -118,7 +118,7 @@ async fn a_worker_that_is_killed_comes_back_six_times_and_the_seventh_time_the_j
     let (last, _) = kills.last().unwrap();
     assert_eq!(reason, "OOMKilled");
     assert!(
-        message.starts_with(&format!("pod {last}: container hello exited with code 137")),
+        message.starts_with(&format!("pod {last}: container hello ran out of the memory that its limits allow (exit code 137)")),
         "{message}"
     );
     assert_eq!(kubernetes.kubelet.runs.len(), 1, "the command ran once");
