@@ -39,7 +39,9 @@ pub(crate) async fn output(
     }
     let mut push = |entry: &str| {
         let printed = Printed::of(entry).filter(|it| stream.is_none_or(|name| name == it.stream));
-        printed.iter().for_each(|printed| tail.push(&printed.data));
+        if let Some(printed) = printed {
+            tail.push(&printed.data);
+        }
     };
     socket.stream(WATCH, &json!({ "id": id, "path": OUTPUT, "flags": MARK_END })).await?;
     let silent = || Err(SocketError::Silent { topic: WATCH.to_owned() });

@@ -153,7 +153,7 @@ struct Due {
 impl Due {
     fn after_sigkill(self, last_wait: Duration) -> Self {
         let now = Instant::now();
-        let give_up = self.give_up.unwrap_or(now + last_wait.max(SIGKILL_INTERVAL));
+        let give_up = self.give_up.unwrap_or_else(|| now + last_wait.max(SIGKILL_INTERVAL));
         Self { kill: Some(now + SIGKILL_INTERVAL), give_up: Some(give_up) }
     }
 }

@@ -116,10 +116,7 @@ struct BrokerCommand {
 }
 
 /// The planned command with what only this moment shows: the archive, and who loads the modules.
-async fn command(
-    context: &mut Context,
-    broker: &BrokerRun,
-) -> Result<BrokerCommand, Failure> {
+async fn command(context: &mut Context, broker: &BrokerRun) -> Result<BrokerCommand, Failure> {
     let mut words = broker.command.clone();
     if let Some(archive) = &broker.archive {
         words.extend(archive::options(context, archive).await?);

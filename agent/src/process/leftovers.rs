@@ -86,7 +86,7 @@ impl Before {
     }
 }
 
-/// The processes of `group` that have not ended, each with its state (proc_pid_stat(5)), for a message.
+/// The processes of `group` that have not ended, each with its state (`proc_pid_stat(5)`), for a message.
 pub(crate) fn members(group: Pid) -> Vec<String> {
     let all = processes();
     let members = all.iter().filter(|it| it.pgrp == group.as_raw() && it.state != 'Z');

@@ -279,20 +279,20 @@ mod tests {
     use super::*;
     use Signal::{SIGUSR1, SIGUSR2};
 
-    fn stop(number: i32) -> Option<Asked> {
-        Some(Asked::Stop(Stop::Signal(Number(number))))
+    fn stop(number: i32) -> Asked {
+        Asked::Stop(Stop::Signal(Number(number)))
     }
 
     #[test]
     fn every_signal_of_the_runtime_stops_and_of_those_in_the_pod_the_ones_that_ask_for_an_end() {
         for number in (1..=31).chain(REAL_TIME) {
-            assert_eq!(meaning(number, true, false), stop(number), "{number} of the runtime");
+            assert_eq!(meaning(number, true, false), Some(stop(number)), "{number} of the runtime");
         }
         for signal in [SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGPWR] {
-            assert_eq!(meaning(signal as i32, false, true), stop(signal as i32), "{signal}");
+            assert_eq!(meaning(signal as i32, false, true), Some(stop(signal as i32)), "{signal}");
         }
-        assert_eq!(meaning(HALT, false, true), stop(HALT));
-        assert_eq!(meaning(SIGWINCH as i32, false, false), stop(SIGWINCH as i32));
+        assert_eq!(meaning(HALT, false, true), Some(stop(HALT)));
+        assert_eq!(meaning(SIGWINCH as i32, false, false), Some(stop(SIGWINCH as i32)));
         for signal in [SIGUSR1, SIGUSR2, SIGWINCH] {
             let asked = meaning(signal as i32, false, true);
             assert_eq!(asked, Some(Asked::PassOn(signal)), "{signal}");

@@ -121,7 +121,7 @@ pub(crate) fn make_directory(path: &Path, mode: u32, owner: Owner) -> io::Result
         (Err(error), Some(owner)) if error.kind() == ErrorKind::PermissionDenied => {
             make_as(owner, path, mode, error)
         }
-        (made, _) => made,
+        (result, _) => result,
     }
 }
 
@@ -134,12 +134,12 @@ fn make_as(owner: (u32, u32), path: &Path, mode: u32, refused: io::Error) -> io:
     let before = parent.metadata()?.permissions();
     // Nobody else can take the name meanwhile without making this fail.
     parent.set_permissions(Permissions::from_mode(0o1777))?;
-    let made = with_rights_of(owner, || {
+    let result = with_rights_of(owner, || {
         DirBuilder::new().mode(mode & 0o700).create(path)?;
         fs::set_permissions(path, Permissions::from_mode(mode))
     });
     parent.set_permissions(before)?;
-    made
+    result
 }
 
 /// Whether there is a directory at `path`.

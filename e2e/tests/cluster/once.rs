@@ -57,7 +57,7 @@ fn a_run_ends_with_its_runner_whatever_others_have_put_beside_it() {
             return Ok(());
         }
         trial.kubectl(&["apply", "--filename", PROXY])?;
-        let result = beside_a_proxy(trial).await;
+        let result = Box::pin(beside_a_proxy(trial)).await;
         trial.kubectl(&["delete", "--filename", PROXY])?;
         result
     });

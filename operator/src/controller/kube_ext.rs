@@ -208,8 +208,8 @@ mod tests {
     use k8s_openapi::api::core::v1::ContainerState;
 
     /// A pod that failed, had a kubelet at second 100, and was not ready any more at second `end`.
-    fn failed(runner: Option<ContainerState>, end: i64) -> Pod {
-        let mut pod = pod("hello-0-a", "Failed", "hello", runner.clone().unwrap_or_default());
+    fn failed(runner: Option<&ContainerState>, end: i64) -> Pod {
+        let mut pod = pod("hello-0-a", "Failed", "hello", runner.cloned().unwrap_or_default());
         let status = pod.status.as_mut().unwrap();
         status.start_time = Some(at(100));
         status.conditions.as_mut().unwrap()[0].last_transition_time = Some(at(end));
@@ -232,12 +232,12 @@ mod tests {
             (Some(ended(2, "Error", None)), 101, false),
         ] {
             assert_eq!(
-                is_unstarted(&failed(runner.clone(), end), "hello"),
+                is_unstarted(&failed(runner.as_ref(), end), "hello"),
                 unstarted,
                 "{runner:?}"
             );
         }
-        let mut ran = failed(gone(), 160);
+        let mut ran = failed(gone().as_ref(), 160);
         let containers = ran.status.as_mut().unwrap().container_statuses.as_mut().unwrap();
         containers[0].container_id = Some("containerd://1".to_owned());
         assert!(!is_unstarted(&ran, "hello"), "the kubelet has lost a container that it had");

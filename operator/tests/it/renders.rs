@@ -65,8 +65,8 @@ fn of_pod(pod: &Value) -> Vec<String> {
         let has_image = !image.is_empty() && image.trim() == image;
         wrong.extend((!has_image).then(|| format!("image {image:?}")));
         wrong.extend(twice(list(&container["volumeMounts"]).iter().map(|it| &it["mountPath"])));
-        let names = list(&container["env"]).iter().map(|it| text(&it["name"]));
-        let bad = names.filter(|it| it.is_empty() || it.contains('=') || !it.is_ascii());
+        let variables = list(&container["env"]).iter().map(|it| text(&it["name"]));
+        let bad = variables.filter(|it| it.is_empty() || it.contains('=') || !it.is_ascii());
         wrong.extend(bad.map(|name| format!("variable {name:?}")));
         for kind in ["limits", "requests"] {
             for (name, amount) in container["resources"][kind].as_object().into_iter().flatten() {

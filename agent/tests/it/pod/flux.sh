@@ -13,6 +13,8 @@ start)
     end_with_lead() {
         touch "$POD/ends"
         until [ -e "$POD/lead-asked" ]; do sleep 0.02; done
+        # The next broker has not ended yet.
+        rm -f "$POD/ends" "$POD/lead-asked"
         exit 0
     }
     if [ -e "$POD/broker" ]; then . "$POD/broker"; fi

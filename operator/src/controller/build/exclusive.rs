@@ -55,7 +55,8 @@ mod tests {
         let two = json!({ "limits": { "cpu": "2", "memory": "1Gi" } });
         let limits = |cpu| json!({ "limits": { "cpu": cpu, "memory": "1Gi" } });
         let smaller = json!({ "limits": { "cpu": 2, "memory": "1Gi" }, "requests": { "cpu": 1 } });
-        let proxy = json!({ "overlay": { "initContainers": [{ "name": "proxy", "image": "proxy" }] } });
+        let proxy =
+            json!({ "overlay": { "initContainers": [{ "name": "proxy", "image": "proxy" }] } });
         let view = json!({ "container": { "resources": { "limits": { "cpu": "1" } } } });
         for (resources, field, value, expected) in [
             (&two, "tasks", json!(4), Some(2)),

@@ -47,19 +47,20 @@ pub(super) fn progressing(
 
 /// That the run has ended, and what becomes of pods that others' containers hold.
 fn finished(facts: &Facts<'_>) -> String {
-    let mut message = "the MiniCluster has finished".to_owned();
-    let Some(job) = &facts.live.job else { return message };
+    let finished = "the MiniCluster has finished";
+    let Some(job) = &facts.live.job else { return finished.to_owned() };
     if let Some(held) = job.annotations().get(HELD_ANNOTATION) {
-        message += &format!(
-            "; its pods were deleted, and their logs with them, because containers of others ran on: {held}"
-        );
+        format!(
+            "{finished}; its pods were deleted, and their logs with them, because containers of others ran on: {held}"
+        )
     } else if let Some(runs) = holders(facts).filter(|_| !is_finished(job)) {
-        message += &format!(
-            "; containers of others still run: {runs}. When the grace period of the pod is over, the pods are deleted, \
-             and their logs with them"
-        );
+        format!(
+            "{finished}; containers of others still run: {runs}. When the grace period of the pod is over, the pods are \
+             deleted, and their logs with them"
+        )
+    } else {
+        finished.to_owned()
     }
-    message
 }
 
 /// What a change of a finished MiniCluster comes to: nothing. Of one that was refused that is said already.
