@@ -133,7 +133,9 @@ fn make_as(owner: (u32, u32), path: &Path, mode: u32, refused: io::Error) -> io:
     let parent = open_directory(path.parent().unwrap_or(path))?;
     let before = parent.metadata()?.permissions();
     // Nobody else can take the name meanwhile without making this fail.
-    parent.set_permissions(Permissions::from_mode(0o1777))?;
+    if parent.set_permissions(Permissions::from_mode(0o1777)).is_err() {
+        return Err(refused);
+    }
     let result = with_rights_of(owner, || {
         DirBuilder::new().mode(mode & 0o700).create(path)?;
         fs::set_permissions(path, Permissions::from_mode(mode))

@@ -89,9 +89,11 @@ fn a_place_that_stays_closed_is_named_with_capability_and_remedy() {
     let Some(pod) = Pod::of_root() else { return };
     fs::create_dir(pod.at("closed")).unwrap();
     fs::set_permissions(pod.at("closed"), Permissions::from_mode(0o555)).unwrap();
+    // Neither root's nor that of Flux's user.
+    chown(pod.at("closed"), Some(99), Some(99)).unwrap();
     let archive = pod.at("closed/state.tar");
     let config = archive::config(&pod, &["true"], &archive);
-    run(&pod, config, "-dac_override").with_code(Exit::Prepare.code());
+    run(&pod, config, "-dac_override,-fowner").with_code(Exit::Prepare.code());
     pod.error_says("closed/.state.tar.hello-0.new: Permission denied");
     pod.error_says("root lacks the capabilities DAC_OVERRIDE");
     pod.error_says("pod.securityContext.runAsUser");
