@@ -24,7 +24,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-/// Longest silence of the API server on a connection in use: above that of a watch ([`WATCH`]). A connection that is
+/// Longest silence of the API server on a connection in use: above that of a watch (`controller::WATCH`). A connection that is
 /// given up may be followed by another one that is dead, so a change is seen after twice this time at the latest.
 const SILENCE: Duration = Duration::from_secs(30);
 /// Wait between two looks at a definition that is not this release's.

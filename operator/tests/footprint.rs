@@ -9,6 +9,7 @@ use axum::body::{Body, to_bytes};
 use flux_contract::labels;
 use http::{Request, Response};
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::time::Duration;
@@ -100,6 +101,14 @@ fn name(number: usize) -> String {
     format!("footprint-{number:04}")
 }
 
+/// The key of the run in the `ConfigMap` of MiniCluster `number`, from its uid and the hash of its fields.
+fn run_key(number: usize) -> String {
+    let digest =
+        Sha256::digest(format!("{number:08x}-0000-4000-8000-000000000000 fe6a6adeeb54cd08"));
+    let digits = digest[..5].iter().map(|byte| format!("{byte:02x}"));
+    format!("run-{}", digits.collect::<String>())
+}
+
 /// A server with as much as a real one holds when many MiniClusters run.
 fn crowded() -> Server {
     let server = Server::default();
@@ -112,7 +121,8 @@ fn crowded() -> Server {
         // Each uid begins with these zeros, and each name with that of the MiniCluster.
         let unique = RECORDED
             .replace("00000000-0000", &format!("{number:08x}-0000"))
-            .replace(NAME, &name(number));
+            .replace(NAME, &name(number))
+            .replace("run-of-these-fields", &run_key(number));
         let worker = format!("{}-1", name(number));
         for line in unique.lines() {
             if line.contains(&worker) {

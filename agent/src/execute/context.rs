@@ -16,7 +16,7 @@ use crate::system::subcommand::{START, call, own_program};
 use flux_contract::{AgentConfig, CurveCertificate};
 use std::ffi::{OsStr, OsString};
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::{env, fs};
 use tokio::process::Command;
 
@@ -126,12 +126,16 @@ impl Session {
     pub(crate) fn command(&self, words: &[String]) -> Command {
         let [of_agent, left] = &self.limits;
         let changed = left.other_than(of_agent);
-        let mut start = Vec::new();
+        let mut words = words.to_vec();
         if !changed.is_empty() {
-            start = call(&own_program(), START);
-            start.extend([format!("--limits={changed}"), "--".to_owned()]);
+            // While a thread of PID 1 is another user, the kernel hides the agent's file from other processes; from a
+            // process itself it never does.
+            if let Some(agent) = words.first_mut().filter(|word| Path::new(word) == own_program()) {
+                "/proc/self/exe".clone_into(agent);
+            }
+            let limits = [format!("--limits={changed}"), "--".to_owned()];
+            words = [&call(&own_program(), START), &limits[..], &words].concat();
         }
-        let words = [&start, words].concat();
         let mut command = Command::new(words.first().map_or("", String::as_str));
         command.args(words.iter().skip(1)).env_clear().envs(&self.environment);
         if !self.is_own_directory() {
@@ -187,7 +191,7 @@ mod tests {
         let limited = session.broker_command(&words);
         let first: Vec<_> = limited.as_std().get_args().take(4).collect();
         assert_eq!(first[..3], ["start", "--limits=nofile=2:2", "--"]);
-        assert_eq!(first[3], own_program());
+        assert_eq!(first[3], "/proc/self/exe");
         session.environment.insert("HOME".into(), "/scratch".into());
         assert_eq!(home(&session.broker_command(&words)).unwrap(), "/scratch");
     }

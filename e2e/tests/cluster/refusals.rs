@@ -25,8 +25,8 @@ fn what_cannot_be_is_refused_with_every_fault_named() {
     let many = "size: 4, maxSize: 2, minSize: 9";
     let label = "pod: {labels: {'a b': c}, restartPolicy: Always}";
     let twins = "runFlux: true}, {image: a, name: web, ports: [80, 80]}, {image: a, name: web";
-    let own = "ports: [8050]}, {image: a, name: b, runFlux: true, resources: {limits: {cpu: four}}";
-    let own = format!("name: b, {own}");
+    let own = "ports: [8050]}, {image: a, runFlux: true, resources: {limits: {cpu: four}}";
+    let own = format!("name: own, {own}");
     let cases: [(&str, &str, &str, &[&str]); 10] = [
         ("label", "pod: {labels: {'a b': c}}", "", &["spec.pod.labels[a b]"]),
         ("policy", label, "", &["restartPolicy"]),

@@ -29,5 +29,6 @@ kubectl get minicluster,job,service,configmap,pod --output=json --show-managed-f
   | map(tojson)
   | reduce ($uids | to_entries[]) as $uid (.;
       map(gsub($uid.value; "00000000-0000-4000-8000-\("\($uid.key)" | "0" * (12 - length) + .)")))
+  | map(gsub("\"run-[0-9a-f]{10}\""; "\"run-of-these-fields\""))
   | .[]' > recorded.jsonl
 kubectl delete namespace work
