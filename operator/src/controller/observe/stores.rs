@@ -46,8 +46,6 @@ pub(crate) const JOB: &str = "Job";
 
 /// Objects of a page of a watch's first list, all of which it holds in memory: an object has up to 1.5 MiB.
 const PAGE: u32 = 5;
-/// The same of metadata, which is rarely more than a few KiB.
-const METADATA_PAGE: u32 = 50;
 /// Largest object that is stored whole, in bytes of JSON: without scripts, no object of a MiniCluster has 4 KiB.
 const SIZE_LIMIT: usize = 16 * 1024;
 /// What the whole objects of one store may take of memory, in bytes as [`memory_of`] estimates them: more than those
@@ -158,7 +156,7 @@ pub(crate) fn mini_clusters(
 {
     let (store, writer) = reflector::store();
     let stored = store.clone();
-    let stream = watcher(api, watcher::Config::default().page_size(METADATA_PAGE))
+    let stream = watcher(api, watcher::Config::default().page_size(PAGE))
         .default_backoff()
         .modify(|cluster| strip_metadata(&mut cluster.metadata))
         .reflect(writer)
