@@ -31,8 +31,8 @@ use kube::ResourceExt as _;
 use kube::runtime::Controller;
 use kube::runtime::controller::{Action, Config, Error as Fault};
 use observe::stores::{
-    JOB, MINI_CLUSTER, MiniClusterMeta, cluster_of, controlled, is_of_ended_run, managed,
-    mini_clusters, population, strip_job, strip_pod,
+    JOB, MINI_CLUSTER, MiniClusterMeta, cluster_of, controlled, managed, mini_clusters, population,
+    strip_config_map, strip_job, strip_pod, strip_service,
 };
 use schedulers::workloads;
 use std::future::ready;
@@ -109,9 +109,10 @@ pub async fn run(
     // A controller is run once.
     let Some(writers) = context.writers.lock().take() else { return };
     let jobs = controlled(api(&client, only), writers.jobs, ours, MINI_CLUSTER, strip_job);
-    let services = controlled(api(&client, only), writers.services, ours, MINI_CLUSTER, |_| false);
+    let services =
+        controlled(api(&client, only), writers.services, ours, MINI_CLUSTER, strip_service);
     let config_maps =
-        controlled(api(&client, only), writers.config_maps, ours, MINI_CLUSTER, is_of_ended_run);
+        controlled(api(&client, only), writers.config_maps, ours, MINI_CLUSTER, strip_config_map);
     // Their end must be noticed, and why they do not start.
     let of_services = managed(&format!(",{}={}", labels::JOB_INDEX, labels::SERVICES_INDEX));
     let services_pods = controlled(

@@ -1,8 +1,15 @@
-//! A command runs once, whoever deletes its Job.
+//! A command runs once, and its end is true: whoever deletes the Job, refuses the pod, or adds containers to it.
 
-use crate::trial;
-use anyhow::ensure;
+use crate::{Instance, Trial, end_of, look, trial};
+use anyhow::{Result, ensure};
+use e2e::not_run;
+use e2e::progress::Progress;
+use flux_operator::crd::MiniClusterStatus;
 use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt as _;
+
+const PROXY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cluster/manifests/proxy.yaml");
 
 #[test]
 #[ignore = "needs a cluster"]
@@ -16,4 +23,94 @@ fn a_job_that_is_deleted_while_it_runs_is_not_run_again() {
         ensure!(trial.api::<Job>().get_opt("gone").await?.is_none(), "there is another Job");
         Ok(())
     });
+}
+
+/// A kubelet refuses a pod whose node selector its node does not have, if somebody has put the pod there.
+#[test]
+#[ignore = "needs a cluster"]
+fn a_lead_that_its_kubelet_refuses_has_run_nothing() {
+    trial("refused-lead", async |trial| {
+        let there = trial.run("there", "size: 1", "command: sleep 600").await?;
+        there.ready().await?;
+        let node = there.pod(0).await?.spec.and_then(|spec| spec.node_name).unwrap_or_default();
+        let label = trial.namespace();
+        let fields = format!(
+            "size: 1, pod: {{nodeSelector: {{{label}: 'true'}}, overlay: {{nodeName: {node}}}}}"
+        );
+        let run = trial.run("refused", &fields, "command: echo once").await?;
+        run.says("Progressing", "NodeAffinity").await?;
+        trial.kubectl(&["label", "node", &node, &format!("{label}=true")])?;
+        let completed = run.complete().await;
+        trial.kubectl(&["label", "node", &node, &format!("{label}-")])?;
+        completed?;
+        run.each_once(&["once"]).await
+    });
+}
+
+#[test]
+#[ignore = "needs a cluster"]
+fn a_run_ends_with_its_runner_whatever_others_have_put_beside_it() {
+    trial("proxy", async |trial| {
+        if trial.kubectl(&["get", "mutatingadmissionpolicies"]).is_err() {
+            let why = "the cluster has no MutatingAdmissionPolicy";
+            not_run::note("containers of others", why, &Progress::new());
+            return Ok(());
+        }
+        trial.kubectl(&["apply", "--filename", PROXY])?;
+        let result = Box::pin(beside_a_proxy(trial)).await;
+        trial.kubectl(&["delete", "--filename", PROXY])?;
+        result
+    });
+}
+
+/// Waits until the end of the run is explained with these words.
+async fn explained(run: &Instance<'_>, words: &str) -> Result<()> {
+    let says = |status: &MiniClusterStatus| {
+        let mut all = status.conditions.iter();
+        all.any(|it| it.type_ == "Progressing" && it.message.contains(words))
+    };
+    run.status(words, says).await.map(drop)
+}
+
+async fn beside_a_proxy(trial: &Trial) -> Result<()> {
+    // A policy is in force a moment after it was made.
+    let labels = "pod: {labels: {flux-e2e-proxy: 'true'}}, flux: {drainSeconds: 10}";
+    let has_proxy = |pod: &Pod| {
+        let containers = pod.spec.as_ref().map(|spec| spec.containers.clone()).unwrap_or_default();
+        containers.first().is_some_and(|container| container.name == "proxy-first")
+    };
+    look("the policy", async || {
+        let run = trial.run("probe", &format!("size: 1, {labels}"), "command: sleep 600").await?;
+        run.ready().await?;
+        let proxied = has_proxy(&run.pod(0).await?);
+        if !proxied {
+            run.delete().await?;
+        }
+        Ok(proxied.then_some(()))
+    })
+    .await?;
+    let fields = format!("size: 2, {labels}");
+    let well = trial.run("well", &fields, "command: 'sleep 25; echo done'").await?;
+    let badly = trial.run("badly", &fields, "command: 'echo broken >&2; exit 7'").await?;
+    let lead = badly.pod(0).await?;
+    ensure!(has_proxy(&lead), "the lead has no proxy");
+    let (code, _) = badly.fails("CommandFailed").await?;
+    ensure!(code == Some(7), "{code:?}");
+    explained(&badly, "proxy-first").await?;
+    let lead = trial.api::<Pod>().get(&lead.name_any()).await?;
+    ensure!(end_of(&lead, badly.name).is_some(), "the lead's runner has not ended");
+    let log = trial.kubectl(&["logs", &lead.name_any()])?;
+    ensure!(log.contains("broken"), "not the runner's log: {log}");
+    // One proxy has failed before the end of a good run.
+    well.complete().await?;
+    for run in [&well, &badly] {
+        look("the end of all pods", async || {
+            let pods = trial.pods(run.name).await?;
+            let phase = |pod: &Pod| pod.status.as_ref().and_then(|status| status.phase.clone());
+            Ok(pods.iter().all(|pod| phase(pod).as_deref() != Some("Running")).then_some(()))
+        })
+        .await?;
+        explained(run, "logs").await?;
+    }
+    Ok(())
 }

@@ -9,8 +9,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 use std::time::Duration;
 
-/// Two times of a status, in whole seconds, that one write has set.
-const SAME_MOMENT: Duration = Duration::from_secs(1);
+/// How long it takes at most until the API server has what a kubelet, beginning with a pod, has noted.
+const SAME_MOMENT: Duration = Duration::from_secs(2);
 
 /// Annotation of the Job: generation of the MiniCluster it was last brought in line with.
 pub(super) const GENERATION_ANNOTATION: &str = "flux-framework.org/generation";
@@ -148,15 +148,26 @@ pub(super) fn is_unstarted(pod: &Pod, runner: &str) -> bool {
     match containers(status).find(|container| container.name == runner) {
         Some(container) => was_never_created(container),
         // The kubelet refuses a pod that it has just got; or a pod that runs, when it begins anew (`rejectPod`). It
-        // leaves nothing of the containers either way.
+        // leaves nothing of the containers and of its conditions either way. The start time is that of the first write.
         None => match &status.start_time {
-            Some(start) => condition(status, "Ready")
-                .and_then(|ready| ready.last_transition_time.as_ref())
+            Some(start) => last_status_write(pod)
                 .is_some_and(|end| end.0.duration_since(start.0).unsigned_abs() <= SAME_MOMENT),
             // No kubelet has had it, if there was no node.
             None => condition(status, "PodScheduled").is_none_or(|it| it.status != "True"),
         },
     }
+}
+
+/// True for a pod that has failed and has no container: a kubelet may have refused it.
+pub(super) fn leaves_no_container(pod: &Pod) -> bool {
+    has_failed(pod) && pod.status.iter().flat_map(containers).next().is_none()
+}
+
+/// When anybody wrote the status last, by the API server's clock.
+fn last_status_write(pod: &Pod) -> Option<&Time> {
+    let entries = pod.metadata.managed_fields.iter().flatten();
+    let of_status = entries.filter(|entry| entry.subresource.as_deref() == Some("status"));
+    of_status.filter_map(|entry| entry.time.as_ref()).max_by_key(|time| time.0)
 }
 
 /// The kubelet ends a container that it has not created yet in words only (`TerminatePod` of its status manager).
@@ -206,16 +217,24 @@ mod tests {
     use super::*;
     use crate::controller::fixtures::{at, ended, ended_job, job, pod, waiting};
     use k8s_openapi::api::core::v1::ContainerState;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 
-    /// A pod that failed, had a kubelet at second 100, and was not ready any more at second `end`.
+    /// A pod that failed, had a kubelet at second 100, and of which the kubelet wrote the status last at second `end`.
     fn failed(runner: Option<&ContainerState>, end: i64) -> Pod {
         let mut pod = pod("hello-0-a", "Failed", "hello", runner.cloned().unwrap_or_default());
         let status = pod.status.as_mut().unwrap();
         status.start_time = Some(at(100));
-        status.conditions.as_mut().unwrap()[0].last_transition_time = Some(at(end));
         if runner.is_none() {
-            status.container_statuses = None;
+            (status.container_statuses, status.conditions) = (None, None);
         }
+        let entry = |subresource: Option<&str>, second| ManagedFieldsEntry {
+            subresource: subresource.map(str::to_owned),
+            time: Some(at(second)),
+            ..ManagedFieldsEntry::default()
+        };
+        // Who creates a pod and who takes a finalizer away write no status.
+        pod.metadata.managed_fields =
+            Some(vec![entry(None, 99), entry(Some("status"), end), entry(None, 300)]);
         pod
     }
 

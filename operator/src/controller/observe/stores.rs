@@ -7,7 +7,7 @@
 use super::recent::Recent;
 use crate::cluster::validate::of_kueue;
 use crate::controller::decide::record::RunRecord;
-use crate::controller::kube_ext::is_finished;
+use crate::controller::kube_ext::{is_finished, leaves_no_container};
 use crate::crd::MiniCluster;
 use crate::metrics::Population;
 use flux_contract::invocation::REPLACED_VARIABLES;
@@ -16,7 +16,7 @@ use futures::{FutureExt as _, Stream, TryStreamExt as _};
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Container, ContainerStatus, Pod, PodSpec, Service};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, OwnerReference};
 use kube::core::{ObjectMeta, PartialObjectMeta};
 use kube::runtime::reflector::store::Writer;
 use kube::runtime::reflector::{self, ObjectRef, Store};
@@ -243,7 +243,6 @@ impl Budget {
         match &mut event {
             Event::Init => *self = Self::default(),
             Event::InitApply(object) | Event::Apply(object) => {
-                object.meta_mut().managed_fields = None;
                 let is_over = take_out(object);
                 self.hold(object, is_over);
             }
@@ -347,6 +346,7 @@ fn is_short(owner: &OwnerReference) -> bool {
 /// Leaves of a Job's template the restart policy, the names of the containers, the images that are copied or mounted, pod-level
 /// resources, claims of devices, and what holds its pods back. True for one that has finished.
 pub(crate) fn strip_job(job: &mut Job) -> bool {
+    job.metadata.managed_fields = None;
     let is_over = is_finished(job);
     let Some(template) = job.spec.as_mut().map(|spec| &mut spec.template) else { return is_over };
     let Some(pod) = mem::take(template).spec else { return is_over };
@@ -368,15 +368,27 @@ pub(crate) fn strip_job(job: &mut Job) -> bool {
     is_over
 }
 
-/// True where the run is noted to have ended.
-pub(crate) fn is_of_ended_run(config_map: &mut ConfigMap) -> bool {
+/// Leaves of a Service all that people write, and the status.
+pub(crate) fn strip_service(service: &mut Service) -> bool {
+    service.metadata.managed_fields = None;
+    false
+}
+
+/// Leaves of a ConfigMap all that people write. True where the run is noted to have ended.
+pub(crate) fn strip_config_map(config_map: &mut ConfigMap) -> bool {
+    config_map.metadata.managed_fields = None;
     RunRecord::on(config_map).is_some_and(|run| run.end.is_some())
 }
 
-/// Leaves of a pod how it and its containers are, the operator's annotations, and how many pods were there before it.
-/// True for one that has ended.
+/// Leaves of a pod how it and its containers are, the operator's annotations, and how many pods were there before it; of
+/// one that may have been refused, when its status was written. True for one that has ended.
 pub(crate) fn strip_pod(pod: &mut Pod) -> bool {
     pod.spec = None;
+    let times = pod.metadata.managed_fields.take().filter(|_| leaves_no_container(pod));
+    pod.metadata.managed_fields = times.map(|entries| {
+        let without_fields = |entry| ManagedFieldsEntry { fields_v1: None, ..entry };
+        entries.into_iter().map(without_fields).collect()
+    });
     if let Some(annotations) = &mut pod.metadata.annotations {
         let counts = REPLACED_VARIABLES.map(|(_, annotation)| annotation);
         annotations.retain(|key, _| key.starts_with(OURS) || counts.contains(&key.as_str()));

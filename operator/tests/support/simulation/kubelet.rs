@@ -157,20 +157,21 @@ impl Kubelet {
         });
     }
 
-    /// Refuses the pod at `path`, which may run already, as a kubelet does that has begun anew. (`rejectPod`)
+    /// Refuses the pod at `path`, which may run already, as a kubelet does that has begun anew (`rejectPod`): of what it
+    /// wrote before, it leaves the start time.
     pub(crate) fn refuse(store: &mut Store, path: &str) {
         let Some(pod) = store.get(path).cloned() else { return };
         let now = store.clock.now();
-        store.change_status(path, |status| {
-            let message = "Pod was rejected: Node didn't have enough resource: cpu";
-            merge(status, &json!({
-                "phase": "Failed", "reason": "OutOfcpu", "message": message, "containerStatuses": null,
-            }));
-            if !begun(&pod) {
-                status["startTime"] = json!(now.to_string());
-            }
-            set_ready(status, false, now);
+        let message = "Pod was rejected: Node didn't have enough resource: cpu";
+        let start = if begun(&pod) { &pod["status"]["startTime"] } else { &json!(now.to_string()) };
+        let written =
+            json!([{ "manager": "kubelet", "subresource": "status", "time": now.to_string() }]);
+        let refused = json!({
+            "phase": "Failed", "reason": "OutOfcpu", "message": message, "startTime": start,
+            "containerStatuses": null, "conditions": null,
         });
+        let _ = store.merge(path, &json!({ "metadata": { "managedFields": written } }));
+        store.change_status(path, |status| merge(status, &refused));
     }
 
     /// Takes the pod at `path` away, as the eviction API does: with a condition that says so.

@@ -3,6 +3,7 @@ use crate::controller::fixtures::{ended_job, job};
 use crate::controller::observe::check::Check;
 use futures::StreamExt as _;
 use http::{Request, Response};
+use k8s_openapi::api::core::v1::PodStatus;
 use kube::Client;
 use kube::client::Body;
 use serde_json::json;
@@ -179,6 +180,12 @@ fn of_a_pod_its_state_is_stored() {
         },
     }))
     .unwrap();
+    let entry =
+        json!({ "manager": "kubelet", "subresource": "status", "time": "2026-11-29T00:00:00Z" });
+    let mut written = entry.clone();
+    written["fieldsV1"] = json!({ "f:status": {} });
+    pod.metadata.managed_fields = serde_json::from_value(json!([written])).unwrap();
+    let mut refused = pod.clone();
     strip_pod(&mut pod);
     let expected = json!({
         "apiVersion": "v1", "kind": "Pod",
@@ -188,4 +195,7 @@ fn of_a_pod_its_state_is_stored() {
         },
     });
     assert_eq!(json!(pod), expected);
+    refused.status = Some(PodStatus { phase: Some("Failed".to_owned()), ..PodStatus::default() });
+    strip_pod(&mut refused);
+    assert_eq!(json!(refused.metadata.managed_fields), json!([entry]));
 }
