@@ -92,12 +92,11 @@ async fn beside_a_proxy(trial: &Trial) -> Result<()> {
     let fields = format!("size: 2, {labels}");
     let well = trial.run("well", &fields, "command: 'sleep 25; echo done'").await?;
     let badly = trial.run("badly", &fields, "command: 'echo broken >&2; exit 7'").await?;
-    let lead = badly.pod(0).await?;
-    ensure!(has_proxy(&lead), "the lead has no proxy");
     let (code, _) = badly.fails("CommandFailed").await?;
     ensure!(code == Some(7), "{code:?}");
+    let lead = badly.pod(0).await?;
+    ensure!(has_proxy(&lead), "the lead has no proxy");
     explained(&badly, "proxy-first").await?;
-    let lead = trial.api::<Pod>().get(&lead.name_any()).await?;
     ensure!(end_of(&lead, badly.name).is_some(), "the lead's runner has not ended");
     let log = trial.kubectl(&["logs", &lead.name_any()])?;
     ensure!(log.contains("broken"), "not the runner's log: {log}");
