@@ -16,7 +16,7 @@ use crate::controller::schedulers::queue::Queue;
 use flux_contract::{Exit, TerminationMessage, labels};
 use futures::TryStreamExt as _;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{ContainerStateTerminated, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 use kube::api::ListParams;
@@ -123,7 +123,7 @@ fn begins(job: &Job, now: &Time) -> bool {
 fn select_lead(mut leads: Vec<Pod>, runner: &str) -> (Option<Pod>, Option<Pod>) {
     leads.sort_by_key(age);
     let refuses = |pod: &Pod| exit_code(pod, runner) == Some(Exit::LeadLost.code().into());
-    let first = leads.iter().position(|pod| may_have_run(pod, runner));
+    let first = leads.iter().position(|pod| shows_end_of_command(pod, runner));
     match first.filter(|_| leads.last().is_some_and(refuses)) {
         Some(first) => (Some(leads.swap_remove(first)), None),
         None => (leads.pop(), leads.pop()),
@@ -145,9 +145,15 @@ fn exit_code(pod: &Pod, runner: &str) -> Option<i32> {
     end_of(pod, runner).map(|end| end.exit_code)
 }
 
-/// True when the pod's runner has ended, and not said that the command was never reached.
-fn may_have_run(pod: &Pod, runner: &str) -> bool {
-    end_of(pod, runner).is_some_and(|end| {
+/// Reasons of containerd and of the kubelet for a container of which nobody saw the end, as the node lost its power.
+const UNSEEN: [&str; 2] = ["Unknown", "ContainerStatusUnknown"];
+
+/// True when the end of the pod's runner was seen, and may be that of the command.
+fn shows_end_of_command(pod: &Pod, runner: &str) -> bool {
+    let seen = |end: &&ContainerStateTerminated| {
+        end.reason.as_deref().is_none_or(|reason| !UNSEEN.contains(&reason))
+    };
+    end_of(pod, runner).filter(seen).is_some_and(|end| {
         let message = end.message.as_deref().and_then(TerminationMessage::from_json);
         message.is_none_or(|message| message.command_began())
     })
@@ -208,8 +214,14 @@ mod tests {
         let containers = stopped.status.as_mut().unwrap().container_statuses.as_mut().unwrap();
         containers[0].state =
             Some(ended(75, "Error", Some(r#"{"exitCode":75,"commandRan":false}"#)));
-        let leads = vec![stopped, made(2, Some(77))];
-        assert_eq!(second(select_lead(leads, "hello").0), Some(2), "it says why nothing was run");
+        let mut unseen = made(1, Some(255));
+        let containers = unseen.status.as_mut().unwrap().container_statuses.as_mut().unwrap();
+        containers[0].state = Some(ended(255, "Unknown", None));
+        for first in [stopped, unseen] {
+            let leads = vec![first, made(2, Some(77))];
+            let (lead, _) = select_lead(leads, "hello");
+            assert_eq!(second(lead), Some(2), "it names why nothing was run");
+        }
         let (lead, earlier) =
             select_lead((1..4).map(|second| made(second, None)).collect(), "hello");
         assert_eq!((second(lead), second(earlier)), (Some(3), Some(2)));
