@@ -8,10 +8,13 @@ use crate::target::Target;
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
 use flux_transfer::{Copied, Destination, TransferError, pack, unpack};
+use futures::FutureExt as _;
+use futures::future::{Either, ready, select};
 use indicatif::{HumanBytes, ProgressBar, ProgressFinish, ProgressStyle};
 use kube::api::AttachParams;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::process::ExitCode;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::task::{JoinHandle, spawn_blocking};
@@ -113,15 +116,19 @@ async fn upload(place: &Place, from: PathBuf, to: &str) -> Result<Copied> {
         let skipped = |path: &Path| complain(&format!("left out {}: no file", path.display()));
         pack(&from, progress().wrap_write(stream), skipped)
     });
-    let packed = packing.await.context("pack the files")?;
-    // The other side, which waits for more, would not end.
-    if let Err(error @ (TransferError::Read { .. } | TransferError::Kind { .. })) = packed {
-        return Err(error.into());
-    }
-    let code = exec::end(process, &words).await?;
+    // Who packs does not learn that the other side has ended, which takes nothing any more.
+    let (code, packed) = match select(packing, pin!(exec::end(process, &words))).await {
+        // The other side, which waits for more, would not end.
+        Either::Left((
+            Ok(Err(error @ (TransferError::Read { .. } | TransferError::Kind { .. }))),
+            _,
+        )) => return Err(error.into()),
+        Either::Left((packed, end)) => (end.await?, ready(packed).left_future()),
+        Either::Right((code, packing)) => (code?, packing.right_future()),
+    };
     let errors = errors.await.unwrap_or_default();
     ensure!(code == 0, "{}", failure(&errors, code));
-    Ok(packed?)
+    Ok(packed.await.context("pack the files")??)
 }
 
 async fn download(place: &Place, from: &str, to: PathBuf) -> Result<Copied> {
