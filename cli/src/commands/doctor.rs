@@ -64,10 +64,6 @@ enum Finding {
 }
 
 impl Finding {
-    const fn is_wrong(self) -> bool {
-        matches!(self, Self::Failed | Self::Warning)
-    }
-
     fn painted(self) -> String {
         match self {
             Self::Ok => paint(AnsiColor::Green, "ok"),
@@ -124,7 +120,10 @@ async fn checks(target: &Target, agent: &str, pod: &Pod) -> Result<Vec<Check>> {
 fn text(ranks: &[Rank], all: bool) -> String {
     let mut rows = Vec::new();
     for Rank { rank, checks } in ranks {
-        for check in checks.iter().filter(|check| all || check.finding.is_wrong()) {
+        for check in checks
+            .iter()
+            .filter(|check| all || matches!(check.finding, Finding::Failed | Finding::Warning))
+        {
             let result = check.finding.painted();
             let row = |first: &str, second: &str, third: String, text: String| {
                 vec![first.to_owned(), second.to_owned(), third, text]

@@ -9,7 +9,7 @@ use crate::target::{Target, checked, runner_state};
 use anyhow::{Context as _, Result, bail, ensure};
 use flux_operator::crd::{MiniCluster, State};
 use futures::{Stream, StreamExt as _};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use kube::api::LogParams;
@@ -47,7 +47,7 @@ pub(super) struct Progress {
 impl Progress {
     pub(super) fn new(name: &str) -> Self {
         let bar = std::io::stderr().is_terminal().then(|| {
-            let bar = ProgressBar::new_spinner();
+            let bar = ProgressBar::new_spinner().with_finish(ProgressFinish::AndClear);
             bar.set_style(ProgressStyle::default_spinner());
             bar.enable_steady_tick(TICK);
             bar
@@ -81,12 +81,6 @@ impl Progress {
         if let Some(bar) = self.bar.take() {
             bar.finish_and_clear();
         }
-    }
-}
-
-impl Drop for Progress {
-    fn drop(&mut self) {
-        self.clear();
     }
 }
 
