@@ -86,6 +86,13 @@ impl Instance<'_> {
         Ok(self.pod(0).await?.name_any())
     }
 
+    /// Waits until it is ready and Flux has so many brokers for jobs; returns the name of its lead's pod.
+    pub async fn ready_with(&self, brokers: u32) -> Result<String> {
+        let lead = self.ready().await?;
+        self.up(brokers).await?;
+        Ok(lead)
+    }
+
     /// Waits until its status is as `fits` wants it.
     pub async fn status(
         &self,

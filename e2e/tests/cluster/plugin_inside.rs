@@ -8,8 +8,7 @@ use std::os::unix::fs::PermissionsExt as _;
 /// An instance with two brokers that are up.
 async fn instance<'run>(trial: &'run Trial, name: &'run str, spec: &str) -> Result<Instance<'run>> {
     let run = trial.start(name, spec).await?;
-    run.ready().await?;
-    run.up(2).await?;
+    run.ready_with(2).await?;
     Ok(run)
 }
 

@@ -52,8 +52,7 @@ fn a_worker_that_is_lost_comes_back_while_the_command_runs() {
     trial("lost-worker", async |trial| {
         let container = format!("{}, {MEMORY_TO_FILL}", then_on(4));
         let run = trial.run("lost", "size: 4", &container).await?;
-        let lead = run.ready().await?;
-        run.up(4).await?;
+        let lead = run.ready_with(4).await?;
         for (index, loss) in (1..).zip([Loss::Deletion, Loss::Eviction, Loss::Memory]) {
             let before = lose(trial, &run, index, loss).await?;
             let back = async {
@@ -87,8 +86,7 @@ fn a_broker_in_the_middle_of_a_tree_comes_back_with_those_below_it() {
             return Ok(());
         }
         let run = trial.run("chain", spec, "").await?;
-        run.ready().await?;
-        run.up(5).await?;
+        run.ready_with(5).await?;
         let on_rank =
             |rank: &str| format!("/mnt/flux/bin/flux submit --requires=rank:{rank} sleep 600");
         run.exec(0, &["sh", "-c", &on_rank("1")]).await?;

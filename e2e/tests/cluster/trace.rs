@@ -23,8 +23,7 @@ fn last_segments(chart: &Value) -> Result<Vec<&Value>> {
 fn every_rank_is_drawn_while_it_runs_and_when_it_has_ended() {
     trial("trace", async |trial| {
         let run = trial.run("trace-up", "size: 2, interactive: true", "").await?;
-        run.ready().await?;
-        run.up(2).await?;
+        run.ready_with(2).await?;
         let up = trial.plugin_json(&["trace", run.name])?;
         let last = last_segments(&up)?;
         let run_on = last.iter().all(|it| it["continues"] == true && it["name"] == phase::COMMAND);

@@ -76,8 +76,7 @@ async fn is_served(run: &Instance<'_>) -> Result<bool> {
 fn the_page_is_there_while_somebody_looks_and_for_nobody_else() {
     trial("ui", async |trial| {
         let run = trial.start("looked", SPEC).await?;
-        run.ready().await?;
-        run.up(2).await?;
+        run.ready_with(2).await?;
         let ui = Ui::of(trial, "looked")?;
         ensure!(ui.ask("GET /health", "", "")?.0 == 200);
         for path in ["/", "/api/v1/", "/api/v1/jobs", "/metrics", "/?token=x"] {

@@ -35,8 +35,7 @@ fn the_agents_modules_and_job_are_those_of_flux_in_every_field() {
             return Ok(());
         }
         let run = trial.run("both", "size: 2, interactive: true", "").await?;
-        run.ready().await?;
-        run.up(2).await?;
+        run.ready_with(2).await?;
         let is_compared = is_compared(&run).await?;
         for index in [0, 1] {
             let status = run.exec(index, &[AGENT, "status", "--output", "json"]).await?;
