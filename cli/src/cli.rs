@@ -5,15 +5,14 @@ use crate::commands::{
     render, resources, run, scale, shell, status, submit, suspend, top, trace, ui, validate, wait,
 };
 use crate::connection::{Connection, ConnectionArguments};
+use crate::exec::NOT_RUN;
+use crate::target::NameArgument;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
 /// Exit code of commands that do not end with the code of another program.
 const FAILED: u8 = 1;
-/// Exit code where the plugin failed, and not the program whose code it would have passed on. `docker run` and
-/// `timeout` have the same one.
-const NOT_RUN: u8 = 125;
 
 /// Runs, watches and explains MiniClusters, and enters them.
 #[derive(Debug, Parser)]
@@ -47,7 +46,7 @@ pub(crate) enum Command {
     /// Show what each rank has: cores, GPUs, what jobs have of them, and who is drained
     Resources(resources::Resources),
     /// Watch ranks, queue and jobs as they change
-    Top(top::Top),
+    Top(NameArgument),
     /// Open the page of a running MiniCluster in a browser: ranks, queue, jobs and their output
     Ui(ui::Ui),
     /// Submit a job to a running MiniCluster
@@ -67,9 +66,9 @@ pub(crate) enum Command {
     /// Change the number of pods
     Scale(scale::Scale),
     /// Suspend a MiniCluster: its pods go
-    Suspend(suspend::Suspend),
+    Suspend(NameArgument),
     /// Resume a suspended MiniCluster
-    Resume(suspend::Resume),
+    Resume(NameArgument),
     /// Delete MiniClusters
     Delete(delete::Delete),
     /// Wait until a MiniCluster is ready, or has ended
@@ -105,7 +104,7 @@ impl Command {
             Self::Logs(logs) => logs.execute(connect().await?).await,
             Self::Jobs(jobs) => jobs.execute(connect().await?).await,
             Self::Resources(resources) => resources.execute(connect().await?).await,
-            Self::Top(top) => Box::pin(top.execute(connect().await?)).await,
+            Self::Top(name) => Box::pin(top::top(connect().await?, &name)).await,
             Self::Ui(ui) => Box::pin(ui.execute(connect().await?)).await,
             Self::Submit(submit) => Box::pin(submit.execute(connect().await?)).await,
             Self::Cancel(cancel) => cancel.execute(connect().await?).await,
@@ -115,8 +114,8 @@ impl Command {
             Self::Cp(cp) => Box::pin(cp.execute(connect().await?)).await,
             Self::Doctor(doctor) => doctor.execute(connect().await?).await,
             Self::Scale(scale) => scale.execute(connect().await?).await,
-            Self::Suspend(suspend) => suspend.execute(connect().await?).await,
-            Self::Resume(resume) => resume.execute(connect().await?).await,
+            Self::Suspend(name) => suspend::suspend(connect().await?, &name).await,
+            Self::Resume(name) => suspend::resume(connect().await?, &name).await,
             Self::Delete(delete) => delete.execute(connect().await?).await,
             Self::Wait(wait) => wait.execute(connect().await?).await,
             Self::Trace(trace) => Box::pin(trace.execute(connect().await?)).await,

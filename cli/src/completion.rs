@@ -7,7 +7,7 @@ use crate::cli::Cli;
 use crate::connection::{Connection, ConnectionArguments};
 use crate::output::print;
 use anyhow::{Context as _, Result};
-use clap::CommandFactory as _;
+use clap::{CommandFactory as _, FromArgMatches as _};
 use clap_complete::engine::{CompletionCandidate, complete};
 use clap_complete::env::CompleteEnv;
 use flux_operator::crd::MiniCluster;
@@ -66,12 +66,12 @@ pub(crate) fn names(begin: &OsStr) -> Vec<CompletionCandidate> {
 }
 
 fn all_names() -> Result<Vec<String>> {
-    let mut words: Vec<OsString> = env::args_os().skip(1).collect();
+    let mut words: Vec<OsString> = env::args_os().collect();
     // Between the shell's words and the line.
-    if words.first().is_some_and(|word| word == "--") {
-        words.remove(0);
+    if words.get(1).is_some_and(|word| word == "--") {
+        words.drain(..2);
     }
-    let arguments = ConnectionArguments::found_in(words);
+    let arguments = connection(words)?;
     let list = async {
         let api = Connection::new(&arguments).await?.api::<MiniCluster>();
         anyhow::Ok(api.list_metadata(&ListParams::default()).await?)
@@ -79,6 +79,12 @@ fn all_names() -> Result<Vec<String>> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let list = runtime.block_on(async { timeout(PATIENCE, list).await })??;
     Ok(list.iter().map(ResourceExt::name_any).collect())
+}
+
+/// Which cluster is meant by a command line that need not be whole, nor right.
+fn connection(words: Vec<OsString>) -> Result<ConnectionArguments> {
+    let found = Cli::command().ignore_errors(true).try_get_matches_from(words)?;
+    Ok(ConnectionArguments::from_arg_matches(&found)?)
 }
 
 #[cfg(test)]
@@ -105,5 +111,20 @@ mod tests {
             answer("wait hello --for r")
         );
         assert_eq!(answer("no-such-command x"), ":4\n");
+    }
+
+    #[test]
+    fn a_line_that_is_being_typed_says_which_cluster_is_meant() {
+        let found = |line: &str| connection(line.split(' ').map(OsString::from).collect()).unwrap();
+        let namespace = |name: &str| ConnectionArguments {
+            namespace: Some(name.to_owned()),
+            ..ConnectionArguments::default()
+        };
+        for line in ["logs -n a", "logs -fna b", "logs --since=1h --namespace=a hel", "-n a --co"] {
+            assert_eq!(found(&format!("kubectl-flux {line}")), namespace("a"), "{line}");
+        }
+        let all = found("kubectl-flux --kubeconfig k --context=c list");
+        assert_eq!((all.kubeconfig, all.context), (Some("k".into()), Some("c".to_owned())));
+        assert_eq!(found("kubectl-flux exec hello -- x -n a").namespace, None);
     }
 }

@@ -6,8 +6,6 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::runtime::watcher;
 use kube::{Api, Client, Config};
-use lexopt::Arg;
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -23,43 +21,19 @@ const WATCH: u32 = 15;
 pub(crate) struct ConnectionArguments {
     /// The kubeconfig; unless given, those in $KUBECONFIG, or ~/.kube/config
     #[arg(long, global = true, value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
+    pub kubeconfig: Option<PathBuf>,
     /// Context of the kubeconfig
     #[arg(long, global = true, value_name = "NAME")]
-    context: Option<String>,
+    pub context: Option<String>,
     /// Namespace; unless given, that of the context
     #[arg(long, short, global = true, value_name = "NAME")]
-    namespace: Option<String>,
+    pub namespace: Option<String>,
 }
 
 impl ConnectionArguments {
     /// The namespace, without a look at a cluster or a kubeconfig: `default` unless given.
     pub(crate) fn offline_namespace(&self) -> &str {
         self.namespace.as_deref().unwrap_or("default")
-    }
-
-    /// Those of a command line that need not be whole, nor right.
-    pub(crate) fn found_in(words: Vec<OsString>) -> Self {
-        let mut found = Self::default();
-        let mut parser = lexopt::Parser::from_args(words);
-        while let Ok(Some(word)) = parser.next() {
-            let place = match word {
-                Arg::Long("namespace") | Arg::Short('n') => &mut found.namespace,
-                Arg::Long("context") => &mut found.context,
-                Arg::Long("kubeconfig") => {
-                    found.kubeconfig = parser.value().ok().map(PathBuf::from);
-                    continue;
-                }
-                Arg::Long(_) => {
-                    // Given with a sign of equality it belongs to the option; else it is of no interest either.
-                    let _ = parser.optional_value();
-                    continue;
-                }
-                Arg::Short(_) | Arg::Value(_) => continue,
-            };
-            *place = parser.value().ok().and_then(|value| value.into_string().ok());
-        }
-        found
     }
 }
 
@@ -133,28 +107,4 @@ pub(crate) fn remedy(error: &anyhow::Error) -> &'static str {
     // The API server has no such path, and answers without a Status.
     let is_unknown = answer.is_some_and(|status| status.code == 404 && status.details.is_none());
     if is_unknown { ": this cluster has no MiniClusters, install the operator first" } else { "" }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_line_that_is_being_typed_says_which_cluster_is_meant() {
-        let found = |line: &str| {
-            ConnectionArguments::found_in(line.split(' ').map(OsString::from).collect())
-        };
-        let namespace = |name: &str| ConnectionArguments {
-            namespace: Some(name.to_owned()),
-            ..ConnectionArguments::default()
-        };
-        for line in
-            ["logs -n a", "logs -fna b", "logs --since=1h -o json --namespace=a hel", "-n a --co"]
-        {
-            assert_eq!(found(line), namespace("a"), "{line}");
-        }
-        let all = found("--kubeconfig k --context=c list");
-        assert_eq!((all.kubeconfig, all.context), (Some("k".into()), Some("c".to_owned())));
-        assert_eq!(found("exec hello -- x -n a").namespace, None);
-    }
 }

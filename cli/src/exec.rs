@@ -4,7 +4,6 @@ use crate::target::Target;
 use anyhow::{Context as _, Result, bail};
 use crossterm::terminal;
 use futures::SinkExt as _;
-use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 use kube::api::{AttachParams, AttachedProcess, TerminalSize};
 use std::io::IsTerminal as _;
@@ -16,6 +15,11 @@ use tokio::io::{
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+/// Exit code where the plugin failed, and not the program whose code it would have passed on. `docker run` and
+/// `timeout` have the same one.
+pub(crate) const NOT_RUN: u8 = 125;
+/// What a shell ends with after an interrupt.
+pub(crate) const INTERRUPTED: u8 = 130;
 /// Load balancers forget a connection that is silent for a minute or two, some sooner.
 const IDLE: Duration = Duration::from_secs(15);
 /// Bytes on their way between a stream and the connection.
@@ -33,24 +37,11 @@ pub(crate) struct Ended {
 pub(crate) async fn capture(target: &Target, pod: &str, words: &[&str]) -> Result<Ended> {
     let parameters = parameters(target);
     let mut process = start(target, pod, words, &parameters).await?;
-    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-    let (mut out, mut err) = (process.stdout(), process.stderr());
-    let (out, err) = tokio::join!(read_all(&mut out, &mut stdout), read_all(&mut err, &mut stderr));
-    out.and(err).with_context(|| format!("read what {} printed in {pod}", words[0]))?;
+    let printed = tokio::try_join!(read_all(process.stdout()), read_all(process.stderr()));
+    let (stdout, stderr) =
+        printed.with_context(|| format!("read what {} printed in {pod}", words[0]))?;
     let code = end(process, words).await?;
     Ok(Ended { code, stdout, stderr: String::from_utf8_lossy(&stderr).into_owned() })
-}
-
-/// Runs a program without input in the runner of this pod, and prints what it prints as it comes. Returns its exit code.
-pub(crate) async fn watch(target: &Target, pod: &str, words: &[&str]) -> Result<u8> {
-    let mut process = start(target, pod, words, &parameters(target)).await?;
-    let output = process.stdout().map(|from| tokio::spawn(copy(from, io::stdout())));
-    let errors = process.stderr().map(|from| tokio::spawn(copy(from, io::stderr())));
-    let code = end(process, words).await;
-    for copied in [output, errors].into_iter().flatten() {
-        let _ = copied.await;
-    }
-    code
 }
 
 /// Runs a program without input in the runner of this pod, and hands over each line that it prints: true where it is
@@ -82,26 +73,26 @@ async fn each_line(from: Option<impl AsyncRead + Unpin>, take: impl Fn(&str)) ->
     Ok(())
 }
 
-async fn read_all(from: &mut Option<impl AsyncRead + Unpin>, to: &mut Vec<u8>) -> io::Result<()> {
-    match from {
-        Some(from) => from.read_to_end(to).await.map(drop),
-        None => Ok(()),
+async fn read_all(from: Option<impl AsyncRead + Unpin>) -> io::Result<Vec<u8>> {
+    let mut all = Vec::new();
+    if let Some(mut from) = from {
+        from.read_to_end(&mut all).await?;
     }
+    Ok(all)
 }
 
 /// Runs a program in the runner of this pod; its streams are those of this process, and so is the terminal where
-/// there is one and `terminal` is set. Returns its exit code.
+/// there is one; without `input` only what it prints is. Returns its exit code.
 pub(crate) async fn pass_through(
     target: &Target,
-    pod: &Pod,
+    pod: &str,
     words: &[&str],
-    terminal: bool,
+    input: bool,
 ) -> Result<u8> {
-    let name = pod.metadata.name.as_deref().unwrap_or_default();
-    let terminal = terminal && std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+    let terminal = input && std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     let parameters =
-        AttachParams { stdin: true, tty: terminal, stderr: !terminal, ..parameters(target) };
-    let mut process = start(target, name, words, &parameters).await?;
+        AttachParams { stdin: input, tty: terminal, stderr: !terminal, ..parameters(target) };
+    let mut process = start(target, pod, words, &parameters).await?;
     let raw = terminal.then(RawMode::enter).transpose()?;
     let sizes = terminal.then(|| follow_size(&mut process)).flatten();
     let input = process.stdin().map(|to| tokio::spawn(copy(io::stdin(), to)));

@@ -22,7 +22,7 @@ pub(crate) struct Line {
     pub text: Vec<u8>,
 }
 
-/// How far a log was read, and what of the next line is there already.
+/// How far a log was read.
 #[derive(Debug, Default)]
 struct Progress {
     /// The time of the last line, and how many lines have that time: a log is opened again by the second.
@@ -32,36 +32,17 @@ struct Progress {
     repeated: Option<usize>,
     /// Lines between two connections are missing.
     has_gap: bool,
-    unfinished: Vec<u8>,
 }
 
 impl Progress {
     /// Whatever comes next is of another connection.
     fn reopen(&mut self) {
-        self.unfinished.clear();
         self.repeated = (!self.last.is_empty()).then_some(0);
     }
 
     /// From when on the next connection has to give lines.
     fn since(&self) -> Option<Timestamp> {
         self.last.parse().ok()
-    }
-
-    /// The new lines that `bytes` complete.
-    fn take(&mut self, bytes: &[u8]) -> Vec<Line> {
-        self.unfinished.extend_from_slice(bytes);
-        let Some(end) = self.unfinished.iter().rposition(|byte| *byte == b'\n') else {
-            return vec![];
-        };
-        let rest = self.unfinished.split_off(end + 1);
-        let complete = std::mem::replace(&mut self.unfinished, rest);
-        complete.split_inclusive(|byte| *byte == b'\n').filter_map(|it| self.line(it)).collect()
-    }
-
-    /// The last line of a log, which may have no end.
-    fn finish(&mut self) -> Option<Line> {
-        let line = std::mem::take(&mut self.unfinished);
-        if line.is_empty() { None } else { self.line(&line) }
     }
 
     /// A line, unless an earlier connection has given it.
@@ -105,14 +86,14 @@ pub(crate) async fn follow<Taken: Future<Output = bool>>(
     target: Target,
     pod: String,
     parameters: LogParams,
-    mut take: impl FnMut(Vec<Line>) -> Taken,
+    mut take: impl FnMut(Line) -> Taken,
 ) -> Result<()> {
     let api = target.connection.api::<Pod>();
     let mut parameters = LogParams { follow: true, timestamps: true, ..parameters };
     let (mut progress, mut has_ended) = (Progress::default(), false);
     loop {
         let read = match api.log_stream(&pod, &parameters).await {
-            Ok(log) => read(log, &mut progress, &mut take).await,
+            Ok(log) => read(log, &mut progress, has_ended, &mut take).await,
             // The API server has answered: another time it would answer the same.
             Err(error @ kube::Error::Api(_)) => {
                 return Err(error).with_context(|| format!("follow the log of {pod}"));
@@ -121,10 +102,7 @@ pub(crate) async fn follow<Taken: Future<Output = bool>>(
         };
         match read {
             Read::Unwanted => return Ok(()),
-            Read::End if has_ended => {
-                take(progress.finish().into_iter().collect()).await;
-                return Ok(());
-            }
+            Read::End if has_ended => return Ok(()),
             Read::End => match api.get_opt(&pod).await {
                 Ok(None) => return Ok(()),
                 // What is read from now on is all that there is.
@@ -148,24 +126,28 @@ fn is_over(pod: &Pod, parameters: &LogParams) -> bool {
     runner_state(pod, container).is_some_and(|state| state.terminated.is_some())
 }
 
+/// Reads a log, which `is_whole` if nothing is written to it any more: its last line may have no end.
 async fn read<Taken: Future<Output = bool>>(
     log: impl AsyncBufRead,
     progress: &mut Progress,
-    take: &mut impl FnMut(Vec<Line>) -> Taken,
+    is_whole: bool,
+    take: &mut impl FnMut(Line) -> Taken,
 ) -> Read {
-    let mut log = pin!(log);
+    let (mut log, mut line) = (pin!(log), Vec::new());
     loop {
-        let Ok(bytes) = log.fill_buf().await else { return Read::Cut };
-        let length = bytes.len();
-        if length == 0 {
-            return Read::End;
+        line.clear();
+        match log.read_until(b'\n', &mut line).await {
+            Err(_) => return Read::Cut,
+            Ok(0) => return Read::End,
+            // It comes again.
+            Ok(_) if !is_whole && !line.ends_with(b"\n") => return Read::End,
+            Ok(_) => {}
         }
-        let lines = progress.take(bytes);
-        log.as_mut().consume(length);
+        let Some(line) = progress.line(&line) else { continue };
         if std::mem::take(&mut progress.has_gap) {
             complain("lines are missing here: the node has rotated the log meanwhile");
         }
-        if !lines.is_empty() && !take(lines).await {
+        if !take(line).await {
             return Read::Unwanted;
         }
     }
@@ -178,14 +160,15 @@ mod tests {
     /// What is printed of `connections`, the last of which reads the log to its end.
     fn printed(connections: &[&str]) -> (String, bool) {
         let (mut progress, mut text) = (Progress::default(), Vec::new());
-        for connection in connections {
+        for (index, connection) in connections.iter().enumerate() {
             progress.reopen();
-            // In pieces, as they come.
-            for piece in connection.as_bytes().chunks(7) {
-                progress.take(piece).iter().for_each(|line| text.extend_from_slice(&line.text));
+            let is_whole = index + 1 == connections.len();
+            for line in connection.split_inclusive('\n') {
+                let is_read = is_whole || line.ends_with('\n');
+                let line = is_read.then(|| progress.line(line.as_bytes())).flatten();
+                text.extend(line.into_iter().flat_map(|line| line.text));
             }
         }
-        progress.finish().iter().for_each(|line| text.extend_from_slice(&line.text));
         (String::from_utf8(text).unwrap(), progress.has_gap)
     }
 

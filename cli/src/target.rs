@@ -12,9 +12,11 @@ use futures::{Stream, StreamExt as _};
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod};
 use kube::ResourceExt as _;
 use kube::api::ListParams;
+use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Event, watcher};
 use std::collections::BTreeMap;
 use std::future::ready;
+use std::pin::pin;
 
 /// The MiniCluster that is meant.
 #[derive(Debug, Clone, Args)]
@@ -64,6 +66,7 @@ impl Target {
     ) -> impl Stream<Item = watcher::Result<Option<MiniCluster>>> + use<> {
         let fields = format!("metadata.name={}", self.name);
         let events = watcher(self.connection.api(), watch_config().fields(&fields));
+        let events = events.default_backoff();
         // As `watcher::watch_object`, which takes no configuration.
         events
             .scan(false, |is_listed, event| {
@@ -84,6 +87,21 @@ impl Target {
                 ready(Some(seen))
             })
             .filter_map(ready)
+    }
+
+    /// Waits until `found` has something of the MiniCluster, which is none when there is none.
+    pub(crate) async fn until<T>(
+        &self,
+        mut found: impl FnMut(Option<MiniCluster>) -> Result<Option<T>>,
+    ) -> Result<T> {
+        let mut all = pin!(self.changes());
+        while let Some(seen) = all.next().await {
+            let Some(seen) = checked(seen)? else { continue };
+            if let Some(found) = found(seen)? {
+                return Ok(found);
+            }
+        }
+        bail!("the watch of {} has ended", self.name)
     }
 
     /// Selects all pods of the Job.
@@ -123,6 +141,15 @@ impl Target {
         }
         let ranks: Vec<String> = others.keys().map(ToString::to_string).collect();
         Ok(anyhow!("{name} has no pod of rank {rank}; there are {}", ranks.join(", ")))
+    }
+}
+
+/// A watch that cannot begin fails; what happens to it later is tried again.
+pub(crate) fn checked<T>(seen: watcher::Result<T>) -> Result<Option<T>> {
+    match seen {
+        Ok(seen) => Ok(Some(seen)),
+        Err(watcher::Error::InitialListFailed(error)) => Err(error).context("watch the run"),
+        Err(_) => Ok(None),
     }
 }
 

@@ -4,13 +4,13 @@ mod namespace;
 mod operator;
 pub mod scale;
 pub mod start;
-mod table;
 
-use crate::kubernetes::{ClusterId, KubernetesVersion, Network, Nodes, Options};
+use crate::kubernetes::{ClusterId, KubernetesVersion, Nodes, Options};
 use crate::product::checkout;
 use crate::progress::Progress;
 use anyhow::{Context as _, Result};
 use clap::Subcommand;
+use comfy_table::{Table, presets};
 use serde::Serialize;
 use std::fs;
 use std::process::ExitCode;
@@ -36,9 +36,17 @@ impl BenchCommand {
 }
 
 /// A cluster of this checkout beside that of its tests.
-fn cluster(purpose: &str, nodes: Nodes, network: Network) -> Result<Options> {
+fn cluster(purpose: &str, nodes: Nodes) -> Result<Options> {
     let id = ClusterId::beside_that_of_this_checkout(purpose)?;
-    Ok(Options { id, network, nodes, ..Options::of_version(KubernetesVersion::default())? })
+    Ok(Options { id, nodes, ..Options::of_version(KubernetesVersion::default())? })
+}
+
+/// A table of these rows in Markdown, aligned for the terminal; the first is the head.
+fn table(rows: &[Vec<String>]) -> String {
+    let mut rows = rows.iter();
+    let mut table = Table::new();
+    table.load_preset(presets::ASCII_MARKDOWN).set_header(rows.next().into_iter().flatten());
+    format!("{}\n", table.add_rows(rows))
 }
 
 /// Writes `results` to `name`.json in docs/performance.

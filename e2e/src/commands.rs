@@ -2,24 +2,19 @@
 
 use crate::architecture::Architecture;
 use crate::bench::BenchCommand;
-use crate::cache::Cache;
 use crate::cli::ClusterArguments;
 use crate::cluster::{Cluster, Target};
 use crate::demo::demo;
 use crate::environment::Environment;
 use crate::interruption::{self, Scope};
-use crate::kubernetes::{Kubernetes, Status};
+use crate::kubernetes::Kubernetes;
 use crate::product::{chart, dockerfiles};
 use crate::progress::{self, Progress};
 use crate::verify::{self, verify};
 use anyhow::{Context as _, Result};
-use clap::Parser;
+use clap::{CommandFactory as _, Parser};
 use std::os::unix::process::CommandExt as _;
 use std::process::ExitCode;
-use std::time::Duration;
-
-/// After so long without use something goes from the cache.
-const UNUSED: Duration = Duration::from_hours(14 * 24);
 
 /// Runs the project on a real cluster.
 #[derive(Debug, Parser)]
@@ -40,12 +35,6 @@ enum Command {
     Up(ClusterArguments),
     /// End the cluster on this machine and everything it has left there.
     Down(ClusterArguments),
-    /// List the clusters on this machine and what is kept in the cache.
-    List,
-    /// Remove from the cache what nobody has used for two weeks, and clusters that do not run.
-    Prune,
-    /// Tell what there is of the cluster; exit code 1 if it is not ready.
-    Status(ClusterArguments),
     /// Run kubectl as the cluster's administrator.
     Kubectl {
         /// Which cluster.
@@ -55,6 +44,11 @@ enum Command {
         #[arg(last = true)]
         arguments: Vec<String>,
     },
+}
+
+/// The command line as a value: what pages say to type is checked against it.
+pub fn command_line() -> clap::Command {
+    Command::command()
 }
 
 /// Does what the command line asks for.
@@ -87,16 +81,9 @@ impl Command {
                 progress.say("try: cargo e2e kubectl -- get pods -A");
             }
             Self::Down(cluster) => {
-                let options = cluster.own("end")?;
+                let options = cluster.own()?;
                 let what = format!("the cluster {} is down", options.id.as_str());
                 progress.step(&what, || Kubernetes::down(&options))?;
-            }
-            Self::List => list(&Cache::locate()?)?,
-            Self::Prune => prune(&Cache::locate()?, progress)?,
-            Self::Status(cluster) => {
-                let status = Kubernetes::status(&cluster.own("look at")?)?;
-                progress::print(&describe(&status));
-                return Ok(ExitCode::from(u8::from(status.fault.is_some())));
             }
             Self::Kubectl { cluster, arguments } => {
                 let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -115,32 +102,6 @@ fn guarded(arguments: &ClusterArguments) -> Result<Target> {
     Ok(target)
 }
 
-fn list(cache: &Cache) -> Result<()> {
-    for options in Kubernetes::all(cache) {
-        let state = readiness(&Kubernetes::status(&options)?);
-        progress::print(&format!("cluster  {:<16} {state}", options.id.as_str()));
-    }
-    for artefact in cache.artefacts() {
-        let days = artefact.unused.as_secs() / Duration::from_hours(24).as_secs();
-        progress::print(&format!("built    {}, not used for {days} days", artefact.name));
-    }
-    Ok(())
-}
-
-fn prune(cache: &Cache, progress: &Progress) -> Result<()> {
-    for options in Kubernetes::all(cache) {
-        if Kubernetes::status(&options)?.processes.iter().any(|(_, alive)| *alive) {
-            continue;
-        }
-        Kubernetes::down(&options)?;
-        progress.say(&format!("removed the cluster {}, which did not run", options.id.as_str()));
-    }
-    for name in cache.prune(UNUSED)? {
-        progress.say(&format!("removed {name}"));
-    }
-    Ok(())
-}
-
 /// The cluster if it runs; nothing is started.
 fn running(arguments: &ClusterArguments) -> Result<Cluster> {
     match arguments.target()? {
@@ -148,44 +109,5 @@ fn running(arguments: &ClusterArguments) -> Result<Cluster> {
             .map(|it| Cluster::Own(Box::new(it)))
             .context("there is no cluster to use, `cargo e2e up` starts one"),
         target @ Target::External { .. } => Cluster::up(&target, &Progress::quiet()),
-    }
-}
-
-fn describe(status: &Status) -> String {
-    let Some(state) = &status.state else { return "no cluster".to_owned() };
-    let mut lines = vec![
-        format!("state      {}", state.display()),
-        format!("kubeconfig {}", status.kubeconfig.display()),
-    ];
-    for (name, alive) in &status.processes {
-        lines.push(format!("  {} {name}", if *alive { "runs " } else { "ended" }));
-    }
-    lines.push(readiness(status));
-    lines.join("\n")
-}
-
-fn readiness(status: &Status) -> String {
-    status.fault.as_ref().map_or_else(|| "ready".to_owned(), |it| format!("not ready: {it}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_status_names_what_has_ended() {
-        let status = Status {
-            state: Some("/s".into()),
-            kubeconfig: "/s/kubeconfig".into(),
-            processes: vec![("etcd of node-1".into(), true), ("kubelet of node-2".into(), false)],
-            fault: Some("not running any more: kubelet of node-2".into()),
-        };
-        insta::assert_snapshot!(describe(&status), @r"
-        state      /s
-        kubeconfig /s/kubeconfig
-          runs  etcd of node-1
-          ended kubelet of node-2
-        not ready: not running any more: kubelet of node-2
-        ");
     }
 }

@@ -7,8 +7,6 @@ use crate::trial::evidence::keep_evidence;
 use crate::trial::logs::follow_lead;
 use crate::trial::{Trial, is_true};
 use anyhow::{Result, bail};
-use flux_operator::crd::MiniCluster;
-use k8s_openapi::jiff::Timestamp;
 use std::time::Duration;
 
 const EXAMPLE: &str = "examples/hello-world/minicluster.yaml";
@@ -37,12 +35,12 @@ async fn show(
     let indented: Vec<_> = manifest.lines().map(|line| format!("    {line}")).collect();
     progress.say(&format!("applying {EXAMPLE} in the namespace {namespace}:"));
     progress.say(&indented.join("\n"));
-    let applied = Timestamp::now();
     let name = trial.apply(manifest).await?;
     progress.say("following the log of the lead:");
     follow_lead(trial, &name, START_DEADLINE, |line| progress.say(&format!("  | {line}"))).await?;
     let cluster = trial.named(&name).finished().await?;
-    progress.say(&format!("where the time went:\n{}", account(applied, &cluster)));
+    let status = trial.plugin_prints(&["status", &name])?;
+    progress.say(&format!("kubectl flux status --namespace {namespace} {name}\n{status}"));
     let listing = environment.kubectl(&["get", "minicluster", "--namespace", namespace])?;
     progress.say(&format!("kubectl get minicluster --namespace {namespace}\n{listing}"));
     if !is_true(&cluster, "Complete") {
@@ -56,18 +54,4 @@ async fn show(
         format!("`kubectl delete namespace {namespace}` removes what was made")
     });
     Ok(())
-}
-
-/// A table of the phases of the lead's agent, and when the run had ended, which Kubernetes keeps in whole seconds.
-fn account(applied: Timestamp, cluster: &MiniCluster) -> String {
-    let Some(status) = &cluster.status else { return String::new() };
-    let rows = status.timeline.iter().map(|phase| {
-        let took = Duration::from_millis(phase.duration_milliseconds.unsigned_abs()).as_secs_f64();
-        format!("  took {took:>6.3} s  agent of the lead: {}\n", phase.name)
-    });
-    let end = status.completion_time.as_ref().map(|end| {
-        let seconds = end.0.duration_since(applied).as_secs_f64().max(0.0);
-        format!("  {seconds:>6.1} s after it was applied: MiniCluster finished\n")
-    });
-    rows.chain(end).collect()
 }

@@ -5,9 +5,7 @@
 use crate::cache::Cache;
 use crate::cluster::Cluster;
 use crate::environment::Environment;
-use crate::kubernetes::{
-    DRA_EXAMPLE_DRIVER_VERSION, KUEUE_VERSION, SCHEDULER_PLUGINS_VERSION, go_programs,
-};
+use crate::kubernetes::go_programs;
 use crate::product::images::load_program;
 use crate::programs;
 use crate::progress::Progress;
@@ -32,14 +30,13 @@ pub fn install_kueue(environment: &Environment, progress: &Progress) -> Result<(
     const IMAGE: &str = "localhost/flux-e2e/kueue";
     let cluster = &environment.cluster;
     let built = go_programs("kueue", &Cache::locate()?, progress)?;
-    let image = format!("{IMAGE}:{KUEUE_VERSION}");
-    load_program(cluster, &image, "/manager", &built.join("kueue"), progress)?;
+    load_program(cluster, &format!("{IMAGE}:1"), "/manager", &built.join("kueue"), progress)?;
     let values = [
         "manager.image.pullPolicy=IfNotPresent".to_owned(),
         // It asks for half a processor, which a small cluster needs for other pods.
         "manager.resources.requests.cpu=50m".to_owned(),
         format!("manager.image.repository={IMAGE}"),
-        format!("manager.image.tag={KUEUE_VERSION}"),
+        "manager.image.tag=1".to_owned(),
         format!("featureGates[0].name={KUEUE_FEATURE}"),
         "featureGates[0].enabled=true".to_owned(),
     ]
@@ -58,11 +55,11 @@ pub fn install_example_driver(
     const PROGRAM: &str = "dra-example-kubeletplugin";
     let cluster = &environment.cluster;
     let built = go_programs("dra-example-driver", &Cache::locate()?, progress)?;
-    let image = format!("{IMAGE}:{DRA_EXAMPLE_DRIVER_VERSION}");
-    load_program(cluster, &image, &format!("/usr/bin/{PROGRAM}"), &built.join(PROGRAM), progress)?;
+    let path = format!("/usr/bin/{PROGRAM}");
+    load_program(cluster, &format!("{IMAGE}:1"), &path, &built.join(PROGRAM), progress)?;
     let values = [
         format!("image.repository={IMAGE}"),
-        format!("image.tag={DRA_EXAMPLE_DRIVER_VERSION}"),
+        "image.tag=1".to_owned(),
         format!("kubeletPlugin.numDevices={devices}"),
         // The image's user is an ordinary one.
         "kubeletPlugin.podSecurityContext.runAsUser=0".to_owned(),
@@ -91,16 +88,16 @@ fn install(
 
 /// Installs the scheduler beside the cluster's own, with the definitions of what it reads, and waits until it runs.
 pub fn install_scheduler_plugins(environment: &Environment, progress: &Progress) -> Result<()> {
+    const IMAGE: &str = "localhost/flux-e2e/scheduler-plugins:1";
     let cluster = &environment.cluster;
     let built = go_programs("scheduler-plugins", &Cache::locate()?, progress)?;
-    let image = format!("localhost/flux-e2e/scheduler-plugins:{SCHEDULER_PLUGINS_VERSION}");
     let program = built.join("scheduler-plugins");
-    load_program(cluster, &image, "/scheduler-plugins", &program, progress)?;
+    load_program(cluster, IMAGE, "/scheduler-plugins", &program, progress)?;
     progress.step("installing scheduler-plugins", || {
         let definition = built.join("definitions/scheduling.x-k8s.io_podgroups.yaml");
         cluster.apply(&fs::read_to_string(definition)?, &[])?;
         let objects = include_str!("scheduler-plugins.yaml").replace("$SCHEDULER", SCHEDULER);
-        cluster.apply(&objects.replace("$IMAGE", &image), &[])?;
+        cluster.apply(&objects.replace("$IMAGE", IMAGE), &[])?;
         let wait = ["rollout", "status", "deployment/scheduler", "--timeout=2m"];
         let words = [&["--namespace", "scheduler-plugins"][..], &wait].concat();
         programs::run(&mut cluster.kubectl(&words)).map(drop)

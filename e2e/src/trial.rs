@@ -3,10 +3,11 @@
 pub mod evidence;
 pub mod instance;
 pub mod logs;
+pub mod plugin;
 
 use crate::cluster::Cluster;
 use crate::kubernetes::Kubernetes;
-use crate::product::{binaries, install, printed};
+use crate::product::{install, printed};
 use anyhow::{Context as _, Result};
 use flux_contract::labels::{COMPLETION_INDEX, JOB_NAME};
 use flux_operator::crd::MiniCluster;
@@ -88,13 +89,6 @@ impl Trial {
     /// `program`, which reaches the cluster by `KUBECONFIG`.
     pub fn program(&self, program: &Path) -> Command {
         self.cluster.program(program)
-    }
-
-    /// `kubectl flux` with these arguments, in the trial's namespace.
-    pub fn plugin(&self, words: &[&str]) -> Result<Command> {
-        let mut command = self.program(&binaries::plugin()?);
-        command.args(["--namespace", self.namespace()]).args(words);
-        Ok(command)
     }
 
     /// The uid of each pod of the operator, and how often its containers were started again.

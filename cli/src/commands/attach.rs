@@ -1,16 +1,13 @@
 //! `attach`: the output of a job of Flux.
 
 use crate::connection::Connection;
-use crate::exec;
+use crate::exec::{self, INTERRUPTED};
 use crate::instance::Place;
 use crate::output::complain;
 use crate::target::{NameArgument, Target};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use std::process::ExitCode;
-
-/// What a shell ends with after an interrupt.
-const INTERRUPTED: u8 = 130;
 
 /// `attach`.
 #[derive(Debug, Args)]
@@ -34,7 +31,7 @@ pub(crate) async fn follow(place: &Place, job: &str) -> Result<u8> {
     // It reads no input and passes on no signal.
     let words = [place.flux.as_str(), "job", "attach", "--read-only", job];
     tokio::select! {
-        code = exec::watch(&place.target, &pod, &words) => code,
+        code = exec::pass_through(&place.target, &pod, &words, false) => code,
         interrupted = tokio::signal::ctrl_c() => {
             interrupted.context("wait for an interrupt")?;
             let name = &place.target.name;

@@ -2,7 +2,8 @@
 
 use crate::output::print;
 use anyhow::{Context as _, Result};
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap_complete::Shell;
 use clap_complete::env::Shells;
 use std::process::ExitCode;
 
@@ -28,15 +29,6 @@ pub(crate) struct Completion {
     shell: Shell,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Shell {
-    Bash,
-    Elvish,
-    Fish,
-    Powershell,
-    Zsh,
-}
-
 impl Completion {
     pub(crate) fn execute(&self) -> Result<ExitCode> {
         print(&self.text()?);
@@ -44,18 +36,11 @@ impl Completion {
     }
 
     fn text(&self) -> Result<String> {
-        let name = match self.shell {
-            Shell::Bash => "bash",
-            Shell::Elvish => "elvish",
-            Shell::Fish => "fish",
-            Shell::Powershell => "powershell",
-            Shell::Zsh => "zsh",
-        };
+        let name = self.shell.to_string();
         let shells = Shells::builtins();
-        let shell = shells.completer(name).with_context(|| format!("complete in {name}"))?;
+        let shell = shells.completer(&name).with_context(|| format!("complete in {name}"))?;
         let mut text = Vec::new();
-        let written = shell.write_registration(VARIABLE, PROGRAM, PROGRAM, PROGRAM, &mut text);
-        written.with_context(|| format!("write the completion for {name}"))?;
+        shell.write_registration(VARIABLE, PROGRAM, PROGRAM, PROGRAM, &mut text)?;
         String::from_utf8(text).with_context(|| format!("write the completion for {name}"))
     }
 }
@@ -63,6 +48,7 @@ impl Completion {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::ValueEnum as _;
 
     #[test]
     fn every_shell_is_told_to_ask_the_program() {

@@ -8,19 +8,18 @@ use crate::target::Target;
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
 use flux_transfer::{Copied, Destination, TransferError, pack, unpack};
-use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
+use futures::FutureExt as _;
+use futures::future::{Either, ready, select};
+use indicatif::{HumanBytes, ProgressBar, ProgressFinish, ProgressStyle};
 use kube::api::AttachParams;
-use std::io::{self, Read, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio_util::io::SyncIoBridge;
 
-/// How long a copy takes until it shows how far it is.
-const LONG: Duration = Duration::from_secs(1);
 /// Bytes of an error that are kept.
 const LONGEST_ERROR: u64 = 64 << 10;
 
@@ -113,42 +112,34 @@ async fn upload(place: &Place, from: PathBuf, to: &str) -> Result<Copied> {
     let mut process = exec::start(&place.target, &place.pod_name(), &words, &parameters).await?;
     let errors = text_of(process.stderr());
     let stream = SyncIoBridge::new(process.stdin().context("there is no way in")?);
-    let mut packing = spawn_blocking(move || {
+    let packing = spawn_blocking(move || {
         let skipped = |path: &Path| complain(&format!("left out {}: no file", path.display()));
-        pack(&from, Counted::new(stream), skipped)
+        pack(&from, progress().wrap_write(stream), skipped)
     });
-    let mut ended = pin!(exec::end(process, &words));
-    let mut packed = None;
-    let code = loop {
-        tokio::select! {
-            done = &mut packing, if packed.is_none() => match done.context("pack the files")? {
-                // The other side, which waits for more, would not end.
-                Err(error @ (TransferError::Read { .. } | TransferError::Kind { .. })) => {
-                    return Err(error.into());
-                }
-                done => packed = Some(done),
-            },
-            code = &mut ended => break code?,
-        }
+    // Who packs does not learn that the other side has ended, which takes nothing any more.
+    let (code, packed) = match select(packing, pin!(exec::end(process, &words))).await {
+        // The other side, which waits for more, would not end.
+        Either::Left((
+            Ok(Err(error @ (TransferError::Read { .. } | TransferError::Kind { .. }))),
+            _,
+        )) => return Err(error.into()),
+        Either::Left((packed, end)) => (end.await?, ready(packed).left_future()),
+        Either::Right((code, packing)) => (code?, packing.right_future()),
     };
     let errors = errors.await.unwrap_or_default();
     ensure!(code == 0, "{}", failure(&errors, code));
-    match packed {
-        Some(packed) => Ok(packed?),
-        None => Ok(packing.await.context("pack the files")??),
-    }
+    Ok(packed.await.context("pack the files")??)
 }
 
 async fn download(place: &Place, from: &str, to: PathBuf) -> Result<Copied> {
     let words = place.as_user(&[place.agent.as_str(), "pack", from]);
-    let words: Vec<&str> = words.into_iter().collect();
     let parameters = exec::parameters(&place.target);
     let mut process = exec::start(&place.target, &place.pod_name(), &words, &parameters).await?;
     let errors = text_of(process.stderr());
     let stream = SyncIoBridge::new(process.stdout().context("there is no way out")?);
     let destination = Destination { path: to, name: base_name(from) };
     let unpacked: JoinHandle<Result<Copied, TransferError>> = spawn_blocking(move || {
-        let mut stream = Counted::new(stream);
+        let mut stream = progress().wrap_read(stream);
         let copied = unpack(&mut stream, &destination)?;
         // The other side writes to the end of its last block.
         let _ = io::copy(&mut stream, &mut io::sink());
@@ -192,59 +183,11 @@ fn text_of(from: Option<impl AsyncRead + Unpin + Send + 'static>) -> JoinHandle<
     })
 }
 
-/// A stream that shows how far it is, where that takes long and somebody looks on.
-struct Counted<Stream> {
-    stream: Stream,
-    begun: Instant,
-    bytes: u64,
-    bar: Option<ProgressBar>,
-}
-
-impl<Stream> Counted<Stream> {
-    fn new(stream: Stream) -> Self {
-        Self { stream, begun: Instant::now(), bytes: 0, bar: None }
-    }
-
-    fn count(&mut self, bytes: usize) {
-        self.bytes += bytes as u64;
-        if self.bar.is_none() && self.begun.elapsed() > LONG {
-            let style =
-                ProgressStyle::with_template("{spinner} {bytes} in {elapsed}, {bytes_per_sec}");
-            let bar = ProgressBar::new_spinner();
-            self.bar = Some(style.map(|style| bar.clone().with_style(style)).unwrap_or(bar));
-        }
-        if let Some(bar) = &self.bar {
-            bar.set_position(self.bytes);
-        }
-    }
-}
-
-impl<Stream> Drop for Counted<Stream> {
-    fn drop(&mut self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
-    }
-}
-
-impl<Stream: Read> Read for Counted<Stream> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.stream.read(buffer)?;
-        self.count(read);
-        Ok(read)
-    }
-}
-
-impl<Stream: Write> Write for Counted<Stream> {
-    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
-        let written = self.stream.write(buffer)?;
-        self.count(written);
-        Ok(written)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.stream.flush()
-    }
+/// Shows on a terminal how far a stream is that is wrapped by it.
+fn progress() -> ProgressBar {
+    let style = ProgressStyle::with_template("{spinner} {bytes} in {elapsed}, {bytes_per_sec}");
+    let bar = ProgressBar::new_spinner().with_finish(ProgressFinish::AndClear);
+    style.map(|style| bar.clone().with_style(style)).unwrap_or(bar)
 }
 
 #[cfg(test)]

@@ -4,15 +4,12 @@ use crate::completion::names;
 use crate::connection::Connection;
 use crate::output::{complain, print};
 use crate::target::Target;
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use clap::Args;
 use clap_complete::engine::ArgValueCompleter;
 use flux_operator::crd::MiniCluster;
-use futures::StreamExt as _;
 use kube::ResourceExt;
 use kube::api::{DeleteParams, ListParams};
-use kube::runtime::{WatchStreamExt as _, watcher};
-use std::pin::pin;
 use std::process::ExitCode;
 
 /// `delete`.
@@ -73,16 +70,6 @@ pub(crate) async fn begin_deletion(target: &Target) -> Result<()> {
 
 /// Waits until the MiniCluster with this uid is gone.
 pub(crate) async fn wait_until_gone(target: &Target, uid: &str) -> Result<()> {
-    let mut all = pin!(target.changes().default_backoff());
-    while let Some(seen) = all.next().await {
-        match seen {
-            Ok(Some(cluster)) if cluster.uid().as_deref() == Some(uid) => {}
-            Ok(_) => return Ok(()),
-            Err(watcher::Error::InitialListFailed(error)) => {
-                return Err(error).with_context(|| format!("watch {}", target.name));
-            }
-            Err(_) => {}
-        }
-    }
-    bail!("the watch of {} has ended", target.name)
+    let is_it = |cluster: MiniCluster| cluster.uid().as_deref() == Some(uid);
+    target.until(|seen| Ok((!seen.is_some_and(is_it)).then_some(()))).await
 }

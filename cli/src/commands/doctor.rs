@@ -47,6 +47,13 @@ struct Check {
     remedy: Option<String>,
 }
 
+impl Check {
+    fn failed(name: &str, seen: String, remedy: &str) -> Self {
+        let (name, remedy) = (name.to_owned(), Some(remedy.to_owned()));
+        Self { name, finding: Finding::Failed, seen, remedy }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Finding {
@@ -57,10 +64,6 @@ enum Finding {
 }
 
 impl Finding {
-    const fn is_wrong(self) -> bool {
-        matches!(self, Self::Failed | Self::Warning)
-    }
-
     fn painted(self) -> String {
         match self {
             Self::Ok => paint(AnsiColor::Green, "ok"),
@@ -81,7 +84,9 @@ impl Doctor {
         let agent = agent(&cluster);
         let ranks = stream::iter(pods).map(async |(rank, pod)| {
             let checks = checks(&target, &agent, &pod).await;
-            Rank { rank, checks: checks.unwrap_or_else(|error| vec![unanswered(&error)]) }
+            let remedy = "look at the pod: `kubectl describe pod`";
+            let failed = |error| vec![Check::failed("agent", format!("{error:#}"), remedy)];
+            Rank { rank, checks: checks.unwrap_or_else(failed) }
         });
         let mut ranks: Vec<Rank> = ranks.buffer_unordered(AT_ONCE).collect().await;
         ranks.sort_by_key(|rank| rank.rank);
@@ -100,12 +105,8 @@ async fn checks(target: &Target, agent: &str, pod: &Pod) -> Result<Vec<Check>> {
     let runs = runner_state(pod, &target.name).is_some_and(|state| state.running.is_some());
     if !runs {
         let name = &target.name;
-        return Ok(vec![Check {
-            name: "pod".to_owned(),
-            finding: Finding::Failed,
-            seen: format!("{} does not run", pod.name_any()),
-            remedy: Some(format!("`kubectl flux explain {name}` says why")),
-        }]);
+        let remedy = format!("`kubectl flux explain {name}` says why");
+        return Ok(vec![Check::failed("pod", format!("{} does not run", pod.name_any()), &remedy)]);
     }
     let words = [agent, "doctor", "--output", "json"];
     let ended = exec::capture(target, &pod.name_any(), &words).await?;
@@ -115,20 +116,14 @@ async fn checks(target: &Target, agent: &str, pod: &Pod) -> Result<Vec<Check>> {
     serde_json::from_slice(&ended.stdout).context("read what the agent says")
 }
 
-fn unanswered(error: &anyhow::Error) -> Check {
-    Check {
-        name: "agent".to_owned(),
-        finding: Finding::Failed,
-        seen: format!("{error:#}"),
-        remedy: Some("look at the pod: `kubectl describe pod`".to_owned()),
-    }
-}
-
 /// What is wrong, or `all`, the remedy under what it is for.
 fn text(ranks: &[Rank], all: bool) -> String {
     let mut rows = Vec::new();
     for Rank { rank, checks } in ranks {
-        for check in checks.iter().filter(|check| all || check.finding.is_wrong()) {
+        for check in checks
+            .iter()
+            .filter(|check| all || matches!(check.finding, Finding::Failed | Finding::Warning))
+        {
             let result = check.finding.painted();
             let row = |first: &str, second: &str, third: String, text: String| {
                 vec![first.to_owned(), second.to_owned(), third, text]

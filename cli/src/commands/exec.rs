@@ -2,7 +2,7 @@
 
 use super::logs::label;
 use crate::connection::Connection;
-use crate::exec;
+use crate::exec::{self, NOT_RUN};
 use crate::instance::Place;
 use crate::output::{complain, print};
 use crate::target::{NameArgument, Target, agent, runner_state};
@@ -13,8 +13,6 @@ use k8s_openapi::api::core::v1::ContainerState;
 use kube::ResourceExt as _;
 use std::process::ExitCode;
 
-/// Exit code of a rank in which the command could not be run.
-const NOT_RUN: u8 = 125;
 /// Ranks in which it runs at the same time.
 const AT_ONCE: usize = 64;
 
@@ -43,7 +41,7 @@ impl Exec {
         } else {
             let place = Place::of(target, self.rank).await?;
             let words = place.as_user(&command);
-            exec::pass_through(&place.target, &place.pod, &words, true).await?
+            exec::pass_through(&place.target, &place.pod_name(), &words, true).await?
         };
         Ok(ExitCode::from(code))
     }

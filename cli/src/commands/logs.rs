@@ -1,5 +1,6 @@
 //! `logs`: what all ranks have printed, in order of time.
 
+use super::wait::{Goal, until};
 use crate::connection::{Connection, watch_config};
 use crate::log;
 use crate::output::{complain, paint, print};
@@ -8,6 +9,7 @@ use anstyle::AnsiColor;
 use anyhow::{Context as _, Result, anyhow};
 use clap::Args;
 use futures::{StreamExt as _, stream};
+use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use kube::api::LogParams;
@@ -54,16 +56,10 @@ pub(crate) struct Logs {
     timestamps: bool,
 }
 
-/// Reads `90s`, `5m` or `2h`; a plain number is seconds.
+/// Reads `90s`, `5m` or `1h30m`.
 fn seconds(text: &str) -> Result<i64> {
-    let (number, unit) = match text.char_indices().last() {
-        Some((at, 's')) => (&text[..at], 1),
-        Some((at, 'm')) => (&text[..at], 60),
-        Some((at, 'h')) => (&text[..at], 3600),
-        _ => (text, 1),
-    };
-    let number: Option<i64> = number.parse().ok();
-    let seconds = number.and_then(|number| number.checked_mul(unit)).filter(|count| *count > 0);
+    let duration = text.parse().ok().map(|duration: SignedDuration| duration.as_secs());
+    let seconds = duration.filter(|seconds| *seconds > 0);
     seconds.with_context(|| format!("{text:?} is no duration: use one as 90s, 5m or 2h"))
 }
 
@@ -193,8 +189,7 @@ async fn follow_pods(
     let api = target.connection.api::<Pod>();
     let selector = watch_config().labels(&target.selector());
     let mut pods = pin!(watcher(api, selector).default_backoff().applied_objects());
-    let ended = crate::commands::run::ended(&target);
-    let mut ended = pin!(ended);
+    let mut ended = pin!(until(&target, Goal::End));
     let (mut followed, mut tasks) = (HashSet::new(), tokio::task::JoinSet::new());
     loop {
         let pod = tokio::select! {
@@ -233,17 +228,10 @@ async fn follow_pod(
     parameters: LogParams,
     lines: mpsc::Sender<Line>,
 ) -> Result<()> {
-    let pass_on = move |found: Vec<log::Line>| {
+    let pass_on = move |log::Line { time, text }| {
+        let text = String::from_utf8_lossy(&text).trim_end_matches(['\n', '\r']).to_owned();
         let lines = lines.clone();
-        async move {
-            for log::Line { time, text } in found {
-                let text = String::from_utf8_lossy(&text).trim_end_matches(['\n', '\r']).to_owned();
-                if lines.send(Line { time, rank, text }).await.is_err() {
-                    return false;
-                }
-            }
-            true
-        }
+        async move { lines.send(Line { time, rank, text }).await.is_ok() }
     };
     log::follow(target, pod, parameters, pass_on).await
 }
@@ -314,8 +302,9 @@ mod tests {
 
     #[test]
     fn durations_have_units() {
-        assert_eq!(["90s", "5m", "2h", "7"].map(|text| seconds(text).unwrap()), [90, 300, 7200, 7]);
-        for text in ["", "5x", "-1s", "0", "99999999999999999h"] {
+        let read = ["90s", "5m", "2h", "1h30m"].map(|text| seconds(text).unwrap());
+        assert_eq!(read, [90, 300, 7200, 5400]);
+        for text in ["", "7", "5x", "-1s", "0s", "99999999999999999h"] {
             assert!(seconds(text).unwrap_err().to_string().contains("no duration"), "{text}");
         }
     }

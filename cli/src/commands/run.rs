@@ -7,22 +7,18 @@ use crate::commands::delete::{begin_deletion, wait_until_gone};
 use crate::commands::explain::explain;
 use crate::commands::status::summary;
 use crate::connection::Connection;
-use crate::exec;
+use crate::exec::{self, INTERRUPTED};
 use crate::output::{complain, print};
 use crate::target::{Target, agent};
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use flux_operator::crd::served::{lacking_fields, message};
 use flux_operator::crd::{MiniCluster, State};
-pub(crate) use follow::ended;
 use follow::{End, Progress, follow};
 use kube::ResourceExt as _;
 use kube::api::PostParams;
 use specification::Wanted;
 use std::process::ExitCode;
-
-/// What a shell ends with after an interrupt.
-const INTERRUPTED: u8 = 130;
 
 /// `run`.
 #[derive(Debug, Args)]
@@ -116,7 +112,7 @@ impl Run {
             words.push("--");
             words.extend(self.wanted.command.iter().map(String::as_str));
         }
-        exec::pass_through(target, &pod, &words, true).await
+        exec::pass_through(target, &pod.name_any(), &words, true).await
     }
 }
 

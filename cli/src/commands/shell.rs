@@ -22,6 +22,6 @@ impl Shell {
     pub(crate) async fn execute(&self, connection: Connection) -> Result<ExitCode> {
         let place = Place::of(Target::new(connection, &self.name.name), self.rank).await?;
         let words = [place.agent.as_str(), "connect"];
-        exec::pass_through(&place.target, &place.pod, &words, true).await.map(ExitCode::from)
+        exec::pass_through(&place.target, &place.pod_name(), &words, true).await.map(ExitCode::from)
     }
 }

@@ -6,7 +6,6 @@ use crate::connection::Connection;
 use crate::output::{complain, print};
 use crate::target::{NameArgument, Target};
 use anyhow::{Context as _, Result, bail};
-use clap::Args;
 use flux_contract::labels::RESUME;
 use flux_operator::crd::{MiniCluster, State};
 use jiff::Timestamp;
@@ -15,35 +14,19 @@ use serde_json::{Value, json};
 use std::process::ExitCode;
 
 /// `suspend`.
-#[derive(Debug, Args)]
-pub(crate) struct Suspend {
-    #[command(flatten)]
-    name: NameArgument,
+pub(crate) async fn suspend(connection: Connection, name: &NameArgument) -> Result<ExitCode> {
+    let target = Target::new(connection, &name.name);
+    set(&target, &json!({ "spec": { "suspend": true } })).await?;
+    print(&format!("{} is being suspended: its pods go", target.name));
+    Ok(ExitCode::SUCCESS)
 }
 
 /// `resume`.
-#[derive(Debug, Args)]
-pub(crate) struct Resume {
-    #[command(flatten)]
-    name: NameArgument,
-}
-
-impl Suspend {
-    pub(crate) async fn execute(&self, connection: Connection) -> Result<ExitCode> {
-        let target = Target::new(connection, &self.name.name);
-        set(&target, &json!({ "spec": { "suspend": true } })).await?;
-        print(&format!("{} is being suspended: its pods go", target.name));
-        Ok(ExitCode::SUCCESS)
-    }
-}
-
-impl Resume {
-    pub(crate) async fn execute(&self, connection: Connection) -> Result<ExitCode> {
-        let target = Target::new(connection, &self.name.name);
-        set(&target, &resumption()).await?;
-        print(&format!("{} is being resumed", target.name));
-        Ok(ExitCode::SUCCESS)
-    }
+pub(crate) async fn resume(connection: Connection, name: &NameArgument) -> Result<ExitCode> {
+    let target = Target::new(connection, &name.name);
+    set(&target, &resumption()).await?;
+    print(&format!("{} is being resumed", target.name));
+    Ok(ExitCode::SUCCESS)
 }
 
 async fn set(target: &Target, patch: &Value) -> Result<()> {

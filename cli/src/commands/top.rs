@@ -8,7 +8,6 @@ use crate::connection::Connection;
 use crate::instance::Place;
 use crate::target::{NameArgument, Target};
 use anyhow::{Context as _, Result, ensure};
-use clap::Args;
 use crossterm::event::{Event, EventStream};
 use flux_contract::instance::InstanceReport;
 use futures::StreamExt as _;
@@ -25,27 +24,19 @@ use tokio::time::{MissedTickBehavior, interval};
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// `top`.
-#[derive(Debug, Args)]
-pub(crate) struct Top {
-    #[command(flatten)]
-    name: NameArgument,
-}
-
-impl Top {
-    pub(crate) async fn execute(&self, connection: Connection) -> Result<ExitCode> {
-        ensure!(
-            std::io::stdout().is_terminal(),
-            "`top` needs a terminal: `kubectl flux jobs` and `resources` print the same"
-        );
-        let place = Place::lead(Target::new(connection, &self.name.name)).await?;
-        let mut state = State::new(&place.target.name);
-        // What cannot be asked even once is an error, and no picture.
-        state.update(Ok(place.report(false, None).await?));
-        let mut terminal = ratatui::try_init().context("take over the terminal")?;
-        let shown = show(&place, &mut state, &mut terminal).await;
-        ratatui::try_restore().context("give the terminal back")?;
-        shown.map(|()| ExitCode::SUCCESS)
-    }
+pub(crate) async fn top(connection: Connection, name: &NameArgument) -> Result<ExitCode> {
+    ensure!(
+        std::io::stdout().is_terminal(),
+        "`top` needs a terminal: `kubectl flux jobs` and `resources` print the same"
+    );
+    let place = Place::lead(Target::new(connection, &name.name)).await?;
+    let mut state = State::new(&place.target.name);
+    // What cannot be asked even once is an error, and no picture.
+    state.update(Ok(place.report(false, None).await?));
+    let mut terminal = ratatui::try_init().context("take over the terminal")?;
+    let shown = show(&place, &mut state, &mut terminal).await;
+    ratatui::try_restore().context("give the terminal back")?;
+    shown.map(|()| ExitCode::SUCCESS)
 }
 
 /// What is asked for in the background.

@@ -4,12 +4,9 @@ use crate::commands::status::summary;
 use crate::connection::Connection;
 use crate::output::print;
 use crate::target::{NameArgument, Target};
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
 use flux_operator::crd::{MiniCluster, State};
-use futures::StreamExt as _;
-use kube::runtime::WatchStreamExt as _;
-use std::pin::pin;
 use std::process::ExitCode;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -75,19 +72,17 @@ impl Wait {
 
 /// The MiniCluster when it has come to `goal`, or cannot any more: whether it has.
 pub(crate) async fn until(target: &Target, goal: Goal) -> Result<(MiniCluster, bool)> {
-    let mut all = pin!(target.changes().default_backoff());
-    while let Some(seen) = all.next().await {
-        let Some(cluster) = seen? else { bail!("{} was deleted", target.name) };
-        let state = cluster.status.as_ref().filter(|status| {
-            // Until then the state is that of an older specification.
-            status.observed_generation == cluster.metadata.generation
-        });
-        let state = state.and_then(|status| status.state);
-        if let Some(reached) = state.and_then(|state| goal.is_reached(state)) {
-            return Ok((cluster, reached));
-        }
-    }
-    bail!("the watch of {} has ended", target.name)
+    target
+        .until(|seen| {
+            let cluster = seen.with_context(|| format!("{} was deleted", target.name))?;
+            let state = cluster.status.as_ref().filter(|status| {
+                // Until then the state is that of an older specification.
+                status.observed_generation == cluster.metadata.generation
+            });
+            let reached = state.and_then(|status| goal.is_reached(status.state?));
+            Ok(reached.map(|reached| (cluster, reached)))
+        })
+        .await
 }
 
 #[cfg(test)]

@@ -9,8 +9,6 @@ use fs_err::{self as fs, File};
 use sha2::{Digest as _, Sha256};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
-use walkdir::{DirEntry, WalkDir};
 
 /// The environment variable that says where the cache is.
 pub(crate) const CACHE_VARIABLE: &str = "FLUX_E2E_CACHE";
@@ -57,32 +55,7 @@ impl Cache {
 
     /// The artefact's directory if it is there.
     pub fn find(&self, key: &str) -> Option<PathBuf> {
-        let directory = self.built().join(key);
-        if !directory.is_dir() {
-            return None;
-        }
-        // So that `prune` knows what is used. Where that cannot be written, it is made again some day.
-        let _ = File::open(&directory).and_then(|it| it.set_modified(SystemTime::now()));
-        Some(directory)
-    }
-
-    /// Every artefact, finished or not, by name.
-    pub fn artefacts(&self) -> Vec<Artefact> {
-        let entries = WalkDir::new(self.built()).min_depth(1).max_depth(1).sort_by_file_name();
-        let directories = entries.into_iter().flatten().filter(|it| it.file_type().is_dir());
-        let artefact = |entry: DirEntry| {
-            let used = entry.metadata().ok()?.modified().ok()?;
-            let unused = SystemTime::now().duration_since(used).unwrap_or_default();
-            Some(Artefact { name: entry.file_name().to_str()?.to_owned(), unused })
-        };
-        directories.filter_map(artefact).collect()
-    }
-
-    /// Removes the artefacts that nobody has used for `unused`; returns their names.
-    pub fn prune(&self, unused: Duration) -> Result<Vec<String>> {
-        let unused = self.artefacts().into_iter().filter(|it| it.unused >= unused);
-        let remove = |it: Artefact| remove_tree(&self.built().join(&it.name)).map(|()| it.name);
-        unused.map(remove).collect()
+        Some(self.built().join(key)).filter(|directory| directory.is_dir())
     }
 
     /// The artefact's directory; `make` fills it if it is not there yet.
@@ -107,15 +80,6 @@ fn root_from(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     set(CACHE_VARIABLE)
         .or_else(|| set("XDG_CACHE_HOME").map(|path| path.join(DIRECTORY)))
         .or_else(|| set("HOME").map(|path| path.join(".cache").join(DIRECTORY)))
-}
-
-/// One directory of what takes long to make.
-#[derive(Debug)]
-pub struct Artefact {
-    /// Its key.
-    pub name: String,
-    /// How long nobody has asked for it.
-    pub unused: Duration,
 }
 
 /// Names an artefact by what it is made from: inputs with a name each; their order counts.
@@ -182,22 +146,6 @@ mod tests {
         assert_eq!(first, key(&[("go.mod", b"a"), ("flags", b"b")]));
         assert_ne!(first, key(&[("go.mod", b"a"), ("flags", b"c")]));
         assert_ne!(key(&[("a", b"bc")]), key(&[("ab", b"c")]));
-    }
-
-    #[test]
-    fn what_nobody_uses_goes_and_what_is_used_stays() {
-        let directory = tempfile::tempdir().unwrap();
-        let cache = Cache::at(directory.path()).unwrap();
-        let keys = ["old", "used"].map(|name| key(name, "v1", &[]));
-        let long_ago = SystemTime::now() - Duration::from_hours(48);
-        for key in &keys {
-            let made = cache.artefact(key, |_| Ok(())).unwrap();
-            File::open(made).unwrap().set_modified(long_ago).unwrap();
-        }
-        assert!(cache.find(&keys[1]).is_some());
-        let removed = cache.prune(Duration::from_hours(24)).unwrap();
-        assert_eq!(removed, [keys[0].clone()]);
-        assert_eq!(cache.artefacts().len(), 1);
     }
 
     #[test]

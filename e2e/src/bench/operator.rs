@@ -49,22 +49,8 @@ impl OperatorProgram {
         })
     }
 
-    /// The operator in Go, with the file of its CRD.
-    pub(super) fn go(program: &Path, definition: &Path) -> Result<Self> {
-        const ARGUMENTS: [&str; 2] = [
-            "--metrics-bind-address=127.0.0.1:18080",
-            "--health-probe-bind-address=127.0.0.1:18081",
-        ];
-        Self::peer(program, &ARGUMENTS, definition, MINICLUSTERS)
-    }
-
-    /// The MPI Operator, with the file of its CRD.
-    pub(super) fn mpi(program: &Path, definition: &Path) -> Result<Self> {
-        const ARGUMENTS: [&str; 1] = ["--lock-namespace=default"];
-        Self::peer(program, &ARGUMENTS, definition, "mpijobs.kubeflow.org")
-    }
-
-    fn peer(
+    /// That of somebody else, with the file of its CRD, whose name is `definition`.
+    pub(super) fn peer(
         program: &Path,
         arguments: &'static [&'static str],
         definition_file: &Path,

@@ -11,12 +11,11 @@ mod waiting;
 use self::load::Load;
 use self::waiting::WaitsFor;
 use super::operator::OperatorProgram;
-use super::table::render;
 use super::{cluster, write};
 use crate::cluster::Target;
 use crate::environment::Environment;
 use crate::interruption::{self, Scope};
-use crate::kubernetes::{DownAtEnd, Kubernetes, Network, Nodes};
+use crate::kubernetes::{DownAtEnd, Kubernetes, Nodes};
 use crate::product::binaries;
 use crate::progress::{self, Progress};
 use anyhow::{Context as _, Result};
@@ -91,7 +90,7 @@ pub struct Arguments {
 impl Arguments {
     pub(super) fn run(&self) -> Result<ExitCode> {
         let progress = Progress::new();
-        let options = cluster("scale", Nodes::Simulated, Network::default())?;
+        let options = cluster("scale", Nodes::Simulated)?;
         interruption::guard([options.clone()], Scope::Target)?;
         let program = OperatorProgram::ours(binaries::build_shipped(&progress)?.operator)?;
         // It begins with nothing in the cluster.
@@ -99,31 +98,37 @@ impl Arguments {
         let _down = DownAtEnd(options.clone());
         let environment = Environment::as_it_is(&Target::Own(options), &progress)?;
         program.install(&environment)?;
-        if let Some(miniclusters) = self.waiting {
-            let rows = waiting_rows(&environment, &program, miniclusters, &progress)?;
-            progress::print(&table(&WAITING_COLUMNS, &rows));
-            write("waiting", &json!({ "rows": rows }), &progress)?;
-            return Ok(ExitCode::SUCCESS);
-        }
-        if !self.growth.is_empty() {
-            let rows = self.growth_rows(&environment, &program, &progress)?;
-            progress::print(&table(&GROWTH_COLUMNS, &rows));
-            write("growth", &json!({ "rows": rows }), &progress)?;
-            return Ok(ExitCode::SUCCESS);
-        }
-        let rows = environment.run(async |client| {
-            let nodes = load::make_nodes(&client, &environment, &self.loads()).await?;
+        let (name, columns, rows) = if let Some(miniclusters) = self.waiting {
+            let rows = waiting_rows(&environment, &program, miniclusters, &progress);
+            ("waiting", &WAITING_COLUMNS[..], rows)
+        } else if self.growth.is_empty() {
+            ("scale", &COLUMNS[..], self.load_rows(&environment, &program, &progress))
+        } else {
+            ("growth", &GROWTH_COLUMNS[..], self.growth_rows(&environment, &program, &progress))
+        };
+        let rows = rows?;
+        progress::print(&table(columns, &rows));
+        write(name, &json!({ "rows": rows }), &progress)?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// What many cost, and a large one.
+    fn load_rows(
+        &self,
+        environment: &Environment,
+        program: &OperatorProgram,
+        progress: &Progress,
+    ) -> Result<Vec<Value>> {
+        environment.run(async |client| {
+            let nodes = load::make_nodes(&client, environment, &self.loads()).await?;
             progress.say(&format!("{nodes} simulated nodes are ready"));
             let mut rows = Vec::new();
             for load in self.loads() {
-                let row = measure::measure(&client, &environment, &program, load, &progress);
+                let row = measure::measure(&client, environment, program, load, progress);
                 rows.push(serde_json::to_value(Box::pin(row).await?).context("writing a row")?);
             }
             Ok(rows)
-        })?;
-        progress::print(&table(&COLUMNS, &rows));
-        write("scale", &json!({ "rows": rows }), &progress)?;
-        Ok(ExitCode::SUCCESS)
+        })
     }
 
     /// How long growth takes.
@@ -174,7 +179,7 @@ fn table(columns: &[(&str, &str)], rows: &[Value]) -> String {
     let head = columns.iter().map(|(head, _)| (*head).to_owned()).collect();
     let cells =
         |row: &Value| columns.iter().map(|(_, pointer)| cell(row.pointer(pointer))).collect();
-    render(&[head].into_iter().chain(rows.iter().map(cells)).collect::<Vec<_>>())
+    super::table(&[head].into_iter().chain(rows.iter().map(cells)).collect::<Vec<_>>())
 }
 
 fn cell(value: Option<&Value>) -> String {

@@ -16,7 +16,7 @@ use super::{cluster, write};
 use crate::cluster::Target;
 use crate::environment::Environment;
 use crate::interruption::{self, Scope};
-use crate::kubernetes::{DownAtEnd, Network, Nodes};
+use crate::kubernetes::{DownAtEnd, Nodes};
 use crate::product::view::View;
 use crate::progress::{self, Progress};
 use anyhow::{Context as _, Result, bail};
@@ -40,9 +40,6 @@ pub struct Arguments {
     /// A tar of a view, members rooted at `mnt/flux/view`; without it, the stand-in for Flux runs.
     #[arg(long, value_name = "FILE", env = "FLUX_VIEW_ARCHIVE")]
     view_archive: Option<PathBuf>,
-    /// For how long the cluster's DNS answers from a cache; 0: it has none.
-    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
-    dns_cache: u32,
     #[command(flatten)]
     peers: Peers,
 }
@@ -52,11 +49,8 @@ impl Arguments {
         let progress = Progress::new();
         let view = self.view();
         let contenders = self.contenders()?;
-        let network = || Network { dns_cache: self.dns_cache, ..Network::default() };
-        let clusters = [
-            cluster("bench", Nodes::RealWithDisk, network())?,
-            cluster("peer", Nodes::RealWithDisk, network())?,
-        ];
+        let clusters =
+            [cluster("bench", Nodes::RealWithDisk)?, cluster("peer", Nodes::RealWithDisk)?];
         interruption::guard(clusters.clone(), Scope::Target)?;
         let _down = clusters.clone().map(DownAtEnd);
         let target = Target::Own(clusters[0].clone());
@@ -77,7 +71,6 @@ impl Arguments {
         let setting = Setting {
             flux: view.describe(),
             cores,
-            dns_cache_seconds: self.dns_cache,
             rounds: self.rounds,
             sizes: self.sizes.clone(),
         };
@@ -144,10 +137,7 @@ impl Arguments {
 
     fn name_of_results(&self) -> String {
         let sizes = self.sizes.iter().map(u32::to_string).collect::<Vec<_>>().join("-");
-        match self.dns_cache {
-            0 => format!("start-{sizes}"),
-            seconds => format!("start-{sizes}-dns-cache-{seconds}"),
-        }
+        format!("start-{sizes}")
     }
 }
 

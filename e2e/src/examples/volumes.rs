@@ -9,37 +9,30 @@ use serde_json::{Value, json};
 /// Marks the storage class of claims that name none.
 const IS_DEFAULT: &str = "storageclass\\.kubernetes\\.io/is-default-class";
 
+/// The label of the volumes, whose value is the namespace of their claims.
+const LABEL: &str = "flux-e2e/namespace";
+
 /// Makes a volume for each claim that nothing else would: a directory of the node, for that claim of the trial's
-/// namespace and no other. Returns their names.
-pub(super) fn provide(
-    environment: &Environment,
-    trial: &Trial,
-    example: &Example,
-) -> Result<Vec<String>> {
+/// namespace and no other.
+pub(super) fn provide(environment: &Environment, trial: &Trial, example: &Example) -> Result<()> {
     let is_claim = |it: &&Value| it["kind"] == "PersistentVolumeClaim";
     let claims = example.objects.iter().filter(is_claim).collect::<Vec<_>>();
     let defaults = format!("-ojsonpath={{.items[*].metadata.annotations.{IS_DEFAULT}}}");
     if claims.is_empty()
         || environment.kubectl(&["get", "storageclasses", &defaults])?.contains("true")
     {
-        return Ok(Vec::new());
+        return Ok(());
     }
     let volumes: Vec<Value> = claims.iter().map(|it| volume(trial.namespace(), it)).collect();
     let list = json!({ "apiVersion": "v1", "kind": "List", "items": volumes });
-    environment.cluster.apply(&list.to_string(), &[])?;
-    let name = |volume: &Value| volume["metadata"]["name"].as_str().map(str::to_owned);
-    Ok(volumes.iter().filter_map(name).collect())
+    environment.cluster.apply(&list.to_string(), &[])
 }
 
 /// Deletes them, and waits until they are gone: after their claims. They belong to no namespace, so they are not
 /// removed with it.
-pub(super) fn remove(volumes: &[String], environment: &Environment) -> Result<()> {
-    if volumes.is_empty() {
-        return Ok(());
-    }
-    let volumes: Vec<&str> = volumes.iter().map(String::as_str).collect();
-    let words = ["delete", "persistentvolume", "--timeout=3m"];
-    environment.kubectl(&[&words[..], &volumes].concat()).map(drop)
+pub(super) fn remove(namespace: &str, environment: &Environment) -> Result<()> {
+    let selector = format!("--selector={LABEL}={namespace}");
+    environment.kubectl(&["delete", "persistentvolume", &selector, "--timeout=3m"]).map(drop)
 }
 
 fn volume(namespace: &str, claim: &Value) -> Value {
@@ -48,7 +41,7 @@ fn volume(namespace: &str, claim: &Value) -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "PersistentVolume",
-        "metadata": { "name": name },
+        "metadata": { "name": name, "labels": { LABEL: namespace } },
         "spec": {
             "capacity": { "storage": "1Gi" },
             "accessModes": claim["spec"]["accessModes"],

@@ -128,7 +128,6 @@ impl Buildah {
     fn new(progress: &Progress) -> Result<Self> {
         packages::ensure(packages::IMAGE_BUILDER, progress)?;
         let cache = Cache::locate()?;
-        // Pruned as a whole when no build has used it for long.
         let store = cache.artefact(&cache::key("image-store", "1", &[]), |_| Ok(()))?;
         let alone = cache::lock(&store.join(".lock"))?;
         let toolchain = toolchain(&cache, progress)?;

@@ -7,10 +7,10 @@ pub(crate) mod for_workflows;
 use super::binaries::Binaries;
 use super::install::Installation;
 use super::view::View;
-use super::{AGENT, OPERATING_SYSTEM, OPERATOR, ORDINARY_USER};
+use super::{AGENT, OPERATING_SYSTEM, OPERATOR, ORDINARY_USER, checkout};
 use crate::cache::Cache;
 use crate::cluster::Cluster;
-use crate::images::debian::debian;
+use crate::images::debian::{Program, Recipe, Release, debian};
 use crate::images::image::{Image, ImageConfig};
 use crate::images::layer::{Layer, Source};
 use crate::images::libraries::with_libraries;
@@ -62,6 +62,21 @@ fn load_operating_system(cluster: &Cluster, progress: &Progress) -> Result<Image
     let what = format!("loading a Debian 12 made here, in the place of {OPERATING_SYSTEM}");
     progress.step(&what, || cluster.load_image(&system, &[OPERATING_SYSTEM]))?;
     Ok(system)
+}
+
+/// A Debian with these packages and the program of the example `mpi`, compiled by the package `compiler`.
+fn mpi_program(
+    release: Release,
+    packages: &[&str],
+    compiler: &str,
+    progress: &Progress,
+) -> Result<Image> {
+    let program = Program {
+        source: &checkout()?.join("examples/mpi/sum.c"),
+        compile: "mpicc -O2 -o /usr/local/bin/mpi-sum -x c -",
+        tools: &["gcc", "libc6-dev", compiler],
+    };
+    Recipe { release, packages, program: Some(program) }.image(&Cache::locate()?, progress)
 }
 
 /// The operator's image: that of its Dockerfile where it is built; otherwise the operator with the libraries

@@ -74,21 +74,22 @@ impl View {
         *self != Self::StandIn
     }
 
-    /// Whether it has Fluxion. An image of a registry cannot be looked into; it counts as complete.
+    /// Whether it has Fluxion.
     pub fn has_fluxion(&self) -> Result<bool> {
-        match self {
-            Self::StandIn => Ok(false),
-            Self::Image(_) => Ok(true),
-            Self::Archive(path) => holds(path, |name| name == "sched-fluxion-qmanager.so"),
-        }
+        self.has("sched-fluxion-qmanager.so")
     }
 
-    /// Whether it has flux-pmix. An image of a registry counts as complete.
+    /// Whether it has flux-pmix.
     pub fn has_pmix(&self) -> Result<bool> {
+        self.has("pmix.so")
+    }
+
+    /// Whether it has a file of this name. An image of a registry cannot be looked into; it counts as complete.
+    fn has(&self, file: &str) -> Result<bool> {
         match self {
             Self::StandIn => Ok(false),
             Self::Image(_) => Ok(true),
-            Self::Archive(path) => holds(path, |name| name == "pmix.so"),
+            Self::Archive(path) => holds(path, |name| name == file),
         }
     }
 

@@ -2,7 +2,6 @@
 
 use super::logs::container_log;
 use super::{Trial, condition, is_finished, is_true, minicluster};
-use crate::product::printed;
 use crate::wait::until_found;
 use anyhow::{Context as _, Result, bail, ensure};
 use flux_contract::instance::InstanceReport;
@@ -11,7 +10,6 @@ use k8s_openapi::api::core::v1::{ContainerStateTerminated, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt as _;
 use kube::runtime::wait::await_condition;
-use serde::Deserialize;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -29,19 +27,9 @@ pub struct Instance<'run> {
     pub name: &'run str,
 }
 
-/// What `kubectl flux explain` says of one.
-#[derive(Debug, Deserialize)]
-struct Explanation {
-    reason: Option<String>,
-    cause: String,
-    remedy: Option<String>,
-}
-
-impl Explanation {
-    /// Whether it names this reason, and what to do.
-    fn names(&self, reason: &str) -> bool {
-        self.reason.as_deref() == Some(reason) && self.remedy.is_some()
-    }
+/// Whether what `kubectl flux explain` prints names this reason, and what to do.
+fn names(explanation: &Value, reason: &str) -> bool {
+    explanation["reason"] == reason && explanation["remedy"].is_string()
 }
 
 impl Trial {
@@ -98,6 +86,13 @@ impl Instance<'_> {
         Ok(self.pod(0).await?.name_any())
     }
 
+    /// Waits until it is ready and Flux has so many brokers for jobs; returns the name of its lead's pod.
+    pub async fn ready_with(&self, brokers: u32) -> Result<String> {
+        let lead = self.ready().await?;
+        self.up(brokers).await?;
+        Ok(lead)
+    }
+
     /// Waits until its status is as `fits` wants it.
     pub async fn status(
         &self,
@@ -137,7 +132,8 @@ impl Instance<'_> {
         let said = condition(&cluster, kind).cloned().context("no such condition")?;
         if ["Accepted", "Progressing", "Suspended"].contains(&kind) {
             let what = format!("kubectl flux explain {}: {}", self.name, said.reason);
-            look(&what, async || Ok(self.explanation()?.names(&said.reason).then_some(()))).await?;
+            look(&what, async || Ok(names(&self.explanation()?, &said.reason).then_some(())))
+                .await?;
         }
         Ok(said)
     }
@@ -162,13 +158,12 @@ impl Instance<'_> {
     /// Fails unless `kubectl flux explain` names this reason and this cause, and what to do.
     fn explains(&self, reason: &str, cause: &str) -> Result<()> {
         let found = self.explanation()?;
-        ensure!(found.names(reason) && found.cause == cause, "{reason}, {cause}: {found:?}");
+        ensure!(names(&found, reason) && found["cause"] == cause, "{reason}, {cause}: {found}");
         Ok(())
     }
 
-    fn explanation(&self) -> Result<Explanation> {
-        let text = printed(&mut self.trial.plugin(&["explain", self.name, "--output=json"])?)?;
-        serde_json::from_str(&text).with_context(|| format!("reading {text}"))
+    fn explanation(&self) -> Result<Value> {
+        self.trial.plugin_json(&["explain", self.name])
     }
 
     /// How agent and view come into its pods, as its status says.

@@ -1,9 +1,8 @@
 //! MiniClusters that have as many pods as their jobs need.
 
-use crate::plugin_inside::said;
 use crate::suspend::suspended;
 use crate::{look, trial};
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, ensure};
 use serde_json::json;
 use std::time::Instant;
 
@@ -43,15 +42,11 @@ fn pods_come_for_a_job_that_waits_and_go_when_no_job_needs_them() {
         ensure!(run.jobs().await? == "COMPLETED", "the job is {}", run.jobs().await?);
         let unfinished = run.events("involvedObject.kind=MiniCluster,reason=JobsUnfinished")?;
         ensure!(unfinished.is_empty(), "{unfinished:?}");
-        again(&run).await
+        // It grows once more: the drain of the pods that have gone is lifted.
+        let hosts = run.flux(&["run", "-N2", "-n2", "hostname"]).await?;
+        ensure!(hosts.contains("growth-1"), "{hosts}");
+        Ok(())
     });
-}
-
-/// It grows once more: the drain of the pods that have gone is lifted.
-async fn again(run: &crate::Instance<'_>) -> Result<()> {
-    let hosts = run.flux(&["run", "-N2", "-n2", "hostname"]).await?;
-    ensure!(hosts.contains("growth-1"), "{hosts}");
-    Ok(())
 }
 
 #[test]
@@ -76,7 +71,8 @@ fn one_that_no_job_needs_has_no_pods_until_a_job_is_submitted() {
         suspended(trial, &run, "Idle").await?;
 
         let began = Instant::now();
-        let printed = said(trial, &["submit", "rest", "-N2", "--watch", "--", "hostname"])?;
+        let printed =
+            trial.plugin_prints(&["submit", "rest", "-N2", "--watch", "--", "hostname"])?;
         println!("from the submission to the end of the job: {:?}", began.elapsed());
         let mut hosts: Vec<&str> = printed.lines().collect();
         hosts.sort_unstable();

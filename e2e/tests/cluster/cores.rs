@@ -1,10 +1,7 @@
 //! What a task gets of its pod: the processors that it may run on, and what hooks have set for its processes.
 
-use crate::{Trial, trial};
+use crate::{Trial, lacks_real_flux, trial};
 use anyhow::{Result, ensure};
-use e2e::not_run;
-use e2e::product::view::View;
-use e2e::progress::Progress;
 
 /// The processors of a task, then those of its container, with these options of its submission.
 async fn processors(trial: &Trial, name: &str, options: &str) -> Result<[String; 2]> {
@@ -23,8 +20,7 @@ async fn processors(trial: &Trial, name: &str, options: &str) -> Result<[String;
 #[ignore = "needs a cluster"]
 fn tasks_are_bound_to_cores_that_others_use_too_only_if_the_user_says_so() {
     trial("cores", async |trial| {
-        if !View::from_environment()?.is_real() {
-            not_run::note("binding to cores", "it needs real Flux", &Progress::new());
+        if lacks_real_flux("binding to cores", "it needs real Flux")? {
             return Ok(());
         }
         for name in ["one", "other"] {

@@ -1,10 +1,7 @@
 //! What Flux knows of GPUs, by device files that are none.
 
-use crate::trial;
+use crate::{lacks_real_flux, trial};
 use anyhow::ensure;
-use e2e::not_run;
-use e2e::product::view::View;
-use e2e::progress::Progress;
 
 const EXAMPLE: &str = include_str!("../../../examples/gpu/minicluster.yaml");
 
@@ -30,8 +27,7 @@ fn flux_counts_the_gpus_that_the_container_has() {
 #[ignore = "needs a cluster"]
 fn each_task_of_the_example_sees_the_gpus_of_its_pod() {
     trial("gpu-example", async |trial| {
-        if !View::from_environment()?.is_real() {
-            not_run::note("the example gpu", "it needs real Flux", &Progress::new());
+        if lacks_real_flux("the example gpu", "it needs real Flux")? {
             return Ok(());
         }
         let resources = "resources: {limits: {nvidia.com/gpu: 1}}";

@@ -13,8 +13,7 @@ async fn instance<'run>(
     fields: &str,
 ) -> Result<Instance<'run>> {
     let run = trial.run(name, &format!("size: {size}, interactive: true, {fields}"), "").await?;
-    run.ready().await?;
-    run.up(size).await?;
+    run.ready_with(size).await?;
     Ok(run)
 }
 

@@ -41,6 +41,8 @@ mod without_python;
 
 use anyhow::Result;
 use e2e::environment::Environment;
+use e2e::not_run;
+use e2e::product::view::View;
 use e2e::progress::Progress;
 use e2e::trial::Trial;
 use e2e::trial::instance::{DEADLINE, Instance, end_of, look, specification, then_on};
@@ -48,6 +50,15 @@ use e2e::trial::instance::{DEADLINE, Instance, end_of, look, specification, then
 /// Runs `body` in a namespace of its own.
 fn trial(purpose: &str, body: impl AsyncFnOnce(&Trial) -> Result<()> + Send) {
     succeeds(|environment| environment.trial(purpose, &[], body));
+}
+
+/// Whether there is the stand-in for Flux alone, and `what` is not run for that reason, which is noted.
+fn lacks_real_flux(what: &str, why: &str) -> Result<bool> {
+    let lacks = !View::from_environment()?.is_real();
+    if lacks {
+        not_run::note(what, why, &Progress::new());
+    }
+    Ok(lacks)
 }
 
 /// Runs `body` on the environment that all tests share, and fails with its error as people read it.

@@ -1,10 +1,7 @@
 //! Queues with names, in a file that a hook adds to the broker's configuration.
 
-use crate::{look, trial};
+use crate::{lacks_real_flux, look, trial};
 use anyhow::ensure;
-use e2e::not_run;
-use e2e::product::view::View;
-use e2e::progress::Progress;
 
 const HOOK: &str = r#"commands: {brokerPre: 'printf "[queues.a]\n[queues.b]\n[policy.jobspec.defaults.system]\nqueue = \"b\"\n" > /mnt/flux/config/etc/flux/config/site.toml'}"#;
 
@@ -12,8 +9,7 @@ const HOOK: &str = r#"commands: {brokerPre: 'printf "[queues.a]\n[queues.b]\n[po
 #[ignore = "needs a cluster"]
 fn queues_with_names_are_started_and_a_job_that_names_none_is_in_the_default_one() {
     trial("queues", async |trial| {
-        if !View::from_environment()?.is_real() {
-            not_run::note("queues", "the stand-in for Flux has none", &Progress::new());
+        if lacks_real_flux("queues", "the stand-in for Flux has none")? {
             return Ok(());
         }
         let run = trial.run("queues", "size: 2, interactive: true", HOOK).await?;

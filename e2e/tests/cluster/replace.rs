@@ -1,10 +1,7 @@
 //! Who is replaced, and who fails: pods that are lost.
 
-use crate::{Instance, Trial, end_of, then_on, trial};
+use crate::{Instance, Trial, end_of, lacks_real_flux, then_on, trial};
 use anyhow::{Context as _, Result, ensure};
-use e2e::not_run;
-use e2e::product::view::View;
-use e2e::progress::Progress;
 use e2e::trial::is_true;
 use flux_operator::crd::{MiniClusterStatus, State};
 use k8s_openapi::api::core::v1::Pod;
@@ -55,8 +52,7 @@ fn a_worker_that_is_lost_comes_back_while_the_command_runs() {
     trial("lost-worker", async |trial| {
         let container = format!("{}, {MEMORY_TO_FILL}", then_on(4));
         let run = trial.run("lost", "size: 4", &container).await?;
-        let lead = run.ready().await?;
-        run.up(4).await?;
+        let lead = run.ready_with(4).await?;
         for (index, loss) in (1..).zip([Loss::Deletion, Loss::Eviction, Loss::Memory]) {
             let before = lose(trial, &run, index, loss).await?;
             let back = async {
@@ -83,14 +79,14 @@ fn a_worker_that_is_lost_comes_back_while_the_command_runs() {
 fn a_broker_in_the_middle_of_a_tree_comes_back_with_those_below_it() {
     trial("middle", async |trial| {
         let spec = "size: 5, interactive: true, flux: {topology: 'kary:1'}";
-        if !View::from_environment()?.is_real() {
-            let why = "the stand-in for Flux has no trees";
-            not_run::note("the loss of a broker with others below it", why, &Progress::new());
+        if lacks_real_flux(
+            "the loss of a broker with others below it",
+            "the stand-in for Flux has no trees",
+        )? {
             return Ok(());
         }
         let run = trial.run("chain", spec, "").await?;
-        run.ready().await?;
-        run.up(5).await?;
+        run.ready_with(5).await?;
         let on_rank =
             |rank: &str| format!("/mnt/flux/bin/flux submit --requires=rank:{rank} sleep 600");
         run.exec(0, &["sh", "-c", &on_rank("1")]).await?;

@@ -37,22 +37,6 @@ fn one(container: &str) -> String {
 
 #[test]
 #[ignore = "needs a cluster"]
-fn a_command_that_ends_as_a_lost_container_does_runs_once_and_has_its_code() {
-    trial("codes", async |trial| {
-        let ends = [("exit 255", 255), ("exit 2", 2), ("kill -9 $$", 137), ("exit 143", 143)];
-        for (end, code) in ends {
-            let name = format!("code-{code}");
-            let command = format!("command: \"sh -c 'echo once; {end}'\"");
-            let spec = specification(&["size: 1"], &command);
-            let run = fails(trial, &name, &spec, Some(code), "CommandFailed", &[]).await?;
-            printed_once(&run, "once").await?;
-        }
-        Ok(())
-    });
-}
-
-#[test]
-#[ignore = "needs a cluster"]
 fn what_flux_refuses_is_no_failed_command() {
     trial("refused", async |trial| {
         let refused = async |name, fields, words| {
@@ -101,10 +85,17 @@ fn a_batch_that_fails_shows_its_output_and_names_the_line() {
 #[ignore = "needs a cluster"]
 fn a_command_that_fails_is_run_once_whatever_its_code_is() {
     trial("codes", async |trial| {
-        let codes =
-            [("two", 2), ("seven", 7), ("temporary", 75), ("killed", 137), ("terminated", 143)];
-        let cases = codes.map(async |(name, code)| {
-            let spec = one(&format!("command: 'echo once; exit {code}'"));
+        let ends = [
+            ("two", "exit 2", 2),
+            ("seven", "exit 7", 7),
+            ("temporary", "exit 75", 75),
+            ("lost", "exit 255", 255),
+            ("killed", "exit 137", 137),
+            ("terminated", "exit 143", 143),
+            ("signal", "kill -9 $$", 137),
+        ];
+        let cases = ends.map(async |(name, end, code)| {
+            let spec = one(&format!("command: \"sh -c 'echo once; {end}'\""));
             let run = fails(trial, name, &spec, Some(code), "CommandFailed", &[]).await?;
             printed_once(&run, "once").await
         });

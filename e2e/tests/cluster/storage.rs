@@ -64,8 +64,7 @@ fn a_worker_that_fills_its_disk_is_evicted_and_made_anew() {
         // A copied view takes 120 MB of it.
         let limit = "resources: {limits: {ephemeral-storage: 256Mi}}";
         let run = trial.run("full-worker", "size: 2, interactive: true", limit).await?;
-        let lead = run.ready().await?;
-        run.up(2).await?;
+        let lead = run.ready_with(2).await?;
         let worker = run.pod(1).await?;
         run.exec(1, &["sh", "-c", "head -c 512M /dev/zero > /tmp/full"]).await?;
         run.another(1, &worker).await?;

@@ -34,8 +34,7 @@ fn an_instance_with_an_archive_goes_on_where_it_was_at_another_size() {
              volumes: {{state: {{path: /state, hostPath: {directory}}}}}"
         );
         let run = trial.run("pause", fields, &container).await?;
-        let lead = run.ready().await?;
-        run.up(2).await?;
+        let lead = run.ready_with(2).await?;
         look("the command to end", async || Ok((run.jobs().await? == "COMPLETED").then_some(())))
             .await?;
         run.flux(&["run", "-N2", "hostname"]).await?;

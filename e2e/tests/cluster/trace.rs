@@ -1,21 +1,9 @@
 //! `kubectl flux trace`: what each rank did, while it runs and when it has ended.
 
-use crate::{Instance, Trial, specification, trial};
+use crate::{specification, trial};
 use anyhow::{Context as _, Result, ensure};
-use e2e::programs;
 use flux_contract::phase;
 use serde_json::Value;
-
-fn traced(trial: &Trial, name: &str, options: &[&str]) -> Result<String> {
-    let mut command = trial.plugin(&[&["trace", name], options].concat())?;
-    let output = programs::run(&mut command)?;
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-}
-
-fn chart(trial: &Trial, run: &Instance<'_>) -> Result<Value> {
-    let text = traced(trial, run.name, &["-o", "json"])?;
-    serde_json::from_str(&text).with_context(|| format!("read the chart {text}"))
-}
 
 /// Of each rank its last segment. All of them are on the axis.
 fn last_segments(chart: &Value) -> Result<Vec<&Value>> {
@@ -35,32 +23,24 @@ fn last_segments(chart: &Value) -> Result<Vec<&Value>> {
 fn every_rank_is_drawn_while_it_runs_and_when_it_has_ended() {
     trial("trace", async |trial| {
         let run = trial.run("trace-up", "size: 2, interactive: true", "").await?;
-        run.ready().await?;
-        run.up(2).await?;
-        let up = chart(trial, &run)?;
+        run.ready_with(2).await?;
+        let up = trial.plugin_json(&["trace", run.name])?;
         let last = last_segments(&up)?;
         let run_on = last.iter().all(|it| it["continues"] == true && it["name"] == phase::COMMAND);
         ensure!(last.len() == 2 && run_on, "{up}");
-        let text = traced(trial, run.name, &[])?;
+        let text = trial.plugin_prints(&["trace", run.name])?;
         ensure!(text.starts_with("RANK") && text.contains("\n1 "), "{text}");
 
         let spec = specification(&["size: 2"], "command: sh -c 'sleep 1; exit 7'");
         let ended = trial.start("trace-end", &spec).await?;
         ended.fails("CommandFailed").await?;
-        let end = chart(trial, &ended)?;
+        let end = trial.plugin_json(&["trace", ended.name])?;
         let lead = &end["rows"][0];
         ensure!(lead["rank"] == 0 && lead["exitCode"] == 7, "{end}");
         let segments = lead["segments"].as_array().context("the lead has segments")?;
         let command = segments.iter().find(|segment| segment["name"] == phase::COMMAND);
         let took = command.and_then(|command| command["durationMilliseconds"].as_i64());
         ensure!(took.is_some_and(|took| took >= 1000), "{end}");
-        last_segments(&end)?;
-
-        let directory = tempfile::tempdir()?;
-        let file = directory.path().join("trace.svg");
-        traced(trial, ended.name, &["--svg", &file.display().to_string()])?;
-        let picture = std::fs::read_to_string(&file)?;
-        ensure!(picture.starts_with("<svg") && picture.contains("rank 1"), "{picture}");
-        Ok(())
+        last_segments(&end).map(drop)
     });
 }

@@ -1,11 +1,8 @@
 //! What the agent does in the place of Flux's Python programs: the job that `flux run` would make of a command, and the
 //! modules that `flux modprobe` would load.
 
-use crate::{Instance, trial};
+use crate::{Instance, lacks_real_flux, trial};
 use anyhow::{Context as _, Result, ensure};
-use e2e::not_run;
-use e2e::product::view::View;
-use e2e::progress::Progress;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,14 +28,14 @@ async fn is_compared(run: &Instance<'_>) -> Result<bool> {
 #[ignore = "needs a cluster"]
 fn the_agents_modules_and_job_are_those_of_flux_in_every_field() {
     trial("same-job", async |trial| {
-        if !View::from_environment()?.is_real() {
-            let why = "the stand-in for Flux makes no jobspec";
-            not_run::note("the comparison with flux run", why, &Progress::new());
+        if lacks_real_flux(
+            "the comparison with flux run",
+            "the stand-in for Flux makes no jobspec",
+        )? {
             return Ok(());
         }
         let run = trial.run("both", "size: 2, interactive: true", "").await?;
-        run.ready().await?;
-        run.up(2).await?;
+        run.ready_with(2).await?;
         let is_compared = is_compared(&run).await?;
         for index in [0, 1] {
             let status = run.exec(index, &[AGENT, "status", "--output", "json"]).await?;
@@ -82,9 +79,10 @@ fn the_agents_modules_and_job_are_those_of_flux_in_every_field() {
 #[ignore = "needs a cluster"]
 fn a_scheduler_that_does_not_start_ends_the_run_and_is_named() {
     trial("no-scheduler", async |trial| {
-        if !View::from_environment()?.is_real() {
-            let why = "the stand-in for Flux schedules without Python";
-            not_run::note("a scheduler that does not start", why, &Progress::new());
+        if lacks_real_flux(
+            "a scheduler that does not start",
+            "the stand-in for Flux schedules without Python",
+        )? {
             return Ok(());
         }
         let fields = "size: 1, interactive: true, flux: {scheduler: {simple: true}}";

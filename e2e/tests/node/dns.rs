@@ -50,8 +50,7 @@ async fn names_that_nobody_answers_are_waited_for(trial: &Trial) -> Result<()> {
 /// Workers find the lead by an address that stays.
 async fn a_new_lead_is_found_while_its_name_leads_to_the_old_one(trial: &Trial) -> Result<()> {
     let run = trial.run("people", "size: 2, interactive: true", "").await?;
-    run.ready().await?;
-    run.up(2).await?;
+    run.ready_with(2).await?;
     let worker = run.pod(1).await?;
     let host = format!("people-0.people.{}.svc.cluster.local", trial.namespace());
     let answer = async || {

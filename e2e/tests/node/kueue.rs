@@ -7,7 +7,6 @@ use e2e::kubernetes::Network;
 use e2e::progress::Progress;
 use e2e::trial::condition;
 use flux_operator::crd::State;
-use fs_err as fs;
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -105,17 +104,6 @@ async fn keeps_its_size(trial: &Trial, run: &Instance<'_>) -> Result<()> {
     Ok(())
 }
 
-/// An autoscaler that wants three pods, whatever they do.
-const AUTOSCALER: &str = "
-apiVersion: autoscaling/v2
-kind: HorizontalPodAutoscaler
-metadata: {name: grows}
-spec:
-  scaleTargetRef: {apiVersion: flux-framework.org/v1alpha2, kind: MiniCluster, name: grows}
-  minReplicas: 3
-  maxReplicas: 4
-";
-
 const ELASTIC: &str = "kueue.x-k8s.io/elastic-job: 'true'";
 const ELASTIC_QUEUE: &str = "kueue.x-k8s.io/queue-name: elastic";
 
@@ -133,9 +121,8 @@ async fn grows_and_shrinks(trial: &Trial) -> Result<()> {
     run.running(2).await?;
     let two = uids(trial, run.name).await?;
     run.job("2", TASK).await?;
-    let autoscaler = tempfile::NamedTempFile::new()?;
-    fs::write(autoscaler.path(), AUTOSCALER)?;
-    run.kubectl(&["apply", "-f", &autoscaler.path().display().to_string()])?;
+    // It wants three pods, whatever they do.
+    run.kubectl(&["autoscale", "minicluster", run.name, "--min=3", "--max=4"])?;
     run.running(3).await?;
     run.kubectl(&["delete", "hpa", "grows"])?;
     let three = uids(trial, run.name).await?;

@@ -3,7 +3,7 @@
 
 use super::{on_a_cluster, options};
 use e2e::examples::run::run;
-use e2e::kubernetes::Network;
+use e2e::kubernetes::{IpFamilies, Network};
 use e2e::not_run;
 use e2e::progress::Progress;
 use std::net::IpAddr;
@@ -23,7 +23,7 @@ fn miniclusters_run_over_ipv6_under_any_cluster_domain() {
         return;
     }
     let network = Network {
-        ip_families: "ipv6".parse().unwrap(),
+        ip_families: IpFamilies::Ipv6,
         domain: "k8s.example".parse().unwrap(),
         ..Network::default()
     };

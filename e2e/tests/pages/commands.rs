@@ -6,7 +6,6 @@ use clap::CommandFactory as _;
 use clap::error::ErrorKind;
 use flux_operator::cli::Cli;
 use std::path::Path;
-use std::process::Command;
 
 /// What separates one command from the next, or from a file, in a line for a shell.
 const OPERATORS: [&str; 5] = ["&&", "||", "|", ";", ">"];
@@ -79,22 +78,13 @@ fn fault(call: &Call) -> Option<String> {
         "flux-agent" => flux_agent::commands::command_line(),
         "flux-view" => flux_view::command_line(),
         "flux-operator" => Cli::command(),
-        _ => return fault_of_harness(&call.arguments),
+        _ => e2e::commands::command_line(),
     };
     let words = std::iter::once(call.program.to_owned()).chain(call.arguments.iter().cloned());
     let error = command.try_get_matches_from(words).err()?;
     [ErrorKind::UnknownArgument, ErrorKind::InvalidSubcommand]
         .contains(&error.kind())
         .then(|| error.to_string())
-}
-
-/// The same of the harness, which is asked for its help beside the arguments, and so does nothing.
-fn fault_of_harness(arguments: &[String]) -> Option<String> {
-    let own = arguments.iter().take_while(|word| *word != "--");
-    let harness = Command::new(env!("CARGO_BIN_EXE_e2e")).args(own).arg("--help").output().unwrap();
-    let said = String::from_utf8_lossy(&harness.stderr).into_owned();
-    let unknown = ["unexpected argument", "unrecognized subcommand"];
-    unknown.iter().any(|text| said.contains(text)).then_some(said)
 }
 
 #[test]

@@ -1,15 +1,15 @@
 //! A run from its creation to its end: what it waits for, what it prints, how it ends.
 
 use crate::commands::delete::begin_deletion;
-use crate::commands::status::says;
+use crate::commands::status::{says, summary};
 use crate::connection::watch_config;
 use crate::log;
 use crate::output::complain;
-use crate::target::{Target, runner_state};
-use anyhow::{Context as _, Result, bail};
+use crate::target::{Target, checked, runner_state};
+use anyhow::{Context as _, Result, bail, ensure};
 use flux_operator::crd::{MiniCluster, State};
 use futures::{Stream, StreamExt as _};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use kube::api::LogParams;
@@ -47,7 +47,7 @@ pub(super) struct Progress {
 impl Progress {
     pub(super) fn new(name: &str) -> Self {
         let bar = std::io::stderr().is_terminal().then(|| {
-            let bar = ProgressBar::new_spinner();
+            let bar = ProgressBar::new_spinner().with_finish(ProgressFinish::AndClear);
             bar.set_style(ProgressStyle::default_spinner());
             bar.enable_steady_tick(TICK);
             bar
@@ -84,16 +84,6 @@ impl Progress {
     }
 }
 
-impl Drop for Progress {
-    fn drop(&mut self) {
-        self.clear();
-    }
-}
-
-fn clusters(target: &Target) -> impl Stream<Item = watcher::Result<Option<MiniCluster>>> + use<> {
-    target.changes().default_backoff()
-}
-
 /// The pods of the lead, whenever one changes.
 fn leads(target: &Target) -> impl Stream<Item = watcher::Result<Pod>> + use<> {
     let index = flux_contract::labels::COMPLETION_INDEX;
@@ -108,31 +98,9 @@ fn is_over(cluster: &MiniCluster) -> bool {
     matches!(state, Some(State::Complete | State::Failed | State::Invalid))
 }
 
-/// The MiniCluster when it has ended, or cannot begin.
-pub(crate) async fn ended(target: &Target) -> Result<MiniCluster> {
-    let mut all = pin!(clusters(target));
-    while let Some(seen) = all.next().await {
-        match checked(seen)? {
-            Some(Some(cluster)) if is_over(&cluster) => return Ok(cluster),
-            Some(None) => bail!("{} was deleted", target.name),
-            Some(Some(_)) | None => {}
-        }
-    }
-    bail!("the watch of {} has ended", target.name)
-}
-
-/// A watch that cannot begin fails; what happens to it later is tried again.
-fn checked<T>(seen: watcher::Result<T>) -> Result<Option<T>> {
-    match seen {
-        Ok(seen) => Ok(Some(seen)),
-        Err(watcher::Error::InitialListFailed(error)) => Err(error).context("watch the run"),
-        Err(_) => Ok(None),
-    }
-}
-
 /// Prints what the lead prints until the run has ended.
 pub(super) async fn follow(target: &Target, progress: &mut Progress) -> Result<End> {
-    let mut clusters = pin!(clusters(target));
+    let mut clusters = pin!(target.changes());
     let mut leads = pin!(leads(target));
     let mut log: Option<JoinHandle<Result<()>>> = None;
     let mut is_interrupted = false;
@@ -190,30 +158,21 @@ async fn rest(log: &mut Option<JoinHandle<Result<()>>>) -> Result<()> {
 async fn copy_log(target: Target, pod: String) -> Result<()> {
     let parameters = LogParams { container: Some(target.name.clone()), ..LogParams::default() };
     let mut output = std::io::stdout();
-    let print = move |lines: Vec<log::Line>| {
-        let text: Vec<u8> = lines.into_iter().flat_map(|line| line.text).collect();
-        ready(output.write_all(&text).and_then(|()| output.flush()).is_ok())
+    let print = move |line: log::Line| {
+        ready(output.write_all(&line.text).and_then(|()| output.flush()).is_ok())
     };
     log::follow(target, pod, parameters, print).await
 }
 
 /// The lead's pod when the instance is ready.
 pub(super) async fn until_ready(target: &Target, progress: &mut Progress) -> Result<Pod> {
-    let mut clusters = pin!(clusters(target));
-    while let Some(seen) = clusters.next().await {
-        match checked(seen)? {
-            Some(Some(cluster)) => {
-                progress.show(&cluster);
-                if cluster.status.as_ref().and_then(|status| status.state) == Some(State::Running) {
-                    return target.running_pod(0).await;
-                }
-                if is_over(&cluster) {
-                    bail!("{}", crate::commands::status::summary(&cluster));
-                }
-            }
-            Some(None) => bail!("{} was deleted", target.name),
-            None => {}
-        }
-    }
-    bail!("the watch of {} has ended", target.name)
+    let is_ready = |seen: Option<MiniCluster>| {
+        let cluster = seen.with_context(|| format!("{} was deleted", target.name))?;
+        progress.show(&cluster);
+        ensure!(!is_over(&cluster), "{}", summary(&cluster));
+        let state = cluster.status.and_then(|status| status.state);
+        Ok((state == Some(State::Running)).then_some(()))
+    };
+    target.until(is_ready).await?;
+    target.running_pod(0).await
 }

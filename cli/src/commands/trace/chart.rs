@@ -84,18 +84,6 @@ pub(super) enum Kind {
 impl Kind {
     pub(super) const ALL: [Self; 6] =
         [Self::Schedule, Self::Start, Self::Prepare, Self::Quorum, Self::Command, Self::End];
-
-    /// What it means, for people.
-    pub(super) const fn words(self) -> &'static str {
-        match self {
-            Self::Schedule => "waits for a node",
-            Self::Start => "images, volumes",
-            Self::Prepare => "prepares",
-            Self::Quorum => "joins",
-            Self::Command => "runs",
-            Self::End => "ends",
-        }
-    }
 }
 
 /// Puts pods and what their agents say on one axis. `reports` are the phases of agents that run.

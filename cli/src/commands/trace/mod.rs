@@ -1,7 +1,6 @@
 //! `trace`: when each rank started, what it did, and when it ended, on one axis of time.
 
 mod chart;
-mod svg;
 mod text;
 
 use crate::connection::Connection;
@@ -10,7 +9,7 @@ use crate::output::{FormatArgument, complain, print};
 use crate::target::{NameArgument, Target, agent, runner_state};
 use anyhow::{Context as _, Result, ensure};
 use chart::chart;
-use clap::{Args, ValueHint};
+use clap::Args;
 use flux_contract::Phase;
 use futures::StreamExt as _;
 use jiff::Timestamp;
@@ -18,9 +17,7 @@ use k8s_openapi::api::core::v1::{ContainerState, Pod};
 use kube::ResourceExt as _;
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::fs;
 use std::io::IsTerminal as _;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Agents that are asked at the same time.
@@ -38,9 +35,6 @@ are exact to the millisecond, from the start of their container on. Pods that ar
 pub(crate) struct Trace {
     #[command(flatten)]
     name: NameArgument,
-    /// Write the chart into this file, as SVG, instead
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "output")]
-    svg: Option<PathBuf>,
     #[command(flatten)]
     format: FormatArgument,
 }
@@ -67,10 +61,7 @@ impl Trace {
         let chart = chart(&cluster, &pods, &reports, Timestamp::now());
         let names: Vec<String> =
             pods.values().map(|pod| format!("pod/{}", pod.name_any())).collect();
-        if let Some(file) = &self.svg {
-            let written = fs::write(file, svg::svg(&chart));
-            written.with_context(|| format!("write the chart to {}", file.display()))?;
-        } else if !self.format.print(&chart, &names)? {
+        if !self.format.print(&chart, &names)? {
             print(&text::text(&chart, columns()));
         }
         Ok(ExitCode::SUCCESS)
@@ -195,14 +186,6 @@ mod tests {
         let shown = anstream::adapter::strip_str(&text::text(&example(), 80)).to_string();
         assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
         insta::assert_snapshot!(shown);
-    }
-
-    #[test]
-    fn the_picture_has_a_bar_for_each_segment_and_colours_for_light_and_dark() {
-        let picture = svg::svg(&example());
-        let segments: usize = example().rows.iter().map(|row| row.segments.len()).sum();
-        assert_eq!(picture.matches("<title>rank ").count(), segments);
-        insta::assert_snapshot!(picture);
     }
 
     #[test]

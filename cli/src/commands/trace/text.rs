@@ -63,21 +63,26 @@ fn bar(row: &Row, whole: i64, width: usize) -> String {
 }
 
 fn painted(kind: Kind, length: usize) -> String {
-    let (colour, cell) = match kind {
-        Kind::Schedule => (AnsiColor::Red, "·"),
-        Kind::Start => (AnsiColor::Yellow, "░"),
-        Kind::Prepare => (AnsiColor::Blue, "▒"),
-        Kind::Quorum => (AnsiColor::Cyan, "▓"),
-        Kind::Command => (AnsiColor::Green, "█"),
-        Kind::End => (AnsiColor::Magenta, "▚"),
-    };
+    let (colour, cell, _) = look(kind);
     paint(colour, &cell.repeat(length))
+}
+
+/// The colour and the cells of what is shown alike, and what they mean, for people.
+const fn look(kind: Kind) -> (AnsiColor, &'static str, &'static str) {
+    match kind {
+        Kind::Schedule => (AnsiColor::Red, "·", "waits for a node"),
+        Kind::Start => (AnsiColor::Yellow, "░", "images, volumes"),
+        Kind::Prepare => (AnsiColor::Blue, "▒", "prepares"),
+        Kind::Quorum => (AnsiColor::Cyan, "▓", "joins"),
+        Kind::Command => (AnsiColor::Green, "█", "runs"),
+        Kind::End => (AnsiColor::Magenta, "▚", "ends"),
+    }
 }
 
 fn legend() -> String {
     let mut text = String::new();
     for kind in Kind::ALL {
-        let _ = write!(text, "{} {}  ", painted(kind, 1), kind.words());
+        let _ = write!(text, "{} {}  ", painted(kind, 1), look(kind).2);
     }
     format!("{}\n", text.trim_end())
 }

@@ -142,11 +142,7 @@ mod tests {
         let job = json!({ "kind": "Job", "spec": { "template": { "spec": pod } } });
         let services = json!({ "kind": "Pod", "spec": { "containers": [{ "name": "db" }] } });
         for (made, path, expected) in [
-            (
-                &job,
-                "template.spec.containers[0].resources.limits[x]",
-                "containers[1].resources.limits[x]",
-            ),
+            (&job, "template.spec.containers[0].resources.x[y]", "containers[1].resources.x[y]"),
             (&job, "template.spec.containers[0].volumeMounts[4].name", "containers[1]"),
             (&job, "template.spec.initContainers[1].image", "containers[0].image"),
             (&job, "template.spec.initContainers[0].image", ""),

@@ -121,6 +121,7 @@ pub(super) fn write(path: &Path, content: &str) -> Result<()> {
 mod tests {
     use super::*;
     use crate::cache::Cache;
+    use crate::kubernetes::IpFamilies;
     use crate::kubernetes::layout::{ClusterId, Layout};
     use rcgen::SanType;
     use std::net::IpAddr;
@@ -128,7 +129,7 @@ mod tests {
 
     #[test]
     fn the_api_servers_certificate_holds_its_services_addresses_and_name() {
-        let both = Network { ip_families: "ipv6,ipv4".parse().unwrap(), ..Network::default() };
+        let both = Network { ip_families: IpFamilies::Ipv6AndIpv4, ..Network::default() };
         let names = api_server(&both).unwrap().subject_alt_names;
         for address in both.all() {
             let service = address.api_service.parse::<IpAddr>().unwrap();

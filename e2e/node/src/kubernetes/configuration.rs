@@ -114,17 +114,15 @@ impl Values {
         let mut entries: BTreeMap<String, Entry> =
             serde_saphyr::from_str(include_str!("files/components.yaml"))
                 .context("understanding components.yaml")?;
-        let mut entry = entries.remove(name).with_context(|| format!("{name} is no component"))?;
-        if self.several {
-            entry.arguments.append(&mut entry.several);
-        }
-        if self.simulated {
-            entry.arguments.append(&mut entry.simulated);
-        }
-        if self.native_gangs {
-            entry.arguments.append(&mut entry.native_gangs);
-        }
-        let words = [format!("@{}@/{name}", entry.built)].into_iter().chain(entry.arguments);
+        let entry = entries.remove(name).with_context(|| format!("{name} is no component"))?;
+        let Entry { built, arguments, several, simulated, native_gangs } = entry;
+        let further = [
+            (self.several, several),
+            (self.simulated, simulated),
+            (self.native_gangs, native_gangs),
+        ];
+        let further = further.into_iter().filter(|(applies, _)| *applies).flat_map(|(_, it)| it);
+        let words = [format!("@{built}@/{name}")].into_iter().chain(arguments).chain(further);
         Ok(words.map(|word| self.fill(&word)).collect())
     }
 }
@@ -167,6 +165,7 @@ fn of_network(network: &Network, position: usize) -> Vec<(&'static str, String)>
 mod tests {
     use super::*;
     use crate::cache::Cache;
+    use crate::kubernetes::IpFamilies;
     use crate::kubernetes::layout::{ClusterId, Layout};
     use std::path::Path;
 
@@ -184,7 +183,7 @@ mod tests {
 
     fn both() -> Network {
         Network {
-            ip_families: "ipv6,ipv4".parse().unwrap(),
+            ip_families: IpFamilies::Ipv6AndIpv4,
             domain: "k8s.example".to_owned(),
             ..Network::default()
         }

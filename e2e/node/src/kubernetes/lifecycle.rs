@@ -7,7 +7,6 @@ use super::built::Built;
 use super::cluster::Kubernetes;
 use super::layout::{ClusterId, Layout};
 use super::namespaces::Namespaces;
-use super::network::MOST_NODES;
 use super::options::Options;
 use super::{control_groups, start};
 use crate::cache::{self, Cache};
@@ -15,7 +14,6 @@ use crate::progress::{self, Progress};
 use crate::{packages, programs};
 use anyhow::{Context as _, Result, ensure};
 use fs_err as fs;
-use std::path::PathBuf;
 
 /// What a cluster is made from and how it is set up: one with another mark is not the one asked for.
 type Mark = (Built, String);
@@ -32,25 +30,10 @@ impl Drop for DownAtEnd {
     }
 }
 
-/// What `status` tells about a cluster.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Status {
-    /// The directory that holds the cluster's state, if there is any.
-    pub state: Option<PathBuf>,
-    /// The administrator's kubeconfig.
-    pub kubeconfig: PathBuf,
-    /// Every program that was started, and whether it still runs.
-    pub processes: Vec<(String, bool)>,
-    /// Why the cluster is not to be used; none if it is ready.
-    pub fault: Option<String>,
-}
-
 impl Kubernetes {
     /// A ready cluster: the one that runs if it is healthy and set up as asked, else a new one.
     pub fn up(options: &Options, progress: &Progress) -> Result<Self> {
         let layout = layout_as_root(options)?;
-        let nodes = options.nodes.count();
-        ensure!(nodes <= MOST_NODES, "a cluster can have {MOST_NODES} nodes, not {nodes}");
         packages::ensure(packages::NODE, progress)?;
         let built = Built::ensure(&options.cache, options.version, &options.nodes, progress)?;
         let _lock = cache::lock(&layout.lock)?;
@@ -95,18 +78,6 @@ impl Kubernetes {
         ids.sort();
         // What is taken down or looked at does not depend on how it was set up.
         ids.into_iter().map(|id| Options::new(cache.clone(), id)).collect()
-    }
-
-    /// What there is of the cluster.
-    pub fn status(options: &Options) -> Result<Status> {
-        let layout = layout_as_root(options)?;
-        let processes = layout.processes().into_iter();
-        Ok(Status {
-            state: layout.state.exists().then_some(layout.state),
-            kubeconfig: layout.kubeconfig,
-            processes: processes.map(|(name, process)| (name, process.is_alive())).collect(),
-            fault: Self::find(options).err().map(|fault| format!("{fault:#}")),
-        })
     }
 
     /// The cluster that runs, if it is ready and set up as wanted.

@@ -20,11 +20,9 @@ mod version;
 pub use built::Built;
 pub use cluster::Kubernetes;
 pub use layout::ClusterId;
-pub use lifecycle::{DownAtEnd, Status};
-pub use network::{IpFamilies, MOST_NODES, Network, cluster_domain};
+pub use lifecycle::DownAtEnd;
+pub use network::{IpFamilies, MOST_NODES, Network};
 pub use options::{ContainerRuntime, Nodes, Options, id_of_version};
 pub use processes::end_descendants;
-pub use recipes::{
-    DRA_EXAMPLE_DRIVER_VERSION, KUEUE_VERSION, SCHEDULER_PLUGINS_VERSION, go_programs,
-};
+pub use recipes::go_programs;
 pub use version::KubernetesVersion;

@@ -178,6 +178,7 @@ fn plug_plan(name: &str, holder: i32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kubernetes::IpFamilies;
     use crate::kubernetes::layout::{ClusterId, Layout};
 
     /// What `mount` and `mkfs.ext4` are called with, and what is there afterwards in two hierarchies.
@@ -253,7 +254,7 @@ mod tests {
 
     #[test]
     fn the_node_has_an_address_and_a_default_route_of_each_kind() {
-        let both = Network { ip_families: "ipv4,ipv6".parse().unwrap(), ..Network::default() };
+        let both = Network { ip_families: IpFamilies::Ipv4AndIpv6, ..Network::default() };
         insta::assert_snapshot!(network_plan(0, 1, &both), @r"
         link set lo up
         link add node0 type bridge

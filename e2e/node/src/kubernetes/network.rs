@@ -1,53 +1,28 @@
 //! A cluster's network as a value: kinds of addresses, ranges, and the domain of its names.
 
-use anyhow::{Error, Result, bail, ensure};
+use clap::ValueEnum;
 use std::fmt;
-use std::str::FromStr;
 
 /// The kinds of addresses that nodes, pods and Services have, the usual one first.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct IpFamilies(Vec<&'static Addresses>);
-
-impl Default for IpFamilies {
-    fn default() -> Self {
-        Self(vec![&IPV4])
-    }
-}
-
-impl FromStr for IpFamilies {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        Ok(Self(match text {
-            "ipv4" => vec![&IPV4],
-            "ipv6" => vec![&IPV6],
-            "ipv4,ipv6" => vec![&IPV4, &IPV6],
-            "ipv6,ipv4" => vec![&IPV6, &IPV4],
-            _ => bail!("{text:?} is no kind of address: use ipv4, ipv6, or both with a comma"),
-        }))
-    }
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum IpFamilies {
+    /// IPv4 alone.
+    #[default]
+    Ipv4,
+    /// IPv6 alone.
+    Ipv6,
+    /// Both.
+    #[value(name = "ipv4,ipv6")]
+    Ipv4AndIpv6,
+    /// Both.
+    #[value(name = "ipv6,ipv4")]
+    Ipv6AndIpv4,
 }
 
 impl fmt::Display for IpFamilies {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let words = self.0.iter().map(|family| family.kind.to_lowercase());
-        formatter.write_str(&words.collect::<Vec<_>>().join(","))
+        formatter.write_str(self.to_possible_value().unwrap_or_default().get_name())
     }
-}
-
-/// Reads the domain under which a cluster's names are.
-pub fn cluster_domain(text: &str) -> Result<String> {
-    let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
-    let fits = |label: &str| {
-        let is_long = (1..=63).contains(&label.len());
-        is_long && label.bytes().all(inner) && label.trim_matches('-').len() == label.len()
-    };
-    // The longest name below it that the harness makes itself is that of the API server.
-    ensure!(
-        text.len() <= 200 && text.split('.').all(fits),
-        "cluster domain {text:?} must be labels of a-z, 0-9 and - with dots between them"
-    );
-    Ok(text.to_owned())
 }
 
 /// Most nodes that a cluster can have.
@@ -79,7 +54,7 @@ pub(crate) struct Addresses {
 }
 
 /// kubeadm's users mostly choose these ranges.
-static IPV4: Addresses = Addresses {
+const IPV4: Addresses = Addresses {
     kind: "IPv4",
     nodes: ["10.89.0.2", "10.89.0.3", "10.89.0.4"],
     node_pods: ["10.244.0.0/24", "10.244.1.0/24", "10.244.2.0/24"],
@@ -93,7 +68,7 @@ static IPV4: Addresses = Addresses {
 };
 
 /// Unique local addresses (RFC 4193). The API server takes no larger range of Services than /108.
-static IPV6: Addresses = Addresses {
+const IPV6: Addresses = Addresses {
     kind: "IPv6",
     nodes: ["fd00:10:89::2", "fd00:10:89::3", "fd00:10:89::4"],
     node_pods: ["fd00:10:244::/64", "fd00:10:244:1::/64", "fd00:10:244:2::/64"],
@@ -126,12 +101,17 @@ impl Default for Network {
 
 impl Network {
     /// The addresses of each kind that it has, the usual one first.
-    pub(crate) fn all(&self) -> &[&'static Addresses] {
-        &self.ip_families.0
+    pub(crate) fn all(&self) -> &'static [&'static Addresses] {
+        match self.ip_families {
+            IpFamilies::Ipv4 => &[&IPV4],
+            IpFamilies::Ipv6 => &[&IPV6],
+            IpFamilies::Ipv4AndIpv6 => &[&IPV4, &IPV6],
+            IpFamilies::Ipv6AndIpv4 => &[&IPV6, &IPV4],
+        }
     }
 
     pub(crate) fn usual(&self) -> &'static Addresses {
-        self.ip_families.0[0]
+        self.all()[0]
     }
 
     /// One value for each kind of address, as Kubernetes' options take them.
@@ -147,27 +127,4 @@ impl Network {
 
 pub(crate) fn in_url(address: &str) -> String {
     if address.contains(':') { format!("[{address}]") } else { address.to_owned() }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn kinds_of_addresses_are_read_as_they_are_written() {
-        for text in ["ipv4", "ipv6", "ipv4,ipv6", "ipv6,ipv4"] {
-            assert_eq!(text.parse::<IpFamilies>().unwrap().to_string(), text);
-        }
-        for bad in ["", "ipv5", "ipv4,", "ipv6,ipv6", "ipv4,ipv6,ipv4"] {
-            assert!(bad.parse::<IpFamilies>().is_err(), "{bad:?}");
-        }
-    }
-
-    #[test]
-    fn a_domain_is_a_dns_name() {
-        assert_eq!(cluster_domain("k8s.example").unwrap(), "k8s.example");
-        for bad in ["", ".", "a..b", "-a", "A", "a b", "a."] {
-            assert!(cluster_domain(bad).is_err(), "{bad:?}");
-        }
-    }
 }

@@ -54,15 +54,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_version_is_written_as_it_is_read() {
+    fn a_version_is_written_as_it_is_read_and_the_newest_is_the_default() {
         for version in KubernetesVersion::all() {
             assert_eq!(KubernetesVersion::from_str(&version.to_string(), false), Ok(*version));
             assert!(version.full().starts_with(&format!("v{version}.")), "{version}");
         }
-    }
-
-    #[test]
-    fn the_newest_is_the_default_and_the_oldest_comes_first() {
         assert!(KubernetesVersion::all().is_sorted());
         assert_eq!(KubernetesVersion::all().last(), Some(&KubernetesVersion::default()));
     }

@@ -1,7 +1,7 @@
 //! One measurement: an operator that has nothing to do is given many MiniClusters at once.
 
 use super::load::{HOLD, Load};
-use crate::audit::Audit;
+use crate::audit::{self, Audit};
 use crate::bench::namespace::{self, News, Seen};
 use crate::bench::operator::{Memory, Operator, OperatorProgram};
 use crate::environment::Environment;
@@ -73,10 +73,7 @@ pub(super) async fn measure(
     )?;
     operator.rest().await?;
     let answered = audit.operator()?;
-    let mut requests = BTreeMap::new();
-    for request in &answered {
-        *requests.entry(request.kind()).or_default() += 1;
-    }
+    let requests = audit::count(&answered);
     progress.say(&format!("{what}: {}; requests: {requests:?}", jobs.describe()));
     let worked = operator.processor_time()?.saturating_sub(worked_before);
     let writes = answered.iter().filter(|it| it.is_write()).count();

@@ -5,7 +5,7 @@
 
 use super::load::Load;
 use super::measure::create;
-use crate::audit::Audit;
+use crate::audit::{self, Audit};
 use crate::bench::namespace::{self, News, Seen};
 use crate::bench::operator::OperatorProgram;
 use crate::environment::Environment;
@@ -114,10 +114,7 @@ pub(super) async fn measure(
     tokio::time::sleep(MEASURED).await;
     operator.check()?;
     let answered = audit.operator()?;
-    let mut requests = BTreeMap::new();
-    for request in &answered {
-        *requests.entry(request.kind()).or_default() += 1;
-    }
+    let requests = audit::count(&answered);
     // Who waits would be waited for by the next.
     trial.clean().await?;
     let requests_per_second = f64::from(u32::try_from(answered.len())?) / MEASURED.as_secs_f64();

@@ -4,13 +4,17 @@ use super::contender::Contender;
 use super::run::Place;
 use crate::bench::operator::{Operator, OperatorProgram};
 use crate::cluster::Target;
-use crate::environment::Environment;
+use crate::environment::{Environment, MINICLUSTERS};
 use crate::kubernetes::Options;
 use crate::product::view::View;
 use crate::progress::Progress;
 use anyhow::Result;
 use clap::Args;
 use std::path::{Path, PathBuf};
+
+/// Arguments of the Go operator beside another one.
+const GO_ARGUMENTS: [&str; 2] =
+    ["--metrics-bind-address=127.0.0.1:18080", "--health-probe-bind-address=127.0.0.1:18081"];
 
 /// Which of them are at hand.
 #[derive(Debug, Args)]
@@ -58,12 +62,13 @@ impl Peers {
         progress: &Progress,
     ) -> Result<Option<(Place, Vec<Operator>)>> {
         let files = contenders.iter().filter_map(|it| Some((*it, self.of(*it)?)));
-        let program = |(contender, (program, definition)): (_, (&Path, &Path))| {
-            if contender == Contender::MpiOperator {
-                OperatorProgram::mpi(program, definition)
+        let program = |(contender, (program, file)): (_, (&Path, &Path))| {
+            let (arguments, definition) = if contender == Contender::MpiOperator {
+                (&["--lock-namespace=default"][..], "mpijobs.kubeflow.org")
             } else {
-                OperatorProgram::go(program, definition)
-            }
+                (&GO_ARGUMENTS[..], MINICLUSTERS)
+            };
+            OperatorProgram::peer(program, arguments, file, definition)
         };
         let programs = files.map(program).collect::<Result<Vec<_>>>()?;
         if programs.is_empty() {

@@ -3,7 +3,7 @@
 use super::contender::Contender;
 use super::recording::{MILESTONES, Milestone};
 use super::run::Run;
-use crate::bench::table::render;
+use crate::bench::table;
 use clap::ValueEnum as _;
 use serde::Serialize;
 use std::fmt;
@@ -14,8 +14,6 @@ use std::fmt;
 pub(super) struct Setting {
     pub(super) flux: String,
     pub(super) cores: usize,
-    /// For how long the cluster's DNS answers from its cache.
-    pub(super) dns_cache_seconds: u32,
     pub(super) rounds: usize,
     pub(super) sizes: Vec<u32>,
 }
@@ -99,13 +97,9 @@ impl Report {
     }
 
     pub(super) fn text(&self) -> String {
-        let dns = match self.setting.dns_cache_seconds {
-            0 => "DNS without a cache".to_owned(),
-            seconds => format!("DNS with a cache of {seconds} s"),
-        };
         let Setting { flux, rounds, cores, sizes, .. } = &self.setting;
         let head = format!(
-            "{flux}. {rounds} rounds, {cores} cores, {dns}. Seconds from the first object's creation, and of the \
+            "{flux}. {rounds} rounds, {cores} cores. Seconds from the first object's creation, and of the \
              processors: median (least - most).\n"
         );
         let of_size = |size: &u32| {
@@ -118,7 +112,7 @@ impl Report {
     fn summaries(&self, size: u32) -> String {
         let head = Summary::HEAD.map(str::to_owned).to_vec();
         let rows = self.summaries.iter().filter(|it| it.size == size).map(Summary::row);
-        render(&[head].into_iter().chain(rows).collect::<Vec<_>>())
+        table(&[head].into_iter().chain(rows).collect::<Vec<_>>())
     }
 
     /// A row for each milestone, with a column for each contender that ran.
@@ -133,7 +127,7 @@ impl Report {
             let cells = spreads.map(|it| it.map(|it| it.to_string()).unwrap_or_default());
             [(*name).to_owned()].into_iter().chain(cells).collect()
         };
-        render(&[head].into_iter().chain(MILESTONES.iter().map(row)).collect::<Vec<_>>())
+        table(&[head].into_iter().chain(MILESTONES.iter().map(row)).collect::<Vec<_>>())
     }
 
     /// What there is to say of a contender; nothing where it did not run.
@@ -184,13 +178,8 @@ mod tests {
             .into(),
             processor_seconds: seconds * 1.5,
         };
-        let setting = Setting {
-            flux: "Flux: a sample".to_owned(),
-            cores: 2,
-            dns_cache_seconds: 30,
-            rounds: 3,
-            sizes: vec![4],
-        };
+        let setting =
+            Setting { flux: "Flux: a sample".to_owned(), cores: 2, rounds: 3, sizes: vec![4] };
         let runs = vec![
             run(Contender::Mounted, 0, 3.0),
             run(Contender::Mounted, 1, 9.0),

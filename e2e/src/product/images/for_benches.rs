@@ -1,12 +1,11 @@
 //! Images that only measurements use: a whole operating system with the view, as one would write it by hand.
 
-use super::{Binaries, View, agent, load_operating_system};
-use crate::cache::{Cache, remove_tree};
+use super::{Binaries, View, agent, load_operating_system, mpi_program};
+use crate::cache::remove_tree;
 use crate::cluster::Cluster;
-use crate::images::debian::{Program, Recipe, Release};
+use crate::images::debian::Release;
 use crate::images::image::Image;
 use crate::images::layer::{Layer, Source};
-use crate::product::checkout;
 use crate::progress::Progress;
 use anyhow::{Context as _, Result, bail};
 use fs_err::os::unix::fs::symlink;
@@ -58,14 +57,8 @@ pub(crate) fn load(
 }
 
 fn open_mpi(scratch: &Path, progress: &Progress) -> Result<Image> {
-    let program = Program {
-        source: &checkout()?.join("examples/mpi/sum.c"),
-        compile: "mpicc -O2 -o /usr/local/bin/mpi-sum -x c -",
-        tools: &["gcc", "libc6-dev", "libopenmpi-dev"],
-    };
     let packages = ["openmpi-bin", "openssh-server"];
-    let recipe = Recipe { release: Release::Bookworm, packages: &packages, program: Some(program) };
-    let system = recipe.image(&Cache::locate()?, progress)?;
+    let system = mpi_program(Release::Bookworm, &packages, "libopenmpi-dev", progress)?;
     let config = system.config().clone();
     // sshd wants this directory, which an init system would make.
     let directory = [Source::link("/run/sshd/none", "/dev/null")];

@@ -1,12 +1,11 @@
 //! Images that only tests and examples name: made here in the place of published ones of the same use.
 
-use super::{Binaries, View};
+use super::{Binaries, View, mpi_program};
 use crate::cache::Cache;
 use crate::cluster::Cluster;
-use crate::images::debian::{Program, Recipe, Release, debian};
+use crate::images::debian::{Recipe, Release, debian};
 use crate::images::image::{Image, ImageConfig};
 use crate::images::layer::{Layer, Source};
-use crate::product::checkout;
 use crate::progress::Progress;
 use crate::{packages, programs};
 use anyhow::{Context as _, Result};
@@ -58,7 +57,9 @@ pub(crate) fn load(
     let web_server = web_server(&system, scratch.path())?;
     load("Debian's nginx, in the place of", &web_server, WEB_SERVER)?;
     if view.is_real() {
-        load("Debian's MPICH with a program, as", &mpi(progress)?, MPI)?;
+        // As in the `Dockerfile` of the example, which says why not Debian 12.
+        let mpi = mpi_program(Release::Trixie, &["libmpich12"], "libmpich-dev", progress)?;
+        load("Debian's MPICH with a program, as", &mpi, MPI)?;
         for (name, release, packages) in OF_EXAMPLES {
             let recipe = Recipe { release, packages, program: None };
             load("packages of Debian, as", &recipe.image(&Cache::locate()?, progress)?, name)?;
@@ -77,18 +78,6 @@ pub(crate) fn make_file_systems(cache: &Cache, progress: &Progress) -> Result<()
     debian(cache, &[], progress)?;
     debian(cache, &PACKAGES, progress)?;
     Ok(())
-}
-
-fn mpi(progress: &Progress) -> Result<Image> {
-    let program = Program {
-        source: &checkout()?.join("examples/mpi/sum.c"),
-        compile: "mpicc -O2 -o /usr/local/bin/mpi-sum -x c -",
-        tools: &["gcc", "libc6-dev", "libmpich-dev"],
-    };
-    // As in the `Dockerfile` of the example, which says why not Debian 12.
-    let recipe =
-        Recipe { release: Release::Trixie, packages: &["libmpich12"], program: Some(program) };
-    recipe.image(&Cache::locate()?, progress)
 }
 
 fn web_server(debian: &Image, scratch: &Path) -> Result<Image> {

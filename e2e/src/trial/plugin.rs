@@ -1,0 +1,47 @@
+//! `kubectl flux`, as people call it in the namespace of a trial.
+
+use super::Trial;
+use crate::product::binaries;
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+use std::process::{Command, Output};
+
+/// What a call has printed.
+#[derive(Debug)]
+pub struct Printed {
+    /// On standard output.
+    pub out: String,
+    /// On standard error.
+    pub err: String,
+}
+
+impl Trial {
+    /// `kubectl flux` with these arguments, in the trial's namespace.
+    pub fn plugin(&self, words: &[&str]) -> Result<Command> {
+        let mut command = self.program(&binaries::plugin()?);
+        command.args(["--namespace", self.namespace()]).args(words);
+        Ok(command)
+    }
+
+    /// Calls it, and fails unless it ends with `code`.
+    pub fn plugin_ends(&self, code: i32, words: &[&str]) -> Result<Printed> {
+        let output = self.plugin(words)?.output();
+        let Output { status, stdout, stderr } =
+            output.with_context(|| format!("running kubectl flux {words:?}"))?;
+        let [out, err] = [stdout, stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+        let is_expected = status.code() == Some(code);
+        ensure!(is_expected, "kubectl flux {words:?}: {status}, not {code}:\n{out}\n{err}");
+        Ok(Printed { out, err })
+    }
+
+    /// What it prints; it has to end well.
+    pub fn plugin_prints(&self, words: &[&str]) -> Result<String> {
+        Ok(self.plugin_ends(0, words)?.out)
+    }
+
+    /// The same as JSON.
+    pub fn plugin_json(&self, words: &[&str]) -> Result<Value> {
+        let text = self.plugin_prints(&[words, &["--output", "json"]].concat())?;
+        serde_json::from_str(&text).with_context(|| format!("reading {text}"))
+    }
+}
