@@ -4,9 +4,11 @@ use crate::target::Target;
 use anyhow::{Context as _, Result, bail};
 use crossterm::terminal;
 use futures::SinkExt as _;
+use futures::future::{self, Either, OptionFuture};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 use kube::api::{AttachParams, AttachedProcess, TerminalSize};
 use std::io::IsTerminal as _;
+use std::pin::pin;
 use std::time::Duration;
 use tokio::io::{
     self, AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _,
@@ -37,10 +39,11 @@ pub(crate) struct Ended {
 pub(crate) async fn capture(target: &Target, pod: &str, words: &[&str]) -> Result<Ended> {
     let parameters = parameters(target);
     let mut process = start(target, pod, words, &parameters).await?;
-    let printed = tokio::try_join!(read_all(process.stdout()), read_all(process.stderr()));
+    let (out, err) = (process.stdout(), process.stderr());
+    let reading = async { tokio::try_join!(read_all(out), read_all(err)) };
+    let (code, printed) = end_of_all(process, words, reading).await?;
     let (stdout, stderr) =
         printed.with_context(|| format!("read what {} printed in {pod}", words[0]))?;
-    let code = end(process, words).await?;
     Ok(Ended { code, stdout, stderr: String::from_utf8_lossy(&stderr).into_owned() })
 }
 
@@ -54,12 +57,15 @@ pub(crate) async fn lines(
 ) -> Result<u8> {
     let mut process = start(target, pod, words, &parameters(target)).await?;
     let (out, err) = (process.stdout(), process.stderr());
-    let (out, err) = tokio::join!(
-        each_line(out, |line| take(false, line)),
-        each_line(err, |line| take(true, line))
-    );
-    out.and(err).with_context(|| format!("read what {} printed in {pod}", words[0]))?;
-    end(process, words).await
+    let reading = async {
+        tokio::try_join!(
+            each_line(out, |line| take(false, line)),
+            each_line(err, |line| take(true, line))
+        )
+    };
+    let (code, read) = end_of_all(process, words, reading).await?;
+    read.with_context(|| format!("read what {} printed in {pod}", words[0]))?;
+    Ok(code)
 }
 
 async fn each_line(from: Option<impl AsyncRead + Unpin>, take: impl Fn(&str)) -> io::Result<()> {
@@ -96,16 +102,13 @@ pub(crate) async fn pass_through(
     let raw = terminal.then(RawMode::enter).transpose()?;
     let sizes = terminal.then(|| follow_size(&mut process)).flatten();
     let input = process.stdin().map(|to| tokio::spawn(copy(io::stdin(), to)));
-    let output = process.stdout().map(|from| tokio::spawn(copy(from, io::stdout())));
-    let errors = process.stderr().map(|from| tokio::spawn(copy(from, io::stderr())));
-    let code = end(process, words).await;
-    for copied in [output, errors].into_iter().flatten() {
-        // What was printed last is still on its way. A reader that has gone is no failure.
-        let _ = copied.await;
-    }
+    let output = OptionFuture::from(process.stdout().map(|from| copy(from, io::stdout())));
+    let errors = OptionFuture::from(process.stderr().map(|from| copy(from, io::stderr())));
+    // A reader that has gone is no failure.
+    let ended = end_of_all(process, words, future::join(output, errors)).await;
     [input, sizes].into_iter().flatten().for_each(|task: JoinHandle<()>| task.abort());
     drop(raw);
-    code
+    ended.map(|(code, _)| code)
 }
 
 /// A program without input in the runner.
@@ -132,12 +135,28 @@ pub(crate) async fn start(
 }
 
 /// Waits for the end of a program whose streams are taken, and returns its exit code.
-pub(crate) async fn end(mut process: AttachedProcess, words: &[&str]) -> Result<u8> {
+pub(crate) async fn end(process: AttachedProcess, words: &[&str]) -> Result<u8> {
+    end_of_all(process, words, future::ready(())).await.map(|(code, ())| code)
+}
+
+/// Waits for the ends of a program and of `reading` what it prints. A connection that breaks does not end the streams
+/// (`start_message_loop` of kube-client 5.0.0), but there will be no exit code.
+async fn end_of_all<T>(
+    mut process: AttachedProcess,
+    words: &[&str],
+    reading: impl Future<Output = T>,
+) -> Result<(u8, T)> {
     let status = process.take_status().context("the status of the process was taken")?;
-    let Some(status) = status.await else {
-        bail!("the connection ended before {} did", words.join(" "))
+    let (status, read) = match future::select(pin!(reading), pin!(status)).await {
+        Either::Left((read, status)) => (status.await, Some(read)),
+        Either::Right((None, _)) => (None, None),
+        Either::Right((status, reading)) => (status, Some(reading.await)),
     };
-    exit_code(&status).with_context(|| format!("run {}", words.join(" ")))
+    let (Some(status), Some(read)) = (status, read) else {
+        bail!("the connection ended before {} did, which may go on in the pod", words.join(" "))
+    };
+    let code = exit_code(&status).with_context(|| format!("run {}", words.join(" ")))?;
+    Ok((code, read))
 }
 
 /// The exit code is a cause of the status (client-go, `tools/remotecommand/v4.go`).

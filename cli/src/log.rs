@@ -40,9 +40,10 @@ impl Progress {
         self.repeated = (!self.last.is_empty()).then_some(0);
     }
 
-    /// From when on the next connection has to give lines.
+    /// From when on the next connection has to give lines: a whole second, as kube-core rounds to the nearest one.
     fn since(&self) -> Option<Timestamp> {
-        self.last.parse().ok()
+        let last: Timestamp = self.last.parse().ok()?;
+        Timestamp::from_second(last.as_second()).ok()
     }
 
     /// A line, unless an earlier connection has given it.
@@ -181,6 +182,13 @@ mod tests {
             let (second, third) = (cut / 2, cut);
             assert_eq!(printed(&[&all[..second], &all[..third], "", all]), expected, "{cut}");
         }
+    }
+
+    #[test]
+    fn the_next_connection_gives_the_last_line_again() {
+        let mut progress = Progress::default();
+        progress.line(b"2026-11-29T14:29:15.799Z a");
+        assert_eq!(progress.since(), "2026-11-29T14:29:15Z".parse().ok());
     }
 
     #[test]

@@ -323,7 +323,9 @@ impl CommandRun {
                 end.not_run = Some(Failure::new(Exit::FluxRefused, text));
             }
             Some(Verdict::Started(note)) => {
-                end.error = note.map(|note| with(note, shell_hint(&self.command.words)));
+                // A job has other ends than by its command, as the loss of a node.
+                let hint = meaning(code).and_then(|_| shell_hint(&self.command.words));
+                end.error = note.map(|note| with(note, hint));
                 if let Some(job) = &end.job {
                     end.failed_task = failed_task(&self.client, job).await;
                 }

@@ -69,7 +69,7 @@ pub(super) async fn gather(
     let pods = target.pods().await?;
     let (ranks, events, output, queue) = tokio::join!(
         ranks(target, cluster, &pods),
-        events(target, is_over(cluster), now),
+        events(target, cluster, now),
         output(target, &pods),
         queue(&target.connection, cluster),
     );
@@ -153,9 +153,10 @@ async fn says(target: &Target, cluster: &MiniCluster, pod: &Pod) -> Option<Strin
     })
 }
 
-/// Warnings about the MiniCluster, its Job and its pods, the newest last.
-async fn events(target: &Target, is_over: bool, now: Timestamp) -> Result<Vec<String>> {
-    let name = &target.name;
+/// Warnings about the MiniCluster, its Job and its pods, the newest last, without those about an earlier one of its name.
+async fn events(target: &Target, cluster: &MiniCluster, now: Timestamp) -> Result<Vec<String>> {
+    let (name, is_over) = (&target.name, is_over(cluster));
+    let created = cluster.creation_timestamp().map(|time| time.0);
     let parameters = ListParams::default().fields("type=Warning");
     let events = target.connection.api::<Event>().list(&parameters).await;
     let events = events.with_context(|| format!("list the Events of {name}"))?;
@@ -166,6 +167,7 @@ async fn events(target: &Target, is_over: bool, now: Timestamp) -> Result<Vec<St
         // A probe that meets the end of a run means nothing.
         let is_noise = is_over && event.reason.as_deref() == Some("Unhealthy");
         !is_noise
+            && time(event) >= created
             && rest.is_some_and(|rest| {
                 rest.is_empty() || rest.strip_prefix('-').is_some_and(is_of_pod)
             })
