@@ -3,8 +3,8 @@
 //! process of Python.
 
 use crate::flux::broker_socket::{BrokerAddress, BrokerSocket, SocketError};
-use crate::flux::idset::ids_of;
 use crate::flux::output::output;
+use flux_contract::idset::ids_of;
 use flux_contract::instance::{JobReport, JobState, RankReport};
 use flux_contract::job_id::f58;
 use serde::Deserialize;

@@ -3,8 +3,8 @@
 //! (flux-core, `src/modules/resource` and `src/modules/job-list`).
 
 use crate::flux::broker_socket::{BrokerAddress, BrokerSocket, NODE_ANY, SocketError};
-use crate::flux::idset::{ids_of, idset};
 use crate::flux::instance::Status;
+use flux_contract::idset::{ids_of, idset};
 use flux_contract::job_id::f58;
 use nix::errno::Errno;
 use serde::Deserialize;

@@ -1,9 +1,9 @@
 //! How the instance stands: its ranks, its broker, and what it waits for.
 
 use crate::flux::broker_socket::{BrokerSocket, LEAD, SocketError};
-use crate::flux::idset::ids_of;
 use crate::flux::instance::ranks_of;
 use crate::serve::job::RUNNING;
+use flux_contract::idset::ids_of;
 use flux_contract::instance::RankReport;
 use flux_contract::job_id::f58_plain;
 use flux_contract::{Hostlist, Phase};
