@@ -1,7 +1,7 @@
 //! How the instance stands: its ranks, its broker, and what it waits for.
 
 use crate::flux::broker_socket::{BrokerSocket, LEAD, SocketError};
-use crate::flux::instance::ranks_of;
+use crate::flux::instance::{list, ranks_of};
 use crate::serve::job::RUNNING;
 use flux_contract::idset::ids_of;
 use flux_contract::instance::RankReport;
@@ -44,11 +44,6 @@ impl Rank {
 }
 
 #[derive(Deserialize)]
-struct Running {
-    jobs: Vec<RunningJob>,
-}
-
-#[derive(Deserialize)]
 struct RunningJob {
     id: u64,
     #[serde(default)]
@@ -76,7 +71,7 @@ pub(super) async fn resources(socket: &mut BrokerSocket) -> Result<Vec<Rank>, So
     let asked = json!({
         "max_entries": MOST_RUNNING, "attrs": ["ranks"], "constraint": { "states": [RUNNING] },
     });
-    let Running { jobs } = socket.ask_lead("job-list.list", &asked).await?;
+    let jobs: Vec<RunningJob> = list(socket, &asked).await?;
     Ok(with_jobs(ranks, &hosts, &jobs))
 }
 
