@@ -68,7 +68,7 @@ impl Submission {
             let what = if error.path().iter().len() == 0 { "the body: " } else { "" };
             let text = format!("{what}{error}");
             // Where in the text it is, is of no use for who has written it by a program.
-            text.rsplit_once(" at line ").map_or(text.clone(), |(text, _)| text.to_owned())
+            text.rsplit_once(" at line ").map_or(&*text, |(text, _)| text).to_owned()
         })?;
         reader.end().map_err(|error| format!("the body: {error}"))?;
         let wrong = read.wrong();
