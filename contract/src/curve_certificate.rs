@@ -151,21 +151,25 @@ mod tests {
         assert!(!format!("{certificate:?} {:?}", certificate.to_text()).contains(&secret));
     }
 
+    /// Without a name, a lead with children would not start.
     #[test]
-    fn a_public_key_of_another_pair_is_refused() {
+    fn a_text_that_a_broker_would_not_take_is_refused() {
+        let whole = sample().to_text();
         let other = CurveCertificate::new("hello-0", [8; 32]).unwrap();
-        let text = sample()
-            .to_text()
-            .expose()
-            .replace(&z85::encode(sample().public_key()), &z85::encode(other.public_key()));
-        assert_eq!(CurveCertificate::parse(&text), Err(CertificateError::Pair));
-    }
-
-    #[test]
-    fn a_missing_name_is_refused_because_a_lead_with_children_would_not_start() {
-        let text = sample().to_text().expose().replace("    name = \"hello-0\"\n", "");
-        let missing = CertificateError::Missing { section: "metadata", key: "name" };
-        assert_eq!(CurveCertificate::parse(&text), Err(missing));
+        let [own, other] = [sample(), other].map(|it| z85::encode(it.public_key()));
+        for (from, to, expected) in [
+            (own.as_str(), other.as_str(), CertificateError::Pair),
+            (
+                "    name = \"hello-0\"\n",
+                "",
+                CertificateError::Missing { section: "metadata", key: "name" },
+            ),
+            // Named by its number, and not shown.
+            ("    name", "name", CertificateError::Line(3)),
+        ] {
+            let refused = CurveCertificate::parse(&whole.expose().replace(from, to));
+            assert_eq!(refused, Err(expected));
+        }
     }
 
     #[test]
@@ -173,12 +177,6 @@ mod tests {
         for name in ["", "a_b", "a,b", "a\"b", "a b"] {
             assert!(CurveCertificate::new(name, [7; 32]).is_err(), "{name:?}");
         }
-    }
-
-    #[test]
-    fn an_unreadable_line_is_named_by_number_and_not_shown() {
-        let error = CurveCertificate::parse("metadata\nname = \"x\"\n").unwrap_err();
-        assert_eq!(error, CertificateError::Line(2));
     }
 
     proptest! {

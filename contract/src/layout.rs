@@ -99,7 +99,7 @@ impl Layout {
         format!("local://{}", self.local_socket().display())
     }
 
-    /// `ZeroMQ` REP socket on which PID 1 answers `status` and the readiness probe.
+    /// Socket at which PID 1 says how the run stands.
     pub fn agent_socket(&self) -> PathBuf {
         self.private_directory().join("status.sock")
     }

@@ -207,6 +207,7 @@ mod tests {
             (None, None, None)
         );
         assert_eq!(read.to_json(), older);
+        assert_eq!(TerminationMessage::from_json("out of memory"), None, "another program's");
     }
 
     proptest! {
@@ -249,10 +250,5 @@ mod tests {
             }
             prop_assert!(written.phases.ends_with(&read.phases));
         }
-    }
-
-    #[test]
-    fn another_programs_message_is_not_taken_for_ours() {
-        assert_eq!(TerminationMessage::from_json("out of memory"), None);
     }
 }

@@ -105,17 +105,11 @@ fn read(root: &Path) -> Result<Databases, AccountError> {
     let text = |name| {
         let path = root.join("etc").join(name);
         match fs::read(&path) {
-            Ok(text) => Ok(Some(text)),
-            Err(cause) if cause.kind() == ErrorKind::NotFound => Ok(None),
-            Err(cause) => Err(AccountError::Read { path, cause }),
+            Err(cause) if cause.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+            read => read.map_err(|cause| AccountError::Read { path, cause }),
         }
     };
-    Ok(Databases {
-        passwd: text("passwd")?.unwrap_or_default(),
-        group: text("group")?.unwrap_or_default(),
-        // Where it is closed to us it is left alone: nothing in it is needed to find a user.
-        shadow: text("shadow").unwrap_or_default(),
-    })
+    Ok(Databases { passwd: text("passwd")?, group: text("group")? })
 }
 
 /// Appends `text` to the file at `path`, which is made if it is missing. The file itself stays: it may be a mount,
@@ -224,7 +218,6 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         ensure_user(root.path(), "flux", 1000, Path::new(HOME)).unwrap();
         assert_eq!(content(root.path(), "group"), "flux:x:1000:\n");
-        assert!(!root.path().join("etc/shadow").exists());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The user database as values: passwd(5), group(5) and shadow(5). NSS is not asked: a static binary cannot, and the
+//! The user database as values: passwd(5) and group(5). NSS is not asked: a static binary cannot, and the
 //! broker's user is a local one. Texts are only ever appended to, so what is not understood survives as it was.
 
 use std::path::{Path, PathBuf};
@@ -24,15 +24,13 @@ struct Group {
     members: Vec<String>,
 }
 
-/// The three texts of the user database.
+/// The texts of the user database.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Databases {
     /// /etc/passwd.
     pub passwd: Vec<u8>,
     /// /etc/group.
     pub group: Vec<u8>,
-    /// /etc/shadow, if the image has one.
-    pub shadow: Option<Vec<u8>>,
 }
 
 impl Databases {
@@ -84,15 +82,9 @@ impl Databases {
         if gid.is_none() {
             add("group", &self.group, format!("{name}:x:{uid}:"));
         }
-        if let Some(shadow) = &self.shadow
-            && !lines(shadow).any(|line| line.split(':').next() == Some(name))
-        {
-            add("shadow", shadow, format!("{name}:!:::::::"));
-        }
         let gid = gid.unwrap_or(uid);
-        // `x` sends the reader to the shadow text; without one, `*` is a password nobody can type.
-        let password = if self.shadow.is_some() { "x" } else { "*" };
-        let line = format!("{name}:{password}:{uid}:{gid}::{}:/bin/sh", home.display());
+        // `*` is a password nobody can type.
+        let line = format!("{name}:*:{uid}:{gid}::{}:/bin/sh", home.display());
         add("passwd", &self.passwd, line);
         let user = User { name: name.to_owned(), uid, gid, home: home.to_owned() };
         Some(NewUser { user, added })
@@ -153,8 +145,7 @@ mod tests {
     const HOME: &str = "/home/flux";
 
     fn databases(passwd: &str, group: &str) -> Databases {
-        let shadow = Some(b"root:*:19000:0:99999:7:::\n".to_vec());
-        Databases { passwd: passwd.into(), group: group.into(), shadow }
+        Databases { passwd: passwd.into(), group: group.into() }
     }
 
     fn ubuntu() -> Databases {
@@ -182,11 +173,8 @@ mod tests {
     fn a_new_user_gets_the_number_asked_for_and_a_group_of_its_own() {
         let new = flux(&databases("root:x:0:0:root:/root:/bin/sh", "root:x:0:\n"));
         assert_eq!((new.user.uid, new.user.gid), (1000, 1000));
-        let expected = [
-            ("group", "flux:x:1000:\n"),
-            ("shadow", "flux:!:::::::\n"),
-            ("passwd", "\nflux:x:1000:1000::/home/flux:/bin/sh\n"),
-        ];
+        let expected =
+            [("group", "flux:x:1000:\n"), ("passwd", "\nflux:*:1000:1000::/home/flux:/bin/sh\n")];
         assert_eq!(new.added, expected.map(|(file, text)| (file, text.to_owned())));
     }
 
@@ -203,16 +191,8 @@ mod tests {
     fn a_group_of_that_name_or_else_of_that_number_is_reused() {
         for (group, gid) in [("flux:x:500:\nusers:x:1000:\n", 500), ("users:x:1000:\n", 1000)] {
             let new = flux(&databases("", group));
-            assert_eq!((new.user.gid, new.added[0].0), (gid, "shadow"));
+            assert_eq!((new.user.gid, new.added[0].0), (gid, "passwd"));
         }
-    }
-
-    #[test]
-    fn an_image_without_shadow_gets_no_shadow_and_a_password_nobody_can_type() {
-        let added = flux(&Databases::default()).added;
-        let files: Vec<&str> = added.iter().map(|(file, _)| *file).collect();
-        assert_eq!(files, ["group", "passwd"]);
-        assert!(added[1].1.starts_with("flux:*:1000:"), "{added:?}");
     }
 
     #[test]
@@ -224,21 +204,17 @@ mod tests {
     proptest! {
         #[test]
         fn a_user_that_was_added_is_found_whatever_there_is(
-            passwd: Vec<u8>, group: Vec<u8>, shadow: Option<Vec<u8>>, uid in 1u32..70_000,
+            passwd: Vec<u8>, group: Vec<u8>, uid in 1u32..70_000,
         ) {
-            let mut databases = Databases { passwd, group, shadow };
+            let mut databases = Databases { passwd, group };
             let NewUser { user, added } = databases.new_user("flux", uid, Path::new(HOME)).unwrap();
-            let had_shadow = databases.shadow.is_some();
             for (file, text) in added {
-                let database = match file {
-                    "passwd" => &mut databases.passwd,
-                    "group" => &mut databases.group,
-                    _ => databases.shadow.as_mut().unwrap(),
-                };
+                let is_group = file == "group";
+                let database =
+                    if is_group { &mut databases.group } else { &mut databases.passwd };
                 database.extend(text.into_bytes());
             }
             prop_assert_eq!(databases.find_user("flux"), Some(user));
-            prop_assert_eq!(databases.shadow.is_some(), had_shadow);
         }
     }
 }

@@ -81,7 +81,7 @@ enum Command {
     /// Ask a broker's port whether it would let this pod in
     Probe(probe::Probe),
     /// Show the processes of this container, and where they come from
-    Ps(ps::Ps),
+    Ps(PodQuestion),
     /// Ask every name server of this pod for a name
     Resolve(resolve::Resolve),
     /// Become another program (used by `run` below `flux env`, which does not end as shells do, and where a hook has
@@ -229,7 +229,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Ready { pod, timeout } => block_on(wait::ready(&pod, timeout)),
         Command::Wait { what, pod, timeout } => block_on(wait::wait(what, &pod, timeout)),
         Command::Probe(probe) => block_on(probe::run(&probe)),
-        Command::Ps(ps) => block_on(ps::run(&ps)),
+        Command::Ps(question) => block_on(ps::run(&question)),
         Command::Resolve(resolve) => block_on(resolve::run(&resolve)),
         Command::Exec { target, words } => become_user::exec(Some(&target), &words),
         Command::Start { limits, words } => {

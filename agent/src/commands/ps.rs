@@ -5,12 +5,11 @@ use crate::commands::arguments::PodQuestion;
 use crate::commands::wait;
 use crate::failure::Failure;
 use crate::system::words::shown;
-use clap::Args;
 use flux_contract::{Exit, Layout};
-
 use procfs::process::{Process, all_processes};
 use procfs::{Current as _, ProcError, Uptime};
 use serde::Serialize;
+use serde_json::json;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
@@ -20,13 +19,6 @@ use std::time::Duration;
 /// Programs of Flux, by the names that they have in the kernel.
 const FLUX_BROKER: &str = "flux-broker";
 const FLUX_SHELL: &str = "flux-shell";
-
-/// What is asked.
-#[derive(Debug, Args)]
-pub(crate) struct Ps {
-    #[command(flatten)]
-    question: PodQuestion,
-}
 
 /// Where a process comes from. What it starts comes from the same, but for jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -64,8 +56,8 @@ struct Row {
     name: String,
 }
 
-pub(crate) async fn run(ps: &Ps) -> Result<(), Failure> {
-    let pod = &ps.question.pod;
+pub(crate) async fn run(question: &PodQuestion) -> Result<(), Failure> {
+    let pod = &question.pod;
     // Without it users are numbers.
     let passwd = fs::read(pod.root.at("/etc/passwd")).unwrap_or_default();
     let users = Databases { passwd, ..Databases::default() };
@@ -77,7 +69,7 @@ pub(crate) async fn run(ps: &Ps) -> Result<(), Failure> {
     let rows = all.filter_map(|process| row(&process.ok()?, uptime, &user)).collect();
     let hook_runs = wait::runs_hook(pod).await;
     let rows = with_origins(rows, hook_runs);
-    ps.question.output.print(&rows, || text(&rows));
+    question.output.print(&rows, || text(&rows));
     Ok(())
 }
 
@@ -186,16 +178,8 @@ fn depth(rows: &[Row], row: &Row) -> usize {
 }
 
 impl Origin {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Agent => "agent",
-            Self::Broker => "broker",
-            Self::Job => "job",
-            Self::Command => "command",
-            Self::Hook => "hook",
-            Self::LeftOver => "left over",
-            Self::Entered => "entered",
-        }
+    fn name(self) -> String {
+        json!(self).as_str().unwrap_or_default().to_owned()
     }
 }
 
@@ -242,7 +226,7 @@ mod tests {
             let rows = with_origins(pod(), hook_runs);
             rows.into_iter().map(|row| (row.pid, row.origin.name())).collect::<Vec<_>>()
         };
-        let expected = [
+        let expected: [(i32, String); 10] = [
             (1, "agent"),
             (20, "broker"),
             (30, "job"),
@@ -250,12 +234,13 @@ mod tests {
             (32, "broker"),
             (40, "command"),
             (41, "command"),
-            (90, "left over"),
-            (95, "left over"),
+            (90, "left-over"),
+            (95, "left-over"),
             (200, "entered"),
-        ];
+        ]
+        .map(|(pid, origin)| (pid, origin.to_owned()));
         assert_eq!(of(false), expected);
-        assert_eq!(of(true)[5], (40, "hook"));
+        assert_eq!(of(true)[5], (40, "hook".to_owned()));
     }
 
     #[test]

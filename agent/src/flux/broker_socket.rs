@@ -2,10 +2,10 @@
 //! `flux uptime` would be a process for every question, and up to Flux 0.88 it crashes where the user has no passwd
 //! entry.
 //!
-//! After one byte that says whether the connection is accepted, each message (RFC 3) is a magic number, the length of
-//! its frames, and the frames. Only the owner of the instance is let in, and root where `access.allow-root-owner`
-//! says so, which a user's own configuration may not.
+//! After one byte that says whether the connection is accepted come messages. Only the owner of the instance is let in,
+//! and root where `access.allow-root-owner` says so, which a user's own configuration may not.
 
+use flux_contract::message::{self, HEAD, Message, REQUEST, RESPONSE};
 use nix::errno::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::{DumpableBehavior, Uid};
@@ -20,18 +20,6 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::time::{sleep, timeout};
 
-/// Begins every message on a local socket of Flux, in the byte order of the host.
-const MESSAGE_MAGIC: u32 = 0xffee_0012;
-/// Begins the last frame of every message (RFC 3).
-const PROTOCOL_MAGIC: u8 = 0x8e;
-const PROTOCOL_VERSION: u8 = 1;
-const PROTOCOL_FRAME: usize = 20;
-const TYPE_REQUEST: u8 = 1;
-const TYPE_RESPONSE: u8 = 2;
-const FLAG_TOPIC: u8 = 0x01;
-const FLAG_PAYLOAD: u8 = 0x02;
-const FLAG_ROUTE: u8 = 0x08;
-const FLAG_STREAMING: u8 = 0x40;
 /// The broker at the other end of the socket, whatever its rank.
 pub(crate) const NODE_ANY: u32 = u32::MAX;
 /// The broker fills in who asks, user and roles. Of the instance's owner it takes any user that is named, and 0 would be
@@ -177,7 +165,7 @@ impl BrokerSocket {
 
     /// Asks to be answered with every change of the broker's state: by [`Self::state_change`] alone from then on.
     pub(crate) async fn monitor_state(&mut self) -> Result<(), SocketError> {
-        self.send(STATE_CHANGES, NODE_ANY, None, FLAG_STREAMING).await
+        self.send(STATE_CHANGES, NODE_ANY, None, true).await
     }
 
     /// Waits for the next change. The answer names the state by a number that differs between releases of Flux.
@@ -193,7 +181,7 @@ impl BrokerSocket {
         node: u32,
         payload: Option<&Value>,
     ) -> Result<Answer, SocketError> {
-        self.send(topic, node, payload, 0).await?;
+        self.send(topic, node, payload, false).await?;
         self.receive(topic).await
     }
 
@@ -210,7 +198,7 @@ impl BrokerSocket {
     /// Asks the lead to answer `topic` more than once: by [`Self::next`] alone from then on. The broker ends what it does
     /// for this when the connection ends.
     pub(crate) async fn stream(&mut self, topic: &str, payload: &Value) -> Result<(), SocketError> {
-        self.send(topic, LEAD, Some(payload), FLAG_STREAMING).await
+        self.send(topic, LEAD, Some(payload), true).await
     }
 
     /// Waits for the next answer of that stream; there is none behind its end (RFC 6).
@@ -229,11 +217,20 @@ impl BrokerSocket {
         topic: &str,
         node: u32,
         payload: Option<&Value>,
-        flags: u8,
+        streaming: bool,
     ) -> Result<(), SocketError> {
         self.matchtag = self.matchtag.wrapping_add(1).max(1);
-        let request = request(self.matchtag, topic, node, payload, flags);
-        self.stream.write_all(&request).await.map_err(SocketError::Exchange)
+        let request = Message {
+            kind: REQUEST,
+            streaming,
+            topic: topic.to_owned(),
+            payload: payload.map(Value::to_string),
+            user: WHO_CONNECTS,
+            roles: 0,
+            node,
+            matchtag: self.matchtag,
+        };
+        self.stream.write_all(&request.encode()).await.map_err(SocketError::Exchange)
     }
 
     /// The next answer to the question that was sent last.
@@ -242,12 +239,11 @@ impl BrokerSocket {
         topic: &str,
     ) -> Result<Answer, SocketError> {
         let exchange = SocketError::Exchange;
-        let mut magic = [0; 4];
-        self.stream.read_exact(&mut magic).await.map_err(exchange)?;
-        let length = self.stream.read_u32().await.map_err(exchange)?;
-        if magic != MESSAGE_MAGIC.to_ne_bytes() {
+        let mut head = [0; HEAD];
+        self.stream.read_exact(&mut head).await.map_err(exchange)?;
+        let Some(length) = message::length(head) else {
             return Err(SocketError::Malformed { what: "it does not begin as one" });
-        }
+        };
         if length > LARGEST_MESSAGE {
             return Err(SocketError::TooLong { topic: topic.to_owned(), length });
         }
@@ -255,63 +251,6 @@ impl BrokerSocket {
         self.stream.read_exact(&mut body).await.map_err(exchange)?;
         answer_of(topic, self.matchtag, &body)
     }
-}
-
-/// The question as it goes over the socket: an empty route, the topic, the payload if there is one, the
-/// protocol frame.
-fn request(matchtag: u32, topic: &str, node: u32, payload: Option<&Value>, flags: u8) -> Vec<u8> {
-    let mut body = Vec::new();
-    push_frame(&mut body, &[]);
-    push_frame(&mut body, topic.as_bytes());
-    let mut flags = flags | FLAG_TOPIC | FLAG_ROUTE;
-    if let Some(payload) = payload {
-        flags |= FLAG_PAYLOAD;
-        // JSON payloads end with a NUL.
-        push_frame(&mut body, format!("{payload}\0").as_bytes());
-    }
-    let mut protocol = vec![PROTOCOL_MAGIC, PROTOCOL_VERSION, TYPE_REQUEST, flags];
-    for word in [WHO_CONNECTS, 0, node, matchtag] {
-        protocol.extend(word.to_be_bytes());
-    }
-    push_frame(&mut body, &protocol);
-    message(&body)
-}
-
-fn message(body: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(body.len()).unwrap_or(u32::MAX);
-    [MESSAGE_MAGIC.to_ne_bytes().as_slice(), &length.to_be_bytes(), body].concat()
-}
-
-/// Appends a frame with its length: one byte, or 255 and four bytes.
-fn push_frame(body: &mut Vec<u8>, frame: &[u8]) {
-    match u8::try_from(frame.len()) {
-        Ok(length) if length < u8::MAX => body.push(length),
-        _ => {
-            body.push(u8::MAX);
-            body.extend(u32::try_from(frame.len()).unwrap_or(u32::MAX).to_be_bytes());
-        }
-    }
-    body.extend(frame);
-}
-
-fn frames(mut body: &[u8]) -> Result<Vec<&[u8]>, SocketError> {
-    let short = SocketError::Malformed { what: "a frame is cut off" };
-    let mut frames = Vec::new();
-    while let Some((&first, rest)) = body.split_first() {
-        let (length, rest) = if first == u8::MAX {
-            let Some((bytes, rest)) = rest.split_first_chunk::<4>() else { return Err(short) };
-            (u32::from_be_bytes(*bytes) as usize, rest)
-        } else {
-            (usize::from(first), rest)
-        };
-        if rest.len() < length {
-            return Err(short);
-        }
-        let (frame, rest) = rest.split_at(length);
-        frames.push(frame);
-        body = rest;
-    }
-    Ok(frames)
 }
 
 #[derive(Debug, Deserialize)]
@@ -325,28 +264,21 @@ fn answer_of<Answer: DeserializeOwned>(
     body: &[u8],
 ) -> Result<Answer, SocketError> {
     let malformed = |what| SocketError::Malformed { what };
-    let frames = frames(body)?;
-    let (protocol, others) =
-        frames.split_last().ok_or(SocketError::Malformed { what: "it is empty" })?;
-    let protocol: &[u8; PROTOCOL_FRAME] =
-        (*protocol).try_into().map_err(|_| malformed("its protocol frame has another size"))?;
-    let [magic, version, kind, flags, _, _, _, _, _, _, _, _, e0, e1, e2, e3, tag @ ..] = *protocol;
-    if (magic, version, kind) != (PROTOCOL_MAGIC, PROTOCOL_VERSION, TYPE_RESPONSE) {
+    let message = Message::decode(body).map_err(malformed)?;
+    if message.kind != RESPONSE {
         return Err(malformed("it is not a response"));
     }
-    if tag != matchtag.to_be_bytes() {
+    if message.matchtag != matchtag {
         return Err(malformed("it answers another question"));
     }
-    let errno = u32::from_be_bytes([e0, e1, e2, e3]);
-    let payload = others.last().filter(|_| flags & FLAG_PAYLOAD != 0);
-    let payload = payload.map(|payload| payload.strip_suffix(&[0]).unwrap_or(payload));
+    let (errno, payload) = (message.node, message.payload);
     if errno != 0 {
         let own = || Errno::from_raw(i32::try_from(errno).unwrap_or_default()).desc().to_owned();
-        let text = payload.map_or_else(own, |text| String::from_utf8_lossy(text).into_owned());
+        let text = payload.unwrap_or_else(own);
         return Err(SocketError::Failed { topic: topic.to_owned(), errno, text });
     }
-    let text = payload.unwrap_or(b"null");
-    serde_json::from_slice(text).map_err(|_| malformed("its payload is not what was asked for"))
+    let text = payload.as_deref().unwrap_or("null");
+    serde_json::from_str(text).map_err(|_| malformed("its payload is not what was asked for"))
 }
 
 #[cfg(test)]
@@ -358,36 +290,19 @@ mod tests {
         answer_of::<State>(STATE, 1, body).map(|answer| answer.state)
     }
 
-    /// The answer of a broker, as recorded from flux-core 0.88.
-    fn answer_to(matchtag: u32, errno: u32, payload: &[u8]) -> Vec<u8> {
-        let mut body = Vec::new();
-        push_frame(&mut body, &[]);
-        push_frame(&mut body, STATE.as_bytes());
-        push_frame(&mut body, payload);
-        let mut protocol = vec![PROTOCOL_MAGIC, 1, TYPE_RESPONSE, 0x0b, 0, 0, 3, 232, 0, 0, 0, 1];
-        protocol.extend(errno.to_be_bytes());
-        protocol.extend(matchtag.to_be_bytes());
-        push_frame(&mut body, &protocol);
-        body
-    }
-
     #[test]
     fn the_state_is_read_from_the_payload_of_the_answer_to_this_question() {
-        let state = b"{\"state\":\"run\",\"duration\":1.5}\0";
-        assert_eq!(state_of(&answer_to(1, 0, state)).unwrap(), "run");
-        let late = state_of(&answer_to(2, 0, state));
+        let answer = |matchtag, node, payload: &str| {
+            let payload = Some(payload.to_owned());
+            let answer = Message { kind: RESPONSE, node, matchtag, payload, ..Message::default() };
+            state_of(&answer.encode()[HEAD..])
+        };
+        let state = r#"{"state":"run","duration":1.5}"#;
+        assert_eq!(answer(1, 0, state).unwrap(), "run");
+        let late = answer(2, 0, state);
         assert!(matches!(late, Err(SocketError::Malformed { .. })), "{late:?}");
-        let refused = state_of(&answer_to(1, 38, b"No service matching foo.bar is registered\0"));
+        let refused = answer(1, 38, "No service matching foo.bar is registered");
         assert!(matches!(refused, Err(SocketError::Failed { errno: 38, .. })), "{refused:?}");
-    }
-
-    #[test]
-    fn no_message_makes_the_reader_panic() {
-        let body = answer_to(1, 0, b"{\"state\":\"run\"}\0");
-        for end in 0..body.len() {
-            assert!(state_of(&body[..end]).is_err(), "cut at {end}");
-        }
-        assert!(state_of(&[0xff, 0xff, 0xff, 0xff, 0xff, 1]).is_err());
     }
 
     #[tokio::test(start_paused = true)]

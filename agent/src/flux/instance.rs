@@ -3,12 +3,13 @@
 //! process of Python.
 
 use crate::flux::broker_socket::{BrokerAddress, BrokerSocket, SocketError};
-use crate::flux::idset::ids_of;
 use crate::flux::output::output;
+use flux_contract::idset::ids_of;
 use flux_contract::instance::{JobReport, JobState, RankReport};
 use flux_contract::job_id::f58;
 use serde::Deserialize;
-use serde_json::json;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Jobs that are asked for at most, so that the answer is no longer than an answer may be.
@@ -59,7 +60,7 @@ impl Instance {
         let asked = json!({
             "max_entries": MOST_JOBS, "attrs": ATTRIBUTES, "constraint": { "states": states },
         });
-        let List { jobs } = self.socket.ask_lead("job-list.list", &asked).await?;
+        let jobs: Vec<Job> = list(&mut self.socket, &asked).await?;
         Ok(jobs.into_iter().map(|job| job.report(now, &name_of)).collect())
     }
 
@@ -71,7 +72,7 @@ impl Instance {
             "attrs": ["state", "priority", "ntasks", "nnodes", "ncores"],
             "constraint": { "states": ["sched"] },
         });
-        let Queue { jobs } = self.socket.ask_lead("job-list.list", &asked).await?;
+        let jobs: Vec<Queued> = list(&mut self.socket, &asked).await?;
         let waits = |job: &Queued| job.state == SCHED && job.priority != Some(0);
         let waiting = jobs.into_iter().filter(waits);
         Ok(waiting
@@ -84,6 +85,19 @@ impl Instance {
         let (bytes, cut) = output(&mut self.socket, id, None, MOST_OUTPUT).await?;
         Ok((String::from_utf8_lossy(&bytes).into_owned(), cut))
     }
+}
+
+/// The jobs that are asked for (flux-core, `src/modules/job-list`), with what is to be known of each.
+pub(crate) async fn list<Job: DeserializeOwned>(
+    socket: &mut BrokerSocket,
+    asked: &Value,
+) -> Result<Vec<Job>, SocketError> {
+    #[derive(Deserialize)]
+    struct List<Job> {
+        jobs: Vec<Job>,
+    }
+    let List { jobs } = socket.ask_lead("job-list.list", asked).await?;
+    Ok(jobs)
 }
 
 /// The ranks of the instance that is asked at `socket`.
@@ -102,11 +116,6 @@ pub(super) struct WaitingJob {
     /// In all; absent for one that takes whole nodes.
     pub(super) cores: Option<usize>,
     pub(super) tasks: usize,
-}
-
-#[derive(Deserialize)]
-struct Queue {
-    jobs: Vec<Queued>,
 }
 
 #[derive(Deserialize)]
@@ -221,11 +230,6 @@ fn ranks(resources: &Resources, status: &Status) -> Vec<RankReport> {
     ranks.collect()
 }
 
-#[derive(Deserialize)]
-struct List {
-    jobs: Vec<Job>,
-}
-
 /// A job as `job-list.list` has it (flux-core, `src/modules/job-list/job_util.c`): what does not apply to it is left out.
 #[derive(Deserialize)]
 struct Job {
@@ -279,9 +283,8 @@ impl Job {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::Value;
 
-    fn read<T: serde::de::DeserializeOwned>(value: Value) -> T {
+    fn read<T: DeserializeOwned>(value: Value) -> T {
         serde_json::from_value(value).unwrap()
     }
 

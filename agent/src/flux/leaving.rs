@@ -3,8 +3,8 @@
 //! (flux-core, `src/modules/resource` and `src/modules/job-list`).
 
 use crate::flux::broker_socket::{BrokerAddress, BrokerSocket, NODE_ANY, SocketError};
-use crate::flux::idset::{ids_of, idset};
-use crate::flux::instance::Status;
+use crate::flux::instance::{Status, list};
+use flux_contract::idset::{ids_of, idset};
 use flux_contract::job_id::f58;
 use nix::errno::Errno;
 use serde::Deserialize;
@@ -26,12 +26,6 @@ const RUNNING: u32 = 16 | 32;
 pub(crate) struct OwnRank {
     pub(crate) broker: BrokerAddress,
     pub(crate) rank: u32,
-}
-
-/// Of the answer of `job-list.list`.
-#[derive(Deserialize)]
-struct List {
-    jobs: Vec<Job>,
 }
 
 #[derive(Deserialize)]
@@ -106,17 +100,17 @@ impl OwnRank {
 async fn running(socket: &mut BrokerSocket, ranks: &[u32]) -> Result<Vec<u64>, SocketError> {
     let states = json!({ "states": ["running"] });
     let there = json!({ "and": [states, { "ranks": [idset(ranks)] }] });
-    let list = json!({ "max_entries": JOBS, "attrs": [], "constraint": there });
-    match socket.ask_lead::<List>("job-list.list", &list).await {
-        Ok(List { jobs }) => return Ok(jobs.into_iter().map(|job| job.id).collect()),
+    let asked = json!({ "max_entries": JOBS, "attrs": [], "constraint": there });
+    match list::<Job>(socket, &asked).await {
+        Ok(jobs) => return Ok(jobs.into_iter().map(|job| job.id).collect()),
         Err(error) if error.is(Errno::EPROTO) || error.is(Errno::EINVAL) => {}
         Err(error) => return Err(error),
     }
-    let list = json!({
+    let asked = json!({
         "max_entries": 0, "attrs": ["ranks"], "constraint": states,
         "states": RUNNING, "results": 0, "userid": u32::MAX,
     });
-    let List { jobs } = socket.ask_lead("job-list.list", &list).await?;
+    let jobs = list(socket, &asked).await?;
     let there = |job: &Job| {
         let of_job = job.ranks.as_deref().and_then(ids_of).unwrap_or_default();
         of_job.iter().any(|rank| ranks.contains(rank))

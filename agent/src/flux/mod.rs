@@ -6,7 +6,6 @@ pub(crate) mod client;
 pub(crate) mod demand;
 mod eventlog;
 pub(crate) mod failed_task;
-pub(crate) mod idset;
 pub(crate) mod instance;
 pub(crate) mod jobs;
 pub(crate) mod leaving;

@@ -3,10 +3,10 @@
 //! Flux counts the cores of the node; a CPU limit of Kubernetes is a share of their time, which it
 //! cannot see. Its resource set is therefore narrowed to whole cores of that limit.
 
-use crate::flux::idset::{ids_of, idset};
 use crate::flux::processors::{at_most, control_group, limit, usable};
 use crate::system::root::Root;
 use flux_contract::Hostlist;
+use flux_contract::idset::{ids_of, idset};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::fmt::Write as _;

@@ -2,17 +2,20 @@
 //! and nothing after it. It tells apart what a worker that just connects could not: nobody there, somebody else
 //! there, another certificate, a certificate that is not let in.
 
-use crate::system::zmtp::{GREETING_LENGTH, Link};
+use bytes::Bytes;
 use flux_contract::CurveCertificate;
-use omq_proto::proto::{ConnectionConfig, Role};
+use omq_proto::proto::{Connection, ConnectionConfig, Role};
 use omq_proto::{CurveKeypair, CurvePublicKey, CurveSecretKey, Error, MechanismSetup, SocketType};
 use std::fmt;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::time::Duration;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
+/// Length of a greeting (RFC 37).
+const GREETING_LENGTH: usize = 64;
 /// How much of our greeting to send before reading: signature and version. libzmq withholds the rest of its own until
 /// it has seen these, and closes the connection when a peer of another mechanism sends everything at once.
 const GREETING_OPENING: usize = 12;
@@ -143,7 +146,56 @@ fn client(certificate: &CurveCertificate) -> MechanismSetup {
     }
 }
 
-async fn handshake(link: &mut Link<TcpStream>) -> Result<(), Error> {
+/// ZMTP, the protocol of `ZeroMQ` sockets, over a stream: the crate `omq-proto` has the protocol and does no input or
+/// output.
+struct Link {
+    stream: TcpStream,
+    connection: Connection,
+    /// What has come of the peer's greeting.
+    greeting: Vec<u8>,
+    /// How many bytes of the peer were understood.
+    understood: usize,
+}
+
+impl Link {
+    fn new(stream: TcpStream, config: ConnectionConfig) -> Self {
+        Self { stream, connection: Connection::new(config), greeting: Vec::new(), understood: 0 }
+    }
+
+    async fn ready(&mut self) -> Result<(), Error> {
+        while !self.connection.is_ready() {
+            while self.connection.has_pending_transmit() {
+                self.write(usize::MAX).await?;
+            }
+            self.read().await?;
+        }
+        Ok(())
+    }
+
+    /// Sends some of what waits, `limit` bytes at most.
+    async fn write(&mut self, limit: usize) -> Result<(), Error> {
+        let bytes = self.connection.poll_transmit();
+        let written = self.stream.write(&bytes[..limit.min(bytes.len())]).await?;
+        self.connection.advance_transmit(written);
+        if written == 0 { Err(Error::Closed) } else { Ok(()) }
+    }
+
+    async fn read(&mut self) -> Result<(), Error> {
+        let mut buffer = [0; 1024];
+        let length = self.stream.read(&mut buffer).await?;
+        let bytes = &buffer[..length];
+        if bytes.is_empty() {
+            return Err(Error::Closed);
+        }
+        let missing = GREETING_LENGTH - self.greeting.len();
+        self.greeting.extend(bytes.iter().take(missing));
+        self.connection.handle_input(Bytes::copy_from_slice(bytes))?;
+        self.understood += length;
+        Ok(())
+    }
+}
+
+async fn handshake(link: &mut Link) -> Result<(), Error> {
     link.write(GREETING_OPENING).await?;
     while link.greeting.len() < GREETING_LENGTH {
         link.read().await?;
@@ -159,7 +211,7 @@ fn may_be_greeting(bytes: &[u8]) -> bool {
     bytes.first().is_none_or(|byte| *byte == 0xff) && bytes.get(9).is_none_or(|byte| *byte == 0x7f)
 }
 
-fn stage(link: &Link<TcpStream>) -> Stage {
+fn stage(link: &Link) -> Stage {
     match link.understood {
         ..GREETING_LENGTH => Stage::Greeting,
         GREETING_LENGTH..THROUGH_WELCOME => Stage::Hello,
@@ -169,7 +221,7 @@ fn stage(link: &Link<TcpStream>) -> Stage {
 
 /// Why the handshake over `link` ended early. A server that cannot open HELLO has another key than we think, and
 /// libzmq says so by closing the connection (RFC 26 forbids to answer).
-fn failed(link: &Link<TcpStream>, error: &Error) -> Outcome {
+fn failed(link: &Link, error: &Error) -> Outcome {
     let stage = stage(link);
     let gone = [ErrorKind::ConnectionReset, ErrorKind::BrokenPipe];
     let closed = matches!(error, Error::Closed)

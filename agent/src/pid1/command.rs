@@ -18,7 +18,6 @@ use crate::system::output::{self, Log};
 use crate::system::words::shown;
 use flux_contract::{Exit, FailedTask, job_id, shell_syntax};
 use nix::sys::signal::{Signal, killpg};
-use std::future::pending;
 use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
@@ -108,7 +107,7 @@ impl Ask {
 
 pub(crate) struct RunningCommand {
     asks: mpsc::UnboundedSender<Ask>,
-    end: Pin<Box<dyn Future<Output = Option<CommandEnd>> + Send>>,
+    end: Pin<Box<dyn Future<Output = CommandEnd> + Send>>,
 }
 
 impl RunningCommand {
@@ -117,18 +116,17 @@ impl RunningCommand {
         let _ = self.asks.send(Ask { signal, broker_ended: false });
     }
 
-    /// Its end, when everything that follows it is done; nothing if it was to end before it had started. May be called
-    /// again when it was interrupted.
-    pub(crate) async fn end(&mut self) -> Option<CommandEnd> {
+    /// Its end, when everything that follows it is done. May be called again when it was interrupted.
+    pub(crate) async fn end(&mut self) -> CommandEnd {
         self.end.as_mut().await
     }
 
     /// Its end without its broker, which `failed` or was shut down.
-    pub(crate) async fn end_without_broker(&mut self, failed: bool) -> Option<CommandEnd> {
+    pub(crate) async fn end_without_broker(&mut self, failed: bool) -> CommandEnd {
         let signal = if failed { Signal::SIGKILL } else { Signal::SIGTERM };
         let _ = self.asks.send(Ask { signal, broker_ended: true });
-        let end = self.end().await?;
-        Some(CommandEnd { exit_code: end.exit_code.filter(|_| !failed), ..end })
+        let end = self.end().await;
+        CommandEnd { exit_code: end.exit_code.filter(|_| !failed), ..end }
     }
 }
 
@@ -183,12 +181,9 @@ impl CommandRun {
         RunningCommand { asks, end: Box::pin(self.run(taken)) }
     }
 
-    async fn run(self, mut asks: mpsc::UnboundedReceiver<Ask>) -> Option<CommandEnd> {
+    async fn run(self, mut asks: mpsc::UnboundedReceiver<Ask>) -> CommandEnd {
         let before = if self.command.may_be_refused {
-            tokio::select! {
-                before = jobs::newest(&self.client.broker, 1) => before,
-                () = asked_to_end(&mut asks) => return None,
-            }
+            jobs::newest(&self.client.broker, 1).await
         } else {
             None
         };
@@ -203,7 +198,7 @@ impl CommandRun {
         if self.command.cleans_up && !without_broker {
             register_cleanup(&self.client, self.log).await;
         }
-        Some(end)
+        end
     }
 
     /// The command as it is started. It leads a process group of its own: a signal reaches all of it, and
@@ -340,17 +335,6 @@ impl CommandRun {
     fn failure(&self) -> Option<String> {
         let path = self.command.failure.as_ref()?;
         String::from_utf8(files::read_bounded(path, FAILURE_LIMIT).ok()?).ok()
-    }
-}
-
-/// Returns once the command is to end, before it has started.
-async fn asked_to_end(asks: &mut mpsc::UnboundedReceiver<Ask>) {
-    loop {
-        match asks.recv().await {
-            Some(ask) if ask.is_for_an_end() => return,
-            Some(_) => {}
-            None => pending().await,
-        }
     }
 }
 

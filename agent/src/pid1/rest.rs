@@ -3,7 +3,6 @@
 
 use crate::execute::context::Context;
 use crate::pid1::ending::next_pause;
-use crate::process::children::Children;
 use crate::process::exit_status::exit_code;
 use crate::system::output::Log;
 use crate::system::subcommand::{SERVE, call};
@@ -11,7 +10,6 @@ use crate::system::words::shown;
 use flux_contract::Rest;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::process::Stdio;
-use tokio::process::Command;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
@@ -19,11 +17,22 @@ use tokio::time::{Instant, sleep};
 pub(super) fn serve(context: &Context, rest: &Rest) -> JoinSet<()> {
     let words = words(context, rest);
     let (session, children, log) = (context.session.clone(), context.children.clone(), context.log);
+    let shown = shown(&words);
+    let run = move || {
+        let (children, mut command) = (children.clone(), session.broker_command(&words));
+        // It prints its address.
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        async move {
+            match children.spawn(&mut command) {
+                Ok(mut running) => {
+                    format!("ended with exit code {}", exit_code(running.wait().await))
+                }
+                Err(error) => format!("could not be started: {error}"),
+            }
+        }
+    };
     let mut tasks = JoinSet::new();
-    tasks.spawn(async move {
-        let command = || session.broker_command(&words);
-        keep_running(&children, log, &shown(&words), command).await;
-    });
+    tasks.spawn(async move { keep_running(log, &shown, run).await });
     tasks
 }
 
@@ -35,18 +44,16 @@ fn words(context: &Context, rest: &Rest) -> Vec<String> {
     [call(&context.facts.agent, SERVE), options.map(str::to_owned).into()].concat()
 }
 
-/// Starts `command` again whenever it has ended: somebody else may have had its port, or its broker was not there yet.
-async fn keep_running(children: &Children, log: Log, shown: &str, command: impl Fn() -> Command) {
+/// Runs it again whenever it has ended: somebody else may have had its port, or its broker was not there yet. `run` tells
+/// how it ended.
+async fn keep_running<Run>(log: Log, shown: &str, run: impl Fn() -> Run)
+where
+    Run: Future<Output = String>,
+{
     let mut pause = None;
     loop {
         let started = Instant::now();
-        let mut command = command();
-        // It prints its address.
-        command.stdin(Stdio::null()).stdout(Stdio::null());
-        let ended = match children.spawn(&mut command) {
-            Ok(mut running) => format!("ended with exit code {}", exit_code(running.wait().await)),
-            Err(error) => format!("could not be started: {error}"),
-        };
+        let ended = run().await;
         let time = next_pause(pause, started.elapsed());
         pause = Some(time);
         let seconds = time.as_secs_f64();
@@ -58,30 +65,20 @@ async fn keep_running(children: &Children, log: Log, shown: &str, command: impl 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
+    use std::cell::Cell;
+    use std::future::ready;
     use std::time::Duration;
     use tokio::time::timeout;
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_server_that_ends_is_started_again() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        let children = Children::reaped().unwrap();
-        let path = file.path().to_owned();
-        let command = || {
-            let mut command = Command::new("sh");
-            command.args(["-c", "echo started >> \"$0\"; exit 3"]).arg(&path);
-            command
+        let starts = Cell::new(0);
+        let run = || {
+            starts.set(starts.get() + 1);
+            ready("ended".to_owned())
         };
-        let log = Log::new(true, false);
-        let again = async {
-            while fs::read_to_string(&path).unwrap().lines().count() < 2 {
-                sleep(Duration::from_millis(10)).await;
-            }
-        };
-        let patience = Duration::from_mins(1);
-        tokio::select! {
-            () = keep_running(&children, log, "serve", command) => {}
-            seen = timeout(patience, again) => seen.unwrap(),
-        }
+        let endless = keep_running(Log::new(true, false), "serve", run);
+        assert!(timeout(Duration::from_secs(20), endless).await.is_err());
+        assert_eq!(starts.get(), 6, "after 0.5, 1, 2, 4 and 8 s more");
     }
 }

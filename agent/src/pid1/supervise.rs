@@ -101,7 +101,7 @@ pub(crate) async fn run_broker(
     drop(submission);
     end.code = exit_code(status);
     if let Some(mut command) = command {
-        command_end = command.end_without_broker(end.code != 0).await;
+        command_end = Some(command.end_without_broker(end.code != 0).await);
     }
     clear(context, &before).await;
     Ok((end, command_end))
@@ -338,9 +338,9 @@ impl Supervision<'_> {
         self.running.signal(of_broker);
     }
 
-    fn command_ended(&mut self, context: &mut Context, end: Option<CommandEnd>) {
+    fn command_ended(&mut self, context: &mut Context, end: CommandEnd) {
         self.command = None;
-        self.command_end = end;
+        self.command_end = Some(end);
         context.progress.enter(phase::SHUTDOWN);
         if self.runs {
             self.running.signal(Signal::SIGTERM);

@@ -7,6 +7,7 @@ use crate::plan::step::FileToWrite;
 use crate::system::environment::Change;
 use crate::system::subcommand::{CONNECT, FLUXION};
 use crate::system::words::quoted;
+use flux_contract::is_shell_name;
 use std::fmt::Write as _;
 
 /// `flux-view.sh`, `flux-connect.sh` and `load-fluxion.sh`.
@@ -58,7 +59,7 @@ fn view(pod: Pod<'_>) -> String {
     ];
     text.extend(changes.iter().map(lines));
     for (name, value) in &config.environment {
-        if is_variable_name(name) {
+        if is_shell_name(name) {
             text.push_str(&lines(&Change::set(name, value.clone())));
         } else {
             // Escaped, so that it stays within its line.
@@ -92,10 +93,4 @@ fn lines(change: &Change) -> String {
         }
         Change::Unset { name } => format!("unset {name}\n"),
     }
-}
-
-fn is_variable_name(name: &str) -> bool {
-    !name.starts_with(|c: char| c.is_ascii_digit())
-        && !name.is_empty()
-        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }

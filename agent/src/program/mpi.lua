@@ -43,9 +43,6 @@ local function line (words)
     return table.concat (all, " ")
 end
 
--- The agent has looked already where it has submitted the job itself.
-if options["flux-agent-mpi"] then return end
-
 local words = {
     "mpi",
     "--plugins=" .. plugin.searchpath,

@@ -5,7 +5,6 @@
 //! well.
 
 use crate::linking::{Mpi, Places, has_open_mpi_5, mpi_of};
-use crate::plan::jobspec::Variables;
 use crate::system::environment::find_program;
 use crate::system::files::is_executable;
 use crate::system::output::print_line;
@@ -61,25 +60,6 @@ pub(crate) fn run(question: &Question) {
     match of_command(command, pmi.as_deref(), has_pmix, path, library_path) {
         Choice::Refuse(reason) => print_line(&format!("refuse {reason}")),
         Choice::Pmi(pmi) => pmi.iter().for_each(|list| print_line(&format!("pmi {list}"))),
-    }
-}
-
-/// The option of a job's shell by which [`SHELL_RC`] does not ask: the answer is in the job.
-const ANSWER: (&str, &str) = ("flux-agent-mpi", "asked");
-
-/// The options of the shells of a job of several tasks, so that none of them has to ask; `flux` is the program of the view.
-/// There are none where the job is to be refused, which the shell does.
-pub(crate) fn shell_options(
-    flux: &Path,
-    command: &[String],
-    environment: &Variables,
-) -> Vec<(&'static str, &'static str)> {
-    let Some(prefix) = flux.parent().and_then(Path::parent) else { return Vec::new() };
-    let variable = |name| environment.get(name).map_or("", String::as_str);
-    let (path, libraries) = (variable("PATH"), variable("LD_LIBRARY_PATH"));
-    match of_command(command, None, has_pmix(prefix), path, libraries) {
-        Choice::Pmi(pmi) => pmi.map(|list| ("pmi", list)).into_iter().chain([ANSWER]).collect(),
-        Choice::Refuse(_) => Vec::new(),
     }
 }
 
@@ -195,21 +175,6 @@ mod tests {
         assert_eq!(of("off", false), Choice::Pmi(None));
         let reason = refusal(of("simple,pmix", false));
         assert!(reason.contains("pmi=simple,pmix needs flux-pmix"), "{reason}");
-    }
-
-    #[test]
-    fn who_submits_answers_for_the_shells_unless_the_job_is_to_be_refused() {
-        let (view, image) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let environment =
-            [("LD_LIBRARY_PATH".to_owned(), image.path().display().to_string())].into();
-        let flux = view.path().join("bin/flux");
-        let options = || shell_options(&flux, &["true".to_owned()], &environment);
-        assert_eq!(options(), [ANSWER]);
-        let plugins = view.path().join("lib/flux/shell/plugins");
-        std::fs::create_dir_all(&plugins).unwrap();
-        std::fs::write(plugins.join(PLUGIN), "").unwrap();
-        std::fs::write(image.path().join("libopen-pal.so.80"), "").unwrap();
-        assert_eq!(options(), [("pmi", "simple,pmix"), ANSWER]);
     }
 
     #[test]

@@ -7,7 +7,6 @@ use crate::failure::{Failure, ended_with};
 use crate::plan::jobspec::{Counts, Slot, Variables, jobspec, obstacle, of_flux_run};
 use crate::plan::workload::NO_VALIDATOR;
 use crate::process::exit_status::{exit_code, start_failure_code};
-use crate::program::mpi;
 use crate::system::environment::find_program;
 use crate::system::files::is_executable;
 use crate::system::limits::soft;
@@ -100,14 +99,8 @@ fn prepare(submit: &Submit) -> Result<Prepared, String> {
     let directory = text(directory.into_os_string())?;
     let environment = of_flux_run(environment);
     let (limits, counts) = (limits(), submit.counts);
-    let mut jobspec =
+    let jobspec =
         jobspec(counts, Slot::ONE_CORE, &submit.command, &directory, &environment, &limits);
-    if counts.nodes.max(counts.tasks) > Some(1) {
-        let options = &mut jobspec["attributes"]["system"]["shell"]["options"];
-        for (name, value) in mpi::shell_options(&submit.flux, &submit.command, &environment) {
-            options[name] = value.into();
-        }
-    }
     Ok(Prepared { flux_job, environment, jobspec })
 }
 

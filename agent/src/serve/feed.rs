@@ -5,6 +5,7 @@ use crate::serve::answer::event;
 use crate::serve::context::{Context, find};
 use crate::serve::job::{Job, state_after};
 use bytes::Bytes;
+use futures::future::ready;
 use futures::{Stream, StreamExt as _, stream};
 use parking_lot::Mutex;
 use serde::Deserialize;
@@ -40,12 +41,6 @@ pub(super) struct Feed {
     is_watched: Mutex<bool>,
 }
 
-struct Listener {
-    jobs: broadcast::Receiver<Bytes>,
-    resources: watch::Receiver<Bytes>,
-    instance: watch::Receiver<Bytes>,
-}
-
 impl Feed {
     pub(super) fn new() -> Self {
         Self {
@@ -61,22 +56,19 @@ impl Feed {
         self: &Arc<Self>,
         context: &Arc<Context>,
     ) -> impl Stream<Item = Bytes> + Send + use<> {
-        let mut listener = Listener {
-            jobs: self.jobs.subscribe(),
-            resources: self.resources.subscribe(),
-            instance: self.instance.subscribe(),
-        };
-        listener.resources.mark_changed();
-        listener.instance.mark_changed();
+        let jobs = stream::unfold(self.jobs.subscribe(), |mut jobs| async {
+            Some((jobs.recv().await.ok(), jobs))
+        });
+        let [resources, instance] =
+            [&self.resources, &self.instance].map(|state| Box::pin(states_of(state.subscribe())));
+        let all = stream::select(Box::pin(jobs), stream::select(resources, instance));
         let mut is_watched = self.is_watched.lock();
         if !*is_watched {
             *is_watched = true;
             tokio::spawn(watch(Arc::clone(self), Arc::clone(context)));
         }
-        stream::unfold(listener, |mut listener| async {
-            let next = listener.next().await?;
-            Some((next, listener))
-        })
+        all.take_while(|now| ready(now.is_some()))
+            .filter_map(|now| ready(now.filter(|now| !now.is_empty())))
     }
 
     /// Waits until nobody listens.
@@ -94,25 +86,14 @@ impl Feed {
     }
 }
 
-impl Listener {
-    async fn next(&mut self) -> Option<Bytes> {
-        loop {
-            let now = tokio::select! {
-                jobs = self.jobs.recv() => return jobs.ok(),
-                changed = self.resources.changed() => {
-                    changed.ok()?;
-                    self.resources.borrow_and_update().clone()
-                }
-                changed = self.instance.changed() => {
-                    changed.ok()?;
-                    self.instance.borrow_and_update().clone()
-                }
-            };
-            if !now.is_empty() {
-                return Some(now);
-            }
-        }
-    }
+/// What `state` is now, and whenever it is another.
+fn states_of(mut state: watch::Receiver<Bytes>) -> impl Stream<Item = Option<Bytes>> + Send {
+    state.mark_changed();
+    stream::unfold(state, |mut state| async {
+        state.changed().await.ok()?;
+        let now = state.borrow_and_update().clone();
+        Some((Some(now), state))
+    })
 }
 
 async fn watch(feed: Arc<Feed>, context: Arc<Context>) {

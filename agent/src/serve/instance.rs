@@ -1,9 +1,9 @@
 //! How the instance stands: its ranks, its broker, and what it waits for.
 
 use crate::flux::broker_socket::{BrokerSocket, LEAD, SocketError};
-use crate::flux::idset::ids_of;
-use crate::flux::instance::ranks_of;
+use crate::flux::instance::{list, ranks_of};
 use crate::serve::job::RUNNING;
+use flux_contract::idset::ids_of;
 use flux_contract::instance::RankReport;
 use flux_contract::job_id::f58_plain;
 use flux_contract::{Hostlist, Phase};
@@ -44,11 +44,6 @@ impl Rank {
 }
 
 #[derive(Deserialize)]
-struct Running {
-    jobs: Vec<RunningJob>,
-}
-
-#[derive(Deserialize)]
 struct RunningJob {
     id: u64,
     #[serde(default)]
@@ -76,7 +71,7 @@ pub(super) async fn resources(socket: &mut BrokerSocket) -> Result<Vec<Rank>, So
     let asked = json!({
         "max_entries": MOST_RUNNING, "attrs": ["ranks"], "constraint": { "states": [RUNNING] },
     });
-    let Running { jobs } = socket.ask_lead("job-list.list", &asked).await?;
+    let jobs: Vec<RunningJob> = list(socket, &asked).await?;
     Ok(with_jobs(ranks, &hosts, &jobs))
 }
 
@@ -101,36 +96,24 @@ fn with_jobs(ranks: Vec<RankReport>, hosts: &str, jobs: &[RunningJob]) -> Vec<Ra
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct JobCounts {
-    job_states: States,
+    job_states: BTreeMap<String, u64>,
     successful: u64,
     failed: u64,
     canceled: u64,
     timeout: u64,
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct States {
-    depend: u64,
-    priority: u64,
-    sched: u64,
-    run: u64,
-    cleanup: u64,
-    inactive: u64,
-}
+/// States of jobs, as they are counted.
+const STATES: [&str; 6] = ["depend", "priority", "sched", "run", "cleanup", "inactive"];
 
 impl JobCounts {
     pub(super) fn states(&self) -> Vec<(&'static str, u64)> {
-        let States { depend, priority, sched, run, cleanup, inactive } = self.job_states;
-        [
-            ("depend", depend),
-            ("priority", priority),
-            ("sched", sched),
-            ("run", run),
-            ("cleanup", cleanup),
-            ("inactive", inactive),
-        ]
-        .into()
+        STATES.map(|state| (state, self.of(&[state]))).into()
+    }
+
+    /// Jobs in any of `states`.
+    fn of(&self, states: &[&str]) -> u64 {
+        states.iter().filter_map(|state| self.job_states.get(*state)).sum()
     }
 
     pub(super) fn results(&self) -> Vec<(&'static str, u64)> {
@@ -144,9 +127,9 @@ impl JobCounts {
     }
 
     fn document(&self) -> Value {
-        let States { depend, priority, sched, run, cleanup, inactive } = self.job_states;
         json!({
-            "pending": depend + priority + sched, "running": run + cleanup, "inactive": inactive, "failed": self.failed,
+            "pending": self.of(&["depend", "priority", "sched"]), "running": self.of(&["run", "cleanup"]),
+            "inactive": self.of(&["inactive"]), "failed": self.failed,
         })
     }
 }

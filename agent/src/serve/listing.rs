@@ -2,6 +2,7 @@
 //! in the order in which they get resources, so their times are asked for before the page.
 
 use crate::flux::broker_socket::{BrokerSocket, SocketError};
+use crate::flux::instance::list;
 use crate::serve::job::{ACTIVE, ATTRIBUTES, INACTIVE, Listed};
 use flux_contract::job_id::{f58_plain, parse};
 use serde::Deserialize;
@@ -81,11 +82,6 @@ impl Cursor {
     }
 }
 
-#[derive(Deserialize)]
-struct List<Job> {
-    jobs: Vec<Job>,
-}
-
 /// The time and the id of a job that has not ended.
 #[derive(Clone, Copy, Deserialize)]
 struct Submitted {
@@ -119,7 +115,7 @@ pub(super) async fn page(
     }
     let until = cursor.after.map(|(time, _)| ("t_inactive", "<=", time + ROUNDING));
     let asked = filter.asked(INACTIVE, &ATTRIBUTES, limit + 1 + SLACK, until);
-    let List { jobs } = socket.ask_lead("job-list.list", &asked).await?;
+    let jobs = list(socket, &asked).await?;
     let place = |job: &Listed| (job.t_inactive.unwrap_or_default(), job.id);
     let (ended, next) = cursor.take(jobs, limit, place);
     page.extend(ended);
@@ -134,7 +130,7 @@ async fn active(
     let states = filter.states & ACTIVE;
     let until = filter.cursor.after.map(|(time, _)| ("t_submit", "<=", time + ROUNDING));
     let asked = filter.asked(states, &["t_submit"], MOST_ACTIVE, until);
-    let List { jobs }: List<Submitted> = socket.ask_lead("job-list.list", &asked).await?;
+    let jobs: Vec<Submitted> = list(socket, &asked).await?;
     let (chosen, next) = filter.cursor.take(jobs, filter.limit, |it| (it.t_submit, it.id));
     let (Some(newest), Some(oldest)) = (chosen.first(), chosen.last()) else {
         return Ok((Vec::new(), next));
@@ -144,7 +140,7 @@ async fn active(
         ("t_submit", ">=", oldest.t_submit - ROUNDING),
     ];
     let asked = filter.asked(states, &ATTRIBUTES, chosen.len() + SLACK, bounds);
-    let List { mut jobs }: List<Listed> = socket.ask_lead("job-list.list", &asked).await?;
+    let mut jobs: Vec<Listed> = list(socket, &asked).await?;
     let place_of = |job: &Listed| chosen.iter().position(|it| it.id == job.id);
     jobs.retain(|job| place_of(job).is_some());
     jobs.sort_by_key(place_of);

@@ -1,6 +1,7 @@
 //! The instance for Prometheus, in the text of `OpenMetrics` 1.0.
 
 use crate::serve::instance::{JobCounts, Rank};
+use flux_contract::instance::RankReport;
 use std::fmt::Write as _;
 
 /// What the text is.
@@ -9,48 +10,26 @@ pub(super) const KIND: &str = "application/openmetrics-text; version=1.0.0; char
 /// One family: name, what it is, the label's name, and the values.
 type Family<'text> = (&'text str, &'text str, &'text str, Vec<(&'text str, u64)>);
 
-/// How many cores, or GPUs, are in which state.
-#[derive(Default)]
-struct Uses {
-    allocated: u64,
-    free: u64,
-    drained: u64,
-    lost: u64,
-}
-
-impl Uses {
-    /// Adds those of a rank: all of them, and those that jobs have.
-    fn add(&mut self, rank: &Rank, all: usize, allocated: usize) {
-        let [all, allocated] = [all, allocated].map(|count| count as u64);
-        self.allocated += allocated;
-        let rest = all.saturating_sub(allocated);
-        if !rank.is_up() {
-            self.lost += rest;
-        } else if rank.is_drained() {
-            self.drained += rest;
-        } else {
-            self.free += rest;
-        }
+/// How many cores, or GPUs, are in which use; `of` a rank there are all, and those that jobs have.
+fn uses(ranks: &[Rank], of: fn(&RankReport) -> [usize; 2]) -> Vec<(&'static str, u64)> {
+    let mut uses = [("allocated", 0), ("free", 0), ("drained", 0), ("lost", 0)];
+    for rank in ranks {
+        let [all, allocated] = of(&rank.of).map(|count| count as u64);
+        let rest = match (rank.is_up(), rank.is_drained()) {
+            (true, false) => 1,
+            (true, true) => 2,
+            (false, _) => 3,
+        };
+        uses[0].1 += allocated;
+        uses[rest].1 += all.saturating_sub(allocated);
     }
-
-    fn values(&self) -> Vec<(&'static str, u64)> {
-        [
-            ("allocated", self.allocated),
-            ("free", self.free),
-            ("drained", self.drained),
-            ("lost", self.lost),
-        ]
-        .into()
-    }
+    uses.into()
 }
 
 /// The whole text.
 pub(super) fn text(jobs: &JobCounts, ranks: &[Rank]) -> String {
-    let (mut cores, mut gpus) = (Uses::default(), Uses::default());
-    for rank in ranks {
-        cores.add(rank, rank.of.cores, rank.of.cores_allocated);
-        gpus.add(rank, rank.of.gpus, rank.of.gpus_allocated);
-    }
+    let cores = uses(ranks, |rank| [rank.cores, rank.cores_allocated]);
+    let gpus = uses(ranks, |rank| [rank.gpus, rank.gpus_allocated]);
     let count = |is: fn(&Rank) -> bool| ranks.iter().filter(|rank| is(rank)).count() as u64;
     let of_ranks = vec![
         ("up", count(|rank| rank.is_up() && !rank.is_drained())),
@@ -61,8 +40,8 @@ pub(super) fn text(jobs: &JobCounts, ranks: &[Rank]) -> String {
         ("flux_jobs", "Jobs by their state.", "state", jobs.states()),
         ("flux_jobs_ended", "Jobs that have ended, by their result.", "result", jobs.results()),
         ("flux_ranks", "Ranks by their state.", "state", of_ranks),
-        ("flux_cores", "Cores that Flux schedules, by their use.", "state", cores.values()),
-        ("flux_gpus", "GPUs that Flux schedules, by their use.", "state", gpus.values()),
+        ("flux_cores", "Cores that Flux schedules, by their use.", "state", cores),
+        ("flux_gpus", "GPUs that Flux schedules, by their use.", "state", gpus),
     ];
     let mut text = String::new();
     for (name, what, label, values) in families {
@@ -78,7 +57,6 @@ pub(super) fn text(jobs: &JobCounts, ranks: &[Rank]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flux_contract::instance::RankReport;
 
     #[test]
     fn every_core_is_counted_once() {

@@ -1,5 +1,4 @@
-//! What PID 1 says of itself, on a ZeroMQ REP socket: to the request `{"ask":"status"}` a [`StatusReport`], to
-//! anything else `{"error":"..."}`.
+//! What PID 1 says of itself on its socket, as JSON.
 
 use crate::status::timing::milliseconds;
 use flux_contract::Phase;
@@ -65,12 +64,6 @@ impl StatusReport {
         }
         phases
     }
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(tag = "ask", rename_all = "lowercase", deny_unknown_fields)]
-pub(super) enum Request {
-    Status {},
 }
 
 #[cfg(test)]

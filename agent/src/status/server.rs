@@ -1,30 +1,20 @@
-//! The server: PID 1's own, so it is the side with the bounds.
+//! The server: whoever connects gets the report and the end of the connection. It reads nothing, so no client can hold it
+//! up.
 
-use crate::status::document::{Request, StatusReport};
+use crate::status::document::StatusReport;
 use crate::system::files;
-use crate::system::zmtp::Link;
 use anyhow::{Context as _, Result, ensure};
-use bytes::Bytes;
-use omq_proto::proto::{ConnectionConfig, Role};
-use omq_proto::{Message, SocketType};
-use serde_json::json;
 use std::fs::{self, DirBuilder, Permissions};
+use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{Semaphore, watch};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
 
 /// Longest path of a Unix socket (unix(7): 108 bytes with the terminating one).
 const PATH_LIMIT: usize = 107;
-/// Clients that are served at a time; others wait for their turn.
-const CLIENTS: usize = 32;
-/// Bytes that a question may have, frames and all. Ours have some fifty.
-const QUESTION_LIMIT: usize = 4096;
-/// How long a client may take to ask, and to take its answer.
-const CLIENT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause before the next client when one could not be accepted, as with too many open files.
 const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -57,43 +47,20 @@ impl StatusServer {
         Ok(Self { listener })
     }
 
-    /// Answers every question with the latest of `reports`, until the future is dropped.
+    /// Gives the latest of `reports` to whoever connects, until the future is dropped.
     pub async fn serve(self, reports: watch::Receiver<StatusReport>) {
-        let places = Arc::new(Semaphore::new(CLIENTS));
-        while let Ok(place) = Arc::clone(&places).acquire_owned().await {
+        loop {
             match self.listener.accept().await {
-                Ok((stream, _)) => {
-                    let reports = reports.clone();
-                    tokio::spawn(async move {
-                        let _place = place;
-                        let _ = converse(stream, reports).await;
-                    });
-                }
+                // A client that has gone needs none.
+                Ok((stream, _)) => drop(answer(stream, reports.borrow().clone())),
                 Err(_) => sleep(ACCEPT_RETRY_INTERVAL).await,
             }
         }
     }
 }
 
-/// Answers one client for as long as it asks: until it has gone, takes too long or breaks the protocol.
-async fn converse(stream: UnixStream, reports: watch::Receiver<StatusReport>) -> Option<()> {
-    let config = ConnectionConfig::new(Role::Server, SocketType::Rep);
-    let mut link = Link::new(stream, config.max_message_size(QUESTION_LIMIT));
-    timeout(CLIENT_TIMEOUT, link.ready()).await.ok()?.ok()?;
-    loop {
-        let message = timeout(CLIENT_TIMEOUT, link.receive()).await.ok()?.ok()?;
-        // The envelope of REQ, which the answer has as well, ends with an empty part.
-        let mut parts: Vec<Bytes> = message.iter().collect();
-        let end = parts.iter().position(Bytes::is_empty)?;
-        let mut report = reports.borrow().clone();
-        report.phases = report.phases_until(Instant::now());
-        let text = match serde_json::from_slice(parts.get(end + 1)?) {
-            Ok(Request::Status {}) => serde_json::to_string(&report).ok()?,
-            Err(error) => json!({ "error": format!("unknown request: {error}") }).to_string(),
-        };
-        parts.truncate(end + 1);
-        parts.push(text.into());
-        let answer = Message::multipart(parts);
-        timeout(CLIENT_TIMEOUT, link.send(&answer)).await.ok()?.ok()?;
-    }
+/// The kernel keeps some 200 KiB for a client that does not read yet (`net.core.wmem_default`); a report has far less.
+fn answer(stream: UnixStream, mut report: StatusReport) -> std::io::Result<()> {
+    report.phases = report.phases_until(Instant::now());
+    stream.into_std()?.write_all(&serde_json::to_vec(&report)?)
 }

@@ -13,6 +13,5 @@ pub mod output;
 pub(crate) mod root;
 pub(crate) mod subcommand;
 pub(crate) mod words;
-pub(crate) mod zmtp;
 
 pub use root::below;

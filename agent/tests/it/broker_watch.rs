@@ -25,6 +25,15 @@ fn watch(directory: &TempDir, owner: Option<u32>) -> Watch {
     Watch { broker, has_lead: false, hosts: 4 }
 }
 
+async fn until(holds: impl Fn() -> bool) {
+    let waiting = async {
+        while !holds() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(PATIENCE, waiting).await.unwrap();
+}
+
 /// What a watch of a worker's broker in state `quorum` reports whose question to the lead fails with `errno`.
 async fn reports_with_the_lead_answering(errno: u8) -> Vec<Event> {
     let directory = TempDir::new().unwrap();
@@ -41,12 +50,7 @@ async fn reports_with_the_lead_answering(errno: u8) -> Vec<Event> {
     let (events, mut changes) = mpsc::unbounded_channel();
     let watch = Watch { has_lead: true, ..watch(&directory, None) };
     let watching = tokio::spawn(watch.run(events));
-    let twice = async {
-        while asked.load(Ordering::SeqCst) < 3 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    timeout(PATIENCE, twice).await.unwrap();
+    until(|| asked.load(Ordering::SeqCst) >= 3).await;
     watching.abort();
     let mut seen = Vec::new();
     while let Ok(event) = changes.try_recv() {
@@ -103,12 +107,7 @@ async fn a_broker_that_has_not_joined_yet_is_asked_again_for_the_changes_of_its_
     });
     let (events, _changes) = mpsc::unbounded_channel();
     let watching = tokio::spawn(watch(&directory, None).run(events));
-    let thrice = async {
-        while asked.load(Ordering::SeqCst) < 3 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    timeout(PATIENCE, thrice).await.unwrap();
+    until(|| asked.load(Ordering::SeqCst) >= 3).await;
     watching.abort();
 }
 
@@ -135,14 +134,10 @@ async fn a_broker_that_waits_for_the_quorum_is_asked_who_has_joined_and_one_that
         let (events, _changes) = mpsc::unbounded_channel();
         let watch = Watch { has_lead, hosts, ..watch(&directory, None) };
         let watching = tokio::spawn(watch.run(events));
-        let holds = async {
-            while questions.load(Ordering::SeqCst) < asked || states.load(Ordering::SeqCst) == 0 {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        timeout(PATIENCE, holds).await.unwrap();
+        let [questions, states] = [questions, states].map(|it| move || it.load(Ordering::SeqCst));
+        until(|| questions() >= asked && states() > 0).await;
         watching.abort();
-        assert!(asked > 0 || questions.load(Ordering::SeqCst) == 0, "{state} {hosts}");
+        assert!(asked > 0 || questions() == 0, "{state} {hosts}");
     }
 }
 

@@ -1,19 +1,11 @@
 //! What the queue of an instance needs, as the lead's agent counts it and tells the operator.
 
 use crate::pod::broker::{NO_SERVICE, broker_that, state_text};
-use crate::pod::{PATIENCE, Pod, await_that};
-use flux_agent::status::{ReadinessServer, StatusReport};
+use crate::pod::{Pod, await_that};
 use flux_contract::Autoscale;
-use flux_contract::demand::{Demand, Question};
 use serde_json::{Value, json};
-use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
-use tokio::sync::watch;
-use tokio::task::JoinHandle;
-use tokio::time::timeout;
 
 fn demand(pod: &Pod) -> Option<Value> {
     let answer = pod.ask("status", &["--output", "json"]);
@@ -58,78 +50,4 @@ fn a_lead_counts_the_pods_that_its_queue_needs() {
     await_that("and the one that waits", || demand(&pod) == Some(json!({ "wanted": 3 })));
     std::fs::write(pod.at("done"), "").unwrap();
     run.end().with_code(0);
-}
-
-/// The port of an agent that says this of its run.
-struct Agent {
-    port: u16,
-    reports: watch::Sender<StatusReport>,
-}
-
-impl Agent {
-    fn new() -> Self {
-        let (reports, receiver) = watch::channel(StatusReport::default());
-        let server = ReadinessServer::bind(0).unwrap();
-        let port = server.port().unwrap();
-        tokio::spawn(server.serve(receiver));
-        Self { port, reports }
-    }
-
-    fn wants(&self, demand: Option<Demand>) {
-        self.reports.send_modify(|report| report.demand = demand);
-    }
-
-    /// Status line and body of the answer.
-    async fn asks(&self, request: &str) -> JoinHandle<(String, String)> {
-        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).await.unwrap();
-        let request = format!("{request} HTTP/1.1\r\nHost: pod\r\n\r\n");
-        stream.write_all(request.as_bytes()).await.unwrap();
-        tokio::spawn(async move {
-            let mut answer = String::new();
-            timeout(PATIENCE, stream.read_to_string(&mut answer)).await.unwrap().unwrap();
-            let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-            (head.lines().next().unwrap_or_default().to_owned(), body.to_owned())
-        })
-    }
-
-    async fn answer(&self, request: &str) -> (String, String) {
-        self.asks(request).await.await.unwrap()
-    }
-}
-
-#[tokio::test]
-async fn who_asks_what_the_queue_needs_is_answered_once_that_is_known() {
-    let agent = Agent::new();
-    let demand = Demand { wanted: 3, kept: Some(4) };
-    let (line, body) = agent.answer("GET /demand?wait=0").await;
-    assert_eq!((line.as_str(), body.as_str()), ("HTTP/1.1 503 Service Unavailable", ""));
-    agent.wants(Some(demand));
-    let (line, body) = agent.answer("GET /demand?wait=0").await;
-    assert_eq!(line, "HTTP/1.1 200 OK");
-    assert_eq!(serde_json::from_str::<Demand>(&body).unwrap(), demand);
-    for (request, code) in
-        [("POST /demand?wait=0", 405), ("GET /demand", 400), ("GET /demand?wait=x", 400)]
-    {
-        let (line, body) = agent.answer(request).await;
-        assert!(line.starts_with(&format!("HTTP/1.1 {code} ")), "{request}: {line}");
-        assert_eq!(body, "", "{request}");
-    }
-}
-
-#[tokio::test]
-async fn an_answer_comes_when_it_is_another_or_when_nothing_more_will_change() {
-    let agent = Agent::new();
-    let (first, second) = (Demand { wanted: 1, kept: None }, Demand { wanted: 2, kept: None });
-    let ask = |seen| Question { wait_seconds: 60, seen };
-    let waiting = agent.asks(&format!("GET {}", ask(None))).await;
-    agent.wants(Some(first));
-    assert!(waiting.await.unwrap().1.contains('1'));
-    let waiting = agent.asks(&format!("GET {}", ask(Some(first)))).await;
-    agent.wants(None);
-    agent.wants(Some(second));
-    assert!(waiting.await.unwrap().1.contains('2'));
-    let waiting = agent.asks(&format!("GET {}", ask(Some(second)))).await;
-    agent.wants(None);
-    agent.reports.send_modify(|report| report.over = true);
-    assert!(waiting.await.unwrap().0.starts_with("HTTP/1.1 503 "));
 }

@@ -16,7 +16,6 @@ struct Job<'run> {
     command: &'run [&'run str],
     tasks: u32,
     option: Option<&'run str>,
-    answer: Option<&'run str>,
     library_path: &'run Path,
 }
 
@@ -78,7 +77,6 @@ impl Scene {
         info.set("ntasks", job.tasks).unwrap();
         let options = table(&[]);
         options.set("pmi", job.option).unwrap();
-        options.set("flux-agent-mpi", job.answer).unwrap();
         let directory = self.0.path().display().to_string();
         let environment = table(&[("PATH", &directory)]);
         environment.set("LD_LIBRARY_PATH", job.library_path.display().to_string()).unwrap();
@@ -153,7 +151,7 @@ fn open_mpi_5_gets_a_pmix_server_in_every_job_or_is_refused() {
     let program = scene.path("app").display().to_string();
     let run = |command: &[&str], tasks, option| {
         let library_path = Path::new("");
-        scene.run(&Job { command, tasks, option, answer: None, library_path })
+        scene.run(&Job { command, tasks, option, library_path })
     };
     assert_eq!(run(&[&program], 1, None), some(["", ""]), "a lone task needs no other");
     for command in [&[&*program][..], &["/usr/bin/env", "A=b", "app"], &["sh", "-c", "true; app"]] {
@@ -177,20 +175,17 @@ fn what_may_load_open_mpi_5_later_gets_a_server_beside_fluxs_own() {
     let scene = Scene::new();
     fs::write(scene.path("pmix.so"), "").unwrap();
     let library_path = scene.0.path();
-    let mut job = Job { command: &["plain"], tasks: 2, option: None, answer: None, library_path };
+    let job = Job { command: &["plain"], tasks: 2, option: None, library_path };
     assert_eq!(scene.run(&job), some(["simple,pmix", "pmix.so"]));
     fs::remove_file(scene.path("pmix.so")).unwrap();
     assert_eq!(scene.run(&job), some(["", ""]));
-    fs::write(scene.path("pmix.so"), "").unwrap();
-    job.answer = Some("asked");
-    assert_eq!(scene.run(&job), some(["", ""]), "nobody is asked");
 }
 
 #[test]
 fn open_mpi_does_not_load_networks_that_the_kernel_has_no_class_of() {
     let scene = Scene::new();
     let library_path = Path::new("");
-    let job = Job { command: &["plain"], tasks: 1, option: None, answer: None, library_path };
+    let job = Job { command: &["plain"], tasks: 1, option: None, library_path };
     let of = |files: &[_], variables: &[_]| scene.run_in(files, variables, &job).1;
     let package = |text| ("/etc/openmpi/openmpi-mca-params.conf", text);
     let debian = package("# mtl = a\nbtl = ^uct\n mtl = ^ofi \npml = ^ucx\n");

@@ -1,7 +1,8 @@
-//! The port at which the kubelet asks: real connections, as the kubelet makes them and as it does not.
+//! The port at which the kubelet and the operator ask: real connections, as these make them and as they do not.
 
 use crate::pod::PATIENCE;
 use flux_agent::status::{ReadinessServer, StatusReport};
+use flux_contract::demand::{Demand, Question};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -38,8 +39,8 @@ impl Agent {
         TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).await.unwrap()
     }
 
-    /// Asks in the words of the kubelet's HTTP client, and reads until the connection is closed.
-    async fn asks(&self, request: &str) -> JoinHandle<String> {
+    /// Asks in the words of the kubelet's HTTP client, and reads until the connection is closed: status line and body.
+    async fn asks(&self, request: &str) -> JoinHandle<(String, String)> {
         let mut stream = self.connect().await;
         let request = format!(
             "{request} HTTP/1.1\r\nHost: pod:{}\r\nUser-Agent: kube-probe/1.36\r\nAccept: */*\r\nConnection: close\r\n\r\n",
@@ -49,12 +50,21 @@ impl Agent {
         tokio::spawn(async move {
             let mut answer = String::new();
             timeout(PATIENCE, stream.read_to_string(&mut answer)).await.unwrap().unwrap();
-            answer.lines().next().unwrap_or_default().to_owned()
+            let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+            (head.lines().next().unwrap_or_default().to_owned(), body.to_owned())
         })
     }
 
-    async fn status_line(&self, request: &str) -> String {
+    async fn answer(&self, request: &str) -> (String, String) {
         self.asks(request).await.await.unwrap()
+    }
+
+    async fn status_line(&self, request: &str) -> String {
+        self.answer(request).await.0
+    }
+
+    fn wants(&self, demand: Option<Demand>) {
+        self.reports.send_modify(|report| report.demand = demand);
     }
 
     async fn until_open(&mut self, connections: u32) {
@@ -76,7 +86,7 @@ async fn the_answer_comes_when_it_is_settled() {
         agent.until_open(1).await;
         assert!(!waiting.is_finished());
         agent.reports.send_replace(settled);
-        assert_eq!(waiting.await.unwrap(), line);
+        assert_eq!(waiting.await.unwrap().0, line);
         agent.until_open(0).await;
     }
 }
@@ -86,7 +96,7 @@ async fn who_asks_while_the_run_is_still_being_read_gets_the_answer_later() {
     let (agent, served) = bound(true);
     let early = agent.asks("GET /ready").await;
     tokio::spawn(served);
-    assert_eq!(early.await.unwrap(), "HTTP/1.1 200 OK");
+    assert_eq!(early.await.unwrap().0, "HTTP/1.1 200 OK");
 }
 
 #[tokio::test]
@@ -160,4 +170,41 @@ async fn both_kinds_of_addresses_are_served_where_there_are_both() {
     assert!(six.is_ok() || std::net::TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_err());
     drop(agent.connect().await);
     assert!(ReadinessServer::bind(agent.port).is_err(), "the port is taken");
+}
+
+#[tokio::test]
+async fn who_asks_what_the_queue_needs_is_answered_once_that_is_known() {
+    let agent = agent(false);
+    let demand = Demand { wanted: 3, kept: Some(4) };
+    let (line, body) = agent.answer("GET /demand?wait=0").await;
+    assert_eq!((line.as_str(), body.as_str()), ("HTTP/1.1 503 Service Unavailable", ""));
+    agent.wants(Some(demand));
+    let (line, body) = agent.answer("GET /demand?wait=0").await;
+    assert_eq!(line, "HTTP/1.1 200 OK");
+    assert_eq!(serde_json::from_str::<Demand>(&body).unwrap(), demand);
+    for (request, code) in
+        [("POST /demand?wait=0", 405), ("GET /demand", 400), ("GET /demand?wait=x", 400)]
+    {
+        let (line, body) = agent.answer(request).await;
+        assert!(line.starts_with(&format!("HTTP/1.1 {code} ")), "{request}: {line}");
+        assert_eq!(body, "", "{request}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_comes_when_it_is_another_or_when_nothing_more_will_change() {
+    let agent = agent(false);
+    let (first, second) = (Demand { wanted: 1, kept: None }, Demand { wanted: 2, kept: None });
+    let ask = |seen| Question { wait_seconds: 60, seen };
+    let waiting = agent.asks(&format!("GET {}", ask(None))).await;
+    agent.wants(Some(first));
+    assert!(waiting.await.unwrap().1.contains('1'));
+    let waiting = agent.asks(&format!("GET {}", ask(Some(first)))).await;
+    agent.wants(None);
+    agent.wants(Some(second));
+    assert!(waiting.await.unwrap().1.contains('2'));
+    let waiting = agent.asks(&format!("GET {}", ask(Some(second)))).await;
+    agent.wants(None);
+    agent.reports.send_modify(|report| report.over = true);
+    assert!(waiting.await.unwrap().0.starts_with("HTTP/1.1 503 "));
 }

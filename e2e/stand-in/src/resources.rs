@@ -1,8 +1,8 @@
 //! Resource sets (R, RFC 20): cores of hosts, from a file.
 
 use crate::output::strerror;
-use crate::text;
 use flux_contract::Hostlist;
+use flux_contract::idset::ids_of;
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,10 +27,12 @@ impl Table {
     /// The cores of every rank, and the ranks that are never scheduled. Every rank opens the file.
     pub(crate) fn read(&self, hosts: &[String]) -> Result<(Cores, BTreeSet<u32>), String> {
         let cores = read(&self.path, hosts)?;
-        let excluded = text::decode_ids(&self.exclude);
-        let excluded = excluded.filter(|ids| ids.iter().all(|id| cores.contains_key(id)));
+        let excluded = Some(Vec::new()).filter(|_| self.exclude.is_empty());
+        let excluded = excluded
+            .or_else(|| ids_of(&self.exclude))
+            .filter(|ids| ids.iter().all(|id| cores.contains_key(id)));
         let invalid = || format!("invalid exclude targets: {}", self.exclude);
-        Ok((cores, excluded.ok_or_else(invalid)?))
+        Ok((cores, excluded.ok_or_else(invalid)?.into_iter().collect()))
     }
 }
 
@@ -41,8 +43,8 @@ fn parse(text: &str) -> Option<BTreeMap<String, usize>> {
     for entry in execution["R_lite"].as_array()? {
         let children = entry["children"].as_object()?;
         children.keys().all(|kind| ["core", "gpu"].contains(&kind.as_str())).then_some(())?;
-        let given = text::decode_ids(children.get("core")?.as_str()?)?.len();
-        let ranks = text::decode_ids(entry["rank"].as_str()?)?.into_iter();
+        let given = ids_of(children.get("core")?.as_str()?)?.len();
+        let ranks = ids_of(entry["rank"].as_str()?)?.into_iter();
         cores.extend(ranks.map(|rank| (rank, given)));
     }
     let names = execution["nodelist"].as_array()?.iter().map(Value::as_str);

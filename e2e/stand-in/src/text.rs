@@ -1,7 +1,6 @@
 //! Flux's small text forms.
 
 use flux_contract::Hostlist;
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// A Flux Standard Duration (RFC 23), as `1.5h` or `300ms`; `None` where Flux would refuse it.
@@ -17,25 +16,6 @@ pub(crate) fn duration(text: &str) -> Option<Duration> {
         _ => return None,
     };
     Duration::try_from_secs_f64(number.parse::<f64>().ok()? * factor).ok()
-}
-
-/// The ids of a set (RFC 22), as `0-3,7`; `None` where Flux would refuse the text.
-pub(crate) fn decode_ids(text: &str) -> Option<BTreeSet<u32>> {
-    let number = |text: &str| {
-        let plain = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-        plain.then(|| text.parse::<u32>().ok()).flatten()
-    };
-    let mut ids = BTreeSet::new();
-    for part in text.split(',').filter(|_| !text.is_empty()) {
-        let range = part.split_once('-');
-        let (first, last) = range.unwrap_or((part, part));
-        let (first, last) = (number(first)?, number(last)?);
-        if first > last || (range.is_some() && first == last) || last - first > 1 << 20 {
-            return None;
-        }
-        ids.extend(first..=last);
-    }
-    Some(ids)
 }
 
 /// The ids of so many things, from 0 on.

@@ -65,10 +65,7 @@ fn the_agents_modules_and_job_are_those_of_flux_in_every_field() {
             let command = &["echo", "a  b"];
             let flux = submitted(&run, &[&["run"], counts, command]).await?;
             let own = &[AGENT, "submit", "--flux=/mnt/flux/view/bin/flux"];
-            let mut own = submitted(&run, &[own, counts, &["--"], command]).await?;
-            // What Flux's shell need not ask the agent then.
-            let options = own.pointer_mut("/attributes/system/shell/options");
-            options.and_then(Value::as_object_mut).and_then(|it| it.remove("flux-agent-mpi"));
+            let own = submitted(&run, &[own, counts, &["--"], command]).await?;
             ensure!(own == flux, "{counts:?}, by the agent:\n{own:#}\nby flux run:\n{flux:#}");
         }
         Ok(())

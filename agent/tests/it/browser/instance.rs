@@ -3,10 +3,11 @@
 use super::job::{
     CANCELED, CLEANUP, COMPLETED, DEPEND, FAILED, INACTIVE, Job, PRIORITY, RUN, SCHED,
 };
-use super::resources::{CORES, bracketed, hosts, idset, set};
+use super::resources::{CORES, bracketed, hosts, set};
 use super::{INVALID, UNKNOWN};
 use crate::pod::broker::{Answers, NO_SERVICE, STATE_OF_LEAD};
 use base64::prelude::{BASE64_STANDARD, Engine as _};
+use flux_contract::idset::idset;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter;

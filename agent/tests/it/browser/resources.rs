@@ -1,20 +1,10 @@
 //! Sets of ranks and of their resources, as flux-core 0.88 writes them.
 
+use flux_contract::idset::idset;
 use serde_json::{Value, json};
 
 pub(super) const CORES_OF_RANK: usize = 4;
 pub(super) const CORES: &str = "0-3";
-
-/// A set of ranks (RFC 22).
-pub(super) fn idset(ids: &[u32]) -> String {
-    let ranges = ids.chunk_by(|id, next| id + 1 == *next);
-    let texts = ranges.map(|range| match range {
-        [first, .., last] => format!("{first}-{last}"),
-        [only] => only.to_string(),
-        [] => String::new(),
-    });
-    texts.collect::<Vec<_>>().join(",")
-}
 
 /// As it is in the description of a job.
 pub(super) fn bracketed(ids: &[u32]) -> String {

@@ -1,5 +1,6 @@
 //! A stand-in for the socket of a broker, and for what is asked on it.
 
+use flux_contract::message::{HEAD, Message, RESPONSE, length};
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -10,8 +11,6 @@ use std::sync::Arc;
 pub const NO_SERVICE: u8 = 38;
 /// `ENODATA`: there are no more answers.
 const END: u8 = 61;
-/// Flag of a question that may have several answers.
-const STREAMING: u8 = 0x40;
 /// `EHOSTUNREACH`: it has no way to the broker that is asked.
 pub const UNREACHABLE: u8 = 113;
 
@@ -78,16 +77,18 @@ pub fn replies<Reply: Into<Answers>>(
 ) -> std::io::Result<()> {
     stream.write_all(&[0])?;
     loop {
-        let mut head = [0; 8];
+        let mut head = [0; HEAD];
         stream.read_exact(&mut head)?;
-        let length = u32::from_be_bytes(head[4..].try_into().unwrap()) as usize;
-        let mut asked = vec![0; length];
+        let mut asked = vec![0; length(head).unwrap() as usize];
         stream.read_exact(&mut asked)?;
-        let (topic, payload) = question(&asked);
-        let is_streaming = asked[length - 17] & STREAMING != 0;
+        let asked = Message::decode(&asked).unwrap();
+        let of_lead = asked.topic == "state-machine.get" && asked.node == 0;
+        let topic = if of_lead { STATE_OF_LEAD } else { &asked.topic };
         let answers: Box<dyn Iterator<Item = (String, u8)>> =
-            match reply(&topic, &payload).map(Into::<Answers>::into) {
-                Ok(Answers(each)) if is_streaming => {
+            match reply(topic, asked.payload.as_deref().unwrap_or_default())
+                .map(Into::<Answers>::into)
+            {
+                Ok(Answers(each)) if asked.streaming => {
                     Box::new(each.map(|text| (text, 0)).chain([(String::new(), END)]))
                 }
                 Ok(Answers(each)) => {
@@ -97,45 +98,9 @@ pub fn replies<Reply: Into<Answers>>(
                 Err(errno) => Box::new([(String::new(), errno)].into_iter()),
             };
         for (text, errno) in answers {
-            let flags = if text.is_empty() { 0 } else { 0x02 };
-            let matchtag = &asked[length - 4..];
-            let protocol = [&[0x8e, 1, 2, flags][..], &[0; 11], &[errno], matchtag].concat();
-            let text = format!("{text}\0");
-            let mut body = Vec::new();
-            for frame in [text.as_bytes()].into_iter().filter(|_| flags != 0).chain([&protocol[..]])
-            {
-                match u8::try_from(frame.len()) {
-                    Ok(length) if length < u8::MAX => body.push(length),
-                    _ => {
-                        body.push(u8::MAX);
-                        body.extend(u32::try_from(frame.len()).unwrap().to_be_bytes());
-                    }
-                }
-                body.extend(frame);
-            }
-            let length = u32::try_from(body.len()).unwrap();
-            stream.write_all(&[&head[..4], &length.to_be_bytes(), &body].concat())?;
+            let payload = Some(text).filter(|text| !text.is_empty());
+            let answer = Message { kind: RESPONSE, payload, node: errno.into(), ..asked.clone() };
+            stream.write_all(&answer.encode())?;
         }
     }
-}
-
-/// Topic and payload of a question, which is for rank 0 or for the broker itself: behind the empty frame of the route, and before the one of the protocol.
-fn question(asked: &[u8]) -> (String, String) {
-    let mut frames = Vec::new();
-    let mut rest = asked;
-    while let Some((&first, after)) = rest.split_first() {
-        let (length, after) = if first == u8::MAX {
-            let (bytes, after) = after.split_first_chunk().unwrap();
-            (u32::from_be_bytes(*bytes) as usize, after)
-        } else {
-            (first.into(), after)
-        };
-        let (frame, after) = after.split_at(length);
-        frames.push(String::from_utf8_lossy(frame).trim_end_matches('\0').to_owned());
-        rest = after;
-    }
-    let payload = if frames.len() > 3 { frames.swap_remove(2) } else { String::new() };
-    let (topic, node) = (frames.swap_remove(1), &asked[asked.len() - 8..asked.len() - 4]);
-    let of_lead = topic == "state-machine.get" && node == [0; 4];
-    (if of_lead { STATE_OF_LEAD.to_owned() } else { topic }, payload)
 }

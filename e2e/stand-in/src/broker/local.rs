@@ -1,8 +1,9 @@
 //! The local socket: accepting clients, and checking who they are.
 
 use super::core::{Broker, Mailbox, Severity};
-use super::message::{self, MAGIC, Message};
+use super::message::{self, Question};
 use crate::protocol::{Reply, Request};
+use flux_contract::message::{HEAD, MAGIC};
 use nix::sys::socket::{Backlog, listen};
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -112,17 +113,17 @@ impl Door {
         owner: u32,
     ) -> Option<()> {
         loop {
-            let mut head = [0_u8; message::HEAD];
+            let mut head = [0_u8; HEAD];
             reader.read_exact(&mut head).await.ok()?;
             let mut body = vec![0; message::length(head)?];
             reader.read_exact(&mut body).await.ok()?;
-            let message = Message::parse(&body)?;
+            let question = Question::parse(&body)?;
             let _alive = self.mailbox.delivery();
-            let reply = match message.request(self.rank) {
+            let reply = match question.request(self.rank) {
                 Ok(request) => Ok(self.ask(request).recv().await?),
                 Err(refusal) => Err(refusal),
             };
-            write.write_all(&message.answer(owner, reply)).await.ok()?;
+            write.write_all(&question.answer(owner, reply)).await.ok()?;
         }
     }
 }

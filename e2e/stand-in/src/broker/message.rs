@@ -1,26 +1,15 @@
 //! Flux messages as they go over the local socket: the few requests that are understood, with the payloads
-//! that the agent sends.
-//!
-//! A message is a magic number in the host's byte order, the big-endian length of the rest, and
-//! frames, each behind its length (flux-core, `common/librouter/sendfd.c`). The last frame is the
-//! protocol frame of RFC 3. What an answer looks like was recorded from flux-core 0.88.
+//! that the agent sends. What an answer looks like was recorded from flux-core 0.88.
 
 use crate::protocol::{Reply, Request};
+use flux_contract::message::{self, HEAD, Message, REQUEST, RESPONSE};
 use serde_json::{Value, json};
 
-pub(super) const MAGIC: [u8; 4] = 0xffee_0012_u32.to_ne_bytes();
-/// Magic number and length.
-pub(super) const HEAD: usize = 8;
 /// No request that is understood is longer.
 const LONGEST: u32 = 64 * 1024;
 
-const PROTOCOL_MAGIC: u8 = 0x8e;
-const PROTOCOL_VERSION: u8 = 1;
-const REQUEST: u8 = 1;
-const RESPONSE: u8 = 2;
-const FLAG_TOPIC: u8 = 0x01;
-const FLAG_PAYLOAD: u8 = 0x02;
-const FLAG_ROUTE: u8 = 0x08;
+/// The broker fills in who asks.
+const WHO_CONNECTS: u32 = u32::MAX;
 const ANY_NODE: u32 = u32::MAX;
 /// Roles of an answer: owner, and local (RFC 12).
 const ROLES: u32 = 5;
@@ -36,10 +25,8 @@ const NO_SUCH_NODE: u32 = 113;
 const ATTRIBUTES: &str =
     "userid name state result ntasks nnodes ncores priority ranks t_submit t_run t_inactive";
 
-pub(super) struct Message {
-    topic: String,
-    node: u32,
-    matchtag: u32,
+pub(super) struct Question {
+    message: Message,
     payload: Value,
 }
 
@@ -48,47 +35,24 @@ type Refusal = (u32, String);
 
 /// The length of the frames behind a head; `None` if it is not the head of a request.
 pub(super) fn length(head: [u8; HEAD]) -> Option<usize> {
-    let (magic, length) = head.split_first_chunk()?;
-    let length = u32::from_be_bytes(*length.first_chunk()?);
-    usize::try_from(length).ok().filter(|_| *magic == MAGIC && length <= LONGEST)
+    message::length(head).filter(|length| *length <= LONGEST)?.try_into().ok()
 }
 
-impl Message {
+impl Question {
     /// Reads the frames of a request; anything else is `None`.
     pub(super) fn parse(body: &[u8]) -> Option<Self> {
-        let frames = frames(body)?;
-        let (protocol, others) = frames.split_last()?;
-        let (&[magic, version, kind, flags], words) = protocol.split_first_chunk::<4>()?;
-        if (magic, version, kind) != (PROTOCOL_MAGIC, PROTOCOL_VERSION, REQUEST)
-            || flags & FLAG_TOPIC == 0
-            || words.len() != 16
-            // Flux would take the owner's word for it that another user asks.
-            || words.get(..4)? != [0xff; 4]
-        {
+        let message = Message::decode(body).ok()?;
+        // Flux would take the owner's word for it that another user asks.
+        if message.kind != REQUEST || message.user != WHO_CONNECTS || message.topic.is_empty() {
             return None;
         }
-        let word = |at: usize| words.get(at..at + 4)?.try_into().ok().map(u32::from_be_bytes);
-        // The route ends with an empty frame.
-        let route = if flags & FLAG_ROUTE == 0 {
-            0
-        } else {
-            others.iter().position(|frame| frame.is_empty())? + 1
-        };
-        let topic = String::from_utf8(others.get(route)?.to_vec()).ok()?;
-        let payload = others.get(route + 1).filter(|_| flags & FLAG_PAYLOAD != 0);
-        let payload =
-            payload.and_then(|text| serde_json::from_slice(text.strip_suffix(&[0])?).ok());
-        Some(Self {
-            topic,
-            node: word(8)?,
-            matchtag: word(12)?,
-            payload: payload.unwrap_or_default(),
-        })
+        let payload = message.payload.as_deref().and_then(|text| serde_json::from_str(text).ok());
+        Some(Self { message, payload: payload.unwrap_or_default() })
     }
 
     pub(super) fn request(&self, rank: u32) -> Result<Request, Refusal> {
         let unreachable = (NO_SUCH_NODE, String::new());
-        match (self.topic.as_str(), self.node) {
+        match (self.message.topic.as_str(), self.message.node) {
             ("state-machine.get", node) if node == ANY_NODE || node == rank => Ok(Request::State),
             ("state-machine.get", LEAD) => Ok(Request::LeadState),
             ("resource.status", LEAD) => Ok(Request::Drained),
@@ -110,7 +74,7 @@ impl Message {
     /// What is asked of the instance about one rank. A payload has to be what would be made of what is read of it.
     fn of_instance(&self) -> Option<Request> {
         let states = &self.payload["constraint"]["states"];
-        if let Some(states) = states.as_array().filter(|_| self.topic == "job-list.list") {
+        if let Some(states) = states.as_array().filter(|_| self.message.topic == "job-list.list") {
             let attributes = self.payload["attrs"].as_array()?;
             let known = |it: &Value| ATTRIBUTES.split(' ').any(|known| it == known);
             return attributes.iter().all(known).then_some(Request::List(states.len() > 2));
@@ -118,7 +82,7 @@ impl Message {
         let text = |pointer: &str| self.payload.pointer(pointer).and_then(Value::as_str);
         let ids = text("/targets").or_else(|| text("/constraint/and/1/ranks/0"))?;
         let rank = ids.parse().ok()?;
-        let (understood, request) = match self.topic.as_str() {
+        let (understood, request) = match self.message.topic.as_str() {
             "resource.drain" => {
                 let reason = text("/reason")?;
                 let understood = json!({ "targets": ids, "reason": reason });
@@ -146,48 +110,14 @@ impl Message {
             Ok(Reply::Output(..)) => (INVALID, String::new()),
             Err(refusal) => refusal,
         };
-        let mut body = Vec::new();
-        push(&mut body, &[]);
-        push(&mut body, self.topic.as_bytes());
-        let mut flags = FLAG_TOPIC | FLAG_ROUTE;
-        if !payload.is_empty() {
-            flags |= FLAG_PAYLOAD;
-            push(&mut body, &[payload.as_bytes(), b"\0"].concat());
-        }
-        let mut protocol = vec![PROTOCOL_MAGIC, PROTOCOL_VERSION, RESPONSE, flags];
-        for word in [owner, ROLES, errno, self.matchtag] {
-            protocol.extend(word.to_be_bytes());
-        }
-        push(&mut body, &protocol);
-        let length = u32::try_from(body.len()).unwrap_or(u32::MAX).to_be_bytes();
-        [MAGIC.as_slice(), &length, &body].concat()
-    }
-}
-
-/// Appends a frame with its length: one byte, or 255 and four bytes.
-fn push(body: &mut Vec<u8>, frame: &[u8]) {
-    match u8::try_from(frame.len()) {
-        Ok(length) if length < u8::MAX => body.push(length),
-        _ => {
-            body.push(u8::MAX);
-            body.extend(u32::try_from(frame.len()).unwrap_or(u32::MAX).to_be_bytes());
-        }
-    }
-    body.extend(frame);
-}
-
-fn frames(mut body: &[u8]) -> Option<Vec<&[u8]>> {
-    let mut frames = Vec::new();
-    while let Some((&first, rest)) = body.split_first() {
-        let (length, rest) = if first == u8::MAX {
-            let (bytes, rest) = rest.split_first_chunk::<4>()?;
-            (usize::try_from(u32::from_be_bytes(*bytes)).ok()?, rest)
-        } else {
-            (usize::from(first), rest)
+        let answer = Message {
+            kind: RESPONSE,
+            payload: Some(payload).filter(|payload| !payload.is_empty()),
+            user: owner,
+            roles: ROLES,
+            node: errno,
+            ..self.message.clone()
         };
-        let (frame, rest) = rest.split_at_checked(length)?;
-        frames.push(frame);
-        body = rest;
+        answer.encode()
     }
-    Some(frames)
 }

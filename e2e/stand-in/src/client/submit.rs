@@ -64,8 +64,7 @@ fn attached(call: &Call, id: u64, signals: SigSet) -> Result<u8, Failure> {
             drop(caller.ask("flux-job: kill", &Request::Kill(id, signal as i32)));
         }
     });
-    let end = Request::Wait(Wait::End { id, output: true });
-    Ok(code(id, &call.ask_with("flux-job", &end, &mut output::raw)?))
+    follow(call, id, true)
 }
 
 /// `flux job submit`, with a jobspec (RFC 25) on its standard input. Whoever attaches to the job has no input for it.
@@ -192,18 +191,10 @@ fn send(call: &Call, spec: JobSpec) -> Result<u64, Failure> {
     Ok(id.as_u64().unwrap_or_default())
 }
 
-/// Waits for a job's end and returns its code. Output is kept until then: real Flux, whose Python
-/// writes to what is no terminal, keeps up to 8 KiB of it.
+/// Waits for a job's end and returns its code.
 pub(super) fn follow(call: &Call, id: u64, output: bool) -> Result<u8, Failure> {
-    let mut written = Vec::new();
     let end = Request::Wait(Wait::End { id, output });
-    let end = call.ask_with("flux-job", &end, &mut |stream, text| {
-        written.push((stream, text.to_owned()));
-    })?;
-    for (stream, text) in written {
-        output::raw(stream, &text);
-    }
-    Ok(code(id, &end))
+    Ok(code(id, &call.ask_with("flux-job", &end, &mut output::raw)?))
 }
 
 fn code(id: u64, end: &Value) -> u8 {

@@ -32,7 +32,6 @@ pub(crate) fn job(jobspec: &Value) -> Option<JobSpec> {
     }
     let count = total.map_or_else(|| json!({ "per_slot": 1 }), |total| json!({ "total": total }));
     let options = &system["shell"]["options"];
-    let is_simulated = |name: &String| ["rlimit", "flux-agent-mpi"].contains(&name.as_str());
     let known = json!({
         "resources": [known],
         "tasks": [{ "command": spec.command, "slot": "task", "count": count }],
@@ -44,7 +43,7 @@ pub(crate) fn job(jobspec: &Value) -> Option<JobSpec> {
         } },
         "version": 1,
     });
-    (known == *jobspec && options.as_object()?.keys().all(is_simulated)).then_some(spec)
+    (known == *jobspec && options.as_object()?.keys().all(|name| name == "rlimit")).then_some(spec)
 }
 
 /// What a job is called whose submission does not say it.

@@ -28,36 +28,14 @@ fn the_highest_exit_code_is_the_jobs() {
 }
 
 #[test]
-fn run_prints_at_once_and_submit_when_the_job_has_ended() {
-    let (site, _brokers) = Site::two();
-    let task = "echo begun; echo said >&2; touch $0; until [ -e go ]; do sleep 0.05; done";
-    let commands: [&[&str]; 2] = [&["run"], &["submit", "--quiet", "--watch"]];
-    let mut children = commands.map(|command| {
-        let file = |stream: &str| {
-            std::fs::File::create(site.path(&format!("{}.{stream}", command[0]))).expect("creates")
-        };
-        let mut question = site.question(0, &[command, &["bash", "-c", task, command[0]]].concat());
-        question.stdout(file("out")).stderr(file("err")).spawn().expect("starts")
-    });
-    wait_for("the output of run", || (site.read("run.out") == "begun\n").then_some(()));
-    wait_for("the submitted job to run", || site.path("submit").exists().then_some(()));
-    assert_eq!(site.read("submit.out") + &site.read("submit.err"), "", "it keeps both");
-    site.write("go", "");
-    for child in &mut children {
-        assert_eq!(child.wait().expect("waits").code(), Some(0));
-    }
-    assert_eq!(site.read("submit.out") + &site.read("submit.err"), "begun\nsaid\n");
-}
-
-#[test]
 fn run_passes_signals_on_to_the_job_and_follows_it_to_its_end() {
     let (site, _brokers) = Site::two();
-    let task = "trap 'echo got TERM; exit 3' TERM; touch $0; while :; do sleep 0.05; done";
-    let mut question = site.question(0, &["run", "bash", "-c", task, "trapped"]);
+    let task = "trap 'echo got TERM; exit 3' TERM; echo begun; while :; do sleep 0.05; done";
+    let mut question = site.question(0, &["run", "bash", "-c", task]);
     question.stdout(std::fs::File::create(site.path("run.out")).expect("creates"));
     let mut run = Broker(question.spawn().expect("starts"));
-    wait_for("the job to run", || site.path("trapped").exists().then_some(()));
-    assert_eq!((run.end(), site.read("run.out").as_str()), (Some(3), "got TERM\n"));
+    wait_for("its output", || (site.read("run.out") == "begun\n").then_some(()));
+    assert_eq!((run.end(), site.read("run.out").as_str()), (Some(3), "begun\ngot TERM\n"));
 }
 
 #[test]

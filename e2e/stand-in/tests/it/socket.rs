@@ -1,31 +1,12 @@
 //! The local socket speaks enough of Flux's own protocol for what the agent asks.
 
 use crate::site::{Site, answer, wait_for};
+use flux_contract::message::{HEAD, Message, REQUEST, RESPONSE, length};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 
 const ANY_NODE: u32 = u32::MAX;
-
-/// A question as a client of Flux 0.88 sends it: magic, length, and the frames: an empty one that
-/// ends the route, the topic, the payload if there is one, and the protocol frame.
-fn question(topic: &str, payload: Option<&str>, node: u32, matchtag: u32) -> Vec<u8> {
-    let mut body = vec![0, u8::try_from(topic.len()).expect("short")];
-    body.extend(topic.as_bytes());
-    if let Some(payload) = payload {
-        body.push(u8::try_from(payload.len() + 1).expect("short"));
-        body.extend(payload.as_bytes());
-        body.push(0);
-    }
-    body.extend([20, 0x8e, 1, 1, if payload.is_some() { 0x0b } else { 0x09 }]);
-    for word in [u32::MAX, 0, node, matchtag] {
-        body.extend(word.to_be_bytes());
-    }
-    let mut message = 0xffee_0012_u32.to_ne_bytes().to_vec();
-    message.extend(u32::try_from(body.len()).expect("short").to_be_bytes());
-    message.extend(body);
-    message
-}
 
 fn connect(site: &Site, rank: u32) -> UnixStream {
     let path = site.path(&format!("run{rank}/local-{rank}"));
@@ -36,32 +17,29 @@ fn connect(site: &Site, rank: u32) -> UnixStream {
     stream
 }
 
-/// Asks, and gives the errno and the payload of the answer: the same frames, but for the payload, and for
-/// what the broker writes into the protocol frame.
-fn ask(stream: &mut UnixStream, topic: &str, payload: Option<&str>, node: u32) -> (u8, String) {
-    const MATCHTAG: u32 = 700;
-    stream.write_all(&question(topic, payload, node, MATCHTAG)).expect("asks");
-    let mut head = [0_u8; 8];
+/// Asks, and gives the errno and the payload of the answer.
+fn ask(stream: &mut UnixStream, topic: &str, payload: Option<&str>, node: u32) -> (u32, String) {
+    let asked = Message {
+        kind: REQUEST,
+        topic: topic.to_owned(),
+        payload: payload.map(str::to_owned),
+        user: u32::MAX,
+        node,
+        matchtag: 700,
+        ..Message::default()
+    };
+    stream.write_all(&asked.encode()).expect("asks");
+    let mut head = [0; HEAD];
     stream.read_exact(&mut head).expect("a head");
-    let (magic, length) = head.split_at(4);
-    assert_eq!(magic, 0xffee_0012_u32.to_ne_bytes());
-    let length = u32::from_be_bytes(length.try_into().expect("four bytes"));
-    let mut body = vec![0; usize::try_from(length).expect("fits")];
+    let mut body = vec![0; length(head).expect("a message") as usize];
     stream.read_exact(&mut body).expect("a body");
-    let begin = [&[0, u8::try_from(topic.len()).expect("short")], topic.as_bytes()].concat();
-    let rest = body.strip_prefix(begin.as_slice()).expect("the route and the topic");
-    let (payload, protocol) = rest.split_at(rest.len() - 20);
-    let (facts, words) = protocol.split_at(4);
-    assert_eq!(facts[..3], [0x8e, 1, 2]);
-    assert_eq!(words[..4], nix::unistd::getuid().as_raw().to_be_bytes());
+    let Message { payload, node, roles, .. } = Message::decode(&body).expect("frames");
+    let user = nix::unistd::getuid().as_raw();
     // The role of an owner; an answer of another broker is not local.
-    assert_eq!((&words[4..7], words[7] & 1, &words[8..11]), (&[0; 3][..], 1, &[0; 3][..]));
-    assert_eq!(words[12..], MATCHTAG.to_be_bytes());
-    // Lengths of more than one byte begin with 255.
-    let payload = payload.strip_suffix(&[20]).expect("the length of the protocol frame");
-    let skipped = if payload.first() == Some(&255) { 5 } else { 1 };
-    let payload = payload.get(skipped..).and_then(|payload| payload.strip_suffix(b"\0"));
-    (words[11], String::from_utf8_lossy(payload.unwrap_or_default()).into_owned())
+    assert_eq!(roles & 1, 1);
+    let expected = Message { kind: RESPONSE, payload: payload.clone(), user, roles, node, ..asked };
+    assert_eq!(Message::decode(&body), Ok(expected));
+    (node, payload.unwrap_or_default())
 }
 
 fn state(stream: &mut UnixStream, node: u32) -> String {
@@ -119,7 +97,7 @@ fn the_lead_drains_ranks_and_lists_what_runs_there_whichever_broker_is_asked() {
     let drain = r#"{"targets":"1","reason":"bad fan"}"#;
     assert_eq!(ask("resource.drain", drain), (0, String::new()));
     assert_eq!(ask("resource.drain", drain), (17, "rank 1 already drained".to_owned()));
-    let json = |(errno, text): (u8, String)| -> serde_json::Value {
+    let json = |(errno, text): (u32, String)| -> serde_json::Value {
         assert_eq!(errno, 0, "{text}");
         serde_json::from_str(&text).expect("JSON")
     };

@@ -4,13 +4,14 @@
 const MOST_IDS: usize = 1 << 20;
 
 /// The ids of an idset (RFC 22) such as `0-3,7`, unless these are more than [`MOST_IDS`].
-pub(crate) fn ids_of(text: &str) -> Option<Vec<u32>> {
+pub fn ids_of(text: &str) -> Option<Vec<u32>> {
     let mut ids = Vec::new();
     for range in text.trim_matches(['[', ']']).split(',') {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
         let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
         let before_last = last.checked_sub(first)? as usize;
-        if ids.len() + before_last >= MOST_IDS {
+        // No range of Flux has one id alone.
+        if ids.len() + before_last >= MOST_IDS || before_last == 0 && range.contains('-') {
             return None;
         }
         ids.extend(first..=last);
@@ -18,7 +19,8 @@ pub(crate) fn ids_of(text: &str) -> Option<Vec<u32>> {
     Some(ids)
 }
 
-pub(crate) fn idset(ids: &[u32]) -> String {
+/// The idset of `ids`, which are in order.
+pub fn idset(ids: &[u32]) -> String {
     let ranges = ids.chunk_by(|id, next| id.checked_add(1) == Some(*next));
     let texts = ranges.map(|range| match range {
         [first, .., last] => format!("{first}-{last}"),
@@ -36,7 +38,7 @@ mod tests {
     fn ids_are_read_up_to_more_than_any_instance_has() {
         assert_eq!(ids_of("[0-2,7]"), Some(vec![0, 1, 2, 7]));
         assert_eq!(ids_of("0-1048575").map(|ids| ids.len()), Some(1 << 20));
-        for text in ["3-1", "0-1048576", "7,0-1048575", "0-4294967295"] {
+        for text in ["3-1", "0-0", "0-1048576", "7,0-1048575", "0-4294967295"] {
             assert_eq!(ids_of(text), None, "{text}");
         }
     }
