@@ -15,7 +15,7 @@ use flux_contract::labels;
 use futures::{FutureExt as _, Stream, TryStreamExt as _};
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{ConfigMap, Container, ContainerStatus, Pod, PodSpec, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, Container, ContainerStatus, Pod, PodSpec, PodStatus, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::{ObjectMeta, PartialObjectMeta};
 use kube::runtime::reflector::store::Writer;
@@ -238,7 +238,7 @@ impl Budget {
     /// Leaves the objects of `event` whole as long as [`SIZE_LIMIT`] and [`STORE_LIMIT`] allow it.
     fn fit<K>(&mut self, mut event: Event<K>, take_out: fn(&mut K) -> bool) -> Event<K>
     where
-        K: Resource + Serialize + Default,
+        K: Resource + Serialize + Default + Clone,
     {
         match &mut event {
             Event::Init => *self = Self::default(),
@@ -246,6 +246,8 @@ impl Budget {
                 object.meta_mut().managed_fields = None;
                 let is_over = take_out(object);
                 self.hold(object, is_over);
+                // Lists that were read have room for four elements at least, of up to a KiB; those of a copy have not.
+                *object = object.clone();
             }
             Event::Delete(object) => {
                 take_out(object);
@@ -348,14 +350,15 @@ fn is_short(owner: &OwnerReference) -> bool {
 /// resources, claims of devices, and what holds its pods back. True for one that has finished.
 pub(crate) fn strip_job(job: &mut Job) -> bool {
     let is_over = is_finished(job);
-    let Some(template) = job.spec.as_mut().map(|spec| &mut spec.template) else { return is_over };
-    let Some(pod) = mem::take(template).spec else { return is_over };
+    let Some(spec) = &mut job.spec else { return is_over };
+    (spec.selector, spec.success_policy) = (None, None);
+    let Some(pod) = mem::take(&mut spec.template).spec else { return is_over };
     let image_of =
         |it: Container| Container { name: it.name, image: it.image, ..Container::default() };
     let init = pod.init_containers.map(|all| all.into_iter().map(image_of).collect());
     let name_of = |it: Container| Container { name: it.name, ..Container::default() };
     let volumes = pod.volumes.into_iter().flatten().filter(|volume| volume.image.is_some());
-    template.spec = Some(PodSpec {
+    spec.template.spec = Some(PodSpec {
         restart_policy: pod.restart_policy,
         containers: pod.containers.into_iter().map(name_of).collect(),
         init_containers: init,
@@ -373,31 +376,41 @@ pub(crate) fn is_of_ended_run(config_map: &mut ConfigMap) -> bool {
     RunRecord::on(config_map).is_some_and(|run| run.end.is_some())
 }
 
-/// Leaves of a pod how it and its containers are, the operator's annotations, and how many pods were there before it.
-/// True for one that has ended.
+/// Leaves of a pod how it and its containers are, its index, the operator's annotations, and how many pods were there
+/// before it. True for one that has ended.
 pub(crate) fn strip_pod(pod: &mut Pod) -> bool {
     pod.spec = None;
-    if let Some(annotations) = &mut pod.metadata.annotations {
-        let counts = REPLACED_VARIABLES.map(|(_, annotation)| annotation);
-        annotations.retain(|key, _| key.starts_with(OURS) || counts.contains(&key.as_str()));
-    }
-    let Some(status) = &mut pod.status else { return false };
-    // The address is where a lead is asked what its queue needs.
-    (status.host_ip, status.host_ips, status.pod_ips) = (None, None, None);
-    let init = status.init_container_statuses.iter_mut().flatten();
-    for container in init.chain(status.container_statuses.iter_mut().flatten()) {
-        *container = ContainerStatus {
-            name: mem::take(&mut container.name),
-            container_id: container.container_id.take(),
-            last_state: container.last_state.take(),
-            ready: container.ready,
-            restart_count: container.restart_count,
-            started: container.started,
-            state: container.state.take(),
-            ..ContainerStatus::default()
-        };
-    }
-    matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"))
+    let counts = REPLACED_VARIABLES.map(|(_, annotation)| annotation);
+    let is_read = |key: &str| key.starts_with(OURS) || counts.contains(&key);
+    let metadata = &mut pod.metadata;
+    metadata.annotations.iter_mut().for_each(|all| all.retain(|key, _| is_read(key)));
+    metadata.labels.iter_mut().for_each(|all| all.retain(|key, _| key == labels::COMPLETION_INDEX));
+    let Some(status) = pod.status.take() else { return false };
+    let is_over = matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"));
+    let stripped = |container: ContainerStatus| ContainerStatus {
+        name: container.name,
+        container_id: container.container_id,
+        last_state: container.last_state,
+        ready: container.ready,
+        restart_count: container.restart_count,
+        started: container.started,
+        state: container.state,
+        ..ContainerStatus::default()
+    };
+    let all_of = |all: Vec<ContainerStatus>| all.into_iter().map(stripped).collect();
+    pod.status = Some(PodStatus {
+        conditions: status.conditions,
+        container_statuses: status.container_statuses.map(all_of),
+        init_container_statuses: status.init_container_statuses.map(all_of),
+        message: status.message,
+        phase: status.phase,
+        // The address is where a lead is asked what its queue needs.
+        pod_ip: status.pod_ip,
+        reason: status.reason,
+        start_time: status.start_time,
+        ..PodStatus::default()
+    });
+    is_over
 }
 
 /// Leaves of a MiniCluster's metadata the identity, its versions, and [`READ_HASH`].
