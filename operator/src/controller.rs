@@ -26,7 +26,7 @@ pub(crate) use observe::stores::WATCH;
 use context::api;
 use failures::FIRST_RETRY;
 use flux_contract::labels;
-use futures::{FutureExt as _, StreamExt as _};
+use futures::StreamExt as _;
 use kube::ResourceExt as _;
 use kube::runtime::Controller;
 use kube::runtime::controller::{Action, Config, Error as Fault};
@@ -101,9 +101,6 @@ pub async fn run(
     shutdown: impl Future<Output = ()> + Send + Sync + 'static,
 ) {
     let (client, only) = (context.client.clone(), scope.namespace.as_deref());
-    let shutdown = shutdown.shared();
-    let unfinished_jobs =
-        apply::unfinished_jobs::run(Arc::clone(&context), &scope, shutdown.clone());
     let (store, clusters) = mini_clusters(api(&client, only), Arc::clone(&context.recent), synced);
     let ours = &managed("");
     // A controller is run once.
@@ -132,7 +129,7 @@ pub async fn run(
     );
     let demand_changes = context.demands.changes(store.clone());
     context.metrics.set_population(population(store.clone(), Arc::clone(&context.recent)));
-    let reconciles = Controller::for_stream(clusters, store)
+    Controller::for_stream(clusters, store)
         .with_config(Config::default().concurrency(scope.concurrency))
         .owns_stream(jobs)
         .owns_stream(services)
@@ -155,8 +152,8 @@ pub async fn run(
                 Err(Fault::ReconcilerFailed(..)) | Ok(_) => {}
             }
             ready(())
-        });
-    futures::join!(reconciles, unfinished_jobs);
+        })
+        .await;
 }
 
 #[cfg(test)]

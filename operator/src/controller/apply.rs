@@ -10,7 +10,6 @@
 
 pub(super) mod events;
 pub(super) mod report;
-pub(super) mod unfinished_jobs;
 
 use super::context::FIELD_MANAGER;
 use super::decide::Writes;

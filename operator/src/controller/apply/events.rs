@@ -33,16 +33,6 @@ pub(crate) fn scaled_down(name: &str, from: i64, to: i64) -> Event {
     event(EventType::Normal, "ScaledDown", "Scale", note)
 }
 
-/// The Event about jobs that still ran when the pod `pod` had no time left to wait for them.
-pub(crate) fn unfinished(pod: &str, jobs: &[String]) -> Event {
-    let jobs = jobs.join(", ");
-    let note = format!(
-        "pod {pod} had to leave before jobs on its rank had ended: {jobs}; flux.drainSeconds gives them \
-         more time"
-    );
-    event(EventType::Warning, "JobsUnfinished", "Leave", note)
-}
-
 fn event(type_: EventType, reason: &str, action: &str, mut note: String) -> Event {
     note.truncate(note.floor_char_boundary(NOTE_LIMIT));
     let (reason, action) = (reason.to_owned(), action.to_owned());

@@ -190,7 +190,7 @@ pub(crate) fn population(
 }
 
 /// Each object that is changed or goes, of those that `selector` selects and an object of kind `controller` controls.
-/// `writer` has them all.
+/// `writer` gets them all, without what `take_out` takes, which answers whether the object is of a run that is over.
 pub(crate) fn controlled<K>(
     api: Api<K>,
     writer: Writer<K>,
@@ -202,27 +202,13 @@ where
     K: Resource<DynamicType = ()> + Serialize + DeserializeOwned,
     K: Clone + Default + Debug + Send + Sync + 'static,
 {
-    let events = controlled_events(api, watch_config().labels(selector), controller, take_out);
-    events.reflect(writer).touched_objects()
-}
-
-/// What a watch brings of the objects that an object of kind `controller` controls, without what `take_out` takes, which
-/// answers whether the object is of a run that is over.
-pub(crate) fn controlled_events<K>(
-    api: Api<K>,
-    config: watcher::Config,
-    controller: &'static str,
-    take_out: fn(&mut K) -> bool,
-) -> impl Stream<Item = watcher::Result<Event<K>>> + Send + 'static
-where
-    K: Resource<DynamicType = ()> + Serialize + DeserializeOwned,
-    K: Clone + Default + Debug + Send + 'static,
-{
     let mut budget = Budget::default();
-    watcher(api, config)
+    watcher(api, watch_config().labels(selector))
         .default_backoff()
         .try_filter_map(move |event| ready(Ok(without_others(event, controller))))
         .map_ok(move |event| budget.fit(event, take_out))
+        .reflect(writer)
+        .touched_objects()
 }
 
 /// What the whole objects of a store take of memory, by a hash of their namespaces and names.
