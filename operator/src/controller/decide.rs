@@ -35,7 +35,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 use mode::{Mode, agent_config, mode};
-use serde_json::Value;
 use start_deadline::StartDeadline;
 use std::time::Duration;
 
@@ -120,8 +119,6 @@ pub(super) struct Writes {
     /// The same under short names, which somebody else may take.
     pub(super) aliases: Vec<Change<Service>>,
     pub(super) job: Change<Job>,
-    /// What is sent to the API server where the Job is created.
-    pub(super) job_document: Value,
     /// From how many pods to how many the Job goes, if they are fewer.
     pub(super) scaled_down: Option<(i64, i64)>,
 }
@@ -275,7 +272,6 @@ fn apply_specification(
         pod_group,
         exposed: exposed.into_iter().map(change).collect(),
         aliases: alias_changes(live, aliases),
-        job_document: job.map_or_else(|| build::document(&cluster, &desired.job), |_| Value::Null),
         job: match (job, patch) {
             (None, _) => Change::Create(Box::new(desired.job)),
             (Some(job), Some(patch)) => Change::patch(job, patch),
