@@ -34,7 +34,6 @@ use observe::stores::{
     JOB, MINI_CLUSTER, MiniClusterMeta, cluster_of, controlled, is_of_ended_run, managed,
     mini_clusters, population, strip_job, strip_pod,
 };
-use schedulers::workloads;
 use std::future::ready;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -121,12 +120,6 @@ pub async fn run(
     // Of a Job's pods only the leads are stored, whose end must be noticed at once.
     let of_leads = managed(&format!(",{}=0", labels::COMPLETION_INDEX));
     let leads = controlled(api(&client, only), writers.leads, &of_leads, JOB, strip_pod);
-    let workload_changes = workloads::changes(
-        client.clone(),
-        Arc::clone(&context.workloads),
-        scope.namespace.clone(),
-        store.clone(),
-    );
     let demand_changes = context.demands.changes(store.clone());
     context.metrics.set_population(population(store.clone(), Arc::clone(&context.recent)));
     Controller::for_stream(clusters, store)
@@ -136,7 +129,6 @@ pub async fn run(
         .owns_stream(config_maps)
         .owns_stream(services_pods)
         .watches_stream(leads, |pod| cluster_of(&pod))
-        .reconcile_on(workload_changes)
         .reconcile_on(demand_changes)
         .graceful_shutdown_on(shutdown)
         .run(reconcile_one, retry, Arc::clone(&context))

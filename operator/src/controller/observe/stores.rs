@@ -15,7 +15,9 @@ use flux_contract::labels;
 use futures::{FutureExt as _, Stream, TryStreamExt as _};
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{ConfigMap, Container, ContainerStatus, Pod, PodSpec, PodStatus, Service};
+use k8s_openapi::api::core::v1::{
+    ConfigMap, Container, ContainerStatus, Pod, PodSpec, PodStatus, Service,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::{ObjectMeta, PartialObjectMeta};
 use kube::runtime::reflector::store::Writer;
@@ -142,10 +144,6 @@ fn is_whole(object: &impl Resource) -> bool {
 /// connections that are silent for longer, and some leave both sides waiting.
 pub(crate) const WATCH: u32 = 20;
 
-pub(crate) fn watch_config() -> watcher::Config {
-    watcher::Config::default().page_size(PAGE).timeout(WATCH)
-}
-
 /// Every MiniCluster, and the changes of their specifications and of what a queue reads of them: status writes do not
 /// pass. `synced` is called whenever all that exist are in the store; what is remembered of others is forgotten then.
 pub(crate) fn mini_clusters(
@@ -203,7 +201,8 @@ where
     K: Clone + Default + Debug + Send + Sync + 'static,
 {
     let mut budget = Budget::default();
-    watcher(api, watch_config().labels(selector))
+    let config = watcher::Config::default().page_size(PAGE).timeout(WATCH);
+    watcher(api, config.labels(selector))
         .default_backoff()
         .try_filter_map(move |event| ready(Ok(without_others(event, controller))))
         .map_ok(move |event| budget.fit(event, take_out))

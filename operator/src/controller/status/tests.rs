@@ -11,7 +11,6 @@ use crate::controller::fixtures::{at, ended, ended_job, job, pod, running, table
 use crate::controller::kube_ext::{CAUSE_ANNOTATION, SUSPENDED_ANNOTATION};
 use crate::controller::observe::waiting::Waiting;
 use crate::controller::observe::{Live, Pods};
-use crate::controller::schedulers::queue::Queue;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ContainerState, Pod, PodCondition};
 use serde_json::json;
@@ -504,9 +503,12 @@ fn a_suspended_job_is_suspended() {
     let idle = "=no job needs a pod: `kubectl flux submit` or `kubectl flux resume` starts it again, or a new value \
                 of the annotation flux-framework.org/resume";
     says(&of(None, &observed), ("Suspended", "True", "Idle", idle));
-    let quota = Some("insufficient quota".to_owned());
-    observed.live.queue = Some(Queue { name: "team".to_owned(), says: quota });
-    let queue = "=waits in the queue team: insufficient quota";
+    let job = observed.live.job.as_mut().unwrap();
+    job.annotations_mut().clear();
+    job.labels_mut().insert(QUEUE_LABEL.to_owned(), "team".to_owned());
+    job.metadata.uid = Some("u".to_owned());
+    let queue = "=waits in the queue team; for what: kubectl describe workloads.kueue.x-k8s.io --selector \
+                 kueue.x-k8s.io/job-uid=u";
     says(&of(None, &observed), ("Suspended", "True", "InQueue", queue));
 }
 
