@@ -17,7 +17,7 @@ use flux_operator::crd::MiniCluster;
 use futures::StreamExt as _;
 use k8s_openapi::api::batch::v1::Job;
 use kube::api::{Patch, PatchParams};
-use kube::core::DynamicObject;
+use kube::core::{ApiResource, DynamicObject};
 use kube::{Client, ResourceExt as _};
 use serde::Serialize;
 use serde_json::json;
