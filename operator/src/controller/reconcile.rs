@@ -18,8 +18,8 @@ use crate::crd::{MiniCluster, MiniClusterStatus};
 use flux_contract::{Redacted, token};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::runtime::controller::Action;
 use kube::ResourceExt as _;
+use kube::runtime::controller::Action;
 use std::sync::Arc;
 use std::time::Duration;
 
