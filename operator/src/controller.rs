@@ -26,7 +26,7 @@ pub(crate) use observe::stores::WATCH;
 use context::api;
 use failures::FIRST_RETRY;
 use flux_contract::labels;
-use futures::{FutureExt as _, StreamExt as _};
+use futures::StreamExt as _;
 use kube::ResourceExt as _;
 use kube::runtime::Controller;
 use kube::runtime::controller::{Action, Config, Error as Fault};
@@ -34,7 +34,6 @@ use observe::stores::{
     JOB, MINI_CLUSTER, MiniClusterMeta, cluster_of, controlled, managed, mini_clusters, population,
     strip_config_map, strip_job, strip_pod, strip_service,
 };
-use schedulers::workloads;
 use std::future::ready;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -101,9 +100,6 @@ pub async fn run(
     shutdown: impl Future<Output = ()> + Send + Sync + 'static,
 ) {
     let (client, only) = (context.client.clone(), scope.namespace.as_deref());
-    let shutdown = shutdown.shared();
-    let unfinished_jobs =
-        apply::unfinished_jobs::run(Arc::clone(&context), &scope, shutdown.clone());
     let (store, clusters) = mini_clusters(api(&client, only), Arc::clone(&context.recent), synced);
     let ours = &managed("");
     // A controller is run once.
@@ -125,22 +121,15 @@ pub async fn run(
     // Of a Job's pods only the leads are stored, whose end must be noticed at once.
     let of_leads = managed(&format!(",{}=0", labels::COMPLETION_INDEX));
     let leads = controlled(api(&client, only), writers.leads, &of_leads, JOB, strip_pod);
-    let workload_changes = workloads::changes(
-        client.clone(),
-        Arc::clone(&context.workloads),
-        scope.namespace.clone(),
-        store.clone(),
-    );
     let demand_changes = context.demands.changes(store.clone());
     context.metrics.set_population(population(store.clone(), Arc::clone(&context.recent)));
-    let reconciles = Controller::for_stream(clusters, store)
+    Controller::for_stream(clusters, store)
         .with_config(Config::default().concurrency(scope.concurrency))
         .owns_stream(jobs)
         .owns_stream(services)
         .owns_stream(config_maps)
         .owns_stream(services_pods)
         .watches_stream(leads, |pod| cluster_of(&pod))
-        .reconcile_on(workload_changes)
         .reconcile_on(demand_changes)
         .graceful_shutdown_on(shutdown)
         .run(reconcile_one, retry, Arc::clone(&context))
@@ -156,8 +145,8 @@ pub async fn run(
                 Err(Fault::ReconcilerFailed(..)) | Ok(_) => {}
             }
             ready(())
-        });
-    futures::join!(reconciles, unfinished_jobs);
+        })
+        .await;
 }
 
 #[cfg(test)]

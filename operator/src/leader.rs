@@ -222,25 +222,6 @@ fn warn(error: &Error) {
 mod tests {
     use super::*;
 
-    const NOW: Timestamp = Timestamp::UNIX_EPOCH;
-
-    fn held_by(holder: &str) -> Lease {
-        let spec = claim(None, holder, false, NOW);
-        Lease { spec, ..Lease::default() }
-    }
-
-    #[test]
-    fn a_lease_is_claimed_when_it_is_nobodys_ours_or_expired() {
-        let claim = |found: Option<&Lease>, expired| {
-            claim(found, "us", expired, NOW).and_then(|spec| spec.lease_transitions)
-        };
-        assert_eq!(claim(None, false), Some(1));
-        assert_eq!(claim(Some(&held_by("us")), false), Some(1));
-        assert_eq!(claim(Some(&held_by("them")), false), None);
-        assert_eq!(claim(Some(&held_by("them")), true), Some(2));
-        assert_eq!(claim(Some(&held_by("")), false), Some(2));
-    }
-
     #[test]
     fn a_holder_gives_up_before_another_may_take_over() {
         assert!(RETRY_PERIOD + ATTEMPT < RENEW_DEADLINE && RENEW_DEADLINE < DURATION);

@@ -10,13 +10,12 @@ mod source;
 pub use hooks::not_carried_over;
 pub use report::{exit_code, print};
 
-use crate::cluster::validate::{Defaults, Violation, Violations, validate};
+use crate::cluster::validate::{Defaults, Violation, Violations, field_path, validate};
 use crate::crd::MiniCluster;
 use advice::advice;
 use document::{Node, documents};
 use kube::Resource as _;
 use serde::Serialize;
-use serde_ignored::Path as FieldPath;
 use serde_json::Value;
 use serde_saphyr::UserMessageFormatter;
 use std::fmt;
@@ -291,18 +290,6 @@ fn read(document: &Value, faults: &mut Violations) -> Option<MiniCluster> {
         }
     });
     object.map_err(|error| faults.add(track.path().to_string(), error.to_string())).ok()
-}
-
-fn field_path(path: &FieldPath<'_>) -> String {
-    match path {
-        FieldPath::Root => String::new(),
-        FieldPath::Seq { parent, index } => format!("{}[{index}]", field_path(parent)),
-        FieldPath::Map { parent: FieldPath::Root, key } => key.clone(),
-        FieldPath::Map { parent, key } => format!("{}.{key}", field_path(parent)),
-        FieldPath::Some { parent }
-        | FieldPath::NewtypeStruct { parent }
-        | FieldPath::NewtypeVariant { parent } => field_path(parent),
-    }
 }
 
 /// What is wrong with `apiVersion` and `kind` of something called MiniCluster in some spelling.

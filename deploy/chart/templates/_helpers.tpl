@@ -98,10 +98,6 @@ what, and tests compare both this list and that page with what the operator asks
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create]
-# They say what a queued Job waits for.
-- apiGroups: [kueue.x-k8s.io]
-  resources: [workloads]
-  verbs: [list, watch]
 - apiGroups: [scheduling.k8s.io]
   resources: [podgroups]
   verbs: [get, create, patch]

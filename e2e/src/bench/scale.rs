@@ -163,7 +163,6 @@ fn waiting_rows(
     miniclusters: u32,
     progress: &Progress,
 ) -> Result<Vec<Value>> {
-    environment.cluster.apply(waiting::DEFINITION, &[])?;
     let load = Load { miniclusters, pods: PODS };
     environment.run(async |client| {
         let mut rows = Vec::new();

@@ -94,7 +94,7 @@ pub(super) fn check_workflows(progress: &Progress) -> Result<()> {
     programs::show(Command::new(built.join("actionlint")).current_dir(checkout()?))
 }
 
-/// Lets a Prometheus evaluate the chart's alerts and dashboard with the metrics of an operator.
+/// Lets the program of Prometheus check the chart's alerts and dashboard.
 pub(super) fn check_alerts(progress: &Progress) -> Result<()> {
     let prometheus = packages::unpacked("prometheus", &Cache::locate()?, progress)?;
     let mut tests = cargo(&["test", "--workspace", "--test", "monitoring"])?;

@@ -22,6 +22,7 @@ mod work;
 pub(crate) use container::runner_position;
 pub use flux::Defaults;
 pub(crate) use queue::of_kueue;
+pub(crate) use violations::field_path;
 pub use violations::{Violation, Violations};
 
 use super::{Cluster, FixedFields, Identity, Runner};

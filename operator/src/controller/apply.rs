@@ -10,7 +10,6 @@
 
 pub(super) mod events;
 pub(super) mod report;
-pub(super) mod unfinished_jobs;
 
 use super::context::FIELD_MANAGER;
 use super::decide::Writes;
@@ -19,13 +18,13 @@ use super::error::{Error, Verb};
 use super::observe::Live;
 use super::observe::cached_client::{CachedClient, Objects};
 use super::observe::stores::{MINI_CLUSTER, controller_of};
-use k8s_openapi::api::core::v1::{Secret, Service};
+use k8s_openapi::api::core::v1::Service;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::Request;
 use kube::{Api, Resource, ResourceExt as _};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::fmt::Debug;
 
 /// Writes all of `writes`, in its order. What the API server answers takes the place in `live` of what
@@ -43,7 +42,7 @@ pub(super) async fn apply(
         // those that read another. Its name says whose it is and of which run, so it is not read
         // either: the operator has no right to.
         let secret = secret.expose();
-        post(&client.objects::<Secret>(), &secret.name_any(), &json!(secret)).await?;
+        post(&client.objects(), secret).await?;
     }
     apply_if_changed(&client.objects(), &writes.services_pod, &mut live.services_pod).await?;
     apply_if_changed(&client.objects(), &writes.held_pod, &mut None).await?;
@@ -70,10 +69,6 @@ pub(super) async fn apply(
             live.names_taken.push(name.clone());
         }
     }
-    if let Change::Create(job) = &writes.job {
-        live.job = Some(create(&client.objects(), &**job, &writes.job_document).await?);
-        return Ok(());
-    }
     apply_if_changed(&client.objects(), &writes.job, &mut live.job).await
 }
 
@@ -98,7 +93,7 @@ where
 {
     *live = match change {
         Change::Keep => return Ok(()),
-        Change::Create(object) => Some(create(objects, &**object, &json!(object)).await?),
+        Change::Create(object) => Some(create(objects, &**object).await?),
         Change::Patch { name, patch } => Some(merge_patch(objects, name, patch).await?),
         Change::Delete { name, uid, version } => {
             delete(objects, name, uid.clone(), version.clone()).await?;
@@ -108,15 +103,15 @@ where
     Ok(())
 }
 
-/// Creates `object` by sending `document`. Where the name is taken, the error says by whom.
-async fn create<K>(objects: &Objects<K>, object: &K, document: &Value) -> Result<K, Error>
+/// Creates `object`. Where the name is taken, the error says by whom.
+async fn create<K>(objects: &Objects<K>, object: &K) -> Result<K, Error>
 where
-    K: Resource + Clone + Debug + DeserializeOwned,
+    K: Resource + Clone + Debug + Serialize + DeserializeOwned,
 {
-    let name = object.name_any();
-    if let Some(created) = post(objects, &name, document).await? {
+    if let Some(created) = post(objects, object).await? {
         return Ok(created);
     }
+    let name = object.name_any();
     let owner = object.owner_references().first().cloned().unwrap_or_default();
     if owner.controller != Some(true) {
         // Another MiniCluster with the same headless name has just made it: it is shared when it has been read.
@@ -128,26 +123,27 @@ where
 }
 
 /// Creates an object; `None` when the name is taken.
-async fn post<K>(objects: &Objects<K>, name: &str, document: &Value) -> Result<Option<K>, Error>
+async fn post<K>(objects: &Objects<K>, object: &K) -> Result<Option<K>, Error>
 where
-    K: Resource + Clone + DeserializeOwned,
+    K: Resource + Clone + Serialize + DeserializeOwned,
 {
+    let name = object.name_any();
     tracing::info!(kind = objects.kind, name, "create");
-    match send(&objects.api, document).await {
+    match send(&objects.api, object).await {
         Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(None),
-        answer => answer.map(Some).map_err(Error::of(Verb::Apply, &objects.kind, name)),
+        answer => answer.map(Some).map_err(Error::of(Verb::Apply, &objects.kind, &name)),
     }
 }
 
 /// Sends a new object. The API server refuses fields that it does not know: else it would leave them out, and say so
 /// in a header.
-async fn send<K>(api: &Api<K>, document: &Value) -> Result<K, kube::Error>
+async fn send<K>(api: &Api<K>, object: &K) -> Result<K, kube::Error>
 where
-    K: Resource + Clone + DeserializeOwned,
+    K: Resource + Clone + Serialize + DeserializeOwned,
 {
     let parameters =
         PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
-    let document = serde_json::to_vec(document).map_err(kube::Error::SerdeError)?;
+    let document = serde_json::to_vec(object).map_err(kube::Error::SerdeError)?;
     let request = Request::new(api.resource_url()).create(&parameters, document);
     let mut request = request.map_err(kube::Error::BuildRequest)?;
     let strict = format!("{}&fieldValidation=Strict", request.uri());

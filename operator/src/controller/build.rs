@@ -9,7 +9,6 @@ mod images;
 mod job;
 mod meta;
 mod services;
-mod unknown_fields;
 mod volumes;
 
 pub use agent_config::agent_config;
@@ -17,7 +16,6 @@ pub use images::Images;
 pub(super) use job::{KILLED, is_replaced};
 pub(super) use meta::meta_of;
 pub use services::{Services, services};
-pub(super) use unknown_fields::document;
 
 use crate::cluster::{Cluster, Curve};
 use anyhow::{Context as _, Result, ensure};

@@ -7,7 +7,6 @@ use super::observe::image_volumes::ImageVolumes;
 use super::observe::rate_limit::RateLimit;
 use super::observe::recent::Recent;
 use super::observe::stores::{Stores, Writers};
-use super::schedulers::workloads::Workloads;
 use crate::cluster::validate::Defaults;
 use crate::metrics::Metrics;
 use jiff::Timestamp;
@@ -33,7 +32,6 @@ pub struct Context {
     pub(super) writers: Mutex<Option<Writers>>,
     pub(super) recent: Arc<Recent>,
     pub(super) image_volumes: ImageVolumes,
-    pub(super) workloads: Arc<Workloads>,
     pub(super) demands: Arc<Demands>,
     /// Of checks that are repeated.
     pub(super) check_rate: RateLimit,
@@ -64,7 +62,6 @@ impl Context {
             writers: Mutex::new(Some(writers)),
             recent: Arc::default(),
             image_volumes: ImageVolumes::default(),
-            workloads: Arc::default(),
             demands: Arc::default(),
             check_rate: RateLimit::default(),
             status_rate: RateLimit::default(),

@@ -28,14 +28,13 @@ use autoscale::Scaling;
 use change::Change;
 use flux_contract::{AgentConfig, Bootstrap, Redacted};
 use install::{ImageVolumeSupport, dropped};
-use job_change::{changed_fields, job_patch, services_pod_change, shrinks};
+use job_change::{changed_fields, job_patch, services_pod_change};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 use mode::{Mode, agent_config, mode};
-use serde_json::Value;
 use start_deadline::StartDeadline;
 use std::time::Duration;
 
@@ -77,10 +76,6 @@ pub(super) struct Plan {
     pub(super) maximum_size: Option<u32>,
     /// True when the instance stays up until it is shut down.
     pub(super) interactive: bool,
-    /// Where the state of an instance is kept.
-    pub(super) archive: Option<String>,
-    /// How much memory the lead's runner may take.
-    pub(super) memory_limit: Option<String>,
     /// How agent and view come into the pods; absent where there is no Job, nor is to be, and where the Job does not
     /// say.
     pub(super) install: Option<Installed>,
@@ -120,10 +115,6 @@ pub(super) struct Writes {
     /// The same under short names, which somebody else may take.
     pub(super) aliases: Vec<Change<Service>>,
     pub(super) job: Change<Job>,
-    /// What is sent to the API server where the Job is created.
-    pub(super) job_document: Value,
-    /// From how many pods to how many the Job goes, if they are fewer.
-    pub(super) scaled_down: Option<(i64, i64)>,
 }
 
 /// What is asked for, where a Job is to be created for it.
@@ -134,11 +125,6 @@ pub(super) fn creates_job<'request>(
     let cluster = request.cluster.as_ref().ok().filter(|_| live.job.is_none())?;
     let mode = mode(live, None, Some(cluster), request.generation, request.images);
     (mode == Mode::Reconcile).then_some(cluster)
-}
-
-fn memory_limit(cluster: &Cluster) -> Option<String> {
-    let resources = cluster.runner.container.resources.as_ref()?;
-    Some(resources.limits.as_ref()?.get("memory")?.0.clone())
 }
 
 pub(super) fn decide(request: &Request<'_>, live: &Live) -> Plan {
@@ -153,8 +139,6 @@ pub(super) fn decide(request: &Request<'_>, live: &Live) -> Plan {
         maximum_size: (config.as_ref().and_then(maximum_size))
             .or_else(|| cluster.ok().map(|cluster| cluster.max_size)),
         interactive: config.as_ref().is_some_and(|config| config.workload.is_interactive()),
-        archive: config.as_ref().and_then(|config| Some(config.archive.as_ref()?.path.clone())),
-        memory_limit: cluster.ok().and_then(memory_limit),
         rest: config.as_ref().and_then(rest::reached),
         ..Plan::default()
     };
@@ -264,7 +248,6 @@ fn apply_specification(
     let asked = cluster.services_pod.as_ref();
     let services_pod = services_pod(live, desired.services_pod, asked, &mut plan.refused);
     let patch = job.and_then(|job| job_patch(job, &desired.job, plan.refused.is_empty()));
-    let scaled_down = job.zip(patch.as_ref()).and_then(|(job, patch)| shrinks(job, patch));
     Ok(Writes {
         services,
         only_services: false,
@@ -275,13 +258,11 @@ fn apply_specification(
         pod_group,
         exposed: exposed.into_iter().map(change).collect(),
         aliases: alias_changes(live, aliases),
-        job_document: job.map_or_else(|| build::document(&cluster, &desired.job), |_| Value::Null),
         job: match (job, patch) {
             (None, _) => Change::Create(Box::new(desired.job)),
             (Some(job), Some(patch)) => Change::patch(job, patch),
             (Some(_), None) => Change::Keep,
         },
-        scaled_down,
     })
 }
 

@@ -30,24 +30,3 @@ fn message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("(no text)")
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::future::pending;
-
-    #[tokio::test(start_paused = true)]
-    async fn work_that_never_ends_is_given_up_at_the_limit() {
-        let error = guarded(LIMIT, pending::<Result<(), Error>>()).await.unwrap_err();
-        assert_eq!(error.category(), "TimedOut");
-        assert!(error.to_string().contains("60 seconds"), "{error}");
-    }
-
-    #[tokio::test]
-    async fn a_panic_is_an_error_that_does_not_quote_it() {
-        let work = async { panic!("the password is {}", "swordfish") };
-        let error = guarded::<()>(LIMIT, work).await.unwrap_err();
-        assert_eq!(error.category(), "Internal");
-        assert!(!error.chain().contains("swordfish"), "{error}");
-    }
-}

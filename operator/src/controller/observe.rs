@@ -17,7 +17,6 @@ use super::build::services;
 use super::decide::record::{RunRecord, has_ended};
 use super::error::{Error, NameConflict, Verb};
 use super::schedulers::gang;
-use super::schedulers::queue::{Queue, queue};
 use crate::cluster::{Cluster, Identity};
 use cached_client::{CachedClient, Owned, is_owned, or_note};
 use flux_contract::labels;
@@ -38,7 +37,6 @@ pub(super) struct Live {
     pub(super) services_pod: Option<Pod>,
     pub(super) services: BTreeMap<String, Service>,
     pub(super) pods: Pods,
-    pub(super) queue: Option<Queue>,
     pub(super) gang: gang::Observed,
     /// Objects of somebody else in the place of the Job, the `ConfigMap`, the services' pod or the PodGroup.
     pub(super) taken: Vec<NameConflict>,
@@ -70,13 +68,12 @@ pub(super) async fn observe(
             client.get_owned(&config_name, owner, |stores| &stores.config_maps).await
         }
     };
-    let pods_and_queue = async {
-        let Ok(Some(job)) = &job else { return Ok((Pods::default(), None)) };
-        let queue = queue(client, job);
-        Ok((Box::pin(pods::pods(client, identity, job, queue.as_ref(), now)).await?, queue))
+    let pods = async {
+        let Ok(Some(job)) = &job else { return Ok(Pods::default()) };
+        Box::pin(pods::pods(client, identity, job, now)).await
     };
-    let ((pods, queue), config_map, services_pod) = futures::try_join!(
-        pods_and_queue,
+    let (pods, config_map, services_pod) = futures::try_join!(
+        pods,
         config_map,
         client.services_pod(&services_pod_name, owner, asked_for),
     )?;
@@ -85,7 +82,7 @@ pub(super) async fn observe(
     let config_map = or_note(config_map, &mut taken);
     let mut unasked = Vec::new();
     let services_pod = or_note(services_pod, if asked_for { &mut taken } else { &mut unasked });
-    let mut live = Live { job, config_map, services_pod, pods, queue, taken, ..Live::default() };
+    let mut live = Live { job, config_map, services_pod, pods, taken, ..Live::default() };
     let recorded = live.config_map.as_ref().and_then(RunRecord::on);
     let is_over = if let Some(job) = &live.job {
         // The end is recorded when all else was done.

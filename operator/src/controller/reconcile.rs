@@ -1,7 +1,6 @@
 //! One reconcile of one MiniCluster: observe, decide, apply, report.
 
-use super::apply::events::scaled_down;
-use super::apply::report::{publish, report, report_error};
+use super::apply::report::{report, report_error};
 use super::apply::{apply, apply_if_changed, delete};
 use super::context::Context;
 use super::decide::record::{RunRecord, expires, record, time_until_deletion};
@@ -19,8 +18,8 @@ use crate::crd::{MiniCluster, MiniClusterStatus};
 use flux_contract::{Redacted, token};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt as _;
 use kube::runtime::controller::Action;
-use kube::{Resource as _, ResourceExt as _};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,12 +46,12 @@ pub(super) async fn reconcile(
         request.image_volumes = context.image_volumes.support(&context.client, cluster).await;
     }
     let mut plan = decide(&request, &live);
-    let mut applied = apply_plan(client, &object, &mut plan, &mut live).await;
+    let mut applied = apply_plan(client, &mut plan, &mut live).await;
     if applied.is_ok() && plan.writes.only_services {
         // The agents' configuration holds the address of the lead's Service, which the API server
         // chooses when it creates it: the rest is decided with its answer.
         plan = decide(&request, &live);
-        applied = apply_plan(client, &object, &mut plan, &mut live).await;
+        applied = apply_plan(client, &mut plan, &mut live).await;
     }
     if let Err(conflict @ Error::Conflict(_)) = applied {
         // What was read is out of date already: no reason to tell of it.
@@ -154,19 +153,13 @@ fn answer(client: &CachedClient<'_>, cluster: Option<&Cluster>, live: &Live) -> 
 
 async fn apply_plan(
     client: &CachedClient<'_>,
-    object: &MiniCluster,
     plan: &mut Plan,
     live: &mut Live,
 ) -> Result<(), Error> {
     if let Some(obstacle) = plan.obstacle.take() {
         return Err(obstacle);
     }
-    apply(client, &plan.writes, live).await?;
-    if let Some((from, to)) = plan.writes.scaled_down {
-        let event = scaled_down(&object.name_any(), from, to);
-        publish(client.context, &object.object_ref(&()), &event).await;
-    }
-    Ok(())
+    apply(client, &plan.writes, live).await
 }
 
 /// Records that a run has begun, which lets its pods start; and how it has ended, before the status says so: somebody

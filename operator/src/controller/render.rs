@@ -68,7 +68,7 @@ pub fn render(cluster: &Cluster, images: &Images) -> Result<Vec<Value>> {
     for service in writes.exposed.iter().chain(&writes.aliases) {
         all.extend(created(service)?);
     }
-    all.push(writes.job_document);
+    all.extend(created(&writes.job)?);
     if let Change::Create(job) = writes.job {
         live.job = Some(*job);
         all.extend(created(&decided(&live)?.services_pod)?);

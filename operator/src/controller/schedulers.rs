@@ -1,5 +1,4 @@
-//! Schedulers that a cluster may have beside its own: what they are asked for, and what they say.
+//! Schedulers that a cluster may have beside its own, and what they are asked for.
 
 pub(super) mod gang;
 pub(super) mod queue;
-pub(super) mod workloads;

@@ -23,6 +23,7 @@ use super::decide::mode::Mode;
 use super::decide::suspension::{is_idle, was_taken};
 use super::error::Error;
 use super::kube_ext::{self, noted_suspension};
+use super::schedulers::queue::queue;
 use crate::crd::{MiniCluster, MiniClusterStatus, State, TimelineEntry};
 use brokers::Brokers;
 use conditions::Conditions;
@@ -249,16 +250,20 @@ fn suspended(conditions: &mut Conditions, phase: &Phase, facts: &Facts<'_>) {
 /// True where the specification suspends the Job, or no job needs a pod: nothing comes before somebody asks for it.
 fn is_suspended_as_asked(facts: &Facts<'_>) -> bool {
     let job = facts.live.job.as_ref();
-    facts.live.queue.is_none() && job.is_some_and(|job| noted_suspension(job).is_some())
+    job.is_some_and(|job| noted_suspension(job).is_some())
 }
 
 /// Who has suspended the Job, and what it waits for.
 fn why_suspended(facts: &Facts<'_>) -> (&'static str, String) {
-    if let Some(queue) = &facts.live.queue {
-        let says = queue.says.as_ref().map(|says| format!(": {says}")).unwrap_or_default();
-        return (measured::IN_QUEUE, format!("waits in the queue {}{says}", queue.name));
+    let job = facts.live.job.as_ref();
+    if let Some((queue, job)) = job.and_then(|job| Some((queue(job)?, job.uid()?))) {
+        let message = format!(
+            "waits in the queue {queue}; for what: kubectl describe workloads.kueue.x-k8s.io --selector \
+             kueue.x-k8s.io/job-uid={job}"
+        );
+        return (measured::IN_QUEUE, message);
     }
-    let (reason, message) = match facts.live.job.as_ref().and_then(noted_suspension) {
+    let (reason, message) = match job.and_then(noted_suspension) {
         Some(note) if is_idle(note) => (
             "Idle",
             "no job needs a pod: `kubectl flux submit` or `kubectl flux resume` starts it again, or a new value of \

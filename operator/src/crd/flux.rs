@@ -138,7 +138,7 @@ pub struct Flux {
 
     /// Seconds that a pod has to end from SIGTERM on: `terminationGracePeriodSeconds` of the pods. A
     /// worker that leaves (the MiniCluster shrinks, a node is drained, a pod is deleted or evicted) drains its
-    /// rank and uses most of them to let the jobs there end. An Event `JobsUnfinished` names those that do
+    /// rank and uses most of them to let the jobs there end. `flux jobs -a` shows those that do
     /// not. Default 30.
     #[schemars(range(min = 0, max = 604_800))]
     pub drain_seconds: Option<i64>,

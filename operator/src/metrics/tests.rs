@@ -168,24 +168,31 @@ fn what_happens_in_a_cluster_makes_no_more_series() {
 }
 
 #[test]
-fn alerts_name_only_what_the_operator_says() {
+fn alerts_and_dashboard_ask_only_for_what_the_operator_has() {
     let rules = include_str!("../../../deploy/chart/files/rules.yaml");
+    let dashboard = include_str!("../../../deploy/chart/files/dashboard.json");
     let text = full().text().unwrap();
     let (mut names, mut categories) = (0, 0);
-    for line in rules.lines() {
-        for name in line.split("flux_operator_").skip(1) {
-            let end = name.find(|it: char| it != '_' && !it.is_ascii_lowercase());
-            let name = &name[..end.unwrap_or(name.len())];
-            assert!(!lines(&text, &format!("flux_operator_{name}")).is_empty(), "{name}");
-            names += 1;
+    for part in [rules, dashboard].iter().flat_map(|it| it.split("flux_operator_").skip(1)) {
+        let end = part.find(|it: char| it != '_' && !it.is_ascii_lowercase());
+        let (name, rest) = part.split_at(end.unwrap_or(part.len()));
+        let name = format!("flux_operator_{name}");
+        assert!(!lines(&text, &name).is_empty(), "{name}");
+        let set = rest.strip_prefix('{').and_then(|rest| rest.split_once('}'));
+        for matcher in set.iter().flat_map(|(set, _)| set.split(',')) {
+            let label = matcher.split(['=', '!']).next().unwrap();
+            assert!(label == "job" || labels(&text, &name).contains(label), "{name} {matcher}");
         }
+        names += 1;
+    }
+    for line in rules.lines() {
         let listed = line.split_once("category=~\"").and_then(|(_, rest)| rest.split_once('"'));
         for category in listed.iter().flat_map(|(listed, _)| listed.split('|')) {
             assert!(reasons::UNDER_WAY.contains(&category), "{category}");
             categories += 1;
         }
     }
-    assert!(names >= 8 && categories == 7, "{names} {categories}");
+    assert!(names >= 28 && categories == 7, "{names} {categories}");
 }
 
 #[test]

@@ -116,29 +116,31 @@ async fn a_job_keeps_the_pod_group_that_it_was_made_with() {
 
 #[tokio::test]
 async fn without_a_scheduler_that_reads_pod_groups_nothing_is_started() {
-    let message = |lacks: &str| {
-        format!(
-            "spec.scheduling.gang is PodGroup, and the API server has no PodGroups{lacks}: install \
-             scheduler-plugins or Volcano, or set it to None; it is tried again"
-        )
-    };
-    let none = message(" (scheduling.x-k8s.io or scheduling.volcano.sh)");
-    let of_another = message(" of the scheduler \"volcano\" (scheduling.volcano.sh)");
+    let install = "install scheduler-plugins or Volcano";
+    let none = format!(" (scheduling.x-k8s.io or scheduling.volcano.sh): {install}");
+    let of_another = format!(" of the scheduler \"volcano\" (scheduling.volcano.sh): {install}");
+    let gate = " (scheduling.k8s.io): switch on the feature gate GenericWorkload of Kubernetes 1.37, and serve the API \
+                by --runtime-config=scheduling.k8s.io/v1beta1=true";
     let volcano = json!({ "pod": { "schedulerName": "volcano" } });
-    for (with, served, expected) in [
-        (json!({}), &[][..], &none),
-        (json!({}), &OTHERS, &none),
-        (json!({}), &[NATIVE, ALPHA], &none),
-        (volcano, &[COSCHEDULING], &of_another),
+    for (gang, with, served, lacks) in [
+        ("PodGroup", json!({}), &[][..], none.as_str()),
+        ("PodGroup", json!({}), &OTHERS, &none),
+        ("PodGroup", json!({}), &[NATIVE, ALPHA], &none),
+        ("PodGroup", volcano, &[COSCHEDULING], &of_another),
+        ("Native", json!({}), &[COSCHEDULING, VOLCANO], gate),
     ] {
-        let world = gang(&with);
+        let world = scheduled(&json!({ "gang": gang }), &with);
         world.server.serves(served);
         world.reconcile().await.unwrap_err();
         assert!(world.server.get(JOB).is_none());
         let (status, reason, message) = world.condition("Progressing");
         assert_eq!((status.as_str(), reason.as_str()), ("False", "NoPodGroups"));
-        assert_eq!(message, *expected);
-        world.server.serves(&[COSCHEDULING, VOLCANO]);
+        let expected = format!(
+            "spec.scheduling.gang is {gang}, and the API server has no PodGroups{lacks}, or set it to None; it is \
+             tried again"
+        );
+        assert_eq!(message, expected);
+        world.server.serves(&[COSCHEDULING, VOLCANO, NATIVE]);
         world.reconcile().await.unwrap();
         assert!(world.server.get(JOB).is_some());
     }
@@ -170,24 +172,6 @@ async fn pods_join_the_pod_group_of_kubernetes_before_there_are_any() {
         assert_eq!(pod["schedulerName"], "fluence");
         assert_eq!(world.condition("Accepted").1, "Accepted");
     }
-}
-
-#[tokio::test]
-async fn where_kubernetes_has_no_pod_groups_of_its_own_nothing_is_started() {
-    let world = scheduled(&json!({ "gang": "Native" }), &json!({}));
-    world.server.serves(&[COSCHEDULING, VOLCANO]);
-    world.reconcile().await.unwrap_err();
-    assert!(world.server.get(JOB).is_none());
-    let (status, reason, message) = world.condition("Progressing");
-    assert_eq!((status.as_str(), reason.as_str()), ("False", "NoPodGroups"));
-    let expected = "spec.scheduling.gang is Native, and the API server has no PodGroups \
-                    (scheduling.k8s.io): switch on the feature gate GenericWorkload of Kubernetes 1.37, \
-                    and serve the API by --runtime-config=scheduling.k8s.io/v1beta1=true, or set it to \
-                    None; it is tried again";
-    assert_eq!(message, expected);
-    world.server.serves(&[NATIVE]);
-    world.reconcile().await.unwrap();
-    assert_eq!(native_members(&world, NATIVE), 4);
 }
 
 #[tokio::test]

@@ -59,7 +59,7 @@ async fn what_server_and_all_nodes_have_decides_and_the_reason_is_said() {
             Some("v1.34.2"),
             Some(good_nodes(1)),
             copied,
-            "the API server is of Kubernetes v1.34.2: before 1.35, image volumes are off unless somebody has switched them on",
+            "the API server is of Kubernetes v1.34.2, image volumes need 1.35",
         ),
         (None, None, copied, "the operator may not read the API server's version"),
     ] {

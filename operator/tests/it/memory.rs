@@ -11,9 +11,8 @@ use tokio::sync::oneshot;
 /// What is awaited comes long before.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// Watches of the controller: `MiniClusters`, Jobs, Services, `ConfigMaps`, services pods, leads, and workers that have
-/// failed.
-const WATCHES: usize = 7;
+/// Watches of the controller: `MiniClusters`, Jobs, Services, `ConfigMaps`, services pods and leads.
+const WATCHES: usize = 6;
 
 /// Runs the controller until `seen` says yes, and lets it end what it does. Its watches bring no news of the kinds in
 /// `held`. The MiniCluster comes when all of them have begun: it meets what they have brought.

@@ -3,7 +3,7 @@
 use crate::support::simulation::job::{is_suspended, pods_of};
 use crate::support::simulation::kubelet::Kubelet;
 use crate::support::simulation::refusal::Refusal;
-use crate::support::simulation::rules::{admit, fill_in};
+use crate::support::simulation::rules::admit;
 use crate::support::simulation::selectors::Selection;
 use crate::support::simulation::store::Store;
 use crate::support::simulation::{Kubernetes, queue};
@@ -56,16 +56,6 @@ fn a_job_keeps_its_template_and_may_have_another_size_if_both_numbers_agree() {
     assert_eq!(with_label.unwrap()["metadata"], json!({ "generation": 1 }));
 }
 
-#[test]
-fn a_service_keeps_its_address() {
-    let mut service =
-        json!({ "kind": "Service", "metadata": {}, "spec": { "ports": [{ "port": 1 }] } });
-    fill_in(&mut service, || "10.96.0.7".to_owned());
-    assert_eq!(service["spec"]["ports"][0]["targetPort"], 1);
-    let other = changed(&service, "/spec/clusterIP", json!("10.96.0.8"));
-    assert_eq!(other.unwrap_err().code, 422);
-}
-
 const MAPS: &str = "/api/v1/namespaces/work/configmaps";
 
 fn map(store: &mut Store) -> (String, Arc<Value>) {
@@ -87,21 +77,6 @@ fn a_name_is_given_once_and_a_write_meets_the_version_that_it_names() {
     assert_eq!(store.merge(&path, &json!({})).unwrap(), same, "nothing changes");
     assert_eq!(store.merge(&path, &naming("resourceVersion", version)).unwrap_err().code, 409);
     assert_eq!(store.merge("/nowhere", &json!({})).unwrap_err().code, 404);
-}
-
-#[test]
-fn what_is_waited_for_goes_when_nobody_waits_any_more() {
-    let mut store = Store::default();
-    let (path, made) = map(&mut store);
-    let other = json!({ "preconditions": { "uid": "other" } });
-    assert_eq!(store.delete(&path, &other).unwrap_err().code, 409);
-    let options = json!({
-        "propagationPolicy": "Foreground", "preconditions": { "uid": made["metadata"]["uid"] },
-    });
-    store.delete(&path, &options).unwrap();
-    assert!(!store.get(&path).unwrap()["metadata"]["deletionTimestamp"].is_null());
-    store.merge(&path, &json!({ "metadata": { "finalizers": null } })).unwrap();
-    assert!(store.get(&path).is_none());
 }
 
 /// A cluster with the Job of a MiniCluster of two, whose command runs once.

@@ -17,7 +17,6 @@ use tokio::time::sleep;
 
 const CLUSTERS: &str = "/apis/flux-framework.org/v1alpha2/namespaces/work/miniclusters";
 const JOBS: &str = "/apis/batch/v1/namespaces/work/jobs";
-const WORKLOADS: &str = "/apis/kueue.x-k8s.io/v1beta2/namespaces/work/workloads";
 
 /// How many MiniClusters wait: as many as a test has time for.
 const CROWD: usize = 100;
@@ -258,93 +257,10 @@ async fn one_whose_pods_are_refused_asks_ever_more_seldom_and_again_when_its_job
     assert_eq!(crowd.requests(SOON).await.with(&["/events?"]).0.len(), 1);
 }
 
-fn workload(job: &Value, words: &str) -> Value {
-    let (name, uid) = (&job["metadata"]["name"], &job["metadata"]["uid"]);
-    let owner = json!({
-        "apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": uid, "controller": true,
-    });
-    json!({
-        "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload",
-        "metadata": {
-            "name": name, "namespace": "work", "ownerReferences": [owner],
-            "labels": { "kueue.x-k8s.io/job-uid": uid },
-        },
-        "status": { "conditions": [
-            { "type": "QuotaReserved", "status": "False", "message": words },
-        ] },
-    })
-}
-
 #[tokio::test(start_paused = true)]
-async fn many_in_a_queue_ask_for_nothing_and_hear_what_it_says() {
-    let labels = json!({ "kueue.x-k8s.io/queue-name": "team" });
-    let crowd = Crowd::new(CROWD, 2, labels.clone()).await;
+async fn many_in_a_queue_ask_for_nothing() {
+    let crowd = Crowd::new(CROWD, 2, json!({ "kueue.x-k8s.io/queue-name": "team" })).await;
     sleep(CALM).await;
     assert_eq!(crowd.tell("Suspended", "waits in the queue team"), CROWD);
-    // Whether Kueue is there by now is asked once a minute, by nobody in particular.
-    let rest = crowd.requests(MEASURED).await;
-    assert!(
-        rest.0.len() <= 10 && rest.with(&[" GET /apis "]).0.len() == rest.0.len(),
-        "{:?}",
-        rest.0
-    );
-    crowd.server.serves(&[("kueue.x-k8s.io/v1beta2", "workloads", "Workload")]);
-    let jobs = crowd.server.with(|memory| memory.store.select(JOBS, |_| true));
-    for (path, job) in &jobs {
-        let path = path.replace(JOBS, WORKLOADS);
-        crowd.server.put(&path, workload(job, "no quota for cpu"));
-    }
-    sleep(CALM).await;
-    assert_eq!(crowd.tell("Suspended", "waits in the queue team: no quota for cpu"), CROWD);
     assert_eq!(crowd.requests(MEASURED).await.0, [""; 0]);
-    // One alone is reported at once, and so is one that begins to wait.
-    let (path, job) = &jobs[0];
-    crowd.server.put(&path.replace(JOBS, WORKLOADS), workload(job, "no quota for memory"));
-    crowd.create("late", 2, labels);
-    let requests = crowd.requests(SOON).await;
-    assert_eq!(crowd.tell("Suspended", "no quota for memory"), 1);
-    assert_eq!(crowd.message("late", "Suspended"), "waits in the queue team");
-    assert!(requests.with(&["workloads"]).0.is_empty(), "{:?}", requests.0);
-}
-
-/// Kueue holds the pods back that an elastic Job has grown by: they cannot say why.
-#[tokio::test(start_paused = true)]
-async fn an_elastic_job_that_has_grown_beyond_its_quota_says_why_its_new_pods_wait() {
-    const ELASTIC: &str = "kueue.x-k8s.io/elastic-job";
-    let mut crowd = Crowd::new(0, 0, json!({})).await;
-    crowd.create("grown", 3, json!({ "kueue.x-k8s.io/queue-name": "team" }));
-    let cluster = format!("{CLUSTERS}/grown");
-    crowd.server.change(&cluster, |it| it["metadata"]["annotations"] = json!({ ELASTIC: "true" }));
-    sleep(SOON).await;
-    let job = format!("{JOBS}/grown");
-    crowd.server.change(&job, |job| {
-        job["spec"]["suspend"] = json!(false);
-        job["spec"]["template"]["spec"]["schedulingGates"] = json!([{ "name": ELASTIC }]);
-    });
-    crowd.run_jobs();
-    sleep(START).await;
-    crowd.set_pods(led(unscheduled("Scheduling is blocked due to non-empty scheduling gates")));
-    crowd.run_jobs();
-    sleep(CALM).await;
-    let waits = || crowd.message("grown", "Progressing");
-    crowd.server.serves(&[("kueue.x-k8s.io/v1beta2", "workloads", "Workload")]);
-    let mut slice = workload(&crowd.server.get(&job).unwrap(), "1 more needed");
-    let path = format!("{WORKLOADS}/grown-2");
-    crowd.server.put(&path, slice.clone());
-    sleep(CALM).await;
-    assert_eq!(waits(), "new pods wait in the queue team: 1 more needed");
-    assert_eq!(crowd.status("grown")["state"], "Running");
-    crowd.server.put(&path, workload(&crowd.server.get(&job).unwrap(), "2 more needed"));
-    sleep(SOON).await;
-    assert_eq!(
-        waits(),
-        "new pods wait in the queue team: 2 more needed",
-        "news changes the condition at once"
-    );
-    let rest = crowd.requests(MEASURED).await.0;
-    assert_eq!(rest, [""; 0]);
-    slice["status"]["conditions"][0]["status"] = json!("True");
-    crowd.server.put(&path, slice);
-    sleep(SOON).await;
-    assert!(!waits().contains("queue"), "{}", waits());
 }

@@ -1,7 +1,7 @@
 //! `bench scale --waiting`: what MiniClusters cost at rest that wait in a queue, or for nodes.
 //!
-//! There are no nodes at all. The queue is played: no program runs on simulated nodes, so this one suspends the Jobs and
-//! says why, as Kueue does.
+//! There are no nodes at all. The queue is played: no program runs on simulated nodes, so this one suspends the
+//! Jobs, as Kueue does.
 
 use super::load::Load;
 use super::measure::create;
@@ -16,18 +16,14 @@ use flux_operator::cluster::QUEUE_LABEL;
 use flux_operator::crd::MiniCluster;
 use futures::StreamExt as _;
 use k8s_openapi::api::batch::v1::Job;
-use kube::api::{Patch, PatchParams, PostParams};
-use kube::core::{DynamicObject, GroupVersionKind};
-use kube::discovery::ApiResource;
-use kube::{Api, Client, Resource as _, ResourceExt as _};
+use kube::api::{Patch, PatchParams};
+use kube::core::{ApiResource, DynamicObject};
+use kube::{Client, ResourceExt as _};
 use serde::Serialize;
 use serde_json::json;
 use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, Instant};
 
-/// Kueue's Workloads, of which any will do.
-pub(super) const DEFINITION: &str = include_str!("workloads.yaml");
-const WORDS: &str = "no quota for cpu";
 const DEADLINE: Duration = Duration::from_mins(40);
 /// After this the operator asks for nothing more often than it ever will.
 const CALM: Duration = Duration::from_mins(11);
@@ -60,10 +56,7 @@ impl WaitsFor {
         let status = &cluster.object.data["status"];
         let mut conditions = status["conditions"].as_array().into_iter().flatten();
         match self {
-            Self::Queue => conditions.any(|it| {
-                it["reason"] == "InQueue"
-                    && it["message"].as_str().is_some_and(|message| message.ends_with(WORDS))
-            }),
+            Self::Queue => conditions.any(|it| it["reason"] == "InQueue"),
             Self::Nodes => status["reason"] == "Waiting",
         }
     }
@@ -140,24 +133,12 @@ async fn all_tell(news: &mut News, trial: &Trial, waits_for: WaitsFor, load: Loa
     Ok(())
 }
 
-/// Suspends a Job, and says why.
+/// Suspends a Job, as Kueue does.
 async fn hold(trial: &Trial, job: &DynamicObject) -> Result<()> {
     let name = job.name_any();
     let suspend = Patch::Merge(json!({"spec": {"suspend": true}}));
     let held = trial.api::<Job>().patch(&name, &PatchParams::default(), &suspend).await;
-    let held = held.with_context(|| format!("suspending Job {name}"))?;
-    let kind = GroupVersionKind::gvk("kueue.x-k8s.io", "v1beta2", "Workload");
-    let resource = ApiResource::from_gvk(&kind);
-    let api: Api<DynamicObject> =
-        Api::namespaced_with(trial.client().clone(), trial.namespace(), &resource);
-    let condition = json!({"type": "QuotaReserved", "status": "False", "message": WORDS});
-    let mut workload = DynamicObject::new(&name, &resource)
-        .data(json!({"spec": {}, "status": {"conditions": [condition]}}));
-    let uid = held.uid().unwrap_or_default();
-    workload.labels_mut().insert("kueue.x-k8s.io/job-uid".to_owned(), uid);
-    workload.metadata.owner_references = held.controller_owner_ref(&()).map(|it| vec![it]);
-    let made = api.create(&PostParams::default(), &workload).await;
-    made.map(drop).with_context(|| format!("making the Workload of Job {name}"))
+    held.map(drop).with_context(|| format!("suspending Job {name}"))
 }
 
 #[cfg(test)]
@@ -167,12 +148,9 @@ mod tests {
 
     #[test]
     fn who_waits_says_for_what() {
-        let words = format!("waits in the queue team: {WORDS}");
-        let queued = json!({"conditions": [{"reason": "InQueue", "message": words}]});
-        let silent = json!({"conditions": [{"reason": "InQueue", "message": "waits"}]});
+        let queued = json!({"conditions": [{"reason": "InQueue"}]});
         for (waits_for, status, is_told) in [
             (WaitsFor::Queue, queued.clone(), true),
-            (WaitsFor::Queue, silent, false),
             (WaitsFor::Nodes, queued, false),
             (WaitsFor::Nodes, json!({"reason": "Waiting"}), true),
         ] {

@@ -3,7 +3,7 @@
 use super::container::{non_empty_list, started_by_the_agent};
 use super::flux::architecture;
 use super::text::{non_empty, non_empty_owned};
-use super::violations::Violations;
+use super::violations::{Violations, field_path};
 use crate::cluster::{AGENT_CONTAINER, Pod};
 use crate::crd::MiniClusterSpec;
 use flux_contract::{Shutdown, labels};
@@ -106,8 +106,15 @@ fn node_selector(spec: &MiniClusterSpec, faults: &mut Violations) -> BTreeMap<St
 
 fn overlay(name: &str, spec: &MiniClusterSpec, faults: &mut Violations) {
     let Some(overlay) = &spec.pod.overlay else { return };
-    match serde_json::from_value::<PodSpec>(overlay.clone()) {
-        Ok(read) => check_overlay(name, spec, &read, faults),
+    let mut unknown = Vec::new();
+    match serde_ignored::deserialize(overlay, |path| unknown.push(field_path(&path))) {
+        Ok(read) => {
+            for path in unknown {
+                let path = format!("spec.pod.overlay.{path}");
+                faults.add(path, "no field of a pod that this release knows: remove or correct it");
+            }
+            check_overlay(name, spec, &read, faults);
+        }
         Err(error) => {
             faults.add("spec.pod.overlay", format!("not the fields of a PodSpec: {error}"));
         }

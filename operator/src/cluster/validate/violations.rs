@@ -1,5 +1,6 @@
 //! The faults of a specification.
 
+use serde_ignored::Path as FieldPath;
 use std::fmt;
 
 /// One fault of a specification.
@@ -46,6 +47,19 @@ impl Violations {
         if !holds {
             self.add(path, message());
         }
+    }
+}
+
+/// The path of a field that was ignored.
+pub(crate) fn field_path(path: &FieldPath<'_>) -> String {
+    match path {
+        FieldPath::Root => String::new(),
+        FieldPath::Seq { parent, index } => format!("{}[{index}]", field_path(parent)),
+        FieldPath::Map { parent: FieldPath::Root, key } => key.clone(),
+        FieldPath::Map { parent, key } => format!("{}.{key}", field_path(parent)),
+        FieldPath::Some { parent }
+        | FieldPath::NewtypeStruct { parent }
+        | FieldPath::NewtypeVariant { parent } => field_path(parent),
     }
 }
 

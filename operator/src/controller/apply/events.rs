@@ -20,29 +20,6 @@ fn is_news(old: &[Condition], new: &Condition) -> bool {
     old.status != new.status || old.reason != new.reason || (!rewords && old.message != new.message)
 }
 
-/// The Event that a smaller size makes: what is taken away, before anybody misses it.
-pub(crate) fn scaled_down(name: &str, from: i64, to: i64) -> Event {
-    let leaving = if from - to == 1 {
-        format!("{name}-{to} leaves the instance when its jobs have")
-    } else {
-        format!("{name}-[{to}-{}] leave the instance when their jobs have", from - 1)
-    };
-    let note = format!(
-        "from {from} to {to} pods: {leaving} ended, or their time is over (flux.drainSeconds)"
-    );
-    event(EventType::Normal, "ScaledDown", "Scale", note)
-}
-
-/// The Event about jobs that still ran when the pod `pod` had no time left to wait for them.
-pub(crate) fn unfinished(pod: &str, jobs: &[String]) -> Event {
-    let jobs = jobs.join(", ");
-    let note = format!(
-        "pod {pod} had to leave before jobs on its rank had ended: {jobs}; flux.drainSeconds gives them \
-         more time"
-    );
-    event(EventType::Warning, "JobsUnfinished", "Leave", note)
-}
-
 fn event(type_: EventType, reason: &str, action: &str, mut note: String) -> Event {
     note.truncate(note.floor_char_boundary(NOTE_LIMIT));
     let (reason, action) = (reason.to_owned(), action.to_owned());
@@ -127,12 +104,5 @@ mod tests {
             let new = Condition { message: "other".to_owned(), ..old.clone() };
             assert_eq!(!events(&[old], &[new]).is_empty(), is_news, "{reason}");
         }
-    }
-
-    #[test]
-    fn the_pods_that_leave_are_named() {
-        let note = |from, to| scaled_down("hello", from, to).note.unwrap();
-        assert!(note(4, 2).starts_with("from 4 to 2 pods: hello-[2-3] leave the instance "));
-        assert!(note(4, 3).starts_with("from 4 to 3 pods: hello-3 leaves the instance "));
     }
 }

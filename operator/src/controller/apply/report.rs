@@ -117,7 +117,7 @@ fn pause(old: &MiniClusterStatus, new: &MiniClusterStatus) -> Option<Duration> {
 
 /// Publishes an Event about a MiniCluster. One that cannot be written is no reason to do anything again. Each has a
 /// recorder of its own: one for all would take an Event with another text for the same, and drop the text.
-pub(crate) async fn publish(context: &Context, cluster: &ObjectReference, event: &Event) {
+async fn publish(context: &Context, cluster: &ObjectReference, event: &Event) {
     let recorder = Recorder::new(context.client.clone(), context.reporter.clone());
     if let Err(error) = recorder.publish(event, cluster).await {
         tracing::warn!(%error, reason = event.reason, "publish an Event");

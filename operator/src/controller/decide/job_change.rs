@@ -38,12 +38,6 @@ pub(crate) fn job_patch(live: &Job, desired: &Job, in_line: bool) -> Option<Valu
     (patch != json!({})).then_some(patch)
 }
 
-pub(crate) fn shrinks(live: &Job, patch: &Value) -> Option<(i64, i64)> {
-    let size = live.spec.as_ref()?.parallelism?;
-    let next = patch["spec"]["parallelism"].as_i64()?;
-    (next < size.into()).then_some((size.into(), next))
-}
-
 /// Paths of the fields that were changed since the Job was made and cannot be.
 pub(crate) fn changed_fields(live: &Job, fields: &FixedFields) -> Vec<String> {
     let deleted = live.metadata.deletion_timestamp.is_some();

@@ -223,12 +223,12 @@ fn another_size_patches_parallelism_and_completions_of_the_job_that_was_read_alo
         "spec": { "parallelism": 2, "completions": 2 },
     });
     assert_eq!(job_patch(&plan), expected);
-    assert_eq!((plan.writes.scaled_down, plan.maximum_size), (Some((4, 2)), Some(6)));
+    assert_eq!(plan.maximum_size, Some(6));
     let patch = config_patch(&plan);
     let text = patch["data"]["agent.toml"].as_str().unwrap();
     assert!(text.contains("hello-[0-5]") && text.contains("quorum = 2"), "{text}");
     let more = decided(&json!({ "maxSize": 6, "size": 6 }), 2, &live);
-    assert_eq!((written(&more), more.writes.scaled_down), (written(&plan), None));
+    assert_eq!(written(&more), written(&plan));
 }
 
 #[test]

@@ -79,17 +79,4 @@ mod tests {
             Self::new([None, None], Instant::now(), Found::default())
         }
     }
-
-    #[tokio::test(start_paused = true)]
-    async fn looks_become_seldom_while_nothing_is_new() {
-        let mut check = Check::empty();
-        let mut pauses = Vec::new();
-        for _ in 0..7 {
-            let pause = check.rest();
-            pauses.push(pause.as_secs());
-            tokio::time::advance(pause).await;
-            check.at = Instant::now();
-        }
-        assert_eq!(pauses, [10, 20, 40, 80, 160, 300, 300]);
-    }
 }

@@ -16,8 +16,6 @@ use tokio::time::{Instant, timeout};
 
 /// Kubernetes has image volumes switched on from this release on (stable with 1.36).
 const KUBERNETES: (u32, u32) = (1, 35);
-/// From this release on an administrator may have switched them on: that is not to be seen.
-const SWITCH: (u32, u32) = (1, 31);
 /// Container runtimes and the releases from which on they mount images.
 const RUNTIMES: [(&str, (u32, u32)); 2] = [("containerd", (2, 1)), ("cri-o", (1, 33))];
 /// Nodes that are asked for at once: what a node says of its images is most of a request.
@@ -153,29 +151,23 @@ fn node_has(name: &str, info: &NodeSystemInfo) -> ImageVolumeSupport {
 }
 
 fn kubernetes_has(what: &str, version: &str) -> ImageVolumeSupport {
-    let (major, minor) = KUBERNETES;
-    let release = release(version).unwrap_or_default();
-    let of = format!("{what} is of Kubernetes {version}");
-    if release >= KUBERNETES {
-        Ok(())
-    } else if release >= SWITCH {
-        let off = "image volumes are off unless somebody has switched them on";
-        Err(format!("{of}: before {major}.{minor}, {off}"))
-    } else {
-        Err(format!("{of}, image volumes need {major}.{minor}"))
-    }
+    at_least(KUBERNETES, version, &format!("{what} is of Kubernetes {version}"))
+}
+
+/// `version`, which `has` names, is not older than `least`.
+fn at_least(least: (u32, u32), version: &str, has: &str) -> ImageVolumeSupport {
+    let is_new = release(version).is_some_and(|release| release >= least);
+    let lack = || format!("{has}, image volumes need {}.{}", least.0, least.1);
+    is_new.then_some(()).ok_or_else(lack)
 }
 
 /// `version` as a node has it: `containerd://2.1.4`.
 fn runtime_has(name: &str, version: &str) -> ImageVolumeSupport {
     for (runtime, least) in RUNTIMES {
         let of_it = version.strip_prefix(runtime).and_then(|rest| rest.strip_prefix("://"));
-        let Some(version) = of_it else { continue };
-        let (major, minor) = least;
-        let lack =
-            || format!("{name} runs {runtime} {version}, image volumes need {major}.{minor}");
-        let has = release(version).is_some_and(|release| release >= least);
-        return if has { Ok(()) } else { Err(lack()) };
+        if let Some(version) = of_it {
+            return at_least(least, version, &format!("{name} runs {runtime} {version}"));
+        }
     }
     Err(format!("{name} runs {version:?}, which is not known to mount images"))
 }
@@ -220,14 +212,11 @@ mod tests {
     #[test]
     fn a_node_that_lacks_something_is_named_with_what_it_has_and_what_it_needs() {
         let new = "containerd://2.1.0";
-        let off = ": before 1.35, image volumes are off unless somebody has switched them on";
         let old = ", image volumes need 1.35";
         let at_least = |what: &str| format!("runs {what}, image volumes need");
         let unknown = "runs \"docker://27.0\", which is not known to mount images";
         for (kubelet, runtime, lack) in [
-            ("v1.31.0", new, format!("is of Kubernetes v1.31.0{off}")),
-            ("v1.34.9+k3s1", new, format!("is of Kubernetes v1.34.9+k3s1{off}")),
-            ("v1.30.9", new, format!("is of Kubernetes v1.30.9{old}")),
+            ("v1.34.9+k3s1", new, format!("is of Kubernetes v1.34.9+k3s1{old}")),
             ("unknown", new, format!("is of Kubernetes unknown{old}")),
             ("v1.35.0", "containerd://1.7.28~ds1", at_least("containerd 1.7.28~ds1") + " 2.1"),
             ("v1.35.0", "cri-o://1.32.1", at_least("cri-o 1.32.1") + " 1.33"),

@@ -229,15 +229,3 @@ fn refused(message: &str) -> String {
     let rest = rest.map_or(text, |(_, rest)| rest.strip_prefix("is ").unwrap_or(rest));
     format!("pods are refused: {rest}")
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_refusal_is_quoted_without_the_name_of_the_pod_that_never_was() {
-        let message = r#"Error creating: pods "hello-0-9v5kq" is forbidden: exceeded quota: few"#;
-        assert_eq!(refused(message), "pods are refused: forbidden: exceeded quota: few");
-        assert_eq!(refused("no node"), "pods are refused: no node");
-    }
-}

@@ -3,7 +3,7 @@
 use super::cached_client::CachedClient;
 use super::check::BEGIN;
 use super::pending::check;
-use super::waiting::{Waiting, lead_waiting, not_started, queue_waiting};
+use super::waiting::{Waiting, lead_waiting, not_started};
 use crate::cluster::Identity;
 use crate::controller::build::KILLED;
 use crate::controller::error::Error;
@@ -12,7 +12,6 @@ use crate::controller::kube_ext::{
     lacks_brokers, lacks_pods, parallelism, ready_pods, replaced_before, running_beside,
     start_time,
 };
-use crate::controller::schedulers::queue::Queue;
 use flux_contract::{Exit, TerminationMessage, labels};
 use futures::TryStreamExt as _;
 use k8s_openapi::api::batch::v1::Job;
@@ -49,7 +48,6 @@ pub(super) async fn pods(
     client: &CachedClient<'_>,
     identity: &Identity,
     job: &Job,
-    queue: Option<&Queue>,
     now: &Time,
 ) -> Result<Pods, Error> {
     let runner = identity.name.as_str();
@@ -84,7 +82,6 @@ pub(super) async fn pods(
         let others = parallelism(job) - ready_pods(job) - 1;
         let lead = pods.lead.as_ref();
         let said = lead.filter(|_| lacks_brokers(job)).and_then(|it| lead_waiting(it, others, now));
-        let said = queue.and_then(queue_waiting).or(said);
         let (found, next) = check(client, job, lead, said.is_some(), now).await?;
         pods.next = Some(next);
         pods.waiting = said.or(found.waiting).filter(|_| lacks_brokers(job));

@@ -42,21 +42,3 @@ impl RateLimit {
         rest
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn of_many_each_has_its_slot_once_and_one_alone_does_not_wait() {
-        let limit = RateLimit::default();
-        let rest = |name: usize| limit.rest(&("apps".to_owned(), name.to_string()));
-        assert_eq!((rest(0), rest(1), rest(2)), (None, Some(PACE), Some(2 * PACE)));
-        assert_eq!(rest(1), Some(PACE), "it keeps its slot");
-        tokio::time::advance(PACE).await;
-        assert_eq!((rest(1), rest(1)), (None, Some(2 * PACE)), "the next is another");
-        tokio::time::advance(2 * FORGOTTEN).await;
-        assert_eq!(rest(3), None);
-        assert_eq!(limit.0.lock().given.len(), 0, "nobody came for the others");
-    }
-}

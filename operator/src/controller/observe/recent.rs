@@ -16,6 +16,9 @@ const SIZE_LIMIT: usize = 16 * 1024;
 /// there are ever more, and hardly any is read again.
 const COUNT_LIMIT: usize = 4000;
 
+/// Where `kubectl apply` notes what it has applied.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
 pub(crate) type Name = (String, String);
 
 #[derive(Default)]
@@ -138,6 +141,8 @@ impl Entry {
 
 fn to_text(mut cluster: MiniCluster) -> Option<Box<str>> {
     cluster.metadata.managed_fields = None;
+    // The specification once more.
+    cluster.annotations_mut().remove(LAST_APPLIED);
     let text = serde_json::to_string(&cluster).ok().filter(|text| text.len() <= SIZE_LIMIT);
     text.map(String::into_boxed_str)
 }

@@ -15,7 +15,9 @@ use flux_contract::labels;
 use futures::{FutureExt as _, Stream, TryStreamExt as _};
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{ConfigMap, Container, ContainerStatus, Pod, PodSpec, Service};
+use k8s_openapi::api::core::v1::{
+    ConfigMap, Container, ContainerStatus, Pod, PodSpec, PodStatus, Service,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, OwnerReference};
 use kube::core::{ObjectMeta, PartialObjectMeta};
 use kube::runtime::reflector::store::Writer;
@@ -142,10 +144,6 @@ fn is_whole(object: &impl Resource) -> bool {
 /// connections that are silent for longer, and some leave both sides waiting.
 pub(crate) const WATCH: u32 = 20;
 
-pub(crate) fn watch_config() -> watcher::Config {
-    watcher::Config::default().page_size(PAGE).timeout(WATCH)
-}
-
 /// Every MiniCluster, and the changes of their specifications and of what a queue reads of them: status writes do not
 /// pass. `synced` is called whenever all that exist are in the store; what is remembered of others is forgotten then.
 pub(crate) fn mini_clusters(
@@ -190,7 +188,7 @@ pub(crate) fn population(
 }
 
 /// Each object that is changed or goes, of those that `selector` selects and an object of kind `controller` controls.
-/// `writer` has them all.
+/// `writer` gets them all, without what `take_out` takes, which answers whether the object is of a run that is over.
 pub(crate) fn controlled<K>(
     api: Api<K>,
     writer: Writer<K>,
@@ -202,27 +200,14 @@ where
     K: Resource<DynamicType = ()> + Serialize + DeserializeOwned,
     K: Clone + Default + Debug + Send + Sync + 'static,
 {
-    let events = controlled_events(api, watch_config().labels(selector), controller, take_out);
-    events.reflect(writer).touched_objects()
-}
-
-/// What a watch brings of the objects that an object of kind `controller` controls, without what `take_out` takes, which
-/// answers whether the object is of a run that is over.
-pub(crate) fn controlled_events<K>(
-    api: Api<K>,
-    config: watcher::Config,
-    controller: &'static str,
-    take_out: fn(&mut K) -> bool,
-) -> impl Stream<Item = watcher::Result<Event<K>>> + Send + 'static
-where
-    K: Resource<DynamicType = ()> + Serialize + DeserializeOwned,
-    K: Clone + Default + Debug + Send + 'static,
-{
     let mut budget = Budget::default();
-    watcher(api, config)
+    let config = watcher::Config::default().page_size(PAGE).timeout(WATCH);
+    watcher(api, config.labels(selector))
         .default_backoff()
         .try_filter_map(move |event| ready(Ok(without_others(event, controller))))
         .map_ok(move |event| budget.fit(event, take_out))
+        .reflect(writer)
+        .touched_objects()
 }
 
 /// What the whole objects of a store take of memory, by a hash of their namespaces and names.
@@ -238,13 +223,15 @@ impl Budget {
     /// Leaves the objects of `event` whole as long as [`SIZE_LIMIT`] and [`STORE_LIMIT`] allow it.
     fn fit<K>(&mut self, mut event: Event<K>, take_out: fn(&mut K) -> bool) -> Event<K>
     where
-        K: Resource + Serialize + Default,
+        K: Resource + Serialize + Default + Clone,
     {
         match &mut event {
             Event::Init => *self = Self::default(),
             Event::InitApply(object) | Event::Apply(object) => {
                 let is_over = take_out(object);
                 self.hold(object, is_over);
+                // Lists that were read have room for four elements at least, of up to a KiB; those of a copy have not.
+                *object = object.clone();
             }
             Event::Delete(object) => {
                 take_out(object);
@@ -348,14 +335,15 @@ fn is_short(owner: &OwnerReference) -> bool {
 pub(crate) fn strip_job(job: &mut Job) -> bool {
     job.metadata.managed_fields = None;
     let is_over = is_finished(job);
-    let Some(template) = job.spec.as_mut().map(|spec| &mut spec.template) else { return is_over };
-    let Some(pod) = mem::take(template).spec else { return is_over };
+    let Some(spec) = &mut job.spec else { return is_over };
+    (spec.selector, spec.success_policy) = (None, None);
+    let Some(pod) = mem::take(&mut spec.template).spec else { return is_over };
     let image_of =
         |it: Container| Container { name: it.name, image: it.image, ..Container::default() };
     let init = pod.init_containers.map(|all| all.into_iter().map(image_of).collect());
     let name_of = |it: Container| Container { name: it.name, ..Container::default() };
     let volumes = pod.volumes.into_iter().flatten().filter(|volume| volume.image.is_some());
-    template.spec = Some(PodSpec {
+    spec.template.spec = Some(PodSpec {
         restart_policy: pod.restart_policy,
         containers: pod.containers.into_iter().map(name_of).collect(),
         init_containers: init,
@@ -380,8 +368,8 @@ pub(crate) fn strip_config_map(config_map: &mut ConfigMap) -> bool {
     RunRecord::on(config_map).is_some_and(|run| run.end.is_some())
 }
 
-/// Leaves of a pod how it and its containers are, the operator's annotations, and how many pods were there before it; of
-/// one that may have been refused, when its status was written. True for one that has ended.
+/// Leaves of a pod how it and its containers are, its index, the operator's annotations, and how many pods were there
+/// before it; of one that may have been refused, when its status was written. True for one that has ended.
 pub(crate) fn strip_pod(pod: &mut Pod) -> bool {
     pod.spec = None;
     let times = pod.metadata.managed_fields.take().filter(|_| leaves_no_container(pod));
@@ -389,27 +377,37 @@ pub(crate) fn strip_pod(pod: &mut Pod) -> bool {
         let without_fields = |entry| ManagedFieldsEntry { fields_v1: None, ..entry };
         entries.into_iter().map(without_fields).collect()
     });
-    if let Some(annotations) = &mut pod.metadata.annotations {
-        let counts = REPLACED_VARIABLES.map(|(_, annotation)| annotation);
-        annotations.retain(|key, _| key.starts_with(OURS) || counts.contains(&key.as_str()));
-    }
-    let Some(status) = &mut pod.status else { return false };
-    // The address is where a lead is asked what its queue needs.
-    (status.host_ip, status.host_ips, status.pod_ips) = (None, None, None);
-    let init = status.init_container_statuses.iter_mut().flatten();
-    for container in init.chain(status.container_statuses.iter_mut().flatten()) {
-        *container = ContainerStatus {
-            name: mem::take(&mut container.name),
-            container_id: container.container_id.take(),
-            last_state: container.last_state.take(),
-            ready: container.ready,
-            restart_count: container.restart_count,
-            started: container.started,
-            state: container.state.take(),
-            ..ContainerStatus::default()
-        };
-    }
-    matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"))
+    let counts = REPLACED_VARIABLES.map(|(_, annotation)| annotation);
+    let is_read = |key: &str| key.starts_with(OURS) || counts.contains(&key);
+    let metadata = &mut pod.metadata;
+    metadata.annotations.iter_mut().for_each(|all| all.retain(|key, _| is_read(key)));
+    metadata.labels.iter_mut().for_each(|all| all.retain(|key, _| key == labels::COMPLETION_INDEX));
+    let Some(status) = pod.status.take() else { return false };
+    let is_over = matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"));
+    let stripped = |container: ContainerStatus| ContainerStatus {
+        name: container.name,
+        container_id: container.container_id,
+        last_state: container.last_state,
+        ready: container.ready,
+        restart_count: container.restart_count,
+        started: container.started,
+        state: container.state,
+        ..ContainerStatus::default()
+    };
+    let all_of = |all: Vec<ContainerStatus>| all.into_iter().map(stripped).collect();
+    pod.status = Some(PodStatus {
+        conditions: status.conditions,
+        container_statuses: status.container_statuses.map(all_of),
+        init_container_statuses: status.init_container_statuses.map(all_of),
+        message: status.message,
+        phase: status.phase,
+        // The address is where a lead is asked what its queue needs.
+        pod_ip: status.pod_ip,
+        reason: status.reason,
+        start_time: status.start_time,
+        ..PodStatus::default()
+    });
+    is_over
 }
 
 /// Leaves of a MiniCluster's metadata the identity, its versions, and [`READ_HASH`].

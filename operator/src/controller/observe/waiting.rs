@@ -1,7 +1,6 @@
 //! Why pods do not start, in Kubernetes' own words.
 
 use crate::controller::kube_ext::{condition, containers, phase};
-use crate::controller::schedulers::queue::Queue;
 use k8s_openapi::api::core::v1::{ContainerStatus, Event, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
@@ -68,14 +67,6 @@ pub(crate) fn lead_waiting(lead: &Pod, others: i32, now: &Time) -> Option<Waitin
         others => format!("; and {others} more pods are not ready"),
     };
     Some(Waiting { message: said.message + &more, ..said })
-}
-
-/// Why pods do not start that an elastic Job has grown by, where their queue says so. Kueue holds them back by a
-/// scheduling gate, which is all that the pods themselves can tell.
-pub(crate) fn queue_waiting(queue: &Queue) -> Option<Waiting> {
-    let says = queue.says.as_ref()?;
-    let message = format!("new pods wait in the queue {}: {says}", queue.name);
-    Some(Waiting { message, lasts: true })
 }
 
 /// What `pod` itself says keeps it from starting, in one sentence that begins with a verb: no node,

@@ -1,14 +1,13 @@
-//! A Job in a queue (Kueue): what it keeps, and what the queue says while it waits.
+//! A Job in a queue (Kueue): whether it waits there, and what it keeps.
 
 use crate::cluster::{
     Cluster, ELASTIC_ANNOTATION, EQUAL_ANNOTATION, LEAST_PODS_ANNOTATION, QUEUE_LABEL,
     QUEUED_SIZE_ANNOTATION, TOPOLOGY_ANNOTATIONS,
 };
 use crate::controller::kube_ext::{
-    JOB_ANNOTATIONS_ANNOTATION, JOB_LABELS_ANNOTATION, is_suspended, lacks_brokers, noted_keys,
-    noted_suspension, parallelism,
+    JOB_ANNOTATIONS_ANNOTATION, JOB_LABELS_ANNOTATION, is_suspended, noted_keys, noted_suspension,
+    parallelism,
 };
-use crate::controller::observe::cached_client::CachedClient;
 use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt as _;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,21 +16,10 @@ use std::collections::{BTreeMap, BTreeSet};
 /// (`Stop` in `pkg/controller/jobs/job/job_controller.go` of Kueue 0.15).
 const STOPPING_ANNOTATION: &str = "kueue.x-k8s.io/stopping";
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Queue {
-    pub(crate) name: String,
-    /// What the Job, or those of its pods that it has yet to get, wait for; absent where nothing is said, or may not be
-    /// read.
-    pub(crate) says: Option<String>,
-}
-
-/// The queue that `job`, or a pod that an elastic one has grown by, waits in, if it does.
-pub(crate) fn queue(client: &CachedClient<'_>, job: &Job) -> Option<Queue> {
+/// The queue that `job` waits in, if it does.
+pub(crate) fn queue(job: &Job) -> Option<&String> {
     let waits = is_suspended(job) && noted_suspension(job).is_none();
-    let grows = is_elastic(job) && lacks_brokers(job);
-    let name = job.labels().get(QUEUE_LABEL).filter(|_| waits || grows)?.clone();
-    let says = client.context.workloads.words(&client.cluster, &job.uid().unwrap_or_default());
-    Some(Queue { name, says })
+    job.labels().get(QUEUE_LABEL).filter(|_| waits)
 }
 
 /// With how many pods a queue has started a Job that it could not start with all of them.

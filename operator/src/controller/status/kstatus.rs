@@ -54,7 +54,6 @@ mod tests {
     use crate::controller::kube_ext::SUSPENDED_ANNOTATION;
     use crate::controller::observe::Live;
     use crate::controller::observe::waiting::Waiting;
-    use crate::controller::schedulers::queue::Queue;
     use crate::controller::status::status;
     use k8s_openapi::api::batch::v1::Job;
     use kube::ResourceExt as _;
@@ -137,10 +136,6 @@ mod tests {
         case.live.pods.refused = Some("quota".to_owned());
     }
 
-    fn queued(case: &mut Case) {
-        case.live.queue = Some(Queue { name: "team".to_owned(), says: None });
-    }
-
     /// MiniClusters in every state, each with its name and the result that kstatus should have.
     fn all() -> Vec<(&'static str, Value, &'static str)> {
         let complete = || Some(ended_job("Complete", "SuccessPolicy"));
@@ -161,7 +156,6 @@ mod tests {
             ("idle", of(Some(suspended(Some("idle/"))), as_made), CURRENT),
             ("suspended, with an error", of(by_specification(), failing), IN_PROGRESS),
             ("suspended by another", of(Some(suspended(None)), as_made), IN_PROGRESS),
-            ("in a queue", of(Some(suspended(None)), queued), IN_PROGRESS),
             ("complete", of(complete(), as_made), CURRENT),
             ("complete, with an error", of(complete(), failing), CURRENT),
             ("complete, and edited", of(complete(), edited), FAILED),

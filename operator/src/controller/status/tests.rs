@@ -11,7 +11,6 @@ use crate::controller::fixtures::{at, ended, ended_job, job, pod, running, table
 use crate::controller::kube_ext::{CAUSE_ANNOTATION, SUSPENDED_ANNOTATION};
 use crate::controller::observe::waiting::Waiting;
 use crate::controller::observe::{Live, Pods};
-use crate::controller::schedulers::queue::Queue;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ContainerState, Pod, PodCondition};
 use serde_json::json;
@@ -330,47 +329,42 @@ fn a_lost_lead_comes_back_where_people_end_the_run() {
 }
 
 #[test]
-fn an_interactive_lead_that_begins_again_has_a_cause_and_what_is_lost() {
+fn an_interactive_lead_that_begins_again_has_a_cause() {
     let killed = |word| lead("Failed", ended(137, word, None));
-    let begins = |lead, earlier: Option<Pod>, archive: Option<&str>, interactive| {
+    let begins = |lead, earlier: Option<Pod>, interactive| {
         let mut job = job(0);
         job.spec.as_mut().unwrap().backoff_limit_per_index = Some(6);
         let mut observed = observed(Some(job), lead);
         observed.live.pods.earlier_lead = earlier;
         observed.plan.interactive = interactive;
-        observed.plan.archive = archive.map(str::to_owned);
-        observed.plan.memory_limit = Some("300Mi".to_owned());
         of(None, &observed)
     };
-    let memory = "waiting for the lead's pod to start; the lead has begun again: container hello ran out of the memory \
-                  that its limits allow (exit code 137); its log: kubectl logs --namespace apps hello-0-abcde --container \
-                  hello; spec.containers[].resources.limits.memory is 300Mi; its jobs and their output are lost";
-    let status = begins(killed("OOMKilled"), None, None, true);
+    let memory = "=waiting for the lead's pod to start; the lead has begun again, and jobs that are in no archive are \
+                  lost: container hello ran out of the memory that its limits allow (exit code 137); its log: kubectl \
+                  logs --namespace apps hello-0-abcde --container hello";
+    let status = begins(killed("OOMKilled"), None, true);
     says(&status, ("Progressing", "True", "LeadReplaced", memory));
-    let status = begins(running_lead(), Some(killed("OOMKilled")), Some("/a.tgz"), true);
-    let words = "the jobs that are not in the archive /a.tgz are lost";
-    says(&status, ("Progressing", "True", "LeadReplaced", words));
-    let status = begins(lead("Running", running()), Some(killed("Error")), None, true);
+    let status = begins(lead("Running", running()), Some(killed("Error")), true);
     says(&status, ("Progressing", "False", "Running", "exited with code 137"));
     // The pod of before is gone.
     let mut again = running_lead();
     let count = flux_contract::invocation::REPLACED_VARIABLES[1].1.to_owned();
     again.annotations_mut().insert(count, "1".to_owned());
-    let status = begins(again.clone(), None, None, true);
+    let status = begins(again.clone(), None, true);
     let gone = "it was deleted, or its node was lost";
     says(&status, ("Progressing", "True", "LeadReplaced", gone));
     // In a pod that stays.
     let mut restarted = running_lead();
     let containers = restarted.status.as_mut().unwrap().container_statuses.as_mut().unwrap();
     containers[0].last_state = Some(ended(137, "OOMKilled", None));
-    let status = begins(restarted, None, None, true);
-    says(&status, ("Progressing", "True", "LeadReplaced", "limits.memory is 300Mi"));
+    let status = begins(restarted, None, true);
+    says(&status, ("Progressing", "True", "LeadReplaced", "ran out of the memory"));
     // Nothing ran in it, or there was none.
     let refused = pod("hello-0-abc", "Failed", "other", ended(1, "Error", None));
     for (lead, earlier, interactive) in
         [(running_lead(), Some(refused), true), (running_lead(), None, true), (again, None, false)]
     {
-        let status = begins(lead, earlier, None, interactive);
+        let status = begins(lead, earlier, interactive);
         says(&status, ("Progressing", "True", "Starting", "brokers"));
     }
 }
@@ -504,9 +498,12 @@ fn a_suspended_job_is_suspended() {
     let idle = "=no job needs a pod: `kubectl flux submit` or `kubectl flux resume` starts it again, or a new value \
                 of the annotation flux-framework.org/resume";
     says(&of(None, &observed), ("Suspended", "True", "Idle", idle));
-    let quota = Some("insufficient quota".to_owned());
-    observed.live.queue = Some(Queue { name: "team".to_owned(), says: quota });
-    let queue = "=waits in the queue team: insufficient quota";
+    let job = observed.live.job.as_mut().unwrap();
+    job.annotations_mut().clear();
+    job.labels_mut().insert(QUEUE_LABEL.to_owned(), "team".to_owned());
+    job.metadata.uid = Some("u".to_owned());
+    let queue = "=waits in the queue team; for what: kubectl describe workloads.kueue.x-k8s.io --selector \
+                 kueue.x-k8s.io/job-uid=u";
     says(&of(None, &observed), ("Suspended", "True", "InQueue", queue));
 }
 
