@@ -39,7 +39,7 @@ fn what_is_rendered_and_migrated_is_valid_on_the_cluster_too() {
         fs::write(&wrong, migrated.replacen("size:", "siez:", 1))?;
         let words = ["validate", wrong.to_str().context("not UTF-8")?];
         let refused = trial.plugin_ends(1, &words)?;
-        ensure!(refused.out.contains("spec.siez"), "{refused:?}");
+        ensure!(refused.err.contains("spec.siez"), "{refused:?}");
         Ok(())
     });
 }
