@@ -330,6 +330,19 @@ pub struct Shutdown {
 impl Shutdown {
     /// The grace period that Kubernetes gives a pod that asks for none.
     pub const DEFAULT_GRACE_SECONDS: u64 = 30;
+
+    /// This section of the document `text`, whatever else is in that; `None` where it cannot be read.
+    pub fn of_document(text: &str) -> Option<Self> {
+        #[derive(Deserialize)]
+        struct Part {
+            /// A document that was cut off has none.
+            #[serde(rename = "version")]
+            _version: u32,
+            #[serde(default)]
+            shutdown: Shutdown,
+        }
+        toml::from_str(text).ok().map(|part: Part| part.shutdown)
+    }
 }
 
 impl Default for Shutdown {
@@ -346,6 +359,17 @@ pub struct Autoscale {
     pub max_size: u32,
     /// For how long a pod is kept that no job needs, in seconds.
     pub idle_seconds: u64,
+}
+
+impl Autoscale {
+    /// This section of the document `text`; `None` where there is none, or it cannot be read.
+    pub fn of_document(text: &str) -> Option<Self> {
+        #[derive(Deserialize)]
+        struct Part {
+            autoscale: Option<Autoscale>,
+        }
+        toml::from_str(text).ok().and_then(|part: Part| part.autoscale)
+    }
 }
 
 /// How the lead's agent serves the API of the instance.
@@ -486,8 +510,15 @@ mod tests {
             shutdown(0, Some(1)),
             AgentConfig { autoscale, ..hello() },
         ] {
-            assert_eq!(AgentConfig::from_toml(&config.to_toml().unwrap()).unwrap(), config);
+            let text = config.to_toml().unwrap();
+            assert_eq!(AgentConfig::from_toml(&text).unwrap(), config);
+            // A newer operator may write fields that the agent of a pod does not know.
+            let newer = format!("newer = 1\n{text}");
+            assert!(AgentConfig::from_toml(&newer).is_err());
+            assert_eq!(Shutdown::of_document(&newer), Some(config.shutdown.clone()));
+            assert_eq!(Autoscale::of_document(&newer), config.autoscale);
         }
+        assert_eq!((Shutdown::of_document(""), Autoscale::of_document("no TOML")), (None, None));
     }
 
     #[test]

@@ -7,13 +7,13 @@
 use crate::flux::broker_socket::{BrokerAddress, SocketError};
 use crate::flux::instance::{Instance, WaitingJob};
 use crate::flux::leaving::REASON;
-use crate::plan::config::read_config;
 use crate::process::deadline::LOOK;
 use crate::status::progress::DemandReporter;
 use flux_contract::Autoscale;
 use flux_contract::demand::Demand;
 use flux_contract::instance::RankReport;
 use std::collections::VecDeque;
+use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
@@ -38,8 +38,8 @@ pub(crate) async fn watch(
         let began = Instant::now();
         if read.elapsed() >= LOOK {
             read = began;
-            let now = read_config(&config).ok().and_then(|config| config.autoscale);
-            settings = now.unwrap_or(settings);
+            let text = fs::read_to_string(&config).unwrap_or_default();
+            settings = Autoscale::of_document(&text).unwrap_or(settings);
         }
         let looked = timeout(PATIENCE, look(&broker, settings.max_size)).await;
         // While nobody answers, nobody knows.

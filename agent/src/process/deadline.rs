@@ -3,7 +3,8 @@
 //! The Job's own deadline deletes the pods, and their logs with them. So the agent of the pod of
 //! index 0 keeps it: it ends the run as any stop does and fails with a code of its own.
 
-use crate::plan::config::read_config;
+use flux_contract::Shutdown;
+use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
@@ -22,8 +23,9 @@ pub(crate) async fn passed(began: Instant, seconds: u64, config: PathBuf) -> u64
         let look = Instant::now() + LOOK;
         sleep_until(seconds.and_then(due).map_or(look, |due| due.min(look))).await;
         // Also when it is due: what is given then is what counts.
-        if let Ok(config) = read_config(&config) {
-            seconds = config.shutdown.deadline_seconds;
+        let text = fs::read_to_string(&config).ok();
+        if let Some(shutdown) = text.and_then(|text| Shutdown::of_document(&text)) {
+            seconds = shutdown.deadline_seconds;
         }
         if let Some(seconds) = seconds
             && due(seconds).is_some_and(|due| due <= Instant::now())
@@ -36,17 +38,15 @@ pub(crate) async fn passed(began: Instant, seconds: u64, config: PathBuf) -> u64
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flux_contract::AgentConfig;
     use std::pin::pin;
     use tokio::time::timeout;
 
     /// The configuration of a run, which says `later`.
     fn configuration(later: Option<u64>) -> tempfile::NamedTempFile {
-        let document = include_str!("../../../contract/tests/golden/agent.toml");
-        let mut whole = AgentConfig::from_toml(document).unwrap();
-        whole.shutdown.deadline_seconds = later;
+        let later = later.map(|seconds| format!("deadline_seconds = {seconds}"));
         let config = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(config.path(), whole.to_toml().unwrap()).unwrap();
+        let text = format!("version = 1\n[shutdown]\n{}\n", later.unwrap_or_default());
+        fs::write(config.path(), text).unwrap();
         config
     }
 

@@ -14,6 +14,8 @@ use std::time::Duration;
 /// A lead that is not ready for no longer than this has not lost anything: it may be about to end.
 const READINESS_PATIENCE: Duration = Duration::from_secs(10);
 
+/// The field that limits what a container may use of memory.
+const MEMORY_LIMIT: &str = "spec.containers[].resources.limits.memory";
 /// The kubelet's word for a container of which a process was killed for its memory.
 pub(super) const OUT_OF_MEMORY: &str = "OOMKilled";
 
@@ -186,7 +188,8 @@ impl<'pod> PodView<'pod> {
             let reason = if word == "Error" { "ContainerFailed" } else { word };
             let message = if word == OUT_OF_MEMORY {
                 format!(
-                    "container {runner} ran out of the memory that its limits allow (exit code {code})"
+                    "container {runner} ran out of the memory that its limits allow (exit code {code}); \
+                     {MEMORY_LIMIT} sets them"
                 )
             } else {
                 format!("container {runner} exited with code {code} ({word})")
@@ -197,7 +200,7 @@ impl<'pod> PodView<'pod> {
         if message.command_ran && ended.reason.as_deref() == Some(OUT_OF_MEMORY) {
             let message = format!(
                 "command exited with code {code}: container {runner} ran out of the memory that its \
-                 limits allow"
+                 limits allow; {MEMORY_LIMIT} sets them"
             );
             return Outcome::new(OUT_OF_MEMORY, message);
         }

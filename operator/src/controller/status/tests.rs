@@ -340,8 +340,8 @@ fn an_interactive_lead_that_begins_again_has_a_cause() {
         of(None, &observed)
     };
     let memory = "=waiting for the lead's pod to start; the lead has begun again, and jobs that are in no archive are \
-                  lost: container hello ran out of the memory that its limits allow (exit code 137); its log: kubectl \
-                  logs --namespace apps hello-0-abcde --container hello";
+                  lost: container hello ran out of the memory that its limits allow (exit code 137); \
+                  spec.containers[].resources.limits.memory sets them; its log: kubectl logs --namespace apps hello-0-abcde --container hello";
     let status = begins(killed("OOMKilled"), None, true);
     says(&status, ("Progressing", "True", "LeadReplaced", memory));
     let status = begins(lead("Running", running()), Some(killed("Error")), true);
