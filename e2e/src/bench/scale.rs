@@ -147,21 +147,3 @@ fn cell(value: Option<&Value>) -> String {
         other => other.map(Value::to_string).unwrap_or_default(),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_table_has_a_row_for_each_measurement_with_numbers_as_people_want_them() {
-        let row = json!({
-            "miniclusters": 100, "jobs_seconds": 17.84,
-            "memory_after_mib": {"peak": 19.0},
-        });
-        let table = table(&COLUMNS, &[row]);
-        assert_eq!(table.lines().count(), 3);
-        let words: Vec<_> = table.lines().last().unwrap().split('|').map(str::trim).collect();
-        assert_eq!(words[1..3], ["100", ""]);
-        assert!(words.contains(&"17.8") && words.contains(&"19.0"), "{words:?}");
-    }
-}
