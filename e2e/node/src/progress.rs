@@ -86,21 +86,3 @@ fn render(elapsed: Duration, text: &str) -> String {
 fn seconds(duration: Duration) -> String {
     format!("{:.1} s", duration.as_secs_f64())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_line_begins_with_the_seconds_since_the_start() {
-        assert_eq!(render(Duration::from_millis(12_340), "node ready"), "[  12.3 s] node ready");
-    }
-
-    #[test]
-    fn a_step_passes_on_its_result_and_its_error() {
-        let progress = Progress::quiet();
-        assert_eq!(progress.step("count", || Ok(3)).unwrap(), 3);
-        let failed = progress.step::<()>("count", || anyhow::bail!("no fingers"));
-        assert_eq!(failed.unwrap_err().to_string(), "no fingers");
-    }
-}

@@ -6,10 +6,8 @@
 mod growth;
 mod load;
 mod measure;
-mod waiting;
 
 use self::load::Load;
-use self::waiting::WaitsFor;
 use super::operator::OperatorProgram;
 use super::{cluster, write};
 use crate::cluster::Target;
@@ -39,15 +37,6 @@ const COLUMNS: [(&str, &str); 10] = [
     ("peak", "/memory_after_mib/peak"),
 ];
 
-/// The same of those that wait.
-const WAITING_COLUMNS: [(&str, &str); 5] = [
-    ("wait for", "/waits_for"),
-    ("MiniClusters", "/miniclusters"),
-    ("pods of each", "/pods"),
-    ("s until all say so", "/told_seconds"),
-    ("requests/s at rest", "/requests_per_second"),
-];
-
 /// The same of those that grow.
 const GROWTH_COLUMNS: [(&str, &str); 4] = [
     ("to pods", "/pods"),
@@ -65,16 +54,6 @@ pub struct Arguments {
     /// Pods of the large MiniCluster that comes last; 0 for none.
     #[arg(long, value_name = "PODS", default_value_t = 5000)]
     largest: u32,
-    /// Count instead what MiniClusters ask of the API server at rest that wait, 1,000 unless another number is given:
-    /// first in a queue, then for nodes. Takes 25 minutes for each.
-    #[arg(
-        long,
-        value_name = "NUMBER",
-        num_args = 0..=1,
-        default_missing_value = "1000",
-        conflicts_with_all = ["sizes", "largest"]
-    )]
-    waiting: Option<u32>,
     /// Measure instead how long a MiniCluster with `autoscale` takes to these sizes, from the time that its queue needs them
     #[arg(
         long,
@@ -82,7 +61,7 @@ pub struct Arguments {
         value_delimiter = ',',
         num_args = 0..,
         default_missing_value = "10,100,1000",
-        conflicts_with_all = ["sizes", "largest", "waiting"]
+        conflicts_with_all = ["sizes", "largest"]
     )]
     growth: Vec<u32>,
 }
@@ -98,10 +77,7 @@ impl Arguments {
         let _down = DownAtEnd(options.clone());
         let environment = Environment::as_it_is(&Target::Own(options), &progress)?;
         program.install(&environment)?;
-        let (name, columns, rows) = if let Some(miniclusters) = self.waiting {
-            let rows = waiting_rows(&environment, &program, miniclusters, &progress);
-            ("waiting", &WAITING_COLUMNS[..], rows)
-        } else if self.growth.is_empty() {
+        let (name, columns, rows) = if self.growth.is_empty() {
             ("scale", &COLUMNS[..], self.load_rows(&environment, &program, &progress))
         } else {
             ("growth", &GROWTH_COLUMNS[..], self.growth_rows(&environment, &program, &progress))
@@ -156,24 +132,6 @@ impl Arguments {
     }
 }
 
-/// What MiniClusters cost that wait.
-fn waiting_rows(
-    environment: &Environment,
-    program: &OperatorProgram,
-    miniclusters: u32,
-    progress: &Progress,
-) -> Result<Vec<Value>> {
-    let load = Load { miniclusters, pods: PODS };
-    environment.run(async |client| {
-        let mut rows = Vec::new();
-        for waits_for in WaitsFor::ALL {
-            let row = waiting::measure(&client, environment, program, waits_for, load, progress);
-            rows.push(serde_json::to_value(Box::pin(row).await?).context("writing a row")?);
-        }
-        Ok(rows)
-    })
-}
-
 fn table(columns: &[(&str, &str)], rows: &[Value]) -> String {
     let head = columns.iter().map(|(head, _)| (*head).to_owned()).collect();
     let cells =
@@ -186,25 +144,6 @@ fn cell(value: Option<&Value>) -> String {
         Some(Value::Number(number)) if number.is_f64() => {
             format!("{:.1}", number.as_f64().unwrap_or_default())
         }
-        Some(Value::String(text)) => text.clone(),
         other => other.map(Value::to_string).unwrap_or_default(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_table_has_a_row_for_each_measurement_with_numbers_as_people_want_them() {
-        let row = json!({
-            "miniclusters": 100, "jobs_seconds": 17.84,
-            "memory_after_mib": {"peak": 19.0},
-        });
-        let table = table(&COLUMNS, &[row]);
-        assert_eq!(table.lines().count(), 3);
-        let words: Vec<_> = table.lines().last().unwrap().split('|').map(str::trim).collect();
-        assert_eq!(words[1..3], ["100", ""]);
-        assert!(words.contains(&"17.8") && words.contains(&"19.0"), "{words:?}");
     }
 }

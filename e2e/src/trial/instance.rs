@@ -132,8 +132,7 @@ impl Instance<'_> {
         let said = condition(&cluster, kind).cloned().context("no such condition")?;
         if ["Accepted", "Progressing", "Suspended"].contains(&kind) {
             let what = format!("kubectl flux explain {}: {}", self.name, said.reason);
-            look(&what, async || Ok(names(&self.explanation()?, &said.reason).then_some(())))
-                .await?;
+            until_true(&what, async || Ok(names(&self.explanation()?, &said.reason))).await?;
         }
         Ok(said)
     }
@@ -259,6 +258,14 @@ impl Instance<'_> {
         self.exec(index, &["touch", "/tmp/go"]).await.map(drop)
     }
 
+    /// The same in the pods of so many indices, from 0.
+    pub async fn go_all(&self, count: u32) -> Result<()> {
+        for index in 0..count {
+            self.go(index).await?;
+        }
+        Ok(())
+    }
+
     /// Lets the command of [`then_on`] go on. Fails unless it ends well, and has run once, on each of so many brokers.
     pub async fn ends_on(&self, brokers: u32) -> Result<()> {
         self.go(0).await?;
@@ -277,7 +284,7 @@ impl Instance<'_> {
     /// Submits a job that has a task on each of so many nodes, waits until it runs, and returns its id.
     pub async fn job(&self, nodes: &str, task: &str) -> Result<String> {
         let id = self.flux(&["submit", "-N", nodes, "-n", nodes, "sh", "-c", task]).await?;
-        look("the job to run", async || Ok((self.jobs().await? == "RUN").then_some(()))).await?;
+        until_true("the job to run", async || Ok(self.jobs().await? == "RUN")).await?;
         Ok(id)
     }
 
@@ -366,6 +373,18 @@ pub fn end_of<'pod>(pod: &'pod Pod, name: &str) -> Option<&'pod ContainerStateTe
     let main = status.container_statuses.iter().flatten();
     let mut all = main.chain(status.init_container_statuses.iter().flatten());
     all.find(|container| container.name == name)?.state.as_ref()?.terminated.as_ref()
+}
+
+/// Looks until `holds` is true, as long as any of the above waits.
+pub async fn until_true(what: &str, mut holds: impl AsyncFnMut() -> Result<bool>) -> Result<()> {
+    look(what, async || Ok(holds().await?.then_some(()))).await
+}
+
+/// The lines of a text, sorted: who prints first is chance.
+pub fn sorted(text: &str) -> Vec<&str> {
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort_unstable();
+    lines
 }
 
 /// Looks until `look` has what it looks for, as long as any of the above waits.

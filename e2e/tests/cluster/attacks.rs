@@ -1,7 +1,7 @@
 //! What a job of Flux's user, or a sidecar, may try against root and against the first process of its pod.
 
 use crate::install::has_image_volumes;
-use crate::{look, trial};
+use crate::{trial, until_true};
 use anyhow::{Context as _, Result, ensure};
 use e2e::trial::logs::container_log;
 use kube::ResourceExt as _;
@@ -27,9 +27,9 @@ fn a_job_and_a_sidecar_of_root_can_change_nothing_that_root_runs_or_the_runner_r
             trial.apply(&ATTACKED.replace("METHOD", method).replace("NAME", &name)).await?;
             let run = trial.named(&name);
             let worker = run.printed(1, "starting it again in").await?.name_any();
-            look("the broker to be started again", async || {
+            until_true("the broker to be started again", async || {
                 let status = run.agent_status(1).await?;
-                Ok((status["restarts"] == 1 && status["brokerState"] == "run").then_some(()))
+                Ok(status["restarts"] == 1 && status["brokerState"] == "run")
             })
             .await?;
             let look = "cat /tmp/attack; ls /tmp | grep evil-ran && echo EVIL ran; exit 0";

@@ -1,7 +1,7 @@
 //! MiniClusters that have as many pods as their jobs need.
 
 use crate::suspend::suspended;
-use crate::{look, trial};
+use crate::{look, sorted, trial, until_true};
 use anyhow::{Context as _, ensure};
 use serde_json::json;
 use std::time::Instant;
@@ -30,12 +30,10 @@ fn pods_come_for_a_job_that_waits_and_go_when_no_job_needs_them() {
             "the submission took {submitted:?}, the pod was there after {:?}",
             began.elapsed()
         );
-        look("the job", async || Ok((run.jobs().await? == "RUN").then_some(()))).await?;
+        until_true("the job", async || Ok(run.jobs().await? == "RUN")).await?;
         run.running(3).await?;
         run.says("Autoscaling", "jobs need 3 pods: of 1 to 3 there are to be 3").await?;
-        for index in 0..3 {
-            run.go(index).await?;
-        }
+        run.go_all(3).await?;
 
         run.running(1).await?;
         ensure!(run.ready().await? == lead, "the lead is another");
@@ -72,9 +70,7 @@ fn one_that_no_job_needs_has_no_pods_until_a_job_is_submitted() {
         let printed =
             trial.plugin_prints(&["submit", "rest", "-N2", "--watch", "--", "hostname"])?;
         println!("from the submission to the end of the job: {:?}", began.elapsed());
-        let mut hosts: Vec<&str> = printed.lines().collect();
-        hosts.sort_unstable();
-        ensure!(hosts == ["rest-0", "rest-1"], "{printed}");
+        ensure!(sorted(&printed) == ["rest-0", "rest-1"], "{printed}");
         ensure!(run.ready().await? != lead, "the lead is the same");
         let jobs = run.flux(&["jobs", "-a", "-no", "{name} {status}"]).await?;
         ensure!(jobs.trim() == "hostname COMPLETED\nhostname COMPLETED", "{jobs}");

@@ -1,7 +1,7 @@
 //! People and programs that were written for the Go operator: they come into the lead as root and call
 //! `flux`, or ask for its diagnostics.
 
-use crate::trial;
+use crate::{sorted, trial};
 use anyhow::ensure;
 use e2e::product::python;
 use e2e::programs;
@@ -54,9 +54,7 @@ fn root_submits_from_any_directory_with_and_without_the_helper() {
         let flux = "/mnt/flux/bin/flux";
         for container in [run.name, "beside"] {
             let ran = run.exec_in(&lead, container, &[flux, "run", "-N2", "hostname"])?;
-            let mut hosts: Vec<&str> = ran.lines().collect();
-            hosts.sort_unstable();
-            ensure!(hosts == ["root-0", "root-1"], "{container}: {ran}");
+            ensure!(sorted(&ran) == ["root-0", "root-1"], "{container}: {ran}");
             let user = run.exec_in(&lead, container, &[flux, "run", "id", "-un"])?;
             ensure!(user == "flux\n", "{container}: {user}");
             // As the tutorials have it.

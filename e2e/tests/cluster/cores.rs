@@ -1,6 +1,6 @@
 //! What a task gets of its pod: the processors that it may run on, and what hooks have set for its processes.
 
-use crate::{Trial, lacks_real_flux, trial};
+use crate::{Trial, trial, with_real_flux};
 use anyhow::{Result, ensure};
 
 /// The processors of a task, then those of its container, with these options of its submission.
@@ -19,10 +19,7 @@ async fn processors(trial: &Trial, name: &str, options: &str) -> Result<[String;
 #[test]
 #[ignore = "needs a cluster"]
 fn tasks_are_bound_to_cores_that_others_use_too_only_if_the_user_says_so() {
-    trial("cores", async |trial| {
-        if lacks_real_flux("binding to cores", "it needs real Flux")? {
-            return Ok(());
-        }
+    with_real_flux("cores", "binding to cores", "it needs real Flux", async |trial| {
         for name in ["one", "other"] {
             let [task, container] = processors(trial, name, "").await?;
             ensure!(!task.is_empty() && task == container, "{name}: {task} of {container}");

@@ -1,6 +1,6 @@
 //! What Flux knows of GPUs, by device files that are none.
 
-use crate::{lacks_real_flux, trial};
+use crate::{trial, with_real_flux};
 use anyhow::ensure;
 
 const EXAMPLE: &str = include_str!("../../../examples/gpu/minicluster.yaml");
@@ -26,10 +26,7 @@ fn flux_counts_the_gpus_that_the_container_has() {
 #[test]
 #[ignore = "needs a cluster"]
 fn each_task_of_the_example_sees_the_gpus_of_its_pod() {
-    trial("gpu-example", async |trial| {
-        if lacks_real_flux("the example gpu", "it needs real Flux")? {
-            return Ok(());
-        }
+    with_real_flux("gpu-example", "the example gpu", "it needs real Flux", async |trial| {
         let resources = "resources: {limits: {nvidia.com/gpu: 1}}";
         ensure!(EXAMPLE.contains(resources), "the example has no {resources:?}");
         trial.apply(&EXAMPLE.replace(resources, FILES)).await?;

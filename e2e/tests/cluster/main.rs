@@ -45,7 +45,9 @@ use e2e::not_run;
 use e2e::product::view::View;
 use e2e::progress::Progress;
 use e2e::trial::Trial;
-use e2e::trial::instance::{DEADLINE, Instance, end_of, look, specification, then_on};
+use e2e::trial::instance::{
+    DEADLINE, Instance, end_of, look, sorted, specification, then_on, until_true,
+};
 
 /// Runs `body` in a namespace of its own.
 fn trial(purpose: &str, body: impl AsyncFnOnce(&Trial) -> Result<()> + Send) {
@@ -59,6 +61,19 @@ fn lacks_real_flux(what: &str, why: &str) -> Result<bool> {
         not_run::note(what, why, &Progress::new());
     }
     Ok(lacks)
+}
+
+/// Runs `body` in a namespace of its own, unless there is the stand-in for Flux alone.
+fn with_real_flux(
+    purpose: &str,
+    what: &str,
+    why: &str,
+    body: impl AsyncFnOnce(&Trial) -> Result<()> + Send,
+) {
+    trial(
+        purpose,
+        async |trial| if lacks_real_flux(what, why)? { Ok(()) } else { body(trial).await },
+    );
 }
 
 /// Runs `body` on the environment that all tests share, and fails with its error as people read it.

@@ -1,6 +1,6 @@
 //! Programs with MPI whose ranks do not find each other, or of which one dies.
 
-use crate::{lacks_real_flux, trial};
+use crate::{trial, with_real_flux};
 use anyhow::ensure;
 use e2e::not_run;
 use e2e::product::view::View;
@@ -39,10 +39,7 @@ fn a_program_whose_ranks_would_each_be_alone_is_refused_before_it_runs() {
 #[test]
 #[ignore = "needs a cluster"]
 fn a_rank_that_dies_ends_the_job_after_its_exit_timeout_and_is_named() {
-    trial("dead-rank", async |trial| {
-        if lacks_real_flux("a rank of MPI that dies", "it needs real Flux")? {
-            return Ok(());
-        }
+    with_real_flux("dead-rank", "a rank of MPI that dies", "it needs real Flux", async |trial| {
         let command = "if test $FLUX_TASK_RANK = 3; then exit 7; fi; exec mpi-sum";
         let dies = trial
             .start("dies", &specification("mpi-example:1", command, "-o exit-timeout=1s"))

@@ -1,6 +1,6 @@
 //! Names that MiniClusters share, and that somebody else may want.
 
-use crate::{look, trial};
+use crate::{trial, until_true};
 use anyhow::ensure;
 use k8s_openapi::api::core::v1::Service;
 use std::fs;
@@ -28,10 +28,8 @@ fn pods_of_mini_clusters_with_one_headless_name_find_each_other_until_the_last_i
         for name in ["b", "c", "d"] {
             trial.named(name).delete().await?;
         }
-        look("the shared Service to go", async || {
-            Ok(services.get_opt("team").await?.is_none().then_some(()))
-        })
-        .await
+        let is_gone = async || Ok(services.get_opt("team").await?.is_none());
+        until_true("the shared Service to go", is_gone).await
     });
 }
 
@@ -54,12 +52,9 @@ fn a_service_that_somebody_applies_over_a_short_name_is_theirs() {
             let ports = service.spec.clone().unwrap_or_default().ports.unwrap_or_default();
             ports.iter().any(|it| it.port == 8080)
         };
-        look("the Service to be given up", async || {
-            let service = services.get("web").await?;
-            let free = service.metadata.owner_references.unwrap_or_default().is_empty();
-            Ok(free.then_some(()))
-        })
-        .await?;
+        let owners = async || Ok(services.get("web").await?.metadata.owner_references);
+        let is_free = async || owners().await.map(|owners| owners.unwrap_or_default().is_empty());
+        until_true("the Service to be given up", is_free).await?;
         run.delete().await?;
         ensure!(port(&services.get("web").await?));
         Ok(())

@@ -1,6 +1,6 @@
 //! `kubectl flux` from outside the pods: it makes MiniClusters, follows them, says how they stand, and ends them.
 
-use crate::{Trial, look, specification, trial};
+use crate::{Trial, look, sorted, specification, trial, until_true};
 use anyhow::{Context as _, Result, ensure};
 use flux_operator::crd::{MiniCluster, State};
 use nix::sys::signal::{Signal, kill};
@@ -20,17 +20,14 @@ fn a_run_prints_what_the_command_prints_and_ends_with_its_code() {
     trial("plugin-run", async |trial| {
         let words = ["run", IMAGE, "--size=4", "--name=names", "--", "hostname"];
         let printed = trial.plugin_ends(0, &words)?;
-        let mut names: Vec<&str> = printed.out.lines().collect();
-        names.sort_unstable();
-        ensure!(names == ["names-0", "names-1", "names-2", "names-3"], "{printed:?}");
+        let names = ["names-0", "names-1", "names-2", "names-3"];
+        ensure!(sorted(&printed.out) == names, "{printed:?}");
         let words = ["run", IMAGE, "--name=seven", "--keep", "--", "sh", "-c", "exit 7"];
         let failed = trial.plugin_ends(7, &words)?;
         ensure!(failed.err.contains("code 7"), "it does not say so: {failed:?}");
         trial.plugin_ends(125, &["run", IMAGE, "--size=0", "--", "true"])?;
-        look("only what was to be kept", async || {
-            Ok((listed(trial)? == ["minicluster/seven"]).then_some(()))
-        })
-        .await
+        let is_left = async || Ok(listed(trial)? == ["minicluster/seven"]);
+        until_true("only what was to be kept", is_left).await
     });
 }
 

@@ -1,7 +1,8 @@
 //! What `kubectl flux` does inside of an instance that runs: its jobs and resources, commands, files, checks.
 
-use crate::{Instance, Trial, lacks_real_flux, look, trial};
+use crate::{Instance, Trial, lacks_real_flux, look, sorted, trial, until_true};
 use anyhow::{Result, ensure};
+use serde_json::json;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -25,15 +26,13 @@ fn jobs_are_submitted_listed_followed_and_cancelled_and_resources_are_counted() 
         ensure!(ranks.as_array().is_some_and(|ranks| ranks.len() == 2), "{ranks}");
         let follow = ["submit", "hello", "-N2", "--watch", "--", "sh", "-c", "hostname; exit 3"];
         let watched = trial.plugin_ends(3, &follow)?;
-        let mut hosts: Vec<&str> = watched.out.lines().collect();
-        hosts.sort_unstable();
-        ensure!(hosts == ["hello-0", "hello-1"], "{}\n{}", watched.out, watched.err);
+        ensure!(sorted(&watched.out) == ["hello-0", "hello-1"], "{watched:?}");
         let wait = "until test -e /tmp/go; do sleep 0.1; done; echo gone; exit 4";
         let id = trial.plugin_prints(&["submit", "hello", "-n1", "--", "sh", "-c", wait])?;
         let id = id.trim();
-        look("the job to run", async || {
+        until_true("the job to run", async || {
             let jobs = trial.plugin_json(&["jobs", "hello"])?;
-            Ok((jobs[0]["id"] == id && jobs[0]["state"] == "RUN").then_some(()))
+            Ok(jobs[0]["id"] == id && jobs[0]["state"] == "RUN")
         })
         .await?;
         let table = trial.plugin_prints(&["resources", "hello"])?;
@@ -46,9 +45,7 @@ fn jobs_are_submitted_listed_followed_and_cancelled_and_resources_are_counted() 
             table.contains(id) && table.contains("RUN") && table.lines().count() == 2,
             "{table}"
         );
-        for rank in 0..2 {
-            run.go(rank).await?;
-        }
+        run.go_all(2).await?;
         let attached = trial.plugin_ends(4, &["attach", "hello", id])?;
         ensure!(attached.out == "gone\n", "{}", attached.out);
         let all = trial.plugin_json(&["jobs", "hello", "--all"])?;
@@ -78,10 +75,7 @@ async fn drains_and_cancels(trial: &Trial, run: &Instance<'_>) -> Result<()> {
     look("the end of the job", state).await?;
     trial.plugin_prints(&["submit", "hello", "-n1", "--", "sleep", "600"])?;
     trial.plugin_prints(&["cancel", "hello", "--all"])?;
-    look("no job", async || {
-        Ok(trial.plugin_json(&["jobs", "hello"])?.as_array().filter(|it| it.is_empty()).map(drop))
-    })
-    .await
+    until_true("no job", async || Ok(trial.plugin_json(&["jobs", "hello"])? == json!([]))).await
 }
 
 /// As Flux's user, in every rank, with the code of the command; files both ways; the checks.
@@ -94,9 +88,8 @@ fn enters(trial: &Trial, name: &str, shell: &[&str], user: &str) -> Result<()> {
     let everywhere =
         [&["exec", name, "--all", "--"], shell, &["hostname; echo oops >&2; exit 3"]].concat();
     let ended = trial.plugin_ends(3, &everywhere)?;
-    let mut lines: Vec<&str> = ended.out.lines().collect();
-    lines.sort_unstable();
-    ensure!(lines == [format!("  0 | {name}-0"), format!("  1 | {name}-1")], "{}", ended.out);
+    let hosts = [format!("  0 | {name}-0"), format!("  1 | {name}-1")];
+    ensure!(sorted(&ended.out) == hosts, "{}", ended.out);
     ensure!(ended.err.matches("| oops").count() == 2, "{}", ended.err);
     copies(trial, name, "/tmp/")?;
     let doctor = trial.plugin_json(&["doctor", name])?;

@@ -1,6 +1,6 @@
 //! Queues with names, in a file that a hook adds to the broker's configuration.
 
-use crate::{lacks_real_flux, look, trial};
+use crate::{look, with_real_flux};
 use anyhow::ensure;
 
 const HOOK: &str = r#"commands: {brokerPre: 'printf "[queues.a]\n[queues.b]\n[policy.jobspec.defaults.system]\nqueue = \"b\"\n" > /mnt/flux/config/etc/flux/config/site.toml'}"#;
@@ -8,10 +8,7 @@ const HOOK: &str = r#"commands: {brokerPre: 'printf "[queues.a]\n[queues.b]\n[po
 #[test]
 #[ignore = "needs a cluster"]
 fn queues_with_names_are_started_and_a_job_that_names_none_is_in_the_default_one() {
-    trial("queues", async |trial| {
-        if lacks_real_flux("queues", "the stand-in for Flux has none")? {
-            return Ok(());
-        }
+    with_real_flux("queues", "queues", "the stand-in for Flux has none", async |trial| {
         let run = trial.run("queues", "size: 2, interactive: true", HOOK).await?;
         run.ready().await?;
         look("both queues to be started", async || {

@@ -1,6 +1,6 @@
 //! Hardly anything warns of a run with which nothing is wrong.
 
-use crate::{Trial, look, trial};
+use crate::{Trial, trial, until_true};
 use anyhow::{Result, ensure};
 use e2e::progress::Progress;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
@@ -42,10 +42,8 @@ async fn runs_well(trial: &Trial, number: usize) -> Result<()> {
     let (name, seconds) = (format!("quiet{number}"), COMMANDS[number % COMMANDS.len()]);
     let run = trial.run(&name, "size: 2", &format!("command: 'sleep {seconds}'")).await?;
     run.complete().await?;
-    look("the end of all pods", async || {
-        Ok(trial.pods(&name).await?.iter().all(has_ended).then_some(()))
-    })
-    .await
+    let all_ended = async || Ok(trial.pods(&name).await?.iter().all(has_ended));
+    until_true("the end of all pods", all_ended).await
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Who is replaced, and who fails: pods that are lost.
 
-use crate::{Instance, Trial, end_of, lacks_real_flux, then_on, trial};
+use crate::{Instance, Trial, end_of, then_on, trial, with_real_flux};
 use anyhow::{Context as _, Result, ensure};
 use e2e::trial::is_true;
 use flux_operator::crd::{MiniClusterStatus, State};
@@ -77,14 +77,9 @@ fn a_worker_that_is_lost_comes_back_while_the_command_runs() {
 #[test]
 #[ignore = "needs a cluster"]
 fn a_broker_in_the_middle_of_a_tree_comes_back_with_those_below_it() {
-    trial("middle", async |trial| {
+    let what = "the loss of a broker with others below it";
+    with_real_flux("middle", what, "the stand-in for Flux has no trees", async |trial| {
         let spec = "size: 5, interactive: true, flux: {topology: 'kary:1'}";
-        if lacks_real_flux(
-            "the loss of a broker with others below it",
-            "the stand-in for Flux has no trees",
-        )? {
-            return Ok(());
-        }
         let run = trial.run("chain", spec, "").await?;
         run.ready_with(5).await?;
         let on_rank =

@@ -1,6 +1,6 @@
 //! `flux.rest`: the API of an instance behind a Service, for who has the token.
 
-use crate::{Instance, Trial, lacks_real_flux, look, trial};
+use crate::{Instance, Trial, lacks_real_flux, trial, until_true};
 use anyhow::{Context as _, Result, ensure};
 
 /// In an image with curl.
@@ -35,11 +35,8 @@ async fn ask(run: &Instance<'_>, path: &str, more: &[&str]) -> Result<(String, S
 
 /// Waits until the Service leads to the server.
 async fn served(run: &Instance<'_>) -> Result<()> {
-    look("the API to be reached", async || {
-        let answer = ask(run, "/health", &[]).await;
-        Ok(answer.is_ok_and(|(code, _)| code == "200").then_some(()))
-    })
-    .await
+    let answers = async || ask(run, "/health", &[]).await.is_ok_and(|(code, _)| code == "200");
+    until_true("the API to be reached", async || Ok(answers().await)).await
 }
 
 /// Who has no token gets nothing, from the lead's own pod neither, and no token is to be found there.

@@ -1,7 +1,7 @@
 //! MiniClusters that are suspended and resumed.
 
 use crate::replace::{Loss, lose};
-use crate::{Instance, Trial, look, trial};
+use crate::{Instance, Trial, sorted, trial, until_true};
 use anyhow::{Context as _, Result, ensure};
 use e2e::trial::condition;
 use flux_operator::crd::State;
@@ -35,8 +35,7 @@ fn an_instance_with_an_archive_goes_on_where_it_was_at_another_size() {
         );
         let run = trial.run("pause", fields, &container).await?;
         let lead = run.ready_with(2).await?;
-        look("the command to end", async || Ok((run.jobs().await? == "COMPLETED").then_some(())))
-            .await?;
+        until_true("the command to end", async || Ok(run.jobs().await? == "COMPLETED")).await?;
         run.flux(&["run", "-N2", "hostname"]).await?;
         run.flux(&["submit", "-N2", "sleep", "600"]).await?;
         run.flux(&["submit", "-N2", "hostname"]).await?;
@@ -51,11 +50,9 @@ fn an_instance_with_an_archive_goes_on_where_it_was_at_another_size() {
         run.up(3).await?;
         run.flux(&["queue", "idle"]).await?;
         let jobs = run.flux(&["jobs", "-a", "-no", "{name} {status}"]).await?;
-        let mut lines: Vec<&str> = jobs.lines().collect();
-        lines.sort_unstable();
         let expected =
             ["hostname COMPLETED", "hostname COMPLETED", "id COMPLETED", "sleep CANCELED"];
-        ensure!(lines == expected, "{jobs}");
+        ensure!(sorted(&jobs) == expected, "{jobs}");
         run.exec(0, &["rm", "/state/pause.tgz"]).await.map(drop)
     });
 }

@@ -1,6 +1,6 @@
 //! The page and the API of an instance, by `kubectl flux ui`.
 
-use crate::{Instance, Trial, lacks_real_flux, look, trial};
+use crate::{Instance, Trial, lacks_real_flux, trial, until_true};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -91,8 +91,7 @@ fn the_page_is_there_while_somebody_looks_and_for_nobody_else() {
         }
         ensure!(is_served(&run).await?, "it is served by something else");
         drop(ui);
-        let gone = async || Ok((!is_served(&run).await?).then_some(()));
-        look("the server to end with who looks", gone).await
+        until_true("the server to end with who looks", async || Ok(!is_served(&run).await?)).await
     });
 }
 

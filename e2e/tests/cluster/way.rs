@@ -1,6 +1,6 @@
 //! The way from the workers to the lead: its Service, and the certificate of both ends.
 
-use crate::{Trial, look, then_on, trial};
+use crate::{Trial, then_on, trial, until_true};
 use anyhow::{Result, ensure};
 use flux_contract::{CurveCertificate, OVERLAY_PORT};
 use k8s_openapi::api::core::v1::Secret;
@@ -31,8 +31,7 @@ fn workers_start_and_go_on_while_the_leads_service_leads_nowhere() {
         let connect = format!("exec 3<>/dev/tcp/{address}/{OVERLAY_PORT}");
         let leads_there =
             async || run.exec(0, &["timeout", "1", "bash", "-c", &connect]).await.is_ok();
-        look("the Service to lead nowhere", async || Ok((!leads_there().await).then_some(())))
-            .await?;
+        until_true("the Service to lead nowhere", async || Ok(!leads_there().await)).await?;
         run.edit(&json!({ "size": 2 }))?;
         run.up(2).await?;
         let log = run.log(1).await?;
@@ -43,7 +42,7 @@ fn workers_start_and_go_on_while_the_leads_service_leads_nowhere() {
         let status = run.agent_status(1).await?;
         ensure!(status["restarts"] == 0, "{status}");
         ensure!(run.ready().await? == lead, "the lead is another one");
-        look("the Service to lead there", async || Ok(leads_there().await.then_some(()))).await?;
+        until_true("the Service to lead there", async || Ok(leads_there().await)).await?;
         let kill = "kill -9 $(/mnt/flux/bin/flux getattr broker.pid)";
         run.exec(1, &["sh", "-c", kill]).await?;
         run.printed(1, "its address led there first").await?;
@@ -53,8 +52,8 @@ fn workers_start_and_go_on_while_the_leads_service_leads_nowhere() {
         let index = "batch.kubernetes.io/job-completion-index";
         for added in [json!({ "no": "body" }), json!({ index: "9" })] {
             run.patch(SERVICE, &json!({ "spec": { "selector": added } }))?;
-            let mended = async || Ok((of_service("selector")? == whole).then_some(()));
-            look("the selector to be mended", mended).await?;
+            let mended = async || Ok(of_service("selector")? == whole);
+            until_true("the selector to be mended", mended).await?;
         }
         Ok(())
     });

@@ -1,7 +1,7 @@
 //! What the agent does in the place of Flux's Python programs: the job that `flux run` would make of a command, and the
 //! modules that `flux modprobe` would load.
 
-use crate::{Instance, lacks_real_flux, trial};
+use crate::{Instance, trial, with_real_flux};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,19 +27,13 @@ async fn is_compared(run: &Instance<'_>) -> Result<bool> {
 #[test]
 #[ignore = "needs a cluster"]
 fn the_agents_modules_and_job_are_those_of_flux_in_every_field() {
-    trial("same-job", async |trial| {
-        if lacks_real_flux(
-            "the comparison with flux run",
-            "the stand-in for Flux makes no jobspec",
-        )? {
-            return Ok(());
-        }
+    let why = "the stand-in for Flux makes no jobspec";
+    with_real_flux("same-job", "the comparison with flux run", why, async |trial| {
         let run = trial.run("both", "size: 2, interactive: true", "").await?;
         run.ready_with(2).await?;
         let is_compared = is_compared(&run).await?;
         for index in [0, 1] {
-            let status = run.exec(index, &[AGENT, "status", "--output", "json"]).await?;
-            let status: Value = serde_json::from_str(&status)?;
+            let status = run.agent_status(index).await?;
             let loader = status["modulesLoadedBy"].as_str().unwrap_or_default();
             let expected = if is_compared { "flux-agent" } else { "flux: " };
             ensure!(loader.starts_with(expected), "{index}: {status}");
@@ -75,13 +69,8 @@ fn the_agents_modules_and_job_are_those_of_flux_in_every_field() {
 #[test]
 #[ignore = "needs a cluster"]
 fn a_scheduler_that_does_not_start_ends_the_run_and_is_named() {
-    trial("no-scheduler", async |trial| {
-        if lacks_real_flux(
-            "a scheduler that does not start",
-            "the stand-in for Flux schedules without Python",
-        )? {
-            return Ok(());
-        }
+    let why = "the stand-in for Flux schedules without Python";
+    with_real_flux("no-scheduler", "a scheduler that does not start", why, async |trial| {
         let fields = "size: 1, interactive: true, flux: {scheduler: {simple: true}}";
         // That of Flux 0.88 is a Python program.
         let run = trial.run("broken", fields, "environment: {PYTHONHOME: /nowhere}").await?;

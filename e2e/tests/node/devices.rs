@@ -2,7 +2,7 @@
 //! hardware. On a cluster of its own, because the devices are counted.
 
 use super::{case, on_a_cluster, options, placed};
-use crate::{Instance, Trial, look};
+use crate::{Instance, Trial, until_true};
 use anyhow::{Context as _, Result, ensure};
 use e2e::kubernetes::Network;
 use e2e::progress::Progress;
@@ -81,7 +81,7 @@ async fn each_pod_its_own(trial: &Trial) -> Result<()> {
     second.delete().await?;
     first.delete().await?;
     let claims = ["get", "resourceclaims", "--output=name"];
-    look("no claim to be left", async || Ok(trial.kubectl(&claims)?.is_empty().then_some(()))).await
+    until_true("no claim to be left", async || Ok(trial.kubectl(&claims)?.is_empty())).await
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! MiniClusters that wait in a queue of the real Kueue. On a cluster of its own, because Kueue answers for every Job.
 
 use super::{case, on_a_cluster, options};
-use crate::{Instance, Trial, look, specification};
+use crate::{Instance, Trial, look, specification, until_true};
 use anyhow::{Result, ensure};
 use e2e::kubernetes::Network;
 use e2e::progress::Progress;
@@ -56,11 +56,7 @@ async fn uids(trial: &Trial, name: &str) -> Result<BTreeSet<Option<String>>> {
     Ok(trial.pods(name).await?.into_iter().map(|pod| pod.metadata.uid).collect())
 }
 
-/// Waits until a MiniCluster waits in the queue `team`.
-async fn waits(run: &Instance<'_>) -> Result<()> {
-    waits_in(run, "team").await
-}
-
+/// Waits until a MiniCluster waits in this queue.
 async fn waits_in(run: &Instance<'_>, queue: &str) -> Result<()> {
     let said = run.says("Suspended", &format!("waits in the queue {queue}; ")).await?;
     ensure!(said.status == "True" && said.reason == "InQueue", "{said:?}");
@@ -77,16 +73,16 @@ async fn one_after_the_other(trial: &Trial) -> Result<()> {
     keeps_its_size(trial, &first).await?;
 
     let second = queued(trial, "second", "", ", command: echo hello").await?;
-    waits(&second).await?;
+    waits_in(&second, "team").await?;
     ensure!(trial.pods("second").await?.is_empty(), "it has pods");
 
     let urgent = ", kueue.x-k8s.io/priority-class: urgent";
     let third = queued(trial, "third", urgent, ", command: echo hello").await?;
-    waits(&first).await?;
+    waits_in(&first, "team").await?;
     third.complete().await?;
     // Of two that wait, the older is the first.
     first.state(State::Running).await?;
-    waits(&second).await?;
+    waits_in(&second, "team").await?;
     first.delete().await?;
     second.complete().await.map(drop)
 }
@@ -126,16 +122,11 @@ async fn grows_and_shrinks(trial: &Trial) -> Result<()> {
     run.kubectl(&["delete", "hpa", "grows"])?;
     let three = uids(trial, run.name).await?;
     ensure!(two.is_subset(&three), "pods were replaced: {two:?}, {three:?}");
-    for index in 0..2 {
-        run.go(index).await?;
-    }
+    run.go_all(2).await?;
     let jobs = async |expected: &[&str]| {
-        let holds = async || {
-            let jobs = run.jobs().await?;
-            Ok((jobs.lines().collect::<BTreeSet<_>>() == expected.iter().copied().collect())
-                .then_some(()))
-        };
-        look(&format!("jobs {expected:?}"), holds).await
+        let expected: BTreeSet<_> = expected.iter().copied().collect();
+        let holds = async || Ok(run.jobs().await?.lines().collect::<BTreeSet<_>>() == expected);
+        until_true(&format!("jobs {expected:?}"), holds).await
     };
     jobs(&["COMPLETED"]).await?;
 
@@ -147,14 +138,14 @@ async fn grows_and_shrinks(trial: &Trial) -> Result<()> {
     ensure!(three.is_subset(&uids(trial, run.name).await?), "pods were replaced");
     let worker = run.pod(2).await?;
     scale(2)?;
-    look("the drain", async || Ok((!run.drained().await?.is_empty()).then_some(()))).await?;
+    until_true("the drain", async || Ok(!run.drained().await?.is_empty())).await?;
     run.go(2).await?;
     run.kubectl(&["wait", "pod", &worker.name_any(), "--for=delete", "--timeout=3m"])?;
     jobs(&["COMPLETED"]).await?;
     run.running(2).await?;
     ensure!(uids(trial, run.name).await? == two, "pods were replaced");
     // Whatever Kueue was asked for, one Workload is left, of two pods.
-    look("a Workload of two pods", async || Ok((unfinished(&run)? == [2]).then_some(()))).await
+    until_true("a Workload of two pods", async || Ok(unfinished(&run)? == [2])).await
 }
 
 /// A queue of Flux's decides on the pods, and that of Kueue on whether there is quota for them.
@@ -169,8 +160,8 @@ async fn grows_by_demand(trial: &Trial) -> Result<()> {
     let hosts = run.flux(&["run", "-N3", "-n3", "hostname"]).await?;
     ensure!(hosts.lines().count() == 3, "{hosts}");
     run.running(1).await?;
-    let goes = async || Ok((uids(trial, run.name).await? == one).then_some(()));
-    look("the pods that nobody needs to go", goes).await
+    let goes = async || Ok(uids(trial, run.name).await? == one);
+    until_true("the pods that nobody needs to go", goes).await
 }
 
 /// The numbers of pods of the Workloads that are not finished.
@@ -213,9 +204,7 @@ async fn starts_with_fewer(trial: &Trial) -> Result<()> {
     run.kubectl(&["patch", "clusterqueue", "part", "--type=json", "--patch", &quota])?;
     run.patch(workload.trim(), &json!({ "spec": { "active": true } }))?;
     run.running(3).await?;
-    for index in 0..3 {
-        run.go(index).await?;
-    }
+    run.go_all(3).await?;
     run.complete().await?;
     run.each_once(&["fewer-0", "fewer-1", "fewer-2"]).await
 }

@@ -25,7 +25,7 @@ use e2e::kubernetes::{
 use e2e::programs;
 use e2e::progress::Progress;
 use e2e::trial::Trial;
-use e2e::trial::instance::{DEADLINE, Instance, look, specification, then_on};
+use e2e::trial::instance::{DEADLINE, Instance, look, specification, then_on, until_true};
 use e2e::wait::{Look, until};
 use k8s_openapi::api::core::v1::Pod;
 use nix::sys::signal::{Signal, kill};

@@ -140,13 +140,6 @@ mod tests {
     }
 
     #[test]
-    fn a_client_serves_under_no_name() {
-        let parameters = client(CLIENTS[0].1, CLIENTS[0].2).unwrap();
-        assert!(parameters.subject_alt_names.is_empty());
-        assert_eq!(parameters.extended_key_usages, [ExtendedKeyUsagePurpose::ClientAuth]);
-    }
-
-    #[test]
     fn keys_are_readable_by_their_owner_only_and_those_of_the_control_plane_are_on_its_node() {
         let directory = tempfile::tempdir().unwrap();
         let cache = Cache::at(directory.path()).unwrap();

@@ -173,24 +173,4 @@ mod tests {
             @"kubernetes-v1.33.13 kubernetes-v1.36.3 kubernetes-v1.37.2 containerd-v2.3.7 containerd-v2.0.14 coredns-v1.14.7 pause-1 kwok-v0.8.0 helm-v4.3.1 actionlint-v1.7.12 dashboard-v0.0.22 kueue-v0.15.0 scheduler-plugins-v0.34.7 dra-example-driver-v0.4.0"
         );
     }
-
-    #[test]
-    fn a_build_is_static_and_without_paths_of_this_machine() {
-        insta::assert_snapshot!(
-            Recipe::of(ContainerRuntime::Newest.source()).unwrap().arguments().join("\n"),
-            @r"
-        build
-        -mod=readonly
-        -buildvcs=false
-        -trimpath
-        -tags=no_btrfs no_devmapper no_zfs
-        -ldflags=-s -w
-        -o
-        ../
-        github.com/containerd/containerd/v2/cmd/containerd
-        github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2
-        github.com/containerd/containerd/v2/cmd/ctr
-        "
-        );
-    }
 }

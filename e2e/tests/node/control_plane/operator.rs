@@ -1,7 +1,7 @@
 //! The operator is killed, and another one starts. Operators are processes of the test.
 
 use super::{ended_once, ends_when_it_may};
-use crate::{Instance, Trial, look};
+use crate::{Instance, Trial, until_true};
 use anyhow::{Context as _, Result, ensure};
 use e2e::operator_process::{ARGUMENTS, OperatorProcess};
 use e2e::product::install::{NAME, NAMESPACE};
@@ -64,8 +64,7 @@ async fn suspend_and_resume(trial: &Trial, run: &Instance<'_>) -> Result<()> {
     let suspend = |suspend: bool| run.patch(&object, &json!({ "spec": { "suspend": suspend } }));
     let before = run.pod(0).await?;
     suspend(true)?;
-    let gone = async || Ok(trial.pods(run.name).await?.is_empty().then_some(()));
-    look("the pods to go", gone).await?;
+    until_true("the pods to go", async || Ok(trial.pods(run.name).await?.is_empty())).await?;
     suspend(false)?;
     await_pod_ready(run, &run.another(0, &before).await?)
 }

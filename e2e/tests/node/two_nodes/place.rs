@@ -1,7 +1,7 @@
 //! Where brokers are, and how they leave a node.
 
 use super::{FIRST, SECOND, apart, node_of};
-use crate::{Trial, look, then_on};
+use crate::{Trial, then_on, until_true};
 use anyhow::{Context as _, Result, ensure};
 use flux_contract::labels;
 use flux_operator::crd::{InstallMethod, Installed};
@@ -49,12 +49,10 @@ pub(super) async fn a_rank_leaves_in_order_when_its_node_is_drained(trial: &Tria
     let words = ["drain", SECOND, "--delete-emptydir-data", "--timeout=3m", &pods];
     let mut drain = trial.own()?.kubectl(words);
     let drain = drain.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-    let is_drained = async || Ok((!run.drained().await?.is_empty()).then_some(()));
-    look("the rank to be drained", is_drained).await?;
+    until_true("the drain", async || Ok(!run.drained().await?.is_empty())).await?;
     let drained = run.drained().await?;
     ensure!(drained == "1 flux-agent: its pod is stopping", "{drained}");
-    run.go(0).await?;
-    run.go(1).await?;
+    run.go_all(2).await?;
     let ended = drain.wait_with_output().context("waiting for kubectl drain")?;
     ensure!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
     let status = run.jobs().await?;
