@@ -167,17 +167,6 @@ mod tests {
     }
 
     #[test]
-    fn an_option_counts_unless_nobody_serves_it() {
-        let of = |asked, has_pmix| choice("a", Mpi::OpenMpi5, Some(asked), has_pmix, || true);
-        for asked in ["off", "simple", "pmix", "simple,pmix"] {
-            assert_eq!(of(asked, true), Choice::Pmi(None));
-        }
-        assert_eq!(of("off", false), Choice::Pmi(None));
-        let reason = refusal(of("simple,pmix", false));
-        assert!(reason.contains("pmi=simple,pmix needs flux-pmix"), "{reason}");
-    }
-
-    #[test]
     fn programs_among_the_arguments_are_looked_at() {
         let command = ["sh", "-c", "cd /data && time ./app 'a b' > log"].map(str::to_owned);
         let found: Vec<&str> = words(&command).collect();

@@ -200,25 +200,26 @@ fn files_in(directory: &Path, extension: &str) -> Result<Vec<PathBuf>, String> {
 mod tests {
     use super::*;
 
+    fn write(prefix: &Prefix, path: &str, text: &str) {
+        let path = prefix.at(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
     #[test]
     fn only_files_that_it_was_compared_with_are_taken_for_flux() {
         let pod = tempfile::tempdir().unwrap();
         let root = Root::new(pod.path());
         let prefix = Prefix::new("/opt/flux".into(), root.clone());
-        let write = |path: &str, text: &str| {
-            let path = prefix.at(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        };
         let refusal = |root: &Root| {
             options(Path::new("/view/bin/flux"), root, Path::new("/agent"), &Environment::new(), "")
                 .unwrap_err()
         };
         assert!(refusal(&root).contains("/view"), "there is no Flux");
-        write("bin/flux", "");
+        write(&prefix, "bin/flux", "");
         std::os::unix::fs::symlink("opt/flux", pod.path().join("view")).unwrap();
         assert!(refusal(&root).contains("rc1.py: No such file"));
-        write("libexec/flux/modprobe/rc1.py", "import flux\n");
+        write(&prefix, "libexec/flux/modprobe/rc1.py", "import flux\n");
         assert!(refusal(&root).ends_with("rc1.py is of an unknown release, or changed"));
         let own = options(Path::new("flux"), &root, Path::new("/agent"), &Environment::new(), "");
         assert_eq!(own.unwrap_err(), "Flux is the image's own");
@@ -228,13 +229,12 @@ mod tests {
     fn modules_are_read_from_all_files_and_a_key_that_is_not_understood_is_refused() {
         let pod = tempfile::tempdir().unwrap();
         let prefix = Prefix::new("/opt/flux".into(), Root::new(pod.path()));
-        let write = |path: &str, text: &str| {
-            let path = prefix.at(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        };
-        write("share/flux/modprobe/modprobe.toml", "[[modules]]\nname = \"kvs\"\nranks = \">0\"\n");
-        write("etc/flux/modprobe/modprobe.d/own.toml", "[[modules]]\nname = \"own\"\n");
+        write(
+            &prefix,
+            "share/flux/modprobe/modprobe.toml",
+            "[[modules]]\nname = \"kvs\"\nranks = \">0\"\n",
+        );
+        write(&prefix, "etc/flux/modprobe/modprobe.d/own.toml", "[[modules]]\nname = \"own\"\n");
         let modules = prefix.modules().unwrap();
         assert_eq!(modules.iter().map(|it| &*it.name).collect::<Vec<_>>(), ["kvs", "own"]);
         assert!(modules[0].ranks.contain(1) && !modules[0].ranks.contain(0));
@@ -244,7 +244,7 @@ mod tests {
             ("[[modules]]\nname = \"kvs\"\n", "kvs is there twice"),
             ("[[modules]]\nname = \"a\"\nranks = \"some\"\n", "\"some\" is no set of ranks"),
         ] {
-            write("share/flux/modprobe/modprobe.d/more.toml", text);
+            write(&prefix, "share/flux/modprobe/modprobe.d/more.toml", text);
             let refusal = prefix.modules().unwrap_err();
             assert!(refusal.contains(why) && refusal.contains("more.toml"), "{refusal}");
         }

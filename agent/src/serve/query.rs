@@ -117,8 +117,5 @@ mod tests {
             let wrong = filter_of(query).unwrap_err();
             assert!(wrong.starts_with(text), "{wrong}");
         }
-        let of = |text: &str| stream(&read(text, &["stream"]).unwrap());
-        assert_eq!(of("stream=stderr"), Ok(Some("stderr".to_owned())));
-        assert!(of("").unwrap().is_none() && of("stream=both").is_err());
     }
 }

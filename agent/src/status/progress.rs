@@ -243,15 +243,6 @@ mod tests {
     }
 
     #[test]
-    fn whoever_still_waits_at_the_end_gets_an_answer() {
-        for well in [true, false] {
-            let progress = Progress::new();
-            progress.over(well);
-            assert_eq!((report(&progress).over, report(&progress).ready), (true, well));
-        }
-    }
-
-    #[test]
     fn an_error_without_end_is_cut() {
         let progress = Progress::new();
         progress.failed(&"é".repeat(100_000));

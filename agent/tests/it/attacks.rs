@@ -18,11 +18,6 @@ fn attacked(script: &str) -> Option<(Pod, AgentConfig)> {
     Some((pod, config))
 }
 
-/// How the run ends, which must be soon.
-fn end(pod: &Pod, config: &AgentConfig) -> Ended {
-    pod.start(config).end()
-}
-
 fn owner(pod: &Pod, path: &str) -> u32 {
     fs::symlink_metadata(pod.at(path)).unwrap().uid()
 }
@@ -38,7 +33,7 @@ const PLANT: &str = "mv bin bin.old && mkdir bin && {
 fn a_job_cannot_replace_the_agent_that_root_runs() {
     let Some((pod, mut config)) = attacked(&format!("{PLANT}\ntrue")) else { return };
     config.hooks.post = Some("touch $POD/posted".to_owned());
-    end(&pod, &config).with_code(0);
+    pod.start(&config).end().with_code(0);
     assert!(pod.at("posted").exists() && !pod.at("planted").exists());
     assert_eq!(pod.mode("mnt/flux"), 0o1777);
 }
@@ -50,7 +45,7 @@ fn root_runs_its_own_program_and_not_what_has_come_to_its_path() {
     config.hooks.pre =
         Some(format!("cd $POD/mnt/flux\n{PLANT}\ncd $POD/work\nexport CARRIED=over"));
     config.hooks.post = Some("echo $CARRIED > $POD/posted".to_owned());
-    end(&pod, &config).with_code(0);
+    pod.start(&config).end().with_code(0);
     assert_eq!(pod.read("posted"), "over\n");
     let ran_by = format!("{UID}\n");
     assert_eq!(pod.read("ran-by"), ran_by, "what starts the command alone is run by its path");
@@ -64,7 +59,7 @@ fn a_job_cannot_replace_what_the_agent_writes_again() {
                   done
                   true";
     let Some((pod, config)) = attacked(script) else { return };
-    end(&pod, &config).with_code(0);
+    pod.start(&config).end().with_code(0);
     assert!(!pod.at("replaced").exists());
     for path in ["config", "config/run", "config/etc/flux/config/broker.toml"] {
         assert_eq!(owner(&pod, &format!("mnt/flux/{path}")) == 0, path != "config/run", "{path}");
@@ -79,7 +74,7 @@ fn a_pipe_or_an_endless_device_in_the_place_of_a_batchs_reason_holds_up_nothing(
             format!("cd $POD/mnt/flux/config/run\n{make} x && mv -f x command.failure\nexit 5\n");
         let Some((pod, mut config)) = attacked("true") else { return };
         config.workload = pod.batch(&script).workload;
-        end(&pod, &config).with_code(5);
+        pod.start(&config).end().with_code(5);
         assert_eq!(pod.message().exit_code, 5);
         assert!(fs::symlink_metadata(pod.at("mnt/flux/config/run/command.failure")).is_ok());
     }

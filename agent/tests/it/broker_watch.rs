@@ -25,6 +25,21 @@ fn watch(directory: &TempDir, owner: Option<u32>) -> Watch {
     Watch { broker, has_lead: false, hosts: 4 }
 }
 
+/// A watch of a broker that answers what `reply` gives to a topic, for as long as there is its directory; and what it
+/// reports.
+fn watched(
+    change: impl FnOnce(&mut Watch),
+    reply: impl Fn(&str) -> Result<String, u8> + Send + Sync + 'static,
+) -> (TempDir, mpsc::UnboundedReceiver<Event>) {
+    let directory = TempDir::new().unwrap();
+    broker_that(&directory.path().join("local"), move |topic, _| reply(topic));
+    let (events, changes) = mpsc::unbounded_channel();
+    let mut watch = watch(&directory, None);
+    change(&mut watch);
+    tokio::spawn(watch.run(events));
+    (directory, changes)
+}
+
 async fn until(holds: impl Fn() -> bool) {
     let waiting = async {
         while !holds() {
@@ -36,10 +51,10 @@ async fn until(holds: impl Fn() -> bool) {
 
 /// What a watch of a worker's broker in state `quorum` reports whose question to the lead fails with `errno`.
 async fn reports_with_the_lead_answering(errno: u8) -> Vec<Event> {
-    let directory = TempDir::new().unwrap();
     let asked = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&asked);
-    broker_that(&directory.path().join("local"), move |topic, _| match topic {
+    let has_lead = |watch: &mut Watch| watch.has_lead = true;
+    let (_directory, mut changes) = watched(has_lead, move |topic| match topic {
         "state-machine.get" => Ok(state_text("quorum")),
         STATE_OF_LEAD => {
             counted.fetch_add(1, Ordering::SeqCst);
@@ -47,16 +62,8 @@ async fn reports_with_the_lead_answering(errno: u8) -> Vec<Event> {
         }
         _ => Err(NO_SERVICE),
     });
-    let (events, mut changes) = mpsc::unbounded_channel();
-    let watch = Watch { has_lead: true, ..watch(&directory, None) };
-    let watching = tokio::spawn(watch.run(events));
     until(|| asked.load(Ordering::SeqCst) >= 3).await;
-    watching.abort();
-    let mut seen = Vec::new();
-    while let Ok(event) = changes.try_recv() {
-        seen.push(event);
-    }
-    seen
+    std::iter::from_fn(|| changes.try_recv().ok()).collect()
 }
 
 #[tokio::test]
@@ -78,37 +85,32 @@ async fn a_worker_whose_broker_ends_asks_whether_the_lead_ends() {
         // A broker between the two has ended, or another has taken its place.
         (Err(UNREACHABLE), false),
     ] {
-        let directory = TempDir::new().unwrap();
-        broker_that(&directory.path().join("local"), move |topic, _| match topic {
+        let has_lead = |watch: &mut Watch| watch.has_lead = true;
+        let (_directory, mut changes) = watched(has_lead, move |topic| match topic {
             "state-machine.get" => Ok(state_text("shutdown")),
             STATE_OF_LEAD => lead.map(state_text),
             _ => Err(NO_SERVICE),
         });
-        let (events, mut changes) = mpsc::unbounded_channel();
-        let watch = Watch { has_lead: true, ..watch(&directory, None) };
-        let watching = tokio::spawn(watch.run(events));
         let mut next = async || timeout(PATIENCE, changes.recv()).await.unwrap();
         assert_eq!(next().await, Some(Event::State("shutdown".to_owned())));
         assert_eq!(next().await, Some(Event::LeadEnds(expected)));
-        watching.abort();
     }
 }
 
 #[tokio::test]
 async fn a_broker_that_has_not_joined_yet_is_asked_again_for_the_changes_of_its_state() {
     const TRY_AGAIN: u8 = 11;
-    let directory = TempDir::new().unwrap();
     let asked = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&asked);
-    broker_that(&directory.path().join("local"), move |topic, _| match topic {
-        "state-machine.get" => Ok(state_text("join")),
-        _ if counted.fetch_add(1, Ordering::SeqCst) < 2 => Err(TRY_AGAIN),
-        _ => Ok(String::new()),
-    });
-    let (events, _changes) = mpsc::unbounded_channel();
-    let watching = tokio::spawn(watch(&directory, None).run(events));
+    let _watched = watched(
+        |_| (),
+        move |topic| match topic {
+            "state-machine.get" => Ok(state_text("join")),
+            _ if counted.fetch_add(1, Ordering::SeqCst) < 2 => Err(TRY_AGAIN),
+            _ => Ok(String::new()),
+        },
+    );
     until(|| asked.load(Ordering::SeqCst) >= 3).await;
-    watching.abort();
 }
 
 /// Each time somebody who has asked for them disconnects, a broker passes on who has joined.
@@ -120,10 +122,10 @@ async fn a_broker_that_waits_for_the_quorum_is_asked_who_has_joined_and_one_that
         (false, "quorum", 65, 0),
         (false, "run", 4, 0),
     ] {
-        let directory = TempDir::new().unwrap();
         let [questions, states] = [(); 2].map(|()| Arc::new(AtomicUsize::new(0)));
         let (counted, seen) = (Arc::clone(&questions), Arc::clone(&states));
-        broker_that(&directory.path().join("local"), move |topic, _| {
+        let change = |watch: &mut Watch| (watch.has_lead, watch.hosts) = (has_lead, hosts);
+        let _watched = watched(change, move |topic| {
             match topic {
                 "groups.get" => counted.fetch_add(1, Ordering::SeqCst),
                 "state-machine.get" => seen.fetch_add(1, Ordering::SeqCst),
@@ -131,12 +133,8 @@ async fn a_broker_that_waits_for_the_quorum_is_asked_who_has_joined_and_one_that
             };
             Ok(state_text(state))
         });
-        let (events, _changes) = mpsc::unbounded_channel();
-        let watch = Watch { has_lead, hosts, ..watch(&directory, None) };
-        let watching = tokio::spawn(watch.run(events));
         let [questions, states] = [questions, states].map(|it| move || it.load(Ordering::SeqCst));
         until(|| questions() >= asked && states() > 0).await;
-        watching.abort();
         assert!(asked > 0 || questions() == 0, "{state} {hosts}");
     }
 }

@@ -1,7 +1,6 @@
 //! Every setting of `agent.toml` changes what a pod does: the settings are taken from a document with
 //! everything in it, so that a new one cannot be written by the operator and ignored here.
 
-use crate::pod::Pod;
 use crate::settings::{facts, full, values, with_value, workloads};
 use flux_agent::plan::{client_environment, plan};
 use flux_contract::AgentConfig;
@@ -36,7 +35,7 @@ const ELSEWHERE: &[&str] = &[
     // What the kernel lets the container use is among the facts, and this is compared with it before:
     // flux::processors::processors_are_own_if_a_guaranteed_pod_has_as_many_as_it_asks_for_and_the_node_has_more
     "/exclusive_cpus",
-    // debug_tells_the_housekeeping_as_well
+    // go_bugs::bug_12_the_key_is_in_no_log_however_much_is_said
     "/logging/debug",
     // sidecars::it_waits_for_the_socket_and_ends_when_the_runner_has
     "/sidecars/beside/wait_for_socket",
@@ -146,14 +145,4 @@ fn every_kind_of_work_and_of_instance_does_something_else() {
     for (position, one) in all.iter().enumerate() {
         assert!(!all[..position].contains(one), "{position} is like another");
     }
-}
-
-#[test]
-fn debug_tells_the_housekeeping_as_well() {
-    let pod = Pod::new();
-    let mut config = pod.config(&["true"]);
-    let housekeeping = "make directory";
-    assert!(!pod.run(&config).log.contains(housekeeping));
-    config.logging.debug = true;
-    pod.run(&config).with_log(housekeeping);
 }

@@ -4,7 +4,6 @@
 use crate::pod::namespace::{FirstProcess, first_process, on_terminal};
 use crate::pod::{Ended, Pod, await_that, closed_port, skip};
 use crate::zmtp_server::worker_with_lead;
-use flux_contract::AgentConfig;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -36,20 +35,6 @@ fn orphans_are_reaped_whatever_ended_them_and_thousands_leave_nothing_behind() {
     }
 }
 
-/// A run that ends with 7 and leaves message and marker.
-fn ends_with_7(pod: &Pod) -> AgentConfig {
-    let mut config = pod.launcher("exit 7");
-    config.hooks.post = Some("touch $POD/posted".to_owned());
-    config
-}
-
-fn assert_all_is_done(pod: &Pod, code: Option<i32>) {
-    assert_eq!(code, Some(7));
-    assert_eq!(pod.message().exit_code, 7);
-    assert!(pod.at("posted").exists(), "the post hook ran");
-    assert!(pod.layout().complete_marker().exists());
-}
-
 /// A file that takes nothing.
 fn full_device() -> Stdio {
     OpenOptions::new().write(true).open("/dev/full").unwrap().into()
@@ -62,12 +47,20 @@ fn a_log_that_takes_nothing_changes_nothing() {
         drop(reader);
         Stdio::from(writer)
     };
-    for output in [full_device, closed] {
+    let (_reader, mut full) = std::io::pipe().unwrap();
+    fill(&mut full);
+    let unread = || Stdio::from(full.try_clone().unwrap());
+    for output in [&full_device as &dyn Fn() -> Stdio, &closed, &unread] {
         let pod = Pod::new();
-        let run = pod.prepared(&ends_with_7(&pod));
-        let Some(mut run) = first_process(&pod, &run) else { return };
-        let ended = run.stdout(output()).stderr(output()).status().unwrap();
-        assert_all_is_done(&pod, ended.code());
+        let mut config = pod.launcher("exit 7");
+        config.hooks.post = Some("touch $POD/posted".to_owned());
+        let Some(mut run) = first_process(&pod, &pod.prepared(&config)) else { return };
+        let mut run = run.stdout(output()).stderr(output()).spawn().unwrap();
+        await_that("the run ends", || run.try_wait().unwrap().is_some());
+        assert_eq!(run.wait().unwrap().code(), Some(7));
+        assert_eq!(pod.message().exit_code, 7);
+        assert!(pod.at("posted").exists(), "the post hook ran");
+        assert!(pod.layout().complete_marker().exists());
     }
 }
 
@@ -102,18 +95,6 @@ fn a_command_that_has_all_processes_of_the_pod_fails_and_the_run_goes_on_to_its_
     assert_eq!(pod.message().exit_code, ended.code);
     assert!(pod.at("posted").exists(), "{}", ended.log);
     await_that("the group is empty", || fs::remove_dir(group.path()).is_ok());
-}
-
-#[test]
-fn a_log_that_nobody_reads_holds_up_nothing() {
-    let pod = Pod::new();
-    let (_reader, mut writer) = std::io::pipe().unwrap();
-    fill(&mut writer);
-    let run = pod.prepared(&ends_with_7(&pod));
-    let Some(mut run) = first_process(&pod, &run) else { return };
-    let mut run = run.stdout(Stdio::null()).stderr(writer).spawn().unwrap();
-    await_that("the run ends", || run.try_wait().unwrap().is_some());
-    assert_all_is_done(&pod, run.wait().unwrap().code());
 }
 
 fn fill(writer: &mut std::io::PipeWriter) {
@@ -175,28 +156,22 @@ fn probe(port: u16) -> impl FnOnce() -> String {
     }
 }
 
-/// A run whose broker waits for the file `go` and then does what `then` says, while the startup probe and a
-/// readiness probe wait: the code, and what the probes were answered.
-fn run_and_probe(then: &str) -> Option<(i32, [String; 2])> {
-    let pod = Pod::new();
-    pod.broker_does(&format!("{AWAIT}await $POD/go\n{then}"));
-    let port = closed_port();
-    let mut run = pod.prepared(&pod.launcher("true"));
-    run.args(["--probe-port", &port.to_string()]);
-    let run = FirstProcess::start(&pod, &run)?;
-    pod.await_file("broker-pid");
-    let probes = [probe(port), probe(port)];
-    fs::write(pod.at("go"), "").unwrap();
-    Some((run.end().code, probes.map(|answer| answer())))
-}
-
+/// The startup probe and a readiness probe, while the broker waits for the file `go`.
 #[test]
 fn probes_that_wait_are_answered_before_the_run_ends() {
     for (then, code, line) in
         [("", 0, "HTTP/1.1 200 OK"), ("exit 3", 76, "HTTP/1.1 503 Service Unavailable")]
     {
-        let Some(answered) = run_and_probe(then) else { return };
-        assert_eq!(answered, (code, [line.to_owned(), line.to_owned()]));
+        let (pod, port) = (Pod::new(), closed_port());
+        pod.broker_does(&format!("{AWAIT}await $POD/go\n{then}"));
+        let mut run = pod.prepared(&pod.launcher("true"));
+        run.args(["--probe-port", &port.to_string()]);
+        let Some(run) = FirstProcess::start(&pod, &run) else { return };
+        pod.await_file("broker-pid");
+        let probes = [probe(port), probe(port)];
+        fs::write(pod.at("go"), "").unwrap();
+        run.end().with_code(code);
+        assert_eq!(probes.map(|answer| answer()), [line, line]);
     }
 }
 

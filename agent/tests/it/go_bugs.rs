@@ -7,10 +7,11 @@ use std::fs;
 
 #[test]
 fn bug_12_the_key_is_in_no_log_however_much_is_said() {
-    let pod = Pod::new();
-    let mut config = pod.config(&["true"]);
+    let (pod, mut config) = Pod::with(&["true"]);
+    let housekeeping = "make directory";
+    assert!(!pod.run(&config).log.contains(housekeeping));
     config.logging.debug = true;
-    let ended = pod.run(&config);
+    let ended = pod.run(&config).with_log(housekeeping);
     let said = ended.output + &ended.log + &pod.read("dev/termination-log");
     assert!(said.contains("curve.cert"), "{said}");
     for line in certificate().to_text().expose().lines().filter(|it| it.contains("-key")) {
@@ -34,8 +35,7 @@ fn bug_18_a_view_with_any_python_or_none_starts_strictly_and_its_python_stays_wh
 
 #[test]
 fn bug_19_the_brokers_configuration_is_verbatim_and_written_anew() {
-    let pod = Pod::new();
-    let mut config = pod.config(&["true"]);
+    let (pod, mut config) = Pod::with(&["true"]);
     let text = "[exec]\n# $HOME `date` \\$ \"quoted\"\n";
     config.broker.custom_config = Some(text.to_owned());
     pod.run(&config).with_code(0);
@@ -47,8 +47,7 @@ fn bug_19_the_brokers_configuration_is_verbatim_and_written_anew() {
 
 #[test]
 fn bug_21_the_post_hook_of_a_strict_run_follows_a_failed_command() {
-    let pod = Pod::new();
-    let mut config = pod.config(&["sh", "-c", "exit 3"]);
+    let (pod, mut config) = Pod::with(&["sh", "-c", "exit 3"]);
     config.hooks.post = Some("echo post\nexit 1".to_owned());
     pod.run(&config).with_code(3).with_output("post\n");
     pod.error_says("commands.post");
@@ -56,8 +55,7 @@ fn bug_21_the_post_hook_of_a_strict_run_follows_a_failed_command() {
 
 #[test]
 fn doc_13_the_lead_prints_both_times_and_nothing_in_the_image_is_needed_for_it() {
-    let pod = Pod::new();
-    let mut config = pod.config(&["true"]);
+    let (pod, mut config) = Pod::with(&["true"]);
     config.logging.timed = true;
     let said = pod.run(&config).log;
     let lines: Vec<&str> = said.lines().filter(|line| line.starts_with("FLUXTIME")).collect();
@@ -68,8 +66,7 @@ fn doc_13_the_lead_prints_both_times_and_nothing_in_the_image_is_needed_for_it()
 
 #[test]
 fn doc_15_a_quiet_run_says_what_command_and_post_hook_say_and_no_more() {
-    let pod = Pod::new();
-    let mut config = pod.config(&["echo", "hello"]);
+    let (pod, mut config) = Pod::with(&["echo", "hello"]);
     config.logging.quiet = true;
     config.view.enabled = false;
     config.hooks.pre = Some("echo one\necho two\n".to_owned());

@@ -46,6 +46,13 @@ impl Scene {
         symlink(target, self.in_image(path)).unwrap();
     }
 
+    /// A view that is no more than its place and the program.
+    pub(crate) fn flat() -> Self {
+        let scene = Self::new();
+        scene.file("opt/view/bin/flux", "", 0o755);
+        scene
+    }
+
     /// A view as the published images have it.
     pub(crate) fn published() -> Self {
         let scene = Self::new();

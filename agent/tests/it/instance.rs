@@ -81,12 +81,3 @@ fn output_that_cannot_be_read_is_an_error_and_none_of_a_job_that_has_not_started
     let report: Value = serde_json::from_str(&waits.output).unwrap();
     assert_eq!((&report["output"], &report["outputIsCut"]), (&"".into(), &Value::Null));
 }
-
-#[test]
-fn without_a_broker_the_answer_names_the_socket_and_where_to_look() {
-    let pod = Pod::new();
-    pod.write_config(&pod.config(&["true"]));
-    let ended = pod.ask("instance", &[]).with_code(76);
-    assert!(ended.log.contains("run/flux/local") && ended.log.contains("not up"), "{}", ended.log);
-    pod.ask("instance", &["--output-of", "x"]).with_code(64).with_log("no id of a job");
-}

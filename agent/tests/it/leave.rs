@@ -121,21 +121,16 @@ fn a_worker_drains_its_rank_and_ends_its_broker_when_no_job_runs_there() {
     assert!(instance.asked.iter().any(|asked| of_all(&asked)), "{:?}", instance.asked);
 }
 
-#[test]
-fn an_old_release_that_lists_jobs_of_all_ranks_is_asked_for_those_that_leave() {
-    let worker = Worker::of(Instance { busy: true, old: true, ..Instance::default() }, 2);
-    worker.run.signal(Signal::SIGTERM);
-    let (unfinished, log) = worker.end();
-    assert_eq!(unfinished, ["ƒfxQ8UX"], "{log}");
-}
-
+/// An old release lists the jobs of all ranks.
 #[test]
 fn jobs_that_do_not_end_in_time_are_named() {
-    let worker = Worker::of(Instance { busy: true, ..Instance::default() }, 2);
-    worker.run.signal(Signal::SIGTERM);
-    let (unfinished, log) = worker.end();
-    assert_eq!(unfinished, ["ƒfxQ8UX"]);
-    assert!(log.contains("rank 1: jobs that did not end in time: ƒfxQ8UX"), "{log}");
+    for old in [false, true] {
+        let worker = Worker::of(Instance { busy: true, old, ..Instance::default() }, 2);
+        worker.run.signal(Signal::SIGTERM);
+        let (unfinished, log) = worker.end();
+        assert_eq!(unfinished, ["ƒfxQ8UX"], "{old}: {log}");
+        assert!(log.contains("rank 1: jobs that did not end in time: ƒfxQ8UX"), "{log}");
+    }
 }
 
 #[test]

@@ -166,7 +166,9 @@ fn open_mpi_5_gets_a_pmix_server_in_every_job_or_is_refused() {
 
     fs::write(scene.path("pmix.so"), "").unwrap();
     assert_eq!(run(&[&program], 2, None), some(["pmix", "pmix.so"]));
-    assert_eq!(run(&[&program], 2, Some("pmix")), some(["pmix", ""]));
+    for asked in ["off", "simple", "pmix", "simple,pmix"] {
+        assert_eq!(run(&[&program], 2, Some(asked)), some([asked, ""]));
+    }
     assert_eq!(run(&["/bin/flux", "broker"], 2, None), some(["", ""]), "brokers");
 }
 

@@ -67,8 +67,7 @@ fn the_doctor_beside_the_runner_looks_for_nothing_that_is_not_there_by_design() 
 
 #[test]
 fn the_doctor_of_a_lead_that_waits_finds_all_well_but_the_quorum() {
-    let pod = Pod::new();
-    let mut config = pod.config(&["true"]);
+    let (pod, mut config) = Pod::with(&["true"]);
     config.network.port = closed_port();
     broker_in_state(&pod.layout().local_socket(), "quorum");
     pod.broker_does("while [ ! -e $POD/done ]; do sleep 0.02; done; exit 0");
@@ -160,13 +159,7 @@ fn connect_runs_a_command_with_the_broker_within_reach_and_passes_on_its_code() 
     let (uri, flux) = (pod.layout().local_uri(), pod.at("mnt/flux/view/bin/flux"));
     let expected = format!("{uri} {uri}\n{}\n", flux.display());
     pod.ask("connect", &["--", "sh", "-c", script]).with_code(4).with_output(&expected);
-}
-
-#[test]
-fn without_any_shell_connect_says_what_else_can_be_started() {
-    let pod = Pod::new();
-    pod.write_config(&pod.config(&["true"]));
-    broker_in_state(&pod.layout().local_socket(), "run");
+    // Without any shell.
     fs::remove_file(pod.at("bin/sh")).unwrap();
     let says = "neither the image nor the view has a shell";
     pod.ask("connect", &[]).with_code(127).with_log(says);

@@ -51,6 +51,12 @@ impl Broker {
         self.pod.at("list")
     }
 
+    /// Runs a stage, which ends well, and returns its output and what it did.
+    fn run_well(self, stage: &str) -> (String, Vec<String>) {
+        let (ended, did) = self.run(stage);
+        (ended.with_code(0).output, did)
+    }
+
     /// Runs a stage, and returns how it ended and what it did.
     fn run(self, stage: &str) -> (Ended, Vec<String>) {
         let (list, socket) = (self.list(), self.pod.at("local"));
@@ -119,8 +125,7 @@ fn a_lead_loads_its_modules_restores_its_archive_and_runs_the_scripts_last() {
     fs::write(&crontab, "").unwrap();
     broker.attributes.push(("cron.directory", broker.pod.at("cron").display().to_string()));
     broker.has_checkpoint = true;
-    let (ended, did) = broker.run("start");
-    assert_eq!(ended.code, 0, "{}", ended.log);
+    let (output, did) = broker.run_well("start");
     let restore = format!(
         "flux restore --sd-notify --quiet --checkpoint --size-limit=100M {}",
         archive.display()
@@ -140,21 +145,19 @@ fn a_lead_loads_its_modules_restores_its_archive_and_runs_the_scripts_last() {
     assert_in_order(&did, &["module.load cron [\"sync=heartbeat.pulse\"]", "flux cron tab"]);
     assert!(did.iter().any(|line| line.starts_with("runat.push cleanup")), "{did:#?}");
     assert_eq!(did.last().unwrap(), "script rc1 t");
-    assert!(ended.output.contains("Flux was not shut down properly"), "{}", ended.output);
+    assert!(output.contains("Flux was not shut down properly"), "{output}");
 }
 
 #[test]
 fn a_lead_without_an_earlier_instance_checks_nothing() {
-    let (ended, did) = Broker::new(0).run("start");
-    assert_eq!(ended.code, 0, "{}", ended.log);
+    let (_, did) = Broker::new(0).run_well("start");
     let checks = |line: &&String| line.contains("--check") || line.contains("fsck");
     assert_eq!(did.iter().find(checks), None);
 }
 
 #[test]
 fn a_worker_loads_the_modules_of_its_rank_and_does_no_step_of_the_leads() {
-    let (ended, did) = Broker::new(3).run("start");
-    assert_eq!(ended.code, 0, "{}", ended.log);
+    let (_, did) = Broker::new(3).run_well("start");
     let loaded = did.iter().filter(|line| line.starts_with("module.load")).count();
     assert_eq!((loaded, did.len()), (7, 8), "{did:#?}");
 }
@@ -179,8 +182,7 @@ fn the_start_does_not_wait_for_the_scheduler_unless_it_is_refused_at_once() {
         fs::remove_dir_all(broker.pod.at("mnt/flux/view/etc/flux/rc1.d")).unwrap();
         broker
     };
-    let (ended, did) = Broker { slow: Some("queues"), ..without_scripts() }.run("start");
-    assert_eq!(ended.code, 0, "{}", ended.log);
+    let (_, did) = Broker { slow: Some("queues"), ..without_scripts() }.run_well("start");
     assert!(did.iter().any(|line| line.starts_with("module.load job-list")), "{did:#?}");
     let (ended, _) = Broker { refused: Some("queues"), ..without_scripts() }.run("start");
     assert_eq!(ended.code, 1);
@@ -215,8 +217,7 @@ async fn a_scheduler_comes_once_it_offers_its_service_and_not_at_all_when_it_has
 fn at_the_end_scripts_run_first_and_the_state_is_kept_before_its_store_goes() {
     let mut broker = Broker::new(0);
     broker.attributes.push(("content.dump", "/archive".to_owned()));
-    let (ended, did) = broker.run("end");
-    assert_eq!(ended.code, 0, "{}", ended.log);
+    let (_, did) = broker.run_well("end");
     let dump = "flux dump --sd-notify --quiet --ignore-failed-read --no-cache --maxreqs=128 --checkpoint /archive";
     let expected = [
         "script rc3 t",

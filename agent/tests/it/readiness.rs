@@ -82,7 +82,10 @@ async fn the_answer_comes_when_it_is_settled() {
         let mut agent = agent(false);
         let waiting = agent.asks("GET /ready?wait=1800").await;
         // Others are answered meanwhile.
-        assert_eq!(agent.status_line("GET /ready").await, "HTTP/1.1 503 Service Unavailable");
+        for request in ["GET /ready", "GET /ready?wait=0"] {
+            let line = agent.status_line(request).await;
+            assert_eq!(line, "HTTP/1.1 503 Service Unavailable", "{request}");
+        }
         agent.until_open(1).await;
         assert!(!waiting.is_finished());
         agent.reports.send_replace(settled);
@@ -100,14 +103,6 @@ async fn who_asks_while_the_run_is_still_being_read_gets_the_answer_later() {
 }
 
 #[tokio::test]
-async fn a_question_waits_no_longer_than_it_says() {
-    let agent = agent(false);
-    assert_eq!(agent.status_line("GET /ready?wait=0").await, "HTTP/1.1 503 Service Unavailable");
-    agent.reports.send_replace(report(true));
-    assert_eq!(agent.status_line("GET /ready?wait=0").await, "HTTP/1.1 200 OK");
-}
-
-#[tokio::test]
 async fn nothing_else_is_to_be_learned() {
     let agent = agent(true);
     for (request, code) in [
@@ -117,9 +112,13 @@ async fn nothing_else_is_to_be_learned() {
         ("GET /ready?wait=", 400),
         ("GET /ready?wait=-1", 400),
         ("GET /ready?patience=3", 400),
+        ("POST /demand?wait=0", 405),
+        ("GET /demand", 400),
+        ("GET /demand?wait=x", 400),
     ] {
-        let line = agent.status_line(request).await;
+        let (line, body) = agent.answer(request).await;
         assert!(line.starts_with(&format!("HTTP/1.1 {code} ")), "{request}: {line}");
+        assert_eq!(body, "", "{request}");
     }
 }
 
@@ -182,13 +181,6 @@ async fn who_asks_what_the_queue_needs_is_answered_once_that_is_known() {
     let (line, body) = agent.answer("GET /demand?wait=0").await;
     assert_eq!(line, "HTTP/1.1 200 OK");
     assert_eq!(serde_json::from_str::<Demand>(&body).unwrap(), demand);
-    for (request, code) in
-        [("POST /demand?wait=0", 405), ("GET /demand", 400), ("GET /demand?wait=x", 400)]
-    {
-        let (line, body) = agent.answer(request).await;
-        assert!(line.starts_with(&format!("HTTP/1.1 {code} ")), "{request}: {line}");
-        assert_eq!(body, "", "{request}");
-    }
 }
 
 #[tokio::test]

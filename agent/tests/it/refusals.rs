@@ -36,6 +36,13 @@ fn a_submission_that_flux_does_not_take_is_no_failed_command() {
     let log = pod.run(&pod.config(&["true"])).log;
     let lines: Vec<&str> = log.lines().filter(|line| !line.starts_with("flux-agent:")).collect();
     assert!(lines.join("\n").contains("usage\nflux submit: error"), "{log}");
+    fs::write(pod.at("refuses"), "echo 'flux-batch: ERROR: no slots' >&2; exit 1").unwrap();
+    pod.run(&pod.batch("true\n")).with_code(refused());
+    assert!(pod.last_error().ends_with("flux-batch: ERROR: no slots"));
+    // Where Flux cannot be asked the code is taken for the command's.
+    fs::write(pod.at("silent"), "").unwrap();
+    let (code, ran, _) = end(&pod, &["true"]);
+    assert_eq!((code, ran), (1, true));
 }
 
 #[test]
@@ -80,15 +87,6 @@ fn a_command_that_failed_has_its_job_its_failed_task_and_its_last_lines() {
     let message = pod.message();
     assert_eq!((message.failed_task, message.output), (None, None));
     assert!(message.jobid.unwrap().starts_with('ƒ'));
-}
-
-#[test]
-fn where_flux_cannot_be_asked_the_code_is_taken_for_the_commands() {
-    let pod = Pod::new();
-    fs::write(pod.at("refuses"), "exit 2").unwrap();
-    fs::write(pod.at("silent"), "").unwrap();
-    let (code, ran, _) = end(&pod, &["true"]);
-    assert_eq!((code, ran), (2, true));
 }
 
 #[test]
@@ -137,14 +135,6 @@ fn a_batch_that_fails_shows_what_it_printed_and_names_the_line() {
     let message = pod.message();
     let expected = "job-2 (false -x): task(s) exited with exit code 2";
     assert_eq!((message.command_ran, message.last_error.as_deref()), (true, Some(expected)));
-}
-
-#[test]
-fn a_batch_that_flux_does_not_take_is_no_failed_command() {
-    let pod = Pod::new();
-    fs::write(pod.at("refuses"), "echo 'flux-batch: ERROR: no slots' >&2; exit 1").unwrap();
-    pod.run(&pod.batch("true\n")).with_code(refused());
-    assert!(pod.last_error().ends_with("flux-batch: ERROR: no slots"));
 }
 
 #[test]

@@ -45,8 +45,7 @@ fn files_are_where_users_and_flux_look_for_them() {
 
 #[test]
 fn what_a_hook_exports_unsets_and_changes_to_holds_for_later_hooks_and_the_broker() {
-    let pod = Pod::new();
-    let mut config = pod.config(&["sh", "-c", "echo \"$FROM_INIT $FROM_PRE\"; pwd"]);
+    let (pod, mut config) = Pod::with(&["sh", "-c", "echo \"$FROM_INIT $FROM_PRE\"; pwd"]);
     let script = |text: &str| Some(text.to_owned());
     config.hooks = Hooks {
         init: script(
@@ -92,8 +91,7 @@ fn limits_and_mask_that_hooks_set_hold_for_later_hooks_the_broker_the_command_an
 
 #[test]
 fn a_hook_of_any_length_runs_and_its_text_is_in_no_command_line() {
-    let pod = Pod::new();
-    let mut config = pod.config(&["printenv", "LENGTH"]);
+    let (pod, mut config) = Pod::with(&["printenv", "LENGTH"]);
     // An argument holds 128 KiB (execve(2)).
     let filler = "x".repeat(200_000);
     let pre = format!(
@@ -129,8 +127,7 @@ fn a_shell_that_cannot_be_started_fails_its_hook_and_no_view() {
 
 #[test]
 fn a_working_directory_that_a_hook_has_removed_is_named() {
-    let pod = Pod::new();
-    let mut config = pod.config(&["true"]);
+    let (pod, mut config) = Pod::with(&["true"]);
     config.hooks.pre = Some("mkdir $POD/gone; cd $POD/gone".to_owned());
     config.hooks.broker_pre = Some("rmdir $POD/gone".to_owned());
     pod.run(&config).with_code(Exit::Prepare.code());
@@ -140,8 +137,7 @@ fn a_working_directory_that_a_hook_has_removed_is_named() {
 
 #[test]
 fn a_failing_hook_ends_a_strict_run_by_name_and_the_post_hook_still_runs() {
-    let pod = Pod::new();
-    let mut config = pod.config(&["touch", "ran"]);
+    let (pod, mut config) = Pod::with(&["touch", "ran"]);
     config.hooks.pre = Some("export A=seen\nset -e\nfalse\ntrue".to_owned());
     config.hooks.post = Some("echo post $A".to_owned());
     pod.run(&config).with_code(Exit::Hook.code()).with_output("post seen\n");
@@ -152,8 +148,7 @@ fn a_failing_hook_ends_a_strict_run_by_name_and_the_post_hook_still_runs() {
 
 #[test]
 fn a_failing_hook_of_a_lenient_run_is_reported_and_the_code_is_the_commands() {
-    let pod = Pod::new();
-    let mut config = pod.config(&["sh", "-c", "echo $A; exit 4"]);
+    let (pod, mut config) = Pod::with(&["sh", "-c", "echo $A; exit 4"]);
     config.logging.strict = false;
     config.hooks.pre = Some("export A=1\nexit 3".to_owned());
     config.hooks.post = Some("true".to_owned());
@@ -176,34 +171,29 @@ fn a_command_that_is_not_found_gives_127_and_one_that_a_signal_ends_128_and_its_
 }
 
 #[test]
-fn a_batch_script_is_written_to_the_working_directory_and_submitted() {
-    let pod = Pod::new();
-    let config = pod.batch("echo \"$FLUX_OUTPUT_DIR\" > batch-ran\n");
-    pod.run(&config).with_code(0).with_output("ƒfakejob\n");
-    let outputs = pod.at("outputs");
-    assert_eq!(pod.read("work/batch-ran"), format!("{}\n", outputs.display()));
-    assert_eq!(pod.mode("work/flux-job.batch"), 0o755);
-    let calls = pod.read("flux-calls");
-    assert!(calls.contains(" -N 2 --flags=waitable"), "{calls}");
-    assert!(calls.contains("job status ƒfakejob"), "{calls}");
-    assert!(outputs.is_dir());
-}
-
-#[test]
-fn where_a_batch_script_says_its_output_goes_no_option_says_otherwise() {
-    let pod = Pod::new();
-    pod.run(&pod.batch("true\n")).with_code(0);
-    assert!(pod.read("flux-calls").contains("flux-{{id}}.out"));
-    let pod = Pod::new();
-    let ended = pod.run(&pod.batch("#flux: --output=/data/{{id}}\ntrue\n")).with_code(0);
-    ended.with_log("the output of the batch script goes to /data/{{id}}\n");
-    assert!(!pod.read("flux-calls").contains("--output="));
+fn a_batch_script_is_written_to_the_working_directory_and_submitted_with_a_place_for_its_output() {
+    for (directive, output) in [("", "/flux-{{id}}.out"), ("#flux: --output=/data/{{id}}\n", "")] {
+        let pod = Pod::new();
+        let script = format!("{directive}echo \"$FLUX_OUTPUT_DIR\" > batch-ran\n");
+        let ended = pod.run(&pod.batch(&script)).with_code(0).with_output("ƒfakejob\n");
+        let outputs = pod.at("outputs");
+        assert_eq!(pod.read("work/batch-ran"), format!("{}\n", outputs.display()));
+        assert_eq!(pod.mode("work/flux-job.batch"), 0o755);
+        let calls = pod.read("flux-calls");
+        for text in [" -N 2 --flags=waitable", "job status ƒfakejob", output] {
+            assert!(calls.contains(text), "{text}: {calls}");
+        }
+        assert!(outputs.is_dir());
+        let is_elsewhere = output.is_empty();
+        assert_eq!(calls.contains("--output="), !is_elsewhere, "{calls}");
+        let text = "the output of the batch script goes to /data/{{id}}\n";
+        assert_eq!(ended.log.contains(text), is_elsewhere, "{}", ended.log);
+    }
 }
 
 #[test]
 fn the_munge_key_is_private_and_one_that_is_missing_is_named() {
-    let pod = Pod::new();
-    let mut config = pod.config(&["true"]);
+    let (pod, mut config) = Pod::with(&["true"]);
     config.munge = true;
     pod.run(&config).with_code(Exit::Prepare.code());
     pod.error_says("munge.key");
@@ -215,25 +205,19 @@ fn the_munge_key_is_private_and_one_that_is_missing_is_named() {
 }
 
 #[test]
-fn the_users_script_is_written_where_the_command_expects_it() {
+fn the_users_script_is_written_where_the_command_expects_it_and_a_launchers_is_no_job() {
     let pod = Pod::new();
     let path = pod.at("tmp/custom-entrypoint.sh").display().to_string();
-    let script = "#!/bin/sh\necho \"$1 ${HOME:+home} `echo tick`\"\n".to_owned();
+    let script = "#!/bin/sh\necho \"$1 ${HOME:+home} `echo tick`\"\nexit 3\n".to_owned();
     let submission = crate::settings::submission(&["-n1"], &[&path, "$x"]);
+    let command = submission.command.clone();
+    let launcher = Workload::Launcher { prefix: vec![], command, script: Some(script.clone()) };
     let submission = Submission { script: Some(script), ..submission };
-    let workload = Workload::Submit { submission };
-    pod.run(&AgentConfig { workload, ..pod.config(&[]) }).with_output("$x home tick\n");
-}
-
-#[test]
-fn a_launchers_script_runs_beside_the_broker_and_is_no_job() {
-    let pod = Pod::new();
-    let command = vec![pod.at("tmp/custom-entrypoint.sh").display().to_string()];
-    let script = Some("#!/bin/sh\necho launched\nexit 3\n".to_owned());
-    let workload = Workload::Launcher { prefix: vec![], command, script };
-    let ended = pod.run(&AgentConfig { workload, ..pod.config(&[]) });
-    ended.with_code(3).with_output("launched\n");
-    assert!(!pod.read("flux-calls").contains("submit"), "{}", pod.read("flux-calls"));
+    for (workload, is_job) in [(launcher, false), (Workload::Submit { submission }, true)] {
+        let ended = pod.run(&AgentConfig { workload, ..pod.config(&[]) });
+        ended.with_code(3).with_output("$x home tick\n");
+        assert_eq!(pod.read("flux-calls").contains(" run "), is_job, "{}", pod.read("flux-calls"));
+    }
 }
 
 #[test]
@@ -305,8 +289,7 @@ fn a_user_that_cannot_be_added_still_runs_flux() {
 
 #[test]
 fn a_missing_view_configuration_or_certificate_is_named_with_a_code_of_its_own() {
-    let pod = Pod::new();
-    let config = pod.config(&["true"]);
+    let (pod, config) = Pod::with(&["true"]);
     let (flux, elsewhere) = (pod.at("mnt/flux/view/bin/flux"), pod.at("flux"));
     fs::rename(&flux, &elsewhere).unwrap();
     pod.run(&config).with_code(Exit::View.code());
@@ -322,8 +305,7 @@ fn a_missing_view_configuration_or_certificate_is_named_with_a_code_of_its_own()
 
 #[test]
 fn without_a_view_flux_is_found_on_the_path_that_hooks_may_have_set() {
-    let pod = Pod::new();
-    let mut config = pod.config(&["echo", "found"]);
+    let (pod, mut config) = Pod::with(&["echo", "found"]);
     config.view.enabled = false;
     let run = |config: &AgentConfig| Ended::of(pod.prepared(config).env("PATH", "/usr/bin:/bin"));
     run(&config).with_code(Exit::View.code());
@@ -334,8 +316,7 @@ fn without_a_view_flux_is_found_on_the_path_that_hooks_may_have_set() {
 
 #[test]
 fn neither_the_certificate_nor_what_a_hook_leaves_comes_into_the_shared_volume() {
-    let pod = Pod::new();
-    let mut config = pod.config(&["true"]);
+    let (pod, mut config) = Pod::with(&["true"]);
     config.hooks.pre = Some("export TOKEN=hunter2".to_owned());
     // The post hook sees the volume as a sidecar does while the run goes on. The agent has the word
     // for the key in its code.

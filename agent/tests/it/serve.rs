@@ -345,15 +345,10 @@ fn those_who_ask_nothing_or_read_nothing_keep_nobody_out() {
     // Nobody's time had to run out first.
     assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
     drop((silent, halves, listeners));
-}
-
-#[test]
-fn a_head_without_end_is_refused() {
-    let server = Server::start();
     let mut stream = server.begin(&format!("GET /{} HTTP/1.1\r\n", "x".repeat(20 << 10)));
     let mut refused = [0; 10];
     stream.read_exact(&mut refused).unwrap();
-    assert_eq!(&refused, b"HTTP/1.1 4");
+    assert_eq!(&refused, b"HTTP/1.1 4", "a head without end");
 }
 
 #[test]

@@ -29,38 +29,19 @@ fn it_waits_for_the_socket_and_ends_when_the_runner_has() {
         init: Some("export A=1".to_owned()),
         service_pre: Some("echo pre $A; A=2".to_owned()),
         post: Some("echo post".to_owned()),
-        ..waiting("echo $A $fluxsocket; touch started; exec sleep 600")
+        ..waiting(
+            "trap 'touch noted' USR1; echo $A $fluxsocket; touch started
+            while :; do sleep 0.02; done",
+        )
     };
     let run = beside(&pod, sidecar);
     broker_in_state(&pod.layout().local_socket(), "run");
     pod.await_file("work/started");
-    let expected = format!("pre 1\n2 {}\npost\n", pod.layout().local_uri());
-    end_with_runner(&pod, run).with_code(0).with_output(&expected);
-}
-
-#[test]
-fn its_command_gets_the_signals_of_the_user() {
-    let pod = Pod::new();
-    let run = beside(
-        &pod,
-        sidecar(
-            "trap 'touch noted' USR1; touch trapped; until [ -e noted ]; do sleep 0.02; done; true",
-        ),
-    );
-    pod.await_file("work/trapped");
+    // Its command gets the signals of the user.
     run.signal(Signal::SIGUSR1);
     pod.await_file("work/noted");
-    end_with_runner(&pod, run).with_code(0);
-}
-
-#[test]
-fn one_whose_command_has_ended_stays_until_the_runner_has() {
-    let pod = Pod::new();
-    let post = Some("touch posted".to_owned());
-    let run = beside(&pod, SidecarConfig { post, ..sidecar("true") });
-    pod.await_file("work/posted");
-    let ended = end_with_runner(&pod, run).with_code(0);
-    ended.with_log("staying until the runner has finished");
+    let expected = format!("pre 1\n2 {}\npost\n", pod.layout().local_uri());
+    end_with_runner(&pod, run).with_code(0).with_output(&expected);
 }
 
 #[test]
@@ -87,13 +68,14 @@ fn one_whose_command_fails_because_flux_ends_has_not_failed() {
 }
 
 #[test]
-fn a_failing_post_hook_leaves_the_code_as_it_was() {
-    for (command, expected) in [("exit 3", 3), ("true", 0)] {
+fn one_whose_command_has_ended_stays_until_the_runner_has_whatever_its_post_hook_does() {
+    for (command, hook, expected) in [("exit 3", 1, 3), ("true", 1, 0), ("true", 0, 0)] {
         let pod = Pod::new();
-        let post = Some("touch posted; exit 1".to_owned());
+        let post = Some(format!("touch posted; exit {hook}"));
         let run = beside(&pod, SidecarConfig { post, ..sidecar(command) });
         pod.await_file("work/posted");
-        end_with_runner(&pod, run).with_code(expected);
+        let log = end_with_runner(&pod, run).with_code(expected).log;
+        assert_eq!(log.contains("staying until the runner has finished"), expected == 0, "{log}");
     }
 }
 
@@ -157,13 +139,4 @@ fn it_waits_no_longer_for_a_runner_that_never_begins_than_a_worker_for_its_lead(
         config.network.lead_deadline_seconds = 0;
         ends_without_runner(Background::start(pod.beside(config, sidecar)));
     }
-}
-
-#[test]
-fn one_that_is_not_configured_is_refused_by_name() {
-    let pod = Pod::new();
-    pod.write_config(&pod.config(&["true"]));
-    pod.ask("run", &["--container", "nobody"])
-        .with_code(Exit::Config.code())
-        .with_log("\"nobody\"");
 }

@@ -33,26 +33,19 @@ fn agent() -> Agent {
 }
 
 #[tokio::test]
-async fn the_directory_is_private_even_when_it_was_not() {
+async fn a_stale_socket_is_no_agent_and_an_open_directory_becomes_private_with_the_next() {
     let directory = tempfile::tempdir().unwrap();
     let private = directory.path().join("agent");
+    let path = private.join("status.sock");
     fs::create_dir(&private).unwrap();
     fs::set_permissions(&private, fs::Permissions::from_mode(0o777)).unwrap();
-    let _server = StatusServer::bind(&private.join("status.sock")).unwrap();
-    assert_eq!(fs::metadata(&private).unwrap().permissions().mode() & 0o7777, 0o700);
-}
-
-#[tokio::test]
-async fn a_stale_socket_is_no_agent_and_does_not_keep_a_new_one_from_starting() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("agent/status.sock");
-    fs::create_dir(path.parent().unwrap()).unwrap();
     drop(UnixListener::bind(&path).unwrap());
     let error = ask(&path, PATIENCE).await.unwrap_err().to_string();
     assert!(error.starts_with("no agent runs here: nothing listens on "), "{error}");
     let (_reports, receiver) = watch::channel(report("quorum"));
     tokio::spawn(StatusServer::bind(&path).unwrap().serve(receiver));
     assert_eq!(ask(&path, PATIENCE).await.unwrap().phase, "quorum");
+    assert_eq!(fs::metadata(&private).unwrap().permissions().mode() & 0o7777, 0o700);
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use std::fs;
 
 /// Subcommands with their arguments, the codes that they end with, and what they print among other things.
 /// `HERE` stands for this pod; `FOR-EVER` for the longest time there is, as somebody writes who means that.
-const CASES: [(&str, u8, &str); 21] = [
+const CASES: [(&str, u8, &str); 24] = [
     ("help", 0, "Usage: flux-agent"),
     ("install copy", 0, ""),
     ("keygen key", 0, ""),
@@ -26,14 +26,17 @@ const CASES: [(&str, u8, &str); 21] = [
     ("wait HERE broker --timeout 0", 1, "still waiting"),
     ("connect HERE -- true", Exit::Broker.code(), "broker is not up"),
     ("serve HERE", Exit::Broker.code(), "broker is not up"),
+    ("instance HERE", Exit::Broker.code(), "run/flux/local: No such file"),
+    ("instance HERE --output-of x", 64, "no id of a job"),
     ("ps HERE", 0, "flux-agent ps"),
     ("ps HERE --output json", 0, "\"origin\": \"entered\""),
     ("resolve localhost", 0, "/etc/hosts  127.0.0.1"),
     ("run HERE", 0, "hello"),
+    ("run HERE --container nobody", Exit::Config.code(), "\"nobody\""),
 ];
 
 /// Those that the operator alone calls.
-const HIDDEN: [&str; 2] = ["install", "run"];
+const HIDDEN: [&str; 3] = ["install", "instance", "run"];
 
 /// The names in the list that `--help` prints.
 fn listed(help: &str) -> BTreeSet<String> {

@@ -2,7 +2,7 @@
 
 use crate::pod::broker::{NO_SERVICE, broker_in_state, broker_that, state_text};
 use crate::pod::namespace::FirstProcess;
-use crate::pod::{Background, Ended, PATIENCE, Pod, await_that, closed_port, stopped};
+use crate::pod::{Background, PATIENCE, Pod, await_that, closed_port, stopped};
 use crate::zmtp_server::worker_with_lead;
 use flux_contract::{Archive, Exit, WorkerPolicy, Workload};
 use nix::sys::signal::Signal;
@@ -30,47 +30,31 @@ fn all_are_noted(pod: &Pod, run: &Background, signals: &[(Signal, &str)]) {
 }
 
 #[test]
-fn every_signal_is_passed_on_to_the_broker_and_only_term_ends_this_one() {
-    let pod = Pod::new();
-    pod.broker_does(NOTES_SIGNALS);
-    let run = pod.start(&pod.config(&["true"]));
-    let signals = [
-        (Signal::SIGUSR1, "USR1\n"),
-        (Signal::SIGUSR2, "USR2\n"),
+fn a_broker_gets_every_signal_and_a_command_sigterm_for_any_that_asks_for_an_end() {
+    let of_user = [(Signal::SIGUSR1, "USR1\n"), (Signal::SIGUSR2, "USR2\n")];
+    let of_broker = [
         (Signal::SIGHUP, "HUP\n"),
         (Signal::SIGINT, "INT\n"),
         (Signal::SIGQUIT, "QUIT\n"),
         (Signal::SIGTERM, "TERM\n"),
     ];
-    all_are_noted(&pod, &run, &signals);
-    run.end().with_code(stopped());
-    pod.error_says("SIGTERM");
-}
-
-#[test]
-fn a_command_gets_its_users_signals_as_they_are_and_sigterm_for_any_that_asks_for_an_end() {
-    let pod = Pod::new();
-    let run = pod.start(&pod.launcher(NOTES_SIGNALS));
-    let signals =
-        [(Signal::SIGUSR1, "USR1\n"), (Signal::SIGUSR2, "USR2\n"), (Signal::SIGINT, "TERM\n")];
-    all_are_noted(&pod, &run, &signals);
-    run.end().with_code(stopped()).with_log("told to stop, it ended with exit code 3");
-    assert!(pod.at("cleaned-up").exists());
-}
-
-/// A run as the first process of a namespace, which `number` is sent from outside, as a container runtime does.
-fn stopped_by_runtime(number: &str) -> Option<(Pod, Ended)> {
-    let pod = Pod::new();
-    let run = FirstProcess::run(&pod, &pod.launcher(NOTES_SIGNALS))?;
-    pod.await_file("trapped");
-    let sent = Command::new("sh").args(["-c", &format!("kill -{number} {}", run.pid())]).status();
-    assert!(sent.unwrap().success());
-    let ended = run.end();
-    Some((pod, ended))
+    for (is_broker, signals) in [(true, &of_broker[..]), (false, &[(Signal::SIGINT, "TERM\n")])] {
+        let pod = Pod::new();
+        if is_broker {
+            pod.broker_does(NOTES_SIGNALS);
+        }
+        let run = pod.start(&pod.launcher(NOTES_SIGNALS));
+        all_are_noted(&pod, &run, &[&of_user, signals].concat());
+        let ended = run.end().with_code(stopped());
+        let said = ended.log.contains("told to stop, it ended with exit code 3");
+        assert_eq!((said, pod.at("cleaned-up").exists()), (!is_broker, !is_broker), "{ended:?}");
+        pod.error_says(if is_broker { "SIGTERM" } else { "SIGINT" });
+    }
 }
 
 #[test]
 fn whatever_signal_a_runtime_sends_stops_in_order() {
+    // From outside of a namespace whose first process the run is.
     // `STOPSIGNAL` of Apache, of images with systemd, of OpenRC, of HAProxy and of nginx.
     let signals = [
         ("WINCH", "SIGWINCH"),
@@ -80,8 +64,12 @@ fn whatever_signal_a_runtime_sends_stops_in_order() {
         ("QUIT", "SIGQUIT"),
     ];
     for (number, name) in signals {
-        let Some((pod, ended)) = stopped_by_runtime(number) else { return };
-        ended.with_code(stopped()).with_log("passing SIGTERM on to the command");
+        let pod = Pod::new();
+        let Some(run) = FirstProcess::run(&pod, &pod.launcher(NOTES_SIGNALS)) else { return };
+        pod.await_file("trapped");
+        let kill = format!("kill -{number} {}", run.pid());
+        assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+        run.end().with_code(stopped()).with_log("passing SIGTERM on to the command");
         assert_eq!(pod.read("signals"), "TERM\n", "{name}");
         pod.error_says(&format!("stopped by {name} before the command had ended"));
         assert!(pod.at("cleaned-up").exists(), "{name}");
@@ -107,15 +95,24 @@ fn a_signal_of_the_user_reaches_a_hook_and_one_that_nobody_can_get_is_in_the_log
     let run = pod.start(&config);
     pod.await_file("trapped");
     run.signal(Signal::SIGUSR2);
-    await_that("the worker waits for its lead", || {
-        pod.ask("status", &["--output", "json"]).output.contains("\"wait-for-lead\"")
+    let status = || {
+        let text = pod.ask("status", &["--output", "json"]).output;
+        serde_json::from_str::<serde_json::Value>(&text).unwrap_or_default()
+    };
+    await_that("the status says what is in the way", || {
+        status()["lastError"].as_str().is_some_and(|error| error.contains("connection refused"))
     });
+    assert_eq!(
+        (&status()["phase"], &status()["role"]),
+        (&"wait-for-lead".into(), &"worker".into())
+    );
     for _ in 0..2 {
         run.signal(Signal::SIGUSR2);
     }
     run.signal(Signal::SIGTERM);
     let ended = run.end().with_code(stopped());
     assert_eq!(ended.log.matches("SIGUSR2 is ignored").count(), 1, "{}", ended.log);
+    assert!(!pod.at("broker-pid").exists(), "no broker before the lead answers");
 }
 
 /// Of another user than the agent, as a process that the kernel holds: SIGKILL does not end it.
@@ -144,8 +141,7 @@ fn a_command_that_cannot_be_killed_is_named_and_the_run_goes_on_without_its_end(
 
 #[test]
 fn a_signal_during_a_hook_ends_hook_and_run_at_once_and_the_post_hook_runs() {
-    let pod = Pod::new();
-    let mut config = pod.config(&["touch", "ran"]);
+    let (pod, mut config) = Pod::with(&["touch", "ran"]);
     config.hooks.pre =
         Some("sleep 600 & echo $! > sleeping.new; mv sleeping.new sleeping; wait".to_owned());
     config.hooks.post = Some("echo post".to_owned());
@@ -165,24 +161,6 @@ fn await_its_end(pid: &str) {
     await_that("it is gone", || {
         fs::read_to_string(&process).map_or(true, |stat| stat.contains(") Z "))
     });
-}
-
-#[test]
-fn a_worker_that_waits_for_the_lead_ends_at_once_when_told_to() {
-    let (pod, config) = Pod::worker(closed_port());
-    let run = pod.start(&config);
-    let status = || {
-        let text = pod.ask("status", &["--output", "json"]).output;
-        serde_json::from_str::<serde_json::Value>(&text).unwrap_or_default()
-    };
-    await_that("the status says what is in the way", || {
-        status()["lastError"].as_str().is_some_and(|error| error.contains("connection refused"))
-    });
-    assert_eq!(status()["phase"], "wait-for-lead");
-    assert_eq!(status()["role"], "worker");
-    run.signal(Signal::SIGTERM);
-    run.end().with_code(stopped());
-    assert!(!pod.at("broker-pid").exists(), "no broker before the lead answers");
 }
 
 #[test]
@@ -255,30 +233,26 @@ fn the_named_queues_of_a_new_instance_are_started() {
 }
 
 #[test]
-fn the_command_starts_with_no_signal_blocked_or_ignored() {
-    let pod = Pod::new();
-    let ended = pod.run(&pod.launcher("grep -E 'Sig(Blk|Ign)' /proc/self/status"));
-    let mask = |name: &str| {
-        let value = ended.output.lines().find_map(|line| line.strip_prefix(name)).unwrap();
-        u64::from_str_radix(value.trim_start_matches(':').trim(), 16).unwrap()
-    };
-    // The real-time signals above 31 are whatever this test was started with.
-    let ordinary = (1 << 31) - 1;
-    assert_eq!((mask("SigBlk"), mask("SigIgn") & ordinary), (0, 0), "{ended:?}");
-}
-
-#[test]
-fn broker_and_command_lead_process_groups_of_their_own() {
+fn the_command_starts_with_no_signal_blocked_or_ignored_and_leads_a_process_group_as_the_broker_does()
+ {
     let pod = Pod::new();
     pod.broker_does("cut -d' ' -f5 /proc/self/stat");
-    let script = "cat $POD/broker-pid; echo $$; cut -d' ' -f5 /proc/self/stat";
+    let script = "cat $POD/broker-pid; echo $$; cut -d' ' -f5 /proc/self/stat
+        grep -E 'Sig(Blk|Ign)' /proc/self/status";
     let output = pod.run(&pod.launcher(script)).output;
-    let [group_of_broker, broker, command, group_of_command] =
+    let [group_of_broker, broker, command, group_of_command, blocked, ignored] =
         output.lines().collect::<Vec<_>>()[..]
     else {
         panic!("{output}")
     };
     assert_eq!((group_of_broker, group_of_command), (broker, command));
+    let mask = |line: &str| {
+        let value = line.split_whitespace().last().unwrap();
+        u64::from_str_radix(value, 16).unwrap()
+    };
+    // The real-time signals above 31 are whatever this test was started with.
+    let ordinary = (1 << 31) - 1;
+    assert_eq!((mask(blocked), mask(ignored) & ordinary), (0, 0), "{output}");
 }
 
 #[test]
@@ -319,8 +293,7 @@ fn the_lead_is_ready_from_the_start_of_the_command_on() {
 
 #[test]
 fn an_interactive_lead_submits_the_command_once_and_stays_until_it_is_shut_down() {
-    let pod = Pod::new();
-    let mut config = pod.config(&["sh", "-c", "echo $FLUX_URI"]);
+    let (pod, mut config) = Pod::with(&["sh", "-c", "echo $FLUX_URI"]);
     let Workload::Submit { submission } = config.workload else { panic!() };
     config.workload = Workload::Interactive { submission: Some(submission) };
     broker_in_state(&pod.layout().local_socket(), "run");
@@ -366,7 +339,7 @@ fn a_broker_that_is_killed_takes_its_command_with_it_and_the_run_ends_with_its_c
     let pod = Pod::new();
     let script = "trap 'touch $POD/asked' TERM; sleep 600 >/dev/null 2>&1 & echo $! > $POD/sleeping
         kill -9 $(cat $POD/broker-pid); while :; do sleep 0.02; done";
-    end_of(&pod, script).with_code(137);
+    pod.start(&pod.launcher(script)).end().with_code(137);
     pod.error_says("exit code 137");
     assert!(pod.message().command_ran && !pod.at("asked").exists());
     await_its_end(&pod.read("sleeping"));
@@ -378,10 +351,6 @@ fn an_instance_that_is_shut_down_asks_its_command_to_end_and_the_code_is_the_com
     // As `flux shutdown` does: the broker leaves state `run` and waits for nobody.
     let script = "trap 'echo saved; exit 4' TERM; kill -TERM $(cat $POD/broker-pid)
         while :; do sleep 0.02; done";
-    end_of(&pod, script).with_code(4).with_output("saved\n");
+    pod.start(&pod.launcher(script)).end().with_code(4).with_output("saved\n");
     assert!(pod.message().command_ran);
-}
-
-fn end_of(pod: &Pod, script: &str) -> Ended {
-    pod.start(&pod.launcher(script)).end()
 }

@@ -74,8 +74,13 @@ impl Scene {
         self.browser.awaits("data('#what', 'look')", "pending");
         id
     }
+}
 
-    fn end(self) {
+impl Drop for Scene {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
         let complaints = self.browser.complaints();
         assert!(complaints.is_empty(), "{complaints:?}");
     }
@@ -135,7 +140,6 @@ fn a_job_is_submitted_seen_to_run_and_read() {
     );
     browser.click("#events-tab");
     browser.awaits("text('#events li:last-child b')", "clean");
-    scene.end();
 }
 
 #[test]
@@ -159,7 +163,6 @@ fn the_list_of_jobs_is_filtered_by_state_text_and_rank() {
     browser.awaits(rows, json!([second]));
     browser.write("#filter", "hostname completed");
     browser.awaits(rows, json!([third]));
-    scene.end();
 }
 
 #[test]
@@ -184,7 +187,6 @@ fn a_form_that_is_wrong_says_so_beside_its_fields() {
     browser.awaits("text('[data-fault=urgency]')", refused);
     browser
         .awaits("[document.querySelector('#submit').open, all('.row').length]", json!([true, 0]));
-    scene.end();
 }
 
 #[test]
@@ -202,7 +204,6 @@ fn a_job_is_cancelled_by_who_says_so_twice() {
     browser.awaits("text('#message')", format!("Cancel of {} requested", f58_plain(id)));
     browser.awaits("data('#what', 'look')", "canceled");
     browser.awaits("document.querySelector('#cancel').disabled", true);
-    scene.end();
 }
 
 #[test]
@@ -224,7 +225,6 @@ fn a_rank_is_seen_to_be_drained_lost_and_there_again() {
     instance.undrain(2);
     browser.awaits(states, json!(["up", "up", "up", "up"]));
     browser.awaits(numbers, json!(["4", "4", "0", "0"]));
-    scene.end();
 }
 
 #[test]
@@ -242,7 +242,6 @@ fn a_page_that_has_lost_its_server_says_so_and_goes_on_when_there_is_one_again()
     scene.server = Background::start(command);
     scene.browser.awaits("data('body', 'connection')", "good");
     scene.browser.awaits("data('.tile[data-rank=\"1\"]', 'state')", "drained");
-    scene.end();
 }
 
 /// What `docs/pictures` shows; `UPDATE_EXPECT=1` writes the pictures anew.
@@ -279,5 +278,4 @@ fn the_page_is_light_or_dark_as_the_user_prefers() {
             fs::write(format!("{PICTURES}/page-{colours}.png"), picture).unwrap();
         }
     }
-    scene.end();
 }

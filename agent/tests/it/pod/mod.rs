@@ -65,6 +65,13 @@ impl Pod {
         pod
     }
 
+    /// The same, and its configuration for `command`.
+    pub fn with(command: &[&str]) -> (Self, AgentConfig) {
+        let pod = Self::new();
+        let config = pod.config(command);
+        (pod, config)
+    }
+
     /// The pod of this cluster with another host name: `hello-1` is a worker.
     pub fn called(hostname: &str) -> Self {
         Self { hostname: hostname.to_owned(), ..Self::new() }

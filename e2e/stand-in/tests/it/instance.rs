@@ -29,12 +29,6 @@ fn the_lead_alone_shuts_an_instance_down() {
 }
 
 #[test]
-fn a_command_finds_the_flux_that_it_was_called_by() {
-    let found = Site::new(1).ok(0, &["env", "bash", "-c", "command -v flux"]);
-    assert!(found.ends_with("/bin/flux\n"), "{found}");
-}
-
-#[test]
 fn a_worker_with_another_certificate_stays_in_join_and_nobody_says_why() {
     let site = Site::new(3);
     site.certificate("other.cert", [8; 32]);

@@ -213,8 +213,10 @@ fn jobs_are_in_the_dump_and_those_that_had_not_started_run_later() {
 }
 
 #[test]
-fn proxy_runs_commands_through_a_shell() {
+fn proxy_runs_commands_through_a_shell_and_env_finds_the_flux_that_it_was_called_by() {
     let (site, _lead) = Site::one();
+    let found = site.ok(0, &["env", "bash", "-c", "command -v flux"]);
+    assert!(found.ends_with("/bin/flux\n"), "{found}");
     let uri = format!("local://{}", site.text("run0/local-0"));
     let proxied = site.ask(0, &["proxy", &uri, "flux", "getattr", "size;", "exit", "3"]);
     assert_eq!((proxied.code, proxied.out.as_str()), (Some(3), "1\n"));
