@@ -9,7 +9,7 @@ pub mod validate;
 
 pub(crate) use fixed_fields::{FixedFields, RUN_KEY};
 
-use crate::crd::{Gang, Install, Medium, MiniCluster};
+use crate::crd::{Autoscale, Gang, Install, Medium, MiniCluster};
 use flux_contract::{
     Bootstrap, Broker, ClusterName, FluxUser, Hooks, Logging, NameError, SidecarConfig, Workload,
 };
@@ -132,14 +132,6 @@ impl Cluster {
             }
         }
     }
-}
-
-/// Between which sizes the queue decides.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Autoscale {
-    pub(crate) min_size: u32,
-    pub(crate) max_size: u32,
-    pub(crate) idle_seconds: u64,
 }
 
 /// Which MiniCluster it is: all that is needed to find what was made for it, whatever its specification says.

@@ -10,10 +10,11 @@ use flux_contract::labels;
 use http::{Request, Response};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
+use std::fs::File;
 use std::ops::RangeInclusive;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-use support::process::{self, Process};
 use support::server::Server;
 
 /// How many MiniClusters there are.
@@ -47,11 +48,54 @@ const NAMESPACE: &str = "work";
 /// Each MiniCluster is reconciled, and a gigabyte of text has come and gone, long before.
 const DEADLINE: Duration = Duration::from_mins(5);
 
-/// The operator. Its API server is at `address`.
-fn operator(address: &str, directory: &tempfile::TempDir) -> Process {
+/// A program that runs; it is ended when this goes.
+struct Process {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It has ended already, or this ends it.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Process {
+    /// Starts it, with all that it writes in the file `log`.
+    fn start(command: &mut Command, log: PathBuf) -> Self {
+        let file = File::create(&log).unwrap();
+        command.stdin(Stdio::null()).stdout(file.try_clone().unwrap()).stderr(file);
+        Self { child: command.spawn().unwrap(), log }
+    }
+
+    fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap()
+    }
+}
+
+/// The operator, for the namespace of the objects, with its files in `directory` and its endpoints at a port of the
+/// loopback that its log names. Its API server is at `address`.
+fn operator(address: &str, directory: &Path) -> Process {
     let program =
         std::env::var(RELEASED).unwrap_or_else(|_| env!("CARGO_BIN_EXE_flux-operator").into());
-    process::operator(Path::new(&program), address, directory.path())
+    let kubeconfig = directory.join("kubeconfig");
+    let config = json!({
+        "clusters": [{"name": "it", "cluster": {"server": format!("http://{address}")}}],
+        "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
+        "users": [{"name": "it", "user": {}}],
+        "current-context": "it",
+    });
+    std::fs::write(&kubeconfig, config.to_string()).unwrap();
+    let words =
+        ["run", "--namespace=work", "--metrics-bind=127.0.0.1:0", "--health-bind=127.0.0.1:0"];
+    let mut command = Command::new(program);
+    Process::start(command.args(words).env("KUBECONFIG", kubeconfig), directory.join("log"))
 }
 
 /// A figure of `/proc/PID/status`, in KiB.
@@ -73,7 +117,7 @@ struct MemoryUse {
 /// Runs the operator beside `server` until that was asked for each of `requests`.
 async fn memory_use_after(server: &Server, requests: impl Iterator<Item = String>) -> MemoryUse {
     let directory = tempfile::tempdir().unwrap();
-    let operator = operator(&serve(server.clone()).await, &directory);
+    let operator = operator(&serve(server.clone()).await, directory.path());
     let all = tokio::time::timeout(DEADLINE, server.await_requests(requests)).await;
     let [resident, data, peak] = ["VmRSS", "RssAnon", "VmHWM"].map(|name| memory(&operator, name));
     assert!(all.is_ok(), "{}", operator.log());

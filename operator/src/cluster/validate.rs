@@ -7,7 +7,6 @@
 //! overlay) is left to the API server, whose answer becomes the condition.
 
 pub(crate) mod autoscale;
-mod claims;
 mod container;
 mod flux;
 mod no_effect;
@@ -29,10 +28,12 @@ use super::{Cluster, FixedFields, Identity, Runner};
 use crate::crd::{self, MiniCluster, MiniClusterSpec, deadline_seconds, definition};
 use container::{Containers, containers, services_pod};
 use flux_contract::{Logging, labels};
+use k8s_openapi::api::core::v1::ResourceRequirements;
 use kube::ResourceExt as _;
 use kube::core::cel::{ValidationErrors, validate_compiled};
 use queue::{job_annotations, job_labels};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use text::{is_absolute_path, non_empty};
 use volume::is_mounted;
 
@@ -108,11 +109,11 @@ fn resolve(
     let services_name = identity.as_ref().map(|identity| identity.name.services_pod());
     let services_pod = services_pod(services_name, spec, &common, faults);
     let pod = pod::pod(name_text, spec, pod, faults);
-    claims::claims(spec, faults);
+    claims(spec, faults);
     passed_on::passed_on(spec, faults);
     let job_labels = job_labels(cluster, faults);
     let job_annotations = job_annotations(cluster, &job_labels, faults);
-    let autoscale = autoscale::autoscale(spec, &job_labels, &job_annotations, faults);
+    autoscale::autoscale(spec, &job_labels, &job_annotations, faults);
     let Identity { name, namespace, owner } = identity?;
     Some(Cluster {
         name,
@@ -120,9 +121,10 @@ fn resolve(
         owner,
         size: spec.size.unsigned_abs(),
         max_size: flux::max_size(spec),
-        min_size: (spec.min_size.map(i32::unsigned_abs))
-            .or_else(|| autoscale.as_ref().map(|autoscale| autoscale.min_size.max(1))),
-        autoscale,
+        min_size: (spec.min_size)
+            .or_else(|| spec.autoscale.as_ref().map(|autoscale| autoscale.min_size.max(1)))
+            .map(i32::unsigned_abs),
+        autoscale: spec.autoscale.clone(),
         job_labels,
         job_annotations,
         deadline_seconds: spec.deadline_seconds,
@@ -188,4 +190,38 @@ fn archive(
         });
     }
     Some(path.clone())
+}
+
+/// The claims of devices that a pod has.
+const LISTED: &str = "spec.pod.overlay.resourceClaims";
+
+/// A container names claims of its pod (`resources.claims`), and the overlay gives the pod these. The API server would
+/// refuse the Job by a path that is in no MiniCluster.
+fn claims(spec: &MiniClusterSpec, faults: &mut Violations) {
+    let listed = spec.pod.overlay.as_ref().map(|overlay| &overlay["resourceClaims"]);
+    let listed = listed.and_then(Value::as_array).into_iter().flatten();
+    let listed: BTreeSet<&str> = listed.filter_map(|claim| claim["name"].as_str()).collect();
+    let view = ("spec.flux.container".to_owned(), spec.flux.container.resources.as_ref());
+    let containers = spec.containers.iter().enumerate();
+    let containers =
+        containers.map(|(index, it)| (format!("spec.containers[{index}]"), it.resources.as_ref()));
+    for (path, resources) in std::iter::once(view).chain(containers) {
+        for (position, name) in names_of_claims(resources).enumerate() {
+            let path = format!("{path}.resources.claims[{position}].name");
+            faults.require(listed.contains(name), path, || {
+                format!("{name:?} is no claim of the pods: add it to {LISTED}, or remove it")
+            });
+        }
+    }
+    for (index, service) in spec.services.iter().enumerate() {
+        let path = format!("spec.services[{index}].resources.claims");
+        faults.require(names_of_claims(service.resources.as_ref()).next().is_none(), path, || {
+            format!("{LISTED} is for the pods that run Flux: remove them, or move the container to spec.containers")
+        });
+    }
+}
+
+fn names_of_claims(resources: Option<&ResourceRequirements>) -> impl Iterator<Item = &str> {
+    let claims = resources.and_then(|resources| resources.claims.as_ref());
+    claims.into_iter().flatten().map(|claim| claim.name.as_str())
 }

@@ -5,19 +5,17 @@
 mod agent_config;
 mod containers;
 mod exclusive;
-mod images;
 mod job;
 mod meta;
 mod services;
 mod volumes;
 
 pub use agent_config::agent_config;
-pub use images::Images;
 pub(super) use job::{KILLED, is_replaced};
 pub(super) use meta::meta_of;
 pub use services::{Services, services};
 
-use crate::cluster::{Cluster, Curve};
+use crate::cluster::{Cluster, Curve, View};
 use anyhow::{Context as _, Result, ensure};
 use flux_contract::{AgentConfig, CURVE_SECRET_KEY, CurveCertificate, REST_SECRET_KEY, Redacted};
 use k8s_openapi::api::batch::v1::Job;
@@ -29,6 +27,23 @@ const SIZE_LIMIT: usize = 1 << 20;
 
 /// Key of the agent's configuration: the file name of [`flux_contract::AGENT_CONFIG_PATH`].
 pub const AGENT_CONFIG_KEY: &str = "agent.toml";
+
+/// The image of the agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Images {
+    /// Image of the agent: holds `/flux-agent`, the link `/flux` to it, and nothing else unless it is the
+    /// view's image as well.
+    pub agent: String,
+    /// `Always`, `IfNotPresent` or `Never`.
+    pub agent_pull_policy: String,
+}
+
+impl Images {
+    /// Whether `view` comes from the agent's image: then one container copies both, and one volume has both.
+    fn have(&self, view: &View) -> bool {
+        view.enabled && view.container.image.as_ref() == Some(&self.agent)
+    }
+}
 
 /// The objects beside the Services and the Secret, which is created once and never compared.
 #[derive(Debug, Clone, PartialEq)]

@@ -11,7 +11,7 @@ use flux_contract::AgentConfig;
 use http::{Request, Response};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::client::Body;
 use kube::{Client, ResourceExt as _};
 use serde_json::json;
@@ -21,6 +21,18 @@ use tower_test::mock::Handle;
 
 pub(crate) fn at(seconds: i64) -> Time {
     Time(jiff::Timestamp::from_second(seconds).unwrap())
+}
+
+/// A condition that became what it is at second `second`.
+pub(crate) fn condition(type_: &str, status: &str, reason: &str, second: i64) -> Condition {
+    Condition {
+        type_: type_.to_owned(),
+        status: status.to_owned(),
+        reason: reason.to_owned(),
+        message: "text".to_owned(),
+        observed_generation: None,
+        last_transition_time: at(second),
+    }
 }
 
 /// What works with the API server beside it.
@@ -39,8 +51,12 @@ pub(crate) fn defaults() -> Defaults {
     }
 }
 
-/// `echo hello` on four pods, with what `spec` adds.
 pub(crate) fn cluster(spec: &serde_json::Value) -> Cluster {
+    validate(&mini_cluster(spec), &defaults()).unwrap()
+}
+
+/// `echo hello` on four pods, with what `spec` adds.
+pub(crate) fn mini_cluster(spec: &serde_json::Value) -> MiniCluster {
     let mut object = json!({
         "apiVersion": "flux-framework.org/v1alpha2",
         "kind": "MiniCluster",
@@ -56,8 +72,7 @@ pub(crate) fn cluster(spec: &serde_json::Value) -> Cluster {
             container.as_object_mut().unwrap().entry("image").or_insert_with(|| "app".into());
         }
     }
-    let object: MiniCluster = serde_json::from_value(object).unwrap();
-    validate(&object, &defaults()).unwrap()
+    serde_json::from_value(object).unwrap()
 }
 
 pub(crate) fn images(agent: &str) -> Images {

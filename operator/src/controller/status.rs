@@ -1,6 +1,6 @@
 //! The status, as a function of what was observed.
 
-mod autoscaling;
+mod asked_for;
 mod brokers;
 mod conditions;
 mod facts;
@@ -10,7 +10,6 @@ mod measured;
 mod phase;
 mod pod;
 mod progressing;
-mod rest;
 mod result;
 #[cfg(test)]
 mod tests;
@@ -59,8 +58,8 @@ pub(super) fn status(
     ready(&mut list, facts, &phase, &brokers, lead.as_ref());
     suspended(&mut list, &phase, facts);
     ended(&mut list, facts, &phase);
-    autoscaling::autoscaling(&mut list, facts, &phase);
-    rest::rest(&mut list, facts, &phase);
+    asked_for::autoscaling(&mut list, facts, &phase);
+    asked_for::rest(&mut list, facts, &phase);
     kstatus::kstatus(&mut list, facts, &phase);
     let conditions = list.into_list();
     MiniClusterStatus {

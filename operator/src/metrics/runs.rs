@@ -98,8 +98,8 @@ impl Runs {
                 drop(runs.end.get_or_create(&SizeAndState { size, state }));
             }
         }
-        for (state, reasons) in [(State::Complete, &COMPLETE[..]), (State::Failed, &FAILED[..])] {
-            for reason in reasons.iter().copied().chain([OTHER]) {
+        for (state, reasons) in [(State::Complete, COMPLETE), (State::Failed, FAILED)] {
+            for reason in reasons.split_whitespace().chain([OTHER]) {
                 drop(runs.ended.get_or_create(&StateAndReason { state: word(state), reason }));
             }
         }

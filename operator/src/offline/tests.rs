@@ -169,7 +169,8 @@ fn documents_and_lists_are_checked_one_by_one() {
 #[test]
 fn text_that_is_no_yaml_or_nested_without_end_is_one_fault() {
     let deep = format!("{HEADER}spec: {}", "{\"a\":".repeat(10_000) + "1" + &"}".repeat(10_000));
-    for text in ["a: [", "a: b: c", &deep] {
+    let overlay = format!("{HEADER}spec:\n  pod: {{overlay: {}", "[".repeat(10_000));
+    for text in ["a: [", "a: b: c", &deep, &overlay] {
         let found = check_text(text);
         assert_eq!(found.faults.len(), 1, "{found:#?}");
         assert!(found.faults[0].message.len() < 2_000, "{found:#?}");

@@ -1,22 +1,18 @@
 //! A size that goes by what the queue needs: an operator, the simulated API server, and a lead that answers over a real
 //! connection.
 
+use crate::support::hello;
 use crate::support::server::Server;
 use crate::support::simulation::job::{JobController, index_of, is_broker};
-use crate::support::world::{CLUSTER, CONFIG, JOB, PODS};
-use crate::support::{defaults, hello, images};
+use crate::support::world::{CLUSTER, JOB, PODS, control, new_operator, ready, until};
 use axum::Router;
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use axum::routing::get;
-use flux_contract::AgentConfig;
 use flux_contract::demand::{Demand, Question};
 use flux_contract::invocation::READY_PORT;
 use flux_contract::labels::RESUME;
-use flux_operator::controller::{Context, Scope, run};
-use flux_operator::metrics::Metrics;
 use serde_json::{Value, json};
-use std::future::pending;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
@@ -24,10 +20,7 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
 
-/// Long enough for a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
 /// From the answer of a lead to the Job that is written: of the two seconds from a job that waits to its pod.
 const SOON: Duration = Duration::from_secs(1);
 
@@ -36,7 +29,6 @@ const SOON: Duration = Duration::from_secs(1);
 struct Lead {
     demand: watch::Sender<Option<Demand>>,
     asked: Arc<AtomicUsize>,
-    server: Server,
 }
 
 /// Answers as the agent does; a lead that knows nothing says so at once.
@@ -53,11 +45,6 @@ async fn demanded(State(lead): State<Lead>, RawQuery(query): RawQuery) -> (Statu
 }
 
 impl Lead {
-    fn config(&self) -> AgentConfig {
-        let document = self.server.get(CONFIG).unwrap()["data"]["agent.toml"].clone();
-        AgentConfig::from_toml(document.as_str().unwrap()).unwrap()
-    }
-
     fn wants(&self, wanted: u32, kept: Option<u32>) {
         self.demand.send_replace(Some(Demand { wanted, kept }));
     }
@@ -79,21 +66,12 @@ fn own_address() -> Ipv4Addr {
     Ipv4Addr::new(127, second, third, LEADS.fetch_add(1, Ordering::SeqCst))
 }
 
-async fn until(what: &str, holds: impl Fn() -> bool) {
-    let met = async {
-        while !holds() {
-            sleep(Duration::from_millis(5)).await;
-        }
-    };
-    timeout(PATIENCE, met).await.unwrap_or_else(|_| panic!("waited for: {what}"));
-}
-
 impl Stage {
     async fn new(spec: &Value) -> Self {
         let server = Server::default();
         server.brings_news_but_of(&[]);
         let (demand, asked) = (watch::Sender::new(None), Arc::default());
-        let lead = Lead { demand, asked, server: server.clone() };
+        let lead = Lead { demand, asked };
         let address = own_address();
         let listener = TcpListener::bind((address, READY_PORT)).await.unwrap();
         let answers = Router::new().route(Question::PATH, get(demanded)).with_state(lead.clone());
@@ -113,16 +91,9 @@ impl Stage {
 
     /// Starts an operator that remembers nothing, in place of the one before.
     fn operate(&mut self) {
-        let context = Context::new(
-            self.server.client(),
-            None,
-            Arc::new(Metrics::default()),
-            images(),
-            defaults(),
-        );
-        let scope = Scope { namespace: Some("work".to_owned()), concurrency: 2 };
+        let context = new_operator(&self.server, &Arc::default());
         self.operator = JoinSet::new();
-        self.operator.spawn(run(Arc::new(context), scope, || {}, pending()));
+        self.operator.spawn(control(Arc::new(context)));
     }
 
     fn make_pods(&mut self) {
@@ -134,14 +105,8 @@ impl Stage {
     fn make_ready(&self) {
         self.server.with(|memory| {
             for (path, pod) in memory.store.select(PODS, is_broker) {
-                let ready = json!({
-                    "phase": "Running", "podIP": self.address_of(index_of(&pod)),
-                    "conditions": [{ "type": "Ready", "status": "True" }],
-                    "containerStatuses": [{
-                        "name": "hello", "image": "", "imageID": "", "ready": true, "started": true,
-                        "restartCount": 0, "state": { "running": {} },
-                    }],
-                });
+                let mut ready = ready("hello");
+                ready["podIP"] = json!(self.address_of(index_of(&pod)));
                 memory.store.set_status(&path, ready);
             }
         });
@@ -178,7 +143,11 @@ impl Stage {
 async fn the_job_gets_the_pods_that_the_queue_needs_and_loses_those_that_nobody_wants() {
     let stage =
         Stage::new(&json!({ "size": 2, "autoscale": { "minSize": 2, "maxSize": 6 } })).await;
-    assert_eq!(stage.lead.config().network.bootstrap.hosts().len(), 6, "all are registered");
+    assert_eq!(
+        stage.server.agent_config().network.bootstrap.hosts().len(),
+        6,
+        "all are registered"
+    );
     stage.says("LeadNotAnswering").await;
     assert_eq!(stage.size(), 2, "nobody knows");
     stage.lead.wants(1, None);
@@ -225,10 +194,10 @@ async fn another_operator_goes_on_with_the_same_configuration_and_warns_nobody()
     stage.has_size(3).await;
     stage.says("DemandKnown").await;
     let asked = stage.lead.asked.load(Ordering::SeqCst);
-    let (config, sent) = (stage.lead.config(), stage.server.bodies().len());
+    let (config, sent) = (stage.server.agent_config(), stage.server.bodies().len());
     stage.operate();
     until("its question", || stage.lead.asked.load(Ordering::SeqCst) > asked).await;
-    assert_eq!(stage.lead.config(), config);
+    assert_eq!(stage.server.agent_config(), config);
     stage.lead.wants(4, None);
     stage.has_size(4).await;
     stage.says("DemandKnown").await;

@@ -1,7 +1,6 @@
 //! What a change of the specification does to a MiniCluster that runs.
 
-use crate::support::world::{CLUSTER, CONFIG, JOB, World, finish, patch, status};
-use flux_contract::AgentConfig;
+use crate::support::world::{CLUSTER, CONFIG, JOB, World, finish, patch, status, with_sidecar};
 use serde_json::json;
 
 /// The fields that the condition names as fixed.
@@ -20,11 +19,10 @@ fn as_built_by_another_release(world: &World) {
         pod["volumes"] = json!([]);
         pod["containers"][0]["env"] = json!([{ "name": "ONCE", "value": "there" }]);
     });
+    let mut config = world.server.agent_config();
+    config.broker.connect_timeout = Some("9s".to_owned());
+    config.environment.insert("ONCE".to_owned(), "there".to_owned());
     world.server.change(CONFIG, |object| {
-        let text = object["data"]["agent.toml"].as_str().unwrap();
-        let mut config = AgentConfig::from_toml(text).unwrap();
-        config.broker.connect_timeout = Some("9s".to_owned());
-        config.environment.insert("ONCE".to_owned(), "there".to_owned());
         object["data"]["agent.toml"] = json!(config.to_toml().unwrap());
     });
 }
@@ -53,11 +51,9 @@ async fn deadline_and_backoff_limit_follow_unless_workers_would_have_to_know() {
 #[tokio::test]
 async fn agents_that_have_a_deadline_read_another_and_others_read_none() {
     let deadlines = |world: &World| {
-        let config = world.server.get(CONFIG).unwrap();
-        let config = AgentConfig::from_toml(config["data"]["agent.toml"].as_str().unwrap());
         let job = world.server.get(JOB).unwrap();
         let of_job = job["spec"]["activeDeadlineSeconds"].as_i64().unwrap();
-        (config.unwrap().shutdown.deadline_seconds, of_job)
+        (world.server.agent_config().shutdown.deadline_seconds, of_job)
     };
     let margin = 30 + 1800;
     let world = World::reconciled(&json!({ "deadlineSeconds": 60 })).await;
@@ -95,15 +91,6 @@ async fn after_an_upgrade_only_the_fields_that_the_user_touches_are_refused() {
 }
 
 #[tokio::test]
-async fn an_api_that_agents_do_not_know_of_gets_no_service() {
-    let world = World::reconciled(&json!({})).await;
-    world.edit(2, |spec| spec["flux"]["rest"] = json!({}));
-    world.reconcile().await.unwrap();
-    assert_eq!(refused(&world), "spec.flux.rest");
-    assert!(world.server.get("/api/v1/namespaces/work/services/hello-rest").is_none());
-}
-
-#[tokio::test]
 async fn an_invalid_change_of_what_runs_is_refused_and_its_end_is_seen() {
     let world = World::reconciled(&json!({ "services": [{ "image": "db", "name": "db" }] })).await;
     world.reconcile().await.unwrap();
@@ -127,11 +114,7 @@ async fn an_invalid_change_of_what_runs_is_refused_and_its_end_is_seen() {
 /// The names of Services are in the specification, and what was made once has those of another one.
 #[tokio::test]
 async fn no_address_is_left_of_a_sidecar_that_was_taken_out_of_the_specification() {
-    let sidecar = json!({ "image": "web", "name": "web", "runFlux": false, "ports": [80] });
-    let world = World::reconciled(&json!({
-        "containers": [{ "image": "app", "command": "a", "runFlux": true }, sidecar],
-    }))
-    .await;
+    let world = World::reconciled(&with_sidecar()).await;
     let services = || world.server.paths("/api/v1/namespaces/work/services");
     assert_eq!(services().len(), 4, "{:?}", services());
     world.edit(2, |spec| spec["containers"].as_array_mut().unwrap().truncate(1));

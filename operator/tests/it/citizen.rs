@@ -2,16 +2,13 @@
 
 use crate::support::server::Failure;
 use crate::support::world::{
-    CLUSTER, CONFIG, JOB, SECRETS, SERVICE, World, create, finish, marker, of_the_job, patch,
-    put_pods, status,
+    CLUSTER, CONFIG, JOB, SECRETS, SERVICE, World, control, create, finish, marker, of_the_job,
+    patch, put_pods, ready, status, until, with_sidecar,
 };
-use flux_operator::controller::{Scope, run, supervise};
+use flux_operator::controller::supervise;
 use flux_operator::crd::State;
 use serde_json::{Value, json};
-use std::future::pending;
 use std::sync::Arc;
-use std::time::Duration;
-use tokio::time::{sleep, timeout};
 
 #[tokio::test]
 async fn a_panic_is_the_condition_of_its_object_and_the_next_reconcile_goes_well() {
@@ -55,17 +52,13 @@ fn foreign(kind: &str, name: &str) -> Value {
 
 #[tokio::test]
 async fn an_object_that_somebody_creates_between_read_and_write_is_not_adopted() {
-    let sidecar = json!({ "containers": [
-        { "image": "app", "command": "a", "runFlux": true },
-        { "image": "web", "name": "web", "runFlux": false, "ports": [80] },
-    ] });
     for (path, kind, is_needed) in [
         (SERVICE, "Service", true),
         (CONFIG, "ConfigMap", true),
         (JOB, "Job", true),
         ("/api/v1/namespaces/work/services/web", "Service", false),
     ] {
-        let world = World::new(&sidecar);
+        let world = World::new(&with_sidecar());
         world.server.intrude(path, foreign(kind, path.rsplit_once('/').unwrap().1));
         let failed = world.reconcile().await.err().map(|error| error.category());
         assert_eq!(failed, is_needed.then_some("NameTaken"), "{path}");
@@ -300,24 +293,12 @@ async fn a_run_that_the_operator_in_go_has_started_is_seen_to_run() {
         job["metadata"]["uid"] = json!("job-uid");
         job["status"] = json!({ "startTime": "2026-01-01T00:00:00Z", "active": 4, "ready": 4 });
     });
-    let status = json!({
-        "phase": "Running", "conditions": [{ "type": "Ready", "status": "True" }],
-        "containerStatuses": [{
-            "name": "hello", "image": "", "imageID": "", "ready": true, "started": true,
-            "restartCount": 0, "state": { "running": {} },
-        }],
-    });
-    put_pods(&world, vec![json!({ "metadata": of_the_job("hello-0-abcde", 0), "status": status })]);
+    let lead = json!({ "metadata": of_the_job("hello-0-abcde", 0), "status": ready("hello") });
+    put_pods(&world, vec![lead]);
     world.server.brings_news_but_of(&[]);
-    let scope = Scope { namespace: Some("work".to_owned()), concurrency: 1 };
-    tokio::spawn(run(Arc::clone(&world.context), scope, || {}, pending()));
+    tokio::spawn(control(Arc::clone(&world.context)));
     let state = || world.server.get(CLUSTER).unwrap()["status"]["state"].clone();
-    let runs = async {
-        while state() != "Running" {
-            sleep(Duration::from_millis(100)).await;
-        }
-    };
-    assert!(timeout(Duration::from_mins(1), runs).await.is_ok(), "{}", state());
+    until("it runs", || state() == "Running").await;
     assert_eq!(world.condition("Ready").0, "True");
 }
 

@@ -52,11 +52,6 @@ fn validate_reports_every_fault_of_everything_named_and_ends_with_0_1_or_2() {
     let (code, valid, faults) = validate(&["none.yaml", "a.yaml", "c.yaml"], "");
     assert_eq!((code, valid.as_str()), (2, "c.yaml: 1 valid\n"));
     assert!(faults.contains("read none.yaml: No such file") && faults.contains("spec.size"));
-    let deep = "[".repeat(10_000);
-    for endless in [&deep, &format!("{VALID}  pod: {{overlay: {deep}")] {
-        let (code, _, faults) = validate(&["-"], endless);
-        assert!(code == 1 && faults.len() < 2_000, "{code} {faults}");
-    }
     let twice = VALID.replace("spec:", "spec:\n  size: 1\n  size: 2");
     let (_, _, faults) = validate(&["-"], &twice);
     assert!(faults.contains(":6: ") && faults.contains("duplicate mapping key: size"), "{faults}");

@@ -1,7 +1,8 @@
 //! The definition of `MiniCluster` as it is installed.
 
-use crate::support::any_spec::{OBJECT, SCHEMA};
-use crate::support::field_path::schemas;
+use crate::support::any_spec::{OBJECT, SCHEMA, VERSION};
+use crate::support::field_path::{get, leaves, schemas};
+use crate::support::world::{CLUSTER, JOB, World, finish};
 use flux_operator::crd::{self, Container, Flux, Logging, MiniCluster, MiniClusterSpec, Pod};
 use serde_json::{Value, json};
 
@@ -28,7 +29,7 @@ fn with_schema_defaults(schema: &Value, value: &mut Value) {
 }
 
 #[test]
-fn no_schema_is_nullable_or_has_a_format_the_api_server_does_not_know() {
+fn every_schema_is_one_that_the_api_server_takes_and_every_rule_has_a_message() {
     for (path, schema) in schemas(&OBJECT) {
         assert!(schema.get("nullable").is_none(), "{path}");
         let format = schema["format"].as_str().unwrap_or("int32");
@@ -36,6 +37,9 @@ fn no_schema_is_nullable_or_has_a_format_the_api_server_does_not_know() {
             ["int32", "int64", "date-time", "double", "byte"].contains(&format),
             "{path} {format}"
         );
+        for rule in schema["x-kubernetes-validations"].as_array().into_iter().flatten() {
+            assert!(rule["message"].is_string() && rule["reason"].is_string(), "{path}: {rule}");
+        }
     }
 }
 
@@ -56,15 +60,6 @@ fn every_text_list_and_map_that_a_user_writes_has_a_limit() {
             Some(other) => panic!("{path}: {other} is no type of this test"),
         };
         assert!(is_limited, "{path}: {schema}");
-    }
-}
-
-#[test]
-fn every_rule_has_a_message() {
-    for (path, schema) in schemas(&OBJECT) {
-        for rule in schema["x-kubernetes-validations"].as_array().into_iter().flatten() {
-            assert!(rule["message"].is_string() && rule["reason"].is_string(), "{path}: {rule}");
-        }
     }
 }
 
@@ -113,4 +108,38 @@ fn the_values_of_default_are_those_of_an_empty_object() {
     same::<crd::MiniClusterStatus>();
     let spec: MiniClusterSpec = serde_json::from_value(json!({ "containers": [] })).unwrap();
     assert_eq!(spec, MiniClusterSpec::default());
+}
+
+/// The fields are taken from the definition, so that a new one cannot be forgotten.
+#[tokio::test]
+async fn every_field_of_the_status_says_something_at_some_time() {
+    let world = World::reconciled(&json!({})).await;
+    let reported = || world.server.get(CLUSTER).unwrap()["status"].clone();
+    let mut life = vec![reported()];
+    world.server.change(JOB, |job| {
+        job["status"] = json!({ "startTime": "2026-01-01T00:00:00Z", "active": 4, "ready": 4 });
+    });
+    world.reconcile().await.unwrap();
+    life.push(reported());
+    finish(&world, "Failed", 7);
+    world.reconcile().await.unwrap();
+    life.push(reported());
+    let fields = leaves(&OBJECT["properties"]["status"]);
+    assert!(fields.len() > 15, "only {} fields were found", fields.len());
+    let is_silent = |path: &&str| {
+        life.iter().all(|status| [json!(null), json!(0), json!("")].contains(&get(status, path, 0)))
+    };
+    let silent = fields.iter().map(|(path, _)| path.as_str()).filter(is_silent);
+    assert_eq!(silent.collect::<Vec<_>>(), [""; 0]);
+}
+
+#[test]
+fn columns_and_the_scale_subresource_name_fields_that_exist() {
+    let fields: Vec<String> = leaves(&OBJECT).into_iter().map(|(path, _)| path).collect();
+    let scale = VERSION["subresources"]["scale"].as_object().unwrap().values();
+    let columns = VERSION["additionalPrinterColumns"].as_array().unwrap();
+    let paths = scale.chain(columns.iter().map(|column| &column["jsonPath"]));
+    for path in paths.map(|path| path.as_str().unwrap()) {
+        assert!(fields.iter().any(|it| it == path) || path.starts_with(".metadata."), "{path}");
+    }
 }

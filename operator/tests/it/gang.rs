@@ -34,48 +34,39 @@ fn template(world: &World) -> Value {
     world.server.get(JOB).unwrap()["spec"]["template"].clone()
 }
 
+/// How many pods the PodGroup asks for.
 fn members(world: &World, kind: (&str, &str, &str)) -> Value {
-    world.server.get(&group(kind)).unwrap()["spec"]["minMember"].clone()
-}
-
-fn native_members(world: &World, kind: (&str, &str, &str)) -> Value {
     let spec = world.server.get(&group(kind)).unwrap()["spec"].clone();
-    spec["schedulingPolicy"]["gang"]["minCount"].clone()
+    let native = spec["schedulingPolicy"]["gang"]["minCount"].clone();
+    if native.is_null() { spec["minMember"].clone() } else { native }
 }
 
 #[tokio::test]
-async fn pods_join_the_pod_group_of_scheduler_plugins_before_there_are_any() {
-    let world = gang(&json!({ "minSize": 3, "pod": { "schedulerName": "packer" } }));
-    world.server.serves(&[COSCHEDULING, VOLCANO]);
-    let writes = world.writes().await;
-    let place = |write: &String| writes.iter().position(|it| it == write).unwrap();
-    assert!(place(&create(&group(COSCHEDULING))) < place(&create(JOB)), "{writes:?}");
-    assert!(!writes.contains(&create(&group(VOLCANO))), "{writes:?}");
-    assert_eq!(members(&world, COSCHEDULING), 3);
-    let owner = &world.server.get(&group(COSCHEDULING)).unwrap()["metadata"]["ownerReferences"][0];
-    assert_eq!((&owner["kind"], &owner["name"]), (&json!("MiniCluster"), &json!("hello")));
-    let template = template(&world);
-    assert_eq!(template["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"], "hello");
-    assert_eq!(template["spec"]["schedulerName"], "packer");
-}
-
-#[tokio::test]
-async fn pods_join_the_pod_group_of_volcano_and_get_its_scheduler() {
-    for (served, scheduler, with) in [
-        (vec![VOLCANO], "volcano", json!({})),
-        (vec![VOLCANO], "packer", json!({ "pod": { "schedulerName": "packer" } })),
-        (
-            vec![COSCHEDULING, VOLCANO],
-            "volcano",
-            json!({ "pod": { "overlay": { "schedulerName": "volcano" } } }),
-        ),
+async fn pods_join_the_pod_group_of_their_scheduler_before_there_are_any() {
+    let packer = json!({ "minSize": 3, "pod": { "schedulerName": "packer" } });
+    let volcano = json!({ "minSize": 3, "pod": { "overlay": { "schedulerName": "volcano" } } });
+    for (served, kind, scheduler, with) in [
+        (&[COSCHEDULING, VOLCANO][..], COSCHEDULING, "packer", &packer),
+        (&[VOLCANO], VOLCANO, "volcano", &json!({ "minSize": 3 })),
+        (&[VOLCANO], VOLCANO, "packer", &packer),
+        (&[COSCHEDULING, VOLCANO], VOLCANO, "volcano", &volcano),
     ] {
-        let world = gang(&with);
-        world.server.serves(&served);
-        world.reconcile().await.unwrap();
-        assert_eq!(members(&world, VOLCANO), 4);
+        let world = gang(with);
+        world.server.serves(served);
+        let writes = world.writes().await;
+        let place = |write: &String| writes.iter().position(|it| it == write).unwrap();
+        assert!(place(&create(&group(kind))) < place(&create(JOB)), "{writes:?}");
+        assert_eq!(writes.iter().filter(|it| it.contains("podgroups")).count(), 1, "{writes:?}");
+        assert_eq!(members(&world, kind), 3);
+        let owner = &world.server.get(&group(kind)).unwrap()["metadata"]["ownerReferences"][0];
+        assert_eq!((&owner["kind"], &owner["name"]), (&json!("MiniCluster"), &json!("hello")));
         let template = template(&world);
-        assert_eq!(template["metadata"]["annotations"]["scheduling.k8s.io/group-name"], "hello");
+        let metadata = &template["metadata"];
+        let joined = [
+            &metadata["labels"]["scheduling.x-k8s.io/pod-group"],
+            &metadata["annotations"]["scheduling.k8s.io/group-name"],
+        ];
+        assert_eq!(*joined[usize::from(kind == VOLCANO)], "hello");
         assert_eq!(template["spec"]["schedulerName"], scheduler);
     }
 }
@@ -217,11 +208,11 @@ async fn members_of_kubernetes_pod_group_follow_the_size_where_it_lets_them() {
         world.edit(2, |spec| spec["size"] = json!(6));
         let writes = world.writes().await;
         assert_eq!(writes.contains(&patch(&group(kind))), followed == 6, "{writes:?}");
-        assert_eq!(native_members(&world, kind), followed);
+        assert_eq!(members(&world, kind), followed);
         // One that somebody has deleted is made again with what is asked for now.
         world.server.remove(&group(kind));
         world.reconcile().await.unwrap();
-        assert_eq!(native_members(&world, kind), 6);
+        assert_eq!(members(&world, kind), 6);
     }
 }
 
@@ -241,7 +232,7 @@ async fn a_topology_that_the_api_server_leaves_out_is_told_and_not_asked_for_aga
     assert!(message.contains("TopologyAwareWorkloadScheduling"), "{message}");
     world.edit(2, |spec| spec["size"] = json!(6));
     world.reconcile().await.unwrap();
-    assert_eq!(native_members(&world, NATIVE), 6);
+    assert_eq!(members(&world, NATIVE), 6);
     world.edit(3, |spec| spec["scheduling"]["topology"] = json!("example.com/zone"));
     world.reconcile().await.unwrap();
     let (_, reason, message) = world.condition("Progressing");

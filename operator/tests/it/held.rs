@@ -1,9 +1,9 @@
 //! Runs that end while containers that others have put into the pods go on.
 
-use crate::support::world::{JOB, World, of_the_job, patch, put_pods};
+use crate::support::world::{JOB, World, container, of_the_job, patch, put_pods};
 use flux_operator::crd::State;
 use jiff::{SignedDuration, Timestamp};
-use serde_json::{Value, json};
+use serde_json::json;
 
 const PROXY: &str = "proxy of pod hello-0-a";
 const LEAD: &str = "/api/v1/namespaces/work/pods/hello-0-a";
@@ -14,12 +14,11 @@ async fn ended(code: i32, seconds: i64) -> World {
     world.server.change(JOB, |job| {
         job["status"] = json!({ "startTime": "2026-01-01T00:00:00Z", "active": 4, "ready": 3 });
     });
-    let container = |name: &str, state: Value| json!({ "name": name, "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": state });
     let end = Timestamp::now() - SignedDuration::from_secs(seconds);
     let end = json!({ "exitCode": code, "finishedAt": end.to_string() });
     let containers = [
-        container("proxy", json!({ "running": { "startedAt": "2026-01-01T00:00:01Z" } })),
-        container("hello", json!({ "terminated": end })),
+        container("proxy", &json!({ "running": { "startedAt": "2026-01-01T00:00:01Z" } })),
+        container("hello", &json!({ "terminated": end })),
     ];
     let status = json!({ "phase": "Running", "containerStatuses": containers });
     put_pods(&world, vec![json!({ "metadata": of_the_job("hello-0-a", 0), "status": status })]);

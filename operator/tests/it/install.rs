@@ -2,7 +2,7 @@
 //! way, and what the status reports.
 
 use crate::support::world::{CONFIG, JOB, World};
-use flux_contract::{AgentConfig, Install};
+use flux_contract::Install;
 use flux_operator::crd::{InstallMethod, Installed};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -67,9 +67,8 @@ async fn what_server_and_all_nodes_have_decides_and_the_reason_is_said() {
         world.reconcile().await.unwrap();
         assert_eq!(reported(&world), (method, why.to_owned()));
         assert_eq!(copying(&world), if method == copied { 2 } else { 0 }, "{why}");
-        let config = world.server.get(CONFIG).unwrap();
-        let config = AgentConfig::from_toml(config["data"]["agent.toml"].as_str().unwrap());
-        assert_eq!(config.unwrap().install == Install::Image, method == mounted, "{why}");
+        let install = world.server.agent_config().install;
+        assert_eq!(install == Install::Image, method == mounted, "{why}");
     }
 }
 

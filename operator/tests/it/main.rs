@@ -9,7 +9,6 @@ mod citizen;
 mod command;
 mod crd;
 mod every_field;
-mod every_status_field;
 mod gang;
 mod go_examples;
 mod held;

@@ -1,6 +1,6 @@
 //! The pods beside the Job's template, and what they wait for.
 
-use crate::support::world::{JOB, World, finish, of_the_job, put_pods};
+use crate::support::world::{JOB, World, container, finish, of_the_job, put_pods, ready};
 use kube::runtime::controller::Action;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -28,13 +28,7 @@ fn pod(name: &str, phase: &str, conditions: &Value) -> Value {
 
 /// A lead that runs, whose broker is ready.
 fn lead() -> Value {
-    let condition = json!([{ "type": "Ready", "status": "True" }]);
-    let mut pod = pod("hello-0-a", "Running", &condition);
-    pod["status"]["containerStatuses"] = json!([{
-        "name": "hello", "image": "", "imageID": "", "ready": true, "started": true,
-        "restartCount": 0, "state": { "running": {} },
-    }]);
-    pod
+    json!({ "metadata": of_the_job("hello-0-a", 0), "status": ready("hello") })
 }
 
 fn running(world: &World, ready: i32, pods: Vec<Value>) {
@@ -49,19 +43,17 @@ async fn the_worker_that_failed_is_found_among_the_pods() {
     let world = World::reconciled(&json!({})).await;
     finish(&world, "Failed", 68);
     let left = r#"{"exitCode":68,"commandRan":false,"lastError":"refused"}"#;
+    let end = json!({ "terminated": { "exitCode": 68, "message": left } });
     let pods = [("hello-1-b", "Running"), ("hello-2-c", "Failed")];
     let pods = pods.map(|(name, phase)| {
         let mut pod = pod(name, phase, &json!([]));
-        pod["status"]["containerStatuses"] = json!([{
-            "name": "hello", "image": "", "imageID": "", "ready": false, "restartCount": 0,
-            "state": { "terminated": { "exitCode": 68, "message": left } },
-        }]);
+        pod["status"]["containerStatuses"] = json!([container("hello", &end)]);
         pod
     });
     put_pods(&world, pods.to_vec());
     world.reconcile().await.unwrap();
     let (_, reason, message) = world.condition("Failed");
-    assert_eq!(reason, "LeadUnreachable");
+    assert_eq!((reason.as_str(), world.status().exit_code), ("LeadUnreachable", None));
     assert!(message.starts_with("pod hello-2-c: "), "{message}");
 }
 
@@ -115,11 +107,10 @@ async fn a_services_pod_that_does_not_start_is_named_while_the_lead_is_awaited()
     let services = json!([{ "image": "registry", "name": "registry" }]);
     let world = World::reconciled(&json!({ "services": services })).await;
     world.reconcile().await.unwrap();
+    let waits = json!({ "reason": "ImagePullBackOff", "message": "no such image" });
+    let registry = container("registry", &json!({ "waiting": waits }));
     world.server.change(SERVICES, |pod| {
-        pod["status"] = json!({ "phase": "Pending", "containerStatuses": [{
-            "name": "registry", "image": "", "imageID": "", "ready": false, "restartCount": 0,
-            "state": { "waiting": { "reason": "ImagePullBackOff", "message": "no such image" } },
-        }] });
+        pod["status"] = json!({ "phase": "Pending", "containerStatuses": [registry] });
     });
     world.reconcile().await.unwrap();
     let (_, reason, message) = world.condition("Progressing");

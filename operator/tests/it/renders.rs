@@ -64,7 +64,10 @@ fn of_pod(pod: &Value) -> Vec<String> {
         let image = text(&container["image"]);
         let has_image = !image.is_empty() && image.trim() == image;
         wrong.extend((!has_image).then(|| format!("image {image:?}")));
-        wrong.extend(twice(list(&container["volumeMounts"]).iter().map(|it| &it["mountPath"])));
+        let mounts = list(&container["volumeMounts"]);
+        wrong.extend(twice(mounts.iter().map(|it| &it["mountPath"])));
+        let has_volume = |it: &&Value| volumes.iter().any(|volume| volume["name"] == it["name"]);
+        wrong.extend(mounts.iter().filter(|it| !has_volume(it)).map(|it| format!("mount {it}")));
         let variables = list(&container["env"]).iter().map(|it| text(&it["name"]));
         let bad = variables.filter(|it| it.is_empty() || it.contains('=') || !it.is_ascii());
         wrong.extend(bad.map(|name| format!("variable {name:?}")));

@@ -1,7 +1,7 @@
 //! Names that several may want: the headless Service of a group of MiniClusters, and the short names of sidecars.
 
 use crate::support::simulation::collector::collect;
-use crate::support::world::{CLUSTER, JOB, World, finish, marker};
+use crate::support::world::{CLUSTER, JOB, World, finish, marker, with_sidecar};
 use flux_operator::controller::{Error, reconcile_one};
 use kube::core::{ObjectMeta, PartialObjectMetaExt as _};
 use serde_json::{Value, json};
@@ -105,13 +105,6 @@ async fn a_service_that_is_not_shared_keeps_its_owner_and_the_field_is_named() {
         );
         assert_eq!(world.server.get(TEAM), before);
     }
-}
-
-fn with_sidecar() -> Value {
-    json!({ "containers": [
-        { "image": "app", "command": "a", "runFlux": true },
-        { "image": "web", "name": "web", "runFlux": false, "ports": [80] },
-    ] })
 }
 
 #[tokio::test]

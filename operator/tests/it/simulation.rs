@@ -4,30 +4,11 @@ use crate::support::simulation::job::{is_suspended, pods_of};
 use crate::support::simulation::kubelet::Kubelet;
 use crate::support::simulation::refusal::Refusal;
 use crate::support::simulation::rules::admit;
-use crate::support::simulation::selectors::Selection;
 use crate::support::simulation::store::Store;
 use crate::support::simulation::{Kubernetes, queue};
 use crate::support::world::{CLUSTER, JOB, PODS, World};
 use serde_json::{Value, json};
 use std::sync::Arc;
-
-#[test]
-fn a_term_asks_for_a_value_another_value_a_key_or_none() {
-    let object =
-        json!({ "metadata": { "labels": { "index": "1" } }, "status": { "phase": "Failed" } });
-    let has = |labels: &str, fields: &str| {
-        let query = [("labelSelector", labels), ("fieldSelector", fields)];
-        let query = query.map(|(key, value)| (key.to_owned(), value.to_owned()));
-        Selection::of(&query.into()).has(&object)
-    };
-    for term in ["index=1", "index!=0", "other!=0", "index", "!other", "index,index!=0", ""] {
-        assert!(has(term, "status.phase=Failed"), "{term}");
-    }
-    for term in ["index=0", "index!=1", "other", "!index", "index,index!=1"] {
-        assert!(!has(term, ""), "{term}");
-    }
-    assert!(!has("", "status.phase=Pending"));
-}
 
 fn changed(old: &Value, path: &str, value: Value) -> Result<Value, Refusal> {
     let mut new = old.clone();
@@ -54,29 +35,6 @@ fn a_job_keeps_its_template_and_may_have_another_size_if_both_numbers_agree() {
     assert_eq!(smaller["metadata"]["generation"], 2);
     let with_label = changed(&job, "/metadata", json!({ "uid": "another", "generation": 9 }));
     assert_eq!(with_label.unwrap()["metadata"], json!({ "generation": 1 }));
-}
-
-const MAPS: &str = "/api/v1/namespaces/work/configmaps";
-
-fn map(store: &mut Store) -> (String, Arc<Value>) {
-    let body = json!({ "kind": "ConfigMap", "metadata": { "name": "a" } });
-    (format!("{MAPS}/a"), store.create(MAPS, &body).unwrap())
-}
-
-#[test]
-fn a_name_is_given_once_and_a_write_meets_the_version_that_it_names() {
-    let mut store = Store::default();
-    let (path, made) = map(&mut store);
-    assert_eq!(store.create(MAPS, &made).unwrap_err().code, 409);
-    let version = &made["metadata"]["resourceVersion"];
-    let naming =
-        |field: &str, value: &Value| json!({ "metadata": { field: value }, "data": { "b": "c" } });
-    assert_eq!(store.merge(&path, &naming("uid", &json!("other"))).unwrap_err().code, 409);
-    store.merge(&path, &naming("resourceVersion", version)).unwrap();
-    let same = store.merge(&path, &json!({ "data": { "b": "c" } })).unwrap();
-    assert_eq!(store.merge(&path, &json!({})).unwrap(), same, "nothing changes");
-    assert_eq!(store.merge(&path, &naming("resourceVersion", version)).unwrap_err().code, 409);
-    assert_eq!(store.merge("/nowhere", &json!({})).unwrap_err().code, 404);
 }
 
 /// A cluster with the Job of a MiniCluster of two, whose command runs once.
@@ -147,6 +105,8 @@ async fn a_suspension_takes_the_pods_and_counts_them_nowhere() {
 #[tokio::test]
 async fn a_pod_that_was_deleted_before_a_suspension_counts() {
     let mut cluster = Cluster::with_job(json!({})).await;
+    queue::direct(&mut cluster.store, false);
+    assert!(!is_suspended(cluster.job()), "the queue leaves it alone");
     cluster.act(5);
     let (lead, _) = cluster.pods().remove(0);
     cluster.store.delete(&lead, &Value::Null).unwrap();
@@ -204,13 +164,6 @@ async fn a_queue_starts_what_may_be_fewer_with_fewer_and_gives_the_rest_back() {
     cluster.act(5);
     queue::direct(&mut cluster.store, false);
     assert_eq!(size(&cluster), (2, 2));
-}
-
-#[tokio::test]
-async fn others_are_not_the_queues() {
-    let mut cluster = Cluster::with_job(json!({})).await;
-    queue::direct(&mut cluster.store, false);
-    assert!(!is_suspended(cluster.job()));
 }
 
 #[tokio::test]

@@ -1,16 +1,13 @@
 //! What the API server pays for MiniClusters that wait: requests at rest, counted over the time of the tests, which goes
 //! on when nobody has anything to do.
 
+use crate::support::hello;
 use crate::support::server::Server;
 use crate::support::simulation::job::{JobController, index_of, is_broker};
-use crate::support::world::PODS;
-use crate::support::{defaults, hello, images};
-use flux_operator::controller::{Context, Scope, run};
-use flux_operator::metrics::Metrics;
+use crate::support::world::{PODS, control, new_operator, ready};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::sleep;
@@ -48,12 +45,9 @@ impl Crowd {
             memory.store.has_queue = true;
             memory.store.clock
         });
-        let metrics = Arc::new(Metrics::default());
-        let mut context = Context::new(server.client(), None, metrics, images(), defaults());
+        let mut context = new_operator(&server, &Arc::default());
         context.clock = Box::new(move || clock.now());
-        let context = Arc::new(context);
-        let scope = Scope { namespace: Some("work".to_owned()), concurrency: 4 };
-        tokio::spawn(run(context, scope, || {}, pending()));
+        tokio::spawn(control(Arc::new(context)));
         let mut crowd = Self { server, jobs: JobController::default() };
         // All watches have begun.
         sleep(SOON).await;
@@ -164,18 +158,7 @@ fn silent() -> Value {
 
 /// The lead is ready, and the others are as `others` says.
 fn led(others: Value) -> impl Fn(u64) -> Value {
-    move |index| {
-        if index > 0 {
-            return others.clone();
-        }
-        json!({
-            "phase": "Running", "conditions": [{ "type": "Ready", "status": "True" }],
-            "containerStatuses": [{
-                "name": "", "image": "", "imageID": "", "ready": true, "started": true,
-                "restartCount": 0, "state": { "running": {} },
-            }],
-        })
-    }
+    move |index| if index > 0 { others.clone() } else { ready("") }
 }
 
 #[tokio::test(start_paused = true)]

@@ -14,14 +14,11 @@ use crate::support::simulation::kubelet::Kubelet;
 use crate::support::simulation::nodes::pods_on;
 use crate::support::simulation::store::Store;
 use crate::support::simulation::{Kubernetes, queue};
-use crate::support::world::{CLUSTER, CONFIG, JOB, PODS, SECRETS};
-use crate::support::{defaults, images};
+use crate::support::world::{CLUSTER, CONFIG, JOB, PODS, SECRETS, control, new_operator};
 use flux_contract::{Exit, labels};
-use flux_operator::controller::{Context, Scope, run};
 use flux_operator::metrics::Metrics;
 use json_patch::merge;
 use serde_json::{Value, json};
-use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinHandle;
@@ -89,13 +86,9 @@ impl World {
             operator.abort();
         }
         let clock = self.clock;
-        let client = self.server.client();
-        let metrics = Arc::clone(&self.metrics);
-        let instance = Some("operator-0".to_owned());
-        let mut context = Context::new(client, instance, metrics, images(), defaults());
+        let mut context = new_operator(&self.server, &self.metrics);
         context.clock = Box::new(move || clock.now());
-        let scope = Scope { namespace: Some("work".to_owned()), concurrency: 2 };
-        self.operator = Some(tokio::spawn(run(Arc::new(context), scope, || {}, pending())));
+        self.operator = Some(tokio::spawn(control(Arc::new(context))));
     }
 
     pub(crate) fn store<T>(&self, work: impl FnOnce(&mut Store) -> T) -> T {

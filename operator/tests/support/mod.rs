@@ -3,7 +3,6 @@
 
 pub(crate) mod any_spec;
 pub(crate) mod field_path;
-pub(crate) mod process;
 pub(crate) mod rights;
 pub(crate) mod server;
 pub(crate) mod simulation;

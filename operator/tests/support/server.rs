@@ -10,7 +10,9 @@
 use super::simulation::api::{Asked, Memory, News, refuse};
 pub(crate) use super::simulation::faults::Failure;
 use super::simulation::refusal::{Refusal, conflict, refused};
+use super::world::CONFIG;
 use axum::body::Body as Answer;
+use flux_contract::AgentConfig;
 use http::header::ACCEPT;
 use http::{Request, Response};
 use kube::Client;
@@ -121,6 +123,12 @@ impl Server {
 
     pub(crate) fn get(&self, path: &str) -> Option<Value> {
         self.lock().store.get(path).cloned()
+    }
+
+    /// The configuration that the agents of the MiniCluster read.
+    pub(crate) fn agent_config(&self) -> AgentConfig {
+        let object = self.get(CONFIG).unwrap();
+        AgentConfig::from_toml(object["data"]["agent.toml"].as_str().unwrap()).unwrap()
     }
 
     pub(crate) fn paths(&self, path: &str) -> Vec<String> {

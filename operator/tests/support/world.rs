@@ -2,13 +2,16 @@
 
 use super::server::Server;
 use super::simulation::api::Memory;
-use flux_operator::controller::{Context, Error, reconcile_one};
+use flux_operator::controller::{Context, Error, Scope, reconcile_one, run};
 use flux_operator::crd::{MiniCluster, MiniClusterStatus};
 use flux_operator::metrics::Metrics;
 use kube::core::{ObjectMeta, PartialObjectMeta, PartialObjectMetaExt as _};
 use kube::runtime::controller::Action;
 use serde_json::{Value, json};
+use std::future::pending;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{sleep, timeout};
 
 pub(crate) const CLUSTER: &str =
     "/apis/flux-framework.org/v1alpha2/namespaces/work/miniclusters/hello";
@@ -47,14 +50,8 @@ impl World {
 
     fn of(server: Server) -> Self {
         let metrics = Arc::new(Metrics::default());
-        let context = Context::new(
-            server.client(),
-            Some("operator-0".to_owned()),
-            Arc::clone(&metrics),
-            super::images(),
-            super::defaults(),
-        );
-        Self { server, context: Arc::new(context), metrics }
+        let context = Arc::new(new_operator(&server, &metrics));
+        Self { server, context, metrics }
     }
 
     pub(crate) async fn reconcile(&self) -> Result<(), Error> {
@@ -106,6 +103,37 @@ impl World {
     }
 }
 
+/// An operator that remembers nothing.
+pub(crate) fn new_operator(server: &Server, metrics: &Arc<Metrics>) -> Context {
+    let (name, metrics) = (Some("operator-0".to_owned()), Arc::clone(metrics));
+    Context::new(server.client(), name, metrics, super::images(), super::defaults())
+}
+
+/// The controller of the namespace, without an end.
+pub(crate) fn control(context: Arc<Context>) -> impl Future<Output = ()> {
+    let scope = Scope { namespace: Some("work".to_owned()), concurrency: 2 };
+    run(context, scope, || {}, pending())
+}
+
+/// Waits until `holds`: long enough for a busy machine.
+pub(crate) async fn until(what: &str, holds: impl Fn() -> bool) {
+    let met = async {
+        while !holds() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let met = timeout(Duration::from_mins(1), met).await;
+    assert!(met.is_ok(), "waited for: {what}");
+}
+
+/// A specification with a sidecar that has a port.
+pub(crate) fn with_sidecar() -> Value {
+    json!({ "containers": [
+        { "image": "app", "command": "a", "runFlux": true },
+        { "image": "web", "name": "web", "runFlux": false, "ports": [80] },
+    ] })
+}
+
 /// What the controller knows of the MiniCluster.
 pub(crate) fn marker() -> PartialObjectMeta<MiniCluster> {
     let metadata = ObjectMeta {
@@ -147,19 +175,34 @@ pub(crate) fn finish(world: &World, type_: &str, exit_code: i32) {
         "output": (exit_code != 0).then_some("broken\n"),
         "phases": [{ "name": "command", "startMilliseconds": 5, "durationMilliseconds": 9 }],
     });
+    let end = json!({ "exitCode": exit_code, "message": message.to_string() });
     put_pods(
         world,
         vec![json!({
             "metadata": of_the_job("hello-0-abcde", 0),
             "status": {
                 "phase": if exit_code == 0 { "Succeeded" } else { "Failed" },
-                "containerStatuses": [{
-                    "name": "hello", "image": "", "imageID": "", "ready": false, "restartCount": 0,
-                    "state": { "terminated": { "exitCode": exit_code, "message": message.to_string() } },
-                }],
+                "containerStatuses": [container("hello", &json!({ "terminated": end }))],
             },
         })],
     );
+}
+
+/// The status of a container that is not ready.
+pub(crate) fn container(name: &str, state: &Value) -> Value {
+    json!({
+        "name": name, "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": state,
+    })
+}
+
+/// The status of a pod whose runner, the container `name`, is ready.
+pub(crate) fn ready(name: &str) -> Value {
+    let mut runner = container(name, &json!({ "running": {} }));
+    (runner["ready"], runner["started"]) = (json!(true), json!(true));
+    json!({
+        "phase": "Running", "conditions": [{ "type": "Ready", "status": "True" }],
+        "containerStatuses": [runner],
+    })
 }
 
 /// Metadata of a pod of the Job, as the Job controller gives it.

@@ -51,22 +51,12 @@ fn of_condition(condition: &Condition) -> Option<Event> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-
-    fn condition(type_: &str, status: &str, reason: &str) -> Condition {
-        Condition {
-            type_: type_.to_owned(),
-            status: status.to_owned(),
-            reason: reason.to_owned(),
-            message: "text".to_owned(),
-            observed_generation: None,
-            last_transition_time: Time(jiff::Timestamp::UNIX_EPOCH),
-        }
-    }
+    use crate::controller::fixtures::condition;
 
     #[test]
     fn a_calm_stop_is_not_told_and_a_refused_job_is() {
-        let invalid = ["Accepted", "Progressing"].map(|type_| condition(type_, "False", "Invalid"));
+        let invalid =
+            ["Accepted", "Progressing"].map(|type_| condition(type_, "False", "Invalid", 0));
         let reasons = |old: &[Condition], new: &[Condition]| -> Vec<String> {
             let events = events(old, new);
             assert!(events.iter().all(|event| event.type_ == EventType::Warning));
@@ -85,10 +75,12 @@ mod tests {
             ("Ready", Some(("True", "QuorumReached")), ("True", "Complete"), false),
             ("Stalled", None, ("True", "CommandFailed"), false),
         ] {
-            let old: Vec<Condition> =
-                old.into_iter().map(|(status, reason)| condition(type_, status, reason)).collect();
+            let old: Vec<Condition> = old
+                .into_iter()
+                .map(|(status, reason)| condition(type_, status, reason, 0))
+                .collect();
             let expected: &[&str] = if told { &[reason] } else { &[] };
-            assert_eq!(reasons(&old, &[condition(type_, status, reason)]), expected);
+            assert_eq!(reasons(&old, &[condition(type_, status, reason, 0)]), expected);
         }
     }
 
@@ -100,7 +92,7 @@ mod tests {
             ("Progressing", "True", "Waiting", false),
             ("Progressing", "False", "Running", false),
         ] {
-            let old = condition(type_, status, reason);
+            let old = condition(type_, status, reason, 0);
             let new = Condition { message: "other".to_owned(), ..old.clone() };
             assert_eq!(!events(&[old], &[new]).is_empty(), is_news, "{reason}");
         }

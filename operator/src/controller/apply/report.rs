@@ -173,11 +173,7 @@ mod tests {
     }
 
     fn with_condition(type_: &str, reason: &str) -> MiniClusterStatus {
-        let condition = json!({
-            "type": type_, "status": "True", "reason": reason, "message": "text",
-            "lastTransitionTime": "2026-01-01T00:00:00Z",
-        });
-        let conditions = vec![serde_json::from_value(condition).unwrap()];
+        let conditions = vec![fixtures::condition(type_, "True", reason, 0)];
         MiniClusterStatus { conditions, ..status(State::Starting, 1) }
     }
 

@@ -39,8 +39,8 @@ pub fn agent_config(cluster: &Cluster, lead_address: Option<IpAddr>) -> AgentCon
         hooks: cluster.runner.hooks.clone(),
         archive: cluster.archive.clone().map(|path| Archive { path }),
         autoscale: cluster.autoscale.as_ref().map(|autoscale| Autoscale {
-            max_size: autoscale.max_size,
-            idle_seconds: autoscale.idle_seconds,
+            max_size: autoscale.max_size.unsigned_abs(),
+            idle_seconds: autoscale.idle_seconds.unsigned_abs().into(),
         }),
         // The token is another for each MiniCluster: `controller::decide::rest`.
         rest: cluster.flux.rest_port.map(|port| Rest { port, token_sha256: String::new() }),

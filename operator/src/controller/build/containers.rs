@@ -1,6 +1,6 @@
 //! The containers of a pod.
 
-use super::images::Images;
+use super::Images;
 use super::volumes::{install_mount, runner_mounts, sidecar_mounts};
 use crate::cluster::{AGENT_CONTAINER, Cluster, Sidecar};
 use flux_contract::invocation::{self, REPLACED_VARIABLES};

@@ -1,8 +1,8 @@
 //! The Indexed Job whose pods are the brokers, and the pod of `spec.services`.
 
+use super::Images;
 use super::agent_config::START_SECONDS;
 use super::containers::{containers, init_containers};
-use super::images::Images;
 use super::meta::{object_labels, object_meta, pod_labels, services_pod_labels};
 use super::volumes::volumes;
 use crate::cluster::{Cluster, TOPOLOGY_ANNOTATIONS};

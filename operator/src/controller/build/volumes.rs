@@ -1,7 +1,7 @@
 //! Volumes of the pods and the operator's own mounts of them.
 
 use super::AGENT_CONFIG_KEY;
-use super::images::Images;
+use super::Images;
 use crate::cluster::Cluster;
 use crate::crd::Medium;
 use flux_contract::{

@@ -214,8 +214,7 @@ pub(crate) fn time_until_deletion(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::fixtures::{at, ended, job, pod};
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+    use crate::controller::fixtures::{at, condition, ended, job, pod};
 
     #[test]
     fn the_lead_ends_a_run_where_no_other_pod_and_no_other_container_decides() {
@@ -301,18 +300,10 @@ mod tests {
             (true, None, &ended, 100, Some(0)),
             (true, Some(60), &ended, 100, Some(0)),
         ] {
-            let condition = Condition {
-                type_: "Complete".to_owned(),
-                status: "True".to_owned(),
-                reason: "CommandSucceeded".to_owned(),
-                message: String::new(),
-                observed_generation: None,
-                last_transition_time: at(110),
-            };
             let mut status = MiniClusterStatus {
                 state: Some(State::Complete),
                 completion_time: completed.clone(),
-                conditions: vec![condition],
+                conditions: vec![condition("Complete", "True", "CommandSucceeded", 110)],
                 ..MiniClusterStatus::default()
             };
             let spec = MiniClusterSpec {

@@ -165,14 +165,18 @@ mod tests {
     use super::*;
     use crate::controller::fixtures::{at, ended, pod, running};
     use flux_contract::invocation::REPLACED_VARIABLES;
-    use k8s_openapi::api::core::v1::PodCondition;
+    use k8s_openapi::api::core::v1::{ContainerState, PodCondition};
 
     /// A pod that ended with `code`, or runs; made at second `second`.
     fn made(second: i64, code: Option<i32>) -> Pod {
         let refusal = r#"{"exitCode":77,"commandRan":false}"#;
         let said = |code| (code == 77).then_some(refusal);
         let state = code.map_or_else(running, |code| ended(code, "Error", said(code)));
-        let phase = if code.is_some() { "Failed" } else { "Running" };
+        with_runner(second, state)
+    }
+
+    fn with_runner(second: i64, state: ContainerState) -> Pod {
+        let phase = if state.running.is_some() { "Running" } else { "Failed" };
         let mut pod = pod(&format!("hello-0-{second}"), phase, "hello", state);
         pod.metadata.creation_timestamp = Some(at(second));
         pod
@@ -207,15 +211,9 @@ mod tests {
             let pods = (1..).zip(codes).map(|(second, code)| made(second, *code));
             assert_eq!(second(select_lead(pods.collect(), "hello").0), expected);
         }
-        let mut stopped = made(1, Some(75));
-        let containers = stopped.status.as_mut().unwrap().container_statuses.as_mut().unwrap();
-        containers[0].state =
-            Some(ended(75, "Error", Some(r#"{"exitCode":75,"commandRan":false}"#)));
-        let mut unseen = made(1, Some(255));
-        let containers = unseen.status.as_mut().unwrap().container_statuses.as_mut().unwrap();
-        containers[0].state = Some(ended(255, "Unknown", None));
-        for first in [stopped, unseen] {
-            let leads = vec![first, made(2, Some(77))];
+        let stopped = ended(75, "Error", Some(r#"{"exitCode":75,"commandRan":false}"#));
+        for first in [stopped, ended(255, "Unknown", None)] {
+            let leads = vec![with_runner(1, first), made(2, Some(77))];
             let (lead, _) = select_lead(leads, "hello");
             assert_eq!(second(lead), Some(2), "it names why nothing was run");
         }

@@ -159,6 +159,7 @@ fn version(metadata: &ObjectMeta) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::controller::fixtures::mini_cluster;
     use crate::crd::State;
     use kube::core::{PartialObjectMeta, PartialObjectMetaExt as _};
     use serde_json::json;
@@ -180,11 +181,8 @@ mod tests {
 
     /// What is remembered after the MiniCluster was read at `version`.
     fn read(version: &str, script: usize) -> Recent {
-        let mut object: MiniCluster = serde_json::from_value(json!({
-            "apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster", "metadata": {},
-            "spec": { "containers": [{ "image": "app", "command": "x".repeat(script) }] },
-        }))
-        .unwrap();
+        let command = json!({ "command": "x".repeat(script) });
+        let mut object = mini_cluster(&json!({ "containers": [command] }));
         object.metadata = metadata("u", version, 1);
         let recent = Recent::default();
         recent.set_cluster(&object);

@@ -141,7 +141,7 @@ fn replace(entries: &mut BTreeMap<String, String>, key: &str, value: Option<&Str
 mod tests {
     use super::*;
     use crate::cluster::validate::validate;
-    use crate::controller::fixtures::{built, cluster, defaults};
+    use crate::controller::fixtures::{built, cluster, defaults, mini_cluster};
     use flux_contract::Workload;
     use k8s_openapi::api::core::v1::PodSchedulingGate;
     use serde_json::json;
@@ -279,14 +279,10 @@ mod tests {
         let annotations = |size, least| reducible(size, least).job_annotations;
         assert_eq!(annotations(3, 3), BTreeMap::new());
         let with = |annotations: serde_json::Value| {
-            let object = json!({
-                "apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster",
-                "metadata": {
-                    "name": "hello", "labels": { QUEUE_LABEL: "team" }, "annotations": annotations,
-                },
-                "spec": { "size": 3, "minSize": 2, "containers": [{ "image": "app" }] },
-            });
-            validate(&serde_json::from_value(object).unwrap(), &defaults())
+            let mut object = mini_cluster(&json!({ "size": 3, "minSize": 2 }));
+            object.labels_mut().insert(QUEUE_LABEL.to_owned(), "team".to_owned());
+            object.metadata.annotations = serde_json::from_value(annotations).unwrap();
+            validate(&object, &defaults())
         };
         let elastic = with(json!({ ELASTIC_ANNOTATION: "true" })).unwrap();
         assert!(!elastic.job_annotations.contains_key(LEAST_PODS_ANNOTATION));

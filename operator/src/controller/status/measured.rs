@@ -90,19 +90,14 @@ fn transition(status: &MiniClusterStatus, type_: &str, value: &str) -> Option<Ti
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::fixtures::at;
+    use crate::controller::fixtures::{at, condition};
     use crate::crd::MiniClusterSpec;
-    use serde_json::json;
 
     /// A status with these conditions: type, status, reason, and the second of the last transition.
     fn status(state: State, conditions: &[(&str, &str, &str, i64)]) -> MiniClusterStatus {
-        let conditions = conditions.iter().map(|(type_, status, reason, second)| {
-            let condition = json!({
-                "type": type_, "status": status, "reason": reason, "message": "",
-                "lastTransitionTime": at(*second),
-            });
-            serde_json::from_value(condition).unwrap()
-        });
+        let conditions = conditions
+            .iter()
+            .map(|(type_, status, reason, second)| condition(type_, status, reason, *second));
         MiniClusterStatus {
             state: Some(state),
             size: 4,

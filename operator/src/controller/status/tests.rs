@@ -246,18 +246,6 @@ fn what_another_operator_started_is_said_to_be_left_alone() {
 }
 
 #[test]
-fn a_failed_command_is_told_with_its_code() {
-    let status = failed(ended(7, "Error", Some(COMMAND_FAILED)));
-    assert_eq!((status.state, status.exit_code), (Some(State::Failed), Some(7)));
-    let expected = "=command exited with code 7; its log: kubectl logs --namespace apps hello-0-abcde \
-                    --container hello";
-    says(&status, ("Failed", "True", "CommandFailed", expected));
-    assert_eq!(status.reason.as_deref(), Some("CommandFailed"));
-    assert_eq!(table(&status)["Complete"], ("False", "NotComplete"));
-    assert_eq!(status.timeline.len(), 1);
-}
-
-#[test]
 fn a_failure_is_told_by_what_the_lead_and_the_kubelet_have_left() {
     let ran = |code: i32| Some(json!({ "exitCode": code, "commandRan": true }));
     let ended_by_agent = |code: i32, error: &str, phase: &str| {
@@ -273,9 +261,11 @@ fn a_failure_is_told_by_what_the_lead_and_the_kubelet_have_left() {
         "the run was ended (exit code 72): the deadline of 5 seconds has passed; its log: ";
     let stop = ended_by_agent(75, "SIGTERM", "command");
     let stopped = "the run was ended (exit code 75): SIGTERM; its log: ";
+    let exited = "=command exited with code 7; its log: kubectl logs --namespace apps hello-0-abcde --container hello";
     let memory = "command exited with code 7: container hello ran out of the memory";
     let (limit, policy) = ("BackoffLimitExceeded", "PodFailurePolicy");
     for (job, code, word, left, reason, words) in [
+        (limit, 7, "Error", ran(7), "CommandFailed", exited),
         (limit, 126, "Error", ran(126), "CommandFailed", "cannot be executed"),
         (limit, 127, "Error", ran(127), "CommandFailed", "not found"),
         (limit, 69, "Error", hook, "HookFailed", not_run),
@@ -289,19 +279,9 @@ fn a_failure_is_told_by_what_the_lead_and_the_kubelet_have_left() {
         let left = left.map(|left| left.to_string());
         let status = failed_for(job, ended(code, word, left.as_deref()));
         says(&status, ("Failed", "True", reason, words));
-        assert_eq!(status.exit_code, Some(code));
+        assert_eq!((status.exit_code, status.reason.as_deref()), (Some(code), Some(reason)));
+        assert_eq!(table(&status)["Complete"], ("False", "NotComplete"));
     }
-}
-
-#[test]
-fn a_failed_worker_is_named() {
-    let text = r#"{"exitCode":68,"commandRan":false,"lastError":"refused"}"#;
-    let worker = pod("hello-2-xyz", "Failed", "hello", ended(68, "Error", Some(text)));
-    let mut observed = observed(Some(ended_job("Failed", "BackoffLimitExceeded")), None);
-    observed.live.pods.failed_worker = Some(worker);
-    let status = of(None, &observed);
-    says(&status, ("Failed", "True", "LeadUnreachable", "pod hello-2-xyz: "));
-    assert_eq!(status.exit_code, None);
 }
 
 #[test]
@@ -418,6 +398,7 @@ fn an_exit_code_outlives_the_leads_pod_and_not_the_run() {
     let later = observed(Some(ended_job("Failed", "BackoffLimitExceeded")), None);
     let later = of(Some(&first), &later);
     assert_eq!((later.exit_code, later.timeline), (Some(7), first.timeline.clone()));
+    assert_eq!(first.timeline.len(), 1);
     let mut again = job(0);
     again.status.as_mut().unwrap().start_time = Some(at(400));
     assert_eq!(of(Some(&first), &observed(Some(again), None)).exit_code, None);

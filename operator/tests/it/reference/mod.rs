@@ -4,7 +4,6 @@ mod about_examples;
 mod fields;
 mod operations;
 pub(crate) mod page;
-mod rights;
 
 use flux_contract::Exit;
 use std::path::{Path, PathBuf};

@@ -10,9 +10,10 @@ pub(crate) fn words(query: &str) -> Words {
     form_urlencoded::parse(query.as_bytes()).into_owned().collect()
 }
 
+/// Of a selector's terms only `key=value` is known: the operator asks for nothing else.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Selection {
-    labels: Vec<String>,
+    labels: Vec<(String, String)>,
     fields: Vec<(String, String)>,
 }
 
@@ -20,34 +21,19 @@ impl Selection {
     pub(crate) fn of(query: &Words) -> Self {
         let terms = |selector: &str| {
             let text = query.get(selector).map_or("", String::as_str);
-            text.split(',').filter(|term| !term.is_empty()).map(str::to_owned).collect::<Vec<_>>()
+            let terms = text.split(',').filter(|term| !term.is_empty());
+            let terms = terms.map(|term| term.split_once('=').unwrap());
+            terms.map(|(key, value)| (key.to_owned(), value.to_owned())).collect::<Vec<_>>()
         };
-        let field = |term: String| {
-            let (path, value) = term.split_once('=').unwrap();
-            (format!("/{}", path.replace('.', "/")), value.to_owned())
-        };
-        Self {
-            labels: terms("labelSelector"),
-            fields: terms("fieldSelector").into_iter().map(field).collect(),
-        }
+        let fields = terms("fieldSelector").into_iter();
+        let fields =
+            fields.map(|(path, value)| (format!("/{}", path.replace('.', "/")), value)).collect();
+        Self { labels: terms("labelSelector"), fields }
     }
 
     /// Whether `object` is one of those.
     pub(crate) fn has(&self, object: &Value) -> bool {
-        self.labels.iter().all(|term| is_labelled(object, term))
+        self.labels.iter().all(|(key, value)| object["metadata"]["labels"][key] == *value)
             && self.fields.iter().all(|(path, value)| object.pointer(path) == Some(&json!(value)))
-    }
-}
-
-/// Whether the labels of `object` meet one term of a selector.
-fn is_labelled(object: &Value, term: &str) -> bool {
-    let labels = &object["metadata"]["labels"];
-    if let Some((key, value)) = term.split_once("!=") {
-        return labels[key] != value;
-    }
-    match (term.strip_prefix('!'), term.split_once('=')) {
-        (Some(key), _) => labels[key].is_null(),
-        (None, Some((key, value))) => labels[key] == value,
-        (None, None) => !labels[term].is_null(),
     }
 }

@@ -1,12 +1,15 @@
-//! The condition `Autoscaling`: whether the size goes by what the queue needs.
+//! The conditions of what only some specifications ask for.
 
 use super::conditions::{Conditions, kind};
 use super::facts::Facts;
 use super::phase::Phase;
 use crate::controller::decide::autoscale::Scaling;
+use crate::controller::decide::rest::Reached;
 use crate::controller::observe::demand::Answer;
+use crate::crd::State;
+use flux_contract::REST_SECRET_KEY;
 
-/// Sets the condition where a size by demand is asked for, while the run goes on.
+/// Sets `Autoscaling`, whether the size goes by what the queue needs, where a size by demand is asked for, while the run goes on.
 pub(super) fn autoscaling(conditions: &mut Conditions, facts: &Facts<'_>, phase: &Phase) {
     let Some(Scaling { bounds, size, answer }) = &facts.plan.scaling else { return };
     if phase.end.is_some() {
@@ -28,5 +31,20 @@ pub(super) fn autoscaling(conditions: &mut Conditions, facts: &Facts<'_>, phase:
             let message = format!("{stays}: the lead does not say what its queue needs: {why}");
             conditions.no(kind::AUTOSCALING, "LeadNotAnswering", message);
         }
+    }
+}
+
+/// Sets `RestReady` where an API is asked for: whether it is served, where, and which Secret has its token. The Service leads to a lead that is ready, and to no other.
+pub(super) fn rest(conditions: &mut Conditions, facts: &Facts<'_>, phase: &Phase) {
+    let Some(Reached { url, secret }) = &facts.plan.rest else { return };
+    let token = format!("the token is in the Secret {secret}, key {REST_SECRET_KEY}");
+    if phase.end.is_some() {
+        conditions.no(kind::REST_READY, "Finished", "the lead has ended".to_owned());
+    } else if phase.state == State::Running {
+        let message = format!("the lead serves {url}; {token}");
+        conditions.yes(kind::REST_READY, "Serving", message);
+    } else {
+        let message = format!("the lead serves {url} once it is ready; {token}");
+        conditions.no(kind::REST_READY, "LeadNotReady", message);
     }
 }
