@@ -515,7 +515,7 @@ mod tests {
             // A newer operator may write fields that the agent of a pod does not know.
             let newer = format!("newer = 1\n{text}");
             assert!(AgentConfig::from_toml(&newer).is_err());
-            assert_eq!(Shutdown::of_document(&newer), Some(config.shutdown.clone()));
+            assert_eq!(Shutdown::of_document(&newer), Some(config.shutdown));
             assert_eq!(Autoscale::of_document(&newer), config.autoscale);
         }
         assert_eq!((Shutdown::of_document(""), Autoscale::of_document("no TOML")), (None, None));

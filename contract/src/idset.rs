@@ -3,7 +3,7 @@
 /// More ranks than an instance has, and more cores than a host has: `0-4294967295` would take 16 GiB.
 const MOST_IDS: usize = 1 << 20;
 
-/// The ids of an idset (RFC 22) such as `0-3,7`, unless these are more than [`MOST_IDS`].
+/// The ids of an idset (RFC 22) such as `0-3,7`, unless these are more than a million.
 pub fn ids_of(text: &str) -> Option<Vec<u32>> {
     let mut ids = Vec::new();
     for range in text.trim_matches(['[', ']']).split(',') {
