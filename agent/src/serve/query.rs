@@ -1,4 +1,4 @@
-//! What the query of a request says.
+//! What the query of a request says. All that is wrong with it is said at once.
 
 use crate::serve::answer::Refusal;
 use crate::serve::job::{ACTIVE, INACTIVE, PENDING, RUNNING, STATES};
@@ -14,21 +14,18 @@ pub(super) type Query = BTreeMap<String, String>;
 
 /// Reads a query that may have parts of these names.
 pub(super) fn read(text: &str, names: &[&str]) -> Result<Query, Refusal> {
-    let mut query = Query::new();
+    let (mut query, mut wrong) = (Query::new(), Vec::new());
     for (name, value) in form_urlencoded::parse(text.as_bytes()) {
-        let wrong = |what: &str| Err(Refusal::bad(format!("{name}: {what}")));
         if !names.contains(&&*name) {
             let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-            return wrong(&format!("not known (known are: {known})"));
-        }
-        if value.contains('\0') {
-            return wrong("has a NUL");
-        }
-        if query.insert(name.to_string(), value.into_owned()).is_some() {
-            return wrong("given twice");
+            wrong.push(format!("{name}: not known (known are: {known})"));
+        } else if value.contains('\0') {
+            wrong.push(format!("{name}: has a NUL"));
+        } else if query.insert(name.to_string(), value.into_owned()).is_some() {
+            wrong.push(format!("{name}: given twice"));
         }
     }
-    Ok(query)
+    if wrong.is_empty() { Ok(query) } else { Err(Refusal::bad(wrong.join("; "))) }
 }
 
 /// Which of the two streams of a job is asked for; both, if none is named.
@@ -45,28 +42,42 @@ pub(super) fn filter(
     query: &Query,
     uid_of: impl Fn(&str) -> Option<u32>,
 ) -> Result<Filter, Refusal> {
-    let get = |name| query.get(name).map(String::as_str);
-    let user = |name: &str| {
-        let wrong = || format!("user: {name:?} is no user of this container, and no number");
-        uid_of(name).or_else(|| name.parse().ok()).ok_or_else(|| Refusal::bad(wrong()))
-    };
-    let limit = |text: &str| {
-        let wrong = || format!("limit: {text:?} is not in 1..{MOST_JOBS}");
-        let limit = text.parse().ok().filter(|limit| (1..=MOST_JOBS).contains(limit));
-        limit.ok_or_else(|| Refusal::bad(wrong()))
-    };
-    let wrong_cursor = || Refusal::bad("cursor: take the one of the answer before");
-    let cursor = |text: &str| Cursor::parse(text).ok_or_else(wrong_cursor);
-    Ok(Filter {
-        states: get("state").map_or(Ok(ACTIVE | INACTIVE), states)?,
+    let mut wrong = Vec::new();
+    let mut filter = Filter {
+        states: ACTIVE | INACTIVE,
         name: query.get("name").cloned(),
-        user: get("user").map(user).transpose()?,
-        limit: get("limit").map_or(Ok(JOBS), limit)?,
-        cursor: get("cursor").map_or(Ok(Cursor::START), cursor)?,
-    })
+        user: None,
+        limit: JOBS,
+        cursor: Cursor::START,
+    };
+    if let Some(text) = query.get("state") {
+        match states(text) {
+            Ok(states) => filter.states = states,
+            Err(why) => wrong.push(why),
+        }
+    }
+    if let Some(name) = query.get("user") {
+        filter.user = uid_of(name).or_else(|| name.parse().ok());
+        if filter.user.is_none() {
+            wrong.push(format!("user: {name:?} is no user of this container, and no number"));
+        }
+    }
+    if let Some(text) = query.get("limit") {
+        match text.parse() {
+            Ok(limit @ 1..=MOST_JOBS) => filter.limit = limit,
+            Ok(_) | Err(_) => wrong.push(format!("limit: {text:?} is not in 1..{MOST_JOBS}")),
+        }
+    }
+    if let Some(text) = query.get("cursor") {
+        match Cursor::parse(text) {
+            Some(cursor) => filter.cursor = cursor,
+            None => wrong.push("cursor: take the one of the answer before".to_owned()),
+        }
+    }
+    if wrong.is_empty() { Ok(filter) } else { Err(Refusal::bad(wrong.join("; "))) }
 }
 
-fn states(text: &str) -> Result<u32, Refusal> {
+fn states(text: &str) -> Result<u32, String> {
     let named = |name: &str| match name {
         "pending" => Some(PENDING),
         "running" => Some(RUNNING),
@@ -75,8 +86,8 @@ fn states(text: &str) -> Result<u32, Refusal> {
     };
     text.split(',').try_fold(0, |states, name| {
         let all = "depend, priority, sched, run, cleanup, inactive, pending, running, active";
-        let wrong = || Refusal::bad(format!("state: {name:?} is none of {all}"));
-        Ok(states | named(name).ok_or_else(wrong)?)
+        let state = named(name).ok_or_else(|| format!("state: {name:?} is none of {all}"))?;
+        Ok(states | state)
     })
 }
 
@@ -104,18 +115,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
-        for (query, text) in [
-            ("state=run,x", "state: \"x\" is none of"),
-            ("user=y", "user: \"y\""),
-            ("limit=0", "limit: \"0\""),
-            ("cursor=z", "cursor: take"),
-            ("limit=1&limit=2", "limit: given twice"),
-            ("token=x", "token: not known (known are: state"),
-            ("name=%00", "name: has a NUL"),
-        ] {
-            let wrong = filter_of(query).unwrap_err();
-            assert!(wrong.starts_with(text), "{wrong}");
+    fn all_that_is_wrong_is_said_at_once() {
+        let wrong = filter_of("state=run,x&user=y&limit=0&cursor=z").unwrap_err();
+        for text in ["state: \"x\" is none of", "user: \"y\"", "limit: \"0\"", "cursor: take"] {
+            assert!(wrong.contains(text), "{wrong}");
         }
+        let wrong = filter_of("limit=1&limit=2&token=x&name=%00").unwrap_err();
+        for text in ["limit: given twice", "token: not known (known are: state", "name: has a NUL"]
+        {
+            assert!(wrong.contains(text), "{wrong}");
+        }
+        let of = |text: &str| stream(&read(text, &["stream"]).unwrap());
+        assert_eq!(of("stream=stderr"), Ok(Some("stderr".to_owned())));
+        assert!(of("").unwrap().is_none() && of("stream=both").is_err());
     }
 }

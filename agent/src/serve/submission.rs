@@ -3,17 +3,30 @@
 use crate::plan::jobspec::{Counts, Slot, Variables, jobspec};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde::Deserialize;
-use serde_json::{Deserializer, Number, Value, json};
+use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 /// More tasks, nodes, cores or GPUs than an instance has.
-const MOST: u32 = 1 << 20;
+const MOST: u64 = 1 << 20;
 /// Thirty years, in seconds.
 const LONGEST: f64 = 1e9;
 /// flux-core, `src/common/libjob/job.h`.
-const MOST_URGENT: u32 = 31;
-const URGENCY: u32 = 16;
+const URGENCIES: RangeInclusive<u64> = 0..=31;
+const URGENCY: u64 = 16;
+/// What a request may say.
+const FIELDS: [&str; 10] = [
+    "command",
+    "num_tasks",
+    "num_nodes",
+    "cores_per_task",
+    "gpus_per_task",
+    "cwd",
+    "environment",
+    "name",
+    "duration",
+    "urgency",
+];
 /// Of a job that nobody else need check: the agent makes its jobspec (flux-core, `src/common/libjob/job.h`).
 const NO_VALIDATION: u32 = 8;
 
@@ -30,99 +43,42 @@ pub(crate) struct Defaults {
 }
 
 /// A job as a request asks for it.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Submission {
     command: Vec<String>,
-    num_tasks: Option<Whole<1, MOST>>,
-    num_nodes: Option<Whole<1, MOST>>,
-    cores_per_task: Option<Whole<1, MOST>>,
-    gpus_per_task: Option<Whole<0, MOST>>,
-    cwd: Option<String>,
-    #[serde(default)]
+    counts: Counts,
+    slot: Slot,
+    directory: Option<String>,
     environment: Variables,
     name: Option<String>,
-    duration: Option<Number>,
-    urgency: Option<Whole<0, MOST_URGENT>>,
-}
-
-/// A whole number. JSON Schema takes 8.0 for one (draft 2020-12, validation, section 6.1.1), as Python writes it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "f64")]
-struct Whole<const LEAST: u32, const MOST: u32>(u32);
-
-impl<const LEAST: u32, const MOST: u32> TryFrom<f64> for Whole<LEAST, MOST> {
-    type Error = String;
-
-    fn try_from(number: f64) -> Result<Self, String> {
-        let whole = number.to_string().parse().ok().filter(|it| (LEAST..=MOST).contains(it));
-        whole.map(Self).ok_or_else(|| format!("{number} is no whole number in {LEAST}..{MOST}"))
-    }
+    duration: Value,
+    urgency: u64,
 }
 
 impl Submission {
-    /// Reads the body of a request; else what is wrong with it.
+    /// Reads the body of a request; else all that is wrong with it.
     pub(super) fn read(body: &[u8]) -> Result<Self, String> {
-        let mut reader = Deserializer::from_slice(body);
-        let read: Self = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
-            let what = if error.path().iter().len() == 0 { "the body: " } else { "" };
-            let text = format!("{what}{error}");
-            // Where in the text it is, is of no use for who has written it by a program.
-            text.rsplit_once(" at line ").map_or(&*text, |(text, _)| text).to_owned()
-        })?;
-        reader.end().map_err(|error| format!("the body: {error}"))?;
-        let wrong = read.wrong();
-        if wrong.is_empty() { Ok(read) } else { Err(wrong.join("; ")) }
-    }
-
-    /// What of it makes no sense.
-    fn wrong(&self) -> Vec<&'static str> {
-        let has_nul = |text: &String| text.contains('\0');
-        let is_text = |text: &String| !text.is_empty() && !has_nul(text);
-        let is_variable = |(name, value): (&String, &String)| {
-            is_text(name) && !name.contains('=') && !has_nul(value)
+        let object = serde_json::from_slice(body).map_err(|error| format!("the body: {error}"))?;
+        let Value::Object(object) = object else {
+            return Err("the body: it is no JSON object".to_owned());
         };
-        let is_time = |it: &Number| it.as_f64().is_some_and(|it| (0.0..=LONGEST).contains(&it));
-        let (Counts { nodes, tasks }, Slot { cores, gpus }) = (self.counts(), self.slot());
-        let all = tasks.or(nodes).unwrap_or(1).saturating_mul(cores.max(gpus));
-        [
-            (self.command.first().is_some_and(is_text), "command: it has no program"),
-            (!self.command.iter().any(has_nul), "command: a word has a NUL"),
-            (
-                self.cwd.as_ref().is_none_or(|path| path.starts_with('/') && is_text(path)),
-                "cwd: it is no absolute path",
-            ),
-            (
-                self.environment.iter().all(is_variable),
-                "environment: a name is empty or has a =, or there is a NUL",
-            ),
-            (self.name.as_ref().is_none_or(is_text), "name: it is empty or has a NUL"),
-            (
-                self.duration.as_ref().is_none_or(is_time),
-                "duration: it is no number of seconds up to 1e9 (0: no limit)",
-            ),
-            (
-                nodes.zip(tasks).is_none_or(|(nodes, tasks)| nodes <= tasks),
-                "num_nodes: it is more than num_tasks",
-            ),
-            (
-                all <= MOST,
-                "cores_per_task or gpus_per_task: all tasks have more than any instance has",
-            ),
-        ]
-        .into_iter()
-        .filter_map(|(is_right, what)| (!is_right).then_some(what))
-        .collect()
-    }
-
-    fn counts(&self) -> Counts {
-        let number = |count: Whole<1, MOST>| count.0;
-        Counts { nodes: self.num_nodes.map(number), tasks: self.num_tasks.map(number) }
-    }
-
-    fn slot(&self) -> Slot {
-        let cores = self.cores_per_task.map_or(1, |count| count.0);
-        Slot { cores, gpus: self.gpus_per_task.map_or(0, |count| count.0) }
+        let mut fields = Fields { object, wrong: Vec::new() };
+        let nodes = fields.count("num_nodes", 1..=MOST);
+        let tasks = fields.count("num_tasks", 1..=MOST);
+        let cores = fields.count("cores_per_task", 1..=MOST).unwrap_or(1);
+        let gpus = fields.count("gpus_per_task", 0..=MOST).unwrap_or(0);
+        let submission = Self {
+            command: fields.command(),
+            counts: Counts { nodes, tasks },
+            slot: Slot { cores, gpus },
+            directory: fields.directory(),
+            environment: fields.environment(),
+            name: fields.text("name"),
+            duration: fields.duration(),
+            urgency: fields.number("urgency", URGENCIES).unwrap_or(URGENCY),
+        };
+        fields.finish(&submission)?;
+        Ok(submission)
     }
 
     /// The request to `job-ingest.submit`. What the instance's owner submits needs no signature (flux-core,
@@ -133,28 +89,158 @@ impl Submission {
         let signed =
             format!("{}.{}.none", encode(&header), encode(&self.jobspec(defaults).to_string()));
         let flags = if defaults.validated { 0 } else { NO_VALIDATION };
-        let urgency = self.urgency.map_or(URGENCY, |urgency| urgency.0);
-        json!({ "J": signed, "urgency": urgency, "flags": flags })
+        json!({ "J": signed, "urgency": self.urgency, "flags": flags })
     }
 
     /// As `flux run` makes it.
     fn jobspec(&self, defaults: &Defaults) -> Value {
-        let directory = self.cwd.as_ref().unwrap_or(&defaults.directory);
+        let directory = self.directory.as_ref().unwrap_or(&defaults.directory);
         let mut environment = defaults.environment.clone();
         environment.extend(self.environment.clone());
         let limits = &defaults.limits;
         let mut jobspec =
-            jobspec(self.counts(), self.slot(), &self.command, directory, &environment, limits);
+            jobspec(self.counts, self.slot, &self.command, directory, &environment, limits);
         if let Some(system) =
             jobspec.pointer_mut("/attributes/system").and_then(Value::as_object_mut)
         {
-            let duration = self.duration.as_ref().map_or_else(|| json!(0), |it| json!(it));
-            system.insert("duration".to_owned(), duration);
+            system.insert("duration".to_owned(), self.duration.clone());
             let name = self.name.as_ref();
             system.extend(name.map(|name| ("job".to_owned(), json!({ "name": name }))));
         }
         jobspec
     }
+}
+
+/// The fields of a request that are still to be read, and what was wrong with the others.
+struct Fields {
+    object: Map<String, Value>,
+    wrong: Vec<String>,
+}
+
+impl Fields {
+    fn wrong(&mut self, name: &str, what: impl AsRef<str>) {
+        self.wrong.push(format!("{name}: {}", what.as_ref()));
+    }
+
+    fn number(&mut self, name: &str, range: RangeInclusive<u64>) -> Option<u64> {
+        let value = self.object.remove(name)?;
+        let number = whole(&value).filter(|number| range.contains(number));
+        if number.is_none() {
+            let (first, last) = range.into_inner();
+            self.wrong(name, format!("{value} is no whole number in {first}..{last}"));
+        }
+        number
+    }
+
+    fn count(&mut self, name: &str, range: RangeInclusive<u64>) -> Option<u32> {
+        self.number(name, range).and_then(|number| number.try_into().ok())
+    }
+
+    fn text(&mut self, name: &str) -> Option<String> {
+        let value = self.object.remove(name)?;
+        match value.as_str() {
+            Some(text) if is_text(text) => return Some(text.to_owned()),
+            Some(_) => self.wrong(name, "it is empty or has a NUL"),
+            None => self.wrong(name, format!("{value} is no string")),
+        }
+        None
+    }
+
+    fn command(&mut self) -> Vec<String> {
+        let words = match self.object.remove("command") {
+            Some(Value::Array(words)) if !words.is_empty() => words,
+            Some(_) => {
+                self.wrong("command", "it is no list of at least one string");
+                return Vec::new();
+            }
+            None => {
+                self.wrong("command", "it is missing: a list of strings, program and arguments");
+                return Vec::new();
+            }
+        };
+        let mut command = Vec::new();
+        for (at, word) in words.into_iter().enumerate() {
+            let is_right = |word: &&str| is_text(word) || (at > 0 && word.is_empty());
+            if let Some(word) = word.as_str().filter(is_right) {
+                command.push(word.to_owned());
+                continue;
+            }
+            let what = format!("{word} is no string, or is empty or has a NUL");
+            self.wrong(&format!("command[{at}]"), what);
+        }
+        command
+    }
+
+    fn directory(&mut self) -> Option<String> {
+        let directory = self.text("cwd")?;
+        if !directory.starts_with('/') {
+            self.wrong("cwd", format!("{directory:?} is no absolute path"));
+        }
+        Some(directory)
+    }
+
+    fn environment(&mut self) -> Variables {
+        let variables = match self.object.remove("environment") {
+            Some(Value::Object(variables)) => variables,
+            Some(_) => {
+                self.wrong("environment", "it is no object of strings");
+                return Variables::new();
+            }
+            None => return Variables::new(),
+        };
+        let mut environment = Variables::new();
+        for (name, value) in variables {
+            if !is_text(&name) || name.contains('=') {
+                self.wrong("environment", format!("{name:?} is no name of a variable"));
+                continue;
+            }
+            match value.as_str().filter(|value| !value.contains('\0')) {
+                Some(value) => drop(environment.insert(name, value.to_owned())),
+                None => self.wrong(&format!("environment.{name}"), "it is no string without a NUL"),
+            }
+        }
+        environment
+    }
+
+    fn duration(&mut self) -> Value {
+        let Some(value) = self.object.remove("duration") else { return json!(0) };
+        if !value.as_f64().is_some_and(|seconds| (0.0..=LONGEST).contains(&seconds)) {
+            let what = format!("{value} is no number of seconds up to {LONGEST:e} (0: no limit)");
+            self.wrong("duration", what);
+        }
+        value
+    }
+
+    /// What the fields say together, and those that nobody knows.
+    fn finish(mut self, submission: &Submission) -> Result<(), String> {
+        let Counts { nodes, tasks } = submission.counts;
+        if let (Some(nodes), Some(tasks)) = (nodes, tasks)
+            && nodes > tasks
+        {
+            self.wrong("num_nodes", format!("{nodes} is more than num_tasks, {tasks}"));
+        }
+        let tasks = u64::from(tasks.or(nodes).unwrap_or(1));
+        let Slot { cores, gpus } = submission.slot;
+        for (name, each) in [("cores_per_task", cores), ("gpus_per_task", gpus)] {
+            let all = tasks * u64::from(each);
+            if all > MOST {
+                self.wrong(name, format!("{all} for all tasks is more than any instance has"));
+            }
+        }
+        for name in std::mem::take(&mut self.object).keys() {
+            self.wrong(name, format!("not known (known are: {})", FIELDS.join(", ")));
+        }
+        if self.wrong.is_empty() { Ok(()) } else { Err(self.wrong.join("; ")) }
+    }
+}
+
+/// A whole number. JSON Schema takes 8.0 for one (draft 2020-12, validation, section 6.1.1), as Python writes it.
+fn whole(value: &Value) -> Option<u64> {
+    value.as_u64().or_else(|| value.as_f64()?.to_string().parse().ok())
+}
+
+fn is_text(text: &str) -> bool {
+    !text.is_empty() && !text.contains('\0')
 }
 
 #[cfg(test)]
@@ -209,30 +295,42 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
-        for (body, text) in [
-            (json!({}), "missing field `command`"),
-            (json!([]), "the body: invalid"),
-            (json!({ "command": ["a"], "x": 1 }), "unknown field `x`, expected one of `command`, "),
-            (json!({ "command": ["a", 1] }), "command[1]: invalid type: integer `1`"),
-            (json!({ "command": ["a"], "num_tasks": 0 }), "num_tasks: 0 is no whole number in 1.."),
-            (json!({ "command": ["a"], "num_nodes": 2.5 }), "num_nodes: 2.5 is no whole number"),
-            (json!({ "command": ["a"], "gpus_per_task": -1.0 }), "gpus_per_task: -1 is"),
-            (json!({ "command": ["a"], "urgency": 32 }), "urgency: 32 is no whole number in 0..31"),
-            (json!({ "command": [] }), "command: it has no program"),
-            (json!({ "command": ["a", "\0"] }), "command: a word has a NUL"),
-            (json!({ "command": ["a"], "cwd": "x" }), "cwd: it is no absolute path"),
-            (json!({ "command": ["a"], "environment": { "A=": "" } }), "environment: "),
-            (json!({ "command": ["a"], "environment": { "C": "\0" } }), "environment: "),
-            (json!({ "command": ["a"], "num_tasks": 1, "num_nodes": 2 }), "num_nodes: it is more"),
-            (json!({ "command": ["a"], "num_tasks": 1025, "cores_per_task": 1024 }), "cores_per_"),
+    fn all_that_is_wrong_is_said_at_once() {
+        let wrong = read(&json!({
+            "command": ["", 1], "num_tasks": 0, "num_nodes": 2.5, "cores_per_task": null, "cwd": "x",
+            "gpus_per_task": -1.0, "environment": { "A=": "", "C": 1, "D": "\0" }, "name": "", "duration": -1, "urgency": 32, "x": 1,
+        }));
+        let wrong = wrong.unwrap_err();
+        for text in [
+            "command[0]: \"\" is no string, or is empty",
+            "command[1]: 1 is no string",
+            "num_tasks: 0 is no whole number in 1..",
+            "num_nodes: 2.5",
+            "cores_per_task: null",
+            "gpus_per_task: -1.0",
+            "cwd: \"x\" is no absolute path",
+            "environment: \"A=\"",
+            "environment.C: ",
+            "environment.D: ",
+            "name: it is empty",
+            "duration: -1",
+            "urgency: 32 is no whole number in 0..31",
+            "x: not known (known are: command, ",
         ] {
-            let wrong = read(&body).unwrap_err();
             assert!(wrong.contains(text), "{text}: {wrong}");
         }
-        let several = json!({ "command": ["a"], "name": "", "duration": -1 });
-        let expected = "name: it is empty or has a NUL; duration: it is no number of seconds";
-        assert!(read(&several).unwrap_err().starts_with(expected));
-        assert!(Submission::read(b"{").unwrap_err().contains("EOF"));
+        for (body, text) in [
+            (json!({}), "command: it is missing"),
+            (json!({ "command": [] }), "command: it is no list"),
+            (json!([]), "the body: it is no JSON object"),
+            (json!({ "command": ["a"], "num_tasks": 1, "num_nodes": 2 }), "num_nodes: 2 is more"),
+            (
+                json!({ "command": ["a"], "num_tasks": 1025, "cores_per_task": 1024 }),
+                "cores_per_task: ",
+            ),
+        ] {
+            assert!(read(&body).unwrap_err().starts_with(text), "{body}");
+        }
+        assert!(Submission::read(b"{").unwrap_err().starts_with("the body: EOF"));
     }
 }
