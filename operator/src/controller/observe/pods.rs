@@ -145,10 +145,11 @@ fn exit_code(pod: &Pod, runner: &str) -> Option<i32> {
 /// Reasons of containerd and of the kubelet for a container of which nobody saw the end, as the node lost its power.
 const UNSEEN: [&str; 2] = ["Unknown", "ContainerStatusUnknown"];
 
-/// True when the end of the pod's runner was seen, and may be that of the command.
+/// True when the end of the pod's runner was seen, or the kubelet has a reason for it, and it may be that of the command.
 fn shows_end_of_command(pod: &Pod, runner: &str) -> bool {
+    let has_reason = pod.status.as_ref().is_some_and(|status| status.reason.is_some());
     let seen = |end: &&ContainerStateTerminated| {
-        end.reason.as_deref().is_none_or(|reason| !UNSEEN.contains(&reason))
+        has_reason || end.reason.as_deref().is_none_or(|reason| !UNSEEN.contains(&reason))
     };
     end_of(pod, runner).filter(seen).is_some_and(|end| {
         let message = end.message.as_deref().and_then(TerminationMessage::from_json);
@@ -217,6 +218,10 @@ mod tests {
             let (lead, _) = select_lead(leads, "hello");
             assert_eq!(second(lead), Some(2), "it names why nothing was run");
         }
+        let mut evicted = with_runner(1, ended(137, "ContainerStatusUnknown", None));
+        evicted.status.as_mut().unwrap().reason = Some("Evicted".to_owned());
+        let (lead, _) = select_lead(vec![evicted, made(2, Some(77))], "hello");
+        assert_eq!(second(lead), Some(1), "the kubelet has a reason");
         let (lead, earlier) =
             select_lead((1..4).map(|second| made(second, None)).collect(), "hello");
         assert_eq!((second(lead), second(earlier)), (Some(3), Some(2)));
