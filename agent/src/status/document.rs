@@ -1,4 +1,4 @@
-//! What PID 1 says of itself on its socket, as JSON.
+//! The report of PID 1 on its socket, as JSON.
 
 use crate::status::timing::milliseconds;
 use flux_contract::Phase;

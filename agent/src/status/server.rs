@@ -47,7 +47,7 @@ impl StatusServer {
         Ok(Self { listener })
     }
 
-    /// Gives the latest of `reports` to whoever connects, until the future is dropped.
+    /// Gives the latest of `reports` to each client, until the future is dropped.
     pub async fn serve(self, reports: watch::Receiver<StatusReport>) {
         loop {
             match self.listener.accept().await {

@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 use std::time::Duration;
 
-/// How long it takes at most until the API server has what a kubelet, beginning with a pod, has noted.
+/// The kubelet's first write of a status reaches the API server within this time after the `startTime` in it.
 const SAME_MOMENT: Duration = Duration::from_secs(2);
 
 /// Annotation of the Job: generation of the MiniCluster it was last brought in line with.
@@ -163,7 +163,7 @@ pub(super) fn leaves_no_container(pod: &Pod) -> bool {
     has_failed(pod) && pod.status.iter().flat_map(containers).next().is_none()
 }
 
-/// When anybody wrote the status last, by the API server's clock.
+/// Time of the last write of the status, by the API server's clock.
 fn last_status_write(pod: &Pod) -> Option<&Time> {
     let entries = pod.metadata.managed_fields.iter().flatten();
     let of_status = entries.filter(|entry| entry.subresource.as_deref() == Some("status"));
@@ -232,7 +232,7 @@ mod tests {
             time: Some(at(second)),
             ..ManagedFieldsEntry::default()
         };
-        // Who creates a pod and who takes a finalizer away write no status.
+        // The creation of a pod and the removal of a finalizer write no status.
         pod.metadata.managed_fields =
             Some(vec![entry(None, 99), entry(Some("status"), end), entry(None, 300)]);
         pod

@@ -142,7 +142,7 @@ fn exit_code(pod: &Pod, runner: &str) -> Option<i32> {
     end_of(pod, runner).map(|end| end.exit_code)
 }
 
-/// Reasons of containerd and of the kubelet for a container of which nobody saw the end, as the node lost its power.
+/// Reasons of containerd and of the kubelet for a container whose end they did not see, as when the node lost its power.
 const UNSEEN: [&str; 2] = ["Unknown", "ContainerStatusUnknown"];
 
 /// True when the end of the pod's runner was seen, or the kubelet has a reason for it, and it may be that of the command.
