@@ -64,7 +64,7 @@ pub(crate) fn bootstraps() -> Vec<Bootstrap> {
 }
 
 /// A document with every field, as the first release writes it.
-const DOCUMENT: &str = include_str!("../../../contract/tests/golden/agent.toml");
+const DOCUMENT: &str = include_str!("../../../crates/contract/tests/golden/agent.toml");
 
 /// A configuration with every switch on, nothing left out, and nothing of the network that is a default.
 pub(crate) fn everything(workload: Workload, bootstrap: Bootstrap) -> AgentConfig {
