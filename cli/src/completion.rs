@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result};
 use clap::{CommandFactory as _, FromArgMatches as _};
 use clap_complete::engine::{CompletionCandidate, complete};
 use clap_complete::env::CompleteEnv;
-use flux_operator::crd::MiniCluster;
+use flux_api::crd::MiniCluster;
 use kube::ResourceExt;
 use kube::api::ListParams;
 use std::env;

@@ -5,7 +5,7 @@ use anstyle::{AnsiColor, Style};
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
 use comfy_table::{Table, presets};
-use flux_operator::crd::State;
+use flux_api::crd::State;
 use jiff::{Timestamp, Unit};
 use serde::Serialize;
 use std::io::Write as _;

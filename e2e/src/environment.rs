@@ -12,7 +12,7 @@ use crate::trial::evidence::keep_evidence;
 use crate::wait::{self, Look};
 use anyhow::{Context as _, Result, anyhow};
 use clap::ValueEnum as _;
-use flux_operator::crd::Install;
+use flux_api::crd::Install;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use std::path::Path;

@@ -14,11 +14,11 @@ mod settings;
 
 use any_spec::{accepted, any_spec};
 use flux_agent::plan::{Failure, client_environment, plan};
+use flux_api::cluster::Cluster;
+use flux_api::cluster::validate::{Defaults, validate};
+use flux_api::crd::{Install, MiniCluster};
+use flux_api::objects::agent_config;
 use flux_contract::AgentConfig;
-use flux_operator::cluster::Cluster;
-use flux_operator::cluster::validate::{Defaults, validate};
-use flux_operator::controller::build::agent_config;
-use flux_operator::crd::{Install, MiniCluster};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use serde_json::{Value, json};

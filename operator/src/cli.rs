@@ -1,9 +1,9 @@
 //! The command line.
 
-use crate::cluster::validate::Defaults;
-use crate::crd::Install;
-use crate::images::{AGENT_IMAGE, ARM_VIEW_IMAGE, VIEW_IMAGE};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use flux_api::crd::Install;
+use flux_api::images::{AGENT_IMAGE, VIEW_IMAGE};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -54,7 +54,7 @@ pub struct RunArguments {
     #[arg(long, env = "FLUX_OPERATOR_ARM_VIEW_IMAGE", value_name = "IMAGE")]
     pub arm_view_image: Option<String>,
     /// How agent and view come into the pods where a MiniCluster does not say
-    #[arg(long, env = "FLUX_OPERATOR_INSTALL", value_name = "METHOD", value_enum)]
+    #[arg(long, env = "FLUX_OPERATOR_INSTALL", value_name = "METHOD", value_parser = install())]
     #[arg(default_value = "Auto", ignore_case = true)]
     pub install: Install,
     /// Domain of the cluster's Services; unless given, that of the operator's own pod
@@ -98,6 +98,11 @@ pub struct RunArguments {
     pub log_level: String,
 }
 
+/// Reads the name of an [`Install`].
+fn install() -> impl TypedValueParser<Value = Install> {
+    PossibleValuesParser::new(Install::NAMES).try_map(|name| name.parse::<Install>())
+}
+
 /// How log lines look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
@@ -105,14 +110,6 @@ pub enum LogFormat {
     Json,
     /// For people.
     Text,
-}
-
-/// What counts where a MiniCluster says nothing. Another image may well be for several architectures.
-pub fn defaults(view_image: String, arm_view_image: Option<String>, install: Install) -> Defaults {
-    let published = view_image == VIEW_IMAGE;
-    let other = || if published { ARM_VIEW_IMAGE.to_owned() } else { view_image.clone() };
-    let arm_view_image = arm_view_image.unwrap_or_else(other);
-    Defaults { arm_view_image, view_image, install, cluster_domain: None }
 }
 
 #[cfg(test)]
@@ -123,16 +120,6 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn the_arm_view_is_the_published_one_only_where_the_other_view_is() {
-        let arm = |view: &str, arm: Option<&str>| {
-            defaults(view.to_owned(), arm.map(str::to_owned), Install::Auto).arm_view_image
-        };
-        assert_eq!(arm(VIEW_IMAGE, None), ARM_VIEW_IMAGE);
-        assert_eq!(arm("mirror/view:1", None), "mirror/view:1");
-        assert_eq!(arm("mirror/view:1", Some("mirror/arm:1")), "mirror/arm:1");
     }
 
     fn leader_elect(arguments: &[&str]) -> bool {

@@ -2,7 +2,6 @@
 //! `observe` reads, `decide`, `build` and `status` are functions of values, `apply` writes.
 
 mod apply;
-pub mod build;
 mod context;
 mod decide;
 mod error;
@@ -13,11 +12,9 @@ mod guard;
 mod kube_ext;
 mod observe;
 mod reconcile;
-pub mod render;
 mod schedulers;
 mod status;
 
-pub use build::Images;
 pub use context::{Context, Scope};
 pub use error::Error;
 #[cfg(test)]

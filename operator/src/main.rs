@@ -2,10 +2,11 @@
 
 use anyhow::{Context as _, anyhow};
 use clap::Parser as _;
-use flux_operator::cli::{Cli, Command, LogFormat, defaults};
-use flux_operator::crd::Install;
-use flux_operator::crd::definition::definition;
-use flux_operator::offline::{self, Checker};
+use flux_api::cluster::validate::Defaults;
+use flux_api::crd::Install;
+use flux_api::crd::definition::definition;
+use flux_api::offline::{self, Checker};
+use flux_operator::cli::{Cli, Command, LogFormat};
 use flux_operator::{images, run};
 use std::io::{IsTerminal as _, Write as _, stderr, stdout};
 use std::path::PathBuf;
@@ -52,7 +53,7 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
 
 fn check(files: &[PathBuf]) -> ExitCode {
     let view = images::VIEW_IMAGE.to_owned();
-    let checker = Checker::new(defaults(view, None, Install::default()));
+    let checker = Checker::new(Defaults::new(view, None, Install::default()));
     let all = checker.check_all(files, &mut std::io::stdin());
     offline::print(&all, answer, complain, complain_of);
     ExitCode::from(offline::exit_code(&all))

@@ -5,16 +5,18 @@
 //! `/healthz` says what is going on.
 
 use crate::admin::{self, BEAT, Health};
-use crate::cli::{RunArguments, defaults};
-use crate::cluster::validate::Defaults;
-use crate::controller::{self, Context, Images, Scope};
-use crate::crd::served::{lacking_fields, message};
+use crate::cli::RunArguments;
+use crate::controller::{self, Context, Scope};
 use crate::leader::Candidate;
 use crate::metrics::Metrics;
 use anyhow::{Context as _, Result};
+use flux_api::cluster::validate::Defaults;
+use flux_api::crd::served::{DOCUMENT_PATH, lacking_fields, message};
+use flux_api::objects::Images;
 use flux_contract::cluster_domain;
 use kube::client::ClientBuilder;
 use kube::{Client, Config};
+use serde_json::Value;
 use std::future::pending;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -53,7 +55,7 @@ async fn serve(arguments: RunArguments, workers: &Handle) -> Result<()> {
     let candidate = candidate(&arguments, &config, &metrics)?;
     let defaults = Defaults {
         cluster_domain: arguments.cluster_domain.or_else(|| own_domain(&config)),
-        ..defaults(arguments.view_image, arguments.arm_view_image, arguments.install)
+        ..Defaults::new(arguments.view_image, arguments.arm_view_image, arguments.install)
     };
     let context = Arc::new({
         // A client's connections are served by the runtime that it was made in.
@@ -138,7 +140,7 @@ async fn beat(health: Arc<Health>) {
 async fn check_definition(client: Client, health: Arc<Health>) {
     let mut warned = None;
     loop {
-        match lacking_fields(&client).await {
+        match served_definition(&client).await.map(|document| lacking_fields(&document)) {
             Ok(lacking) if lacking.is_empty() => break,
             Ok(lacking) => {
                 let lacks = Some(message(&lacking));
@@ -158,6 +160,12 @@ async fn check_definition(client: Client, health: Arc<Health>) {
     if warned.is_some() {
         tracing::info!("the definition of MiniCluster is this release's now");
     }
+}
+
+/// What the API server publishes about MiniClusters.
+async fn served_definition(client: &Client) -> kube::Result<Value> {
+    let request = http::Request::get(DOCUMENT_PATH).body(Vec::new());
+    client.request(request.map_err(kube::Error::HttpError)?).await
 }
 
 struct Operator {

@@ -7,7 +7,7 @@ use crate::target::Target;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use clap_complete::engine::ArgValueCompleter;
-use flux_operator::crd::MiniCluster;
+use flux_api::crd::MiniCluster;
 use kube::ResourceExt;
 use kube::api::{DeleteParams, ListParams};
 use std::process::ExitCode;

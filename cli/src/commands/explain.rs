@@ -10,7 +10,7 @@ use crate::target::{NameArgument, Target};
 use anyhow::Result;
 use clap::Args;
 use evidence::Evidence;
-use flux_operator::crd::{MiniCluster, State};
+use flux_api::crd::{MiniCluster, State};
 use jiff::Timestamp;
 use serde::Serialize;
 use std::process::ExitCode;

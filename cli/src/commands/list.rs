@@ -4,7 +4,7 @@ use crate::connection::Connection;
 use crate::output::{FormatArgument, age, coloured, complain, print, table};
 use anyhow::{Context as _, Result};
 use clap::Args;
-use flux_operator::crd::MiniCluster;
+use flux_api::crd::MiniCluster;
 use jiff::Timestamp;
 use kube::api::{ListParams, ObjectList};
 use kube::{Api, ResourceExt as _};
@@ -92,7 +92,7 @@ fn wide_columns(cluster: &MiniCluster) -> [String; 3] {
     let image = cluster.spec.containers.first().and_then(|container| container.image.as_ref());
     [
         or_none(status.and_then(|status| status.reason.as_ref())),
-        or_none(cluster.labels().get(flux_operator::cluster::QUEUE_LABEL)),
+        or_none(cluster.labels().get(flux_api::cluster::QUEUE_LABEL)),
         or_none(image),
     ]
 }

@@ -3,15 +3,15 @@
 use crate::commands::validate::complain_of;
 use crate::output::print;
 use anyhow::{Context as _, Result, anyhow};
+use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Args, ValueEnum, ValueHint};
-use flux_operator::cli::defaults;
-use flux_operator::cluster::validate::Defaults;
-use flux_operator::controller::Images;
-use flux_operator::controller::build::AGENT_CONFIG_KEY;
-use flux_operator::controller::render::{cluster, render};
-use flux_operator::crd::{Install, MiniCluster};
-use flux_operator::images::{AGENT_IMAGE, VIEW_IMAGE};
-use flux_operator::offline::{Checker, Document};
+use flux_api::cluster::validate::Defaults;
+use flux_api::crd::{Install, MiniCluster};
+use flux_api::images::{AGENT_IMAGE, VIEW_IMAGE};
+use flux_api::objects::AGENT_CONFIG_KEY;
+use flux_api::objects::Images;
+use flux_api::offline::{Checker, Document};
+use flux_api::render::{cluster, render};
 use serde_json::{Value, json};
 use std::io::stdin;
 use std::path::PathBuf;
@@ -34,7 +34,8 @@ pub(crate) struct Render {
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     file: PathBuf,
     /// How agent and view come into the pods where a MiniCluster does not say
-    #[arg(long, value_enum, value_name = "METHOD", default_value = "Auto", ignore_case = true)]
+    #[arg(long, value_name = "METHOD", default_value = "Auto", ignore_case = true)]
+    #[arg(value_parser = PossibleValuesParser::new(Install::NAMES).try_map(|name| name.parse::<Install>()))]
     install: Install,
     /// Image that holds the agent
     #[arg(long, value_name = "IMAGE", default_value = AGENT_IMAGE)]
@@ -61,7 +62,7 @@ enum Format {
 impl Render {
     /// `namespace` is that of MiniClusters that name none.
     pub(crate) fn execute(&self, namespace: &str) -> Result<ExitCode> {
-        let defaults = defaults(self.view_image.clone(), None, self.install);
+        let defaults = Defaults::new(self.view_image.clone(), None, self.install);
         let read = Checker::new(defaults.clone()).documents_of(&self.file, &mut stdin())?;
         let (documents, mut faults) = match read {
             Ok(documents) => (documents, Vec::new()),
@@ -140,7 +141,7 @@ mod tests {
     fn rendered(options: &[&str]) -> String {
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/hello-world/minicluster.yaml");
         let render = Line::parse_from(["render", file].iter().chain(options)).render;
-        let defaults = defaults(render.view_image.clone(), None, render.install);
+        let defaults = Defaults::new(render.view_image.clone(), None, render.install);
         let read = Checker::new(defaults.clone()).documents_of(Path::new(file), &mut stdin());
         let objects = render.objects(read.unwrap().unwrap(), &defaults, "work").unwrap();
         render.text(&objects).unwrap()

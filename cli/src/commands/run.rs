@@ -12,11 +12,13 @@ use crate::output::{complain, print};
 use crate::target::{Target, agent};
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
-use flux_operator::crd::served::{lacking_fields, message};
-use flux_operator::crd::{MiniCluster, State};
+use flux_api::crd::served::{DOCUMENT_PATH, lacking_fields, message};
+use flux_api::crd::{MiniCluster, State};
 use follow::{End, Progress, follow};
+use http::Request;
 use kube::ResourceExt as _;
 use kube::api::PostParams;
+use serde_json::Value;
 use specification::Wanted;
 use std::process::ExitCode;
 
@@ -48,7 +50,9 @@ impl Run {
         }
         let connection = connect().await?;
         // Nobody would see the end of a run without these. A server that does not tell is no reason not to try.
-        let lacking = lacking_fields(&connection.client).await.unwrap_or_default();
+        let request = Request::get(DOCUMENT_PATH).body(Vec::new()).context("make a request")?;
+        let served: Value = connection.client.request(request).await.unwrap_or_default();
+        let lacking = lacking_fields(&served);
         let waits_for =
             |field: &String| ["status.state", "status.exitCode"].contains(&field.as_str());
         ensure!(!lacking.iter().any(waits_for), "{}", message(&lacking));

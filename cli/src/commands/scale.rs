@@ -5,7 +5,7 @@ use crate::output::print;
 use crate::target::{NameArgument, Target};
 use anyhow::{Context as _, Result};
 use clap::Args;
-use flux_operator::crd::MiniCluster;
+use flux_api::crd::MiniCluster;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use std::process::ExitCode;

@@ -7,7 +7,7 @@ use crate::target::{NameArgument, Target, runner};
 use anstyle::AnsiColor;
 use anyhow::Result;
 use clap::Args;
-use flux_operator::crd::{MiniCluster, State, TimelineEntry};
+use flux_api::crd::{MiniCluster, State, TimelineEntry};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerState, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;

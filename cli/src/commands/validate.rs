@@ -6,10 +6,10 @@ use crate::connection::Connection;
 use crate::output::{FormatArgument, complain, print};
 use anyhow::Result;
 use clap::{Args, ValueHint};
-use flux_operator::cli::defaults;
-use flux_operator::crd::Install;
-use flux_operator::images::VIEW_IMAGE;
-use flux_operator::offline::{self, Checker, Findings, Remark};
+use flux_api::cluster::validate::Defaults;
+use flux_api::crd::Install;
+use flux_api::images::VIEW_IMAGE;
+use flux_api::offline::{self, Checker, Findings, Remark};
 use std::io::stdin;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -79,7 +79,7 @@ impl Validate {
 
 /// A checker for an operator with the defaults of this release.
 pub(crate) fn checker() -> Checker {
-    Checker::new(defaults(VIEW_IMAGE.to_owned(), None, Install::default()))
+    Checker::new(Defaults::new(VIEW_IMAGE.to_owned(), None, Install::default()))
 }
 
 fn fail(error: &anyhow::Error) {

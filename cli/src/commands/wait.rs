@@ -6,7 +6,7 @@ use crate::output::print;
 use crate::target::{NameArgument, Target};
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
-use flux_operator::crd::{MiniCluster, State};
+use flux_api::crd::{MiniCluster, State};
 use std::process::ExitCode;
 use std::time::Duration;
 use tokio::time::timeout;

@@ -5,14 +5,19 @@
 mod agent_config;
 mod containers;
 mod exclusive;
+pub mod gang;
+pub mod install;
 mod job;
 mod meta;
 mod services;
 mod volumes;
 
 pub use agent_config::agent_config;
-pub(super) use job::{KILLED, is_replaced};
-pub(super) use meta::meta_of;
+pub use job::{
+    BY_SPECIFICATION, GENERATION_ANNOTATION, JOB_ANNOTATIONS_ANNOTATION, JOB_LABELS_ANNOTATION,
+    KILLED, SUSPENDED_ANNOTATION, is_replaced, suspend,
+};
+pub use meta::meta_of;
 pub use services::{Services, services};
 
 use crate::cluster::{Cluster, Curve, View};
@@ -105,11 +110,7 @@ pub fn secret(
 }
 
 /// The Secret `name` with the token of the API.
-pub(super) fn rest_secret(
-    cluster: &Cluster,
-    name: &str,
-    token: &Redacted<String>,
-) -> Redacted<Secret> {
+pub fn rest_secret(cluster: &Cluster, name: &str, token: &Redacted<String>) -> Redacted<Secret> {
     opaque(cluster, name, REST_SECRET_KEY, token)
 }
 

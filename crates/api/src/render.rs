@@ -1,25 +1,21 @@
-//! Every object that is made of a MiniCluster, decided as a reconcile decides, without a cluster.
+//! Every object that an operator would create of a MiniCluster in an empty namespace.
 
-use super::build::{Images, Services, services};
-use super::decide::change::Change;
-use super::decide::{Plan, Request, decide};
-use super::observe::Live;
-use super::observe::demand::Answer;
-use super::schedulers::gang::Scheduler;
 use crate::cluster::Cluster;
 use crate::cluster::validate::{Defaults, Violations, validate};
-use crate::crd::MiniCluster;
-use anyhow::{Context as _, Result};
-use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::ResourceExt as _;
+use crate::crd::{Gang, MiniCluster};
+use crate::objects::{
+    BY_SPECIFICATION, Images, Services, agent_config, build, gang, install, secret, services,
+    suspend,
+};
+use anyhow::{Context as _, Error, Result};
+use flux_contract::AgentConfig;
 use serde::Serialize;
 use serde_json::Value;
 
 /// Stands where the API server chooses a uid.
 pub const UNKNOWN_UID: &str = "00000000-0000-0000-0000-000000000000";
 
-/// What `object` means to an operator with these `defaults`.
+/// Resolves `object` as an operator with these `defaults` does.
 pub fn cluster(object: &MiniCluster, defaults: &Defaults) -> Result<Cluster, Violations> {
     let mut object = object.clone();
     object.metadata.uid.get_or_insert_with(|| UNKNOWN_UID.to_owned());
@@ -27,60 +23,51 @@ pub fn cluster(object: &MiniCluster, defaults: &Defaults) -> Result<Cluster, Vio
     validate(&object, defaults)
 }
 
-/// The objects that a reconcile would create of `cluster` in an empty namespace, in the order in which it does. What
-/// only a cluster knows is left out: the address of the lead's Service in `agent.toml`, the content of the Secret,
-/// which is random or the user's own, and the token of an API with its Secret. All nodes are taken to mount images, and the schedulers for gangs to be there.
+/// Returns the objects in the order in which the operator creates them. What only a cluster knows is left out: the
+/// address of the lead's Service in `agent.toml`, the content of the Secret, which is random or the user's own, and the
+/// token of an API with its Secret. All nodes count as able to mount images, and every scheduler for gangs as present.
 pub fn render(cluster: &Cluster, images: &Images) -> Result<Vec<Value>> {
-    let Services { headless, lead, .. } = services(cluster);
-    let request = Request {
-        generation: 1,
-        now: Time(Timestamp::UNIX_EPOCH),
-        expires: false,
-        cluster: Ok(cluster.clone()),
-        answer: Answer::None,
-        images,
-        image_volumes: Ok(()),
-        rest_token: None,
-        draw: |bytes| {
-            bytes.fill(0);
-            Ok(())
-        },
-    };
-    let gang = Scheduler::ALL.map(|scheduler| (scheduler, None)).to_vec();
-    let mut live = Live { gang, ..Live::default() };
-    // The others are decided once it is there.
-    live.services.insert(lead.name_any(), lead.clone());
-    let decided = |live: &Live| match decide(&request, live) {
-        Plan { obstacle: Some(obstacle), .. } => Err(obstacle),
-        plan => Ok(plan.writes),
-    };
-    let writes = decided(&live)?;
+    let Services { headless, lead, exposed, aliases } = services(cluster);
+    let installed = install::choose(cluster, &Ok(()));
+    let install = install::method(Some(&installed));
+    let config = AgentConfig { install, ..agent_config(cluster, None) };
+    let mut desired = build(cluster, &config, images, 1)?;
+    let annotations = desired.job.metadata.annotations.get_or_insert_default();
+    annotations.extend([install::annotation(&installed)]);
+    if cluster.suspend {
+        suspend(&mut desired.job, BY_SPECIFICATION.to_owned());
+    }
     let mut all = vec![document(&headless)?, document(&lead)?];
-    for secret in &writes.secrets {
-        let mut secret = secret.expose().clone();
-        secret.string_data = None;
-        all.push(document(&secret)?);
+    all.extend(secret_without_content(cluster)?);
+    all.push(document(&desired.config_map)?);
+    if cluster.gang != Gang::None {
+        let template = &desired.job.spec.get_or_insert_default().template;
+        let scheduler = gang::choose(cluster.gang, template, &gang::Scheduler::ALL);
+        if let Some(scheduler) = scheduler.map_err(Error::msg)? {
+            all.push(document(&gang::join(scheduler, cluster, &mut desired.job))?);
+        }
     }
-    all.extend(created(&writes.config_map)?);
-    if let Some((_, pod_group)) = &writes.pod_group {
-        all.extend(created(pod_group)?);
+    for service in exposed.iter().chain(&aliases) {
+        all.push(document(service)?);
     }
-    for service in writes.exposed.iter().chain(&writes.aliases) {
-        all.extend(created(service)?);
-    }
-    all.extend(created(&writes.job)?);
-    if let Change::Create(job) = writes.job {
-        live.job = Some(*job);
-        all.extend(created(&decided(&live)?.services_pod)?);
+    all.push(document(&desired.job)?);
+    // The operator creates the pod of the services when the Job runs.
+    if let Some(pod) = desired.services_pod.filter(|_| !cluster.suspend) {
+        all.push(document(&pod)?);
     }
     Ok(all)
 }
 
-fn created<K: Serialize>(change: &Change<K>) -> Result<Option<Value>> {
-    match change {
-        Change::Create(object) => document(object).map(Some),
-        Change::Keep | Change::Patch { .. } | Change::Delete { .. } => Ok(None),
-    }
+/// The Secret with the CURVE certificate, if the operator creates it.
+fn secret_without_content(cluster: &Cluster) -> Result<Option<Value>> {
+    let zeros = |bytes: &mut [u8]| {
+        bytes.fill(0);
+        Ok(())
+    };
+    let Some(secret) = secret(cluster, zeros)? else { return Ok(None) };
+    let mut secret = secret.expose().clone();
+    secret.string_data = None;
+    document(&secret).map(Some)
 }
 
 fn document<K: Serialize>(object: &K) -> Result<Value> {
@@ -90,7 +77,7 @@ fn document<K: Serialize>(object: &K) -> Result<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::fixtures;
+    use crate::fixtures;
     use serde_json::json;
 
     fn rendered(spec: &Value) -> Vec<Value> {

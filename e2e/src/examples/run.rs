@@ -11,7 +11,7 @@ use crate::trial::instance::{Instance, look};
 use crate::trial::logs::container_log;
 use crate::trial::{Trial, is_finished, is_true};
 use anyhow::{Context as _, Result, bail, ensure};
-use flux_operator::crd::MiniCluster;
+use flux_api::crd::MiniCluster;
 use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt as _;
 use serde_json::Value;
@@ -248,7 +248,7 @@ fn is_exactly(lines: &str, log: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flux_operator::images::VIEW_IMAGE;
+    use flux_api::images::VIEW_IMAGE;
 
     #[test]
     fn an_example_that_lacks_something_says_what() {

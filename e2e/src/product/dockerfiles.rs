@@ -11,7 +11,7 @@ use crate::images::image::Image;
 use crate::progress::Progress;
 use crate::{packages, programs};
 use anyhow::{Context as _, Result, ensure};
-use flux_operator::images::{AGENT_IMAGE, OPERATOR_IMAGE};
+use flux_api::images::{AGENT_IMAGE, OPERATOR_IMAGE};
 use fs_err as fs;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;

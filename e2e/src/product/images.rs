@@ -16,9 +16,9 @@ use crate::images::layer::{Layer, Source};
 use crate::images::libraries::with_libraries;
 use crate::progress::Progress;
 use anyhow::{Context as _, Result};
+use flux_api::images::VIEW_IMAGE;
 use flux_contract::Layout;
 use flux_contract::invocation::AGENT_IN_IMAGE;
-use flux_operator::images::VIEW_IMAGE;
 use std::path::Path;
 
 /// Makes every image and loads it, under a published name only into a cluster of ours; returns how an

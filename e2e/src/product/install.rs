@@ -4,8 +4,8 @@ use super::checkout;
 use crate::cluster::Cluster;
 use crate::programs;
 use anyhow::{Context as _, Result, ensure};
-use flux_operator::crd::Install;
-use flux_operator::images::{AGENT_IMAGE, OPERATOR_IMAGE, VIEW_IMAGE};
+use flux_api::crd::Install;
+use flux_api::images::{AGENT_IMAGE, OPERATOR_IMAGE, VIEW_IMAGE};
 use fs_err as fs;
 
 /// Name of the operator's objects.

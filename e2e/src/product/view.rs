@@ -6,7 +6,7 @@ use crate::cluster::Cluster;
 use crate::images::layer::{Layer, Source};
 use crate::progress::Progress;
 use anyhow::{Context as _, Result, bail};
-use flux_operator::images::VIEW_IMAGE;
+use flux_api::images::VIEW_IMAGE;
 use fs_err::File;
 use std::path::{Path, PathBuf};
 

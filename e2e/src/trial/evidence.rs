@@ -6,7 +6,7 @@ use crate::product::checkout;
 use crate::product::install::{NAME, NAMESPACE};
 use crate::programs::last_lines;
 use anyhow::{Context as _, Result};
-use flux_operator::crd::MiniCluster;
+use flux_api::crd::MiniCluster;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use kube::api::ListParams;

@@ -9,7 +9,7 @@ use e2e::not_run;
 use e2e::product::images::for_tests::SPACK_VIEW;
 use e2e::product::view::View;
 use e2e::progress::Progress;
-use flux_operator::crd::{InstallMethod, Installed};
+use flux_api::crd::{InstallMethod, Installed};
 
 /// In one the files are such as nobody may write; the image of the other one has no program of its own.
 #[test]

@@ -4,7 +4,7 @@ use crate::{Instance, Trial, end_of, look, trial};
 use anyhow::{Result, ensure};
 use e2e::not_run;
 use e2e::progress::Progress;
-use flux_operator::crd::MiniClusterStatus;
+use flux_api::crd::MiniClusterStatus;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;

@@ -2,7 +2,7 @@
 
 use crate::{Trial, look, sorted, specification, trial, until_true};
 use anyhow::{Context as _, Result, ensure};
-use flux_operator::crd::{MiniCluster, State};
+use flux_api::crd::{MiniCluster, State};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::process::{Child, Command, Stdio};

@@ -2,7 +2,7 @@
 
 use crate::{Trial, specification, trial};
 use anyhow::{Context as _, Result, ensure};
-use flux_operator::crd::MiniCluster;
+use flux_api::crd::MiniCluster;
 use std::io::{Read as _, Write as _};
 use std::path::Path;
 use std::process::Stdio;

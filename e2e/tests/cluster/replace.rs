@@ -3,7 +3,7 @@
 use crate::{Instance, Trial, end_of, then_on, trial, with_real_flux};
 use anyhow::{Context as _, Result, ensure};
 use e2e::trial::is_true;
-use flux_operator::crd::{MiniClusterStatus, State};
+use flux_api::crd::{MiniClusterStatus, State};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use kube::api::EvictParams;

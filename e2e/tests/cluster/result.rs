@@ -3,7 +3,7 @@
 use crate::trial;
 use anyhow::{Context as _, Result, ensure};
 use e2e::trial::instance::Instance;
-use flux_operator::crd::{MiniClusterStatus, RunResult};
+use flux_api::crd::{MiniClusterStatus, RunResult};
 
 /// The status of the run, and the result in it.
 async fn ended(run: &Instance<'_>) -> Result<(MiniClusterStatus, RunResult)> {

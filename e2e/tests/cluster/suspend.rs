@@ -4,7 +4,7 @@ use crate::replace::{Loss, lose};
 use crate::{Instance, Trial, sorted, trial, until_true};
 use anyhow::{Context as _, Result, ensure};
 use e2e::trial::condition;
-use flux_operator::crd::State;
+use flux_api::crd::State;
 use serde_json::json;
 
 /// Waits until the MiniCluster is suspended for this reason, with no pod that has not ended.

@@ -12,7 +12,7 @@ use e2e::product::checkout;
 use e2e::product::install::{Installation, NAME, NAMESPACE};
 use e2e::progress::Progress;
 use e2e::wait::{Look, until};
-use flux_operator::images::OPERATOR_IMAGE;
+use flux_api::images::OPERATOR_IMAGE;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;

@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use e2e::kubernetes::Network;
 use e2e::progress::Progress;
 use e2e::trial::condition;
-use flux_operator::crd::State;
+use flux_api::crd::State;
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;

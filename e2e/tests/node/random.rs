@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use e2e::kubernetes::Network;
 use e2e::product::install::{NAME, NAMESPACE};
 use e2e::trial::is_true;
-use flux_operator::crd::{MiniCluster, State};
+use flux_api::crd::{MiniCluster, State};
 use futures::future::try_join_all;
 use kube::api::{Patch, PatchParams};
 use kube::runtime::wait::await_condition;

@@ -15,7 +15,7 @@ const PLACES: [(&str, &[&str]); 5] = [
     ("node", &["e2e/tests/node"]),
     ("flux-view", &["view-images/flux-view/tests", "view-images/flux-view/src"]),
     ("agent", &["agent/tests/it", "agent/src"]),
-    ("operator", &["operator/tests/it", "operator/tests", "operator/src"]),
+    ("operator", &["operator/tests/it", "operator/tests", "operator/src", "crates/api/src"]),
 ];
 
 fn fault(test: &str) -> Option<String> {

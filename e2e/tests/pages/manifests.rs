@@ -1,11 +1,11 @@
 //! Manifests in pages: `MiniClusters` are what the operator accepts, other objects what the API knows.
 
 use crate::page::pages;
+use flux_api::cluster::validate::Defaults;
+use flux_api::crd::Install;
+use flux_api::offline::Checker;
 use flux_contract::invocation::{READY_PORT, REST_PORT};
 use flux_contract::labels;
-use flux_operator::cluster::validate::Defaults;
-use flux_operator::crd::Install;
-use flux_operator::offline::Checker;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use serde::Serialize;

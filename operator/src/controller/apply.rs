@@ -51,7 +51,7 @@ pub(super) async fn apply(
         apply_service(client, service, live).await?;
     }
     if let Some((scheduler, change)) = &writes.pod_group {
-        apply_if_changed(&scheduler.pod_groups(client), change, &mut None).await?;
+        apply_if_changed(&pod_groups(*scheduler, client), change, &mut None).await?;
     }
     for alias in &writes.aliases {
         match apply_service(client, alias, live).await {

@@ -1,14 +1,14 @@
 //! What every reconcile of a MiniCluster works with.
 
-use super::build::Images;
 use super::failures::Failures;
 use super::observe::demand::Demands;
 use super::observe::image_volumes::ImageVolumes;
 use super::observe::rate_limit::RateLimit;
 use super::observe::recent::Recent;
 use super::observe::stores::{Stores, Writers};
-use crate::cluster::validate::Defaults;
 use crate::metrics::Metrics;
+use flux_api::cluster::validate::Defaults;
+use flux_api::objects::Images;
 use jiff::Timestamp;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;

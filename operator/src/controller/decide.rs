@@ -3,8 +3,8 @@
 mod agent_change;
 pub(super) mod autoscale;
 pub(super) mod change;
+mod dropped;
 pub(super) mod held;
-pub(super) mod install;
 mod job_change;
 pub(super) mod mode;
 pub(super) mod record;
@@ -14,20 +14,22 @@ pub(super) mod suspension;
 #[cfg(test)]
 mod tests;
 
-use super::build::{self, Images};
 use super::error::Error;
 use super::kube_ext::{broker_is_ready, lacks_brokers, lacks_pods};
 use super::observe::Live;
 use super::observe::demand::Answer;
-use super::schedulers::gang::{self, Scheduler};
-use crate::cluster::validate::Violations;
-use crate::cluster::{Cluster, ServicesPod};
-use crate::crd::{Installed, State};
+use super::schedulers::gang;
 use agent_change::{Constrained, constrain};
 use autoscale::Scaling;
 use change::Change;
+use dropped::dropped;
+use flux_api::cluster::validate::Violations;
+use flux_api::cluster::{Cluster, ServicesPod};
+use flux_api::crd::{Installed, State};
+use flux_api::objects::gang::Scheduler;
+use flux_api::objects::install::{self, ImageVolumeSupport};
+use flux_api::objects::{self, Images};
 use flux_contract::{AgentConfig, Bootstrap, Redacted};
-use install::{ImageVolumeSupport, dropped};
 use job_change::{changed_fields, job_patch, services_pod_change};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service};
@@ -210,7 +212,7 @@ fn apply_specification(
     if let Some(taken) = live.services_taken.first() {
         return Err(taken.clone().into());
     }
-    let build::Services { headless, lead, mut exposed, aliases } = build::services(cluster);
+    let objects::Services { headless, lead, mut exposed, aliases } = objects::services(cluster);
     let change =
         |desired: Service| Change::of_service(live.services.get(&desired.name_any()), desired);
     let live_lead = live.services.get(&lead.name_any());
@@ -231,7 +233,7 @@ fn apply_specification(
     plan.scaling = autoscale::scaling(&cluster, &plan.mode, &request.answer);
     plan.refused.splice(0..0, refused);
     plan.maximum_size = maximum_size(&config).or(plan.maximum_size);
-    let mut desired = build::build(&cluster, &config, request.images, request.generation)
+    let mut desired = objects::build(&cluster, &config, request.images, request.generation)
         .map_err(Error::Build)?;
     desired.job.annotations_mut().extend(plan.install.as_ref().map(install::annotation));
     let job = live.job.as_ref();
@@ -295,7 +297,7 @@ fn secrets(
 ) -> Result<Vec<Redacted<Secret>>, Error> {
     let curve = match job {
         Some(_) => None,
-        None => build::secret(cluster, request.draw).map_err(Error::Curve)?,
+        None => objects::secret(cluster, request.draw).map_err(Error::Curve)?,
     };
     Ok(curve.into_iter().chain(rest).collect())
 }

@@ -1,13 +1,10 @@
 //! Values for the unit tests of this module.
 
-use crate::cluster::validate::{Defaults, validate};
-use crate::cluster::{Cluster, FixedFields};
-use crate::controller::build::{Desired, Images, agent_config, build};
 use crate::controller::context::Context;
 use crate::controller::decide::record::RECORD_ANNOTATION;
 use crate::controller::observe::Live;
-use crate::crd::{Install, MiniCluster};
-use flux_contract::AgentConfig;
+use flux_api::cluster::FixedFields;
+pub(crate) use flux_api::fixtures::{built, built_with, cluster, defaults, images, mini_cluster};
 use http::{Request, Response};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod};
@@ -40,52 +37,6 @@ pub(crate) fn context() -> (Context, Handle<Request<Body>, Response<Body>>) {
     let (service, server) = tower_test::mock::pair();
     let client = Client::new(service, "apps");
     (Context::new(client, None, Arc::default(), images("agent"), defaults()), server)
-}
-
-pub(crate) fn defaults() -> Defaults {
-    Defaults {
-        view_image: "view".to_owned(),
-        arm_view_image: "arm-view".to_owned(),
-        install: Install::Auto,
-        cluster_domain: None,
-    }
-}
-
-pub(crate) fn cluster(spec: &serde_json::Value) -> Cluster {
-    validate(&mini_cluster(spec), &defaults()).unwrap()
-}
-
-/// `echo hello` on four pods, with what `spec` adds.
-pub(crate) fn mini_cluster(spec: &serde_json::Value) -> MiniCluster {
-    let mut object = json!({
-        "apiVersion": "flux-framework.org/v1alpha2",
-        "kind": "MiniCluster",
-        "metadata": { "name": "hello", "namespace": "apps", "uid": "u-1", "generation": 1 },
-        "spec": { "size": 4, "containers": [{ "image": "app", "command": "echo hello" }] },
-    });
-    for (field, value) in spec.as_object().unwrap() {
-        object["spec"][field] = value.clone();
-    }
-    for list in ["containers", "services"] {
-        let containers = object["spec"].get_mut(list).and_then(|it| it.as_array_mut());
-        for container in containers.into_iter().flatten() {
-            container.as_object_mut().unwrap().entry("image").or_insert_with(|| "app".into());
-        }
-    }
-    serde_json::from_value(object).unwrap()
-}
-
-pub(crate) fn images(agent: &str) -> Images {
-    Images { agent: agent.to_owned(), agent_pull_policy: "IfNotPresent".to_owned() }
-}
-
-pub(crate) fn built_with(cluster: &Cluster, install: flux_contract::Install) -> Desired {
-    let config = AgentConfig { install, ..agent_config(cluster, None) };
-    build(cluster, &config, &images("agent"), 1).unwrap()
-}
-
-pub(crate) fn built(cluster: &Cluster, generation: i64) -> Desired {
-    build(cluster, &agent_config(cluster, None), &images("agent"), generation).unwrap()
 }
 
 /// The Job of [`cluster`] of generation 1 with four pods, started at second 100.
@@ -165,7 +116,7 @@ pub(crate) fn ended(exit_code: i32, reason: &str, message: Option<&str>) -> Cont
 }
 
 /// Conditions as `type -> (status, reason)`.
-pub(crate) fn table(status: &crate::crd::MiniClusterStatus) -> BTreeMap<&str, (&str, &str)> {
+pub(crate) fn table(status: &flux_api::crd::MiniClusterStatus) -> BTreeMap<&str, (&str, &str)> {
     let pairs = status.conditions.iter();
     pairs.map(|c| (c.type_.as_str(), (c.status.as_str(), c.reason.as_str()))).collect()
 }

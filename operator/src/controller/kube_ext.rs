@@ -1,5 +1,6 @@
 //! What a Job and a pod say of themselves: how far they are, and what the operator has noted on a Job.
 
+use flux_api::objects::{GENERATION_ANNOTATION, SUSPENDED_ANNOTATION};
 use flux_contract::invocation::REPLACED_VARIABLES;
 use k8s_openapi::api::batch::v1::{Job, JobCondition, JobStatus};
 use k8s_openapi::api::core::v1::{
@@ -11,18 +12,6 @@ use std::time::Duration;
 
 /// The kubelet's first write of a status reaches the API server within this time after the `startTime` in it.
 const SAME_MOMENT: Duration = Duration::from_secs(2);
-
-/// Annotation of the Job: generation of the MiniCluster it was last brought in line with.
-pub(super) const GENERATION_ANNOTATION: &str = "flux-framework.org/generation";
-
-/// Annotation of the Job: the keys of its labels that come from the MiniCluster.
-pub(super) const JOB_LABELS_ANNOTATION: &str = "flux-framework.org/job-labels";
-
-/// Annotation of the Job: the keys of its annotations that come from the MiniCluster.
-pub(super) const JOB_ANNOTATIONS_ANNOTATION: &str = "flux-framework.org/job-annotations";
-
-/// Annotation of the Job that the operator has suspended: why.
-pub(super) const SUSPENDED_ANNOTATION: &str = "flux-framework.org/suspended";
 
 /// Annotation of the Job: the start of the Job since which the quorum was reached once.
 pub(super) const RAN_ANNOTATION: &str = "flux-framework.org/running-since-start";

@@ -13,12 +13,12 @@ pub(super) mod waiting;
 
 pub(super) use pods::Pods;
 
-use super::build::services;
 use super::decide::record::{RunRecord, has_ended};
 use super::error::{Error, NameConflict, Verb};
 use super::schedulers::gang;
-use crate::cluster::{Cluster, Identity};
 use cached_client::{CachedClient, Owned, is_owned, or_note};
+use flux_api::cluster::{Cluster, Identity};
+use flux_api::objects::services;
 use flux_contract::labels;
 use futures::future::try_join_all;
 use k8s_openapi::api::batch::v1::Job;

@@ -2,7 +2,7 @@
 
 use super::PREFIX;
 use super::reasons::label;
-use crate::crd::State;
+use flux_api::crd::State;
 use jiff::Timestamp;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::Family;

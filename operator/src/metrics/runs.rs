@@ -2,7 +2,7 @@
 //! write carries the version of the other, so no operator, before or after this one, counts the same again.
 
 use super::reasons::{COMPLETE, FAILED, OTHER, label};
-use crate::crd::{State, TimelineEntry};
+use flux_api::crd::{State, TimelineEntry};
 use flux_contract::phase;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;

@@ -1,6 +1,6 @@
 use super::*;
-use crate::crd::{State, TimelineEntry};
 use axum::http::StatusCode;
+use flux_api::crd::{State, TimelineEntry};
 use jiff::Timestamp;
 use std::collections::BTreeSet;
 

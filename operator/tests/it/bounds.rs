@@ -5,9 +5,9 @@ use crate::support::any_spec::{SCHEMA, any_spec, settings};
 use crate::support::field_path::{leaves, set};
 use crate::support::world::{CLUSTER, World, status};
 use crate::support::{LEAD, defaults, images, with_spec};
-use flux_operator::cluster::validate::{Violations, validate};
-use flux_operator::controller::build::{agent_config, build};
-use flux_operator::crd::{MiniClusterSpec, SPECIFICATION_LIMIT};
+use flux_api::cluster::validate::{Violations, validate};
+use flux_api::crd::{MiniClusterSpec, SPECIFICATION_LIMIT};
+use flux_api::objects::{agent_config, build};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

@@ -5,8 +5,8 @@ use crate::support::world::{
     CLUSTER, CONFIG, JOB, SECRETS, SERVICE, World, control, create, finish, marker, of_the_job,
     patch, put_pods, ready, status, until, with_sidecar,
 };
+use flux_api::crd::State;
 use flux_operator::controller::supervise;
-use flux_operator::crd::State;
 use serde_json::{Value, json};
 use std::sync::Arc;
 

@@ -64,7 +64,7 @@ fn validate_reports_every_fault_of_everything_named_and_ends_with_0_1_or_2() {
 fn the_file_in_deploy_is_the_definition_that_the_command_prints() {
     let printed = text(&operator(&["crd"], Path::new("."), "").stdout);
     let definition: CustomResourceDefinition = serde_saphyr::from_str(&printed).unwrap();
-    assert_eq!(definition, flux_operator::crd::definition::definition().unwrap());
+    assert_eq!(definition, flux_api::crd::definition::definition().unwrap());
     expect_test::expect_file!["../../../deploy/crd.yaml"].assert_eq(&printed);
 }
 

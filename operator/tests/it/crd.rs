@@ -3,7 +3,7 @@
 use crate::support::any_spec::{OBJECT, SCHEMA, VERSION};
 use crate::support::field_path::{get, leaves, schemas};
 use crate::support::world::{CLUSTER, JOB, World, finish};
-use flux_operator::crd::{self, Container, Flux, Logging, MiniCluster, MiniClusterSpec, Pod};
+use flux_api::crd::{self, Container, Flux, Logging, MiniCluster, MiniClusterSpec, Pod};
 use serde_json::{Value, json};
 
 /// What the API server does to an object before it stores it.

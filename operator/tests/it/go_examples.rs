@@ -3,7 +3,7 @@
 
 use crate::reference::files;
 use crate::support::defaults;
-use flux_operator::offline::Checker;
+use flux_api::offline::Checker;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 

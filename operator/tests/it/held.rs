@@ -1,7 +1,7 @@
 //! Runs that end while containers that others have put into the pods go on.
 
 use crate::support::world::{JOB, World, container, of_the_job, patch, put_pods};
-use flux_operator::crd::State;
+use flux_api::crd::State;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 

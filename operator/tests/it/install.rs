@@ -2,8 +2,8 @@
 //! way, and what the status reports.
 
 use crate::support::world::{CONFIG, JOB, World};
+use flux_api::crd::{InstallMethod, Installed};
 use flux_contract::Install;
-use flux_operator::crd::{InstallMethod, Installed};
 use serde_json::{Value, json};
 use std::time::Duration;
 

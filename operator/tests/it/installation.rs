@@ -3,8 +3,8 @@
 
 use crate::reference::in_repository;
 use clap::CommandFactory as _;
+use flux_api::images::{AGENT_IMAGE, OPERATOR_IMAGE, VIEW_IMAGE};
 use flux_operator::cli::Cli;
-use flux_operator::images::{AGENT_IMAGE, OPERATOR_IMAGE, VIEW_IMAGE};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};

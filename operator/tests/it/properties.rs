@@ -2,11 +2,11 @@
 
 use crate::support::any_spec::{accepted, any_spec, settings};
 use crate::support::{LEAD, defaults, documents, with_spec};
+use flux_api::cluster::Cluster;
+use flux_api::cluster::validate::validate;
+use flux_api::crd::MiniClusterSpec;
+use flux_api::objects::agent_config;
 use flux_contract::AgentConfig;
-use flux_operator::cluster::Cluster;
-use flux_operator::cluster::validate::validate;
-use flux_operator::controller::build::agent_config;
-use flux_operator::crd::MiniClusterSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;

@@ -4,7 +4,7 @@ use crate::support::CERTIFICATE;
 use crate::support::world::{
     CLUSTER, CONFIG, EVENTS, JOB, SECRETS, SERVICE, World, create, finish, patch, status,
 };
-use flux_operator::crd::State;
+use flux_api::crd::State;
 use serde_json::json;
 
 #[tokio::test]

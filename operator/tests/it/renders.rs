@@ -2,9 +2,9 @@
 
 use crate::support::any_spec::{accepted, any_spec, settings};
 use crate::support::{LEAD, documents, images};
+use flux_api::cluster::Cluster;
+use flux_api::objects::{agent_config, build};
 use flux_contract::{AgentConfig, Install};
-use flux_operator::cluster::Cluster;
-use flux_operator::controller::build::{agent_config, build};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;

@@ -6,7 +6,7 @@ use crate::support::simulation::agent::End;
 use crate::support::simulation::job::{index_of, is_finished, is_over, is_ready};
 use crate::support::simulation::kubelet::Kubelet;
 use crate::support::world::{JOB, PODS, World};
-use flux_operator::crd::State;
+use flux_api::crd::State;
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::Instant;

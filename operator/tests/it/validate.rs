@@ -3,10 +3,10 @@
 use crate::support::{
     CERTIFICATE, LEAD, cluster, config, defaults, documents, faults, hello, images,
 };
+use flux_api::cluster::Curve;
+use flux_api::cluster::validate::validate;
+use flux_api::objects::{agent_config, build, secret};
 use flux_contract::{AgentConfig, Install};
-use flux_operator::cluster::Curve;
-use flux_operator::cluster::validate::validate;
-use flux_operator::controller::build::{agent_config, build, secret};
 use serde_json::{Value, json};
 
 /// `table` with the indented lines below each specification that `said` gives for it and for those there are.

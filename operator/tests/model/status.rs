@@ -7,8 +7,8 @@ use crate::support::simulation::job::{index_of, is_over, is_ready, is_suspended,
 use crate::support::simulation::store::Store;
 use crate::support::world::{CLUSTER, CONFIG, JOB};
 use crate::world::owned_by_cluster;
-use flux_operator::cluster::validate::validate;
-use flux_operator::crd::{MiniCluster, MiniClusterStatus, State};
+use flux_api::cluster::validate::validate;
+use flux_api::crd::{MiniCluster, MiniClusterStatus, State};
 use serde_json::Value;
 
 /// What the status of the MiniCluster says that it should not, once all is settled.

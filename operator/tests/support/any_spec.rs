@@ -2,9 +2,9 @@
 //! few numbers.
 
 use super::{defaults, with_spec};
-use flux_operator::cluster::Cluster;
-use flux_operator::cluster::validate::{Violations, validate};
-use flux_operator::crd;
+use flux_api::cluster::Cluster;
+use flux_api::cluster::validate::{Violations, validate};
+use flux_api::crd;
 use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::RngSeed;

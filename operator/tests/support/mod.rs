@@ -9,12 +9,12 @@ pub(crate) mod simulation;
 pub(crate) mod world;
 
 use any_spec::with_images;
+use flux_api::cluster::Cluster;
+use flux_api::cluster::validate::{Defaults, validate};
+use flux_api::crd::{Install, MiniCluster};
+use flux_api::objects::Images;
+use flux_api::objects::{Desired, Services, agent_config, build, services};
 use flux_contract::AgentConfig;
-use flux_operator::cluster::Cluster;
-use flux_operator::cluster::validate::{Defaults, validate};
-use flux_operator::controller::Images;
-use flux_operator::controller::build::{Desired, Services, agent_config, build, services};
-use flux_operator::crd::{Install, MiniCluster};
 use serde_json::{Value, json};
 use std::net::{IpAddr, Ipv4Addr};
 

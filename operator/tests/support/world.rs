@@ -2,8 +2,8 @@
 
 use super::server::Server;
 use super::simulation::api::Memory;
+use flux_api::crd::{MiniCluster, MiniClusterStatus};
 use flux_operator::controller::{Context, Error, Scope, reconcile_one, run};
-use flux_operator::crd::{MiniCluster, MiniClusterStatus};
 use flux_operator::metrics::Metrics;
 use kube::core::{ObjectMeta, PartialObjectMeta, PartialObjectMetaExt as _};
 use kube::runtime::controller::Action;

@@ -5,8 +5,8 @@ use crate::connection::Connection;
 use crate::exec;
 use crate::target::{Target, agent, rank, runner, runner_state};
 use anyhow::{Context as _, Result};
+use flux_api::crd::{MiniCluster, MiniClusterStatus};
 use flux_contract::TerminationMessage;
-use flux_operator::crd::{MiniCluster, MiniClusterStatus};
 use futures::future::join_all;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, Pod};
@@ -235,7 +235,7 @@ fn output_of_status(cluster: &MiniCluster) -> Vec<String> {
 
 /// Where its Job is in the queue, if Kueue's visibility server says so.
 async fn queue(connection: &Connection, cluster: &MiniCluster) -> Option<QueuePosition> {
-    let queue = cluster.labels().get(flux_operator::cluster::QUEUE_LABEL)?;
+    let queue = cluster.labels().get(flux_api::cluster::QUEUE_LABEL)?;
     for version in ["v1beta2", "v1beta1"] {
         let path = format!(
             "/apis/visibility.kueue.x-k8s.io/{version}/namespaces/{}/localqueues/{queue}/pendingworkloads",

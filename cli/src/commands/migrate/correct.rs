@@ -2,7 +2,7 @@
 
 use super::Said;
 use super::place::{containers, mentions, pointer};
-use flux_operator::crd::MiniCluster;
+use flux_api::crd::MiniCluster;
 use kube::Resource as _;
 use serde_json::{Map, Value};
 

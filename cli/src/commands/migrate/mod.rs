@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result};
 use clap::{Args, ValueHint};
 use correct::{correct, without};
 use differences::differences;
-use flux_operator::offline::{Checker, Document, Findings, NOT_ACTED_ON, Remark, not_carried_over};
+use flux_api::offline::{Checker, Document, Findings, NOT_ACTED_ON, Remark, not_carried_over};
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::io::stdin;

@@ -7,7 +7,7 @@ use crate::log;
 use crate::output::complain;
 use crate::target::{Target, checked, runner_state};
 use anyhow::{Context as _, Result, bail, ensure};
-use flux_operator::crd::{MiniCluster, State};
+use flux_api::crd::{MiniCluster, State};
 use futures::{Stream, StreamExt as _};
 use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 use k8s_openapi::api::core::v1::Pod;

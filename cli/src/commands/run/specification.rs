@@ -2,8 +2,8 @@
 
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
-use flux_operator::cluster::QUEUE_LABEL;
-use flux_operator::crd::{Container, MiniCluster, MiniClusterSpec};
+use flux_api::cluster::QUEUE_LABEL;
+use flux_api::crd::{Container, MiniCluster, MiniClusterSpec};
 use kube::ResourceExt as _;
 use std::io::Read as _;
 use std::path::PathBuf;

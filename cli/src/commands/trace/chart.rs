@@ -1,8 +1,8 @@
 //! What is drawn, as a value: of each rank the stages of its pod, in milliseconds from the creation of the MiniCluster.
 
 use crate::target::runner_state;
+use flux_api::crd::MiniCluster;
 use flux_contract::{Phase, TerminationMessage, phase};
-use flux_operator::crd::MiniCluster;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerState, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;

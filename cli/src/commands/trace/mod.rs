@@ -109,7 +109,7 @@ fn columns() -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flux_operator::crd::MiniCluster;
+    use flux_api::crd::MiniCluster;
     use serde_json::{Value, json};
 
     fn at(second: i64) -> Value {

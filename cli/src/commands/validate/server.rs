@@ -3,11 +3,11 @@
 use crate::commands::render::objects_of;
 use crate::connection::Connection;
 use anyhow::{Context as _, Result};
-use flux_operator::cli::defaults;
-use flux_operator::controller::Images;
-use flux_operator::crd::{Install, MiniCluster};
-use flux_operator::images::{AGENT_IMAGE, VIEW_IMAGE};
-use flux_operator::offline::{Document, Remark};
+use flux_api::cluster::validate::Defaults;
+use flux_api::crd::{Install, MiniCluster};
+use flux_api::images::{AGENT_IMAGE, VIEW_IMAGE};
+use flux_api::objects::Images;
+use flux_api::offline::{Document, Remark};
 use kube::api::{ApiResource, DynamicObject, PostParams, TypeMeta};
 use kube::core::{GroupVersionKind, Status};
 use kube::{Api, ResourceExt as _};
@@ -22,7 +22,7 @@ pub(super) async fn check(connection: &Connection, document: &mut Document) -> R
     };
     let mut refused = BTreeMap::new();
     let namespace = object.namespace().unwrap_or_else(|| connection.namespace.clone());
-    let defaults = defaults(VIEW_IMAGE.to_owned(), None, Install::default());
+    let defaults = Defaults::new(VIEW_IMAGE.to_owned(), None, Install::default());
     let images =
         Images { agent: AGENT_IMAGE.to_owned(), agent_pull_policy: "IfNotPresent".to_owned() };
     let rendered = objects_of(object.clone(), &defaults, &images, &namespace)?;

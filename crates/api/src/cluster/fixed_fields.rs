@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const ANNOTATION: &str = "flux-framework.org/fields";
 
 /// How the keys of runs begin in the agents' `ConfigMap`.
-pub(crate) const RUN_KEY: &str = "run-";
+pub const RUN_KEY: &str = "run-";
 
 /// Parts of a specification whose fields are noted one by one; every other field is noted whole.
 const SECTIONS: [&str; 15] = [
@@ -55,15 +55,16 @@ const SERVICES: &str = "services";
 /// Hashes of the fields that cannot be changed, by their paths below `spec`. Defaults are left out, so that a field
 /// which only a newer release knows is no change.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct FixedFields(BTreeMap<String, String>);
+pub struct FixedFields(BTreeMap<String, String>);
 
 impl FixedFields {
     /// The fields that the Job and the brokers in its pods keep.
-    pub(crate) fn of_instance(spec: &MiniClusterSpec) -> Self {
+    pub fn of_instance(spec: &MiniClusterSpec) -> Self {
         Self::of(spec, |path| !path.starts_with(SERVICES))
     }
 
-    pub(crate) fn of_services(spec: &MiniClusterSpec) -> Self {
+    /// The fields that the pod of `spec.services` keeps.
+    pub fn of_services(spec: &MiniClusterSpec) -> Self {
         Self::of(spec, |path| path.starts_with(SERVICES))
     }
 
@@ -79,7 +80,7 @@ impl FixedFields {
     }
 
     /// Key and value of the annotation that notes them.
-    pub(crate) fn annotation(&self) -> (String, String) {
+    pub fn annotation(&self) -> (String, String) {
         let fields: Vec<String> =
             self.0.iter().map(|(path, hash)| format!("{path}={hash}")).collect();
         (ANNOTATION.to_owned(), fields.join(","))
@@ -93,7 +94,7 @@ impl FixedFields {
     }
 
     /// One name for all of them: the same for the same fields, whatever their order in the specification.
-    pub(crate) fn hash(&self) -> String {
+    pub fn hash(&self) -> String {
         let mut digest = Sha256::new();
         for (path, hash) in &self.0 {
             digest.update(format!("{path}={hash}\n"));
@@ -102,32 +103,29 @@ impl FixedFields {
     }
 
     /// What [`Self::hash`] was for the fields that are noted in `annotations`; `None` where none are.
-    pub(crate) fn noted_hash(annotations: &BTreeMap<String, String>) -> Option<String> {
+    pub fn noted_hash(annotations: &BTreeMap<String, String>) -> Option<String> {
         Self::noted_on(annotations).map(|noted| noted.hash())
     }
 
     /// Ten hexadecimal digits that tell runs apart, in names: the same for as
     /// long as the MiniCluster with this `uid` would run the same.
-    pub(crate) fn run(&self, uid: &str) -> String {
+    pub fn run(&self, uid: &str) -> String {
         let digest = Sha256::digest(format!("{uid} {}", self.hash()));
         format!("{:010x}", first_bits(&digest) >> 24)
     }
 
     /// The key of the run in the agents' `ConfigMap`, without which its pods do not start.
-    pub(crate) fn run_key(&self, uid: &str) -> String {
+    pub fn run_key(&self, uid: &str) -> String {
         format!("{RUN_KEY}{}", self.run(uid))
     }
 
     /// What [`Self::run_key`] was for the fields that are noted in `annotations`; `None` where none are.
-    pub(crate) fn noted_run_key(
-        annotations: &BTreeMap<String, String>,
-        uid: &str,
-    ) -> Option<String> {
+    pub fn noted_run_key(annotations: &BTreeMap<String, String>, uid: &str) -> Option<String> {
         Self::noted_on(annotations).map(|noted| noted.run_key(uid))
     }
 
     /// Paths of the fields that do not say what is noted in `annotations`; none where nothing is.
-    pub(crate) fn changed_since(&self, annotations: &BTreeMap<String, String>) -> Vec<String> {
+    pub fn changed_since(&self, annotations: &BTreeMap<String, String>) -> Vec<String> {
         let Some(noted) = Self::noted_on(annotations) else { return Vec::new() };
         let paths = noted.0.keys().chain(self.0.keys());
         let changed = paths.filter(|path| noted.0.get(*path) != self.0.get(*path));
@@ -185,7 +183,7 @@ fn short_hash(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::fixtures::mini_cluster;
+    use crate::fixtures::mini_cluster;
     use serde_json::json;
 
     fn spec(change: &Value) -> MiniClusterSpec {

@@ -20,7 +20,7 @@ mod work;
 
 pub(crate) use container::runner_position;
 pub use flux::Defaults;
-pub(crate) use queue::of_kueue;
+pub use queue::of_kueue;
 pub(crate) use violations::field_path;
 pub use violations::{Violation, Violations};
 

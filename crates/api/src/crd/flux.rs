@@ -1,6 +1,5 @@
 //! `spec.flux`, `spec.network`, `spec.logging` and `spec.archive`.
 
-use clap::ValueEnum;
 use educe::Educe;
 use k8s_openapi::api::core::v1::{ResourceRequirements, SecurityContext};
 use kube::KubeSchema;
@@ -8,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 use std::collections::BTreeMap;
+use std::str::FromStr;
 
 /// Services and affinity.
 #[skip_serializing_none]
@@ -352,10 +352,7 @@ pub struct FluxContainer {
 /// the pod, where the view can be written to. `Auto`: `Image` where the API server and all nodes have
 /// image volumes and no runtime class is set, else `Copy`. What was taken, and why, is in
 /// `status.install`. Default: the operator's (`--install`), which is `Auto`.
-#[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, ValueEnum,
-)]
-#[value(rename_all = "PascalCase")]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Install {
     /// Mounted where the cluster is known to be able to, else copied.
     #[default]
@@ -364,6 +361,24 @@ pub enum Install {
     Image,
     /// Copied by init containers.
     Copy,
+}
+
+impl Install {
+    /// The values as users write them.
+    pub const NAMES: [&str; 3] = ["Auto", "Image", "Copy"];
+}
+
+impl FromStr for Install {
+    type Err = String;
+
+    /// Reads one of [`Self::NAMES`]; upper and lower case count the same.
+    fn from_str(text: &str) -> Result<Self, String> {
+        [Self::Auto, Self::Image, Self::Copy]
+            .into_iter()
+            .zip(Self::NAMES)
+            .find_map(|(method, name)| name.eq_ignore_ascii_case(text).then_some(method))
+            .ok_or_else(|| format!("{text:?} is none of {}", Self::NAMES.join(", ")))
+    }
 }
 
 /// Where the volume lies that the pod's containers share.

@@ -2,17 +2,17 @@
 //! out of each object what the definition does not have.
 
 use super::definition::OBJECT_SCHEMA;
-use kube::{Client, Result};
 use serde_json::Value;
 
 /// What a message names of the fields that are lacking.
 const NAMED: usize = 8;
 
-/// Fields that the definition of the API server lacks, as `spec.autoscale`. Whoever may use the API may read this.
-pub async fn lacking_fields(client: &Client) -> Result<Vec<String>> {
-    let path = "/openapi/v3/apis/flux-framework.org/v1alpha2";
-    let request = http::Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)?;
-    let document: Value = client.request(request).await?;
+/// Path of the API server's document about MiniClusters. Whoever may use the API may read it.
+pub const DOCUMENT_PATH: &str = "/openapi/v3/apis/flux-framework.org/v1alpha2";
+
+/// Fields that the definition of the API server lacks, as `spec.autoscale`. `document` is what the API server has at
+/// [`DOCUMENT_PATH`].
+pub fn lacking_fields(document: &Value) -> Vec<String> {
     let schemas = document["components"]["schemas"].as_object().into_iter().flatten();
     let is_ours = |(name, _): &(&String, &Value)| name.ends_with(".MiniCluster");
     let mut lacking = Vec::new();
@@ -22,7 +22,7 @@ pub async fn lacking_fields(client: &Client) -> Result<Vec<String>> {
             compare(part, ours, served, &mut lacking);
         }
     }
-    Ok(lacking)
+    lacking
 }
 
 /// How people are told of `lacking`, and what to do.

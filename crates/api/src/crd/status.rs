@@ -79,7 +79,7 @@ impl MiniClusterStatus {
     }
 
     /// The condition that says how the run has ended; `None` while it has not.
-    pub(crate) fn end(&self) -> Option<&Condition> {
+    pub fn end(&self) -> Option<&Condition> {
         let type_ = self.state.filter(|_| self.is_over())?.telling_condition();
         self.conditions.iter().find(|condition| condition.type_ == type_)
     }

@@ -23,7 +23,7 @@ pub fn agent_config(cluster: &Cluster, lead_address: Option<IpAddr>) -> AgentCon
             size: cluster.size,
         },
         layout: Layout::new(cluster.flux.view.mount_path.clone()).with_private(PRIVATE_MOUNT),
-        // Which it is, the cluster decides: `controller::install`.
+        // The operator decides by the cluster: `objects::install`.
         install: Install::Copy,
         view: View {
             enabled: cluster.flux.view.enabled,
@@ -42,7 +42,7 @@ pub fn agent_config(cluster: &Cluster, lead_address: Option<IpAddr>) -> AgentCon
             max_size: autoscale.max_size.unsigned_abs(),
             idle_seconds: autoscale.idle_seconds.unsigned_abs().into(),
         }),
-        // The token is another for each MiniCluster: `controller::decide::rest`.
+        // Each MiniCluster has a token of its own: the operator writes its fingerprint.
         rest: cluster.flux.rest_port.map(|port| Rest { port, token_sha256: String::new() }),
         munge: cluster.flux.munge_secret.is_some(),
         environment: cluster.flux.environment.clone(),

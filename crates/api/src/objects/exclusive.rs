@@ -47,7 +47,7 @@ fn whole(Quantity(text): &Quantity) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::fixtures;
+    use crate::fixtures;
     use serde_json::json;
 
     #[test]

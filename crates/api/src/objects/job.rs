@@ -6,9 +6,6 @@ use super::containers::{containers, init_containers};
 use super::meta::{object_labels, object_meta, pod_labels, services_pod_labels};
 use super::volumes::volumes;
 use crate::cluster::{Cluster, TOPOLOGY_ANNOTATIONS};
-use crate::controller::kube_ext::{
-    GENERATION_ANNOTATION, JOB_ANNOTATIONS_ANNOTATION, JOB_LABELS_ANNOTATION,
-};
 use anyhow::{Context as _, Result};
 use flux_contract::{Exit, Install};
 use k8s_openapi::DeepMerge as _;
@@ -19,6 +16,21 @@ use k8s_openapi::api::batch::v1::{
 use k8s_openapi::api::core::v1::{Pod, PodSpec, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::BTreeMap;
+
+/// Annotation of the Job: generation of the MiniCluster it was last brought in line with.
+pub const GENERATION_ANNOTATION: &str = "flux-framework.org/generation";
+
+/// Annotation of the Job: the keys of its labels that come from the MiniCluster.
+pub const JOB_LABELS_ANNOTATION: &str = "flux-framework.org/job-labels";
+
+/// Annotation of the Job: the keys of its annotations that come from the MiniCluster.
+pub const JOB_ANNOTATIONS_ANNOTATION: &str = "flux-framework.org/job-annotations";
+
+/// Annotation of the Job that the operator has suspended: why.
+pub const SUSPENDED_ANNOTATION: &str = "flux-framework.org/suspended";
+
+/// Value of [`SUSPENDED_ANNOTATION`] where `spec.suspend` is the reason.
+pub const BY_SPECIFICATION: &str = "true";
 
 /// How often a pod is made again that was lost through no fault of the command's, each time after a longer pause
 /// (10 s, 20 s, ...; `backoff_utils.go` of the Job controller): a quarter of an hour in all.
@@ -31,10 +43,10 @@ const STOPPED_IN_RUNC: i32 = 2;
 
 /// Exit codes of the runner after which its pod is made again: those of a kill (of the kernel, for
 /// memory, or of the kubelet), of a container that the kubelet lost, and of one that never began.
-pub(crate) const KILLED: [i32; 3] = [STOPPED_IN_RUNC, 137, 255];
+pub const KILLED: [i32; 3] = [STOPPED_IN_RUNC, 137, 255];
 
 /// True when a pod is made again whose runner has ended with `code`.
-pub(crate) fn is_replaced(code: i32) -> bool {
+pub fn is_replaced(code: i32) -> bool {
     code == i32::from(Exit::Stopped.code()) || KILLED.contains(&code)
 }
 
@@ -47,6 +59,13 @@ const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
 /// Containers beside the runner that have a rule each: the API server takes twenty rules. What fails beside
 /// them is made again, and found out by the lead.
 const OTHER_CONTAINERS: usize = 17;
+
+/// Suspends `job`, and notes why on it.
+pub fn suspend(job: &mut Job, reason: String) {
+    job.spec.get_or_insert_default().suspend = Some(true);
+    let annotations = job.metadata.annotations.get_or_insert_default();
+    annotations.insert(SUSPENDED_ANNOTATION.to_owned(), reason);
+}
 
 /// The Job. Noted on it: the MiniCluster's `generation`, and the fields that cannot be changed while it exists.
 pub(super) fn job(

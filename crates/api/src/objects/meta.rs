@@ -10,8 +10,9 @@ pub(super) fn object_meta(cluster: &Cluster, name: &str) -> ObjectMeta {
     meta_of(&cluster.identity(), name)
 }
 
-/// The same, whatever the specification says.
-pub(crate) fn meta_of(identity: &Identity, name: &str) -> ObjectMeta {
+/// Metadata of an object called `name` that is made for the MiniCluster `identity`, even if its specification is not
+/// valid.
+pub fn meta_of(identity: &Identity, name: &str) -> ObjectMeta {
     ObjectMeta {
         name: Some(name.to_owned()),
         namespace: Some(identity.namespace.clone()),

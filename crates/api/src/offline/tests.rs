@@ -1,5 +1,5 @@
 use super::*;
-use crate::controller::fixtures;
+use crate::fixtures;
 use std::fs;
 use std::path::Path;
 

@@ -3,7 +3,7 @@
 use crate::environment::Environment;
 use crate::kubernetes::KubernetesVersion;
 use anyhow::{Context as _, Result};
-use flux_operator::crd::MiniCluster;
+use flux_api::crd::MiniCluster;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::PostParams;
 use kube::core::DynamicObject;

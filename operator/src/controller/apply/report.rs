@@ -9,7 +9,7 @@ use crate::controller::observe::cached_client::{Read, read, reported};
 use crate::controller::observe::recent::{Name, name_of};
 use crate::controller::observe::stores::MiniClusterMeta;
 use crate::controller::status::{change, interrupted, summary};
-use crate::crd::{MiniCluster, MiniClusterStatus, State};
+use flux_api::crd::{MiniCluster, MiniClusterStatus, State};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::{Patch, PatchParams};
 use kube::runtime::events::{Event, Recorder};
@@ -165,7 +165,7 @@ pub(crate) async fn report_interrupted(
 mod tests {
     use super::*;
     use crate::controller::fixtures;
-    use crate::crd::MiniClusterSpec;
+    use flux_api::crd::MiniClusterSpec;
     use futures::FutureExt as _;
 
     fn status(state: State, ready_brokers: i32) -> MiniClusterStatus {

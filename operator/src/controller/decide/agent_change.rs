@@ -5,11 +5,11 @@
 //! follows the size is brought up to date.
 
 use super::suspension;
-use crate::cluster::Cluster;
-use crate::controller::build::agent_config;
 use crate::controller::kube_ext::{counts_by_index, has_pods, is_suspended, noted_generation};
 use crate::controller::observe::Live;
 use crate::controller::schedulers::queue;
+use flux_api::cluster::Cluster;
+use flux_api::objects::agent_config;
 use flux_contract::{AgentConfig, Bootstrap, Hostlist, Install, Workload};
 use k8s_openapi::api::batch::v1::Job;
 use std::net::IpAddr;

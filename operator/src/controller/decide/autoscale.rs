@@ -3,11 +3,11 @@
 //! The Job has the size, and nothing else keeps it: where nobody knows what the queue needs, it stays.
 
 use super::mode::Mode;
-use crate::cluster::Cluster;
 use crate::controller::kube_ext::{has_pods, is_suspended, parallelism};
 use crate::controller::observe::Live;
 use crate::controller::observe::demand::Answer;
-use crate::crd::Autoscale;
+use flux_api::cluster::Cluster;
+use flux_api::crd::Autoscale;
 use flux_contract::AgentConfig;
 use flux_contract::demand::Demand;
 use k8s_openapi::api::batch::v1::Job;
@@ -66,8 +66,8 @@ pub(super) fn scaling(cluster: &Cluster, mode: &Mode, answer: &Answer) -> Option
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::build::agent_config;
     use crate::controller::fixtures::{cluster, job};
+    use flux_api::objects::agent_config;
     use proptest::prelude::*;
     use serde_json::json;
 

@@ -2,10 +2,12 @@
 //! template can never be changed. `completions` can, together with `parallelism` (KEP-3715, stable since 1.31).
 
 use super::change::Change;
-use crate::cluster::{FixedFields, ServicesPod};
 use crate::controller::kube_ext::{
-    CAUSE_ANNOTATION, GENERATION_ANNOTATION, JOB_ANNOTATIONS_ANNOTATION, JOB_LABELS_ANNOTATION,
-    RAN_ANNOTATION, SUSPENDED_ANNOTATION, has_failed, is_finished, noted_keys,
+    CAUSE_ANNOTATION, RAN_ANNOTATION, has_failed, is_finished, noted_keys,
+};
+use flux_api::cluster::{FixedFields, ServicesPod};
+use flux_api::objects::{
+    GENERATION_ANNOTATION, JOB_ANNOTATIONS_ANNOTATION, JOB_LABELS_ANNOTATION, SUSPENDED_ANNOTATION,
 };
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;

@@ -1,11 +1,11 @@
 //! Whether a MiniCluster is reconciled, or only reported on.
 
 use super::record::{RunRecord, has_ended};
-use crate::cluster::{AGENT_CONTAINER, Cluster};
-use crate::controller::build::{AGENT_CONFIG_KEY, Images};
 use crate::controller::error::NameConflict;
 use crate::controller::kube_ext::noted_generation;
 use crate::controller::observe::Live;
+use flux_api::cluster::{AGENT_CONTAINER, Cluster};
+use flux_api::objects::{AGENT_CONFIG_KEY, Images};
 use flux_contract::{AgentConfig, ClusterName};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -106,8 +106,8 @@ mod tests {
     use crate::controller::fixtures::{
         built, built_with, cluster, delete_failed_job, ended_job, images,
     };
-    use crate::controller::kube_ext::GENERATION_ANNOTATION;
     use crate::controller::observe::stores::strip_job;
+    use flux_api::objects::GENERATION_ANNOTATION;
     use flux_contract::Install;
     use serde_json::json;
 

@@ -5,12 +5,12 @@
 //! pods mount by its name: no kubelet starts a container before the key is there. So without a record nothing has begun.
 
 use super::change::Change;
-use crate::cluster::{FixedFields, Identity, RUN_KEY};
-use crate::controller::build::{is_replaced, meta_of};
 use crate::controller::kube_ext::{
     counts_by_index, end_of, is_finished, is_own, is_suspended, noted_generation,
 };
-use crate::crd::{MiniClusterSpec, MiniClusterStatus, State};
+use flux_api::cluster::{FixedFields, Identity, RUN_KEY};
+use flux_api::crd::{MiniClusterSpec, MiniClusterStatus, State};
+use flux_api::objects::{is_replaced, meta_of};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, ContainerStatus, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;

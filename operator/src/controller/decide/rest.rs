@@ -1,7 +1,7 @@
 //! `flux.rest`: the token of the API. The agents have its fingerprint, users its Secret, and the operator keeps neither.
 
-use crate::cluster::Cluster;
-use crate::controller::build;
+use flux_api::cluster::Cluster;
+use flux_api::objects;
 use flux_contract::token::fingerprint;
 use flux_contract::{AgentConfig, ClusterName, Redacted, Rest};
 use k8s_openapi::api::core::v1::Secret;
@@ -37,7 +37,7 @@ pub(super) fn secret(
     }
     let token = token?;
     rest.token_sha256 = fingerprint(token.expose());
-    Some(build::rest_secret(cluster, &secret_name(&cluster.name, rest), token))
+    Some(objects::rest_secret(cluster, &secret_name(&cluster.name, rest), token))
 }
 
 fn secret_name(name: &ClusterName, rest: &Rest) -> String {
@@ -47,8 +47,8 @@ fn secret_name(name: &ClusterName, rest: &Rest) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::build::agent_config;
     use crate::controller::fixtures::cluster;
+    use flux_api::objects::agent_config;
     use serde_json::json;
 
     #[test]

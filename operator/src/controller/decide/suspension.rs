@@ -4,12 +4,12 @@
 //! suspended (a queue, a person) is left to them.
 
 use super::change::Change;
-use crate::cluster::Cluster;
 use crate::controller::kube_ext::{
-    SUSPENDED_ANNOTATION, broker_is_ready, has_failed, has_pods, is_ending, is_suspended,
-    noted_suspension,
+    broker_is_ready, has_failed, has_pods, is_ending, is_suspended, noted_suspension,
 };
 use crate::controller::observe::Live;
+use flux_api::cluster::Cluster;
+use flux_api::objects::{BY_SPECIFICATION, suspend};
 use flux_contract::demand::Demand;
 use flux_contract::{AgentConfig, Workload};
 use k8s_openapi::api::batch::v1::Job;
@@ -19,8 +19,7 @@ use kube::ResourceExt as _;
 /// Finalizer of a pod that the Job controller has yet to count.
 const JOB_TRACKING: &str = "batch.kubernetes.io/job-tracking";
 
-/// The note on a Job that the specification has suspended, and how that begins on one that no job needs.
-const BY_SPECIFICATION: &str = "true";
+/// How the note begins on a Job that was suspended because no job needed it.
 const IDLE: &str = "idle/";
 
 /// True when a Job with this note was suspended because no job needed a pod.
@@ -53,11 +52,9 @@ pub(crate) fn set_suspend(reason: Option<String>, live: Option<&Job>, job: &mut 
     let ours = live.is_some_and(|live| noted_suspension(live).is_some());
     let leaves = ours && live.is_some_and(has_pods);
     let reason = reason.or_else(|| leaves.then(|| BY_SPECIFICATION.to_owned()));
-    if let Some(spec) = &mut job.spec {
-        spec.suspend = (reason.is_some() || ours).then_some(reason.is_some());
-    }
-    if let Some(reason) = reason {
-        job.annotations_mut().insert(SUSPENDED_ANNOTATION.to_owned(), reason);
+    match reason {
+        Some(reason) => suspend(job, reason),
+        None => job.spec.get_or_insert_default().suspend = ours.then_some(false),
     }
 }
 
@@ -93,6 +90,7 @@ pub(crate) fn has_submitted(config: &AgentConfig, live: &Live) -> bool {
 mod tests {
     use super::*;
     use crate::controller::fixtures::{at, cluster, ended, ended_job, job, pod, running};
+    use flux_api::objects::SUSPENDED_ANNOTATION;
     use serde_json::json;
 
     /// A Job that is suspended, by the specification or by somebody else, and has pods or none.

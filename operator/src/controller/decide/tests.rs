@@ -1,13 +1,14 @@
 //! Specification and what there is in, what is written and told out.
 
 use super::*;
-use crate::cluster::QUEUE_LABEL;
-use crate::cluster::validate::Violation;
 use crate::controller::error::{NameConflict, ObjectName};
 use crate::controller::fixtures::{
     at, cluster, delete_failed_job, ended_job, images, job, pod, ready_lead, running,
 };
-use crate::controller::kube_ext::{CAUSE_ANNOTATION, SUSPENDED_ANNOTATION};
+use crate::controller::kube_ext::CAUSE_ANNOTATION;
+use flux_api::cluster::QUEUE_LABEL;
+use flux_api::cluster::validate::Violation;
+use flux_api::objects::SUSPENDED_ANNOTATION;
 use flux_contract::token::fingerprint;
 use k8s_openapi::api::batch::v1::JobStatus;
 use kube::Resource;

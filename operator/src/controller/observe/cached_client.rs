@@ -5,10 +5,10 @@
 
 use super::recent::{Name, name_of};
 use super::stores::{MiniClusterMeta, Stores, stored};
-use crate::cluster::validate::{Violation, Violations};
 use crate::controller::context::Context;
 use crate::controller::error::{Error, NameConflict, ObjectName, Verb};
-use crate::crd::{MiniCluster, MiniClusterSpec, MiniClusterStatus};
+use flux_api::cluster::validate::{Violation, Violations};
+use flux_api::crd::{MiniCluster, MiniClusterSpec, MiniClusterStatus};
 use futures::{Stream, TryStreamExt as _, stream};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::batch::v1::Job;

@@ -2,8 +2,8 @@
 //! each node says of its kubelet and its container runtime. The first Job that is to be created asks, and the answer
 //! serves those that follow soon.
 
-use crate::cluster::Cluster;
-use crate::controller::decide::install::ImageVolumeSupport;
+use flux_api::cluster::Cluster;
+use flux_api::objects::install::ImageVolumeSupport;
 use k8s_openapi::api::core::v1::{Node, NodeSystemInfo, Taint, Toleration};
 use kube::api::ListParams;
 use kube::core::{ApiResource, Object};

@@ -4,14 +4,14 @@ use super::cached_client::CachedClient;
 use super::check::BEGIN;
 use super::pending::check;
 use super::waiting::{Waiting, lead_waiting, not_started};
-use crate::cluster::Identity;
-use crate::controller::build::KILLED;
 use crate::controller::error::Error;
 use crate::controller::kube_ext::{
     disruption, end_of, has_failed, is_failed, is_finished, is_suspended, is_unstarted,
     lacks_brokers, lacks_pods, parallelism, ready_pods, replaced_before, running_beside,
     start_time,
 };
+use flux_api::cluster::Identity;
+use flux_api::objects::KILLED;
 use flux_contract::{Exit, TerminationMessage, labels};
 use futures::TryStreamExt as _;
 use k8s_openapi::api::batch::v1::Job;

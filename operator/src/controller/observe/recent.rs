@@ -1,8 +1,8 @@
 //! What the operator itself has read or written of each MiniCluster a moment ago, and need not ask for again.
 
 use super::check::Check;
-use crate::crd::{MiniCluster, MiniClusterStatus};
 use crate::metrics::{Observed, Summary};
+use flux_api::crd::{MiniCluster, MiniClusterStatus};
 use kube::ResourceExt;
 use kube::core::ObjectMeta;
 use parking_lot::Mutex;
@@ -160,7 +160,7 @@ fn version(metadata: &ObjectMeta) -> Option<u64> {
 mod tests {
     use super::*;
     use crate::controller::fixtures::mini_cluster;
-    use crate::crd::State;
+    use flux_api::crd::State;
     use kube::core::{PartialObjectMeta, PartialObjectMetaExt as _};
     use serde_json::json;
 

@@ -5,11 +5,11 @@
 //! too many, only its identity, so that it is read when it is needed. Whatever others write, memory stays small.
 
 use super::recent::Recent;
-use crate::cluster::validate::of_kueue;
 use crate::controller::decide::record::RunRecord;
 use crate::controller::kube_ext::{is_finished, leaves_no_container};
-use crate::crd::MiniCluster;
 use crate::metrics::Population;
+use flux_api::cluster::validate::of_kueue;
+use flux_api::crd::MiniCluster;
 use flux_contract::invocation::REPLACED_VARIABLES;
 use flux_contract::labels;
 use futures::{FutureExt as _, Stream, TryStreamExt as _};

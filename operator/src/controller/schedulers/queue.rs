@@ -1,13 +1,11 @@
 //! A Job in a queue (Kueue): whether it waits there, and what it keeps.
 
-use crate::cluster::{
+use crate::controller::kube_ext::{is_suspended, noted_keys, noted_suspension, parallelism};
+use flux_api::cluster::{
     Cluster, ELASTIC_ANNOTATION, EQUAL_ANNOTATION, LEAST_PODS_ANNOTATION, QUEUE_LABEL,
     QUEUED_SIZE_ANNOTATION, TOPOLOGY_ANNOTATIONS,
 };
-use crate::controller::kube_ext::{
-    JOB_ANNOTATIONS_ANNOTATION, JOB_LABELS_ANNOTATION, is_suspended, noted_keys, noted_suspension,
-    parallelism,
-};
+use flux_api::objects::{JOB_ANNOTATIONS_ANNOTATION, JOB_LABELS_ANNOTATION};
 use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt as _;
 use std::collections::{BTreeMap, BTreeSet};
@@ -140,8 +138,8 @@ fn replace(entries: &mut BTreeMap<String, String>, key: &str, value: Option<&Str
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::validate::validate;
     use crate::controller::fixtures::{built, cluster, defaults, mini_cluster};
+    use flux_api::cluster::validate::validate;
     use flux_contract::Workload;
     use k8s_openapi::api::core::v1::PodSchedulingGate;
     use serde_json::json;

@@ -6,7 +6,7 @@ use super::phase::Phase;
 use crate::controller::decide::autoscale::Scaling;
 use crate::controller::decide::rest::Reached;
 use crate::controller::observe::demand::Answer;
-use crate::crd::State;
+use flux_api::crd::State;
 use flux_contract::REST_SECRET_KEY;
 
 /// Sets `Autoscaling`, whether the size goes by what the queue needs, where a size by demand is asked for, while the run goes on.

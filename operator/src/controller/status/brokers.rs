@@ -4,7 +4,7 @@ use super::facts::Facts;
 use super::phase::Phase;
 use crate::controller::kube_ext::{parallelism, ready_pods};
 use crate::controller::schedulers::queue::admitted_in_part;
-use crate::crd::{MiniClusterStatus, State};
+use flux_api::crd::{MiniClusterStatus, State};
 
 pub(super) struct Brokers {
     pub(super) ready: i32,

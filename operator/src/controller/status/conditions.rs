@@ -1,6 +1,6 @@
 //! A list of conditions whose transition times say when something really changed.
 
-use crate::crd::MiniClusterStatus;
+use flux_api::crd::MiniClusterStatus;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 pub(crate) mod kind {

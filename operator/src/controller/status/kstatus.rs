@@ -4,7 +4,7 @@
 use super::conditions::{Conditions, kind};
 use super::facts::Facts;
 use super::phase::Phase;
-use crate::crd::State;
+use flux_api::crd::State;
 
 /// Reasons of `Progressing` where an edit has no effect: the operator does not try again.
 const NOT_TRIED_AGAIN: [&str; 2] = ["ChangeRefused", "NotRunAgain"];
@@ -47,14 +47,14 @@ pub(super) fn kstatus(conditions: &mut Conditions, facts: &Facts<'_>, phase: &Ph
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::validate::{Violation, Violations};
     use crate::controller::decide::Plan;
     use crate::controller::error::{Error, Verb};
     use crate::controller::fixtures::{at, ended_job, job, pod, running};
-    use crate::controller::kube_ext::SUSPENDED_ANNOTATION;
     use crate::controller::observe::Live;
     use crate::controller::observe::waiting::Waiting;
     use crate::controller::status::status;
+    use flux_api::cluster::validate::{Violation, Violations};
+    use flux_api::objects::SUSPENDED_ANNOTATION;
     use k8s_openapi::api::batch::v1::Job;
     use kube::ResourceExt as _;
     use mlua::{Lua, Table};

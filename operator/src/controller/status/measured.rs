@@ -1,8 +1,8 @@
 //! What a status, and the change of one, says to those who measure.
 
 use super::conditions::kind;
-use crate::crd::{MiniCluster, MiniClusterStatus, State};
 use crate::metrics::{Change, End, Summary};
+use flux_api::crd::{MiniCluster, MiniClusterStatus, State};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt as _;
@@ -91,7 +91,7 @@ fn transition(status: &MiniClusterStatus, type_: &str, value: &str) -> Option<Ti
 mod tests {
     use super::*;
     use crate::controller::fixtures::{at, condition};
-    use crate::crd::MiniClusterSpec;
+    use flux_api::crd::MiniClusterSpec;
 
     /// A status with these conditions: type, status, reason, and the second of the last transition.
     fn status(state: State, conditions: &[(&str, &str, &str, i64)]) -> MiniClusterStatus {

@@ -2,14 +2,14 @@
 
 use super::facts::Facts;
 use super::pod::{Outcome, PodView, exit_code_of_lost_lead, failure_of_lost_lead};
-use crate::controller::build::is_replaced;
 use crate::controller::decide::record::{RunRecord, end_by_lead};
 use crate::controller::kube_ext::{
     CAUSE_ANNOTATION, counts_by_index, has_pods, is_suspended, job_condition, noted_generation,
     ready_pods,
 };
 use crate::controller::observe::waiting::Waiting;
-use crate::crd::State;
+use flux_api::crd::State;
+use flux_api::objects::is_replaced;
 use flux_contract::labels;
 use k8s_openapi::api::batch::v1::{Job, JobCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;

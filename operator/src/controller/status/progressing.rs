@@ -7,7 +7,7 @@ use super::phase::{Phase, generation};
 use super::pod::PodView;
 use crate::controller::decide::mode::Mode;
 use crate::controller::kube_ext::{HELD_ANNOTATION, is_finished, running_beside};
-use crate::crd::State;
+use flux_api::crd::State;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 

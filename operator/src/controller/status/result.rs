@@ -3,7 +3,7 @@
 use super::facts::Facts;
 use super::phase::Phase;
 use super::pod::{Ended, PodView};
-use crate::crd::{MiniClusterStatus, RunResult, State};
+use flux_api::crd::{MiniClusterStatus, RunResult, State};
 use flux_contract::{ClusterName, TerminationMessage, labels};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;

@@ -1,16 +1,17 @@
 //! Observation in, status out.
 
 use super::*;
-use crate::cluster::validate::{Violation, Violations};
-use crate::cluster::{QUEUE_LABEL, QUEUED_SIZE_ANNOTATION};
 use crate::controller::decide::Plan;
 use crate::controller::decide::mode::Mode;
 use crate::controller::decide::record::RunRecord;
 use crate::controller::error::Verb;
 use crate::controller::fixtures::{at, ended, ended_job, job, pod, running, table, waiting};
-use crate::controller::kube_ext::{CAUSE_ANNOTATION, SUSPENDED_ANNOTATION};
+use crate::controller::kube_ext::CAUSE_ANNOTATION;
 use crate::controller::observe::waiting::Waiting;
 use crate::controller::observe::{Live, Pods};
+use flux_api::cluster::validate::{Violation, Violations};
+use flux_api::cluster::{QUEUE_LABEL, QUEUED_SIZE_ANNOTATION};
+use flux_api::objects::SUSPENDED_ANNOTATION;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ContainerState, Pod, PodCondition};
 use serde_json::json;

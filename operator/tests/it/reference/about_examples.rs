@@ -4,7 +4,7 @@ use crate::reference::page::{Example, document, examples, ordered};
 use crate::support::any_spec::OBJECT;
 use crate::support::defaults;
 use crate::support::field_path::get;
-use flux_operator::cluster::validate::validate;
+use flux_api::cluster::validate::validate;
 use serde_json::Value;
 
 fn of_the_page() -> Vec<Example> {

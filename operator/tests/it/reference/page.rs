@@ -4,7 +4,7 @@ use crate::reference::fields::{
     Field, fields, kubernetes_type, limits, rules, same_as, text, type_name,
 };
 use crate::support::any_spec::{OBJECT, with_images};
-use flux_operator::crd::MiniCluster;
+use flux_api::crd::MiniCluster;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

@@ -3,9 +3,9 @@
 //! It reads the very `agent.toml` that the operator has written.
 
 use super::job::index_of;
+use flux_api::objects::AGENT_CONFIG_KEY;
 use flux_contract::invocation::REPLACED_VARIABLES;
 use flux_contract::{AgentConfig, Exit, Phase, TerminationMessage, Workload, phase};
-use flux_operator::controller::build::AGENT_CONFIG_KEY;
 use serde_json::Value;
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 
 use super::job::{is_finished, is_suspended};
 use super::store::Store;
-use flux_operator::cluster::QUEUE_LABEL;
+use flux_api::cluster::QUEUE_LABEL;
 use serde_json::{Value, json};
 
 /// Annotation of a Job that the queue has not quite stopped.

@@ -25,7 +25,7 @@ pub(super) fn autoscale(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::fixtures::mini_cluster;
+    use crate::fixtures::mini_cluster;
     use serde_json::json;
 
     #[test]

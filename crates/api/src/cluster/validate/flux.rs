@@ -7,6 +7,7 @@ use super::text::{
 use super::violations::Violations;
 use crate::cluster::{AGENT_CONTAINER, Curve, Flux, View};
 use crate::crd::{self, Install, MiniClusterSpec};
+use crate::images::{ARM_VIEW_IMAGE, VIEW_IMAGE};
 use flux_contract::invocation::READY_PORT;
 use flux_contract::{Bootstrap, Broker, CurveCertificate, Hostlist, OVERLAY_PORT, Redacted};
 use k8s_openapi::api::core::v1::{Container, ResourceRequirements};
@@ -27,6 +28,17 @@ pub struct Defaults {
     pub install: Install,
     /// The domain of the cluster's Services (`--cluster-domain`), where it is known.
     pub cluster_domain: Option<String>,
+}
+
+impl Defaults {
+    /// Unless `arm_view_image` is given, it is `view_image`, which may have several architectures; the published view
+    /// has an image of its own for arm64.
+    pub fn new(view_image: String, arm_view_image: Option<String>, install: Install) -> Self {
+        let published = view_image == VIEW_IMAGE;
+        let other = || if published { ARM_VIEW_IMAGE.to_owned() } else { view_image.clone() };
+        let arm_view_image = arm_view_image.unwrap_or_else(other);
+        Self { arm_view_image, view_image, install, cluster_domain: None }
+    }
 }
 
 /// From so many hosts on the brokers form a tree, which is Flux's own where brokers find each other without a
@@ -368,4 +380,20 @@ fn mount_path(text: &str, faults: &mut Violations) -> String {
         format!("{trimmed:?} belongs to the operator: use another")
     });
     trimmed.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_published_view_has_an_arm_image_of_its_own() {
+        let arm = |view: &str, arm: Option<&str>| {
+            let arm = arm.map(str::to_owned);
+            Defaults::new(view.to_owned(), arm, Install::Auto).arm_view_image
+        };
+        assert_eq!(arm(VIEW_IMAGE, None), ARM_VIEW_IMAGE);
+        assert_eq!(arm("mirror/view:1", None), "mirror/view:1");
+        assert_eq!(arm("mirror/view:1", Some("mirror/arm:1")), "mirror/arm:1");
+    }
 }

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 const KUEUE: &str = "kueue.x-k8s.io";
 
 /// Of the labels or annotations of a MiniCluster those that are Kueue's: they go to the Job, which it queues.
-pub(crate) fn of_kueue(
+pub fn of_kueue(
     all: Option<&BTreeMap<String, String>>,
 ) -> impl Iterator<Item = (&String, &String)> {
     let is_kueues = |domain: &str| {

@@ -33,7 +33,8 @@ impl fmt::Display for Violations {
 }
 
 impl Violations {
-    pub(crate) fn add(&mut self, path: impl Into<String>, message: impl Into<String>) {
+    /// Adds the fault `message` of the field at `path`.
+    pub fn add(&mut self, path: impl Into<String>, message: impl Into<String>) {
         let (path, message) = (shortened(path.into()), shortened(message.into()));
         self.0.push(Violation { path, message });
     }

@@ -1,0 +1,60 @@
+//! MiniClusters and their objects, for tests.
+#![allow(clippy::unwrap_used, clippy::missing_panics_doc, reason = "tests give valid values")]
+
+use crate::cluster::Cluster;
+use crate::cluster::validate::{Defaults, validate};
+use crate::crd::{Install, MiniCluster};
+use crate::objects::{Desired, Images, agent_config, build};
+use flux_contract::{AgentConfig, Install as Method};
+use serde_json::json;
+
+/// Defaults of an operator, each another value than the product has.
+pub fn defaults() -> Defaults {
+    Defaults {
+        view_image: "view".to_owned(),
+        arm_view_image: "arm-view".to_owned(),
+        install: Install::Auto,
+        cluster_domain: None,
+    }
+}
+
+/// `echo hello` on four pods, with what `spec` adds, resolved.
+pub fn cluster(spec: &serde_json::Value) -> Cluster {
+    validate(&mini_cluster(spec), &defaults()).unwrap()
+}
+
+/// `echo hello` on four pods, with what `spec` adds.
+pub fn mini_cluster(spec: &serde_json::Value) -> MiniCluster {
+    let mut object = json!({
+        "apiVersion": "flux-framework.org/v1alpha2",
+        "kind": "MiniCluster",
+        "metadata": { "name": "hello", "namespace": "apps", "uid": "u-1", "generation": 1 },
+        "spec": { "size": 4, "containers": [{ "image": "app", "command": "echo hello" }] },
+    });
+    for (field, value) in spec.as_object().unwrap() {
+        object["spec"][field] = value.clone();
+    }
+    for list in ["containers", "services"] {
+        let containers = object["spec"].get_mut(list).and_then(|it| it.as_array_mut());
+        for container in containers.into_iter().flatten() {
+            container.as_object_mut().unwrap().entry("image").or_insert_with(|| "app".into());
+        }
+    }
+    serde_json::from_value(object).unwrap()
+}
+
+/// Images of an operator whose agent is `agent`.
+pub fn images(agent: &str) -> Images {
+    Images { agent: agent.to_owned(), agent_pull_policy: "IfNotPresent".to_owned() }
+}
+
+/// The objects of `cluster` where agent and view are installed by `install`.
+pub fn built_with(cluster: &Cluster, install: Method) -> Desired {
+    let config = AgentConfig { install, ..agent_config(cluster, None) };
+    build(cluster, &config, &images("agent"), 1).unwrap()
+}
+
+/// The objects of `cluster` at this `generation`.
+pub fn built(cluster: &Cluster, generation: i64) -> Desired {
+    build(cluster, &agent_config(cluster, None), &images("agent"), generation).unwrap()
+}

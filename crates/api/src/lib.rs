@@ -1,0 +1,13 @@
+//! The MiniCluster: its fields, its rules, and the objects of Kubernetes that it becomes.
+//!
+//! Everything here is a function of values. Nothing talks to an API server: [`crd`] has the types as users write them,
+//! [`cluster`] the validated value, [`objects`] what is made of it, and [`offline`] the checks of files.
+
+pub mod cluster;
+pub mod crd;
+#[cfg(any(test, feature = "fixtures"))]
+pub mod fixtures;
+pub mod images;
+pub mod objects;
+pub mod offline;
+pub mod render;
