@@ -9,10 +9,12 @@ mod failures;
 #[cfg(test)]
 pub(crate) mod fixtures;
 mod guard;
-mod kube_ext;
+mod job_ext;
 mod observe;
+mod pod_ext;
 mod reconcile;
-mod schedulers;
+mod report;
+mod run_record;
 mod status;
 
 pub use context::{Context, Scope};
@@ -59,7 +61,7 @@ pub async fn supervise<T>(
     let begin = Instant::now();
     let result = guard::guarded(guard::LIMIT, work).await;
     if let Err(error @ (Error::TimedOut(_) | Error::Internal)) = &result {
-        let report = Box::pin(apply::report::report_interrupted(context, marker, error));
+        let report = Box::pin(report::report_interrupted(context, marker, error));
         let reported = guard::guarded(REPORT_LIMIT, report).await;
         if let Err(error) = reported {
             tracing::warn!(error = error.chain(), "report why the reconcile was interrupted");

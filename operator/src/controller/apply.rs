@@ -8,15 +8,13 @@
 //! it takes away only what an earlier apply has brought, not what a POST has: a port that went would
 //! stay. A merge patch replaces lists, and leaves all else that others have added.
 
-pub(super) mod events;
-pub(super) mod report;
-
 use super::context::FIELD_MANAGER;
 use super::decide::Writes;
 use super::decide::change::Change;
 use super::error::{Error, Verb};
 use super::observe::Live;
 use super::observe::cached_client::{CachedClient, Objects};
+use super::observe::gang::pod_groups;
 use super::observe::stores::{MINI_CLUSTER, controller_of};
 use k8s_openapi::api::core::v1::Service;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};

@@ -3,10 +3,13 @@
 mod agent_change;
 pub(super) mod autoscale;
 pub(super) mod change;
+pub(super) mod deletion;
 mod dropped;
+mod gang;
 pub(super) mod held;
 mod job_change;
 pub(super) mod mode;
+pub(super) mod queue;
 pub(super) mod record;
 pub(super) mod rest;
 pub(super) mod start_deadline;
@@ -15,10 +18,10 @@ pub(super) mod suspension;
 mod tests;
 
 use super::error::Error;
-use super::kube_ext::{broker_is_ready, lacks_brokers, lacks_pods};
+use super::job_ext::{lacks_brokers, lacks_pods};
 use super::observe::Live;
 use super::observe::demand::Answer;
-use super::schedulers::gang;
+use super::pod_ext::broker_is_ready;
 use agent_change::{Constrained, constrain};
 use autoscale::Scaling;
 use change::Change;

@@ -1,8 +1,8 @@
 //! Values for the unit tests of this module.
 
 use crate::controller::context::Context;
-use crate::controller::decide::record::RECORD_ANNOTATION;
 use crate::controller::observe::Live;
+use crate::controller::run_record::RECORD_ANNOTATION;
 use flux_api::cluster::FixedFields;
 pub(crate) use flux_api::fixtures::{built, built_with, cluster, defaults, images, mini_cluster};
 use http::{Request, Response};

@@ -3,6 +3,7 @@
 pub(super) mod cached_client;
 mod check;
 pub(super) mod demand;
+pub(super) mod gang;
 pub(super) mod image_volumes;
 mod pending;
 mod pods;
@@ -13,9 +14,8 @@ pub(super) mod waiting;
 
 pub(super) use pods::Pods;
 
-use super::decide::record::{RunRecord, has_ended};
 use super::error::{Error, NameConflict, Verb};
-use super::schedulers::gang;
+use super::run_record::{RunRecord, has_ended};
 use cached_client::{CachedClient, Owned, is_owned, or_note};
 use flux_api::cluster::{Cluster, Identity};
 use flux_api::objects::services;

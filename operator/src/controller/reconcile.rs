@@ -1,16 +1,18 @@
 //! One reconcile of one MiniCluster: observe, decide, apply, report.
 
-use super::apply::report::{report, report_error};
 use super::apply::{apply, apply_if_changed, delete};
 use super::context::Context;
-use super::decide::record::{RunRecord, expires, record, time_until_deletion};
+use super::decide::deletion::{expires, time_until_deletion};
+use super::decide::record::record;
 use super::decide::{Plan, Request, creates_job, decide, next_reconcile};
 use super::error::Error;
-use super::kube_ext::broker_is_ready;
 use super::observe::cached_client::{CachedClient, Read};
 use super::observe::demand::Answer;
 use super::observe::stores::MiniClusterMeta;
 use super::observe::{Live, observe};
+use super::pod_ext::broker_is_ready;
+use super::report::{report, report_error};
+use super::run_record::RunRecord;
 use super::status::{Facts, status};
 use flux_api::cluster::validate::{Violations, validate};
 use flux_api::cluster::{Cluster, Identity};

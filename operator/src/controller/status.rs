@@ -19,10 +19,10 @@ pub(super) use facts::Facts;
 pub(super) use measured::{change, summary};
 
 use super::decide::mode::Mode;
+use super::decide::queue::queue;
 use super::decide::suspension::{is_idle, was_taken};
 use super::error::Error;
-use super::kube_ext::{self, noted_suspension};
-use super::schedulers::queue::queue;
+use super::job_ext::{self, noted_suspension};
 use brokers::Brokers;
 use conditions::Conditions;
 use flux_api::crd::{MiniCluster, MiniClusterStatus, State, TimelineEntry};
@@ -111,7 +111,7 @@ fn reason(state: State, conditions: &[Condition]) -> Option<String> {
 
 fn start_time(facts: &Facts<'_>) -> Option<Time> {
     let ended = facts.plan.mode.ended().and_then(|run| run.start_time.as_ref());
-    facts.live.job.as_ref().and_then(kube_ext::start_time).or(ended).cloned()
+    facts.live.job.as_ref().and_then(job_ext::start_time).or(ended).cloned()
 }
 
 fn selector(name: &str) -> String {

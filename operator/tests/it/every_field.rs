@@ -246,7 +246,9 @@ fn no_field_is_passed_over_in_silence_wherever_it_is_given() {
 
 #[test]
 fn the_tests_named_for_the_exceptions_exist() {
-    let tests = ["operator/tests", "operator/src", "crates/api/src"].map(|it| sources(&in_repository(it))).concat();
+    let tests = ["operator/tests", "operator/src", "crates/api/src"]
+        .map(|it| sources(&in_repository(it)))
+        .concat();
     for (path, test) in ELSEWHERE {
         assert!(tests.contains(&format!("fn {test}()")), "{path}: no test {test}");
     }

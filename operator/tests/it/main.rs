@@ -25,6 +25,7 @@ mod renders;
 mod replaced;
 mod shared_names;
 mod simulation;
+mod stages;
 #[path = "../support/mod.rs"]
 mod support;
 mod validate;

@@ -4,10 +4,10 @@
 //! stays what the instance was started with, so that a pod made later fits the others; only what
 //! follows the size is brought up to date.
 
+use super::queue;
 use super::suspension;
-use crate::controller::kube_ext::{counts_by_index, has_pods, is_suspended, noted_generation};
+use crate::controller::job_ext::{counts_by_index, has_pods, is_suspended, noted_generation};
 use crate::controller::observe::Live;
-use crate::controller::schedulers::queue;
 use flux_api::cluster::Cluster;
 use flux_api::objects::agent_config;
 use flux_contract::{AgentConfig, Bootstrap, Hostlist, Install, Workload};

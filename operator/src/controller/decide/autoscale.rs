@@ -3,7 +3,7 @@
 //! The Job has the size, and nothing else keeps it: where nobody knows what the queue needs, it stays.
 
 use super::mode::Mode;
-use crate::controller::kube_ext::{has_pods, is_suspended, parallelism};
+use crate::controller::job_ext::{has_pods, is_suspended, parallelism};
 use crate::controller::observe::Live;
 use crate::controller::observe::demand::Answer;
 use flux_api::cluster::Cluster;

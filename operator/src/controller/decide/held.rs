@@ -3,10 +3,9 @@
 //! would make another pod.
 
 use super::change::Change;
-use crate::controller::kube_ext::{
-    HELD_ANNOTATION, end_of, is_ending, is_suspended, running_beside,
-};
+use crate::controller::job_ext::{HELD_ANNOTATION, is_ending, is_suspended};
 use crate::controller::observe::Live;
+use crate::controller::pod_ext::{end_of, running_beside};
 use flux_contract::AgentConfig;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;

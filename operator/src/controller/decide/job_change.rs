@@ -2,9 +2,8 @@
 //! template can never be changed. `completions` can, together with `parallelism` (KEP-3715, stable since 1.31).
 
 use super::change::Change;
-use crate::controller::kube_ext::{
-    CAUSE_ANNOTATION, RAN_ANNOTATION, has_failed, is_finished, noted_keys,
-};
+use crate::controller::job_ext::{CAUSE_ANNOTATION, RAN_ANNOTATION, is_finished, noted_keys};
+use crate::controller::pod_ext::has_failed;
 use flux_api::cluster::{FixedFields, ServicesPod};
 use flux_api::objects::{
     GENERATION_ANNOTATION, JOB_ANNOTATIONS_ANNOTATION, JOB_LABELS_ANNOTATION, SUSPENDED_ANNOTATION,

@@ -1,9 +1,9 @@
 //! Whether a MiniCluster is reconciled, or only reported on.
 
-use super::record::{RunRecord, has_ended};
 use crate::controller::error::NameConflict;
-use crate::controller::kube_ext::noted_generation;
+use crate::controller::job_ext::noted_generation;
 use crate::controller::observe::Live;
+use crate::controller::run_record::{RunRecord, has_ended};
 use flux_api::cluster::{AGENT_CONTAINER, Cluster};
 use flux_api::objects::{AGENT_CONFIG_KEY, Images};
 use flux_contract::{AgentConfig, ClusterName};
@@ -102,11 +102,11 @@ fn agent_image(job: &Job) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::decide::record::RECORD_ANNOTATION;
     use crate::controller::fixtures::{
         built, built_with, cluster, delete_failed_job, ended_job, images,
     };
     use crate::controller::observe::stores::strip_job;
+    use crate::controller::run_record::RECORD_ANNOTATION;
     use flux_api::objects::GENERATION_ANNOTATION;
     use flux_contract::Install;
     use serde_json::json;

@@ -3,11 +3,12 @@
 //! The Job ends itself: its own deadline is set to what has passed already, and in the same write the cause is
 //! noted on it. So the operator need not see the end to know why it was.
 
-use crate::controller::kube_ext::{
-    CAUSE_ANNOTATION, RAN_ANNOTATION, broker_is_ready, is_finished, is_suspended, parallelism,
-    ready_pods, start_time,
+use crate::controller::job_ext::{
+    CAUSE_ANNOTATION, RAN_ANNOTATION, is_finished, is_suspended, parallelism, ready_pods,
+    start_time,
 };
 use crate::controller::observe::Live;
+use crate::controller::pod_ext::broker_is_ready;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;

@@ -4,10 +4,9 @@
 //! suspended (a queue, a person) is left to them.
 
 use super::change::Change;
-use crate::controller::kube_ext::{
-    broker_is_ready, has_failed, has_pods, is_ending, is_suspended, noted_suspension,
-};
+use crate::controller::job_ext::{has_pods, is_ending, is_suspended, noted_suspension};
 use crate::controller::observe::Live;
+use crate::controller::pod_ext::{broker_is_ready, has_failed};
 use flux_api::cluster::Cluster;
 use flux_api::objects::{BY_SPECIFICATION, suspend};
 use flux_contract::demand::Demand;

@@ -5,7 +5,7 @@ use crate::controller::error::{NameConflict, ObjectName};
 use crate::controller::fixtures::{
     at, cluster, delete_failed_job, ended_job, images, job, pod, ready_lead, running,
 };
-use crate::controller::kube_ext::CAUSE_ANNOTATION;
+use crate::controller::job_ext::CAUSE_ANNOTATION;
 use flux_api::cluster::QUEUE_LABEL;
 use flux_api::cluster::validate::Violation;
 use flux_api::objects::SUSPENDED_ANNOTATION;

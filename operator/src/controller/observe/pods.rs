@@ -5,10 +5,12 @@ use super::check::BEGIN;
 use super::pending::check;
 use super::waiting::{Waiting, lead_waiting, not_started};
 use crate::controller::error::Error;
-use crate::controller::kube_ext::{
-    disruption, end_of, has_failed, is_failed, is_finished, is_suspended, is_unstarted,
-    lacks_brokers, lacks_pods, parallelism, ready_pods, replaced_before, running_beside,
+use crate::controller::job_ext::{
+    is_failed, is_finished, is_suspended, lacks_brokers, lacks_pods, parallelism, ready_pods,
     start_time,
+};
+use crate::controller::pod_ext::{
+    disruption, end_of, has_failed, is_unstarted, replaced_before, running_beside,
 };
 use flux_api::cluster::Identity;
 use flux_api::objects::KILLED;

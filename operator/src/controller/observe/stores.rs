@@ -5,8 +5,9 @@
 //! too many, only its identity, so that it is read when it is needed. Whatever others write, memory stays small.
 
 use super::recent::Recent;
-use crate::controller::decide::record::RunRecord;
-use crate::controller::kube_ext::{is_finished, leaves_no_container};
+use crate::controller::job_ext::is_finished;
+use crate::controller::pod_ext::leaves_no_container;
+use crate::controller::run_record::RunRecord;
 use crate::metrics::Population;
 use flux_api::cluster::validate::of_kueue;
 use flux_api::crd::MiniCluster;

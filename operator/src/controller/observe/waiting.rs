@@ -1,6 +1,6 @@
 //! Why pods do not start, in Kubernetes' own words.
 
-use crate::controller::kube_ext::{condition, containers, phase};
+use crate::controller::pod_ext::{condition, containers, phase};
 use k8s_openapi::api::core::v1::{ContainerStatus, Event, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;

@@ -2,8 +2,8 @@
 
 use super::facts::Facts;
 use super::phase::Phase;
-use crate::controller::kube_ext::{parallelism, ready_pods};
-use crate::controller::schedulers::queue::admitted_in_part;
+use crate::controller::decide::queue::admitted_in_part;
+use crate::controller::job_ext::{parallelism, ready_pods};
 use flux_api::crd::{MiniClusterStatus, State};
 
 pub(super) struct Brokers {

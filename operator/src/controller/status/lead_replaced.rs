@@ -2,7 +2,7 @@
 
 use super::facts::Facts;
 use super::pod::PodView;
-use crate::controller::kube_ext::replaced_before;
+use crate::controller::pod_ext::replaced_before;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 /// Why the lead has begun again or is about to; `None` for a first lead, and where a command is run, whose lead has no

@@ -2,12 +2,12 @@
 
 use super::facts::Facts;
 use super::pod::{Outcome, PodView, exit_code_of_lost_lead, failure_of_lost_lead};
-use crate::controller::decide::record::{RunRecord, end_by_lead};
-use crate::controller::kube_ext::{
+use crate::controller::job_ext::{
     CAUSE_ANNOTATION, counts_by_index, has_pods, is_suspended, job_condition, noted_generation,
     ready_pods,
 };
 use crate::controller::observe::waiting::Waiting;
+use crate::controller::run_record::{RunRecord, end_by_lead};
 use flux_api::crd::State;
 use flux_api::objects::is_replaced;
 use flux_contract::labels;

@@ -1,9 +1,10 @@
 //! What a pod's status says about the run inside it; of a lead whose pod is gone, what the Job controller's words say.
 
-use crate::controller::kube_ext::{
-    condition, containers, disruption, has_failed, is_unstarted, job_condition, phase,
-};
+use crate::controller::job_ext::job_condition;
 use crate::controller::observe::waiting::{Waiting, remedy, waiting};
+use crate::controller::pod_ext::{
+    condition, containers, disruption, has_failed, is_unstarted, phase,
+};
 use flux_contract::{Exit, FailedTask, TerminationMessage};
 use k8s_openapi::api::batch::v1::{Job, PodFailurePolicyRule};
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, Pod};

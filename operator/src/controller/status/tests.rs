@@ -3,12 +3,12 @@
 use super::*;
 use crate::controller::decide::Plan;
 use crate::controller::decide::mode::Mode;
-use crate::controller::decide::record::RunRecord;
 use crate::controller::error::Verb;
 use crate::controller::fixtures::{at, ended, ended_job, job, pod, running, table, waiting};
-use crate::controller::kube_ext::CAUSE_ANNOTATION;
+use crate::controller::job_ext::CAUSE_ANNOTATION;
 use crate::controller::observe::waiting::Waiting;
 use crate::controller::observe::{Live, Pods};
+use crate::controller::run_record::RunRecord;
 use flux_api::cluster::validate::{Violation, Violations};
 use flux_api::cluster::{QUEUE_LABEL, QUEUED_SIZE_ANNOTATION};
 use flux_api::objects::SUSPENDED_ANNOTATION;

@@ -2,13 +2,15 @@
 //!
 //! What nobody waits for is written together: a thousand pods that start change how many are ready as often.
 
-use super::events::events;
-use crate::controller::context::{Context, FIELD_MANAGER};
-use crate::controller::error::{Error, Verb};
-use crate::controller::observe::cached_client::{Read, read, reported};
-use crate::controller::observe::recent::{Name, name_of};
-use crate::controller::observe::stores::MiniClusterMeta;
-use crate::controller::status::{change, interrupted, summary};
+mod events;
+
+use super::context::{Context, FIELD_MANAGER};
+use super::error::{Error, Verb};
+use super::observe::cached_client::{Read, read, reported};
+use super::observe::recent::{Name, name_of};
+use super::observe::stores::MiniClusterMeta;
+use super::status::{change, interrupted, summary};
+use events::events;
 use flux_api::crd::{MiniCluster, MiniClusterStatus, State};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::{Patch, PatchParams};

@@ -1,78 +1,24 @@
-//! The PodGroup of a gang: whether the cluster has one, and what is done with it ([`flux_api::objects::gang`]).
+//! What is done with the PodGroup of a gang.
 
-use crate::controller::decide::change::Change;
-use crate::controller::error::{Error, NameConflict, Verb};
-use crate::controller::observe::cached_client::{CachedClient, Objects, or_note};
-use flux_api::cluster::{Cluster, Identity};
+use super::change::Change;
+use crate::controller::error::Error;
+use crate::controller::observe::gang::Observed;
+use flux_api::cluster::Cluster;
 use flux_api::crd::Gang;
-use flux_api::objects::gang::{PLURAL, Scheduler, choose, join};
+use flux_api::objects::gang::{Scheduler, choose, join};
 use k8s_openapi::api::batch::v1::Job;
 use kube::api::DynamicObject;
-use std::collections::HashSet;
 
 /// Field of Kubernetes' PodGroup that holds the topology (`PodGroupSpec` in `k8s.io/api/scheduling/v1beta1`, 1.37).
 const CONSTRAINTS: &str = "schedulingConstraints";
 
-/// Schedulers whose PodGroups the API server has, or of a Job that was made its own, each with the PodGroup there is.
-pub(crate) type Observed = Vec<(Scheduler, Option<DynamicObject>)>;
-
-/// What a gang comes to.
+/// What is decided about a gang.
 #[derive(Debug, Default)]
 pub(crate) struct Joined {
     /// What is done with the PodGroup, where the pods have one.
     pub(crate) pod_group: Option<(Scheduler, Change<DynamicObject>)>,
     /// Fields for which the cluster has nothing, each with what it lacks.
     pub(crate) lacking: Vec<String>,
-}
-
-/// Reads what there is, where a gang is asked for. PodGroups of somebody else go into `taken`.
-pub(crate) async fn observe(
-    client: &CachedClient<'_>,
-    identity: &Identity,
-    cluster: &Cluster,
-    job: Option<&Job>,
-    taken: &mut Vec<NameConflict>,
-) -> Result<Observed, Error> {
-    let mut observed = Observed::default();
-    if cluster.gang == Gang::None {
-        return Ok(observed);
-    }
-    let served = match job {
-        Some(job) => Scheduler::noted_on(job).into_iter().collect(),
-        None => served(client, Scheduler::all_of(cluster.gang)).await?,
-    };
-    for scheduler in served {
-        let pod_groups = pod_groups(scheduler, client);
-        let found = pod_groups.read_owned(identity.name.as_str(), &identity.owner).await?;
-        observed.push((scheduler, or_note(found, taken)));
-    }
-    Ok(observed)
-}
-
-/// The PodGroups of `scheduler`.
-pub(crate) fn pod_groups(
-    scheduler: Scheduler,
-    client: &CachedClient<'_>,
-) -> Objects<DynamicObject> {
-    client.dynamic(&scheduler.resource())
-}
-
-async fn served(client: &CachedClient<'_>, wanted: &[Scheduler]) -> Result<Vec<Scheduler>, Error> {
-    let client = &client.context.client;
-    let failed = |name: &str| Error::of(Verb::Read, "API group", name);
-    let groups = client.list_api_groups().await.map_err(failed("scheduling"))?.groups;
-    let versions: HashSet<_> =
-        groups.into_iter().flat_map(|group| group.versions).map(|it| it.group_version).collect();
-    let mut served = Vec::new();
-    for scheduler in wanted {
-        let version = scheduler.resource().api_version;
-        if versions.contains(&version) {
-            let resources = client.list_api_group_resources(&version).await;
-            let resources = resources.map_err(failed(&version))?.resources;
-            served.extend(resources.iter().any(|it| it.name == PLURAL).then_some(*scheduler));
-        }
-    }
-    Ok(served)
 }
 
 /// Makes the pods of `job`, the one that is to be, a gang where `cluster` asks for one, and decides what

@@ -1,6 +1,6 @@
 //! A Job in a queue (Kueue): whether it waits there, and what it keeps.
 
-use crate::controller::kube_ext::{is_suspended, noted_keys, noted_suspension, parallelism};
+use crate::controller::job_ext::{is_suspended, noted_keys, noted_suspension, parallelism};
 use flux_api::cluster::{
     Cluster, ELASTIC_ANNOTATION, EQUAL_ANNOTATION, LEAST_PODS_ANNOTATION, QUEUE_LABEL,
     QUEUED_SIZE_ANNOTATION, TOPOLOGY_ANNOTATIONS,

@@ -1,8 +1,6 @@
-//! What a Job and a pod say of themselves: how far they are, and what the operator has noted on a Job.
+//! The state of a pod and of its containers.
 
-use flux_api::objects::{GENERATION_ANNOTATION, SUSPENDED_ANNOTATION};
 use flux_contract::invocation::REPLACED_VARIABLES;
-use k8s_openapi::api::batch::v1::{Job, JobCondition, JobStatus};
 use k8s_openapi::api::core::v1::{
     ContainerStateTerminated, ContainerStatus, Pod, PodCondition, PodStatus,
 };
@@ -13,98 +11,10 @@ use std::time::Duration;
 /// The kubelet's first write of a status reaches the API server within this time after the `startTime` in it.
 const SAME_MOMENT: Duration = Duration::from_secs(2);
 
-/// Annotation of the Job: the start of the Job since which the quorum was reached once.
-pub(super) const RAN_ANNOTATION: &str = "flux-framework.org/running-since-start";
-
-/// Annotation of the Job: what it waited for when the time to start was over.
-pub(super) const CAUSE_ANNOTATION: &str = "flux-framework.org/start-deadline-exceeded";
-
-/// Annotation of the Job whose run has ended: the containers that held its pods, so that the Job was ended.
-pub(super) const HELD_ANNOTATION: &str = "flux-framework.org/held-by-containers";
-
-pub(super) fn noted_generation(job: &Job) -> Option<i64> {
-    job.annotations().get(GENERATION_ANNOTATION)?.parse().ok()
-}
-
-pub(super) fn noted_keys<'job>(job: &'job Job, note: &str) -> impl Iterator<Item = &'job str> {
-    let keys = job.annotations().get(note).map_or("", String::as_str);
-    keys.split(',').filter(|key| !key.is_empty())
-}
-
-pub(super) fn job_condition<'job>(job: &'job Job, type_: &str) -> Option<&'job JobCondition> {
-    let mut conditions = job.status.as_ref()?.conditions.as_ref()?.iter();
-    conditions.find(|condition| condition.type_ == type_ && condition.status == "True")
-}
-
-pub(super) fn is_finished(job: &Job) -> bool {
-    is_failed(job) || job_condition(job, "Complete").is_some()
-}
-
-pub(super) fn is_failed(job: &Job) -> bool {
-    job_condition(job, "Failed").is_some()
-}
-
-/// True once it is decided how the Job ends, though pods of it may be left (KEP-3329, KEP-3998).
-pub(super) fn is_ending(job: &Job) -> bool {
-    let decided = ["FailureTarget", "SuccessCriteriaMet"];
-    is_finished(job) || decided.iter().any(|type_| job_condition(job, type_).is_some())
-}
-
-pub(super) fn is_suspended(job: &Job) -> bool {
-    job.spec.as_ref().and_then(|spec| spec.suspend) == Some(true)
-}
-
-/// Why the operator has suspended the Job, unless somebody else has.
-pub(super) fn noted_suspension(job: &Job) -> Option<&str> {
-    job.annotations().get(SUSPENDED_ANNOTATION).filter(|_| is_suspended(job)).map(String::as_str)
-}
-
-/// When the Job was started; one that is suspended was not.
-pub(super) fn start_time(job: &Job) -> Option<&Time> {
-    job.status.as_ref()?.start_time.as_ref()
-}
-
-pub(super) fn ready_pods(job: &Job) -> i32 {
-    job.status.as_ref().and_then(|status| status.ready).unwrap_or_default()
-}
-
-/// True for a Job that makes lost pods again and repeats no command.
-pub(super) fn counts_by_index(job: &Job) -> bool {
-    job.spec.as_ref().is_some_and(|spec| spec.backoff_limit_per_index.is_some())
-}
-
-pub(super) fn has_pods(job: &Job) -> bool {
-    let counts = |it: &JobStatus| [it.active, it.ready, it.terminating];
-    let counts = job.status.as_ref().map(counts).into_iter().flatten();
-    counts.flatten().any(|count| count > 0)
-}
-
-/// True while the Job is under way and not all of its brokers are ready: no change of it says for what pods wait.
-pub(super) fn lacks_brokers(job: &Job) -> bool {
-    is_started(job) && ready_pods(job) < parallelism(job)
-}
-
 /// True when the broker in `pod` is ready, whatever the containers beside it are.
 pub(super) fn broker_is_ready(pod: &Pod, runner: &str) -> bool {
     let mut all = pod.status.iter().flat_map(containers);
     all.any(|container| container.name == runner && container.ready)
-}
-
-pub(super) fn parallelism(job: &Job) -> i32 {
-    job.spec.as_ref().and_then(|spec| spec.parallelism).unwrap_or_default()
-}
-
-fn is_started(job: &Job) -> bool {
-    start_time(job).is_some() && !is_suspended(job) && !is_finished(job)
-}
-
-/// True when the Job is under way and has fewer pods than it should: no change of it tells when that ends. Pods that
-/// have failed are to be replaced, so they do not count.
-pub(super) fn lacks_pods(job: &Job) -> bool {
-    let made: i32 = job.status.as_ref().map_or(0, |status| {
-        [status.active, status.succeeded, status.terminating].into_iter().flatten().sum()
-    });
-    is_started(job) && made < parallelism(job)
 }
 
 pub(super) fn end_of<'pod>(
@@ -113,13 +23,6 @@ pub(super) fn end_of<'pod>(
 ) -> Option<&'pod ContainerStateTerminated> {
     let found = pod.status.iter().flat_map(containers).find(|it| it.name == container)?;
     found.state.as_ref()?.terminated.as_ref()
-}
-
-/// True for a container that `job` gives its pods, and nobody else.
-pub(super) fn is_own(job: &Job, container: &str) -> bool {
-    let pod = job.spec.as_ref().and_then(|spec| spec.template.spec.as_ref());
-    container == job.name_any()
-        || pod.is_some_and(|pod| pod.containers.iter().any(|own| own.name == container))
 }
 
 /// The main containers of `pod` that run although the one called `runner` has ended, for people.
@@ -204,7 +107,7 @@ pub(super) fn condition<'pod>(status: &'pod PodStatus, type_: &str) -> Option<&'
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::fixtures::{at, ended, ended_job, job, pod, waiting};
+    use crate::controller::fixtures::{at, ended, pod, waiting};
     use k8s_openapi::api::core::v1::ContainerState;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 
@@ -254,18 +157,5 @@ mod tests {
         assert!(is_unstarted(&without_node, "hello"));
         without_node.status.as_mut().unwrap().phase = Some("Pending".to_owned());
         assert!(!is_unstarted(&without_node, "hello"));
-    }
-
-    #[test]
-    fn pods_are_lacking_only_while_the_job_is_under_way() {
-        let mut job = job(0);
-        assert!(!lacks_pods(&job));
-        let status = job.status.as_mut().unwrap();
-        (status.active, status.succeeded) = (Some(2), Some(1));
-        assert!(lacks_pods(&job));
-        job.status.as_mut().unwrap().failed = Some(3);
-        assert!(lacks_pods(&job), "failed pods are to be made again");
-        job.spec.as_mut().unwrap().suspend = Some(true);
-        assert!(!lacks_pods(&job) && !lacks_pods(&ended_job("Failed", "BackoffLimitExceeded")));
     }
 }

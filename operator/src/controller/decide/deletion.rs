@@ -1,0 +1,71 @@
+//! How long a MiniCluster stays after its end (`cleanup`, `ttlSecondsAfterFinished`).
+
+use flux_api::crd::{MiniClusterSpec, MiniClusterStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use std::time::Duration;
+
+/// Longest wait for the deletion: after it the remaining time is computed again.
+const LONGEST_WAIT: Duration = Duration::from_hours(24);
+
+/// True when a finished MiniCluster is deleted sooner or later (`cleanup`, `ttlSecondsAfterFinished`).
+pub(crate) const fn expires(spec: &MiniClusterSpec) -> bool {
+    spec.cleanup || spec.ttl_seconds_after_finished.is_some()
+}
+
+/// How long a MiniCluster with this specification and status still stays, a day at most: nothing where it is to
+/// be deleted now; absent where it has not finished, or stays until somebody deletes it.
+pub(crate) fn time_until_deletion(
+    spec: &MiniClusterSpec,
+    status: &MiniClusterStatus,
+    now: &Time,
+) -> Option<Duration> {
+    let end = status.end().filter(|_| expires(spec))?;
+    let seconds =
+        if spec.cleanup { 0 } else { spec.ttl_seconds_after_finished.unwrap_or_default() };
+    let ended = status.completion_time.as_ref().unwrap_or(&end.last_transition_time);
+    let passed = Duration::try_from(now.0.duration_since(ended.0)).unwrap_or_default();
+    let whole = Duration::from_secs(seconds.unsigned_abs().into());
+    Some(whole.saturating_sub(passed).min(LONGEST_WAIT))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controller::fixtures::{at, condition};
+    use flux_api::crd::State;
+
+    #[test]
+    fn it_stays_for_the_time_that_is_given_from_its_end_on() {
+        // The run ended at second 100, and its condition became true at second 110.
+        let (ended, no_time) = (Some(at(100)), None);
+        for (cleanup, ttl, completed, now, rest) in [
+            (false, None, &ended, 1_000, None),
+            (false, Some(60), &ended, 100, Some(60)),
+            (false, Some(60), &ended, 159, Some(1)),
+            (false, Some(60), &ended, 160, Some(0)),
+            // A clock that is behind shortens nothing.
+            (false, Some(60), &ended, 90, Some(60)),
+            // A long time is looked at again.
+            (false, Some(i32::MAX), &ended, 100, Some(86_400)),
+            (false, Some(60), &no_time, 150, Some(20)),
+            (true, None, &ended, 100, Some(0)),
+            (true, Some(60), &ended, 100, Some(0)),
+        ] {
+            let mut status = MiniClusterStatus {
+                state: Some(State::Complete),
+                completion_time: completed.clone(),
+                conditions: vec![condition("Complete", "True", "CommandSucceeded", 110)],
+                ..MiniClusterStatus::default()
+            };
+            let spec = MiniClusterSpec {
+                cleanup,
+                ttl_seconds_after_finished: ttl,
+                ..MiniClusterSpec::default()
+            };
+            let left = |status: &_| time_until_deletion(&spec, status, &at(now));
+            assert_eq!(left(&status).map(|rest| rest.as_secs()), rest, "{ttl:?} {now}");
+            status.state = Some(State::Running);
+            assert_eq!(left(&status), None, "it has not finished");
+        }
+    }
+}
