@@ -1,28 +1,30 @@
 //! Our agent in a pod, as far as the operator sees it: with which code and message it ends.
 //!
-//! It reads the very `agent.toml` that the operator has written.
+//! It reads the same `agent.toml` as the real one.
 
-use super::job::index_of;
+use super::objects::index_of;
 use flux_api::objects::AGENT_CONFIG_KEY;
 use flux_contract::invocation::REPLACED_VARIABLES;
 use flux_contract::{AgentConfig, Exit, Phase, TerminationMessage, Workload, phase};
 use serde_json::Value;
 
+/// How a runner ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct End {
-    pub(crate) code: i32,
-    /// What it has left.
-    pub(crate) message: Option<TerminationMessage>,
+pub struct End {
+    /// Its exit code.
+    pub code: i32,
+    /// Its termination message.
+    pub message: Option<TerminationMessage>,
 }
 
 impl End {
-    /// A kill: nothing is left.
-    pub(crate) const fn killed() -> Self {
+    /// A kill, which leaves no message.
+    pub const fn killed() -> Self {
         Self { code: 137, message: None }
     }
 
     /// The end of a command by itself, or by a signal.
-    pub(crate) fn of_command(code: i32) -> Self {
+    pub fn of_command(code: i32) -> Self {
         let message = TerminationMessage {
             exit_code: code,
             command_ran: true,
@@ -33,8 +35,8 @@ impl End {
         Self { code, message: Some(message) }
     }
 
-    /// The agent's own end, before the command ran; with `begun` while it ran.
-    pub(crate) fn of_agent(exit: Exit, begun: bool) -> Self {
+    /// The agent's own end: before the command ran, or while it ran where it has `begun`.
+    pub fn of_agent(exit: Exit, begun: bool) -> Self {
         let code = i32::from(exit.code());
         let message = TerminationMessage {
             exit_code: code,
@@ -57,7 +59,7 @@ pub(crate) struct Agent {
 }
 
 impl Agent {
-    /// The agent of `pod`, whose `ConfigMap` is `config`; or its end, where it cannot begin.
+    /// The agent of `pod`, whose `ConfigMap` is `config`; or its end, where it cannot start.
     pub(crate) fn start(pod: &Value, config: &Value) -> Result<Self, Box<End>> {
         let text = config["data"][AGENT_CONFIG_KEY].as_str().unwrap_or_default();
         let config = AgentConfig::from_toml(text)
@@ -73,7 +75,7 @@ impl Agent {
         Ok(agent)
     }
 
-    /// True for a lead that runs a command, which is over when that is.
+    /// True for a lead that runs a command and ends with it.
     pub(crate) fn has_command(&self) -> bool {
         let runs = match self.config.workload {
             Workload::Submit { .. } | Workload::Launcher { .. } | Workload::Batch { .. } => true,

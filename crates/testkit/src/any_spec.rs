@@ -1,27 +1,30 @@
-//! Any specification by the generated definition: its types, lists, maps and enumerations, and its limits, but for a
-//! few numbers.
+//! Any specification by the generated definition: its types, lists, maps and enumerations, and its limits, except for
+//! a few numbers.
 
-use super::{defaults, with_spec};
+use super::samples::{defaults, with_spec};
 use flux_api::cluster::Cluster;
 use flux_api::cluster::validate::{Violations, validate};
 use flux_api::crd;
+use flux_api::fixtures::with_images;
 use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::RngSeed;
 use serde_json::{Value, json};
 use std::sync::LazyLock;
 
-pub(crate) static VERSION: LazyLock<Value> = LazyLock::new(|| {
+/// The version of the definition.
+pub static VERSION: LazyLock<Value> = LazyLock::new(|| {
     let definition = serde_json::to_value(crd::definition::definition().unwrap()).unwrap();
     definition["spec"]["versions"][0].clone()
 });
 
-pub(crate) static OBJECT: LazyLock<Value> =
-    LazyLock::new(|| VERSION["schema"]["openAPIV3Schema"].clone());
+/// The schema of a MiniCluster.
+pub static OBJECT: LazyLock<Value> = LazyLock::new(|| VERSION["schema"]["openAPIV3Schema"].clone());
 
-pub(crate) static SCHEMA: LazyLock<Value> = LazyLock::new(|| OBJECT["properties"]["spec"].clone());
+/// The schema of its specification.
+pub static SCHEMA: LazyLock<Value> = LazyLock::new(|| OBJECT["properties"]["spec"].clone());
 
-/// Texts that mean something to some field.
+/// Texts that are valid in some field.
 const FITTING: [&str; 24] = [
     "a",
     "b",
@@ -49,7 +52,7 @@ const FITTING: [&str; 24] = [
     "echo hello world",
 ];
 
-/// Texts that a careless quotation, split or parse would trip over.
+/// Texts with which a careless quotation, split or parse would fail.
 const HOSTILE: [&str; 22] = [
     "",
     " ",
@@ -75,8 +78,8 @@ const HOSTILE: [&str; 22] = [
     "#!/bin/sh -e\nset -x; 'open",
 ];
 
-/// The same cases each time.
-pub(crate) fn settings(cases: u32) -> ProptestConfig {
+/// Settings of a property test that has the same cases each time.
+pub fn settings(cases: u32) -> ProptestConfig {
     ProptestConfig {
         rng_seed: RngSeed::Fixed(20_261_121),
         failure_persistence: None,
@@ -85,7 +88,7 @@ pub(crate) fn settings(cases: u32) -> ProptestConfig {
 }
 
 /// A specification in which each field is given with a probability between rare and often.
-pub(crate) fn any_spec() -> impl Strategy<Value = Value> {
+pub fn any_spec() -> impl Strategy<Value = Value> {
     prop_oneof![4 => value(&SCHEMA, 0.005), 2 => value(&SCHEMA, 0.1), 1 => value(&SCHEMA, 0.4)]
         .prop_map(|mut spec| {
             with_images(&mut spec);
@@ -166,7 +169,7 @@ fn integer(schema: &Value) -> BoxedStrategy<Value> {
     };
     let (least, most) = (limit("minimum", lowest), limit("maximum", highest));
     let near = least.max(0)..=most.min(least.max(0).saturating_add(9));
-    // What is stored may be older than the limits.
+    // A stored object may be older than the limits.
     let any = any::<i32>().prop_map(i64::from);
     prop_oneof![40 => near, 1 => Just(least), 1 => Just(most), 1 => least..=most, 1 => any]
         .prop_map(Value::from)
@@ -202,18 +205,8 @@ fn anything() -> impl Strategy<Value = Value> {
         .prop_map(|map| Value::Object(map.into_iter().collect()))
 }
 
-/// Gives each container of `spec` that names no image one.
-pub(crate) fn with_images(spec: &mut Value) {
-    for list in ["containers", "services"] {
-        let containers = spec.get_mut(list).and_then(Value::as_array_mut);
-        for container in containers.into_iter().flatten() {
-            container.as_object_mut().unwrap().entry("image").or_insert_with(|| "app".into());
-        }
-    }
-}
-
-/// The cluster that `spec` becomes when what is at fault is taken out of it.
-pub(crate) fn accepted(spec: &Value) -> Option<Cluster> {
+/// The cluster that `spec` becomes when all fields are removed that are at fault.
+pub fn accepted(spec: &Value) -> Option<Cluster> {
     let mut spec = spec.clone();
     for _ in 0..16 {
         match validate(&with_spec(&spec), &defaults()) {
@@ -225,8 +218,8 @@ pub(crate) fn accepted(spec: &Value) -> Option<Cluster> {
     None
 }
 
-/// `spec` without the fields that are at fault: of a section, or of an element of a list; without the whole element
-/// where the fault is that it lacks the field.
+/// `spec` without the fields that are at fault, in a section or in an element of a list; without the whole element
+/// where it lacks the field that is at fault.
 fn without(spec: &Value, faults: &Violations) -> Value {
     let mut spec = spec.clone();
     for fault in &faults.0 {
@@ -256,7 +249,7 @@ fn without(spec: &Value, faults: &Violations) -> Value {
     spec
 }
 
-/// Whether an object of `schema` must have `field`.
-pub(crate) fn requires(schema: &Value, field: &str) -> bool {
+/// True where an object of `schema` must have `field`.
+pub fn requires(schema: &Value, field: &str) -> bool {
     schema["required"].as_array().is_some_and(|names| names.iter().any(|name| name == field))
 }

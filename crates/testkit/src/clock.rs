@@ -1,4 +1,4 @@
-//! The time in the simulation: that of tokio, which a test can pause, from a fixed moment on.
+//! The time in the simulation: tokio's, which a test can pause, counted from a fixed moment.
 
 use jiff::{SignedDuration, Timestamp};
 use std::time::Duration;
@@ -7,9 +7,9 @@ use tokio::time::Instant;
 /// When every simulation begins.
 const BEGIN: &str = "2026-01-01T00:00:00Z";
 
-/// Tells the time since it was made.
-#[derive(Clone, Copy)]
-pub(crate) struct Clock(Instant);
+/// The time since the clock was made.
+#[derive(Debug, Clone, Copy)]
+pub struct Clock(Instant);
 
 impl Default for Clock {
     fn default() -> Self {
@@ -19,7 +19,7 @@ impl Default for Clock {
 
 impl Clock {
     /// The time in whole seconds.
-    pub(crate) fn now(self) -> Timestamp {
+    pub fn now(self) -> Timestamp {
         let begin: Timestamp = BEGIN.parse().unwrap();
         begin + SignedDuration::from_secs(i64::try_from(self.0.elapsed().as_secs()).unwrap())
     }

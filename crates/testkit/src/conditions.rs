@@ -3,7 +3,8 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-pub(crate) fn condition<'status>(status: &'status Value, type_: &str) -> Option<&'status Value> {
+/// The condition of this type in `status`.
+pub fn condition<'status>(status: &'status Value, type_: &str) -> Option<&'status Value> {
     status["conditions"].as_array()?.iter().find(|condition| condition["type"] == type_)
 }
 
@@ -11,7 +12,7 @@ pub(crate) fn is_true(status: &Value, type_: &str) -> bool {
     condition(status, type_).is_some_and(|condition| condition["status"] == "True")
 }
 
-/// Puts a condition into a status. One that says the same stays as it is.
+/// Puts a condition into `status`, unless it has one with the same status and reason.
 pub(crate) fn set_condition(
     status: &mut Value,
     type_: &str,
@@ -20,8 +21,8 @@ pub(crate) fn set_condition(
     now: Timestamp,
 ) {
     let word = if is { "True" } else { "False" };
-    let says_so = |it: &Value| it["status"] == word && it["reason"] == reason;
-    if condition(status, type_).is_some_and(says_so) {
+    let is_same = |it: &Value| it["status"] == word && it["reason"] == reason;
+    if condition(status, type_).is_some_and(is_same) {
         return;
     }
     let mut conditions = status["conditions"].as_array().cloned().unwrap_or_default();

@@ -1,12 +1,13 @@
-//! What goes wrong between the operator and its API server.
+//! What goes wrong between a client and the server.
 
 use super::refusal::Refusal;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
+/// How a request fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Failure {
-    /// It is refused with this code, and has no effect.
+pub enum Failure {
+    /// The server refuses it with this code, and it has no effect.
     Refused(u16),
     /// It has its effect, and the answer is this code.
     Lost(u16),
@@ -16,26 +17,29 @@ pub(crate) enum Failure {
     Unanswered,
 }
 
+/// The failure of one request to come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Fault {
-    /// How many requests before it go well.
-    pub(crate) after: usize,
-    pub(crate) failure: Failure,
+pub struct Fault {
+    /// How many requests before it do not fail.
+    pub after: usize,
+    /// How it fails.
+    pub failure: Failure,
 }
 
-#[derive(Default)]
-pub(crate) struct Faults {
-    /// Writes to these paths are refused.
+/// All that is to go wrong.
+#[derive(Debug, Default)]
+pub struct Faults {
+    /// Answers to all writes to these paths.
     pub(crate) refusals: BTreeMap<String, Refusal>,
-    /// What somebody puts at these paths as soon as the operator has read there.
+    /// Objects that somebody else puts at these paths once a client has read there.
     pub(crate) intruders: BTreeMap<String, Value>,
-    /// What happens to some requests to come; each counts from now on.
-    pub(crate) requests: Vec<Fault>,
+    /// Failures of requests to come; each counts from now on.
+    pub requests: Vec<Fault>,
 }
 
 impl Faults {
-    /// Counts a request; the answer is what happens to it.
-    pub(crate) fn next(&mut self) -> Option<Failure> {
+    /// Counts a request and returns its failure, if it has one.
+    pub(crate) fn take_next(&mut self) -> Option<Failure> {
         let now = self.requests.iter().position(|fault| fault.after == 0);
         for fault in &mut self.requests {
             fault.after = fault.after.saturating_sub(1);
@@ -43,8 +47,8 @@ impl Faults {
         now.map(|position| self.requests.remove(position).failure)
     }
 
-    /// What is put at `path`, or into the collection there, now that it was read.
-    pub(crate) fn intrusions(&mut self, path: &str) -> Vec<(String, Value)> {
+    /// Takes the objects that somebody puts at `path`, or into the collection there, now that a client has read it.
+    pub(crate) fn take_intruders(&mut self, path: &str) -> Vec<(String, Value)> {
         let is_there = |other: &str| {
             other == path || other.rsplit_once('/').is_some_and(|(inside, _)| inside == path)
         };

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 /// Every schema in `schema`, itself first, with its path.
-pub(crate) fn schemas(schema: &Value) -> Vec<(String, Value)> {
+pub fn schemas(schema: &Value) -> Vec<(String, Value)> {
     let fields = schema["properties"].as_object().into_iter().flatten();
     let fields = fields.map(|(name, field)| (format!(".{name}"), field));
     let inside = [("[]", &schema["items"]), ("{}", &schema["additionalProperties"])];
@@ -19,8 +19,8 @@ pub(crate) fn schemas(schema: &Value) -> Vec<(String, Value)> {
     found
 }
 
-/// Every field of `schema` that has no fields itself, with its own schema.
-pub(crate) fn leaves(schema: &Value) -> Vec<(String, Value)> {
+/// The path and the schema of every field of `schema` that has no fields itself.
+pub fn leaves(schema: &Value) -> Vec<(String, Value)> {
     let has_fields = |schema: &Value| {
         ["properties", "items", "additionalProperties"].iter().any(|it| schema[*it].is_object())
     };
@@ -60,8 +60,8 @@ fn first_key(map: &Value) -> String {
     map.as_object().and_then(|map| map.keys().next()).map_or_else(|| KEY.to_owned(), String::clone)
 }
 
-/// What is at `path`; null where nothing is.
-pub(crate) fn get(value: &Value, path: &str, position: usize) -> Value {
+/// The value at `path`, or null.
+pub fn get(value: &Value, path: &str, position: usize) -> Value {
     steps(path, position)
         .iter()
         .fold(value, |value, step| match step {
@@ -72,7 +72,7 @@ pub(crate) fn get(value: &Value, path: &str, position: usize) -> Value {
         .clone()
 }
 
-/// The place where `steps` lead to, with what was missing on the way.
+/// The place that `steps` lead to; missing fields and elements on the way are added.
 fn place<'value>(value: &'value mut Value, steps: &[Step<'_>]) -> &'value mut Value {
     steps.iter().fold(value, |place, step| match step {
         Step::Field(name) => &mut place[*name],
@@ -93,13 +93,13 @@ fn place<'value>(value: &'value mut Value, steps: &[Step<'_>]) -> &'value mut Va
     })
 }
 
-/// Puts `new` at `path`, making what is missing on the way.
-pub(crate) fn set(value: &mut Value, path: &str, position: usize, new: Value) {
+/// Puts `new` at `path`, with all missing fields and elements on the way.
+pub fn set(value: &mut Value, path: &str, position: usize, new: Value) {
     *place(value, &steps(path, position)) = new;
 }
 
-/// Takes away what is at `path`.
-pub(crate) fn remove(value: &mut Value, path: &str, position: usize) -> Value {
+/// Removes and returns the value at `path`.
+pub fn remove(value: &mut Value, path: &str, position: usize) -> Value {
     let mut steps = steps(path, position);
     let step = steps.pop();
     let around = place(value, &steps);

@@ -1,11 +1,12 @@
 //! The Job controller, as far as the operator and its Jobs have to do with it: it makes the pods of an
-//! Indexed Job, counts how they end, makes lost ones again after a pause, takes those of a suspended Job away, and
-//! says how the Job stands.
+//! Indexed Job, counts how they end, makes lost ones again after a pause, deletes those of a suspended Job, and
+//! writes the status of the Job.
 //!
 //! After `syncJob` in `pkg/controller/job/job_controller.go` of Kubernetes 1.33, and of 1.37 where it suspends.
 
 use super::conditions::{condition, is_true, set_condition};
 use super::job_policy::{Verdict, verdict};
+use super::objects::{index_of, is_finished, is_going, is_over, is_ready, is_suspended};
 use super::store::Store;
 use flux_contract::labels;
 use json_patch::merge;
@@ -14,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Keeps a pod until it was counted.
+/// Finalizer of a pod that is not counted yet.
 const TRACKING: &str = "batch.kubernetes.io/job-tracking";
 /// Pause before the first pod of an index is made again; each further one is twice as long.
 const PAUSE: Duration = Duration::from_secs(10);
@@ -22,16 +23,18 @@ const LONGEST_PAUSE: Duration = Duration::from_mins(10);
 /// Condition of a Job that was suspended once.
 const SUSPENDED: &str = "Suspended";
 
-/// What the controller knows of each Job, by its uid.
+/// The Job controller.
 #[derive(Default)]
-pub(crate) struct JobController {
-    books: BTreeMap<String, Book>,
-    /// uids of the pods that suspensions have taken, which are counted nowhere.
-    pub(crate) taken: BTreeSet<String>,
+pub struct JobController {
+    /// By the uid of each Job.
+    counts: BTreeMap<String, Counts>,
+    /// uids of the pods that suspensions have deleted, which are counted nowhere.
+    pub suspended_pods: BTreeSet<String>,
 }
 
+/// What the controller has counted of one Job.
 #[derive(Default)]
-struct Book {
+struct Counts {
     /// Pods that were counted, by uid.
     counted: BTreeSet<String>,
     indexes: BTreeMap<u64, Index>,
@@ -46,7 +49,7 @@ struct Index {
     last: Option<String>,
 }
 
-/// How a Job ends: the condition that says so.
+/// How a Job ends: its last condition.
 struct JobEnd {
     type_: &'static str,
     reason: String,
@@ -59,46 +62,47 @@ impl JobEnd {
     }
 }
 
-struct Sight {
+/// A Job and its pods when the controller looks at them.
+struct Observed {
     path: String,
     job: Arc<Value>,
     pods: Vec<(String, Arc<Value>)>,
 }
 
 impl JobController {
-    /// Looks at each Job of a MiniCluster once. The Jobs of others have none of its annotations.
-    pub(crate) fn sync(&mut self, store: &mut Store) {
-        let of_ours = |object: &Value| {
+    /// Looks at each Job of a MiniCluster once. Other Jobs have none of its annotations.
+    pub fn sync(&mut self, store: &mut Store) {
+        let is_of_operator = |object: &Value| {
             object["kind"] == "Job"
                 && object["metadata"]["annotations"]["flux-framework.org/fields"].is_string()
         };
-        for (path, job) in store.select("", of_ours) {
+        for (path, job) in store.select("", is_of_operator) {
             let uid = job["metadata"]["uid"].as_str().unwrap().to_owned();
             let pods = pods_of(store, &path, &uid);
-            let sight = Sight { path, job, pods };
-            let taken = self.books.entry(uid).or_default().sync(store, &sight);
-            self.taken.extend(taken);
+            let observed = Observed { path, job, pods };
+            let suspended = self.counts.entry(uid).or_default().sync(store, &observed);
+            self.suspended_pods.extend(suspended);
         }
         release_orphans(store);
     }
 }
 
-impl Book {
-    /// The answer is the uids of the pods that were taken because the Job is suspended.
-    fn sync(&mut self, store: &mut Store, sight: &Sight) -> Vec<String> {
-        let Sight { path, job, pods } = sight;
-        let mut taken = Vec::new();
-        if !job["metadata"]["deletionTimestamp"].is_null() {
-            return taken;
+impl Counts {
+    /// Returns the uids of the pods that are deleted because the Job is suspended.
+    fn sync(&mut self, store: &mut Store, observed: &Observed) -> Vec<String> {
+        let Observed { path, job, pods } = observed;
+        let mut suspended = Vec::new();
+        if is_going(job) {
+            return suspended;
         }
         if is_finished(job) {
             end_pods(store, pods);
-            return taken;
+            return suspended;
         }
-        let verdict = self.count(store, sight);
-        // What was decided stays, whatever becomes of the pods that are left.
-        let target = ending(job).or(verdict).or_else(|| self.end_of(sight, store));
-        let mut status = self.status(sight, store);
+        let verdict = self.count(store, observed);
+        // A decision stays, however the pods end that are left.
+        let target = ending(job).or(verdict).or_else(|| self.end_of(observed, store));
+        let mut status = self.status(observed, store);
         if let Some(JobEnd { type_, reason, message }) = target {
             end_pods(store, pods);
             let before = if type_ == "Complete" { "SuccessCriteriaMet" } else { "FailureTarget" };
@@ -111,25 +115,25 @@ impl Book {
                 }
             }
         } else if is_suspended(job) {
-            taken = take_pods(store, pods, |_| true);
+            suspended = delete_active(store, pods, |_| true);
             note_suspension(&mut status, true, store);
         } else {
-            self.manage(store, sight);
+            self.manage(store, observed);
             note_suspension(&mut status, false, store);
         }
         store.set_status(path, status);
-        taken
+        suspended
     }
 
-    /// Counts the pods that have ended. The answer is the end of the Job, where its policy says so.
-    fn count(&mut self, store: &mut Store, sight: &Sight) -> Option<JobEnd> {
+    /// Counts the pods that have ended. Returns the end of the Job, where its failure policy ends it.
+    fn count(&mut self, store: &mut Store, observed: &Observed) -> Option<JobEnd> {
         let mut end = None;
-        for (path, pod) in sight.pods.iter().filter(|(_, pod)| is_over(pod)) {
+        for (path, pod) in observed.pods.iter().filter(|(_, pod)| is_over(pod)) {
             let name = pod["metadata"]["name"].as_str().unwrap();
             if pod["status"]["phase"] == "Failed"
-                && verdict(&sight.job["spec"], pod) == Verdict::FailJob
+                && verdict(&observed.job["spec"], pod) == Verdict::FailJob
             {
-                // Whoever was let go of is asked, too. (`getFailJobMessage`)
+                // Pods without the finalizer count here, too. (`getFailJobMessage`)
                 let message = format!("pod {name} failed the Job by its failure policy");
                 end = end.or_else(|| Some(JobEnd::new("Failed", "PodFailurePolicy", &message)));
             }
@@ -139,13 +143,13 @@ impl Book {
                 continue;
             }
             store.release(path);
-            let is_too_many = Some(index_of(pod)) >= sight.job["spec"]["completions"].as_u64();
+            let is_too_many = Some(index_of(pod)) >= observed.job["spec"]["completions"].as_u64();
             let index = self.indexes.entry(index_of(pod)).or_default();
             if pod["status"]["phase"] == "Succeeded" {
                 index.succeeded = true;
             } else {
                 index.last = Some(store.clock.now().to_string());
-                match verdict(&sight.job["spec"], pod) {
+                match verdict(&observed.job["spec"], pod) {
                     Verdict::Count if !is_too_many => index.failed += 1,
                     Verdict::Ignore if !is_too_many => index.ignored += 1,
                     Verdict::Count | Verdict::Ignore | Verdict::FailJob => {}
@@ -155,16 +159,16 @@ impl Book {
         end
     }
 
-    /// How the Job ends, if what was counted ends it, or its deadline.
-    fn end_of(&self, sight: &Sight, store: &Store) -> Option<JobEnd> {
-        let spec = &sight.job["spec"];
+    /// How the Job ends, if its counted pods end it, or its deadline.
+    fn end_of(&self, observed: &Observed, store: &Store) -> Option<JobEnd> {
+        let spec = &observed.job["spec"];
         if self.indexes.get(&0).is_some_and(|lead| lead.succeeded) {
             return Some(JobEnd::new("Complete", "SuccessPolicy", "Matched rules at index 0"));
         }
         let limit = |field: &str| spec[field].as_u64();
-        let begun = store.clock.since(sight.job["status"]["startTime"].as_str());
+        let begun = store.clock.since(observed.job["status"]["startTime"].as_str());
         if let Some((deadline, begun)) = limit("activeDeadlineSeconds").zip(begun)
-            && !is_suspended(&sight.job)
+            && !is_suspended(&observed.job)
             && begun.as_secs() >= deadline
         {
             let message = "Job was active longer than specified deadline";
@@ -189,10 +193,10 @@ impl Book {
     }
 
     /// Ends the pods that are too many and makes those that are missing.
-    fn manage(&mut self, store: &mut Store, sight: &Sight) {
-        let Sight { job, pods, .. } = sight;
+    fn manage(&mut self, store: &mut Store, observed: &Observed) {
+        let Observed { job, pods, .. } = observed;
         let size = job["spec"]["completions"].as_u64().unwrap_or_default();
-        take_pods(store, pods, |pod| index_of(pod) >= size);
+        delete_active(store, pods, |pod| index_of(pod) >= size);
         for index in 0..size {
             let runs = pods.iter().any(|(_, pod)| index_of(pod) == index && !is_over(pod));
             let counted = self.indexes.get(&index).cloned().unwrap_or_default();
@@ -203,23 +207,22 @@ impl Book {
                 store.clock.since(counted.last.as_deref()).is_some_and(|since| since < pause);
             if !runs && !counted.succeeded && !waits {
                 let pod = pod(job, index, store.version, &counted);
-                store.create(&collection(&sight.path), &pod).unwrap();
+                store.create(&collection(&observed.path), &pod).unwrap();
             }
         }
     }
 
-    /// What the Job's status says of its pods, as they were when this look began.
-    fn status(&self, sight: &Sight, store: &Store) -> Value {
-        let Sight { job, pods, .. } = sight;
+    /// The status of the Job by its pods, as they were when the controller looked at them.
+    fn status(&self, observed: &Observed, store: &Store) -> Value {
+        let Observed { job, pods, .. } = observed;
         let mut status = job["status"].clone();
         if status["startTime"].is_null() && !is_suspended(job) {
             status["startTime"] = json!(store.clock.now().to_string());
         }
         let count = |of: &dyn Fn(&Value) -> bool| pods.iter().filter(|(_, pod)| of(pod)).count();
-        let goes = |pod: &Value| !pod["metadata"]["deletionTimestamp"].is_null();
-        status["active"] = json!(count(&|pod| !is_over(pod) && !goes(pod)));
-        status["terminating"] = json!(count(&|pod| !is_over(pod) && goes(pod)));
-        status["ready"] = json!(count(&|pod| !goes(pod) && is_ready(pod)));
+        status["active"] = json!(count(&|pod| !is_over(pod) && !is_going(pod)));
+        status["terminating"] = json!(count(&|pod| !is_over(pod) && is_going(pod)));
+        status["ready"] = json!(count(&|pod| !is_going(pod) && is_ready(pod)));
         status["succeeded"] = json!(self.indexes.values().filter(|index| index.succeeded).count());
         let failures = self.indexes.values().map(|index| index.failed + index.ignored);
         let by_policy = count(&|pod| {
@@ -232,7 +235,7 @@ impl Book {
     }
 }
 
-/// Says whether the Job is suspended. One that is has no begin, and one that is resumed begins then.
+/// Notes whether the Job is suspended. A suspended Job has no start time, and a resumed one starts then.
 fn note_suspension(status: &mut Value, suspended: bool, store: &Store) {
     let now = store.clock.now();
     if is_true(status, SUSPENDED) != suspended {
@@ -242,7 +245,7 @@ fn note_suspension(status: &mut Value, suspended: bool, store: &Store) {
     }
 }
 
-/// How a Job ends of which that is decided, and whose pods have not all ended.
+/// The end of a Job that is decided, and whose pods have not all ended.
 fn ending(job: &Value) -> Option<JobEnd> {
     let targets = [("SuccessCriteriaMet", "Complete"), ("FailureTarget", "Failed")];
     targets.iter().find_map(|(target, end)| {
@@ -252,39 +255,14 @@ fn ending(job: &Value) -> Option<JobEnd> {
     })
 }
 
-pub(crate) fn is_suspended(job: &Value) -> bool {
-    job["spec"]["suspend"] == true
-}
-
 /// True while the pod is to be counted.
 fn is_tracked(pod: &Value) -> bool {
     let finalizers = pod["metadata"]["finalizers"].as_array();
     finalizers.is_some_and(|all| all.iter().any(|it| it == TRACKING))
 }
 
-pub(crate) fn is_finished(job: &Value) -> bool {
-    is_true(&job["status"], "Complete") || is_true(&job["status"], "Failed")
-}
-
-pub(crate) fn is_over(pod: &Value) -> bool {
-    pod["status"]["phase"] == "Succeeded" || pod["status"]["phase"] == "Failed"
-}
-
-pub(crate) fn is_ready(pod: &Value) -> bool {
-    is_true(&pod["status"], "Ready")
-}
-
-/// A pod of a Job, not one of `spec.services`.
-pub(crate) fn is_broker(pod: &Value) -> bool {
-    !pod["metadata"]["labels"][labels::COMPLETION_INDEX].is_null()
-}
-
-pub(crate) fn index_of(pod: &Value) -> u64 {
-    pod["metadata"]["labels"][labels::COMPLETION_INDEX].as_str().unwrap().parse().unwrap()
-}
-
 /// The pods of the Job at `path` with this uid, the oldest first.
-pub(crate) fn pods_of(store: &Store, path: &str, uid: &str) -> Vec<(String, Arc<Value>)> {
+pub fn pods_of(store: &Store, path: &str, uid: &str) -> Vec<(String, Arc<Value>)> {
     let is_owned = |pod: &Value| pod["metadata"]["ownerReferences"][0]["uid"] == uid;
     let mut pods = store.select(&collection(path), is_owned);
     let made = |pod: &Value| pod["metadata"]["creationTimestamp"].as_str().map(str::to_owned);
@@ -298,37 +276,37 @@ fn collection(path: &str) -> String {
     inside.replace("/apis/batch/v1", "/api/v1").replace("/jobs", "/pods")
 }
 
-/// Lets go of the active pods that are asked for and deletes them: what becomes of them counts nowhere. The answer
-/// is their uids. (`deleteJobPods`)
-fn take_pods(
+/// Deletes the active pods for which `which` is true, without their finalizers, so that they count nowhere. Returns
+/// their uids. (`deleteJobPods`)
+fn delete_active(
     store: &mut Store,
     pods: &[(String, Arc<Value>)],
     which: impl Fn(&Value) -> bool,
 ) -> Vec<String> {
-    let is_active = |pod: &Value| !is_over(pod) && pod["metadata"]["deletionTimestamp"].is_null();
-    let mut taken = Vec::new();
+    let is_active = |pod: &Value| !is_over(pod) && !is_going(pod);
+    let mut uids = Vec::new();
     for (path, pod) in pods.iter().filter(|(_, pod)| is_active(pod) && which(pod)) {
         store.release(path);
-        // It may have gone meanwhile.
+        // It may be gone already.
         let _ = store.delete(path, &json!({}));
-        taken.push(pod["metadata"]["uid"].as_str().unwrap().to_owned());
+        uids.push(pod["metadata"]["uid"].as_str().unwrap().to_owned());
     }
-    taken
+    uids
 }
 
 /// Deletes all pods of a Job that ends.
 fn end_pods(store: &mut Store, pods: &[(String, Arc<Value>)]) {
     for (path, pod) in pods.iter().filter(|(_, pod)| !is_over(pod)) {
-        // It may have gone meanwhile.
+        // It may be gone already.
         let _ = store.delete(path, &json!({}));
-        // One that never had a node has nothing to count.
+        // A pod that never had a node has nothing to count.
         if pod["spec"]["nodeName"].is_null() {
             store.release(path);
         }
     }
 }
 
-/// Lets go of pods whose Job is gone.
+/// Removes the finalizer of pods whose Job is gone.
 fn release_orphans(store: &mut Store) {
     let uids: BTreeSet<&str> =
         store.all().values().filter_map(|it| it["metadata"]["uid"].as_str()).collect();
@@ -341,7 +319,8 @@ fn release_orphans(store: &mut Store) {
     }
 }
 
-/// The next pod of `index`, with a number that no other has had in its name: of its specification what a kubelet here looks at.
+/// The next pod of `index`, with a new number in its name. It has the parts of the specification that the simulated
+/// kubelet reads.
 fn pod(job: &Value, index: u64, number: u64, counted: &Index) -> Value {
     let (name, uid) = (&job["metadata"]["name"], &job["metadata"]["uid"]);
     let template = &job["spec"]["template"];

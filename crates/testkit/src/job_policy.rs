@@ -2,18 +2,20 @@
 
 use serde_json::Value;
 
-/// What the failure of a pod comes to.
+/// What the failure of a pod means for its Job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub enum Verdict {
+    /// The Job has failed.
     FailJob,
     /// The pod is made again, and does not count.
     Ignore,
+    /// The pod counts as a failure, and may be made again.
     Count,
 }
 
-/// What the failure of `pod` means for a Job with this specification: the first rule that matches
-/// decides. (`matchPodFailurePolicy` in `pkg/controller/job/pod_failure_policy.go`.)
-pub(crate) fn verdict(spec: &Value, pod: &Value) -> Verdict {
+/// The verdict on `pod` by the first rule of a Job with this specification that matches it.
+/// (`matchPodFailurePolicy` in `pkg/controller/job/pod_failure_policy.go`.)
+pub fn verdict(spec: &Value, pod: &Value) -> Verdict {
     let rules = spec["podFailurePolicy"]["rules"].as_array().into_iter().flatten();
     let rule = rules.into_iter().find(|rule| matches(rule, pod));
     match rule.and_then(|rule| rule["action"].as_str()) {
@@ -29,20 +31,20 @@ pub(crate) fn verdict(spec: &Value, pod: &Value) -> Verdict {
 fn matches(rule: &Value, pod: &Value) -> bool {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     if !rule["onExitCodes"].is_null() {
-        let asked = &rule["onExitCodes"];
-        let values = list(&asked["values"]);
+        let wanted = &rule["onExitCodes"];
+        let values = list(&wanted["values"]);
         let ends =
             ["initContainerStatuses", "containerStatuses"].map(|all| list(&pod["status"][all]));
         return ends.concat().iter().any(|container| {
             let named =
-                asked["containerName"].is_null() || asked["containerName"] == container["name"];
+                wanted["containerName"].is_null() || wanted["containerName"] == container["name"];
             let code = &container["state"]["terminated"]["exitCode"];
             let has = values.contains(code);
-            named && !code.is_null() && *code != 0 && has == (asked["operator"] == "In")
+            named && !code.is_null() && *code != 0 && has == (wanted["operator"] == "In")
         });
     }
     let has = list(&pod["status"]["conditions"]);
-    list(&rule["onPodConditions"]).iter().any(|asked| {
-        has.iter().any(|it| it["type"] == asked["type"] && it["status"] == asked["status"])
+    list(&rule["onPodConditions"]).iter().any(|wanted| {
+        has.iter().any(|it| it["type"] == wanted["type"] && it["status"] == wanted["status"])
     })
 }

@@ -1,41 +1,46 @@
-//! The kubelets: they start the pods of a namespace, say how they are, and end them when they are deleted.
+//! The kubelets: they start the pods, report how they are, and end them when they are deleted.
 
 use super::agent::{Agent, End};
-use super::conditions::set_condition;
-use super::job::{index_of, is_broker, is_over, is_ready};
 use super::nodes::Nodes;
+use super::objects::{index_of, is_broker, is_going, is_over, is_ready};
+use super::pod_status::{containers, disrupt, has_begun, running, set_ready, waiting};
 use super::store::Store;
 use flux_contract::{Exit, TerminationMessage};
-use jiff::Timestamp;
 use json_patch::merge;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// A command that a lead has begun.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Run {
-    pub(crate) job: String,
-    pub(crate) pod: String,
+pub struct Run {
+    /// uid of the Job.
+    pub job: String,
+    /// uid of the lead's pod.
+    pub pod: String,
 }
 
+/// The kubelets of all nodes.
 #[derive(Default)]
-pub(crate) struct Kubelet {
-    pub(crate) runs: Vec<Run>,
-    pub(crate) nodes: Nodes,
+pub struct Kubelet {
+    /// All commands so far.
+    pub runs: Vec<Run>,
+    /// Their nodes.
+    pub nodes: Nodes,
     /// The deadline of the lead with a uid, and the version of the `ConfigMap` that it was read from.
     deadlines: BTreeMap<String, (Value, Option<u64>)>,
 }
 
 impl Kubelet {
-    /// Brings each pod of the collection `pods` one step further.
-    pub(crate) fn step(&mut self, store: &mut Store, pods: &str) {
-        let all = store.select(pods, is_ours);
+    /// Brings each pod one step further.
+    pub fn step(&mut self, store: &mut Store) {
+        let all = store.select("", is_owned_pod);
         for (path, pod) in &all {
             if self.nodes.are_lost_to(pod) {
                 self.nodes.look_after(store, path, pod);
             } else if !is_over(pod) {
                 self.step_one(store, path, pod, &all);
-            } else if !pod["metadata"]["deletionTimestamp"].is_null() {
+            } else if is_going(pod) {
                 store.confirm_end(path);
             }
         }
@@ -49,8 +54,8 @@ impl Kubelet {
         all: &[(String, Arc<Value>)],
     ) {
         let status = &pod["status"];
-        if !pod["metadata"]["deletionTimestamp"].is_null() {
-            let end = if begun(pod) { stop(pod) } else { End::killed() };
+        if is_going(pod) {
+            let end = if has_begun(pod) { stop(pod) } else { End::killed() };
             return Self::end(store, path, &end);
         }
         if pod["spec"]["nodeName"].is_null() {
@@ -60,16 +65,16 @@ impl Kubelet {
             placed["spec"]["nodeName"] = json!(node);
             placed["status"] = waiting(pod, store.clock.now());
             store.put(path, placed);
-        } else if !begun(pod) {
+        } else if !has_begun(pod) {
             Self::start(store, path, pod);
         } else if !is_ready(pod) {
             let quorum = all.iter().all(|(_, other)| {
                 is_over(other)
-                    || begun(other)
+                    || has_begun(other)
                     || other["metadata"]["ownerReferences"] != pod["metadata"]["ownerReferences"]
             });
             if is_worker(pod) || quorum {
-                store.set_status(path, running(pod, store, true));
+                store.set_status(path, running(pod, true, store.clock.now()));
                 self.note_run(store, pod);
             }
         } else if !is_worker(pod)
@@ -80,7 +85,7 @@ impl Kubelet {
         }
     }
 
-    /// After how many seconds the lead in `pod` ends the run. It reads that again when it was changed.
+    /// After how many seconds the lead in `pod` ends the run, by the `ConfigMap` as it is now.
     fn deadline(&mut self, store: &Store, pod: &Value) -> Option<u64> {
         let version = config_of(store, pod)["metadata"]["resourceVersion"].clone();
         let uid = pod["metadata"]["uid"].as_str().unwrap();
@@ -93,19 +98,19 @@ impl Kubelet {
         deadline
     }
 
-    /// Starts a pod, if all is there that it mounts.
+    /// Starts a pod, if everything exists that it mounts.
     fn start(store: &mut Store, path: &str, pod: &Value) {
         let namespace = path.rsplit_once("/pods/").unwrap().0.to_owned();
-        let there = |kind: &str, name: &Value| {
+        let exists = |kind: &str, name: &Value| {
             name.is_null()
                 || store.get(&format!("{namespace}/{kind}/{}", name.as_str().unwrap())).is_some()
         };
         let volumes = pod["spec"]["volumes"].as_array().cloned().unwrap_or_default();
         let mounts = volumes.iter().all(|volume| {
-            there("secrets", &volume["secret"]["secretName"])
-                && there("configmaps", &volume["configMap"]["name"])
+            exists("secrets", &volume["secret"]["secretName"])
+                && exists("configmaps", &volume["configMap"]["name"])
         });
-        // `makePayload` of the ConfigMap's volume fails without one of the keys that it is asked for.
+        // `makePayload` of the ConfigMap's volume fails where one of the keys is missing that it lists.
         let has_key = |item: &Value| {
             let key = item["key"].as_str().unwrap();
             !config_of(store, pod)["data"][key].is_null()
@@ -119,7 +124,7 @@ impl Kubelet {
         {
             return Self::end(store, path, &end);
         }
-        store.set_status(path, running(pod, store, false));
+        store.set_status(path, running(pod, false, store.clock.now()));
     }
 
     /// Notes that the command of a lead begins now.
@@ -128,7 +133,7 @@ impl Kubelet {
             let text = |value: &Value| value.as_str().unwrap().to_owned();
             let job = text(&pod["metadata"]["ownerReferences"][0]["uid"]);
             let run = Run { job, pod: text(&pod["metadata"]["uid"]) };
-            // One whose node was cut off becomes ready again, and still runs.
+            // A lead whose node was cut off becomes ready again, and its command still runs.
             if !self.runs.contains(&run) {
                 self.runs.push(run);
             }
@@ -136,14 +141,14 @@ impl Kubelet {
     }
 
     /// Ends the runner of the pod at `path`, and the pod with it.
-    pub(crate) fn end(store: &mut Store, path: &str, end: &End) {
+    pub fn end(store: &mut Store, path: &str, end: &End) {
         let Some(pod) = store.get(path).cloned() else { return };
         let message = end.message.as_ref().map(TerminationMessage::to_json);
         let now = store.clock.now();
         let phase = if end.code == 0 { "Succeeded" } else { "Failed" };
         let reason = match end.code {
             0 => "Completed",
-            _ if begun(&pod) || end != &End::killed() => "Error",
+            _ if has_begun(&pod) || end != &End::killed() => "Error",
             // `TerminatePod` of the kubelet's status manager.
             _ => "ContainerStatusUnknown",
         };
@@ -157,13 +162,14 @@ impl Kubelet {
         });
     }
 
-    /// Refuses the pod at `path`, which may run already, as a kubelet does that has begun anew (`rejectPod`): of what it
-    /// wrote before, it leaves the start time.
-    pub(crate) fn refuse(store: &mut Store, path: &str) {
+    /// Refuses the pod at `path`, which may run already, as a kubelet does after its own restart (`rejectPod`): of the
+    /// status before, it keeps the start time.
+    pub fn refuse(store: &mut Store, path: &str) {
         let Some(pod) = store.get(path).cloned() else { return };
         let now = store.clock.now();
         let message = "Pod was rejected: Node didn't have enough resource: cpu";
-        let start = if begun(&pod) { &pod["status"]["startTime"] } else { &json!(now.to_string()) };
+        let start =
+            if has_begun(&pod) { &pod["status"]["startTime"] } else { &json!(now.to_string()) };
         let written =
             json!([{ "manager": "kubelet", "subresource": "status", "time": now.to_string() }]);
         let refused = json!({
@@ -174,45 +180,23 @@ impl Kubelet {
         store.change_status(path, |status| merge(status, &refused));
     }
 
-    /// Takes the pod at `path` away, as the eviction API does: with a condition that says so.
-    pub(crate) fn evict(store: &mut Store, path: &str) {
+    /// Deletes the pod at `path`, as the eviction API does: with a condition that gives the reason.
+    pub fn evict(store: &mut Store, path: &str) {
         disrupt(store, path, "EvictionByEvictionAPI");
         let _ = store.delete(path, &Value::Null);
     }
-
-    /// Says that the pod at `path` is not ready, as its node says nothing.
-    pub(crate) fn set_unready(store: &mut Store, path: &str) {
-        let now = store.clock.now();
-        store.change_status(path, |status| set_ready(status, false, now));
-    }
 }
 
-/// Notes on the pod at `path` that Kubernetes takes it away, and for what reason.
-pub(crate) fn disrupt(store: &mut Store, path: &str, reason: &str) {
-    let now = store.clock.now();
-    store.change_status(path, |status| {
-        set_condition(status, "DisruptionTarget", true, [reason, reason], now);
-    });
-}
-
-fn set_ready(status: &mut Value, ready: bool, now: Timestamp) {
-    set_condition(status, "Ready", ready, ["", ""], now);
-}
-
-/// Whether the operator, or the Job controller for it, has made the pod: somebody may have changed its labels.
-fn is_ours(pod: &Value) -> bool {
-    pod["metadata"]["ownerReferences"].is_array()
+/// True for a pod that the operator, or the Job controller, has made: somebody may have changed its labels.
+fn is_owned_pod(object: &Value) -> bool {
+    object["kind"] == "Pod" && object["metadata"]["ownerReferences"].is_array()
 }
 
 fn is_worker(pod: &Value) -> bool {
     !is_broker(pod) || index_of(pod) > 0
 }
 
-fn begun(pod: &Value) -> bool {
-    pod["status"]["phase"] != "Pending" && !pod["status"]["phase"].is_null()
-}
-
-/// How a pod that gets SIGTERM ends: with a code of the agent's own, whatever its command makes of the signal.
+/// How a pod that gets SIGTERM ends: with a code of the agent's own, however its command reacts to the signal.
 fn stop(pod: &Value) -> End {
     let runs = is_broker(pod) && !is_worker(pod) && is_ready(pod);
     End::of_agent(Exit::Stopped, runs)
@@ -225,7 +209,7 @@ fn agent_of(store: &Store, pod: &Value) -> Result<Agent, Box<End>> {
     Agent::start(pod, config_of(store, pod))
 }
 
-/// What is mounted into a pod of a Job as the configuration of its agent.
+/// The `ConfigMap` that a pod of a Job mounts as the configuration of its agent.
 fn config_of<'store>(store: &'store Store, pod: &Value) -> &'store Value {
     let volumes = pod["spec"]["volumes"].as_array().into_iter().flatten();
     let name = volumes.into_iter().find_map(|volume| volume["configMap"]["name"].as_str());
@@ -238,38 +222,4 @@ fn config_of<'store>(store: &'store Store, pod: &Value) -> &'store Value {
 fn started(store: &Store, status: &Value) -> Option<u64> {
     let at = status["containerStatuses"][0]["state"]["running"]["startedAt"].as_str();
     store.clock.since(at).map(|since| since.as_secs())
-}
-
-/// All containers in this state. The runner has the name of its MiniCluster.
-fn containers(pod: &Value, state: &Value, ready: bool) -> Value {
-    let all = pod["spec"]["containers"].as_array().into_iter().flatten();
-    all.map(|container| {
-        json!({
-            "name": container["name"], "image": "", "imageID": "", "ready": ready, "started": ready,
-            "restartCount": 0, "state": state,
-            "containerID": (begun(pod) || state["running"].is_object()).then_some("containerd://1"),
-        })
-    })
-    .collect()
-}
-
-/// The status of a pod that has a node and whose containers do not run.
-fn waiting(pod: &Value, now: Timestamp) -> Value {
-    let mut status = pod["status"].clone();
-    status["phase"] = json!("Pending");
-    set_condition(&mut status, "PodScheduled", true, ["", ""], now);
-    status["containerStatuses"] =
-        containers(pod, &json!({ "waiting": { "reason": "ContainerCreating" } }), false);
-    status
-}
-
-fn running(pod: &Value, store: &Store, ready: bool) -> Value {
-    let mut status = pod["status"].clone();
-    let since = status["containerStatuses"][0]["state"]["running"]["startedAt"].clone();
-    let since = if since.is_null() { json!(store.clock.now().to_string()) } else { since };
-    status["phase"] = json!("Running");
-    status["containerStatuses"] =
-        containers(pod, &json!({ "running": { "startedAt": since } }), ready);
-    set_ready(&mut status, ready, store.clock.now());
-    status
 }

@@ -1,17 +1,16 @@
 //! A queue (Kueue): it suspends the Jobs that name it, and resumes them when their turn comes.
 //!
-//! After `pkg/controller/jobs/job` of Kueue 0.15: its webhook suspends a Job that is made, its reconciler one that
-//! runs and is not admitted; then it takes the time away at which the Job began, and from its template the nodes
-//! that it was given with its turn. It never has quota for more pods than a Job needs at least.
+//! After `pkg/controller/jobs/job` of Kueue 0.15: its webhook suspends a Job that is created, its reconciler one that
+//! runs and is not admitted. Then the reconciler removes the start time of the Job, and from its template the nodes
+//! that the queue gave it. It never has quota for more pods than a Job needs at least.
 
-use super::job::{is_finished, is_suspended};
+use super::objects::{is_finished, is_going, is_queued, is_suspended};
 use super::store::Store;
-use flux_api::cluster::QUEUE_LABEL;
 use serde_json::{Value, json};
 
-/// Annotation of a Job that the queue has not quite stopped.
+/// Annotation of a Job that the queue has not stopped completely.
 const STOPPING: &str = "kueue.x-k8s.io/stopping";
-/// Label of the nodes that Jobs run on whose turn it is.
+/// Label of the nodes on which admitted Jobs run.
 const FLAVOUR: &str = "flavour";
 
 /// Annotation of a Job: with how few pods it may start.
@@ -19,16 +18,9 @@ const LEAST: &str = "kueue.x-k8s.io/job-min-parallelism";
 /// Annotation of a Job that has fewer pods than its Workload, with the number of those. Kueue reads its Workload.
 const COUNT: &str = "kueue.x-k8s.io/of-workload";
 
-/// True for a Job that waits for its turn in a queue.
-pub(crate) fn is_queued(object: &Value) -> bool {
-    object["kind"] == "Job" && !object["metadata"]["labels"][QUEUE_LABEL].is_null()
-}
-
-/// Looks at each Job once; `admits`: it is their turn.
-pub(crate) fn direct(store: &mut Store, admits: bool) {
-    let waits_or_runs = |job: &Value| {
-        is_queued(job) && job["metadata"]["deletionTimestamp"].is_null() && !is_finished(job)
-    };
+/// Looks at each Job once, and admits those that wait where it `admits`.
+pub fn direct(store: &mut Store, admits: bool) {
+    let waits_or_runs = |job: &Value| is_queued(job) && !is_going(job) && !is_finished(job);
     for (path, job) in store.select("", waits_or_runs) {
         let stops = !job["metadata"]["annotations"][STOPPING].is_null();
         if stops || !(admits || is_suspended(&job)) {
@@ -43,7 +35,7 @@ pub(crate) fn direct(store: &mut Store, admits: bool) {
                 let count = job["spec"]["parallelism"].to_string();
                 start["metadata"]["annotations"] = json!({ COUNT: count });
             }
-            // Refused where somebody else has just suspended it: the next look tries again.
+            // The server refuses it where somebody else has just suspended the Job: the next look tries again.
             let _ = store.merge(&path, &start);
         }
     }
@@ -67,6 +59,6 @@ fn stop(store: &mut Store, path: &str) {
         end["spec"]["parallelism"] = json!(count);
         end["spec"]["completions"] = json!(count);
     }
-    // Refused as long as it has pods: the next look tries again.
+    // The server refuses it as long as the Job has pods: the next look tries again.
     let _ = store.merge(path, &end);
 }

@@ -1,11 +1,11 @@
-//! What an API server answers when it does not do what it is asked for.
+//! Answers of an API server to requests that it refuses.
 
 use kube::core::Status;
 
 /// The answer; its code is that of HTTP.
-pub(crate) type Refusal = Box<Status>;
+pub type Refusal = Box<Status>;
 
-/// With the reason that usually goes with `code`.
+/// A refusal with the reason that usually goes with `code`.
 pub(crate) fn refused(code: u16, message: &str) -> Refusal {
     let reason = match code {
         403 => "Forbidden",
@@ -19,7 +19,7 @@ pub(crate) fn refused(code: u16, message: &str) -> Refusal {
     Status::failure(message, reason).with_code(code).boxed()
 }
 
-/// The write is about another object, or another version of it, as its `field` says.
+/// The `field` of the object differs from that in the write: it is another object, or another version of it.
 pub(crate) fn conflict(field: &str) -> Refusal {
     let message = format!("the object has been modified: {field}");
     Status::failure(&message, "Conflict").with_code(409).boxed()

@@ -1,11 +1,11 @@
-//! What an API server fills into an object, and what it lets nobody change.
+//! The fields of an object that an API server fills in, and those that nobody may change.
 
 use super::conditions::is_true;
-use super::job::is_suspended;
+use super::objects::is_suspended;
 use super::refusal::{Refusal, immutable};
 use serde_json::{Value, json};
 
-/// Fields of a Job that stay as they were made. (`ValidateJobUpdate` in `pkg/apis/batch/validation`.)
+/// Fields of a Job that nobody may change. (`ValidateJobUpdate` in `pkg/apis/batch/validation`.)
 const FIXED_IN_JOBS: [&str; 6] = [
     "selector",
     "completionMode",
@@ -15,8 +15,8 @@ const FIXED_IN_JOBS: [&str; 6] = [
     "managedBy",
 ];
 
-/// Parts of a template that say where its pods go. (`validatePodTemplateUpdate`, in the same place; of
-/// affinity it is that of nodes alone.)
+/// Parts of a template that decide where its pods go. (`validatePodTemplateUpdate`, in the same place; of
+/// affinity only that of nodes.)
 const SCHEDULING: [(&str, &[&str]); 2] = [
     ("metadata", &["annotations", "labels"]),
     ("spec", &["nodeSelector", "schedulingGates", "tolerations"]),
@@ -36,7 +36,7 @@ const OF_THE_SERVER: [&str; 7] = [
 /// Kinds whose changes of the specification are counted.
 pub(crate) const COUNTED: [&str; 2] = ["Job", "MiniCluster"];
 
-/// Fills in what `object` leaves to the server; a Service without an address gets `address`.
+/// Fills in the fields that `object` leaves to the server; a Service without an address gets `address`.
 pub(crate) fn fill_in(object: &mut Value, address: impl FnOnce() -> String) {
     if object["kind"] != "Service" {
         return;
@@ -53,8 +53,8 @@ pub(crate) fn fill_in(object: &mut Value, address: impl FnOnce() -> String) {
     }
 }
 
-/// Gives `new` what is the server's to say from `old`; then what nobody may change must be the same.
-pub(crate) fn admit(old: &Value, new: &mut Value) -> Result<(), Refusal> {
+/// Gives `new` the metadata of `old` that only the server writes; then refuses it where it changes fixed fields.
+pub fn admit(old: &Value, new: &mut Value) -> Result<(), Refusal> {
     for field in OF_THE_SERVER {
         match old["metadata"].get(field) {
             Some(value) => new["metadata"][field] = value.clone(),
@@ -95,7 +95,7 @@ pub(crate) fn admit(old: &Value, new: &mut Value) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// True for a Job of which the server lets people say where its pods go: it is suspended, and has none.
+/// True for a Job in which people may change where its pods go: it is suspended, and has none.
 /// (`shouldAllowMutablePodTemplate` in `pkg/registry/batch/job`.)
 fn waits(job: &Value) -> bool {
     let status = &job["status"];

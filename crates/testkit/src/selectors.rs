@@ -3,14 +3,14 @@
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
+/// The names and values of a query.
 pub(crate) type Words = BTreeMap<String, String>;
 
-/// Reads a query.
 pub(crate) fn words(query: &str) -> Words {
     form_urlencoded::parse(query.as_bytes()).into_owned().collect()
 }
 
-/// Of a selector's terms only `key=value` is known: the operator asks for nothing else.
+/// The selectors of a list or a watch. Their terms must have the form `key=value`.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Selection {
     labels: Vec<(String, String)>,
@@ -31,7 +31,7 @@ impl Selection {
         Self { labels: terms("labelSelector"), fields }
     }
 
-    /// Whether `object` is one of those.
+    /// True for an object that the selectors select.
     pub(crate) fn has(&self, object: &Value) -> bool {
         self.labels.iter().all(|(key, value)| object["metadata"]["labels"][key] == *value)
             && self.fields.iter().all(|(path, value)| object.pointer(path) == Some(&json!(value)))

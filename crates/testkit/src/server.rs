@@ -1,18 +1,16 @@
-//! The API server that the operator talks to in tests: the [`simulation`](super::simulation)'s objects,
-//! and a log of requests.
+//! The API server of a test: objects, clients, and a log of requests.
 //!
-//! It is strict: what the operator's own role does not allow is forbidden, a list holds what its
-//! selectors select, a name that is taken cannot be created again, a write that carries another uid or
-//! an old resource version is a conflict, and what nobody may change is refused.
+//! It is strict: it forbids requests that the role of its clients does not allow, lists only the objects that the
+//! selectors select, refuses to create an object whose name is taken and to change a fixed field, and answers a write
+//! that carries another uid or an old resource version with a conflict.
 //!
-//! Unless a test says otherwise, a watch brings what there was when it began and nothing after it.
+//! Unless a test calls [`Server::deliver_all_except`], a watch delivers no change after its first list.
 
-use super::simulation::api::{Asked, Memory, News, refuse};
-pub(crate) use super::simulation::faults::Failure;
-use super::simulation::refusal::{Refusal, conflict, refused};
-use super::world::CONFIG;
+use super::access::Access;
+use super::faults::Failure;
+use super::memory::{Call, Delivery, Memory, refuse};
+use super::refusal::{Refusal, conflict, refused};
 use axum::body::Body as Answer;
-use flux_contract::AgentConfig;
 use http::header::ACCEPT;
 use http::{Request, Response};
 use kube::Client;
@@ -22,27 +20,37 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::{Notify, watch};
 
-/// How the lists are asked for that watches begin with. After a failure they come again at random times.
+/// In the query of the lists with which watches begin. After a failure they are repeated at random times.
 const OF_A_WATCH: &str = "limit=5";
 
-/// The server's memory, shared with the test, and the way there.
+/// A connection to a server, whose memory it shares with the test.
 #[derive(Clone, Default)]
-pub(crate) struct Server {
+pub struct Server {
     memory: Arc<Mutex<Memory>>,
     outage: Arc<Mutex<Option<Failure>>>,
-    asked: Arc<Notify>,
-    /// How many requests are answered: all of them, unless somebody says how many.
-    passes: Arc<watch::Sender<Option<usize>>>,
+    /// Wakes those that wait for requests.
+    received: Arc<Notify>,
+    /// How many more requests are answered: all, unless the test has set a number.
+    answers: Arc<watch::Sender<Option<usize>>>,
 }
+
 impl Server {
-    pub(crate) fn client(&self) -> Client {
+    /// A server without objects.
+    pub fn new(access: Access) -> Self {
+        let server = Self::default();
+        server.lock().access = access;
+        server
+    }
+
+    /// A client of this connection. It needs a runtime of tokio.
+    pub fn client(&self) -> Client {
         let (service, mut handle) = tower_test::mock::pair::<Request<Body>, Response<Answer>>();
         let server = self.clone();
         tokio::spawn(async move {
-            // Held, not dropped: a dropped one would be an answer.
+            // Kept, because the end of one would be an answer.
             let mut unanswered = Vec::new();
             while let Some((request, respond)) = handle.next_request().await {
-                server.pass().await;
+                server.await_turn().await;
                 match server.answer_or_fail(request).await {
                     Some(answer) => respond.send_response(answer),
                     None => unanswered.push(respond),
@@ -52,37 +60,36 @@ impl Server {
         Client::new(service, "default")
     }
 
-    /// Another way to the same server, with outages of its own.
-    pub(crate) fn another_way(&self) -> Self {
+    /// Another connection to the same server, with outages of its own.
+    #[must_use]
+    pub fn another_connection(&self) -> Self {
         Self { outage: Arc::default(), ..self.clone() }
     }
 
-    /// Lets each request on this way to the server fail, or no more.
-    pub(crate) fn set_outage(&self, outage: Option<Failure>) {
+    /// Lets each request of this connection fail from now on, or none.
+    pub fn set_outage(&self, outage: Option<Failure>) {
         *self.outage.lock().unwrap() = outage;
     }
 
-    /// How many requests are answered now: `None` for all.
-    pub(crate) fn let_pass(&self, requests: Option<usize>) {
-        self.passes.send_replace(requests);
+    /// Answers so many requests from now on, and lets the others wait; all of them with `None`.
+    pub fn limit_answers(&self, requests: Option<usize>) {
+        self.answers.send_replace(requests);
     }
 
-    async fn pass(&self) {
-        let mut passes = self.passes.subscribe();
-        // The sender is ours.
-        let _ = passes.wait_for(|left| *left != Some(0)).await;
-        self.passes.send_modify(|left| *left = left.map(|left| left.saturating_sub(1)));
+    async fn await_turn(&self) {
+        let mut answers = self.answers.subscribe();
+        // It cannot fail, because this connection has the sender.
+        let _ = answers.wait_for(|left| *left != Some(0)).await;
+        self.answers.send_modify(|left| *left = left.map(|left| left.saturating_sub(1)));
     }
 
-    /// From now on watches bring what happens, but for objects of these kinds, in the plural.
-    pub(crate) fn brings_news_but_of(&self, held: &[&'static str]) {
-        let mut memory = self.lock();
-        memory.news = News::AllBut(held.to_vec());
-        memory.notify_watches();
+    /// From now on watches deliver all changes except those of objects of these kinds, in the plural.
+    pub fn deliver_all_except(&self, held: &[&'static str]) {
+        self.with(|memory| memory.delivery = Delivery::AllExcept(held.to_vec()));
     }
 
-    /// Does something with the memory, and sends the watches what has changed.
-    pub(crate) fn with<T>(&self, work: impl FnOnce(&mut Memory) -> T) -> T {
+    /// Calls `work` with the memory, and sends the watches the changes.
+    pub fn with<T>(&self, work: impl FnOnce(&mut Memory) -> T) -> T {
         let mut memory = self.lock();
         let result = work(&mut memory);
         memory.notify_watches();
@@ -90,18 +97,17 @@ impl Server {
     }
 
     /// Puts an object at `path`, as somebody else would have created it.
-    pub(crate) fn put(&self, path: &str, object: Value) {
+    pub fn put(&self, path: &str, object: Value) {
         self.with(|memory| memory.store.put(path, object));
     }
 
-    /// Lets somebody else put `object` at `path` right after the operator has found nothing there,
-    /// or in place of what it has found there, by its name or in a list.
-    pub(crate) fn intrude(&self, path: &str, object: Value) {
+    /// Lets somebody else put `object` at `path` right after a client has read there, by its name or in a list.
+    pub fn intrude(&self, path: &str, object: Value) {
         self.lock().faults.intruders.insert(path.to_owned(), object);
     }
 
-    /// Gives the server kinds of other people: the version of a group, a kind in the plural, its name.
-    pub(crate) fn serves(&self, kinds: &[(&str, &str, &str)]) {
+    /// Adds kinds of other projects to what discovery lists: the version of a group, the kind in the plural, its name.
+    pub fn serve_kinds(&self, kinds: &[(&str, &str, &str)]) {
         let mut groups = Vec::new();
         for (group_version, plural, kind) in kinds {
             let (group, version) = group_version.split_once('/').unwrap();
@@ -121,25 +127,23 @@ impl Server {
         self.put("/apis", list);
     }
 
-    pub(crate) fn get(&self, path: &str) -> Option<Value> {
+    /// The object at `path`.
+    pub fn get(&self, path: &str) -> Option<Value> {
         self.lock().store.get(path).cloned()
     }
 
-    /// The configuration that the agents of the MiniCluster read.
-    pub(crate) fn agent_config(&self) -> AgentConfig {
-        let object = self.get(CONFIG).unwrap();
-        AgentConfig::from_toml(object["data"]["agent.toml"].as_str().unwrap()).unwrap()
-    }
-
-    pub(crate) fn paths(&self, path: &str) -> Vec<String> {
+    /// The paths of all objects in the collection at `path`.
+    pub fn paths(&self, path: &str) -> Vec<String> {
         self.lock().store.inside(path).map(|(path, _)| path.clone()).collect()
     }
 
-    pub(crate) fn remove(&self, path: &str) {
+    /// Removes the object at `path` at once.
+    pub fn remove(&self, path: &str) {
         self.with(|memory| memory.store.remove(path));
     }
 
-    pub(crate) fn change(&self, path: &str, change: impl FnOnce(&mut Value)) {
+    /// Changes the object at `path`, as somebody else would.
+    pub fn change(&self, path: &str, change: impl FnOnce(&mut Value)) {
         self.with(|memory| {
             let mut object = memory.store.get(path).unwrap().clone();
             change(&mut object);
@@ -148,63 +152,65 @@ impl Server {
     }
 
     /// Refuses writes to `path` from now on.
-    pub(crate) fn refuse(&self, path: &str, code: u16, message: &str) {
+    pub fn refuse(&self, path: &str, code: u16, message: &str) {
         let refusal = refused(code, message);
         self.lock().faults.refusals.insert(path.to_owned(), refusal);
     }
 
-    pub(crate) fn accept_all(&self) {
+    /// Refuses no write from now on.
+    pub fn accept_all(&self) {
         self.lock().faults.refusals.clear();
     }
 
-    /// Gives the server a release, and nodes that the operator may list.
-    pub(crate) fn runs(&self, release: &str, nodes: Option<Vec<Value>>) {
+    /// Gives the server a release that clients may read, and nodes that they may list.
+    pub fn set_release(&self, release: &str, nodes: Option<Vec<Value>>) {
         let mut memory = self.lock();
         memory.release = Some(release.to_owned());
         memory.nodes = nodes;
     }
 
-    /// How often there was this request, as `METHOD path`, since writes were last asked for.
-    pub(crate) fn requests(&self, request: &str) -> usize {
+    /// How often there was this request, as `METHOD path`, since the last call of [`Self::writes`].
+    pub fn requests(&self, request: &str) -> usize {
         self.lock().log.iter().filter(|other| *other == request).count()
     }
 
-    /// Resolves when each of `requests`, as `METHOD path`, has come since writes were last asked for.
-    pub(crate) async fn await_requests(&self, requests: impl Iterator<Item = String>) {
+    /// Resolves when there was each of `requests`, as `METHOD path`, since the last call of [`Self::writes`].
+    pub async fn await_requests(&self, requests: impl Iterator<Item = String>) {
         let mut left: BTreeSet<String> = requests.collect();
-        let mut looked_at = 0;
+        let mut seen = 0;
         loop {
-            // It counts each request from here on.
-            let asked = self.asked.notified();
-            for line in &self.lock().log[looked_at..] {
+            // Each request from here on wakes it.
+            let received = self.received.notified();
+            for line in &self.lock().log[seen..] {
                 left.remove(line);
-                looked_at += 1;
+                seen += 1;
             }
             if left.is_empty() {
                 return;
             }
-            asked.await;
+            received.await;
         }
     }
 
     /// The writes since the last call, as `METHOD path`.
-    pub(crate) fn writes(&self) -> Vec<String> {
+    pub fn writes(&self) -> Vec<String> {
         let mut log = std::mem::take(&mut self.lock().log);
         log.retain(|line| !line.starts_with("GET "));
         log
     }
 
     /// The bodies of all writes since the beginning.
-    pub(crate) fn bodies(&self) -> Vec<Value> {
+    pub fn bodies(&self) -> Vec<Value> {
         self.lock().bodies.clone()
     }
 
-    pub(crate) fn note(&self, text: &str) {
+    /// Notes `text` in the journal.
+    pub fn note(&self, text: &str) {
         self.lock().note(text);
     }
 
-    /// All requests with their answers, and what was noted between them.
-    pub(crate) fn journal(&self) -> Vec<String> {
+    /// All requests with their answers, and the notes between them.
+    pub fn journal(&self) -> Vec<String> {
         self.lock().journal.clone()
     }
 
@@ -212,11 +218,11 @@ impl Server {
         self.memory.lock().unwrap()
     }
 
-    /// Answers one request; nothing where it gets no answer.
+    /// The answer to one request; `None` where it gets none.
     async fn answer_or_fail(&self, request: Request<Body>) -> Option<Response<Answer>> {
         let counts = !is_watch(&request)
             && !request.uri().query().is_some_and(|query| query.contains(OF_A_WATCH));
-        let next = || if counts { self.lock().faults.next() } else { None };
+        let next = || if counts { self.lock().faults.take_next() } else { None };
         let outage = *self.outage.lock().unwrap();
         let failure = outage.or_else(next);
         let Some(failure) = failure else { return Some(self.answer(request).await) };
@@ -237,25 +243,26 @@ impl Server {
         }
     }
 
-    pub(crate) async fn answer(&self, request: Request<Body>) -> Response<Answer> {
+    /// The answer to one request, without faults.
+    pub async fn answer(&self, request: Request<Body>) -> Response<Answer> {
         let (parts, body) = request.into_parts();
         let body = body.collect_bytes().await.unwrap();
         let body: Value = serde_json::from_slice(&body).unwrap_or_default();
         let header = |name| parts.headers.get(name).map_or("", |value| value.to_str().unwrap());
-        let asked = Asked {
+        let call = Call {
             path: parts.uri.path(),
             query: parts.uri.query().unwrap_or_default(),
             whole: !header(ACCEPT).contains("as=PartialObjectMetadata"),
             body,
         };
         let answer = self.with(|memory| {
-            let answer = memory.answer(&parts.method, &asked);
+            let answer = memory.answer(&parts.method, &call);
             let (method, uri, code) = (&parts.method, &parts.uri, answer.status().as_u16());
-            let what = if asked.whole { "" } else { " of metadata" };
+            let what = if call.whole { "" } else { " of metadata" };
             memory.note(&format!("  {method} {uri} {code}{what}"));
             answer
         });
-        self.asked.notify_waiters();
+        self.received.notify_waiters();
         answer
     }
 }
@@ -264,7 +271,7 @@ fn is_watch(request: &Request<Body>) -> bool {
     request.uri().query().is_some_and(|query| query.contains("watch=true"))
 }
 
-/// A failure with this code. That a name is taken is never untrue; a quota may be changing (409).
+/// The answer with this code. A fault with 409 is a changing quota, because a server is never wrong about a taken name.
 fn fault(code: u16) -> Refusal {
     if code == 409 { conflict("a quota") } else { refused(code, "fault") }
 }

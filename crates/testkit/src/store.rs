@@ -1,7 +1,7 @@
 //! Objects by their paths, with their versions, and all changes in their order.
 
 use super::clock::Clock;
-use super::queue::is_queued;
+use super::objects::{is_going, is_over, is_queued};
 use super::refusal::{Refusal, conflict, not_found, refused};
 use super::rules::{COUNTED, admit, fill_in};
 use json_patch::merge;
@@ -9,71 +9,72 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A pod that ran has ended with one of these.
-const ENDED: [&str; 2] = ["Succeeded", "Failed"];
-
-/// For how many seconds a pod may go on that is deleted while it runs. The kubelet waits for its end, and then
-/// makes it 0.
+/// For how many seconds a pod may go on that is deleted while it runs. The kubelet makes it 0 when the pod has ended.
 const GRACE: &str = "deletionGracePeriodSeconds";
 
+/// The objects of a cluster.
 #[derive(Default)]
-pub(crate) struct Store {
+pub struct Store {
     /// Shared with the history: an object is never changed, another one takes its place.
     objects: BTreeMap<String, Arc<Value>>,
-    /// What happened, oldest first.
-    pub(crate) history: Vec<Event>,
-    pub(crate) version: u64,
-    pub(crate) clock: Clock,
-    /// True while the operator is asking for something, and nobody else.
-    pub(crate) by_operator: bool,
-    /// True where a queue (Kueue) suspends each Job that is made for it, by its webhook.
-    pub(crate) has_queue: bool,
-    /// How many objects of each kind were made.
-    made: BTreeMap<String, u32>,
+    /// All changes, oldest first.
+    pub history: Vec<Event>,
+    /// The version of the last change.
+    pub version: u64,
+    /// The time.
+    pub clock: Clock,
+    /// True while the server handles the request of a client.
+    pub(crate) by_client: bool,
+    /// True where the webhook of a queue (Kueue) suspends each new Job that names it.
+    pub has_queue: bool,
+    /// How many objects of each kind were created.
+    created: BTreeMap<String, u32>,
     /// How many Services have got an address.
     addresses: u32,
 }
 
-pub(crate) struct Event {
-    /// The version that this made.
-    pub(crate) version: u64,
-    pub(crate) path: String,
-    /// What it was; nothing if it is new.
-    pub(crate) before: Option<Arc<Value>>,
-    /// What it is; nothing if it is gone.
-    pub(crate) after: Option<Arc<Value>>,
-    /// True when it was the operator that changed it.
-    pub(crate) by_operator: bool,
+/// A change of an object.
+#[derive(Debug, Clone)]
+pub struct Event {
+    /// The version after it.
+    pub version: u64,
+    /// Path of the object.
+    pub path: String,
+    /// The object before; absent if it is new.
+    pub before: Option<Arc<Value>>,
+    /// The object after; absent if it is gone.
+    pub after: Option<Arc<Value>>,
+    /// True where a client of the server made it, and not the simulation or the test.
+    pub by_client: bool,
 }
 
 impl Store {
-    pub(crate) fn get(&self, path: &str) -> Option<&Value> {
+    /// The object at `path`.
+    pub fn get(&self, path: &str) -> Option<&Value> {
         self.objects.get(path).map(|object| &**object)
     }
 
-    /// All objects of the collection at `path`, each with its path; without a path all there are.
-    pub(crate) fn inside(&self, path: &str) -> impl Iterator<Item = (&String, &Arc<Value>)> {
+    /// All objects of the collection at `path`, each with its path; of all collections where `path` is empty.
+    pub fn inside(&self, path: &str) -> impl Iterator<Item = (&String, &Arc<Value>)> {
         let begin = if path.is_empty() { String::new() } else { format!("{path}/") };
         let range = self.objects.range(begin.clone()..);
         range.take_while(move |(path, _)| path.starts_with(&begin))
     }
 
-    /// The objects of the collection at `path` that are asked for, as they are now, each with its path.
-    pub(crate) fn select(
-        &self,
-        path: &str,
-        which: impl Fn(&Value) -> bool,
-    ) -> Vec<(String, Arc<Value>)> {
+    /// The objects of the collection at `path` for which `which` is true, as they are now, each with its path; those of
+    /// all collections where `path` is empty.
+    pub fn select(&self, path: &str, which: impl Fn(&Value) -> bool) -> Vec<(String, Arc<Value>)> {
         let found = self.inside(path).filter(|(_, object)| which(object));
         found.map(|(path, object)| (path.clone(), Arc::clone(object))).collect()
     }
 
-    pub(crate) fn all(&self) -> &BTreeMap<String, Arc<Value>> {
+    /// All objects by their paths.
+    pub fn all(&self) -> &BTreeMap<String, Arc<Value>> {
         &self.objects
     }
 
-    /// Puts an object at `path`, whatever is there, with a new version and what a server fills in.
-    pub(crate) fn put(&mut self, path: &str, mut object: Value) -> Arc<Value> {
+    /// Puts an object at `path`, in place of the one there, with a new version and the fields that a server fills in.
+    pub fn put(&mut self, path: &str, mut object: Value) -> Arc<Value> {
         self.version += 1;
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
         if object["metadata"]["uid"].is_null() {
@@ -91,8 +92,8 @@ impl Store {
         object
     }
 
-    /// Takes the object at `path` away, if there is one.
-    pub(crate) fn remove(&mut self, path: &str) -> Option<Arc<Value>> {
+    /// Removes the object at `path`, if there is one, at once.
+    pub fn remove(&mut self, path: &str) -> Option<Arc<Value>> {
         let mut object = Value::clone(&*self.objects.remove(path)?);
         self.version += 1;
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
@@ -101,7 +102,8 @@ impl Store {
         Some(object)
     }
 
-    pub(crate) fn create(&mut self, path: &str, body: &Value) -> Result<Arc<Value>, Refusal> {
+    /// Creates the object `body` in the collection at `path`.
+    pub fn create(&mut self, path: &str, body: &Value) -> Result<Arc<Value>, Refusal> {
         let path = format!("{path}/{}", body["metadata"]["name"].as_str().unwrap_or_default());
         if self.objects.contains_key(&path) {
             return Err(refused(409, "already exists"));
@@ -117,8 +119,8 @@ impl Store {
         Ok(self.put(&path, object))
     }
 
-    /// Merges `changes` into the object at `path`, but for its status.
-    pub(crate) fn merge(&mut self, path: &str, changes: &Value) -> Result<Arc<Value>, Refusal> {
+    /// Merges `changes` into the object at `path`, except for its status.
+    pub fn merge(&mut self, path: &str, changes: &Value) -> Result<Arc<Value>, Refusal> {
         self.update(path, changes, |object| {
             let status = object.get("status").cloned();
             merge(object, changes);
@@ -126,8 +128,8 @@ impl Store {
         })
     }
 
-    /// Puts `body` in the place of the object at `path`, but for its status.
-    pub(crate) fn replace(&mut self, path: &str, body: &Value) -> Result<Arc<Value>, Refusal> {
+    /// Puts `body` in the place of the object at `path`, except for its status.
+    pub fn replace(&mut self, path: &str, body: &Value) -> Result<Arc<Value>, Refusal> {
         self.update(path, body, |object| {
             let status = object.get("status").cloned();
             *object = body.clone();
@@ -144,26 +146,26 @@ impl Store {
         self.update(path, changes, |object| merge(&mut object["status"], &changes["status"]))
     }
 
-    /// Says how the object at `path` is, as whoever it is that runs it.
-    pub(crate) fn set_status(&mut self, path: &str, status: Value) {
+    /// Writes the status of the object at `path`, as its controller does.
+    pub fn set_status(&mut self, path: &str, status: Value) {
         self.change_status(path, |old| *old = status);
     }
 
-    /// Changes what is said of how the object at `path` is, if it is there.
-    pub(crate) fn change_status(&mut self, path: &str, change: impl FnOnce(&mut Value)) {
+    /// Changes the status of the object at `path`, if there is one.
+    pub fn change_status(&mut self, path: &str, change: impl FnOnce(&mut Value)) {
         let _ = self.update(path, &Value::Null, |object| change(&mut object["status"]));
     }
 
-    /// Lets the object at `path` go without what was to be done before, if it is there.
+    /// Removes all finalizers of the object at `path`, if there is one.
     pub(crate) fn release(&mut self, path: &str) {
         let _ = self.merge(path, &json!({ "metadata": { "finalizers": null } }));
     }
 
-    /// Deletes the object at `path`. One that something has to be done for before stays until then.
-    pub(crate) fn delete(&mut self, path: &str, options: &Value) -> Result<Arc<Value>, Refusal> {
+    /// Deletes the object at `path`. It stays as long as it has finalizers, or a pod runs.
+    pub fn delete(&mut self, path: &str, options: &Value) -> Result<Arc<Value>, Refusal> {
         let object = self.objects.get(path).cloned().ok_or_else(not_found)?;
         check(&object, &options["preconditions"])?;
-        if !object["metadata"]["deletionTimestamp"].is_null() {
+        if is_going(&object) {
             return Ok(object);
         }
         let mut going = Value::clone(&object);
@@ -182,7 +184,7 @@ impl Store {
         Ok(self.remove(path).unwrap_or_default())
     }
 
-    /// Lets a pod go that was deleted: it has ended, and its node knows.
+    /// Removes the deleted pod at `path`, of which its node knows that it has ended.
     pub(crate) fn confirm_end(&mut self, path: &str) {
         let waited_for =
             |pod: &&Arc<Value>| pod["metadata"][GRACE].as_u64().is_some_and(|it| it > 0);
@@ -192,7 +194,7 @@ impl Store {
         if holds(&pod) { drop(self.put(path, pod)) } else { drop(self.remove(path)) }
     }
 
-    /// Changes what is at `path`, unless `conditions` name another object or another version of it. What
+    /// Changes the object at `path`, unless `conditions` name another object or another version of it. A write that
     /// changes nothing makes no new version.
     fn update(
         &mut self,
@@ -208,28 +210,28 @@ impl Store {
         if **old == new {
             return Ok(Arc::clone(old));
         }
-        if new["metadata"]["deletionTimestamp"].is_null() || holds(&new) {
+        if !is_going(&new) || holds(&new) {
             return Ok(self.put(path, new));
         }
         self.remove(path);
         Ok(Arc::new(new))
     }
 
-    /// A name for an object that nothing else has had.
+    /// A uid that no other object has had.
     fn uid(&mut self, object: &Value) -> String {
         let kind = object["kind"].as_str().unwrap_or("object").to_lowercase();
-        let number = self.made.entry(kind.clone()).or_default();
+        let number = self.created.entry(kind.clone()).or_default();
         *number += 1;
         if *number == 1 { format!("{kind}-uid") } else { format!("{kind}-uid-{number}") }
     }
 
     fn note(&mut self, path: &str, before: Option<Arc<Value>>, after: Option<Arc<Value>>) {
-        let (version, path, by_operator) = (self.version, path.to_owned(), self.by_operator);
-        self.history.push(Event { version, path, before, after, by_operator });
+        let (version, path, by_client) = (self.version, path.to_owned(), self.by_client);
+        self.history.push(Event { version, path, before, after, by_client });
     }
 }
 
-/// Whether `object` has the uid and the version that are asked for, if any are.
+/// Refuses a write whose `conditions` name another uid or version than that of `object`.
 fn check(object: &Value, conditions: &Value) -> Result<(), Refusal> {
     let other = |field: &&str| {
         !conditions[*field].is_null() && conditions[*field] != object["metadata"][*field]
@@ -249,8 +251,7 @@ fn finalizers(object: &Value) -> Vec<Value> {
     object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default()
 }
 
-/// True while something has to be done before `object` can go: somebody has asked to be waited for, or a
-/// pod's node has not said yet that it has ended.
+/// True while a deleted object stays: it has finalizers, or it is a pod that has not ended.
 fn holds(object: &Value) -> bool {
     let grace = object["metadata"][GRACE].as_u64().unwrap_or_default();
     grace > 0 || !finalizers(object).is_empty()
@@ -258,7 +259,5 @@ fn holds(object: &Value) -> bool {
 
 /// True for a pod that has a node, and has not ended.
 fn runs(object: &Value) -> bool {
-    object["kind"] == "Pod"
-        && !object["spec"]["nodeName"].is_null()
-        && !ENDED.iter().any(|phase| object["status"]["phase"] == *phase)
+    object["kind"] == "Pod" && !object["spec"]["nodeName"].is_null() && !is_over(object)
 }

@@ -1,4 +1,4 @@
-//! Watches: what has happened to the objects that somebody asked to hear of.
+//! Watches: the changes of the objects that a client has selected.
 
 use super::selectors::{Selection, Words};
 use super::store::{Event, Store};
@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 use std::convert::Infallible;
 use std::sync::Arc;
 
-/// What goes to one who watches.
+/// A line that is sent to a client.
 pub(crate) type Line = Result<Bytes, Infallible>;
 
 pub(crate) struct Watch {
     collection: String,
     selection: Selection,
-    /// False where only metadata is asked for.
+    /// False where the client wants metadata only.
     whole: bool,
     /// The version up to which everything was sent.
     sent: u64,
@@ -29,12 +29,12 @@ impl Watch {
         (Self { collection, selection, whole, sent: sent.unwrap_or_default(), sink }, lines)
     }
 
-    /// True when it is one of objects of this kind, in the plural.
+    /// True for a watch of objects of this kind, in the plural.
     pub(crate) fn is_of(&self, plural: &str) -> bool {
         self.collection.ends_with(&format!("/{plural}"))
     }
 
-    /// Sends what has happened since the last time. False when nobody listens any more.
+    /// Sends the changes since the last time. False when the client is gone.
     pub(crate) fn send(&mut self, store: &Store) -> bool {
         let new = store.history.iter().rev().take_while(|event| event.version > self.sent).count();
         for event in &store.history[store.history.len() - new..] {
@@ -48,7 +48,7 @@ impl Watch {
         !self.sink.is_closed()
     }
 
-    /// The lines about `event`: an object that is selected no more is gone for this watch.
+    /// The lines about `event`. An object that is not selected any more counts as deleted.
     fn lines(&self, event: &Event) -> Vec<Bytes> {
         let inside =
             event.path.strip_prefix(&self.collection).is_some_and(|it| it.starts_with('/'));
@@ -71,7 +71,7 @@ impl Watch {
         lines.into_iter().map(|(type_, object)| self.line(event.version, type_, object)).collect()
     }
 
-    /// The object, if this watch is one of it.
+    /// The object, if it is selected.
     fn selected<'event>(&self, object: Option<&'event Arc<Value>>) -> Option<&'event Value> {
         object.map(|object| &**object).filter(|object| self.selection.has(object))
     }

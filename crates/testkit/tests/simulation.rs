@@ -1,14 +1,27 @@
-//! The simulation of Kubernetes that the model is played in: where it must be as the real one is.
+//! Where the simulation must act as a real cluster does.
+#![expect(clippy::unwrap_used, reason = "these are tests, helpers included")]
 
-use crate::support::simulation::job::{is_suspended, pods_of};
-use crate::support::simulation::kubelet::Kubelet;
-use crate::support::simulation::refusal::Refusal;
-use crate::support::simulation::rules::admit;
-use crate::support::simulation::store::Store;
-use crate::support::simulation::{Kubernetes, queue};
-use crate::support::world::{CLUSTER, JOB, PODS, World};
+use flux_api::cluster::validate::validate;
+use flux_api::render::render;
+use flux_testkit::access::Access;
+use flux_testkit::job::pods_of;
+use flux_testkit::kubernetes::Kubernetes;
+use flux_testkit::objects::is_suspended;
+use flux_testkit::pod_status::set_unready;
+use flux_testkit::queue;
+use flux_testkit::refusal::Refusal;
+use flux_testkit::rules::admit;
+use flux_testkit::samples::{defaults, hello, images};
+use flux_testkit::server::Server;
+use flux_testkit::store::Store;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Api;
+use kube::api::PostParams;
 use serde_json::{Value, json};
 use std::sync::Arc;
+
+const JOB: &str = "/apis/batch/v1/namespaces/work/jobs/hello";
+const CONFIG: &str = "/api/v1/namespaces/work/configmaps/hello-agent";
 
 fn changed(old: &Value, path: &str, value: Value) -> Result<Value, Refusal> {
     let mut new = old.clone();
@@ -37,20 +50,30 @@ fn a_job_keeps_its_template_and_may_have_another_size_if_both_numbers_agree() {
     assert_eq!(with_label.unwrap()["metadata"], json!({ "generation": 1 }));
 }
 
-/// A cluster with the Job of a MiniCluster of two, whose command runs once.
+/// A cluster with the objects of a MiniCluster of two, whose command runs once.
 struct Cluster {
     store: Store,
     kubernetes: Kubernetes,
 }
 
 impl Cluster {
-    /// The MiniCluster has these labels.
-    async fn with_job(labels: Value) -> Self {
-        let world = World::new(&json!({ "size": 2 }));
-        world.server.change(CLUSTER, |object| object["metadata"]["labels"] = labels);
-        world.server.with(|memory| memory.store.has_queue = true);
-        world.reconcile().await.unwrap();
-        let store = world.server.with(|memory| std::mem::take(&mut memory.store));
+    /// The MiniCluster has these labels. Its run is recorded, as the operator does.
+    fn with_job(labels: Value) -> Self {
+        let mut object = hello(&json!({ "size": 2 }));
+        object.metadata.labels = serde_json::from_value(labels).unwrap();
+        let cluster = validate(&object, &defaults()).unwrap();
+        let mut store = Store::default();
+        store.has_queue = true;
+        for document in render(&cluster, &images()).unwrap() {
+            let group = if document["kind"] == "Job" { "/apis/batch/v1" } else { "/api/v1" };
+            let plural = document["kind"].as_str().unwrap().to_lowercase();
+            store.create(&format!("{group}/namespaces/work/{plural}s"), &document).unwrap();
+        }
+        let volumes = &store.get(JOB).unwrap()["spec"]["template"]["spec"]["volumes"];
+        let mut volumes = volumes.as_array().unwrap().iter();
+        let items = volumes.find_map(|volume| volume["configMap"]["items"].as_array()).unwrap();
+        let run = items[1]["key"].as_str().unwrap().to_owned();
+        store.merge(CONFIG, &json!({ "data": { run: "" } })).unwrap();
         Self { store, kubernetes: Kubernetes::default() }
     }
 
@@ -74,9 +97,9 @@ impl Cluster {
     }
 }
 
-#[tokio::test]
-async fn a_suspension_takes_the_pods_and_counts_them_nowhere() {
-    let mut cluster = Cluster::with_job(json!({})).await;
+#[test]
+fn a_suspension_takes_the_pods_and_counts_them_nowhere() {
+    let mut cluster = Cluster::with_job(json!({}));
     cluster.act(5);
     assert_eq!(cluster.kubernetes.kubelet.runs.len(), 1, "the command runs");
     cluster.suspend(true);
@@ -84,7 +107,7 @@ async fn a_suspension_takes_the_pods_and_counts_them_nowhere() {
     let pods = cluster.pods();
     assert_eq!(pods.len(), 2, "they have time to end");
     assert!(pods.iter().all(|(_, pod)| pod["metadata"].get("finalizers").is_none()));
-    cluster.kubernetes.kubelet.step(&mut cluster.store, PODS);
+    cluster.kubernetes.kubelet.step(&mut cluster.store);
     let ended = cluster.pods();
     let code = &ended[0].1["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"];
     assert_eq!(*code, 75, "who looks now sees how they ended");
@@ -102,9 +125,9 @@ async fn a_suspension_takes_the_pods_and_counts_them_nowhere() {
     assert!(status["startTime"].is_string());
 }
 
-#[tokio::test]
-async fn a_pod_that_was_deleted_before_a_suspension_counts() {
-    let mut cluster = Cluster::with_job(json!({})).await;
+#[test]
+fn a_pod_that_was_deleted_before_a_suspension_counts() {
+    let mut cluster = Cluster::with_job(json!({}));
     queue::direct(&mut cluster.store, false);
     assert!(!is_suspended(cluster.job()), "the queue leaves it alone");
     cluster.act(5);
@@ -112,13 +135,13 @@ async fn a_pod_that_was_deleted_before_a_suspension_counts() {
     cluster.store.delete(&lead, &Value::Null).unwrap();
     cluster.suspend(true);
     cluster.act(4);
-    assert!(cluster.kubernetes.jobs.taken.len() == 1, "the worker");
+    assert!(cluster.kubernetes.jobs.suspended_pods.len() == 1, "the worker");
     assert_eq!(cluster.job()["status"]["failed"], 1);
 }
 
-#[tokio::test]
-async fn a_queue_suspends_what_names_it_until_its_turn_and_after_it() {
-    let mut cluster = Cluster::with_job(json!({ "kueue.x-k8s.io/queue-name": "team" })).await;
+#[test]
+fn a_queue_suspends_what_names_it_until_its_turn_and_after_it() {
+    let mut cluster = Cluster::with_job(json!({ "kueue.x-k8s.io/queue-name": "team" }));
     let suspended = |store: &Store| is_suspended(store.get(JOB).unwrap());
     assert!(suspended(&cluster.store), "from its creation on");
     cluster.act(3);
@@ -147,9 +170,9 @@ async fn a_queue_suspends_what_names_it_until_its_turn_and_after_it() {
     assert_eq!(flavour(&cluster.store), None);
 }
 
-#[tokio::test]
-async fn a_queue_starts_what_may_be_fewer_with_fewer_and_gives_the_rest_back() {
-    let mut cluster = Cluster::with_job(json!({ "kueue.x-k8s.io/queue-name": "team" })).await;
+#[test]
+fn a_queue_starts_what_may_be_fewer_with_fewer_and_gives_the_rest_back() {
+    let mut cluster = Cluster::with_job(json!({ "kueue.x-k8s.io/queue-name": "team" }));
     let least = json!({ "kueue.x-k8s.io/job-min-parallelism": "1" });
     cluster.store.merge(JOB, &json!({ "metadata": { "annotations": least } })).unwrap();
     let size = |cluster: &Cluster| {
@@ -166,23 +189,23 @@ async fn a_queue_starts_what_may_be_fewer_with_fewer_and_gives_the_rest_back() {
     assert_eq!(size(&cluster), (2, 2));
 }
 
-#[tokio::test]
-async fn a_lost_node_keeps_its_pods_until_it_is_given_up_and_a_cut_off_command_is_one() {
-    let mut cluster = Cluster::with_job(json!({})).await;
+#[test]
+fn a_lost_node_keeps_its_pods_until_it_is_given_up_and_a_cut_off_command_is_one() {
+    let mut cluster = Cluster::with_job(json!({}));
     cluster.act(5);
     cluster.kubernetes.kubelet.nodes.lose(0, &cluster.store);
     let (lead, _) = cluster.pods().remove(0);
     cluster.store.delete(&lead, &Value::Null).unwrap();
     cluster.act(3);
     assert!(cluster.store.get(&lead).is_some(), "nobody says that it has ended");
-    let mut other = Cluster::with_job(json!({})).await;
+    let mut other = Cluster::with_job(json!({}));
     other.act(5);
     other.kubernetes.kubelet.nodes.lose(0, &other.store);
-    Kubelet::set_unready(&mut other.store, &lead);
+    set_unready(&mut other.store, &lead);
     assert!(other.kubernetes.kubelet.nodes.find(0));
     other.act(3);
     assert_eq!(other.kubernetes.kubelet.runs.len(), 1, "it still ran");
-    cluster.kubernetes.kubelet.nodes.give_up(0, &mut cluster.store, PODS);
+    cluster.kubernetes.kubelet.nodes.give_up(0, &mut cluster.store);
     let status = &cluster.store.get(&lead).unwrap()["status"];
     assert_eq!(
         (&status["phase"], &status["conditions"][2]["reason"]),
@@ -190,4 +213,17 @@ async fn a_lost_node_keeps_its_pods_until_it_is_given_up_and_a_cut_off_command_i
     );
     cluster.act(1);
     assert!(cluster.store.get(&lead).is_none(), "it was counted");
+}
+
+#[tokio::test]
+async fn clients_may_do_what_their_role_allows_or_everything() {
+    for (rules, is_allowed) in [(None, true), (Some(vec![]), false)] {
+        let server = Server::new(Access { rules, ..Access::default() });
+        let config_maps: Api<ConfigMap> = Api::namespaced(server.client(), "work");
+        let mut object = ConfigMap::default();
+        object.metadata.name = Some("settings".to_owned());
+        let created = config_maps.create(&PostParams::default(), &object).await;
+        assert_eq!(created.is_ok(), is_allowed, "{created:?}");
+        assert_eq!(config_maps.get("settings").await.is_ok(), is_allowed);
+    }
 }

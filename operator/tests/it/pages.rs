@@ -1,16 +1,16 @@
-//! The page for those who run the operator: its table of flags is what the program says. That of metrics is
-//! checked beside them.
+//! Pages and lists: flags, exit codes, differences from the operator in Go. Metrics are checked beside their source.
 
-use crate::reference::in_repository;
 use clap::{Arg, CommandFactory as _};
+use flux_contract::Exit;
 use flux_operator::cli::Cli;
+use flux_testkit::repository::{in_repository, sources};
 
-/// Written anew by `UPDATE_EXPECT=1 cargo test -p flux-operator --test it reference`.
+/// Written anew by `UPDATE_EXPECT=1 cargo test -p flux-operator --test it pages`.
 #[test]
 fn the_flags_of_the_operator_are_those_of_the_program() {
     let page = std::fs::read_to_string(in_repository("docs/operations.md")).unwrap();
     let page = with_table(&page, "flags", &flags());
-    expect_test::expect_file!["../../../../docs/operations.md"].assert_eq(&page);
+    expect_test::expect_file!["../../../docs/operations.md"].assert_eq(&page);
 }
 
 /// `page` with `table` below the comment that announces it.
@@ -42,4 +42,38 @@ fn row(flag: &Arg) -> String {
     let is_choice = !values.is_empty() && !values.contains(&"`true`".to_owned());
     let values = if is_choice { format!(": {}", values.join(", ")) } else { String::new() };
     format!("| `--{name}` | `{variable}` | {default} | {help}{values} |\n")
+}
+
+/// Differences from the operator in Go, each with the tests that show it.
+const DIFFERENCES: &str = include_str!("go_differences.txt");
+
+#[test]
+fn every_difference_from_the_operator_in_go_is_shown_by_tests_that_exist() {
+    let tests = sources(&["operator", "crates", "agent/tests", "e2e/tests"]);
+    let bugs =
+        (1..=24).map(|number| number.to_string()).chain(["1a", "1b", "9a"].map(String::from));
+    let items = bugs.map(|number| format!("BUG {number}"));
+    for item in items.chain((1..=19).map(|number| format!("DOC {number}"))) {
+        let row = DIFFERENCES.split_once(&format!("\n{item}: "));
+        let (_, row) = row.unwrap_or_else(|| panic!("{item} is not listed"));
+        let names = row.lines().skip(1).map_while(|line| line.strip_prefix("    "));
+        for name in names.clone() {
+            assert!(tests.contains(&format!("fn {name}()")), "{item}: there is no test {name}");
+        }
+        assert!(names.count() > 0, "{item} has no test");
+    }
+}
+
+#[test]
+fn every_exit_code_of_the_agent_is_on_the_pages_for_people() {
+    let page = |path| std::fs::read_to_string(in_repository(path)).unwrap();
+    let (agent, troubleshooting) = (page("docs/agent.md"), page("docs/troubleshooting.md"));
+    for exit in Exit::ALL {
+        let row = format!("| {} | {} |", exit.code(), exit.reason());
+        assert!(agent.contains(&row), "docs/agent.md has no row {row}");
+        // No container ends with this one: it is of a subcommand that a person calls.
+        let is_of_a_run = exit != Exit::Answer;
+        let names = troubleshooting.contains(&format!("`{}`", exit.reason()));
+        assert!(!is_of_a_run || names, "docs/troubleshooting.md lacks {}", exit.reason());
+    }
 }

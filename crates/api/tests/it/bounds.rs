@@ -1,25 +1,25 @@
-//! What nobody would write by mistake: whatever is in a specification, the answer is a plan of modest
-//! size or a fault, in a stack that is small, for work that is bounded.
+//! Specifications that nobody writes by mistake: each becomes objects of modest size or has a fault, with a small
+//! stack and bounded work.
 
-use crate::support::any_spec::{SCHEMA, any_spec, settings};
-use crate::support::field_path::{leaves, set};
-use crate::support::world::{CLUSTER, World, status};
-use crate::support::{LEAD, defaults, images, with_spec};
+use crate::support::{LEAD, faults};
 use flux_api::cluster::validate::{Violations, validate};
 use flux_api::crd::{MiniClusterSpec, SPECIFICATION_LIMIT};
 use flux_api::objects::{agent_config, build};
+use flux_testkit::any_spec::{SCHEMA, any_spec, settings};
+use flux_testkit::field_path::{leaves, set};
+use flux_testkit::samples::{defaults, images, with_spec};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// Most bytes of an object of Kubernetes (etcd, `--max-request-bytes`), less what the API server adds
-/// itself: who manages which field.
+/// Most bytes of an object of Kubernetes (etcd, `--max-request-bytes`), less those of `managedFields`, which the API
+/// server adds.
 const OBJECT_LIMIT: usize = 1_000_000;
 
 /// Most bytes in a `ConfigMap`, and most bytes of all annotations of an object.
 const CONFIG_MAP_LIMIT: usize = 1 << 20;
 const ANNOTATIONS_LIMIT: usize = 1 << 18;
 
-/// Pieces of text that something reads, splits, quotes, escapes or counts.
+/// Pieces of text that some code reads, splits, quotes, escapes or counts.
 const PIECES: [&str; 16] = [
     "[0]", "a,", "\"", "\u{7f}", "a ", "\\", "[", "0", "9", "a[0-9]", "'", "(", "$(", "\n", "ƒ",
     "../",
@@ -35,27 +35,22 @@ fn deep(levels: usize) -> Value {
     (0..levels).fold(json!({}), |inner, _| json!({ "a": inner }))
 }
 
-/// What `decide` gives on a thread with a small stack: nothing may recurse over its input.
+/// Calls `decide` on a thread with a small stack: nothing may recurse over its input.
 fn on_a_small_stack<T: Send>(decide: impl FnOnce() -> T + Send) -> T {
-    // The rules are compiled once, and their parser does recurse, over what they say.
-    assert_eq!(faults(&base()), [""; 0]);
+    // The rules are compiled once, and their parser recurses over the rules.
+    assert_eq!(faults(&with_spec(&base())), [""; 0]);
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().stack_size(512 << 10);
         thread.spawn_scoped(scope, decide).unwrap().join().unwrap()
     })
 }
 
-/// A specification that says everything else as plainly as can be.
+/// The smallest specification.
 fn base() -> Value {
     json!({ "containers": [{ "image": "app", "command": "echo hello" }] })
 }
 
-fn faults(spec: &Value) -> Vec<String> {
-    let faults = validate(&with_spec(spec), &defaults()).err().map(|Violations(faults)| faults);
-    faults.unwrap_or_default().iter().map(ToString::to_string).collect()
-}
-
-/// Decides everything about `spec`, as each reconcile does, and checks that what comes of it is modest.
+/// Resolves `spec` and builds its objects, as each reconcile does, and checks that they are of modest size.
 fn decide(spec: &Value) {
     let cluster = match validate(&with_spec(spec), &defaults()) {
         Ok(cluster) => cluster,
@@ -88,8 +83,9 @@ fn each_text_is_bounded_alike_by_the_definition_and_by_the_validation() {
             };
             for (characters, refused) in [(limit, false), (limit + 1, true)] {
                 let Some(spec) = given("ƒ".repeat(characters)) else { continue };
-                let says = |fault: &String| fault.contains("characters, at most");
-                assert_eq!(faults(&spec).iter().any(says), refused, "{path}: {characters}");
+                let is_named = |fault: &String| fault.contains("characters, at most");
+                let faults = faults(&with_spec(&spec));
+                assert_eq!(faults.iter().any(is_named), refused, "{path}: {characters}");
             }
             PIECES[..4].iter().filter_map(|it| given(long(it, limit))).for_each(|it| decide(&it));
         }
@@ -126,7 +122,7 @@ fn lists_maps_keys_and_the_whole_are_bounded() {
     ] {
         let mut whole = base();
         whole.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
-        let faults = faults(&whole);
+        let faults = faults(&with_spec(&whole));
         assert!(faults.iter().any(|fault| fault.contains(message)), "{message}: {faults:?}");
     }
 }
@@ -150,7 +146,7 @@ fn a_batch_is_measured_before_it_is_written() {
     container["batch"] = json!(true);
     container["command"] = json!("a\n".repeat(30_000));
     container["logs"] = json!(format!("/{}", "x".repeat(4_000)));
-    let faults = faults(&spec);
+    let faults = faults(&with_spec(&spec));
     assert!(
         faults[0].starts_with("spec.containers[0].command: the script made of its 30000 lines"),
         "{faults:?}"
@@ -183,20 +179,6 @@ fn the_largest_maps_and_lists_still_fit_an_object() {
         if serde_json::from_value::<MiniClusterSpec>(spec.clone()).is_ok() {
             decide(&spec);
         }
-    }
-}
-
-/// The API server stores an overlay of any depth, and what an older definition allowed.
-#[tokio::test]
-async fn a_specification_that_cannot_be_read_is_refused_like_any_other() {
-    for (field, value) in [("overlay", deep(200)), ("labels", json!(7))] {
-        let world = World::new(&json!({}));
-        world.server.change(CLUSTER, |object| object["spec"]["pod"] = json!({ field: value }));
-        assert_eq!(world.writes().await, [status()]);
-        let (status, reason, message) = world.condition("Accepted");
-        assert_eq!((&*status, &*reason), ("False", "Invalid"));
-        assert!(message.starts_with("spec: cannot be read: "), "{message}");
-        assert_eq!(world.writes().await, [""; 0], "no second write");
     }
 }
 

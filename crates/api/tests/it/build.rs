@@ -1,17 +1,18 @@
-//! What is built of a few clusters, whole: one snapshot a file of `tests/clusters`.
+//! All objects that are built of a few MiniClusters, with a snapshot for each file of `clusters`.
 
-use crate::support::simulation::job_policy;
-use crate::support::simulation::job_policy::Verdict::{self, Count, FailJob, Ignore};
-use crate::support::{built, cluster, documents, hello, object};
+use crate::support::{built, cluster, documents};
 use flux_contract::invocation::REPLACED_VARIABLES;
+use flux_testkit::job_policy;
+use flux_testkit::job_policy::Verdict::{self, Count, FailJob, Ignore};
+use flux_testkit::samples::{hello, stored};
 use k8s_openapi::api::batch::v1::{JobSpec, PodFailurePolicyRule};
 use serde_json::json;
 
 #[test]
 fn objects_of_each_cluster_are_as_recorded() {
     insta::glob!("clusters/*.yaml", |path| {
-        let object = object(&std::fs::read_to_string(path).unwrap());
-        let documents = documents(&cluster(&object));
+        let object = serde_saphyr::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+        let documents = documents(&cluster(&stored(object)));
         let texts: Vec<_> = documents.iter().map(|d| serde_saphyr::to_string(d).unwrap()).collect();
         insta::assert_snapshot!(texts.join("---\n"));
     });

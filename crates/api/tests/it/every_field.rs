@@ -1,15 +1,17 @@
-//! Every field of `spec` does something, wherever it may be given, or a condition says that it does
-//! not: the fields are taken from the definition, so that a new one cannot be forgotten.
+//! Every field of `spec` has an effect wherever it may be given, or a condition names it as one without effect. The
+//! fields are those of the definition, so that a new one cannot be forgotten.
 
 use crate::reference::page::{Example, examples};
-use crate::reference::{in_repository, page_in_docs, sources};
-use crate::support::any_spec::SCHEMA;
-use crate::support::field_path::{get, leaves, remove, set};
-use crate::support::{defaults, documents, hello, with_spec};
+use crate::reference::page_in_docs;
+use crate::support::documents;
 use flux_api::cluster::Cluster;
 use flux_api::cluster::validate::validate;
 use flux_api::crd::MiniClusterSpec;
 use flux_api::objects::secret;
+use flux_testkit::any_spec::SCHEMA;
+use flux_testkit::field_path::{get, leaves, remove, set};
+use flux_testkit::repository::sources;
+use flux_testkit::samples::{defaults, hello, with_spec};
 use json_patch::merge;
 use serde_json::{Value, json};
 use std::sync::LazyLock;
@@ -246,9 +248,7 @@ fn no_field_is_passed_over_in_silence_wherever_it_is_given() {
 
 #[test]
 fn the_tests_named_for_the_exceptions_exist() {
-    let tests = ["operator/tests", "operator/src", "crates/api/src"]
-        .map(|it| sources(&in_repository(it)))
-        .concat();
+    let tests = sources(&["operator", "crates/api"]);
     for (path, test) in ELSEWHERE {
         assert!(tests.contains(&format!("fn {test}()")), "{path}: no test {test}");
     }

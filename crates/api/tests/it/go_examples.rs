@@ -1,9 +1,9 @@
-//! The Go operator's own examples: `go_examples.txt` lists them, and whether this operator refuses them. The files are the Go operator's:
-//! `GO_OPERATOR_CHECKOUT` names a checkout of it.
+//! The Go operator's own examples: `go_examples.txt` lists them, and whether this operator refuses them. They are in
+//! the checkout of that operator that `GO_OPERATOR_CHECKOUT` names.
 
-use crate::reference::files;
-use crate::support::defaults;
 use flux_api::offline::Checker;
+use flux_testkit::repository::files;
+use flux_testkit::samples::defaults;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ const CHECKOUT: &str = "GO_OPERATOR_CHECKOUT";
 #[test]
 fn the_examples_are_accepted_or_refused_as_they_are_listed() {
     let Some(checkout) = std::env::var_os(CHECKOUT) else {
-        // Past the capture of the test's output: what was not run is to be seen.
+        // The test's own output is not shown, and people should see that this was not run.
         writeln!(std::io::stderr(), "skipped: {CHECKOUT} names no checkout of the Go operator")
             .unwrap();
         return;

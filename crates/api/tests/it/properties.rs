@@ -1,12 +1,13 @@
 //! What holds for every specification that the API server accepts, and for every cluster.
 
-use crate::support::any_spec::{accepted, any_spec, settings};
-use crate::support::{LEAD, defaults, documents, with_spec};
+use crate::support::{LEAD, documents};
 use flux_api::cluster::Cluster;
 use flux_api::cluster::validate::validate;
 use flux_api::crd::MiniClusterSpec;
 use flux_api::objects::agent_config;
 use flux_contract::AgentConfig;
+use flux_testkit::any_spec::{accepted, any_spec, settings};
+use flux_testkit::samples::{defaults, with_spec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;

@@ -1,10 +1,11 @@
 //! What Kubernetes asks of the objects that an accepted specification becomes, however agent and view are installed.
 
-use crate::support::any_spec::{accepted, any_spec, settings};
-use crate::support::{LEAD, documents, images};
+use crate::support::{LEAD, documents};
 use flux_api::cluster::Cluster;
 use flux_api::objects::{agent_config, build};
 use flux_contract::{AgentConfig, Install};
+use flux_testkit::any_spec::{accepted, any_spec, settings};
+use flux_testkit::samples::images;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;

@@ -1,12 +1,11 @@
 //! What is refused, and what accepted specifications become: two tables, and what a table cannot show.
 
-use crate::support::{
-    CERTIFICATE, LEAD, cluster, config, defaults, documents, faults, hello, images,
-};
+use crate::support::{LEAD, cluster, documents, faults};
 use flux_api::cluster::Curve;
 use flux_api::cluster::validate::validate;
 use flux_api::objects::{agent_config, build, secret};
 use flux_contract::{AgentConfig, Install};
+use flux_testkit::samples::{CERTIFICATE, defaults, hello, images};
 use serde_json::{Value, json};
 
 /// `table` with the indented lines below each specification that `said` gives for it and for those there are.
@@ -106,15 +105,17 @@ fn a_certificate_that_is_given_is_never_shown() {
     let curve = cluster(&hello(&given(CERTIFICATE))).flux.curve;
     assert!(matches!(&curve, Curve::Given(text) if text.expose() == CERTIFICATE));
     assert!(!format!("{curve:?}").contains("secret-key"));
-    let fault = faults(&given(&CERTIFICATE.replace("secret-key", "secret+key"))).concat();
+    let broken = given(&CERTIFICATE.replace("secret-key", "secret+key"));
+    let fault = faults(&hello(&broken)).concat();
     assert!(!fault.contains("D:)Q"), "{fault}");
 }
 
 #[test]
 fn another_mount_path_reaches_every_object() {
     let spec = json!({ "flux": { "container": { "mountPath": "/opt/flux" } } });
-    for document in documents(&cluster(&hello(&spec))) {
+    let cluster = cluster(&hello(&spec));
+    for document in documents(&cluster) {
         assert!(!document.to_string().contains("/mnt/flux"), "{document}");
     }
-    assert!(config(&spec).layout.local_uri().contains("/opt/flux/"));
+    assert!(agent_config(&cluster, Some(LEAD)).layout.local_uri().contains("/opt/flux/"));
 }

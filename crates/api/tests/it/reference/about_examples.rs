@@ -1,10 +1,10 @@
 //! The examples of the page say something, and are accepted.
 
 use crate::reference::page::{Example, document, examples, ordered};
-use crate::support::any_spec::OBJECT;
-use crate::support::defaults;
-use crate::support::field_path::get;
 use flux_api::cluster::validate::validate;
+use flux_testkit::any_spec::OBJECT;
+use flux_testkit::field_path::get;
+use flux_testkit::samples::defaults;
 use serde_json::Value;
 
 fn of_the_page() -> Vec<Example> {

@@ -1,6 +1,6 @@
 //! What the definition says about each field, as values.
 
-use crate::support::any_spec::requires;
+use flux_testkit::any_spec::requires;
 use serde_json::Value;
 
 /// A part of the API with fields of its own.

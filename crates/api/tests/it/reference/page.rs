@@ -3,13 +3,14 @@
 use crate::reference::fields::{
     Field, fields, kubernetes_type, limits, rules, same_as, text, type_name,
 };
-use crate::support::any_spec::{OBJECT, with_images};
 use flux_api::crd::MiniCluster;
+use flux_api::fixtures::with_images;
+use flux_testkit::any_spec::OBJECT;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-const INTRODUCTION: &str = "<!-- Generated, see operator/tests/it/reference/; changes here are lost, but for those of the examples and their order. -->
+const INTRODUCTION: &str = "<!-- Generated, see crates/api/tests/it/reference/; changes here are lost, but for those of the examples and their order. -->
 
 # MiniCluster
 

@@ -1,30 +1,40 @@
-//! Whether a request is one that the operator's own role allows.
+//! What the clients of the server may do: by the rules of a role, or everything.
 
+use super::selectors::Words;
 use http::Method;
 use k8s_openapi::api::rbac::v1::{PolicyRule, Role};
 use serde_json::Value;
-use std::sync::LazyLock;
 
-/// What the Roles of an operator for one namespace grant. The `ClusterRole` has everything that they have.
-static RULES: LazyLock<Vec<PolicyRule>> = LazyLock::new(|| {
-    let installed = include_str!("../../../deploy/one-namespace/operator.yaml");
-    let objects: Vec<Value> = serde_saphyr::from_multiple(installed).unwrap();
+/// What the clients of a server may do.
+#[derive(Debug, Clone, Default)]
+pub struct Access {
+    /// The rules of their role; without them every request is allowed.
+    pub rules: Option<Vec<PolicyRule>>,
+    /// Resources that are listed page by page: a list of one without a limit fails the test.
+    pub paged: &'static [&'static str],
+}
+
+impl Access {
+    pub(crate) fn allows(&self, permission: &Permission<'_>) -> bool {
+        self.rules.as_ref().is_none_or(|rules| rules.iter().any(|rule| permission.is_in(rule)))
+    }
+
+    /// Fails the test where the list of `resource` that `query` asks for should have a limit and has none.
+    pub(crate) fn require_limit(&self, resource: &str, query: &Words) {
+        let has_limit = query.contains_key("limit") || !self.paged.contains(&resource);
+        assert!(has_limit, "all {resource} are listed at once");
+    }
+}
+
+/// The rules of all Roles in `manifest`, which is YAML.
+pub fn rules_of_roles(manifest: &str) -> Vec<PolicyRule> {
+    let objects: Vec<Value> = serde_saphyr::from_multiple(manifest).unwrap();
     let roles = objects.into_iter().filter(|object| object["kind"] == "Role");
     let roles = roles.map(|role| serde_json::from_value::<Role>(role).unwrap());
     roles.flat_map(|role| role.rules.unwrap_or_default()).collect()
-});
-
-/// The request, if those Roles allow it.
-pub(crate) fn granted<'path>(
-    method: &Method,
-    path: &'path str,
-    query: &str,
-) -> Option<Permission<'path>> {
-    let asked = Permission::new(method, path, query)?;
-    RULES.iter().any(|rule| asked.is_in(rule)).then_some(asked)
 }
 
-/// What a request asks for, in the words of a role.
+/// The permission that a request needs, in the words of a role.
 #[derive(Debug)]
 pub(crate) struct Permission<'path> {
     pub(crate) verb: &'static str,
@@ -33,8 +43,8 @@ pub(crate) struct Permission<'path> {
 }
 
 impl<'path> Permission<'path> {
-    /// Reads `/api/v1/...` or `/apis/GROUP/VERSION/...`, always in a namespace or in all of them.
-    fn new(method: &Method, path: &'path str, query: &str) -> Option<Self> {
+    /// Reads `/api/v1/...` or `/apis/GROUP/VERSION/...`, in a namespace or in all of them.
+    pub(crate) fn new(method: &Method, path: &'path str, query: &str) -> Option<Self> {
         let mut parts = path.trim_start_matches('/').split('/');
         let group = match parts.next()? {
             "api" => "",

@@ -1,11 +1,11 @@
-//! What an API server does with a request: who may ask, what is read, listed, watched and written.
+//! How the server answers a request: permissions, reads, lists, watches and writes.
 
+use super::access::{Access, Permission};
 use super::faults::Faults;
 use super::refusal::{Refusal, not_found, refused};
 use super::selectors::{Selection, Words, words};
 use super::store::Store;
 use super::watch::Watch;
-use crate::support::rights::{self, Permission};
 use axum::body::Body as Answer;
 use http::{Method, Response};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
@@ -15,36 +15,41 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
+/// All that the server keeps.
 #[derive(Default)]
-pub(crate) struct Memory {
-    pub(crate) store: Store,
-    pub(crate) faults: Faults,
+pub struct Memory {
+    /// The objects.
+    pub store: Store,
+    /// The faults to come.
+    pub faults: Faults,
+    /// Writes that the role of the client does not allow, or that change fixed fields.
+    pub mistakes: Vec<String>,
+    pub(crate) access: Access,
+    /// Each request as `METHOD path`, since the test took its writes.
     pub(crate) log: Vec<String>,
     pub(crate) bodies: Vec<Value>,
-    /// Each request with its answer, and what the test has noted between them.
+    /// Each request with its answer, and the test's notes between them.
     pub(crate) journal: Vec<String>,
-    /// What the operator wanted to write and may not, or that nobody may.
-    pub(crate) mistakes: Vec<String>,
     pub(crate) watches: Vec<Watch>,
-    pub(crate) news: News,
+    pub(crate) delivery: Delivery,
     pub(crate) release: Option<String>,
     pub(crate) nodes: Option<Vec<Value>>,
 }
 
-/// What watches bring after they have begun.
+/// The changes that watches deliver.
 #[derive(Default)]
-pub(crate) enum News {
+pub(crate) enum Delivery {
     #[default]
     None,
-    /// All but what happens to these kinds, in the plural.
-    AllBut(Vec<&'static str>),
+    /// All changes except those of objects of these kinds, in the plural.
+    AllExcept(Vec<&'static str>),
 }
 
-/// What a request asks for, its method aside.
-pub(crate) struct Asked<'request> {
+/// A request without its method.
+pub(crate) struct Call<'request> {
     pub(crate) path: &'request str,
     pub(crate) query: &'request str,
-    /// False where only metadata is asked for.
+    /// False where the client wants metadata only.
     pub(crate) whole: bool,
     pub(crate) body: Value,
 }
@@ -54,32 +59,33 @@ impl Memory {
         self.journal.push(format!("{} {text}", self.store.clock.now()));
     }
 
-    pub(crate) fn answer(&mut self, method: &Method, asked: &Asked<'_>) -> Response<Answer> {
-        let Asked { path, query, .. } = *asked;
+    pub(crate) fn answer(&mut self, method: &Method, call: &Call<'_>) -> Response<Answer> {
+        let Call { path, query, .. } = *call;
         self.log.push(format!("{method} {path}"));
-        if let Some(answer) = self.of_no_namespace(path, query) {
+        if let Some(answer) = self.outside_namespaces(path, query) {
             return answer;
         }
-        let Some(permission) = rights::granted(method, path, query) else {
+        let permission = Permission::new(method, path, query).filter(|it| self.access.allows(it));
+        let Some(permission) = permission else {
             if method != Method::GET {
                 self.mistakes.push(format!("{method} {path}: not allowed"));
             }
-            return refuse(&refused(403, "the operator's role does not allow it"));
+            return refuse(&refused(403, "the role of the client does not allow it"));
         };
         if method == Method::GET {
-            return self.read(asked, &permission);
+            return self.read(call, &permission);
         }
-        self.bodies.push(asked.body.clone());
-        let name = asked.body["metadata"]["name"].as_str().unwrap_or_default();
+        self.bodies.push(call.body.clone());
+        let name = call.body["metadata"]["name"].as_str().unwrap_or_default();
         let refusals = &self.faults.refusals;
         if let Some(refusal) =
             refusals.get(path).or_else(|| refusals.get(&format!("{path}/{name}")))
         {
             return refuse(refusal);
         }
-        self.store.by_operator = true;
-        let written = self.write(method, asked);
-        self.store.by_operator = false;
+        self.store.by_client = true;
+        let written = self.write(method, call);
+        self.store.by_client = false;
         match written {
             Ok((code, object)) => respond(code, &*object),
             Err(refusal) => {
@@ -91,8 +97,8 @@ impl Memory {
         }
     }
 
-    fn write(&mut self, method: &Method, asked: &Asked<'_>) -> Result<(u16, Arc<Value>), Refusal> {
-        let Asked { path, body, .. } = asked;
+    fn write(&mut self, method: &Method, call: &Call<'_>) -> Result<(u16, Arc<Value>), Refusal> {
+        let Call { path, body, .. } = call;
         let store = &mut self.store;
         Ok((
             200,
@@ -109,10 +115,10 @@ impl Memory {
         ))
     }
 
-    /// An object, a list or a watch; without `whole` only the metadata of what is listed.
-    fn read(&mut self, asked: &Asked<'_>, permission: &Permission<'_>) -> Response<Answer> {
-        let Asked { path, whole, .. } = *asked;
-        let query = words(asked.query);
+    /// Answers with an object, a list or a watch.
+    fn read(&mut self, call: &Call<'_>, permission: &Permission<'_>) -> Response<Answer> {
+        let Call { path, whole, .. } = *call;
+        let query = words(call.query);
         let answer = match permission.verb {
             "watch" => {
                 let (watch, lines) = Watch::new(path, &query, whole);
@@ -120,8 +126,7 @@ impl Memory {
                 return Response::new(Answer::from_stream(lines));
             }
             "list" => {
-                let is_paged = query.contains_key("limit");
-                assert!(permission.resource != "pods" || is_paged, "all pods are listed at once");
+                self.access.require_limit(&permission.resource, &query);
                 self.list(path, &query, whole)
             }
             _ => match self.store.get(path) {
@@ -129,7 +134,7 @@ impl Memory {
                 None => refuse(&not_found()),
             },
         };
-        for (path, object) in self.faults.intrusions(path) {
+        for (path, object) in self.faults.take_intruders(path) {
             self.store.put(&path, object);
         }
         answer
@@ -142,17 +147,17 @@ impl Memory {
         page(self.store.version, &items, query, whole)
     }
 
-    /// Sends the watches what has happened.
+    /// Sends the watches the changes since the last time.
     pub(crate) fn notify_watches(&mut self) {
-        let News::AllBut(held) = &self.news else { return };
+        let Delivery::AllExcept(held) = &self.delivery else { return };
         let store = &self.store;
         self.watches
             .retain_mut(|watch| held.iter().any(|plural| watch.is_of(plural)) || watch.send(store));
     }
 
-    /// What lies in no namespace: an operator for one namespace may not read it, so it is there only
-    /// where a test says so.
-    fn of_no_namespace(&self, path: &str, query: &str) -> Option<Response<Answer>> {
+    /// Answers for what lies in no namespace and no role here allows: the release and the nodes, where the test has
+    /// given them, and the kinds, for which everybody may ask.
+    fn outside_namespaces(&self, path: &str, query: &str) -> Option<Response<Answer>> {
         match path {
             "/version" => {
                 let git_version = self.release.clone()?;
@@ -161,10 +166,9 @@ impl Memory {
             "/api/v1/nodes" => {
                 let nodes: Vec<&Value> = self.nodes.as_ref()?.iter().collect();
                 let query = words(query);
-                assert!(query.contains_key("limit"), "all nodes are listed at once");
+                self.access.require_limit("nodes", &query);
                 Some(page(self.store.version, &nodes, &query, true))
             }
-            // What kinds there are, everybody may ask.
             _ if path.starts_with("/apis") && path.split('/').count() <= 4 => {
                 let none = json!({ "kind": "APIGroupList", "apiVersion": "v1", "groups": [] });
                 Some(respond(200, self.store.get(path).unwrap_or(&none)))
@@ -174,7 +178,7 @@ impl Memory {
     }
 }
 
-/// As many of `items` as are asked for, from where the page before has ended; their metadata, if not `whole`.
+/// As many of `items` as the query has for a limit, from the end of the page before; only metadata if not `whole`.
 fn page(version: u64, items: &[&Value], query: &Words, whole: bool) -> Response<Answer> {
     let number = |name: &str| query.get(name).and_then(|text| text.parse::<usize>().ok());
     let from = number("continue").unwrap_or(0).min(items.len());
