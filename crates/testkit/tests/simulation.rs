@@ -30,7 +30,7 @@ fn changed(old: &Value, path: &str, value: Value) -> Result<Value, Refusal> {
 }
 
 #[test]
-fn a_job_keeps_its_template_and_may_have_another_size_if_both_numbers_agree() {
+fn a_job_keeps_its_template_and_may_be_resized() {
     let job = json!({
         "kind": "Job", "metadata": { "generation": 1 },
         "spec": {
@@ -98,7 +98,7 @@ impl Cluster {
 }
 
 #[test]
-fn a_suspension_takes_the_pods_and_counts_them_nowhere() {
+fn a_suspension_deletes_the_pods_and_counts_them_nowhere() {
     let mut cluster = Cluster::with_job(json!({}));
     cluster.act(5);
     assert_eq!(cluster.kubernetes.kubelet.runs.len(), 1, "the command runs");
@@ -140,7 +140,7 @@ fn a_pod_that_was_deleted_before_a_suspension_counts() {
 }
 
 #[test]
-fn a_queue_suspends_what_names_it_until_its_turn_and_after_it() {
+fn a_queue_suspends_its_jobs_before_and_after_their_turn() {
     let mut cluster = Cluster::with_job(json!({ "kueue.x-k8s.io/queue-name": "team" }));
     let suspended = |store: &Store| is_suspended(store.get(JOB).unwrap());
     assert!(suspended(&cluster.store), "from its creation on");
@@ -171,7 +171,7 @@ fn a_queue_suspends_what_names_it_until_its_turn_and_after_it() {
 }
 
 #[test]
-fn a_queue_starts_what_may_be_fewer_with_fewer_and_gives_the_rest_back() {
+fn a_queue_starts_a_job_with_its_least_pods() {
     let mut cluster = Cluster::with_job(json!({ "kueue.x-k8s.io/queue-name": "team" }));
     let least = json!({ "kueue.x-k8s.io/job-min-parallelism": "1" });
     cluster.store.merge(JOB, &json!({ "metadata": { "annotations": least } })).unwrap();
@@ -190,7 +190,7 @@ fn a_queue_starts_what_may_be_fewer_with_fewer_and_gives_the_rest_back() {
 }
 
 #[test]
-fn a_lost_node_keeps_its_pods_until_it_is_given_up_and_a_cut_off_command_is_one() {
+fn lost_nodes_keep_their_pods_until_they_are_given_up() {
     let mut cluster = Cluster::with_job(json!({}));
     cluster.act(5);
     cluster.kubernetes.kubelet.nodes.lose(0, &cluster.store);

@@ -15,7 +15,7 @@ fn node(name: &str, kubelet: &str, runtime: &str) -> Value {
     } } })
 }
 
-fn good_nodes(count: usize) -> Vec<Value> {
+pub(crate) fn good_nodes(count: usize) -> Vec<Value> {
     (0..count).map(|n| node(&format!("n-{n}"), "v1.36.3", "containerd://2.3.7")).collect()
 }
 

@@ -15,6 +15,7 @@ mod pages;
 mod pauses;
 mod pods;
 mod reconcile;
+mod render;
 mod replaced;
 mod shared_names;
 mod stages;

@@ -7,7 +7,7 @@ use flux_testkit::repository::{in_repository, sources};
 
 /// Written anew by `UPDATE_EXPECT=1 cargo test -p flux-operator --test it pages`.
 #[test]
-fn the_flags_of_the_operator_are_those_of_the_program() {
+fn the_page_lists_the_flags_of_the_operator() {
     let page = std::fs::read_to_string(in_repository("docs/operations.md")).unwrap();
     let page = with_table(&page, "flags", &flags());
     expect_test::expect_file!["../../../docs/operations.md"].assert_eq(&page);
@@ -48,7 +48,7 @@ fn row(flag: &Arg) -> String {
 const DIFFERENCES: &str = include_str!("go_differences.txt");
 
 #[test]
-fn every_difference_from_the_operator_in_go_is_shown_by_tests_that_exist() {
+fn the_tests_for_differences_from_the_go_operator_exist() {
     let tests = sources(&["operator", "crates", "agent/tests", "e2e/tests"]);
     let bugs =
         (1..=24).map(|number| number.to_string()).chain(["1a", "1b", "9a"].map(String::from));
@@ -65,7 +65,7 @@ fn every_difference_from_the_operator_in_go_is_shown_by_tests_that_exist() {
 }
 
 #[test]
-fn every_exit_code_of_the_agent_is_on_the_pages_for_people() {
+fn every_exit_code_of_the_agent_is_on_the_pages() {
     let page = |path| std::fs::read_to_string(in_repository(path)).unwrap();
     let (agent, troubleshooting) = (page("docs/agent.md"), page("docs/troubleshooting.md"));
     for exit in Exit::ALL {

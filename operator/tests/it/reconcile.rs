@@ -179,7 +179,7 @@ async fn a_field_of_the_overlay_that_the_api_server_does_not_know_is_named() {
 
 /// The API server stores an overlay of any depth, and fields that an older definition allowed.
 #[tokio::test]
-async fn a_specification_that_cannot_be_read_is_refused_like_any_other() {
+async fn an_unreadable_specification_is_refused_like_any_other() {
     let deep = (0..200).fold(json!({}), |inner, _| json!({ "a": inner }));
     for (field, value) in [("overlay", deep), ("labels", json!(7))] {
         let world = World::new(&json!({}));
@@ -194,7 +194,7 @@ async fn a_specification_that_cannot_be_read_is_refused_like_any_other() {
 
 /// The fields are those of the definition, so that a new one cannot be forgotten.
 #[tokio::test]
-async fn every_field_of_the_status_says_something_at_some_time() {
+async fn each_field_of_the_status_gets_a_value() {
     let world = World::reconciled(&json!({})).await;
     let reported = || world.server.get(CLUSTER).unwrap()["status"].clone();
     let mut life = vec![reported()];

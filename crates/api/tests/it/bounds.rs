@@ -71,7 +71,7 @@ fn decide(spec: &Value) {
 }
 
 #[test]
-fn each_text_is_bounded_alike_by_the_definition_and_by_the_validation() {
+fn definition_and_validation_give_each_text_the_same_limit() {
     on_a_small_stack(|| {
         for (path, schema) in leaves(&SCHEMA) {
             let Some(limit) = schema["maxLength"].as_u64() else { continue };
@@ -194,7 +194,7 @@ proptest! {
     #![proptest_config(settings(96))]
 
     #[test]
-    fn any_specification_with_long_texts_and_deep_objects_is_decided_in_a_small_stack(
+    fn long_texts_and_deep_objects_need_a_small_stack(
         spec in any_spec(),
         texts in prop::collection::vec((any::<prop::sample::Index>(), hostile_text()), 1..4),
         levels in prop::option::of(1..120_usize),

@@ -30,7 +30,7 @@ fn verdict(job: &JobSpec, container: &str, code: i32, disrupted: bool) -> Verdic
 }
 
 #[test]
-fn a_command_fails_the_job_and_who_is_lost_is_replaced() {
+fn failed_commands_fail_the_job_and_lost_pods_are_replaced() {
     let (_, desired) = built(&cluster(&hello(&json!({}))));
     let job = desired.job.spec.unwrap();
     for code in [1, 7, 69, 72, 77, 143] {
@@ -56,7 +56,7 @@ fn a_command_fails_the_job_and_who_is_lost_is_replaced() {
 }
 
 #[test]
-fn a_command_that_may_be_repeated_has_kubernetes_own_backoff() {
+fn a_repeatable_command_has_the_backoff_of_kubernetes() {
     let spec = json!({ "backoffLimit": 3, "deadlineSeconds": 60 });
     let (_, desired) = built(&cluster(&hello(&spec)));
     let job = desired.job.spec.unwrap();
@@ -69,7 +69,7 @@ fn a_command_that_may_be_repeated_has_kubernetes_own_backoff() {
 }
 
 #[test]
-fn a_container_beside_the_runner_fails_the_job_by_its_own_failure_alone() {
+fn another_container_fails_the_job_only_by_its_own_failure() {
     let sidecar =
         json!({ "image": "nginx", "name": "web", "runFlux": false, "command": "sleep 9" });
     let containers = json!([{ "image": "app", "command": "echo hello", "runFlux": true }, sidecar]);

@@ -28,7 +28,7 @@ fn with_schema_defaults(schema: &Value, value: &mut Value) {
 }
 
 #[test]
-fn every_schema_is_one_that_the_api_server_takes_and_every_rule_has_a_message() {
+fn the_api_server_accepts_each_schema_and_rules_have_messages() {
     for (path, schema) in schemas(&OBJECT) {
         assert!(schema.get("nullable").is_none(), "{path}");
         let format = schema["format"].as_str().unwrap_or("int32");
@@ -45,7 +45,7 @@ fn every_schema_is_one_that_the_api_server_takes_and_every_rule_has_a_message() 
 /// The API server bounds each field before the operator reads it, except for an object of any form, which only
 /// [`crd::SPECIFICATION_LIMIT`] bounds.
 #[test]
-fn every_text_list_and_map_that_a_user_writes_has_a_limit() {
+fn every_text_list_and_map_of_users_has_a_limit() {
     let found = schemas(&SCHEMA);
     assert!(found.len() > 200, "{}", found.len());
     for (path, schema) in found {
@@ -63,7 +63,7 @@ fn every_text_list_and_map_that_a_user_writes_has_a_limit() {
 }
 
 #[test]
-fn defaults_of_the_schema_and_of_the_types_are_the_same() {
+fn schema_and_types_have_the_same_defaults() {
     for spec in [
         json!({ "containers": [{}] }),
         json!({ "containers": [{}], "flux": {}, "logging": {}, "network": {}, "pod": {} }),

@@ -236,7 +236,7 @@ fn every_field_of_the_definition_changes_an_object_somewhere() {
 }
 
 #[test]
-fn no_field_is_passed_over_in_silence_wherever_it_is_given() {
+fn no_field_is_ignored_without_a_word_anywhere() {
     let silent = EFFECTS.iter().filter(|(path, _, position, effect)| {
         let known = SILENT.iter().any(|(field, place, _)| field == path && place == position);
         let elsewhere = ELSEWHERE.iter().any(|(field, ..)| field == path);

@@ -44,7 +44,7 @@ proptest! {
     #![proptest_config(settings(128))]
 
     #[test]
-    fn every_specification_is_read_whole_and_accepted_or_refused_for_reasons(spec in any_spec()) {
+    fn every_specification_is_read_whole_and_refusals_have_reasons(spec in any_spec()) {
         let read: MiniClusterSpec = serde_json::from_value(spec.clone()).unwrap();
         let written = serde_json::to_value(&read).unwrap();
         prop_assert_eq!(lost("spec", &spec, &written), Vec::<String>::new());
@@ -59,7 +59,7 @@ proptest! {
     }
 
     #[test]
-    fn building_twice_gives_the_same_bytes_which_agents_read_and_leaves_its_input_alone(cluster in cluster()) {
+    fn building_twice_gives_the_same_bytes_and_agents_read_them(cluster in cluster()) {
         let before = cluster.clone();
         let text = |cluster: &Cluster| serde_json::to_string(&documents(cluster)).unwrap();
         prop_assert_eq!(text(&cluster), text(&cluster));
@@ -74,7 +74,7 @@ proptest! {
     #![proptest_config(settings(32))]
 
     #[test]
-    fn every_object_is_owned_and_labelled_under_a_name_of_its_own_and_the_job_has_as_many_pods_as_are_asked_for(
+    fn every_object_has_its_own_name_an_owner_and_labels(
         cluster in cluster()
     ) {
         let mut names = BTreeSet::new();
@@ -103,7 +103,7 @@ proptest! {
 }
 
 #[test]
-fn a_fifth_of_the_specifications_is_accepted_as_it_is_and_nearly_all_without_their_faults() {
+fn many_specifications_are_accepted_and_nearly_all_without_their_faults() {
     let mut runner = TestRunner::new(settings(1));
     let specs = any_spec();
     let specs: Vec<Value> =

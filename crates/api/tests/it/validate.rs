@@ -27,7 +27,7 @@ fn renewed(table: &str, said: impl Fn(&Value, &[&str]) -> Vec<String>) -> String
 }
 
 #[test]
-fn what_is_refused_or_without_effect_is_named_with_its_place() {
+fn faults_and_fields_without_effect_are_named_by_path() {
     let said = |spec: &Value, _: &[&str]| {
         let object = hello(spec);
         let by = if object.validate_cel().is_err() { "both" } else { "operator" };
@@ -88,7 +88,7 @@ fn what_is_accepted_becomes_what_the_table_says() {
 }
 
 #[test]
-fn a_name_that_would_not_fit_is_refused_by_both_and_all_faults_are_reported_at_once() {
+fn a_wrong_name_is_refused_beside_all_other_faults() {
     for name in ["a".repeat(53), "0a".to_owned(), "A".to_owned(), "a.b".to_owned()] {
         let mut object = hello(&json!({ "size": -1 }));
         object.metadata.name = Some(name.clone());

@@ -14,7 +14,7 @@ fn of_the_page() -> Vec<Example> {
 }
 
 #[test]
-fn every_example_is_a_specification_that_is_accepted_and_acted_on() {
+fn every_example_is_accepted_and_has_an_effect() {
     for example in of_the_page().iter().filter(|example| example.path.starts_with("spec.")) {
         let Example { path, yaml } = example;
         let object = document(example).unwrap_or_else(|| panic!("{path}:\n{yaml}"));
@@ -26,7 +26,7 @@ fn every_example_is_a_specification_that_is_accepted_and_acted_on() {
 }
 
 #[test]
-fn every_example_gives_its_field_a_value_and_not_the_default() {
+fn every_example_gives_its_field_another_value_than_the_default() {
     let examples = of_the_page();
     let fields = ordered(&examples);
     for Example { path, yaml } in &examples {
@@ -40,7 +40,7 @@ fn every_example_gives_its_field_a_value_and_not_the_default() {
 }
 
 #[test]
-fn places_that_are_said_to_be_the_same_are_the_same() {
+fn fields_that_are_documented_as_the_same_are_the_same() {
     let spec = &OBJECT["properties"]["spec"]["properties"];
     let flux = &spec["flux"]["properties"];
     let container = &spec["containers"]["items"]["properties"];
