@@ -156,7 +156,7 @@ impl Memory {
     }
 
     /// Answers for what lies in no namespace and no role here allows: the release and the nodes, where the test has
-    /// given them, and the kinds, for which everybody may ask.
+    /// given them, and the kinds, which everybody may read.
     fn outside_namespaces(&self, path: &str, query: &str) -> Option<Response<Answer>> {
         match path {
             "/version" => {

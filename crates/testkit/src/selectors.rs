@@ -1,4 +1,4 @@
-//! Which objects of a collection a list or a watch asks for.
+//! The selectors of lists and watches.
 
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

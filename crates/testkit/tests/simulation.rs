@@ -110,7 +110,7 @@ fn a_suspension_deletes_the_pods_and_counts_them_nowhere() {
     cluster.kubernetes.kubelet.step(&mut cluster.store);
     let ended = cluster.pods();
     let code = &ended[0].1["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"];
-    assert_eq!(*code, 75, "who looks now sees how they ended");
+    assert_eq!(*code, 75, "their end can be seen now");
     cluster.act(3);
     assert!(cluster.pods().is_empty());
     let status = &cluster.job()["status"];
@@ -197,7 +197,7 @@ fn lost_nodes_keep_their_pods_until_they_are_given_up() {
     let (lead, _) = cluster.pods().remove(0);
     cluster.store.delete(&lead, &Value::Null).unwrap();
     cluster.act(3);
-    assert!(cluster.store.get(&lead).is_some(), "nobody says that it has ended");
+    assert!(cluster.store.get(&lead).is_some(), "its node does not report its end");
     let mut other = Cluster::with_job(json!({}));
     other.act(5);
     other.kubernetes.kubelet.nodes.lose(0, &other.store);

@@ -47,8 +47,8 @@ const ELSEWHERE: &[(&str, &str)] = &[
     (".suspend", "the_specification_suspends_and_resumes_what_it_has_suspended_alone"),
 ];
 
-/// Fields that are passed over in silence at a place, and why that is right.
-const SILENT: &[(&str, usize, &str)] =
+/// Fields that have no effect at a place and are not reported, and why that is right.
+const UNREPORTED: &[(&str, usize, &str)] =
     &[(".containers[].name", 0, "documented: the runner is named as the MiniCluster")];
 
 fn base() -> Value {
@@ -93,7 +93,7 @@ fn sample(schema: &Value, now: &Value) -> Value {
     }
 }
 
-/// What is made of a specification: all objects, the certificate's Secret among them, or the faults.
+/// What a specification becomes: all objects, the certificate's Secret among them, or its faults.
 struct Outcome {
     objects: Result<Vec<Value>, Vec<String>>,
     not_acted_on: Vec<String>,
@@ -126,13 +126,13 @@ fn objects(cluster: &Cluster) -> Vec<Value> {
     let secret = secret.unwrap().map(|secret| serde_json::to_value(secret.expose()).unwrap());
     let mut objects = documents(cluster);
     for object in &mut objects {
-        // Notes of a template: they follow whatever else changes.
+        // They have hashes of the fields, which change with each field.
         object["metadata"]["annotations"].take();
     }
     objects.into_iter().chain(secret).collect()
 }
 
-/// What comes of giving one field.
+/// The effect of one field.
 #[derive(Debug, PartialEq, Eq)]
 enum Effect {
     /// Other objects.
@@ -185,18 +185,20 @@ fn effect(path: &str, schema: &Value, position: usize) -> Effect {
     let place = path.replacen("[]", &format!("[{position}]"), 1);
     let named = format!("spec{}", place.split('{').next().unwrap_or_default());
     // The field itself, or one that it lies in.
-    let speaks_of_it = |said: &String| {
-        named.strip_prefix(said).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+    let names_it = |reported: &String| {
+        named
+            .strip_prefix(reported)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
     };
     match after.objects {
         Ok(objects) if before.objects.as_ref() != Ok(&objects) => Effect::Objects,
-        Ok(_) if after.not_acted_on.iter().any(speaks_of_it) => Effect::Reported,
-        Err(faults) if faults.iter().any(speaks_of_it) => Effect::Reported,
+        Ok(_) if after.not_acted_on.iter().any(names_it) => Effect::Reported,
+        Err(faults) if faults.iter().any(names_it) => Effect::Reported,
         Ok(_) | Err(_) => Effect::Nothing,
     }
 }
 
-/// Path of a field, name of a place and position of it, and what comes of giving the field there.
+/// Path of a field, name and position of a place, and the effect of the field there.
 type Given = (String, &'static str, usize, Effect);
 
 /// The effect of every field at every place where it can be given.
@@ -236,14 +238,14 @@ fn every_field_of_the_definition_changes_an_object_somewhere() {
 }
 
 #[test]
-fn no_field_is_ignored_without_a_word_anywhere() {
-    let silent = EFFECTS.iter().filter(|(path, _, position, effect)| {
-        let known = SILENT.iter().any(|(field, place, _)| field == path && place == position);
+fn no_field_is_ignored_anywhere() {
+    let ignored = EFFECTS.iter().filter(|(path, _, position, effect)| {
+        let known = UNREPORTED.iter().any(|(field, place, _)| field == path && place == position);
         let elsewhere = ELSEWHERE.iter().any(|(field, ..)| field == path);
         *effect == Effect::Nothing && !known && !elsewhere
     });
-    let silent: Vec<_> = silent.map(|(path, place, ..)| format!("{path} in {place}")).collect();
-    assert!(silent.is_empty(), "ignored: {silent:#?}");
+    let ignored: Vec<_> = ignored.map(|(path, place, ..)| format!("{path} in {place}")).collect();
+    assert!(ignored.is_empty(), "ignored: {ignored:#?}");
 }
 
 #[test]

@@ -19,7 +19,7 @@ fn cluster() -> impl Strategy<Value = Cluster> {
     any_spec().prop_filter_map("cannot be made valid", |spec| accepted(&spec))
 }
 
-/// Where `value` says something that `other` does not; what is empty says nothing.
+/// The parts of `value` that `other` lacks. Empty objects and lists count as absent.
 fn lost(path: &str, value: &Value, other: &Value) -> Vec<String> {
     match value {
         Value::Null => vec![],

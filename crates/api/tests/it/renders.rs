@@ -1,4 +1,4 @@
-//! What Kubernetes asks of the objects that an accepted specification becomes, however agent and view are installed.
+//! Kubernetes accepts the objects that an accepted specification becomes, however agent and view are installed.
 
 use crate::support::{LEAD, documents};
 use flux_api::cluster::Cluster;
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// Of letters that `edge` allows, with `inner` ones in between.
+/// True for 1 to `most` characters that `edge` allows, or `inner` ones in between.
 fn consists(text: &str, most: usize, edge: fn(char) -> bool, inner: &str) -> bool {
     (1..=most).contains(&text.len())
         && text.starts_with(edge)
@@ -39,13 +39,13 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// What of `values` is there twice.
+/// A value that is in `values` twice.
 fn twice<'all>(values: impl Iterator<Item = &'all Value>) -> Option<String> {
     let mut seen = BTreeSet::new();
     values.map(ToString::to_string).find(|value| !seen.insert(value.clone()))
 }
 
-/// What Kubernetes has against labels, annotations or a selector of nodes.
+/// The entries of labels, annotations or a selector of nodes that Kubernetes refuses.
 fn of_labels(map: &Value, values_count: bool) -> Vec<String> {
     let entries = map.as_object().into_iter().flatten();
     let wrong =
@@ -87,7 +87,7 @@ fn of_pod(pod: &Value) -> Vec<String> {
     wrong
 }
 
-/// What Kubernetes refuses in `document`.
+/// The parts of `document` that Kubernetes refuses.
 fn refused(document: &Value) -> Vec<String> {
     let (metadata, spec) = (&document["metadata"], &document["spec"]);
     let mut wrong = of_labels(&metadata["labels"], true);

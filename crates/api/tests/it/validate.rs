@@ -1,4 +1,4 @@
-//! What is refused, and what accepted specifications become: two tables, and what a table cannot show.
+//! Tables of refused specifications and of what accepted ones become, and tests of what a table cannot show.
 
 use crate::support::{LEAD, cluster, documents, faults};
 use flux_api::cluster::Curve;
@@ -8,8 +8,8 @@ use flux_contract::{AgentConfig, Install};
 use flux_testkit::samples::{CERTIFICATE, defaults, hello, images};
 use serde_json::{Value, json};
 
-/// `table` with the indented lines below each specification that `said` gives for it and for those there are.
-fn renewed(table: &str, said: impl Fn(&Value, &[&str]) -> Vec<String>) -> String {
+/// `table` with other indented lines below each specification: `lines_of` gives them for it and the lines before.
+fn renewed(table: &str, lines_of: impl Fn(&Value, &[&str]) -> Vec<String>) -> String {
     let mut renewed = Vec::new();
     let mut lines = table.lines().peekable();
     while let Some(line) = lines.next() {
@@ -19,8 +19,8 @@ fn renewed(table: &str, said: impl Fn(&Value, &[&str]) -> Vec<String>) -> String
             below.push(line.trim_start());
         }
         if line.starts_with('{') {
-            let said = said(&serde_saphyr::from_str(line).unwrap(), &below);
-            renewed.extend(said.iter().map(|said| format!("    {said}")));
+            let new = lines_of(&serde_saphyr::from_str(line).unwrap(), &below);
+            renewed.extend(new.iter().map(|line| format!("    {line}")));
         }
     }
     renewed.join("\n") + "\n"
@@ -28,7 +28,7 @@ fn renewed(table: &str, said: impl Fn(&Value, &[&str]) -> Vec<String>) -> String
 
 #[test]
 fn faults_and_fields_without_effect_are_named_by_path() {
-    let said = |spec: &Value, _: &[&str]| {
+    let lines_of = |spec: &Value, _: &[&str]| {
         let object = hello(spec);
         let by = if object.validate_cel().is_err() { "both" } else { "operator" };
         match validate(&object, &defaults()) {
@@ -38,11 +38,11 @@ fn faults_and_fields_without_effect_are_named_by_path() {
             }
         }
     };
-    let table = renewed(include_str!("validate/refused.txt"), said);
+    let table = renewed(include_str!("validate/refused.txt"), lines_of);
     expect_test::expect_file!["validate/refused.txt"].assert_eq(&table);
 }
 
-/// All that is made of a specification, with agent and view installed as it asks for.
+/// All that a specification becomes, with agent and view installed by its own method.
 fn made_of(spec: &Value) -> Value {
     let cluster = cluster(&hello(spec));
     let mounted = spec["flux"]["container"]["install"] == "Image";
@@ -60,7 +60,7 @@ fn made_of(spec: &Value) -> Value {
     })
 }
 
-/// What is at `path`: in a list what has that name, or the same of each element.
+/// The value at `path`. A step into a list is the name of an element, or `*` for all of them.
 fn at(value: &Value, path: &[&str]) -> Value {
     let [step, rest @ ..] = path else { return value.clone() };
     let Some(list) = value.as_array() else { return at(&value[step], rest) };
@@ -77,13 +77,13 @@ fn at(value: &Value, path: &[&str]) -> Value {
 
 #[test]
 fn what_is_accepted_becomes_what_the_table_says() {
-    let said = |spec: &Value, below: &[&str]| {
+    let lines_of = |spec: &Value, below: &[&str]| {
         let made = made_of(spec);
         let paths = below.iter().map(|line| line.split(": ").next().unwrap());
         let value = |path: &str| at(&made, &path.split('.').collect::<Vec<_>>());
         paths.map(|path| format!("{path}: {}", value(path))).collect()
     };
-    let table = renewed(include_str!("validate/accepted.txt"), said);
+    let table = renewed(include_str!("validate/accepted.txt"), lines_of);
     expect_test::expect_file!["validate/accepted.txt"].assert_eq(&table);
 }
 

@@ -1,4 +1,4 @@
-//! The examples of the page say something, and are accepted.
+//! The examples of the page have an effect, and are accepted.
 
 use crate::reference::page::{Example, document, examples, ordered};
 use flux_api::cluster::validate::validate;

@@ -1,4 +1,4 @@
-//! What the definition says about each field, as values.
+//! The fields of the definition, as values.
 
 use flux_testkit::any_spec::requires;
 use serde_json::Value;
@@ -92,7 +92,7 @@ pub(super) fn type_name(path: &str, schema: &Value) -> String {
     if is_quantity { "quantity" } else { name }.to_owned()
 }
 
-/// What the schema says about the values of a field, in words.
+/// The limits of a field in its schema, in words.
 pub(super) fn limits(schema: &Value) -> Vec<String> {
     let mut all = Vec::new();
     let ranges = [
@@ -127,7 +127,7 @@ fn range(minimum: &Value, maximum: &Value, of: &str) -> Option<String> {
     }
 }
 
-/// The rules of a schema: the field each is about, `""` for the whole, and what it says.
+/// The rules of a schema: the field of each, `""` for the whole, and its message.
 pub(super) fn rules(schema: &Value) -> Vec<(String, String)> {
     let rules = schema["x-kubernetes-validations"].as_array();
     let rule = |rule: &Value| {

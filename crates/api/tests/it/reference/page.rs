@@ -18,8 +18,8 @@ Every field of `flux-framework.org/v1alpha2`, kind `MiniCluster`. Only `spec.con
 given, with an `image` for each container; most examples leave that out. Defaults apply whether or not the object
 around a field is given.
 
-In paths, `[]` is each item of a list and `<name>` each entry of a map. What is said to be refused is
-refused by the API server. `kubectl flux validate FILE` says the same, and more, without a cluster: every
+In paths, `[]` is each item of a list and `<name>` each entry of a map. The API server refuses what is
+marked as refused. `kubectl flux validate FILE` reports the same, and more, without a cluster: every
 fault with its path and line. It takes files, directories and `-` for the standard input, and ends with 0
 if everything is valid, with 1 if there is a fault, and with 2 if something cannot be read.
 ";
@@ -67,7 +67,7 @@ pub(super) fn page(examples: &[Example]) -> String {
     page
 }
 
-/// One object: what is said about it, its fields, and the objects in it.
+/// The section of one object: its description, its fields, and the objects in it.
 fn section(path: &str, object: Option<&Field>, all: &[Field], examples: &[Example]) -> String {
     let mut section = format!("\n## `{path}`\n");
     if let Some(object) = object {
@@ -129,7 +129,7 @@ fn metadata() -> String {
     text
 }
 
-/// All that is said about one field, under its heading.
+/// The text about one field, under its heading.
 fn about(field: &Field, all: &[Field], examples: &[Example]) -> String {
     let mut facts = vec![type_name(&field.path, &field.schema)];
     if field.required {
