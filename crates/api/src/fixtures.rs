@@ -35,7 +35,8 @@ pub fn mini_cluster(spec: &serde_json::Value) -> MiniCluster {
         object["spec"][field] = value.clone();
     }
     with_images(&mut object["spec"]);
-    serde_json::from_value(object).unwrap()
+    // YAML, as users write it: in a field for texts, `true` is one.
+    serde_saphyr::from_str(&object.to_string()).unwrap()
 }
 
 /// Gives each container of `spec` that names no image one.

@@ -214,6 +214,11 @@ impl Server {
         self.lock().journal.clone()
     }
 
+    /// How many watches have begun and not ended.
+    pub fn watches(&self) -> usize {
+        self.lock().watches.len()
+    }
+
     fn lock(&self) -> MutexGuard<'_, Memory> {
         self.memory.lock().unwrap()
     }

@@ -1,5 +1,5 @@
 //! The operator with a simulated API server: whole reconciles, installation, pages.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod autoscale;
 mod changes;

@@ -28,7 +28,7 @@ async fn run_until(world: &World, held: &[&'static str], seen: impl Fn() -> bool
     };
     let controller = tokio::spawn(run(Arc::clone(&world.context), scope, || {}, shutdown));
     let waiting = async {
-        while world.server.with(|memory| memory.watches.len()) < WATCHES {
+        while world.server.watches() < WATCHES {
             tokio::task::yield_now().await;
         }
         world.server.put(CLUSTER, cluster);
