@@ -34,13 +34,19 @@ pub fn mini_cluster(spec: &serde_json::Value) -> MiniCluster {
     for (field, value) in spec.as_object().unwrap() {
         object["spec"][field] = value.clone();
     }
+    with_images(&mut object["spec"]);
+    // YAML, as users write it: in a field for texts, `true` is one.
+    serde_saphyr::from_str(&object.to_string()).unwrap()
+}
+
+/// Gives each container of `spec` that names no image one.
+pub fn with_images(spec: &mut serde_json::Value) {
     for list in ["containers", "services"] {
-        let containers = object["spec"].get_mut(list).and_then(|it| it.as_array_mut());
+        let containers = spec.get_mut(list).and_then(|it| it.as_array_mut());
         for container in containers.into_iter().flatten() {
             container.as_object_mut().unwrap().entry("image").or_insert_with(|| "app".into());
         }
     }
-    serde_json::from_value(object).unwrap()
 }
 
 /// Images of an operator whose agent is `agent`.
