@@ -133,7 +133,7 @@ mod tests {
     use tokio::net::TcpStream;
 
     #[tokio::test]
-    async fn a_pod_with_addresses_of_either_kind_is_reached_by_the_defaults() {
+    async fn the_default_addresses_listen_on_ipv4_and_ipv6() {
         let Command::Run(run) = Cli::parse_from(["flux-operator", "run"]).command else {
             panic!("expected the command run");
         };
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_operator_that_gets_nowhere_for_a_minute_is_not_healthy_and_says_why() {
+    async fn an_operator_without_a_heartbeat_is_unhealthy() {
         let begin = Instant::now().checked_sub(2 * NO_BEAT).unwrap();
         let health = Arc::new(Health::new(begin));
         assert_eq!(health.stuck(begin + NO_BEAT), None);
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn readiness_follows_what_was_set() {
+    async fn readiness_follows_the_watches_and_the_definition() {
         let health = Arc::new(Health::new(Instant::now()));
         assert_eq!(ready(State(Arc::clone(&health))).await.0, StatusCode::SERVICE_UNAVAILABLE);
         health.set_ready();

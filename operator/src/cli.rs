@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn leader_election_can_be_asked_for_with_and_without_a_value() {
+    fn leader_elect_takes_an_optional_value() {
         assert!(leader_elect(&["--leader-elect"]));
         assert!(leader_elect(&["--leader-elect=true"]));
         assert!(!leader_elect(&["--leader-elect=false"]));

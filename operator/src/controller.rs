@@ -155,7 +155,7 @@ mod tests {
     use kube::core::{ObjectMeta, PartialObjectMetaExt as _, Status};
 
     #[tokio::test]
-    async fn a_conflict_is_tried_again_soon_however_often_and_is_no_failure() {
+    async fn a_conflict_is_retried_soon_and_counts_no_failure() {
         let (context, _server) = fixtures::context();
         let (marker, context) =
             (Arc::new(ObjectMeta::default().into_response_partial()), Arc::new(context));

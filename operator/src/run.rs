@@ -260,7 +260,7 @@ mod tests {
     use tokio::net::TcpListener;
 
     #[tokio::test(start_paused = true)]
-    async fn a_request_that_is_never_answered_is_given_up() {
+    async fn an_unanswered_request_times_out() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let client = client(Config::new(url.parse().unwrap()), &Metrics::default()).unwrap();
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn two_processes_of_one_name_have_two_identities() {
+    fn two_processes_of_one_name_have_different_identities() {
         let (one, other) = (unique("flux-operator").unwrap(), unique("flux-operator").unwrap());
         assert!(one.starts_with("flux-operator_") && one != other, "{one} {other}");
     }

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_a_specification_asks_for_is_there_in_the_order_of_its_creation() {
+    fn all_objects_are_rendered_in_the_order_of_creation() {
         let all = rendered(&json!({
             "services": [{ "name": "db" }],
             "scheduling": { "gang": "PodGroup" },
@@ -113,13 +113,13 @@ mod tests {
     }
 
     #[test]
-    fn the_pod_of_the_services_is_not_shown_of_what_is_suspended() {
+    fn a_suspended_minicluster_renders_no_services_pod() {
         let all = rendered(&json!({ "services": [{ "name": "db" }], "suspend": true }));
         assert!(all.iter().all(|object| object["kind"] != "Pod"), "{all:?}");
     }
 
     #[test]
-    fn nothing_of_a_certificate_is_shown() {
+    fn a_certificate_is_never_rendered() {
         let secret = &rendered(&json!({}))[2];
         assert_eq!(secret["kind"], "Secret");
         assert_eq!((&secret["data"], &secret["stringData"]), (&Value::Null, &Value::Null));

@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_is_the_servers_own_sentence() {
+    fn a_refusal_has_the_message_of_the_api_server() {
         let message = "Job.batch \"res2\" is invalid: must be less than or equal to cpu limit of 1";
         let status = Status::failure(message, "Invalid").with_code(422);
         let refused = Error::of(Verb::Apply, "Job", "res2");

@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_forgotten_with_an_object_that_did_well_or_was_replaced() {
+    fn success_or_replacement_resets_the_failures() {
         let failures = Failures::default();
         let failed = |uid: &str| {
             let mut pod = Pod::default();

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_the_kubelet_refused_or_that_went_before_its_runner_was_created_is_unstarted() {
+    fn a_pod_without_a_created_runner_is_unstarted() {
         let gone = || Some(ended(137, "ContainerStatusUnknown", None));
         for (runner, end, unstarted) in [
             (None, 101, true),

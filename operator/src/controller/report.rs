@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn only_numbers_words_and_passing_states_wait() {
+    fn only_numbers_messages_and_passing_states_wait() {
         let starting = status(State::Starting, 1);
         for (new, waits) in [
             (status(State::Starting, 2), Some(PAUSE)),
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_can_wait_is_written_after_a_pause() {
+    async fn status_writes_that_can_wait_are_postponed() {
         let (context, _server) = fixtures::context();
         context.writers.lock().take();
         let mut cluster = MiniCluster::new("hello", MiniClusterSpec::default());

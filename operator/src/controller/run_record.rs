@@ -146,7 +146,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn the_lead_ends_a_run_where_no_other_pod_and_no_other_container_decides() {
+    fn a_lead_ends_the_run_with_its_own_containers() {
         let end = |code: i32| {
             let mut state = ended(code, "Error", None);
             state.terminated.as_mut().unwrap().finished_at = Some(at(190));
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_other_releases_recorded_is_read_and_what_has_not_begun_is_not_recorded() {
+    fn records_of_other_releases_are_read() {
         let status = MiniClusterStatus::default();
         let of = |job: &Job, recorded: Option<&RunRecord>, second| {
             RunRecord::of(Some(job), recorded, &status, 3, &at(second))

@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_are_the_reasons_that_users_are_told_of() {
+    fn labels_are_the_reasons_of_the_troubleshooting_page() {
         assert_eq!(all().collect::<BTreeSet<_>>(), reasons_on_the_page());
         assert_eq!(label("Waiting"), "Waiting");
         assert_eq!(label("BackoffLimitExceeded"), OTHER);

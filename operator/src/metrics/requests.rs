@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_are_few_whatever_is_asked_and_answered() {
+    fn request_labels_are_few() {
         for (method, query, expected) in [
             (Method::GET, None, "get"),
             (Method::GET, Some("limit=5&watch=true"), "watch"),

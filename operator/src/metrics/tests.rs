@@ -46,7 +46,7 @@ fn labels<'text>(text: &'text str, name: &str) -> BTreeSet<&'text str> {
 }
 
 #[test]
-fn the_page_for_those_who_run_the_operator_has_every_metric_and_every_alert() {
+fn the_operations_page_has_every_metric_and_alert() {
     let page = include_str!("../../../docs/operations.md");
     let rules = include_str!("../../../deploy/chart/files/rules.yaml");
     let text = full().text().unwrap();
@@ -94,7 +94,7 @@ fn reconciles_leadership_and_release_are_exported() {
 }
 
 #[test]
-fn miniclusters_are_counted_as_they_are_when_somebody_asks() {
+fn miniclusters_are_counted_at_each_scrape() {
     let metrics = Metrics::default();
     let none = metrics.text().unwrap();
     assert!(!none.contains("flux_operator_miniclusters{"), "who stands by counts none: {none}");
@@ -129,7 +129,7 @@ fn miniclusters_are_counted_as_they_are_when_somebody_asks() {
 }
 
 #[test]
-fn a_run_is_measured_by_its_size_its_end_and_its_phases() {
+fn a_run_is_measured_by_size_end_and_phases() {
     let metrics = Metrics::default();
     let timeline = [phase("quorum", 1500), phase("made up", -7)];
     let after = Some(Duration::from_secs(90));
@@ -154,7 +154,7 @@ fn a_run_is_measured_by_its_size_its_end_and_its_phases() {
 }
 
 #[test]
-fn what_happens_in_a_cluster_makes_no_more_series() {
+fn events_in_a_cluster_add_no_series() {
     let metrics = full();
     for number in 0..2000 {
         let (name, state) = (format!("word{number}"), State::Failed);
@@ -174,7 +174,7 @@ fn what_happens_in_a_cluster_makes_no_more_series() {
 }
 
 #[test]
-fn alerts_and_dashboard_ask_only_for_what_the_operator_has() {
+fn alerts_and_dashboard_use_only_existing_metrics() {
     let rules = include_str!("../../../deploy/chart/files/rules.yaml");
     let dashboard = include_str!("../../../deploy/chart/files/dashboard.json");
     let text = full().text().unwrap();

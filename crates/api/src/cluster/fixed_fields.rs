@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_change_and_what_is_another_pods_is_not_reported() {
+    fn changeable_and_services_fields_are_not_reported() {
         let after = json!({
             "size": 2, "maxSize": 9, "minSize": 1, "deadlineSeconds": 5, "backoffLimit": 3,
             "cleanup": true, "flux": { "minimalService": true }, "services": [{ "name": "db" }],
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_another_for_another_mini_cluster_or_another_specification() {
+    fn a_run_name_differs_by_minicluster_and_specification() {
         let run = |uid: &str, change: &Value| FixedFields::of_instance(&spec(change)).run(uid);
         let one = run("1", &json!({}));
         assert!(one.len() == 10 && one.chars().all(|digit| digit.is_ascii_hexdigit()), "{one}");

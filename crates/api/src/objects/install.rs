@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn the_method_is_what_was_asked_for_or_what_the_cluster_has_and_the_reason_says_so() {
+    fn the_install_method_follows_the_specification_or_the_cluster() {
         let (yes, no) = (Ok(()), Err("node n has 1".to_owned()));
         for (wants, support, method, reason) in [
             ("Auto", &yes, Image, "the API server and all nodes have image volumes"),
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_image_volumes_may_not_work_with_is_copied_unless_asked_for() {
+    fn incompatible_pods_copy_unless_image_is_requested() {
         let mine = json!([{ "name": "mine", "image": "a" }]);
         for (pod, named) in [
             (json!({ "runtimeClassName": "gvisor" }), Some("\"gvisor\"")),
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_says_what_it_was_made_with() {
+    fn a_job_has_a_note_of_its_install_method() {
         let mut made = Job::default();
         assert_eq!(noted_on(&made), None);
         for method in [Image, Copy] {

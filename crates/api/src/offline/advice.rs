@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_waits_for_all_jobs_is_named_and_a_launcher_or_batch_is_not() {
+    fn a_job_that_waits_for_itself_is_a_warning() {
         let drain = json!({ "command": "flux submit hostname\nflux queue drain" });
         for (fields, names_it) in [
             (json!({ "interactive": true }), true),

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_leads_to_the_line_of_the_field_or_of_what_is_around_it() {
+    fn a_path_gives_the_line_of_the_innermost_field() {
         let node = only(
             "# comment\nspec:\n  list:\n    - a: 1\n      labels:\n        x.org/y: |\n          z\n    -\n      b: 2\n  size: {\n    c: 3 }\n",
         );
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_nested_as_deeply_as_allowed_is_read() {
+    fn the_deepest_allowed_nesting_is_read() {
         for (open, close) in [("[", "]"), ("{a: ", "}")] {
             let nested = |depth: usize| open.repeat(depth) + "1" + &close.repeat(depth);
             assert_eq!(documents(&nested(DEPTH_LIMIT)).unwrap()[0].line_of("a.a.a"), 1);
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn however_deep_a_text_is_nested_it_is_refused_in_words() {
+    fn deeply_nested_texts_are_refused_with_a_message() {
         let blocks =
             (0..10_000).fold(String::new(), |text, depth| text + &" ".repeat(depth % 200) + "a:\n");
         let indented =

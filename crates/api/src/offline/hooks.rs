@@ -125,7 +125,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_later_hooks_would_miss_and_names_of_go_have_their_line_and_a_remedy() {
+    fn lost_shell_state_has_a_line_and_a_remedy() {
         let container = json!({ "environment": { "workdir": "/data" }, "commands": {
             "init": "A=1 env\nB='a b'; export C=2\nfunction f { true; }\ng () {\nalias h=ls\n# $viewroot",
             "pre": "set -e\necho $A ${B}$C $B_ $workdir\nf; g\nh\n${viewroot}/bin/flux version\n\

@@ -179,7 +179,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_quorum_of_more_brokers_than_the_refused_size_leaves_is_cut() {
+    fn a_refused_size_reduces_the_quorum() {
         let live = agent_config(&cluster(&json!({})), None);
         let asked = cluster(&json!({ "size": 9, "minSize": 6 }));
         let cut = constrain_to(asked, &live, 0, None, false);
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn who_counts_what_the_queue_needs_was_told_so_at_the_start() {
+    fn autoscaling_cannot_be_added_to_a_running_instance() {
         let with = |autoscale| cluster(&json!({ "maxSize": 9, "autoscale": autoscale }));
         let (without, small) = (with(json!(null)), with(json!({ "maxSize": 6 })));
         let started = |cluster: &Cluster| agent_config(cluster, None);
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn brokers_that_form_a_tree_keep_their_names() {
+    fn minimal_service_cannot_be_added_to_a_tree() {
         for (size, refused) in [(255, 0), (256, 1)] {
             let started = agent_config(&cluster(&json!({ "size": size })), None);
             assert_eq!(started.broker.topology.is_some(), refused > 0);
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn leads_that_were_not_started_count_as_long_as_all_before_them_do_also_when_they_are_gone() {
+    fn unstarted_leads_count_only_without_gaps() {
         let mut live = agent_config(&cluster(&json!({})), None);
         let mut job = Job::default();
         job.spec.get_or_insert_default().backoff_limit_per_index = Some(6);

@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn it_grows_at_once_and_shrinks_when_pods_were_not_wanted_for_a_while() {
+    fn the_size_grows_at_once_and_shrinks_after_idle_time() {
         let demand = |wanted, kept| Some(Demand { wanted, kept });
         for (now, demand, next) in [
             (2, None, 2),
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_size_is_that_of_the_specification_until_pods_count_and_within_the_hosts_of_the_start() {
+    fn demand_changes_the_size_within_the_registered_hosts() {
         let spec = json!({ "size": 2, "autoscale": { "maxSize": 9 } });
         assert_eq!(sized(&spec, Some(job(4)), true), 6);
         assert_eq!(sized(&spec, None, true), 2);
@@ -129,7 +129,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_size_is_within_the_bounds_and_no_pod_that_is_wanted_goes(
+        fn the_size_stays_within_its_bounds_and_keeps_wanted_pods(
             (min, max) in (1u32..9).prop_flat_map(|min| (Just(min), min..12)),
             now in 1u32..12,
             wanted in 0u32..14,

@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_that_somebody_adds_to_a_selector_is_taken_away() {
+    fn a_foreign_key_in_a_selector_is_removed() {
         let service = |selector: &Value| -> Service {
             serde_json::from_value(json!({ "spec": { "selector": selector } })).unwrap()
         };
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_the_api_server_adds_is_no_difference() {
+    fn additions_of_the_api_server_are_no_difference() {
         let live = json!({ "data": { "a": "1" }, "list": [1, 2], "ports": [{ "port": 1, "protocol": "TCP" }] });
         for (desired, is_said) in [
             (json!({ "ports": [{ "port": 1 }] }), true),

@@ -35,7 +35,7 @@ mod tests {
     use flux_api::crd::State;
 
     #[test]
-    fn it_stays_for_the_time_that_is_given_from_its_end_on() {
+    fn a_finished_minicluster_stays_for_its_time_to_live() {
         // The run ended at second 100, and its condition became true at second 110.
         let (ended, no_time) = (Some(at(100)), None);
         for (cleanup, ttl, completed, now, rest) in [

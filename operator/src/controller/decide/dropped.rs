@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_left_out_is_named_with_what_has_it_and_nothing_else_is_missed() {
+    fn dropped_fields_are_named_and_no_others() {
         let (image, resources) = ("the volumes of agent and view", "spec.pod.resources");
         let memory = json!({ "memory": "1Gi" });
         let whole = json!({ "pod": { "resources": memory } });

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_has_ended_or_is_being_deleted_is_kept_whatever_the_specification_says() {
+    fn a_finished_or_deleted_job_is_never_changed() {
         let mut finished = job(1, 4);
         finished.status = ended_job("Failed", "BackoffLimitExceeded").status;
         let mut going = job(1, 4);
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_stays_whatever_is_asked_for_and_an_evicted_pod_goes() {
+    fn a_running_services_pod_stays_and_an_evicted_one_goes() {
         let with =
             |image: &str| cluster(&json!({ "services": [{ "image": image, "name": "db" }] }));
         for (phase, deleted, asked, goes, refused) in [

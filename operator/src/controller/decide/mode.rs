@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ran_is_not_run_again_whatever_else_is_edited() {
+    fn a_recorded_run_is_not_repeated_after_unrelated_edits() {
         assert_eq!(decide(&Live::default(), &json!({}), 1), Mode::Reconcile);
         for (spec, generation) in [
             (json!({}), 1),
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_begun_is_over_when_its_job_is_gone_whether_its_end_was_seen_or_not() {
+    fn a_recorded_run_is_over_when_its_job_is_gone() {
         let mut live = deleted();
         let note = json!({ "job": "job-uid", "generation": 1 }).to_string();
         let annotations = live.config_map.as_mut().unwrap().annotations_mut();
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_note_of_the_job_before_is_not_one_of_this() {
+    fn a_record_of_an_earlier_job_does_not_count() {
         let mut live = deleted();
         let mut job = ended_job("Complete", "SuccessPolicy");
         job.metadata.uid = Some("another".to_owned());
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_another_operator_made_is_left_alone_until_it_has_ended() {
+    fn a_job_of_another_operator_is_left_alone() {
         let mut live = running();
         live.job.as_mut().unwrap().annotations_mut().remove(GENERATION_ANNOTATION);
         live.config_map = None;
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_goes_on_whose_configuration_cannot_be_read_or_whose_specification_was_refused() {
+    fn a_run_goes_on_without_readable_configuration_or_valid_specification() {
         let mut live = running();
         assert_eq!(decide(&live, &json!({}), 2), Mode::Reconcile);
         assert_eq!(with_cluster(&live, None, 2), Mode::Refused);
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn the_agents_image_is_known_where_it_is_mounted_as_where_it_is_copied() {
+    fn the_agent_image_is_found_mounted_and_copied() {
         let copied = running().job.unwrap();
         assert_eq!(agent_image(&copied), Some("agent"));
         let mounted = built_with(&cluster(&json!({})), Install::Image).job;

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_stays_in_its_queue_and_goes_to_another_only_while_it_waits() {
+    fn a_job_changes_its_queue_only_while_it_waits() {
         let label = format!("the label {QUEUE_LABEL}");
         let team = Some("team");
         let built = |queue: Option<&str>| built(&queued(queue, 4), 1).job;
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_queue_has_admitted_keeps_its_size_unless_it_is_elastic() {
+    fn an_admitted_job_keeps_its_size_unless_it_is_elastic() {
         let mut job = built(&queued(Some("team"), 4), 1).job;
         let told =
             "spec.size: the queue team has admitted 4 pods, and would stop all of them for 2";
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_may_start_with_fewer_pods_keeps_those_that_the_queue_has_admitted() {
+    fn a_reducible_job_keeps_the_pods_that_the_queue_admitted() {
         let nodes = |size: &str| vec!["-N".to_owned(), size.to_owned()];
         let mut asked = reducible(3, 2);
         assert_eq!(constrain(None, &mut asked), [""; 0]);
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_topology_stays_the_one_that_the_workload_was_made_for() {
+    fn a_topology_stays_as_the_workload_was_created() {
         const RACK: &str = "kueue.x-k8s.io/podset-required-topology";
         let placed = |rack: Option<&str>| {
             let mut cluster = queued(Some("team"), 2);

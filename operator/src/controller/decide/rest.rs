@@ -52,7 +52,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_token_is_made_once_and_only_its_secret_has_it() {
+    fn a_token_is_created_once_and_only_in_its_secret() {
         let cluster = cluster(&json!({ "flux": { "rest": {} } }));
         let config = || agent_config(&cluster, None);
         let token = |text: &str| Redacted::new(text.to_owned());
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_made_where_no_api_is_asked_for() {
+    fn no_token_is_created_without_an_api() {
         let cluster = cluster(&json!({}));
         let mut config = agent_config(&cluster, None);
         let before = Some(Rest { port: 1, token_sha256: "a".to_owned() });

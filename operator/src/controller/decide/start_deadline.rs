@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_counts_from_the_start_of_the_job_until_the_quorum_is_reached() {
+    fn the_start_deadline_counts_from_the_start_of_the_job() {
         let of = |live: &Live, now| StartDeadline::of(Some(60), live, &at(now));
         assert_eq!(of(&started(), 130).rest(), Some(Duration::from_secs(30)));
         assert_eq!(StartDeadline::of(None, &started(), &at(900)), StartDeadline::None);
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_run_has_started_in_time_whatever_becomes_of_it() {
+    fn an_instance_that_ran_has_met_its_start_deadline() {
         let mut live = started();
         live.pods.lead = Some(ready_lead());
         let of = |live: &Live, now| StartDeadline::of(Some(60), live, &at(now));
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_waited_for_is_noted_and_stays() {
+    fn the_cause_of_a_missed_deadline_is_noted_and_stays() {
         let mut live = started();
         let passed = |live: &Live, cause: &str| {
             let begin = "not running after the 60 seconds of spec.startDeadlineSeconds: ";

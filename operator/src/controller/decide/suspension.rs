@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pod_of_the_services_runs_only_while_the_job_does() {
+    fn the_services_pod_runs_only_while_the_job_runs() {
         let services = pod("hello-services", "Running", "db", running());
         let delete = || Some(Change::delete(&services));
         for (job, change) in [
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_no_job_needs_rests_until_it_is_asked_to_resume() {
+    fn an_idle_instance_stays_suspended_until_it_is_resumed() {
         let with = |least: u32, resume: &str| {
             let state = json!({ "state": { "path": "/state", "claimName": "state" } });
             let mut cluster = cluster(&json!({
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lead_that_a_suspension_has_taken_is_one_that_the_job_controller_has_let_go() {
+    fn a_suspension_removes_a_lead_that_the_job_controller_released() {
         let job = job(4);
         let mut stopped = pod("hello-0", "Failed", "hello", ended(75, "Error", None));
         assert!(!was_taken(&stopped, Some(&job)), "nobody deletes it");

@@ -147,7 +147,7 @@ fn nothing() -> Vec<String> {
 }
 
 #[test]
-fn the_first_reconcile_creates_the_services_and_with_the_leads_address_all_else_in_order() {
+fn services_are_created_before_all_other_objects() {
     let mut live = Live::default();
     let first = decided(&everything(), 1, &live);
     assert!(first.writes.only_services);
@@ -174,7 +174,7 @@ fn the_first_reconcile_creates_the_services_and_with_the_leads_address_all_else_
 }
 
 #[test]
-fn an_api_has_a_token_in_a_secret_of_its_own_until_its_job_and_after_it() {
+fn the_api_token_is_created_once_in_its_own_secret() {
     let spec = json!({ "flux": { "rest": {} } });
     let mut live = Live::default();
     create(&decided(&spec, 1, &live), &mut live);
@@ -194,7 +194,7 @@ fn an_api_has_a_token_in_a_secret_of_its_own_until_its_job_and_after_it() {
 }
 
 #[test]
-fn what_is_settled_or_left_alone_or_over_is_not_written_to() {
+fn settled_foreign_and_finished_objects_are_not_written() {
     for spec in [json!({}), everything(), json!({ "interactive": true, "maxSize": 9 })] {
         assert_eq!(lines(&decided(&spec, 1, &settled(&spec))), nothing());
     }
@@ -212,7 +212,7 @@ fn what_is_settled_or_left_alone_or_over_is_not_written_to() {
 }
 
 #[test]
-fn another_size_patches_parallelism_and_completions_of_the_job_that_was_read_alone() {
+fn a_new_size_patches_parallelism_and_completions() {
     let live = settled(&json!({ "maxSize": 6 }));
     let plan = decided(&json!({ "maxSize": 6, "size": 2 }), 2, &live);
     assert_eq!(written(&plan), ["patch ConfigMap hello-agent", "patch Job hello"]);
@@ -233,7 +233,7 @@ fn another_size_patches_parallelism_and_completions_of_the_job_that_was_read_alo
 }
 
 #[test]
-fn a_job_that_a_queue_starts_with_fewer_pods_keeps_them_and_its_command_asks_for_no_more() {
+fn a_partly_admitted_job_keeps_its_pods_and_flags() {
     let labels = json!({ QUEUE_LABEL: "team" });
     let spec = json!({ "size": 3, "minSize": 2, "tasks": 0, "jobLabels": labels });
     let mut live = settled(&spec);
@@ -266,7 +266,7 @@ fn a_job_that_a_queue_starts_with_fewer_pods_keeps_them_and_its_command_asks_for
 }
 
 #[test]
-fn what_a_running_instance_cannot_take_is_refused_and_not_written() {
+fn changes_that_a_running_instance_cannot_take_are_refused() {
     let other = json!({ "containers": [{ "image": "other", "command": "echo hello" }], "size": 9 });
     let plan = decided(&other, 2, &settled(&json!({})));
     let size = "spec.size: Flux was started with 4 hosts, not with 9; a suspended MiniCluster can have others";
@@ -294,7 +294,7 @@ fn what_a_running_instance_cannot_take_is_refused_and_not_written() {
 }
 
 #[test]
-fn a_suspended_instance_is_resumed_at_another_size_when_its_pods_are_gone() {
+fn a_suspended_instance_resumes_after_its_pods_are_gone() {
     let spec = |suspend: bool, size: i32| json!({ "maxSize": 6, "size": size, "suspend": suspend });
     let live = settled(&spec(false, 4));
     let patch = job_patch(&decided(&spec(true, 4), 2, &live));
@@ -313,7 +313,7 @@ fn a_suspended_instance_is_resumed_at_another_size_when_its_pods_are_gone() {
 }
 
 #[test]
-fn a_command_that_the_archive_has_is_noted_for_the_next_lead_of_an_interactive_instance() {
+fn an_archived_command_is_noted_for_the_next_interactive_lead() {
     let volumes = json!({ "state": { "path": "/state", "claimName": "state" } });
     let containers = json!([{ "image": "app", "command": "echo hello", "volumes": volumes }]);
     let archive = json!({ "path": "/state/a.tgz" });
@@ -331,7 +331,7 @@ fn a_command_that_the_archive_has_is_noted_for_the_next_lead_of_an_interactive_i
 }
 
 #[test]
-fn an_instance_that_does_not_start_in_time_ends_itself_with_the_cause() {
+fn a_late_instance_ends_with_the_cause() {
     let spec = json!({ "startDeadlineSeconds": 60 });
     let mut live = settled(&spec);
     live.job.as_mut().unwrap().status =
@@ -364,7 +364,7 @@ fn a_specification_that_was_refused_changes_nothing_of_what_runs() {
 }
 
 #[test]
-fn when_the_run_is_over_the_services_pod_and_addresses_go_and_nothing_is_brought_back() {
+fn a_finished_run_loses_its_services_pod_and_addresses() {
     let mut live = finished(&everything());
     let gone = ["Service hello-lead service", "Service hello-web service", "Service web service"];
     let gone = [&gone[..], &["Pod hello-services pod"]].concat();
@@ -380,7 +380,7 @@ fn when_the_run_is_over_the_services_pod_and_addresses_go_and_nothing_is_brought
 }
 
 #[test]
-fn another_specification_runs_with_another_secret_and_without_the_key_of_the_run_before() {
+fn a_new_run_gets_its_own_secret_and_run_key() {
     let mut live = deleted(&json!({}));
     let data = live.config_map.as_mut().unwrap().data.as_mut().unwrap();
     data.insert("run-before".to_owned(), String::new());
@@ -394,7 +394,7 @@ fn another_specification_runs_with_another_secret_and_without_the_key_of_the_run
 }
 
 #[test]
-fn a_missing_object_is_made_again_and_no_other_is_touched() {
+fn a_missing_object_is_created_again_alone() {
     let mut live = settled(&everything());
     live.config_map = None;
     assert_eq!(lines(&decided(&everything(), 1, &live)), ["create ConfigMap hello-agent"]);
@@ -412,7 +412,7 @@ fn a_missing_object_is_made_again_and_no_other_is_touched() {
 }
 
 #[test]
-fn an_object_of_somebody_else_stops_all_that_needs_it() {
+fn a_name_conflict_stops_the_objects_that_need_the_name() {
     let map = ObjectName { kind: "ConfigMap".to_owned(), name: "hello-agent".to_owned() };
     for (place, category) in [
         (taken("Job", "hello"), "NameTaken"),
@@ -430,7 +430,7 @@ fn an_object_of_somebody_else_stops_all_that_needs_it() {
 }
 
 #[test]
-fn a_short_name_of_somebody_else_stops_nothing_and_is_asked_for_again() {
+fn a_taken_alias_stops_nothing_and_is_tried_again() {
     let mut live = settled(&everything());
     live.services.remove("web");
     live.names_taken = vec!["web".to_owned()];
@@ -444,7 +444,7 @@ fn a_short_name_of_somebody_else_stops_nothing_and_is_asked_for_again() {
 }
 
 #[test]
-fn pods_that_nobody_tells_of_are_looked_for_again_soon() {
+fn missing_pods_are_checked_again_soon() {
     let mut live = settled(&json!({}));
     live.job.as_mut().unwrap().status = job(3).status;
     let plan = decided(&json!({}), 1, &live);

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_with_a_kubelet_and_a_runtime_that_are_new_enough_lack_nothing() {
+    fn nodes_of_new_releases_have_image_volumes() {
         for (kubelet, runtime, system) in [
             ("v1.35.0", "containerd://2.1.0", "linux"),
             ("v1.36.3-gke.100", "containerd://2.3.7", "linux"),
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_lacks_something_is_named_with_what_it_has_and_what_it_needs() {
+    fn an_old_node_is_named_with_the_release_it_needs() {
         let new = "containerd://2.1.0";
         let old = ", image volumes need 1.35";
         let at_least = |what: &str| format!("runs {what}, image volumes need");
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_taint_is_tolerated_by_its_key_its_value_and_its_effect() {
+    fn a_taint_is_tolerated_by_key_value_and_effect() {
         let taint: Taint =
             serde_json::from_value(json!({ "key": "gpu", "value": "yes", "effect": "NoSchedule" }))
                 .unwrap();

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pods_of_the_lead_that_were_not_started_are_known_by_how_many_were_before_them() {
+    fn unstarted_leads_are_listed_by_their_place() {
         let unstarted = |second, before: &str| {
             let mut pod = made(second, Some(137));
             pod.status.as_mut().unwrap().container_statuses = None;
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_lead_tells_unless_it_refuses_to_repeat_what_an_earlier_one_ran() {
+    fn the_lead_is_the_newest_or_the_one_that_ran() {
         for (codes, expected) in [
             (&[Some(137), None][..], Some(2)),
             (&[Some(137), Some(77)], Some(1)),
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_of_its_own_is_blamed_before_kills_and_the_most_frequent_kill_before_a_stop() {
+    fn own_failures_rank_before_kills_and_kills_before_stops() {
         let failed = |second, code| made(second, Some(code));
         let killed = |second, before: &str| {
             let mut pod = failed(second, 137);

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_minicluster_is_remembered_until_the_watch_brings_a_newer_one_or_it_goes() {
+    fn a_minicluster_is_cached_until_it_changes_or_goes() {
         let recent = read("10", 1);
         for (uid, version, is_current) in
             [("u", "10", true), ("u", "11", false), ("v", "10", false)]
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_have_finished_take_no_place_of_those_that_run() {
+    fn finished_miniclusters_leave_room_for_running_ones() {
         let recent = read("10", 1);
         let object = recent.cluster(&watched("u", "10")).unwrap();
         let state =
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_compared_or_is_large_is_not_remembered() {
+    fn opaque_versions_and_large_objects_are_not_cached() {
         assert!(read("opaque", 1).cluster(&watched("u", "opaque")).is_none());
         assert!(read("10", SIZE_LIMIT).cluster(&watched("u", "10")).is_none());
     }

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_without_a_node_or_an_image_is_told_in_kubernetes_words_and_the_others_are_counted() {
+    fn the_message_quotes_kubernetes_and_counts_the_other_pods() {
         let full = "0/1 nodes are available: 1 Insufficient cpu.";
         let pods = [
             silent("hello-0-a"),
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn of_the_pods_beside_a_lead_that_waits_only_is_told_what_is_known() {
+    fn a_waiting_lead_counts_the_pods_that_are_not_ready() {
         let full = "0/1 nodes are available: 1 Insufficient cpu.";
         let lead = unschedulable("hello-0-a", full);
         let told = |others| lead_waiting(&lead, others, &Time(jiff::Timestamp::MAX)).unwrap();
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_volume_that_cannot_be_mounted_is_told_by_the_newest_warning_of_the_pod() {
+    fn the_newest_warning_explains_a_failed_mount() {
         let names = ["hello-0-a", "hello-1-b", "hello-2-c", "hello-3-d", "hello-4-e", "hello-5-f"];
         let pods = names.map(silent);
         let refused = |pod| event(pod, "FailedMount", 2, "secret \"nosuch\" not found");
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_waits_for_a_secret_that_is_gone_is_told_what_helps() {
+    fn a_missing_certificate_secret_has_a_remedy() {
         let mount = |volume: &str| {
             let message = format!(
                 "MountVolume.SetUp failed for volume \"{volume}\" : secret \"x\" not found"
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_takes_its_time_is_not_told() {
+    fn a_pod_that_only_takes_time_gives_no_message() {
         let begun = scheduled("hello-0-a", &json!({ "running": {} }));
         let stale = event("hello-0-a", "FailedMount", 1, "mended since");
         assert_eq!(said(&[begun, silent("hello-1-b")], &[stale], 30), None);

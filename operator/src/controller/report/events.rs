@@ -54,7 +54,7 @@ mod tests {
     use crate::controller::fixtures::condition;
 
     #[test]
-    fn a_calm_stop_is_not_told_and_a_refused_job_is() {
+    fn only_conditions_that_concern_people_become_events() {
         let invalid =
             ["Accepted", "Progressing"].map(|type_| condition(type_, "False", "Invalid", 0));
         let reasons = |old: &[Condition], new: &[Condition]| -> Vec<String> {
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn another_fault_is_news_and_another_word_for_the_same_wait_is_not() {
+    fn only_new_faults_and_refusals_repeat_an_event() {
         for (type_, status, reason, is_news) in [
             ("Accepted", "False", "Invalid", true),
             ("Progressing", "False", "ChangeRefused", true),

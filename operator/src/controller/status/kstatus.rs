@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_current_when_it_is_as_asked_for_failed_when_it_cannot_be_and_else_in_progress() {
+    fn kstatus_computes_the_expected_result_in_every_state() {
         for (what, object, expected) in all() {
             assert_eq!(computed(&object), expected, "{what}: {object:#}");
         }

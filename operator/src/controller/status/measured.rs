@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_begins_when_the_queue_is_left_or_the_lead_is_lost() {
+    fn waiting_time_starts_after_the_queue_or_a_lost_lead() {
         let unready = |at| ("Ready", "False", "Starting", at);
         let resumed = |at| ("Suspended", "False", "NotSuspended", at);
         let suspended = |reason| ("Suspended", "True", reason, 15);
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_time_that_it_is_ready_counts_and_no_other() {
+    fn only_the_first_time_ready_is_counted() {
         let ready = status(State::Running, &[("Ready", "True", "QuorumReached", 31)]);
         let unready = |at| {
             let conditions =
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_counts_once_and_not_before_the_creation() {
+    fn an_end_is_counted_once() {
         let mut over = status(State::Failed, &[]);
         over.completion_time = Some(at(70));
         let end = |cluster: &MiniCluster, new: &MiniClusterStatus| {

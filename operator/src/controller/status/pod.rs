@@ -299,7 +299,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_lead_whose_pod_is_gone_is_told_by_the_code_that_the_job_has_noted() {
+    fn the_job_condition_has_the_exit_code_of_lost_leads() {
         let policy = built(&cluster(&json!({})), 1).job.spec.unwrap().pod_failure_policy;
         for (reason, pod, code, rule, told) in [
             ("PodFailurePolicy", "hello-0-abcde", 7, 1, Some("CommandFailed")),

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn the_task_that_failed_is_named_and_stays_so_when_the_pods_are_gone() {
+    fn the_failed_task_is_kept_when_the_pods_are_gone() {
         let status = of_lead(
             "Failed",
             137,
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_ended_well_has_its_job_and_one_that_is_under_way_has_no_result() {
+    fn only_a_run_that_ended_has_a_result() {
         let message = json!({ "exitCode": 0, "commandRan": true, "jobid": "ƒ1" });
         let status = of_lead("Complete", 0, &message);
         let jobid = Some("ƒ1".to_owned());

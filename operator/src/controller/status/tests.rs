@@ -77,7 +77,7 @@ fn says(status: &MiniClusterStatus, (type_, holds, reason, words): (&str, &str, 
 const COMMAND_FAILED: &str = r#"{"exitCode":7,"commandRan":true,"phases":[{"name":"command","startMilliseconds":5,"durationMilliseconds":9}]}"#;
 
 #[test]
-fn each_phase_of_a_start_has_a_state_and_says_what_is_awaited() {
+fn each_phase_of_a_start_has_a_state_and_message() {
     let mut refused = job(0);
     refused.status.as_mut().unwrap().active = Some(0);
     let mut not_ready = lead("Running", running());
@@ -101,7 +101,7 @@ fn each_phase_of_a_start_has_a_state_and_says_what_is_awaited() {
 }
 
 #[test]
-fn a_ready_lead_has_its_quorum_and_who_misses_a_broker_is_told_where_to_look() {
+fn a_ready_lead_has_its_quorum_without_all_brokers() {
     let status = of(None, &ready());
     assert_eq!((status.state, status.ready_brokers), (Some(State::Running), 4));
     says(&status, ("Progressing", "False", "Running", "=the command can run"));
@@ -126,7 +126,7 @@ fn lead_beside_a_failure(message: &str) -> Pod {
 }
 
 #[test]
-fn a_sidecar_that_fails_is_told_and_takes_nothing_from_a_ready_lead() {
+fn a_failed_sidecar_is_reported_beside_a_ready_lead() {
     for (left, said) in [
         (r#"{"exitCode":3,"commandRan":true,"lastError":"the agent's word"}"#, "the agent's word"),
         ("a program's\nlast word\n", "last word"),
@@ -143,7 +143,7 @@ fn a_sidecar_that_fails_is_told_and_takes_nothing_from_a_ready_lead() {
 }
 
 #[test]
-fn a_complete_job_is_complete_with_exit_code_0_and_an_instance_that_was_shut_down_ran_no_command() {
+fn a_complete_job_gives_exit_code_0_and_its_reason() {
     let left = r#"{"exitCode":0,"commandRan":true}"#;
     let lead = lead("Succeeded", ended(0, "Completed", Some(left)));
     let mut observed = observed(Some(ended_job("Complete", "SuccessPolicy")), lead);
@@ -184,7 +184,7 @@ fn a_lead_that_was_ready_is_never_starting_again() {
 }
 
 #[test]
-fn a_lead_whose_runner_has_ended_ends_though_its_pod_still_runs() {
+fn a_lead_ends_when_its_runner_has_ended() {
     let lead = || lead("Running", ended(0, "Completed", None));
     let status = of(None, &observed(Some(job(2)), lead()));
     assert_eq!(status.state, Some(State::Ending));
@@ -196,7 +196,7 @@ fn a_lead_whose_runner_has_ended_ends_though_its_pod_still_runs() {
 }
 
 #[test]
-fn a_run_has_ended_when_the_lead_has_where_no_other_pod_follows() {
+fn a_run_ends_with_a_lead_that_is_not_replaced() {
     for (code, state) in [(0, State::Complete), (7, State::Failed), (75, State::Ending)] {
         let mut end = ended(code, "Error", Some(COMMAND_FAILED));
         end.terminated.as_mut().unwrap().finished_at = Some(at(190));
@@ -210,7 +210,7 @@ fn a_run_has_ended_when_the_lead_has_where_no_other_pod_follows() {
 }
 
 #[test]
-fn a_lead_that_is_about_to_end_well_is_running_until_it_has_ended() {
+fn a_lead_is_running_until_it_has_ended() {
     let status = of(None, &observed(Some(job(0)), lead_not_ready_since(295)));
     assert_eq!(status.state, Some(State::Running));
     assert_eq!((table(&status)["Ready"].0, status.ready_brokers), ("True", 1));
@@ -220,7 +220,7 @@ fn a_lead_that_is_about_to_end_well_is_running_until_it_has_ended() {
 }
 
 #[test]
-fn what_a_worker_waits_for_is_told_of_a_start_and_of_a_run() {
+fn progressing_has_what_a_worker_waits_for() {
     let message = "pod hello-3-x has no node: full";
     let mut observed = observed(Some(job(3)), lead("Running", running()));
     for (lasts, reason) in [(false, "Starting"), (true, "Waiting")] {
@@ -235,7 +235,7 @@ fn what_a_worker_waits_for_is_told_of_a_start_and_of_a_run() {
 }
 
 #[test]
-fn what_another_operator_started_is_said_to_be_left_alone() {
+fn a_run_of_another_operator_is_reported_as_left_alone() {
     let mut observed = ready();
     observed.plan.mode = Mode::StartedByAnotherOperator;
     says(&of(None, &observed), ("Progressing", "True", "StartedByAnotherOperator", "left alone"));
@@ -247,7 +247,7 @@ fn what_another_operator_started_is_said_to_be_left_alone() {
 }
 
 #[test]
-fn a_failure_is_told_by_what_the_lead_and_the_kubelet_have_left() {
+fn a_failure_has_the_reason_of_lead_and_kubelet() {
     let ran = |code: i32| Some(json!({ "exitCode": code, "commandRan": true }));
     let ended_by_agent = |code: i32, error: &str, phase: &str| {
         let phase = json!({ "name": phase, "startMilliseconds": 1, "durationMilliseconds": 9 });
@@ -286,7 +286,7 @@ fn a_failure_is_told_by_what_the_lead_and_the_kubelet_have_left() {
 }
 
 #[test]
-fn what_was_waited_for_at_the_start_deadline_is_the_reason() {
+fn the_start_deadline_reports_what_was_awaited() {
     let mut job = ended_job("Failed", "DeadlineExceeded");
     job.annotations_mut().insert(CAUSE_ANNOTATION.to_owned(), "no node".to_owned());
     let status = of(None, &observed(Some(job), None));
@@ -294,7 +294,7 @@ fn what_was_waited_for_at_the_start_deadline_is_the_reason() {
 }
 
 #[test]
-fn a_lost_lead_comes_back_where_people_end_the_run() {
+fn a_lost_lead_is_replaced_in_an_interactive_minicluster() {
     let lost = |interactive: bool, code| {
         let mut job = job(0);
         job.spec.as_mut().unwrap().backoff_limit_per_index = Some(6);
@@ -358,7 +358,7 @@ fn running_lead() -> Pod {
 }
 
 #[test]
-fn who_took_a_pod_away_is_told_with_its_end() {
+fn a_disruption_is_reported_with_the_exit_code() {
     let mut taken = lead("Failed", ended(143, "Error", None));
     taken.status.as_mut().unwrap().conditions.as_mut().unwrap().push(PodCondition {
         type_: "DisruptionTarget".to_owned(),
@@ -372,7 +372,7 @@ fn who_took_a_pod_away_is_told_with_its_end() {
 }
 
 #[test]
-fn a_pod_that_used_more_than_it_may_is_told_as_evicted_unless_its_command_had_ended() {
+fn an_eviction_is_the_reason_unless_the_command_had_ended() {
     let limit = "Pod ephemeral local storage usage exceeds the total limit of containers 16Mi.";
     for (left, reason) in [(None, "Evicted"), (Some(COMMAND_FAILED), "CommandFailed")] {
         let mut evicted = lead("Failed", ended(137, "ContainerStatusUnknown", left));
@@ -386,7 +386,7 @@ fn a_pod_that_used_more_than_it_may_is_told_as_evicted_unless_its_command_had_en
 }
 
 #[test]
-fn a_failure_is_not_told_before_the_leads_exit_code_is_known() {
+fn a_failure_waits_for_the_exit_code_of_the_lead() {
     let lead = lead("Running", running());
     let status = of(None, &observed(Some(ended_job("Failed", "BackoffLimitExceeded")), lead));
     assert_eq!(status.state, Some(State::Ending));
@@ -394,7 +394,7 @@ fn a_failure_is_not_told_before_the_leads_exit_code_is_known() {
 }
 
 #[test]
-fn an_exit_code_outlives_the_leads_pod_and_not_the_run() {
+fn an_exit_code_outlives_the_pod_but_not_the_run() {
     let first = failed(ended(7, "Error", Some(COMMAND_FAILED)));
     let later = observed(Some(ended_job("Failed", "BackoffLimitExceeded")), None);
     let later = of(Some(&first), &later);
@@ -406,7 +406,7 @@ fn an_exit_code_outlives_the_leads_pod_and_not_the_run() {
 }
 
 #[test]
-fn a_finished_run_stays_as_it_was_when_its_pod_or_its_job_was_deleted() {
+fn a_finished_run_keeps_its_status_without_pod_and_job() {
     let job = ended_job("Failed", "BackoffLimitExceeded");
     let first = failed(ended(7, "Error", Some(COMMAND_FAILED)));
     let note = Mode::Finished(RunRecord::of(Some(&job), None, &first, 9, &at(300)));
@@ -423,7 +423,7 @@ fn a_finished_run_stays_as_it_was_when_its_pod_or_its_job_was_deleted() {
 }
 
 #[test]
-fn a_change_of_what_has_finished_runs_nothing_and_says_so() {
+fn a_changed_finished_minicluster_reports_not_run_again() {
     let mut observed = observed(Some(ended_job("Complete", "SuccessPolicy")), None);
     observed.plan.generation = 5;
     let status = of(None, &observed);
@@ -449,7 +449,7 @@ fn a_transition_time_moves_only_when_the_condition_flips() {
 }
 
 #[test]
-fn a_refused_job_is_told_with_the_servers_words() {
+fn a_refused_job_has_the_message_of_the_api_server() {
     let mut observed = observed(None, None);
     let refused = kube::core::Status::failure("exceeded quota", "Forbidden");
     let refused = kube::Error::Api(Box::new(refused));
@@ -490,7 +490,7 @@ fn a_suspended_job_is_suspended() {
 }
 
 #[test]
-fn what_a_queue_has_admitted_in_part_says_so() {
+fn a_partly_admitted_job_is_reported() {
     let mut job = job(4);
     job.labels_mut().insert(QUEUE_LABEL.to_owned(), "team".to_owned());
     job.annotations_mut().insert(QUEUED_SIZE_ANNOTATION.to_owned(), "6".to_owned());
@@ -504,7 +504,7 @@ fn what_a_queue_has_admitted_in_part_says_so() {
 }
 
 #[test]
-fn a_lead_that_a_suspension_took_is_no_end() {
+fn a_lead_removed_by_a_suspension_is_no_end() {
     let mut taken = lead("Failed", ended(75, "Error", None));
     taken.metadata.deletion_timestamp = Some(at(150));
     let resumed = of(None, &observed(Some(job(0)), taken));

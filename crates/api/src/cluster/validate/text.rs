@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_keys_and_values_of_labels_are_those_of_kubernetes() {
+    fn names_and_labels_follow_the_rules_of_kubernetes() {
         for (text, is_key, is_value) in [
             ("a", true, true),
             ("example.com/A_b.c", true, false),

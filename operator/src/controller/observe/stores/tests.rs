@@ -12,7 +12,7 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 #[tokio::test]
-async fn a_minicluster_that_has_gone_without_an_event_is_forgotten() {
+async fn a_deleted_minicluster_without_an_event_is_forgotten() {
     let (service, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
     let client = Client::new(service, "apps");
     let recent = Arc::new(Recent::default());
@@ -41,7 +41,7 @@ async fn a_minicluster_that_has_gone_without_an_event_is_forgotten() {
 }
 
 #[test]
-fn what_no_minicluster_owns_is_not_stored() {
+fn objects_without_a_minicluster_owner_are_not_stored() {
     let map = |owner: &str, controller: bool| -> ConfigMap {
         let owner = json!({
             "apiVersion": "v1", "kind": owner, "name": "a", "uid": "u", "controller": controller,
@@ -65,7 +65,7 @@ fn what_no_minicluster_owns_is_not_stored() {
 }
 
 #[test]
-fn of_a_large_object_its_identity_and_its_controller_are_stored() {
+fn a_large_object_keeps_its_identity_and_controller() {
     let stripped = |text: usize, owner: usize| {
         let owner = json!({
             "apiVersion": "v1", "kind": MINI_CLUSTER, "name": "a".repeat(owner), "uid": "b",
@@ -85,7 +85,7 @@ fn of_a_large_object_its_identity_and_its_controller_are_stored() {
 }
 
 #[test]
-fn all_whole_objects_of_a_store_together_are_bounded() {
+fn the_memory_of_a_store_is_bounded() {
     let map = |name: usize| -> ConfigMap {
         let data: BTreeMap<String, &str> = (0..800).map(|key| (key.to_string(), "x")).collect();
         let metadata = json!({ "name": name.to_string(), "resourceVersion": "1" });
@@ -108,7 +108,7 @@ fn all_whole_objects_of_a_store_together_are_bounded() {
 }
 
 #[test]
-fn jobs_that_have_finished_take_no_place_of_those_that_run() {
+fn finished_jobs_leave_room_for_running_ones() {
     let finished = || ended_job("Complete", "SuccessPolicy");
     let mut budget = Budget::default();
     let mut is_stored = |number: usize, mut job: Job| {
@@ -148,7 +148,7 @@ fn leads_are_found_by_their_job_once_all_are_stored() {
 }
 
 #[test]
-fn of_metadata_the_identity_and_what_a_queue_reads_are_stored() {
+fn metadata_keeps_identity_and_a_hash_for_queues() {
     let stripped = |queue: &str| {
         let mut metadata: ObjectMeta = serde_json::from_value(json!({
             "name": "hello", "uid": "u", "annotations": { "more": "x" }, "generation": 3,
@@ -165,7 +165,7 @@ fn of_metadata_the_identity_and_what_a_queue_reads_are_stored() {
 }
 
 #[test]
-fn of_a_pod_its_state_is_stored() {
+fn a_stored_pod_keeps_its_state() {
     let runner = |image: &str, id: &str| {
         json!([{
             "name": "hello", "image": image, "imageID": id, "ready": true, "restartCount": 2,
