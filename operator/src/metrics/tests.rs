@@ -11,9 +11,9 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
 
-fn seen(state: State, reason: &str, in_queue: bool, waits_since: Option<i64>) -> Observed {
+fn seen(state: State, reason: &str, in_queue: bool, waits_since: Option<i64>) -> KnownMiniCluster {
     let summary = Summary::new(state, reason, in_queue, waits_since.map(at));
-    Observed { summary: Some(summary), is_pending: false }
+    KnownMiniCluster { summary: Some(summary), is_pending: false }
 }
 
 fn phase(name: &str, duration_milliseconds: i64) -> TimelineEntry {
@@ -97,16 +97,16 @@ fn reconciles_leadership_and_release_are_exported() {
 fn miniclusters_are_counted_at_each_scrape() {
     let metrics = Metrics::default();
     let none = metrics.text().unwrap();
-    assert!(!none.contains("flux_operator_miniclusters{"), "who stands by counts none: {none}");
+    assert!(!none.contains("flux_operator_miniclusters{"), "a stand-by operator counts none: {none}");
     metrics.set_population(|| {
-        let new = Observed { summary: None, is_pending: true };
+        let new = KnownMiniCluster { summary: None, is_pending: true };
         let all = [
             seen(State::Pending, "Waiting", false, Some(40)),
             seen(State::Pending, "Waiting", false, Some(70)),
             seen(State::Suspended, "Suspended", true, Some(10)),
             seen(State::Suspended, "Suspended", false, None),
             seen(State::Failed, "BackoffLimitExceeded", false, None),
-            // A clock that is ahead of this one.
+            // The status has a time in the future.
             seen(State::Degraded, "Degraded", false, Some(200)),
             new,
         ];
@@ -135,8 +135,8 @@ fn a_run_is_measured_by_size_end_and_phases() {
     let after = Some(Duration::from_secs(90));
     let end = End { after, state: State::Failed, reason: "CommandFailed", timeline: &timeline };
     let ready = Some(Duration::from_secs(4));
-    metrics.observe_change(&Change { size: 8, ready, end: Some(end) });
-    metrics.observe_change(&Change { size: 9, ready, end: None });
+    metrics.observe_status_change(&StatusChange { size: 8, ready, end: Some(end) });
+    metrics.observe_status_change(&StatusChange { size: 9, ready, end: None });
     let text = metrics.text().unwrap();
     for line in [
         "time_to_ready_seconds_count{size=\"2-8\"} 1",
@@ -161,7 +161,7 @@ fn events_in_a_cluster_add_no_series() {
         let timeline = [phase(&name, number)];
         let end = End { after: None, state, reason: &name, timeline: &timeline };
         let size = i32::try_from(number).unwrap();
-        metrics.observe_change(&Change { size, ready: Some(Duration::MAX), end: Some(end) });
+        metrics.observe_status_change(&StatusChange { size, ready: Some(Duration::MAX), end: Some(end) });
     }
     let text = metrics.text().unwrap();
     assert!(!text.contains("word"), "{text}");

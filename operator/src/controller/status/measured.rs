@@ -1,7 +1,7 @@
 //! What a status, and the change of one, says to those who measure.
 
 use super::conditions::kind;
-use crate::metrics::{Change, End, Summary};
+use crate::metrics::{StatusChange, End, Summary};
 use flux_api::crd::{MiniCluster, MiniClusterStatus, State};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -39,7 +39,7 @@ pub(crate) fn summary(cluster: &MiniCluster, status: &MiniClusterStatus) -> Opti
 pub(crate) fn change<'status>(
     cluster: &MiniCluster,
     new: &'status MiniClusterStatus,
-) -> Change<'status> {
+) -> StatusChange<'status> {
     let old = cluster.status.as_ref();
     let since_creation = |time: Timestamp| {
         // A clock may be behind; a copy of a MiniCluster from elsewhere is younger than its run.
@@ -55,7 +55,7 @@ pub(crate) fn change<'status>(
     });
     // Without a Job there was none to count.
     let size = if new.size > 0 { new.size } else { cluster.spec.size };
-    Change { size, ready: first_ready(old, new).and_then(since_creation), end }
+    StatusChange { size, ready: first_ready(old, new).and_then(since_creation), end }
 }
 
 /// When the MiniCluster has become ready, if `new` is the first status that says so. A run that is complete is ready,
