@@ -4,7 +4,7 @@ use super::failures::Failures;
 use super::observe::demand::Demands;
 use super::observe::image_volumes::ImageVolumes;
 use super::observe::rate_limit::RateLimit;
-use super::observe::recent::Recent;
+use super::observe::mini_cluster_cache::Recent;
 use super::observe::stores::{Stores, Writers};
 use crate::metrics::Metrics;
 use flux_api::cluster::validate::Defaults;

@@ -11,7 +11,7 @@ mod job_change;
 pub(super) mod mode;
 pub(super) mod queue;
 pub(super) mod record;
-pub(super) mod rest;
+pub(super) mod instance_api;
 pub(super) mod start_deadline;
 pub(super) mod suspension;
 #[cfg(test)]
@@ -88,7 +88,7 @@ pub(super) struct Plan {
     /// How long containers of others may still hold a pod of the lead whose runner has ended.
     pub(super) held: Option<Duration>,
     /// Where the instance serves its API, if it does.
-    pub(super) rest: Option<rest::Reached>,
+    pub(super) rest: Option<instance_api::Reached>,
     /// What is reported where the queue decides on the size.
     pub(super) scaling: Option<Scaling>,
     /// What was asked for and cannot be had while the Job exists, or after it has finished.
@@ -144,7 +144,7 @@ pub(super) fn decide(request: &Request<'_>, live: &Live) -> Plan {
         maximum_size: (config.as_ref().and_then(maximum_size))
             .or_else(|| cluster.ok().map(|cluster| cluster.max_size)),
         interactive: config.as_ref().is_some_and(|config| config.workload.is_interactive()),
-        rest: config.as_ref().and_then(rest::reached),
+        rest: config.as_ref().and_then(instance_api::reached),
         ..Plan::default()
     };
     plan.held = held::rest(live, config.as_ref(), &request.now);
@@ -229,7 +229,7 @@ fn apply_specification(
     let rest = running.as_ref().and_then(|running| running.rest.clone());
     let Constrained { cluster, mut config, refused } =
         constrain(&cluster, address, live, running, request.generation, install);
-    let rest = rest::secret(&cluster, &mut config, rest, request.rest_token.as_ref());
+    let rest = instance_api::secret(&cluster, &mut config, rest, request.rest_token.as_ref());
     // Agents that began without an API serve none.
     let rest_service = cluster.name.rest_service();
     exposed.retain(|it| config.rest.is_some() || it.name_any() != rest_service);

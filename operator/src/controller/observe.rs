@@ -1,14 +1,14 @@
 //! What there is in the cluster: all that is read, in one go.
 
 pub(super) mod cached_client;
-mod check;
+mod pending_check;
 pub(super) mod demand;
 pub(super) mod gang;
 pub(super) mod image_volumes;
 mod pending;
 mod pods;
 pub(super) mod rate_limit;
-pub(super) mod recent;
+pub(super) mod mini_cluster_cache;
 pub(super) mod stores;
 pub(super) mod waiting;
 

@@ -7,7 +7,7 @@ mod events;
 use super::context::{Context, FIELD_MANAGER};
 use super::error::{Error, Verb};
 use super::observe::cached_client::{Read, read, reported};
-use super::observe::recent::{Name, name_of};
+use super::observe::mini_cluster_cache::{Name, name_of};
 use super::observe::stores::MiniClusterMeta;
 use super::status::{change, interrupted, summary};
 use events::events;

@@ -3,7 +3,7 @@
 //! What makes a Job is read live: the MiniCluster, its Job and its `ConfigMap`, wherever no Job is there. All else may
 //! be out of date, and every write carries the version that it was decided on.
 
-use super::recent::{Name, name_of};
+use super::mini_cluster_cache::{Name, name_of};
 use super::stores::{MiniClusterMeta, Stores, stored};
 use crate::controller::context::Context;
 use crate::controller::error::{Error, NameConflict, ObjectName, Verb};

@@ -1,7 +1,7 @@
 //! What the queues of MiniClusters that are sized by demand need: the operator asks their leads, by a question that is
 //! answered when there is news (docs/design/demand.md). There is one such question at a time for each lead.
 
-use super::recent::Name;
+use super::mini_cluster_cache::Name;
 use super::stores::MiniClusterMeta;
 use anyhow::{Context as _, Result, ensure};
 use flux_contract::demand::{Demand, Question};

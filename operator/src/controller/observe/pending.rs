@@ -2,7 +2,7 @@
 //! they have not, each check asks for one thing, and as little of it as tells whether there is something new.
 
 use super::cached_client::{CachedClient, is_owned};
-use super::check::{BEGIN, Check, Found};
+use super::pending_check::{BEGIN, Check, Found};
 use super::waiting::{SILENT_LIMIT, event_time, is_silent, not_started, waiting, warning};
 use crate::controller::error::{Error, Verb};
 use crate::controller::job_ext::{lacks_brokers, lacks_pods};

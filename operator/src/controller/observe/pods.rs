@@ -1,7 +1,7 @@
 //! The Job's pods, and why some of them do not start.
 
 use super::cached_client::CachedClient;
-use super::check::BEGIN;
+use super::pending_check::BEGIN;
 use super::pending::check;
 use super::waiting::{Waiting, lead_waiting, not_started};
 use crate::controller::error::Error;

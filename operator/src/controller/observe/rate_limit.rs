@@ -1,6 +1,6 @@
 //! A rate limit for what many MiniClusters ask for at the same time, and what is not urgent for any of them.
 
-use super::recent::Name;
+use super::mini_cluster_cache::Name;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::time::Duration;

@@ -4,7 +4,7 @@
 //! controls, or a Job where they are pods; without the fields that nobody here reads; and of a large object, or of one
 //! too many, only its identity, so that it is read when it is needed. Whatever others write, memory stays small.
 
-use super::recent::Recent;
+use super::mini_cluster_cache::Recent;
 use crate::controller::job_ext::is_finished;
 use crate::controller::pod_ext::leaves_no_container;
 use crate::controller::run_record::RunRecord;

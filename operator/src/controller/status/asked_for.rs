@@ -4,7 +4,7 @@ use super::conditions::{Conditions, kind};
 use super::facts::Facts;
 use super::phase::Phase;
 use crate::controller::decide::autoscale::Scaling;
-use crate::controller::decide::rest::Reached;
+use crate::controller::decide::instance_api::Reached;
 use crate::controller::observe::demand::Answer;
 use flux_api::crd::State;
 use flux_contract::REST_SECRET_KEY;

@@ -1,6 +1,6 @@
 use super::*;
 use crate::controller::fixtures::{ended_job, job};
-use crate::controller::observe::check::Check;
+use crate::controller::observe::pending_check::Check;
 use futures::StreamExt as _;
 use http::{Request, Response};
 use k8s_openapi::api::core::v1::PodStatus;

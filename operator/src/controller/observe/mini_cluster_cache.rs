@@ -1,6 +1,6 @@
 //! What the operator itself has read or written of each MiniCluster a moment ago, and need not ask for again.
 
-use super::check::Check;
+use super::pending_check::Check;
 use crate::metrics::{Observed, Summary};
 use flux_api::crd::{MiniCluster, MiniClusterStatus};
 use kube::ResourceExt;
