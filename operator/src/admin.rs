@@ -45,9 +45,8 @@ impl Health {
     /// Why the kubelet has to restart the operator; `None` while the operator is healthy.
     pub(crate) fn unhealthy_reason(&self, now: Instant) -> Option<String> {
         let since = now.saturating_duration_since(*self.last_heartbeat.lock());
-        (since > HEARTBEAT_TIMEOUT).then(|| {
-            format!("the reconcile thread sent no heartbeat for {} s", since.as_secs())
-        })
+        (since > HEARTBEAT_TIMEOUT)
+            .then(|| format!("the reconcile thread sent no heartbeat for {} s", since.as_secs()))
     }
 
     pub(crate) fn set_ready(&self) {
@@ -62,7 +61,8 @@ impl Health {
     /// Why the operator is not ready; `None` once it is.
     pub(crate) fn unready_reason(&self) -> Option<String> {
         let synced = self.is_ready.load(Ordering::Acquire);
-        let unsynced = (!synced).then(|| "the first lists of the watches are not complete yet".to_owned());
+        let unsynced =
+            (!synced).then(|| "the first lists of the watches are not complete yet".to_owned());
         unsynced.or_else(|| self.missing_fields.lock().clone())
     }
 }
@@ -152,7 +152,12 @@ mod tests {
         let begin = Instant::now().checked_sub(2 * HEARTBEAT_TIMEOUT).unwrap();
         let health = Arc::new(Health::new(begin));
         assert_eq!(health.unhealthy_reason(begin + HEARTBEAT_TIMEOUT), None);
-        assert!(health.unhealthy_reason(begin + HEARTBEAT_TIMEOUT + Duration::from_secs(1)).unwrap().contains("61 s"));
+        assert!(
+            health
+                .unhealthy_reason(begin + HEARTBEAT_TIMEOUT + Duration::from_secs(1))
+                .unwrap()
+                .contains("61 s")
+        );
         let (code, text) = healthy(State(Arc::clone(&health))).await;
         assert_eq!(code, StatusCode::SERVICE_UNAVAILABLE);
         assert!(text.contains("sent no heartbeat"), "{text}");

@@ -59,15 +59,18 @@ pub async fn supervise<T>(
     work: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, Error> {
     let begin = Instant::now();
-    let result = guard::guarded(guard::LIMIT, work).await;
+    let result = guard::guarded(guard::RECONCILE_TIMEOUT, work).await;
     if let Err(error @ (Error::TimedOut(_) | Error::Internal)) = &result {
         let report = Box::pin(report::report_interrupted(context, meta, error));
         let reported = guard::guarded(INTERRUPTION_REPORT_TIMEOUT, report).await;
         if let Err(error) = reported {
-            tracing::warn!(error = error.chain(), "the status could not report why the reconcile was interrupted");
+            tracing::warn!(
+                error = error.chain(),
+                "the status could not report why the reconcile was interrupted"
+            );
         }
     }
-    context.recent.set_reconciled(meta);
+    context.cache.set_reconciled(meta);
     context.metrics.observe(begin.elapsed(), result.as_ref().err().map(Error::category));
     if result.is_ok() {
         context.failures.forget(meta.namespace().as_deref(), &meta.name_any());
@@ -86,7 +89,15 @@ fn retry(meta: Arc<MiniClusterMeta>, error: &Error, context: Arc<Context>) -> Ac
     let (category, error) = (error.category(), error.chain());
     // The first retries follow within seconds: they would repeat the same line.
     if failures == 1 || wait >= FAILURE_LOG_INTERVAL {
-        tracing::warn!(name, namespace, category, error, failures, ?wait, "the reconcile failed and is repeated after the wait");
+        tracing::warn!(
+            name,
+            namespace,
+            category,
+            error,
+            failures,
+            ?wait,
+            "the reconcile failed and is repeated after the wait"
+        );
     }
     Action::requeue(wait)
 }
@@ -99,7 +110,7 @@ pub async fn run(
     shutdown: impl Future<Output = ()> + Send + Sync + 'static,
 ) {
     let (client, only) = (context.client.clone(), scope.namespace.as_deref());
-    let (store, clusters) = mini_clusters(api(&client, only), Arc::clone(&context.recent), synced);
+    let (store, clusters) = mini_clusters(api(&client, only), Arc::clone(&context.cache), synced);
     let ours = &managed("");
     // The writers are gone if `run` was called before.
     let Some(writers) = context.writers.lock().take() else { return };
@@ -121,7 +132,7 @@ pub async fn run(
     let of_leads = managed(&format!(",{}=0", labels::COMPLETION_INDEX));
     let leads = controlled(api(&client, only), writers.leads, &of_leads, JOB, strip_pod);
     let demand_changes = context.demands.changes(store.clone());
-    context.metrics.set_population(population(store.clone(), Arc::clone(&context.recent)));
+    context.metrics.set_population(population(store.clone(), Arc::clone(&context.cache)));
     Controller::for_stream(clusters, store)
         .with_config(Config::default().concurrency(scope.concurrency))
         .owns_stream(jobs)
@@ -138,8 +149,12 @@ pub async fn run(
                 Err(ControllerError::ObjectNotFound(gone)) => {
                     context.failures.forget(gone.namespace.as_deref(), &gone.name);
                 }
-                Err(ControllerError::QueueError(error)) => tracing::warn!(%error, "a watch failed and is started again"),
-                Err(ControllerError::RunnerError(error)) => tracing::error!(%error, "the controller failed"),
+                Err(ControllerError::QueueError(error)) => {
+                    tracing::warn!(%error, "a watch failed and is started again")
+                }
+                Err(ControllerError::RunnerError(error)) => {
+                    tracing::error!(%error, "the controller failed")
+                }
                 // `supervise` has recorded the outcome.
                 Err(ControllerError::ReconcilerFailed(..)) | Ok(_) => {}
             }

@@ -98,7 +98,9 @@ impl Candidate {
 
     /// Releases the Lease if this operator holds it, so that another operator need not wait until it expires.
     pub async fn release(mut self) {
-        let Some(SeenLease { mut lease, written_by_us: true, .. }) = self.seen.take() else { return };
+        let Some(SeenLease { mut lease, written_by_us: true, .. }) = self.seen.take() else {
+            return;
+        };
         let spec = lease.spec.get_or_insert_default();
         (spec.holder_identity, spec.renew_time) = (None, Some(MicroTime(Timestamp::now())));
         let parameters = PostParams::default();
@@ -115,7 +117,11 @@ impl Candidate {
         }
         // The API server may have done the write although no response came.
         self.invalidate_cached_lease();
-        bail!("no response about the Lease {} for {} s", self.display_name(), ATTEMPT_TIMEOUT.as_secs())
+        bail!(
+            "no response about the Lease {} for {} s",
+            self.display_name(),
+            ATTEMPT_TIMEOUT.as_secs()
+        )
     }
 
     async fn try_once(&mut self) -> Result<LeaseState> {

@@ -6,7 +6,7 @@ mod requests;
 mod runs;
 
 pub(crate) use population::{Observed, Population, Summary};
-pub(crate) use runs::{StatusChange, End};
+pub(crate) use runs::{End, StatusChange};
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::{encode_eof, encode_registry};

@@ -17,6 +17,7 @@ mod container;
 pub mod definition;
 mod flux;
 mod pod;
+mod reason;
 pub mod served;
 mod status;
 
@@ -28,6 +29,7 @@ pub use flux::{
     Network, Rest, Scheduler,
 };
 pub use pod::{Gang, Pod, Scheduling};
+pub use reason::Reason;
 pub use status::{InstallMethod, Installed, MiniClusterStatus, RunResult, State, TimelineEntry};
 
 use educe::Educe;

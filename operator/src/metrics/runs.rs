@@ -1,8 +1,8 @@
 //! Durations and ends of runs. Each value comes from a status that was just written over another one with a resource
 //! version, so no other operator counts it again.
 
-use super::reasons::{COMPLETE, FAILED, OTHER, label};
-use flux_api::crd::{State, TimelineEntry};
+use super::reasons::{OTHER, label};
+use flux_api::crd::{Reason, State, TimelineEntry};
 use flux_contract::phase;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -97,9 +97,13 @@ impl Runs {
                 drop(runs.end.get_or_create(&SizeAndState { size, state }));
             }
         }
-        for (state, reasons) in [(State::Complete, COMPLETE), (State::Failed, FAILED)] {
-            for reason in reasons.split_whitespace().chain([OTHER]) {
-                drop(runs.ended.get_or_create(&StateAndReason { state: state_label(state), reason }));
+        for (state, reasons) in
+            [(State::Complete, Reason::COMPLETE), (State::Failed, Reason::FAILED)]
+        {
+            for reason in reasons.iter().map(|reason| reason.as_str()).chain([OTHER]) {
+                drop(
+                    runs.ended.get_or_create(&StateAndReason { state: state_label(state), reason }),
+                );
             }
         }
         for phase in phase::ALL.into_iter().chain([OTHER]) {

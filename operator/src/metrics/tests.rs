@@ -1,6 +1,6 @@
 use super::*;
 use axum::http::StatusCode;
-use flux_api::crd::{State, TimelineEntry};
+use flux_api::crd::{Reason, State, TimelineEntry};
 use jiff::Timestamp;
 use std::collections::BTreeSet;
 
@@ -97,7 +97,10 @@ fn reconciles_leadership_and_release_are_exported() {
 fn miniclusters_are_counted_at_each_scrape() {
     let metrics = Metrics::default();
     let none = metrics.text().unwrap();
-    assert!(!none.contains("flux_operator_miniclusters{"), "a stand-by operator counts none: {none}");
+    assert!(
+        !none.contains("flux_operator_miniclusters{"),
+        "a stand-by operator counts none: {none}"
+    );
     metrics.set_population(|| {
         let new = KnownMiniCluster { summary: None, is_pending: true };
         let all = [
@@ -161,7 +164,11 @@ fn events_in_a_cluster_add_no_series() {
         let timeline = [phase(&name, number)];
         let end = End { after: None, state, reason: &name, timeline: &timeline };
         let size = i32::try_from(number).unwrap();
-        metrics.observe_status_change(&StatusChange { size, ready: Some(Duration::MAX), end: Some(end) });
+        metrics.observe_status_change(&StatusChange {
+            size,
+            ready: Some(Duration::MAX),
+            end: Some(end),
+        });
     }
     let text = metrics.text().unwrap();
     assert!(!text.contains("word"), "{text}");
@@ -194,7 +201,7 @@ fn alerts_and_dashboard_use_only_existing_metrics() {
     for line in rules.lines() {
         let listed = line.split_once("category=~\"").and_then(|(_, rest)| rest.split_once('"'));
         for category in listed.iter().flat_map(|(listed, _)| listed.split('|')) {
-            assert!(reasons::UNDER_WAY.split_whitespace().any(|it| it == category), "{category}");
+            assert!(Reason::UNDER_WAY.iter().any(|it| it.as_str() == category), "{category}");
             categories += 1;
         }
     }

@@ -80,7 +80,7 @@ impl MiniClusterStatus {
 
     /// The condition that says how the run has ended; `None` while it has not.
     pub fn end(&self) -> Option<&Condition> {
-        let type_ = self.state.filter(|_| self.is_over())?.telling_condition();
+        let type_ = self.state.filter(|_| self.is_over())?.summary_condition();
         self.conditions.iter().find(|condition| condition.type_ == type_)
     }
 }
@@ -164,7 +164,7 @@ pub enum State {
 
 impl State {
     /// Type of the condition whose reason is `status.reason` in this state.
-    pub const fn telling_condition(self) -> &'static str {
+    pub const fn summary_condition(self) -> &'static str {
         match self {
             Self::Complete => "Complete",
             Self::Failed => "Failed",

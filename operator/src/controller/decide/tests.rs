@@ -1,11 +1,11 @@
-//! Specification and what there is in, what is written and told out.
+//! Tests of [`decide`]: a specification and live objects in, writes and reports out.
 
 use super::*;
 use crate::controller::error::{NameConflict, ObjectName};
 use crate::controller::fixtures::{
     at, cluster, delete_failed_job, ended_job, images, job, pod, ready_lead, running,
 };
-use crate::controller::job_ext::CAUSE_ANNOTATION;
+use crate::controller::job_ext::START_DEADLINE_CAUSE_ANNOTATION;
 use flux_api::cluster::QUEUE_LABEL;
 use flux_api::cluster::validate::Violation;
 use flux_api::objects::SUSPENDED_ANNOTATION;
@@ -16,7 +16,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// With everything there can be: a pod of `spec.services`, and a sidecar with a port.
+/// A specification with a pod of `spec.services`, and with a sidecar that has a port.
 fn everything() -> Value {
     json!({
         "services": [{ "image": "db", "name": "db" }],
@@ -27,19 +27,19 @@ fn everything() -> Value {
     })
 }
 
-fn decided(spec: &Value, generation: i64, live: &Live) -> Plan {
+fn decided(spec: &Value, generation: i64, live: &LiveObjects) -> Plan {
     with(Ok(cluster(spec)), generation, live)
 }
 
-fn with(cluster: Result<Cluster, Violations>, generation: i64, live: &Live) -> Plan {
+fn with(cluster: Result<Cluster, Violations>, generation: i64, live: &LiveObjects) -> Plan {
     let draw = |bytes: &mut [u8]| {
         bytes.fill(7);
         Ok(())
     };
     let images = &images("agent");
-    let image_volumes = Err("nobody knows".to_owned());
+    let image_volumes = Err("not checked".to_owned());
     decide(
-        &Request {
+        &DecisionInput {
             rest_token: Some(Redacted::new("secret-token".to_owned())),
             generation,
             now: at(1_000),
@@ -79,8 +79,8 @@ fn lines(plan: &Plan) -> Vec<String> {
 
 /// Kind and name of what is written, in order.
 fn written(plan: &Plan) -> Vec<String> {
-    let words = |line: &String| line.split(' ').take(3).collect::<Vec<_>>().join(" ");
-    lines(plan).iter().map(words).collect()
+    let kind_and_name = |line: &String| line.split(' ').take(3).collect::<Vec<_>>().join(" ");
+    lines(plan).iter().map(kind_and_name).collect()
 }
 
 fn patch_of<K>(change: &Change<K>) -> Value {
@@ -95,8 +95,8 @@ fn config_patch(plan: &Plan) -> Value {
     patch_of(&plan.writes.config_map)
 }
 
-/// Creates what `plan` says, as the API server would have.
-fn create(plan: &Plan, live: &mut Live) {
+/// Creates the objects of `plan` in `live`, as the API server would.
+fn create(plan: &Plan, live: &mut LiveObjects) {
     fn created<K: Resource<DynamicType = ()> + Clone>(change: &Change<K>) -> Option<K> {
         let Change::Create(object) = change else { return None };
         let mut object = object.as_ref().clone();
@@ -115,24 +115,24 @@ fn create(plan: &Plan, live: &mut Live) {
     live.job = created(&writes.job).or_else(|| live.job.take());
 }
 
-/// What there is once `spec` has been applied as generation 1.
-fn settled(spec: &Value) -> Live {
-    let mut live = Live::default();
+/// The live objects after `spec` was applied as generation 1.
+fn settled(spec: &Value) -> LiveObjects {
+    let mut live = LiveObjects::default();
     for _ in 0..3 {
         create(&decided(spec, 1, &live), &mut live);
     }
     live
 }
 
-/// The same, once the Job has ended.
-fn finished(spec: &Value) -> Live {
+/// The same after the Job has ended.
+fn finished(spec: &Value) -> LiveObjects {
     let mut live = settled(spec);
     live.job.as_mut().unwrap().status = ended_job("Failed", "BackoffLimitExceeded").status;
     live
 }
 
-/// The same, once somebody has deleted the Job whose end was noted.
-fn deleted(spec: &Value) -> Live {
+/// The same after somebody has deleted the Job whose end was recorded.
+fn deleted(spec: &Value) -> LiveObjects {
     let mut live = finished(spec);
     delete_failed_job(&mut live);
     live
@@ -148,7 +148,7 @@ fn nothing() -> Vec<String> {
 
 #[test]
 fn services_are_created_before_all_other_objects() {
-    let mut live = Live::default();
+    let mut live = LiveObjects::default();
     let first = decided(&everything(), 1, &live);
     assert!(first.writes.only_services);
     assert_eq!(lines(&first), ["create Service hello", "create Service hello-lead"]);
@@ -176,7 +176,7 @@ fn services_are_created_before_all_other_objects() {
 #[test]
 fn the_api_token_is_created_once_in_its_own_secret() {
     let spec = json!({ "flux": { "rest": {} } });
-    let mut live = Live::default();
+    let mut live = LiveObjects::default();
     create(&decided(&spec, 1, &live), &mut live);
     let plan = decided(&spec, 1, &live);
     let secret = format!("create Secret hello-rest-{:.10}", fingerprint("secret-token"));
@@ -185,10 +185,10 @@ fn the_api_token_is_created_once_in_its_own_secret() {
     assert!(!format!("{plan:?}").contains("secret-token"));
     create(&plan, &mut live);
     assert_eq!(written(&decided(&spec, 1, &live)), nothing());
-    // An attempt that failed before there was a Job has left it.
+    // An earlier attempt, which failed before it created the Job, has created the Secret.
     live.job = None;
     assert!(!written(&decided(&spec, 1, &live)).contains(&secret));
-    // Where the instance runs without, there is none to come.
+    // An instance that runs without an API gets none.
     let added = decided(&spec, 2, &settled(&json!({})));
     assert_eq!((lines(&added), added.refused), (nothing(), vec!["spec.flux.rest".to_owned()]));
 }
@@ -198,7 +198,7 @@ fn settled_foreign_and_finished_objects_are_not_written() {
     for spec in [json!({}), everything(), json!({ "interactive": true, "maxSize": 9 })] {
         assert_eq!(lines(&decided(&spec, 1, &settled(&spec))), nothing());
     }
-    for made in [finished as fn(&Value) -> Live, deleted] {
+    for made in [finished as fn(&Value) -> LiveObjects, deleted] {
         let mut over = made(&json!({}));
         over.services.retain(|name, _| name == "hello");
         assert_eq!(lines(&decided(&json!({}), 1, &over)), nothing());
@@ -208,7 +208,7 @@ fn settled_foreign_and_finished_objects_are_not_written() {
     let plan = decided(&json!({ "size": 2 }), 2, &foreign);
     assert_eq!(plan.mode, Mode::StartedByAnotherOperator);
     assert_eq!(lines(&plan), nothing());
-    assert_eq!(next_reconcile(&foreign, &plan, None, "hello"), Some(POLL));
+    assert_eq!(next_reconcile(&foreign, &plan, None, "hello"), Some(POLL_INTERVAL));
 }
 
 #[test]
@@ -237,17 +237,17 @@ fn a_partly_admitted_job_keeps_its_pods_and_flags() {
     let labels = json!({ QUEUE_LABEL: "team" });
     let spec = json!({ "size": 3, "minSize": 2, "tasks": 0, "jobLabels": labels });
     let mut live = settled(&spec);
-    let admit = |live: &mut Live, suspend: bool, size: i32| {
+    let admit = |live: &mut LiveObjects, suspend: bool, size: i32| {
         let job = live.job.as_mut().unwrap().spec.as_mut().unwrap();
         (job.suspend, job.parallelism, job.completions) = (Some(suspend), Some(size), Some(size));
     };
-    let said = |text: &str| {
+    let quorum_and_nodes = |text: &str| {
         let nodes = text.split("flags = ").nth(1).unwrap().split(']').next().unwrap();
         (text.contains("quorum = 2"), nodes.contains('2'), nodes.contains('3'))
     };
     let map = live.config_map.as_ref().unwrap();
-    let all = said(&map.data.as_ref().unwrap()["agent.toml"]);
-    assert_eq!(all, (false, false, true), "nobody knows yet how many there will be");
+    let all = quorum_and_nodes(&map.data.as_ref().unwrap()["agent.toml"]);
+    assert_eq!(all, (false, false, true), "the number of pods is not known yet");
     admit(&mut live, true, 3);
     assert_eq!(lines(&decided(&spec, 1, &live)), nothing());
     for (size, expected) in [(2, (true, true, false)), (3, (true, false, true))] {
@@ -257,9 +257,12 @@ fn a_partly_admitted_job_keeps_its_pods_and_flags() {
             (written(&plan), &plan.refused),
             (vec!["patch ConfigMap hello-agent".to_owned()], &nothing())
         );
-        assert_eq!(said(config_patch(&plan)["data"]["agent.toml"].as_str().unwrap()), expected);
+        assert_eq!(
+            quorum_and_nodes(config_patch(&plan)["data"]["agent.toml"].as_str().unwrap()),
+            expected
+        );
     }
-    // Another size is one that the queue would have to be asked for.
+    // The queue would have to admit another size.
     let more = json!({ "size": 4, "minSize": 2, "maxSize": 4, "tasks": 0, "jobLabels": labels });
     let refused = decided(&more, 2, &live).refused;
     assert!(refused[0].starts_with("spec.size: the queue team has admitted 3 pods"), "{refused:?}");
@@ -272,7 +275,7 @@ fn changes_that_a_running_instance_cannot_take_are_refused() {
     let size = "spec.size: Flux was started with 4 hosts, not with 9; a suspended MiniCluster can have others";
     assert_eq!(plan.refused, [size, "spec.containers[0].image"]);
     assert_eq!((lines(&plan), plan.maximum_size), (nothing(), Some(4)));
-    // Beside it what can be had is written, and a change that is taken back is no longer reported.
+    // The other changes are written, and a change that is undone is no longer reported.
     let image = json!({ "containers": [{ "image": "other", "command": "echo hello" }], "size": 2 });
     let plan = decided(&image, 2, &settled(&json!({})));
     let patch = job_patch(&plan);
@@ -342,7 +345,7 @@ fn a_late_instance_ends_with_the_cause() {
     live.job.as_mut().unwrap().status.as_mut().unwrap().start_time = Some(at(940));
     let patch = job_patch(&decided(&spec, 1, &live));
     assert_eq!(patch["spec"], json!({ "activeDeadlineSeconds": 1 }));
-    let cause = patch["metadata"]["annotations"][CAUSE_ANNOTATION].as_str().unwrap();
+    let cause = patch["metadata"]["annotations"][START_DEADLINE_CAUSE_ANNOTATION].as_str().unwrap();
     assert!(cause.contains("the 60 seconds of spec.startDeadlineSeconds"), "{cause}");
 }
 
@@ -353,13 +356,13 @@ fn a_specification_that_was_refused_changes_nothing_of_what_runs() {
         Err(Violations(vec![Violation { path, message }]))
     };
     let settled = settled(&everything());
-    for live in [&Live::default(), &settled] {
+    for live in [&LiveObjects::default(), &settled] {
         let plan = with(faults(), 2, live);
         assert!(plan.violations.is_some());
         assert_eq!(lines(&plan), nothing());
     }
-    // Nobody knows its Services then.
-    let live = Live { services: BTreeMap::new(), ..finished(&everything()) };
+    // The names of its Services come from the specification, which was refused.
+    let live = LiveObjects { services: BTreeMap::new(), ..finished(&everything()) };
     assert_eq!(lines(&with(faults(), 2, &live)), ["delete Pod hello-services pod-uid"]);
 }
 
@@ -371,7 +374,7 @@ fn a_finished_run_loses_its_services_pod_and_addresses() {
     let expected: Vec<String> = gone.iter().map(|what| format!("delete {what}-uid")).collect();
     assert_eq!(lines(&decided(&everything(), 1, &live)), expected);
     live.services.retain(|name, _| name == "hello");
-    live.names_taken = vec!["web".to_owned()];
+    live.alias_conflicts = vec!["web".to_owned()];
     let plan = decided(&everything(), 1, &live);
     assert_eq!(lines(&plan), ["delete Pod hello-services pod-uid"]);
     live.services_pod.as_mut().unwrap().metadata.deletion_timestamp = Some(at(1));
@@ -398,7 +401,7 @@ fn a_missing_object_is_created_again_alone() {
     let mut live = settled(&everything());
     live.config_map = None;
     assert_eq!(lines(&decided(&everything(), 1, &live)), ["create ConfigMap hello-agent"]);
-    // Agents of another release may not read what this one writes.
+    // Agents of another release may not be able to read a new configuration.
     live.job.as_mut().unwrap().spec.as_mut().unwrap().template.spec = None;
     assert_eq!(lines(&decided(&everything(), 1, &live)), nothing());
     let added = decided(&json!({ "services": everything()["services"] }), 2, &settled(&json!({})));
@@ -418,14 +421,15 @@ fn a_name_conflict_stops_the_objects_that_need_the_name() {
         (taken("Job", "hello"), "NameTaken"),
         (NameConflict::Predecessor(map), "WaitingForDeletion"),
     ] {
-        let live = Live { taken: vec![place], ..Live::default() };
+        let live = LiveObjects { name_conflicts: vec![place], ..LiveObjects::default() };
         let plan = decided(&everything(), 1, &live);
         assert_eq!((lines(&plan), plan.obstacle.unwrap().category()), (nothing(), category));
     }
-    let services_taken = vec![taken("Service", "hello")];
-    let live = Live { services_taken: services_taken.clone(), ..Live::default() };
+    let service_conflicts = vec![taken("Service", "hello")];
+    let live =
+        LiveObjects { service_conflicts: service_conflicts.clone(), ..LiveObjects::default() };
     assert_eq!(decided(&json!({}), 1, &live).obstacle.unwrap().category(), "NameTaken");
-    let over = Live { services_taken, ..finished(&everything()) };
+    let over = LiveObjects { service_conflicts, ..finished(&everything()) };
     assert!(decided(&everything(), 1, &over).obstacle.is_none());
 }
 
@@ -433,13 +437,13 @@ fn a_name_conflict_stops_the_objects_that_need_the_name() {
 fn a_taken_alias_stops_nothing_and_is_tried_again() {
     let mut live = settled(&everything());
     live.services.remove("web");
-    live.names_taken = vec!["web".to_owned()];
+    live.alias_conflicts = vec!["web".to_owned()];
     let plan = decided(&everything(), 1, &live);
     assert_eq!(lines(&plan), nothing());
     let next = |state| next_reconcile(&live, &plan, Some(state), "hello");
-    assert_eq!(next(State::Running), Some(NAME_TAKEN));
+    assert_eq!(next(State::Running), Some(ALIAS_RETRY_INTERVAL));
     assert_eq!(next(State::Pending), None);
-    live.names_taken.clear();
+    live.alias_conflicts.clear();
     assert_eq!(lines(&decided(&everything(), 1, &live)), ["create Service web"]);
 }
 
@@ -448,15 +452,15 @@ fn missing_pods_are_checked_again_soon() {
     let mut live = settled(&json!({}));
     live.job.as_mut().unwrap().status = job(3).status;
     let plan = decided(&json!({}), 1, &live);
-    let next = |live: &Live, state| next_reconcile(live, &plan, Some(state), "hello");
-    let (soon, later) = (Some(POLL), None);
+    let next = |live: &LiveObjects, state| next_reconcile(live, &plan, Some(state), "hello");
+    let (soon, later) = (Some(POLL_INTERVAL), None);
     assert_eq!(next(&live, State::Starting), soon);
     live.pods.lead = Some(pod("hello-0-a", "Running", "hello", running()));
     assert_eq!(next(&live, State::Running), soon, "the lead is not ready any more");
     live.pods.lead = Some(ready_lead());
-    // A sidecar that has failed takes readiness from its pod for good: that is no reason to poll.
+    // A failed sidecar makes its pod unready for good: that is no reason to poll.
     assert_eq!(next(&live, State::Running), later);
-    // A worker that was replaced a moment ago may wait for something.
+    // A worker that was just replaced may wait for something.
     for (seconds, asks) in [(40, true), (80, false)] {
         live.pods.next = Some(Duration::from_secs(seconds));
         assert_eq!(next(&live, State::Running), live.pods.next.filter(|_| asks));

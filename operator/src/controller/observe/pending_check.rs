@@ -1,70 +1,75 @@
-//! What was found out about pods that do not start, and when it is asked for again: ever more seldom while nothing is
-//! new.
+//! The last check why pods do not start, and the time of the next one: the interval grows while nothing changes.
 
-use super::waiting::{PATIENCE, Waiting};
+use super::waiting::{PERSISTENT_AFTER, Waiting};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Time from the start of a Job on, and between two checks, in which nobody asks why pods do not start: most do.
-pub(crate) const BEGIN: Duration = Duration::from_secs(5);
-/// Time to the second check. Each further one is as much later as all of them took, and this.
-const PAUSE: Duration = Duration::from_secs(10);
-/// Longest time to the next check.
-const LONGEST_PAUSE: Duration = Duration::from_mins(5);
+/// Time from the start of a Job to the first check: most pods start within it. Also the least time between two
+/// checks.
+pub(crate) const FIRST_CHECK_DELAY: Duration = Duration::from_secs(5);
+/// Time from the first check to the second; each later interval is this plus the time since the first check.
+const CHECK_INTERVAL: Duration = Duration::from_secs(10);
+/// Longest time between two checks.
+const MAX_CHECK_INTERVAL: Duration = Duration::from_mins(5);
 
-/// When it was asked why pods do not start, and what was found.
+/// The last check why pods do not start.
 #[derive(Debug, Clone)]
-pub(crate) struct Check {
-    /// Of the Job and its lead.
+pub(crate) struct PendingCheck {
+    /// Resource versions of the Job and its lead.
     pub(super) versions: [Option<String>; 2],
-    /// Since when nothing new was found.
+    /// Time of the last check that found something new.
     pub(super) since: Instant,
     pub(super) at: Instant,
-    /// How many checks there were before this one.
+    /// Number of earlier checks.
     pub(super) number: usize,
-    pub(super) found: Found,
+    pub(super) findings: PendingFindings,
 }
 
+/// Why pods do not start.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Found {
+pub(crate) struct PendingFindings {
     pub(crate) waiting: Option<Waiting>,
-    /// Why the Job gets fewer pods than it asks for.
+    /// Why the Job controller creates fewer pods than the Job asks for.
     pub(crate) refused: Option<String>,
-    /// The namespace is being deleted, and the Job gets no pods there any more.
+    /// The namespace is being deleted, so the Job gets no more pods.
     pub(crate) namespace_ends: bool,
-    /// A hash of the pods that wait, and their versions.
+    /// A hash of the pending pods and their resource versions.
     pub(super) pods: u64,
-    /// The uids of the pods whose Events were read, each with what they say.
-    pub(super) silent: Vec<(String, Option<String>)>,
+    /// The uids of pods whose Events were read, each with the message of the newest.
+    pub(super) pods_without_reason: Vec<(String, Option<String>)>,
 }
 
-impl Check {
-    pub(super) const fn new(versions: [Option<String>; 2], now: Instant, found: Found) -> Self {
-        Self { versions, since: now, at: now, number: 0, found }
+impl PendingCheck {
+    pub(super) const fn new(
+        versions: [Option<String>; 2],
+        now: Instant,
+        findings: PendingFindings,
+    ) -> Self {
+        Self { versions, since: now, at: now, number: 0, findings }
     }
 
-    /// Time from this check to the next, if nothing changes.
-    pub(super) fn pause(&self) -> Duration {
-        (self.at - self.since + PAUSE).min(LONGEST_PAUSE)
+    /// Time from this check to the next if nothing changes.
+    pub(super) fn interval(&self) -> Duration {
+        (self.at - self.since + CHECK_INTERVAL).min(MAX_CHECK_INTERVAL)
     }
 
-    /// How much of it is left.
-    pub(super) fn rest(&self) -> Duration {
-        self.pause().saturating_sub(self.at.elapsed())
+    /// Time until the next check.
+    pub(super) fn remaining(&self) -> Duration {
+        self.interval().saturating_sub(self.at.elapsed())
     }
 
-    pub(super) fn found(&self) -> Found {
-        let mut found = self.found.clone();
-        // A pod that has told the same since then has waited so long.
-        let lasts = self.since.elapsed() >= PATIENCE;
-        found.waiting.iter_mut().for_each(|waiting| waiting.lasts |= lasts);
-        found
+    pub(super) fn findings(&self) -> PendingFindings {
+        let mut findings = self.findings.clone();
+        // The same findings since then mean that the pod has waited since then.
+        let is_persistent = self.since.elapsed() >= PERSISTENT_AFTER;
+        findings.waiting.iter_mut().for_each(|waiting| waiting.is_persistent |= is_persistent);
+        findings
     }
 }
 
-impl Found {
-    pub(super) fn tells_the_same(&self, other: &Self) -> bool {
-        let message = |found: &Self| found.waiting.as_ref().map(|it| it.message.clone());
+impl PendingFindings {
+    pub(super) fn same_findings(&self, other: &Self) -> bool {
+        let message = |findings: &Self| findings.waiting.as_ref().map(|it| it.message.clone());
         message(self) == message(other)
             && (&self.refused, self.namespace_ends) == (&other.refused, other.namespace_ends)
     }
@@ -74,9 +79,9 @@ impl Found {
 mod tests {
     use super::*;
 
-    impl Check {
+    impl PendingCheck {
         pub(crate) fn empty() -> Self {
-            Self::new([None, None], Instant::now(), Found::default())
+            Self::new([None, None], Instant::now(), PendingFindings::default())
         }
     }
 }

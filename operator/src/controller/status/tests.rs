@@ -1,13 +1,13 @@
-//! Observation in, status out.
+//! Tests of [`status`]: live objects and plan in, status out.
 
 use super::*;
 use crate::controller::decide::Plan;
 use crate::controller::decide::mode::Mode;
 use crate::controller::error::Verb;
 use crate::controller::fixtures::{at, ended, ended_job, job, pod, running, table, waiting};
-use crate::controller::job_ext::CAUSE_ANNOTATION;
+use crate::controller::job_ext::START_DEADLINE_CAUSE_ANNOTATION;
 use crate::controller::observe::waiting::Waiting;
-use crate::controller::observe::{Live, Pods};
+use crate::controller::observe::{LiveObjects, Pods};
 use crate::controller::run_record::RunRecord;
 use flux_api::cluster::validate::{Violation, Violations};
 use flux_api::cluster::{QUEUE_LABEL, QUEUED_SIZE_ANNOTATION};
@@ -18,36 +18,36 @@ use serde_json::json;
 use std::collections::BTreeMap;
 
 #[derive(Default)]
-struct Observed {
-    live: Live,
+struct Case {
+    live: LiveObjects,
     plan: Plan,
     error: Option<Error>,
 }
 
-fn observed(job: Option<Job>, lead: impl Into<Option<Pod>>) -> Observed {
-    let live = Live { job, pods: Pods { lead: lead.into(), ..Pods::default() }, ..Live::default() };
+fn observed(job: Option<Job>, lead: impl Into<Option<Pod>>) -> Case {
+    let live = LiveObjects {
+        job,
+        pods: Pods { lead: lead.into(), ..Pods::default() },
+        ..LiveObjects::default()
+    };
     let plan = Plan { generation: 1, maximum_size: Some(4), ..Plan::default() };
-    Observed { live, plan, error: None }
+    Case { live, plan, error: None }
 }
 
 fn lead(phase: &str, state: ContainerState) -> Pod {
     pod("hello-0-abcde", phase, "hello", state)
 }
 
-fn ready() -> Observed {
+fn ready() -> Case {
     observed(Some(job(4)), lead("Running", running()))
 }
 
-fn of(old: Option<&MiniClusterStatus>, observed: &Observed) -> MiniClusterStatus {
+fn of(old: Option<&MiniClusterStatus>, observed: &Case) -> MiniClusterStatus {
     at_second(300, old, observed)
 }
 
-fn at_second(
-    second: i64,
-    old: Option<&MiniClusterStatus>,
-    observed: &Observed,
-) -> MiniClusterStatus {
-    let Observed { live, plan, error } = observed;
+fn at_second(second: i64, old: Option<&MiniClusterStatus>, observed: &Case) -> MiniClusterStatus {
+    let Case { live, plan, error } = observed;
     status(old, "hello", &Facts { live, plan, error: error.as_ref() }, at(second))
 }
 
@@ -63,14 +63,17 @@ fn message<'status>(status: &'status MiniClusterStatus, type_: &str) -> &'status
     &status.conditions.iter().find(|condition| condition.type_ == type_).unwrap().message
 }
 
-/// Asserts on one condition: type, status, reason, and a part of its message; all of it after `=`.
-fn says(status: &MiniClusterStatus, (type_, holds, reason, words): (&str, &str, &str, &str)) {
+/// Asserts one condition: type, status, reason, and a part of its message, or after `=` the whole message.
+fn assert_condition(
+    status: &MiniClusterStatus,
+    (type_, holds, reason, expected): (&str, &str, &str, &str),
+) {
     assert_eq!(table(status)[type_], (holds, reason));
     assert!(status.conditions.iter().all(|condition| !condition.message.is_empty()));
     let message = message(status, type_);
-    match words.strip_prefix('=') {
+    match expected.strip_prefix('=') {
         Some(all) => assert_eq!(message, all),
-        None => assert!(message.contains(words), "{message}"),
+        None => assert!(message.contains(expected), "{message}"),
     }
 }
 
@@ -83,7 +86,7 @@ fn each_phase_of_a_start_has_a_state_and_message() {
     let mut not_ready = lead("Running", running());
     not_ready.status.as_mut().unwrap().conditions = None;
     let image = || lead("Pending", waiting("ImagePullBackOff"));
-    for (job, lead, state, reason, words) in [
+    for (job, lead, state, reason, expected) in [
         (None, None, State::Pending, "Starting", "=waiting for the Job"),
         (Some(&job(0)), None, State::Pending, "Starting", "the lead's pod"),
         (Some(&refused), None, State::Pending, "Starting", "kubectl describe job hello"),
@@ -93,7 +96,7 @@ fn each_phase_of_a_start_has_a_state_and_message() {
     ] {
         let status = of(None, &observed(job.cloned(), lead.cloned()));
         assert_eq!(status.state, Some(state));
-        says(&status, ("Progressing", "True", reason, words));
+        assert_condition(&status, ("Progressing", "True", reason, expected));
     }
     let status = of(None, &observed(Some(job(0)), None));
     assert_eq!((status.size, status.ready_brokers, status.maximum_size), (4, 0, 4));
@@ -104,16 +107,17 @@ fn each_phase_of_a_start_has_a_state_and_message() {
 fn a_ready_lead_has_its_quorum_without_all_brokers() {
     let status = of(None, &ready());
     assert_eq!((status.state, status.ready_brokers), (Some(State::Running), 4));
-    says(&status, ("Progressing", "False", "Running", "=the command can run"));
+    assert_condition(&status, ("Progressing", "False", "Running", "=the command can run"));
     assert_eq!(table(&status)["Complete"], ("False", "NotFinished"));
     let quorum = "=the lead is ready: the quorum was reached";
-    says(&status, ("Ready", "True", "QuorumReached", quorum));
+    assert_condition(&status, ("Ready", "True", "QuorumReached", quorum));
     let status = of(None, &observed(Some(job(3)), lead("Running", running())));
-    let lacking = format!("{quorum}; 3 of 4 brokers are ready: the logs of the other pods say why");
-    says(&status, ("Ready", "True", "QuorumReached", &lacking));
+    let lacking =
+        format!("{quorum}; 3 of 4 brokers are ready: the logs of the other pods show why");
+    assert_condition(&status, ("Ready", "True", "QuorumReached", &lacking));
 }
 
-/// A lead that runs, beside a container that ended with 3.
+/// A running lead beside a container that ended with exit code 3.
 fn lead_beside_a_failure(message: &str) -> Pod {
     let mut lead = lead("Running", running());
     let status = lead.status.as_mut().unwrap();
@@ -127,14 +131,14 @@ fn lead_beside_a_failure(message: &str) -> Pod {
 
 #[test]
 fn a_failed_sidecar_is_reported_beside_a_ready_lead() {
-    for (left, said) in [
+    for (left, last_message) in [
         (r#"{"exitCode":3,"commandRan":true,"lastError":"the agent's word"}"#, "the agent's word"),
         ("a program's\nlast word\n", "last word"),
     ] {
         let status = of(None, &observed(Some(job(3)), lead_beside_a_failure(left)));
         assert_eq!((status.state, status.ready_brokers), (Some(State::Running), 3));
-        let expected = format!("; but its container beside exited with code 3: {said}");
-        says(&status, ("Ready", "True", "QuorumReached", &expected));
+        let expected = format!("; but its container beside exited with code 3: {last_message}");
+        assert_condition(&status, ("Ready", "True", "QuorumReached", &expected));
     }
     let mut starting = lead_beside_a_failure("");
     starting.status.as_mut().unwrap().container_statuses.as_mut().unwrap()[0].ready = false;
@@ -150,16 +154,15 @@ fn a_complete_job_gives_exit_code_0_and_its_reason() {
     let status = of(None, &observed);
     assert_eq!((status.exit_code, status.ready_brokers), (Some(0), 0));
     assert_eq!((status.state, &status.completion_time), (Some(State::Complete), &Some(at(200))));
-    says(&status, ("Complete", "True", "CommandSucceeded", "exit code 0"));
-    says(&status, ("Failed", "False", "NotFailed", "see the condition Complete"));
+    assert_condition(&status, ("Complete", "True", "CommandSucceeded", "exit code 0"));
+    assert_condition(&status, ("Failed", "False", "NotFailed", "see the condition Complete"));
     assert_eq!(status.reason.as_deref(), Some("CommandSucceeded"));
     observed.plan.interactive = true;
     let shut_down = ("Complete", "True", "ShutDown", "=the instance was shut down");
-    says(&of(None, &observed), shut_down);
+    assert_condition(&of(None, &observed), shut_down);
 }
 
-/// A lead whose runner began at second 200 and passed its startup probe, and that is not ready since
-/// second `since`.
+/// A lead whose runner began at second 200, passed its startup probe, and has been unready since second `since`.
 fn lead_not_ready_since(since: i64) -> Pod {
     let mut lead = lead("Running", running());
     let status = lead.status.as_mut().unwrap();
@@ -175,10 +178,10 @@ fn lead_not_ready_since(since: i64) -> Pod {
 fn a_lead_that_was_ready_is_never_starting_again() {
     let status = of(None, &observed(Some(job(3)), lead_not_ready_since(280)));
     assert_eq!(status.state, Some(State::Degraded));
-    let lost = "any more: 3 of 4 brokers are ready";
-    says(&status, ("Progressing", "False", "Degraded", lost));
+    let lost = "no longer is: 3 of 4 brokers are ready";
+    assert_condition(&status, ("Progressing", "False", "Degraded", lost));
     assert_eq!(table(&status)["Ready"], ("False", "LeadNotReady"));
-    // Before the first answer of the readiness probe the pod is not ready since it was made.
+    // Before the first readiness probe the pod has been unready since its creation.
     let status = of(None, &observed(Some(job(0)), lead_not_ready_since(150)));
     assert_eq!((status.state, table(&status)["Ready"].0), (Some(State::Running), "True"));
 }
@@ -192,7 +195,7 @@ fn a_lead_ends_when_its_runner_has_ended() {
     let template = &mut restarts.spec.as_mut().unwrap().template;
     template.spec.get_or_insert_default().restart_policy = Some("OnFailure".to_owned());
     let status = of(None, &observed(Some(restarts), lead()));
-    assert_eq!(status.state, Some(State::Starting), "it is started again");
+    assert_eq!(status.state, Some(State::Starting), "the kubelet starts it again");
 }
 
 #[test]
@@ -223,27 +226,30 @@ fn a_lead_is_running_until_it_has_ended() {
 fn progressing_has_what_a_worker_waits_for() {
     let message = "pod hello-3-x has no node: full";
     let mut observed = observed(Some(job(3)), lead("Running", running()));
-    for (lasts, reason) in [(false, "Starting"), (true, "Waiting")] {
-        observed.live.pods.waiting = Some(Waiting { message: message.to_owned(), lasts });
+    for (is_persistent, reason) in [(false, "Starting"), (true, "Waiting")] {
+        observed.live.pods.waiting = Some(Waiting { message: message.to_owned(), is_persistent });
         let status = of(None, &observed);
         assert_eq!(status.state, Some(State::Running));
-        says(&status, ("Progressing", "True", reason, &format!("={message}")));
+        assert_condition(&status, ("Progressing", "True", reason, &format!("={message}")));
     }
     observed.plan.refused = vec!["spec.tasks".to_owned()];
     let also = format!(". Also: {message}");
-    says(&of(None, &observed), ("Progressing", "False", "ChangeRefused", &also));
+    assert_condition(&of(None, &observed), ("Progressing", "False", "ChangeRefused", &also));
 }
 
 #[test]
 fn a_run_of_another_operator_is_reported_as_left_alone() {
     let mut observed = ready();
     observed.plan.mode = Mode::StartedByAnotherOperator;
-    says(&of(None, &observed), ("Progressing", "True", "StartedByAnotherOperator", "left alone"));
+    assert_condition(
+        &of(None, &observed),
+        ("Progressing", "True", "StartedByAnotherOperator", "left alone"),
+    );
     observed.plan.mode = Mode::StartedByAnotherRelease("agent:9".to_owned());
     assert_eq!(table(&of(None, &observed))["Progressing"].1, "Running");
     observed.plan.generation = 2;
     let image = "agent image agent:9";
-    says(&of(None, &observed), ("Progressing", "False", "ChangeRefused", image));
+    assert_condition(&of(None, &observed), ("Progressing", "False", "ChangeRefused", image));
 }
 
 #[test]
@@ -265,21 +271,21 @@ fn a_failure_has_the_reason_of_lead_and_kubelet() {
     let exited = "=command exited with code 7; its log: kubectl logs --namespace apps hello-0-abcde --container hello";
     let memory = "command exited with code 7: container hello ran out of the memory";
     let (limit, policy) = ("BackoffLimitExceeded", "PodFailurePolicy");
-    for (job, code, word, left, reason, words) in [
+    for (job, code, word, left, reason, expected) in [
         (limit, 7, "Error", ran(7), "CommandFailed", exited),
         (limit, 126, "Error", ran(126), "CommandFailed", "cannot be executed"),
         (limit, 127, "Error", ran(127), "CommandFailed", "not found"),
         (limit, 69, "Error", hook, "HookFailed", not_run),
         (policy, 72, "Error", late, "DeadlineExceeded", passed),
         (limit, 75, "Error", stop, "Stopped", stopped),
-        // The agent has seen the command's code only.
+        // The agent knows only the exit code of the command.
         (limit, 7, "OOMKilled", ran(7), "OOMKilled", memory),
         (limit, 137, "OOMKilled", None, "OOMKilled", ""),
         ("DeadlineExceeded", 143, "Error", None, "DeadlineExceeded", ""),
     ] {
         let left = left.map(|left| left.to_string());
         let status = failed_for(job, ended(code, word, left.as_deref()));
-        says(&status, ("Failed", "True", reason, words));
+        assert_condition(&status, ("Failed", "True", reason, expected));
         assert_eq!((status.exit_code, status.reason.as_deref()), (Some(code), Some(reason)));
         assert_eq!(table(&status)["Complete"], ("False", "NotComplete"));
     }
@@ -288,9 +294,9 @@ fn a_failure_has_the_reason_of_lead_and_kubelet() {
 #[test]
 fn the_start_deadline_reports_what_was_awaited() {
     let mut job = ended_job("Failed", "DeadlineExceeded");
-    job.annotations_mut().insert(CAUSE_ANNOTATION.to_owned(), "no node".to_owned());
+    job.annotations_mut().insert(START_DEADLINE_CAUSE_ANNOTATION.to_owned(), "no node".to_owned());
     let status = of(None, &observed(Some(job), None));
-    says(&status, ("Failed", "True", "StartDeadlineExceeded", "=no node"));
+    assert_condition(&status, ("Failed", "True", "StartDeadlineExceeded", "=no node"));
 }
 
 #[test]
@@ -320,33 +326,33 @@ fn an_interactive_lead_that_begins_again_has_a_cause() {
         observed.plan.interactive = interactive;
         of(None, &observed)
     };
-    let memory = "=waiting for the lead's pod to start; the lead has begun again, and jobs that are in no archive are \
+    let memory = "=waiting for the lead's pod to start; the lead was replaced, and jobs that are in no archive are \
                   lost: container hello ran out of the memory that its limits allow (exit code 137); \
                   spec.containers[].resources.limits.memory sets them; its log: kubectl logs --namespace apps hello-0-abcde --container hello";
     let status = begins(killed("OOMKilled"), None, true);
-    says(&status, ("Progressing", "True", "LeadReplaced", memory));
+    assert_condition(&status, ("Progressing", "True", "LeadReplaced", memory));
     let status = begins(lead("Running", running()), Some(killed("Error")), true);
-    says(&status, ("Progressing", "False", "Running", "exited with code 137"));
-    // The pod of before is gone.
+    assert_condition(&status, ("Progressing", "False", "Running", "exited with code 137"));
+    // The earlier pod is gone.
     let mut again = running_lead();
     let count = flux_contract::invocation::REPLACED_VARIABLES[1].1.to_owned();
     again.annotations_mut().insert(count, "1".to_owned());
     let status = begins(again.clone(), None, true);
     let gone = "it was deleted, or its node was lost";
-    says(&status, ("Progressing", "True", "LeadReplaced", gone));
-    // In a pod that stays.
+    assert_condition(&status, ("Progressing", "True", "LeadReplaced", gone));
+    // The kubelet has restarted the container in the same pod.
     let mut restarted = running_lead();
     let containers = restarted.status.as_mut().unwrap().container_statuses.as_mut().unwrap();
     containers[0].last_state = Some(ended(137, "OOMKilled", None));
     let status = begins(restarted, None, true);
-    says(&status, ("Progressing", "True", "LeadReplaced", "ran out of the memory"));
-    // Nothing ran in it, or there was none.
+    assert_condition(&status, ("Progressing", "True", "LeadReplaced", "ran out of the memory"));
+    // No container was started in the earlier pod, or there was no earlier pod.
     let refused = pod("hello-0-abc", "Failed", "other", ended(1, "Error", None));
     for (lead, earlier, interactive) in
         [(running_lead(), Some(refused), true), (running_lead(), None, true), (again, None, false)]
     {
         let status = begins(lead, earlier, interactive);
-        says(&status, ("Progressing", "True", "Starting", "brokers"));
+        assert_condition(&status, ("Progressing", "True", "Starting", "brokers"));
     }
 }
 
@@ -367,8 +373,8 @@ fn a_disruption_is_reported_with_the_exit_code() {
         ..PodCondition::default()
     });
     let status = of(None, &observed(Some(ended_job("Failed", "PodFailurePolicy")), taken));
-    let words = "143 (Error); the pod was taken away: Eviction API: evicting";
-    says(&status, ("Failed", "True", "ContainerFailed", words));
+    let expected = "143 (Error); the pod was removed: Eviction API: evicting";
+    assert_condition(&status, ("Failed", "True", "ContainerFailed", expected));
 }
 
 #[test]
@@ -381,7 +387,7 @@ fn an_eviction_is_the_reason_unless_the_command_had_ended() {
         containers[0].container_id = Some("containerd://1".to_owned());
         (status.reason, status.message) = (Some("Evicted".to_owned()), Some(limit.to_owned()));
         let status = of(None, &observed(Some(ended_job("Failed", "PodFailurePolicy")), evicted));
-        says(&status, ("Failed", "True", reason, limit));
+        assert_condition(&status, ("Failed", "True", reason, limit));
     }
 }
 
@@ -390,7 +396,7 @@ fn a_failure_waits_for_the_exit_code_of_the_lead() {
     let lead = lead("Running", running());
     let status = of(None, &observed(Some(ended_job("Failed", "BackoffLimitExceeded")), lead));
     assert_eq!(status.state, Some(State::Ending));
-    says(&status, ("Failed", "False", "NotFinished", "has not finished"));
+    assert_condition(&status, ("Failed", "False", "NotFinished", "has not finished"));
 }
 
 #[test]
@@ -415,7 +421,7 @@ fn a_finished_run_keeps_its_status_without_pod_and_job() {
     assert_eq!(of(Some(&first), &later), first);
     later.live.job = None;
     assert_eq!(of(Some(&first), &later), first);
-    // From a backup that has no status: the status is made from the note.
+    // A restored backup has no status: the status is made from the record.
     let restored = of(None, &later);
     assert_eq!((restored.state, restored.exit_code), (Some(State::Failed), Some(7)));
     assert_eq!(message(&restored, "Failed"), message(&first, "Failed"));
@@ -431,9 +437,9 @@ fn a_changed_finished_minicluster_reports_not_run_again() {
     assert_eq!((complete.observed_generation, status.observed_generation), (Some(1), Some(5)));
     assert_eq!(status.reason.as_deref(), Some("CommandSucceeded"));
     observed.plan.refused = vec!["spec.containers[0].command".to_owned()];
-    let expected = "=nothing was run: the MiniCluster has finished, and what was changed since has no \
-                    effect: spec.containers[0].command; delete and create the MiniCluster to run it";
-    says(&of(None, &observed), ("Progressing", "False", "NotRunAgain", expected));
+    let expected = "=the MiniCluster has finished and is not run again, so the change has no effect: \
+                    spec.containers[0].command; delete and create the MiniCluster to run it";
+    assert_condition(&of(None, &observed), ("Progressing", "False", "NotRunAgain", expected));
     observed.plan.expires = true;
     assert_eq!(table(&of(None, &observed))["Progressing"].1, "Finished");
 }
@@ -454,8 +460,8 @@ fn a_refused_job_has_the_message_of_the_api_server() {
     let refused = kube::core::Status::failure("exceeded quota", "Forbidden");
     let refused = kube::Error::Api(Box::new(refused));
     observed.error = Some(Error::of(Verb::Apply, "Job", "hello")(refused));
-    let words = "=apply Job \"hello\": exceeded quota";
-    says(&of(None, &observed), ("Progressing", "False", "ApplyFailed", words));
+    let expected = "=apply Job \"hello\": exceeded quota";
+    assert_condition(&of(None, &observed), ("Progressing", "False", "ApplyFailed", expected));
 }
 
 #[test]
@@ -479,14 +485,14 @@ fn a_suspended_job_is_suspended() {
     job.annotations_mut().insert(SUSPENDED_ANNOTATION.to_owned(), "idle/".to_owned());
     let idle = "=no job needs a pod: `kubectl flux submit` or `kubectl flux resume` starts it again, or a new value \
                 of the annotation flux-framework.org/resume";
-    says(&of(None, &observed), ("Suspended", "True", "Idle", idle));
+    assert_condition(&of(None, &observed), ("Suspended", "True", "Idle", idle));
     let job = observed.live.job.as_mut().unwrap();
     job.annotations_mut().clear();
     job.labels_mut().insert(QUEUE_LABEL.to_owned(), "team".to_owned());
     job.metadata.uid = Some("u".to_owned());
-    let queue = "=waits in the queue team; for what: kubectl describe workloads.kueue.x-k8s.io --selector \
-                 kueue.x-k8s.io/job-uid=u";
-    says(&of(None, &observed), ("Suspended", "True", "InQueue", queue));
+    let queue = "=waits in the queue team; kubectl describe workloads.kueue.x-k8s.io --selector \
+                 kueue.x-k8s.io/job-uid=u shows for what";
+    assert_condition(&of(None, &observed), ("Suspended", "True", "InQueue", queue));
 }
 
 #[test]
@@ -494,13 +500,19 @@ fn a_partly_admitted_job_is_reported() {
     let mut job = job(4);
     job.labels_mut().insert(QUEUE_LABEL.to_owned(), "team".to_owned());
     job.annotations_mut().insert(QUEUED_SIZE_ANNOTATION.to_owned(), "6".to_owned());
-    let told = "the queue team has admitted 4 of 6 pods";
+    let admitted = "the queue team has admitted 4 of 6 pods";
     let status = of(None, &observed(Some(job.clone()), lead("Running", running())));
     assert_eq!((status.state, status.size), (Some(State::Running), 4));
-    says(&status, ("Ready", "True", "QuorumReached", &format!("was reached; {told}")));
+    assert_condition(
+        &status,
+        ("Ready", "True", "QuorumReached", &format!("was reached; {admitted}")),
+    );
     job.status.as_mut().unwrap().ready = Some(1);
     let status = of(None, &observed(Some(job), None));
-    says(&status, ("Ready", "False", "Starting", &format!("1 of 4 brokers are ready ({told})")));
+    assert_condition(
+        &status,
+        ("Ready", "False", "Starting", &format!("1 of 4 brokers are ready ({admitted})")),
+    );
 }
 
 #[test]
@@ -514,13 +526,13 @@ fn a_lead_removed_by_a_suspension_is_no_end() {
 #[test]
 fn fields_that_are_not_acted_on_are_named() {
     let mut observed = observed(None, None);
-    observed.live.names_taken = vec!["web".to_owned()];
+    observed.live.alias_conflicts = vec!["web".to_owned()];
     let service = "the Service web";
-    says(&of(None, &observed), ("Accepted", "True", "ServiceNameTaken", service));
+    assert_condition(&of(None, &observed), ("Accepted", "True", "ServiceNameTaken", service));
     observed.plan.not_acted_on = vec!["spec.flux.arch".to_owned()];
     let status = of(None, &observed);
-    says(&status, ("Accepted", "True", "FieldsNotActedOn", "spec.flux.arch"));
-    says(&status, ("Accepted", "True", "FieldsNotActedOn", service));
+    assert_condition(&status, ("Accepted", "True", "FieldsNotActedOn", "spec.flux.arch"));
+    assert_condition(&status, ("Accepted", "True", "FieldsNotActedOn", service));
 }
 
 fn refused() -> Violations {
@@ -535,8 +547,8 @@ fn an_invalid_specification_names_every_fault() {
     let status = of(None, &invalid);
     assert_eq!((status.state, status.reason.as_deref()), (Some(State::Invalid), Some("Invalid")));
     assert_eq!(table(&status)["Progressing"], ("False", "Invalid"));
-    says(&status, ("Accepted", "False", "Invalid", "=spec.size: bad; spec.tasks: bad"));
-    // Of what runs it hides nothing.
+    assert_condition(&status, ("Accepted", "False", "Invalid", "=spec.size: bad; spec.tasks: bad"));
+    // An invalid edit does not hide the state of the running instance.
     let mut running = ready();
     running.plan.violations = Some(refused());
     let status = of(None, &running);
@@ -548,7 +560,7 @@ fn an_invalid_specification_names_every_fault() {
     (over.plan.violations, over.plan.generation) = (Some(refused()), 2);
     let status = of(Some(&status), &over);
     assert_eq!((status.exit_code, status.state), (Some(7), Some(State::Failed)));
-    says(&status, ("Failed", "True", "CommandFailed", ""));
-    says(&status, ("Accepted", "False", "Invalid", ""));
-    says(&status, ("Progressing", "False", "Finished", ""));
+    assert_condition(&status, ("Failed", "True", "CommandFailed", ""));
+    assert_condition(&status, ("Accepted", "False", "Invalid", ""));
+    assert_condition(&status, ("Progressing", "False", "Finished", ""));
 }
