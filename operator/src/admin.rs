@@ -61,8 +61,7 @@ impl Health {
     /// Why the operator is not ready; `None` once it is.
     pub(crate) fn unready_reason(&self) -> Option<String> {
         let synced = self.is_ready.load(Ordering::Acquire);
-        let unsynced =
-            (!synced).then(|| "the first lists of the watches are not complete yet".to_owned());
+        let unsynced = (!synced).then(|| "the watches have not listed all objects".to_owned());
         unsynced.or_else(|| self.missing_fields.lock().clone())
     }
 }
@@ -152,12 +151,8 @@ mod tests {
         let begin = Instant::now().checked_sub(2 * HEARTBEAT_TIMEOUT).unwrap();
         let health = Arc::new(Health::new(begin));
         assert_eq!(health.unhealthy_reason(begin + HEARTBEAT_TIMEOUT), None);
-        assert!(
-            health
-                .unhealthy_reason(begin + HEARTBEAT_TIMEOUT + Duration::from_secs(1))
-                .unwrap()
-                .contains("61 s")
-        );
+        let late = begin + HEARTBEAT_TIMEOUT + Duration::from_secs(1);
+        assert!(health.unhealthy_reason(late).unwrap().contains("61 s"));
         let (code, text) = healthy(State(Arc::clone(&health))).await;
         assert_eq!(code, StatusCode::SERVICE_UNAVAILABLE);
         assert!(text.contains("sent no heartbeat"), "{text}");

@@ -28,7 +28,7 @@ use flux_contract::labels;
 use futures::StreamExt as _;
 use kube::ResourceExt as _;
 use kube::runtime::Controller;
-use kube::runtime::controller::{Action, Config, Error as ControllerError};
+use kube::runtime::controller::{Action, Config, Error as RunError};
 use observe::stores::{
     JOB, MINI_CLUSTER, MiniClusterMeta, cluster_of, controlled, managed, mini_clusters, population,
     strip_config_map, strip_job, strip_pod, strip_service,
@@ -64,10 +64,7 @@ pub async fn supervise<T>(
         let report = Box::pin(report::report_interrupted(context, meta, error));
         let reported = guard::guarded(INTERRUPTION_REPORT_TIMEOUT, report).await;
         if let Err(error) = reported {
-            tracing::warn!(
-                error = error.chain(),
-                "the status could not report why the reconcile was interrupted"
-            );
+            tracing::warn!(error = error.chain(), "could not report the interruption");
         }
     }
     context.cache.set_reconciled(meta);
@@ -89,15 +86,7 @@ fn retry(meta: Arc<MiniClusterMeta>, error: &Error, context: Arc<Context>) -> Ac
     let (category, error) = (error.category(), error.chain());
     // The first retries follow within seconds: they would repeat the same line.
     if failures == 1 || wait >= FAILURE_LOG_INTERVAL {
-        tracing::warn!(
-            name,
-            namespace,
-            category,
-            error,
-            failures,
-            ?wait,
-            "the reconcile failed and is repeated after the wait"
-        );
+        tracing::warn!(name, namespace, category, error, failures, ?wait, "reconcile failed");
     }
     Action::requeue(wait)
 }
@@ -146,17 +135,13 @@ pub async fn run(
         .for_each(|result| {
             match result {
                 // A retry was scheduled for a MiniCluster that was deleted meanwhile.
-                Err(ControllerError::ObjectNotFound(gone)) => {
+                Err(RunError::ObjectNotFound(gone)) => {
                     context.failures.forget(gone.namespace.as_deref(), &gone.name);
                 }
-                Err(ControllerError::QueueError(error)) => {
-                    tracing::warn!(%error, "a watch failed and is started again")
-                }
-                Err(ControllerError::RunnerError(error)) => {
-                    tracing::error!(%error, "the controller failed")
-                }
+                Err(RunError::QueueError(error)) => tracing::warn!(%error, "a watch failed"),
+                Err(RunError::RunnerError(error)) => tracing::error!(%error, "controller failed"),
                 // `supervise` has recorded the outcome.
-                Err(ControllerError::ReconcilerFailed(..)) | Ok(_) => {}
+                Err(RunError::ReconcilerFailed(..)) | Ok(_) => {}
             }
             ready(())
         })

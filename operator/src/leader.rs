@@ -117,11 +117,7 @@ impl Candidate {
         }
         // The API server may have done the write although no response came.
         self.invalidate_cached_lease();
-        bail!(
-            "no response about the Lease {} for {} s",
-            self.display_name(),
-            ATTEMPT_TIMEOUT.as_secs()
-        )
+        bail!("no response for {} s: the Lease {}", ATTEMPT_TIMEOUT.as_secs(), self.display_name())
     }
 
     async fn try_once(&mut self) -> Result<LeaseState> {

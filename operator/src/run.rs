@@ -157,9 +157,7 @@ async fn check_definition(client: Client, health: Arc<Health>) {
     }
     health.set_missing_fields(None);
     if warned.is_some() {
-        tracing::info!(
-            "the CustomResourceDefinition of MiniCluster has all fields of this release now"
-        );
+        tracing::info!("the definition of MiniCluster has all fields of this release");
     }
 }
 
@@ -269,18 +267,12 @@ mod tests {
         let response = tokio::time::timeout(2 * READ_TIMEOUT, client.apiserver_version()).await;
         assert!(response.expect("an end").is_err());
         assert!(begin.elapsed() >= READ_TIMEOUT, "{:?}", begin.elapsed());
-        assert!(
-            READ_TIMEOUT > Duration::from_secs(WATCH.into()),
-            "a watch may send nothing for its whole time"
-        );
+        assert!(READ_TIMEOUT > Duration::from_secs(WATCH.into()), "a watch may be silent");
     }
 
     #[test]
     fn two_processes_of_one_name_have_different_identities() {
-        let (one, other) = (
-            with_random_suffix("flux-operator").unwrap(),
-            with_random_suffix("flux-operator").unwrap(),
-        );
+        let [one, other] = ["flux-operator"; 2].map(|name| with_random_suffix(name).unwrap());
         assert!(one.starts_with("flux-operator_") && one != other, "{one} {other}");
     }
 }

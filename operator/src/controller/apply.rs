@@ -12,7 +12,7 @@ use super::context::FIELD_MANAGER;
 use super::decide::Writes;
 use super::decide::change::Change;
 use super::error::{Error, Verb};
-use super::observe::LiveObjects;
+use super::observe::Observed;
 use super::observe::cached_client::{CachedClient, Objects};
 use super::observe::gang::pod_groups;
 use super::observe::stores::{MINI_CLUSTER, controller_of};
@@ -29,7 +29,7 @@ use std::fmt::Debug;
 pub(super) async fn apply(
     client: &CachedClient<'_>,
     writes: &Writes,
-    live: &mut LiveObjects,
+    live: &mut Observed,
 ) -> Result<(), Error> {
     for service in &writes.services {
         apply_service(client, service, live).await?;
@@ -71,7 +71,7 @@ pub(super) async fn apply(
 async fn apply_service(
     client: &CachedClient<'_>,
     change: &Change<Service>,
-    live: &mut LiveObjects,
+    live: &mut Observed,
 ) -> Result<(), Error> {
     let mut applied = None;
     apply_if_changed(&client.objects(), change, &mut applied).await?;

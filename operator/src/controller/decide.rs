@@ -19,7 +19,7 @@ mod tests;
 
 use super::error::Error;
 use super::job_ext::{lacks_brokers, lacks_pods};
-use super::observe::LiveObjects;
+use super::observe::Observed;
 use super::observe::demand::Answer;
 use super::pod_ext::broker_is_ready;
 use agent_change::{ApplicableSpec, limit_to_running};
@@ -51,7 +51,7 @@ const ALIAS_RETRY_INTERVAL: Duration = Duration::from_mins(1);
 
 /// Beside a ready lead, pods are checked only while the interval of checks is at most this: by then a replaced worker
 /// has started, or its Events have the cause.
-const SETTLING_CHECK_INTERVAL: Duration = Duration::from_secs(40);
+const SETTLING_INTERVAL: Duration = Duration::from_secs(40);
 
 /// The input of [`decide`].
 pub(super) struct DecisionInput<'input> {
@@ -129,14 +129,14 @@ pub(super) struct Writes {
 /// The validated specification, if `decide` would create a Job for it.
 pub(super) fn creates_job<'input>(
     input: &'input DecisionInput<'_>,
-    live: &LiveObjects,
+    live: &Observed,
 ) -> Option<&'input Cluster> {
     let cluster = input.cluster.as_ref().ok().filter(|_| live.job.is_none())?;
     let mode = mode(live, None, Some(cluster), input.generation, input.images);
     (mode == Mode::Reconcile).then_some(cluster)
 }
 
-pub(super) fn decide(input: &DecisionInput<'_>, live: &LiveObjects) -> Plan {
+pub(super) fn decide(input: &DecisionInput<'_>, live: &Observed) -> Plan {
     let cluster = input.cluster.as_ref();
     let config = agent_config(live.config_map.as_ref());
     let mut plan = Plan {
@@ -174,11 +174,11 @@ pub(super) fn decide(input: &DecisionInput<'_>, live: &LiveObjects) -> Plan {
 fn writes(
     input: &DecisionInput<'_>,
     config: Option<AgentConfig>,
-    live: &LiveObjects,
+    live: &Observed,
     plan: &mut Plan,
 ) -> Result<Writes, Error> {
     if !matches!(plan.mode, Mode::Finished(_))
-        && let Some(conflict) = live.name_conflicts.first()
+        && let Some(conflict) = live.conflicts.first()
     {
         return Err(conflict.clone().into());
     }
@@ -214,7 +214,7 @@ fn apply_specification(
     input: &DecisionInput<'_>,
     cluster: &Cluster,
     running: Option<AgentConfig>,
-    live: &LiveObjects,
+    live: &Observed,
     plan: &mut Plan,
 ) -> Result<Writes, Error> {
     if let Some(conflict) = live.service_conflicts.first() {
@@ -231,15 +231,14 @@ fn apply_specification(
     let address = live_lead.spec.as_ref().and_then(|spec| spec.cluster_ip.as_ref()?.parse().ok());
     let install = install::method(plan.install.as_ref());
     let cluster = autoscale::with_size(cluster, running.as_ref(), live, &input.answer);
-    let present_api = running.as_ref().and_then(|running| running.rest.clone());
+    let present = running.as_ref().and_then(|running| running.rest.clone());
     let ApplicableSpec { cluster, mut config, refused } =
         limit_to_running(&cluster, address, live, running, input.generation, install);
-    let token_secret =
-        instance_api::token_secret(&cluster, &mut config, present_api, input.rest_token.as_ref());
+    let token = instance_api::secret(&cluster, &mut config, present, input.rest_token.as_ref());
     // The agents of a running instance that began without an API serve none.
     let rest_service = cluster.name.rest_service();
     exposed.retain(|it| config.rest.is_some() || it.name_any() != rest_service);
-    plan.autoscale = autoscale::decision(&cluster, &plan.mode, &input.answer);
+    plan.autoscale = autoscale::decide(&cluster, &plan.mode, &input.answer);
     plan.refused.splice(0..0, refused);
     plan.maximum_size = maximum_size(&config).or(plan.maximum_size);
     let mut desired =
@@ -262,7 +261,7 @@ fn apply_specification(
     Ok(Writes {
         services,
         only_services: false,
-        secrets: secrets(input, &cluster, job, token_secret)?,
+        secrets: secrets(input, &cluster, job, token)?,
         services_pod,
         held_pod: Change::Keep,
         config_map: record::with_its_keys(job, live.config_map.as_ref(), desired.config_map),
@@ -279,7 +278,7 @@ fn apply_specification(
 
 /// Changes the live pod of `spec.services` to `desired`; adds to `refused` the fields of `asked` that it cannot get.
 fn services_pod(
-    live: &LiveObjects,
+    live: &Observed,
     desired: Option<Pod>,
     asked: Option<&ServicesPod>,
     refused: &mut Vec<String>,
@@ -292,23 +291,23 @@ fn services_pod(
 }
 
 /// The changes of the aliases, without those whose names other objects have.
-fn alias_changes(live: &LiveObjects, aliases: Vec<Service>) -> Vec<Change<Service>> {
+fn alias_changes(live: &Observed, aliases: Vec<Service>) -> Vec<Change<Service>> {
     let free = aliases.into_iter().filter(|it| !live.alias_conflicts.contains(&it.name_any()));
     free.map(|it| Change::of_alias(live.services.get(&it.name_any()), it)).collect()
 }
 
-/// The Secrets to create: the CURVE certificate of a new Job, and `token_secret` for its API.
+/// The Secrets to create: the CURVE certificate of a new Job, and `token` of its API.
 fn secrets(
     input: &DecisionInput<'_>,
     cluster: &Cluster,
     job: Option<&Job>,
-    token_secret: Option<Redacted<Secret>>,
+    token: Option<Redacted<Secret>>,
 ) -> Result<Vec<Redacted<Secret>>, Error> {
     let curve = match job {
         Some(_) => None,
         None => objects::secret(cluster, input.draw).map_err(Error::Curve)?,
     };
-    Ok(curve.into_iter().chain(token_secret).collect())
+    Ok(curve.into_iter().chain(token).collect())
 }
 
 /// True when the Service has a cluster IP; a headless Service has none.
@@ -327,7 +326,7 @@ fn maximum_size(config: &AgentConfig) -> Option<u32> {
 
 /// Time after which to reconcile although no watch has brought a change.
 pub(super) fn next_reconcile(
-    live: &LiveObjects,
+    live: &Observed,
     plan: &Plan,
     state: Option<State>,
     name: &str,
@@ -343,9 +342,7 @@ pub(super) fn next_reconcile(
         Some(POLL_INTERVAL)
     } else if lacks_pods(job) || (lacks_brokers(job) && starts) {
         Some(live.pods.next.unwrap_or(POLL_INTERVAL))
-    } else if lacks_brokers(job)
-        && live.pods.next.is_some_and(|next| next <= SETTLING_CHECK_INTERVAL)
-    {
+    } else if lacks_brokers(job) && live.pods.next.is_some_and(|next| next <= SETTLING_INTERVAL) {
         live.pods.next
     } else {
         (lacks_an_alias && is_running).then_some(ALIAS_RETRY_INTERVAL)

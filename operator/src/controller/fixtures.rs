@@ -1,7 +1,7 @@
 //! Values for the unit tests of this module.
 
 use crate::controller::context::Context;
-use crate::controller::observe::LiveObjects;
+use crate::controller::observe::Observed;
 use crate::controller::run_record::RECORD_ANNOTATION;
 use flux_api::cluster::FixedFields;
 pub(crate) use flux_api::fixtures::{built, built_with, cluster, defaults, images, mini_cluster};
@@ -67,7 +67,7 @@ pub(crate) fn ended_job(type_: &str, reason: &str) -> Job {
 }
 
 /// Records on the `ConfigMap` of `live` that its Job has failed, and removes the Job.
-pub(super) fn delete_failed_job(live: &mut LiveObjects) {
+pub(super) fn delete_failed_job(live: &mut Observed) {
     let job = live.job.take().unwrap();
     let note = json!({
         "job": "job-uid", "generation": 1, "complete": false, "reason": "CommandFailed",

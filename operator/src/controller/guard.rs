@@ -19,10 +19,7 @@ pub(super) async fn guarded<T>(
     match tokio::time::timeout(limit, AssertUnwindSafe(work).catch_unwind()).await {
         Ok(Ok(result)) => result,
         Ok(Err(panic)) => {
-            tracing::error!(
-                panic = message(panic.as_ref()),
-                "a reconcile panicked, which is a defect of the operator"
-            );
+            tracing::error!(panic = message(panic.as_ref()), "a reconcile panicked");
             Err(Error::Internal)
         }
         Err(_) => Err(Error::TimedOut(limit)),

@@ -6,11 +6,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 
 /// Annotation of the Job: the start time of the Job in whose run the quorum was reached.
-pub(super) const QUORUM_REACHED_ANNOTATION: &str = "flux-framework.org/running-since-start";
+pub(super) const QUORUM_ANNOTATION: &str = "flux-framework.org/running-since-start";
 
 /// Annotation of the Job: what it waited for when the start deadline passed.
-pub(super) const START_DEADLINE_CAUSE_ANNOTATION: &str =
-    "flux-framework.org/start-deadline-exceeded";
+pub(super) const LATE_START_ANNOTATION: &str = "flux-framework.org/start-deadline-exceeded";
 
 /// Annotation of a Job that the operator ended: the containers that kept its pods running after the run.
 pub(super) const HELD_ANNOTATION: &str = "flux-framework.org/held-by-containers";

@@ -32,7 +32,7 @@ use stores::Stores;
 
 /// The live objects of a MiniCluster. `apply` replaces those that it has written.
 #[derive(Debug, Clone, Default)]
-pub(super) struct LiveObjects {
+pub(super) struct Observed {
     pub(super) job: Option<Job>,
     pub(super) config_map: Option<ConfigMap>,
     pub(super) services_pod: Option<Pod>,
@@ -40,7 +40,7 @@ pub(super) struct LiveObjects {
     pub(super) pods: Pods,
     pub(super) gang: gang::ObservedPodGroups,
     /// Objects of others that have the name of the Job, the `ConfigMap`, the pod of `spec.services` or the PodGroup.
-    pub(super) name_conflicts: Vec<NameConflict>,
+    pub(super) conflicts: Vec<NameConflict>,
     /// Objects of others that have the name of a Service that the run needs.
     pub(super) service_conflicts: Vec<NameConflict>,
     /// Names of aliases that objects of others have.
@@ -56,7 +56,7 @@ pub(super) async fn observe(
     identity: &Identity,
     cluster: Option<&Cluster>,
     now: &Time,
-) -> Result<LiveObjects, Error> {
+) -> Result<Observed, Error> {
     let Identity { name, owner, .. } = identity;
     let (config_name, services_pod_name) = (name.agent_config_map(), name.services_pod());
     let asked_for = cluster.is_some_and(|cluster| cluster.services_pod.is_some());
@@ -78,22 +78,14 @@ pub(super) async fn observe(
         config_map,
         client.services_pod(&services_pod_name, owner, asked_for),
     )?;
-    let mut name_conflicts = Vec::new();
-    let job = split_conflict(job, &mut name_conflicts);
-    let config_map = split_conflict(config_map, &mut name_conflicts);
-    let mut ignored_conflicts = Vec::new();
-    let services_pod = split_conflict(
-        services_pod,
-        if asked_for { &mut name_conflicts } else { &mut ignored_conflicts },
-    );
-    let mut live = LiveObjects {
-        job,
-        config_map,
-        services_pod,
-        pods,
-        name_conflicts,
-        ..LiveObjects::default()
-    };
+    let mut conflicts = Vec::new();
+    let job = split_conflict(job, &mut conflicts);
+    let config_map = split_conflict(config_map, &mut conflicts);
+    let mut ignored = Vec::new();
+    let of_pod = if asked_for { &mut conflicts } else { &mut ignored };
+    let services_pod = split_conflict(services_pod, of_pod);
+    let mut live =
+        Observed { job, config_map, services_pod, pods, conflicts, ..Observed::default() };
     let recorded = live.config_map.as_ref().and_then(RunRecord::on);
     let is_over = if let Some(job) = &live.job {
         // The end is recorded last, so nothing is left to do.
@@ -109,7 +101,7 @@ pub(super) async fn observe(
     } else if let Some(cluster) = cluster {
         add_services(client, owner, cluster, &mut live).await?;
         live.gang =
-            gang::observe(client, identity, cluster, live.job.as_ref(), &mut live.name_conflicts)
+            gang::observe(client, identity, cluster, live.job.as_ref(), &mut live.conflicts)
                 .await?;
     }
     Ok(live)
@@ -133,7 +125,7 @@ async fn add_services(
     client: &CachedClient<'_>,
     owner: &OwnerReference,
     cluster: &Cluster,
-    live: &mut LiveObjects,
+    live: &mut Observed,
 ) -> Result<(), Error> {
     let desired = services(cluster);
     let needed = names(std::iter::once(&desired.lead).chain(&desired.exposed));

@@ -9,7 +9,7 @@ use kube::ResourceExt as _;
 use std::time::Duration;
 
 /// Longest time from the `startTime` of a pod to the API server's time of the kubelet's first status write.
-const FIRST_STATUS_WRITE_DELAY: Duration = Duration::from_secs(2);
+const STATUS_DELAY: Duration = Duration::from_secs(2);
 
 /// True when the broker in `pod` is ready, even if a sidecar is not.
 pub(super) fn broker_is_ready(pod: &Pod, runner: &str) -> bool {
@@ -42,9 +42,8 @@ pub(super) fn is_unstarted(pod: &Pod, runner: &str) -> bool {
         // The kubelet refuses a new pod, or, after its own restart, a running pod (`rejectPod`). Either way it
         // removes all container statuses and conditions. The start time is that of the first status write.
         None => match &status.start_time {
-            Some(start) => last_status_write(pod).is_some_and(|end| {
-                end.0.duration_since(start.0).unsigned_abs() <= FIRST_STATUS_WRITE_DELAY
-            }),
+            Some(start) => last_status_write(pod)
+                .is_some_and(|end| end.0.duration_since(start.0).unsigned_abs() <= STATUS_DELAY),
             // Without a node no kubelet has had the pod.
             None => condition(status, "PodScheduled").is_none_or(|it| it.status != "True"),
         },

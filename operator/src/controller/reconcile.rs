@@ -9,7 +9,7 @@ use super::error::Error;
 use super::observe::cached_client::{CachedClient, Read};
 use super::observe::demand::Answer;
 use super::observe::stores::MiniClusterMeta;
-use super::observe::{LiveObjects, observe};
+use super::observe::{Observed, observe};
 use super::pod_ext::broker_is_ready;
 use super::report::{report, report_error};
 use super::run_record::RunRecord;
@@ -31,8 +31,7 @@ pub(super) async fn reconcile(
 ) -> Result<Action, Error> {
     let (context, client) = (&*context, &CachedClient::new(&context, &meta));
     // The MiniCluster is read first, because its specification has the names of the other objects.
-    let read = client.mini_cluster(&meta).await?;
-    let Some(Read { mut mini_cluster, unreadable, .. }) = read else {
+    let Some(Read { mut mini_cluster, unreadable }) = client.mini_cluster(&meta).await? else {
         return Ok(Action::await_change());
     };
     if mini_cluster.metadata.deletion_timestamp.is_some() {
@@ -75,10 +74,7 @@ pub(super) async fn reconcile(
     let reported = report(context, &mut mini_cluster, &status).await;
     if let (Err(_), Err(error)) = (&applied, &reported) {
         // The first error is the cause, so it is the one to return.
-        tracing::warn!(
-            error = error.chain(),
-            "the status could not be written after this error either"
-        );
+        tracing::warn!(error = error.chain(), "could not write the status either");
     }
     applied?;
     let deferred = reported?;
@@ -99,13 +95,8 @@ async fn next_action(
 ) -> Result<Action, Error> {
     if deletion.is_some_and(|remaining| remaining.is_zero()) {
         let objects = client.objects::<MiniCluster>();
-        delete(
-            &objects,
-            &mini_cluster.name_any(),
-            mini_cluster.uid(),
-            mini_cluster.resource_version(),
-        )
-        .await?;
+        let (uid, version) = (mini_cluster.uid(), mini_cluster.resource_version());
+        delete(&objects, &mini_cluster.name_any(), uid, version).await?;
         return Ok(Action::await_change());
     }
     let soonest = next.into_iter().chain(deletion).min();
@@ -118,10 +109,10 @@ async fn observe_if_valid_name(
     mini_cluster: &MiniCluster,
     cluster: Option<&Cluster>,
     now: &Time,
-) -> Result<LiveObjects, Error> {
+) -> Result<Observed, Error> {
     match Identity::of(mini_cluster) {
         Ok(identity) => Box::pin(observe(client, &identity, cluster, now)).await,
-        Err(_) => Ok(LiveObjects::default()),
+        Err(_) => Ok(Observed::default()),
     }
 }
 
@@ -152,7 +143,7 @@ fn decision_input<'context>(
 }
 
 /// The last answer of the lead about its demand. Only a ready lead of a MiniCluster with `autoscale` is asked.
-fn lead_answer(client: &CachedClient<'_>, cluster: Option<&Cluster>, live: &LiveObjects) -> Answer {
+fn lead_answer(client: &CachedClient<'_>, cluster: Option<&Cluster>, live: &Observed) -> Answer {
     let cluster = cluster.filter(|cluster| cluster.autoscale.is_some());
     let is_asked = |lead: &&Pod| {
         let name = cluster.map(|cluster| cluster.name.as_str());
@@ -166,7 +157,7 @@ fn lead_answer(client: &CachedClient<'_>, cluster: Option<&Cluster>, live: &Live
 async fn apply_plan(
     client: &CachedClient<'_>,
     plan: &mut Plan,
-    live: &mut LiveObjects,
+    live: &mut Observed,
 ) -> Result<(), Error> {
     if let Some(obstacle) = plan.obstacle.take() {
         return Err(obstacle);

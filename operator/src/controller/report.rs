@@ -88,10 +88,9 @@ fn postponed(
     old: &MiniClusterStatus,
     new: &MiniClusterStatus,
 ) -> Option<Duration> {
-    let interval = write_interval(old, new);
-    let remaining = interval.and_then(|it| context.cache.remaining_interval(name, it));
+    let left = write_interval(old, new).and_then(|it| context.cache.remaining(name, it));
     let limited = || context.status_rate.remaining(name);
-    remaining.or_else(|| still_waits(old, new).then(limited).flatten())
+    left.or_else(|| still_waits(old, new).then(limited).flatten())
 }
 
 /// True where the same run still waits. Such writes are rate limited, because the cause of the wait may change for
@@ -146,10 +145,7 @@ pub(crate) async fn report_error(
     if !matches!(error, Error::Conflict(_)) {
         let status = interrupted(mini_cluster, &error, context.now());
         if let Err(error) = report(context, mini_cluster, &status).await {
-            tracing::warn!(
-                error = error.chain(),
-                "the status could not be written after this error either"
-            );
+            tracing::warn!(error = error.chain(), "could not write the status either");
         }
     }
     error
@@ -219,7 +215,7 @@ mod tests {
             async move { report(context, &mut mini_cluster, &status).now_or_never().map(Result::unwrap) }
         };
         assert_eq!(next(State::Starting).await, None, "nothing was written before");
-        context.cache.set_mini_cluster(&mini_cluster);
+        context.cache.put(&mini_cluster);
         context.cache.set_status(mini_cluster.metadata.clone(), mini_cluster.status.clone());
         for (state, least, most) in [
             (State::Starting, Duration::ZERO, STATUS_WRITE_INTERVAL),

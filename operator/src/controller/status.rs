@@ -273,10 +273,9 @@ fn why_suspended(facts: &Facts<'_>) -> (Reason, String) {
             Reason::SuspendedBySpecification,
             "suspended by the specification; spec.suspend: false resumes it",
         ),
-        None => (
-            Reason::JobSuspended,
-            "a person or another program has suspended the Job, and has to resume it",
-        ),
+        None => {
+            (Reason::JobSuspended, "a person or a program suspended the Job, and has to resume it")
+        }
     };
     (reason, message.to_owned())
 }
@@ -288,7 +287,11 @@ fn ended(conditions: &mut Conditions, facts: &Facts<'_>, phase: &Phase) {
     ] {
         match &phase.end {
             None => {
-                conditions.no(type_, Reason::NotFinished, "the MiniCluster has not finished".into())
+                conditions.no(
+                    type_,
+                    Reason::NotFinished,
+                    "the MiniCluster has not finished".into(),
+                );
             }
             // The end belongs to the generation that the run was started from, not to a later one.
             Some(end) if phase.state == state => {

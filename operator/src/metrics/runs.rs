@@ -101,9 +101,8 @@ impl Runs {
             [(State::Complete, Reason::COMPLETE), (State::Failed, Reason::FAILED)]
         {
             for reason in reasons.iter().map(|reason| reason.as_str()).chain([OTHER]) {
-                drop(
-                    runs.ended.get_or_create(&StateAndReason { state: state_label(state), reason }),
-                );
+                let state = state_label(state);
+                drop(runs.ended.get_or_create(&StateAndReason { state, reason }));
             }
         }
         for phase in phase::ALL.into_iter().chain([OTHER]) {

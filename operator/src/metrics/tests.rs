@@ -97,10 +97,7 @@ fn reconciles_leadership_and_release_are_exported() {
 fn miniclusters_are_counted_at_each_scrape() {
     let metrics = Metrics::default();
     let none = metrics.text().unwrap();
-    assert!(
-        !none.contains("flux_operator_miniclusters{"),
-        "a stand-by operator counts none: {none}"
-    );
+    assert!(!none.contains("flux_operator_miniclusters{"), "stand-by: {none}");
     metrics.set_population(|| {
         let new = KnownMiniCluster { summary: None, is_pending: true };
         let all = [
@@ -164,11 +161,8 @@ fn events_in_a_cluster_add_no_series() {
         let timeline = [phase(&name, number)];
         let end = End { after: None, state, reason: &name, timeline: &timeline };
         let size = i32::try_from(number).unwrap();
-        metrics.observe_status_change(&StatusChange {
-            size,
-            ready: Some(Duration::MAX),
-            end: Some(end),
-        });
+        let ready = Some(Duration::MAX);
+        metrics.observe_status_change(&StatusChange { size, ready, end: Some(end) });
     }
     let text = metrics.text().unwrap();
     assert!(!text.contains("word"), "{text}");

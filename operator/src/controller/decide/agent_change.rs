@@ -7,7 +7,7 @@
 use super::queue;
 use super::suspension;
 use crate::controller::job_ext::{counts_by_index, has_pods, is_suspended, noted_generation};
-use crate::controller::observe::LiveObjects;
+use crate::controller::observe::Observed;
 use flux_api::cluster::Cluster;
 use flux_api::objects::agent_config;
 use flux_contract::{AgentConfig, Bootstrap, Hostlist, Install, Workload};
@@ -29,7 +29,7 @@ pub(crate) struct ApplicableSpec {
 pub(crate) fn limit_to_running(
     cluster: &Cluster,
     lead: Option<IpAddr>,
-    live: &LiveObjects,
+    live: &Observed,
     running: Option<AgentConfig>,
     generation: i64,
     install: Install,
@@ -181,14 +181,14 @@ mod tests {
     #[test]
     fn a_refused_size_reduces_the_quorum() {
         let live = agent_config(&cluster(&json!({})), None);
-        let requested = cluster(&json!({ "size": 9, "minSize": 6 }));
-        let limited = limit_to_config(requested, &live, 0, None, false);
-        assert_eq!((limited.cluster.size, limited.config.broker.quorum), (4, None));
+        let asked = cluster(&json!({ "size": 9, "minSize": 6 }));
+        let kept = limit_to_config(asked, &live, 0, None, false);
+        assert_eq!((kept.cluster.size, kept.config.broker.quorum), (4, None));
         let message = "spec.size: Flux was started with 4 hosts, not with 9; a suspended MiniCluster can have \
                     others";
-        assert_eq!(limited.refused, [message]);
-        let requested = cluster(&json!({ "size": 9, "minSize": 2 }));
-        assert_eq!(limit_to_config(requested, &live, 0, None, false).config.broker.quorum, Some(2));
+        assert_eq!(kept.refused, [message]);
+        let asked = cluster(&json!({ "size": 9, "minSize": 2 }));
+        assert_eq!(limit_to_config(asked, &live, 0, None, false).config.broker.quorum, Some(2));
     }
 
     #[test]
@@ -213,14 +213,11 @@ mod tests {
         for (size, refused) in [(255, 0), (256, 1)] {
             let started = agent_config(&cluster(&json!({ "size": size })), None);
             assert_eq!(started.broker.topology.is_some(), refused > 0);
-            let requested = cluster(&json!({ "size": size, "flux": { "minimalService": true } }));
-            assert_eq!(agent_config(&requested, None).broker.topology, None);
-            let limited = limit_to_config(requested, &started, 0, None, false);
-            assert_eq!(
-                (limited.refused.len(), limited.cluster.minimal_service),
-                (refused, refused == 0)
-            );
-            assert_eq!(limited.config.broker.topology, started.broker.topology);
+            let asked = cluster(&json!({ "size": size, "flux": { "minimalService": true } }));
+            assert_eq!(agent_config(&asked, None).broker.topology, None);
+            let kept = limit_to_config(asked, &started, 0, None, false);
+            assert_eq!((kept.refused.len(), kept.cluster.minimal_service), (refused, refused == 0));
+            assert_eq!(kept.config.broker.topology, started.broker.topology);
         }
     }
 
@@ -245,8 +242,8 @@ mod tests {
     #[test]
     fn an_instance_that_starts_anew_can_have_more_hosts() {
         let live = agent_config(&cluster(&json!({})), None);
-        let requested = cluster(&json!({ "size": 6, "maxSize": 9 }));
-        let anew = limit_to_config(requested, &live, 0, None, true);
+        let asked = cluster(&json!({ "size": 6, "maxSize": 9 }));
+        let anew = limit_to_config(asked, &live, 0, None, true);
         assert_eq!((anew.refused, anew.cluster.size), (vec![], 6));
         assert_eq!(anew.config.network.bootstrap.hosts().to_string(), "hello-[0-8]");
     }

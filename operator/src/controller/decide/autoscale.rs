@@ -4,7 +4,7 @@
 
 use super::mode::Mode;
 use crate::controller::job_ext::{has_pods, is_suspended, parallelism};
-use crate::controller::observe::LiveObjects;
+use crate::controller::observe::Observed;
 use crate::controller::observe::demand::Answer;
 use flux_api::cluster::Cluster;
 use flux_api::crd::Autoscale;
@@ -27,7 +27,7 @@ pub(crate) struct AutoscaleDecision {
 pub(super) fn with_size(
     cluster: &Cluster,
     running: Option<&AgentConfig>,
-    live: &LiveObjects,
+    live: &Observed,
     answer: &Answer,
 ) -> Cluster {
     let mut cluster = cluster.clone();
@@ -58,11 +58,7 @@ fn size(bounds: &Autoscale, now: u32, demand: Option<Demand>) -> u32 {
 }
 
 /// The decided size of `cluster` with its bounds; `None` without `autoscale` or while nothing is reconciled.
-pub(super) fn decision(
-    cluster: &Cluster,
-    mode: &Mode,
-    answer: &Answer,
-) -> Option<AutoscaleDecision> {
+pub(super) fn decide(cluster: &Cluster, mode: &Mode, answer: &Answer) -> Option<AutoscaleDecision> {
     let bounds = cluster.autoscale.clone().filter(|_| *mode == Mode::Reconcile)?;
     Some(AutoscaleDecision { bounds, size: cluster.size, answer: answer.clone() })
 }
@@ -107,7 +103,7 @@ mod tests {
         let mut running = agent_config(&cluster, None);
         running.autoscale = running.autoscale.filter(|_| counts);
         let answer = Answer::Demand(Demand { wanted: 6, kept: None });
-        let live = LiveObjects { job, ..LiveObjects::default() };
+        let live = Observed { job, ..Observed::default() };
         with_size(&cluster, Some(&running), &live, &answer).size
     }
 
@@ -118,7 +114,7 @@ mod tests {
         assert_eq!(sized(&spec, None, true), 2);
         assert_eq!(sized(&spec, Some(job(4)), false), 2, "the agents do not count the demand");
         assert_eq!(sized(&json!({ "size": 2 }), Some(job(4)), true), 2);
-        let live = LiveObjects { job: Some(job(4)), ..LiveObjects::default() };
+        let live = Observed { job: Some(job(4)), ..Observed::default() };
         let lost = with_size(&cluster(&spec), None, &live, &Answer::None);
         assert_eq!(lost.size, 4, "the agents' configuration was deleted");
         let mut suspended = job(0);

@@ -35,8 +35,7 @@ pub(crate) fn plan_gang(
     let scheduler = match live_job {
         Some(live) => GangScheduler::noted_on(live),
         None => {
-            let served: Vec<GangScheduler> =
-                observed.iter().map(|(scheduler, _)| *scheduler).collect();
+            let served: Vec<GangScheduler> = observed.iter().map(|(it, _)| *it).collect();
             let template = &job.spec.get_or_insert_default().template;
             choose(cluster.gang, template, &served).map_err(Error::NoPodGroups)?
         }

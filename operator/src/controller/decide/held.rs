@@ -4,7 +4,7 @@
 
 use super::change::Change;
 use crate::controller::job_ext::{HELD_ANNOTATION, is_ending, is_suspended};
-use crate::controller::observe::LiveObjects;
+use crate::controller::observe::Observed;
 use crate::controller::pod_ext::{end_of, running_beside};
 use flux_contract::AgentConfig;
 use k8s_openapi::api::batch::v1::Job;
@@ -19,7 +19,7 @@ const MIN_TIME: Duration = Duration::from_secs(10);
 
 /// How long the pod may still run; `None` if there is no such pod.
 pub(crate) fn remaining(
-    live: &LiveObjects,
+    live: &Observed,
     config: Option<&AgentConfig>,
     now: &Time,
 ) -> Option<Duration> {
@@ -31,12 +31,12 @@ pub(crate) fn remaining(
 }
 
 /// The deletion of the pod.
-pub(crate) fn delete_pod(live: &LiveObjects) -> Change<Pod> {
+pub(crate) fn delete_pod(live: &Observed) -> Change<Pod> {
     held(live).map_or(Change::Keep, |(_, pod)| Change::delete(pod))
 }
 
 /// The patch that ends the Job and notes the containers that kept its pod running.
-pub(crate) fn end_job(live: &LiveObjects) -> Change<Job> {
+pub(crate) fn end_job(live: &Observed) -> Change<Job> {
     let Some((job, pod)) = held(live) else { return Change::Keep };
     let patch = json!({
         "metadata": { "annotations": { HELD_ANNOTATION: running_beside(pod, &job.name_any()) } },
@@ -46,13 +46,11 @@ pub(crate) fn end_job(live: &LiveObjects) -> Change<Job> {
 }
 
 /// The pod and its Job, unless one of them is about to end for another reason.
-fn held(live: &LiveObjects) -> Option<(&Job, &Pod)> {
+fn held(live: &Observed) -> Option<(&Job, &Pod)> {
     let (job, pod) = (live.job.as_ref()?, live.pods.held.as_ref()?);
-    let is_deleted = |metadata: &ObjectMeta| metadata.deletion_timestamp.is_some();
-    let ends = is_deleted(&job.metadata)
-        || is_deleted(&pod.metadata)
-        || is_ending(job)
-        || is_suspended(job);
+    let deleted = |metadata: &ObjectMeta| metadata.deletion_timestamp.is_some();
+    let ends =
+        deleted(&job.metadata) || deleted(&pod.metadata) || is_ending(job) || is_suspended(job);
     let is_open = !ends && !job.annotations().contains_key(HELD_ANNOTATION);
     is_open.then_some((job, pod))
 }

@@ -25,7 +25,7 @@ pub(super) fn endpoint(config: &AgentConfig) -> Option<ApiEndpoint> {
 
 /// Writes the token's fingerprint into `config`: the `present` one, so that its Secret stays valid, else that of the
 /// new `token`, whose Secret is returned. `None` also without `flux.rest`.
-pub(super) fn token_secret(
+pub(super) fn secret(
     cluster: &Cluster,
     config: &mut AgentConfig,
     present: Option<Rest>,
@@ -58,7 +58,7 @@ mod tests {
         let config = || agent_config(&cluster, None);
         let token = |text: &str| Redacted::new(text.to_owned());
         let mut first = config();
-        let made = token_secret(&cluster, &mut first, None, Some(&token("a"))).unwrap();
+        let made = secret(&cluster, &mut first, None, Some(&token("a"))).unwrap();
         let data = made.expose().string_data.as_ref().unwrap();
         assert_eq!(data["token"], "a");
         let rest = first.rest.clone().unwrap();
@@ -68,7 +68,7 @@ mod tests {
         let url = "http://hello-rest.apps.svc".to_owned();
         assert_eq!(endpoint(&first), Some(ApiEndpoint { url, secret: name }));
         let mut second = config();
-        assert_eq!(token_secret(&cluster, &mut second, Some(rest), Some(&token("b"))), None);
+        assert_eq!(secret(&cluster, &mut second, Some(rest), Some(&token("b"))), None);
         assert_eq!(second, first);
     }
 
@@ -77,7 +77,7 @@ mod tests {
         let cluster = cluster(&json!({}));
         let mut config = agent_config(&cluster, None);
         let present = Some(Rest { port: 1, token_sha256: "a".to_owned() });
-        assert_eq!(token_secret(&cluster, &mut config, present, None), None);
+        assert_eq!(secret(&cluster, &mut config, present, None), None);
         assert_eq!((config.rest.clone(), endpoint(&config)), (None, None));
     }
 }

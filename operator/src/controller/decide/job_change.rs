@@ -3,7 +3,7 @@
 
 use super::change::Change;
 use crate::controller::job_ext::{
-    QUORUM_REACHED_ANNOTATION, START_DEADLINE_CAUSE_ANNOTATION, is_finished, noted_keys,
+    LATE_START_ANNOTATION, QUORUM_ANNOTATION, is_finished, noted_keys,
 };
 use crate::controller::pod_ext::has_failed;
 use flux_api::cluster::{FixedFields, ServicesPod};
@@ -57,8 +57,8 @@ fn adjusted_annotations<'jobs>(
     desired: &'jobs Job,
 ) -> impl Iterator<Item = (&'jobs str, Value)> {
     const NOTES: [&str; 5] = [
-        QUORUM_REACHED_ANNOTATION,
-        START_DEADLINE_CAUSE_ANNOTATION,
+        QUORUM_ANNOTATION,
+        LATE_START_ANNOTATION,
         SUSPENDED_ANNOTATION,
         JOB_LABELS_ANNOTATION,
         JOB_ANNOTATIONS_ANNOTATION,

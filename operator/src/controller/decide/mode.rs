@@ -2,7 +2,7 @@
 
 use crate::controller::error::NameConflict;
 use crate::controller::job_ext::noted_generation;
-use crate::controller::observe::LiveObjects;
+use crate::controller::observe::Observed;
 use crate::controller::run_record::{RunRecord, has_ended};
 use flux_api::cluster::{AGENT_CONTAINER, Cluster};
 use flux_api::objects::{AGENT_CONFIG_KEY, Images};
@@ -38,7 +38,7 @@ impl Mode {
 
 /// `config` is the agents' configuration if this operator can read it; `cluster` is absent if it is invalid.
 pub(crate) fn mode(
-    live: &LiveObjects,
+    live: &Observed,
     config: Option<&AgentConfig>,
     cluster: Option<&Cluster>,
     generation: i64,
@@ -49,7 +49,7 @@ pub(crate) fn mode(
         return match (recorded, cluster) {
             // The Job lost its owner and still runs, or another object has its name.
             (Some(run), _)
-                if run.end.is_none() && live.name_conflicts.iter().any(NameConflict::is_job) =>
+                if run.end.is_none() && live.conflicts.iter().any(NameConflict::is_job) =>
             {
                 if cluster.is_some() {
                     Mode::Reconcile
@@ -114,27 +114,23 @@ mod tests {
     use serde_json::json;
 
     /// The live objects of a running `echo hello`.
-    fn running() -> LiveObjects {
+    fn running() -> Observed {
         let mut built = built(&cluster(&json!({})), 1);
         built.job.metadata.uid = Some("job-uid".to_owned());
-        LiveObjects {
-            job: Some(built.job),
-            config_map: Some(built.config_map),
-            ..LiveObjects::default()
-        }
+        Observed { job: Some(built.job), config_map: Some(built.config_map), ..Observed::default() }
     }
 
-    fn decide(live: &LiveObjects, spec: &serde_json::Value, generation: i64) -> Mode {
+    fn decide(live: &Observed, spec: &serde_json::Value, generation: i64) -> Mode {
         with_cluster(live, Some(&cluster(spec)), generation)
     }
 
-    fn with_cluster(live: &LiveObjects, cluster: Option<&Cluster>, generation: i64) -> Mode {
+    fn with_cluster(live: &Observed, cluster: Option<&Cluster>, generation: i64) -> Mode {
         let config = agent_config(live.config_map.as_ref());
         mode(live, config.as_ref(), cluster, generation, &images("agent"))
     }
 
     /// The live objects of `echo hello` after its Job was deleted.
-    fn deleted() -> LiveObjects {
+    fn deleted() -> Observed {
         let mut live = running();
         delete_failed_job(&mut live);
         live
@@ -142,7 +138,7 @@ mod tests {
 
     #[test]
     fn a_recorded_run_is_not_repeated_after_unrelated_edits() {
-        assert_eq!(decide(&LiveObjects::default(), &json!({}), 1), Mode::Reconcile);
+        assert_eq!(decide(&Observed::default(), &json!({}), 1), Mode::Reconcile);
         for (spec, generation) in [
             (json!({}), 1),
             (json!({ "maxSize": 9, "size": 2, "cleanup": true, "deadlineSeconds": 5 }), 2),
@@ -195,7 +191,7 @@ mod tests {
         let mut live = running();
         assert_eq!(decide(&live, &json!({}), 2), Mode::Reconcile);
         assert_eq!(with_cluster(&live, None, 2), Mode::Refused);
-        assert_eq!(with_cluster(&LiveObjects::default(), None, 2), Mode::Invalid);
+        assert_eq!(with_cluster(&Observed::default(), None, 2), Mode::Invalid);
         let data = live.config_map.as_mut().unwrap().data.as_mut().unwrap();
         data.insert(AGENT_CONFIG_KEY.to_owned(), "version = 2\nnews = 1\n".to_owned());
         let other = Mode::StartedByAnotherRelease("agent".to_owned());
@@ -217,7 +213,7 @@ mod tests {
             strip_job(&mut stored);
             assert_eq!(agent_image(&stored), Some("agent"));
         }
-        let mut live = LiveObjects { job: Some(mounted), ..LiveObjects::default() };
+        let mut live = Observed { job: Some(mounted), ..Observed::default() };
         assert_eq!(decide(&live, &json!({}), 1), Mode::Reconcile);
         live.job.as_mut().unwrap().metadata.name = Some("another".to_owned());
         assert!(matches!(decide(&live, &json!({}), 1), Mode::StartedByAnotherRelease(_)));

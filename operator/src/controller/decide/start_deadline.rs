@@ -4,10 +4,10 @@
 //! write. So the Job controller ends the Job, and the cause is known even if the operator does not see the end.
 
 use crate::controller::job_ext::{
-    QUORUM_REACHED_ANNOTATION, START_DEADLINE_CAUSE_ANNOTATION, is_finished, is_suspended,
-    parallelism, ready_pods, start_time,
+    LATE_START_ANNOTATION, QUORUM_ANNOTATION, is_finished, is_suspended, parallelism, ready_pods,
+    start_time,
 };
-use crate::controller::observe::LiveObjects;
+use crate::controller::observe::Observed;
 use crate::controller::pod_ext::broker_is_ready;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -27,11 +27,11 @@ pub(crate) enum StartDeadline {
 }
 
 impl StartDeadline {
-    pub(crate) fn of(seconds: Option<u64>, live: &LiveObjects, now: &Time) -> Self {
+    pub(crate) fn of(seconds: Option<u64>, live: &Observed, now: &Time) -> Self {
         let Some(job) = live.job.as_ref().filter(|job| !is_finished(job)) else {
             return Self::None;
         };
-        if let Some(cause) = job.annotations().get(START_DEADLINE_CAUSE_ANNOTATION) {
+        if let Some(cause) = job.annotations().get(LATE_START_ANNOTATION) {
             return Self::Passed(cause.clone());
         }
         let start = start_time(job).filter(|_| !is_suspended(job));
@@ -41,32 +41,26 @@ impl StartDeadline {
         let started = start.0.to_string();
         let lead_is_ready =
             live.pods.lead.as_ref().is_some_and(|lead| broker_is_ready(lead, &job.name_any()));
-        if lead_is_ready || job.annotations().get(QUORUM_REACHED_ANNOTATION) == Some(&started) {
+        if lead_is_ready || job.annotations().get(QUORUM_ANNOTATION) == Some(&started) {
             return Self::QuorumReached(started);
         }
         let passed = Duration::try_from(now.0.duration_since(start.0)).unwrap_or_default();
-        let remaining = Duration::from_secs(seconds).saturating_sub(passed);
-        if remaining.is_zero() {
-            Self::Passed(cause(live, job, seconds))
-        } else {
-            Self::Remaining(remaining)
-        }
+        let left = Duration::from_secs(seconds).saturating_sub(passed);
+        if left.is_zero() { Self::Passed(cause(live, job, seconds)) } else { Self::Remaining(left) }
     }
 
     pub(crate) fn set_deadline(&self, live: Option<&Job>, job: &mut Job) {
         let noted = |key: &str| live.and_then(|live| live.annotations().get(key));
         let note = match self {
-            Self::None => {
-                noted(QUORUM_REACHED_ANNOTATION).map(|ran| (QUORUM_REACHED_ANNOTATION, ran))
-            }
-            Self::QuorumReached(start) => Some((QUORUM_REACHED_ANNOTATION, start)),
+            Self::None => noted(QUORUM_ANNOTATION).map(|ran| (QUORUM_ANNOTATION, ran)),
+            Self::QuorumReached(start) => Some((QUORUM_ANNOTATION, start)),
             Self::Remaining(_) => None,
             Self::Passed(cause) => {
                 // The shortest possible deadline: it has passed, because the Job started longer ago.
                 if let Some(spec) = &mut job.spec {
                     spec.active_deadline_seconds = Some(1);
                 }
-                Some((START_DEADLINE_CAUSE_ANNOTATION, cause))
+                Some((LATE_START_ANNOTATION, cause))
             }
         };
         let note = note.map(|(key, value)| (key.to_owned(), value.clone()));
@@ -78,7 +72,7 @@ impl StartDeadline {
     }
 }
 
-fn cause(live: &LiveObjects, job: &Job, seconds: u64) -> String {
+fn cause(live: &Observed, job: &Job, seconds: u64) -> String {
     let waiting = live.pods.waiting.as_ref().map(|waiting| waiting.message.clone());
     let found = live.pods.refused.clone().or(waiting).unwrap_or_else(|| {
         format!("{} of {} brokers are ready", ready_pods(job), parallelism(job))
@@ -93,22 +87,20 @@ mod tests {
     use crate::controller::observe::waiting::Waiting;
 
     /// A Job that started at second 100 with a lead that runs.
-    fn started() -> LiveObjects {
-        LiveObjects { job: Some(job(1)), ..LiveObjects::default() }
+    fn started() -> Observed {
+        Observed { job: Some(job(1)), ..Observed::default() }
     }
 
     #[test]
     fn the_start_deadline_counts_from_the_start_of_the_job() {
-        let of = |live: &LiveObjects, now| StartDeadline::of(Some(60), live, &at(now));
+        let of = |live: &Observed, now| StartDeadline::of(Some(60), live, &at(now));
         assert_eq!(of(&started(), 130).remaining(), Some(Duration::from_secs(30)));
         assert_eq!(StartDeadline::of(None, &started(), &at(900)), StartDeadline::None);
         let mut suspended = started();
         suspended.job.as_mut().unwrap().spec.as_mut().unwrap().suspend = Some(true);
-        let ended = LiveObjects {
-            job: Some(ended_job("Failed", "FailedIndexes")),
-            ..LiveObjects::default()
-        };
-        for live in [&LiveObjects::default(), &suspended, &ended] {
+        let ended =
+            Observed { job: Some(ended_job("Failed", "FailedIndexes")), ..Observed::default() };
+        for live in [&Observed::default(), &suspended, &ended] {
             assert_eq!(of(live, 900), StartDeadline::None);
         }
     }
@@ -117,7 +109,7 @@ mod tests {
     fn an_instance_that_ran_has_met_its_start_deadline() {
         let mut live = started();
         live.pods.lead = Some(ready_lead());
-        let of = |live: &LiveObjects, now| StartDeadline::of(Some(60), live, &at(now));
+        let of = |live: &Observed, now| StartDeadline::of(Some(60), live, &at(now));
         let ran = of(&live, 900);
         assert!(matches!(&ran, StartDeadline::QuorumReached(_)), "{ran:?}");
         ran.set_deadline(None, live.job.as_mut().unwrap());
@@ -125,17 +117,13 @@ mod tests {
         assert_eq!(of(&live, 900), ran, "its lead was lost");
         live.job.as_mut().unwrap().status.as_mut().unwrap().start_time = Some(at(500));
         let remaining = of(&live, 540).remaining();
-        assert_eq!(
-            remaining,
-            Some(Duration::from_secs(20)),
-            "the Job was suspended and started again"
-        );
+        assert_eq!(remaining, Some(Duration::from_secs(20)), "it was started again");
     }
 
     #[test]
     fn the_cause_of_a_missed_deadline_is_noted_and_stays() {
         let mut live = started();
-        let passed = |live: &LiveObjects, cause: &str| {
+        let passed = |live: &Observed, cause: &str| {
             let begin = "not running after the 60 seconds of spec.startDeadlineSeconds: ";
             let passed = StartDeadline::of(Some(60), live, &at(160));
             assert_eq!(passed, StartDeadline::Passed(format!("{begin}{cause}")));

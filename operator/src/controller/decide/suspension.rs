@@ -5,7 +5,7 @@
 
 use super::change::Change;
 use crate::controller::job_ext::{has_pods, is_ending, is_suspended, noted_suspension};
-use crate::controller::observe::LiveObjects;
+use crate::controller::observe::Observed;
 use crate::controller::pod_ext::{broker_is_ready, has_failed};
 use flux_api::cluster::Cluster;
 use flux_api::objects::{BY_SPECIFICATION, suspend};
@@ -60,7 +60,7 @@ pub(crate) fn set_suspend(reason: Option<String>, live: Option<&Job>, job: &mut 
 /// The change of the pod of `spec.services` while there is no Job or the Job is suspended; `None` while the Job runs.
 /// No queue counts that pod, so it must run only while the Job does: it is created after the Job has started, because
 /// the Job may be suspended at its creation, and deleted after the Job's pods, which may need it until their end.
-pub(crate) fn services_pod(live: &LiveObjects) -> Option<Change<Pod>> {
+pub(crate) fn services_pod(live: &Observed) -> Option<Change<Pod>> {
     match (&live.job, &live.services_pod) {
         (Some(job), _) if !is_suspended(job) => None,
         (Some(job), Some(pod)) if !has_pods(job) => Some(Change::delete(pod)),
@@ -79,7 +79,7 @@ pub(crate) fn removed_by_suspension(lead: &Pod, job: Option<&Job>) -> bool {
 
 /// True once the instance that was started with `config` has submitted its command, which the next one restores from
 /// the archive. The lead submits it as soon as it is ready.
-pub(crate) fn has_submitted(config: &AgentConfig, live: &LiveObjects) -> bool {
+pub(crate) fn has_submitted(config: &AgentConfig, live: &Observed) -> bool {
     let is_up = |lead: &Pod| broker_is_ready(lead, config.cluster.name.as_str());
     let submits = matches!(config.workload, Workload::Interactive { submission: Some(_) });
     submits && config.archive.is_some() && live.pods.lead.as_ref().is_some_and(is_up)
@@ -139,9 +139,9 @@ mod tests {
             (Some(suspended(false, 0)), delete()),
         ] {
             let services_pod = Some(services.clone());
-            let live = LiveObjects { job: job.clone(), services_pod, ..LiveObjects::default() };
+            let live = Observed { job: job.clone(), services_pod, ..Observed::default() };
             assert_eq!(super::services_pod(&live), change, "{job:?}");
-            let not_made = LiveObjects { services_pod: None, ..live };
+            let not_made = Observed { services_pod: None, ..live };
             let kept = change.map(|_| Change::Keep);
             assert_eq!(super::services_pod(&not_made), kept, "{job:?}");
         }
@@ -198,10 +198,7 @@ mod tests {
         );
         let mut failed = job.clone();
         failed.status = ended_job("FailureTarget", "PodFailurePolicy").status;
-        assert!(
-            !removed_by_suspension(&stopped, Some(&failed)),
-            "a Job that ends releases all its pods"
-        );
+        assert!(!removed_by_suspension(&stopped, Some(&failed)), "the Job ends");
         stopped.metadata.finalizers = Some(vec![JOB_TRACKING.to_owned()]);
         assert!(!removed_by_suspension(&stopped, Some(&job)), "the pod was lost");
     }

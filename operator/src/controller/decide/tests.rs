@@ -5,7 +5,7 @@ use crate::controller::error::{NameConflict, ObjectName};
 use crate::controller::fixtures::{
     at, cluster, delete_failed_job, ended_job, images, job, pod, ready_lead, running,
 };
-use crate::controller::job_ext::START_DEADLINE_CAUSE_ANNOTATION;
+use crate::controller::job_ext::LATE_START_ANNOTATION;
 use flux_api::cluster::QUEUE_LABEL;
 use flux_api::cluster::validate::Violation;
 use flux_api::objects::SUSPENDED_ANNOTATION;
@@ -27,11 +27,11 @@ fn everything() -> Value {
     })
 }
 
-fn decided(spec: &Value, generation: i64, live: &LiveObjects) -> Plan {
+fn decided(spec: &Value, generation: i64, live: &Observed) -> Plan {
     with(Ok(cluster(spec)), generation, live)
 }
 
-fn with(cluster: Result<Cluster, Violations>, generation: i64, live: &LiveObjects) -> Plan {
+fn with(cluster: Result<Cluster, Violations>, generation: i64, live: &Observed) -> Plan {
     let draw = |bytes: &mut [u8]| {
         bytes.fill(7);
         Ok(())
@@ -96,7 +96,7 @@ fn config_patch(plan: &Plan) -> Value {
 }
 
 /// Creates the objects of `plan` in `live`, as the API server would.
-fn create(plan: &Plan, live: &mut LiveObjects) {
+fn create(plan: &Plan, live: &mut Observed) {
     fn created<K: Resource<DynamicType = ()> + Clone>(change: &Change<K>) -> Option<K> {
         let Change::Create(object) = change else { return None };
         let mut object = object.as_ref().clone();
@@ -116,8 +116,8 @@ fn create(plan: &Plan, live: &mut LiveObjects) {
 }
 
 /// The live objects after `spec` was applied as generation 1.
-fn settled(spec: &Value) -> LiveObjects {
-    let mut live = LiveObjects::default();
+fn settled(spec: &Value) -> Observed {
+    let mut live = Observed::default();
     for _ in 0..3 {
         create(&decided(spec, 1, &live), &mut live);
     }
@@ -125,14 +125,14 @@ fn settled(spec: &Value) -> LiveObjects {
 }
 
 /// The same after the Job has ended.
-fn finished(spec: &Value) -> LiveObjects {
+fn finished(spec: &Value) -> Observed {
     let mut live = settled(spec);
     live.job.as_mut().unwrap().status = ended_job("Failed", "BackoffLimitExceeded").status;
     live
 }
 
 /// The same after somebody has deleted the Job whose end was recorded.
-fn deleted(spec: &Value) -> LiveObjects {
+fn deleted(spec: &Value) -> Observed {
     let mut live = finished(spec);
     delete_failed_job(&mut live);
     live
@@ -148,7 +148,7 @@ fn nothing() -> Vec<String> {
 
 #[test]
 fn services_are_created_before_all_other_objects() {
-    let mut live = LiveObjects::default();
+    let mut live = Observed::default();
     let first = decided(&everything(), 1, &live);
     assert!(first.writes.only_services);
     assert_eq!(lines(&first), ["create Service hello", "create Service hello-lead"]);
@@ -176,7 +176,7 @@ fn services_are_created_before_all_other_objects() {
 #[test]
 fn the_api_token_is_created_once_in_its_own_secret() {
     let spec = json!({ "flux": { "rest": {} } });
-    let mut live = LiveObjects::default();
+    let mut live = Observed::default();
     create(&decided(&spec, 1, &live), &mut live);
     let plan = decided(&spec, 1, &live);
     let secret = format!("create Secret hello-rest-{:.10}", fingerprint("secret-token"));
@@ -198,7 +198,7 @@ fn settled_foreign_and_finished_objects_are_not_written() {
     for spec in [json!({}), everything(), json!({ "interactive": true, "maxSize": 9 })] {
         assert_eq!(lines(&decided(&spec, 1, &settled(&spec))), nothing());
     }
-    for made in [finished as fn(&Value) -> LiveObjects, deleted] {
+    for made in [finished as fn(&Value) -> Observed, deleted] {
         let mut over = made(&json!({}));
         over.services.retain(|name, _| name == "hello");
         assert_eq!(lines(&decided(&json!({}), 1, &over)), nothing());
@@ -237,16 +237,16 @@ fn a_partly_admitted_job_keeps_its_pods_and_flags() {
     let labels = json!({ QUEUE_LABEL: "team" });
     let spec = json!({ "size": 3, "minSize": 2, "tasks": 0, "jobLabels": labels });
     let mut live = settled(&spec);
-    let admit = |live: &mut LiveObjects, suspend: bool, size: i32| {
+    let admit = |live: &mut Observed, suspend: bool, size: i32| {
         let job = live.job.as_mut().unwrap().spec.as_mut().unwrap();
         (job.suspend, job.parallelism, job.completions) = (Some(suspend), Some(size), Some(size));
     };
-    let quorum_and_nodes = |text: &str| {
+    let numbers = |text: &str| {
         let nodes = text.split("flags = ").nth(1).unwrap().split(']').next().unwrap();
         (text.contains("quorum = 2"), nodes.contains('2'), nodes.contains('3'))
     };
     let map = live.config_map.as_ref().unwrap();
-    let all = quorum_and_nodes(&map.data.as_ref().unwrap()["agent.toml"]);
+    let all = numbers(&map.data.as_ref().unwrap()["agent.toml"]);
     assert_eq!(all, (false, false, true), "the number of pods is not known yet");
     admit(&mut live, true, 3);
     assert_eq!(lines(&decided(&spec, 1, &live)), nothing());
@@ -257,10 +257,7 @@ fn a_partly_admitted_job_keeps_its_pods_and_flags() {
             (written(&plan), &plan.refused),
             (vec!["patch ConfigMap hello-agent".to_owned()], &nothing())
         );
-        assert_eq!(
-            quorum_and_nodes(config_patch(&plan)["data"]["agent.toml"].as_str().unwrap()),
-            expected
-        );
+        assert_eq!(numbers(config_patch(&plan)["data"]["agent.toml"].as_str().unwrap()), expected);
     }
     // The queue would have to admit another size.
     let more = json!({ "size": 4, "minSize": 2, "maxSize": 4, "tasks": 0, "jobLabels": labels });
@@ -345,7 +342,7 @@ fn a_late_instance_ends_with_the_cause() {
     live.job.as_mut().unwrap().status.as_mut().unwrap().start_time = Some(at(940));
     let patch = job_patch(&decided(&spec, 1, &live));
     assert_eq!(patch["spec"], json!({ "activeDeadlineSeconds": 1 }));
-    let cause = patch["metadata"]["annotations"][START_DEADLINE_CAUSE_ANNOTATION].as_str().unwrap();
+    let cause = patch["metadata"]["annotations"][LATE_START_ANNOTATION].as_str().unwrap();
     assert!(cause.contains("the 60 seconds of spec.startDeadlineSeconds"), "{cause}");
 }
 
@@ -356,13 +353,13 @@ fn a_specification_that_was_refused_changes_nothing_of_what_runs() {
         Err(Violations(vec![Violation { path, message }]))
     };
     let settled = settled(&everything());
-    for live in [&LiveObjects::default(), &settled] {
+    for live in [&Observed::default(), &settled] {
         let plan = with(faults(), 2, live);
         assert!(plan.violations.is_some());
         assert_eq!(lines(&plan), nothing());
     }
     // The names of its Services come from the specification, which was refused.
-    let live = LiveObjects { services: BTreeMap::new(), ..finished(&everything()) };
+    let live = Observed { services: BTreeMap::new(), ..finished(&everything()) };
     assert_eq!(lines(&with(faults(), 2, &live)), ["delete Pod hello-services pod-uid"]);
 }
 
@@ -421,15 +418,14 @@ fn a_name_conflict_stops_the_objects_that_need_the_name() {
         (taken("Job", "hello"), "NameTaken"),
         (NameConflict::Predecessor(map), "WaitingForDeletion"),
     ] {
-        let live = LiveObjects { name_conflicts: vec![place], ..LiveObjects::default() };
+        let live = Observed { conflicts: vec![place], ..Observed::default() };
         let plan = decided(&everything(), 1, &live);
         assert_eq!((lines(&plan), plan.obstacle.unwrap().category()), (nothing(), category));
     }
     let service_conflicts = vec![taken("Service", "hello")];
-    let live =
-        LiveObjects { service_conflicts: service_conflicts.clone(), ..LiveObjects::default() };
+    let live = Observed { service_conflicts: service_conflicts.clone(), ..Observed::default() };
     assert_eq!(decided(&json!({}), 1, &live).obstacle.unwrap().category(), "NameTaken");
-    let over = LiveObjects { service_conflicts, ..finished(&everything()) };
+    let over = Observed { service_conflicts, ..finished(&everything()) };
     assert!(decided(&everything(), 1, &over).obstacle.is_none());
 }
 
@@ -452,7 +448,7 @@ fn missing_pods_are_checked_again_soon() {
     let mut live = settled(&json!({}));
     live.job.as_mut().unwrap().status = job(3).status;
     let plan = decided(&json!({}), 1, &live);
-    let next = |live: &LiveObjects, state| next_reconcile(live, &plan, Some(state), "hello");
+    let next = |live: &Observed, state| next_reconcile(live, &plan, Some(state), "hello");
     let (soon, later) = (Some(POLL_INTERVAL), None);
     assert_eq!(next(&live, State::Starting), soon);
     live.pods.lead = Some(pod("hello-0-a", "Running", "hello", running()));

@@ -95,14 +95,12 @@ impl<'context> CachedClient<'context> {
         let (namespace, name) = &self.name;
         let job = ObjectRef::new(name).within(namespace);
         let has_job = self.stores.jobs.get(&job).is_some();
-        if let Some(mini_cluster) = self.context.cache.mini_cluster(meta).filter(|_| has_job) {
+        if let Some(mini_cluster) = self.context.cache.get(meta).filter(|_| has_job) {
             return Ok(Some(Read { mini_cluster, unreadable: None }));
         }
         let read = read(&self.context.client, namespace, name).await?;
         match &read {
-            Some(Read { mini_cluster, unreadable: None }) => {
-                self.context.cache.set_mini_cluster(mini_cluster)
-            }
+            Some(Read { mini_cluster, unreadable: None }) => self.context.cache.put(mini_cluster),
             Some(_) | None => self.context.cache.forget(&self.name),
         }
         Ok(read)

@@ -94,29 +94,25 @@ impl Default for Demands {
 }
 
 impl Demands {
-    /// The last answer of `lead`; starts to poll it. Without a lead, stops to poll for the MiniCluster `mini_cluster`.
-    pub(crate) fn answer(
-        self: &Arc<Self>,
-        mini_cluster: &NamespacedName,
-        lead: Option<&Pod>,
-    ) -> Answer {
+    /// The last answer of `lead`; starts to poll it. Without a lead, stops to poll for the MiniCluster `key`.
+    pub(crate) fn answer(self: &Arc<Self>, key: &NamespacedName, lead: Option<&Pod>) -> Answer {
         let mut polled = self.polled.lock();
         let Some(lead) = lead.and_then(lead_of) else {
-            polled.remove(mini_cluster);
+            polled.remove(key);
             return Answer::None;
         };
-        if let Some(found) = polled.get(mini_cluster).filter(|polled| polled.lead == lead) {
+        if let Some(found) = polled.get(key).filter(|polled| polled.lead == lead) {
             return found.answer.clone();
         }
         let mut poll_task = JoinSet::new();
-        let (demands, name, pod) = (Arc::clone(self), mini_cluster.clone(), lead.clone());
+        let (demands, name, pod) = (Arc::clone(self), key.clone(), lead.clone());
         poll_task.spawn(async move { demands.poll(&name, &pod).await });
         let new = PolledLead { lead, answer: Answer::None, _poll: poll_task };
-        polled.insert(mini_cluster.clone(), new);
+        polled.insert(key.clone(), new);
         Answer::None
     }
 
-    async fn poll(&self, mini_cluster: &NamespacedName, lead: &Lead) {
+    async fn poll(&self, key: &NamespacedName, lead: &Lead) {
         let address = SocketAddr::new(lead.address, READY_PORT);
         let (mut seen, mut retry) = (None, RETRY_PAUSE.0);
         loop {
@@ -125,7 +121,7 @@ impl Demands {
             let pause = if seen.is_some() { POLL_PAUSE } else { retry };
             retry = if seen.is_some() { RETRY_PAUSE.0 } else { RETRY_PAUSE.1.min(retry * 2) };
             let failed = |error: anyhow::Error| Answer::Failed(format!("{address}: {error:#}"));
-            if !self.store_answer(mini_cluster, lead, &polled.map_or_else(failed, Answer::Demand)) {
+            if !self.store_answer(key, lead, &polled.map_or_else(failed, Answer::Demand)) {
                 return;
             }
             sleep(pause).await;
@@ -133,24 +129,23 @@ impl Demands {
     }
 
     /// Stores the answer of `lead`. False when it need not be polled any more.
-    fn store_answer(&self, mini_cluster: &NamespacedName, lead: &Lead, answer: &Answer) -> bool {
-        let (namespace, name) = mini_cluster;
+    fn store_answer(&self, key: &NamespacedName, lead: &Lead, answer: &Answer) -> bool {
+        let (namespace, name) = key;
         let is_there = |store: &Store<MiniClusterMeta>| {
             store.get(&ObjectRef::new(name).within(namespace)).is_some()
         };
         let mut polled = self.polled.lock();
         if !self.clusters.get().is_none_or(is_there) {
-            polled.remove(mini_cluster);
+            polled.remove(key);
             return false;
         }
-        let Some(current) = polled.get_mut(mini_cluster).filter(|polled| polled.lead == *lead)
-        else {
+        let Some(current) = polled.get_mut(key).filter(|polled| polled.lead == *lead) else {
             return false;
         };
         if current.answer != *answer {
             current.answer.clone_from(answer);
             // The send fails only if no controller runs.
-            let _ = self.changes_tx.unbounded_send(mini_cluster.clone());
+            let _ = self.changes_tx.unbounded_send(key.clone());
         }
         true
     }
@@ -176,7 +171,7 @@ fn lead_of(pod: &Pod) -> Option<Lead> {
 /// Polls the agent at `address` for a demand that differs from `seen`.
 async fn request_demand(address: SocketAddr, seen: Option<Demand>) -> Result<Demand> {
     let connected = timeout(RESPONSE_TIMEOUT, TcpStream::connect(address)).await;
-    let stream = connected.context("no connection within the time limit")?.context("connect")?;
+    let stream = connected.context("no connection in time")?.context("connect")?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     let question = Question { wait_seconds: POLL_TIME.as_secs(), seen };
     let request = Request::get(question.to_string())
@@ -189,9 +184,7 @@ async fn request_demand(address: SocketAddr, seen: Option<Demand>) -> Result<Dem
             Err(error) = connection => Err(error).context("the connection failed"),
         }
     };
-    timeout(POLL_TIME + RESPONSE_TIMEOUT, answered)
-        .await
-        .context("no response within the time limit")?
+    timeout(POLL_TIME + RESPONSE_TIMEOUT, answered).await.context("no response in time")?
 }
 
 async fn demand_in(response: Response<Incoming>) -> Result<Demand> {

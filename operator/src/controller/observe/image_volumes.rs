@@ -40,8 +40,7 @@ impl ImageVolumes {
         let mut last = self.0.lock().await;
         if last.as_ref().is_none_or(|(at, _)| at.elapsed() >= RESULT_LIFETIME) {
             let late = |_| Err("the API server did not respond in time".to_owned());
-            let lacks =
-                timeout(NODE_LIST_TIMEOUT, find_lacks(client)).await.unwrap_or_else(late)?;
+            let lacks = timeout(NODE_LIST_TIMEOUT, check(client)).await.unwrap_or_else(late)?;
             tracing::info!(?lacks, "checked whether pods can have image volumes");
             *last = Some((Instant::now(), lacks));
         }
@@ -90,7 +89,7 @@ struct NodeStatus {
 }
 
 /// Why pods cannot have image volumes; an error if that could not be found out.
-async fn find_lacks(client: &Client) -> Result<LacksByTaints, String> {
+async fn check(client: &Client) -> Result<LacksByTaints, String> {
     let for_all = |lack: String| Ok(vec![(Vec::new(), lack)]);
     let version = match client.apiserver_version().await {
         Ok(version) => version.git_version,

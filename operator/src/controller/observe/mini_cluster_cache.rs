@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Largest MiniCluster that is cached, in bytes of JSON. Each reconcile reads a larger one from the API server.
-const CACHED_SIZE_LIMIT: usize = 16 * 1024;
+const TEXT_LIMIT: usize = 16 * 1024;
 /// Most MiniClusters that are cached. Finished ones are cached only while there are half as many: their number grows
 /// without end, and they are seldom read again.
 const COUNT_LIMIT: usize = 4000;
@@ -28,7 +28,7 @@ pub(crate) struct MiniClusterCache(Mutex<HashMap<NamespacedName, Entry>>);
 #[derive(Default)]
 struct Entry {
     /// The MiniCluster as JSON, which takes much less memory than the value.
-    mini_cluster: Option<Box<str>>,
+    text: Option<Box<str>>,
     check: Option<PendingCheck>,
     reported: Option<Instant>,
     summary: Option<Summary>,
@@ -38,19 +38,18 @@ struct Entry {
 
 impl MiniClusterCache {
     /// The MiniCluster, if its version is at least that of `meta`.
-    pub(crate) fn mini_cluster(&self, meta: &impl ResourceExt) -> Option<MiniCluster> {
+    pub(crate) fn get(&self, meta: &impl ResourceExt) -> Option<MiniCluster> {
         let version = version(meta.meta())?;
         let mini_cluster = self.0.lock().get(&namespaced_name(meta))?.mini_cluster()?;
         let is_current = self::version(&mini_cluster.metadata).is_some_and(|read| read >= version);
         (is_current && mini_cluster.uid() == meta.uid()).then_some(mini_cluster)
     }
 
-    pub(crate) fn set_mini_cluster(&self, mini_cluster: &MiniCluster) {
-        let mut entries = self.0.lock();
-        let has_room =
-            has_room(&entries, &namespaced_name(mini_cluster), mini_cluster.status.as_ref());
-        let entry = entries.entry(namespaced_name(mini_cluster)).or_default();
-        entry.mini_cluster = if has_room { to_text(mini_cluster.clone()) } else { None };
+    pub(crate) fn put(&self, mini_cluster: &MiniCluster) {
+        let (mut entries, name) = (self.0.lock(), namespaced_name(mini_cluster));
+        let has_room = has_room(&entries, &name, mini_cluster.status.as_ref());
+        let entry = entries.entry(name).or_default();
+        entry.text = if has_room { to_text(mini_cluster.clone()) } else { None };
     }
 
     /// Caches the status that the API server has returned for a write, unless the specification changed meanwhile.
@@ -66,7 +65,7 @@ impl MiniClusterCache {
         };
         let read = entry.mini_cluster().filter(is_same);
         let written = read.map(|read| MiniCluster { metadata, spec: read.spec, status });
-        entry.mini_cluster = written.filter(|_| has_room).and_then(to_text);
+        entry.text = written.filter(|_| has_room).and_then(to_text);
     }
 
     /// The last check why pods do not start.
@@ -79,11 +78,7 @@ impl MiniClusterCache {
     }
 
     /// How much of `interval` is left since the last status write.
-    pub(crate) fn remaining_interval(
-        &self,
-        name: &NamespacedName,
-        interval: Duration,
-    ) -> Option<Duration> {
+    pub(crate) fn remaining(&self, name: &NamespacedName, interval: Duration) -> Option<Duration> {
         let reported = self.0.lock().get(name)?.reported?;
         // A requeue after no time at all would run in a loop.
         interval.checked_sub(reported.elapsed()).filter(|remaining| !remaining.is_zero())
@@ -135,14 +130,13 @@ fn has_room(
 ) -> bool {
     let is_over = status.is_some_and(MiniClusterStatus::is_over);
     let limit = if is_over { COUNT_LIMIT / 2 } else { COUNT_LIMIT };
-    let others =
-        entries.iter().filter(|(other, entry)| *other != name && entry.mini_cluster.is_some());
+    let others = entries.iter().filter(|(other, entry)| *other != name && entry.text.is_some());
     others.count() < limit
 }
 
 impl Entry {
     fn mini_cluster(&self) -> Option<MiniCluster> {
-        serde_json::from_str(self.mini_cluster.as_deref()?).ok()
+        serde_json::from_str(self.text.as_deref()?).ok()
     }
 }
 
@@ -150,8 +144,7 @@ fn to_text(mut mini_cluster: MiniCluster) -> Option<Box<str>> {
     mini_cluster.metadata.managed_fields = None;
     // This annotation repeats the specification.
     mini_cluster.annotations_mut().remove(LAST_APPLIED);
-    let text =
-        serde_json::to_string(&mini_cluster).ok().filter(|text| text.len() <= CACHED_SIZE_LIMIT);
+    let text = serde_json::to_string(&mini_cluster).ok().filter(|text| text.len() <= TEXT_LIMIT);
     text.map(String::into_boxed_str)
 }
 
@@ -193,7 +186,7 @@ mod tests {
         let mut object = mini_cluster(&json!({ "containers": [command] }));
         object.metadata = metadata("u", version, 1);
         let cache = MiniClusterCache::default();
-        cache.set_mini_cluster(&object);
+        cache.put(&object);
         cache
     }
 
@@ -203,30 +196,30 @@ mod tests {
         for (uid, version, is_current) in
             [("u", "10", true), ("u", "11", false), ("v", "10", false)]
         {
-            assert_eq!(cache.mini_cluster(&meta(uid, version)).is_some(), is_current);
+            assert_eq!(cache.get(&meta(uid, version)).is_some(), is_current);
         }
         cache.set_status(metadata("u", "11", 1), None);
-        assert!(cache.mini_cluster(&meta("u", "11")).is_some());
+        assert!(cache.get(&meta("u", "11")).is_some());
         cache.retain(|namespace, name| (namespace, name) == ("apps", "hello"));
-        assert!(cache.mini_cluster(&meta("u", "11")).is_some());
+        assert!(cache.get(&meta("u", "11")).is_some());
         cache.set_status(metadata("u", "12", 2), None);
-        assert!(cache.mini_cluster(&meta("u", "12")).is_none(), "another specification");
+        assert!(cache.get(&meta("u", "12")).is_none(), "another specification");
         let cache = read("10", 1);
         cache.retain(|_, _| false);
-        assert!(cache.mini_cluster(&meta("u", "10")).is_none());
+        assert!(cache.get(&meta("u", "10")).is_none());
     }
 
     #[test]
     fn finished_miniclusters_leave_room_for_running_ones() {
         let cache = read("10", 1);
-        let object = cache.mini_cluster(&meta("u", "10")).unwrap();
+        let object = cache.get(&meta("u", "10")).unwrap();
         let state =
             |state| Some(MiniClusterStatus { state: Some(state), ..MiniClusterStatus::default() });
         let is_cached = |name: String, status| {
             let mut one = MiniCluster { status, ..object.clone() };
             one.metadata.name = Some(name);
-            cache.set_mini_cluster(&one);
-            cache.mini_cluster(&one).is_some()
+            cache.put(&one);
+            cache.get(&one).is_some()
         };
         let finished = (0..5000).filter(|n| is_cached(format!("f-{n}"), state(State::Complete)));
         assert_eq!(finished.count(), COUNT_LIMIT / 2 - 1);
@@ -238,7 +231,7 @@ mod tests {
 
     #[test]
     fn opaque_versions_and_large_objects_are_not_cached() {
-        assert!(read("opaque", 1).mini_cluster(&meta("u", "opaque")).is_none());
-        assert!(read("10", CACHED_SIZE_LIMIT).mini_cluster(&meta("u", "10")).is_none());
+        assert!(read("opaque", 1).get(&meta("u", "opaque")).is_none());
+        assert!(read("10", TEXT_LIMIT).get(&meta("u", "10")).is_none());
     }
 }

@@ -2,10 +2,8 @@
 //! everything. Later checks send one small request each, and read everything only if its result is new.
 
 use super::cached_client::{CachedClient, is_owned};
-use super::pending_check::{FIRST_CHECK_DELAY, PendingCheck, PendingFindings};
-use super::waiting::{
-    UNEXPLAINED_PODS_LIMIT, event_time, gives_no_reason, not_started, waiting, warning,
-};
+use super::pending_check::{CHECK_DELAY, PendingCheck, PendingFindings};
+use super::waiting::{EVENT_PODS, event_time, gives_no_reason, not_started, waiting, warning};
 use crate::controller::error::{Error, Verb};
 use crate::controller::job_ext::{lacks_brokers, lacks_pods};
 use crate::controller::pod_ext::{is_unstarted, phase};
@@ -23,7 +21,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Number of pending pods that a check reads.
-const PENDING_PODS_LIMIT: u32 = 100;
+const POD_LIMIT: u32 = 100;
 
 /// One small request that shows whether something is new.
 enum Probe<'findings> {
@@ -73,16 +71,11 @@ impl Checker<'_> {
     /// the rate limiter.
     fn interval(&self, last: &PendingCheck, versions: &[Option<String>; 2]) -> Option<Duration> {
         let is_same = last.versions == *versions;
-        let remaining = if is_same {
-            last.remaining()
-        } else {
-            FIRST_CHECK_DELAY.saturating_sub(last.at.elapsed())
-        };
+        let after_change = CHECK_DELAY.saturating_sub(last.at.elapsed());
+        let left = if is_same { last.remaining() } else { after_change };
         let is_repeated = is_same && (self.checks_pods || lacks_pods(self.job));
         let limited = || self.client.context.check_rate.remaining(&self.client.name);
-        Some(remaining)
-            .filter(|remaining| !remaining.is_zero())
-            .or_else(|| is_repeated.then(limited).flatten())
+        Some(left).filter(|left| !left.is_zero()).or_else(|| is_repeated.then(limited).flatten())
     }
 
     /// Sends one probe, and reads everything only if its result is new.
@@ -95,8 +88,7 @@ impl Checker<'_> {
         };
         let findings = if is_new { self.check_all(now).await? } else { last.findings.clone() };
         // Other pods with the same reason are nothing new.
-        let since =
-            if findings.same_findings(&last.findings) { last.since } else { Instant::now() };
+        let since = if findings.is_same(&last.findings) { last.since } else { Instant::now() };
         Ok(PendingCheck { since, at: Instant::now(), number: last.number + 1, findings, ..last })
     }
 
@@ -138,23 +130,20 @@ impl Checker<'_> {
 
     /// Finds why pending pods do not start, unless they only need more time.
     async fn check_pods(&self, now: &Time, findings: &mut PendingFindings) -> Result<(), Error> {
-        let pending =
-            self.client.pods_of(self.job, self.pending()).take(PENDING_PODS_LIMIT as usize);
+        let pending = self.client.pods_of(self.job, self.pending()).take(POD_LIMIT as usize);
         let mut pods: Vec<Pod> = pending.try_collect().await?;
         findings.pods = hash_of(pods.iter().map(|pod| &pod.metadata));
         pods.retain(|pod| phase(pod) == Some("Pending"));
         pods.sort_by_key(index);
-        let pods_without_reason =
-            pods.iter().filter(|pod| gives_no_reason(pod)).take(UNEXPLAINED_PODS_LIMIT);
-        let pods_without_reason: Vec<String> = pods_without_reason.filter_map(Pod::uid).collect();
-        let warnings =
-            try_join_all(pods_without_reason.iter().map(|uid| self.warnings(uid))).await?;
+        let unexplained = pods.iter().filter(|pod| gives_no_reason(pod)).take(EVENT_PODS);
+        let uids: Vec<String> = unexplained.filter_map(Pod::uid).collect();
+        let warnings = try_join_all(uids.iter().map(|uid| self.warnings(uid))).await?;
         let warnings: Vec<Event> = warnings.into_iter().flatten().collect();
         let message = |uid: String| {
             let message = warning(&uid, &warnings);
             (uid, message)
         };
-        findings.pods_without_reason = pods_without_reason.into_iter().map(message).collect();
+        findings.pods_without_reason = uids.into_iter().map(message).collect();
         let name = self.job.name_any();
         findings.waiting = waiting(&pods, &warnings, now).map(|it| it.with_remedy(&name));
         Ok(())
@@ -169,7 +158,7 @@ impl Checker<'_> {
     /// [`hash_of`] the pending pods, from a list of metadata.
     async fn hash_of_pending(&self) -> Result<u64, Error> {
         let api = self.client.objects::<Pod>().api;
-        let pods = api.list_metadata(&self.pending().limit(PENDING_PODS_LIMIT)).await;
+        let pods = api.list_metadata(&self.pending().limit(POD_LIMIT)).await;
         let pods = pods.map_err(Error::of(Verb::Read, "Pods of Job", &self.job.name_any()))?;
         let uid = self.job.uid().unwrap_or_default();
         let of_job = pods.items.iter().filter(|pod| is_owned(*pod, &uid));

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 /// Time from the start of a Job to the first check: most pods start within it. Also the least time between two
 /// checks.
-pub(crate) const FIRST_CHECK_DELAY: Duration = Duration::from_secs(5);
+pub(crate) const CHECK_DELAY: Duration = Duration::from_secs(5);
 /// Time from the first check to the second; each later interval is this plus the time since the first check.
 const CHECK_INTERVAL: Duration = Duration::from_secs(10);
 /// Longest time between two checks.
@@ -68,7 +68,7 @@ impl PendingCheck {
 }
 
 impl PendingFindings {
-    pub(super) fn same_findings(&self, other: &Self) -> bool {
+    pub(super) fn is_same(&self, other: &Self) -> bool {
         let message = |findings: &Self| findings.waiting.as_ref().map(|it| it.message.clone());
         message(self) == message(other)
             && (&self.refused, self.namespace_ends) == (&other.refused, other.namespace_ends)

@@ -2,7 +2,7 @@
 
 use super::cached_client::CachedClient;
 use super::pending::check;
-use super::pending_check::FIRST_CHECK_DELAY;
+use super::pending_check::CHECK_DELAY;
 use super::waiting::{Waiting, lead_waiting, not_started};
 use crate::controller::error::Error;
 use crate::controller::job_ext::{
@@ -79,15 +79,15 @@ pub(super) async fn pods(
         pods.failed_worker = client.pods_of(job, all).try_fold(None, likelier).await?;
     }
     if just_started(job, now) {
-        pods.next = Some(FIRST_CHECK_DELAY);
+        pods.next = Some(CHECK_DELAY);
     } else if lacks_pods(job) || lacks_brokers(job) {
         let others = parallelism(job) - ready_pods(job) - 1;
         let lead = pods.lead.as_ref();
-        let lead_reason =
+        let of_lead =
             lead.filter(|_| lacks_brokers(job)).and_then(|it| lead_waiting(it, others, now));
-        let (findings, next) = check(client, job, lead, lead_reason.is_some(), now).await?;
+        let (findings, next) = check(client, job, lead, of_lead.is_some(), now).await?;
         pods.next = Some(next);
-        pods.waiting = lead_reason.or(findings.waiting).filter(|_| lacks_brokers(job));
+        pods.waiting = of_lead.or(findings.waiting).filter(|_| lacks_brokers(job));
         // The findings of an earlier check may be outdated if the Job has its pods by now.
         if lacks_pods(job) {
             (pods.refused, pods.namespace_ends) = (findings.refused, findings.namespace_ends);
@@ -115,8 +115,7 @@ fn unstarted_leads(leads: &[Pod], runner: &str) -> Vec<u32> {
 }
 
 fn just_started(job: &Job, now: &Time) -> bool {
-    start_time(job)
-        .is_some_and(|start| now.0.duration_since(start.0).unsigned_abs() < FIRST_CHECK_DELAY)
+    start_time(job).is_some_and(|start| now.0.duration_since(start.0).unsigned_abs() < CHECK_DELAY)
 }
 
 /// The newest of the lead's pods, and the one before it. If the newest refuses to repeat a command, the pod that ran
@@ -148,14 +147,13 @@ fn exit_code(pod: &Pod, runner: &str) -> Option<i32> {
 
 /// Reasons of containerd and of the kubelet for a container whose end they did not see, for example after a power
 /// failure.
-const UNSEEN_END_REASONS: [&str; 2] = ["Unknown", "ContainerStatusUnknown"];
+const UNSEEN_ENDS: [&str; 2] = ["Unknown", "ContainerStatusUnknown"];
 
 /// True when the pod's runner may have ended with the command: its end was seen, or the kubelet has a reason for it.
 fn shows_end_of_command(pod: &Pod, runner: &str) -> bool {
     let has_reason = pod.status.as_ref().is_some_and(|status| status.reason.is_some());
     let seen = |end: &&ContainerStateTerminated| {
-        has_reason
-            || end.reason.as_deref().is_none_or(|reason| !UNSEEN_END_REASONS.contains(&reason))
+        has_reason || end.reason.as_deref().is_none_or(|reason| !UNSEEN_ENDS.contains(&reason))
     };
     end_of(pod, runner).filter(seen).is_some_and(|end| {
         let message = end.message.as_deref().and_then(TerminationMessage::from_json);

@@ -34,10 +34,10 @@ impl Waiting {
 }
 
 /// Number of pods whose Events are read because their statuses do not show why they do not start.
-pub(crate) const UNEXPLAINED_PODS_LIMIT: usize = 4;
+pub(crate) const EVENT_PODS: usize = 4;
 
 /// Why the first of `pods` with a known reason does not start, and how many others have the same reason. `warnings`
-/// are Warning Events of the first [`UNEXPLAINED_PODS_LIMIT`] pods whose statuses have no reason ([`gives_no_reason`]).
+/// are Warning Events of the first [`EVENT_PODS`] pods whose statuses have no reason ([`gives_no_reason`]).
 pub(crate) fn waiting(pods: &[Pod], warnings: &[Event], now: &Time) -> Option<Waiting> {
     let reasons: Vec<(&Pod, String)> = pods
         .iter()
@@ -46,11 +46,10 @@ pub(crate) fn waiting(pods: &[Pod], warnings: &[Event], now: &Time) -> Option<Wa
     let (pod, text) = reasons.first()?;
     let others = reasons[1..].iter().filter(|(_, other)| other == text).count();
     // If the Events of all pods that were read have the same reason, the other pods without a reason are counted too.
-    let without_reason: Vec<&Pod> = pods.iter().filter(|pod| gives_no_reason(pod)).collect();
-    let mut with_events = without_reason.iter().take(UNEXPLAINED_PODS_LIMIT);
+    let unexplained: Vec<&Pod> = pods.iter().filter(|pod| gives_no_reason(pod)).collect();
+    let mut with_events = unexplained.iter().take(EVENT_PODS);
     let agreed = with_events.all(|pod| event_reason(pod, warnings).as_ref() == Some(text));
-    let others = others
-        + if agreed { without_reason.len().saturating_sub(UNEXPLAINED_PODS_LIMIT) } else { 0 };
+    let others = others + if agreed { unexplained.len().saturating_sub(EVENT_PODS) } else { 0 };
     let more = match others {
         0 => String::new(),
         1 => "; and 1 more pod".to_owned(),
@@ -195,7 +194,7 @@ mod tests {
         )
     }
 
-    fn without_reason(name: &str) -> Pod {
+    fn unexplained(name: &str) -> Pod {
         scheduled(name, &json!({ "waiting": { "reason": "PodInitializing" } }))
     }
 
@@ -218,7 +217,7 @@ mod tests {
     fn the_message_quotes_kubernetes_and_counts_the_other_pods() {
         let full = "0/1 nodes are available: 1 Insufficient cpu.";
         let pods = [
-            without_reason("hello-0-a"),
+            unexplained("hello-0-a"),
             unschedulable("hello-2-c", full),
             unschedulable("hello-3-d", full),
             unschedulable("hello-4-e", "something else"),
@@ -236,26 +235,22 @@ mod tests {
     fn a_waiting_lead_counts_the_pods_that_are_not_ready() {
         let full = "0/1 nodes are available: 1 Insufficient cpu.";
         let lead = unschedulable("hello-0-a", full);
-        let expected_message =
-            |others| lead_waiting(&lead, others, &Time(jiff::Timestamp::MAX)).unwrap();
+        let waits = |others| lead_waiting(&lead, others, &Time(jiff::Timestamp::MAX)).unwrap();
         for (others, more) in [
             (0, ""),
             (1, "; and 1 more pod is not ready"),
             (4999, "; and 4999 more pods are not ready"),
         ] {
             let message = format!("pod hello-0-a has no node: {full}{more}");
-            assert_eq!(expected_message(others), Waiting { message, is_persistent: true });
+            assert_eq!(waits(others), Waiting { message, is_persistent: true });
         }
-        assert_eq!(
-            lead_waiting(&without_reason("hello-0-a"), 3, &Time(jiff::Timestamp::MAX)),
-            None
-        );
+        assert_eq!(lead_waiting(&unexplained("hello-0-a"), 3, &Time(jiff::Timestamp::MAX)), None);
     }
 
     #[test]
     fn the_newest_warning_explains_a_failed_mount() {
         let names = ["hello-0-a", "hello-1-b", "hello-2-c", "hello-3-d", "hello-4-e", "hello-5-f"];
-        let pods = names.map(without_reason);
+        let pods = names.map(unexplained);
         let refused = |pod| event(pod, "FailedMount", 2, "secret \"nosuch\" not found");
         let events = [
             refused(names[0]),
@@ -266,11 +261,10 @@ mod tests {
             event("hello-0-a", "FailedScheduling", 9, "before it had its node"),
             event("another", "FailedMount", 9, "of another pod"),
         ];
-        let expected_message =
-            "pod hello-0-a does not start: FailedMount: secret \"nosuch\" not found";
+        let waits = "pod hello-0-a does not start: FailedMount: secret \"nosuch\" not found";
         // The Events of four pods of six were read; if one of the four has none, the other two may start.
         for (events, others) in [(&events[..], 5), (&events[..3], 2)] {
-            let expected = (format!("{expected_message}; and {others} more pods"), true);
+            let expected = (format!("{waits}; and {others} more pods"), true);
             assert_eq!(reasons(&pods, events, 30), Some(expected));
         }
     }
@@ -291,7 +285,7 @@ mod tests {
     fn a_pod_that_only_takes_time_gives_no_message() {
         let begun = scheduled("hello-0-a", &json!({ "running": {} }));
         let stale = event("hello-0-a", "FailedMount", 1, "mended since");
-        assert_eq!(reasons(&[begun, without_reason("hello-1-b")], &[stale], 30), None);
+        assert_eq!(reasons(&[begun, unexplained("hello-1-b")], &[stale], 30), None);
         assert_eq!(reasons(&[], &[], 30), None);
     }
 }

@@ -2,10 +2,10 @@
 
 use crate::controller::decide::Plan;
 use crate::controller::error::Error;
-use crate::controller::observe::LiveObjects;
+use crate::controller::observe::Observed;
 
 pub(crate) struct Facts<'facts> {
-    pub(crate) live: &'facts LiveObjects,
+    pub(crate) live: &'facts Observed,
     pub(crate) plan: &'facts Plan,
     /// The error that stopped the writes of the plan.
     pub(crate) error: Option<&'facts Error>,

@@ -50,7 +50,7 @@ mod tests {
     use crate::controller::decide::Plan;
     use crate::controller::error::{Error, Verb};
     use crate::controller::fixtures::{at, ended_job, job, pod, running};
-    use crate::controller::observe::LiveObjects;
+    use crate::controller::observe::Observed;
     use crate::controller::observe::waiting::Waiting;
     use crate::controller::status::status;
     use flux_api::cluster::validate::{Violation, Violations};
@@ -69,7 +69,7 @@ mod tests {
     /// The input of a status.
     #[derive(Default)]
     struct Case {
-        live: LiveObjects,
+        live: Observed,
         plan: Plan,
         error: Option<Error>,
     }

@@ -3,7 +3,7 @@
 use super::facts::Facts;
 use super::pod::{Outcome, PodView, exit_code_of_lost_lead, failure_of_lost_lead};
 use crate::controller::job_ext::{
-    START_DEADLINE_CAUSE_ANNOTATION, counts_by_index, has_pods, is_suspended, job_condition,
+    LATE_START_ANNOTATION, counts_by_index, has_pods, is_suspended, job_condition,
     noted_generation, ready_pods,
 };
 use crate::controller::observe::waiting::Waiting;
@@ -181,9 +181,7 @@ fn failure(
     let message = condition.message.clone().unwrap_or_else(|| "the Job failed".to_owned());
     if reason == Reason::DeadlineExceeded.as_str() {
         let job = facts.live.job.as_ref();
-        if let Some(cause) =
-            job.and_then(|job| job.annotations().get(START_DEADLINE_CAUSE_ANNOTATION))
-        {
+        if let Some(cause) = job.and_then(|job| job.annotations().get(LATE_START_ANNOTATION)) {
             return Outcome::new(Reason::StartDeadlineExceeded, cause.clone());
         }
         let job = job.and_then(|job| job.spec.as_ref());

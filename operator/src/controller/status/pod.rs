@@ -189,19 +189,15 @@ impl<'pod> PodView<'pod> {
     fn runner_failure(&self, ended: &Ended) -> Outcome {
         let (code, runner) = (ended.exit_code, self.runner);
         let Some(message) = &ended.message else {
-            let kubelets_reason = ended.reason.as_deref().unwrap_or("Error");
-            let reason = if kubelets_reason == "Error" {
-                Reason::ContainerFailed.as_str()
-            } else {
-                kubelets_reason
-            };
-            let message = if kubelets_reason == OUT_OF_MEMORY {
+            let word = ended.reason.as_deref().unwrap_or("Error");
+            let reason = if word == "Error" { Reason::ContainerFailed.as_str() } else { word };
+            let message = if word == OUT_OF_MEMORY {
                 format!(
                     "container {runner} ran out of the memory that its limits allow (exit code {code}); \
                      {MEMORY_LIMIT} sets them"
                 )
             } else {
-                format!("container {runner} exited with code {code} ({kubelets_reason})")
+                format!("container {runner} exited with code {code} ({word})")
             };
             return Outcome::new(camel_case(reason), message);
         };
@@ -226,8 +222,8 @@ impl<'pod> PodView<'pod> {
             let what =
                 if message.command_began() { "run was ended" } else { "command was not run" };
             // A killed agent ends with the kernel's code, but its message has its own code.
-            let reason = Exit::from_code(message.exit_code)
-                .map_or(Reason::AgentFailed.as_str(), Exit::reason);
+            let own = Exit::from_code(message.exit_code);
+            let reason = own.map_or(Reason::AgentFailed.as_str(), Exit::reason);
             (reason, format!("the {what} (exit code {code})"))
         };
         let error = message.last_error.as_deref().filter(|error| !error.is_empty());
@@ -295,16 +291,14 @@ fn rule_matches(rule: &PodFailurePolicyRule, name: &str, code: i32) -> bool {
 /// The failure with this exit code, which is the agent's or the command's.
 pub(super) fn failure_of_lost_lead(code: i32) -> Outcome {
     let gone = "its pod is gone, and its log with it";
-    let (reason, what) = Exit::from_code(code).map_or_else(
-        || {
-            (
-                Reason::CommandFailed.as_str(),
-                format!("command exited with code {code}{}", meaning(code)),
-            )
-        },
-        |exit| (exit.reason(), format!("the lead ended with exit code {code}")),
-    );
-    Outcome::new(reason, format!("{what}; {gone}"))
+    if let Some(exit) = Exit::from_code(code) {
+        return Outcome::new(
+            exit.reason(),
+            format!("the lead ended with exit code {code}; {gone}"),
+        );
+    }
+    let message = format!("command exited with code {code}{}; {gone}", meaning(code));
+    Outcome::new(Reason::CommandFailed, message)
 }
 
 #[cfg(test)]

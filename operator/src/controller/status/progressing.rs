@@ -26,11 +26,8 @@ pub(super) fn progressing(
         let message = "the specification is invalid: see the condition Accepted";
         Some((Reason::Invalid.as_str(), message.to_owned()))
     } else if phase.end.is_some() {
-        let over = || (Reason::Finished.as_str(), finished(facts));
-        Some(
-            not_run_again(facts)
-                .map_or_else(over, |message| (Reason::NotRunAgain.as_str(), message)),
-        )
+        let edited = not_run_again(facts).map(|message| (Reason::NotRunAgain.as_str(), message));
+        edited.or_else(|| Some((Reason::Finished.as_str(), finished(facts))))
     } else if let Some(message) = change_refused(facts) {
         Some((Reason::ChangeRefused.as_str(), message + &waiting_beside(phase)))
     } else {
@@ -135,11 +132,9 @@ fn of_phase(
             let message = format!("the lead was ready and no longer is: {}", brokers.message());
             (false, Reason::Degraded, message)
         }
-        State::Ending if phase.suspending => (
-            true,
-            Reason::Suspending,
-            "waiting for the pods of the suspended Job to end".to_owned(),
-        ),
+        State::Ending if phase.suspending => {
+            (true, Reason::Suspending, "waiting for the pods of the suspended Job".to_owned())
+        }
         State::Ending => (true, Reason::Ending, ending(facts)),
         State::Running => (false, Reason::Running, format!("the command can run{also}")),
         State::Suspended => (false, Reason::Suspended, "see the condition Suspended".to_owned()),

@@ -97,16 +97,16 @@ mod tests {
     use super::*;
     use crate::controller::decide::Plan;
     use crate::controller::fixtures::{at, ended, ended_job, pod};
-    use crate::controller::observe::{LiveObjects, Pods};
+    use crate::controller::observe::{Observed, Pods};
     use crate::controller::status::status;
     use k8s_openapi::api::core::v1::ContainerState;
     use serde_json::json;
 
     fn of(old: Option<&MiniClusterStatus>, type_: &str, pods: Pods) -> MiniClusterStatus {
-        let live = LiveObjects {
+        let live = Observed {
             job: Some(ended_job(type_, "PodFailurePolicy")),
             pods,
-            ..LiveObjects::default()
+            ..Observed::default()
         };
         let plan = Plan { generation: 1, maximum_size: Some(4), ..Plan::default() };
         status(old, "hello", &Facts { live: &live, plan: &plan, error: None }, at(300))
@@ -163,10 +163,8 @@ mod tests {
         assert_eq!((gone.result, gone.jobid), (status.result, status.jobid));
         let unseen = of(None, "Complete", Pods::default());
         assert_eq!(unseen.result, Some(RunResult::default()));
-        let live = LiveObjects {
-            job: Some(crate::controller::fixtures::job(4)),
-            ..LiveObjects::default()
-        };
+        let live =
+            Observed { job: Some(crate::controller::fixtures::job(4)), ..Observed::default() };
         let plan = Plan::default();
         let facts = Facts { live: &live, plan: &plan, error: None };
         assert_eq!(super::super::status(None, "hello", &facts, at(300)).result, None);

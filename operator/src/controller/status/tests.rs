@@ -5,9 +5,9 @@ use crate::controller::decide::Plan;
 use crate::controller::decide::mode::Mode;
 use crate::controller::error::Verb;
 use crate::controller::fixtures::{at, ended, ended_job, job, pod, running, table, waiting};
-use crate::controller::job_ext::START_DEADLINE_CAUSE_ANNOTATION;
+use crate::controller::job_ext::LATE_START_ANNOTATION;
 use crate::controller::observe::waiting::Waiting;
-use crate::controller::observe::{LiveObjects, Pods};
+use crate::controller::observe::{Observed, Pods};
 use crate::controller::run_record::RunRecord;
 use flux_api::cluster::validate::{Violation, Violations};
 use flux_api::cluster::{QUEUE_LABEL, QUEUED_SIZE_ANNOTATION};
@@ -19,16 +19,16 @@ use std::collections::BTreeMap;
 
 #[derive(Default)]
 struct Case {
-    live: LiveObjects,
+    live: Observed,
     plan: Plan,
     error: Option<Error>,
 }
 
 fn observed(job: Option<Job>, lead: impl Into<Option<Pod>>) -> Case {
-    let live = LiveObjects {
+    let live = Observed {
         job,
         pods: Pods { lead: lead.into(), ..Pods::default() },
-        ..LiveObjects::default()
+        ..Observed::default()
     };
     let plan = Plan { generation: 1, maximum_size: Some(4), ..Plan::default() };
     Case { live, plan, error: None }
@@ -64,10 +64,7 @@ fn message<'status>(status: &'status MiniClusterStatus, type_: &str) -> &'status
 }
 
 /// Asserts one condition: type, status, reason, and a part of its message, or after `=` the whole message.
-fn assert_condition(
-    status: &MiniClusterStatus,
-    (type_, holds, reason, expected): (&str, &str, &str, &str),
-) {
+fn check(status: &MiniClusterStatus, (type_, holds, reason, expected): (&str, &str, &str, &str)) {
     assert_eq!(table(status)[type_], (holds, reason));
     assert!(status.conditions.iter().all(|condition| !condition.message.is_empty()));
     let message = message(status, type_);
@@ -96,7 +93,7 @@ fn each_phase_of_a_start_has_a_state_and_message() {
     ] {
         let status = of(None, &observed(job.cloned(), lead.cloned()));
         assert_eq!(status.state, Some(state));
-        assert_condition(&status, ("Progressing", "True", reason, expected));
+        check(&status, ("Progressing", "True", reason, expected));
     }
     let status = of(None, &observed(Some(job(0)), None));
     assert_eq!((status.size, status.ready_brokers, status.maximum_size), (4, 0, 4));
@@ -107,14 +104,14 @@ fn each_phase_of_a_start_has_a_state_and_message() {
 fn a_ready_lead_has_its_quorum_without_all_brokers() {
     let status = of(None, &ready());
     assert_eq!((status.state, status.ready_brokers), (Some(State::Running), 4));
-    assert_condition(&status, ("Progressing", "False", "Running", "=the command can run"));
+    check(&status, ("Progressing", "False", "Running", "=the command can run"));
     assert_eq!(table(&status)["Complete"], ("False", "NotFinished"));
     let quorum = "=the lead is ready: the quorum was reached";
-    assert_condition(&status, ("Ready", "True", "QuorumReached", quorum));
+    check(&status, ("Ready", "True", "QuorumReached", quorum));
     let status = of(None, &observed(Some(job(3)), lead("Running", running())));
     let lacking =
         format!("{quorum}; 3 of 4 brokers are ready: the logs of the other pods show why");
-    assert_condition(&status, ("Ready", "True", "QuorumReached", &lacking));
+    check(&status, ("Ready", "True", "QuorumReached", &lacking));
 }
 
 /// A running lead beside a container that ended with exit code 3.
@@ -138,7 +135,7 @@ fn a_failed_sidecar_is_reported_beside_a_ready_lead() {
         let status = of(None, &observed(Some(job(3)), lead_beside_a_failure(left)));
         assert_eq!((status.state, status.ready_brokers), (Some(State::Running), 3));
         let expected = format!("; but its container beside exited with code 3: {last_message}");
-        assert_condition(&status, ("Ready", "True", "QuorumReached", &expected));
+        check(&status, ("Ready", "True", "QuorumReached", &expected));
     }
     let mut starting = lead_beside_a_failure("");
     starting.status.as_mut().unwrap().container_statuses.as_mut().unwrap()[0].ready = false;
@@ -154,12 +151,12 @@ fn a_complete_job_gives_exit_code_0_and_its_reason() {
     let status = of(None, &observed);
     assert_eq!((status.exit_code, status.ready_brokers), (Some(0), 0));
     assert_eq!((status.state, &status.completion_time), (Some(State::Complete), &Some(at(200))));
-    assert_condition(&status, ("Complete", "True", "CommandSucceeded", "exit code 0"));
-    assert_condition(&status, ("Failed", "False", "NotFailed", "see the condition Complete"));
+    check(&status, ("Complete", "True", "CommandSucceeded", "exit code 0"));
+    check(&status, ("Failed", "False", "NotFailed", "see the condition Complete"));
     assert_eq!(status.reason.as_deref(), Some("CommandSucceeded"));
     observed.plan.interactive = true;
     let shut_down = ("Complete", "True", "ShutDown", "=the instance was shut down");
-    assert_condition(&of(None, &observed), shut_down);
+    check(&of(None, &observed), shut_down);
 }
 
 /// A lead whose runner began at second 200, passed its startup probe, and has been unready since second `since`.
@@ -179,7 +176,7 @@ fn a_lead_that_was_ready_is_never_starting_again() {
     let status = of(None, &observed(Some(job(3)), lead_not_ready_since(280)));
     assert_eq!(status.state, Some(State::Degraded));
     let lost = "no longer is: 3 of 4 brokers are ready";
-    assert_condition(&status, ("Progressing", "False", "Degraded", lost));
+    check(&status, ("Progressing", "False", "Degraded", lost));
     assert_eq!(table(&status)["Ready"], ("False", "LeadNotReady"));
     // Before the first readiness probe the pod has been unready since its creation.
     let status = of(None, &observed(Some(job(0)), lead_not_ready_since(150)));
@@ -230,26 +227,23 @@ fn progressing_has_what_a_worker_waits_for() {
         observed.live.pods.waiting = Some(Waiting { message: message.to_owned(), is_persistent });
         let status = of(None, &observed);
         assert_eq!(status.state, Some(State::Running));
-        assert_condition(&status, ("Progressing", "True", reason, &format!("={message}")));
+        check(&status, ("Progressing", "True", reason, &format!("={message}")));
     }
     observed.plan.refused = vec!["spec.tasks".to_owned()];
     let also = format!(". Also: {message}");
-    assert_condition(&of(None, &observed), ("Progressing", "False", "ChangeRefused", &also));
+    check(&of(None, &observed), ("Progressing", "False", "ChangeRefused", &also));
 }
 
 #[test]
 fn a_run_of_another_operator_is_reported_as_left_alone() {
     let mut observed = ready();
     observed.plan.mode = Mode::StartedByAnotherOperator;
-    assert_condition(
-        &of(None, &observed),
-        ("Progressing", "True", "StartedByAnotherOperator", "left alone"),
-    );
+    check(&of(None, &observed), ("Progressing", "True", "StartedByAnotherOperator", "alone"));
     observed.plan.mode = Mode::StartedByAnotherRelease("agent:9".to_owned());
     assert_eq!(table(&of(None, &observed))["Progressing"].1, "Running");
     observed.plan.generation = 2;
     let image = "agent image agent:9";
-    assert_condition(&of(None, &observed), ("Progressing", "False", "ChangeRefused", image));
+    check(&of(None, &observed), ("Progressing", "False", "ChangeRefused", image));
 }
 
 #[test]
@@ -285,7 +279,7 @@ fn a_failure_has_the_reason_of_lead_and_kubelet() {
     ] {
         let left = left.map(|left| left.to_string());
         let status = failed_for(job, ended(code, word, left.as_deref()));
-        assert_condition(&status, ("Failed", "True", reason, expected));
+        check(&status, ("Failed", "True", reason, expected));
         assert_eq!((status.exit_code, status.reason.as_deref()), (Some(code), Some(reason)));
         assert_eq!(table(&status)["Complete"], ("False", "NotComplete"));
     }
@@ -294,9 +288,9 @@ fn a_failure_has_the_reason_of_lead_and_kubelet() {
 #[test]
 fn the_start_deadline_reports_what_was_awaited() {
     let mut job = ended_job("Failed", "DeadlineExceeded");
-    job.annotations_mut().insert(START_DEADLINE_CAUSE_ANNOTATION.to_owned(), "no node".to_owned());
+    job.annotations_mut().insert(LATE_START_ANNOTATION.to_owned(), "no node".to_owned());
     let status = of(None, &observed(Some(job), None));
-    assert_condition(&status, ("Failed", "True", "StartDeadlineExceeded", "=no node"));
+    check(&status, ("Failed", "True", "StartDeadlineExceeded", "=no node"));
 }
 
 #[test]
@@ -330,29 +324,29 @@ fn an_interactive_lead_that_begins_again_has_a_cause() {
                   lost: container hello ran out of the memory that its limits allow (exit code 137); \
                   spec.containers[].resources.limits.memory sets them; its log: kubectl logs --namespace apps hello-0-abcde --container hello";
     let status = begins(killed("OOMKilled"), None, true);
-    assert_condition(&status, ("Progressing", "True", "LeadReplaced", memory));
+    check(&status, ("Progressing", "True", "LeadReplaced", memory));
     let status = begins(lead("Running", running()), Some(killed("Error")), true);
-    assert_condition(&status, ("Progressing", "False", "Running", "exited with code 137"));
+    check(&status, ("Progressing", "False", "Running", "exited with code 137"));
     // The earlier pod is gone.
     let mut again = running_lead();
     let count = flux_contract::invocation::REPLACED_VARIABLES[1].1.to_owned();
     again.annotations_mut().insert(count, "1".to_owned());
     let status = begins(again.clone(), None, true);
     let gone = "it was deleted, or its node was lost";
-    assert_condition(&status, ("Progressing", "True", "LeadReplaced", gone));
+    check(&status, ("Progressing", "True", "LeadReplaced", gone));
     // The kubelet has restarted the container in the same pod.
     let mut restarted = running_lead();
     let containers = restarted.status.as_mut().unwrap().container_statuses.as_mut().unwrap();
     containers[0].last_state = Some(ended(137, "OOMKilled", None));
     let status = begins(restarted, None, true);
-    assert_condition(&status, ("Progressing", "True", "LeadReplaced", "ran out of the memory"));
+    check(&status, ("Progressing", "True", "LeadReplaced", "ran out of the memory"));
     // No container was started in the earlier pod, or there was no earlier pod.
     let refused = pod("hello-0-abc", "Failed", "other", ended(1, "Error", None));
     for (lead, earlier, interactive) in
         [(running_lead(), Some(refused), true), (running_lead(), None, true), (again, None, false)]
     {
         let status = begins(lead, earlier, interactive);
-        assert_condition(&status, ("Progressing", "True", "Starting", "brokers"));
+        check(&status, ("Progressing", "True", "Starting", "brokers"));
     }
 }
 
@@ -374,7 +368,7 @@ fn a_disruption_is_reported_with_the_exit_code() {
     });
     let status = of(None, &observed(Some(ended_job("Failed", "PodFailurePolicy")), taken));
     let expected = "143 (Error); the pod was removed: Eviction API: evicting";
-    assert_condition(&status, ("Failed", "True", "ContainerFailed", expected));
+    check(&status, ("Failed", "True", "ContainerFailed", expected));
 }
 
 #[test]
@@ -387,7 +381,7 @@ fn an_eviction_is_the_reason_unless_the_command_had_ended() {
         containers[0].container_id = Some("containerd://1".to_owned());
         (status.reason, status.message) = (Some("Evicted".to_owned()), Some(limit.to_owned()));
         let status = of(None, &observed(Some(ended_job("Failed", "PodFailurePolicy")), evicted));
-        assert_condition(&status, ("Failed", "True", reason, limit));
+        check(&status, ("Failed", "True", reason, limit));
     }
 }
 
@@ -396,7 +390,7 @@ fn a_failure_waits_for_the_exit_code_of_the_lead() {
     let lead = lead("Running", running());
     let status = of(None, &observed(Some(ended_job("Failed", "BackoffLimitExceeded")), lead));
     assert_eq!(status.state, Some(State::Ending));
-    assert_condition(&status, ("Failed", "False", "NotFinished", "has not finished"));
+    check(&status, ("Failed", "False", "NotFinished", "has not finished"));
 }
 
 #[test]
@@ -439,7 +433,7 @@ fn a_changed_finished_minicluster_reports_not_run_again() {
     observed.plan.refused = vec!["spec.containers[0].command".to_owned()];
     let expected = "=the MiniCluster has finished and is not run again, so the change has no effect: \
                     spec.containers[0].command; delete and create the MiniCluster to run it";
-    assert_condition(&of(None, &observed), ("Progressing", "False", "NotRunAgain", expected));
+    check(&of(None, &observed), ("Progressing", "False", "NotRunAgain", expected));
     observed.plan.expires = true;
     assert_eq!(table(&of(None, &observed))["Progressing"].1, "Finished");
 }
@@ -461,7 +455,7 @@ fn a_refused_job_has_the_message_of_the_api_server() {
     let refused = kube::Error::Api(Box::new(refused));
     observed.error = Some(Error::of(Verb::Apply, "Job", "hello")(refused));
     let expected = "=apply Job \"hello\": exceeded quota";
-    assert_condition(&of(None, &observed), ("Progressing", "False", "ApplyFailed", expected));
+    check(&of(None, &observed), ("Progressing", "False", "ApplyFailed", expected));
 }
 
 #[test]
@@ -485,14 +479,14 @@ fn a_suspended_job_is_suspended() {
     job.annotations_mut().insert(SUSPENDED_ANNOTATION.to_owned(), "idle/".to_owned());
     let idle = "=no job needs a pod: `kubectl flux submit` or `kubectl flux resume` starts it again, or a new value \
                 of the annotation flux-framework.org/resume";
-    assert_condition(&of(None, &observed), ("Suspended", "True", "Idle", idle));
+    check(&of(None, &observed), ("Suspended", "True", "Idle", idle));
     let job = observed.live.job.as_mut().unwrap();
     job.annotations_mut().clear();
     job.labels_mut().insert(QUEUE_LABEL.to_owned(), "team".to_owned());
     job.metadata.uid = Some("u".to_owned());
     let queue = "=waits in the queue team; kubectl describe workloads.kueue.x-k8s.io --selector \
                  kueue.x-k8s.io/job-uid=u shows for what";
-    assert_condition(&of(None, &observed), ("Suspended", "True", "InQueue", queue));
+    check(&of(None, &observed), ("Suspended", "True", "InQueue", queue));
 }
 
 #[test]
@@ -503,13 +497,10 @@ fn a_partly_admitted_job_is_reported() {
     let admitted = "the queue team has admitted 4 of 6 pods";
     let status = of(None, &observed(Some(job.clone()), lead("Running", running())));
     assert_eq!((status.state, status.size), (Some(State::Running), 4));
-    assert_condition(
-        &status,
-        ("Ready", "True", "QuorumReached", &format!("was reached; {admitted}")),
-    );
+    check(&status, ("Ready", "True", "QuorumReached", &format!("was reached; {admitted}")));
     job.status.as_mut().unwrap().ready = Some(1);
     let status = of(None, &observed(Some(job), None));
-    assert_condition(
+    check(
         &status,
         ("Ready", "False", "Starting", &format!("1 of 4 brokers are ready ({admitted})")),
     );
@@ -528,11 +519,11 @@ fn fields_that_are_not_acted_on_are_named() {
     let mut observed = observed(None, None);
     observed.live.alias_conflicts = vec!["web".to_owned()];
     let service = "the Service web";
-    assert_condition(&of(None, &observed), ("Accepted", "True", "ServiceNameTaken", service));
+    check(&of(None, &observed), ("Accepted", "True", "ServiceNameTaken", service));
     observed.plan.not_acted_on = vec!["spec.flux.arch".to_owned()];
     let status = of(None, &observed);
-    assert_condition(&status, ("Accepted", "True", "FieldsNotActedOn", "spec.flux.arch"));
-    assert_condition(&status, ("Accepted", "True", "FieldsNotActedOn", service));
+    check(&status, ("Accepted", "True", "FieldsNotActedOn", "spec.flux.arch"));
+    check(&status, ("Accepted", "True", "FieldsNotActedOn", service));
 }
 
 fn refused() -> Violations {
@@ -547,7 +538,7 @@ fn an_invalid_specification_names_every_fault() {
     let status = of(None, &invalid);
     assert_eq!((status.state, status.reason.as_deref()), (Some(State::Invalid), Some("Invalid")));
     assert_eq!(table(&status)["Progressing"], ("False", "Invalid"));
-    assert_condition(&status, ("Accepted", "False", "Invalid", "=spec.size: bad; spec.tasks: bad"));
+    check(&status, ("Accepted", "False", "Invalid", "=spec.size: bad; spec.tasks: bad"));
     // An invalid edit does not hide the state of the running instance.
     let mut running = ready();
     running.plan.violations = Some(refused());
@@ -560,7 +551,7 @@ fn an_invalid_specification_names_every_fault() {
     (over.plan.violations, over.plan.generation) = (Some(refused()), 2);
     let status = of(Some(&status), &over);
     assert_eq!((status.exit_code, status.state), (Some(7), Some(State::Failed)));
-    assert_condition(&status, ("Failed", "True", "CommandFailed", ""));
-    assert_condition(&status, ("Accepted", "False", "Invalid", ""));
-    assert_condition(&status, ("Progressing", "False", "Finished", ""));
+    check(&status, ("Failed", "True", "CommandFailed", ""));
+    check(&status, ("Accepted", "False", "Invalid", ""));
+    check(&status, ("Progressing", "False", "Finished", ""));
 }
