@@ -69,9 +69,9 @@ fn an_unreadable_value_is_reported_with_line_path_and_type() {
     ] {
         let found =
             check_text(&format!("{HEADER}spec:\n  {spec}\n  containers: [{{image: app}}]\n"));
-        let said: Vec<String> = found.faults.iter().map(ToString::to_string).collect();
-        assert_eq!(said.len(), 1, "{found:#?}");
-        assert!(said[0].starts_with(&format!("file.yaml:{line}: hello: {fault}")), "{said:?}");
+        let texts: Vec<String> = found.faults.iter().map(ToString::to_string).collect();
+        assert_eq!(texts.len(), 1, "{found:#?}");
+        assert!(texts[0].starts_with(&format!("file.yaml:{line}: hello: {fault}")), "{texts:?}");
         assert_eq!(found.notes.len(), 1, "{found:#?}");
     }
 }
@@ -148,8 +148,8 @@ fn a_wrong_api_version_or_kind_is_named() {
         ),
     ] {
         let found = check_text(&good.replace(line, replaced));
-        let said: Vec<String> = found.faults.iter().map(ToString::to_string).collect();
-        assert_eq!(said, [fault]);
+        let texts: Vec<String> = found.faults.iter().map(ToString::to_string).collect();
+        assert_eq!(texts, [fault]);
     }
 }
 
@@ -194,11 +194,11 @@ fn files_directories_and_the_standard_input_are_read() {
     let directory = tempfile::tempdir().unwrap();
     let checker = checker();
     let check = |argument: &Path, input: &str| checker.check(argument, &mut input.as_bytes());
-    let said = |all: Vec<Findings>| -> Vec<String> {
+    let texts = |all: Vec<Findings>| -> Vec<String> {
         all.iter().flat_map(|findings| &findings.faults).map(ToString::to_string).collect()
     };
     assert_eq!(
-        said(check(directory.path(), "").unwrap()),
+        texts(check(directory.path(), "").unwrap()),
         [format!("{}: no MiniCluster in here", directory.path().display())]
     );
     let valid = format!("{HEADER}spec:\n  containers: [{{image: app}}]\n");
@@ -210,9 +210,9 @@ fn files_directories_and_the_standard_input_are_read() {
     let files: Vec<&Path> = all.iter().map(|findings| findings.file.as_path()).collect();
     assert_eq!(files, [directory.path().join("b.yaml")]);
     let pod = check(&directory.path().join("a.yml"), "").unwrap();
-    assert!(said(pod)[0].ends_with("a.yml: no MiniCluster in here"));
+    assert!(texts(pod)[0].ends_with("a.yml: no MiniCluster in here"));
     assert_eq!(check(Path::new("-"), &valid).unwrap()[0].checked, 1);
-    assert_eq!(said(check(Path::new("-"), "").unwrap()), ["-: no MiniCluster in here"]);
+    assert_eq!(texts(check(Path::new("-"), "").unwrap()), ["-: no MiniCluster in here"]);
     let missing = check(&directory.path().join("none"), "").unwrap_err();
     assert!(missing.to_string().starts_with("read "), "{missing}");
     let endless = check(Path::new("-"), &"#".repeat(17 << 20)).unwrap_err();

@@ -1,11 +1,11 @@
-//! `spec.autoscale`: what the rules of the definition cannot say.
+//! Rules of `spec.autoscale` that CEL cannot express.
 
 use super::violations::Violations;
 use crate::cluster::{ELASTIC_ANNOTATION, QUEUE_LABEL};
 use crate::crd::MiniClusterSpec;
 use std::collections::BTreeMap;
 
-/// Checks the bounds of the size, for a Job of these labels and annotations.
+/// Checks `spec.autoscale` for a Job with these labels and annotations.
 pub(super) fn autoscale(
     spec: &MiniClusterSpec,
     labels: &BTreeMap<String, String>,
