@@ -98,7 +98,6 @@ pub struct RunArguments {
     pub log_level: String,
 }
 
-/// Reads the name of an [`Install`].
 fn install_method() -> impl TypedValueParser<Value = Install> {
     PossibleValuesParser::new(Install::NAMES).try_map(|name| name.parse::<Install>())
 }

@@ -18,7 +18,6 @@ fn print_line(text: &str) {
     let _ = writeln!(stdout(), "{}", text.trim_end());
 }
 
-/// Prints `text` to the standard error.
 fn print_error_line(text: &str) {
     let _ = writeln!(stderr(), "{text}");
 }

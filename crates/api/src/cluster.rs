@@ -1,8 +1,7 @@
 //! The validated MiniCluster, which the rest of the operator works with.
 //!
-//! Only [`validate::validate()`] makes a [`Cluster`]. In it every default is resolved and every rule of ours is
-//! checked: no `Option` means "perhaps the user forgot", and no empty string means "unset". Kubernetes checks the
-//! parts that are passed on whole.
+//! Only [`validate::validate()`] makes a [`Cluster`], with every default resolved and every rule of ours checked: no
+//! `Option` means "perhaps the user forgot", and no empty string "unset". Kubernetes checks what is passed on whole.
 
 mod fixed_fields;
 pub mod validate;
@@ -18,7 +17,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Resource as _;
 use std::collections::BTreeMap;
 
-/// Namespace of an object in a file without one.
 const DEFAULT_NAMESPACE: &str = "default";
 
 /// A MiniCluster with every default resolved and every rule checked.
@@ -36,8 +34,7 @@ pub struct Cluster {
     pub max_size: u32,
     /// The bounds of a size by demand.
     pub autoscale: Option<Autoscale>,
-    /// Number of brokers that must be online before the command runs. Absent: `size` if it is less than the number of
-    /// registered hosts, else all.
+    /// Brokers that must be online before the command runs; absent: `size` if more hosts are registered, else all.
     pub min_size: Option<u32>,
     /// Labels of the Job object: `spec.jobLabels`, and the MiniCluster's labels for a queue.
     pub job_labels: BTreeMap<String, String>,
@@ -134,8 +131,7 @@ impl Cluster {
         }
     }
 
-    /// Name of the Secret with the CURVE certificate: the user's own, or the one that the operator creates for this
-    /// run.
+    /// Name of the Secret with the CURVE certificate: the user's own, or the one that the operator creates.
     pub fn curve_secret(&self) -> String {
         match &self.flux.curve {
             Curve::Secret(name) => name.clone(),
@@ -216,8 +212,7 @@ pub enum Curve {
 pub struct View {
     /// False: the runner's image has its own Flux.
     pub enabled: bool,
-    /// The init container that copies the view, before the operator adds mounts and command. The shared volume has
-    /// the same name.
+    /// The init container that copies the view, before the operator adds mounts and command; names the shared volume.
     pub container: Container,
     /// Mount path of the shared volume.
     pub mount_path: String,
@@ -248,8 +243,7 @@ pub const AGENT_CONTAINER: &str = "flux-agent";
 /// Label of a Job with the queue that it waits in (Kueue, `LocalQueue`).
 pub const QUEUE_LABEL: &str = "kueue.x-k8s.io/queue-name";
 
-/// Annotation of a Job whose number of pods may change in Kueue while it runs (KEP-77,
-/// `ElasticJobsViaWorkloadSlices`).
+/// Annotation of a Job whose number of pods may change in Kueue while it runs (KEP-77, `ElasticJobsViaWorkloadSlices`).
 pub const ELASTIC_ANNOTATION: &str = "kueue.x-k8s.io/elastic-job";
 
 /// Annotation of a Job: the least number of pods with which Kueue may start it (KEP-420, `PartialAdmission`).

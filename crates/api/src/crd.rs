@@ -318,7 +318,6 @@ const fn one() -> i32 {
     1
 }
 
-/// The default of `deadlineSeconds`.
 pub(crate) const fn deadline_seconds() -> i64 {
     31_500_000
 }

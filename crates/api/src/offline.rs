@@ -1,5 +1,4 @@
-//! Checks MiniCluster files as the API server and the operator would, for `flux-operator validate` and `kubectl
-//! flux`.
+//! Checks MiniCluster files as the API server and the operator would, for `flux-operator validate` and `kubectl flux`.
 
 mod advice;
 mod document;
@@ -153,8 +152,7 @@ impl Checker {
         all
     }
 
-    /// Checks one argument: a file, the files directly in a directory, or `standard_input`. An argument without a
-    /// `MiniCluster` is a fault.
+    /// Checks a file, the files directly in a directory, or `standard_input`. Without a `MiniCluster` it is a fault.
     pub fn check(
         &self,
         argument: &Path,
@@ -268,7 +266,6 @@ impl Checker {
     }
 }
 
-/// The remarks about one document.
 struct Remarks {
     faults: Vec<Violation>,
     notes: Vec<Violation>,

@@ -110,8 +110,7 @@ where
     let name = object.name_any();
     let owner = object.owner_references().first().cloned().unwrap_or_default();
     if owner.controller != Some(true) {
-        // Another MiniCluster with the same headless name has just created it; the next reconcile reads and shares
-        // it.
+        // Another MiniCluster with the same headless name has just created it; the next reconcile reads and shares it.
         return Err(objects.conflict(&name));
     }
     // The object is ours, or was deleted again: the next reconcile reads it.
@@ -132,8 +131,7 @@ where
     }
 }
 
-/// Sends a new object with strict validation: without it the API server drops unknown fields and only sends a warning
-/// header.
+/// Sends a new object with strict validation, without which the API server drops unknown fields with a warning.
 async fn send<K>(api: &Api<K>, object: &K) -> Result<K, kube::Error>
 where
     K: Resource + Clone + Serialize + DeserializeOwned,

@@ -26,7 +26,6 @@ pub struct Context {
     pub(super) metrics: Arc<Metrics>,
     pub(super) images: Images,
     pub(super) defaults: Defaults,
-    /// The objects that the watches have read.
     pub(super) stores: Stores,
     /// Present until the watches begin.
     pub(super) writers: Mutex<Option<Writers>>,

@@ -53,13 +53,11 @@ const ALIAS_RETRY_INTERVAL: Duration = Duration::from_mins(1);
 /// has started, or its Events have the cause.
 const SETTLING_INTERVAL: Duration = Duration::from_secs(40);
 
-/// The input of [`decide`].
 pub(super) struct DecisionInput<'input> {
     pub(super) generation: i64,
     pub(super) now: Time,
     /// True when a finished MiniCluster is deleted sooner or later.
     pub(super) expires: bool,
-    /// The validated specification, or its faults.
     pub(super) cluster: Result<Cluster, Violations>,
     /// The last answer of the lead about the demand, with `autoscale`.
     pub(super) answer: Answer,
@@ -71,7 +69,6 @@ pub(super) struct DecisionInput<'input> {
     pub(super) draw: fn(&mut [u8]) -> Result<(), getrandom::Error>,
 }
 
-/// The result of [`decide`].
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     pub(super) generation: i64,
@@ -117,9 +114,7 @@ pub(super) struct Writes {
     /// A pod of the lead that containers of others keep running.
     pub(super) held_pod: Change<Pod>,
     pub(super) config_map: Change<ConfigMap>,
-    /// The PodGroup of a gang.
     pub(super) pod_group: Option<(GangScheduler, Change<DynamicObject>)>,
-    /// The Services for users.
     pub(super) exposed: Vec<Change<Service>>,
     /// Services with the sidecars' short names, which other objects may have.
     pub(super) aliases: Vec<Change<Service>>,
@@ -208,8 +203,7 @@ fn writes(
     }
 }
 
-/// Decides the writes that bring all objects in line with the specification, as far as the instance that runs with
-/// `running` can take it.
+/// Decides the writes that bring all objects in line with the specification, within the limits of `running`.
 fn apply_specification(
     input: &DecisionInput<'_>,
     cluster: &Cluster,

@@ -28,8 +28,7 @@ pub enum Error {
         "the operator has a defect that stops the reconcile of this MiniCluster; its log shows where: please report it"
     )]
     Internal,
-    /// The specification asks for a gang that no scheduler of the cluster can place. The text is what is missing and
-    /// how to get it.
+    /// No scheduler of the cluster can place the requested gang; the text is what is missing and how to get it.
     #[error("spec.scheduling.gang is {0}, or set it to None; it is tried again")]
     NoPodGroups(String),
     /// The objects could not be built.

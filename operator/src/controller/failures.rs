@@ -10,8 +10,7 @@ use std::time::Duration;
 pub(super) const FIRST_RETRY: Duration = Duration::from_secs(1);
 const MAX_RETRY: Duration = Duration::from_mins(5);
 
-/// Number of failures in a row by namespace and name, with the uid of the failed object, so that an object which
-/// takes over the name begins at 0.
+/// Number of failures in a row by namespace and name, and the uid: a new object of the same name begins at 0.
 #[derive(Debug, Default)]
 pub(super) struct Failures(Mutex<Streaks>);
 

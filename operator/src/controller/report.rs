@@ -1,7 +1,6 @@
 //! Writes the status at the end of a reconcile if it differs, then the Events.
 //!
-//! Status changes without urgency are postponed and written together: a thousand starting pods change the number of
-//! ready brokers as often.
+//! Minor status changes are postponed and written together: a thousand starting pods cause a thousand of them.
 
 mod events;
 
@@ -93,8 +92,7 @@ fn postponed(
     left.or_else(|| still_waits(old, new).then(limited).flatten())
 }
 
-/// True where the same run still waits. Such writes are rate limited, because the cause of the wait may change for
-/// all waiting MiniClusters at once.
+/// True where the same run still waits. Such writes are rate limited: many MiniClusters may wait for the same.
 fn still_waits(old: &MiniClusterStatus, new: &MiniClusterStatus) -> bool {
     let is_same = (old.state, old.size) == (new.state, new.size)
         && old.observed_generation == new.observed_generation;
@@ -102,8 +100,7 @@ fn still_waits(old: &MiniClusterStatus, new: &MiniClusterStatus) -> bool {
     is_same && reason.is_some_and(|reason| WAITING_REASONS.contains(&reason))
 }
 
-/// The least interval between `old` and `new`; `None` for a change on which people or programs act. A change with an
-/// Event is never postponed.
+/// The least interval between `old` and `new`; `None` for a change on which people act, as one with an Event.
 fn write_interval(old: &MiniClusterStatus, new: &MiniClusterStatus) -> Option<Duration> {
     use State::{Ending, Pending, Running, Starting};
     let interval = match (old.state, new.state) {

@@ -98,8 +98,7 @@ impl RunEnd {
 
 impl RunRecord {
     /// The record of the run of `job`, or, if the Job is gone, `recorded` with the end. `None` while the run cannot
-    /// have begun, because the Job has always been suspended. `generation` is used for a Job without a note of its
-    /// generation.
+    /// have begun, because the Job has always been suspended. `generation` is for a Job without a note of its own.
     pub(crate) fn of(
         job: Option<&Job>,
         recorded: Option<&Self>,
@@ -133,8 +132,7 @@ impl RunRecord {
         serde_json::from_str(config_map.annotations().get(RECORD_ANNOTATION)?).ok()
     }
 
-    /// True when a specification of `generation` would run the same as this run: it was not edited since, or only in
-    /// fields that do not matter.
+    /// True when a specification of `generation` would run the same as this run.
     pub(crate) fn is_of(&self, generation: i64, fields: &FixedFields) -> bool {
         self.generation == generation || self.fields == Some(fields.hash())
     }

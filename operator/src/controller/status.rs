@@ -102,7 +102,6 @@ pub(super) fn interrupted(cluster: &MiniCluster, error: &Error, now: Time) -> Mi
     }
 }
 
-/// The reason of the condition that summarizes `state`.
 fn reason(state: State, conditions: &[Condition]) -> Option<String> {
     let type_ = state.summary_condition();
     let condition = conditions.iter().find(|condition| condition.type_ == type_)?;
@@ -118,8 +117,7 @@ fn selector(name: &str) -> String {
     format!("{}={name}", labels::HPA_SELECTOR)
 }
 
-/// Exit code and timeline of the lead's run: from its pod, or, if the pod is gone, from the record of the end or the
-/// old status of the same run.
+/// Exit code and timeline of the lead's run: from its pod, else from the record of the end or the old status.
 fn record(
     old_run: Option<&MiniClusterStatus>,
     phase: &Phase,
@@ -246,8 +244,7 @@ fn suspended(conditions: &mut Conditions, phase: &Phase, facts: &Facts<'_>) {
     conditions.no(kind::SUSPENDED, reason, message.to_owned());
 }
 
-/// True where the operator suspended the Job, for `spec.suspend` or because no job needs a pod: only a person changes
-/// that.
+/// True where the operator suspended the Job, for `spec.suspend` or because no job needs a pod.
 fn is_suspended_as_asked(facts: &Facts<'_>) -> bool {
     let job = facts.live.job.as_ref();
     job.is_some_and(|job| noted_suspension(job).is_some())

@@ -63,7 +63,6 @@ pub(crate) struct Population {
 }
 
 impl Population {
-    /// Counts `all` as they are at `now`.
     pub(crate) fn of(all: impl IntoIterator<Item = KnownMiniCluster>, now: Timestamp) -> Self {
         let population = Self::default();
         for state in WAITING {

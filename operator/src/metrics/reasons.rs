@@ -1,17 +1,14 @@
-//! The label of a reason. Reasons of Kubernetes and of container runtimes become [`OTHER`], so that the number of label
-//! values is bounded.
+//! The label of a reason. Reasons of Kubernetes and of runtimes become [`OTHER`], so that label values are bounded.
 
 use flux_api::crd::Reason;
 
 pub(super) const OTHER: &str = "Other";
 
-/// The reasons that are labels.
 fn labels() -> impl Iterator<Item = &'static str> {
     let groups = [Reason::COMPLETE, Reason::FAILED, Reason::UNDER_WAY];
     groups.into_iter().flatten().map(|reason| reason.as_str())
 }
 
-/// The label of `reason`.
 pub(super) fn label(reason: &str) -> &'static str {
     labels().find(|it| *it == reason).unwrap_or(OTHER)
 }

@@ -17,7 +17,6 @@ struct RequestLabels {
     code: String,
 }
 
-/// A layer that counts requests.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Requests(Family<RequestLabels, Counter>);
 
@@ -64,7 +63,6 @@ impl<S> Layer<S> for Requests {
     }
 }
 
-/// A service with its requests counted.
 #[derive(Debug, Clone)]
 pub(crate) struct Counted<S> {
     inner: S,

@@ -30,7 +30,6 @@ const OF_PHASE: [f64; 14] =
 /// What changed in a run by one status write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StatusChange<'status> {
-    /// Number of pods.
     pub(crate) size: i32,
     /// Time from creation to the first time ready, if this write is the first that is ready.
     pub(crate) ready: Option<Duration>,
@@ -38,7 +37,6 @@ pub(crate) struct StatusChange<'status> {
     pub(crate) end: Option<End<'status>>,
 }
 
-/// How a run has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct End<'status> {
     /// Time from creation to the end, if it is known.
@@ -77,7 +75,6 @@ pub(super) struct Runs {
     phases: Family<PhaseLabel, Histogram>,
 }
 
-/// Label of an end: `Complete` or `Failed`.
 const fn state_label(state: State) -> &'static str {
     if matches!(state, State::Complete) { "Complete" } else { "Failed" }
 }

@@ -1,8 +1,7 @@
 //! The fields of a specification that cannot change while an instance runs, and the detection of changes.
 //!
-//! The object that is made from a field has an annotation with the path of the field and a short hash. So a change is
-//! reported by the fields that the user wrote, independent of what a release of the operator makes of them, and the
-//! annotation shows no value.
+//! The object made from a field has an annotation with the path of the field and a short hash. So a change is reported
+//! by the fields that the user wrote, whatever a release of the operator makes of them, and no value is shown.
 
 use crate::crd::{Container, MiniClusterSpec};
 use serde_json::Value;
@@ -51,8 +50,7 @@ const CHANGEABLE: [&str; 12] = [
 
 const SERVICES: &str = "services";
 
-/// Hashes of the fixed fields, by their paths below `spec`. Fields with default values are left out, so that a field
-/// of a newer release is no change.
+/// Hashes of the fixed fields by path, without default values, so that a field of a newer release is no change.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FixedFields(BTreeMap<String, String>);
 
@@ -107,8 +105,7 @@ impl FixedFields {
         Self::noted_on(annotations).map(|noted| noted.hash())
     }
 
-    /// Ten hexadecimal digits for names of a run, which are the same as long as the MiniCluster with this `uid` would
-    /// run the same.
+    /// Ten hexadecimal digits for names of a run: equal while the MiniCluster with this `uid` would run the same.
     pub fn run(&self, uid: &str) -> String {
         let digest = Sha256::digest(format!("{uid} {}", self.hash()));
         format!("{:010x}", first_bits(&digest) >> 24)
@@ -138,8 +135,7 @@ fn first_bits(digest: &[u8]) -> u64 {
     digest.first_chunk().copied().map_or(0, u64::from_be_bytes)
 }
 
-/// The path by which a changed field is reported: that of its list element, if the whole element was added or
-/// removed.
+/// The path by which a changed field is reported: that of its list element, if the whole element was added or removed.
 fn reported(path: &str, noted: &FixedFields, now: &FixedFields) -> String {
     let has =
         |fields: &FixedFields, element: &str| fields.0.keys().any(|it| it.starts_with(element));

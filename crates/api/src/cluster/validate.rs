@@ -194,8 +194,7 @@ fn archive(
 /// The field with the device claims of a pod.
 const LISTED: &str = "spec.pod.overlay.resourceClaims";
 
-/// Checks that each claim that a container names (`resources.claims`) is in the overlay. The API server would report
-/// it with a path of the Job.
+/// Checks that the overlay has each claim that a container names; the API server would report it by a path of the Job.
 fn claims(spec: &MiniClusterSpec, faults: &mut Violations) {
     let listed = spec.pod.overlay.as_ref().map(|overlay| &overlay["resourceClaims"]);
     let listed = listed.and_then(Value::as_array).into_iter().flatten();

@@ -1,8 +1,7 @@
 //! Size limits of all fields of a specification.
 //!
-//! The limits are in the definition, where the API server and the cost estimates of its rules need them. The operator
-//! checks them again, because an object may have been stored before a limit existed. docs/design/operator.md explains
-//! the values.
+//! The limits are in the definition, where the cost estimates of its rules need them. The operator checks them again,
+//! because an object may have been stored before a limit existed. docs/design/operator.md explains the values.
 
 use serde_json::{Map, Value, json};
 

@@ -7,8 +7,7 @@ use kube::core::cel::{CompiledSchema, compile_schema};
 use serde_json::{Map, Value, json};
 use std::sync::LazyLock;
 
-/// Fields with a whole Kubernetes type. Kubernetes documents their inner fields, whose descriptions would be most of
-/// the definition.
+/// Fields with a whole Kubernetes type, whose inner descriptions would be most of the definition.
 const KUBERNETES_TYPES: [&str; 4] = ["resources", "securityContext", "tolerations", "conditions"];
 
 /// The definition that `flux-operator crd` prints and that `deploy/crd.yaml` contains.

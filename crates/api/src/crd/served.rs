@@ -10,8 +10,7 @@ const NAMED_FIELDS: usize = 8;
 /// Path of the API server's OpenAPI document for MiniClusters, which every user of the API may read.
 pub const DOCUMENT_PATH: &str = "/openapi/v3/apis/flux-framework.org/v1alpha2";
 
-/// Paths of fields that the served definition lacks, e.g. `spec.autoscale`. `document` is the one at
-/// [`DOCUMENT_PATH`].
+/// Paths of fields that the served definition lacks, e.g. `spec.autoscale`. `document` is the one at [`DOCUMENT_PATH`].
 pub fn lacking_fields(document: &Value) -> Vec<String> {
     let schemas = document["components"]["schemas"].as_object().into_iter().flatten();
     let is_ours = |(name, _): &(&String, &Value)| name.ends_with(".MiniCluster");

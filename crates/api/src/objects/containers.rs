@@ -20,9 +20,8 @@ const STARTUP_FAILURES: i32 = i32::MAX;
 /// about the first. A worker waits equally long for the lead.
 const STARTUP_WAIT: i32 = 1800;
 /// Seconds between two readiness probes of an instance that others use while it runs: within this time a lead that is
-/// gone leaves the status and the Services. The first probe follows the startup probe at once; but on a kubelet that
-/// was started less than this ago, as on a new node, it comes at a random moment of this time (`run` in
-/// `pkg/kubelet/prober/worker.go`).
+/// gone leaves status and Services. The first follows the startup probe at once; but a kubelet that was started less
+/// than this ago, as on a new node, sends it at a random moment of this time (`run` in `pkg/kubelet/prober/worker.go`).
 const READINESS_PERIOD: i32 = 10;
 /// The same for the run of a command. The kubelet notices its end up to a second late, and a probe within that second
 /// makes a Warning Event about a good run, which is more likely with a shorter period.
@@ -32,8 +31,7 @@ const READINESS_WAIT: i32 = 20;
 /// Seconds that a probe may take in addition to the delay, on a busy node.
 const PROBE_MARGIN: i32 = 10;
 
-/// The init containers: those that copy agent and view, unless these are mounted, then sidecars with their own
-/// entrypoint.
+/// The init containers: those that copy agent and view, if they are copied, then sidecars with their own entrypoint.
 pub(super) fn init_containers(
     cluster: &Cluster,
     images: &Images,
@@ -185,7 +183,6 @@ fn layout(cluster: &Cluster) -> Layout {
     Layout::new(cluster.flux.view.mount_path.clone())
 }
 
-/// `container` with `mounts` before its own mounts.
 fn mounted(container: &Container, mut mounts: Vec<VolumeMount>) -> Container {
     mounts.extend(container.volume_mounts.iter().flatten().cloned());
     Container { volume_mounts: Some(mounts), ..container.clone() }

@@ -100,8 +100,7 @@ impl GangScheduler {
 }
 
 /// The scheduler for a new Job with this pod template, of those whose PodGroups the API server serves. Only
-/// [`Gang::Auto`] can go without one; else the error has the requested gang, what the cluster lacks, and how to get
-/// it.
+/// [`Gang::Auto`] can go without one; else the error has the requested gang, what the cluster lacks, and how to get it.
 pub fn choose(
     gang: Gang,
     template: &PodTemplateSpec,

@@ -56,8 +56,7 @@ const ENDED_WITH_THE_RUNNER: [i32; 5] = [STOPPED_IN_RUNC, Exit::Broker as i32, 1
 /// Annotation of a pod: the default container of `kubectl logs` and `kubectl exec`.
 const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
 
-/// Number of other containers with a failure rule: the API server accepts twenty rules. A pod in which a further
-/// container fails is replaced.
+/// Other containers with a failure rule: the API server accepts twenty. A pod in which another one fails is replaced.
 const CONTAINER_RULES: usize = 17;
 
 /// Suspends `job`, with `reason` as a note.
@@ -135,8 +134,8 @@ fn deadline(cluster: &Cluster) -> i64 {
 
 /// The rules by which a pod fails the Job, in the order in which the Job controller applies them. If the command may
 /// run only once, any exit code of the command or of a worker's agent fails the Job. Stopped and disrupted pods are
-/// replaced, and killed ones a limited number of times. If the command may be repeated, only the deadline fails the
-/// Job at once.
+/// replaced, killed ones a limited number of times. If the command may be repeated, only the deadline fails the Job at
+/// once.
 fn failure_policy(cluster: &Cluster, template: &PodTemplateSpec) -> PodFailurePolicy {
     let runner = || Some(cluster.runner.container.name.clone());
     let mut rules = Vec::new();
@@ -166,8 +165,7 @@ fn failure_policy(cluster: &Cluster, template: &PodTemplateSpec) -> PodFailurePo
     PodFailurePolicy { rules }
 }
 
-/// Names of the other containers that the kubelet does not restart: init containers, and main containers beside the
-/// runner.
+/// The other containers that the kubelet does not restart: init containers, and main containers beside the runner.
 fn other_containers(template: &PodTemplateSpec, runner: &str) -> impl Iterator<Item = String> {
     let pod = template.spec.as_ref();
     let before = pod.into_iter().flat_map(|pod| pod.init_containers.iter().flatten());
@@ -234,8 +232,7 @@ pub(super) fn services_pod(cluster: &Cluster) -> Option<Pod> {
     Some(Pod { metadata, spec: Some(given.spec.clone()), status: None })
 }
 
-/// `spec` with the user's overlay, merged as by a strategic merge patch: lists with a merge key (containers, volumes,
-/// ...) are merged by it.
+/// `spec` with the user's overlay, merged by keys as a strategic merge patch does (containers, volumes, ...).
 pub(super) fn overlaid(mut spec: PodSpec, overlay: Option<&serde_json::Value>) -> Result<PodSpec> {
     if let Some(overlay) = overlay {
         let overlay: PodSpec = serde_json::from_value(overlay.clone())

@@ -26,8 +26,7 @@ pub(super) fn object_labels(name: &ClusterName) -> BTreeMap<String, String> {
     owned([(labels::NAME, name.as_str()), (labels::MANAGED_BY, labels::MANAGED_BY_VALUE)])
 }
 
-/// Labels of the pods: the user's, and the operator's, which win. `job-index` is removed, because a template gives
-/// all pods the same labels.
+/// Labels of the pods: the user's, and the operator's, which win; no `job-index`, which is not the same for all pods.
 pub(super) fn pod_labels(cluster: &Cluster) -> BTreeMap<String, String> {
     let mut all = cluster.pod.labels.clone();
     all.remove(labels::JOB_INDEX);
@@ -62,8 +61,7 @@ pub(super) fn shared_meta(cluster: &Cluster) -> ObjectMeta {
     }
 }
 
-/// Labels of the pod of `spec.services`: those of the Job's pods without the label by which autoscalers count
-/// brokers.
+/// Labels of the pod of `spec.services`: those of the Job's pods without the label by which autoscalers count brokers.
 pub(super) fn services_pod_labels(cluster: &Cluster) -> BTreeMap<String, String> {
     let mut all = pod_labels(cluster);
     all.remove(labels::HPA_SELECTOR);

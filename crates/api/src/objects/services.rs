@@ -1,5 +1,4 @@
-//! Builds the Services: of all pods, of the lead, of its API, and of the sidecars. The cluster chooses between IPv4
-//! and IPv6.
+//! Builds the Services of all pods, of the lead, of its API and of the sidecars, for the cluster's default IP family.
 
 use super::meta::{
     first_of_each, headless_label, job_selector, lead_selector, object_labels, object_meta,
@@ -21,8 +20,7 @@ pub struct Services {
     pub lead: Service,
     /// The Services for users: `<name>-instance_api` with `flux.instance_api`, and `<name>-<sidecar>` for each sidecar with ports.
     pub exposed: Vec<Service>,
-    /// Further Services for sidecars with ports, with only the sidecar's name, which another MiniCluster may already
-    /// have.
+    /// The sidecars' Services again, with only the sidecar's name, which another MiniCluster may already have.
     pub aliases: Vec<Service>,
 }
 

@@ -87,13 +87,11 @@ fn flux_mounts(cluster: &Cluster, images: &Images, install: Install) -> Vec<Volu
     mounts
 }
 
-/// Mount of the shared volume in the init containers.
 pub(super) fn install_mount(cluster: &Cluster) -> VolumeMount {
     mount(&cluster.flux.view.container.name, INSTALL_MOUNT)
 }
 
-/// The shared volume. It has no size limit, even in memory, because the size of the view is unknown and the pod's
-/// limits apply.
+/// The shared volume, without a size limit, because the size of the view is unknown and the pod's limits apply.
 fn shared(cluster: &Cluster) -> Volume {
     let view = &cluster.flux.view;
     let medium = match view.medium {

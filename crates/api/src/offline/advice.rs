@@ -1,5 +1,4 @@
-//! Warnings about valid specifications that are probably unintended: commands that wait for themselves, and
-//! directives without effect.
+//! Warnings about valid but probably unintended parts: commands that wait for themselves, directives without effect.
 
 use crate::cluster::validate::{Violation, runner_position};
 use crate::crd::{Container, MiniClusterSpec};
@@ -59,7 +58,6 @@ fn directives(container: &Container, text: &str) -> Vec<String> {
     lost.map(|(_, line)| format!("the directive in line {line} has no effect: {why}")).collect()
 }
 
-/// The options in `line`, if it is a directive.
 fn directive(line: &str) -> Option<&str> {
     let line = line.trim_start_matches(|c: char| !c.is_alphanumeric() && c != '_');
     let options = line.strip_prefix("flux:").or_else(|| line.strip_prefix("FLUX:"))?.trim();

@@ -9,7 +9,6 @@ use std::fmt;
 /// Deepest nesting of lists and maps: twice that of a pod, and safe for recursion.
 const DEPTH_LIMIT: usize = 32;
 
-/// A value with its line.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(transparent)]
 pub(super) struct Node(Spanned<Content>);
@@ -60,8 +59,7 @@ impl Node {
         }
     }
 
-    /// The line of the field at `path`, e.g. `spec.containers[0].environment[A]`, or of the innermost existing field
-    /// around it.
+    /// The line of `path`, e.g. `spec.containers[0].environment[A]`, or of the innermost existing field around it.
     pub(super) fn line_of(&self, path: &str) -> u64 {
         let (mut node, mut line, mut remainder) = (self, self.0.referenced.line(), path);
         loop {

@@ -20,7 +20,6 @@ const OF_GO: [(&str, &str); 6] = [
     ),
 ];
 
-/// A field with a script, and the script.
 type Script<'spec> = (&'static str, &'spec str);
 
 /// Lost state of the hooks in `specification`: path of the field, and a message with line, effect and remedy.
@@ -103,7 +102,6 @@ fn is_of_name(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || letter == '_'
 }
 
-/// The variable that `command` sets, if it sets one.
 fn sets(command: &str) -> Option<&str> {
     let of_loop = || command.strip_prefix("for ")?.split_whitespace().next();
     let of_assignment = || command.split_once('=')?.0.split_whitespace().next_back();

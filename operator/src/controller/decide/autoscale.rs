@@ -16,14 +16,12 @@ use k8s_openapi::api::batch::v1::Job;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AutoscaleDecision {
     pub(crate) bounds: Autoscale,
-    /// The size that is decided now.
     pub(crate) size: u32,
     pub(crate) answer: Answer,
 }
 
 /// `cluster` with the size that its queue needs, if the agents, which run with `running`, count the demand; without a
-/// readable configuration they are assumed to. A suspended Job without pods starts with the size of the
-/// specification.
+/// readable configuration they are assumed to. A suspended Job without pods starts with the size of the specification.
 pub(super) fn with_size(
     cluster: &Cluster,
     running: Option<&AgentConfig>,

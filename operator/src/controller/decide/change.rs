@@ -48,7 +48,6 @@ impl<K: Resource + Serialize> Change<K> {
         Self::Patch { name: live.name_any(), patch }
     }
 
-    /// Deletes `live`, unless it is being deleted.
     pub(crate) fn delete(live: &K) -> Self {
         if live.meta().deletion_timestamp.is_some() {
             return Self::Keep;
@@ -97,8 +96,7 @@ impl Change<Service> {
         Self::delete(live)
     }
 
-    /// Removes our ownership of `live`, so that it is neither changed nor deleted any more, not even with its
-    /// MiniCluster.
+    /// Removes our ownership of `live`, so that it is never changed or deleted again, not even with its MiniCluster.
     fn disown(live: &Service) -> Self {
         let others = live.owner_references().iter().filter(|owner| owner.controller != Some(true));
         let owners: Vec<&OwnerReference> = others.collect();

@@ -12,8 +12,7 @@ pub(crate) const fn expires(spec: &MiniClusterSpec) -> bool {
     spec.cleanup || spec.ttl_seconds_after_finished.is_some()
 }
 
-/// Time until the MiniCluster is deleted, at most a day; zero if it must be deleted now, `None` if it has not
-/// finished or is never deleted.
+/// Time until the MiniCluster is deleted, at most a day; zero if it is over, `None` if it is not to be deleted.
 pub(crate) fn time_until_deletion(
     spec: &MiniClusterSpec,
     status: &MiniClusterStatus,

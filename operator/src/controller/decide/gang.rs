@@ -12,10 +12,8 @@ use kube::api::DynamicObject;
 /// Field of Kubernetes' PodGroup that holds the topology (`PodGroupSpec` in `k8s.io/api/scheduling/v1beta1`, 1.37).
 const CONSTRAINTS_FIELD: &str = "schedulingConstraints";
 
-/// The decision about a gang.
 #[derive(Debug, Default)]
 pub(crate) struct GangPlan {
-    /// The change of the PodGroup, if the pods have one.
     pub(crate) pod_group: Option<(GangScheduler, Change<DynamicObject>)>,
     /// Fields that have no effect in this cluster, each with what the cluster lacks.
     pub(crate) lacking: Vec<String>,

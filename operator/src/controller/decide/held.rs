@@ -30,7 +30,6 @@ pub(crate) fn remaining(
     Some(Duration::from_secs(grace).max(MIN_TIME).saturating_sub(passed))
 }
 
-/// The deletion of the pod.
 pub(crate) fn delete_pod(live: &Observed) -> Change<Pod> {
     held(live).map_or(Change::Keep, |(_, pod)| Change::delete(pod))
 }

@@ -11,11 +11,9 @@ use k8s_openapi::api::core::v1::Secret;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ApiEndpoint {
     pub(crate) url: String,
-    /// Name of the Secret with the token.
     pub(crate) secret: String,
 }
 
-/// The endpoint of the API of the instance that has `config`, if it has one.
 pub(super) fn endpoint(config: &AgentConfig) -> Option<ApiEndpoint> {
     let (rest, cluster) = (config.rest.as_ref()?, &config.cluster);
     let (service, namespace) = (cluster.name.rest_service(), &cluster.namespace);

@@ -68,8 +68,7 @@ fn adjusted_annotations<'jobs>(
     changed(NOTES.into_iter().chain(given), live.annotations(), desired.annotations())
 }
 
-/// Labels that are missing or differ, and labels that the MiniCluster no longer gives. The Job's other labels belong
-/// to others.
+/// Labels that are missing or differ, or that the MiniCluster no longer gives. The other labels belong to others.
 fn adjusted_labels<'jobs>(
     live: &'jobs Job,
     desired: &'jobs Job,
@@ -111,8 +110,8 @@ fn adjusted_spec(live: &Job, desired: &Job) -> Option<Value> {
 }
 
 /// The change of the live pod of `spec.services`, and the fields that it cannot take: a pod cannot be changed, and a
-/// replacement would take a service away while the workload uses it. A difference that comes from another release of
-/// the operator is no change.
+/// replacement would interrupt the workload that uses it. A difference from another release of the operator is no
+/// change.
 pub(crate) fn services_pod_change(
     live: Option<&Pod>,
     desired: Option<Pod>,

@@ -30,7 +30,6 @@ pub(crate) enum Mode {
 }
 
 impl Mode {
-    /// The record of the run, if it has ended and has one.
     pub(crate) const fn ended(&self) -> Option<&RunRecord> {
         if let Self::Finished(Some(run)) = self { Some(run) } else { None }
     }

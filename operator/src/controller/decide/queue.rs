@@ -14,7 +14,6 @@ use std::collections::{BTreeMap, BTreeSet};
 /// `pkg/controller/jobs/job/job_controller.go` of Kueue 0.15).
 const STOPPING_ANNOTATION: &str = "kueue.x-k8s.io/stopping";
 
-/// The queue that `job` waits in, if it waits.
 pub(crate) fn queue(job: &Job) -> Option<&String> {
     let waits = is_suspended(job) && noted_suspension(job).is_none();
     job.labels().get(QUEUE_LABEL).filter(|_| waits)

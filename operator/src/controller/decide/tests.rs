@@ -77,7 +77,6 @@ fn lines(plan: &Plan) -> Vec<String> {
     lines
 }
 
-/// Kind and name of what is written, in order.
 fn written(plan: &Plan) -> Vec<String> {
     let kind_and_name = |line: &String| line.split(' ').take(3).collect::<Vec<_>>().join(" ");
     lines(plan).iter().map(kind_and_name).collect()

@@ -1,8 +1,7 @@
 //! Reads of one reconcile: from the stores of the watches, and from the API server what they lack.
 //!
 //! Without a Job, the MiniCluster, the Job and the `ConfigMap` are read from the API server, because they decide
-//! whether a Job is created. Other objects may be outdated, and every write carries the version that it was decided
-//! on.
+//! whether a Job is created. Other objects may be outdated, and every write carries the version that it was decided on.
 
 use super::mini_cluster_cache::{NamespacedName, namespaced_name};
 use super::stores::{MiniClusterMeta, Stores, stored};
@@ -197,7 +196,6 @@ pub(crate) fn reported(client: Client, namespace: &str) -> Api<Reported> {
     Api::namespaced_with(client, namespace, &ApiResource::erase::<MiniCluster>(&()))
 }
 
-/// A MiniCluster that was read.
 pub(crate) struct Read {
     /// Its specification is empty if it could not be parsed.
     pub(crate) mini_cluster: MiniCluster,

@@ -37,7 +37,6 @@ const RETRY_PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::fro
 /// Most bytes of a response that are read.
 const RESPONSE_LIMIT: usize = 1024;
 
-/// The answer of a lead.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// The lead is not polled, or has not answered yet.
@@ -57,14 +56,12 @@ impl Answer {
     }
 }
 
-/// The pod of a lead.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Lead {
     uid: String,
     address: IpAddr,
 }
 
-/// A lead that is polled.
 struct PolledLead {
     lead: Lead,
     answer: Answer,

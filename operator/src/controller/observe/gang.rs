@@ -1,5 +1,4 @@
-//! Reads the PodGroups of a gang ([`flux_api::objects::gang`]): the kinds that the API server serves, and the
-//! existing one.
+//! Reads the PodGroups of a gang ([`flux_api::objects::gang`]): the kinds that are served, and the existing one.
 
 use super::cached_client::{CachedClient, Objects, split_conflict};
 use crate::controller::error::{Error, NameConflict, Verb};
@@ -10,8 +9,7 @@ use k8s_openapi::api::batch::v1::Job;
 use kube::api::DynamicObject;
 use std::collections::HashSet;
 
-/// The schedulers whose PodGroups the API server serves, or the one that is noted on the Job, each with the existing
-/// PodGroup.
+/// The schedulers whose PodGroups are served, or the one noted on the Job, each with the existing PodGroup.
 pub(crate) type ObservedPodGroups = Vec<(GangScheduler, Option<DynamicObject>)>;
 
 /// Reads the PodGroups if `cluster` asks for a gang. Adds to `conflicts` PodGroups of others that have the name.
@@ -38,7 +36,6 @@ pub(crate) async fn observe(
     Ok(observed)
 }
 
-/// The PodGroups of `scheduler`.
 pub(crate) fn pod_groups(
     scheduler: GangScheduler,
     client: &CachedClient<'_>,

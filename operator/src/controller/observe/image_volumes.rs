@@ -1,6 +1,5 @@
-//! Finds out whether pods can have image volumes (KEP-4639), from the version of the API server and from the versions
-//! of kubelet and container runtime in the status of each node. The operator asks before it creates a Job, and keeps
-//! the result for a while.
+//! Finds out whether pods can have image volumes (KEP-4639), from the versions of the API server, and of the kubelet
+//! and the container runtime of each node. The operator asks before it creates a Job, and keeps the result for a while.
 
 use flux_api::cluster::Cluster;
 use flux_api::objects::install::ImageVolumeSupport;
@@ -29,7 +28,6 @@ const NODE_LIST_TIMEOUT: Duration = Duration::from_secs(20);
 /// the same taints is named. A reason that concerns all pods is the only entry, without taints.
 type LacksByTaints = Vec<(Vec<Taint>, String)>;
 
-/// The last result, and its time.
 #[derive(Debug, Default)]
 pub(crate) struct ImageVolumes(Mutex<Option<(Instant, LacksByTaints)>>);
 

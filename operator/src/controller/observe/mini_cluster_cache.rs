@@ -95,7 +95,6 @@ impl MiniClusterCache {
         }
     }
 
-    /// The values of a MiniCluster for the metrics.
     pub(crate) fn known(&self, meta: &impl ResourceExt) -> KnownMiniCluster {
         let entries = self.0.lock();
         let entry = entries.get(&namespaced_name(meta));

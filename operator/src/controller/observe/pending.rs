@@ -67,8 +67,7 @@ struct Checker<'job> {
 }
 
 impl Checker<'_> {
-    /// Time until the next check after `last`. If neither the Job nor its lead has changed, the check also waits for
-    /// the rate limiter.
+    /// Time until the next check. If neither the Job nor its lead has changed, it also waits for the rate limiter.
     fn interval(&self, last: &PendingCheck, versions: &[Option<String>; 2]) -> Option<Duration> {
         let is_same = last.versions == *versions;
         let after_change = CHECK_DELAY.saturating_sub(last.at.elapsed());
@@ -200,7 +199,6 @@ impl Checker<'_> {
         Ok(found.is_some_and(|namespace| namespace.metadata.deletion_timestamp.is_some()))
     }
 
-    /// The Warning Events of the pod with this uid.
     async fn warnings(&self, uid: &str) -> Result<Vec<Event>, Error> {
         self.events("Pod", &format!("involvedObject.uid={uid},type=Warning")).await
     }
@@ -212,7 +210,6 @@ impl Checker<'_> {
     }
 }
 
-/// A hash of the uids and resource versions of `pods`.
 fn hash_of<'pod>(pods: impl Iterator<Item = &'pod ObjectMeta>) -> u64 {
     let mut versions: Vec<_> = pods.map(|it| (&it.uid, &it.resource_version)).collect();
     versions.sort_unstable();

@@ -4,8 +4,7 @@ use super::waiting::{PERSISTENT_AFTER, Waiting};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Time from the start of a Job to the first check: most pods start within it. Also the least time between two
-/// checks.
+/// Time from the start of a Job to the first check: most pods start within it. Also the least time between two checks.
 pub(crate) const CHECK_DELAY: Duration = Duration::from_secs(5);
 /// Time from the first check to the second; each later interval is this plus the time since the first check.
 const CHECK_INTERVAL: Duration = Duration::from_secs(10);
@@ -20,7 +19,6 @@ pub(crate) struct PendingCheck {
     /// Time of the last check that found something new.
     pub(super) since: Instant,
     pub(super) at: Instant,
-    /// Number of earlier checks.
     pub(super) number: usize,
     pub(super) findings: PendingFindings,
 }

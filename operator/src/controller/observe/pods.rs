@@ -44,8 +44,7 @@ pub(crate) struct Pods {
     pub(crate) next: Option<Duration>,
 }
 
-/// Reads the lead's pod, finds why pods do not start, and reads a failed worker if the Job has failed for another
-/// reason than its lead.
+/// Reads the lead's pod, why pods do not start, and a failed worker if the Job failed for another reason than its lead.
 pub(super) async fn pods(
     client: &CachedClient<'_>,
     identity: &Identity,
@@ -145,8 +144,7 @@ fn exit_code(pod: &Pod, runner: &str) -> Option<i32> {
     end_of(pod, runner).map(|end| end.exit_code)
 }
 
-/// Reasons of containerd and of the kubelet for a container whose end they did not see, for example after a power
-/// failure.
+/// Reasons of containerd and the kubelet for a container whose end they did not see, as after a power failure.
 const UNSEEN_ENDS: [&str; 2] = ["Unknown", "ContainerStatusUnknown"];
 
 /// True when the pod's runner may have ended with the command: its end was seen, or the kubelet has a reason for it.

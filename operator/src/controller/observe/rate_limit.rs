@@ -6,7 +6,6 @@ use std::collections::HashMap;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Time from one slot to the next.
 const SLOT_INTERVAL: Duration = Duration::from_millis(250);
 /// Time after which an unused slot is forgotten.
 const UNUSED_SLOT_LIFETIME: Duration = Duration::from_mins(1);
@@ -22,8 +21,7 @@ struct Slots {
 }
 
 impl RateLimit {
-    /// Time until the slot of `mini_cluster`, which gets one if it has none. `None` when the time has come; then the
-    /// slot is used up.
+    /// Time until the slot of `mini_cluster`, which gets one if it has none; `None` when its time has come.
     pub(crate) fn remaining(&self, mini_cluster: &NamespacedName) -> Option<Duration> {
         let (mut slots, now) = (self.0.lock(), Instant::now());
         let slot = if let Some(slot) = slots.given.get(mini_cluster) {

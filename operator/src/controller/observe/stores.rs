@@ -36,8 +36,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::mem;
 use std::sync::Arc;
 
-/// The metadata of a MiniCluster. Specifications are not watched, because one that cannot be parsed would stop the
-/// watch of all.
+/// The metadata of a MiniCluster, without the specification: one that cannot be parsed would stop the watch of all.
 pub(crate) type MiniClusterMeta = PartialObjectMeta<MiniCluster>;
 
 /// A label selector of objects that the operator creates, extended by `more`.
@@ -48,15 +47,13 @@ pub(crate) fn managed(more: &str) -> String {
 pub(crate) const MINI_CLUSTER: &str = "MiniCluster";
 pub(crate) const JOB: &str = "Job";
 
-/// Number of objects in one page of a watch's first list. A page is in memory as a whole, and an object may have 1.5
-/// MiB.
+/// Objects in one page of a watch's first list. A whole page is in memory, and an object may have 1.5 MiB.
 const FIRST_LIST_PAGE: u32 = 5;
-/// Largest object that is stored whole, in bytes of JSON. Objects of a MiniCluster without scripts have less than 4
-/// KiB.
+/// Largest object that is stored whole, in bytes of JSON; without scripts, objects have less than 4 KiB.
 const OBJECT_SIZE_LIMIT: usize = 16 * 1024;
-/// Memory limit of the whole objects of one store in bytes, as estimated by [`memory_of`]: enough for 2,000
-/// MiniClusters that run a command. Objects of finished runs get half of it: their number grows without end, and they
-/// are seldom read again.
+/// Memory limit of the whole objects of one store in bytes, as estimated by [`memory_of`]: enough for 2,000 running
+/// MiniClusters. Objects of finished runs get half of it, because their number grows without end and they are seldom
+/// read.
 const STORE_LIMIT: usize = 16 * 1024 * 1024;
 /// Longest name of an owner that the identity of a large object keeps.
 const OWNER_NAME_LIMIT: usize = 253;
@@ -130,8 +127,7 @@ where
     is_whole(&*object).then(|| (*object).clone())
 }
 
-/// True when the first list is complete. No other task may wait for the store: kube-runtime 5.0.0 wakes only the last
-/// waiting task (`DelayedInit`).
+/// True when the first list is complete. Only one task may wait for a store (kube-runtime 5.0.0, `DelayedInit`).
 fn is_complete<K>(store: &Store<K>) -> bool
 where
     K: Resource<DynamicType = ()> + Clone + 'static,
@@ -148,9 +144,8 @@ fn is_whole(object: &impl Resource) -> bool {
 /// silent connections without closing them.
 pub(crate) const WATCH: u32 = 20;
 
-/// Watches all MiniClusters. The stream has those whose specification, or whose labels or annotations for a queue,
-/// changed; status writes are filtered out. Calls `synced` whenever the list is complete, and then removes deleted
-/// ones from the cache.
+/// Watches all MiniClusters. The stream has those whose specification, or labels or annotations for a queue, changed.
+/// Calls `synced` whenever the list is complete, and then removes deleted ones from the cache.
 pub(crate) fn mini_clusters(
     api: Api<MiniClusterMeta>,
     cache: Arc<MiniClusterCache>,
@@ -235,8 +230,7 @@ impl Budget {
             Event::InitApply(object) | Event::Apply(object) => {
                 let is_over = strip(object);
                 self.hold(object, is_over);
-                // A parsed `Vec` has capacity for at least four elements, of up to a KiB each; a clone has no spare
-                // capacity.
+                // A parsed `Vec` has spare capacity, of up to a KiB for each element; a clone has none.
                 *object = object.clone();
             }
             Event::Delete(object) => {
@@ -362,7 +356,6 @@ pub(crate) fn strip_job(job: &mut Job) -> bool {
     is_over
 }
 
-/// Removes the managed fields of a Service.
 pub(crate) fn strip_service(service: &mut Service) -> bool {
     service.metadata.managed_fields = None;
     false

@@ -12,7 +12,6 @@ const NOT_YET: [&str; 2] = ["PodInitializing", "ContainerCreating"];
 /// A wait longer than this becomes an Event: a shorter one is part of most starts.
 pub(crate) const PERSISTENT_AFTER: Duration = Duration::from_secs(10);
 
-/// Why pods wait.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Waiting {
     pub(crate) message: String,
@@ -59,8 +58,7 @@ pub(crate) fn waiting(pods: &[Pod], warnings: &[Event], now: &Time) -> Option<Wa
     Some(Waiting { message, is_persistent: is_persistent(pod, now) })
 }
 
-/// Why the lead does not start, if its status has the reason; `others` is the number of other pods that are not
-/// ready.
+/// Why the lead does not start, if its status has the reason; `others` is the number of other pods that are not ready.
 pub(crate) fn lead_waiting(lead: &Pod, others: i32, now: &Time) -> Option<Waiting> {
     let pending = Some(lead).filter(|lead| phase(lead) == Some("Pending"))?;
     let lead_waiting = waiting(std::slice::from_ref(pending), &[], now)?;
@@ -72,8 +70,7 @@ pub(crate) fn lead_waiting(lead: &Pod, others: i32, now: &Time) -> Option<Waitin
     Some(Waiting { message: lead_waiting.message + &more, ..lead_waiting })
 }
 
-/// The reason in the status of `pod` why it does not start, without the subject: no node, no image, a container that
-/// does not start.
+/// The reason in the status of `pod`, without the subject: no node, no image, a container that does not start.
 fn status_reason(pod: &Pod) -> Option<String> {
     let status = pod.status.as_ref()?;
     if let Some(scheduled) = condition(status, "PodScheduled").filter(|it| it.status == "False") {
@@ -119,8 +116,7 @@ pub(crate) fn remedy(reason: &str) -> &'static str {
     }
 }
 
-/// True when `pod` has a node, no container has begun, and only its Events can have the reason (a volume that cannot
-/// be mounted, no free address).
+/// True when `pod` has a node, no container has begun, and only Events can have the reason, as for a missing volume.
 pub(crate) fn gives_no_reason(pod: &Pod) -> bool {
     let Some(status) = &pod.status else { return false };
     let begun = |container: &ContainerStatus| {

@@ -8,7 +8,6 @@ use kube::runtime::events::{Event, EventType};
 /// Longest note that the API server accepts (events.k8s.io/v1).
 const NOTE_LIMIT: usize = 1000;
 
-/// One Event for each changed condition that concerns people.
 pub(crate) fn events(old: &[Condition], new: &[Condition]) -> Vec<Event> {
     new.iter().filter(|new| has_changed(old, new)).filter_map(of_condition).collect()
 }

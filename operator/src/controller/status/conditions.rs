@@ -13,7 +13,6 @@ pub(crate) mod kind {
     pub(crate) const FAILED: &str = "Failed";
     /// The size follows the demand of the queue; false while the demand is unknown.
     pub(crate) const AUTOSCALING: &str = "Autoscaling";
-    /// The API of the instance is served.
     pub(crate) const REST_READY: &str = "RestReady";
     /// The MiniCluster can never become as specified; absent otherwise.
     pub(crate) const STALLED: &str = "Stalled";
@@ -89,8 +88,7 @@ impl Conditions {
         self.list
     }
 
-    /// The conditions that were set, and the old ones of the other types, but none of types that another operator has
-    /// set.
+    /// The conditions that were set, and the old ones of the other types, except types of other operators.
     pub(super) fn with_old(self) -> Vec<Condition> {
         let mut merged = self.list;
         for other in self.old {

@@ -10,9 +10,9 @@ use flux_api::crd::{Reason, State};
 const NOT_TRIED_AGAIN: [Reason; 2] = [Reason::ChangeRefused, Reason::NotRunAgain];
 
 /// Sets `Stalled` if the MiniCluster can never become as specified, and `Reconciling` while it waits for the end of a
-/// command, the start of an instance, or a place in a queue. Without both, kstatus reads `Ready`, which is true for a
-/// complete run and a running instance, and absent for a MiniCluster that is suspended as requested. The other
-/// conditions must be set before.
+/// command, the start of an instance, or a queue. Without both, kstatus reads `Ready`, which is true for a complete run
+/// and a running instance, and absent for a MiniCluster that is suspended as requested. The other conditions must be
+/// set before.
 pub(super) fn kstatus(conditions: &mut Conditions, facts: &Facts<'_>, phase: &Phase) {
     let progressing = conditions.reason(kind::PROGRESSING);
     let (type_, cause) = if phase.state == State::Failed {
@@ -66,7 +66,6 @@ mod tests {
     const FAILED: &str = "Failed";
     const IN_PROGRESS: &str = "InProgress";
 
-    /// The input of a status.
     #[derive(Default)]
     struct Case {
         live: Observed,

@@ -8,7 +8,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt as _;
 use std::time::Duration;
 
-/// The summary of a MiniCluster with `status`.
 pub(crate) fn summary(mini_cluster: &MiniCluster, status: &MiniClusterStatus) -> Option<Summary> {
     let state = status.state?;
     let reason = status.reason.as_deref().unwrap_or_default();
@@ -33,7 +32,6 @@ pub(crate) fn summary(mini_cluster: &MiniCluster, status: &MiniClusterStatus) ->
     Some(Summary::new(state, reason, in_queue, waits_since))
 }
 
-/// The status change from that of `mini_cluster` to `new`, for the metrics.
 pub(crate) fn change<'status>(
     mini_cluster: &MiniCluster,
     new: &'status MiniClusterStatus,

@@ -90,8 +90,7 @@ pub(super) fn phase(
     }
     let by_lead = lead.and_then(|lead| ended_by_lead(job, lead, facts.plan.interactive));
     if let Some(condition) = job_condition(job, "Failed") {
-        // The end of the pod may arrive a moment after the end of the Job. It has the exit code, and causes another
-        // reconcile.
+        // The end of the pod, which has the exit code, may arrive a moment later and cause another reconcile.
         if lead.is_some_and(PodView::is_about_to_end) {
             return State::Ending.into();
         }
@@ -168,8 +167,8 @@ fn success(interactive: bool) -> Outcome {
     Outcome::new(reason, message.to_owned())
 }
 
-/// Why the Job failed: the failure of the lead, else of a worker, else of the Job, whose condition may have the exit
-/// code of a lead that is gone.
+/// Why the Job failed: by the lead, else by a worker, else by the Job's condition, which may have a lost lead's exit
+/// code.
 fn failure(
     runner: &str,
     facts: &Facts<'_>,

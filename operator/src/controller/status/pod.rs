@@ -1,5 +1,4 @@
-//! The state of the run inside a pod, from the pod's status, or, for a lead whose pod is gone, from the Job's
-//! condition.
+//! The state of the run inside a pod, from the pod's status, or, for a lost lead, from the Job's condition.
 
 use crate::controller::job_ext::job_condition;
 use crate::controller::observe::waiting::{Waiting, remedy, waiting};
@@ -17,7 +16,6 @@ use std::time::Duration;
 /// Time for which an unready lead counts as ready, because it may be about to end.
 const READINESS_TOLERANCE: Duration = Duration::from_secs(10);
 
-/// The field with the memory limit of a container.
 const MEMORY_LIMIT: &str = "spec.containers[].resources.limits.memory";
 /// The kubelet's reason for a container that exceeded its memory limit.
 const OUT_OF_MEMORY: &str = Reason::OOMKilled.as_str();
@@ -62,8 +60,7 @@ pub(super) struct PodView<'pod> {
     /// The pod has failed before its runner was started.
     pub(super) unstarted: bool,
     pub(super) running: bool,
-    /// The broker is online; for the lead: the quorum was reached. A failed sidecar makes the pod unready, but not
-    /// its runner.
+    /// The broker is online; for the lead: the quorum was reached. A failed sidecar does not change it.
     pub(super) ready: bool,
     /// The broker was ready and has been unready for longer than [`READINESS_TOLERANCE`].
     pub(super) degraded: bool,
@@ -117,8 +114,7 @@ impl<'pod> PodView<'pod> {
         !self.over && self.ended.is_none() && self.pod.metadata.deletion_timestamp.is_none()
     }
 
-    /// Why the pod failed, if it failed: the end of the runner, else the kubelet's reason, else the end of another
-    /// container.
+    /// Why the pod failed, if it did: the end of the runner, else the kubelet's reason, else another container's end.
     pub(super) fn failure(&self) -> Option<Outcome> {
         if let Some(ended) = self.ended.as_ref().filter(|ended| ended.exit_code != 0) {
             let Outcome { reason, message } = self.runner_failure(ended);
@@ -149,8 +145,7 @@ impl<'pod> PodView<'pod> {
         self.pod.status.as_ref()?.reason.as_deref().map(camel_case)
     }
 
-    /// Message about the removal of the pod: of its disruption, or of the kubelet, which evicts a pod over its limits
-    /// without a disruption.
+    /// Message about the removal of the pod, by a disruption or by the kubelet.
     fn removal_message(&self) -> Option<&str> {
         let status = self.pod.status.as_ref()?;
         let disruption = disruption(self.pod).map(|it| it.message.as_deref().unwrap_or_default());
@@ -249,8 +244,7 @@ const fn meaning(code: i32) -> &'static str {
     }
 }
 
-/// `reason` if it fits a condition, which takes only `CamelCase`. The kubelet's reasons fit, but those of a runtime
-/// may not.
+/// `reason` if it is `CamelCase`, as conditions require: the kubelet's are, but those of a runtime may not be.
 fn camel_case(reason: &str) -> String {
     let fits = reason.starts_with(|c: char| c.is_ascii_alphabetic())
         && reason.chars().all(|c| c.is_ascii_alphanumeric());

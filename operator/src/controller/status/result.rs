@@ -12,8 +12,7 @@ use kube::ResourceExt as _;
 /// Most bytes of the termination message of a container that the agent does not start.
 const OUTPUT_LIMIT: usize = 1024;
 
-/// The result of a run that has ended: from its pods, else from `old_run`, the old status of the same run, else only
-/// the exit code.
+/// The result of a run that has ended: from its pods, else from the old status of the run, else only the exit code.
 pub(super) fn result(
     old_run: Option<&MiniClusterStatus>,
     runner: &str,

@@ -31,8 +31,7 @@ pub struct Defaults {
 }
 
 impl Defaults {
-    /// `arm_view_image` is `view_image` by default, which may have several architectures; but the published view has
-    /// a separate image for arm64.
+    /// `arm_view_image` is by default `view_image`; but the published view has a separate image for arm64.
     pub fn new(view_image: String, arm_view_image: Option<String>, install: Install) -> Self {
         let published = view_image == VIEW_IMAGE;
         let other = || if published { ARM_VIEW_IMAGE.to_owned() } else { view_image.clone() };
@@ -82,8 +81,7 @@ fn lead_broker(flux: &crd::Flux) -> Option<&crd::LeadBroker> {
     bursting.or(flux.lead_broker.as_ref())
 }
 
-/// The lead, if another MiniCluster than `name` has it. All clusters of a burst may have the same `leadBroker`, which
-/// names the one with the lead.
+/// The lead, if another MiniCluster has it. All clusters of a burst may have the same `leadBroker`.
 pub(super) fn lead_elsewhere<'flux>(
     name: &str,
     flux: &'flux crd::Flux,
@@ -261,8 +259,7 @@ fn given_hostlist(
     hosts.ok()
 }
 
-/// The hosts of the MiniCluster with the lead. Flux compares host names, so the list has the lead's own host name,
-/// not its address.
+/// The hosts of the MiniCluster with the lead, with its own host name, not its address: Flux compares host names.
 fn lead_hosts(lead: &crd::LeadBroker, default_size: i32, faults: &mut Violations) -> Hostlist {
     let path = "spec.flux.bursting.leadBroker";
     let name = non_empty(lead.name.as_ref()).unwrap_or_default();

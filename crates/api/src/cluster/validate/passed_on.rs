@@ -1,5 +1,4 @@
-//! Checks values that are passed on to the objects unchanged. The API server would report them with paths of these
-//! objects.
+//! Checks values that are passed on unchanged: the API server would report them by paths of the objects.
 
 use super::text::{is_label_key, is_label_value, is_subdomain, non_empty, quantity};
 use super::violations::Violations;
@@ -142,7 +141,6 @@ fn fits_limit(path: &str, name: &str, request: &Quantity, given: &ResourceRequir
     )
 }
 
-/// Checks names of resources and their quantities.
 fn amounts(path: &str, resources: Option<&BTreeMap<String, Quantity>>) -> Vec<Check> {
     let check = |(name, Quantity(amount)): (&String, &Quantity)| {
         let is_device = name.contains('/');

@@ -21,8 +21,7 @@ const ARCHITECTURE_LABEL: &str = "kubernetes.io/arch";
 const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
 const NODE_LABEL: &str = "kubernetes.io/hostname";
 
-/// Resolves and checks the pods of the Job; `pod` is the specification that they share with the pod of
-/// `spec.services`.
+/// Resolves and checks the pods of the Job; `pod` is the specification that they share with the pod of `spec.services`.
 pub(super) fn pod(
     name: &str,
     spec: &MiniClusterSpec,
@@ -35,8 +34,7 @@ pub(super) fn pod(
     // By default a failed command is not run again.
     let restart_policy = non_empty(given.restart_policy.as_ref()).unwrap_or("Never");
     let resources = Some(given.resources.clone()).filter(|resources| !resources.is_empty());
-    // The API server refuses an overhead that the runtime class does not define, so without a class the resources are
-    // those of the pod.
+    // The API server refuses an overhead without a runtime class that defines it; then the pod gets the resources.
     let (overhead, requests) =
         if pod.runtime_class_name.is_some() { (resources, None) } else { (None, resources) };
     Pod {
@@ -136,8 +134,7 @@ fn grace_seconds(spec: &MiniClusterSpec, faults: &mut Violations) -> u64 {
     drain.or(overlay).unwrap_or(Shutdown::DEFAULT_GRACE_SECONDS)
 }
 
-/// Prefers one zone for all pods and different nodes for each, and requires the user's node affinity. `None` with
-/// `network.disableAffinity`.
+/// Prefers one zone for all pods and one node for each, and requires the user's node affinity.
 fn affinity(name: &str, spec: &MiniClusterSpec) -> Option<Affinity> {
     (!spec.network.disable_affinity).then(|| Affinity {
         node_affinity: node_affinity(spec),

@@ -35,8 +35,7 @@ pub(super) fn job_labels(
     labels
 }
 
-/// The annotations of the Job: the MiniCluster's annotations for Kueue, and those by which a queue may start it with
-/// `minSize` pods.
+/// The annotations of the Job: the MiniCluster's for Kueue, and those that let a queue start it with `minSize` pods.
 pub(super) fn job_annotations(
     cluster: &MiniCluster,
     labels: &BTreeMap<String, String>,

@@ -18,7 +18,6 @@ const SHARED_MEMORY: &str = "/dev/shm";
 
 /// The volumes of a pod by name, and the reserved paths and names.
 pub(super) struct Volumes<'cluster> {
-    /// Mount paths of the operator.
     pub(super) reserved_paths: &'cluster [String],
     /// Names of the operator's own volumes.
     pub(super) reserved_names: Vec<String>,
@@ -108,7 +107,6 @@ pub(super) fn is_mounted(path: &str, mounts: &[VolumeMount]) -> bool {
     mounts.iter().any(|mount| Path::new(path).starts_with(&mount.mount_path))
 }
 
-/// The volume with its source and without its name.
 fn source(path: &str, volume: &ContainerVolume, faults: &mut Violations) -> Volume {
     check_details(path, volume, faults);
     let items = items(volume);

@@ -165,8 +165,7 @@ fn check_lines(path: &str, text: &str, faults: &mut Violations) {
     }
 }
 
-/// A script that submits each line as a job and waits for all jobs. It prints the line of each job, which the agent
-/// reads when a job has failed.
+/// A script that submits each line as a job and waits for all. The agent reads from its output which line has failed.
 fn batch_script(path: &str, text: &str, directory: &str, faults: &mut Violations) -> String {
     let mut script = "#!/bin/sh\ncode=0\n".to_owned();
     for (number, line) in job_lines(text) {
