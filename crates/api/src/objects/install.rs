@@ -11,7 +11,7 @@ use kube::ResourceExt as _;
 const INSTALL_ANNOTATION: &str = "flux-framework.org/install";
 
 /// The reason if the specification or the operator's option decides.
-const ASKED_FOR: &str = "asked for";
+const REQUESTED: &str = "requested";
 
 /// Ok if pods can have image volumes, else why not.
 pub type ImageVolumeSupport = Result<(), String>;
@@ -39,9 +39,9 @@ pub fn method(installed: Option<&Installed>) -> Install {
 
 /// Chooses the method for a new Job.
 pub fn choose(cluster: &Cluster, support: &ImageVolumeSupport) -> Installed {
-    let asked_for = ASKED_FOR.to_owned();
+    let requested = REQUESTED.to_owned();
     let (method, reason) = match (cluster.flux.install, needs_copy(cluster)) {
-        (Wanted::Copy, _) => (InstallMethod::Copy, asked_for),
+        (Wanted::Copy, _) => (InstallMethod::Copy, requested),
         (Wanted::Auto, Some(why)) => (InstallMethod::Copy, why),
         (Wanted::Auto, None) => match support {
             Ok(()) => {
@@ -51,8 +51,8 @@ pub fn choose(cluster: &Cluster, support: &ImageVolumeSupport) -> Installed {
             Err(lack) => (InstallMethod::Copy, lack.clone()),
         },
         (Wanted::Image, _) => {
-            let may_not = |lack: &String| format!("{ASKED_FOR}, and may not work: {lack}");
-            let reason = support.as_ref().err().map_or(asked_for, may_not);
+            let may_not = |lack: &String| format!("{REQUESTED}, and may not work: {lack}");
+            let reason = support.as_ref().err().map_or(requested, may_not);
             (InstallMethod::Image, reason)
         }
     };
@@ -97,9 +97,9 @@ mod tests {
         for (wants, support, method, reason) in [
             ("Auto", &yes, Image, "the API server and all nodes have image volumes"),
             ("Auto", &no, Copy, "node n has 1"),
-            ("Copy", &yes, Copy, "asked for"),
-            ("Image", &yes, Image, "asked for"),
-            ("Image", &no, Image, "asked for, and may not work: node n has 1"),
+            ("Copy", &yes, Copy, "requested"),
+            ("Image", &yes, Image, "requested"),
+            ("Image", &no, Image, "requested, and may not work: node n has 1"),
         ] {
             let expected = Installed { method, reason: reason.to_owned() };
             assert_eq!(choose(&cluster(&wanted(wants)), support), expected);

@@ -85,7 +85,7 @@ mod tests {
             (&json!({}), Image, keep, &[], &[]),
         ] {
             let cluster = cluster(spec);
-            let installed = Installed { method, reason: "asked for".to_owned() };
+            let installed = Installed { method, reason: "requested".to_owned() };
             let built = if method == Image { Install::Image } else { Install::Copy };
             let mut job = built_with(&cluster, built).job;
             change(job.spec.as_mut().unwrap().template.spec.as_mut().unwrap());

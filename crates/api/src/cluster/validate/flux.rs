@@ -109,7 +109,7 @@ fn given_image(flux: &crd::Flux) -> Option<&str> {
 fn rest_port(flux: &crd::Flux, has_other_lead: bool, faults: &mut Violations) -> Option<u16> {
     let port = u16::try_from(flux.rest?.port).unwrap_or_default();
     faults.require(!has_other_lead, "spec.flux.rest", || {
-        "the lead, which would serve it, is another MiniCluster's: ask for it there".to_owned()
+        "another MiniCluster has the lead, which would serve it: set it there".to_owned()
     });
     faults.require(![OVERLAY_PORT, READY_PORT].contains(&port), "spec.flux.rest.port", || {
         format!("{port} is a port of Flux or of its agent: use another")
@@ -213,7 +213,7 @@ fn bootstrap(
     let address = non_empty(lead.address.as_ref()).unwrap_or_default();
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | ':');
     faults.require(!address.is_empty() && address.chars().all(fits), format!("{path}.address"), || {
-        format!("{address:?} is no host name or address: say where the lead is reached from here, or remove leadBroker if this cluster has the lead")
+        format!("{address:?} is no host name or address: give the one by which pods here reach the lead, or remove leadBroker if this cluster has the lead")
     });
     let lead_port = u16::try_from(lead.port).unwrap_or(OVERLAY_PORT);
     Bootstrap::Child { lead: address.to_owned(), lead_port, hosts }

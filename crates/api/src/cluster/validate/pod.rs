@@ -98,7 +98,7 @@ fn node_selector(spec: &MiniClusterSpec, faults: &mut Violations) -> BTreeMap<St
     let other = labels.insert(ARCHITECTURE_LABEL.to_owned(), label.to_owned());
     faults.require(other.as_deref().is_none_or(|other| other == label), "spec.flux.arch", || {
         let text = spec.flux.arch.as_deref().unwrap_or_default();
-        format!("{text:?} is not what pod.nodeSelector[{ARCHITECTURE_LABEL}] asks for: keep one")
+        format!("{text:?} differs from pod.nodeSelector[{ARCHITECTURE_LABEL}]: keep one")
     });
     labels
 }
@@ -128,7 +128,7 @@ fn grace_seconds(spec: &MiniClusterSpec, faults: &mut Violations) -> u64 {
     let drain = spec.flux.drain_seconds.and_then(|seconds| u64::try_from(seconds).ok());
     if let (Some(drain), Some(overlay)) = (drain, overlay) {
         faults.require(drain == overlay, path, || {
-            format!("{drain} is not what pod.overlay.terminationGracePeriodSeconds says, {overlay}: they are the same, keep one")
+            format!("{drain} differs from pod.overlay.terminationGracePeriodSeconds, {overlay}, which sets the same: keep one")
         });
     }
     drain.or(overlay).unwrap_or(Shutdown::DEFAULT_GRACE_SECONDS)
@@ -210,7 +210,7 @@ fn check_overlay(name: &str, spec: &MiniClusterSpec, overlay: &PodSpec, faults: 
         (
             "restartPolicy",
             overlay.restart_policy.is_some(),
-            "what else the Job says depends on it: set spec.pod.restartPolicy instead",
+            "other fields of the Job depend on it: set spec.pod.restartPolicy instead",
         ),
         (
             "shareProcessNamespace",
