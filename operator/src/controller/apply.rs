@@ -1,8 +1,7 @@
 //! Writes the [`Writes`] of a plan to the API server, without a decision of its own.
 //!
 //! A create is a POST, which fails if another object has the name. Every other write is a merge patch with the uid
-//! and the resource version that were read. So the operator never writes to an object of somebody else, however short
-//! the time between the read and the write.
+//! and the resource version that were read. So the operator never writes to an object of somebody else.
 //!
 //! Server-side apply would not do: it also creates an object under a name that somebody else has just taken, and it
 //! removes only fields of an earlier apply, not those of a POST, so that a removed port would stay. A merge patch

@@ -68,8 +68,7 @@ pub(crate) async fn report(
     Ok(None)
 }
 
-/// A merge patch that replaces `old` by `new`: the whole status is the operator's, and a leftover condition of
-/// another operator would be outdated.
+/// A merge patch that replaces `old` by `new` whole: a leftover condition of another operator would be outdated.
 fn replacing(old: Option<&MiniClusterStatus>, new: &MiniClusterStatus) -> Value {
     let mut patch = json!(new);
     for (field, _) in json!(old).as_object().into_iter().flatten() {

@@ -33,9 +33,8 @@ use kube::ResourceExt as _;
 use phase::{Phase, phase};
 use pod::PodView;
 
-/// The status of the MiniCluster `name`. `now` is used only for new transition times and for durations; all else
-/// follows from the other arguments, so that equal facts give an equal status and no write. `old` is used only for
-/// facts that are no longer in the objects of the run.
+/// The status of the MiniCluster `name`. `now` is used only for new transition times and for durations, so that equal
+/// facts give an equal status and no write; `old` only for facts that are no longer in the objects of the run.
 pub(super) fn status(
     old: Option<&MiniClusterStatus>,
     name: &str,

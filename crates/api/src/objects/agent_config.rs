@@ -9,8 +9,7 @@ use flux_contract::{
 use std::net::IpAddr;
 
 /// Seconds that pods may take to start: an autoscaler may have to add nodes, and a kubelet to pull large images. A
-/// worker waits this long for the lead, and the Job's deadline is this much later than the run's own. The time is
-/// long, because after it pods fail and logs are lost.
+/// worker waits this long for the lead, and the Job's deadline, which loses logs, is this much later than the run's.
 pub(super) const START_SECONDS: u64 = 1800;
 
 /// The agent's configuration; `lead_address` is the address of the lead's Service.

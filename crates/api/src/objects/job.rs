@@ -36,9 +36,8 @@ pub const BY_SPECIFICATION: &str = "true";
 /// `backoff_utils.go` of the Job controller): a quarter of an hour in all.
 const REPLACEMENTS: i32 = 6;
 
-/// Exit code of a container that is stopped while it starts: SIGTERM reaches `runc init` before it executes the
-/// container's program. As a Go program and PID 1 it ends with this code when a signal does not end it
-/// (`dieFromSignal` in `runtime/signal_unix.go`).
+/// Exit code of a container that is stopped before `runc init` executes its program: a Go program that is PID 1
+/// exits with it if the signal does not end it (`dieFromSignal` in `runtime/signal_unix.go`).
 const STOPPED_IN_RUNC: i32 = 2;
 
 /// Exit codes of the runner after which its pod is replaced: of a kill by the kernel (for memory) or the kubelet, of
@@ -133,9 +132,8 @@ fn deadline(cluster: &Cluster) -> i64 {
 }
 
 /// The rules by which a pod fails the Job, in the order in which the Job controller applies them. If the command may
-/// run only once, any exit code of the command or of a worker's agent fails the Job. Stopped and disrupted pods are
-/// replaced, killed ones a limited number of times. If the command may be repeated, only the deadline fails the Job at
-/// once.
+/// run only once, any exit code of the command or of a worker's agent fails the Job; stopped and disrupted pods are
+/// replaced, killed ones a limited number of times. If it may be repeated, only the deadline fails the Job at once.
 fn failure_policy(cluster: &Cluster, template: &PodTemplateSpec) -> PodFailurePolicy {
     let runner = || Some(cluster.runner.container.name.clone());
     let mut rules = Vec::new();

@@ -38,8 +38,7 @@ pub(super) fn volumes(cluster: &Cluster, images: &Images, install: Install) -> V
     all
 }
 
-/// Mounts of the runner: those for Flux, and those of the runner alone: the private volume, the CURVE certificate,
-/// and the munge key, if there is one.
+/// Mounts of the runner: those for Flux, the private volume, the CURVE certificate, and the munge key, if any.
 pub(super) fn runner_mounts(
     cluster: &Cluster,
     images: &Images,

@@ -1,8 +1,7 @@
 //! Which parts of a changed specification an instance that already runs can take.
 //!
-//! Each broker reads its configuration once, at its start. So while the Job exists the `ConfigMap` keeps the
-//! configuration that the instance was started with, and a later pod fits the others; only values that follow from the
-//! size change.
+//! A broker reads its configuration only at its start. So while the Job exists the `ConfigMap` keeps the configuration
+//! that the instance was started with, and a later pod fits the others; only values that follow from the size change.
 
 use super::queue;
 use super::suspension;

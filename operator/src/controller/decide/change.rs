@@ -13,8 +13,7 @@ pub(crate) enum Change<K> {
     #[default]
     Keep,
     Create(Box<K>),
-    /// A merge patch with the uid and the resource version that were read, so that it fails for another object of
-    /// this name and for another version.
+    /// A merge patch with the uid and the resource version that were read, so that it fails for any other object.
     Patch {
         name: String,
         patch: Value,

@@ -51,9 +51,8 @@ pub(crate) fn plan_gang(
     Ok(GangPlan { pod_group: Some((scheduler, change)), lacking })
 }
 
-/// Requested properties of the gang that the cluster lacks. The API server creates the PodGroup `live` without the
-/// fields of disabled features, and without an error (`dropDisabledPodGroupFields` in
-/// `pkg/registry/scheduling/podgroup`, 1.37).
+/// Requested properties of the gang that the cluster lacks: the API server drops fields of disabled features from the
+/// PodGroup `live` without an error (`dropDisabledPodGroupFields` in `pkg/registry/scheduling/podgroup`, 1.37).
 fn lacking(
     cluster: &Cluster,
     scheduler: Option<GangScheduler>,

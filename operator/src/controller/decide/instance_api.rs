@@ -1,5 +1,4 @@
-//! The API of an instance (`flux.rest`) and its token. Agents get the fingerprint of the token, users the Secret with
-//! it, and the operator keeps neither.
+//! The API of an instance (`flux.rest`) and its token: agents get its fingerprint, users the Secret with it.
 
 use flux_api::cluster::Cluster;
 use flux_api::objects;

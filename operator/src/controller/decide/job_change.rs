@@ -110,8 +110,7 @@ fn adjusted_spec(live: &Job, desired: &Job) -> Option<Value> {
 }
 
 /// The change of the live pod of `spec.services`, and the fields that it cannot take: a pod cannot be changed, and a
-/// replacement would interrupt the workload that uses it. A difference from another release of the operator is no
-/// change.
+/// replacement would interrupt the workload that uses it. A difference from another release is no change.
 pub(crate) fn services_pod_change(
     live: Option<&Pod>,
     desired: Option<Pod>,

@@ -63,9 +63,8 @@ fn keep_queue(job: &Job, cluster: &mut Cluster) -> Option<String> {
 }
 
 /// Keeps the annotations that Kueue reads only once. Its webhook decides at the creation of a Job whether it is
-/// elastic. The topology goes into the Workload, which Kueue does not update (`ComparePodSets` of Kueue 0.15 to
-/// 0.19), and into the template, which cannot change. The least number of pods is part of the Workload, too: Kueue
-/// would stop a running Job for another number.
+/// elastic. The topology goes into the Workload, which Kueue does not update (`ComparePodSets` of Kueue 0.15 to 0.19),
+/// and into the template, which cannot change. For another least number of pods Kueue would stop a running Job.
 fn keep_annotations(job: &Job, cluster: &mut Cluster) -> Vec<String> {
     let noted = noted_keys(job, JOB_ANNOTATIONS_ANNOTATION).map(str::to_owned);
     let asked = cluster.job_annotations.keys().cloned();

@@ -69,8 +69,7 @@ pub(crate) fn services_pod(live: &Observed) -> Option<Change<Pod>> {
 }
 
 /// True when a suspension of `job` has removed the pod `lead`. The Job controller then removes its finalizer before it
-/// deletes the pod (`deleteJobPods` of Kubernetes 1.36 and 1.37); it does the same with leftover pods of a Job that
-/// ends.
+/// deletes the pod (`deleteJobPods` of Kubernetes 1.36 and 1.37), as with leftover pods of a Job that ends.
 pub(crate) fn removed_by_suspension(lead: &Pod, job: Option<&Job>) -> bool {
     let is_left = lead.metadata.deletion_timestamp.is_some()
         && !lead.finalizers().iter().any(|finalizer| finalizer == JOB_TRACKING);

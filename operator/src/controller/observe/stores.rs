@@ -2,8 +2,7 @@
 //!
 //! Everybody may create objects with the labels that the watches select. So the stores keep only objects that a
 //! MiniCluster, or for pods a Job, owns; without the fields that the operator does not read; and of a large object,
-//! or of one that exceeds the memory limit, only its identity, so that the operator reads it when it needs it. The
-//! memory stays bounded whatever others create.
+//! or of one that exceeds the memory limit, only its identity: the operator reads it when it needs it.
 
 use super::mini_cluster_cache::MiniClusterCache;
 use crate::controller::job_ext::is_finished;
@@ -52,8 +51,7 @@ const FIRST_LIST_PAGE: u32 = 5;
 /// Largest object that is stored whole, in bytes of JSON; without scripts, objects have less than 4 KiB.
 const OBJECT_SIZE_LIMIT: usize = 16 * 1024;
 /// Memory limit of the whole objects of one store in bytes, as estimated by [`memory_of`]: enough for 2,000 running
-/// MiniClusters. Objects of finished runs get half of it, because their number grows without end and they are seldom
-/// read.
+/// MiniClusters. Objects of finished runs get half of it: their number grows without end, and they are seldom read.
 const STORE_LIMIT: usize = 16 * 1024 * 1024;
 /// Longest name of an owner that the identity of a large object keeps.
 const OWNER_NAME_LIMIT: usize = 253;

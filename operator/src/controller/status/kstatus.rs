@@ -11,8 +11,7 @@ const NOT_TRIED_AGAIN: [Reason; 2] = [Reason::ChangeRefused, Reason::NotRunAgain
 
 /// Sets `Stalled` if the MiniCluster can never become as specified, and `Reconciling` while it waits for the end of a
 /// command, the start of an instance, or a queue. Without both, kstatus reads `Ready`, which is true for a complete run
-/// and a running instance, and absent for a MiniCluster that is suspended as requested. The other conditions must be
-/// set before.
+/// and a running instance, and absent when suspended as requested. The other conditions must be set before.
 pub(super) fn kstatus(conditions: &mut Conditions, facts: &Facts<'_>, phase: &Phase) {
     let progressing = conditions.reason(kind::PROGRESSING);
     let (type_, cause) = if phase.state == State::Failed {

@@ -5,8 +5,7 @@ use super::pod::PodView;
 use crate::controller::pod_ext::replaced_before;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-/// Why the lead was or will be replaced; `None` for a first lead, and for the lead of a command, which is never
-/// replaced.
+/// Why the lead was or will be replaced; `None` for a first lead, and for a command's lead, which is never replaced.
 pub(super) fn replaced(
     facts: &Facts<'_>,
     runner: &str,

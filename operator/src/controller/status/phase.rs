@@ -167,8 +167,7 @@ fn success(interactive: bool) -> Outcome {
     Outcome::new(reason, message.to_owned())
 }
 
-/// Why the Job failed: by the lead, else by a worker, else by the Job's condition, which may have a lost lead's exit
-/// code.
+/// Why the Job failed: by the lead, else by a worker, else by the Job's condition, perhaps with a lost lead's code.
 fn failure(
     runner: &str,
     facts: &Facts<'_>,
