@@ -30,13 +30,12 @@ pub(crate) fn plan_gang(
     if cluster.gang == Gang::None {
         return Ok(GangPlan::default());
     }
-    let scheduler = match live_job {
-        Some(live) => GangScheduler::noted_on(live),
-        None => {
-            let served: Vec<GangScheduler> = observed.iter().map(|(it, _)| *it).collect();
-            let template = &job.spec.get_or_insert_default().template;
-            choose(cluster.gang, template, &served).map_err(Error::NoPodGroups)?
-        }
+    let scheduler = if let Some(live) = live_job {
+        GangScheduler::noted_on(live)
+    } else {
+        let served: Vec<GangScheduler> = observed.iter().map(|(it, _)| *it).collect();
+        let template = &job.spec.get_or_insert_default().template;
+        choose(cluster.gang, template, &served).map_err(Error::NoPodGroups)?
     };
     let live = observed.iter().find(|(served, _)| Some(*served) == scheduler);
     let live = live.and_then(|(_, pod_group)| pod_group.as_ref());
