@@ -5,7 +5,7 @@ mod reasons;
 mod requests;
 mod runs;
 
-pub(crate) use population::{Observed, Population, Summary};
+pub(crate) use population::{KnownMiniCluster, Population, Summary};
 pub(crate) use runs::{End, StatusChange};
 
 use prometheus_client::encoding::EncodeLabelSet;
