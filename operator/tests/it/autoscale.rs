@@ -171,7 +171,7 @@ async fn the_job_gets_the_pods_that_the_queue_needs_and_loses_those_that_nobody_
     assert_eq!(job["spec"]["completions"], 2);
     assert_eq!(stage.server.get(CLUSTER).unwrap()["spec"]["size"], 2, "the specification stays");
     until("its message", || {
-        stage.condition()[2] == "jobs need 0 pods: of 2 to 6 there are to be 2"
+        stage.condition()[2] == "jobs need 0 pods; the size is set to 2 (from 2 to 6)"
     })
     .await;
 }
@@ -185,7 +185,7 @@ async fn where_the_lead_says_nothing_the_size_stays_and_the_condition_says_why()
     stage.says("LeadNotAnswering").await;
     let [status, _, message] = stage.condition();
     assert_eq!(status, "False");
-    let told = "the size stays 3: the lead does not say what its queue needs:";
+    let told = "the size stays 3: the lead does not report what its queue needs:";
     let told = format!("{told} {}:{READY_PORT}:", stage.address);
     assert!(message.starts_with(&told) && message.contains("503"), "{message}");
     assert_eq!(stage.size(), 3);

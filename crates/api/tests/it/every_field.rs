@@ -43,7 +43,7 @@ static EXAMPLES: LazyLock<Vec<(String, Value)>> = LazyLock::new(|| {
 const ELSEWHERE: &[(&str, &str)] = &[
     (".cleanup", "only_the_version_that_was_decided_on_is_deleted"),
     (".ttlSecondsAfterFinished", "a_finished_mini_cluster_stays_for_its_time_to_live"),
-    (".startDeadlineSeconds", "an_instance_that_does_not_start_in_time_ends_itself_with_the_cause"),
+    (".startDeadlineSeconds", "a_late_instance_ends_with_the_cause"),
     (".suspend", "the_specification_suspends_and_resumes_what_it_has_suspended_alone"),
 ];
 

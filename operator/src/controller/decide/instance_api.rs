@@ -1,4 +1,4 @@
-//! `flux.rest`: the token of the API. The agents have its fingerprint, users its Secret, and the operator keeps neither.
+//! The API of an instance (`flux.rest`) and its token: agents get its fingerprint, users the Secret with it.
 
 use flux_api::cluster::Cluster;
 use flux_api::objects;
@@ -6,33 +6,31 @@ use flux_contract::token::fingerprint;
 use flux_contract::{AgentConfig, ClusterName, Redacted, Rest};
 use k8s_openapi::api::core::v1::Secret;
 
-/// How users reach the API.
+/// Address of the API and name of its Secret, for the status.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Reached {
+pub(crate) struct ApiEndpoint {
     pub(crate) url: String,
-    /// Name of the Secret with the token.
     pub(crate) secret: String,
 }
 
-/// How the API is reached of the instance that has `config`, if it serves one.
-pub(super) fn reached(config: &AgentConfig) -> Option<Reached> {
+pub(super) fn endpoint(config: &AgentConfig) -> Option<ApiEndpoint> {
     let (rest, cluster) = (config.rest.as_ref()?, &config.cluster);
     let (service, namespace) = (cluster.name.rest_service(), &cluster.namespace);
     let secret = secret_name(&cluster.name, rest);
-    Some(Reached { url: format!("http://{service}.{namespace}.svc"), secret })
+    Some(ApiEndpoint { url: format!("http://{service}.{namespace}.svc"), secret })
 }
 
-/// Writes into `config` the fingerprint that the agents had `before`, so that the Secret of it stays good; else that of
-/// the new `token`, whose Secret this gives. `None` also where no API is asked for.
+/// Writes the token's fingerprint into `config`: the `present` one, so that its Secret stays valid, else that of the
+/// new `token`, whose Secret is returned. `None` also without `flux.rest`.
 pub(super) fn secret(
     cluster: &Cluster,
     config: &mut AgentConfig,
-    before: Option<Rest>,
+    present: Option<Rest>,
     token: Option<&Redacted<String>>,
 ) -> Option<Redacted<Secret>> {
     let rest = config.rest.as_mut()?;
-    if let Some(before) = before {
-        rest.token_sha256 = before.token_sha256;
+    if let Some(present) = present {
+        rest.token_sha256 = present.token_sha256;
         return None;
     }
     let token = token?;
@@ -52,7 +50,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_token_is_made_once_and_only_its_secret_has_it() {
+    fn a_token_is_created_once_and_only_in_its_secret() {
         let cluster = cluster(&json!({ "flux": { "rest": {} } }));
         let config = || agent_config(&cluster, None);
         let token = |text: &str| Redacted::new(text.to_owned());
@@ -65,18 +63,18 @@ mod tests {
         let name = format!("hello-rest-{}", &fingerprint("a")[..10]);
         assert_eq!(made.expose().metadata.name, Some(name.clone()));
         let url = "http://hello-rest.apps.svc".to_owned();
-        assert_eq!(reached(&first), Some(Reached { url, secret: name }));
+        assert_eq!(endpoint(&first), Some(ApiEndpoint { url, secret: name }));
         let mut second = config();
         assert_eq!(secret(&cluster, &mut second, Some(rest), Some(&token("b"))), None);
         assert_eq!(second, first);
     }
 
     #[test]
-    fn nothing_is_made_where_no_api_is_asked_for() {
+    fn no_token_is_created_without_an_api() {
         let cluster = cluster(&json!({}));
         let mut config = agent_config(&cluster, None);
-        let before = Some(Rest { port: 1, token_sha256: "a".to_owned() });
-        assert_eq!(secret(&cluster, &mut config, before, None), None);
-        assert_eq!((config.rest.clone(), reached(&config)), (None, None));
+        let present = Some(Rest { port: 1, token_sha256: "a".to_owned() });
+        assert_eq!(secret(&cluster, &mut config, present, None), None);
+        assert_eq!((config.rest.clone(), endpoint(&config)), (None, None));
     }
 }
