@@ -1,9 +1,9 @@
-//! `jobs`: the jobs of Flux.
+//! `jobs`: lists Flux jobs.
 
 use crate::connection::Connection;
-use crate::instance::{Place, duration};
-use crate::output::{FormatArgument, complain, paint, print, table};
-use crate::target::{NameArgument, Target};
+use crate::minicluster::NameArgument;
+use crate::output::{FormatArgument, duration, paint, print, print_stderr, table};
+use crate::rank_pod::RankPod;
 use anstyle::AnsiColor;
 use anyhow::Result;
 use clap::Args;
@@ -15,7 +15,7 @@ use std::process::ExitCode;
 pub(crate) struct Jobs {
     #[command(flatten)]
     name: NameArgument,
-    /// Also those that have ended
+    /// Also list jobs that have ended
     #[arg(long, short)]
     all: bool,
     #[command(flatten)]
@@ -24,15 +24,14 @@ pub(crate) struct Jobs {
 
 impl Jobs {
     pub(crate) async fn execute(&self, connection: Connection) -> Result<ExitCode> {
-        let place = Place::lead(Target::new(connection, &self.name.name)).await?;
-        let jobs = place.report(self.all, None).await?.jobs;
+        let lead = RankPod::lead(self.name.target(connection)).await?;
+        let jobs = lead.report(self.all, None).await?.jobs;
         let ids: Vec<String> = jobs.iter().map(|job| job.id.clone()).collect();
         if self.format.print(&jobs, &ids)? {
             return Ok(ExitCode::SUCCESS);
         }
         if jobs.is_empty() {
-            let hint = if self.all { "" } else { " that has not ended: `-a` lists all" };
-            complain(&format!("there is no job{hint}"));
+            print_stderr(if self.all { "no jobs" } else { "no active jobs: `-a` lists all jobs" });
         } else {
             print(&text(&jobs));
         }
@@ -56,8 +55,8 @@ fn text(jobs: &[JobReport]) -> String {
     table(&["JOBID", "USER", "NAME", "STATE", "TASKS", "NODES", "RANKS", "TIME"], rows)
 }
 
-/// The colour of what a state means.
-pub(crate) const fn colour(state: JobState) -> AnsiColor {
+/// The colour of a state.
+const fn colour(state: JobState) -> AnsiColor {
     match state {
         JobState::Run | JobState::Completed => AnsiColor::Green,
         JobState::Failed | JobState::Canceled | JobState::Timeout => AnsiColor::Red,
@@ -70,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_job_is_a_line() {
+    fn each_job_has_a_row() {
         let job = |id: &str, state, ranks: Option<&str>| JobReport {
             id: id.to_owned(),
             user: "flux".to_owned(),

@@ -1,7 +1,7 @@
-//! `list`: all MiniClusters of a namespace, or of all.
+//! `list`: lists the MiniClusters of one namespace or of all.
 
 use crate::connection::Connection;
-use crate::output::{FormatArgument, age, coloured, complain, print, table};
+use crate::output::{FormatArgument, age, coloured, print_stderr, print, table};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use flux_api::crd::MiniCluster;
@@ -13,10 +13,10 @@ use std::process::ExitCode;
 /// `list`.
 #[derive(Debug, Args)]
 pub(crate) struct List {
-    /// Those of all namespaces
+    /// List the MiniClusters of all namespaces
     #[arg(long, short = 'A')]
     all_namespaces: bool,
-    /// Only those with these labels, as kubectl has it
+    /// List only MiniClusters with these labels, as `kubectl get -l` does
     #[arg(long, short = 'l', value_name = "SELECTOR", default_value = "")]
     selector: String,
     #[command(flatten)]
@@ -38,12 +38,12 @@ impl List {
             return Ok(ExitCode::SUCCESS);
         }
         if list.items.is_empty() {
-            let place = if self.all_namespaces {
+            let namespace = if self.all_namespaces {
                 String::new()
             } else {
                 format!(" in the namespace {}", connection.namespace)
             };
-            complain(&format!("there is no MiniCluster{place}"));
+            print_stderr(&format!("no MiniClusters found{namespace}"));
             return Ok(ExitCode::SUCCESS);
         }
         print(&self.table(list, Timestamp::now()));

@@ -1,9 +1,9 @@
-//! `resources`: what each rank has, and what jobs have of it.
+//! `resources`: lists the cores and GPUs of each rank, and how many are allocated to jobs.
 
 use crate::connection::Connection;
-use crate::instance::Place;
+use crate::rank_pod::RankPod;
 use crate::output::{FormatArgument, paint, print, table};
-use crate::target::{NameArgument, Target};
+use crate::minicluster::NameArgument;
 use anstyle::AnsiColor;
 use anyhow::Result;
 use clap::Args;
@@ -21,8 +21,8 @@ pub(crate) struct Resources {
 
 impl Resources {
     pub(crate) async fn execute(&self, connection: Connection) -> Result<ExitCode> {
-        let place = Place::lead(Target::new(connection, &self.name.name)).await?;
-        let ranks = place.report(false, None).await?.ranks;
+        let lead = RankPod::lead(self.name.target(connection)).await?;
+        let ranks = lead.report(false, None).await?.ranks;
         let names: Vec<String> = ranks.iter().map(|rank| rank.rank.to_string()).collect();
         if !self.format.print(&ranks, &names)? {
             print(&text(&ranks));
@@ -31,8 +31,8 @@ impl Resources {
     }
 }
 
-/// What a rank does, in a word.
-pub(crate) const fn state(rank: &RankReport) -> (&'static str, AnsiColor) {
+/// The state of a rank and its colour.
+const fn state(rank: &RankReport) -> (&'static str, AnsiColor) {
     match (rank.up, rank.drained.is_some()) {
         (false, _) => ("offline", AnsiColor::Red),
         (true, true) => ("drained", AnsiColor::Yellow),
@@ -40,7 +40,7 @@ pub(crate) const fn state(rank: &RankReport) -> (&'static str, AnsiColor) {
     }
 }
 
-/// GPUs have columns where there are any.
+/// The table, with columns for GPUs if any rank has one.
 fn text(ranks: &[RankReport]) -> String {
     let gpus = ranks.iter().any(|rank| rank.gpus > 0);
     let mut header = vec!["RANK", "STATE", "CORES", "FREE", "ALLOCATED"];
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_drained_or_offline_has_nothing_free() {
+    fn drained_and_offline_ranks_have_nothing_free() {
         let rank = |rank, up, drained: Option<&str>, gpus| RankReport {
             rank,
             up,

@@ -1,9 +1,9 @@
-//! `status`: one page about a MiniCluster.
+//! `status`: shows state, ranks and timings of a MiniCluster.
 
-use crate::chart::cells;
+use crate::bar::cells;
 use crate::connection::Connection;
 use crate::output::{FormatArgument, age, bold, coloured, paint, print, table};
-use crate::target::{NameArgument, Target, runner};
+use crate::minicluster::{NameArgument, runner};
 use anstyle::AnsiColor;
 use anyhow::Result;
 use clap::Args;
@@ -15,7 +15,7 @@ use kube::ResourceExt as _;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-/// Width of the bars of the timeline.
+/// Number of cells of the timeline.
 const WIDTH: usize = 40;
 
 /// `status`.
@@ -29,7 +29,7 @@ pub(crate) struct Status {
 
 impl Status {
     pub(crate) async fn execute(&self, connection: Connection) -> Result<ExitCode> {
-        let target = Target::new(connection, &self.name.name);
+        let target = self.name.target(connection);
         let cluster = target.get().await?;
         if self.format.print(&cluster, &[format!("minicluster/{}", target.name)])? {
             return Ok(ExitCode::SUCCESS);
@@ -40,10 +40,10 @@ impl Status {
     }
 }
 
-/// The page for people.
+/// The page as text.
 fn page(cluster: &MiniCluster, pods: &BTreeMap<u32, Pod>, now: Timestamp) -> String {
     let mut parts = vec![format!("{}\n", heading(cluster, now))];
-    parts.extend(says(cluster).map(|says| format!("{}: {}\n", says.reason, says.message)));
+    parts.extend(state_condition(cluster).map(|it| format!("{}: {}\n", it.reason, it.message)));
     parts.extend((!pods.is_empty()).then(|| format!("\n{}", ranks(cluster, pods, now))));
     let timeline = cluster.status.iter().map(|status| &status.timeline);
     parts.extend(timeline.filter(|phases| !phases.is_empty()).map(|it| format!("\n{}", bars(it))));
@@ -71,8 +71,8 @@ fn heading(cluster: &MiniCluster, now: Timestamp) -> String {
     parts.join(", ")
 }
 
-/// The condition that says most: that of `status.reason`, or who has suspended it.
-pub(crate) fn says(cluster: &MiniCluster) -> Option<&Condition> {
+/// The condition that explains the state: the source of `status.reason`, or `Suspended` if it is suspended.
+pub(crate) fn state_condition(cluster: &MiniCluster) -> Option<&Condition> {
     let status = cluster.status.as_ref()?;
     let state = status.state?;
     let type_ = if state == State::Suspended { "Suspended" } else { state.telling_condition() };
@@ -83,10 +83,10 @@ pub(crate) fn says(cluster: &MiniCluster) -> Option<&Condition> {
 pub(crate) fn summary(cluster: &MiniCluster) -> String {
     let name = cluster.name_any();
     let Some(state) = cluster.status.as_ref().and_then(|status| status.state) else {
-        return format!("{name}: no operator has seen it yet");
+        return format!("{name}: the operator has not processed it yet");
     };
-    match says(cluster) {
-        Some(says) => format!("{name}: {state}, {}", says.message),
+    match state_condition(cluster) {
+        Some(condition) => format!("{name}: {state}, {}", condition.message),
         None => format!("{name}: {state}"),
     }
 }
@@ -107,7 +107,7 @@ fn ranks(cluster: &MiniCluster, pods: &BTreeMap<u32, Pod>, now: Timestamp) -> St
     table(&["RANK", "STATE", "RESTARTS", "NODE", "AGE", "POD"], rows)
 }
 
-/// What the pod does, in a word or two.
+/// The state of a pod, in one or two coloured words.
 pub(crate) fn pod_state(cluster: &MiniCluster, pod: &Pod) -> String {
     let status = runner(pod, &cluster.name_any());
     let online = status.is_some_and(|status| status.ready);
@@ -138,7 +138,7 @@ pub(crate) fn pod_state(cluster: &MiniCluster, pod: &Pod) -> String {
     paint(colour, &text)
 }
 
-/// The phases of a run, each with a bar.
+/// A table of the phases of a run, with bars.
 fn bars(timeline: &[TimelineEntry]) -> String {
     let end = |phase: &TimelineEntry| phase.start_milliseconds + phase.duration_milliseconds;
     let whole = timeline.iter().map(end).max().unwrap_or_default().max(1);

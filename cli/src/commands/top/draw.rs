@@ -1,7 +1,7 @@
-//! The picture of `top`.
+//! The screen of `top`.
 
 use super::state::State;
-use crate::instance::duration;
+use crate::output::duration;
 use flux_contract::instance::{JobReport, JobState, RankReport};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -10,13 +10,13 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Cell, Paragraph, Row, Table, TableState};
 use std::fmt::Write as _;
 
-/// Columns of the bar of a rank.
+/// Width of the bar of a rank.
 const BAR: usize = 24;
 
-/// Draws what `state` says.
+/// Draws `state`.
 pub(super) fn draw(state: &State, frame: &mut Frame<'_>) {
     let ranks = u16::try_from(state.report.ranks.len()).unwrap_or(u16::MAX).saturating_add(2);
-    // The jobs have half of the height at least.
+    // The jobs get at least half of the height.
     let ranks = ranks.min((frame.area().height / 2).max(3));
     let rows = [
         Constraint::Length(1),
@@ -86,7 +86,7 @@ fn draw_ranks(state: &State, frame: &mut Frame<'_>, area: Rect) {
     frame.render_widget(table, area);
 }
 
-/// Cores that jobs have, and those that are free.
+/// A bar of allocated and other cores.
 fn bar(rank: &RankReport) -> Line<'static> {
     let part = |cores: usize| (cores * BAR).div_ceil(rank.cores.max(1)).min(BAR);
     let used = part(rank.cores_allocated);
@@ -97,7 +97,7 @@ fn bar(rank: &RankReport) -> Line<'static> {
 fn draw_jobs(state: &State, frame: &mut Frame<'_>, area: Rect) {
     let block = Block::bordered().title(" jobs ");
     if state.report.jobs.is_empty() {
-        return frame.render_widget(Paragraph::new("there is no job").block(block), area);
+        return frame.render_widget(Paragraph::new("no active jobs").block(block), area);
     }
     let header = ["JOBID", "USER", "NAME", "STATE", "TASKS", "RANKS", "TIME"];
     let rows = state.report.jobs.iter().map(row);
@@ -134,7 +134,7 @@ fn row(job: &JobReport) -> Row<'_> {
     ])
 }
 
-/// The last lines that fit; the title names them as the end where there are more.
+/// The last lines of the output that fit. The title says if lines are missing.
 fn draw_output(state: &State, frame: &mut Frame<'_>, area: Rect) {
     let id = state.selected.as_deref().unwrap_or_default();
     let mut title = match state.job() {
@@ -144,7 +144,7 @@ fn draw_output(state: &State, frame: &mut Frame<'_>, area: Rect) {
     let height = usize::from(area.height.saturating_sub(2));
     let lines: Vec<Line<'_>> = match state.report.output.as_deref() {
         None => vec![Line::from("...")],
-        Some("") => vec![Line::from("it has printed nothing yet")],
+        Some("") => vec![Line::from("no output yet")],
         Some(text) => {
             let lines: Vec<&str> = text.lines().collect();
             let from = lines.len().saturating_sub(height);
@@ -157,14 +157,14 @@ fn draw_output(state: &State, frame: &mut Frame<'_>, area: Rect) {
     frame.render_widget(Paragraph::new(lines).block(Block::bordered().title(title)), area);
 }
 
-/// Without what would move the cursor of the terminal.
+/// The line without control characters, which would move the cursor.
 fn plain(line: &str) -> String {
     let text = anstream::adapter::strip_str(line).to_string().replace('\t', "    ");
     text.chars().filter(|it| !it.is_control()).collect()
 }
 
 fn footer(state: &State) -> Line<'_> {
-    if state.asks {
+    if state.confirms {
         let id = state.selected.as_deref().unwrap_or_default();
         return Line::from(format!("cancel {id}? y: yes, any other key: no").yellow());
     }
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn the_output_of_a_job_is_its_last_lines_without_escapes() {
+    fn job_output_is_its_last_lines_without_escapes() {
         let mut state = state();
         press(&mut state, KeyCode::Down);
         press(&mut state, KeyCode::Enter);
@@ -221,7 +221,7 @@ mod tests {
         state.update(Err(anyhow::anyhow!("connection refused")));
         assert!(picture(&state, 80, 14).contains("connection refused"));
         state.update(Ok(InstanceReport { jobs: vec![], ..report() }));
-        assert!(picture(&state, 80, 14).contains("there is no job"));
+        assert!(picture(&state, 80, 14).contains("no active jobs"));
     }
 
     #[test]
