@@ -10,7 +10,6 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use std::process::ExitCode;
 
-/// `attach`.
 #[derive(Debug, Args)]
 pub(crate) struct Attach {
     #[command(flatten)]

@@ -8,7 +8,6 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use std::process::ExitCode;
 
-/// `cancel`.
 #[derive(Debug, Args)]
 pub(crate) struct Cancel {
     #[command(flatten)]

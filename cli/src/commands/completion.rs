@@ -12,7 +12,6 @@ const PROGRAM: &str = "kubectl-flux";
 /// The environment variable by which the script asks for candidates.
 const VARIABLE: &str = "COMPLETE";
 
-/// `completion`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 bash:        source <(kubectl flux completion bash)

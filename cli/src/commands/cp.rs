@@ -23,7 +23,6 @@ use tokio_util::io::SyncIoBridge;
 /// Bytes of the agent's error output that are kept.
 const MAX_ERROR_LENGTH: u64 = 64 << 10;
 
-/// `cp`.
 #[derive(Debug, Args)]
 pub(crate) struct Cp {
     /// File or directory to copy: a local path, `NAME:PATH` for the lead, or `NAME[RANK]:PATH`

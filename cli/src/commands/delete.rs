@@ -12,7 +12,6 @@ use kube::ResourceExt;
 use kube::api::{DeleteParams, ListParams};
 use std::process::ExitCode;
 
-/// `delete`.
 #[derive(Debug, Args)]
 pub(crate) struct Delete {
     /// Names of the MiniClusters

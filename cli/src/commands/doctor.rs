@@ -17,7 +17,6 @@ use std::process::ExitCode;
 /// Ranks that are checked at the same time.
 const AT_ONCE: usize = 16;
 
-/// `doctor`.
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
     #[command(flatten)]

@@ -17,7 +17,6 @@ use std::process::ExitCode;
 /// Number of ranks in which the command runs at the same time.
 const AT_ONCE: usize = 64;
 
-/// `exec`.
 #[derive(Debug, Args)]
 pub(crate) struct Exec {
     #[command(flatten)]

@@ -10,7 +10,6 @@ use clap::Args;
 use flux_contract::instance::{JobReport, JobState};
 use std::process::ExitCode;
 
-/// `jobs`.
 #[derive(Debug, Args)]
 pub(crate) struct Jobs {
     #[command(flatten)]

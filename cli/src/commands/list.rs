@@ -10,7 +10,6 @@ use kube::api::{ListParams, ObjectList};
 use kube::{Api, ResourceExt as _};
 use std::process::ExitCode;
 
-/// `list`.
 #[derive(Debug, Args)]
 pub(crate) struct List {
     /// List the MiniClusters of all namespaces

@@ -31,7 +31,6 @@ const COLOURS: [AnsiColor; 6] = [
 /// Number of logs that are read at the same time.
 const AT_ONCE: usize = 16;
 
-/// `logs`.
 #[derive(Debug, Args)]
 pub(crate) struct Logs {
     #[command(flatten)]

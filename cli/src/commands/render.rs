@@ -24,7 +24,6 @@ const NOTE: &str = "\
 # random unless the file has one. Without --install, all nodes are assumed to mount images.
 ";
 
-/// `render`.
 #[derive(Debug, Args)]
 #[command(
     after_help = "If a MiniCluster is not valid, prints its faults as `validate` does, and ends with 1."

@@ -10,7 +10,6 @@ use clap::Args;
 use flux_contract::instance::RankReport;
 use std::process::ExitCode;
 
-/// `resources`.
 #[derive(Debug, Args)]
 pub(crate) struct Resources {
     #[command(flatten)]

@@ -23,7 +23,6 @@ use serde_json::Value;
 use specification::RunSpec;
 use std::process::ExitCode;
 
-/// `run`.
 #[derive(Debug, Args)]
 pub(crate) struct Run {
     #[command(flatten)]

@@ -10,7 +10,6 @@ use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use std::process::ExitCode;
 
-/// `scale`.
 #[derive(Debug, Args)]
 pub(crate) struct Scale {
     #[command(flatten)]

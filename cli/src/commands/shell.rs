@@ -8,7 +8,6 @@ use anyhow::Result;
 use clap::Args;
 use std::process::ExitCode;
 
-/// `shell`.
 #[derive(Debug, Args)]
 pub(crate) struct Shell {
     #[command(flatten)]

@@ -18,7 +18,6 @@ use std::process::ExitCode;
 /// Number of cells of the timeline.
 const WIDTH: usize = 40;
 
-/// `status`.
 #[derive(Debug, Args)]
 pub(crate) struct Status {
     #[command(flatten)]

@@ -13,7 +13,6 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use std::process::ExitCode;
 
-/// `suspend`.
 pub(crate) async fn suspend(connection: Connection, name: &NameArgument) -> Result<ExitCode> {
     let target = name.target(connection);
     patch(&target, json!({ "spec": { "suspend": true } })).await?;
@@ -21,7 +20,6 @@ pub(crate) async fn suspend(connection: Connection, name: &NameArgument) -> Resu
     Ok(ExitCode::SUCCESS)
 }
 
-/// `resume`.
 pub(crate) async fn resume(connection: Connection, name: &NameArgument) -> Result<ExitCode> {
     let target = name.target(connection);
     patch(&target, resumption()).await?;

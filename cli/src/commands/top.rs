@@ -23,7 +23,6 @@ use tokio::time::{MissedTickBehavior, interval};
 /// Time between two reports of the instance.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// `top`.
 pub(crate) async fn top(connection: Connection, name: &NameArgument) -> Result<ExitCode> {
     ensure!(
         std::io::stdout().is_terminal(),

@@ -29,7 +29,6 @@ const OPENER: &str = if cfg!(target_os = "macos") {
     "xdg-open"
 };
 
-/// `ui`.
 #[derive(Debug, Args)]
 #[command(after_help = "The page is served until you press Ctrl-C.")]
 pub(crate) struct Ui {

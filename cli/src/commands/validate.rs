@@ -14,7 +14,6 @@ use std::io::stdin;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// `validate`.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Ends with 0 if all files are valid, 1 if there is a fault, 2 if a file cannot be read."

@@ -11,7 +11,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// `wait`.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Ends with 0 when the goal is reached, 1 when it can no longer be reached or the time is over."
@@ -62,7 +61,7 @@ impl Wait {
             None => end.await?,
             Some(seconds) => match timeout(Duration::from_secs(seconds), end).await {
                 Ok(end) => end?,
-                Err(_) => bail!("after {seconds} s: {}", summary(&target.get().await?)),
+                Err(_) => bail!("timed out after {seconds} s: {}", summary(&target.get().await?)),
             },
         };
         print(&summary(&cluster));

@@ -18,7 +18,6 @@ use std::io::stdin;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// `migrate`.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Prints the new file, without the comments of the old one, and all changes on standard error. Ends with 1 \

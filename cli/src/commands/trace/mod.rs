@@ -26,7 +26,6 @@ const AT_ONCE: usize = 16;
 /// Width of the output without a terminal.
 const COLUMNS: usize = 120;
 
-/// `trace`.
 #[derive(Debug, Args)]
 #[command(
     after_help = "The time starts at the creation of the MiniCluster. Kubernetes records whole seconds; agents record \
