@@ -100,16 +100,10 @@ mod tests {
         let subcommands = candidates("susp");
         assert!(subcommands.starts_with("suspend\tSuspend a MiniCluster"), "{subcommands}");
         assert!(subcommands.ends_with("\n:4\n"), "{subcommands}");
-        assert!(
-            candidates("wait hello --ti").starts_with("--timeout"),
-            "{}",
-            candidates("wait hello --ti")
-        );
-        assert!(
-            candidates("wait hello --for r").starts_with("ready"),
-            "{}",
-            candidates("wait hello --for r")
-        );
+        for (line, first) in [("wait hello --ti", "--timeout"), ("wait hello --for r", "ready")] {
+            let candidates = candidates(line);
+            assert!(candidates.starts_with(first), "{candidates}");
+        }
         assert_eq!(candidates("no-such-command x"), ":4\n");
     }
 

@@ -10,6 +10,8 @@ mod completion;
 mod connection;
 mod exec;
 mod exit;
+#[cfg(test)]
+mod fixtures;
 mod rank_pod;
 mod log_stream;
 mod output;

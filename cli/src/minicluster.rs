@@ -111,8 +111,19 @@ impl MiniClusterRef {
     }
 
     /// The label selector of the Job's pods.
-    pub(crate) fn selector(&self) -> String {
+    fn selector(&self) -> String {
         format!("{JOB_NAME}={}", self.name)
+    }
+
+    /// The pods of `rank` or of all ranks, each after each change.
+    pub(crate) fn pod_changes(
+        &self,
+        rank: Option<u32>,
+    ) -> impl Stream<Item = watcher::Result<Pod>> + use<> {
+        let index = rank.map(|rank| format!(",{COMPLETION_INDEX}={rank}")).unwrap_or_default();
+        let selector = format!("{}{index}", self.selector());
+        let events = watcher(self.connection.api(), watch_config().labels(&selector));
+        events.default_backoff().applied_objects()
     }
 
     /// The pod of this rank; fails unless its runner runs.

@@ -37,13 +37,17 @@ impl FormatArgument {
 
     /// Prints `object`, or `names`, in the format for scripts that the user asked for. Returns false where the user asked
     /// for text, which the caller prints.
-    pub(crate) fn print<T: Serialize>(self, object: &T, names: &[String]) -> Result<bool> {
+    pub(crate) fn print<T: Serialize>(
+        self,
+        object: &T,
+        names: impl IntoIterator<Item = String>,
+    ) -> Result<bool> {
         match self.output {
             Some(Format::Json) => {
                 print(&serde_json::to_string_pretty(object).context("write JSON")?);
             }
             Some(Format::Yaml) => print(&serde_saphyr::to_string(object).context("write YAML")?),
-            Some(Format::Name) => names.iter().for_each(|name| print(name)),
+            Some(Format::Name) => names.into_iter().for_each(|name| print(&name)),
             Some(Format::Wide) | None => return Ok(false),
         }
         Ok(true)

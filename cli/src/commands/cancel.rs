@@ -6,7 +6,6 @@ use crate::output::print;
 use crate::rank_pod::RankPod;
 use anyhow::{Context as _, Result};
 use clap::Args;
-use std::process::ExitCode;
 
 #[derive(Debug, Args)]
 pub(crate) struct Cancel {
@@ -21,7 +20,7 @@ pub(crate) struct Cancel {
 }
 
 impl Cancel {
-    pub(crate) async fn execute(&self, connection: Connection) -> Result<ExitCode> {
+    pub(crate) async fn execute(&self, connection: Connection) -> Result<()> {
         let lead = RankPod::lead(self.name.target(connection)).await?;
         let jobs: Vec<String> = if self.all {
             let jobs = lead.report(false, None).await?.jobs.into_iter();
@@ -31,11 +30,11 @@ impl Cancel {
         };
         if jobs.is_empty() {
             print("no active jobs");
-            return Ok(ExitCode::SUCCESS);
+            return Ok(());
         }
         cancel(&lead, &jobs).await?;
         print(&format!("cancelled {}", jobs.join(", ")));
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }
 

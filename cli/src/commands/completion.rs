@@ -5,7 +5,6 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use clap_complete::Shell;
 use clap_complete::env::Shells;
-use std::process::ExitCode;
 
 /// The program whose command lines are completed; it also prints the candidates.
 const PROGRAM: &str = "kubectl-flux";
@@ -29,9 +28,9 @@ pub(crate) struct Completion {
 }
 
 impl Completion {
-    pub(crate) fn execute(&self) -> Result<ExitCode> {
+    pub(crate) fn execute(&self) -> Result<()> {
         print(&self.text()?);
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 
     fn text(&self) -> Result<String> {

@@ -88,8 +88,7 @@ impl Doctor {
         });
         let mut ranks: Vec<Rank> = ranks.buffer_unordered(AT_ONCE).collect().await;
         ranks.sort_by_key(|rank| rank.rank);
-        let names: Vec<String> = ranks.iter().map(|rank| rank.rank.to_string()).collect();
-        if !self.format.print(&ranks, &names)? {
+        if !self.format.print(&ranks, ranks.iter().map(|rank| rank.rank.to_string()))? {
             print(&text(&ranks, self.all));
         }
         let mut checks = ranks.iter().flat_map(|rank| &rank.checks);

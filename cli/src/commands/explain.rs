@@ -14,7 +14,6 @@ use flux_api::remedies;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde::Serialize;
-use std::process::ExitCode;
 
 #[derive(Debug, Args)]
 pub(crate) struct Explain {
@@ -39,13 +38,13 @@ struct Explanation {
 }
 
 impl Explain {
-    pub(crate) async fn execute(&self, connection: Connection) -> Result<ExitCode> {
+    pub(crate) async fn execute(&self, connection: Connection) -> Result<()> {
         let target = self.name.target(connection);
         let explanation = explanation(&target).await?;
-        if !self.format.print(&explanation, &[format!("minicluster/{}", target.name)])? {
+        if !self.format.print(&explanation, [format!("minicluster/{}", target.name)])? {
             print(&explanation.text());
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }
 

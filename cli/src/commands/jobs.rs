@@ -8,7 +8,6 @@ use anstyle::AnsiColor;
 use anyhow::Result;
 use clap::Args;
 use flux_contract::instance::{JobReport, JobState};
-use std::process::ExitCode;
 
 #[derive(Debug, Args)]
 pub(crate) struct Jobs {
@@ -22,19 +21,18 @@ pub(crate) struct Jobs {
 }
 
 impl Jobs {
-    pub(crate) async fn execute(&self, connection: Connection) -> Result<ExitCode> {
+    pub(crate) async fn execute(&self, connection: Connection) -> Result<()> {
         let lead = RankPod::lead(self.name.target(connection)).await?;
         let jobs = lead.report(self.all, None).await?.jobs;
-        let ids: Vec<String> = jobs.iter().map(|job| job.id.clone()).collect();
-        if self.format.print(&jobs, &ids)? {
-            return Ok(ExitCode::SUCCESS);
+        if self.format.print(&jobs, jobs.iter().map(|job| job.id.clone()))? {
+            return Ok(());
         }
         if jobs.is_empty() {
             print_stderr(if self.all { "no jobs" } else { "no active jobs: `-a` lists all jobs" });
         } else {
             print(&text(&jobs));
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }
 
@@ -69,22 +67,11 @@ mod tests {
 
     #[test]
     fn each_job_has_a_row() {
-        let job = |id: &str, state, ranks: Option<&str>| JobReport {
-            id: id.to_owned(),
-            user: "flux".to_owned(),
-            name: "sleep".to_owned(),
-            state,
-            tasks: 4,
-            nodes: ranks.map(|_| 2),
-            ranks: ranks.map(str::to_owned),
-            seconds: 61.0,
-        };
-        let jobs = [job("ƒ2", JobState::Sched, None), job("ƒ1", JobState::Run, Some("0-1"))];
-        let plain = anstream::adapter::strip_str(&text(&jobs)).to_string();
-        insta::assert_snapshot!(plain, @r"
-        JOBID  USER  NAME   STATE  TASKS  NODES  RANKS  TIME
-        ƒ2     flux  sleep  SCHED  4      -      -      1m01s
-        ƒ1     flux  sleep  RUN    4      2      0-1    1m01s
+        let jobs = crate::fixtures::report().jobs;
+        insta::assert_snapshot!(anstream::adapter::strip_str(&text(&jobs)), @r"
+        JOBID  USER  NAME    STATE  TASKS  NODES  RANKS  TIME
+        ƒ3     flux  wait    SCHED  4      -      -      5.0s
+        ƒ2     flux  lammps  RUN    4      2      0-1    1m15s
         ");
     }
 }

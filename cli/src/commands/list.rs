@@ -8,7 +8,6 @@ use flux_api::crd::MiniCluster;
 use jiff::Timestamp;
 use kube::api::{ListParams, ObjectList};
 use kube::{Api, ResourceExt as _};
-use std::process::ExitCode;
 
 #[derive(Debug, Args)]
 pub(crate) struct List {
@@ -23,7 +22,7 @@ pub(crate) struct List {
 }
 
 impl List {
-    pub(crate) async fn execute(&self, connection: Connection) -> Result<ExitCode> {
+    pub(crate) async fn execute(&self, connection: Connection) -> Result<()> {
         let api: Api<MiniCluster> = if self.all_namespaces {
             Api::all(connection.client.clone())
         } else {
@@ -31,10 +30,9 @@ impl List {
         };
         let parameters = ListParams::default().labels(&self.selector);
         let list = api.list(&parameters).await.context("list MiniClusters")?;
-        let names: Vec<String> =
-            list.iter().map(|it| format!("minicluster/{}", it.name_any())).collect();
-        if self.format.print(&list, &names)? {
-            return Ok(ExitCode::SUCCESS);
+        let names = list.iter().map(|it| format!("minicluster/{}", it.name_any()));
+        if self.format.print(&list, names)? {
+            return Ok(());
         }
         if list.items.is_empty() {
             let namespace = if self.all_namespaces {
@@ -43,10 +41,10 @@ impl List {
                 format!(" in the namespace {}", connection.namespace)
             };
             print_stderr(&format!("no MiniClusters found{namespace}"));
-            return Ok(ExitCode::SUCCESS);
+            return Ok(());
         }
         print(&self.table(list, Timestamp::now()));
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 
     fn table(&self, list: ObjectList<MiniCluster>, now: Timestamp) -> String {

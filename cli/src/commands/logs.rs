@@ -1,7 +1,7 @@
 //! `logs`: prints the output of all ranks in order of time.
 
 use super::wait::{Goal, until};
-use crate::connection::{Connection, watch_config};
+use crate::connection::Connection;
 use crate::log_stream;
 use crate::output::{print_stderr, paint, print};
 use crate::minicluster::{NameArgument, MiniClusterRef, rank, runner_state};
@@ -13,10 +13,8 @@ use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use kube::api::LogParams;
-use kube::runtime::{WatchStreamExt as _, watcher};
 use std::collections::HashSet;
 use std::pin::pin;
-use std::process::ExitCode;
 use tokio::sync::mpsc;
 
 /// The colours of the ranks; they repeat after the last one.
@@ -78,7 +76,7 @@ impl Line {
 }
 
 impl Logs {
-    pub(crate) async fn execute(&self, connection: Connection) -> Result<ExitCode> {
+    pub(crate) async fn execute(&self, connection: Connection) -> Result<()> {
         let target = self.name.target(connection);
         let pods = target.pods().await?;
         if pods.is_empty() && !self.follow {
@@ -90,7 +88,7 @@ impl Logs {
         } else {
             self.read(&target, pods.into_values()).await?;
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 
     fn wants(&self, rank: u32) -> bool {
@@ -186,9 +184,7 @@ async fn follow_pods(
     ranks: Vec<u32>,
     lines: mpsc::Sender<Line>,
 ) -> Result<()> {
-    let api = target.connection.api::<Pod>();
-    let selector = watch_config().labels(&target.selector());
-    let mut pods = pin!(watcher(api, selector).default_backoff().applied_objects());
+    let mut pods = pin!(target.pod_changes(None));
     let mut ended = pin!(until(&target, Goal::End));
     let (mut followed, mut tasks) = (HashSet::new(), tokio::task::JoinSet::new());
     loop {

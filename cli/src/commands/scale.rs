@@ -8,7 +8,6 @@ use clap::Args;
 use flux_api::crd::MiniCluster;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
-use std::process::ExitCode;
 
 #[derive(Debug, Args)]
 pub(crate) struct Scale {
@@ -20,7 +19,7 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
-    pub(crate) async fn execute(&self, connection: Connection) -> Result<ExitCode> {
+    pub(crate) async fn execute(&self, connection: Connection) -> Result<()> {
         let target = self.name.target(connection);
         let before = target.get().await?.spec.size;
         let patch = Patch::Merge(json!({ "spec": { "replicas": self.size } }));
@@ -29,6 +28,6 @@ impl Scale {
         let change = format!("{} from {before} to {} pods", target.name, self.size);
         scaled.with_context(|| format!("scale {change}"))?;
         print(&format!("scaled {change}"));
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }

@@ -13,7 +13,6 @@ use k8s_openapi::api::core::v1::{ContainerState, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt as _;
 use std::collections::BTreeMap;
-use std::process::ExitCode;
 
 /// Number of cells of the timeline.
 const WIDTH: usize = 40;
@@ -27,15 +26,15 @@ pub(crate) struct Status {
 }
 
 impl Status {
-    pub(crate) async fn execute(&self, connection: Connection) -> Result<ExitCode> {
+    pub(crate) async fn execute(&self, connection: Connection) -> Result<()> {
         let target = self.name.target(connection);
         let cluster = target.get().await?;
-        if self.format.print(&cluster, &[format!("minicluster/{}", target.name)])? {
-            return Ok(ExitCode::SUCCESS);
+        if self.format.print(&cluster, [format!("minicluster/{}", target.name)])? {
+            return Ok(());
         }
         let pods = target.pods().await?;
         print(&page(&cluster, &pods, Timestamp::now()));
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }
 
@@ -108,33 +107,30 @@ fn ranks(cluster: &MiniCluster, pods: &BTreeMap<u32, Pod>, now: Timestamp) -> St
 
 /// The state of a pod, in one or two coloured words.
 pub(crate) fn pod_state(cluster: &MiniCluster, pod: &Pod) -> String {
+    let yellow = |text: &str| paint(AnsiColor::Yellow, text);
+    let green = |text: &str| paint(AnsiColor::Green, text);
+    if pod.metadata.deletion_timestamp.is_some() {
+        return yellow("stopping");
+    }
     let status = runner(pod, &cluster.name_any());
-    let online = status.is_some_and(|status| status.ready);
-    let (colour, text) = match status.and_then(|status| status.state.as_ref()) {
-        _ if pod.metadata.deletion_timestamp.is_some() => {
-            (AnsiColor::Yellow, "stopping".to_owned())
-        }
-        Some(ContainerState { terminated: Some(end), .. }) if end.exit_code == 0 => {
-            (AnsiColor::Green, "ended".to_owned())
-        }
+    let is_online = status.is_some_and(|status| status.ready);
+    match status.and_then(|status| status.state.as_ref()) {
+        Some(ContainerState { terminated: Some(end), .. }) if end.exit_code == 0 => green("ended"),
         Some(ContainerState { terminated: Some(end), .. }) => {
             let reason = end.reason.as_deref().filter(|reason| *reason != "Error");
             let reason = reason.map(|reason| format!(" {reason}")).unwrap_or_default();
-            (AnsiColor::Red, format!("ended {}{reason}", end.exit_code))
+            paint(AnsiColor::Red, &format!("ended {}{reason}", end.exit_code))
         }
-        Some(ContainerState { running: Some(_), .. }) if online => {
-            (AnsiColor::Green, "online".to_owned())
-        }
-        Some(ContainerState { running: Some(_), .. }) => (AnsiColor::Yellow, "starting".to_owned()),
+        Some(ContainerState { running: Some(_), .. }) if is_online => green("online"),
+        Some(ContainerState { running: Some(_), .. }) => yellow("starting"),
         Some(ContainerState { waiting: Some(waiting), .. }) => {
-            (AnsiColor::Yellow, waiting.reason.clone().unwrap_or_else(|| "waiting".to_owned()))
+            yellow(waiting.reason.as_deref().unwrap_or("waiting"))
         }
         Some(_) | None => {
-            let phase = pod.status.as_ref().and_then(|status| status.phase.clone());
-            (AnsiColor::Yellow, phase.unwrap_or_else(|| "Pending".to_owned()))
+            let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+            yellow(phase.unwrap_or("Pending"))
         }
-    };
-    paint(colour, &text)
+    }
 }
 
 /// A table of the phases of a run, with bars.

@@ -11,20 +11,19 @@ use flux_contract::labels::RESUME;
 use jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
-use std::process::ExitCode;
 
-pub(crate) async fn suspend(connection: Connection, name: &NameArgument) -> Result<ExitCode> {
+pub(crate) async fn suspend(connection: Connection, name: &NameArgument) -> Result<()> {
     let target = name.target(connection);
     patch(&target, json!({ "spec": { "suspend": true } })).await?;
     print(&format!("suspended {}; its pods are being deleted", target.name));
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
-pub(crate) async fn resume(connection: Connection, name: &NameArgument) -> Result<ExitCode> {
+pub(crate) async fn resume(connection: Connection, name: &NameArgument) -> Result<()> {
     let target = name.target(connection);
     patch(&target, resumption()).await?;
     print(&format!("resumed {}; its pods are being created", target.name));
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 async fn patch(target: &MiniClusterRef, patch: Value) -> Result<()> {

@@ -16,14 +16,13 @@ use state::{Action, State};
 use std::future::{Future, pending};
 use std::io::IsTerminal as _;
 use std::pin::Pin;
-use std::process::ExitCode;
 use std::time::Duration;
 use tokio::time::{MissedTickBehavior, interval};
 
 /// Time between two reports of the instance.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-pub(crate) async fn top(connection: Connection, name: &NameArgument) -> Result<ExitCode> {
+pub(crate) async fn top(connection: Connection, name: &NameArgument) -> Result<()> {
     ensure!(
         std::io::stdout().is_terminal(),
         "`top` needs a terminal: use `kubectl flux jobs` and `kubectl flux resources` instead"
@@ -35,7 +34,7 @@ pub(crate) async fn top(connection: Connection, name: &NameArgument) -> Result<E
     let mut terminal = ratatui::try_init().context("initialize the terminal")?;
     let shown = show(&lead, &mut state, &mut terminal).await;
     ratatui::try_restore().context("restore the terminal")?;
-    shown.map(|()| ExitCode::SUCCESS)
+    shown
 }
 
 /// A request to the pod that runs while the screen is shown.

@@ -14,7 +14,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::AttachParams;
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, Stdio};
 use tokio::io::{
     AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, BufReader, copy_bidirectional,
 };
@@ -43,7 +43,7 @@ pub(crate) struct Ui {
 }
 
 impl Ui {
-    pub(crate) async fn execute(&self, connection: Connection) -> Result<ExitCode> {
+    pub(crate) async fn execute(&self, connection: Connection) -> Result<()> {
         let lead = RankPod::lead(self.name.target(connection)).await?;
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, self.port)).await;
         let listener = listener.with_context(|| format!("listen on port {}", self.port))?;
@@ -74,9 +74,9 @@ impl Ui {
             }
             interrupted = tokio::signal::ctrl_c() => {
                 interrupted.context("wait for an interrupt")?;
-                Ok(ExitCode::SUCCESS)
+                Ok(())
             }
-            never = forward(&listener, &api, &pod, port) => never.map(|()| ExitCode::SUCCESS),
+            failed = forward(&listener, &api, &pod, port) => failed,
         }
     }
 }

@@ -40,8 +40,7 @@ impl Validate {
             checker().check_all(&self.files, &mut stdin())
         };
         let read: Vec<_> = all.iter().flatten().collect();
-        let names: Vec<String> = read.iter().map(|it| it.file.display().to_string()).collect();
-        if self.format.print(&read, &names)? {
+        if self.format.print(&read, read.iter().map(|it| it.file.display().to_string()))? {
             all.iter().filter_map(|it| it.as_ref().err()).for_each(fail);
         } else {
             offline::print(&all, print, print_stderr, fail);

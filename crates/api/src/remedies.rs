@@ -49,11 +49,13 @@ const BY_REASON: &[(&str, &str)] = &[
     ("StartDeadlineExceeded", "find in the message what was missing"),
     (
         "LeadLost",
-        "see the Events of the Job and the node. To run it again, set `backoffLimit`, or delete and create the MiniCluster",
+        "see the Events of the Job and the node. To run it again, set `backoffLimit`, or delete and create the \
+         MiniCluster",
     ),
     (
         "EndNotSeen",
-        "run the command in the message, which shows remaining pods. To run it again, delete and create the MiniCluster",
+        "run the command in the message, which shows remaining pods. To run it again, delete and create the \
+         MiniCluster",
     ),
     (
         "OutOfcpu, OutOfmemory, NodeAffinity, UnexpectedAdmissionError",
@@ -65,42 +67,36 @@ const BY_REASON: &[(&str, &str)] = &[
     ("AgentInternal, AgentFailed", "please report it"),
 ];
 
-/// Remedies by reasons and a part of the message; they come before those by reason alone.
-const BY_MESSAGE: &[(&str, &[&str], &str)] = &[
+/// Remedies by reason and by a part of the message; they come before those by reason alone.
+const BY_MESSAGE: &[(&str, &str, &str)] = &[
     (
         "Waiting",
-        &["persistentvolumeclaim", "PersistentVolumeClaims"],
+        "persistentvolumeclaim, PersistentVolumeClaims",
         "create the claim and, if no storage class makes its volume, a PersistentVolume",
     ),
+    ("Waiting", "scheduling gates", "change an annotation of the Job, so that Kueue checks it again"),
     (
         "Waiting",
-        &["scheduling gates"],
-        "change an annotation of the Job, so that Kueue checks it again",
-    ),
-    (
-        "Waiting",
-        &["feasible placements", "minCount"],
+        "feasible placements, minCount",
         "add nodes, lower the requests or `size`, or correct the label",
     ),
     (
         "LeadReplaced, Running",
-        &["ran out of the memory"],
-        "raise `resources.limits.memory` of the container, and let the lead forget old jobs: `flux job purge`, `job-manager.inactive-num-limit`",
+        "ran out of the memory",
+        "raise `resources.limits.memory` of the container, and let the lead forget old jobs: `flux job purge`, \
+         `job-manager.inactive-num-limit`",
     ),
+    ("Waiting", "has no node", "lower the requests or `size`, add tolerations, or add nodes"),
     (
         "Waiting",
-        &["has no node"],
-        "lower the requests or `size`, add tolerations, or add nodes",
-    ),
-    (
-        "Waiting",
-        &["ErrImagePull", "ImagePullBackOff"],
+        "ErrImagePull, ImagePullBackOff",
         "correct the image's name, or add pull secrets",
     ),
     (
         "Waiting",
-        &["FailedMount"],
-        "create the Secret, ConfigMap or claim. If it is `<name>-curve-...`, somebody deleted the Secret of the run: delete the MiniCluster and create it again",
+        "FailedMount",
+        "create the Secret, ConfigMap or claim. If it is `<name>-curve-...`, somebody deleted the Secret of the run: \
+         delete the MiniCluster and create it again",
     ),
 ];
 
@@ -114,13 +110,12 @@ const BY_LOG: &[(&str, &str)] = &[
 pub fn of_reason(reason: &str, message: &str, code: Option<i32>) -> Option<&'static str> {
     let has_reason = |reasons: &str| reasons.split(", ").any(|it| it == reason);
     let by_message = BY_MESSAGE.iter().find(|(reasons, parts, _)| {
-        has_reason(reasons) && parts.iter().any(|part| message.contains(part))
+        has_reason(reasons) && parts.split(", ").any(|part| message.contains(part))
     });
     let with_code = code.map(|code| format!("{reason}, {code}")).unwrap_or_default();
-    let by_code = || BY_REASON.iter().find(|(reasons, _)| *reasons == with_code);
-    let by_reason = || BY_REASON.iter().find(|(reasons, _)| has_reason(reasons));
-    let remedy = by_message.map(|(_, _, remedy)| remedy);
-    remedy.or_else(|| by_code().or_else(by_reason).map(|(_, remedy)| remedy)).copied()
+    let by_code = BY_REASON.iter().find(|(reasons, _)| *reasons == with_code);
+    let by_reason = BY_REASON.iter().find(|(reasons, _)| has_reason(reasons));
+    by_message.map(|row| row.2).or_else(|| by_code.or(by_reason).map(|row| row.1))
 }
 
 /// The remedy for the message of an agent, or for a line of its log.
@@ -134,7 +129,7 @@ mod tests {
 
     const PAGE: &str = include_str!("../../../docs/troubleshooting.md");
 
-    /// The rows of `columns` cells in the tables of the page, without backticks and links.
+    /// The rows of `columns` cells in the tables of the page, without links.
     fn rows(columns: usize) -> impl Iterator<Item = Vec<String>> {
         let rows = PAGE.lines().filter_map(|line| line.strip_prefix('|')?.strip_suffix('|'));
         let rows = rows.map(|row| row.split('|').map(|cell| plain(cell.trim())).collect());
@@ -158,17 +153,15 @@ mod tests {
     fn the_page_has_the_same_remedies() {
         let pair = |key: &str, remedy: &str| (key.replace('`', ""), remedy.to_owned());
         let has_remedy = |row: &Vec<String>| row[1].starts_with('`') && !row[3].is_empty();
-        let page: Vec<_> =
-            rows(4).filter(has_remedy).map(|row| pair(&row[1], &row[3])).collect();
+        let page: Vec<_> = rows(4).filter(has_remedy).map(|row| pair(&row[1], &row[3])).collect();
         let code = BY_REASON.iter().map(|(reasons, remedy)| pair(reasons, remedy));
         assert_eq!(page, code.collect::<Vec<_>>());
         let is_quoted = |row: &Vec<String>| {
             row[0].starts_with("reason `") || row[0].starts_with("the log: `")
         };
         let page: Vec<_> = rows(3).filter(is_quoted).map(|row| pair(&row[0], &row[2])).collect();
-        let messages = BY_MESSAGE.iter().map(|(reasons, parts, remedy)| {
-            pair(&format!("reason {reasons}: {}", parts.join(", ")), remedy)
-        });
+        let messages = BY_MESSAGE.iter();
+        let messages = messages.map(|row| pair(&format!("reason {}: {}", row.0, row.1), row.2));
         let logs = BY_LOG.iter().map(|(part, remedy)| pair(&format!("the log: {part}"), remedy));
         assert_eq!(page, messages.chain(logs).collect::<Vec<_>>());
     }

@@ -2,18 +2,16 @@
 
 use crate::commands::delete::begin_deletion;
 use crate::commands::status::{state_condition, summary};
-use crate::connection::watch_config;
 use crate::log_stream;
 use crate::output::print_stderr;
 use crate::minicluster::{MiniClusterRef, checked, runner_state};
 use anyhow::{Context as _, Result, bail, ensure};
 use flux_api::crd::{MiniCluster, State};
-use futures::{Stream, StreamExt as _};
+use futures::StreamExt as _;
 use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use kube::api::LogParams;
-use kube::runtime::{WatchStreamExt as _, watcher};
 use std::future::ready;
 use std::io::{IsTerminal as _, Write as _};
 use std::pin::pin;
@@ -84,14 +82,6 @@ impl Progress {
     }
 }
 
-/// The pods of the lead, each after each change.
-fn leads(target: &MiniClusterRef) -> impl Stream<Item = watcher::Result<Pod>> + use<> {
-    let index = flux_contract::labels::COMPLETION_INDEX;
-    let selector = format!("{},{index}=0", target.selector());
-    let configuration = watch_config().labels(&selector);
-    watcher(target.connection.api(), configuration).default_backoff().applied_objects()
-}
-
 /// Whether the run has ended or cannot begin.
 fn is_over(cluster: &MiniCluster) -> bool {
     let state = cluster.status.as_ref().and_then(|status| status.state);
@@ -101,7 +91,7 @@ fn is_over(cluster: &MiniCluster) -> bool {
 /// Prints the output of the lead until the run has ended.
 pub(super) async fn follow(target: &MiniClusterRef, progress: &mut Progress) -> Result<End> {
     let mut clusters = pin!(target.changes());
-    let mut leads = pin!(leads(target));
+    let mut leads = pin!(target.pod_changes(Some(0)));
     let mut log: Option<JoinHandle<Result<()>>> = None;
     let mut is_interrupted = false;
     // A new future in each round would miss an interrupt that arrives between two rounds.

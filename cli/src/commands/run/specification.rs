@@ -175,18 +175,8 @@ mod tests {
 
     #[test]
     fn an_image_and_a_command_are_a_minicluster() {
-        let words = [
-            "example/lammps:2",
-            "-s4",
-            "-t8",
-            "-eA=1=2",
-            "--queue",
-            "night",
-            "--",
-            "sh",
-            "-c",
-            "exit 7",
-        ];
+        let options = "example/lammps:2 -s4 -t8 -eA=1=2 --queue night";
+        let words: Vec<&str> = options.split(' ').chain(["--", "sh", "-c", "exit 7"]).collect();
         let cluster = made(&words).unwrap();
         assert_eq!(cluster.name_any(), "lammps-bbbbb");
         assert_eq!((cluster.spec.size, cluster.spec.tasks), (4, 8));

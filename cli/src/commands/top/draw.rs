@@ -4,26 +4,22 @@ use super::state::State;
 use crate::output::duration;
 use flux_contract::instance::{JobReport, JobState, RankReport};
 use ratatui::Frame;
-use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::layout::Constraint::{Length, Min};
+use ratatui::layout::{Layout, Rect};
 use ratatui::style::{Color, Modifier, Style, Stylize as _};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Cell, Paragraph, Row, Table, TableState};
 use std::fmt::Write as _;
 
 /// Width of the bar of a rank.
-const BAR: usize = 24;
+const BAR: u16 = 24;
 
 /// Draws `state`.
 pub(super) fn draw(state: &State, frame: &mut Frame<'_>) {
     let ranks = u16::try_from(state.report.ranks.len()).unwrap_or(u16::MAX).saturating_add(2);
     // The jobs get at least half of the height.
     let ranks = ranks.min((frame.area().height / 2).max(3));
-    let rows = [
-        Constraint::Length(1),
-        Constraint::Length(ranks),
-        Constraint::Min(3),
-        Constraint::Length(1),
-    ];
+    let rows = [Length(1), Length(ranks), Min(3), Length(1)];
     let [head, of_ranks, of_jobs, foot] = Layout::vertical(rows).areas(frame.area());
     frame.render_widget(summary(state), head);
     draw_ranks(state, frame, of_ranks);
@@ -75,23 +71,18 @@ fn draw_ranks(state: &State, frame: &mut Frame<'_>, area: Rect) {
         let others = [Cell::from(used), Cell::from(gpus), Cell::from(note)];
         Row::new(cells.into_iter().chain(others))
     });
-    let widths = [
-        Constraint::Length(4),
-        Constraint::Length(u16::try_from(BAR).unwrap_or_default()),
-        Constraint::Length(9),
-        Constraint::Length(9),
-        Constraint::Min(10),
-    ];
+    let widths = [Length(4), Length(BAR), Length(9), Length(9), Min(10)];
     let table = Table::new(rows, widths).block(Block::bordered().title(" ranks "));
     frame.render_widget(table, area);
 }
 
 /// A bar of allocated and other cores.
 fn bar(rank: &RankReport) -> Line<'static> {
-    let part = |cores: usize| (cores * BAR).div_ceil(rank.cores.max(1)).min(BAR);
+    let width = usize::from(BAR);
+    let part = |cores: usize| (cores * width).div_ceil(rank.cores.max(1)).min(width);
     let used = part(rank.cores_allocated);
     let rest = if rank.is_usable() { "░" } else { "·" };
-    Line::from(vec!["█".repeat(used).green(), rest.repeat(BAR - used).dark_gray()])
+    Line::from(vec!["█".repeat(used).green(), rest.repeat(width - used).dark_gray()])
 }
 
 fn draw_jobs(state: &State, frame: &mut Frame<'_>, area: Rect) {
@@ -101,15 +92,8 @@ fn draw_jobs(state: &State, frame: &mut Frame<'_>, area: Rect) {
     }
     let header = ["JOBID", "USER", "NAME", "STATE", "TASKS", "RANKS", "TIME"];
     let rows = state.report.jobs.iter().map(row);
-    let widths = [
-        Constraint::Length(13),
-        Constraint::Length(8),
-        Constraint::Min(10),
-        Constraint::Length(8),
-        Constraint::Length(6),
-        Constraint::Length(12),
-        Constraint::Length(8),
-    ];
+    let widths =
+        [Length(13), Length(8), Min(10), Length(8), Length(6), Length(12), Length(8)];
     let table = Table::new(rows, widths)
         .header(Row::new(header).style(Style::new().add_modifier(Modifier::BOLD)))
         .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED))
@@ -180,8 +164,9 @@ fn footer(state: &State) -> Line<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::state::tests::{report, state};
+    use super::super::state::tests::state;
     use super::*;
+    use crate::fixtures::report;
     use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
     use flux_contract::instance::InstanceReport;
     use ratatui::Terminal;

@@ -18,7 +18,6 @@ use kube::ResourceExt as _;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
-use std::process::ExitCode;
 
 /// Number of agents that are asked at the same time.
 const AT_ONCE: usize = 16;
@@ -46,7 +45,7 @@ struct Report {
 }
 
 impl Trace {
-    pub(crate) async fn execute(&self, connection: Connection) -> Result<ExitCode> {
+    pub(crate) async fn execute(&self, connection: Connection) -> Result<()> {
         let target = self.name.target(connection);
         let cluster = target.get().await?;
         let pods = target.pods().await?;
@@ -58,12 +57,11 @@ impl Trace {
         );
         let reports = reports(&target, &pods, &agent(&cluster)).await;
         let chart = chart(&cluster, &pods, &reports, Timestamp::now());
-        let names: Vec<String> =
-            pods.values().map(|pod| format!("pod/{}", pod.name_any())).collect();
-        if !self.format.print(&chart, &names)? {
+        let names = pods.values().map(|pod| format!("pod/{}", pod.name_any()));
+        if !self.format.print(&chart, names)? {
             print(&text::text(&chart, columns()));
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }
 
