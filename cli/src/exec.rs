@@ -48,8 +48,7 @@ pub(crate) async fn capture(target: &MiniClusterRef, pod: &str, words: &[&str]) 
     let (out, err) = (process.stdout(), process.stderr());
     let reading = async { tokio::try_join!(read_all(out), read_all(err)) };
     let (code, printed) = end_of_all(process, words, reading).await?;
-    let (stdout, stderr) =
-        printed.with_context(|| reading_output(words, pod))?;
+    let (stdout, stderr) = printed.with_context(|| reading_output(words, pod))?;
     Ok(Output { code, stdout, stderr: String::from_utf8_lossy(&stderr).into_owned() })
 }
 
@@ -177,7 +176,9 @@ fn exit_code(status: &Status) -> Result<u8> {
     let causes = status.details.iter().flat_map(|details| details.causes.iter().flatten());
     let mut code = causes.filter(|cause| cause.reason.as_deref() == Some("ExitCode"));
     let code = code.find_map(|cause| cause.message.as_deref()?.parse().ok());
-    code.with_context(|| status.message.clone().unwrap_or_else(|| "the API server sent no exit code".to_owned()))
+    code.with_context(|| {
+        status.message.clone().unwrap_or_else(|| "the API server sent no exit code".to_owned())
+    })
 }
 
 /// Copies without delay until either stream ends.

@@ -1,7 +1,7 @@
 //! Follows the log of a container over broken connections: each new connection continues where the last one ended.
 
-use crate::output::print_stderr;
 use crate::minicluster::{MiniClusterRef, runner_state};
+use crate::output::print_stderr;
 use anyhow::{Context as _, Result};
 use futures::{AsyncBufRead, AsyncBufReadExt as _};
 use jiff::Timestamp;

@@ -12,10 +12,10 @@ mod exec;
 mod exit;
 #[cfg(test)]
 mod fixtures;
-mod rank_pod;
 mod log_stream;
-mod output;
 mod minicluster;
+mod output;
+mod rank_pod;
 
 use anyhow::{Context as _, Result};
 use clap::Parser as _;

@@ -152,7 +152,9 @@ impl MiniClusterRef {
         if others.is_empty() {
             let state = cluster.status.and_then(|status| status.state);
             let state = state.map_or_else(|| "not reconciled yet".to_owned(), |it| it.to_string());
-            return Ok(anyhow!("{name} has no pods: it is {state}; see `kubectl flux explain {name}`"));
+            return Ok(anyhow!(
+                "{name} has no pods: it is {state}; see `kubectl flux explain {name}`"
+            ));
         }
         let ranks: Vec<String> = others.keys().map(ToString::to_string).collect();
         Ok(anyhow!("{name} has no pod of rank {rank}; there are {}", ranks.join(", ")))

@@ -42,7 +42,9 @@ impl RankPod {
         let name = &self.target.name;
         let report = report_of(&output).with_context(|| format!("ask the instance of {name}"))?;
         serde_json::from_slice(report).with_context(|| {
-            format!("read the report of {name}: its agent and this plugin are of different releases")
+            format!(
+                "read the report of {name}: its agent and this plugin are of different releases"
+            )
         })
     }
 

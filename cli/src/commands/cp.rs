@@ -2,9 +2,9 @@
 
 use crate::connection::Connection;
 use crate::exec;
-use crate::rank_pod::RankPod;
-use crate::output::print_stderr;
 use crate::minicluster::MiniClusterRef;
+use crate::output::print_stderr;
+use crate::rank_pod::RankPod;
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
 use flux_transfer::{Copied, Destination, TransferError, pack, unpack};
@@ -46,7 +46,10 @@ impl Location {
         let (name, rank) = match pod.strip_suffix(']').and_then(|it| it.split_once('[')) {
             Some((name, rank)) => {
                 let rank = rank.parse();
-                (name, rank.with_context(|| format!("{pod} has no valid rank: use NAME[RANK]:PATH"))?)
+                (
+                    name,
+                    rank.with_context(|| format!("{pod} has no valid rank: use NAME[RANK]:PATH"))?,
+                )
             }
             None => (pod, 0),
         };
@@ -89,8 +92,7 @@ impl Cp {
                 bail!("both {from} and {to} are in pods: copy to this machine first")
             }
         };
-        let Copied { entries, bytes } =
-            copied.with_context(|| format!("copy {from} to {to}"))?;
+        let Copied { entries, bytes } = copied.with_context(|| format!("copy {from} to {to}"))?;
         print_stderr(&format!("copied {entries} files and directories, {}", HumanBytes(bytes)));
         Ok(())
     }
@@ -211,7 +213,10 @@ mod tests {
             assert_eq!(Location::parse(text).unwrap(), Location::Local(text.into()), "{text}");
         }
         for text in ["hello[x]:a", "hello[-1]:a", "hello[]:a"] {
-            assert!(Location::parse(text).unwrap_err().to_string().contains("NAME[RANK]"), "{text}");
+            assert!(
+                Location::parse(text).unwrap_err().to_string().contains("NAME[RANK]"),
+                "{text}"
+            );
         }
     }
 

@@ -2,8 +2,8 @@
 
 use crate::completion::names;
 use crate::connection::Connection;
-use crate::output::{print_stderr, print};
 use crate::minicluster::MiniClusterRef;
+use crate::output::{print, print_stderr};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use clap_complete::engine::ArgValueCompleter;

@@ -3,8 +3,8 @@
 use crate::connection::Connection;
 use crate::exec;
 use crate::exit::FAILED;
+use crate::minicluster::{MiniClusterRef, NameArgument, agent, runner_state};
 use crate::output::{FormatArgument, paint, print, table};
-use crate::minicluster::{NameArgument, MiniClusterRef, agent, runner_state};
 use anstyle::AnsiColor;
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
@@ -102,7 +102,11 @@ async fn checks(target: &MiniClusterRef, agent: &str, pod: &Pod) -> Result<Vec<C
     let runs = runner_state(pod, &target.name).is_some_and(|state| state.running.is_some());
     if !runs {
         let remedy = format!("see `kubectl flux explain {}`", target.name);
-        return Ok(vec![Check::failed("pod", format!("{} is not running", pod.name_any()), &remedy)]);
+        return Ok(vec![Check::failed(
+            "pod",
+            format!("{} is not running", pod.name_any()),
+            &remedy,
+        )]);
     }
     let words = [agent, "doctor", "--output", "json"];
     let output = exec::capture(target, &pod.name_any(), &words).await?;

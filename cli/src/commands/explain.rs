@@ -4,8 +4,8 @@ mod evidence;
 
 use crate::commands::status::state_condition;
 use crate::connection::Connection;
+use crate::minicluster::{MiniClusterRef, NameArgument};
 use crate::output::{FormatArgument, bold, coloured, print};
-use crate::minicluster::{NameArgument, MiniClusterRef};
 use anyhow::Result;
 use clap::Args;
 use evidence::Evidence;

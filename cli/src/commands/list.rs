@@ -1,7 +1,7 @@
 //! `list`: lists the MiniClusters of one namespace or of all.
 
 use crate::connection::Connection;
-use crate::output::{FormatArgument, age, coloured, print_stderr, print, table};
+use crate::output::{FormatArgument, age, coloured, print, print_stderr, table};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use flux_api::crd::MiniCluster;

@@ -3,8 +3,8 @@
 use super::wait::{Goal, until};
 use crate::connection::Connection;
 use crate::log_stream;
-use crate::output::{print_stderr, paint, print};
-use crate::minicluster::{NameArgument, MiniClusterRef, rank, runner_state};
+use crate::minicluster::{MiniClusterRef, NameArgument, rank, runner_state};
+use crate::output::{paint, print, print_stderr};
 use anstyle::AnsiColor;
 use anyhow::{Context as _, Result, anyhow};
 use clap::Args;
@@ -81,7 +81,10 @@ impl Logs {
         let pods = target.pods().await?;
         if pods.is_empty() && !self.follow {
             let cluster = target.get().await?;
-            return Err(anyhow!("there are no pods to read logs of; {}", super::status::summary(&cluster)));
+            return Err(anyhow!(
+                "there are no pods to read logs of; {}",
+                super::status::summary(&cluster)
+            ));
         }
         if self.follow {
             self.follow(&target).await?;

@@ -1,9 +1,9 @@
 //! `resources`: lists the cores and GPUs of each rank, and how many are allocated to jobs.
 
 use crate::connection::Connection;
-use crate::rank_pod::RankPod;
-use crate::output::{FormatArgument, paint, print, table};
 use crate::minicluster::NameArgument;
+use crate::output::{FormatArgument, paint, print, table};
+use crate::rank_pod::RankPod;
 use anstyle::AnsiColor;
 use anyhow::Result;
 use clap::Args;

@@ -2,8 +2,8 @@
 
 use crate::bar::cells;
 use crate::connection::Connection;
-use crate::output::{FormatArgument, age, bold, coloured, paint, print, table};
 use crate::minicluster::{NameArgument, runner};
+use crate::output::{FormatArgument, age, bold, coloured, paint, print, table};
 use anstyle::AnsiColor;
 use anyhow::Result;
 use clap::Args;

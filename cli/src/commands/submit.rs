@@ -3,9 +3,9 @@
 use super::attach::follow;
 use super::suspend::resume_idle;
 use crate::connection::Connection;
-use crate::rank_pod::RankPod;
-use crate::output::{print_stderr, print};
 use crate::minicluster::NameArgument;
+use crate::output::{print, print_stderr};
+use crate::rank_pod::RankPod;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use std::process::ExitCode;

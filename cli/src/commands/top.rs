@@ -5,8 +5,8 @@ mod state;
 
 use super::cancel::cancel;
 use crate::connection::Connection;
-use crate::rank_pod::RankPod;
 use crate::minicluster::NameArgument;
+use crate::rank_pod::RankPod;
 use anyhow::{Context as _, Result, ensure};
 use crossterm::event::{Event, EventStream};
 use flux_contract::instance::InstanceReport;

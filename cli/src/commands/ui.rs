@@ -5,9 +5,9 @@
 
 use crate::connection::Connection;
 use crate::exec;
-use crate::rank_pod::RankPod;
-use crate::output::{print_stderr, print};
 use crate::minicluster::NameArgument;
+use crate::output::{print, print_stderr};
+use crate::rank_pod::RankPod;
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use k8s_openapi::api::core::v1::Pod;

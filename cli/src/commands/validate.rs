@@ -3,7 +3,7 @@
 mod server;
 
 use crate::connection::Connection;
-use crate::output::{FormatArgument, print_stderr, print};
+use crate::output::{FormatArgument, print, print_stderr};
 use anyhow::Result;
 use clap::{Args, ValueHint};
 use flux_api::cluster::validate::Defaults;

@@ -2,8 +2,8 @@
 
 use crate::commands::status::summary;
 use crate::connection::Connection;
+use crate::minicluster::{MiniClusterRef, NameArgument};
 use crate::output::print;
-use crate::minicluster::{NameArgument, MiniClusterRef};
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
 use flux_api::crd::{MiniCluster, State};

@@ -14,10 +14,7 @@ const BY_REASON: &[(&str, &str)] = &[
     ("Degraded", "see the lead's log and `kubectl describe node`"),
     ("ChangeRefused", "undo the change, or delete and create the MiniCluster"),
     ("NotRunAgain", "delete and create the MiniCluster"),
-    (
-        "PodsRefused",
-        "correct the specification, the quota, or the webhook that the message names",
-    ),
+    ("PodsRefused", "correct the specification, the quota, or the webhook that the message names"),
     ("ApplyFailed, ReadFailed, DeleteFailed, StatusWriteFailed", "do what the message says"),
     ("NameTaken", "rename one of the two objects"),
     ("WaitingForDeletion", "wait"),
@@ -39,7 +36,10 @@ const BY_REASON: &[(&str, &str)] = &[
     ("CommandFailed, 126", "check its mode, its first line, and the architecture of the image"),
     ("OOMKilled", "raise `resources.limits.memory`, or run fewer tasks in a pod"),
     ("Evicted", "raise its limit for ephemeral storage, or lower its use of memory"),
-    ("FluxRefused", "for `unsatisfiable request`, ask for at most as many tasks as there are cores"),
+    (
+        "FluxRefused",
+        "for `unsatisfiable request`, ask for at most as many tasks as there are cores",
+    ),
     ("HookFailed", "see its output in the log; with `logging.strict: false` the run continues"),
     ("PreparationFailed", "check whether a volume belongs to root"),
     ("ViewUnusable", "put a view in one of the places that the message names"),
@@ -74,7 +74,11 @@ const BY_MESSAGE: &[(&str, &str, &str)] = &[
         "persistentvolumeclaim, PersistentVolumeClaims",
         "create the claim and, if no storage class makes its volume, a PersistentVolume",
     ),
-    ("Waiting", "scheduling gates", "change an annotation of the Job, so that Kueue checks it again"),
+    (
+        "Waiting",
+        "scheduling gates",
+        "change an annotation of the Job, so that Kueue checks it again",
+    ),
     (
         "Waiting",
         "feasible placements, minCount",
@@ -87,11 +91,7 @@ const BY_MESSAGE: &[(&str, &str, &str)] = &[
          `job-manager.inactive-num-limit`",
     ),
     ("Waiting", "has no node", "lower the requests or `size`, add tolerations, or add nodes"),
-    (
-        "Waiting",
-        "ErrImagePull, ImagePullBackOff",
-        "correct the image's name, or add pull secrets",
-    ),
+    ("Waiting", "ErrImagePull, ImagePullBackOff", "correct the image's name, or add pull secrets"),
     (
         "Waiting",
         "FailedMount",
@@ -156,9 +156,8 @@ mod tests {
         let page: Vec<_> = rows(4).filter(has_remedy).map(|row| pair(&row[1], &row[3])).collect();
         let code = BY_REASON.iter().map(|(reasons, remedy)| pair(reasons, remedy));
         assert_eq!(page, code.collect::<Vec<_>>());
-        let is_quoted = |row: &Vec<String>| {
-            row[0].starts_with("reason `") || row[0].starts_with("the log: `")
-        };
+        let is_quoted =
+            |row: &Vec<String>| row[0].starts_with("reason `") || row[0].starts_with("the log: `");
         let page: Vec<_> = rows(3).filter(is_quoted).map(|row| pair(&row[0], &row[2])).collect();
         let messages = BY_MESSAGE.iter();
         let messages = messages.map(|row| pair(&format!("reason {}: {}", row.0, row.1), row.2));

@@ -45,7 +45,8 @@ pub fn unpack(stream: impl Read, destination: &Destination) -> Result<Copied, Tr
         let mut entry = entry.map_err(broken)?;
         let name = entry.path().map_err(broken)?.into_owned();
         let kind = entry.header().entry_type();
-        let is_packed = matches!(kind, EntryType::Regular | EntryType::Symlink | EntryType::Directory);
+        let is_packed =
+            matches!(kind, EntryType::Regular | EntryType::Symlink | EntryType::Directory);
         if !is_packed {
             // `pack` writes no other kinds.
             return Err(TransferError::Kind { path: name });
@@ -100,7 +101,8 @@ fn unpack_root(entry: &mut Entry<'_, impl Read>, root: &Path) -> Result<bool, Tr
         return Err(TransferError::Kind { path: root.to_owned() });
     }
     if root.is_dir() {
-        let source = io::Error::new(io::ErrorKind::IsADirectory, "there is a directory with this name");
+        let source =
+            io::Error::new(io::ErrorKind::IsADirectory, "there is a directory with this name");
         return Err(write(root)(source));
     }
     // An existing file or link is replaced. A link is not followed.
@@ -109,7 +111,11 @@ fn unpack_root(entry: &mut Entry<'_, impl Read>, root: &Path) -> Result<bool, Tr
 }
 
 /// Writes an entry below the first one, which has to be a directory.
-fn unpack_below(entry: &mut Entry<'_, impl Read>, name: &Path, root: &Path) -> Result<(), TransferError> {
+fn unpack_below(
+    entry: &mut Entry<'_, impl Read>,
+    name: &Path,
+    root: &Path,
+) -> Result<(), TransferError> {
     let outside =
         || TransferError::Outside { entry: name.to_owned(), destination: root.to_owned() };
     let is_below = |part: Component<'_>| matches!(part, Component::CurDir | Component::Normal(_));

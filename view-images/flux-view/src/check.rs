@@ -46,7 +46,8 @@ pub(crate) fn check_view(request: &CheckRequest) -> Vec<Check> {
             } else {
                 chain(&error)
             };
-            let remedy = "use the root of a view image, e.g. the path that `podman image mount` prints";
+            let remedy =
+                "use the root of a view image, e.g. the path that `podman image mount` prints";
             return vec![check("view", Found::failed(seen, remedy))];
         }
     };

@@ -46,8 +46,16 @@ impl BuildContainer {
             container.file(&path, "# a package\n", 0o644);
         }
         let extension = "usr/lib/python3.11/dist-packages/_cffi_backend.cpython-311.so";
-        compile(HELPER, &container.place(extension), &["-shared", "-fPIC", helper.to_str().unwrap()]);
-        container.installed("libexec/flux/cmd/flux-hello", "#!/bin/sh\necho hello from $BASH\n", 0o750);
+        compile(
+            HELPER,
+            &container.place(extension),
+            &["-shared", "-fPIC", helper.to_str().unwrap()],
+        );
+        container.installed(
+            "libexec/flux/cmd/flux-hello",
+            "#!/bin/sh\necho hello from $BASH\n",
+            0o750,
+        );
         container.installed("libexec/flux/cmd/flux-jobs.py", "#!/usr/bin/env python3 -s\n", 0o755);
         container.installed("lib/python3.11/site-packages/flux/__init__.py", "# Flux\n", 0o600);
         container.installed("lib/python3.11/site-packages/_flux/__init__.py", "", 0o644);

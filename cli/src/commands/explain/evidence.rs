@@ -111,7 +111,11 @@ fn added(pod: &Pod, runner: &str) -> Option<String> {
 }
 
 /// The ranks that have failed or are not online, with the messages of their agents.
-async fn ranks(target: &MiniClusterRef, cluster: &MiniCluster, pods: &BTreeMap<u32, Pod>) -> Vec<Rank> {
+async fn ranks(
+    target: &MiniClusterRef,
+    cluster: &MiniCluster,
+    pods: &BTreeMap<u32, Pod>,
+) -> Vec<Rank> {
     let is_over = is_over(cluster);
     let needs_attention = |pod: &&Pod| {
         let state = runner(pod, &target.name);
@@ -156,7 +160,11 @@ async fn message(target: &MiniClusterRef, cluster: &MiniCluster, pod: &Pod) -> O
 
 /// Warning Events of the MiniCluster, its Job and its pods, the newest last. Events of an earlier MiniCluster with the
 /// same name are not among them.
-async fn events(target: &MiniClusterRef, cluster: &MiniCluster, now: Timestamp) -> Result<Vec<String>> {
+async fn events(
+    target: &MiniClusterRef,
+    cluster: &MiniCluster,
+    now: Timestamp,
+) -> Result<Vec<String>> {
     let (name, is_over) = (&target.name, is_over(cluster));
     let created = cluster.creation_timestamp().map(|time| time.0);
     let parameters = ListParams::default().fields("type=Warning");

@@ -98,7 +98,10 @@ fn existing_volumes(path: &str, container: &mut Value, notes: &mut Vec<FieldNote
             if volumes.contains_key(&name) {
                 left.insert(name, volume);
             } else {
-                notes.push((format!("{path}.existingVolumes.{name}"), "moved to volumes".to_owned()));
+                notes.push((
+                    format!("{path}.existingVolumes.{name}"),
+                    "moved to volumes".to_owned(),
+                ));
                 volumes.insert(name, volume);
             }
         }

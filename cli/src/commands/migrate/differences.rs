@@ -34,7 +34,11 @@ const OF_SPECIFICATION: &[Rule] = &[
         |spec| is_given(&spec["flux"]["wrap"]),
         "wraps only the brokers, not the command",
     ),
-    ("flux.logLevel", |spec| spec["flux"]["logLevel"] == 0, "0 is used; Go used its default instead"),
+    (
+        "flux.logLevel",
+        |spec| spec["flux"]["logLevel"] == 0,
+        "0 is used; Go used its default instead",
+    ),
     (
         "flux.brokerConfig",
         |spec| mentions(&spec["flux"]["brokerConfig"], "/mnt/flux/view"),
@@ -132,8 +136,7 @@ pub(super) fn differences(specification: &Value) -> Vec<FieldNote> {
             notes.push((format!("{path}.volumes"), words.to_owned()));
         }
         if mentions(container, "/flux_operator/") {
-            let words =
-                "/flux_operator does not exist; the certificate is /mnt/flux/config/curve/curve.cert";
+            let words = "/flux_operator does not exist; the certificate is /mnt/flux/config/curve/curve.cert";
             notes.push((path, words.to_owned()));
         }
     }

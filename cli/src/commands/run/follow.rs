@@ -3,8 +3,8 @@
 use crate::commands::delete::begin_deletion;
 use crate::commands::status::{state_condition, summary};
 use crate::log_stream;
-use crate::output::print_stderr;
 use crate::minicluster::{MiniClusterRef, checked, runner_state};
+use crate::output::print_stderr;
 use anyhow::{Context as _, Result, bail, ensure};
 use flux_api::crd::{MiniCluster, State};
 use futures::StreamExt as _;

@@ -92,8 +92,7 @@ fn draw_jobs(state: &State, frame: &mut Frame<'_>, area: Rect) {
     }
     let header = ["JOBID", "USER", "NAME", "STATE", "TASKS", "RANKS", "TIME"];
     let rows = state.report.jobs.iter().map(row);
-    let widths =
-        [Length(13), Length(8), Min(10), Length(8), Length(6), Length(12), Length(8)];
+    let widths = [Length(13), Length(8), Min(10), Length(8), Length(6), Length(12), Length(8)];
     let table = Table::new(rows, widths)
         .header(Row::new(header).style(Style::new().add_modifier(Modifier::BOLD)))
         .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED))

@@ -160,7 +160,11 @@ impl Axis {
 }
 
 /// The phases of an agent that started at `started`. The last phase of a running agent continues.
-fn agent_segments(phases: &[Phase], started: i64, is_running: bool) -> impl Iterator<Item = Segment> {
+fn agent_segments(
+    phases: &[Phase],
+    started: i64,
+    is_running: bool,
+) -> impl Iterator<Item = Segment> {
     let last = phases.len().saturating_sub(1);
     let milliseconds = |count: u64| i64::try_from(count).unwrap_or(i64::MAX / 4);
     phases.iter().enumerate().map(move |(index, phase)| Segment {

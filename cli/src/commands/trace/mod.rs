@@ -5,8 +5,8 @@ mod text;
 
 use crate::connection::Connection;
 use crate::exec::capture;
-use crate::output::{FormatArgument, print_stderr, print};
-use crate::minicluster::{NameArgument, MiniClusterRef, agent, runner_state};
+use crate::minicluster::{MiniClusterRef, NameArgument, agent, runner_state};
+use crate::output::{FormatArgument, print, print_stderr};
 use anyhow::{Context as _, Result, ensure};
 use chart::chart;
 use clap::Args;

@@ -51,7 +51,8 @@ pub(crate) fn pack(request: &PackRequest, log: fn(&str)) -> Result<PackReport> {
     if std::path::absolute(&to).map_err(failed("find", &to))?.starts_with(&installed) {
         return Err(ViewError::IntoItself { source_path: installed, destination: to }.into());
     }
-    let places = Places { mounts: vec![(view.clone(), installed)], root: Some(request.root.clone()) };
+    let places =
+        Places { mounts: vec![(view.clone(), installed)], root: Some(request.root.clone()) };
     let mut contents = Contents { places, view, ..Contents::default() };
     contents.collect(log);
     let is_empty = fs::read_dir(&to).map_or(true, |mut entries| entries.next().is_none());
