@@ -106,9 +106,5 @@ pub(crate) fn remedy(error: &anyhow::Error) -> &'static str {
     });
     // The API server answers without a Status where it has no such path.
     let is_unknown = answer.is_some_and(|status| status.code == 404 && status.details.is_none());
-    if is_unknown {
-        ": the cluster does not know MiniClusters: install the operator first"
-    } else {
-        ""
-    }
+    if is_unknown { ": install the operator first, the cluster lacks its CRD" } else { "" }
 }

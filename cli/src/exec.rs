@@ -22,6 +22,8 @@ use tokio::time::timeout;
 const KEEPALIVE: Duration = Duration::from_secs(15);
 /// Size in bytes of the buffers between a stream and the connection.
 const BUFFER: usize = 64 << 10;
+/// Largest number of bytes of an error output that is kept.
+const MAX_ERROR_LENGTH: u64 = 64 << 10;
 
 /// Exit code and output of a program in a pod.
 #[derive(Debug, Clone)]
@@ -48,7 +50,8 @@ pub(crate) async fn capture(target: &MiniClusterRef, pod: &str, words: &[&str]) 
     let (out, err) = (process.stdout(), process.stderr());
     let reading = async { tokio::try_join!(read_all(out), read_all(err)) };
     let (code, printed) = end_of_all(process, words, reading).await?;
-    let (stdout, stderr) = printed.with_context(|| reading_output(words, pod))?;
+    let (stdout, stderr) =
+        printed.with_context(|| format!("read the output of {} in {pod}", words[0]))?;
     Ok(Output { code, stdout, stderr: String::from_utf8_lossy(&stderr).into_owned() })
 }
 
@@ -69,12 +72,17 @@ pub(crate) async fn lines(
         )
     };
     let (code, read) = end_of_all(process, words, reading).await?;
-    read.with_context(|| reading_output(words, pod))?;
+    read.with_context(|| format!("read the output of {} in {pod}", words[0]))?;
     Ok(code)
 }
 
-fn reading_output(words: &[&str], pod: &str) -> String {
-    format!("read the output of {} in {pod}", words[0])
+/// Reads the start of a program's error output, as far as it can be read.
+pub(crate) async fn error_text(from: Option<impl AsyncRead + Unpin>) -> String {
+    let mut text = Vec::new();
+    if let Some(from) = from {
+        let _ = from.take(MAX_ERROR_LENGTH).read_to_end(&mut text).await;
+    }
+    String::from_utf8_lossy(&text).trim().to_owned()
 }
 
 async fn each_line(from: Option<impl AsyncRead + Unpin>, take: impl Fn(&str)) -> io::Result<()> {
@@ -177,7 +185,7 @@ fn exit_code(status: &Status) -> Result<u8> {
     let mut code = causes.filter(|cause| cause.reason.as_deref() == Some("ExitCode"));
     let code = code.find_map(|cause| cause.message.as_deref()?.parse().ok());
     code.with_context(|| {
-        status.message.clone().unwrap_or_else(|| "the API server sent no exit code".to_owned())
+        status.message.clone().unwrap_or_else(|| "there is no exit code".to_owned())
     })
 }
 

@@ -1,7 +1,7 @@
 //! `cp`: copies files to or from a rank. The agent in the pod packs and unpacks them as Flux's user.
 
 use crate::connection::Connection;
-use crate::exec;
+use crate::exec::{self, Output};
 use crate::minicluster::MiniClusterRef;
 use crate::output::print_stderr;
 use crate::rank_pod::RankPod;
@@ -15,12 +15,8 @@ use kube::api::AttachParams;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
-use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio_util::io::SyncIoBridge;
-
-/// Bytes of the agent's error output that are kept.
-const MAX_ERROR_LENGTH: u64 = 64 << 10;
 
 #[derive(Debug, Args)]
 pub(crate) struct Cp {
@@ -43,14 +39,9 @@ impl Location {
         let Some((pod, path)) = text.split_once(':').filter(|(pod, _)| is_pod(pod)) else {
             return Ok(Self::Local(text.into()));
         };
+        let no_rank = || format!("{pod} has no valid rank: use NAME[RANK]:PATH");
         let (name, rank) = match pod.strip_suffix(']').and_then(|it| it.split_once('[')) {
-            Some((name, rank)) => {
-                let rank = rank.parse();
-                (
-                    name,
-                    rank.with_context(|| format!("{pod} has no valid rank: use NAME[RANK]:PATH"))?,
-                )
-            }
+            Some((name, rank)) => (name, rank.parse().with_context(no_rank)?),
             None => (pod, 0),
         };
         let path = if path.is_empty() { "." } else { path };
@@ -108,7 +99,7 @@ async fn upload(pod: &RankPod, from: PathBuf, to: &str) -> Result<Copied> {
     let words: Vec<&str> = pod.as_user(&words).into_iter().chain(name).collect();
     let parameters = AttachParams { stdin: true, ..exec::parameters(&pod.target) };
     let mut process = exec::start(&pod.target, &pod.name, &words, &parameters).await?;
-    let errors = read_in_background(process.stderr());
+    let errors = tokio::spawn(exec::error_text(process.stderr()));
     let stream = SyncIoBridge::new(process.stdin().context("the agent has no input")?);
     let packing = spawn_blocking(move || {
         let skipped = |path: &Path| {
@@ -127,8 +118,8 @@ async fn upload(pod: &RankPod, from: PathBuf, to: &str) -> Result<Copied> {
         Either::Left((packed, end)) => (end.await?, ready(packed).left_future()),
         Either::Right((code, packing)) => (code?, packing.right_future()),
     };
-    let errors = errors.await.unwrap_or_default();
-    ensure!(code == 0, "{}", failure(&errors, code));
+    let stderr = errors.await.unwrap_or_default();
+    ensure!(code == 0, "{}", Output { code, stdout: Vec::new(), stderr }.failure());
     Ok(packed.await.context("pack the files")??)
 }
 
@@ -136,7 +127,7 @@ async fn download(pod: &RankPod, from: &str, to: PathBuf) -> Result<Copied> {
     let words = pod.as_user(&[pod.agent.as_str(), "pack", from]);
     let parameters = exec::parameters(&pod.target);
     let mut process = exec::start(&pod.target, &pod.name, &words, &parameters).await?;
-    let errors = read_in_background(process.stderr());
+    let errors = tokio::spawn(exec::error_text(process.stderr()));
     let stream = SyncIoBridge::new(process.stdout().context("the agent has no output")?);
     let destination = Destination { path: to, name: base_name(from) };
     let unpacked: JoinHandle<Result<Copied, TransferError>> = spawn_blocking(move || {
@@ -157,31 +148,13 @@ async fn download(pod: &RankPod, from: &str, to: PathBuf) -> Result<Copied> {
         return Err(error.into());
     }
     let code = exec::end(process, &words).await?;
-    let errors = errors.await.unwrap_or_default();
-    ensure!(code == 0, "{}", failure(&errors, code));
-    if !errors.trim().is_empty() {
-        print_stderr(&errors);
+    let stderr = errors.await.unwrap_or_default();
+    let output = Output { code, stdout: Vec::new(), stderr };
+    ensure!(code == 0, "{}", output.failure());
+    if !output.stderr.is_empty() {
+        print_stderr(&output.stderr);
     }
     Ok(unpacked?)
-}
-
-fn failure(errors: &str, code: u8) -> String {
-    match errors.trim() {
-        "" => format!("the agent in the pod ended with code {code}"),
-        text => text.to_owned(),
-    }
-}
-
-/// Reads the agent's error output in a task.
-fn read_in_background(from: Option<impl AsyncRead + Unpin + Send + 'static>) -> JoinHandle<String> {
-    tokio::spawn(async move {
-        let mut text = Vec::new();
-        if let Some(from) = from {
-            // Error output that cannot be read is ignored.
-            let _ = from.take(MAX_ERROR_LENGTH).read_to_end(&mut text).await;
-        }
-        String::from_utf8_lossy(&text).into_owned()
-    })
 }
 
 /// A bar that shows on a terminal how many bytes of the stream it wraps have been copied.
@@ -213,10 +186,8 @@ mod tests {
             assert_eq!(Location::parse(text).unwrap(), Location::Local(text.into()), "{text}");
         }
         for text in ["hello[x]:a", "hello[-1]:a", "hello[]:a"] {
-            assert!(
-                Location::parse(text).unwrap_err().to_string().contains("NAME[RANK]"),
-                "{text}"
-            );
+            let error = Location::parse(text).unwrap_err().to_string();
+            assert!(error.contains("NAME[RANK]"), "{error}");
         }
     }
 

@@ -102,11 +102,8 @@ async fn checks(target: &MiniClusterRef, agent: &str, pod: &Pod) -> Result<Vec<C
     let runs = runner_state(pod, &target.name).is_some_and(|state| state.running.is_some());
     if !runs {
         let remedy = format!("see `kubectl flux explain {}`", target.name);
-        return Ok(vec![Check::failed(
-            "pod",
-            format!("{} is not running", pod.name_any()),
-            &remedy,
-        )]);
+        let seen = format!("{} is not running", pod.name_any());
+        return Ok(vec![Check::failed("pod", seen, &remedy)]);
     }
     let words = [agent, "doctor", "--output", "json"];
     let output = exec::capture(target, &pod.name_any(), &words).await?;

@@ -35,12 +35,8 @@ impl List {
             return Ok(());
         }
         if list.items.is_empty() {
-            let namespace = if self.all_namespaces {
-                String::new()
-            } else {
-                format!(" in the namespace {}", connection.namespace)
-            };
-            print_stderr(&format!("no MiniClusters found{namespace}"));
+            let namespace = if self.all_namespaces { "any" } else { &connection.namespace };
+            print_stderr(&format!("no MiniClusters found in {namespace} namespace"));
             return Ok(());
         }
         print(&self.table(list, Timestamp::now()));
@@ -54,11 +50,8 @@ impl List {
         header.extend(["NAME", "SIZE", "READY", "STATUS", "EXIT", "AGE"]);
         header.extend(wide.then_some(["REASON", "QUEUE", "IMAGE"]).into_iter().flatten());
         let rows = list.items.into_iter().map(|cluster| {
-            let mut row: Vec<String> = self
-                .all_namespaces
-                .then(|| cluster.namespace().unwrap_or_default())
-                .into_iter()
-                .collect();
+            let mut row = Vec::new();
+            row.extend(self.all_namespaces.then(|| cluster.namespace().unwrap_or_default()));
             row.extend(columns(&cluster, now));
             if wide {
                 row.extend(wide_columns(&cluster));

@@ -1,12 +1,13 @@
 //! `logs`: prints the output of all ranks in order of time.
 
+use super::status::summary;
 use super::wait::{Goal, until};
 use crate::connection::Connection;
 use crate::log_stream;
 use crate::minicluster::{MiniClusterRef, NameArgument, rank, runner_state};
 use crate::output::{paint, print, print_stderr};
-use anstyle::AnsiColor;
-use anyhow::{Context as _, Result, anyhow};
+use anstyle::AnsiColor::{self, Blue, BrightBlack, Cyan, Green, Magenta, Yellow};
+use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use futures::{StreamExt as _, stream};
 use jiff::SignedDuration;
@@ -18,14 +19,7 @@ use std::pin::pin;
 use tokio::sync::mpsc;
 
 /// The colours of the ranks; they repeat after the last one.
-const COLOURS: [AnsiColor; 6] = [
-    AnsiColor::Cyan,
-    AnsiColor::Green,
-    AnsiColor::Magenta,
-    AnsiColor::Yellow,
-    AnsiColor::Blue,
-    AnsiColor::BrightBlack,
-];
+const COLOURS: [AnsiColor; 6] = [Cyan, Green, Magenta, Yellow, Blue, BrightBlack];
 /// Number of logs that are read at the same time.
 const AT_ONCE: usize = 16;
 
@@ -80,11 +74,7 @@ impl Logs {
         let target = self.name.target(connection);
         let pods = target.pods().await?;
         if pods.is_empty() && !self.follow {
-            let cluster = target.get().await?;
-            return Err(anyhow!(
-                "there are no pods to read logs of; {}",
-                super::status::summary(&cluster)
-            ));
+            bail!("there are no pods to read logs of; {}", summary(&target.get().await?));
         }
         if self.follow {
             self.follow(&target).await?;

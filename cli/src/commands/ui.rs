@@ -15,9 +15,7 @@ use kube::Api;
 use kube::api::AttachParams;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::process::{Command, Stdio};
-use tokio::io::{
-    AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, BufReader, copy_bidirectional,
-};
+use tokio::io::{AsyncBufReadExt as _, BufReader, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 
 /// The program that opens an address in the user's browser.
@@ -52,11 +50,11 @@ impl Ui {
         let mut served = exec::start(&lead.target, &lead.name, &words, &parameters).await?;
         // When this process ends, the input of the agent is closed, and the agent ends.
         let _input = served.stdin();
-        let mut errors = served.stderr();
+        let errors = served.stderr();
         let output = served.stdout().context("the agent has no output")?;
         let mut lines = BufReader::new(output).lines();
         let Some(line) = lines.next_line().await.context("read the address from the agent")? else {
-            bail!("the agent does not serve the page: {}", read_all(&mut errors).await);
+            bail!("the agent does not serve the page: {}", exec::error_text(errors).await);
         };
         let (port, token) = parts(&line)
             .with_context(|| format!("the agent printed {line:?} instead of an address"))?;
@@ -70,7 +68,7 @@ impl Ui {
         tokio::select! {
             ended = exec::end(served, &words) => {
                 let code = ended?;
-                bail!("the agent ended with code {code}: {}", read_all(&mut errors).await)
+                bail!("the agent ended with code {code}: {}", exec::error_text(errors).await)
             }
             interrupted = tokio::signal::ctrl_c() => {
                 interrupted.context("wait for an interrupt")?;
@@ -108,14 +106,6 @@ async fn forward_one(mut from: TcpStream, pods: &Api<Pod>, pod: &str, port: u16)
     // The browser may close connections at any time.
     let _ = copy_bidirectional(&mut from, &mut to).await;
     Ok(())
-}
-
-async fn read_all(from: &mut Option<impl AsyncRead + Unpin>) -> String {
-    let mut text = String::new();
-    if let Some(from) = from {
-        let _ = from.read_to_string(&mut text).await;
-    }
-    text.trim().to_owned()
 }
 
 /// Opens the address in the user's browser. Without a browser the user has the printed address.

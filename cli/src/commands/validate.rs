@@ -54,12 +54,8 @@ impl Validate {
         for file in &self.files {
             let documents = match checker().documents_of(file, &mut stdin()) {
                 Ok(Ok(documents)) => documents,
-                Ok(Err(findings)) => {
-                    all.push(Ok(findings));
-                    continue;
-                }
-                Err(error) => {
-                    all.push(Err(error));
+                unread => {
+                    all.extend(unread.map(Result::err).transpose());
                     continue;
                 }
             };

@@ -57,13 +57,11 @@ impl Wait {
         let target = self.name.target(connection);
         target.get().await?;
         let end = until(&target, self.goal);
-        let (cluster, reached) = match self.timeout {
-            None => end.await?,
-            Some(seconds) => match timeout(Duration::from_secs(seconds), end).await {
-                Ok(end) => end?,
-                Err(_) => bail!("timed out after {seconds} s: {}", summary(&target.get().await?)),
-            },
+        let limit = self.timeout.map_or(Duration::MAX, Duration::from_secs);
+        let Ok(end) = timeout(limit, end).await else {
+            bail!("timed out after {} s: {}", limit.as_secs(), summary(&target.get().await?));
         };
+        let (cluster, reached) = end?;
         print(&summary(&cluster));
         Ok(if reached { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }

@@ -101,8 +101,7 @@ fn unpack_root(entry: &mut Entry<'_, impl Read>, root: &Path) -> Result<bool, Tr
         return Err(TransferError::Kind { path: root.to_owned() });
     }
     if root.is_dir() {
-        let source =
-            io::Error::new(io::ErrorKind::IsADirectory, "there is a directory with this name");
+        let source = io::Error::new(io::ErrorKind::IsADirectory, "it is a directory");
         return Err(write(root)(source));
     }
     // An existing file or link is replaced. A link is not followed.

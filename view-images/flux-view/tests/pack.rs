@@ -26,48 +26,40 @@ struct BuildContainer(tempfile::TempDir);
 impl BuildContainer {
     /// A container with Flux, Python, bash and their libraries.
     fn new() -> Self {
-        let container = Self(tempfile::tempdir().unwrap());
+        let build = Self(tempfile::tempdir().unwrap());
         let bash = fs::canonicalize("/bin/bash").unwrap();
         for file in libraries(&bash) {
-            container.copy(&file, file.strip_prefix("/").unwrap());
+            build.copy(&file, file.strip_prefix("/").unwrap());
         }
-        let helper = container.place("usr/lib/libhelper.so.1");
+        let helper = build.place("usr/lib/libhelper.so.1");
         compile(HELPER, &helper, &["-shared", "-fPIC", "-Wl,-soname,libhelper.so.1"]);
-        let flux = container.place(Path::new(PREFIX).join("bin/flux"));
+        let flux = build.place(Path::new(PREFIX).join("bin/flux"));
         compile(FLUX, &flux, &["-g3", helper.to_str().unwrap()]);
-        container.copy(&bash, "usr/bin/bash");
-        container.copy(&bash, "usr/bin/python3.11");
-        container.link("usr/bin/python3", "python3.11");
+        build.copy(&bash, "usr/bin/bash");
+        build.copy(&bash, "usr/bin/python3.11");
+        build.link("usr/bin/python3", "python3.11");
         for module in ["os.py", "json/__init__.py", "test/test_os.py", "config-3.11-x/Makefile"] {
-            container.file(&format!("usr/lib/python3.11/{module}"), "# a module\n", 0o644);
+            build.file(&format!("usr/lib/python3.11/{module}"), "# a module\n", 0o644);
         }
         for package in ["yaml", "cffi", "ply", "pip"] {
             let path = format!("usr/lib/python3/dist-packages/{package}/__init__.py");
-            container.file(&path, "# a package\n", 0o644);
+            build.file(&path, "# a package\n", 0o644);
         }
         let extension = "usr/lib/python3.11/dist-packages/_cffi_backend.cpython-311.so";
-        compile(
-            HELPER,
-            &container.place(extension),
-            &["-shared", "-fPIC", helper.to_str().unwrap()],
-        );
-        container.installed(
-            "libexec/flux/cmd/flux-hello",
-            "#!/bin/sh\necho hello from $BASH\n",
-            0o750,
-        );
-        container.installed("libexec/flux/cmd/flux-jobs.py", "#!/usr/bin/env python3 -s\n", 0o755);
-        container.installed("lib/python3.11/site-packages/flux/__init__.py", "# Flux\n", 0o600);
-        container.installed("lib/python3.11/site-packages/_flux/__init__.py", "", 0o644);
-        container.link(
+        compile(HELPER, &build.place(extension), &["-shared", "-fPIC", helper.to_str().unwrap()]);
+        build.installed("libexec/flux/cmd/flux-hello", "#!/bin/sh\necho hello from $BASH\n", 0o750);
+        build.installed("libexec/flux/cmd/flux-jobs.py", "#!/usr/bin/env python3 -s\n", 0o755);
+        build.installed("lib/python3.11/site-packages/flux/__init__.py", "# Flux\n", 0o600);
+        build.installed("lib/python3.11/site-packages/_flux/__init__.py", "", 0o644);
+        build.link(
             &format!("{PREFIX}/lib/flux/python3.11/flux"),
             "/mnt/flux/view/lib/python3.11/site-packages/flux",
         );
-        container.link(&format!("{PREFIX}/bin/python3"), "/usr/bin/python3");
+        build.link(&format!("{PREFIX}/bin/python3"), "/usr/bin/python3");
         for useless in ["include/flux/core.h", "lib/libflux-core.la", "share/man/man1/flux.1"] {
-            container.installed(useless, "useless", 0o644);
+            build.installed(useless, "useless", 0o644);
         }
-        container
+        build
     }
 
     fn root(&self) -> PathBuf {
@@ -181,20 +173,20 @@ fn check(root: &Path, application: Option<&Path>, code: i32) -> BTreeMap<String,
 
 #[test]
 fn a_packed_view_runs_without_any_other_files() {
-    let container = BuildContainer::new();
-    container.pack(&[], 0);
-    let Some(text) = container.run_alone("bin/flux", &[]) else { return };
+    let build = BuildContainer::new();
+    build.pack(&[], 0);
+    let Some(text) = build.run_alone("bin/flux", &[]) else { return };
     assert_eq!(text, "/mnt/flux/view/bin/python3 0.88.0\n");
-    let shell = container.run_alone("bin/bash", &["-c", "echo $((40 + 2))"]);
+    let shell = build.run_alone("bin/bash", &["-c", "echo $((40 + 2))"]);
     assert_eq!(shell.as_deref(), Some("42\n"));
-    let hello = container.run_alone("libexec/flux/cmd/flux-hello", &[]);
+    let hello = build.run_alone("libexec/flux/cmd/flux-hello", &[]);
     assert_eq!(hello.as_deref(), Some("hello from /mnt/flux/view/bin/sh\n"));
 }
 
 #[test]
 fn the_view_has_only_what_flux_needs() {
-    let container = BuildContainer::new();
-    let report = container.pack(&["--output", "json"], 0);
+    let build = BuildContainer::new();
+    let report = build.pack(&["--output", "json"], 0);
     for path in [
         "bin/bash",
         "lib/libc.so.6",
@@ -203,25 +195,25 @@ fn the_view_has_only_what_flux_needs() {
         "lib/python3.11/_cffi_backend.cpython-311.so",
         "lib/python3.11/site-packages/flux/__init__.py",
     ] {
-        assert!(container.packed(path).is_file(), "{path}");
+        assert!(build.packed(path).is_file(), "{path}");
     }
     for path in ["include", "share", "lib/libflux-core.la", "lib/python3.11/dist-packages"] {
-        assert!(!container.packed(path).exists(), "{path}");
+        assert!(!build.packed(path).exists(), "{path}");
     }
     for module in ["test", "config-3.11-x", "pip"] {
-        assert!(!container.packed("lib/python3.11").join(module).exists(), "{module}");
+        assert!(!build.packed("lib/python3.11").join(module).exists(), "{module}");
     }
-    let target = |path: &str| fs::read_link(container.packed(path)).unwrap();
+    let target = |path: &str| fs::read_link(build.packed(path)).unwrap();
     assert_eq!(target("lib/python3.11/yaml"), Path::new("flux-packages/yaml"));
     assert_eq!(target("bin/python3"), Path::new("python3.11"));
     assert_eq!(target("bin/sh"), Path::new("bash"));
     let target_at_run_time = "/mnt/flux/view/lib/python3.11/site-packages/flux";
     assert_eq!(target("lib/flux/python3.11/flux"), Path::new(target_at_run_time));
-    let jobs = fs::read_to_string(container.packed("libexec/flux/cmd/flux-jobs.py")).unwrap();
+    let jobs = fs::read_to_string(build.packed("libexec/flux/cmd/flux-jobs.py")).unwrap();
     assert_eq!(jobs, "#!/mnt/flux/view/bin/python3.11 -s\n");
     let size = |path: PathBuf| fs::metadata(path).unwrap().len();
-    let with_debug_sections = size(container.root().join(PREFIX).join("bin/flux"));
-    assert!(size(container.packed("bin/flux")) < with_debug_sections);
+    let with_debug_sections = size(build.root().join(PREFIX).join("bin/flux"));
+    assert!(size(build.packed("bin/flux")) < with_debug_sections);
 
     let report: Value = serde_json::from_str(&report).unwrap();
     assert_eq!(report["flux"], "0.88.0");
@@ -236,8 +228,8 @@ fn the_view_has_only_what_flux_needs() {
 
 /// The output of `script` in an image's Python, with the view's modules of Flux and the packages in `own`. Prints why and
 /// returns `None` if this machine has no Python.
-fn run_in_image_python(container: &BuildContainer, own: &Path, script: &str) -> Option<String> {
-    let modules = container.packed("lib/python3.11/site-packages");
+fn run_in_image_python(build: &BuildContainer, own: &Path, script: &str) -> Option<String> {
+    let modules = build.packed("lib/python3.11/site-packages");
     let path = format!("{}:{}", modules.display(), own.display());
     // Without this machine's own packages.
     let Ok(output) =
@@ -252,29 +244,29 @@ fn run_in_image_python(container: &BuildContainer, own: &Path, script: &str) -> 
 
 #[test]
 fn image_packages_come_before_those_of_the_view() {
-    let container = BuildContainer::new();
-    container.pack(&[], 0);
+    let build = BuildContainer::new();
+    build.pack(&[], 0);
     let own = tempfile::tempdir().unwrap();
     fs::create_dir(own.path().join("yaml")).unwrap();
     fs::write(own.path().join("yaml/__init__.py"), "# the image's\n").unwrap();
     let script = "import _flux, cffi, yaml; print(cffi.__file__); print(yaml.__file__)";
-    let Some(printed) = run_in_image_python(&container, own.path(), script) else { return };
-    let of_view = container.packed("lib/python3.11/flux-packages/cffi/__init__.py");
+    let Some(printed) = run_in_image_python(&build, own.path(), script) else { return };
+    let of_view = build.packed("lib/python3.11/flux-packages/cffi/__init__.py");
     let of_image = own.path().join("yaml/__init__.py");
     let expected =
         [of_view, of_image].map(|path| fs::canonicalize(path).unwrap().display().to_string());
     assert_eq!(printed.lines().collect::<Vec<_>>(), expected);
     // A program that does not import Flux finds no packages of the view.
     let script = "import importlib.util; print(importlib.util.find_spec('cffi'))";
-    assert_eq!(run_in_image_python(&container, own.path(), script).unwrap(), "None\n");
+    assert_eq!(run_in_image_python(&build, own.path(), script).unwrap(), "None\n");
 }
 
 /// The program that loads the module may not belong to the view.
 #[test]
 fn an_extension_module_finds_its_libraries_in_the_view() {
-    let container = BuildContainer::new();
-    container.pack(&[], 0);
-    let module = container.packed("lib/python3.11/_cffi_backend.cpython-311.so");
+    let build = BuildContainer::new();
+    build.pack(&[], 0);
+    let module = build.packed("lib/python3.11/_cffi_backend.cpython-311.so");
     let headers = Command::new("readelf").arg("-d").arg(module).output().unwrap();
     let headers = String::from_utf8(headers.stdout).unwrap();
     assert!(headers.contains("Library rpath: [/mnt/flux/view/lib]"), "{headers}");
@@ -282,62 +274,62 @@ fn an_extension_module_finds_its_libraries_in_the_view() {
 
 #[test]
 fn a_flux_without_its_first_module_gives_a_warning() {
-    let container = BuildContainer::new();
-    container.remove(&format!("{PREFIX}/lib/python3.11/site-packages/_flux"));
-    let report = container.pack(&[], 0);
+    let build = BuildContainer::new();
+    build.remove(&format!("{PREFIX}/lib/python3.11/site-packages/_flux"));
+    let report = build.pack(&[], 0);
     assert!(report.contains("warning: Flux has no _flux/__init__.py"), "{report}");
 }
 
 #[test]
 fn every_user_can_read_and_only_the_owner_write() {
-    let container = BuildContainer::new();
-    container.installed("etc/flux/open", "", 0o666);
-    container.pack(&[], 0);
+    let build = BuildContainer::new();
+    build.installed("etc/flux/open", "", 0o666);
+    build.pack(&[], 0);
     for (path, expected) in [
         ("libexec/flux/cmd/flux-hello", 0o755),
         ("lib/python3.11/site-packages/flux/__init__.py", 0o644),
         ("etc/flux/open", 0o644),
         ("lib/python3.11", 0o755),
     ] {
-        let mode = fs::metadata(container.packed(path)).unwrap().permissions().mode() & 0o7777;
+        let mode = fs::metadata(build.packed(path)).unwrap().permissions().mode() & 0o7777;
         assert_eq!(mode, expected, "{path}");
     }
     // Python compares the times of its modules.
     let time = |path: PathBuf| fs::metadata(path).unwrap().modified().unwrap();
     let module = "lib/python3.11/json/__init__.py";
-    assert_eq!(time(container.packed(module)), time(container.root().join("usr").join(module)));
+    assert_eq!(time(build.packed(module)), time(build.root().join("usr").join(module)));
 }
 
 #[test]
 fn a_staged_installation_is_packed() {
-    let container = BuildContainer::new();
-    fs::create_dir_all(container.root().join("stage/mnt")).unwrap();
-    fs::rename(container.root().join("mnt/flux"), container.root().join("stage/mnt/flux")).unwrap();
-    let output = container.pack_from("/stage/mnt/flux/view", &[]);
+    let build = BuildContainer::new();
+    fs::create_dir_all(build.root().join("stage/mnt")).unwrap();
+    fs::rename(build.root().join("mnt/flux"), build.root().join("stage/mnt/flux")).unwrap();
+    let output = build.pack_from("/stage/mnt/flux/view", &[]);
     assert!(output.status.success(), "{output:?}");
-    assert!(container.packed("lib/libc.so.6").is_file());
+    assert!(build.packed("lib/libc.so.6").is_file());
 }
 
 #[test]
 fn a_packed_view_can_be_extended_and_packed_again() {
-    let container = BuildContainer::new();
-    container.pack(&[], 0);
-    container.remove(PREFIX);
-    fs::rename(container.image().join(PREFIX), container.root().join(PREFIX)).unwrap();
-    container.installed("libexec/flux/cmd/flux-more", "#!/bin/bash\necho more\n", 0o755);
-    container.pack(&[], 0);
-    if let Some(text) = container.run_alone("libexec/flux/cmd/flux-more", &[]) {
+    let build = BuildContainer::new();
+    build.pack(&[], 0);
+    build.remove(PREFIX);
+    fs::rename(build.image().join(PREFIX), build.root().join(PREFIX)).unwrap();
+    build.installed("libexec/flux/cmd/flux-more", "#!/bin/bash\necho more\n", 0o755);
+    build.pack(&[], 0);
+    if let Some(text) = build.run_alone("libexec/flux/cmd/flux-more", &[]) {
         assert_eq!(text, "more\n");
     }
 }
 
 #[test]
 fn all_faults_are_reported_and_nothing_is_written() {
-    let container = BuildContainer::new();
-    container.remove("usr/bin/bash");
-    container.remove("usr/lib/python3/dist-packages/yaml");
-    container.remove("usr/lib/libhelper.so.1");
-    let text = container.pack(&[], 66);
+    let build = BuildContainer::new();
+    build.remove("usr/bin/bash");
+    build.remove("usr/lib/python3/dist-packages/yaml");
+    build.remove("usr/lib/libhelper.so.1");
+    let text = build.pack(&[], 66);
     for part in [
         "fault: there is no bash",
         "remedy: install bash",
@@ -350,7 +342,7 @@ fn all_faults_are_reported_and_nothing_is_written() {
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
-    assert!(!container.image().exists());
+    assert!(!build.image().exists());
 }
 
 #[test]
@@ -362,29 +354,29 @@ fn a_flux_for_another_prefix_is_refused() {
 
 #[test]
 fn an_existing_view_is_replaced_only_by_force() {
-    let container = BuildContainer::new();
-    fs::create_dir_all(container.packed("bin")).unwrap();
-    fs::write(container.packed("bin/old"), "").unwrap();
-    let refused = container.pack(&[], 66);
+    let build = BuildContainer::new();
+    fs::create_dir_all(build.packed("bin")).unwrap();
+    fs::write(build.packed("bin/old"), "").unwrap();
+    let refused = build.pack(&[], 66);
     assert!(refused.contains("is not empty"), "{refused}");
-    assert!(container.packed("bin/old").exists());
-    container.pack(&["--force"], 0);
-    assert!(!container.packed("bin/old").exists() && container.packed("bin/flux").exists());
-    let names = fs::read_dir(container.image().join("mnt/flux")).unwrap().count();
+    assert!(build.packed("bin/old").exists());
+    build.pack(&["--force"], 0);
+    assert!(!build.packed("bin/old").exists() && build.packed("bin/flux").exists());
+    let names = fs::read_dir(build.image().join("mnt/flux")).unwrap().count();
     assert_eq!(names, 1);
 }
 
 #[test]
 fn only_a_packed_view_runs_in_every_image() {
-    let container = BuildContainer::new();
-    container.pack(&[], 0);
+    let build = BuildContainer::new();
+    build.pack(&[], 0);
     let empty = tempfile::tempdir().unwrap();
-    let found = check(&container.image(), Some(empty.path()), 0);
+    let found = check(&build.image(), Some(empty.path()), 0);
     assert!(found.values().all(|finding| finding == "ok"), "{found:?}");
 
-    let unpacked = container.0.path().join("unpacked");
+    let unpacked = build.0.path().join("unpacked");
     fs::create_dir_all(unpacked.join("mnt/flux")).unwrap();
-    fs::rename(container.root().join(PREFIX), unpacked.join(PREFIX)).unwrap();
+    fs::rename(build.root().join(PREFIX), unpacked.join(PREFIX)).unwrap();
     for (path, mode) in [
         ("lib/python3.11/site-packages/flux/__init__.py", 0o644),
         ("libexec/flux/cmd/flux-hello", 0o755),
@@ -392,7 +384,7 @@ fn only_a_packed_view_runs_in_every_image() {
         let path = unpacked.join(PREFIX).join(path);
         fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
     }
-    assert_eq!(check(&unpacked, Some(&container.root()), 0)["libraries"], "warning");
+    assert_eq!(check(&unpacked, Some(&build.root()), 0)["libraries"], "warning");
     let found = check(&unpacked, Some(empty.path()), 1);
     for name in ["loader", "C library", "shell", "python"] {
         assert_eq!(found[name], "failed", "{found:?}");
@@ -405,8 +397,8 @@ fn only_a_packed_view_runs_in_every_image() {
 
 #[test]
 fn files_that_only_their_owner_reads_are_found() {
-    let container = BuildContainer::new();
-    assert_eq!(check(&container.root(), Some(&container.root()), 1)["access"], "failed");
+    let build = BuildContainer::new();
+    assert_eq!(check(&build.root(), Some(&build.root()), 1)["access"], "failed");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use crate::commands::logs::is_of_flux;
 use crate::connection::Connection;
 use crate::exec;
 use crate::minicluster::{MiniClusterRef, agent, rank, runner, runner_state};
+use crate::output::age;
 use anyhow::{Context as _, Result};
 use flux_api::crd::{MiniCluster, MiniClusterStatus};
 use flux_contract::TerminationMessage;
@@ -85,14 +86,11 @@ fn conditions(cluster: &MiniCluster, now: Timestamp) -> Vec<String> {
     let all = all.filter(|it| {
         it.status == "True" || !["Suspended", "Complete", "Failed"].contains(&it.type_.as_str())
     });
-    let line = |condition: &k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition| {
-        let age = crate::output::age(condition.last_transition_time.0, now);
-        format!(
-            "{}={}, {}, for {age}: {}",
-            condition.type_, condition.status, condition.reason, condition.message
-        )
-    };
-    all.map(line).collect()
+    all.map(|it| {
+        let age = age(it.last_transition_time.0, now);
+        format!("{}={}, {}, for {age}: {}", it.type_, it.status, it.reason, it.message)
+    })
+    .collect()
 }
 
 fn is_over(cluster: &MiniCluster) -> bool {
@@ -205,7 +203,7 @@ fn time(event: &Event) -> Option<Timestamp> {
 }
 
 fn line(event: &Event, now: Timestamp) -> String {
-    let age = time(event).map(|at| crate::output::age(at, now)).unwrap_or_default();
+    let age = time(event).map(|at| age(at, now)).unwrap_or_default();
     let object = &event.involved_object;
     format!(
         "{age} ago, {} {}: {}: {}",

@@ -98,10 +98,8 @@ fn existing_volumes(path: &str, container: &mut Value, notes: &mut Vec<FieldNote
             if volumes.contains_key(&name) {
                 left.insert(name, volume);
             } else {
-                notes.push((
-                    format!("{path}.existingVolumes.{name}"),
-                    "moved to volumes".to_owned(),
-                ));
+                let path = format!("{path}.existingVolumes.{name}");
+                notes.push((path, "moved to volumes".to_owned()));
                 volumes.insert(name, volume);
             }
         }

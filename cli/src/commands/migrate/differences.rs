@@ -34,11 +34,7 @@ const OF_SPECIFICATION: &[Rule] = &[
         |spec| is_given(&spec["flux"]["wrap"]),
         "wraps only the brokers, not the command",
     ),
-    (
-        "flux.logLevel",
-        |spec| spec["flux"]["logLevel"] == 0,
-        "0 is used; Go used its default instead",
-    ),
+    ("flux.logLevel", |spec| spec["flux"]["logLevel"] == 0, "0 is used; Go used its default"),
     (
         "flux.brokerConfig",
         |spec| mentions(&spec["flux"]["brokerConfig"], "/mnt/flux/view"),

@@ -85,9 +85,8 @@ impl RunSpec {
         let runner = runner(&mut spec.containers)?;
         runner.image = self.image.clone().or_else(|| runner.image.take());
         for variable in &self.env {
-            let (name, value) = variable.split_once('=').with_context(|| {
-                format!("--env {variable:?} has no value: use --env NAME=VALUE")
-            })?;
+            let no_value = || format!("--env {variable:?} has no value: use --env NAME=VALUE");
+            let (name, value) = variable.split_once('=').with_context(no_value)?;
             runner.environment.insert(name.to_owned(), value.to_owned());
         }
         runner.working_dir = self.workdir.clone().or_else(|| runner.working_dir.take());

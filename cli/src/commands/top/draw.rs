@@ -62,13 +62,9 @@ fn draw_ranks(state: &State, frame: &mut Frame<'_>, area: Rect) {
             (true, Some(reason)) => format!("drained {reason}").yellow(),
             (true, None) => Span::raw(""),
         };
-        let gpus = if rank.gpus > 0 {
-            format!("{}/{} GPUs", rank.gpus_allocated, rank.gpus)
-        } else {
-            String::new()
-        };
+        let gpus = (rank.gpus > 0).then(|| format!("{}/{} GPUs", rank.gpus_allocated, rank.gpus));
         let cells = [Cell::from(format!("{:>4}", rank.rank)), Cell::from(bar(rank))];
-        let others = [Cell::from(used), Cell::from(gpus), Cell::from(note)];
+        let others = [Cell::from(used), Cell::from(gpus.unwrap_or_default()), Cell::from(note)];
         Row::new(cells.into_iter().chain(others))
     });
     let widths = [Length(4), Length(BAR), Length(9), Length(9), Min(10)];

@@ -146,7 +146,7 @@ impl Axis {
             if phases.is_empty() {
                 segments.push(self.segment(RUN, started, finished));
             } else {
-                segments.extend(agent_segments(&phases, started, is_running));
+                segments.extend(segments_of(&phases, started, is_running));
             }
         }
         Row {
@@ -160,11 +160,7 @@ impl Axis {
 }
 
 /// The phases of an agent that started at `started`. The last phase of a running agent continues.
-fn agent_segments(
-    phases: &[Phase],
-    started: i64,
-    is_running: bool,
-) -> impl Iterator<Item = Segment> {
+fn segments_of(phases: &[Phase], started: i64, is_running: bool) -> impl Iterator<Item = Segment> {
     let last = phases.len().saturating_sub(1);
     let milliseconds = |count: u64| i64::try_from(count).unwrap_or(i64::MAX / 4);
     phases.iter().enumerate().map(move |(index, phase)| Segment {
