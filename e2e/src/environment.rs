@@ -11,7 +11,6 @@ use crate::trial::Trial;
 use crate::trial::evidence::keep_evidence;
 use crate::wait::{self, Look};
 use anyhow::{Context as _, Result, anyhow};
-use clap::ValueEnum as _;
 use flux_api::crd::Install;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
@@ -87,7 +86,7 @@ impl Environment {
         let Some(text) = std::env::var(VARIABLE).ok().filter(|it| !it.is_empty()) else {
             return Ok(None);
         };
-        let method = Install::from_str(&text, true);
+        let method = text.parse::<Install>();
         method.map(Some).map_err(|error| anyhow!("reading {VARIABLE}={text}: {error}"))
     }
 

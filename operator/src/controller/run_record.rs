@@ -142,7 +142,7 @@ impl RunRecord {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::fixtures::{at, condition, ended, job, pod};
+    use crate::controller::fixtures::{at, ended, job, pod};
     use serde_json::json;
 
     #[test]

@@ -32,13 +32,12 @@ pub(crate) fn join_pod_group(
     if cluster.gang == Gang::None {
         return Ok(Joined::default());
     }
-    let scheduler = match live_job {
-        Some(live) => Scheduler::noted_on(live),
-        None => {
-            let served: Vec<Scheduler> = observed.iter().map(|(scheduler, _)| *scheduler).collect();
-            let template = &job.spec.get_or_insert_default().template;
-            choose(cluster.gang, template, &served).map_err(Error::NoPodGroups)?
-        }
+    let scheduler = if let Some(live) = live_job {
+        Scheduler::noted_on(live)
+    } else {
+        let served: Vec<Scheduler> = observed.iter().map(|(scheduler, _)| *scheduler).collect();
+        let template = &job.spec.get_or_insert_default().template;
+        choose(cluster.gang, template, &served).map_err(Error::NoPodGroups)?
     };
     let live = observed.iter().find(|(served, _)| Some(*served) == scheduler);
     let live = live.and_then(|(_, pod_group)| pod_group.as_ref());
