@@ -34,8 +34,8 @@ pub(crate) struct Run {
     #[arg(long)]
     keep: bool,
     /// Print the MiniCluster, and do not create it
-    #[arg(long)]
-    dry_run: bool,
+    #[arg(long = "dry-run")]
+    only_prints: bool,
 }
 
 impl Run {
@@ -44,7 +44,7 @@ impl Run {
         connect: impl AsyncFnOnce() -> Result<Connection>,
     ) -> Result<ExitCode> {
         let cluster = self.spec.minicluster(&mut getrandom::u32)?;
-        if self.dry_run {
+        if self.only_prints {
             print(&serde_saphyr::to_string(&cluster).context("write YAML")?);
             return Ok(ExitCode::SUCCESS);
         }
