@@ -5,21 +5,18 @@ use crate::commands::{
     render, resources, run, scale, shell, status, submit, suspend, top, trace, ui, validate, wait,
 };
 use crate::connection::{Connection, ConnectionArguments};
-use crate::exec::NOT_RUN;
-use crate::target::NameArgument;
+use crate::exit::{FAILED, NOT_RUN};
+use crate::minicluster::NameArgument;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
-
-/// Exit code of commands that do not end with the code of another program.
-const FAILED: u8 = 1;
 
 /// Runs, watches and explains MiniClusters, and enters them.
 #[derive(Debug, Parser)]
 #[command(name = "kubectl-flux", bin_name = "kubectl flux", version, max_term_width = 100)]
 #[command(
-    after_help = "Exit codes: 0; 1 if it failed; 2 for a wrong command line. `run`, `exec`, `shell`, `attach` and \
-`submit --watch` end with the code of the program, and with 125 where they could not run it."
+    after_help = "Exit codes: 0 for success, 1 for failure, 2 for a wrong command line. `run`, `exec`, `shell`, `attach` \
+and `submit --watch` end with the exit code of the program, or with 125 if they could not run it."
 )]
 pub(crate) struct Cli {
     #[command(flatten)]
@@ -30,22 +27,22 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run a command in a new MiniCluster, print its output and end with its exit code
+    /// Run a command in a new MiniCluster, print its output, and end with its exit code
     Run(Box<run::Run>),
     /// List MiniClusters
     #[command(visible_alias = "ls")]
     List(list::List),
-    /// Show how a MiniCluster stands: its state, its ranks, where the time went
+    /// Show state, ranks and timings of a MiniCluster
     Status(status::Status),
-    /// Say why a MiniCluster does not run, or has failed, and what to do
+    /// Explain why a MiniCluster does not run or has failed, and what to do
     Explain(explain::Explain),
-    /// Print the output of all ranks, in order of time
+    /// Print the output of all ranks in order of time
     Logs(logs::Logs),
-    /// List the jobs of Flux in a MiniCluster
+    /// List the Flux jobs of a MiniCluster
     Jobs(jobs::Jobs),
-    /// Show what each rank has: cores, GPUs, what jobs have of them, and who is drained
+    /// Show cores and GPUs of each rank, how many are allocated, and which ranks are drained
     Resources(resources::Resources),
-    /// Watch ranks, queue and jobs as they change
+    /// Show ranks, queue and jobs, updated every second
     Top(NameArgument),
     /// Open the page of a running MiniCluster in a browser: ranks, queue, jobs and their output
     Ui(ui::Ui),
@@ -53,40 +50,40 @@ pub(crate) enum Command {
     Submit(submit::Submit),
     /// Cancel jobs
     Cancel(cancel::Cancel),
-    /// Follow the output of a job, and end with its exit code
+    /// Follow the output of a job, and end with the job's exit code
     Attach(attach::Attach),
-    /// Open a shell in a rank, as Flux's user
+    /// Open a shell in the pod of a rank, as Flux's user
     Shell(shell::Shell),
-    /// Run a command in a rank, or in all, as Flux's user
+    /// Run a command in one rank or in all, as Flux's user
     Exec(exec::Exec),
-    /// Copy files to and from a rank; the image needs no tar
+    /// Copy files to or from a rank; the image needs no tar
     Cp(cp::Cp),
-    /// Check what every rank needs, and say what to do about what is wrong
+    /// Check all ranks, and print what is wrong and what to do about it
     Doctor(doctor::Doctor),
     /// Change the number of pods
     Scale(scale::Scale),
-    /// Suspend a MiniCluster: its pods go
+    /// Suspend a MiniCluster: its pods are deleted
     Suspend(NameArgument),
     /// Resume a suspended MiniCluster
     Resume(NameArgument),
     /// Delete MiniClusters
     Delete(delete::Delete),
-    /// Wait until a MiniCluster is ready, or has ended
+    /// Wait until a MiniCluster is ready or has ended
     Wait(wait::Wait),
     /// Show when each rank started, what it did, and when it ended
     Trace(trace::Trace),
-    /// Check files without a cluster: print every fault with its line
+    /// Check files without a cluster, and print every fault with its line
     Validate(validate::Validate),
-    /// Print every object that would be made of a file, without a cluster
+    /// Print the objects that the operator would create from a file, without a cluster
     Render(render::Render),
-    /// Turn a file for the operator in Go into one that is right here
+    /// Convert a file for the operator in Go into one for this operator
     Migrate(migrate::Migrate),
-    /// Print what a shell reads to complete this command
+    /// Print the completion script of a shell
     Completion(completion::Completion),
 }
 
 impl Command {
-    /// The exit code where the command itself cannot do its work.
+    /// The exit code if this plugin fails.
     pub(crate) fn failure_code(&self) -> u8 {
         let ends_with_another_code =
             matches!(self, Self::Run(_) | Self::Attach(_) | Self::Exec(_) | Self::Shell(_))
@@ -97,33 +94,34 @@ impl Command {
     pub(crate) async fn execute(self, arguments: &ConnectionArguments) -> Result<ExitCode> {
         let connect = async || Connection::new(arguments).await;
         match self {
-            Self::Run(run) => Box::pin(run.execute(connect)).await,
-            Self::List(list) => list.execute(connect().await?).await,
-            Self::Status(status) => status.execute(connect().await?).await,
-            Self::Explain(explain) => explain.execute(connect().await?).await,
-            Self::Logs(logs) => logs.execute(connect().await?).await,
-            Self::Jobs(jobs) => jobs.execute(connect().await?).await,
-            Self::Resources(resources) => resources.execute(connect().await?).await,
-            Self::Top(name) => Box::pin(top::top(connect().await?, &name)).await,
-            Self::Ui(ui) => Box::pin(ui.execute(connect().await?)).await,
-            Self::Submit(submit) => Box::pin(submit.execute(connect().await?)).await,
-            Self::Cancel(cancel) => cancel.execute(connect().await?).await,
-            Self::Attach(attach) => Box::pin(attach.execute(connect().await?)).await,
-            Self::Shell(shell) => Box::pin(shell.execute(connect().await?)).await,
-            Self::Exec(exec) => Box::pin(exec.execute(connect().await?)).await,
-            Self::Cp(cp) => Box::pin(cp.execute(connect().await?)).await,
-            Self::Doctor(doctor) => doctor.execute(connect().await?).await,
-            Self::Scale(scale) => scale.execute(connect().await?).await,
-            Self::Suspend(name) => suspend::suspend(connect().await?, &name).await,
-            Self::Resume(name) => suspend::resume(connect().await?, &name).await,
-            Self::Delete(delete) => delete.execute(connect().await?).await,
-            Self::Wait(wait) => wait.execute(connect().await?).await,
-            Self::Trace(trace) => Box::pin(trace.execute(connect().await?)).await,
-            Self::Validate(validate) => Box::pin(validate.execute(connect)).await,
-            Self::Render(render) => render.execute(arguments.offline_namespace()),
-            Self::Migrate(migrate) => migrate.execute(),
-            Self::Completion(completion) => completion.execute(),
+            Self::Run(run) => return Box::pin(run.execute(connect)).await,
+            Self::List(list) => list.execute(connect().await?).await?,
+            Self::Status(status) => status.execute(connect().await?).await?,
+            Self::Explain(explain) => explain.execute(connect().await?).await?,
+            Self::Logs(logs) => logs.execute(connect().await?).await?,
+            Self::Jobs(jobs) => jobs.execute(connect().await?).await?,
+            Self::Resources(resources) => resources.execute(connect().await?).await?,
+            Self::Top(name) => Box::pin(top::top(connect().await?, &name)).await?,
+            Self::Ui(ui) => Box::pin(ui.execute(connect().await?)).await?,
+            Self::Submit(submit) => return Box::pin(submit.execute(connect().await?)).await,
+            Self::Cancel(cancel) => cancel.execute(connect().await?).await?,
+            Self::Attach(attach) => return Box::pin(attach.execute(connect().await?)).await,
+            Self::Shell(shell) => return Box::pin(shell.execute(connect().await?)).await,
+            Self::Exec(exec) => return Box::pin(exec.execute(connect().await?)).await,
+            Self::Cp(cp) => Box::pin(cp.execute(connect().await?)).await?,
+            Self::Doctor(doctor) => return doctor.execute(connect().await?).await,
+            Self::Scale(scale) => scale.execute(connect().await?).await?,
+            Self::Suspend(name) => suspend::suspend(connect().await?, &name).await?,
+            Self::Resume(name) => suspend::resume(connect().await?, &name).await?,
+            Self::Delete(delete) => return delete.execute(connect().await?).await,
+            Self::Wait(wait) => return wait.execute(connect().await?).await,
+            Self::Trace(trace) => Box::pin(trace.execute(connect().await?)).await?,
+            Self::Validate(validate) => return Box::pin(validate.execute(connect)).await,
+            Self::Render(render) => return render.execute(arguments.offline_namespace()),
+            Self::Migrate(migrate) => return migrate.execute(),
+            Self::Completion(completion) => completion.execute()?,
         }
+        Ok(ExitCode::SUCCESS)
     }
 }
 

@@ -1,7 +1,7 @@
-//! Completion of command lines: what a shell, or kubectl, asks for while a line is typed.
+//! Completion of command lines for shells and for kubectl.
 //!
-//! kubectl asks an executable of the name `kubectl_complete-flux` with the words after `kubectl flux`, and takes what
-//! cobra prints (`pkg/cmd/plugin_completion.go` of kubectl). This program is it, called by that name.
+//! kubectl runs an executable named `kubectl_complete-flux` with the words after `kubectl flux`, and reads the output
+//! format of cobra (`pkg/cmd/plugin_completion.go` of kubectl). That executable is this program under another name.
 
 use crate::cli::Cli;
 use crate::connection::{Connection, ConnectionArguments};
@@ -20,21 +20,21 @@ use std::time::Duration;
 use tokio::runtime::Builder;
 use tokio::time::timeout;
 
-/// By this name kubectl calls this program.
-const FOR_KUBECTL: &str = "kubectl_complete-flux";
+/// The name under which kubectl runs this program.
+const KUBECTL_NAME: &str = "kubectl_complete-flux";
 
-/// Nobody waits longer for a name.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a shell waits at most for the names of MiniClusters.
+const NAMES_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// To cobra: the shell shall not propose files besides (`ShellCompDirectiveNoFileComp`).
+/// Directive of cobra: the shell adds no files to the candidates (`ShellCompDirectiveNoFileComp`).
 const NO_FILES: &str = ":4";
 
-/// Answers if that is what this program was called for. The runtime must not run yet.
-pub(crate) fn is_answered() -> Result<bool> {
+/// Prints candidates and returns true if a shell or kubectl asked for them. The async runtime must not run yet.
+pub(crate) fn answer() -> Result<bool> {
     let mut words = env::args_os();
     let program = words.next().unwrap_or_default();
     let directory = env::current_dir().ok();
-    if Path::new(&program).file_stem() == Some(OsStr::new(FOR_KUBECTL)) {
+    if Path::new(&program).file_stem() == Some(OsStr::new(KUBECTL_NAME)) {
         print(&for_kubectl(words.collect(), directory.as_deref())?);
         return Ok(true);
     }
@@ -42,7 +42,7 @@ pub(crate) fn is_answered() -> Result<bool> {
     shell.try_complete(env::args_os(), directory.as_deref()).context("complete the line")
 }
 
-/// The candidates as cobra prints them; the last of the `words` is the one that is typed.
+/// The candidates for the last of the `words`, in the output format of cobra.
 fn for_kubectl(words: Vec<OsString>, directory: Option<&Path>) -> Result<String> {
     let last = words.len();
     let line = [OsString::from("kubectl-flux")].into_iter().chain(words).collect();
@@ -58,7 +58,7 @@ fn for_kubectl(words: Vec<OsString>, directory: Option<&Path>) -> Result<String>
     Ok(format!("{}{NO_FILES}\n", lines.collect::<String>()))
 }
 
-/// The names of MiniClusters that begin like this. Where there is no cluster there are none.
+/// The names of MiniClusters that start with `begin`; none if no cluster answers.
 pub(crate) fn names(begin: &OsStr) -> Vec<CompletionCandidate> {
     let begin = begin.to_string_lossy();
     let names = all_names().unwrap_or_default().into_iter();
@@ -67,7 +67,7 @@ pub(crate) fn names(begin: &OsStr) -> Vec<CompletionCandidate> {
 
 fn all_names() -> Result<Vec<String>> {
     let mut words: Vec<OsString> = env::args_os().collect();
-    // Between the shell's words and the line.
+    // The completion script puts `--` before the command line.
     if words.get(1).is_some_and(|word| word == "--") {
         words.drain(..2);
     }
@@ -77,11 +77,11 @@ fn all_names() -> Result<Vec<String>> {
         anyhow::Ok(api.list_metadata(&ListParams::default()).await?)
     };
     let runtime = Builder::new_current_thread().enable_all().build()?;
-    let list = runtime.block_on(async { timeout(PATIENCE, list).await })??;
+    let list = runtime.block_on(async { timeout(NAMES_TIMEOUT, list).await })??;
     Ok(list.iter().map(ResourceExt::name_any).collect())
 }
 
-/// Which cluster is meant by a command line that need not be whole, nor right.
+/// The options that choose the cluster, in a command line that may be incomplete or wrong.
 fn connection(words: Vec<OsString>) -> Result<ConnectionArguments> {
     let found = Cli::command().ignore_errors(true).try_get_matches_from(words)?;
     Ok(ConnectionArguments::from_arg_matches(&found)?)
@@ -91,30 +91,24 @@ fn connection(words: Vec<OsString>) -> Result<ConnectionArguments> {
 mod tests {
     use super::*;
 
-    fn answer(line: &str) -> String {
+    fn candidates(line: &str) -> String {
         for_kubectl(line.split(' ').map(OsString::from).collect(), None).unwrap()
     }
 
     #[test]
     fn kubectl_gets_subcommands_and_options_with_their_help() {
-        let subcommands = answer("susp");
+        let subcommands = candidates("susp");
         assert!(subcommands.starts_with("suspend\tSuspend a MiniCluster"), "{subcommands}");
         assert!(subcommands.ends_with("\n:4\n"), "{subcommands}");
-        assert!(
-            answer("wait hello --ti").starts_with("--timeout"),
-            "{}",
-            answer("wait hello --ti")
-        );
-        assert!(
-            answer("wait hello --for r").starts_with("ready"),
-            "{}",
-            answer("wait hello --for r")
-        );
-        assert_eq!(answer("no-such-command x"), ":4\n");
+        for (line, first) in [("wait hello --ti", "--timeout"), ("wait hello --for r", "ready")] {
+            let candidates = candidates(line);
+            assert!(candidates.starts_with(first), "{candidates}");
+        }
+        assert_eq!(candidates("no-such-command x"), ":4\n");
     }
 
     #[test]
-    fn a_line_that_is_being_typed_says_which_cluster_is_meant() {
+    fn an_incomplete_line_chooses_the_cluster() {
         let found = |line: &str| connection(line.split(' ').map(OsString::from).collect()).unwrap();
         let namespace = |name: &str| ConnectionArguments {
             namespace: Some(name.to_owned()),

@@ -1,4 +1,4 @@
-//! Which cluster and namespace are meant, as kubectl finds them.
+//! The connection to a cluster, and its namespace, found as kubectl finds them.
 
 use anyhow::{Context as _, Result};
 use clap::Args;
@@ -9,39 +9,39 @@ use kube::{Api, Client, Config};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Longest silence of the API server on a connection in use: load balancers forget one that is silent for a minute or
-/// two, some without a word to either side.
-const SILENCE: Duration = Duration::from_secs(30);
-/// After so many seconds the API server ends a watch, and the next begins: below the shortest of these times.
-const WATCH: u32 = 15;
+/// How long a request may wait for data of the API server. Load balancers drop a connection that is silent for a minute
+/// or two, some without closing it.
+const READ_TIMEOUT: Duration = Duration::from_secs(30);
+/// Seconds after which the API server ends a watch and the watcher starts another: fewer than [`READ_TIMEOUT`] has.
+const WATCH_SECONDS: u32 = 15;
 
-/// Which cluster and namespace are meant.
+/// Options that choose cluster and namespace.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 #[command(next_help_heading = "Cluster")]
 pub(crate) struct ConnectionArguments {
-    /// The kubeconfig; unless given, those in $KUBECONFIG, or ~/.kube/config
+    /// The kubeconfig [default: the files in $KUBECONFIG, or ~/.kube/config]
     #[arg(long, global = true, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     /// Context of the kubeconfig
     #[arg(long, global = true, value_name = "NAME")]
     pub context: Option<String>,
-    /// Namespace; unless given, that of the context
+    /// Namespace [default: the namespace of the context]
     #[arg(long, short, global = true, value_name = "NAME")]
     pub namespace: Option<String>,
 }
 
 impl ConnectionArguments {
-    /// The namespace, without a look at a cluster or a kubeconfig: `default` unless given.
+    /// The namespace of commands that read no kubeconfig: `default` unless given.
     pub(crate) fn offline_namespace(&self) -> &str {
         self.namespace.as_deref().unwrap_or("default")
     }
 }
 
-/// A cluster, and the namespace in it that is meant.
+/// Clients of a cluster, and a namespace in it.
 #[derive(Clone)]
 pub(crate) struct Connection {
     pub client: Client,
-    /// For programs and ports of pods, which may be silent for as long as they like.
+    /// A client without a read timeout, for programs and ports of pods.
     pub sessions: Client,
     pub namespace: String,
 }
@@ -51,8 +51,8 @@ impl Connection {
         let mut config = config(arguments).await.context("find a cluster")?;
         let mut sessions = config.clone();
         sessions.read_timeout = None;
-        config.read_timeout = Some(SILENCE);
-        // From the request on, not from the answer before it.
+        config.read_timeout = Some(READ_TIMEOUT);
+        // The timeout starts at the request, not at the previous answer.
         config.reset_reader_on_write = true;
         let namespace =
             arguments.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
@@ -75,9 +75,9 @@ impl Connection {
     }
 }
 
-/// How objects are watched.
+/// The configuration of all watches.
 pub(crate) fn watch_config() -> watcher::Config {
-    watcher::Config::default().timeout(WATCH)
+    watcher::Config::default().timeout(WATCH_SECONDS)
 }
 
 async fn config(arguments: &ConnectionArguments) -> Result<Config> {
@@ -90,7 +90,7 @@ async fn config(arguments: &ConnectionArguments) -> Result<Config> {
     }
     match Config::from_kubeconfig(&options).await {
         Ok(config) => Ok(config),
-        // In a pod there may be none.
+        // A pod has a service account instead of a kubeconfig.
         Err(error) if arguments.context.is_none() => {
             Config::incluster().map_err(|_| anyhow::Error::new(error))
         }
@@ -98,13 +98,13 @@ async fn config(arguments: &ConnectionArguments) -> Result<Config> {
     }
 }
 
-/// What to do about a failure that has nothing to do with what was asked.
+/// What to do about an error of the cluster itself, as the end of the error message.
 pub(crate) fn remedy(error: &anyhow::Error) -> &'static str {
     let answer = error.chain().find_map(|cause| {
         let Some(kube::Error::Api(status)) = cause.downcast_ref() else { return None };
         Some(status)
     });
-    // The API server has no such path, and answers without a Status.
+    // The API server answers without a Status where it has no such path.
     let is_unknown = answer.is_some_and(|status| status.code == 404 && status.details.is_none());
-    if is_unknown { ": this cluster has no MiniClusters, install the operator first" } else { "" }
+    if is_unknown { ": install the operator first, the cluster lacks its CRD" } else { "" }
 }

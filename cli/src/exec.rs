@@ -1,6 +1,6 @@
 //! Programs in the pods of a MiniCluster, started by exec.
 
-use crate::target::Target;
+use crate::minicluster::MiniClusterRef;
 use anyhow::{Context as _, Result, bail};
 use crossterm::terminal;
 use futures::SinkExt as _;
@@ -17,40 +17,48 @@ use tokio::io::{
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// Exit code where the plugin failed, and not the program whose code it would have passed on. `docker run` and
-/// `timeout` have the same one.
-pub(crate) const NOT_RUN: u8 = 125;
-/// What a shell ends with after an interrupt.
-pub(crate) const INTERRUPTED: u8 = 130;
-/// Load balancers forget a connection that is silent for a minute or two, some sooner.
-const IDLE: Duration = Duration::from_secs(15);
-/// Bytes on their way between a stream and the connection.
+/// Time after which the size of an idle terminal is sent again: load balancers drop a connection that is silent for a
+/// minute or two, some sooner.
+const KEEPALIVE: Duration = Duration::from_secs(15);
+/// Size in bytes of the buffers between a stream and the connection.
 const BUFFER: usize = 64 << 10;
+/// Largest number of bytes of an error output that is kept.
+const MAX_ERROR_LENGTH: u64 = 64 << 10;
 
-/// How a program in a pod has ended, and what it printed.
+/// Exit code and output of a program in a pod.
 #[derive(Debug, Clone)]
-pub(crate) struct Ended {
+pub(crate) struct Output {
     pub code: u8,
     pub stdout: Vec<u8>,
     pub stderr: String,
 }
 
+impl Output {
+    /// Why the program failed: its standard error or, where that is empty, its exit code.
+    pub(crate) fn failure(&self) -> String {
+        match self.stderr.trim() {
+            "" => format!("it ended with code {}", self.code),
+            text => text.to_owned(),
+        }
+    }
+}
+
 /// Runs a program in the runner of this pod to its end.
-pub(crate) async fn capture(target: &Target, pod: &str, words: &[&str]) -> Result<Ended> {
+pub(crate) async fn capture(target: &MiniClusterRef, pod: &str, words: &[&str]) -> Result<Output> {
     let parameters = parameters(target);
     let mut process = start(target, pod, words, &parameters).await?;
     let (out, err) = (process.stdout(), process.stderr());
     let reading = async { tokio::try_join!(read_all(out), read_all(err)) };
     let (code, printed) = end_of_all(process, words, reading).await?;
     let (stdout, stderr) =
-        printed.with_context(|| format!("read what {} printed in {pod}", words[0]))?;
-    Ok(Ended { code, stdout, stderr: String::from_utf8_lossy(&stderr).into_owned() })
+        printed.with_context(|| format!("read the output of {} in {pod}", words[0]))?;
+    Ok(Output { code, stdout, stderr: String::from_utf8_lossy(&stderr).into_owned() })
 }
 
-/// Runs a program without input in the runner of this pod, and hands over each line that it prints: true where it is
-/// of standard error. Returns its exit code.
+/// Runs a program without input in the runner of this pod, passes each line of its output to `take`, with true for
+/// standard error, and returns its exit code.
 pub(crate) async fn lines(
-    target: &Target,
+    target: &MiniClusterRef,
     pod: &str,
     words: &[&str],
     take: impl Fn(bool, &str),
@@ -64,8 +72,17 @@ pub(crate) async fn lines(
         )
     };
     let (code, read) = end_of_all(process, words, reading).await?;
-    read.with_context(|| format!("read what {} printed in {pod}", words[0]))?;
+    read.with_context(|| format!("read the output of {} in {pod}", words[0]))?;
     Ok(code)
+}
+
+/// Reads the start of a program's error output, as far as it can be read.
+pub(crate) async fn error_text(from: Option<impl AsyncRead + Unpin>) -> String {
+    let mut text = Vec::new();
+    if let Some(from) = from {
+        let _ = from.take(MAX_ERROR_LENGTH).read_to_end(&mut text).await;
+    }
+    String::from_utf8_lossy(&text).trim().to_owned()
 }
 
 async fn each_line(from: Option<impl AsyncRead + Unpin>, take: impl Fn(&str)) -> io::Result<()> {
@@ -87,10 +104,10 @@ async fn read_all(from: Option<impl AsyncRead + Unpin>) -> io::Result<Vec<u8>> {
     Ok(all)
 }
 
-/// Runs a program in the runner of this pod; its streams are those of this process, and so is the terminal where
-/// there is one; without `input` only what it prints is. Returns its exit code.
+/// Runs a program in the runner of this pod and returns its exit code. The program has the output of this process and,
+/// with `input`, also its input and its terminal.
 pub(crate) async fn pass_through(
-    target: &Target,
+    target: &MiniClusterRef,
     pod: &str,
     words: &[&str],
     input: bool,
@@ -104,15 +121,15 @@ pub(crate) async fn pass_through(
     let input = process.stdin().map(|to| tokio::spawn(copy(io::stdin(), to)));
     let output = OptionFuture::from(process.stdout().map(|from| copy(from, io::stdout())));
     let errors = OptionFuture::from(process.stderr().map(|from| copy(from, io::stderr())));
-    // A reader that has gone is no failure.
+    // A closed standard output is no failure.
     let ended = end_of_all(process, words, future::join(output, errors)).await;
     [input, sizes].into_iter().flatten().for_each(|task: JoinHandle<()>| task.abort());
     drop(raw);
     ended.map(|(code, _)| code)
 }
 
-/// A program without input in the runner.
-pub(crate) fn parameters(target: &Target) -> AttachParams {
+/// Parameters of a program without input in the runner.
+pub(crate) fn parameters(target: &MiniClusterRef) -> AttachParams {
     AttachParams {
         container: Some(target.name.clone()),
         max_stdin_buf_size: Some(BUFFER),
@@ -122,9 +139,9 @@ pub(crate) fn parameters(target: &Target) -> AttachParams {
     }
 }
 
-/// Starts a program as `parameters` say.
+/// Starts a program in this pod.
 pub(crate) async fn start(
-    target: &Target,
+    target: &MiniClusterRef,
     pod: &str,
     words: &[&str],
     parameters: &AttachParams,
@@ -134,13 +151,13 @@ pub(crate) async fn start(
     process.with_context(|| format!("run {} in the pod {pod}", words.join(" ")))
 }
 
-/// Waits for the end of a program whose streams are taken, and returns its exit code.
+/// Waits for the end of a program whose streams the caller reads, and returns its exit code.
 pub(crate) async fn end(process: AttachedProcess, words: &[&str]) -> Result<u8> {
     end_of_all(process, words, future::ready(())).await.map(|(code, ())| code)
 }
 
-/// Waits for the ends of a program and of `reading` what it prints. A connection that breaks does not end the streams
-/// (`start_message_loop` of kube-client 5.0.0), but there will be no exit code.
+/// Waits until a program has ended and `reading` has read its output. A broken connection does not end the streams
+/// (`start_message_loop` of kube-client 5.0.0), but then no exit code comes.
 async fn end_of_all<T>(
     mut process: AttachedProcess,
     words: &[&str],
@@ -153,13 +170,13 @@ async fn end_of_all<T>(
         Either::Right((status, reading)) => (status, Some(reading.await)),
     };
     let (Some(status), Some(read)) = (status, read) else {
-        bail!("the connection ended before {} did, which may go on in the pod", words.join(" "))
+        bail!("the connection ended before {}, which may still run in the pod", words.join(" "))
     };
     let code = exit_code(&status).with_context(|| format!("run {}", words.join(" ")))?;
     Ok((code, read))
 }
 
-/// The exit code is a cause of the status (client-go, `tools/remotecommand/v4.go`).
+/// The exit code, which is a cause of the status (client-go, `tools/remotecommand/v4.go`).
 fn exit_code(status: &Status) -> Result<u8> {
     if status.status.as_deref() == Some("Success") {
         return Ok(0);
@@ -167,10 +184,12 @@ fn exit_code(status: &Status) -> Result<u8> {
     let causes = status.details.iter().flat_map(|details| details.causes.iter().flatten());
     let mut code = causes.filter(|cause| cause.reason.as_deref() == Some("ExitCode"));
     let code = code.find_map(|cause| cause.message.as_deref()?.parse().ok());
-    code.with_context(|| status.message.clone().unwrap_or_else(|| "no exit code came".to_owned()))
+    code.with_context(|| {
+        status.message.clone().unwrap_or_else(|| "there is no exit code".to_owned())
+    })
 }
 
-/// Copies to the end of either; each piece is written at once.
+/// Copies without delay until either stream ends.
 async fn copy(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin) {
     let mut buffer = vec![0; BUFFER];
     while let Ok(length @ 1..) = from.read(&mut buffer).await {
@@ -178,11 +197,11 @@ async fn copy(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin)
             return;
         }
     }
-    // The other side sees the end of the input.
+    // The program in the pod sees the end of its input.
     let _ = to.shutdown().await;
 }
 
-/// The terminal of this process passes on what is typed, until this is dropped.
+/// Raw mode of the terminal of this process, until this value is dropped.
 struct RawMode;
 
 impl RawMode {
@@ -198,8 +217,8 @@ impl Drop for RawMode {
     }
 }
 
-/// Gives the program the size of the terminal, now and whenever it changes; the same again keeps an idle connection
-/// alive.
+/// Sends the size of the terminal to the program, now and after each change. Repeating it keeps an idle connection
+/// open.
 fn follow_size(process: &mut AttachedProcess) -> Option<JoinHandle<()>> {
     let mut sizes = process.terminal_size()?;
     Some(tokio::spawn(async move {
@@ -208,7 +227,7 @@ fn follow_size(process: &mut AttachedProcess) -> Option<JoinHandle<()>> {
             if sizes.send(TerminalSize { width, height }).await.is_err() {
                 return;
             }
-            if let Ok(false) = timeout(IDLE, size_changes()).await {
+            if let Ok(false) = timeout(KEEPALIVE, size_changes()).await {
                 return;
             }
         }

@@ -1,29 +1,32 @@
 //! `kubectl flux`: runs, watches and explains MiniClusters, and enters them.
 //!
-//! It computes nothing that the operator or an agent already knows: it asks the API server for the one's status and,
-//! by exec, the others for their answers.
+//! It computes nothing that the operator or an agent already knows: it reads the operator's status from the API server,
+//! and starts the agents' subcommands by exec.
 
-mod chart;
+mod bar;
 mod cli;
 mod commands;
 mod completion;
 mod connection;
 mod exec;
-mod instance;
-mod log;
+mod exit;
+#[cfg(test)]
+mod fixtures;
+mod log_stream;
+mod minicluster;
 mod output;
-mod target;
+mod rank_pod;
 
 use anyhow::{Context as _, Result};
 use clap::Parser as _;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    match completion::is_answered() {
+    match completion::answer() {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => run(),
         Err(error) => {
-            output::complain(&format!("kubectl flux: {error:#}"));
+            output::print_stderr(&format!("kubectl flux: {error:#}"));
             ExitCode::FAILURE
         }
     }
@@ -33,7 +36,7 @@ fn run() -> ExitCode {
     let cli = cli::Cli::parse();
     let failure = cli.command.failure_code();
     execute(cli).unwrap_or_else(|error| {
-        output::complain(&format!("kubectl flux: {error:#}{}", connection::remedy(&error)));
+        output::print_stderr(&format!("kubectl flux: {error:#}{}", connection::remedy(&error)));
         ExitCode::from(failure)
     })
 }
@@ -41,7 +44,7 @@ fn run() -> ExitCode {
 fn execute(cli: cli::Cli) -> Result<ExitCode> {
     let runtime = tokio::runtime::Runtime::new().context("start the runtime")?;
     let done = runtime.block_on(Box::pin(cli.command.execute(&cli.connection)));
-    // A thread that reads the terminal would wait for the next key.
+    // Waiting for the thread that reads the terminal would need another key press.
     runtime.shutdown_background();
     done
 }

@@ -1,5 +1,5 @@
-//! What is printed, and how: tables and lines for people, objects for scripts. Colours are left out where the output
-//! is no terminal, and where `NO_COLOR` is set.
+//! Output: tables and lines for people, objects for scripts. Without a terminal, or with `NO_COLOR`, there are no
+//! colours.
 
 use anstyle::{AnsiColor, Style};
 use anyhow::{Context as _, Result};
@@ -10,22 +10,22 @@ use jiff::{Timestamp, Unit};
 use serde::Serialize;
 use std::io::Write as _;
 
-/// Form of an answer.
+/// Format of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// JSON.
     Json,
     /// YAML.
     Yaml,
-    /// For people, with more columns.
+    /// Text with more columns.
     Wide,
-    /// Only names, as kubectl takes them.
+    /// Only names, in the form that kubectl accepts.
     Name,
 }
 
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct FormatArgument {
-    /// Form of the answer; for people unless given
+    /// Format of the output [default: text]
     #[arg(long, short, value_enum, value_name = "FORMAT")]
     output: Option<Format>,
 }
@@ -35,32 +35,36 @@ impl FormatArgument {
         self.output == Some(Format::Wide)
     }
 
-    /// Prints `object` for scripts where that was asked for; `name` is what kubectl would call it. False: it is to be
-    /// printed for people.
-    pub(crate) fn print<T: Serialize>(self, object: &T, names: &[String]) -> Result<bool> {
+    /// Prints `object`, or `names`, in the format for scripts that the user asked for. Returns false where the user asked
+    /// for text, which the caller prints.
+    pub(crate) fn print<T: Serialize>(
+        self,
+        object: &T,
+        names: impl IntoIterator<Item = String>,
+    ) -> Result<bool> {
         match self.output {
             Some(Format::Json) => {
                 print(&serde_json::to_string_pretty(object).context("write JSON")?);
             }
             Some(Format::Yaml) => print(&serde_saphyr::to_string(object).context("write YAML")?),
-            Some(Format::Name) => names.iter().for_each(|name| print(name)),
+            Some(Format::Name) => names.into_iter().for_each(|name| print(&name)),
             Some(Format::Wide) | None => return Ok(false),
         }
         Ok(true)
     }
 }
 
-/// Prints a text, and ends its last line. A reader that has gone is no failure.
+/// Prints a text and a newline. A closed standard output is no failure.
 pub(crate) fn print(text: &str) {
     let _ = writeln!(anstream::stdout(), "{}", text.trim_end());
 }
 
-/// Prints a text on standard error.
-pub(crate) fn complain(text: &str) {
+/// Prints a text and a newline on standard error.
+pub(crate) fn print_stderr(text: &str) {
     let _ = writeln!(anstream::stderr(), "{}", text.trim_end());
 }
 
-/// A table as kubectl prints them.
+/// A table in the style of kubectl.
 pub(crate) fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING).set_header(header.to_vec());
@@ -74,7 +78,7 @@ pub(crate) fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>
     lines.collect()
 }
 
-/// The word in the colour of what it means.
+/// The name of a state in its colour.
 pub(crate) fn coloured(state: Option<State>) -> String {
     let Some(state) = state else { return "-".to_owned() };
     let colour = match state {
@@ -95,16 +99,27 @@ pub(crate) fn bold(text: &str) -> String {
     format!("{style}{text}{style:#}")
 }
 
-/// How long ago that was, as kubectl says it.
+/// The time from `since` to `now`, in the format of kubectl.
 pub(crate) fn age(since: Timestamp, now: Timestamp) -> String {
     let seconds = now.since(since).ok().and_then(|span| span.total(Unit::Second).ok());
-    #[expect(clippy::cast_possible_truncation, reason = "whole seconds are what is shown")]
+    #[expect(clippy::cast_possible_truncation, reason = "only whole seconds are shown")]
     let seconds = seconds.unwrap_or_default().max(0.0) as i64;
     match seconds {
         0..120 => format!("{seconds}s"),
         120..7200 => format!("{}m", seconds / 60),
         7200..172_800 => format!("{}h", seconds / 3600),
         _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+/// How long a job has run or waited, as `59.9s`, `59m59s` or `25h01m`.
+pub(crate) fn duration(seconds: f64) -> String {
+    #[expect(clippy::cast_possible_truncation, reason = "only whole seconds are shown")]
+    let whole = seconds as i64;
+    match whole {
+        0..60 => format!("{seconds:.1}s"),
+        60..3600 => format!("{}m{:02}s", whole / 60, whole % 60),
+        _ => format!("{}h{:02}m", whole / 3600, whole / 60 % 60),
     }
 }
 
@@ -118,5 +133,11 @@ mod tests {
         let ages = [0, 119, 120, 7199, 7200, 172_800].map(|it| age(at(0), at(it)));
         assert_eq!(ages, ["0s", "119s", "2m", "119m", "2h", "2d"]);
         assert_eq!(age(at(9), at(0)), "0s", "clocks differ");
+    }
+
+    #[test]
+    fn durations_are_short() {
+        let times = [0.04, 59.94, 60.0, 3599.0, 3600.0, 90_061.0].map(duration);
+        assert_eq!(times, ["0.0s", "59.9s", "1m00s", "59m59s", "1h00m", "25h01m"]);
     }
 }

@@ -1,15 +1,15 @@
-//! `attach`: the output of a job of Flux.
+//! `attach`: follows the output of a Flux job.
 
 use crate::connection::Connection;
-use crate::exec::{self, INTERRUPTED};
-use crate::instance::Place;
-use crate::output::complain;
-use crate::target::{NameArgument, Target};
+use crate::exec;
+use crate::exit::INTERRUPTED;
+use crate::minicluster::NameArgument;
+use crate::output::print_stderr;
+use crate::rank_pod::RankPod;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use std::process::ExitCode;
 
-/// `attach`.
 #[derive(Debug, Args)]
 pub(crate) struct Attach {
     #[command(flatten)]
@@ -20,24 +20,23 @@ pub(crate) struct Attach {
 
 impl Attach {
     pub(crate) async fn execute(&self, connection: Connection) -> Result<ExitCode> {
-        let place = Place::lead(Target::new(connection, &self.name.name)).await?;
-        follow(&place, &self.job).await.map(ExitCode::from)
+        let lead = RankPod::lead(self.name.target(connection)).await?;
+        follow(&lead, &self.job).await.map(ExitCode::from)
     }
 }
 
-/// Prints what the job prints, and returns its exit code. An interrupt ends this, and not the job.
-pub(crate) async fn follow(place: &Place, job: &str) -> Result<u8> {
-    let pod = place.pod_name();
-    // It reads no input and passes on no signal.
-    let words = [place.flux.as_str(), "job", "attach", "--read-only", job];
+/// Prints the output of a job and returns its exit code. An interrupt does not end the job.
+pub(crate) async fn follow(lead: &RankPod, job: &str) -> Result<u8> {
+    // With --read-only Flux reads no input and passes no signals to the job.
+    let words = [lead.flux.as_str(), "job", "attach", "--read-only", job];
     tokio::select! {
-        code = exec::pass_through(&place.target, &pod, &words, false) => code,
+        code = exec::pass_through(&lead.target, &lead.name, &words, false) => code,
         interrupted = tokio::signal::ctrl_c() => {
             interrupted.context("wait for an interrupt")?;
-            let name = &place.target.name;
-            complain(&format!(
-                "the job {job} goes on: `kubectl flux attach {name} {job}` follows it again, \
-                 `kubectl flux cancel {name} {job}` ends it"
+            let name = &lead.target.name;
+            print_stderr(&format!(
+                "job {job} is still running: `kubectl flux attach {name} {job}` follows it again, \
+                 `kubectl flux cancel {name} {job}` cancels it"
             ));
             Ok(INTERRUPTED)
         }

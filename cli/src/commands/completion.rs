@@ -1,18 +1,16 @@
-//! `completion`: what a shell has to read so that it completes `kubectl-flux`.
+//! `completion`: the script with which a shell completes `kubectl-flux`.
 
 use crate::output::print;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use clap_complete::Shell;
 use clap_complete::env::Shells;
-use std::process::ExitCode;
 
-/// The program, as it is called, and as the shell asks it.
+/// The program whose command lines are completed; it also prints the candidates.
 const PROGRAM: &str = "kubectl-flux";
-/// Tells the program that a shell asks it.
+/// The environment variable by which the script asks for candidates.
 const VARIABLE: &str = "COMPLETE";
 
-/// `completion`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 bash:        source <(kubectl flux completion bash)
@@ -20,9 +18,9 @@ zsh:         source <(kubectl flux completion zsh)
 fish:        kubectl flux completion fish | source
 kubectl:     ln -s \"$(command -v kubectl-flux)\" ~/.local/bin/kubectl_complete-flux
 
-The shells complete `kubectl-flux` then, and names of MiniClusters with it. `kubectl flux` is completed by kubectl, \
-which has to be completed itself (`kubectl completion --help`) and asks kubectl_complete-flux, which is this program \
-by another name, in any directory of PATH.")]
+The first three complete `kubectl-flux` and the names of MiniClusters. kubectl completes `kubectl flux` if its own \
+completion is set up (`kubectl completion --help`): it runs kubectl_complete-flux, which is this program under another \
+name, from any directory in PATH.")]
 pub(crate) struct Completion {
     /// The shell
     #[arg(value_enum)]
@@ -30,9 +28,9 @@ pub(crate) struct Completion {
 }
 
 impl Completion {
-    pub(crate) fn execute(&self) -> Result<ExitCode> {
+    pub(crate) fn execute(&self) -> Result<()> {
         print(&self.text()?);
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 
     fn text(&self) -> Result<String> {
@@ -51,7 +49,7 @@ mod tests {
     use clap::ValueEnum as _;
 
     #[test]
-    fn every_shell_is_told_to_ask_the_program() {
+    fn every_script_asks_the_program_for_candidates() {
         for shell in Shell::value_variants() {
             let text = Completion { shell: *shell }.text().unwrap();
             assert!(text.contains(PROGRAM) && text.contains(VARIABLE), "{shell:?}: {text}");

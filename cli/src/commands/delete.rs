@@ -1,9 +1,9 @@
-//! `delete`: MiniClusters with all that was made of them.
+//! `delete`: deletes MiniClusters with all objects that they own.
 
 use crate::completion::names;
 use crate::connection::Connection;
-use crate::output::{complain, print};
-use crate::target::Target;
+use crate::minicluster::MiniClusterRef;
+use crate::output::{print, print_stderr};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use clap_complete::engine::ArgValueCompleter;
@@ -12,17 +12,16 @@ use kube::ResourceExt;
 use kube::api::{DeleteParams, ListParams};
 use std::process::ExitCode;
 
-/// `delete`.
 #[derive(Debug, Args)]
 pub(crate) struct Delete {
     /// Names of the MiniClusters
     #[arg(required_unless_present = "all", value_name = "NAME")]
     #[arg(add = ArgValueCompleter::new(names))]
     names: Vec<String>,
-    /// All of the namespace
+    /// Delete all MiniClusters of the namespace
     #[arg(long, conflicts_with = "names")]
     all: bool,
-    /// Do not wait until their pods have gone
+    /// Do not wait until their pods are gone
     #[arg(long)]
     no_wait: bool,
 }
@@ -36,9 +35,9 @@ impl Delete {
         }
         let mut failed = false;
         for name in &names {
-            let target = Target::new(connection.clone(), name);
+            let target = MiniClusterRef::new(connection.clone(), name);
             if let Err(error) = delete(&target, !self.no_wait).await {
-                complain(&format!("kubectl flux: {error:#}"));
+                print_stderr(&format!("kubectl flux: {error:#}"));
                 failed = true;
             }
         }
@@ -46,19 +45,19 @@ impl Delete {
     }
 }
 
-async fn delete(target: &Target, waits: bool) -> Result<()> {
+async fn delete(target: &MiniClusterRef, wait: bool) -> Result<()> {
     let uid = target.get().await?.uid().unwrap_or_default();
     begin_deletion(target).await?;
-    if waits {
+    if wait {
         wait_until_gone(target, &uid).await?;
     }
-    let done = if waits { "is deleted" } else { "is being deleted" };
-    print(&format!("{} {done}", target.name));
+    let done = if wait { "deleted" } else { "deleting" };
+    print(&format!("{done} {}", target.name));
     Ok(())
 }
 
-/// Deletes the MiniCluster, which stays until its pods have gone.
-pub(crate) async fn begin_deletion(target: &Target) -> Result<()> {
+/// Deletes the MiniCluster, which exists until its pods are gone.
+pub(crate) async fn begin_deletion(target: &MiniClusterRef) -> Result<()> {
     let api = target.connection.api::<MiniCluster>();
     match api.delete(&target.name, &DeleteParams::foreground()).await {
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
@@ -69,7 +68,7 @@ pub(crate) async fn begin_deletion(target: &Target) -> Result<()> {
 }
 
 /// Waits until the MiniCluster with this uid is gone.
-pub(crate) async fn wait_until_gone(target: &Target, uid: &str) -> Result<()> {
-    let is_it = |cluster: MiniCluster| cluster.uid().as_deref() == Some(uid);
-    target.until(|seen| Ok((!seen.is_some_and(is_it)).then_some(()))).await
+pub(crate) async fn wait_until_gone(target: &MiniClusterRef, uid: &str) -> Result<()> {
+    let is_same = |cluster: MiniCluster| cluster.uid().as_deref() == Some(uid);
+    target.until(|cluster| Ok((!cluster.is_some_and(is_same)).then_some(()))).await
 }

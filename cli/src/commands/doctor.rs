@@ -1,9 +1,10 @@
-//! `doctor`: the checks of the agents of all ranks.
+//! `doctor`: runs the checks of the agents in all ranks.
 
 use crate::connection::Connection;
 use crate::exec;
+use crate::exit::FAILED;
+use crate::minicluster::{MiniClusterRef, NameArgument, agent, runner_state};
 use crate::output::{FormatArgument, paint, print, table};
-use crate::target::{NameArgument, Target, agent, runner_state};
 use anstyle::AnsiColor;
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
@@ -15,29 +16,26 @@ use std::process::ExitCode;
 
 /// Ranks that are checked at the same time.
 const AT_ONCE: usize = 16;
-/// Exit code of an agent that has found something wrong.
-const SOMETHING_IS_WRONG: u8 = 1;
 
-/// `doctor`.
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
     #[command(flatten)]
     name: NameArgument,
-    /// Also what is as it should be
+    /// Also print the checks that passed
     #[arg(long)]
     all: bool,
     #[command(flatten)]
     format: FormatArgument,
 }
 
-/// A rank, and what was checked there.
+/// A rank and its checks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 struct Rank {
     rank: u32,
     checks: Vec<Check>,
 }
 
-/// As `flux-agent doctor --output json` has it.
+/// A check in the output of `flux-agent doctor --output json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Check {
     name: String,
@@ -76,7 +74,7 @@ impl Finding {
 
 impl Doctor {
     pub(crate) async fn execute(&self, connection: Connection) -> Result<ExitCode> {
-        let target = Target::new(connection, &self.name.name);
+        let target = self.name.target(connection);
         let (cluster, pods) = tokio::try_join!(target.get(), target.pods())?;
         if pods.is_empty() {
             bail!("{}", super::status::summary(&cluster));
@@ -84,39 +82,39 @@ impl Doctor {
         let agent = agent(&cluster);
         let ranks = stream::iter(pods).map(async |(rank, pod)| {
             let checks = checks(&target, &agent, &pod).await;
-            let remedy = "look at the pod: `kubectl describe pod`";
+            let remedy = "see `kubectl describe pod`";
             let failed = |error| vec![Check::failed("agent", format!("{error:#}"), remedy)];
             Rank { rank, checks: checks.unwrap_or_else(failed) }
         });
         let mut ranks: Vec<Rank> = ranks.buffer_unordered(AT_ONCE).collect().await;
         ranks.sort_by_key(|rank| rank.rank);
-        let names: Vec<String> = ranks.iter().map(|rank| rank.rank.to_string()).collect();
-        if !self.format.print(&ranks, &names)? {
+        if !self.format.print(&ranks, ranks.iter().map(|rank| rank.rank.to_string()))? {
             print(&text(&ranks, self.all));
         }
-        let failed =
-            ranks.iter().flat_map(|rank| &rank.checks).any(|it| it.finding == Finding::Failed);
-        Ok(if failed { ExitCode::from(SOMETHING_IS_WRONG) } else { ExitCode::SUCCESS })
+        let mut checks = ranks.iter().flat_map(|rank| &rank.checks);
+        let has_failed = checks.any(|check| check.finding == Finding::Failed);
+        Ok(if has_failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
 }
 
-/// What the agent of this pod has found.
-async fn checks(target: &Target, agent: &str, pod: &Pod) -> Result<Vec<Check>> {
+/// Runs the checks of this pod's agent.
+async fn checks(target: &MiniClusterRef, agent: &str, pod: &Pod) -> Result<Vec<Check>> {
     let runs = runner_state(pod, &target.name).is_some_and(|state| state.running.is_some());
     if !runs {
-        let name = &target.name;
-        let remedy = format!("`kubectl flux explain {name}` says why");
-        return Ok(vec![Check::failed("pod", format!("{} does not run", pod.name_any()), &remedy)]);
+        let remedy = format!("see `kubectl flux explain {}`", target.name);
+        let seen = format!("{} is not running", pod.name_any());
+        return Ok(vec![Check::failed("pod", seen, &remedy)]);
     }
     let words = [agent, "doctor", "--output", "json"];
-    let ended = exec::capture(target, &pod.name_any(), &words).await?;
-    if ended.code > SOMETHING_IS_WRONG {
-        bail!("{}", crate::instance::said(&ended));
+    let output = exec::capture(target, &pod.name_any(), &words).await?;
+    // The agent ends with 1 if a check failed.
+    if output.code > FAILED {
+        bail!("{}", output.failure());
     }
-    serde_json::from_slice(&ended.stdout).context("read what the agent says")
+    serde_json::from_slice(&output.stdout).context("read the checks of the agent")
 }
 
-/// What is wrong, or `all`, the remedy under what it is for.
+/// A table of failed checks and warnings, or of all checks, each with its remedy below it.
 fn text(ranks: &[Rank], all: bool) -> String {
     let mut rows = Vec::new();
     for Rank { rank, checks } in ranks {
@@ -134,7 +132,7 @@ fn text(ranks: &[Rank], all: bool) -> String {
         }
     }
     if rows.is_empty() {
-        return format!("nothing is wrong in {} ranks", ranks.len());
+        return format!("no failed checks in {} ranks", ranks.len());
     }
     table(&["RANK", "CHECK", "RESULT", "CAUSE"], rows)
 }
@@ -144,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_wrong_has_its_remedy_under_it_and_the_rest_is_shown_where_it_is_asked_for() {
+    fn failed_checks_have_remedies_and_passed_ones_are_optional() {
         let checks = r#"[{"name": "view", "finding": "ok", "seen": "/mnt/flux/view"},
             {"name": "lead", "finding": "failed", "seen": "connection refused",
              "remedy": "see the log of pod index 0"},
@@ -158,6 +156,6 @@ mod tests {
         ");
         assert_eq!(plain(true).lines().count(), 5, "{}", plain(true));
         let well = [Rank { rank: 0, checks: ranks[0].checks[..1].to_vec() }];
-        assert_eq!(text(&well, false), "nothing is wrong in 1 ranks");
+        assert_eq!(text(&well, false), "no failed checks in 1 ranks");
     }
 }

@@ -1,22 +1,22 @@
-//! `exec`: a command in a rank, or in all.
+//! `exec`: runs a command in one rank or in all.
 
 use super::logs::label;
 use crate::connection::Connection;
-use crate::exec::{self, NOT_RUN};
-use crate::instance::Place;
-use crate::output::{complain, print};
-use crate::target::{NameArgument, Target, agent, runner_state};
-use anyhow::{Context as _, Result, bail};
+use crate::exec;
+use crate::exit::NOT_RUN;
+use crate::minicluster::{MiniClusterRef, NameArgument, agent, runner_state};
+use crate::output::{print, print_stderr};
+use crate::rank_pod::RankPod;
+use anyhow::{Result, bail};
 use clap::Args;
 use futures::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::ContainerState;
 use kube::ResourceExt as _;
 use std::process::ExitCode;
 
-/// Ranks in which it runs at the same time.
+/// Number of ranks in which the command runs at the same time.
 const AT_ONCE: usize = 64;
 
-/// `exec`.
 #[derive(Debug, Args)]
 pub(crate) struct Exec {
     #[command(flatten)]
@@ -24,7 +24,7 @@ pub(crate) struct Exec {
     /// The rank
     #[arg(long, short, default_value_t = 0, value_name = "RANK")]
     rank: u32,
-    /// In all ranks that run, without input; the exit code is the highest
+    /// Run it in all running ranks, without input, and end with the highest exit code
     #[arg(long, conflicts_with = "rank")]
     all: bool,
     /// Program and arguments
@@ -34,21 +34,21 @@ pub(crate) struct Exec {
 
 impl Exec {
     pub(crate) async fn execute(&self, connection: Connection) -> Result<ExitCode> {
-        let target = Target::new(connection, &self.name.name);
+        let target = self.name.target(connection);
         let command: Vec<&str> = self.command.iter().map(String::as_str).collect();
         let code = if self.all {
-            everywhere(&target, &command).await?
+            run_in_all(&target, &command).await?
         } else {
-            let place = Place::of(target, self.rank).await?;
-            let words = place.as_user(&command);
-            exec::pass_through(&place.target, &place.pod_name(), &words, true).await?
+            let pod = RankPod::find(target, self.rank).await?;
+            let words = pod.as_user(&command);
+            exec::pass_through(&pod.target, &pod.name, &words, true).await?
         };
         Ok(ExitCode::from(code))
     }
 }
 
-/// Runs the command in all ranks that run, and returns the highest exit code.
-async fn everywhere(target: &Target, command: &[&str]) -> Result<u8> {
+/// Runs the command in all running ranks, and returns the highest exit code.
+async fn run_in_all(target: &MiniClusterRef, command: &[&str]) -> Result<u8> {
     let (cluster, pods) = tokio::try_join!(target.get(), target.pods())?;
     let agent = agent(&cluster);
     let words = [&[agent.as_str(), "connect", "--"], command].concat();
@@ -56,22 +56,22 @@ async fn everywhere(target: &Target, command: &[&str]) -> Result<u8> {
     let (running, others): (Vec<_>, Vec<_>) =
         pods.into_iter().partition(|(_, pod)| runs(runner_state(pod, &target.name)));
     if running.is_empty() {
-        bail!("no rank of {0} runs: `kubectl flux status {0}` shows what they do", target.name);
+        bail!("no rank of {0} is running: see `kubectl flux status {0}`", target.name);
     }
     for (rank, _) in &others {
-        complain(&format!("{} it does not run: left out", label(*rank)));
+        print_stderr(&format!("{} skipped: it is not running", label(*rank)));
     }
     let codes = stream::iter(running).map(async |(rank, pod)| {
         let show = |is_error: bool, line: &str| {
             let line = format!("{} {line}", label(rank));
-            if is_error { complain(&line) } else { print(&line) }
+            if is_error { print_stderr(&line) } else { print(&line) }
         };
         let code = exec::lines(target, &pod.name_any(), &words, show).await;
         code.unwrap_or_else(|error| {
-            complain(&format!("{} kubectl flux: {error:#}", label(rank)));
+            print_stderr(&format!("{} kubectl flux: {error:#}", label(rank)));
             NOT_RUN
         })
     });
     let codes: Vec<u8> = codes.buffer_unordered(AT_ONCE).collect().await;
-    codes.into_iter().max().context("no rank has answered")
+    Ok(codes.into_iter().max().unwrap_or(NOT_RUN))
 }

@@ -1,21 +1,20 @@
-//! `explain`: why a MiniCluster does not run, or why it has failed: one cause, one remedy, and what shows it.
+//! `explain`: why a MiniCluster does not run or has failed: one cause, one remedy, and the evidence.
 
 mod evidence;
-mod remedies;
 
-use crate::commands::status::says;
+use crate::commands::status::state_condition;
 use crate::connection::Connection;
+use crate::minicluster::{MiniClusterRef, NameArgument};
 use crate::output::{FormatArgument, bold, coloured, print};
-use crate::target::{NameArgument, Target};
 use anyhow::Result;
 use clap::Args;
 use evidence::Evidence;
 use flux_api::crd::{MiniCluster, State};
+use flux_api::remedies;
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde::Serialize;
-use std::process::ExitCode;
 
-/// `explain`.
 #[derive(Debug, Args)]
 pub(crate) struct Explain {
     #[command(flatten)]
@@ -24,7 +23,7 @@ pub(crate) struct Explain {
     format: FormatArgument,
 }
 
-/// The answer.
+/// State, cause, remedy and evidence.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Explanation {
@@ -39,30 +38,30 @@ struct Explanation {
 }
 
 impl Explain {
-    pub(crate) async fn execute(&self, connection: Connection) -> Result<ExitCode> {
-        let target = Target::new(connection, &self.name.name);
+    pub(crate) async fn execute(&self, connection: Connection) -> Result<()> {
+        let target = self.name.target(connection);
         let explanation = explanation(&target).await?;
-        if !self.format.print(&explanation, &[format!("minicluster/{}", target.name)])? {
+        if !self.format.print(&explanation, [format!("minicluster/{}", target.name)])? {
             print(&explanation.text());
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }
 
-/// Why the MiniCluster is as it is, for people.
-pub(crate) async fn explain(target: &Target) -> Result<String> {
+/// The explanation of the state of a MiniCluster, as text.
+pub(crate) async fn explain(target: &MiniClusterRef) -> Result<String> {
     Ok(explanation(target).await?.text())
 }
 
-async fn explanation(target: &Target) -> Result<Explanation> {
+async fn explanation(target: &MiniClusterRef) -> Result<Explanation> {
     let cluster = target.get().await?;
     let evidence = evidence::gather(target, &cluster, Timestamp::now()).await?;
     Ok(Explanation::new(&cluster, evidence))
 }
 
 impl Explanation {
-    /// The cause is what the condition of `status.reason` says. Where that only says that brokers are not there yet, it is
-    /// what the first rank says that lacks.
+    /// The cause is the message of the condition that `status.reason` comes from. While brokers are missing, the message
+    /// of the first rank that is not online is added.
     fn new(cluster: &MiniCluster, evidence: Evidence) -> Self {
         let name = cluster.metadata.name.clone().unwrap_or_default();
         let status = cluster.status.as_ref();
@@ -72,26 +71,29 @@ impl Explanation {
             let is_refusal = |reason: &str| ["ChangeRefused", "NotRunAgain"].contains(&reason);
             conditions.into_iter().find(|condition| is_refusal(&condition.reason))
         });
-        let Some(says) = refused.or_else(|| says(cluster)) else {
-            let cause = "no operator has seen it".to_owned();
-            let remedy = "see whether the operator runs (`kubectl get pods -A -l \
-                          app.kubernetes.io/name=flux-operator,app.kubernetes.io/component=operator`), and serves this namespace";
+        let Some(condition) = refused.or_else(|| state_condition(cluster)) else {
+            let cause = "the operator has not processed it yet".to_owned();
+            let remedy = "check that the operator runs (`kubectl get pods -A -l \
+                          app.kubernetes.io/name=flux-operator,app.kubernetes.io/component=operator`) and serves this namespace";
             let remedy = Some(remedy.to_owned());
             return Self { name, state, reason: None, cause, remedy, evidence };
         };
         let code = status.and_then(|status| status.exit_code);
-        let mut cause = says.message.clone();
-        let mut remedy = remedies::of_reason(&says.reason, &says.message, code);
-        let starts = matches!(state, Some(State::Starting | State::Degraded));
-        if let Some(rank) = evidence.ranks.iter().find(|rank| starts && rank.says.is_some()) {
-            let says = rank.says.as_deref().unwrap_or_default();
-            cause = format!("{cause}. Rank {} ({}): {says}", rank.number, rank.pod);
-            remedy = remedies::of_log(says).or(remedy);
+        let Condition { reason, message, .. } = condition;
+        let mut cause = message.clone();
+        let mut remedy = remedies::of_reason(reason, message, code);
+        let is_starting = matches!(state, Some(State::Starting | State::Degraded));
+        let messages = evidence.ranks.iter().filter(|_| is_starting);
+        let mut messages = messages.filter_map(|rank| Some((rank, rank.message.as_deref()?)));
+        if let Some((rank, message)) = messages.next() {
+            cause = format!("{cause}. Rank {} ({}): {message}", rank.number, rank.pod);
+            remedy = remedies::of_log(message).or(remedy);
         }
         if let Some(queue) = &evidence.queue {
             cause = format!("{cause} ({} before it in {})", queue.position, queue.queue);
         }
-        Self { name, state, reason: Some(says.reason.clone()), cause, remedy, evidence }
+        let remedy = remedy.map(str::to_owned);
+        Self { name, state, reason: Some(reason.clone()), cause, remedy, evidence }
     }
 
     fn text(&self) -> String {
@@ -101,15 +103,15 @@ impl Explanation {
         lines.extend(self.remedy.iter().map(|remedy| format!("{} {remedy}", bold("remedy:"))));
         let Evidence { conditions, ranks, events, added, output, .. } = &self.evidence;
         let ranks = ranks.iter().map(|it| {
-            let says = it.says.as_ref().map(|says| format!(": {says}")).unwrap_or_default();
-            format!("{} ({}) {}{says}", it.number, it.pod, it.state)
+            let message = it.message.as_ref().map(|text| format!(": {text}")).unwrap_or_default();
+            format!("{} ({}) {}{message}", it.number, it.pod, it.state)
         });
         let sections = [
             ("conditions", conditions.clone()),
-            ("ranks that are not online, or failed", ranks.collect()),
+            ("ranks that failed or are not online", ranks.collect()),
             ("warnings", events.clone()),
             ("set by a LimitRange", added.clone()),
-            ("the lead's last lines", output.clone()),
+            ("last output of the lead", output.clone()),
         ];
         for (title, all) in sections.into_iter().filter(|(_, all)| !all.is_empty()) {
             lines.push(format!("\n{}", bold(title)));
@@ -145,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cause_is_the_condition_and_the_remedy_that_of_its_reason() {
+    fn cause_and_remedy_follow_from_the_condition() {
         let failed = cluster("Failed", "CommandFailed", "sh: not found", Some(127));
         let explanation = Explanation::new(&failed, Evidence::default());
         assert_eq!(explanation.cause, "sh: not found");
@@ -153,13 +155,13 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_that_says_what_it_waits_for_is_the_cause() {
+    fn the_cause_names_the_rank_that_is_waited_for() {
         let starting = cluster("Starting", "Starting", "1 of 2 brokers are ready", None);
         let rank = Rank {
             number: 1,
             pod: "hello-1-x".to_owned(),
             state: "starting".to_owned(),
-            says: Some("wait-for-lead: 10.0.0.1:8050: refused".to_owned()),
+            message: Some("wait-for-lead: 10.0.0.1:8050: refused".to_owned()),
         };
         let evidence = Evidence { ranks: vec![rank], ..Evidence::default() };
         let explanation = Explanation::new(&starting, evidence);
@@ -172,10 +174,10 @@ mod tests {
     }
 
     #[test]
-    fn without_a_status_there_is_no_operator() {
-        let mut unseen = cluster("Pending", "", "", None);
-        unseen.status = None;
-        let explanation = Explanation::new(&unseen, Evidence::default());
-        assert_eq!(explanation.cause, "no operator has seen it");
+    fn without_a_status_the_operator_is_the_cause() {
+        let mut cluster = cluster("Pending", "", "", None);
+        cluster.status = None;
+        let explanation = Explanation::new(&cluster, Evidence::default());
+        assert_eq!(explanation.cause, "the operator has not processed it yet");
     }
 }

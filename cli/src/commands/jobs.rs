@@ -1,21 +1,19 @@
-//! `jobs`: the jobs of Flux.
+//! `jobs`: lists Flux jobs.
 
 use crate::connection::Connection;
-use crate::instance::{Place, duration};
-use crate::output::{FormatArgument, complain, paint, print, table};
-use crate::target::{NameArgument, Target};
+use crate::minicluster::NameArgument;
+use crate::output::{FormatArgument, duration, paint, print, print_stderr, table};
+use crate::rank_pod::RankPod;
 use anstyle::AnsiColor;
 use anyhow::Result;
 use clap::Args;
 use flux_contract::instance::{JobReport, JobState};
-use std::process::ExitCode;
 
-/// `jobs`.
 #[derive(Debug, Args)]
 pub(crate) struct Jobs {
     #[command(flatten)]
     name: NameArgument,
-    /// Also those that have ended
+    /// Also list jobs that have ended
     #[arg(long, short)]
     all: bool,
     #[command(flatten)]
@@ -23,20 +21,18 @@ pub(crate) struct Jobs {
 }
 
 impl Jobs {
-    pub(crate) async fn execute(&self, connection: Connection) -> Result<ExitCode> {
-        let place = Place::lead(Target::new(connection, &self.name.name)).await?;
-        let jobs = place.report(self.all, None).await?.jobs;
-        let ids: Vec<String> = jobs.iter().map(|job| job.id.clone()).collect();
-        if self.format.print(&jobs, &ids)? {
-            return Ok(ExitCode::SUCCESS);
+    pub(crate) async fn execute(&self, connection: Connection) -> Result<()> {
+        let lead = RankPod::lead(self.name.target(connection)).await?;
+        let jobs = lead.report(self.all, None).await?.jobs;
+        if self.format.print(&jobs, jobs.iter().map(|job| job.id.clone()))? {
+            return Ok(());
         }
         if jobs.is_empty() {
-            let hint = if self.all { "" } else { " that has not ended: `-a` lists all" };
-            complain(&format!("there is no job{hint}"));
+            print_stderr(if self.all { "no jobs" } else { "no active jobs: `-a` lists all jobs" });
         } else {
             print(&text(&jobs));
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }
 
@@ -56,8 +52,8 @@ fn text(jobs: &[JobReport]) -> String {
     table(&["JOBID", "USER", "NAME", "STATE", "TASKS", "NODES", "RANKS", "TIME"], rows)
 }
 
-/// The colour of what a state means.
-pub(crate) const fn colour(state: JobState) -> AnsiColor {
+/// The colour of a state.
+const fn colour(state: JobState) -> AnsiColor {
     match state {
         JobState::Run | JobState::Completed => AnsiColor::Green,
         JobState::Failed | JobState::Canceled | JobState::Timeout => AnsiColor::Red,
@@ -70,23 +66,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_job_is_a_line() {
-        let job = |id: &str, state, ranks: Option<&str>| JobReport {
-            id: id.to_owned(),
-            user: "flux".to_owned(),
-            name: "sleep".to_owned(),
-            state,
-            tasks: 4,
-            nodes: ranks.map(|_| 2),
-            ranks: ranks.map(str::to_owned),
-            seconds: 61.0,
-        };
-        let jobs = [job("ƒ2", JobState::Sched, None), job("ƒ1", JobState::Run, Some("0-1"))];
-        let plain = anstream::adapter::strip_str(&text(&jobs)).to_string();
-        insta::assert_snapshot!(plain, @r"
-        JOBID  USER  NAME   STATE  TASKS  NODES  RANKS  TIME
-        ƒ2     flux  sleep  SCHED  4      -      -      1m01s
-        ƒ1     flux  sleep  RUN    4      2      0-1    1m01s
+    fn each_job_has_a_row() {
+        let jobs = crate::fixtures::report().jobs;
+        insta::assert_snapshot!(anstream::adapter::strip_str(&text(&jobs)), @r"
+        JOBID  USER  NAME    STATE  TASKS  NODES  RANKS  TIME
+        ƒ3     flux  wait    SCHED  4      -      -      5.0s
+        ƒ2     flux  lammps  RUN    4      2      0-1    1m15s
         ");
     }
 }

@@ -1,22 +1,20 @@
-//! `list`: all MiniClusters of a namespace, or of all.
+//! `list`: lists the MiniClusters of one namespace or of all.
 
 use crate::connection::Connection;
-use crate::output::{FormatArgument, age, coloured, complain, print, table};
+use crate::output::{FormatArgument, age, coloured, print, print_stderr, table};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use flux_api::crd::MiniCluster;
 use jiff::Timestamp;
 use kube::api::{ListParams, ObjectList};
 use kube::{Api, ResourceExt as _};
-use std::process::ExitCode;
 
-/// `list`.
 #[derive(Debug, Args)]
 pub(crate) struct List {
-    /// Those of all namespaces
+    /// List the MiniClusters of all namespaces
     #[arg(long, short = 'A')]
     all_namespaces: bool,
-    /// Only those with these labels, as kubectl has it
+    /// List only MiniClusters with these labels, as `kubectl get -l` does
     #[arg(long, short = 'l', value_name = "SELECTOR", default_value = "")]
     selector: String,
     #[command(flatten)]
@@ -24,7 +22,7 @@ pub(crate) struct List {
 }
 
 impl List {
-    pub(crate) async fn execute(&self, connection: Connection) -> Result<ExitCode> {
+    pub(crate) async fn execute(&self, connection: Connection) -> Result<()> {
         let api: Api<MiniCluster> = if self.all_namespaces {
             Api::all(connection.client.clone())
         } else {
@@ -32,22 +30,17 @@ impl List {
         };
         let parameters = ListParams::default().labels(&self.selector);
         let list = api.list(&parameters).await.context("list MiniClusters")?;
-        let names: Vec<String> =
-            list.iter().map(|it| format!("minicluster/{}", it.name_any())).collect();
-        if self.format.print(&list, &names)? {
-            return Ok(ExitCode::SUCCESS);
+        let names = list.iter().map(|it| format!("minicluster/{}", it.name_any()));
+        if self.format.print(&list, names)? {
+            return Ok(());
         }
         if list.items.is_empty() {
-            let place = if self.all_namespaces {
-                String::new()
-            } else {
-                format!(" in the namespace {}", connection.namespace)
-            };
-            complain(&format!("there is no MiniCluster{place}"));
-            return Ok(ExitCode::SUCCESS);
+            let namespace = if self.all_namespaces { "any" } else { &connection.namespace };
+            print_stderr(&format!("no MiniClusters found in {namespace} namespace"));
+            return Ok(());
         }
         print(&self.table(list, Timestamp::now()));
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 
     fn table(&self, list: ObjectList<MiniCluster>, now: Timestamp) -> String {
@@ -57,11 +50,8 @@ impl List {
         header.extend(["NAME", "SIZE", "READY", "STATUS", "EXIT", "AGE"]);
         header.extend(wide.then_some(["REASON", "QUEUE", "IMAGE"]).into_iter().flatten());
         let rows = list.items.into_iter().map(|cluster| {
-            let mut row: Vec<String> = self
-                .all_namespaces
-                .then(|| cluster.namespace().unwrap_or_default())
-                .into_iter()
-                .collect();
+            let mut row = Vec::new();
+            row.extend(self.all_namespaces.then(|| cluster.namespace().unwrap_or_default()));
             row.extend(columns(&cluster, now));
             if wide {
                 row.extend(wide_columns(&cluster));

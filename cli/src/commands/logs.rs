@@ -1,57 +1,48 @@
-//! `logs`: what all ranks have printed, in order of time.
+//! `logs`: prints the output of all ranks in order of time.
 
+use super::status::summary;
 use super::wait::{Goal, until};
-use crate::connection::{Connection, watch_config};
-use crate::log;
-use crate::output::{complain, paint, print};
-use crate::target::{NameArgument, Target, rank, runner_state};
-use anstyle::AnsiColor;
-use anyhow::{Context as _, Result, anyhow};
+use crate::connection::Connection;
+use crate::log_stream;
+use crate::minicluster::{MiniClusterRef, NameArgument, rank, runner_state};
+use crate::output::{paint, print, print_stderr};
+use anstyle::AnsiColor::{self, Blue, BrightBlack, Cyan, Green, Magenta, Yellow};
+use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use futures::{StreamExt as _, stream};
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use kube::api::LogParams;
-use kube::runtime::{WatchStreamExt as _, watcher};
 use std::collections::HashSet;
 use std::pin::pin;
-use std::process::ExitCode;
 use tokio::sync::mpsc;
 
-/// The colours of the ranks, in turn.
-const COLOURS: [AnsiColor; 6] = [
-    AnsiColor::Cyan,
-    AnsiColor::Green,
-    AnsiColor::Magenta,
-    AnsiColor::Yellow,
-    AnsiColor::Blue,
-    AnsiColor::BrightBlack,
-];
-/// Logs that are read at the same time.
+/// The colours of the ranks; they repeat after the last one.
+const COLOURS: [AnsiColor; 6] = [Cyan, Green, Magenta, Yellow, Blue, BrightBlack];
+/// Number of logs that are read at the same time.
 const AT_ONCE: usize = 16;
 
-/// `logs`.
 #[derive(Debug, Args)]
 pub(crate) struct Logs {
     #[command(flatten)]
     name: NameArgument,
-    /// Go on with what is printed from now on, until the run has ended
+    /// Continue to print new lines until the run has ended
     #[arg(long, short)]
     follow: bool,
-    /// Only these ranks
+    /// Print only the output of these ranks
     #[arg(long, short, value_name = "RANK", value_delimiter = ',')]
     rank: Vec<u32>,
-    /// Only what is not older, as `90s`, `5m` or `2h`
+    /// Print only lines that are not older than this: `90s`, `5m`, `2h`
     #[arg(long, value_name = "DURATION", value_parser = seconds)]
     since: Option<i64>,
-    /// Also the lines of the brokers and the agents
+    /// Also print the lines of brokers and agents
     #[arg(long)]
     broker: bool,
-    /// Another container of the pods: a sidecar, or one that runs before
+    /// Print the output of this container of the pods: a sidecar or an init container
     #[arg(long, short, value_name = "NAME")]
     container: Option<String>,
-    /// When each line was printed
+    /// Print the time of each line
     #[arg(long)]
     timestamps: bool,
 }
@@ -60,10 +51,10 @@ pub(crate) struct Logs {
 fn seconds(text: &str) -> Result<i64> {
     let duration = text.parse().ok().map(|duration: SignedDuration| duration.as_secs());
     let seconds = duration.filter(|seconds| *seconds > 0);
-    seconds.with_context(|| format!("{text:?} is no duration: use one as 90s, 5m or 2h"))
+    seconds.with_context(|| format!("{text:?} is not a duration: write e.g. 90s, 5m or 2h"))
 }
 
-/// A line of a log, as the kubelet gives it with timestamps. They are of one form, so texts can be compared.
+/// A line of a log with its time, whose format never changes, so times can be compared as text.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Line {
     time: String,
@@ -79,26 +70,25 @@ impl Line {
 }
 
 impl Logs {
-    pub(crate) async fn execute(&self, connection: Connection) -> Result<ExitCode> {
-        let target = Target::new(connection, &self.name.name);
+    pub(crate) async fn execute(&self, connection: Connection) -> Result<()> {
+        let target = self.name.target(connection);
         let pods = target.pods().await?;
         if pods.is_empty() && !self.follow {
-            let cluster = target.get().await?;
-            return Err(anyhow!("there are no pods; {}", super::status::summary(&cluster)));
+            bail!("there are no pods to read logs of; {}", summary(&target.get().await?));
         }
         if self.follow {
             self.follow(&target).await?;
         } else {
             self.read(&target, pods.into_values()).await?;
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 
     fn wants(&self, rank: u32) -> bool {
         self.rank.is_empty() || self.rank.contains(&rank)
     }
 
-    fn parameters(&self, target: &Target) -> LogParams {
+    fn parameters(&self, target: &MiniClusterRef) -> LogParams {
         LogParams {
             container: Some(self.container.clone().unwrap_or_else(|| target.name.clone())),
             follow: self.follow,
@@ -108,8 +98,8 @@ impl Logs {
         }
     }
 
-    /// Prints what there is, merged.
-    async fn read(&self, target: &Target, pods: impl Iterator<Item = Pod>) -> Result<()> {
+    /// Prints the logs as they are, merged by time.
+    async fn read(&self, target: &MiniClusterRef, pods: impl Iterator<Item = Pod>) -> Result<()> {
         let api = target.connection.api::<Pod>();
         let parameters = self.parameters(target);
         let pods =
@@ -126,28 +116,28 @@ impl Logs {
                     rotated.extend(lacks_beginning(&log).then(|| rank.to_string()));
                     lines.extend(log.lines().map(|line| Line::new(rank, line)));
                 }
-                // A container that has not started has none, and says so.
+                // For a container that has not started, the API server explains that it has no log.
                 Err(error) => {
-                    complain(&format!("rank {rank} ({}): {}", pod.name_any(), said(&error)));
+                    print_stderr(&format!("rank {rank} ({}): {}", pod.name_any(), message(&error)));
                 }
             }
         }
         lines.sort();
         for line in &lines {
-            self.show(line);
+            self.print(line);
         }
         let is_whole = self.container.is_some() || self.since.is_some() || rotated.is_empty();
         if !is_whole && !target.get().await?.spec.logging.quiet {
             let ranks = rotated.join(", ");
-            complain(&format!(
-                "the logs of the ranks {ranks} lack their beginning: the node has rotated them (containerLogMaxSize of the kubelet)"
+            print_stderr(&format!(
+                "the first lines of these ranks are missing: {ranks}; the node has rotated their logs (containerLogMaxSize of the kubelet)"
             ));
         }
         Ok(())
     }
 
-    /// Prints the lines of all pods as they come, also of those that are made later, until the MiniCluster has ended.
-    async fn follow(&self, target: &Target) -> Result<()> {
+    /// Prints new lines of all pods, also of later ones, until the MiniCluster has ended.
+    async fn follow(&self, target: &MiniClusterRef) -> Result<()> {
         let (sender, mut lines) = mpsc::channel(1000);
         let reading = tokio::spawn(follow_pods(
             target.clone(),
@@ -156,12 +146,12 @@ impl Logs {
             sender,
         ));
         while let Some(line) = lines.recv().await {
-            self.show(&line);
+            self.print(&line);
         }
         reading.await.context("follow the logs")?
     }
 
-    fn show(&self, line: &Line) {
+    fn print(&self, line: &Line) {
         if !self.broker && is_of_flux(&line.text) {
             return;
         }
@@ -170,32 +160,31 @@ impl Logs {
     }
 }
 
-/// What stands before a line of this rank.
+/// The prefix of the lines of this rank.
 pub(crate) fn label(rank: u32) -> String {
     paint(COLOURS[rank as usize % COLOURS.len()], &format!("{rank:>3} |"))
 }
 
-fn said(error: &kube::Error) -> String {
+/// The message of the API server or, if it did not answer, of the client.
+fn message(error: &kube::Error) -> String {
     if let kube::Error::Api(status) = error { status.message.clone() } else { error.to_string() }
 }
 
-/// Follows each pod of the Job from when its container has started, until the MiniCluster has ended.
+/// Follows the log of each pod of the Job, from the start of its container until the MiniCluster has ended.
 async fn follow_pods(
-    target: Target,
+    target: MiniClusterRef,
     parameters: LogParams,
     ranks: Vec<u32>,
     lines: mpsc::Sender<Line>,
 ) -> Result<()> {
-    let api = target.connection.api::<Pod>();
-    let selector = watch_config().labels(&target.selector());
-    let mut pods = pin!(watcher(api, selector).default_backoff().applied_objects());
+    let mut pods = pin!(target.pod_changes(None));
     let mut ended = pin!(until(&target, Goal::End));
     let (mut followed, mut tasks) = (HashSet::new(), tokio::task::JoinSet::new());
     loop {
         let pod = tokio::select! {
             pod = pods.next() => match pod {
                 Some(Ok(pod)) => pod,
-                // It is tried again; what stays wrong is found out by the other watch.
+                // The watcher retries. If the error persists, the watch of the MiniCluster returns it.
                 Some(Err(_)) => continue,
                 None => break,
             },
@@ -222,32 +211,32 @@ async fn follow_pods(
 }
 
 async fn follow_pod(
-    target: Target,
+    target: MiniClusterRef,
     pod: String,
     rank: u32,
     parameters: LogParams,
     lines: mpsc::Sender<Line>,
 ) -> Result<()> {
-    let pass_on = move |log::Line { time, text }| {
+    let pass_on = move |log_stream::Line { time, text }| {
         let text = String::from_utf8_lossy(&text).trim_end_matches(['\n', '\r']).to_owned();
         let lines = lines.clone();
         async move { lines.send(Line { time, rank, text }).await.is_ok() }
     };
-    log::follow(target, pod, parameters, pass_on).await
+    log_stream::follow(target, pod, parameters, pass_on).await
 }
 
-/// Whether the node has kept only the end of the log of a runner, which begins with a line of the agent.
+/// Whether the log of a runner lacks its first line, which the agent writes, because the node has rotated the log.
 fn lacks_beginning(log: &str) -> bool {
     let first = log.lines().next();
     first.is_some_and(|line| !Line::new(0, line).text.starts_with("flux-agent: "))
 }
 
-/// Whether a line is one of an agent or of a broker's module (`broker.info[0]: ...`), and not of a command.
+/// Whether a line comes from an agent or from a module of a broker (`broker.info[0]: ...`), not from a command.
 pub(crate) fn is_of_flux(line: &str) -> bool {
     const LEVELS: [&str; 8] =
         ["emerg", "alert", "crit", "err", "warning", "notice", "info", "debug"];
     let begins = |start| line.starts_with(start);
-    // systemd's mark of the level, which Flux writes where standard error is no terminal.
+    // Without a terminal Flux writes the level as systemd does, e.g. `<6>`.
     let text =
         line.strip_prefix('<').and_then(|line| line.split_once('>')).map_or(line, |(_, text)| text);
     let module = text.split_once("]: ").and_then(|(name, _)| name.split_once('['));
@@ -265,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_flux_are_told_from_those_of_a_command() {
+    fn lines_of_flux_and_of_commands_differ() {
         for line in [
             "<6>broker.info[0]: rc1-success: init->quorum 1.90516s",
             "sched-simple.err[12]: no",
@@ -281,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_in_order_of_time_then_rank() {
+    fn lines_are_in_order_of_time_and_rank() {
         let line = |rank, text| Line::new(rank, text);
         let mut lines = [
             line(1, "2026-01-01T00:00:01Z b"),
@@ -293,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_the_node_has_rotated_begins_in_the_middle() {
+    fn rotated_logs_begin_in_the_middle() {
         let begin = "2026-01-01T00:00:01Z flux-agent: run Flux as user flux\n";
         let rest = "2026-01-01T00:00:02Z line 77793\n";
         let lacks = [&format!("{begin}{rest}"), rest, ""].map(lacks_beginning);
@@ -305,7 +294,7 @@ mod tests {
         let read = ["90s", "5m", "2h", "1h30m"].map(|text| seconds(text).unwrap());
         assert_eq!(read, [90, 300, 7200, 5400]);
         for text in ["", "7", "5x", "-1s", "0s", "99999999999999999h"] {
-            assert!(seconds(text).unwrap_err().to_string().contains("no duration"), "{text}");
+            assert!(seconds(text).unwrap_err().to_string().contains("not a duration"), "{text}");
         }
     }
 }

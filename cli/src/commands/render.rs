@@ -1,6 +1,6 @@
-//! `render`: every object that would be made of a MiniCluster, without a cluster.
+//! `render`: prints the objects that the operator would create from a MiniCluster, without a cluster.
 
-use crate::commands::validate::complain_of;
+use crate::commands::validate::print_remarks;
 use crate::output::print;
 use anyhow::{Context as _, Result, anyhow};
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
@@ -17,50 +17,49 @@ use std::io::stdin;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// What stands above the objects, for people.
+/// The comment above the objects.
 const NOTE: &str = "\
-# What the operator would make of it. Only a cluster knows the rest: the uid, from which the name of the Secret
-# follows, the address of the lead's Service, which is in agent.toml then, and the content of the Secret, a CURVE
-# certificate that is random unless given. Unless a method is asked for, all nodes are taken to mount images.
+# The objects that the operator would create. These values are known only in a cluster: the uid and, from it, the name of
+# the Secret; the address of the lead's Service in agent.toml; the content of the Secret, a CURVE certificate that is
+# random unless the file has one. Without --install, all nodes are assumed to mount images.
 ";
 
-/// `render`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Ends with 1 if a MiniCluster is not valid, and prints its faults then as `validate` does."
+    after_help = "If a MiniCluster is not valid, prints its faults as `validate` does, and ends with 1."
 )]
 pub(crate) struct Render {
-    /// YAML or JSON file, or - for the standard input; other kinds than MiniCluster are passed over
+    /// YAML or JSON file, or - for standard input; objects of other kinds are skipped
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     file: PathBuf,
-    /// How agent and view come into the pods where a MiniCluster does not say
+    /// How agent and view get into the pods of MiniClusters that do not choose
     #[arg(long, value_name = "METHOD", default_value = "Auto", ignore_case = true)]
     #[arg(value_parser = PossibleValuesParser::new(Install::NAMES).try_map(|name| name.parse::<Install>()))]
     install: Install,
     /// Image that holds the agent
     #[arg(long, value_name = "IMAGE", default_value = AGENT_IMAGE)]
     agent_image: String,
-    /// View image where a MiniCluster names none
+    /// View image of MiniClusters that name none
     #[arg(long, value_name = "IMAGE", default_value = VIEW_IMAGE)]
     view_image: String,
-    /// Only what the agents read
+    /// Print only agent.toml, the configuration of the agents
     #[arg(long = "agent-toml", conflicts_with = "output")]
     only_agent_config: bool,
-    /// Form of the objects
+    /// Format of the output
     #[arg(long, short, value_enum, value_name = "FORMAT", default_value = "yaml")]
     output: Format,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// One List.
+    /// One List object.
     Json,
-    /// A document each.
+    /// One document for each object.
     Yaml,
 }
 
 impl Render {
-    /// `namespace` is that of MiniClusters that name none.
+    /// `namespace` is the namespace of MiniClusters that name none.
     pub(crate) fn execute(&self, namespace: &str) -> Result<ExitCode> {
         let defaults = Defaults::new(self.view_image.clone(), None, self.install);
         let read = Checker::new(defaults.clone()).documents_of(&self.file, &mut stdin())?;
@@ -70,7 +69,7 @@ impl Render {
         };
         faults.extend(documents.iter().flat_map(|it| it.findings.faults.clone()));
         if !faults.is_empty() {
-            complain_of(&faults);
+            print_remarks(&faults);
             return Ok(ExitCode::FAILURE);
         }
         let objects = self.objects(documents, &defaults, namespace)?;
@@ -84,7 +83,7 @@ impl Render {
         defaults: &Defaults,
         namespace: &str,
     ) -> Result<Vec<Value>> {
-        // It is never pulled here.
+        // The policy of the operator is not known here.
         let agent_pull_policy = "IfNotPresent".to_owned();
         let images = Images { agent: self.agent_image.clone(), agent_pull_policy };
         let mut all = Vec::new();
@@ -112,7 +111,7 @@ impl Render {
     }
 }
 
-/// What `object` becomes with an operator of these `defaults` and `images`.
+/// The objects that an operator with these `defaults` and `images` creates from `object`.
 pub(crate) fn objects_of(
     mut object: MiniCluster,
     defaults: &Defaults,
@@ -148,9 +147,9 @@ mod tests {
     }
 
     #[test]
-    fn objects_are_documents_a_list_or_what_the_agents_read() {
+    fn objects_are_documents_or_a_list_or_agent_toml() {
         let yaml = rendered(&["--agent-image", "mirror/agent:1", "--view-image", "mirror/view:1"]);
-        assert!(yaml.starts_with("# What") && yaml.contains("namespace: work"), "{yaml}");
+        assert!(yaml.starts_with("# The objects") && yaml.contains("namespace: work"), "{yaml}");
         for image in ["mirror/agent:1", "mirror/view:1"] {
             assert!(yaml.contains(&format!("reference: {image}")), "{yaml}");
         }

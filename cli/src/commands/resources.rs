@@ -1,16 +1,14 @@
-//! `resources`: what each rank has, and what jobs have of it.
+//! `resources`: lists the cores and GPUs of each rank, and how many are allocated to jobs.
 
 use crate::connection::Connection;
-use crate::instance::Place;
+use crate::minicluster::NameArgument;
 use crate::output::{FormatArgument, paint, print, table};
-use crate::target::{NameArgument, Target};
+use crate::rank_pod::RankPod;
 use anstyle::AnsiColor;
 use anyhow::Result;
 use clap::Args;
 use flux_contract::instance::RankReport;
-use std::process::ExitCode;
 
-/// `resources`.
 #[derive(Debug, Args)]
 pub(crate) struct Resources {
     #[command(flatten)]
@@ -20,19 +18,18 @@ pub(crate) struct Resources {
 }
 
 impl Resources {
-    pub(crate) async fn execute(&self, connection: Connection) -> Result<ExitCode> {
-        let place = Place::lead(Target::new(connection, &self.name.name)).await?;
-        let ranks = place.report(false, None).await?.ranks;
-        let names: Vec<String> = ranks.iter().map(|rank| rank.rank.to_string()).collect();
-        if !self.format.print(&ranks, &names)? {
+    pub(crate) async fn execute(&self, connection: Connection) -> Result<()> {
+        let lead = RankPod::lead(self.name.target(connection)).await?;
+        let ranks = lead.report(false, None).await?.ranks;
+        if !self.format.print(&ranks, ranks.iter().map(|rank| rank.rank.to_string()))? {
             print(&text(&ranks));
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }
 
-/// What a rank does, in a word.
-pub(crate) const fn state(rank: &RankReport) -> (&'static str, AnsiColor) {
+/// The state of a rank and its colour.
+const fn state(rank: &RankReport) -> (&'static str, AnsiColor) {
     match (rank.up, rank.drained.is_some()) {
         (false, _) => ("offline", AnsiColor::Red),
         (true, true) => ("drained", AnsiColor::Yellow),
@@ -40,7 +37,7 @@ pub(crate) const fn state(rank: &RankReport) -> (&'static str, AnsiColor) {
     }
 }
 
-/// GPUs have columns where there are any.
+/// The table, with columns for GPUs if any rank has one.
 fn text(ranks: &[RankReport]) -> String {
     let gpus = ranks.iter().any(|rank| rank.gpus > 0);
     let mut header = vec!["RANK", "STATE", "CORES", "FREE", "ALLOCATED"];
@@ -85,27 +82,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_drained_or_offline_has_nothing_free() {
-        let rank = |rank, up, drained: Option<&str>, gpus| RankReport {
-            rank,
-            up,
-            cores: 4,
-            cores_allocated: 1,
-            gpus,
-            gpus_allocated: 0,
-            drained: drained.map(str::to_owned),
-        };
-        let ranks =
-            [rank(0, true, None, 0), rank(1, true, Some("bad fan"), 0), rank(2, false, None, 0)];
+    fn drained_and_offline_ranks_have_nothing_free() {
         let plain = |ranks: &[RankReport]| anstream::adapter::strip_str(&text(ranks)).to_string();
-        insta::assert_snapshot!(plain(&ranks), @r"
+        insta::assert_snapshot!(plain(&crate::fixtures::report().ranks), @r"
         RANK  STATE    CORES  FREE  ALLOCATED  REASON
-        0     online   4      3     1
-        1     drained  4      0     1          bad fan
-        2     offline  4      0     1
-        all            12     3     3
+        0     online   4      0     4
+        1     online   4      2     2
+        2     drained  4      0     0          bad fan
+        3     offline  4      0     0
+        all            16     2     6
         ");
-        insta::assert_snapshot!(plain(&[rank(0, true, None, 2)]), @r"
+        let with_gpus =
+            RankReport { up: true, cores: 4, cores_allocated: 1, gpus: 2, ..RankReport::default() };
+        insta::assert_snapshot!(plain(&[with_gpus]), @r"
         RANK  STATE   CORES  FREE  ALLOCATED  GPUS  FREE  ALLOCATED  REASON
         0     online  4      3     1          2     2     0
         ");

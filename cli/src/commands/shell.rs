@@ -1,14 +1,13 @@
-//! `shell`: a shell in a rank.
+//! `shell`: opens a shell in the pod of a rank.
 
 use crate::connection::Connection;
 use crate::exec;
-use crate::instance::Place;
-use crate::target::{NameArgument, Target};
+use crate::minicluster::NameArgument;
+use crate::rank_pod::RankPod;
 use anyhow::Result;
 use clap::Args;
 use std::process::ExitCode;
 
-/// `shell`.
 #[derive(Debug, Args)]
 pub(crate) struct Shell {
     #[command(flatten)]
@@ -20,8 +19,8 @@ pub(crate) struct Shell {
 
 impl Shell {
     pub(crate) async fn execute(&self, connection: Connection) -> Result<ExitCode> {
-        let place = Place::of(Target::new(connection, &self.name.name), self.rank).await?;
-        let words = [place.agent.as_str(), "connect"];
-        exec::pass_through(&place.target, &place.pod_name(), &words, true).await.map(ExitCode::from)
+        let pod = RankPod::find(self.name.target(connection), self.rank).await?;
+        let words = [pod.agent.as_str(), "connect"];
+        exec::pass_through(&pod.target, &pod.name, &words, true).await.map(ExitCode::from)
     }
 }

@@ -1,9 +1,9 @@
-//! `status`: one page about a MiniCluster.
+//! `status`: shows state, ranks and timings of a MiniCluster.
 
-use crate::chart::cells;
+use crate::bar::cells;
 use crate::connection::Connection;
+use crate::minicluster::{NameArgument, runner};
 use crate::output::{FormatArgument, age, bold, coloured, paint, print, table};
-use crate::target::{NameArgument, Target, runner};
 use anstyle::AnsiColor;
 use anyhow::Result;
 use clap::Args;
@@ -13,12 +13,10 @@ use k8s_openapi::api::core::v1::{ContainerState, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt as _;
 use std::collections::BTreeMap;
-use std::process::ExitCode;
 
-/// Width of the bars of the timeline.
+/// Number of cells of the timeline.
 const WIDTH: usize = 40;
 
-/// `status`.
 #[derive(Debug, Args)]
 pub(crate) struct Status {
     #[command(flatten)]
@@ -28,22 +26,22 @@ pub(crate) struct Status {
 }
 
 impl Status {
-    pub(crate) async fn execute(&self, connection: Connection) -> Result<ExitCode> {
-        let target = Target::new(connection, &self.name.name);
+    pub(crate) async fn execute(&self, connection: Connection) -> Result<()> {
+        let target = self.name.target(connection);
         let cluster = target.get().await?;
-        if self.format.print(&cluster, &[format!("minicluster/{}", target.name)])? {
-            return Ok(ExitCode::SUCCESS);
+        if self.format.print(&cluster, [format!("minicluster/{}", target.name)])? {
+            return Ok(());
         }
         let pods = target.pods().await?;
         print(&page(&cluster, &pods, Timestamp::now()));
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }
 
-/// The page for people.
+/// The page as text.
 fn page(cluster: &MiniCluster, pods: &BTreeMap<u32, Pod>, now: Timestamp) -> String {
     let mut parts = vec![format!("{}\n", heading(cluster, now))];
-    parts.extend(says(cluster).map(|says| format!("{}: {}\n", says.reason, says.message)));
+    parts.extend(state_condition(cluster).map(|it| format!("{}: {}\n", it.reason, it.message)));
     parts.extend((!pods.is_empty()).then(|| format!("\n{}", ranks(cluster, pods, now))));
     let timeline = cluster.status.iter().map(|status| &status.timeline);
     parts.extend(timeline.filter(|phases| !phases.is_empty()).map(|it| format!("\n{}", bars(it))));
@@ -71,8 +69,8 @@ fn heading(cluster: &MiniCluster, now: Timestamp) -> String {
     parts.join(", ")
 }
 
-/// The condition that says most: that of `status.reason`, or who has suspended it.
-pub(crate) fn says(cluster: &MiniCluster) -> Option<&Condition> {
+/// The condition that explains the state: the source of `status.reason`, or `Suspended` if it is suspended.
+pub(crate) fn state_condition(cluster: &MiniCluster) -> Option<&Condition> {
     let status = cluster.status.as_ref()?;
     let state = status.state?;
     let type_ = if state == State::Suspended { "Suspended" } else { state.summary_condition() };
@@ -83,10 +81,10 @@ pub(crate) fn says(cluster: &MiniCluster) -> Option<&Condition> {
 pub(crate) fn summary(cluster: &MiniCluster) -> String {
     let name = cluster.name_any();
     let Some(state) = cluster.status.as_ref().and_then(|status| status.state) else {
-        return format!("{name}: no operator has seen it yet");
+        return format!("{name}: the operator has not processed it yet");
     };
-    match says(cluster) {
-        Some(says) => format!("{name}: {state}, {}", says.message),
+    match state_condition(cluster) {
+        Some(condition) => format!("{name}: {state}, {}", condition.message),
         None => format!("{name}: {state}"),
     }
 }
@@ -107,38 +105,35 @@ fn ranks(cluster: &MiniCluster, pods: &BTreeMap<u32, Pod>, now: Timestamp) -> St
     table(&["RANK", "STATE", "RESTARTS", "NODE", "AGE", "POD"], rows)
 }
 
-/// What the pod does, in a word or two.
+/// The state of a pod, in one or two coloured words.
 pub(crate) fn pod_state(cluster: &MiniCluster, pod: &Pod) -> String {
+    let yellow = |text: &str| paint(AnsiColor::Yellow, text);
+    let green = |text: &str| paint(AnsiColor::Green, text);
+    if pod.metadata.deletion_timestamp.is_some() {
+        return yellow("stopping");
+    }
     let status = runner(pod, &cluster.name_any());
-    let online = status.is_some_and(|status| status.ready);
-    let (colour, text) = match status.and_then(|status| status.state.as_ref()) {
-        _ if pod.metadata.deletion_timestamp.is_some() => {
-            (AnsiColor::Yellow, "stopping".to_owned())
-        }
-        Some(ContainerState { terminated: Some(end), .. }) if end.exit_code == 0 => {
-            (AnsiColor::Green, "ended".to_owned())
-        }
+    let is_online = status.is_some_and(|status| status.ready);
+    match status.and_then(|status| status.state.as_ref()) {
+        Some(ContainerState { terminated: Some(end), .. }) if end.exit_code == 0 => green("ended"),
         Some(ContainerState { terminated: Some(end), .. }) => {
             let reason = end.reason.as_deref().filter(|reason| *reason != "Error");
             let reason = reason.map(|reason| format!(" {reason}")).unwrap_or_default();
-            (AnsiColor::Red, format!("ended {}{reason}", end.exit_code))
+            paint(AnsiColor::Red, &format!("ended {}{reason}", end.exit_code))
         }
-        Some(ContainerState { running: Some(_), .. }) if online => {
-            (AnsiColor::Green, "online".to_owned())
-        }
-        Some(ContainerState { running: Some(_), .. }) => (AnsiColor::Yellow, "starting".to_owned()),
+        Some(ContainerState { running: Some(_), .. }) if is_online => green("online"),
+        Some(ContainerState { running: Some(_), .. }) => yellow("starting"),
         Some(ContainerState { waiting: Some(waiting), .. }) => {
-            (AnsiColor::Yellow, waiting.reason.clone().unwrap_or_else(|| "waiting".to_owned()))
+            yellow(waiting.reason.as_deref().unwrap_or("waiting"))
         }
         Some(_) | None => {
-            let phase = pod.status.as_ref().and_then(|status| status.phase.clone());
-            (AnsiColor::Yellow, phase.unwrap_or_else(|| "Pending".to_owned()))
+            let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+            yellow(phase.unwrap_or("Pending"))
         }
-    };
-    paint(colour, &text)
+    }
 }
 
-/// The phases of a run, each with a bar.
+/// A table of the phases of a run, with bars.
 fn bars(timeline: &[TimelineEntry]) -> String {
     let end = |phase: &TimelineEntry| phase.start_milliseconds + phase.duration_milliseconds;
     let whole = timeline.iter().map(end).max().unwrap_or_default().max(1);

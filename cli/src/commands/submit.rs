@@ -1,24 +1,23 @@
-//! `submit`: a job for an instance that runs.
+//! `submit`: submits a job to a running instance.
 
 use super::attach::follow;
 use super::suspend::resume_idle;
 use crate::connection::Connection;
-use crate::instance::Place;
-use crate::output::{complain, print};
-use crate::target::{NameArgument, Target};
+use crate::minicluster::NameArgument;
+use crate::output::{print, print_stderr};
+use crate::rank_pod::RankPod;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use std::process::ExitCode;
 
-/// `submit`.
 #[derive(Debug, Args)]
 pub(crate) struct Submit {
     #[command(flatten)]
     name: NameArgument,
-    /// Follow the output of the job, and end with its exit code
+    /// Follow the output of the job, and end with the job's exit code
     #[arg(long, short)]
     watch: bool,
-    /// Options of `flux submit`, as `-N2 --ntasks=4`, and behind `--` program and arguments
+    /// Options of `flux submit`, e.g. `-N2 --ntasks=4`, then `--`, program and arguments
     #[arg(
         required = true,
         trailing_var_arg = true,
@@ -28,44 +27,44 @@ pub(crate) struct Submit {
     words: Vec<String>,
 }
 
-/// The options of Flux and the command. Without options, what separates them is gone already.
+/// The options of `flux submit`, and the command. Without options, clap has already removed the `--` between them.
 fn parts(words: &[String]) -> (&[String], &[String]) {
     if words.first().is_some_and(|word| !word.starts_with('-')) {
         return (&[], words);
     }
     match words.iter().position(|word| word == "--") {
         Some(at) => (&words[..at], &words[at + 1..]),
-        // Flux knows where its options end.
+        // Flux itself finds the end of its options.
         None => (words, &[]),
     }
 }
 
 impl Submit {
-    /// Whether the job is followed. Behind the first option of Flux, ours stands among them.
+    /// Whether to follow the job. Our own `--watch` may stand among the options of Flux.
     pub(crate) fn watches(&self) -> bool {
         self.watch || parts(&self.words).0.iter().any(|option| option == "--watch")
     }
 
     pub(crate) async fn execute(&self, connection: Connection) -> Result<ExitCode> {
-        let target = Target::new(connection, &self.name.name);
+        let target = self.name.target(connection);
         resume_idle(&target).await?;
-        let place = Place::lead(target).await?;
+        let lead = RankPod::lead(target).await?;
         let (options, command) = parts(&self.words);
         let options = options.iter().map(String::as_str).filter(|option| *option != "--watch");
         let mut words: Vec<&str> = std::iter::once("submit").chain(options).collect();
         words.extend(Some("--").filter(|_| !command.is_empty()));
         words.extend(command.iter().map(String::as_str));
-        let submitted = place.flux(&words).await;
+        let submitted = lead.flux(&words).await;
         let submitted = submitted.with_context(|| format!("submit a job to {}", self.name.name))?;
         if !self.watches() {
             print(&submitted);
             return Ok(ExitCode::SUCCESS);
         }
-        // Several with `--cc`.
+        // With `--cc` there are several jobs.
         let mut worst = 0;
         for id in submitted.split_whitespace() {
-            complain(&format!("{id} submitted"));
-            worst = worst.max(follow(&place, id).await?);
+            print_stderr(&format!("{id} submitted"));
+            worst = worst.max(follow(&lead, id).await?);
         }
         Ok(ExitCode::from(worst))
     }
@@ -85,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_the_name_is_for_flux_and_what_follows_that_is_the_command() {
+    fn flux_options_and_command_follow_the_name() {
         let given = submit("hello -N2 --ntasks 4 -n4 --watch -- sh -c true --watch");
         let (options, command) = parts(&given.words);
         assert_eq!(options.join(" "), "-N2 --ntasks 4 -n4 --watch");

@@ -1,12 +1,12 @@
-//! `top`: ranks, queue and jobs as they change, on a terminal.
+//! `top`: shows ranks, queue and jobs on a terminal, updated every second.
 
 mod draw;
 mod state;
 
 use super::cancel::cancel;
 use crate::connection::Connection;
-use crate::instance::Place;
-use crate::target::{NameArgument, Target};
+use crate::minicluster::NameArgument;
+use crate::rank_pod::RankPod;
 use anyhow::{Context as _, Result, ensure};
 use crossterm::event::{Event, EventStream};
 use flux_contract::instance::InstanceReport;
@@ -16,33 +16,31 @@ use state::{Action, State};
 use std::future::{Future, pending};
 use std::io::IsTerminal as _;
 use std::pin::Pin;
-use std::process::ExitCode;
 use std::time::Duration;
 use tokio::time::{MissedTickBehavior, interval};
 
-/// Between two looks at the instance.
+/// Time between two reports of the instance.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// `top`.
-pub(crate) async fn top(connection: Connection, name: &NameArgument) -> Result<ExitCode> {
+pub(crate) async fn top(connection: Connection, name: &NameArgument) -> Result<()> {
     ensure!(
         std::io::stdout().is_terminal(),
-        "`top` needs a terminal: `kubectl flux jobs` and `resources` print the same"
+        "`top` needs a terminal: use `kubectl flux jobs` and `kubectl flux resources` instead"
     );
-    let place = Place::lead(Target::new(connection, &name.name)).await?;
-    let mut state = State::new(&place.target.name);
-    // What cannot be asked even once is an error, and no picture.
-    state.update(Ok(place.report(false, None).await?));
-    let mut terminal = ratatui::try_init().context("take over the terminal")?;
-    let shown = show(&place, &mut state, &mut terminal).await;
-    ratatui::try_restore().context("give the terminal back")?;
-    shown.map(|()| ExitCode::SUCCESS)
+    let lead = RankPod::lead(name.target(connection)).await?;
+    let mut state = State::new(&lead.target.name);
+    // If the first report fails, print the error instead of a screen.
+    state.update(Ok(lead.report(false, None).await?));
+    let mut terminal = ratatui::try_init().context("initialize the terminal")?;
+    let shown = show(&lead, &mut state, &mut terminal).await;
+    ratatui::try_restore().context("restore the terminal")?;
+    shown
 }
 
-/// What is asked for in the background.
-type Answer<'place, T> = Pin<Box<dyn Future<Output = Result<T>> + 'place>>;
+/// A request to the pod that runs while the screen is shown.
+type Answer<'lead, T> = Pin<Box<dyn Future<Output = Result<T>> + 'lead>>;
 
-async fn show(place: &Place, state: &mut State, terminal: &mut DefaultTerminal) -> Result<()> {
+async fn show(lead: &RankPod, state: &mut State, terminal: &mut DefaultTerminal) -> Result<()> {
     let mut events = EventStream::new();
     let mut ticks = interval(INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -56,35 +54,35 @@ async fn show(place: &Place, state: &mut State, terminal: &mut DefaultTerminal) 
                 let Event::Key(key) = event else { continue };
                 match state.press(key) {
                     Action::None => {}
-                    Action::Ask => report = Some(ask(place, state)),
+                    Action::Update => report = Some(ask(lead, state)),
                     Action::Cancel(id) => {
                         cancelled = Some(Box::pin(async move {
-                            cancel(place, std::slice::from_ref(&id)).await?;
+                            cancel(lead, std::slice::from_ref(&id)).await?;
                             Ok(format!("cancelled {id}"))
                         }));
                     }
                     Action::Quit => return Ok(()),
                 }
             }
-            _ = ticks.tick(), if report.is_none() => report = Some(ask(place, state)),
+            _ = ticks.tick(), if report.is_none() => report = Some(ask(lead, state)),
             answer = answered(&mut report) => {
                 report = None;
                 state.update(answer);
             }
-            said = answered(&mut cancelled) => {
+            result = answered(&mut cancelled) => {
                 cancelled = None;
-                state.say(said.unwrap_or_else(|error| format!("{error:#}")));
+                state.message = Some(result.unwrap_or_else(|error| format!("{error:#}")));
             }
         }
     }
 }
 
-fn ask<'place>(place: &'place Place, state: &State) -> Answer<'place, InstanceReport> {
+fn ask<'lead>(lead: &'lead RankPod, state: &State) -> Answer<'lead, InstanceReport> {
     let output_of = state.followed();
-    Box::pin(async move { place.report(false, output_of.as_deref()).await })
+    Box::pin(async move { lead.report(false, output_of.as_deref()).await })
 }
 
-/// Waits for the answer, if one is asked for.
+/// Waits for the answer; without a request, for ever.
 async fn answered<T>(answer: &mut Option<Answer<'_, T>>) -> Result<T> {
     match answer {
         Some(answer) => answer.await,

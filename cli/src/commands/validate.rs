@@ -1,9 +1,9 @@
-//! `validate`: the checks of the API server and of the operator, without either.
+//! `validate`: checks files as the API server and the operator do, without either.
 
 mod server;
 
 use crate::connection::Connection;
-use crate::output::{FormatArgument, complain, print};
+use crate::output::{FormatArgument, print, print_stderr};
 use anyhow::Result;
 use clap::{Args, ValueHint};
 use flux_api::cluster::validate::Defaults;
@@ -14,17 +14,15 @@ use std::io::stdin;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// `validate`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Ends with 0 if everything is valid, with 1 if there is a fault, with 2 if something cannot be read."
+    after_help = "Ends with 0 if all files are valid, 1 if there is a fault, 2 if a file cannot be read."
 )]
 pub(crate) struct Validate {
-    /// YAML or JSON files, directories of such files, or - for the standard input; other kinds than MiniCluster are
-    /// passed over
+    /// YAML or JSON files, directories of such files, or - for standard input; objects of other kinds are skipped
     #[arg(required = true, value_name = "FILE", value_hint = ValueHint::AnyPath)]
     files: Vec<PathBuf>,
-    /// Also have the cluster's API server check what would be made of each, without keeping it; takes the right to create it
+    /// Also let the API server check all objects with a dry run; needs the right to create them
     #[arg(long)]
     server: bool,
     #[command(flatten)]
@@ -42,27 +40,22 @@ impl Validate {
             checker().check_all(&self.files, &mut stdin())
         };
         let read: Vec<_> = all.iter().flatten().collect();
-        let names: Vec<String> = read.iter().map(|it| it.file.display().to_string()).collect();
-        if self.format.print(&read, &names)? {
+        if self.format.print(&read, read.iter().map(|it| it.file.display().to_string()))? {
             all.iter().filter_map(|it| it.as_ref().err()).for_each(fail);
         } else {
-            offline::print(&all, print, complain, fail);
+            offline::print(&all, print, print_stderr, fail);
         }
         Ok(ExitCode::from(offline::exit_code(&all)))
     }
 
-    /// What this checks and the API server, document by document.
+    /// The findings of this checker and of the API server, by document.
     async fn check_with(&self, connection: &Connection) -> Vec<Result<Findings>> {
         let mut all = Vec::new();
         for file in &self.files {
             let documents = match checker().documents_of(file, &mut stdin()) {
                 Ok(Ok(documents)) => documents,
-                Ok(Err(findings)) => {
-                    all.push(Ok(findings));
-                    continue;
-                }
-                Err(error) => {
-                    all.push(Err(error));
+                unread => {
+                    all.extend(unread.map(Result::err).transpose());
                     continue;
                 }
             };
@@ -77,18 +70,18 @@ impl Validate {
     }
 }
 
-/// A checker for an operator with the defaults of this release.
+/// A checker with the defaults of an operator of this release.
 pub(crate) fn checker() -> Checker {
     Checker::new(Defaults::new(VIEW_IMAGE.to_owned(), None, Install::default()))
 }
 
 fn fail(error: &anyhow::Error) {
-    complain(&format!("kubectl flux: {error:#}"));
+    print_stderr(&format!("kubectl flux: {error:#}"));
 }
 
-/// Prints remarks, a line each.
-pub(crate) fn complain_of(remarks: &[Remark]) {
+/// Prints each remark on a line of standard error.
+pub(crate) fn print_remarks(remarks: &[Remark]) {
     for remark in remarks {
-        complain(&remark.to_string());
+        print_stderr(&remark.to_string());
     }
 }

@@ -1,9 +1,9 @@
-//! `wait`: until a MiniCluster is ready, or has ended.
+//! `wait`: waits until a MiniCluster is ready or has ended.
 
 use crate::commands::status::summary;
 use crate::connection::Connection;
+use crate::minicluster::{MiniClusterRef, NameArgument};
 use crate::output::print;
-use crate::target::{NameArgument, Target};
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
 use flux_api::crd::{MiniCluster, State};
@@ -11,72 +11,69 @@ use std::process::ExitCode;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// `wait`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Ends with 0 when it has come to that, with 1 when it cannot any more or the time is over."
+    after_help = "Ends with 0 when the goal is reached, 1 when it can no longer be reached or the time is over."
 )]
 pub(crate) struct Wait {
     #[command(flatten)]
     name: NameArgument,
-    /// What to wait for
+    /// Goal to wait for
     #[arg(long = "for", value_enum, default_value_t = Goal::End, value_name = "WHAT")]
     goal: Goal,
-    /// How long, in seconds; without end unless given
+    /// Longest time to wait, in seconds [default: no limit]
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Goal {
-    /// The brokers that are needed are online.
+    /// The required brokers are online.
     Ready,
-    /// The run has ended, well or not.
+    /// The run has ended, whether it succeeded or failed.
     End,
-    /// The command has ended with 0.
+    /// The command has ended with exit code 0.
     Complete,
-    /// It is suspended, and its pods have gone.
+    /// It is suspended and its pods are gone.
     Suspended,
 }
 
 impl Goal {
-    /// Whether it has come to that; `None` while it still can.
+    /// Whether the goal is reached in `state`; `None` while it can still be reached.
     fn is_reached(self, state: State) -> Option<bool> {
-        let over = matches!(state, State::Complete | State::Failed | State::Invalid);
+        let has_ended = matches!(state, State::Complete | State::Failed | State::Invalid);
         let reached = match self {
             Self::Ready => state == State::Running,
             Self::End => matches!(state, State::Complete | State::Failed),
             Self::Complete => state == State::Complete,
             Self::Suspended => state == State::Suspended,
         };
-        if reached { Some(true) } else { over.then_some(false) }
+        if reached { Some(true) } else { has_ended.then_some(false) }
     }
 }
 
 impl Wait {
     pub(crate) async fn execute(&self, connection: Connection) -> Result<ExitCode> {
-        let target = Target::new(connection, &self.name.name);
+        let target = self.name.target(connection);
         target.get().await?;
         let end = until(&target, self.goal);
-        let (cluster, reached) = match self.timeout {
-            None => end.await?,
-            Some(seconds) => match timeout(Duration::from_secs(seconds), end).await {
-                Ok(end) => end?,
-                Err(_) => bail!("after {seconds} s: {}", summary(&target.get().await?)),
-            },
+        let limit = self.timeout.map_or(Duration::MAX, Duration::from_secs);
+        let Ok(end) = timeout(limit, end).await else {
+            bail!("timed out after {} s: {}", limit.as_secs(), summary(&target.get().await?));
         };
+        let (cluster, reached) = end?;
         print(&summary(&cluster));
         Ok(if reached { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }
 
-/// The MiniCluster when it has come to `goal`, or cannot any more: whether it has.
-pub(crate) async fn until(target: &Target, goal: Goal) -> Result<(MiniCluster, bool)> {
+/// Waits until the MiniCluster has reached `goal` (true) or can no longer reach it (false).
+pub(crate) async fn until(target: &MiniClusterRef, goal: Goal) -> Result<(MiniCluster, bool)> {
     target
-        .until(|seen| {
-            let cluster = seen.with_context(|| format!("{} was deleted", target.name))?;
+        .until(|cluster| {
+            let cluster = cluster.with_context(|| format!("{} was deleted", target.name))?;
             let state = cluster.status.as_ref().filter(|status| {
-                // Until then the state is that of an older specification.
+                // Before that, the state belongs to an older specification.
                 status.observed_generation == cluster.metadata.generation
             });
             let reached = state.and_then(|status| goal.is_reached(status.state?));
@@ -90,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_goal_is_reached_missed_or_still_ahead() {
+    fn goals_are_reached_missed_or_open() {
         assert_eq!(Goal::Ready.is_reached(State::Starting), None);
         assert_eq!(Goal::Ready.is_reached(State::Running), Some(true));
         assert_eq!(Goal::Ready.is_reached(State::Complete), Some(false));

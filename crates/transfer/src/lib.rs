@@ -1,9 +1,8 @@
-//! Files on their way between a pod and another machine, as a tar stream: what `flux-agent` and `kubectl flux cp` have
-//! in common, so that an image needs no tar.
+//! Copies files between a pod and another machine as a tar stream. `flux-agent` and `kubectl flux cp` use it at either
+//! end, so that an image needs no tar.
 //!
-//! A stream is one file, or one directory with what is below it. Its first entry is the file or directory itself and
-//! has the name `ROOT`; whoever unpacks says what it is called there. What an archive says it can write is only
-//! below that: either end may be in the hands of somebody else.
+//! A stream contains one file, or one directory with everything below it. The first entry is that file or directory; the
+//! receiver chooses its path. Entries can only be written below that path, as the sender may be hostile.
 
 mod pack;
 mod unpack;
@@ -14,9 +13,9 @@ pub use unpack::{Destination, unpack};
 use std::io;
 use std::path::PathBuf;
 
-/// The name of the first entry.
+/// The name of the first entry, if it is a directory.
 const ROOT: &str = ".";
-/// The name of the only entry where that is no directory: tar has no file of the name `ROOT`.
+/// The name of the only entry of a stream with one file, as tar allows no file with the name `ROOT`.
 const FILE: &str = "file";
 
 /// Why files could not be packed or unpacked.
@@ -27,8 +26,8 @@ pub enum TransferError {
     Read {
         /// The file.
         path: PathBuf,
-        #[source]
         /// Why.
+        #[source]
         source: io::Error,
     },
     /// A file cannot be written.
@@ -36,36 +35,36 @@ pub enum TransferError {
     Write {
         /// The file.
         path: PathBuf,
-        #[source]
         /// Why.
+        #[source]
         source: io::Error,
     },
-    /// What was asked for is neither file nor directory nor symbolic link.
-    #[error("{} is no file, directory or symbolic link: nothing else can be copied", path.display())]
+    /// The path is neither file, directory nor symbolic link.
+    #[error("{} is not a file, directory or symbolic link: nothing else can be copied", path.display())]
     Kind {
-        /// What was asked for.
+        /// The path.
         path: PathBuf,
     },
-    /// The archive itself cannot be read or written.
+    /// The stream itself cannot be read or written.
     #[error("{doing} the stream of files")]
     Stream {
-        /// What was done with it.
+        /// What failed: `read` or `write`.
         doing: &'static str,
-        #[source]
         /// Why.
+        #[source]
         source: io::Error,
     },
-    /// An entry would lie outside of the destination.
-    #[error("refused {}: it leads out of {}", entry.display(), destination.display())]
+    /// An entry is outside the destination.
+    #[error("refused {}: it is outside {}", entry.display(), destination.display())]
     Outside {
         /// The entry.
         entry: PathBuf,
-        /// Below which everything has to be.
+        /// The destination.
         destination: PathBuf,
     },
 }
 
-/// How much has been copied.
+/// The amount of copied files.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Copied {
     /// Files, directories and symbolic links.

@@ -1,4 +1,4 @@
-//! Files as a stream.
+//! Writes files to a stream.
 
 use crate::{Copied, FILE, ROOT, TransferError};
 use std::fs::{self, File, Metadata};
@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use tar::{Builder, EntryType, Header, HeaderMode};
 use walkdir::WalkDir;
 
-/// Writes `path`, and all below it, to `stream`. Symbolic links stay links, but for `path` itself, which is
-/// followed. What is neither file nor directory nor link (sockets, devices) is left out, and passed to `skipped`.
+/// Writes `path` and everything below it to `stream`. Symbolic links stay links, except for `path` itself, which is
+/// followed. Sockets, devices and other special files are passed to `skipped` instead.
 pub fn pack(
     path: &Path,
     stream: impl Write,
@@ -58,7 +58,7 @@ struct Archive<Stream: Write> {
 }
 
 impl<Stream: Write> Archive<Stream> {
-    /// Appends `path` under `name`; false where it is of a kind that is left out.
+    /// Appends `path` as `name`; returns false for special files, which are skipped.
     fn append(
         &mut self,
         path: &Path,
@@ -67,7 +67,7 @@ impl<Stream: Write> Archive<Stream> {
     ) -> Result<bool, TransferError> {
         let mut header = Header::new_gnu();
         header.set_metadata_in_mode(found, HeaderMode::Complete);
-        // Whose it is differs from one machine to the other.
+        // Ids of users differ between machines.
         header.set_uid(0);
         header.set_gid(0);
         let kind = found.file_type();
@@ -84,7 +84,7 @@ impl<Stream: Write> Archive<Stream> {
             let file = File::open(path).map_err(read(path))?;
             header.set_entry_type(EntryType::Regular);
             header.set_size(found.len());
-            // One that grows or shrinks meanwhile, as a log does, is as long as it was.
+            // A file that changes its size meanwhile, e.g. a log, keeps the size in the header.
             let content = file.chain(io::repeat(0)).take(found.len());
             self.builder.append_data(&mut header, name, content).map_err(written)?;
             self.copied.bytes += found.len();

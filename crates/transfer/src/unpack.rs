@@ -1,4 +1,4 @@
-//! A stream as files.
+//! Writes the files of a stream.
 
 use crate::{Copied, ROOT, TransferError};
 use std::fs;
@@ -8,23 +8,23 @@ use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use tar::{Archive, Entry, EntryType, Header};
 
-/// Where a stream goes.
+/// The destination of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Destination {
-    /// The new file or directory, or a directory that is there.
+    /// An existing directory, or the path of the new file or directory.
     pub path: PathBuf,
-    /// What it is called in a directory that is there; without it, what is in the directory of the stream goes into that
-    /// directory.
+    /// The name of the new file or directory in an existing directory. Without it, the contents of the stream's directory
+    /// go into the existing directory.
     pub name: Option<String>,
 }
 
 impl Destination {
-    /// The file or directory that the stream becomes. As `cp` has it, one that is to be in a directory says so by a
-    /// slash, or by a directory that is there.
+    /// The path of the new file or directory. As for `cp`, a path with a final slash, or of an existing directory, is the
+    /// directory that it goes into.
     fn root(&self) -> PathBuf {
         let is_directory =
             self.path.is_dir() || self.path.as_os_str().as_encoded_bytes().ends_with(b"/");
-        // Only a name, no path.
+        // The sender may not choose a path, only a name.
         let name = self.name.as_deref().and_then(|name| Path::new(name).file_name());
         match name {
             Some(name) if is_directory => self.path.join(name),
@@ -33,27 +33,28 @@ impl Destination {
     }
 }
 
-/// Writes what is in `stream` to `destination`, with mode and time of change. Nothing is written outside of it, whatever
-/// the stream says: neither by `..` nor by a symbolic link that the stream has brought or that was there.
+/// Writes the files of `stream` to `destination`, with their modes and times. Nothing is written outside the destination,
+/// neither through `..` nor through symbolic links, whether they are in the stream or existed before.
 pub fn unpack(stream: impl Read, destination: &Destination) -> Result<Copied, TransferError> {
     let root = destination.root();
     let mut archive = Archive::new(stream);
     let mut copied = Copied::default();
-    // The modes and times of directories, which what is written into them would change, or forbid.
+    // Modes and times of directories are set last: writing into a directory changes its time and may need another mode.
     let mut directories = Vec::new();
     for entry in archive.entries().map_err(broken)? {
         let mut entry = entry.map_err(broken)?;
         let name = entry.path().map_err(broken)?.into_owned();
         let kind = entry.header().entry_type();
-        let wanted = matches!(kind, EntryType::Regular | EntryType::Symlink | EntryType::Directory);
-        if !wanted {
-            // Nothing else is ever packed.
+        let is_packed =
+            matches!(kind, EntryType::Regular | EntryType::Symlink | EntryType::Directory);
+        if !is_packed {
+            // `pack` writes no other kinds.
             return Err(TransferError::Kind { path: name });
         }
         let is_new = if copied.entries == 0 {
-            begin(&mut entry, &root)?
+            unpack_root(&mut entry, &root)?
         } else {
-            below(&mut entry, &name, &root)?;
+            unpack_below(&mut entry, &name, &root)?;
             true
         };
         if kind == EntryType::Directory && is_new {
@@ -65,10 +66,10 @@ pub fn unpack(stream: impl Read, destination: &Destination) -> Result<Copied, Tr
         copied.bytes += entry.header().size().map_err(broken)?;
     }
     if copied.entries == 0 {
-        let source = io::Error::new(io::ErrorKind::UnexpectedEof, "it is empty");
+        let source = io::Error::new(io::ErrorKind::UnexpectedEof, "the stream is empty");
         return Err(broken(source));
     }
-    // What is below first.
+    // Directories below others come first.
     for (path, header) in directories.into_iter().rev() {
         finish(&path, &header).map_err(write(&path))?;
     }
@@ -84,8 +85,8 @@ fn write(path: &Path) -> impl FnOnce(io::Error) -> TransferError {
     move |source| TransferError::Write { path, source }
 }
 
-/// The first entry, which becomes `root`; false where that is a directory that was there, and stays as it is.
-fn begin(entry: &mut Entry<'_, impl Read>, root: &Path) -> Result<bool, TransferError> {
+/// Writes the first entry to `root`. Returns false for a directory that existed, which keeps its mode and time.
+fn unpack_root(entry: &mut Entry<'_, impl Read>, root: &Path) -> Result<bool, TransferError> {
     let kind = entry.header().entry_type();
     if kind == EntryType::Directory {
         return match fs::create_dir(root) {
@@ -100,16 +101,20 @@ fn begin(entry: &mut Entry<'_, impl Read>, root: &Path) -> Result<bool, Transfer
         return Err(TransferError::Kind { path: root.to_owned() });
     }
     if root.is_dir() {
-        let source = io::Error::new(io::ErrorKind::IsADirectory, "a directory is there");
+        let source = io::Error::new(io::ErrorKind::IsADirectory, "it is a directory");
         return Err(write(root)(source));
     }
-    // A file that is there is replaced; it may be a link that leads elsewhere.
+    // An existing file or link is replaced. A link is not followed.
     entry.unpack(root).map_err(write(root))?;
     Ok(true)
 }
 
-/// An entry below the first, which has to be a directory.
-fn below(entry: &mut Entry<'_, impl Read>, name: &Path, root: &Path) -> Result<(), TransferError> {
+/// Writes an entry below the first one, which has to be a directory.
+fn unpack_below(
+    entry: &mut Entry<'_, impl Read>,
+    name: &Path,
+    root: &Path,
+) -> Result<(), TransferError> {
     let outside =
         || TransferError::Outside { entry: name.to_owned(), destination: root.to_owned() };
     let is_below = |part: Component<'_>| matches!(part, Component::CurDir | Component::Normal(_));
@@ -119,13 +124,13 @@ fn below(entry: &mut Entry<'_, impl Read>, name: &Path, root: &Path) -> Result<(
     match entry.unpack_in(root) {
         Ok(true) => Ok(()),
         Ok(false) => Err(outside()),
-        // The crate has no kind of error for what it refuses.
+        // The tar crate has no kind for this error.
         Err(error) if error.to_string().contains("outside of destination") => Err(outside()),
         Err(source) => Err(write(&root.join(name))(source)),
     }
 }
 
-/// Lets a directory be written to until it is complete, whatever its mode will be.
+/// Makes a directory writable until its contents are complete.
 #[cfg(unix)]
 fn allow_writing(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
@@ -137,7 +142,7 @@ fn allow_writing(_: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Mode and time of a directory that is complete.
+/// Sets mode and time of a complete directory.
 #[cfg(unix)]
 fn finish(path: &Path, header: &Header) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;

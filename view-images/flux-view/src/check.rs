@@ -1,5 +1,5 @@
-//! Whether an image holds a view, and whether that runs in an application's image. Nothing is started: both
-//! may be for another processor than this one.
+//! Checks whether an image has a view, and whether that runs in an application's image. No program is started: both
+//! images may be for another processor.
 
 use crate::compiled::{Compiled, python_version, pythons_of_flux};
 use flux_agent::linking::{
@@ -15,13 +15,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use walkdir::WalkDir;
 
-/// The remedy for all that an application's image lacks.
+/// The remedy for everything that an application's image lacks.
 const PACK: &str = "use a view that has its own: flux-view pack makes one";
 const LIBC: &str = "libc.so.6";
-/// Faults of one kind that are named.
-const NAMED: usize = 3;
+/// Largest number of names in a list.
+const MAX_NAMES: usize = 3;
 
-/// What is to be checked, as arguments of the command.
+/// The arguments of `flux-view check`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct CheckRequest {
     /// Root of the view image
@@ -30,12 +30,12 @@ pub(crate) struct CheckRequest {
     /// Root of an application's image
     #[arg(long, value_name = "ROOT")]
     pub(crate) application: Option<PathBuf>,
-    /// Where the shared volume will be mounted
+    /// Path at which the shared volume will be mounted
     #[arg(long, default_value = Layout::DEFAULT_MOUNT, value_name = "PATH")]
     pub(crate) mount_path: PathBuf,
 }
 
-/// Checks everything, in the order in which a start of Flux comes to depend on it.
+/// Runs all checks, in the order in which Flux needs the results when it starts.
 pub(crate) fn check_view(request: &CheckRequest) -> Vec<Check> {
     let check = |name, found| Check { name, found };
     let source = match find(&request.root, &request.mount_path, None) {
@@ -46,8 +46,8 @@ pub(crate) fn check_view(request: &CheckRequest) -> Vec<Check> {
             } else {
                 chain(&error)
             };
-            let remedy = "give the root of a view image: of what `podman image mount` or an unpacked \
-                          archive shows";
+            let remedy =
+                "use the root of a view image, e.g. the path that `podman image mount` prints";
             return vec![check("view", Found::failed(seen, remedy))];
         }
     };
@@ -58,7 +58,7 @@ pub(crate) fn check_view(request: &CheckRequest) -> Vec<Check> {
     let mut checks = vec![check("view", Found::ok(format!("{}, {layout}", source.view.display())))];
     let Some(pod) = Pod::new(request, &source) else {
         let remedy = "bin/flux has to be the program of Flux itself";
-        checks.push(check("flux", Found::failed("bin/flux is no ELF program", remedy)));
+        checks.push(check("flux", Found::failed("bin/flux is not an ELF program", remedy)));
         return checks;
     };
     let loaded = Loaded::new(&pod);
@@ -75,26 +75,26 @@ pub(crate) fn check_view(request: &CheckRequest) -> Vec<Check> {
     checks
 }
 
-/// The file system of a pod, as far as the request names it.
+/// The file system of a pod with the images of the request.
 struct Pod {
     view: PathBuf,
-    /// The view and its packages alone.
+    /// The view and its packages.
     own: Places,
-    /// With the application's image around them.
+    /// The view, its packages and the application's image.
     all: Places,
     flux: Elf,
     compiled: Compiled,
 }
 
 impl Pod {
-    /// `None` where `flux` is no program of its own.
+    /// `None` if `flux` is not an ELF program.
     fn new(request: &CheckRequest, source: &Source) -> Option<Self> {
         let view = Layout::new(&request.mount_path).view();
-        let lies = below(&request.root, &source.view);
+        let view_files = below(&request.root, &source.view);
         let software = PathBuf::from(Layout::SOFTWARE_MOUNT);
-        // A copied view has its links to other names of it rewritten.
+        // Copying a view rewrites its links to its other paths, so all of these lead to the view.
         let names = source.names.iter().chain([&source.view, &view]);
-        let mut mounts: Vec<_> = names.map(|name| (name.clone(), lies.clone())).collect();
+        let mut mounts: Vec<_> = names.map(|name| (name.clone(), view_files.clone())).collect();
         mounts.push((software.clone(), below(&request.root, &software)));
         let own = Places { mounts: mounts.clone(), root: None };
         let all = Places { mounts, root: request.application.clone() };
@@ -104,7 +104,7 @@ impl Pod {
         Some(Self { view, own, all, flux, compiled })
     }
 
-    /// Programs and modules that Flux starts or loads, with their paths.
+    /// The programs and modules that Flux starts or loads, with their paths.
     fn programs(&self) -> Vec<(PathBuf, Elf)> {
         let mut paths: Vec<PathBuf> =
             ["bin/flux", "bin/bash"].iter().map(|path| self.view.join(path)).collect();
@@ -127,7 +127,7 @@ impl Pod {
         paths.into_iter().filter_map(read).collect()
     }
 
-    /// A finding about what an application's image has to have: it is only a warning while that is unknown.
+    /// A failed check of the application's image; only a warning if that image is unknown.
     fn lacking(&self, seen: &str) -> Found {
         if self.all.root.is_some() {
             Found::failed(seen, PACK)
@@ -137,9 +137,10 @@ impl Pod {
     }
 }
 
-/// All that programs of the view load of it, and what they expect from elsewhere.
+/// The libraries that the programs of the view load, from the view and from the application's image.
 #[derive(Debug, Default)]
 struct Loaded {
+    /// Number of programs and libraries of the view.
     files: usize,
     /// Versions of the C library's symbols that they need.
     versions: BTreeSet<String>,
@@ -147,7 +148,7 @@ struct Loaded {
     borrowed: BTreeSet<String>,
     /// The headers of the C library, and whether it is the view's.
     libc: Option<(Elf, bool)>,
-    /// Libraries that are nowhere, and who needs each.
+    /// Missing libraries, each with a file that needs it.
     missing: BTreeMap<String, PathBuf>,
 }
 
@@ -155,14 +156,14 @@ impl Loaded {
     fn new(pod: &Pod) -> Self {
         let flux = &pod.flux;
         let libraries = Libraries::new(&pod.all, flux.machine, Vec::new());
-        // What the process of `flux` has loaded serves all modules.
+        // Modules are loaded into the process of `flux` and inherit its search path.
         let inherited: Vec<String> = flux.rpath.iter().chain(&flux.runpath).cloned().collect();
         let mut loaded = Self::default();
         let mut todo = pod.programs();
         let mut seen: BTreeSet<PathBuf> = todo.iter().map(|(path, _)| path.clone()).collect();
         while let Some((path, elf)) = todo.pop() {
             loaded.files += 1;
-            // What the parts of the C library need of each other is their own affair.
+            // The parts of the C library need private versions of each other.
             if !elf.soname.as_deref().is_some_and(is_of_c_library) {
                 loaded.versions.extend(elf.needed_versions.iter().cloned());
             }
@@ -222,12 +223,12 @@ fn libraries(pod: &Pod, loaded: &Loaded) -> Found {
         .map(|(name, by)| format!("{name} (for {})", by.display()))
         .collect();
     if !missing.is_empty() {
-        return pod.lacking(&format!("missing: {}", some(&missing)));
+        return pod.lacking(&format!("missing: {}", first_names(&missing)));
     }
     let borrowed: Vec<String> = loaded.borrowed.iter().filter(is_expected).cloned().collect();
     if !borrowed.is_empty() {
         return Found::warning(
-            format!("from the application's image: {}", some(&borrowed)),
+            format!("from the application's image: {}", first_names(&borrowed)),
             "another version of the image may have others; a packed view has its own",
         );
     }
@@ -264,14 +265,14 @@ fn shell(pod: &Pod) -> Found {
     let places = [pod.view.join("bin/bash"), "/usr/bin/bash".into(), "/bin/bash".into()];
     match places.iter().find(|path| pod.all.file(path).is_some()) {
         Some(bash) => Found::ok(bash.display().to_string()),
-        None => pod.lacking("no bash, with which Flux starts tasks of its own"),
+        None => pod.lacking("no bash, with which Flux starts its own tasks"),
     }
 }
 
 fn python(pod: &Pod) -> Found {
     let Some(python) = &pod.compiled.python else {
-        let remedy = "most commands of Flux are Python programs: see whether they work";
-        return Found::warning("flux has no path of a Python compiled in", remedy);
+        let remedy = "most commands of Flux are Python programs: check whether they work";
+        return Found::warning("no path of a Python is compiled into flux", remedy);
     };
     let shown = python.display();
     if pod.all.file(python).is_none() {
@@ -290,7 +291,7 @@ fn python(pod: &Pod) -> Found {
     Found::ok(format!("{shown} ({name})"))
 }
 
-/// Open MPI 5 needs a plugin of Flux's shell.
+/// Checks for the plugin of Flux's shell that Open MPI 5 needs.
 fn pmix(pod: &Pod) -> Found {
     let names = ["lib", "lib64"].map(|lib| pod.view.join(lib).join("flux/shell/plugins/pmix.so"));
     if let Some(plugin) = names.iter().find(|path| pod.own.file(path).is_some()) {
@@ -298,24 +299,24 @@ fn pmix(pod: &Pod) -> Found {
     }
     if has_open_mpi_5(&pod.all, "") {
         return Found::warning(
-            "the application's image has Open MPI 5, and the view no flux-pmix: its jobs are refused",
+            "the application's image has Open MPI 5, but the view has no flux-pmix: its jobs are refused",
             "install flux-pmix into the prefix of Flux, and pack the view again",
         );
     }
     Found::ok("no flux-pmix, which Open MPI 5 needs")
 }
 
-/// Flux may run as any user.
+/// Checks that every user can read the view, as Flux may run as any user.
 fn access(pod: &Pod) -> Found {
-    let lies = pod.own.directory(&pod.view).unwrap_or_default();
+    let view_files = pod.own.directory(&pod.view).unwrap_or_default();
     let mut closed = Vec::new();
     let mut files = 0;
-    for entry in WalkDir::new(&lies).min_depth(1).into_iter().flatten() {
+    for entry in WalkDir::new(&view_files).min_depth(1).into_iter().flatten() {
         let Ok(found) = entry.metadata() else { continue };
         let needed = if found.is_dir() { 0o005 } else { 0o004 };
         files += 1;
         if !found.is_symlink() && found.permissions().mode() & needed != needed {
-            let path = entry.path().strip_prefix(&lies).unwrap_or_else(|_| entry.path());
+            let path = entry.path().strip_prefix(&view_files).unwrap_or_else(|_| entry.path());
             closed.push(pod.view.join(path).display().to_string());
         }
     }
@@ -323,14 +324,14 @@ fn access(pod: &Pod) -> Found {
         return Found::ok(format!("{files} files and directories, open to every user"));
     }
     closed.sort();
-    let seen = format!("closed to other users than the owner: {}", some(&closed));
-    Found::failed(seen, "chmod -R a+rX the view: Flux may run as any user")
+    let seen = format!("only the owner can read: {}", first_names(&closed));
+    Found::failed(seen, "run `chmod -R a+rX` on the view: Flux may run as any user")
 }
 
-/// The first of `names`, and how many more there are.
-fn some(names: &[String]) -> String {
-    let text = names.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
-    match names.len().saturating_sub(NAMED) {
+/// The first of `names`, and the number of the others.
+fn first_names(names: &[String]) -> String {
+    let text = names.iter().take(MAX_NAMES).cloned().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(MAX_NAMES) {
         0 => text,
         more => format!("{text} and {more} more"),
     }
@@ -385,7 +386,7 @@ mod tests {
     #[test]
     fn missing_libraries_are_counted_and_some_are_named() {
         let names = ["a", "b", "c", "d", "e"].map(str::to_owned);
-        assert_eq!(some(&names), "a, b, c and 2 more");
+        assert_eq!(first_names(&names), "a, b, c and 2 more");
         let mut loaded = Loaded::default();
         loaded.missing.insert("libzmq.so.5".to_owned(), "/mnt/flux/view/bin/flux".into());
         loaded.missing.insert("libm.so.6".to_owned(), "/mnt/flux/view/bin/flux".into());

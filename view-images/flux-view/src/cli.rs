@@ -10,7 +10,7 @@ use flux_contract::Exit;
 use serde::Serialize;
 use std::process::ExitCode;
 
-/// Makes view images of an installed Flux, and checks them.
+/// Makes view images from an installed Flux, and checks them.
 #[derive(Debug, Parser)]
 #[command(name = "flux-view", version, max_term_width = 100)]
 struct Cli {
@@ -20,14 +20,14 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Make a view from an installed Flux, with all that it needs to run in any image
+    /// Make a view from an installed Flux, with everything that it needs to run in any image
     Pack {
         #[command(flatten)]
         request: PackRequest,
         #[command(flatten)]
         output: OutputArgument,
     },
-    /// Say whether an image holds a view, which, and whether it runs in an application's image
+    /// Check which view an image has, and whether it runs in an application's image
     Check {
         #[command(flatten)]
         request: CheckRequest,
@@ -36,17 +36,17 @@ enum Command {
     },
 }
 
-/// The command line as a value: what pages say to type is checked against it.
+/// The command line as a value. A test compares the commands on the pages with it.
 pub fn command_line() -> clap::Command {
     Cli::command()
 }
 
-/// Reads the command line, does what it says, and returns the code to end with.
+/// Runs the command line, and returns the exit code.
 pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // Nothing is to be done where even this cannot be printed.
+            // There is no way to report that printing failed.
             let _ = error.print();
             let code = if error.use_stderr() { Exit::Usage.code() } else { 0 };
             return ExitCode::from(code);
@@ -63,7 +63,7 @@ pub fn main() -> ExitCode {
     ExitCode::from(exit_code(code))
 }
 
-/// What was packed, and what a check of it found.
+/// The report of a packed view, and the checks of it.
 #[derive(Debug, Serialize)]
 struct Packed {
     #[serde(flatten)]

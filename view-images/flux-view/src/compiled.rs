@@ -1,31 +1,31 @@
-//! What is compiled into the `flux` program, read from its bytes: it need not run here, and may be one for
-//! another processor.
+//! The values that are compiled into the `flux` program, read from its bytes: the program may be for another processor,
+//! and is not started.
 
 use flux_agent::linking::Places;
 use std::path::{Path, PathBuf};
 
-/// Longer texts are none that is looked for here.
-const LONGEST: usize = 4096;
+/// Length below which a text of the program may be one of these values.
+const MAX_TEXT_LENGTH: usize = 4096;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Compiled {
     pub(super) version: Option<String>,
-    /// The Python that it starts its commands with.
+    /// The Python with which it starts its commands.
     pub(super) python: Option<PathBuf>,
-    /// Whether it looks for anything below the view's place at run time.
+    /// Whether it contains a path below the view's path at run time.
     pub(super) for_view: bool,
 }
 
 impl Compiled {
-    /// Reads the bytes of `flux`, which is to be found below `view` at run time.
+    /// Reads the bytes of `flux`, which is below `view` at run time.
     pub(super) fn read(flux: &[u8], view: &Path) -> Self {
         let mut compiled = Self::default();
-        for text in flux.split(|byte| *byte == 0).filter(|text| text.len() < LONGEST) {
+        for text in flux.split(|byte| *byte == 0).filter(|text| text.len() < MAX_TEXT_LENGTH) {
             let Ok(text) = str::from_utf8(text) else { continue };
             if compiled.version.is_none() && is_version(text) {
                 compiled.version = Some(text.to_owned());
             }
-            // Search paths of libraries are lists.
+            // A search path for libraries is a list of paths.
             let path = Path::new(text.split(':').next().unwrap_or_default());
             if !path.is_absolute() {
                 continue;
@@ -39,7 +39,7 @@ impl Compiled {
     }
 }
 
-/// `0.88.0`, or between releases `0.88.0-12-gabcdef012`.
+/// Whether a text is a version as `0.88.0` or, between releases, `0.88.0-12-gabcdef012`.
 fn is_version(text: &str) -> bool {
     let (numbers, rest) = text.split_once('-').unwrap_or((text, "0"));
     let numbers: Vec<&str> = numbers.split('.').collect();
@@ -48,21 +48,21 @@ fn is_version(text: &str) -> bool {
     numbers.len() == 3 && numbers.iter().all(is_number) && rest.bytes().all(plain)
 }
 
-/// A path that ends in `bin/python3`, or in one with a version.
+/// Whether a path ends in `bin/python3` or, with a version, `bin/python3.11`.
 fn is_python(path: &Path) -> bool {
     let in_bin = path.parent().is_some_and(|parent| parent.ends_with("bin"));
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     in_bin && (name == "python3" || python_version(name).is_some())
 }
 
-/// The Pythons that the Flux in `view` has modules for, as `python3.11`.
+/// The Pythons for which the Flux in `view` has modules, as `python3.11`.
 pub(super) fn pythons_of_flux(places: &Places, view: &Path) -> Vec<String> {
     let mut names = places.names(&view.join("lib/flux"));
     names.retain(|name| python_version(name).is_some());
     names
 }
 
-/// `3.11` of `python3.11`.
+/// `3.11` for `python3.11`.
 pub(super) fn python_version(name: &str) -> Option<&str> {
     let version = name.strip_prefix("python")?;
     let minor = version.strip_prefix("3.")?;
@@ -73,7 +73,7 @@ pub(super) fn python_version(name: &str) -> Option<&str> {
 mod tests {
     use super::*;
 
-    /// Of texts that end at `|`, as those of a program end at a zero byte.
+    /// Reads texts separated by `|` instead of the zero bytes in a program.
     fn read(texts: &str) -> Compiled {
         Compiled::read(texts.replace('|', "\0").as_bytes(), Path::new("/mnt/flux/view"))
     }
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flux_for_another_prefix_is_told_apart() {
+    fn a_flux_for_another_prefix_is_recognized() {
         let other = read("/usr/bin/python3.12|/mnt/flux/viewer/etc|0.66.0-3-gabc|");
         assert!(!other.for_view);
         assert_eq!(other.python.unwrap(), Path::new("/usr/bin/python3.12"));

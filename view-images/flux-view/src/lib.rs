@@ -1,8 +1,8 @@
-//! `flux-view` makes a view image of an installed Flux (`pack`), and says whether a view runs in an
-//! application's image (`check`). Both read the headers of programs; neither starts one.
+//! `flux-view` makes a view image from an installed Flux (`pack`), and checks whether a view runs in an application's
+//! image (`check`). Both read the headers of programs; neither starts one.
 //!
-//! Where an image has its view is looked up as the agent does it ([`flux_agent::view::find`]), so a check
-//! cannot find another view than a pod.
+//! Both find the view of an image with the function of the agent ([`flux_agent::view::find`]), so that they find the
+//! same view as a pod.
 
 mod check;
 mod cli;

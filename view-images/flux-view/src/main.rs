@@ -1,4 +1,4 @@
-//! Makes view images of an installed Flux, and checks them.
+//! Makes view images from an installed Flux, and checks them.
 
 use std::process::ExitCode;
 

@@ -1,5 +1,5 @@
-//! Changing the headers of programs and libraries, and the first lines of scripts, so that they find
-//! interpreter and libraries within the view.
+//! Changes the headers of programs and libraries, and the first lines of scripts, so that they find interpreter and
+//! libraries in the view.
 
 use flux_agent::linking::Elf;
 use object_rewrite::{Options, Rewriter};
@@ -8,20 +8,20 @@ use std::path::{Path, PathBuf};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Change {
-    /// The loader that is to start it.
+    /// The new loader of the program.
     pub(super) interpreter: Option<String>,
-    /// Where its libraries are to be searched for (`DT_RPATH`, in the place of all it has).
+    /// The new search path for libraries (`DT_RPATH`), which replaces all others.
     pub(super) search_path: Option<String>,
-    /// Whether to leave out what only debuggers read.
+    /// Whether to remove the sections that only debuggers read.
     pub(super) strip: bool,
 }
 
 impl Change {
-    /// What `elf` needs to run in a view with this loader and this search path.
+    /// The change that `elf` needs to run in a view with this loader and this search path.
     ///
-    /// A program hands its `DT_RPATH` down to all that it loads, so a library needs one only where it has
-    /// a path of its own, which would count before that. What is right already stays: in a view that was
-    /// packed before there may be no room for more.
+    /// The `DT_RPATH` of a program also applies to all libraries that it loads. So a library needs one only if it has a
+    /// path of its own, which comes first. Correct values are not written again: a file that was packed before may have
+    /// no space for them.
     pub(super) fn of(elf: &Elf, interpreter: &str, search_path: &str) -> Self {
         let has_path = !elf.rpath.is_empty() || !elf.runpath.is_empty();
         let searches = |directory: &str| elf.rpath.iter().any(|it| it == directory);
@@ -40,7 +40,7 @@ impl Change {
     }
 }
 
-/// `data` with the headers `elf`, changed as `change` says, and checked.
+/// Applies `change` to `data`, which has the headers `elf`, and checks the result.
 pub(super) fn changed(data: &[u8], elf: &Elf, change: &Change) -> Result<Vec<u8>, Box<dyn Error>> {
     let mut options = Options::default();
     if change.strip {
@@ -61,7 +61,7 @@ pub(super) fn changed(data: &[u8], elf: &Elf, change: &Change) -> Result<Vec<u8>
         .map_or(Ok(written), |lost| Err(format!("the changed file lost its {lost}").into()))
 }
 
-/// What of a file as it was `before` is not as it should be in the file `after` the change.
+/// The part of the headers that is wrong `after` the change of a file, compared with the headers `before`.
 fn lost(before: &Elf, change: &Change, after: &Elf) -> Option<&'static str> {
     let interpreter = change.interpreter.as_ref().or(before.interpreter.as_ref());
     let path = change.search_path.as_ref().map(|path| path.split(':').collect::<Vec<_>>());
@@ -76,8 +76,8 @@ fn lost(before: &Elf, change: &Change, after: &Elf) -> Option<&'static str> {
     same.into_iter().find_map(|(what, same)| (!same).then_some(what))
 }
 
-/// What the first line of a script, as `#!/usr/bin/env python3 -s`, is to be instead, if it cannot stay; or
-/// the interpreter that the view has not. `inside` gives the path in the view of an interpreter by its name.
+/// The new first line of a script for a line as `#!/usr/bin/env python3 -s`, or `None` if the line can stay. The error is
+/// the interpreter that the view lacks. `inside` returns the path of an interpreter in the view by its name.
 pub(super) fn first_line(
     line: &str,
     view: &Path,
@@ -87,7 +87,7 @@ pub(super) fn first_line(
     let mut words = words.skip_while(|word| Path::new(word).ends_with("env"));
     let program = Path::new(words.next().unwrap_or_default());
     let name = program.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    // Scripts that are not to be started say so with `false`.
+    // The interpreter `false` prevents that a script is started.
     if name.is_empty() || program.starts_with(view) || name == "false" {
         return Ok(None);
     }
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn scripts_are_started_by_what_is_in_the_view() {
+    fn scripts_use_interpreters_of_the_view() {
         let changed = |text: &str| Ok(Some(text.to_owned()));
         assert_eq!(line("#!/usr/bin/env python3"), changed("#!/mnt/flux/view/bin/python3"));
         assert_eq!(line("#! /usr/bin/python3.11 -s"), changed("#!/mnt/flux/view/bin/python3 -s"));
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_get_loader_and_path_and_libraries_only_what_hides_that_path() {
+    fn libraries_are_changed_only_if_they_have_a_path() {
         let list = |text: &str| vec![text.to_owned()];
         let program = Elf { interpreter: Some("/lib64/ld".to_owned()), ..Elf::default() };
         let change = Change::of(&program, "/v/ld", "/v/lib");
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_packed_before_stays_as_it_is() {
+    fn files_that_were_packed_before_stay_the_same() {
         let mut packed = Elf {
             interpreter: Some("/v/ld".to_owned()),
             rpath: ["/v/lib", "/v/lib/flux"].map(str::to_owned).to_vec(),
@@ -167,7 +167,7 @@ mod tests {
         fs::set_permissions(&shell, fs::Permissions::from_mode(0o755)).unwrap();
         let output = Command::new(&shell).args(["-c", "echo $((40 + 2))"]).output().unwrap();
         assert_eq!(String::from_utf8_lossy(&output.stdout), "42\n", "{output:?}");
-        // It is that loader which has started it.
+        // Without the copied loader the shell does not start.
         fs::remove_file(&loader).unwrap();
         assert!(Command::new(&shell).arg("-c").arg("true").output().is_err());
     }

@@ -1,5 +1,5 @@
-//! `flux-view pack` and `flux-view check`, on a small program that stands in for Flux: it has a version, a prefix and a
-//! Python compiled in, and a library of its own. The compiler that links these tests makes it.
+//! `flux-view pack` and `flux-view check` with a small program in place of Flux: it contains a version, a prefix and the
+//! path of a Python, and has a library of its own. The compiler that links these tests builds it.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -11,7 +11,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// The program, with what Flux has compiled in.
+/// The program, with the values that are compiled into Flux.
 const FLUX: &str = r#"
 #include <stdio.h>
 int helper(void);
@@ -20,46 +20,46 @@ int main(void) { return printf("%s %s\n", "/mnt/flux/view/bin/python3", "0.88.0"
 const HELPER: &str = "int helper(void) { return 1; }";
 const PREFIX: &str = "mnt/flux/view";
 
-/// A build container, and a place for what is packed.
-struct Scene(tempfile::TempDir);
+/// A directory with the root of a build container and the root of the packed image.
+struct BuildContainer(tempfile::TempDir);
 
-impl Scene {
-    /// With Flux, Python, bash and their libraries.
+impl BuildContainer {
+    /// A container with Flux, Python, bash and their libraries.
     fn new() -> Self {
-        let scene = Self(tempfile::tempdir().unwrap());
+        let build = Self(tempfile::tempdir().unwrap());
         let bash = fs::canonicalize("/bin/bash").unwrap();
         for file in libraries(&bash) {
-            scene.copy(&file, file.strip_prefix("/").unwrap());
+            build.copy(&file, file.strip_prefix("/").unwrap());
         }
-        let helper = scene.place("usr/lib/libhelper.so.1");
+        let helper = build.place("usr/lib/libhelper.so.1");
         compile(HELPER, &helper, &["-shared", "-fPIC", "-Wl,-soname,libhelper.so.1"]);
-        let flux = scene.place(Path::new(PREFIX).join("bin/flux"));
+        let flux = build.place(Path::new(PREFIX).join("bin/flux"));
         compile(FLUX, &flux, &["-g3", helper.to_str().unwrap()]);
-        scene.copy(&bash, "usr/bin/bash");
-        scene.copy(&bash, "usr/bin/python3.11");
-        scene.link("usr/bin/python3", "python3.11");
+        build.copy(&bash, "usr/bin/bash");
+        build.copy(&bash, "usr/bin/python3.11");
+        build.link("usr/bin/python3", "python3.11");
         for module in ["os.py", "json/__init__.py", "test/test_os.py", "config-3.11-x/Makefile"] {
-            scene.file(&format!("usr/lib/python3.11/{module}"), "# a module\n", 0o644);
+            build.file(&format!("usr/lib/python3.11/{module}"), "# a module\n", 0o644);
         }
         for package in ["yaml", "cffi", "ply", "pip"] {
             let path = format!("usr/lib/python3/dist-packages/{package}/__init__.py");
-            scene.file(&path, "# a package\n", 0o644);
+            build.file(&path, "# a package\n", 0o644);
         }
         let extension = "usr/lib/python3.11/dist-packages/_cffi_backend.cpython-311.so";
-        compile(HELPER, &scene.place(extension), &["-shared", "-fPIC", helper.to_str().unwrap()]);
-        scene.installed("libexec/flux/cmd/flux-hello", "#!/bin/sh\necho hello from $BASH\n", 0o750);
-        scene.installed("libexec/flux/cmd/flux-jobs.py", "#!/usr/bin/env python3 -s\n", 0o755);
-        scene.installed("lib/python3.11/site-packages/flux/__init__.py", "# Flux\n", 0o600);
-        scene.installed("lib/python3.11/site-packages/_flux/__init__.py", "", 0o644);
-        scene.link(
+        compile(HELPER, &build.place(extension), &["-shared", "-fPIC", helper.to_str().unwrap()]);
+        build.installed("libexec/flux/cmd/flux-hello", "#!/bin/sh\necho hello from $BASH\n", 0o750);
+        build.installed("libexec/flux/cmd/flux-jobs.py", "#!/usr/bin/env python3 -s\n", 0o755);
+        build.installed("lib/python3.11/site-packages/flux/__init__.py", "# Flux\n", 0o600);
+        build.installed("lib/python3.11/site-packages/_flux/__init__.py", "", 0o644);
+        build.link(
             &format!("{PREFIX}/lib/flux/python3.11/flux"),
             "/mnt/flux/view/lib/python3.11/site-packages/flux",
         );
-        scene.link(&format!("{PREFIX}/bin/python3"), "/usr/bin/python3");
+        build.link(&format!("{PREFIX}/bin/python3"), "/usr/bin/python3");
         for useless in ["include/flux/core.h", "lib/libflux-core.la", "share/man/man1/flux.1"] {
-            scene.installed(useless, "useless", 0o644);
+            build.installed(useless, "useless", 0o644);
         }
-        scene
+        build
     }
 
     fn root(&self) -> PathBuf {
@@ -109,17 +109,17 @@ impl Scene {
         command.arg("--root").arg(self.root()).arg("--to").arg(self.image()).output().unwrap()
     }
 
-    /// Packs, which has to end with `code`; returns what it says to people, or to scripts if that is asked for.
+    /// Runs `flux-view pack`, which has to end with `code`, and returns its output or, if it failed, its errors.
     fn pack(&self, more: &[&str], code: i32) -> String {
         let output = self.pack_from("/mnt/flux/view", more);
         assert_eq!(output.status.code(), Some(code), "{output:?}");
-        let said = if code == 0 { &output.stdout } else { &output.stderr };
-        String::from_utf8_lossy(said).into_owned()
+        let text = if code == 0 { &output.stdout } else { &output.stderr };
+        String::from_utf8_lossy(text).into_owned()
     }
 
-    /// `program` of the packed view where there is nothing else; `None`, and a word why, where this user
-    /// may not do that.
-    fn alone(&self, program: &str, arguments: &[&str]) -> Option<String> {
+    /// Runs `program` of the packed view with nothing else in the file system. Prints why and returns `None` if this user
+    /// may not change the root directory.
+    fn run_alone(&self, program: &str, arguments: &[&str]) -> Option<String> {
         let mut command = Command::new("chroot");
         command.arg(self.image()).arg(format!("/{PREFIX}/{program}")).args(arguments);
         let output =
@@ -172,21 +172,21 @@ fn check(root: &Path, application: Option<&Path>, code: i32) -> BTreeMap<String,
 }
 
 #[test]
-fn a_packed_view_runs_by_its_own_loader_where_there_is_nothing_else() {
-    let scene = Scene::new();
-    scene.pack(&[], 0);
-    let Some(said) = scene.alone("bin/flux", &[]) else { return };
-    assert_eq!(said, "/mnt/flux/view/bin/python3 0.88.0\n");
-    let shell = scene.alone("bin/bash", &["-c", "echo $((40 + 2))"]);
+fn a_packed_view_runs_without_any_other_files() {
+    let build = BuildContainer::new();
+    build.pack(&[], 0);
+    let Some(text) = build.run_alone("bin/flux", &[]) else { return };
+    assert_eq!(text, "/mnt/flux/view/bin/python3 0.88.0\n");
+    let shell = build.run_alone("bin/bash", &["-c", "echo $((40 + 2))"]);
     assert_eq!(shell.as_deref(), Some("42\n"));
-    let hello = scene.alone("libexec/flux/cmd/flux-hello", &[]);
+    let hello = build.run_alone("libexec/flux/cmd/flux-hello", &[]);
     assert_eq!(hello.as_deref(), Some("hello from /mnt/flux/view/bin/sh\n"));
 }
 
 #[test]
-fn what_flux_needs_is_there_and_what_nothing_reads_is_not() {
-    let scene = Scene::new();
-    let report = scene.pack(&["--output", "json"], 0);
+fn the_view_has_only_what_flux_needs() {
+    let build = BuildContainer::new();
+    let report = build.pack(&["--output", "json"], 0);
     for path in [
         "bin/bash",
         "lib/libc.so.6",
@@ -195,29 +195,29 @@ fn what_flux_needs_is_there_and_what_nothing_reads_is_not() {
         "lib/python3.11/_cffi_backend.cpython-311.so",
         "lib/python3.11/site-packages/flux/__init__.py",
     ] {
-        assert!(scene.packed(path).is_file(), "{path}");
+        assert!(build.packed(path).is_file(), "{path}");
     }
     for path in ["include", "share", "lib/libflux-core.la", "lib/python3.11/dist-packages"] {
-        assert!(!scene.packed(path).exists(), "{path}");
+        assert!(!build.packed(path).exists(), "{path}");
     }
     for module in ["test", "config-3.11-x", "pip"] {
-        assert!(!scene.packed("lib/python3.11").join(module).exists(), "{module}");
+        assert!(!build.packed("lib/python3.11").join(module).exists(), "{module}");
     }
-    let target = |path: &str| fs::read_link(scene.packed(path)).unwrap();
+    let target = |path: &str| fs::read_link(build.packed(path)).unwrap();
     assert_eq!(target("lib/python3.11/yaml"), Path::new("flux-packages/yaml"));
     assert_eq!(target("bin/python3"), Path::new("python3.11"));
     assert_eq!(target("bin/sh"), Path::new("bash"));
     let target_at_run_time = "/mnt/flux/view/lib/python3.11/site-packages/flux";
     assert_eq!(target("lib/flux/python3.11/flux"), Path::new(target_at_run_time));
-    let jobs = fs::read_to_string(scene.packed("libexec/flux/cmd/flux-jobs.py")).unwrap();
+    let jobs = fs::read_to_string(build.packed("libexec/flux/cmd/flux-jobs.py")).unwrap();
     assert_eq!(jobs, "#!/mnt/flux/view/bin/python3.11 -s\n");
     let size = |path: PathBuf| fs::metadata(path).unwrap().len();
-    let with_debug_sections = size(scene.root().join(PREFIX).join("bin/flux"));
-    assert!(size(scene.packed("bin/flux")) < with_debug_sections);
+    let with_debug_sections = size(build.root().join(PREFIX).join("bin/flux"));
+    assert!(size(build.packed("bin/flux")) < with_debug_sections);
 
     let report: Value = serde_json::from_str(&report).unwrap();
     assert_eq!(report["flux"], "0.88.0");
-    // Three of Flux, two of Python, and the package that was taken from its directory by name.
+    // Three files of Flux, two of Python, and the extension module, which is collected by its name.
     assert_eq!(report["left_out"]["files"], 6);
     assert!(report["parts"]["c-library"]["bytes"].as_u64().unwrap() > 1_000_000, "{report}");
     let parts = report["parts"].as_object().unwrap().values();
@@ -226,10 +226,10 @@ fn what_flux_needs_is_there_and_what_nothing_reads_is_not() {
     assert_eq!(report["warnings"].as_array().unwrap().len(), 0, "{report}");
 }
 
-/// What Python of an image prints of `script`, with the view's modules of Flux and the packages in `own`; `None`, and
-/// a word why, where this machine has no Python.
-fn printed_by_an_images_python(scene: &Scene, own: &Path, script: &str) -> Option<String> {
-    let modules = scene.packed("lib/python3.11/site-packages");
+/// The output of `script` in an image's Python, with the view's modules of Flux and the packages in `own`. Prints why and
+/// returns `None` if this machine has no Python.
+fn run_in_image_python(build: &BuildContainer, own: &Path, script: &str) -> Option<String> {
+    let modules = build.packed("lib/python3.11/site-packages");
     let path = format!("{}:{}", modules.display(), own.display());
     // Without this machine's own packages.
     let Ok(output) =
@@ -243,93 +243,93 @@ fn printed_by_an_images_python(scene: &Scene, own: &Path, script: &str) -> Optio
 }
 
 #[test]
-fn an_images_python_finds_what_flux_imports_behind_all_that_it_has_itself() {
-    let scene = Scene::new();
-    scene.pack(&[], 0);
+fn image_packages_come_before_those_of_the_view() {
+    let build = BuildContainer::new();
+    build.pack(&[], 0);
     let own = tempfile::tempdir().unwrap();
     fs::create_dir(own.path().join("yaml")).unwrap();
     fs::write(own.path().join("yaml/__init__.py"), "# the image's\n").unwrap();
     let script = "import _flux, cffi, yaml; print(cffi.__file__); print(yaml.__file__)";
-    let Some(printed) = printed_by_an_images_python(&scene, own.path(), script) else { return };
-    let of_view = scene.packed("lib/python3.11/flux-packages/cffi/__init__.py");
+    let Some(printed) = run_in_image_python(&build, own.path(), script) else { return };
+    let of_view = build.packed("lib/python3.11/flux-packages/cffi/__init__.py");
     let of_image = own.path().join("yaml/__init__.py");
     let expected =
         [of_view, of_image].map(|path| fs::canonicalize(path).unwrap().display().to_string());
     assert_eq!(printed.lines().collect::<Vec<_>>(), expected);
-    // Without Flux, a program of the image sees nothing of the view's.
+    // A program that does not import Flux finds no packages of the view.
     let script = "import importlib.util; print(importlib.util.find_spec('cffi'))";
-    assert_eq!(printed_by_an_images_python(&scene, own.path(), script).unwrap(), "None\n");
+    assert_eq!(run_in_image_python(&build, own.path(), script).unwrap(), "None\n");
 }
 
-/// It is loaded by a program that knows nothing of the view.
+/// The program that loads the module may not belong to the view.
 #[test]
 fn an_extension_module_finds_its_libraries_in_the_view() {
-    let scene = Scene::new();
-    scene.pack(&[], 0);
-    let module = scene.packed("lib/python3.11/_cffi_backend.cpython-311.so");
+    let build = BuildContainer::new();
+    build.pack(&[], 0);
+    let module = build.packed("lib/python3.11/_cffi_backend.cpython-311.so");
     let headers = Command::new("readelf").arg("-d").arg(module).output().unwrap();
     let headers = String::from_utf8(headers.stdout).unwrap();
     assert!(headers.contains("Library rpath: [/mnt/flux/view/lib]"), "{headers}");
 }
 
 #[test]
-fn a_flux_without_the_module_that_leads_to_them_is_packed_with_a_warning() {
-    let scene = Scene::new();
-    scene.remove(&format!("{PREFIX}/lib/python3.11/site-packages/_flux"));
-    let report = scene.pack(&[], 0);
+fn a_flux_without_its_first_module_gives_a_warning() {
+    let build = BuildContainer::new();
+    build.remove(&format!("{PREFIX}/lib/python3.11/site-packages/_flux"));
+    let report = build.pack(&[], 0);
     assert!(report.contains("warning: Flux has no _flux/__init__.py"), "{report}");
 }
 
 #[test]
-fn every_user_can_read_the_view_and_nobody_else_write_it() {
-    let scene = Scene::new();
-    scene.installed("etc/flux/open", "", 0o666);
-    scene.pack(&[], 0);
+fn every_user_can_read_and_only_the_owner_write() {
+    let build = BuildContainer::new();
+    build.installed("etc/flux/open", "", 0o666);
+    build.pack(&[], 0);
     for (path, expected) in [
         ("libexec/flux/cmd/flux-hello", 0o755),
         ("lib/python3.11/site-packages/flux/__init__.py", 0o644),
         ("etc/flux/open", 0o644),
         ("lib/python3.11", 0o755),
     ] {
-        let mode = fs::metadata(scene.packed(path)).unwrap().permissions().mode() & 0o7777;
+        let mode = fs::metadata(build.packed(path)).unwrap().permissions().mode() & 0o7777;
         assert_eq!(mode, expected, "{path}");
     }
     // Python compares the times of its modules.
     let time = |path: PathBuf| fs::metadata(path).unwrap().modified().unwrap();
     let module = "lib/python3.11/json/__init__.py";
-    assert_eq!(time(scene.packed(module)), time(scene.root().join("usr").join(module)));
+    assert_eq!(time(build.packed(module)), time(build.root().join("usr").join(module)));
 }
 
 #[test]
-fn an_installation_in_a_staging_directory_is_packed_from_there() {
-    let scene = Scene::new();
-    fs::create_dir_all(scene.root().join("stage/mnt")).unwrap();
-    fs::rename(scene.root().join("mnt/flux"), scene.root().join("stage/mnt/flux")).unwrap();
-    let output = scene.pack_from("/stage/mnt/flux/view", &[]);
+fn a_staged_installation_is_packed() {
+    let build = BuildContainer::new();
+    fs::create_dir_all(build.root().join("stage/mnt")).unwrap();
+    fs::rename(build.root().join("mnt/flux"), build.root().join("stage/mnt/flux")).unwrap();
+    let output = build.pack_from("/stage/mnt/flux/view", &[]);
     assert!(output.status.success(), "{output:?}");
-    assert!(scene.packed("lib/libc.so.6").is_file());
+    assert!(build.packed("lib/libc.so.6").is_file());
 }
 
 #[test]
-fn a_packed_view_can_be_packed_again_with_what_was_added() {
-    let scene = Scene::new();
-    scene.pack(&[], 0);
-    scene.remove(PREFIX);
-    fs::rename(scene.image().join(PREFIX), scene.root().join(PREFIX)).unwrap();
-    scene.installed("libexec/flux/cmd/flux-more", "#!/bin/bash\necho more\n", 0o755);
-    scene.pack(&[], 0);
-    if let Some(said) = scene.alone("libexec/flux/cmd/flux-more", &[]) {
-        assert_eq!(said, "more\n");
+fn a_packed_view_can_be_extended_and_packed_again() {
+    let build = BuildContainer::new();
+    build.pack(&[], 0);
+    build.remove(PREFIX);
+    fs::rename(build.image().join(PREFIX), build.root().join(PREFIX)).unwrap();
+    build.installed("libexec/flux/cmd/flux-more", "#!/bin/bash\necho more\n", 0o755);
+    build.pack(&[], 0);
+    if let Some(text) = build.run_alone("libexec/flux/cmd/flux-more", &[]) {
+        assert_eq!(text, "more\n");
     }
 }
 
 #[test]
-fn all_faults_are_reported_at_once_with_their_remedies_and_nothing_is_written() {
-    let scene = Scene::new();
-    scene.remove("usr/bin/bash");
-    scene.remove("usr/lib/python3/dist-packages/yaml");
-    scene.remove("usr/lib/libhelper.so.1");
-    let said = scene.pack(&[], 66);
+fn all_faults_are_reported_and_nothing_is_written() {
+    let build = BuildContainer::new();
+    build.remove("usr/bin/bash");
+    build.remove("usr/lib/python3/dist-packages/yaml");
+    build.remove("usr/lib/libhelper.so.1");
+    let text = build.pack(&[], 66);
     for part in [
         "fault: there is no bash",
         "remedy: install bash",
@@ -340,43 +340,43 @@ fn all_faults_are_reported_at_once_with_their_remedies_and_nothing_is_written() 
         "/etc/ld.so.conf",
         "nothing was packed; faults: 3",
     ] {
-        assert!(said.contains(part), "{part}: {said}");
+        assert!(text.contains(part), "{part}: {text}");
     }
-    assert!(!scene.image().exists());
+    assert!(!build.image().exists());
 }
 
 #[test]
 fn a_flux_for_another_prefix_is_refused() {
-    let said = Scene::new().pack(&["--mount-path", "/srv/flux"], 66);
-    assert!(said.contains("flux looks for nothing below /srv/flux/view"), "{said}");
-    assert!(said.contains("flux starts its commands with /mnt/flux/view/bin/python3"), "{said}");
+    let text = BuildContainer::new().pack(&["--mount-path", "/srv/flux"], 66);
+    assert!(text.contains("flux looks for nothing below /srv/flux/view"), "{text}");
+    assert!(text.contains("flux starts its commands with /mnt/flux/view/bin/python3"), "{text}");
 }
 
 #[test]
-fn a_view_that_is_there_is_replaced_only_by_force() {
-    let scene = Scene::new();
-    fs::create_dir_all(scene.packed("bin")).unwrap();
-    fs::write(scene.packed("bin/old"), "").unwrap();
-    let refused = scene.pack(&[], 66);
+fn an_existing_view_is_replaced_only_by_force() {
+    let build = BuildContainer::new();
+    fs::create_dir_all(build.packed("bin")).unwrap();
+    fs::write(build.packed("bin/old"), "").unwrap();
+    let refused = build.pack(&[], 66);
     assert!(refused.contains("is not empty"), "{refused}");
-    assert!(scene.packed("bin/old").exists());
-    scene.pack(&["--force"], 0);
-    assert!(!scene.packed("bin/old").exists() && scene.packed("bin/flux").exists());
-    let names = fs::read_dir(scene.image().join("mnt/flux")).unwrap().count();
+    assert!(build.packed("bin/old").exists());
+    build.pack(&["--force"], 0);
+    assert!(!build.packed("bin/old").exists() && build.packed("bin/flux").exists());
+    let names = fs::read_dir(build.image().join("mnt/flux")).unwrap().count();
     assert_eq!(names, 1);
 }
 
 #[test]
-fn a_packed_view_runs_in_every_image_and_an_unpacked_one_where_its_libraries_are() {
-    let scene = Scene::new();
-    scene.pack(&[], 0);
+fn only_a_packed_view_runs_in_every_image() {
+    let build = BuildContainer::new();
+    build.pack(&[], 0);
     let empty = tempfile::tempdir().unwrap();
-    let found = check(&scene.image(), Some(empty.path()), 0);
+    let found = check(&build.image(), Some(empty.path()), 0);
     assert!(found.values().all(|finding| finding == "ok"), "{found:?}");
 
-    let unpacked = scene.0.path().join("unpacked");
+    let unpacked = build.0.path().join("unpacked");
     fs::create_dir_all(unpacked.join("mnt/flux")).unwrap();
-    fs::rename(scene.root().join(PREFIX), unpacked.join(PREFIX)).unwrap();
+    fs::rename(build.root().join(PREFIX), unpacked.join(PREFIX)).unwrap();
     for (path, mode) in [
         ("lib/python3.11/site-packages/flux/__init__.py", 0o644),
         ("libexec/flux/cmd/flux-hello", 0o755),
@@ -384,7 +384,7 @@ fn a_packed_view_runs_in_every_image_and_an_unpacked_one_where_its_libraries_are
         let path = unpacked.join(PREFIX).join(path);
         fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
     }
-    assert_eq!(check(&unpacked, Some(&scene.root()), 0)["libraries"], "warning");
+    assert_eq!(check(&unpacked, Some(&build.root()), 0)["libraries"], "warning");
     let found = check(&unpacked, Some(empty.path()), 1);
     for name in ["loader", "C library", "shell", "python"] {
         assert_eq!(found[name], "failed", "{found:?}");
@@ -397,12 +397,12 @@ fn a_packed_view_runs_in_every_image_and_an_unpacked_one_where_its_libraries_are
 
 #[test]
 fn files_that_only_their_owner_reads_are_found() {
-    let scene = Scene::new();
-    assert_eq!(check(&scene.root(), Some(&scene.root()), 1)["access"], "failed");
+    let build = BuildContainer::new();
+    assert_eq!(check(&build.root(), Some(&build.root()), 1)["access"], "failed");
 }
 
 #[test]
-fn an_image_without_flux_is_no_view() {
+fn an_image_without_flux_fails_the_check() {
     let empty = tempfile::tempdir().unwrap();
     let output = flux_view("check").arg(empty.path()).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
@@ -413,7 +413,7 @@ fn an_image_without_flux_is_no_view() {
 }
 
 #[test]
-fn an_installation_that_is_not_there_is_named() {
+fn a_missing_installation_is_named() {
     let empty = tempfile::tempdir().unwrap();
     let mut command = flux_view("pack");
     let output = command.args(["--from", "/absent", "--to"]).arg(empty.path()).output().unwrap();

@@ -1,9 +1,10 @@
-//! What the cluster knows about a MiniCluster that does not run, or has failed.
+//! Gathers from the cluster what explains the state of a MiniCluster.
 
 use crate::commands::logs::is_of_flux;
 use crate::connection::Connection;
 use crate::exec;
-use crate::target::{Target, agent, rank, runner, runner_state};
+use crate::minicluster::{MiniClusterRef, agent, rank, runner, runner_state};
+use crate::output::age;
 use anyhow::{Context as _, Result};
 use flux_api::crd::{MiniCluster, MiniClusterStatus};
 use flux_contract::TerminationMessage;
@@ -16,16 +17,16 @@ use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Ranks whose agents are asked, and pods whose logs are read.
-const ASKED: usize = 8;
-/// Lines of output that are shown.
+/// Largest number of ranks that are shown.
+const MAX_RANKS: usize = 8;
+/// Largest number of lines of output that are shown.
 const OUTPUT_LINES: usize = 10;
-/// Lines of a log that are read for them: the last may be Flux's own.
+/// Number of lines of the log in which these are searched: the last lines may be Flux's own.
 const READ_LINES: i64 = 200;
-/// Events that are shown.
-const EVENTS: usize = 12;
+/// Largest number of Events that are shown.
+const MAX_EVENTS: usize = 12;
 
-/// All that was found.
+/// The evidence of an explanation.
 #[derive(Debug, Clone, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Evidence {
@@ -35,10 +36,10 @@ pub(super) struct Evidence {
     pub queue: Option<QueuePosition>,
     pub ranks: Vec<Rank>,
     pub events: Vec<String>,
-    /// What a `LimitRange` has added to the lead's pod.
+    /// The limits that a `LimitRange` has added to the lead's pod.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub added: Vec<String>,
-    /// The last lines of the lead's output; where its log is gone, of what the status has of it.
+    /// The last lines of the lead's log or, if that is gone, of the output in the status.
     pub output: Vec<String>,
 }
 
@@ -48,7 +49,7 @@ pub(super) struct QueuePosition {
     pub position: u64,
 }
 
-/// A rank that is not as it should be.
+/// A rank that has failed or is not online.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Rank {
@@ -56,13 +57,13 @@ pub(super) struct Rank {
     pub number: u32,
     pub pod: String,
     pub state: String,
-    /// What its agent says, or has left.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub says: Option<String>,
+    /// Why: the message of its agent or of the kubelet.
+    #[serde(rename = "says", skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
 }
 
 pub(super) async fn gather(
-    target: &Target,
+    target: &MiniClusterRef,
     cluster: &MiniCluster,
     now: Timestamp,
 ) -> Result<Evidence> {
@@ -81,25 +82,22 @@ pub(super) async fn gather(
 
 fn conditions(cluster: &MiniCluster, now: Timestamp) -> Vec<String> {
     let all = cluster.status.iter().flat_map(|status| &status.conditions);
-    // What has not happened explains nothing.
+    // These three explain nothing while they are false.
     let all = all.filter(|it| {
         it.status == "True" || !["Suspended", "Complete", "Failed"].contains(&it.type_.as_str())
     });
-    let line = |condition: &k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition| {
-        let age = crate::output::age(condition.last_transition_time.0, now);
-        format!(
-            "{}={}, {}, for {age}: {}",
-            condition.type_, condition.status, condition.reason, condition.message
-        )
-    };
-    all.map(line).collect()
+    all.map(|it| {
+        let age = age(it.last_transition_time.0, now);
+        format!("{}={}, {}, for {age}: {}", it.type_, it.status, it.reason, it.message)
+    })
+    .collect()
 }
 
 fn is_over(cluster: &MiniCluster) -> bool {
     cluster.status.as_ref().is_some_and(MiniClusterStatus::is_over)
 }
 
-/// What a `LimitRange` has added to `pod`, as the API server notes on it, and which limits its runner has by that.
+/// The API server's note on `pod` about what a `LimitRange` has added, and the limits of its runner.
 fn added(pod: &Pod, runner: &str) -> Option<String> {
     let note = pod.annotations().get("kubernetes.io/limit-ranger")?;
     let mut containers = pod.spec.iter().flat_map(|spec| &spec.containers);
@@ -110,30 +108,35 @@ fn added(pod: &Pod, runner: &str) -> Option<String> {
     Some(format!("{note}; limits of {runner}: {limits}"))
 }
 
-/// Those that are not online, or have failed; what their agents say.
-async fn ranks(target: &Target, cluster: &MiniCluster, pods: &BTreeMap<u32, Pod>) -> Vec<Rank> {
+/// The ranks that have failed or are not online, with the messages of their agents.
+async fn ranks(
+    target: &MiniClusterRef,
+    cluster: &MiniCluster,
+    pods: &BTreeMap<u32, Pod>,
+) -> Vec<Rank> {
     let is_over = is_over(cluster);
-    let is_wrong = |pod: &&Pod| {
+    let needs_attention = |pod: &&Pod| {
         let state = runner(pod, &target.name);
         let has_failed = state
             .and_then(|it| it.state.as_ref()?.terminated.as_ref())
             .is_some_and(|it| it.exit_code != 0);
         has_failed || (!is_over && !state.is_some_and(|it| it.ready))
     };
-    let wrong = pods.values().filter(is_wrong).take(ASKED);
-    join_all(wrong.map(async |pod| {
+    let shown = pods.values().filter(needs_attention).take(MAX_RANKS);
+    join_all(shown.map(async |pod| {
         Rank {
             number: rank(pod).unwrap_or_default(),
             pod: pod.name_any(),
             state: anstream::adapter::strip_str(&crate::commands::status::pod_state(cluster, pod))
                 .to_string(),
-            says: says(target, cluster, pod).await,
+            message: message(target, cluster, pod).await,
         }
     }))
     .await
 }
 
-async fn says(target: &Target, cluster: &MiniCluster, pod: &Pod) -> Option<String> {
+/// The message of the kubelet about a container that waits, or of the agent about its run.
+async fn message(target: &MiniClusterRef, cluster: &MiniCluster, pod: &Pod) -> Option<String> {
     let state = runner_state(pod, &target.name)?;
     if let Some(waiting) = &state.waiting {
         return waiting.message.clone();
@@ -143,8 +146,8 @@ async fn says(target: &Target, cluster: &MiniCluster, pod: &Pod) -> Option<Strin
     }
     let agent = agent(cluster);
     let words = [agent.as_str(), "status", "--output", "json"];
-    let ended = exec::capture(target, &pod.name_any(), &words).await.ok()?;
-    let report: Value = serde_json::from_slice(&ended.stdout).ok()?;
+    let output = exec::capture(target, &pod.name_any(), &words).await.ok()?;
+    let report: Value = serde_json::from_slice(&output.stdout).ok()?;
     let phase = report["phase"].as_str()?;
     Some(match (report["lastError"].as_str(), report["doing"].as_str()) {
         (Some(error), _) => format!("{phase}: {error}"),
@@ -153,8 +156,13 @@ async fn says(target: &Target, cluster: &MiniCluster, pod: &Pod) -> Option<Strin
     })
 }
 
-/// Warnings about the MiniCluster, its Job and its pods, the newest last, without those about an earlier one of its name.
-async fn events(target: &Target, cluster: &MiniCluster, now: Timestamp) -> Result<Vec<String>> {
+/// Warning Events of the MiniCluster, its Job and its pods, the newest last. Events of an earlier MiniCluster with the
+/// same name are not among them.
+async fn events(
+    target: &MiniClusterRef,
+    cluster: &MiniCluster,
+    now: Timestamp,
+) -> Result<Vec<String>> {
     let (name, is_over) = (&target.name, is_over(cluster));
     let created = cluster.creation_timestamp().map(|time| time.0);
     let parameters = ListParams::default().fields("type=Warning");
@@ -163,8 +171,8 @@ async fn events(target: &Target, cluster: &MiniCluster, now: Timestamp) -> Resul
     let is_of = |event: &&Event| {
         let of = event.involved_object.name.as_deref().unwrap_or_default();
         let rest = of.strip_prefix(name.as_str());
-        // Pods are NAME-INDEX-LETTERS; another MiniCluster may be called NAME-something.
-        // A probe that meets the end of a run means nothing.
+        // A pod is named NAME-INDEX-SUFFIX; another MiniCluster may be named NAME-SOMETHING.
+        // Probes fail when a run ends, which is no fault.
         let is_noise = is_over && event.reason.as_deref() == Some("Unhealthy");
         !is_noise
             && time(event) >= created
@@ -179,7 +187,7 @@ async fn events(target: &Target, cluster: &MiniCluster, now: Timestamp) -> Resul
         .filter_map(|event| Some((time(event)?, line(event, now))))
         .collect();
     events.sort();
-    let first = events.len().saturating_sub(EVENTS);
+    let first = events.len().saturating_sub(MAX_EVENTS);
     Ok(events.split_off(first).into_iter().map(|(_, line)| line).collect())
 }
 
@@ -195,7 +203,7 @@ fn time(event: &Event) -> Option<Timestamp> {
 }
 
 fn line(event: &Event, now: Timestamp) -> String {
-    let age = time(event).map(|at| crate::output::age(at, now)).unwrap_or_default();
+    let age = time(event).map(|at| age(at, now)).unwrap_or_default();
     let object = &event.involved_object;
     format!(
         "{age} ago, {} {}: {}: {}",
@@ -206,15 +214,15 @@ fn line(event: &Event, now: Timestamp) -> String {
     )
 }
 
-/// The last lines of the lead's output; where there are none, those of Flux itself.
-async fn output(target: &Target, pods: &BTreeMap<u32, Pod>) -> Vec<String> {
+/// The last lines of the lead's output or, if there are none, of Flux's own messages.
+async fn output(target: &MiniClusterRef, pods: &BTreeMap<u32, Pod>) -> Vec<String> {
     let Some(pod) = pods.get(&0) else { return Vec::new() };
     let parameters = LogParams {
         container: Some(target.name.clone()),
         tail_lines: Some(READ_LINES),
         ..LogParams::default()
     };
-    // A container that has not started has no log.
+    // A container that has not started has no log, which is no failure.
     let log = target.connection.api::<Pod>().logs(&pod.name_any(), &parameters).await;
     let log = log.unwrap_or_default();
     let all: Vec<&str> = log.lines().collect();
@@ -226,14 +234,14 @@ fn last(lines: &[&str]) -> Vec<String> {
     lines[lines.len().saturating_sub(OUTPUT_LINES)..].iter().map(ToString::to_string).collect()
 }
 
-/// The last lines of the output that the status has.
+/// The last lines of the output in the status.
 fn output_of_status(cluster: &MiniCluster) -> Vec<String> {
     let result = cluster.status.as_ref().and_then(|status| status.result.as_ref());
     let output = result.and_then(|result| result.output.as_deref()).unwrap_or_default();
     last(&output.lines().collect::<Vec<_>>())
 }
 
-/// Where its Job is in the queue, if Kueue's visibility server says so.
+/// The position of the Job in its queue, if Kueue's visibility server knows it.
 async fn queue(connection: &Connection, cluster: &MiniCluster) -> Option<QueuePosition> {
     let queue = cluster.labels().get(flux_api::cluster::QUEUE_LABEL)?;
     for version in ["v1beta2", "v1beta1"] {
@@ -264,13 +272,13 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_pods_name_is_that_of_its_minicluster_an_index_and_letters() {
+    fn pod_names_continue_with_an_index() {
         assert!(is_of_pod("0-abcde") && is_of_pod("12-x"));
         assert!(!is_of_pod("b-0-abcde") && !is_of_pod(""));
     }
 
     #[test]
-    fn what_a_limit_range_has_added_is_named_with_its_value() {
+    fn limits_of_a_limit_range_are_shown() {
         let pod = |annotations: Value| -> Pod {
             let container = json!({ "name": "s", "resources": { "limits": { "cpu": "500m" } } });
             let metadata = json!({ "annotations": annotations });
@@ -284,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn the_queues_position_is_that_of_the_workload_of_the_job() {
+    fn the_position_is_that_of_the_jobs_workload() {
         let item = |job: &str, position: u64| json!({ "metadata": { "ownerReferences": [{ "name": job }] }, "positionInLocalQueue": position });
         let list = json!({ "items": [item("other", 0), item("mine", 1)] });
         assert_eq!(position(&list, "mine", "q").unwrap().position, 1);

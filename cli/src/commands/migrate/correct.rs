@@ -1,62 +1,62 @@
-//! What can be corrected without asking anybody: old spellings, and fields that have moved.
+//! Corrections without the user: old spellings, and fields that have moved.
 
-use super::Said;
-use super::place::{containers, mentions, pointer};
+use super::FieldNote;
+use super::paths::{containers, mentions, pointer};
 use flux_api::crd::MiniCluster;
 use kube::Resource as _;
 use serde_json::{Map, Value};
 
-/// Spellings that mean the same, the old one first.
+/// Old and new names of fields with the same meaning.
 const SPELLINGS: [(&str, &str); 3] = [
     ("fluxuser", "fluxUser"),
     ("commands.preWorker", "commands.workerPre"),
     ("commands.preBroker", "commands.brokerPre"),
 ];
 
-/// The name that Go gave the headless Service of every MiniCluster.
+/// The name of every headless Service of the operator in Go.
 const HEADLESS_NAME: &str = "flux-service";
 
-/// Corrects what can be, and says what.
-pub(super) fn correct(document: &mut Value) -> Vec<Said> {
-    let mut said = Vec::new();
-    identity(document, &mut said);
-    let places: Vec<String> = containers(&document["spec"]).map(|(path, _)| path).collect();
-    for path in &places {
+/// Corrects the document, and returns a note for each correction.
+pub(super) fn correct(document: &mut Value) -> Vec<FieldNote> {
+    let mut notes = Vec::new();
+    identity(document, &mut notes);
+    let paths: Vec<String> = containers(&document["spec"]).map(|(path, _)| path).collect();
+    for path in &paths {
         let Some(container) = document.pointer_mut(&pointer(path)) else { continue };
-        spellings(path, container, &mut said);
-        capabilities(path, container, &mut said);
-        existing_volumes(path, container, &mut said);
+        spellings(path, container, &mut notes);
+        capabilities(path, container, &mut notes);
+        existing_volumes(path, container, &mut notes);
     }
-    volumes(document, &places, &mut said);
-    headless_name(document, &mut said);
-    said
+    volumes(document, &paths, &mut notes);
+    headless_name(document, &mut notes);
+    notes
 }
 
-/// Removes the field at `path`, and what is around it if that is empty then. True if it was there.
-pub(super) fn without(document: &mut Value, path: &str) -> bool {
+/// Removes the field at `path`, and the objects around it that are empty then. Returns whether the field existed.
+pub(super) fn remove(document: &mut Value, path: &str) -> bool {
     let Some((around, name)) = path.rsplit_once('.') else { return false };
     let Some(Value::Object(fields)) = document.pointer_mut(&pointer(around)) else { return false };
-    let was_there = fields.remove(name).is_some();
-    // Not an element of a list: the others would move.
-    if was_there && fields.is_empty() && !around.ends_with(']') {
-        without(document, around);
+    let existed = fields.remove(name).is_some();
+    // Without an element of a list, the paths of the later elements would change.
+    if existed && fields.is_empty() && !around.ends_with(']') {
+        remove(document, around);
     }
-    was_there
+    existed
 }
 
-fn identity(document: &mut Value, said: &mut Vec<Said>) {
+fn identity(document: &mut Value, notes: &mut Vec<FieldNote>) {
     let (version, kind) = (MiniCluster::api_version(&()), MiniCluster::kind(&()));
     let group = format!("{}/", MiniCluster::group(&()));
     let is_ours = document["apiVersion"].as_str().is_some_and(|it| it.starts_with(&group));
     for (field, served) in [("apiVersion", version), ("kind", kind)] {
         if is_ours && document[field] != *served {
             document[field] = served.clone().into_owned().into();
-            said.push((field.to_owned(), format!("is {served}")));
+            notes.push((field.to_owned(), format!("changed to {served}")));
         }
     }
 }
 
-fn spellings(path: &str, container: &mut Value, said: &mut Vec<Said>) {
+fn spellings(path: &str, container: &mut Value, notes: &mut Vec<FieldNote>) {
     for (old, new) in SPELLINGS {
         let Some(value) = container.pointer(&pointer(old)).cloned() else { continue };
         if container.pointer(&pointer(new)).is_some() {
@@ -66,13 +66,13 @@ fn spellings(path: &str, container: &mut Value, said: &mut Vec<Said>) {
         if let Some(Value::Object(fields)) = container.pointer_mut(&pointer(around)) {
             fields.insert(name.to_owned(), value);
             fields.remove(old.rsplit('.').next().unwrap_or(old));
-            said.push((format!("{path}.{old}"), format!("is {new}")));
+            notes.push((format!("{path}.{old}"), format!("renamed to {new}")));
         }
     }
 }
 
-/// `addCapabilities` is Kubernetes' `capabilities.add`.
-fn capabilities(path: &str, container: &mut Value, said: &mut Vec<Said>) {
+/// Moves `addCapabilities` to `capabilities.add`, as in Kubernetes.
+fn capabilities(path: &str, container: &mut Value, notes: &mut Vec<FieldNote>) {
     let Some(Value::Object(context)) = container.get_mut("securityContext") else { return };
     let Some(Value::Array(old)) = context.get("addCapabilities").cloned() else { return };
     let Some(capabilities) = object_in(context, "capabilities") else { return };
@@ -85,11 +85,11 @@ fn capabilities(path: &str, container: &mut Value, said: &mut Vec<Said>) {
     }
     context.remove("addCapabilities");
     let old = format!("{path}.securityContext.addCapabilities");
-    said.push((old, "is securityContext.capabilities.add".to_owned()));
+    notes.push((old, "moved to securityContext.capabilities.add".to_owned()));
 }
 
-/// Those whose name is free become volumes, which name their sources in the same way.
-fn existing_volumes(path: &str, container: &mut Value, said: &mut Vec<Said>) {
+/// Moves existing volumes to the volumes, which name their sources in the same way, unless a volume has the name.
+fn existing_volumes(path: &str, container: &mut Value, notes: &mut Vec<FieldNote>) {
     let Value::Object(container) = container else { return };
     let Some(Value::Object(mut existing)) = container.remove("existingVolumes") else { return };
     let mut left = Map::new();
@@ -98,7 +98,8 @@ fn existing_volumes(path: &str, container: &mut Value, said: &mut Vec<Said>) {
             if volumes.contains_key(&name) {
                 left.insert(name, volume);
             } else {
-                said.push((format!("{path}.existingVolumes.{name}"), "is in volumes".to_owned()));
+                let path = format!("{path}.existingVolumes.{name}");
+                notes.push((path, "moved to volumes".to_owned()));
                 volumes.insert(name, volume);
             }
         }
@@ -109,15 +110,15 @@ fn existing_volumes(path: &str, container: &mut Value, said: &mut Vec<Said>) {
     }
 }
 
-/// A directory of the nodes that `spec.volumes` names goes to the containers that mount it.
-fn volumes(document: &mut Value, places: &[String], said: &mut Vec<Said>) {
+/// Moves each directory of the nodes in `spec.volumes` to the containers that mount it.
+fn volumes(document: &mut Value, paths: &[String], notes: &mut Vec<FieldNote>) {
     let Some(Value::Object(all)) = document.pointer("/spec/volumes").cloned() else { return };
     for (name, volume) in all {
         let Some(host_path) = directory(&volume) else { continue };
         let mut is_mounted = false;
-        for path in places {
-            let place = format!("{}/volumes/{}", pointer(path), name.replace('/', "~1"));
-            if let Some(Value::Object(mount)) = document.pointer_mut(&place)
+        for path in paths {
+            let path = format!("{}/volumes/{}", pointer(path), name.replace('/', "~1"));
+            if let Some(Value::Object(mount)) = document.pointer_mut(&path)
                 && mount.keys().all(|key| key == "path" || key == "readOnly")
             {
                 mount.insert("hostPath".to_owned(), host_path.clone());
@@ -125,13 +126,13 @@ fn volumes(document: &mut Value, places: &[String], said: &mut Vec<Said>) {
             }
         }
         let path = format!("spec.volumes.{name}");
-        if is_mounted && without(document, &path) {
-            said.push((path, "is the hostPath of the containers' volumes".to_owned()));
+        if is_mounted && remove(document, &path) {
+            notes.push((path, "moved to the hostPath of the containers' volumes".to_owned()));
         }
     }
 }
 
-/// The path of a volume that is a directory of the node, and nothing else.
+/// The path of a volume that is only a directory of the node.
 fn directory(volume: &Value) -> Option<Value> {
     let fields = volume.as_object()?;
     let is_directory = fields
@@ -140,8 +141,8 @@ fn directory(volume: &Value) -> Option<Value> {
     fields.get("path").filter(|path| is_directory && path.is_string()).cloned()
 }
 
-/// Files that name Go's Service get one of that name.
-fn headless_name(document: &mut Value, said: &mut Vec<Said>) {
+/// Keeps the name of the headless Service in files that use it.
+fn headless_name(document: &mut Value, notes: &mut Vec<FieldNote>) {
     let Value::Object(specification) = &mut document["spec"] else { return };
     let is_named = specification.values().any(|field| mentions(field, HEADLESS_NAME));
     if !is_named {
@@ -151,11 +152,11 @@ fn headless_name(document: &mut Value, said: &mut Vec<Said>) {
     if !network.contains_key("headlessName") {
         network.insert("headlessName".to_owned(), HEADLESS_NAME.into());
         let path = "spec.network.headlessName".to_owned();
-        said.push((path, format!("is {HEADLESS_NAME}, which the file names")));
+        notes.push((path, format!("set to {HEADLESS_NAME}, as the file uses that name")));
     }
 }
 
-/// The object that is the field `name`, made if there is none.
+/// The object in the field `name`; creates it if there is none.
 fn object_in<'fields>(
     fields: &'fields mut Map<String, Value>,
     name: &str,

@@ -1,26 +1,26 @@
-//! What is accepted and means something else than with the operator in Go.
+//! Fields that are accepted but mean something else than for the operator in Go.
 
-use super::Said;
-use super::place::{containers, mentions};
+use super::FieldNote;
+use super::paths::{containers, mentions};
 use serde_json::Value;
 
-/// Where Flux's own user matters: nobody chose another.
-const OTHER_USER: &str = "Flux and the command run as the user flux, not as root, when the container starts as root: \
-where the command writes to what belongs to root, set commands.runFluxAsRoot to true, or name a fluxUser";
+/// The note for MiniClusters that do not choose a user.
+const OTHER_USER: &str = "in containers that start as root, Flux and the command run as the user flux: \
+if the command writes to files of root, set commands.runFluxAsRoot to true, or name a fluxUser";
 
-/// A field, when it means something else, and what.
+/// A field, whether it means something else, and what.
 type Rule = (&'static str, fn(&Value) -> bool, &'static str);
 
 const OF_SPECIFICATION: &[Rule] = &[
     (
         "backoffLimit",
         |spec| spec["backoffLimit"].is_null(),
-        "a failed command is a failure and is not run again; Go ran it up to 100 times: set it to repeat commands",
+        "a failed command is not run again; Go ran it up to 100 times: set backoffLimit to repeat it",
     ),
     (
         "logging.strict",
         |spec| spec["logging"]["strict"].is_null() && containers(spec).any(|(_, it)| has_hooks(it)),
-        "is true unless given: a hook that fails ends the run",
+        "defaults to true: a failed hook ends the run",
     ),
     (
         "interactive",
@@ -32,18 +32,18 @@ const OF_SPECIFICATION: &[Rule] = &[
     (
         "flux.wrap",
         |spec| is_given(&spec["flux"]["wrap"]),
-        "wraps the brokers alone, not the command",
+        "wraps only the brokers, not the command",
     ),
-    ("flux.logLevel", |spec| spec["flux"]["logLevel"] == 0, "is 0; Go took its default"),
+    ("flux.logLevel", |spec| spec["flux"]["logLevel"] == 0, "0 is used; Go used its default"),
     (
         "flux.brokerConfig",
         |spec| mentions(&spec["flux"]["brokerConfig"], "/mnt/flux/view"),
-        "the files that it names are below /mnt/flux/config: curve/curve.cert and etc/flux/system/R",
+        "the files are now /mnt/flux/config/curve/curve.cert and /mnt/flux/config/etc/flux/system/R",
     ),
     (
         "pod.resources",
         |spec| is_given(&spec["pod"]["resources"]),
-        "are the pod's own; Go took them for the pod's overhead",
+        "sets the resources of the pod; Go used it as the overhead of the pod",
     ),
     (
         "pod.securityContext",
@@ -52,7 +52,7 @@ const OF_SPECIFICATION: &[Rule] = &[
                 .as_object()
                 .is_some_and(|it| it.keys().any(|key| key != "fsGroup"))
         },
-        "is taken whole; Go took fsGroup alone",
+        "all fields are used; Go used only fsGroup",
     ),
 ];
 
@@ -60,7 +60,7 @@ const OF_EVERY_CONTAINER: &[Rule] = &[
     (
         "lifeCycle",
         |container| is_given(&container["lifeCycle"]),
-        "its commands may have arguments; Go took each for one word",
+        "its commands may have arguments; Go used each command as one word",
     ),
     (
         "volumes",
@@ -69,7 +69,7 @@ const OF_EVERY_CONTAINER: &[Rule] = &[
                 .as_object()
                 .is_some_and(|all| all.values().any(is_empty_directory_at_path))
         },
-        "an emptyDir is at its path; Go mounted it at /dev/shm",
+        "an emptyDir is mounted at its path; Go mounted it at /dev/shm",
     ),
 ];
 
@@ -83,7 +83,7 @@ const OF_RUNNER: &[Rule] = &[
     (
         "batch",
         |container| container["batch"] == true && container["batchRaw"] != true,
-        "the lines are a script for sh, not for bash; comments are ignored, and a line that is no whole command is \
+        "the lines are a script for sh, not bash; comments are ignored, and a line that is not a complete command is \
          refused",
     ),
     (
@@ -92,7 +92,7 @@ const OF_RUNNER: &[Rule] = &[
             let context = &container["securityContext"];
             is_given(&context["capabilities"]["add"]) || is_given(&context["addCapabilities"])
         },
-        "Flux's user has them too",
+        "Flux's user has these capabilities too",
     ),
 ];
 
@@ -104,54 +104,53 @@ const OF_SIDECARS: &[Rule] = &[
                 && !has_hooks(container)
                 && container["noWrapEntrypoint"] != true
         },
-        "there is none, so the image's entrypoint runs; Go ran nothing",
+        "without a command the image's entrypoint runs; Go ran nothing",
     ),
     (
         "command",
         |container| mentions(container, "/mnt/flux") || mentions(container, "/opt/software"),
-        "/mnt/flux and /opt/software are read-only here: share files in a volume of your own",
+        "/mnt/flux and /opt/software are read-only: share files in a volume",
     ),
 ];
 
-/// What of the specification means something else than with Go, by path.
-pub(super) fn differences(specification: &Value) -> Vec<Said> {
-    let mut said = Vec::new();
-    say("spec", specification, OF_SPECIFICATION, &mut said);
+/// A note for each field of the specification that means something else than for Go.
+pub(super) fn differences(specification: &Value) -> Vec<FieldNote> {
+    let mut notes = Vec::new();
+    apply("spec", specification, OF_SPECIFICATION, &mut notes);
     let count = specification["containers"].as_array().map_or(0, Vec::len);
     for (index, (path, container)) in containers(specification).enumerate() {
-        say(&path, container, OF_EVERY_CONTAINER, &mut said);
-        // The containers come before the services, which are pods of their own.
+        apply(&path, container, OF_EVERY_CONTAINER, &mut notes);
+        // The containers come before the services, which run in a pod of their own.
         if index < count {
             let runs_flux = container["runFlux"] == true
                 || (container["runFlux"].is_null() && is_the_only_one(specification, index));
             let rules = if runs_flux { OF_RUNNER } else { OF_SIDECARS };
-            say(&path, container, rules, &mut said);
+            apply(&path, container, rules, &mut notes);
         }
         if index + 1 < count && is_given(&container["volumes"]) {
-            let words = "are mounted in this container; Go mounted them in all later ones, too";
-            said.push((format!("{path}.volumes"), words.to_owned()));
+            let words = "mounted only in this container; Go also mounted them in all later ones";
+            notes.push((format!("{path}.volumes"), words.to_owned()));
         }
         if mentions(container, "/flux_operator/") {
-            let words =
-                "there is no /flux_operator; the certificate is /mnt/flux/config/curve/curve.cert";
-            said.push((path, words.to_owned()));
+            let words = "/flux_operator does not exist; the certificate is /mnt/flux/config/curve/curve.cert";
+            notes.push((path, words.to_owned()));
         }
     }
-    said
+    notes
 }
 
-fn say(path: &str, value: &Value, rules: &[Rule], said: &mut Vec<Said>) {
+fn apply(path: &str, value: &Value, rules: &[Rule], notes: &mut Vec<FieldNote>) {
     let rules = rules.iter().filter(|(_, differs, _)| differs(value));
-    said.extend(rules.map(|(field, _, words)| (format!("{path}.{field}"), (*words).to_owned())));
+    notes.extend(rules.map(|(field, _, words)| (format!("{path}.{field}"), (*words).to_owned())));
 }
 
-/// Flux is run by this container because no other may.
+/// Whether this is the only container that may run Flux.
 fn is_the_only_one(specification: &Value, index: usize) -> bool {
     let mut all = specification["containers"].as_array().into_iter().flatten().enumerate();
     all.all(|(other, container)| other == index || container["runFlux"] == false)
 }
 
-/// True if it says something.
+/// Whether the value is neither null nor empty.
 fn is_given(value: &Value) -> bool {
     match value {
         Value::Null => false,

@@ -1,14 +1,15 @@
-//! `migrate`: from a file for the operator in Go to one that is right here. `docs/compatibility.md` has what differs.
+//! `migrate`: converts a file for the operator in Go into one for this operator. `docs/compatibility.md` lists the
+//! differences.
 
 mod correct;
 mod differences;
-mod place;
+mod paths;
 
-use crate::commands::validate::{checker, complain_of};
+use crate::commands::validate::{checker, print_remarks};
 use crate::output::print;
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueHint};
-use correct::{correct, without};
+use correct::{correct, remove};
 use differences::differences;
 use flux_api::offline::{Checker, Document, Findings, NOT_ACTED_ON, Remark, not_carried_over};
 use serde_json::Value;
@@ -17,19 +18,18 @@ use std::io::stdin;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// `migrate`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The file that is right goes to the standard output, without the comments of the old one; what was \
-found goes to standard error. Ends with 1 where something has to be corrected by hand: it stands in a comment."
+    after_help = "Prints the new file, without the comments of the old one, and all changes on standard error. Ends with 1 \
+if you have to correct something by hand: a comment in the new file names it."
 )]
 pub(crate) struct Migrate {
-    /// YAML or JSON file for the operator in Go, or - for the standard input; other kinds than MiniCluster are kept
+    /// YAML or JSON file for the operator in Go, or - for standard input; objects of other kinds are kept
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     file: PathBuf,
 }
 
-/// A document of the new file, and what there is to say about the old one.
+/// A document of the new file, and the remarks about the old one.
 #[derive(Debug, Default)]
 struct Migrated {
     text: String,
@@ -37,8 +37,8 @@ struct Migrated {
     is_right: bool,
 }
 
-/// What was changed, or means something else: the path of the field, and words.
-type Said = (String, String);
+/// The path of a field, and what was changed or what differs.
+type FieldNote = (String, String);
 
 impl Migrate {
     pub(crate) fn execute(&self) -> Result<ExitCode> {
@@ -46,14 +46,14 @@ impl Migrate {
         let documents = match checker.documents_of(&self.file, &mut stdin())? {
             Ok(documents) => documents,
             Err(Findings { faults, .. }) => {
-                complain_of(&faults);
+                print_remarks(&faults);
                 return Ok(ExitCode::FAILURE);
             }
         };
         let all: Result<Vec<_>> = documents.iter().map(|it| migrated(&checker, it)).collect();
         let all = all?;
         for migrated in &all {
-            complain_of(&migrated.remarks);
+            print_remarks(&migrated.remarks);
         }
         let texts: Vec<&str> = all.iter().map(|migrated| migrated.text.as_str()).collect();
         print(&texts.join("---\n"));
@@ -72,7 +72,7 @@ fn migrated(checker: &Checker, document: &Document) -> Result<Migrated> {
     let found = findings(checker, document, &value)?;
     let mut removed = Vec::new();
     for note in found.notes.iter().filter(|note| note.message.ends_with(NOT_ACTED_ON)) {
-        if without(&mut value, &note.path) {
+        if remove(&mut value, &note.path) {
             removed.push((note.path.clone(), "has no effect".to_owned()));
         }
     }
@@ -88,13 +88,13 @@ fn migrated(checker: &Checker, document: &Document) -> Result<Migrated> {
         ("differs", differences(&document.value["spec"])),
         ("differs", not_carried_over(&document.value["spec"])),
     ] {
-        remarks.extend(all.iter().map(|said| remark(document, kind, said)));
+        remarks.extend(all.iter().map(|note| remark(document, kind, note)));
     }
     let text = format!("{}{}", by_hand(&remaining), yaml(&value)?);
     Ok(Migrated { text, remarks, is_right: remaining.is_empty() })
 }
 
-/// What is found in `value`, the new state of `document`, as it will be printed.
+/// The findings in `value`, the new version of `document`.
 fn findings(checker: &Checker, document: &Document, value: &Value) -> Result<Findings> {
     Ok(checker.findings(&document.findings.file, &yaml(value)?))
 }
@@ -103,7 +103,7 @@ fn yaml(value: &Value) -> Result<String> {
     serde_saphyr::to_string(value).context("write YAML")
 }
 
-fn remark(document: &Document, kind: &str, (path, words): &Said) -> Remark {
+fn remark(document: &Document, kind: &str, (path, words): &FieldNote) -> Remark {
     Remark {
         file: document.findings.file.clone(),
         line: Some(document.line_of(path)),
@@ -113,12 +113,12 @@ fn remark(document: &Document, kind: &str, (path, words): &Said) -> Remark {
     }
 }
 
-/// A comment that names what nobody but the user can correct.
+/// A comment with the faults that the user has to correct.
 fn by_hand(faults: &[Remark]) -> String {
     if faults.is_empty() {
         return String::new();
     }
-    let mut comment = "# To be corrected by hand:\n".to_owned();
+    let mut comment = "# Correct these by hand:\n".to_owned();
     for line in faults.iter().flat_map(|fault| fault.message.lines()) {
         let _ = writeln!(comment, "# {line}");
     }
@@ -137,25 +137,25 @@ mod tests {
     }
 
     fn shown(all: &[Migrated]) -> String {
-        let said = all.iter().flat_map(|it| &it.remarks).map(|it| format!("{it}\n"));
+        let remarks = all.iter().flat_map(|it| &it.remarks).map(|it| format!("{it}\n"));
         let texts = all.iter().map(|it| format!("right: {}\n{}", it.is_right, it.text));
-        format!("{}\n{}", said.collect::<String>(), texts.collect::<String>())
+        format!("{}\n{}", remarks.collect::<String>(), texts.collect::<String>())
     }
 
     #[test]
-    fn a_file_for_the_operator_in_go_becomes_right_and_what_was_done_is_said() {
+    fn files_for_the_operator_in_go_are_corrected() {
         let text = include_str!("tests/old.yaml");
         insta::assert_snapshot!(shown(&migrate(text)));
     }
 
     #[test]
-    fn what_cannot_be_corrected_stays_and_is_named_above_it() {
+    fn faults_without_a_correction_are_named_above() {
         let text = include_str!("tests/wrong.yaml");
         insta::assert_snapshot!(shown(&migrate(text)));
     }
 
     #[test]
-    fn what_is_right_already_stays_what_it_is() {
+    fn valid_files_stay_the_same() {
         let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");
         let mut count = 0;
         for directory in examples.read_dir().unwrap() {

@@ -1,19 +1,17 @@
-//! A run from its creation to its end: what it waits for, what it prints, how it ends.
+//! Follows a run from its creation to its end.
 
 use crate::commands::delete::begin_deletion;
-use crate::commands::status::{says, summary};
-use crate::connection::watch_config;
-use crate::log;
-use crate::output::complain;
-use crate::target::{Target, checked, runner_state};
+use crate::commands::status::{state_condition, summary};
+use crate::log_stream;
+use crate::minicluster::{MiniClusterRef, checked, runner_state};
+use crate::output::print_stderr;
 use anyhow::{Context as _, Result, bail, ensure};
 use flux_api::crd::{MiniCluster, State};
-use futures::{Stream, StreamExt as _};
+use futures::StreamExt as _;
 use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use kube::api::LogParams;
-use kube::runtime::{WatchStreamExt as _, watcher};
 use std::future::ready;
 use std::io::{IsTerminal as _, Write as _};
 use std::pin::pin;
@@ -22,22 +20,22 @@ use tokio::signal::ctrl_c;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// How long the rest of the output may take after the run has ended.
-const REST: Duration = Duration::from_secs(10);
-/// Time between two pictures of the line that moves.
+/// How long to wait for remaining output after the run has ended.
+const OUTPUT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time between two frames of the spinner.
 const TICK: Duration = Duration::from_millis(120);
 
-/// How the following of a run has ended.
+/// How a followed run has ended.
 pub(super) enum End {
     /// The run has ended, or cannot begin.
     Run(Box<MiniCluster>),
-    /// It was interrupted, and its pods have gone.
+    /// The user interrupted it, and its pods are gone.
     Interrupted,
-    /// It was interrupted twice, and is still being deleted.
-    Left,
+    /// The user interrupted it twice, and it is still being deleted.
+    InterruptedTwice,
 }
 
-/// What is waited for, in one line: on a terminal it changes, elsewhere there is a line for each reason.
+/// The state of the run: a changing line on a terminal, otherwise one line for each message.
 pub(super) struct Progress {
     name: String,
     bar: Option<ProgressBar>,
@@ -53,30 +51,30 @@ impl Progress {
             bar
         });
         let mut progress = Self { name: name.to_owned(), bar, last: String::new() };
-        progress.say("created");
+        progress.print("created");
         progress
     }
 
-    fn show(&mut self, cluster: &MiniCluster) {
+    fn print_state(&mut self, cluster: &MiniCluster) {
         let state = cluster.status.as_ref().and_then(|status| status.state);
-        if let (Some(state), Some(says)) = (state, says(cluster)) {
-            self.say(&format!("{state}: {}", says.message));
+        if let (Some(state), Some(condition)) = (state, state_condition(cluster)) {
+            self.print(&format!("{state}: {}", condition.message));
         }
     }
 
-    fn say(&mut self, text: &str) {
+    fn print(&mut self, text: &str) {
         let line = format!("{}: {text}", self.name);
         if line == self.last {
             return;
         }
         match &self.bar {
             Some(bar) => bar.set_message(line.clone()),
-            None => complain(&line),
+            None => print_stderr(&line),
         }
         self.last = line;
     }
 
-    /// The output of the command follows.
+    /// Removes the line before the output of the command.
     fn clear(&mut self) {
         if let Some(bar) = self.bar.take() {
             bar.finish_and_clear();
@@ -84,46 +82,38 @@ impl Progress {
     }
 }
 
-/// The pods of the lead, whenever one changes.
-fn leads(target: &Target) -> impl Stream<Item = watcher::Result<Pod>> + use<> {
-    let index = flux_contract::labels::COMPLETION_INDEX;
-    let selector = format!("{},{index}=0", target.selector());
-    let configuration = watch_config().labels(&selector);
-    watcher(target.connection.api(), configuration).default_backoff().applied_objects()
-}
-
-/// Whether this is the end, or a beginning that will not come.
+/// Whether the run has ended or cannot begin.
 fn is_over(cluster: &MiniCluster) -> bool {
     let state = cluster.status.as_ref().and_then(|status| status.state);
     matches!(state, Some(State::Complete | State::Failed | State::Invalid))
 }
 
-/// Prints what the lead prints until the run has ended.
-pub(super) async fn follow(target: &Target, progress: &mut Progress) -> Result<End> {
+/// Prints the output of the lead until the run has ended.
+pub(super) async fn follow(target: &MiniClusterRef, progress: &mut Progress) -> Result<End> {
     let mut clusters = pin!(target.changes());
-    let mut leads = pin!(leads(target));
+    let mut leads = pin!(target.pod_changes(Some(0)));
     let mut log: Option<JoinHandle<Result<()>>> = None;
     let mut is_interrupted = false;
-    // One that is made anew in each round would not see an interrupt that comes while this does something else.
+    // A new future in each round would miss an interrupt that arrives between two rounds.
     let mut interrupt = Box::pin(ctrl_c());
     loop {
         tokio::select! {
-            Some(seen) = clusters.next() => match checked(seen)? {
+            Some(change) = clusters.next() => match checked(change)? {
                 Some(Some(cluster)) if is_over(&cluster) => {
                     progress.clear();
-                    rest(&mut log).await?;
+                    finish(&mut log).await?;
                     return Ok(End::Run(Box::new(cluster)));
                 }
-                Some(Some(cluster)) => progress.show(&cluster),
+                Some(Some(cluster)) => progress.print_state(&cluster),
                 Some(None) if is_interrupted => {
-                    rest(&mut log).await?;
+                    finish(&mut log).await?;
                     return Ok(End::Interrupted);
                 }
-                Some(None) => bail!("{} was deleted by somebody else", target.name),
+                Some(None) => bail!("somebody else deleted {}", target.name),
                 None => {}
             },
-            Some(seen) = leads.next() => {
-                let Some(pod) = checked(seen)? else { continue };
+            Some(change) = leads.next() => {
+                let Some(pod) = checked(change)? else { continue };
                 let has_log = runner_state(&pod, &target.name).is_some_and(|it| it.waiting.is_none());
                 if has_log && log.is_none() {
                     progress.clear();
@@ -134,11 +124,12 @@ pub(super) async fn follow(target: &Target, progress: &mut Progress) -> Result<E
                 pressed.context("wait for an interrupt")?;
                 interrupt.set(ctrl_c());
                 if is_interrupted {
-                    return Ok(End::Left);
+                    return Ok(End::InterruptedTwice);
                 }
                 is_interrupted = true;
                 progress.clear();
-                complain(&format!("{} is ended, interrupt again to leave it alone with that", target.name));
+                let name = &target.name;
+                print_stderr(&format!("Stopping {name}. Press Ctrl-C again to exit without waiting."));
                 begin_deletion(target).await?;
             }
         }
@@ -146,29 +137,29 @@ pub(super) async fn follow(target: &Target, progress: &mut Progress) -> Result<E
 }
 
 /// Waits for the end of the output.
-async fn rest(log: &mut Option<JoinHandle<Result<()>>>) -> Result<()> {
+async fn finish(log: &mut Option<JoinHandle<Result<()>>>) -> Result<()> {
     let Some(log) = log.take() else { return Ok(()) };
-    match timeout(REST, log).await {
+    match timeout(OUTPUT_TIMEOUT, log).await {
         Ok(copied) => copied.context("copy the log")?,
         Err(_) => Ok(()),
     }
 }
 
 /// Copies the log of the runner in this pod to the standard output, to its end.
-async fn copy_log(target: Target, pod: String) -> Result<()> {
+async fn copy_log(target: MiniClusterRef, pod: String) -> Result<()> {
     let parameters = LogParams { container: Some(target.name.clone()), ..LogParams::default() };
     let mut output = std::io::stdout();
-    let print = move |line: log::Line| {
+    let print = move |line: log_stream::Line| {
         ready(output.write_all(&line.text).and_then(|()| output.flush()).is_ok())
     };
-    log::follow(target, pod, parameters, print).await
+    log_stream::follow(target, pod, parameters, print).await
 }
 
-/// The lead's pod when the instance is ready.
-pub(super) async fn until_ready(target: &Target, progress: &mut Progress) -> Result<Pod> {
-    let is_ready = |seen: Option<MiniCluster>| {
-        let cluster = seen.with_context(|| format!("{} was deleted", target.name))?;
-        progress.show(&cluster);
+/// Waits until the instance is ready, and returns the lead's pod.
+pub(super) async fn until_ready(target: &MiniClusterRef, progress: &mut Progress) -> Result<Pod> {
+    let is_ready = |cluster: Option<MiniCluster>| {
+        let cluster = cluster.with_context(|| format!("{} was deleted", target.name))?;
+        progress.print_state(&cluster);
         ensure!(!is_over(&cluster), "{}", summary(&cluster));
         let state = cluster.status.and_then(|status| status.state);
         Ok((state == Some(State::Running)).then_some(()))

@@ -1,4 +1,4 @@
-//! The MiniCluster that the command line describes.
+//! The MiniCluster of a `run`, from the options of the command line.
 
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
@@ -8,40 +8,40 @@ use kube::ResourceExt as _;
 use std::io::Read as _;
 use std::path::PathBuf;
 
-/// Letters and digits that cannot be taken for one another, as Kubernetes has them in generated names.
+/// The characters of generated suffixes, which are hard to confuse: those of Kubernetes.
 const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
-const SUFFIX: usize = 5;
-/// Longest part of a generated name that says what it is of.
-const STEM_LIMIT: usize = 30;
+const SUFFIX_LENGTH: usize = 5;
+/// Largest length of the part of a generated name that comes from the image.
+const MAX_STEM_LENGTH: usize = 30;
 
-/// What is to run.
+/// The options of `run` that describe the MiniCluster.
 #[derive(Debug, Clone, Args)]
-pub(super) struct Wanted {
-    /// Image of the command
+pub(super) struct RunSpec {
+    /// Image in which the command runs
     #[arg(required_unless_present = "file")]
     image: Option<String>,
-    /// A MiniCluster to begin with, or - for standard input; the other options change it
+    /// File with a MiniCluster, or - for standard input; the other options change it
     #[arg(long, short, value_name = "FILE")]
     file: Option<PathBuf>,
     /// Number of pods
     #[arg(long, short, value_name = "NUMBER")]
     size: Option<i32>,
-    /// Number of tasks of the command; one for each pod unless given
+    /// Number of tasks of the command [default: one for each pod]
     #[arg(long, short, value_name = "NUMBER")]
     tasks: Option<i32>,
-    /// Name of the MiniCluster; unless given, that of the image or file, and some letters
+    /// Name of the MiniCluster [default: the name of the image or of the MiniCluster in the file, and a random suffix]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Environment of the command
+    /// Environment variable of the command
     #[arg(long, short, value_name = "NAME=VALUE")]
     env: Vec<String>,
-    /// Directory in which the command starts
+    /// Working directory of the command
     #[arg(long, short, value_name = "PATH")]
     workdir: Option<String>,
-    /// Queue of Kueue to wait in
+    /// Kueue queue in which to wait
     #[arg(long, value_name = "NAME")]
     queue: Option<String>,
-    /// Start a shell, or the command, on the lead of a new instance, in this terminal
+    /// Run a shell, or the command, in this terminal, on the lead of a new instance
     #[arg(long, short)]
     pub interactive: bool,
     /// The command with its arguments
@@ -49,8 +49,8 @@ pub(super) struct Wanted {
     pub command: Vec<String>,
 }
 
-impl Wanted {
-    /// The MiniCluster; `random` draws the letters of its name.
+impl RunSpec {
+    /// Makes the MiniCluster; `random` chooses the suffix of its name.
     pub(super) fn minicluster(
         &self,
         random: &mut dyn FnMut() -> Result<u32, getrandom::Error>,
@@ -78,16 +78,15 @@ impl Wanted {
         }
         let spec = &mut cluster.spec;
         spec.size = self.size.unwrap_or(spec.size);
-        // One for each pod, where there is no file that says otherwise.
+        // Without a file there is one task for each pod.
         let tasks = if self.file.is_some() { spec.tasks } else { spec.size };
         spec.tasks = self.tasks.unwrap_or(tasks);
         spec.interactive |= self.interactive;
         let runner = runner(&mut spec.containers)?;
         runner.image = self.image.clone().or_else(|| runner.image.take());
         for variable in &self.env {
-            let (name, value) = variable
-                .split_once('=')
-                .with_context(|| format!("--env {variable:?} has no value: write NAME=VALUE"))?;
+            let no_value = || format!("--env {variable:?} has no value: use --env NAME=VALUE");
+            let (name, value) = variable.split_once('=').with_context(no_value)?;
             runner.environment.insert(name.to_owned(), value.to_owned());
         }
         runner.working_dir = self.workdir.clone().or_else(|| runner.working_dir.take());
@@ -98,7 +97,7 @@ impl Wanted {
             runner.command = Some(shlex::try_join(words).context("quote the command")?);
         }
         let runs = spec.interactive || runner.command.is_some();
-        ensure!(runs, "there is no command: name one after --, or use --interactive");
+        ensure!(runs, "there is no command: write it after --, or use --interactive");
         Ok(())
     }
 }
@@ -134,7 +133,7 @@ fn read(file: &PathBuf) -> Result<MiniCluster> {
     Ok(cluster)
 }
 
-/// What of the image's name can begin a name: `registry/lammps:1` is `lammps`.
+/// The part of an image's name that can begin a name: `lammps` for `registry/lammps:1`.
 fn stem(image: &str) -> String {
     let name = image.rsplit('/').next().unwrap_or_default();
     let name = name.split([':', '@']).next().unwrap_or_default();
@@ -142,15 +141,15 @@ fn stem(image: &str) -> String {
     let stem: String = lower
         .trim_start_matches(|it: char| !it.is_ascii_lowercase())
         .chars()
-        .take(STEM_LIMIT)
+        .take(MAX_STEM_LENGTH)
         .collect();
     if stem.is_empty() { "flux".to_owned() } else { stem }
 }
 
 fn suffix(random: &mut dyn FnMut() -> Result<u32, getrandom::Error>) -> Result<String> {
-    let mut number = random().context("draw a name")? as usize;
+    let mut number = random().context("choose a random name")? as usize;
     let mut letters = String::new();
-    for _ in 0..SUFFIX {
+    for _ in 0..SUFFIX_LENGTH {
         letters.push(char::from(LETTERS[number % LETTERS.len()]));
         number /= LETTERS.len();
     }
@@ -165,28 +164,18 @@ mod tests {
     #[derive(Parser)]
     struct Line {
         #[command(flatten)]
-        wanted: Wanted,
+        spec: RunSpec,
     }
 
     fn made(words: &[&str]) -> Result<MiniCluster> {
         let words = [&["run"], words].concat();
-        Line::try_parse_from(words).unwrap().wanted.minicluster(&mut || Ok(0))
+        Line::try_parse_from(words).unwrap().spec.minicluster(&mut || Ok(0))
     }
 
     #[test]
     fn an_image_and_a_command_are_a_minicluster() {
-        let words = [
-            "example/lammps:2",
-            "-s4",
-            "-t8",
-            "-eA=1=2",
-            "--queue",
-            "night",
-            "--",
-            "sh",
-            "-c",
-            "exit 7",
-        ];
+        let options = "example/lammps:2 -s4 -t8 -eA=1=2 --queue night";
+        let words: Vec<&str> = options.split(' ').chain(["--", "sh", "-c", "exit 7"]).collect();
         let cluster = made(&words).unwrap();
         assert_eq!(cluster.name_any(), "lammps-bbbbb");
         assert_eq!((cluster.spec.size, cluster.spec.tasks), (4, 8));
@@ -205,19 +194,19 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_run_says_so() {
-        for (words, said) in [
+    fn incomplete_command_lines_are_refused() {
+        for (words, expected) in [
             (&["ubuntu"][..], "there is no command"),
             (&["ubuntu", "-eA", "--", "true"], "NAME=VALUE"),
             (&["-f", "/no/such", "--", "true"], "read /no/such"),
         ] {
             let error = made(words).unwrap_err().to_string();
-            assert!(error.contains(said), "{words:?}: {error}");
+            assert!(error.contains(expected), "{words:?}: {error}");
         }
     }
 
     #[test]
-    fn names_of_images_become_names() {
+    fn image_names_become_names_of_miniclusters() {
         let names =
             ["ghcr.io/a/LAMMPS_x:latest", "7zip@sha256:0", "localhost:5000/", "ubuntu"].map(stem);
         assert_eq!(names, ["lammps-x", "zip", "flux", "ubuntu"]);

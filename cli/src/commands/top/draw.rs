@@ -1,29 +1,25 @@
-//! The picture of `top`.
+//! The screen of `top`.
 
 use super::state::State;
-use crate::instance::duration;
+use crate::output::duration;
 use flux_contract::instance::{JobReport, JobState, RankReport};
 use ratatui::Frame;
-use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::layout::Constraint::{Length, Min};
+use ratatui::layout::{Layout, Rect};
 use ratatui::style::{Color, Modifier, Style, Stylize as _};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Cell, Paragraph, Row, Table, TableState};
 use std::fmt::Write as _;
 
-/// Columns of the bar of a rank.
-const BAR: usize = 24;
+/// Width of the bar of a rank.
+const BAR: u16 = 24;
 
-/// Draws what `state` says.
+/// Draws `state`.
 pub(super) fn draw(state: &State, frame: &mut Frame<'_>) {
     let ranks = u16::try_from(state.report.ranks.len()).unwrap_or(u16::MAX).saturating_add(2);
-    // The jobs have half of the height at least.
+    // The jobs get at least half of the height.
     let ranks = ranks.min((frame.area().height / 2).max(3));
-    let rows = [
-        Constraint::Length(1),
-        Constraint::Length(ranks),
-        Constraint::Min(3),
-        Constraint::Length(1),
-    ];
+    let rows = [Length(1), Length(ranks), Min(3), Length(1)];
     let [head, of_ranks, of_jobs, foot] = Layout::vertical(rows).areas(frame.area());
     frame.render_widget(summary(state), head);
     draw_ranks(state, frame, of_ranks);
@@ -66,50 +62,33 @@ fn draw_ranks(state: &State, frame: &mut Frame<'_>, area: Rect) {
             (true, Some(reason)) => format!("drained {reason}").yellow(),
             (true, None) => Span::raw(""),
         };
-        let gpus = if rank.gpus > 0 {
-            format!("{}/{} GPUs", rank.gpus_allocated, rank.gpus)
-        } else {
-            String::new()
-        };
+        let gpus = (rank.gpus > 0).then(|| format!("{}/{} GPUs", rank.gpus_allocated, rank.gpus));
         let cells = [Cell::from(format!("{:>4}", rank.rank)), Cell::from(bar(rank))];
-        let others = [Cell::from(used), Cell::from(gpus), Cell::from(note)];
+        let others = [Cell::from(used), Cell::from(gpus.unwrap_or_default()), Cell::from(note)];
         Row::new(cells.into_iter().chain(others))
     });
-    let widths = [
-        Constraint::Length(4),
-        Constraint::Length(u16::try_from(BAR).unwrap_or_default()),
-        Constraint::Length(9),
-        Constraint::Length(9),
-        Constraint::Min(10),
-    ];
+    let widths = [Length(4), Length(BAR), Length(9), Length(9), Min(10)];
     let table = Table::new(rows, widths).block(Block::bordered().title(" ranks "));
     frame.render_widget(table, area);
 }
 
-/// Cores that jobs have, and those that are free.
+/// A bar of allocated and other cores.
 fn bar(rank: &RankReport) -> Line<'static> {
-    let part = |cores: usize| (cores * BAR).div_ceil(rank.cores.max(1)).min(BAR);
+    let width = usize::from(BAR);
+    let part = |cores: usize| (cores * width).div_ceil(rank.cores.max(1)).min(width);
     let used = part(rank.cores_allocated);
     let rest = if rank.is_usable() { "░" } else { "·" };
-    Line::from(vec!["█".repeat(used).green(), rest.repeat(BAR - used).dark_gray()])
+    Line::from(vec!["█".repeat(used).green(), rest.repeat(width - used).dark_gray()])
 }
 
 fn draw_jobs(state: &State, frame: &mut Frame<'_>, area: Rect) {
     let block = Block::bordered().title(" jobs ");
     if state.report.jobs.is_empty() {
-        return frame.render_widget(Paragraph::new("there is no job").block(block), area);
+        return frame.render_widget(Paragraph::new("no active jobs").block(block), area);
     }
     let header = ["JOBID", "USER", "NAME", "STATE", "TASKS", "RANKS", "TIME"];
     let rows = state.report.jobs.iter().map(row);
-    let widths = [
-        Constraint::Length(13),
-        Constraint::Length(8),
-        Constraint::Min(10),
-        Constraint::Length(8),
-        Constraint::Length(6),
-        Constraint::Length(12),
-        Constraint::Length(8),
-    ];
+    let widths = [Length(13), Length(8), Min(10), Length(8), Length(6), Length(12), Length(8)];
     let table = Table::new(rows, widths)
         .header(Row::new(header).style(Style::new().add_modifier(Modifier::BOLD)))
         .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED))
@@ -134,7 +113,7 @@ fn row(job: &JobReport) -> Row<'_> {
     ])
 }
 
-/// The last lines that fit; the title names them as the end where there are more.
+/// The last lines of the output that fit. The title says if lines are missing.
 fn draw_output(state: &State, frame: &mut Frame<'_>, area: Rect) {
     let id = state.selected.as_deref().unwrap_or_default();
     let mut title = match state.job() {
@@ -144,7 +123,7 @@ fn draw_output(state: &State, frame: &mut Frame<'_>, area: Rect) {
     let height = usize::from(area.height.saturating_sub(2));
     let lines: Vec<Line<'_>> = match state.report.output.as_deref() {
         None => vec![Line::from("...")],
-        Some("") => vec![Line::from("it has printed nothing yet")],
+        Some("") => vec![Line::from("no output yet")],
         Some(text) => {
             let lines: Vec<&str> = text.lines().collect();
             let from = lines.len().saturating_sub(height);
@@ -157,14 +136,14 @@ fn draw_output(state: &State, frame: &mut Frame<'_>, area: Rect) {
     frame.render_widget(Paragraph::new(lines).block(Block::bordered().title(title)), area);
 }
 
-/// Without what would move the cursor of the terminal.
+/// The line without control characters, which would move the cursor.
 fn plain(line: &str) -> String {
     let text = anstream::adapter::strip_str(line).to_string().replace('\t', "    ");
     text.chars().filter(|it| !it.is_control()).collect()
 }
 
 fn footer(state: &State) -> Line<'_> {
-    if state.asks {
+    if state.confirms {
         let id = state.selected.as_deref().unwrap_or_default();
         return Line::from(format!("cancel {id}? y: yes, any other key: no").yellow());
     }
@@ -180,8 +159,9 @@ fn footer(state: &State) -> Line<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::state::tests::{report, state};
+    use super::super::state::tests::state;
     use super::*;
+    use crate::fixtures::report;
     use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
     use flux_contract::instance::InstanceReport;
     use ratatui::Terminal;
@@ -203,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn the_output_of_a_job_is_its_last_lines_without_escapes() {
+    fn job_output_is_its_last_lines_without_escapes() {
         let mut state = state();
         press(&mut state, KeyCode::Down);
         press(&mut state, KeyCode::Enter);
@@ -221,7 +201,7 @@ mod tests {
         state.update(Err(anyhow::anyhow!("connection refused")));
         assert!(picture(&state, 80, 14).contains("connection refused"));
         state.update(Ok(InstanceReport { jobs: vec![], ..report() }));
-        assert!(picture(&state, 80, 14).contains("there is no job"));
+        assert!(picture(&state, 80, 14).contains("no active jobs"));
     }
 
     #[test]

@@ -1,32 +1,32 @@
-//! What `top` shows, and what keys do to it.
+//! The state of `top`, and the effect of keys on it.
 
 use anyhow::Result;
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use flux_contract::instance::{InstanceReport, JobReport};
 
-/// What is shown.
+/// The contents of the screen.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct State {
     pub name: String,
     pub report: InstanceReport,
-    /// Id of the job that is selected; ids stay when jobs come and go.
+    /// Id of the selected job.
     pub selected: Option<String>,
-    /// Whether the output of the selected job is shown in the place of the jobs.
+    /// Whether the output of the selected job is shown instead of the jobs.
     pub shows_output: bool,
-    /// Whether it was asked if the selected job is to be cancelled.
-    pub asks: bool,
-    /// Why the last question was not answered.
+    /// Whether the user is asked to confirm that the selected job is cancelled.
+    pub confirms: bool,
+    /// Why the last report failed.
     pub error: Option<String>,
-    /// What came of the last action.
+    /// The result of the last cancellation.
     pub message: Option<String>,
 }
 
-/// What a key asks for.
+/// The action that a key starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Action {
     None,
-    /// To look at the instance at once.
-    Ask,
+    /// Get a report now.
+    Update,
     Cancel(String),
     Quit,
 }
@@ -36,11 +36,11 @@ impl State {
         Self { name: name.to_owned(), ..Self::default() }
     }
 
-    /// Takes what the instance has said, or why it has not. What was seen before stays in that case.
+    /// Takes a new report. After an error the last report stays.
     pub(super) fn update(&mut self, report: Result<InstanceReport>) {
         match report {
             Ok(mut report) => {
-                // An answer to a question from before the output was opened has none.
+                // A report that was requested before the output was opened has no output.
                 if report.output.is_none() && self.shows_output {
                     report.output = self.report.output.take();
                 }
@@ -51,16 +51,12 @@ impl State {
         }
         // The output of a job that has ended can still be read.
         if self.position().is_none() && !self.shows_output {
-            self.asks = false;
+            self.confirms = false;
             self.selected = self.report.jobs.first().map(|job| job.id.clone());
         }
     }
 
-    pub(super) fn say(&mut self, message: String) {
-        self.message = Some(message);
-    }
-
-    /// The place of the selected job in the list.
+    /// The index of the selected job in the list.
     pub(super) fn position(&self) -> Option<usize> {
         let selected = self.selected.as_ref()?;
         self.report.jobs.iter().position(|job| job.id == *selected)
@@ -70,7 +66,7 @@ impl State {
         self.report.jobs.get(self.position()?)
     }
 
-    /// The job whose output is asked for.
+    /// The job whose output the next report needs.
     pub(super) fn followed(&self) -> Option<String> {
         self.selected.clone().filter(|_| self.shows_output)
     }
@@ -85,10 +81,10 @@ impl State {
             return Action::Quit;
         }
         self.message = None;
-        if self.asks {
-            self.asks = false;
-            let wanted = matches!(key.code, KeyCode::Char('y' | 'Y'));
-            return match self.selected.clone().filter(|_| wanted) {
+        if self.confirms {
+            self.confirms = false;
+            let is_confirmed = matches!(key.code, KeyCode::Char('y' | 'Y'));
+            return match self.selected.clone().filter(|_| is_confirmed) {
                 Some(id) => Action::Cancel(id),
                 None => Action::None,
             };
@@ -104,9 +100,9 @@ impl State {
             KeyCode::Enter if self.selected.is_some() => {
                 self.shows_output = !self.shows_output;
                 self.report.output = None;
-                return Action::Ask;
+                return Action::Update;
             }
-            KeyCode::Char('c') if self.job().is_some() => self.asks = true,
+            KeyCode::Char('c') if self.job().is_some() => self.confirms = true,
             KeyCode::Up | KeyCode::Char('k') => return self.step(-1),
             KeyCode::Down | KeyCode::Char('j') => return self.step(1),
             _ => {}
@@ -114,7 +110,7 @@ impl State {
         Action::None
     }
 
-    /// Selects another job, whose output is read at once where that is shown.
+    /// Selects the next or previous job. If output is shown, that of the new job is needed now.
     fn step(&mut self, step: isize) -> Action {
         let last = self.report.jobs.len().saturating_sub(1);
         let from = self.position().unwrap_or_default();
@@ -125,51 +121,17 @@ impl State {
         }
         self.selected = Some(job.id.clone());
         self.report.output = None;
-        if self.shows_output { Action::Ask } else { Action::None }
+        if self.shows_output { Action::Update } else { Action::None }
     }
 }
 
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use flux_contract::instance::{JobState, RankReport};
+    use crate::fixtures::report;
 
     fn press(state: &mut State, code: KeyCode) -> Action {
         state.press(KeyEvent::new(code, KeyModifiers::NONE))
-    }
-
-    pub(in super::super) fn report() -> InstanceReport {
-        let rank = |rank, allocated, up, drained: Option<&str>| RankReport {
-            rank,
-            up,
-            cores: 4,
-            cores_allocated: allocated,
-            drained: drained.map(str::to_owned),
-            ..RankReport::default()
-        };
-        let job = |id: &str, name: &str, state, ranks: Option<&str>, seconds| JobReport {
-            id: id.to_owned(),
-            user: "flux".to_owned(),
-            name: name.to_owned(),
-            state,
-            tasks: 4,
-            nodes: ranks.map(|_| 2),
-            ranks: ranks.map(str::to_owned),
-            seconds,
-        };
-        InstanceReport {
-            ranks: vec![
-                rank(0, 4, true, None),
-                rank(1, 2, true, None),
-                rank(2, 0, true, Some("bad fan")),
-                rank(3, 0, false, None),
-            ],
-            jobs: vec![
-                job("ƒ3", "wait", JobState::Sched, None, 5.0),
-                job("ƒ2", "lammps", JobState::Run, Some("0-1"), 75.0),
-            ],
-            ..InstanceReport::default()
-        }
     }
 
     pub(in super::super) fn state() -> State {
@@ -179,7 +141,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_selection_stays_with_its_job_and_goes_to_another_when_that_is_gone() {
+    fn the_selection_follows_its_job_while_that_exists() {
         let mut state = state();
         assert_eq!(state.selected.as_deref(), Some("ƒ3"));
         for (key, selected) in [
@@ -200,14 +162,14 @@ pub(super) mod tests {
         state.update(Ok(later));
         assert_eq!(state.selected, None);
         for key in [KeyCode::Down, KeyCode::Enter, KeyCode::Char('c')] {
-            assert_eq!(press(&mut state, key), Action::None, "there is no job");
+            assert_eq!(press(&mut state, key), Action::None, "no job is selected");
         }
     }
 
     #[test]
-    fn output_is_asked_for_while_it_is_shown_also_of_a_job_that_has_ended() {
+    fn output_is_requested_while_it_is_shown() {
         let mut state = state();
-        assert_eq!(press(&mut state, KeyCode::Enter), Action::Ask);
+        assert_eq!(press(&mut state, KeyCode::Enter), Action::Update);
         assert_eq!(state.followed().as_deref(), Some("ƒ3"));
         state.update(Ok(InstanceReport { jobs: vec![], output: Some("x".into()), ..report() }));
         assert_eq!(
@@ -221,11 +183,11 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_job_is_cancelled_only_after_a_yes() {
+    fn a_job_is_cancelled_only_after_confirmation() {
         let mut state = state();
         press(&mut state, KeyCode::Char('c'));
-        assert!(state.asks);
-        assert_eq!(press(&mut state, KeyCode::Char('q')), Action::None, "that is a no");
+        assert!(state.confirms);
+        assert_eq!(press(&mut state, KeyCode::Char('q')), Action::None, "any other key refuses");
         press(&mut state, KeyCode::Char('c'));
         assert_eq!(press(&mut state, KeyCode::Char('y')), Action::Cancel("ƒ3".to_owned()));
         assert_eq!(press(&mut state, KeyCode::Char('q')), Action::Quit);
@@ -234,7 +196,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn an_error_is_shown_and_what_was_seen_stays() {
+    fn errors_keep_the_last_report() {
         let mut state = state();
         state.update(Err(anyhow::anyhow!("connection refused").context("ask")));
         assert_eq!(state.error.as_deref(), Some("ask: connection refused"));

@@ -1,6 +1,6 @@
-//! What is drawn, as a value: of each rank the stages of its pod, in milliseconds from the creation of the MiniCluster.
+//! The chart as a value: the stages of each rank's pod, in milliseconds from the creation of the MiniCluster.
 
-use crate::target::runner_state;
+use crate::minicluster::runner_state;
 use flux_api::crd::MiniCluster;
 use flux_contract::{Phase, TerminationMessage, phase};
 use jiff::Timestamp;
@@ -14,29 +14,29 @@ use std::collections::BTreeMap;
 pub(super) const SCHEDULE: &str = "schedule";
 /// Images are pulled, volumes are mounted, init containers run.
 pub(super) const START: &str = "start";
-/// The container runs, and its agent has not said what it did.
+/// The container runs, and the phases of its agent are unknown.
 pub(super) const RUN: &str = "run";
 
-/// What happened to each rank.
+/// All ranks on one time axis.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Chart {
     pub name: String,
-    /// Where the axis begins.
+    /// Start of the axis.
     pub created: Timestamp,
-    /// How long the axis is.
+    /// Length of the axis.
     pub milliseconds: i64,
     pub rows: Vec<Row>,
 }
 
-/// One rank: its newest pod.
+/// A rank and its newest pod.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Row {
     pub rank: u32,
     pub pod: String,
     pub node: Option<String>,
-    /// Once it has ended.
+    /// Exit code of the runner, if it has ended.
     pub exit_code: Option<i32>,
     pub segments: Vec<Segment>,
 }
@@ -44,11 +44,11 @@ pub(super) struct Row {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Segment {
-    /// One of those above, or a phase of the agent.
+    /// One of the names above, or a phase of the agent.
     pub name: String,
     pub start_milliseconds: i64,
     pub duration_milliseconds: i64,
-    /// It goes on.
+    /// Whether it has not ended yet.
     pub continues: bool,
 }
 
@@ -57,7 +57,7 @@ impl Segment {
         self.start_milliseconds + self.duration_milliseconds
     }
 
-    /// What it is shown as.
+    /// The kind that determines its colour.
     pub(super) fn kind(&self) -> Kind {
         match self.name.as_str() {
             SCHEDULE => Kind::Schedule,
@@ -70,7 +70,7 @@ impl Segment {
     }
 }
 
-/// What is shown alike.
+/// Segments of one kind look the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Schedule,
@@ -86,7 +86,7 @@ impl Kind {
         [Self::Schedule, Self::Start, Self::Prepare, Self::Quorum, Self::Command, Self::End];
 }
 
-/// Puts pods and what their agents say on one axis. `reports` are the phases of agents that run.
+/// Puts pods and the phases of their agents on one axis. `reports` has the phases of running agents.
 pub(super) fn chart(
     cluster: &MiniCluster,
     pods: &BTreeMap<u32, Pod>,
@@ -111,8 +111,8 @@ struct Axis {
 }
 
 impl Axis {
-    /// Milliseconds from the beginning; clocks may differ.
-    fn place(&self, at: Timestamp) -> i64 {
+    /// Milliseconds from the start of the axis, at least 0, as clocks may differ.
+    fn offset(&self, at: Timestamp) -> i64 {
         at.as_millisecond().saturating_sub(self.created.as_millisecond()).max(0)
     }
 
@@ -121,7 +121,7 @@ impl Axis {
             name: name.to_owned(),
             start_milliseconds: from,
             duration_milliseconds: to
-                .unwrap_or_else(|| self.place(self.now))
+                .unwrap_or_else(|| self.offset(self.now))
                 .saturating_sub(from)
                 .max(0),
             continues: to.is_none(),
@@ -129,24 +129,24 @@ impl Axis {
     }
 
     fn row(&self, name: &str, rank: u32, pod: &Pod, reported: &[Phase]) -> Row {
-        let place = |time: Option<&Time>| time.map(|time| self.place(time.0));
-        let created = place(pod.metadata.creation_timestamp.as_ref()).unwrap_or_default();
+        let offset = |time: Option<&Time>| time.map(|time| self.offset(time.0));
+        let created = offset(pod.metadata.creation_timestamp.as_ref()).unwrap_or_default();
         let state = runner_state(pod, name);
         let end = state.and_then(|state| state.terminated.as_ref());
         let running = state.and_then(|state| state.running.as_ref());
         let started = running.map(|running| running.started_at.as_ref());
-        let started = place(started.or_else(|| end.map(|end| end.started_at.as_ref())).flatten());
-        let finished = place(end.and_then(|end| end.finished_at.as_ref()));
-        let scheduled = place(scheduled(pod)).or(started);
+        let started = offset(started.or_else(|| end.map(|end| end.started_at.as_ref())).flatten());
+        let finished = offset(end.and_then(|end| end.finished_at.as_ref()));
+        let scheduled = offset(scheduled(pod)).or(started);
         let mut segments = vec![self.segment(SCHEDULE, created, scheduled)];
         segments.extend(scheduled.map(|from| self.segment(START, from, started)));
         if let Some(started) = started {
-            let said = phases(state).unwrap_or_else(|| reported.to_vec());
+            let phases = phases_of(state).unwrap_or_else(|| reported.to_vec());
             let is_running = finished.is_none();
-            if said.is_empty() {
+            if phases.is_empty() {
                 segments.push(self.segment(RUN, started, finished));
             } else {
-                segments.extend(of_agent(&said, started, is_running));
+                segments.extend(segments_of(&phases, started, is_running));
             }
         }
         Row {
@@ -159,8 +159,8 @@ impl Axis {
     }
 }
 
-/// The phases of an agent that was started at `started`; of one that runs the last goes on.
-fn of_agent(phases: &[Phase], started: i64, is_running: bool) -> impl Iterator<Item = Segment> {
+/// The phases of an agent that started at `started`. The last phase of a running agent continues.
+fn segments_of(phases: &[Phase], started: i64, is_running: bool) -> impl Iterator<Item = Segment> {
     let last = phases.len().saturating_sub(1);
     let milliseconds = |count: u64| i64::try_from(count).unwrap_or(i64::MAX / 4);
     phases.iter().enumerate().map(move |(index, phase)| Segment {
@@ -174,13 +174,13 @@ fn of_agent(phases: &[Phase], started: i64, is_running: bool) -> impl Iterator<I
 /// When the pod got its node.
 fn scheduled(pod: &Pod) -> Option<&Time> {
     let conditions = pod.status.as_ref()?.conditions.as_ref()?;
-    let is_so = |type_: &str, status: &str| type_ == "PodScheduled" && status == "True";
-    let condition = conditions.iter().find(|it| is_so(&it.type_, &it.status))?;
+    let is_scheduled = |type_: &str, status: &str| type_ == "PodScheduled" && status == "True";
+    let condition = conditions.iter().find(|it| is_scheduled(&it.type_, &it.status))?;
     condition.last_transition_time.as_ref()
 }
 
-/// What the agent left when it ended.
-fn phases(state: Option<&ContainerState>) -> Option<Vec<Phase>> {
+/// The phases in the termination message of an agent that has ended.
+fn phases_of(state: Option<&ContainerState>) -> Option<Vec<Phase>> {
     let message = state?.terminated.as_ref()?.message.as_ref()?;
     Some(TerminationMessage::from_json(message)?.phases)
 }

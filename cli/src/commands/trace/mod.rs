@@ -1,12 +1,12 @@
-//! `trace`: when each rank started, what it did, and when it ended, on one axis of time.
+//! `trace`: shows on one time axis when each rank started, what it did, and when it ended.
 
 mod chart;
 mod text;
 
 use crate::connection::Connection;
 use crate::exec::capture;
-use crate::output::{FormatArgument, complain, print};
-use crate::target::{NameArgument, Target, agent, runner_state};
+use crate::minicluster::{MiniClusterRef, NameArgument, agent, runner_state};
+use crate::output::{FormatArgument, print, print_stderr};
 use anyhow::{Context as _, Result, ensure};
 use chart::chart;
 use clap::Args;
@@ -18,19 +18,17 @@ use kube::ResourceExt as _;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
-use std::process::ExitCode;
 
-/// Agents that are asked at the same time.
-const QUESTIONS: usize = 16;
+/// Number of agents that are asked at the same time.
+const AT_ONCE: usize = 16;
 
-/// Columns where the output is no terminal.
+/// Width of the output without a terminal.
 const COLUMNS: usize = 120;
 
-/// `trace`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Time counts from the creation of the MiniCluster. Kubernetes notes whole seconds; the agents' phases \
-are exact to the millisecond, from the start of their container on. Pods that are gone are not shown."
+    after_help = "The time starts at the creation of the MiniCluster. Kubernetes records whole seconds; agents record \
+their phases in milliseconds from the start of their container. Pods that are gone are not shown."
 )]
 pub(crate) struct Trace {
     #[command(flatten)]
@@ -39,7 +37,7 @@ pub(crate) struct Trace {
     format: FormatArgument,
 }
 
-/// Of the answer of `flux-agent status` what is used.
+/// The part of the output of `flux-agent status` that is used.
 #[derive(Debug, Deserialize)]
 struct Report {
     #[serde(default)]
@@ -47,30 +45,29 @@ struct Report {
 }
 
 impl Trace {
-    pub(crate) async fn execute(&self, connection: Connection) -> Result<ExitCode> {
-        let target = Target::new(connection, &self.name.name);
+    pub(crate) async fn execute(&self, connection: Connection) -> Result<()> {
+        let target = self.name.target(connection);
         let cluster = target.get().await?;
         let pods = target.pods().await?;
         ensure!(
             !pods.is_empty(),
-            "{} has no pods to trace: `kubectl flux status {}` has the times of its run",
+            "{} has no pods to trace: `kubectl flux status {}` shows the phases of its run",
             target.name,
             target.name
         );
         let reports = reports(&target, &pods, &agent(&cluster)).await;
         let chart = chart(&cluster, &pods, &reports, Timestamp::now());
-        let names: Vec<String> =
-            pods.values().map(|pod| format!("pod/{}", pod.name_any())).collect();
-        if !self.format.print(&chart, &names)? {
+        let names = pods.values().map(|pod| format!("pod/{}", pod.name_any()));
+        if !self.format.print(&chart, names)? {
             print(&text::text(&chart, columns()));
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }
 
-/// The phases of the agents that run, by rank. One that does not answer is named, and keeps no other from being shown.
+/// The phases of the running agents, by rank. If one does not answer, its rank is printed and the others are shown.
 async fn reports(
-    target: &Target,
+    target: &MiniClusterRef,
     pods: &BTreeMap<u32, Pod>,
     agent: &str,
 ) -> BTreeMap<u32, Vec<Phase>> {
@@ -82,22 +79,22 @@ async fn reports(
         match report(target, &pod.name_any(), agent).await {
             Ok(phases) => Some((rank, phases)),
             Err(error) => {
-                complain(&format!(
+                print_stderr(&format!(
                     "kubectl flux: the phases of rank {rank} are missing: {error:#}"
                 ));
                 None
             }
         }
     });
-    let answers = futures::stream::iter(questions).buffer_unordered(QUESTIONS);
+    let answers = futures::stream::iter(questions).buffer_unordered(AT_ONCE);
     answers.filter_map(std::future::ready).collect().await
 }
 
-async fn report(target: &Target, pod: &str, agent: &str) -> Result<Vec<Phase>> {
-    let ended = capture(target, pod, &[agent, "status", "-o", "json"]).await?;
-    ensure!(ended.code == 0, "{agent} status in {pod}: {}", ended.stderr.trim_end());
-    let report: Report = serde_json::from_slice(&ended.stdout)
-        .with_context(|| format!("read the answer of {agent} status in {pod}"))?;
+async fn report(target: &MiniClusterRef, pod: &str, agent: &str) -> Result<Vec<Phase>> {
+    let output = capture(target, pod, &[agent, "status", "-o", "json"]).await?;
+    ensure!(output.code == 0, "{agent} status in {pod}: {}", output.failure());
+    let report: Report = serde_json::from_slice(&output.stdout)
+        .with_context(|| format!("read the output of {agent} status in {pod}"))?;
     Ok(report.phases)
 }
 
@@ -145,18 +142,18 @@ mod tests {
         all.iter().map(phase).collect()
     }
 
-    /// One rank of each kind: ended, running, killed without a word, starting, waiting for a node.
+    /// One rank of each kind: ended, running, killed without a message, starting, waiting for a node.
     fn example() -> chart::Chart {
         let cluster: MiniCluster = serde_json::from_value(json!({
             "metadata": { "name": "hello", "creationTimestamp": at(0) },
             "spec": { "size": 5, "containers": [{}] },
         }))
         .unwrap();
-        let said = json!({ "exitCode": 7, "commandRan": true, "phases": phases(&[
+        let message = json!({ "exitCode": 7, "commandRan": true, "phases": phases(&[
             ("prepare", 0, 40), ("quorum", 40, 960), ("command", 1000, 5000), ("shutdown", 6000, 500),
         ]) });
         let lead = json!({ "terminated": {
-            "exitCode": 7, "startedAt": at(3), "finishedAt": at(10), "message": said.to_string(),
+            "exitCode": 7, "startedAt": at(3), "finishedAt": at(10), "message": message.to_string(),
         } });
         let killed =
             json!({ "terminated": { "exitCode": 137, "startedAt": at(3), "finishedAt": at(5) } });
@@ -189,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_is_missing_or_out_of_order_is_drawn_outside() {
+    fn missing_and_unordered_times_stay_inside_the_chart() {
         let cluster: MiniCluster = serde_json::from_value(
             json!({ "metadata": { "name": "hello" }, "spec": { "containers": [] } }),
         )

@@ -1,21 +1,21 @@
-//! The chart in a terminal.
+//! The chart as text.
 
 use super::chart::{Chart, Kind, Row};
-use crate::chart::cells;
+use crate::bar::cells;
 use crate::commands::status::milliseconds;
 use crate::output::{paint, table};
 use anstyle::AnsiColor;
 use std::fmt::Write as _;
 
-/// Fewest cells of a line.
-const NARROWEST: usize = 16;
+/// Smallest number of cells of a line.
+const MIN_WIDTH: usize = 16;
 
-/// Columns between two of a table.
+/// Space between two columns of a table.
 const GAP: usize = 2;
 
 const HEADER: [&str; 3] = ["RANK", "END", "NODE"];
 
-/// A line for each rank, and what the cells mean. Without colours the cells still differ.
+/// A line for each rank, and a legend. Kinds of segments differ by character as well as by colour.
 pub(super) fn text(chart: &Chart, columns: usize) -> String {
     let rows: Vec<[String; 3]> = chart.rows.iter().map(facts).collect();
     let used: usize = (0..HEADER.len())
@@ -24,7 +24,7 @@ pub(super) fn text(chart: &Chart, columns: usize) -> String {
             cells.chain([HEADER[column].len()]).max().unwrap_or_default() + GAP
         })
         .sum();
-    let width = columns.saturating_sub(used + GAP).max(NARROWEST);
+    let width = columns.saturating_sub(used + GAP).max(MIN_WIDTH);
     let axis = axis(chart.milliseconds, width);
     let header: Vec<&str> = HEADER.into_iter().chain([axis.as_str()]).collect();
     let lines = chart.rows.iter().zip(rows).map(|(row, facts)| {
@@ -38,7 +38,7 @@ fn facts(row: &Row) -> [String; 3] {
     [row.rank.to_string(), end, row.node.clone().unwrap_or_else(|| "-".to_owned())]
 }
 
-/// Begin and end of the axis at its ends.
+/// The axis: zero at its start, the whole time at its end.
 fn axis(whole: i64, width: usize) -> String {
     let end = milliseconds(whole);
     format!("0{end:>width$}", width = width.saturating_sub(1))
@@ -49,7 +49,7 @@ fn bar(row: &Row, whole: i64, width: usize) -> String {
     for segment in &row.segments {
         let (from, length) =
             cells(segment.start_milliseconds, segment.duration_milliseconds, whole, width);
-        // What is shorter than a cell is covered by what follows, unless that is as short.
+        // A later segment overwrites a cell that it shares with an earlier one.
         line[from..from + length].fill(Some(segment.kind()));
     }
     let mut text = String::new();
@@ -63,12 +63,12 @@ fn bar(row: &Row, whole: i64, width: usize) -> String {
 }
 
 fn painted(kind: Kind, length: usize) -> String {
-    let (colour, cell, _) = look(kind);
+    let (colour, cell, _) = appearance(kind);
     paint(colour, &cell.repeat(length))
 }
 
-/// The colour and the cells of what is shown alike, and what they mean, for people.
-const fn look(kind: Kind) -> (AnsiColor, &'static str, &'static str) {
+/// Colour, character and description of a kind of segments.
+const fn appearance(kind: Kind) -> (AnsiColor, &'static str, &'static str) {
     match kind {
         Kind::Schedule => (AnsiColor::Red, "·", "waits for a node"),
         Kind::Start => (AnsiColor::Yellow, "░", "images, volumes"),
@@ -82,7 +82,7 @@ const fn look(kind: Kind) -> (AnsiColor, &'static str, &'static str) {
 fn legend() -> String {
     let mut text = String::new();
     for kind in Kind::ALL {
-        let _ = write!(text, "{} {}  ", painted(kind, 1), look(kind).2);
+        let _ = write!(text, "{} {}  ", painted(kind, 1), appearance(kind).2);
     }
     format!("{}\n", text.trim_end())
 }

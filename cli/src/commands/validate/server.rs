@@ -1,4 +1,4 @@
-//! `validate --server`: what an API server says of the objects that a MiniCluster becomes. It keeps none of them.
+//! `validate --server`: lets the API server check the objects of a MiniCluster with a dry run.
 
 use crate::commands::render::objects_of;
 use crate::connection::Connection;
@@ -14,7 +14,7 @@ use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Adds to what was found in `document` what the API server refuses, unless the document has faults anyway.
+/// Adds the refusals of the API server to the findings of `document`, unless it has faults already.
 pub(super) async fn check(connection: &Connection, document: &mut Document) -> Result<()> {
     let Some(object) = document.object.as_ref().filter(|_| document.findings.faults.is_empty())
     else {
@@ -43,11 +43,11 @@ pub(super) async fn check(connection: &Connection, document: &mut Document) -> R
     Ok(())
 }
 
-/// Asks the API server to create `made` without keeping it; what it answers if it refuses. That the name is taken is no
-/// refusal: the object may be there already.
+/// Asks the API server to create `made` in a dry run, and returns its refusal. A name that is taken is no refusal: the
+/// object may already exist.
 async fn refusal(connection: &Connection, namespace: &str, made: &Value) -> Result<Option<Status>> {
     let mut made = made.clone();
-    // It has no owner yet.
+    // The owner does not exist yet.
     made["metadata"]["ownerReferences"] = Value::Null;
     let object: DynamicObject = serde_json::from_value(made).context("read a rendered object")?;
     let kind = object.types.clone().unwrap_or_default();
@@ -66,7 +66,7 @@ async fn refusal(connection: &Connection, namespace: &str, made: &Value) -> Resu
     }
 }
 
-/// What `status` says of `made`: messages, each with the field of `object` that it is about, or nothing.
+/// The messages of `status` about `made`, each with the field of `object` that it concerns, or an empty path.
 fn violations(object: &MiniCluster, made: &Value, status: &Status) -> Vec<(String, String)> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let what = format!("{} {:?}", text(&made["kind"]), text(&made["metadata"]["name"]));
@@ -75,9 +75,9 @@ fn violations(object: &MiniCluster, made: &Value, status: &Status) -> Vec<(Strin
     let all: Vec<(String, String)> = causes
         .map(|cause| {
             let path = field(object, made, &cause.field).unwrap_or_default();
-            let place = if path.is_empty() { String::new() } else { format!("{path}: ") };
+            let field = if path.is_empty() { String::new() } else { format!("{path}: ") };
             let message =
-                format!("{place}the API server refuses {what}: {}: {}", cause.field, cause.message);
+                format!("{field}the API server refuses {what}: {}: {}", cause.field, cause.message);
             (message, path)
         })
         .collect();
@@ -87,7 +87,7 @@ fn violations(object: &MiniCluster, made: &Value, status: &Status) -> Vec<(Strin
     all
 }
 
-/// The field of `object` that `path`, of `made`, comes from.
+/// The field of `object` from which the field `path` of `made` comes.
 fn field(object: &MiniCluster, made: &Value, path: &str) -> Option<String> {
     let (pod, path) = match made["kind"].as_str()? {
         "MiniCluster" => return Some(path.to_owned()),
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_names_the_field_that_the_refused_one_comes_from() {
+    fn a_refusal_names_the_field_of_the_minicluster() {
         let object: MiniCluster = serde_json::from_value(json!({
             "apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster",
             "metadata": { "name": "hello" },
@@ -155,7 +155,7 @@ mod tests {
             assert_eq!(found.strip_prefix("spec.").unwrap_or_default(), expected, "{path}");
         }
         let status = Status::failure("exceeded quota", "Forbidden").with_code(403);
-        let said = violations(&object, &job, &status);
-        assert_eq!(said[0].0, "the API server refuses Job \"\": exceeded quota");
+        let messages = violations(&object, &job, &status);
+        assert_eq!(messages[0].0, "the API server refuses Job \"\": exceeded quota");
     }
 }

@@ -1,4 +1,4 @@
-//! What a view needs: Flux, an interpreter for each kind of script, and all libraries.
+//! Collects the contents of a view: Flux, an interpreter for each kind of script, and all libraries.
 
 use super::contents::{Contents, Fault, Part};
 use super::{left_out, python};
@@ -8,33 +8,33 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 
 const LIBRARIES: &str = "lib";
-/// What libraries load by name at run time: the C library does, to end threads.
+/// Libraries that others load by name at run time: the C library loads this one to end threads.
 const LOADED_BY_NAME: [&str; 1] = ["libgcc_s.so.1"];
 
 impl Contents {
     /// Collects everything, and calls `progress` before each stage.
     pub(super) fn collect(&mut self, progress: fn(&str)) {
-        progress("collects Flux");
+        progress("collecting Flux");
         self.tree(Path::new(""), &self.view.clone(), Part::Flux, &left_out::of_prefix);
         let flux = self.flux();
-        progress("collects Python, bash and Lua");
+        progress("collecting Python, bash and Lua");
         python::collect(self);
         self.shell();
         self.lua();
-        progress("collects libraries");
+        progress("collecting libraries");
         self.loader(&flux);
         self.libraries(&flux);
     }
 
-    /// The headers of `flux`, which has to be a program for this view.
+    /// Reads the headers of `flux`, and checks that it was built for this view.
     fn flux(&mut self) -> Elf {
         let data = self.places.read(&self.view.join("bin/flux")).unwrap_or_default();
         self.compiled = Compiled::read(&data, &self.view);
         let elf = Elf::read(&*data).ok().filter(|elf| elf.interpreter.is_some());
         let Some(elf) = elf else {
             self.fault(
-                "bin/flux is no program that is loaded with shared libraries",
-                "give the prefix of the installation itself, not of a wrapper around it",
+                "bin/flux is not a dynamically linked program",
+                "use the prefix of the installation itself, not of a wrapper",
             );
             return Elf::default();
         };
@@ -43,17 +43,17 @@ impl Contents {
             let view = self.view.display();
             self.fault(
                 format!("flux looks for nothing below {view}: it was built for another prefix"),
-                format!("build Flux with the prefix {view}, or give its --mount-path"),
+                format!("build Flux with the prefix {view}, or use its --mount-path"),
             );
         }
         elf
     }
 
-    /// bash, which the scripts that Flux starts with `sh` run with too.
+    /// Adds bash, also as the `sh` of Flux's scripts.
     fn shell(&mut self) {
         let Some(bash) = self.installed(&self.view.join("bin/bash")) else {
             self.fault(
-                "there is no bash: Flux starts tasks of its own with it, and images may have none",
+                "there is no bash: Flux starts its own tasks with it, and images may lack it",
                 "install bash",
             );
             return;
@@ -65,7 +65,7 @@ impl Contents {
         }
     }
 
-    /// The Lua that Flux's own modules for Lua are for, where it is installed. The job shell has its own.
+    /// Adds the Lua for which Flux has modules, if it is installed. The job shell has a Lua of its own.
     fn lua(&mut self) {
         let Some(version) = self.places.names(&self.view.join("lib/lua")).pop() else { return };
         let Some(lua) = self.installed(&self.view.join(format!("bin/lua{version}"))) else {
@@ -84,7 +84,7 @@ impl Contents {
         }
         let posix = Path::new("share").join(&modules).join("posix");
         if self.entries.contains_key(&posix.join("init.lua")) {
-            // Flux's search path for Lua modules has no `init.lua`.
+            // Flux's search path for Lua modules does not contain `?/init.lua`.
             self.link(&posix.with_extension("lua"), Part::Lua, "posix/init.lua");
         }
     }
@@ -95,13 +95,13 @@ impl Contents {
         if self.places.file(&loader).is_some() {
             self.file(&path, &loader, Part::CLibrary);
         } else if flux.interpreter.is_some() {
-            let cause = format!("there is no {}, which flux is started by", loader.display());
-            self.fault(cause, "pack where flux runs");
+            let cause = format!("there is no {}, the loader of flux", loader.display());
+            self.fault(cause, "run flux-view where flux runs");
         }
         self.loader = path;
     }
 
-    /// The libraries of all that was collected, and theirs.
+    /// Adds the libraries of all collected files, and the libraries of those.
     fn libraries(&mut self, flux: &Elf) {
         let own = ["lib", "lib64"].map(|directory| self.view.join(directory));
         let places = self.places.clone();
@@ -116,7 +116,7 @@ impl Contents {
             if elf.machine == flux.machine {
                 todo.push_back((path.to_owned(), found.to_owned(), elf.clone()));
             } else {
-                // It cannot be given its libraries.
+                // Its libraries are for another processor and cannot be found here.
                 let machine = machine_name(elf.machine);
                 foreign.push(format!("{} is for {machine}", path.display()));
             }
@@ -149,7 +149,7 @@ impl Contents {
         self.library_directories = std::iter::once(first).chain(directories).collect();
     }
 
-    /// Takes the library `name` from the system; returns its path in the view, unless it is there already.
+    /// Adds the library `name` of the system, and returns its path in the view if it is new.
     fn library(&mut self, name: &str, found: &Path) -> Option<PathBuf> {
         let path = Path::new(LIBRARIES).join(Path::new(name).file_name().unwrap_or_default());
         let part = if is_of_c_library(name) { Part::CLibrary } else { Part::Libraries };
@@ -158,8 +158,8 @@ impl Contents {
         is_new.then_some(path)
     }
 
-    /// Takes the plugins of the library `name`, if it is libpmix, which loads them by name from a directory beside it;
-    /// returns them. The agent tells libpmix where they are.
+    /// Adds and returns the plugins of libpmix, if the library `name` is libpmix: it loads them from a directory beside
+    /// it. The agent sets the path of that directory for libpmix.
     fn plugins(&mut self, name: &str, found: &Path) -> Vec<(PathBuf, PathBuf, Elf)> {
         if !name.starts_with("libpmix.so") {
             return Vec::new();
@@ -176,6 +176,6 @@ fn is_missing(name: &str, by: &Path, searched: &[PathBuf]) -> Fault {
     let searched = searched.join(", ");
     Fault::new(
         format!("{} needs {name}, which is not in {searched}", by.display()),
-        "install the package that has it, or name its directory in /etc/ld.so.conf",
+        "install its package, or add its directory to /etc/ld.so.conf",
     )
 }

@@ -1,5 +1,5 @@
-//! What goes into a packed view, before anything of it is written: files and directories of Flux's prefix and of the
-//! file system around it.
+//! The contents of a packed view before it is written: files and directories from Flux's prefix and from the file system
+//! around it.
 
 use crate::compiled::Compiled;
 use flux_agent::linking::{Elf, Places, is_elf};
@@ -8,18 +8,18 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::{fmt, fs};
 
-/// Where programs are that a distribution installs.
+/// Directories in which distributions install programs.
 pub(super) const PROGRAMS: [&str; 3] = ["/usr/bin", "/usr/local/bin", "/bin"];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Part {
-    /// What was installed in Flux's prefix.
+    /// The files in Flux's prefix.
     Flux,
     Python,
-    /// bash, which is `sh` too.
+    /// bash, also as `sh`.
     Shell,
-    /// Lua and what Flux's Lua programs import.
+    /// Lua and the modules that Flux's Lua programs import.
     Lua,
     /// The loader and the C library.
     CLibrary,
@@ -42,10 +42,11 @@ impl fmt::Display for Part {
 #[derive(Debug)]
 pub(super) enum Content {
     File {
-        lies: PathBuf,
-        /// Where it is found among the places that were searched, all links followed.
+        /// Path on this machine.
+        source: PathBuf,
+        /// Path in the file system that is collected from, without links.
         found: PathBuf,
-        /// Its headers, where it has any.
+        /// Headers of a program or library.
         elf: Option<Box<Elf>>,
     },
     Link(PathBuf),
@@ -57,7 +58,7 @@ pub(super) struct Entry {
     pub(super) content: Content,
 }
 
-/// Something that keeps a view from being packed, and what to do about it.
+/// A reason why the view cannot be packed, and what to do about it.
 #[derive(Debug)]
 pub(super) struct Fault {
     pub(super) cause: String,
@@ -85,31 +86,31 @@ impl Amount {
 
 #[derive(Debug, Default)]
 pub(super) struct Contents {
-    /// The file system that is collected from, with Flux where the view is found at run time.
+    /// The file system that is collected from, with Flux at the run-time path of the view.
     pub(super) places: Places,
     pub(super) view: PathBuf,
-    /// By the path relative to the view.
+    /// The entries by their paths relative to the view.
     pub(super) entries: BTreeMap<PathBuf, Entry>,
     pub(super) compiled: Compiled,
     pub(super) machine: u16,
     pub(super) loader: PathBuf,
     /// Directories of libraries, relative to the view.
     pub(super) library_directories: Vec<PathBuf>,
-    /// Text to add at the end of files, by their paths relative to the view.
+    /// Text that is appended to files, by their paths relative to the view.
     pub(super) additions: BTreeMap<PathBuf, String>,
-    /// The directory of Python's extension modules that are loaded by the Python of an image, too.
+    /// The directory of the extension modules that an image's own Python also loads.
     pub(super) extensions: Option<PathBuf>,
-    /// Interpreters of scripts by their names, as paths at run time.
+    /// The run-time paths of interpreters of scripts, by name.
     pub(super) interpreters: BTreeMap<String, PathBuf>,
-    /// What was seen and is not taken.
+    /// The files that are left out.
     pub(super) left_out: Amount,
     pub(super) faults: Vec<Fault>,
-    /// What is unusual, and may be meant so.
+    /// Unusual findings that may be intended.
     pub(super) warnings: Vec<String>,
 }
 
 impl Contents {
-    /// A link at `path`, unless something is there.
+    /// Adds a link at `path`, unless there is an entry.
     pub(super) fn link(&mut self, path: &Path, part: Part, target: impl Into<PathBuf>) {
         let entry = Entry { part, content: Content::Link(target.into()) };
         self.entries.entry(path.to_owned()).or_insert(entry);
@@ -119,8 +120,7 @@ impl Contents {
         self.faults.push(Fault::new(cause, remedy));
     }
 
-    /// The headers of all programs and libraries, with the path relative to the view and the path where
-    /// each was found.
+    /// The headers of all programs and libraries, each with its path in the view and the path where it was found.
     pub(super) fn elfs(&self) -> impl Iterator<Item = (&Path, &Path, &Elf)> {
         self.entries.iter().filter_map(|(path, entry)| match &entry.content {
             Content::File { found, elf: Some(elf), .. } => {
@@ -130,25 +130,25 @@ impl Contents {
         })
     }
 
-    /// The file at `from`, at `path` of the view, unless something is there.
+    /// Adds the file `from` at `path` of the view, unless there is an entry.
     pub(super) fn file(&mut self, path: &Path, from: &Path, part: Part) {
-        let (Ok(found), Some(lies)) = (self.places.resolve(from), self.places.file(from)) else {
+        let (Ok(found), Some(source)) = (self.places.resolve(from), self.places.file(from)) else {
             return;
         };
-        match headers(&lies) {
+        match headers(&source) {
             Ok(elf) => {
-                let content = Content::File { lies, found, elf: elf.map(Box::new) };
+                let content = Content::File { source, found, elf: elf.map(Box::new) };
                 self.entries.entry(path.to_owned()).or_insert(Entry { part, content });
             }
             Err(reason) => self.fault(
                 format!("{}: {reason}", from.display()),
-                "let it be readable and whole, or take it away",
+                "make it readable and complete, or remove it",
             ),
         }
     }
 
-    /// The directory `from` with all in it but what `left_out` says of paths relative to it, at `path` of
-    /// the view.
+    /// Adds the contents of the directory `from` at `path` of the view, except for the relative paths that are
+    /// `left_out`.
     pub(super) fn tree(
         &mut self,
         path: &Path,
@@ -163,13 +163,13 @@ impl Contents {
                 let source = from.join(&relative);
                 if left_out(&relative) {
                     self.leave_out(&source);
-                } else if let Some(target) = self.link_that_holds(from, &source) {
+                } else if let Some(target) = self.working_link(from, &source) {
                     self.link(&path.join(&relative), part, target);
                 } else if self.places.file(&source).is_some() {
                     self.file(&path.join(&relative), &source, part);
                 } else if self.places.directory(&source).is_none() {
                     let shown = source.display();
-                    self.warnings.push(format!("{shown} leads nowhere, and is left out"));
+                    self.warnings.push(format!("left out the broken link {shown}"));
                 } else if !self.leads_back(&source) {
                     directories.push(relative);
                 }
@@ -177,8 +177,7 @@ impl Contents {
         }
     }
 
-    /// Takes the files and directories of `from` whose names are wanted, into `path` of the view; says whether
-    /// there are any.
+    /// Adds the wanted files and directories in `from` at `path` of the view. Returns whether there are any.
     pub(super) fn named(
         &mut self,
         path: &Path,
@@ -200,9 +199,9 @@ impl Contents {
         !names.is_empty()
     }
 
-    /// The target of the link at `source`, if it is one that holds in the view: it leads to something
-    /// within `tree`, or within the view.
-    fn link_that_holds(&self, tree: &Path, source: &Path) -> Option<PathBuf> {
+    /// The target of the link at `source`, if the link works in the view: a relative link has to lead into `tree`, an
+    /// absolute one into the view.
+    fn working_link(&self, tree: &Path, source: &Path) -> Option<PathBuf> {
         let directory = self.places.directory(source.parent()?)?;
         let target = fs::read_link(directory.join(source.file_name()?)).ok()?;
         let found = self.places.resolve(source).ok()?;
@@ -210,7 +209,7 @@ impl Contents {
         found.starts_with(around).then_some(target)
     }
 
-    /// Whether the directory at `source` is a link to one that it lies in.
+    /// Whether the directory at `source` is a link to one of its parents.
     fn leads_back(&self, source: &Path) -> bool {
         self.places.resolve(source).is_ok_and(|found| found != source && source.starts_with(found))
     }
@@ -218,15 +217,15 @@ impl Contents {
     fn leave_out(&mut self, source: &Path) {
         let mut sources = vec![source.to_owned()];
         while let Some(source) = sources.pop() {
-            if let Some(lies) = self.places.file(&source) {
-                self.left_out.add(lies.metadata().map_or(0, |found| found.len()));
+            if let Some(file) = self.places.file(&source) {
+                self.left_out.add(file.metadata().map_or(0, |found| found.len()));
             } else if self.places.resolve(&source).is_ok_and(|found| found == source) {
                 sources.extend(self.places.names(&source).iter().map(|name| source.join(name)));
             }
         }
     }
 
-    /// The program at `path`, or the one of its name that a distribution installs.
+    /// The program at `path` or, if there is none, the program of this name that a distribution installs.
     pub(super) fn installed(&self, path: &Path) -> Option<PathBuf> {
         let name = path.file_name().unwrap_or_default();
         let elsewhere = PROGRAMS.iter().map(|directory| Path::new(directory).join(name));
@@ -235,7 +234,7 @@ impl Contents {
     }
 }
 
-/// The headers of the file at `path`, if it has any; or why it cannot be read.
+/// The headers of the file at `path`, if it is a program or library. The error is why it cannot be read.
 fn headers(path: &Path) -> Result<Option<Elf>, String> {
     let data = fs::read(path).map_err(|error| error.to_string())?;
     let elf = is_elf(&data).then(|| Elf::read(&*data)).transpose();

@@ -1,4 +1,4 @@
-//! What is left out of a view: what nothing in it reads at run time. Pure.
+//! The files that are left out of a view, as nothing in it reads them at run time.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ const DIRECTORIES: [&str; 13] = [
     "share/man",
     "share/pkgconfig",
 ];
-/// Names of directories with tests or with programs to develop with, among Python's own modules.
+/// Directories of tests and development tools among Python's own modules.
 const PYTHON_DIRECTORIES: [&str; 11] = [
     "test",
     "tests",
@@ -31,18 +31,17 @@ const PYTHON_DIRECTORIES: [&str; 11] = [
     "site-packages",
     "dist-packages",
 ];
-/// What the names of extension modules begin with that bring libraries nobody uses here.
+/// Prefixes of extension modules whose libraries Flux does not use.
 const PYTHON_EXTENSIONS: [&str; 6] = ["_test", "_ctypes_test", "_tkinter", "_dbm", "_gdbm", "nis."];
 
-/// Whether `path`, relative to Flux's prefix, stays behind.
+/// Whether `path`, relative to Flux's prefix, is left out.
 pub(super) fn of_prefix(path: &Path) -> bool {
     DIRECTORIES.iter().any(|directory| path.starts_with(directory))
         || (path.starts_with("share/lua") && has_part(path, |part| part == "fluxometer"))
         || is_for_building(path)
 }
 
-/// Whether `path`, relative to the directory of Python's own modules or of one of its packages, stays
-/// behind.
+/// Whether `path`, relative to the directory of Python's own modules or of a package, is left out.
 pub(super) fn of_python(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     has_part(path, |part| PYTHON_DIRECTORIES.contains(&part) || part.starts_with("config-3"))
@@ -51,7 +50,7 @@ pub(super) fn of_python(path: &Path) -> bool {
         || is_for_building(path)
 }
 
-/// What compilers read, and Python's optimized files, which only `python -O` reads.
+/// Whether only compilers read the file, or only `python -O`, which reads Python's optimized files.
 fn is_for_building(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     [".a", ".la", ".o", ".opt-1.pyc", ".opt-2.pyc"].iter().any(|ending| name.ends_with(ending))
@@ -70,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_stays_and_what_builds_documents_or_tests_is_not() {
+    fn files_for_building_documents_and_tests_are_left_out() {
         let lua = "share/lua/5.1/fluxometer/x.lua";
         let useless = ["include/flux/core.h", "share/man/man1/flux.1", "lib/libflux-core.la", lua];
         assert!(all(&useless, of_prefix));
@@ -80,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn pythons_tests_and_tools_and_what_only_an_optimized_python_reads_stay_behind() {
+    fn tests_and_tools_of_python_are_left_out() {
         let useless = [
             "test/support/x.py",
             "ctypes/test/x.py",

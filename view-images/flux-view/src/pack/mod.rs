@@ -1,5 +1,5 @@
-//! Packing an installed Flux with all that it needs into a view that runs in every image, also in one with
-//! another C library or with none.
+//! Packs an installed Flux, with everything that it needs, into a view that runs in every image, also in one with
+//! another C library or without any.
 
 mod collect;
 mod contents;
@@ -21,47 +21,47 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use write::ViewWriter;
 
-/// What is to be packed, and where to, as arguments of the command.
+/// The arguments of `flux-view pack`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct PackRequest {
-    /// Prefix of the Flux installation, or where it was put instead (DESTDIR)
+    /// Prefix of the Flux installation, or the directory in which it was staged with DESTDIR
     #[arg(long, value_name = "DIRECTORY")]
     from: PathBuf,
-    /// Root of the image to be made: the view is written below it, at its place at run time
+    /// Root of the new image: the view is written to its run-time path below it
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) to: PathBuf,
-    /// Where the shared volume will be mounted; Flux was built for the prefix PATH/view
+    /// Path at which the shared volume will be mounted; the prefix of Flux is PATH/view
     #[arg(long, default_value = Layout::DEFAULT_MOUNT, value_name = "PATH")]
     pub(crate) mount_path: PathBuf,
-    /// Replace a view that is there
+    /// Replace an existing view
     #[arg(long)]
     force: bool,
-    /// Root of the file system that Flux is installed in
+    /// Root of the file system in which Flux is installed
     #[arg(long, default_value = "/", hide = true)]
     root: PathBuf,
 }
 
-/// Packs what `request` says, and logs each stage and every fault. The view appears at its place when it is
-/// whole.
+/// Packs a view, and logs each stage and every fault. The view appears at its path only when it is complete.
 pub(crate) fn pack(request: &PackRequest, log: fn(&str)) -> Result<PackReport> {
     let view = Layout::new(&request.mount_path).view();
     let to = below(&request.to, &view);
     let from = std::path::absolute(&request.from).map_err(failed("find", &request.from))?;
     let source = find(&request.root, &request.mount_path, Some(&from))?;
-    let lies = below(&request.root, &source.view);
-    if std::path::absolute(&to).map_err(failed("find", &to))?.starts_with(&lies) {
-        return Err(ViewError::IntoItself { source_path: lies, destination: to }.into());
+    let installed = below(&request.root, &source.view);
+    if std::path::absolute(&to).map_err(failed("find", &to))?.starts_with(&installed) {
+        return Err(ViewError::IntoItself { source_path: installed, destination: to }.into());
     }
-    let places = Places { mounts: vec![(view.clone(), lies)], root: Some(request.root.clone()) };
+    let places =
+        Places { mounts: vec![(view.clone(), installed)], root: Some(request.root.clone()) };
     let mut contents = Contents { places, view, ..Contents::default() };
     contents.collect(log);
     let is_empty = fs::read_dir(&to).map_or(true, |mut entries| entries.next().is_none());
     if !is_empty && !request.force {
         let cause = format!("{} is not empty", to.display());
-        contents.fault(cause, "give another --to, or --force to replace what is there");
+        contents.fault(cause, "use another --to, or --force to replace the files there");
     }
     refuse(&contents.faults, log)?;
-    log(&format!("writes {}", to.display()));
+    log(&format!("writing {}", to.display()));
     write(ViewWriter::new(&contents, &to), &to, log)
 }
 
@@ -74,7 +74,7 @@ fn refuse(faults: &[Fault], log: fn(&str)) -> Result<()> {
     Ok(())
 }
 
-/// Writes everything beside its place, and puts it there if it is without fault.
+/// Writes the view to a directory beside its path, and renames that if there are no faults.
 fn write(mut writer: ViewWriter<'_>, to: &Path, log: fn(&str)) -> Result<PackReport> {
     let partial = to.with_extension("partial");
     remove_directory(&partial).map_err(failed("remove leftover", &partial))?;
@@ -89,7 +89,7 @@ fn write(mut writer: ViewWriter<'_>, to: &Path, log: fn(&str)) -> Result<PackRep
     Ok(writer.report)
 }
 
-/// Removes the directory at `path` and all in it; that there is none is no error.
+/// Removes the directory at `path` with its contents, if it exists.
 fn remove_directory(path: &Path) -> io::Result<()> {
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),

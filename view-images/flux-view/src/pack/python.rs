@@ -1,10 +1,10 @@
-//! The Python that Flux starts its commands with: the program, its own modules, and the packages that Flux
+//! Collects the Python with which Flux starts its commands: the program, its own modules, and the packages that Flux
 //! imports.
 //!
-//! The packages are in a directory of their own, with links to them among Python's own modules, where every Python
-//! looks, whatever its distribution calls the directory for packages. Python of an application's image finds Flux's
-//! modules by `PYTHONPATH`, and by them that directory, after all that the image has itself: what comes by
-//! `PYTHONPATH` takes the place of the image's packages, which other programs there need in their own versions.
+//! The packages are in a directory of their own. Links among Python's own modules lead to them, so that the view's Python
+//! finds them, whatever its distribution calls the directory for packages. The Python of an application's image finds
+//! Flux's modules by `PYTHONPATH`. A module of Flux then appends the directory of packages to the search path, behind the
+//! packages of the image: in `PYTHONPATH` they would replace those, which other programs there need.
 
 use super::contents::{Contents, Fault, PROGRAMS, Part};
 use super::left_out;
@@ -12,13 +12,14 @@ use crate::compiled::{python_version, pythons_of_flux};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// The directory of the packages, below that of Python's own modules.
+/// The directory of the packages, below the directory of Python's own modules.
 const DIRECTORY: &str = "flux-packages";
 
-/// What Python loads before anything that needs them: it is empty in flux-core 0.88 (`src/bindings/python`).
+/// The module that Python loads before any that needs the packages. In flux-core 0.88 it is empty
+/// (`src/bindings/python`).
 const FIRST_MODULE: &str = "_flux/__init__.py";
 
-/// Packages that Flux imports: the names of their files or directories, and whether Flux needs them.
+/// The packages that Flux imports: the names of their files or directories, and whether Flux needs them.
 const PACKAGES: [(&str, bool); 6] = [
     ("_cffi_backend", true),
     ("cffi", true),
@@ -37,11 +38,11 @@ pub(super) fn collect(contents: &mut Contents) {
     }
 }
 
-/// Returns Python's path in the view.
+/// Collects Python, and returns its path in the view.
 fn program_and_modules(contents: &mut Contents) -> Result<PathBuf, Fault> {
     let compiled = contents.compiled.python.clone().ok_or_else(|| {
-        let cause = "flux has no path of a Python compiled in, as `/mnt/flux/view/bin/python3`";
-        Fault::new(cause, "pack a flux that was configured with a Python")
+        let cause = "no path of a Python, as `/mnt/flux/view/bin/python3`, is compiled into flux";
+        Fault::new(cause, "pack a Flux that was configured with a Python")
     })?;
     let relative = compiled.strip_prefix(&contents.view).map_err(|_| {
         let cause = format!("flux starts its commands with {}", compiled.display());
@@ -54,14 +55,14 @@ fn program_and_modules(contents: &mut Contents) -> Result<PathBuf, Fault> {
     })?;
     let program = program(contents, &compiled)?;
     if program.starts_with(&contents.view) {
-        // It is a part of the prefix, with all that it needs.
+        // It is in the prefix, with everything that it needs.
         return Ok(compiled);
     }
     let name = name_with_version(&program, &compiled)?;
     let in_view = Path::new("bin").join(&name);
     contents.file(&in_view, &program, Part::Python);
     let absolute = contents.view.join(&in_view);
-    // In the place of the link that the prefix may have there.
+    // Replaces the link that the prefix may have at this path.
     for alias in [relative, Path::new("bin/python3")] {
         if alias != in_view {
             contents.entries.remove(alias);
@@ -75,7 +76,7 @@ fn program_and_modules(contents: &mut Contents) -> Result<PathBuf, Fault> {
     Ok(absolute)
 }
 
-/// The program behind the path that `flux` knows.
+/// The program at the path that is compiled into `flux`, without links.
 fn program(contents: &Contents, compiled: &Path) -> Result<PathBuf, Fault> {
     let found = contents.installed(compiled);
     found.and_then(|path| contents.places.resolve(&path).ok()).ok_or_else(|| {
@@ -84,13 +85,13 @@ fn program(contents: &Contents, compiled: &Path) -> Result<PathBuf, Fault> {
     })
 }
 
-/// As `python3.11`.
+/// The name of the program with its version, as `python3.11`.
 fn name_with_version(program: &Path, compiled: &Path) -> Result<String, Fault> {
     let names = [program, compiled].into_iter().filter_map(|path| path.file_name()?.to_str());
     let mut with_version = names.filter(|name| python_version(name).is_some());
     with_version.next().map(str::to_owned).ok_or_else(|| {
         let cause = format!("the version of {} is not in its name", program.display());
-        Fault::new(cause, "let python3 be a link to python3.N")
+        Fault::new(cause, "make python3 a link to python3.N")
     })
 }
 
@@ -110,7 +111,7 @@ fn modules(contents: &mut Contents, program: &Path, name: &str) {
     lead_to_packages(contents, modules);
 }
 
-/// Takes the packages from wherever a distribution puts them.
+/// Adds the packages from the directories of all distributions.
 fn packages(contents: &mut Contents, prefix: &Path, modules: &Path, name: &str) {
     let to = modules.join(DIRECTORY);
     let mut sites = Vec::new();
@@ -132,7 +133,7 @@ fn packages(contents: &mut Contents, prefix: &Path, modules: &Path, name: &str) 
     }
 }
 
-/// Lets the view's Python find the packages among its own modules, and that of an image behind everything else.
+/// Adds the links among Python's own modules, and the search path for the Python of an image.
 fn lead_to_packages(contents: &mut Contents, modules: &Path) {
     let directory = modules.join(DIRECTORY);
     let packages = contents.entries.keys().filter_map(|path| path.strip_prefix(&directory).ok());
@@ -153,24 +154,24 @@ fn lead_to_packages(contents: &mut Contents, modules: &Path) {
     contents.extensions = Some(directory);
 }
 
-/// Python that has `directory`, relative to the file it is in, searched at last.
+/// Python code that appends `directory`, relative to the file of the code, to the search path.
 fn search(directory: &str) -> String {
     format!(
-        "# Added by flux-view pack: Python of an image finds there what Flux imports and the image has not.\n\
+        "# Added by flux-view pack: packages that Flux imports, for an image's Python that lacks them.\n\
          import os\n\
          import sys\n\n\
          sys.path.append(os.path.realpath(os.path.join(os.path.dirname(__file__), \"{directory}\")))\n"
     )
 }
 
-/// Whether `name` is the package's directory, or a file of it as `_cffi_backend.cpython-311-x86_64-linux-gnu.so`.
+/// Whether `name` is the directory of the package, or its module as `_cffi_backend.cpython-311-x86_64-linux-gnu.so`.
 fn is_of_package(name: &str, package: &str) -> bool {
     let is_module = Path::new(name).extension().is_some_and(|it| it == "so" || it == "py");
     let rest = name.strip_prefix(package);
     rest.is_some_and(|rest| rest.is_empty() || (rest.starts_with('.') && is_module))
 }
 
-/// Flux's own modules are for one version of Python.
+/// Checks that Flux's own modules are for this version of Python.
 fn bindings(contents: &mut Contents, name: &str) {
     let versions = pythons_of_flux(&contents.places, &contents.view);
     if !versions.is_empty() && !versions.iter().any(|version| version == name) {

@@ -1,4 +1,4 @@
-//! What was packed, part by part.
+//! The report of a packed view.
 
 use super::contents::{Amount, Contents, Part};
 use flux_agent::linking::machine_name;
@@ -9,22 +9,22 @@ use std::path::PathBuf;
 
 #[derive(Debug, Serialize)]
 pub(crate) struct PackReport {
-    /// Where the view was written to.
+    /// Path to which the view was written.
     view: PathBuf,
     flux: Option<String>,
     machine: String,
     parts: BTreeMap<Part, Amount>,
     total: Amount,
-    /// What stayed behind of Flux's prefix and of Python.
+    /// Files of Flux's prefix and of Python that were left out.
     left_out: Amount,
-    /// Bytes of debuggers' sections that were taken away.
+    /// Bytes of removed debug sections.
     pub(super) stripped: u64,
-    /// What is unusual, and may be meant so.
+    /// Unusual findings that may be intended.
     pub(super) warnings: Vec<String>,
 }
 
 impl PackReport {
-    /// Of `contents` that are to be written to `view`.
+    /// The report of `contents` that will be written to `view`.
     pub(super) fn new(view: PathBuf, contents: &Contents) -> Self {
         Self {
             view,
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_has_a_row_for_each_part_and_their_total() {
+    fn the_table_has_each_part_and_the_total() {
         let amount = |files, bytes| Amount { files, bytes };
         let report = PackReport {
             view: "/out/mnt/flux/view".into(),

@@ -1,5 +1,5 @@
-//! Writing the files of a view: programs with their new headers, scripts with their new first lines,
-//! everything readable for every user.
+//! Writes the files of a view: programs with new headers, scripts with new first lines, everything readable for every
+//! user.
 
 use super::contents::{Content, Contents, Entry, Fault};
 use super::report::PackReport;
@@ -15,16 +15,16 @@ use walkdir::WalkDir;
 /// Writes the files of a view, each with the loader, search path or interpreter that the view has.
 pub(super) struct ViewWriter<'run> {
     loader: String,
-    /// Where programs search for libraries, as a list of paths at run time.
+    /// Search path for libraries, a list of run-time paths.
     search_path: String,
     contents: &'run Contents,
     pub(super) report: PackReport,
-    /// What could not be made as it has to be.
+    /// Files that could not be written correctly.
     pub(super) faults: Vec<Fault>,
 }
 
 impl<'run> ViewWriter<'run> {
-    /// For `contents` that go to `to` at last.
+    /// A writer of `contents` whose final path is `to`.
     pub(super) fn new(contents: &'run Contents, to: &Path) -> Self {
         let at_run_time = |path: &PathBuf| contents.view.join(path).display().to_string();
         let directories: Vec<_> = contents.library_directories.iter().map(at_run_time).collect();
@@ -47,18 +47,18 @@ impl<'run> ViewWriter<'run> {
     }
 
     fn entry(&mut self, path: &Path, entry: &Entry, to: &Path) -> Result<(), ViewError> {
-        let (lies, elf) = match &entry.content {
+        let (source, elf) = match &entry.content {
             Content::Link(target) => {
                 return symlink(target, to).map_err(failed("make a link at", to));
             }
-            Content::File { lies, elf, .. } => (lies, elf),
+            Content::File { source, elf, .. } => (source, elf),
         };
-        let data = fs::read(lies).map_err(failed("read", lies))?;
-        let metadata = fs::metadata(lies).map_err(failed("read", lies))?;
+        let data = fs::read(source).map_err(failed("read", source))?;
+        let metadata = fs::metadata(source).map_err(failed("read", source))?;
         let before = data.len() as u64;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let mut data = match elf {
-            // The loader and the C library know each other, and are found by everybody.
+            // The loader and the C library find each other, and need no search path.
             Some(elf) if !is_of_c_library(&name) => self.elf(path, data, elf),
             None if metadata.permissions().mode() & 0o111 != 0 => self.script(path, data),
             Some(_) | None => data,
@@ -71,11 +71,11 @@ impl<'run> ViewWriter<'run> {
         Ok(())
     }
 
-    /// A program or library that finds loader and libraries in the view. One that could only not be
-    /// stripped, or that hides nothing, stays as it is.
+    /// Changes a program or library so that it finds loader and libraries in the view. If only stripping fails, the file
+    /// stays the same.
     fn elf(&mut self, path: &Path, data: Vec<u8>, elf: &Elf) -> Vec<u8> {
         let needed = Change::of(elf, &self.loader, &self.search_path);
-        // A program of an image hands no path down to what it loads.
+        // The programs of an image, which load these modules, have no search path for the view.
         let is_for_images =
             self.contents.extensions.as_ref().is_some_and(|it| path.starts_with(it));
         let path_for_images = is_for_images.then(|| self.search_path.clone());
@@ -91,11 +91,11 @@ impl<'run> ViewWriter<'run> {
         };
         let unstripped = Change { strip: false, ..needed };
         if unstripped.is_none() {
-            self.report.warnings.push(format!("{path} stays as it is: {error}"));
+            self.report.warnings.push(format!("{path} was not stripped: {error}"));
             return data;
         }
         changed(&data, elf, &unstripped).unwrap_or_else(|error| {
-            let cause = format!("{path}: its loader and search path cannot be set: {error}");
+            let cause = format!("{path}: cannot set its loader and search path: {error}");
             let remedy = format!(
                 "link it again with GNU ld, a search path (-rpath {}) and no packed relocations, or \
                  leave it out of the prefix",
@@ -106,7 +106,7 @@ impl<'run> ViewWriter<'run> {
         })
     }
 
-    /// A script that is started by what the view has.
+    /// Changes a script so that an interpreter of the view starts it.
     fn script(&mut self, path: &Path, data: Vec<u8>) -> Vec<u8> {
         let end = data.iter().position(|byte| *byte == b'\n').unwrap_or(data.len());
         let line = String::from_utf8_lossy(&data[..end]);
@@ -122,7 +122,7 @@ impl<'run> ViewWriter<'run> {
         }
     }
 
-    /// `python3` and `python3.11` are one Python, as `lua5.1` is Lua.
+    /// The path of an interpreter in the view. A version in its name is ignored: `python3.11` is Python.
     fn interpreter(&self, name: &str) -> Option<PathBuf> {
         let kind = name.trim_end_matches(|it: char| it.is_ascii_digit() || it == '.');
         let program = Path::new("bin").join(name);
@@ -132,8 +132,8 @@ impl<'run> ViewWriter<'run> {
     }
 }
 
-/// Writes a file that every user can read, and start if its owner could, as old as it was: Python compares
-/// the times of its modules.
+/// Writes a file that every user can read and, if its owner could execute it, execute. It keeps its time, as Python
+/// compares the times of its modules.
 fn write_file(to: &Path, data: &[u8], metadata: &Metadata) -> std::io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).open(to)?;
     file.write_all(data)?;
@@ -143,7 +143,7 @@ fn write_file(to: &Path, data: &[u8], metadata: &Metadata) -> std::io::Result<()
     file.set_times(FileTimes::new().set_modified(metadata.modified()?))
 }
 
-/// Lets every user enter `directory` and those in it, whatever the umask is.
+/// Lets every user enter `directory` and all directories in it, whatever the umask is.
 fn open_directories(directory: &Path) -> Result<(), ViewError> {
     for entry in WalkDir::new(directory) {
         let entry = entry.map_err(|error| failed("list", directory)(error.into()))?;

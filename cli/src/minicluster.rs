@@ -1,4 +1,4 @@
-//! A MiniCluster that is named, and its pods.
+//! The MiniCluster that a command line names, and its pods.
 
 use crate::completion::names;
 use crate::connection::{Connection, watch_config};
@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::future::ready;
 use std::pin::pin;
 
-/// The MiniCluster that is meant.
+/// The name of a MiniCluster on the command line.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct NameArgument {
     /// Name of the MiniCluster
@@ -26,15 +26,21 @@ pub(crate) struct NameArgument {
     pub name: String,
 }
 
-/// A MiniCluster of a cluster.
+impl NameArgument {
+    pub(crate) fn target(&self, connection: Connection) -> MiniClusterRef {
+        MiniClusterRef::new(connection, &self.name)
+    }
+}
+
+/// A reference to a MiniCluster in a namespace of a cluster; it need not exist.
 #[derive(Clone)]
-pub(crate) struct Target {
+pub(crate) struct MiniClusterRef {
     pub connection: Connection,
     pub name: String,
 }
 
-impl Target {
-    /// `minicluster/hello` is what kubectl would call `hello`.
+impl MiniClusterRef {
+    /// `name` may be written as kubectl prints names: `minicluster/hello`.
     pub(crate) fn new(connection: Connection, name: &str) -> Self {
         let name = name.rsplit('/').next().unwrap_or(name).to_owned();
         Self { connection, name }
@@ -46,13 +52,13 @@ impl Target {
         let found = found.with_context(|| format!("read the MiniCluster {name}"))?;
         found.ok_or_else(|| {
             anyhow!(
-                "there is no MiniCluster {name} in the namespace {}: `kubectl flux list -A` shows all",
+                "there is no MiniCluster {name} in the namespace {}: `kubectl flux list -A` lists all MiniClusters",
                 connection.namespace
             )
         })
     }
 
-    /// The newest pod of each rank that has one, by rank.
+    /// The newest pod of each rank, by rank.
     pub(crate) async fn pods(&self) -> Result<BTreeMap<u32, Pod>> {
         let parameters = ListParams::default().labels(&self.selector());
         let list = self.connection.api::<Pod>().list(&parameters).await;
@@ -60,17 +66,17 @@ impl Target {
         Ok(by_rank(pods))
     }
 
-    /// The MiniCluster whenever it changes, and nothing when there is none.
+    /// The MiniCluster after each change, `None` after its deletion.
     pub(crate) fn changes(
         &self,
     ) -> impl Stream<Item = watcher::Result<Option<MiniCluster>>> + use<> {
         let fields = format!("metadata.name={}", self.name);
         let events = watcher(self.connection.api(), watch_config().fields(&fields));
         let events = events.default_backoff();
-        // As `watcher::watch_object`, which takes no configuration.
+        // `watcher::watch_object` does the same, but takes no configuration.
         events
             .scan(false, |is_listed, event| {
-                let seen = match event {
+                let change = match event {
                     Ok(Event::Init) => {
                         *is_listed = false;
                         None
@@ -84,59 +90,70 @@ impl Target {
                     Ok(Event::Delete(_)) => Some(Ok(None)),
                     Err(error) => Some(Err(error)),
                 };
-                ready(Some(seen))
+                ready(Some(change))
             })
             .filter_map(ready)
     }
 
-    /// Waits until `found` has something of the MiniCluster, which is none when there is none.
+    /// Waits until `find` returns a value for the MiniCluster, or for `None` if there is none.
     pub(crate) async fn until<T>(
         &self,
-        mut found: impl FnMut(Option<MiniCluster>) -> Result<Option<T>>,
+        mut find: impl FnMut(Option<MiniCluster>) -> Result<Option<T>>,
     ) -> Result<T> {
-        let mut all = pin!(self.changes());
-        while let Some(seen) = all.next().await {
-            let Some(seen) = checked(seen)? else { continue };
-            if let Some(found) = found(seen)? {
+        let mut changes = pin!(self.changes());
+        while let Some(change) = changes.next().await {
+            let Some(cluster) = checked(change)? else { continue };
+            if let Some(found) = find(cluster)? {
                 return Ok(found);
             }
         }
         bail!("the watch of {} has ended", self.name)
     }
 
-    /// Selects all pods of the Job.
-    pub(crate) fn selector(&self) -> String {
+    /// The label selector of the Job's pods.
+    fn selector(&self) -> String {
         format!("{JOB_NAME}={}", self.name)
     }
 
-    /// The running pod of this rank.
+    /// The pods of `rank` or of all ranks, each after each change.
+    pub(crate) fn pod_changes(
+        &self,
+        rank: Option<u32>,
+    ) -> impl Stream<Item = watcher::Result<Pod>> + use<> {
+        let index = rank.map(|rank| format!(",{COMPLETION_INDEX}={rank}")).unwrap_or_default();
+        let selector = format!("{}{index}", self.selector());
+        let events = watcher(self.connection.api(), watch_config().labels(&selector));
+        events.default_backoff().applied_objects()
+    }
+
+    /// The pod of this rank; fails unless its runner runs.
     pub(crate) async fn running_pod(&self, rank: u32) -> Result<Pod> {
         let mut pods = self.pods().await?;
-        let Some(pod) = pods.remove(&rank) else { return Err(self.absent(rank, &pods).await?) };
+        let Some(pod) = pods.remove(&rank) else { return Err(self.no_pod(rank, &pods).await?) };
         match runner_state(&pod, &self.name) {
             Some(ContainerState { running: Some(_), .. }) => Ok(pod),
             Some(ContainerState { terminated: Some(_), .. }) => bail!(
-                "rank {rank} of {} has ended: `kubectl flux logs {}` has its output",
+                "rank {rank} of {} has ended: `kubectl flux logs {}` prints its output",
                 self.name,
                 self.name
             ),
             _ => bail!(
-                "rank {rank} of {} does not run yet: `kubectl flux explain {}` says what it waits for",
+                "rank {rank} of {} is not running yet: `kubectl flux explain {}` shows why",
                 self.name,
                 self.name
             ),
         }
     }
 
-    async fn absent(&self, rank: u32, others: &BTreeMap<u32, Pod>) -> Result<anyhow::Error> {
+    /// Why there is no pod of this rank.
+    async fn no_pod(&self, rank: u32, others: &BTreeMap<u32, Pod>) -> Result<anyhow::Error> {
         let cluster = self.get().await?;
         let name = &self.name;
         if others.is_empty() {
             let state = cluster.status.and_then(|status| status.state);
-            let state = state
-                .map_or_else(|| "is not reconciled yet".to_owned(), |state| format!("is {state}"));
+            let state = state.map_or_else(|| "not reconciled yet".to_owned(), |it| it.to_string());
             return Ok(anyhow!(
-                "{name} has no pods, it {state}: `kubectl flux explain {name}` says why"
+                "{name} has no pods: it is {state}; see `kubectl flux explain {name}`"
             ));
         }
         let ranks: Vec<String> = others.keys().map(ToString::to_string).collect();
@@ -144,21 +161,21 @@ impl Target {
     }
 }
 
-/// A watch that cannot begin fails; what happens to it later is tried again.
-pub(crate) fn checked<T>(seen: watcher::Result<T>) -> Result<Option<T>> {
-    match seen {
-        Ok(seen) => Ok(Some(seen)),
+/// Returns the error of a watch that cannot begin. The watcher itself retries after later errors: then this is `None`.
+pub(crate) fn checked<T>(event: watcher::Result<T>) -> Result<Option<T>> {
+    match event {
+        Ok(event) => Ok(Some(event)),
         Err(watcher::Error::InitialListFailed(error)) => Err(error).context("watch the run"),
         Err(_) => Ok(None),
     }
 }
 
-/// The agent in the pods of `cluster`.
+/// The path of the agent in the pods of `cluster`.
 pub(crate) fn agent(cluster: &MiniCluster) -> String {
     layout(cluster).agent().display().to_string()
 }
 
-/// `flux` in the pods of `cluster`: it becomes the broker's user.
+/// The path of `flux` in the pods of `cluster`. It runs as the broker's user.
 pub(crate) fn client(cluster: &MiniCluster) -> String {
     layout(cluster).client().display().to_string()
 }
@@ -167,7 +184,7 @@ fn layout(cluster: &MiniCluster) -> Layout {
     Layout::new(&cluster.spec.flux.container.mount_path)
 }
 
-/// The rank of a pod: its index in the Job.
+/// The rank of a pod, which is its index in the Job.
 pub(crate) fn rank(pod: &Pod) -> Option<u32> {
     pod.labels().get(COMPLETION_INDEX)?.parse().ok()
 }
@@ -177,7 +194,7 @@ fn by_rank(mut pods: Vec<Pod>) -> BTreeMap<u32, Pod> {
     pods.into_iter().filter_map(|pod| Some((rank(&pod)?, pod))).collect()
 }
 
-/// The status of the container that runs Flux, which has the name of its MiniCluster.
+/// The status of the runner, the container that runs Flux. It has the name of its MiniCluster.
 pub(crate) fn runner<'pod>(pod: &'pod Pod, name: &str) -> Option<&'pod ContainerStatus> {
     let statuses = pod.status.as_ref()?.container_statuses.as_ref()?;
     statuses.iter().find(|status| status.name == name)

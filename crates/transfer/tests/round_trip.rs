@@ -1,4 +1,4 @@
-//! What is packed is unpacked as it was, and nothing that a stream says is written outside of its destination.
+//! Files stay the same when they are packed and unpacked, and no stream can write outside its destination.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -21,7 +21,7 @@ fn to(path: &Path, name: Option<&str>) -> Destination {
 }
 
 #[test]
-fn a_directory_has_its_files_links_modes_and_times_there() {
+fn a_directory_keeps_files_links_modes_and_times() {
     let directory = tempfile::tempdir().unwrap();
     let from = directory.path().join("from");
     let long = "a-name-that-is-long-enough-".repeat(5);
@@ -33,7 +33,7 @@ fn a_directory_has_its_files_links_modes_and_times_there() {
     fs::File::open(from.join("run.sh")).unwrap().set_modified(then).unwrap();
     symlink("../nowhere", from.join("link")).unwrap();
     let _socket = UnixListener::bind(from.join("socket")).unwrap();
-    // Its owner may not write to it, and gets it as it is.
+    // A directory that its owner may not write to is copied with that mode.
     fs::File::open(from.join("below")).unwrap().set_modified(then).unwrap();
     fs::set_permissions(from.join("below"), Permissions::from_mode(0o555)).unwrap();
 
@@ -50,7 +50,7 @@ fn a_directory_has_its_files_links_modes_and_times_there() {
         let found = fs::metadata(there.join(path)).unwrap();
         assert_eq!((found.mode() & 0o7777, found.mtime()), (mode, 1_000_000_000), "{path}");
     }
-    // Again, into the directory that is there now.
+    // The second time the destination is an existing directory.
     unpack(stream.as_slice(), &to(&there, Some("from"))).unwrap();
     assert!(there.join("from/run.sh").exists());
     for path in [from.join("below"), there.join("below"), there.join("from/below")] {
@@ -59,7 +59,7 @@ fn a_directory_has_its_files_links_modes_and_times_there() {
 }
 
 #[test]
-fn a_file_becomes_what_it_is_called_or_goes_into_a_directory() {
+fn a_file_gets_the_path_or_goes_into_the_directory() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name);
     fs::write(path("a"), "1").unwrap();
@@ -70,7 +70,7 @@ fn a_file_becomes_what_it_is_called_or_goes_into_a_directory() {
     fs::create_dir(path("d")).unwrap();
     unpack(stream.as_slice(), &to(&path("d"), Some("a"))).unwrap();
     assert_eq!(fs::read_to_string(path("d/a")).unwrap(), "1");
-    // A link that is there is replaced, and what it leads to stays.
+    // An existing link is replaced, and its target stays.
     symlink(path("b"), path("elsewhere")).unwrap();
     fs::write(path("a"), "2").unwrap();
     unpack(packed(&path("a")).as_slice(), &to(&path("elsewhere"), Some("a"))).unwrap();
@@ -83,7 +83,7 @@ fn a_file_becomes_what_it_is_called_or_goes_into_a_directory() {
     assert!(unpack(&[][..], &to(&path("empty"), None)).is_err());
 }
 
-/// A stream of a directory with these entries: a name, and a text, or what a link leads to.
+/// A stream of a directory with these entries: the name, the kind, and the content or the target of a link.
 fn stream(entries: &[(&str, EntryType, &str)]) -> Vec<u8> {
     let mut builder = Builder::new(Vec::new());
     for (name, kind, text) in [(".", EntryType::Directory, "")].iter().chain(entries) {
@@ -91,7 +91,7 @@ fn stream(entries: &[(&str, EntryType, &str)]) -> Vec<u8> {
         header.set_entry_type(*kind);
         header.set_mode(0o755);
         header.set_mtime(0);
-        // The checks of the crate would refuse to write such a name.
+        // The tar crate would refuse to write such a name.
         header.as_mut_bytes()[..name.len()].copy_from_slice(name.as_bytes());
         let content = if *kind == EntryType::Regular { text.as_bytes() } else { b"" };
         if *kind == EntryType::Symlink || *kind == EntryType::Link {
@@ -105,7 +105,7 @@ fn stream(entries: &[(&str, EntryType, &str)]) -> Vec<u8> {
 }
 
 #[test]
-fn nothing_is_written_outside_of_the_destination() {
+fn nothing_is_written_outside_the_destination() {
     use EntryType::{Directory, Link, Regular, Symlink};
     let directory = tempfile::tempdir().unwrap();
     let outside = directory.path().join("outside");
@@ -130,7 +130,7 @@ fn nothing_is_written_outside_of_the_destination() {
         assert_eq!(fs::read_dir(&outside).unwrap().count(), 0, "{entries:?}");
         assert_eq!(fs::metadata(&outside).unwrap().mode() & 0o777, 0o700, "{entries:?}");
     }
-    // A link that was there leads out as well.
+    // An existing link may also lead outside.
     let destination = directory.path().join("there");
     fs::create_dir(&destination).unwrap();
     symlink(&outside, destination.join("d")).unwrap();

@@ -1,7 +1,7 @@
-//! The log of a container, followed over connections that are cut: each begins where the one before has ended.
+//! Follows the log of a container over broken connections: each new connection continues where the last one ended.
 
-use crate::output::complain;
-use crate::target::{Target, runner_state};
+use crate::minicluster::{MiniClusterRef, runner_state};
+use crate::output::print_stderr;
 use anyhow::{Context as _, Result};
 use futures::{AsyncBufRead, AsyncBufReadExt as _};
 use jiff::Timestamp;
@@ -14,39 +14,39 @@ use tokio::time::sleep;
 /// Time between two connections.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// A line of a log, with its end, and the time at which the node has got it. Times are of one form, so texts can be
-/// compared.
+/// A line of a log with its newline, and the time at which the node received it. All times have the same format, so
+/// they can be compared as text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Line {
     pub time: String,
     pub text: Vec<u8>,
 }
 
-/// How far a log was read.
+/// How far a log has been read.
 #[derive(Debug, Default)]
 struct Progress {
-    /// The time of the last line, and how many lines have that time: a log is opened again by the second.
+    /// The time of the last line, and how many lines have that time: logs are reopened at a whole second.
     last: String,
     lines_of_last: usize,
-    /// Of a connection that repeats lines: how many of the last time it has repeated.
+    /// While a connection repeats known lines: how many lines with the time `last` it has repeated.
     repeated: Option<usize>,
-    /// Lines between two connections are missing.
+    /// Whether lines between two connections are missing.
     has_gap: bool,
 }
 
 impl Progress {
-    /// Whatever comes next is of another connection.
+    /// Notes that the next line comes from a new connection.
     fn reopen(&mut self) {
         self.repeated = (!self.last.is_empty()).then_some(0);
     }
 
-    /// From when on the next connection has to give lines: a whole second, as kube-core rounds to the nearest one.
+    /// The time from which the next connection has to send lines: a whole second, as kube-core rounds to the nearest one.
     fn since(&self) -> Option<Timestamp> {
         let last: Timestamp = self.last.parse().ok()?;
         Timestamp::from_second(last.as_second()).ok()
     }
 
-    /// A line, unless an earlier connection has given it.
+    /// Parses a line; `None` if an earlier connection has sent it.
     fn line(&mut self, line: &[u8]) -> Option<Line> {
         let space = line.iter().position(|byte| *byte == b' ');
         let (time, text) = line.split_at(space.map_or(0, |position| position + 1));
@@ -59,7 +59,7 @@ impl Progress {
                 self.repeated = Some(repeated + 1);
                 return None;
             }
-            // The last line that was read is not in the log any more.
+            // The node has already removed the last line that was read.
             self.has_gap |= repeated == 0;
             self.repeated = None;
         }
@@ -74,17 +74,17 @@ impl Progress {
 
 /// How a connection has ended.
 enum Read {
-    /// The other side has ended it.
+    /// The API server has ended it.
     End,
-    /// It broke, or was silent for too long.
-    Cut,
-    /// Nobody wants more.
+    /// It broke or timed out.
+    Broken,
+    /// `take` wants no more lines.
     Unwanted,
 }
 
-/// Follows the log of a container to its end; `take` gets the lines as they come, and returns whether it wants more.
+/// Follows the log of a container to its end. `take` receives each line and returns whether it wants more.
 pub(crate) async fn follow<Taken: Future<Output = bool>>(
-    target: Target,
+    target: MiniClusterRef,
     pod: String,
     parameters: LogParams,
     mut take: impl FnMut(Line) -> Taken,
@@ -95,22 +95,22 @@ pub(crate) async fn follow<Taken: Future<Output = bool>>(
     loop {
         let read = match api.log_stream(&pod, &parameters).await {
             Ok(log) => read(log, &mut progress, has_ended, &mut take).await,
-            // The API server has answered: another time it would answer the same.
+            // The API server has refused the request and would refuse it again.
             Err(error @ kube::Error::Api(_)) => {
                 return Err(error).with_context(|| format!("follow the log of {pod}"));
             }
-            Err(_) => Read::Cut,
+            Err(_) => Read::Broken,
         };
         match read {
             Read::Unwanted => return Ok(()),
             Read::End if has_ended => return Ok(()),
             Read::End => match api.get_opt(&pod).await {
                 Ok(None) => return Ok(()),
-                // What is read from now on is all that there is.
+                // If the container has ended, the next connection reads the whole log.
                 Ok(Some(found)) => has_ended = is_over(&found, &parameters),
                 Err(_) => {}
             },
-            Read::Cut => {}
+            Read::Broken => {}
         }
         if !has_ended {
             sleep(PAUSE).await;
@@ -127,7 +127,7 @@ fn is_over(pod: &Pod, parameters: &LogParams) -> bool {
     runner_state(pod, container).is_some_and(|state| state.terminated.is_some())
 }
 
-/// Reads a log, which `is_whole` if nothing is written to it any more: its last line may have no end.
+/// Reads a connection to its end. The last line of a log that `is_whole`, as its container has ended, may lack a newline.
 async fn read<Taken: Future<Output = bool>>(
     log: impl AsyncBufRead,
     progress: &mut Progress,
@@ -138,15 +138,15 @@ async fn read<Taken: Future<Output = bool>>(
     loop {
         line.clear();
         match log.read_until(b'\n', &mut line).await {
-            Err(_) => return Read::Cut,
+            Err(_) => return Read::Broken,
             Ok(0) => return Read::End,
-            // It comes again.
+            // The next connection sends the whole line.
             Ok(_) if !is_whole && !line.ends_with(b"\n") => return Read::End,
             Ok(_) => {}
         }
         let Some(line) = progress.line(&line) else { continue };
         if std::mem::take(&mut progress.has_gap) {
-            complain("lines are missing here: the node has rotated the log meanwhile");
+            print_stderr("lines are missing here: the node has rotated the log");
         }
         if !take(line).await {
             return Read::Unwanted;
@@ -158,7 +158,7 @@ async fn read<Taken: Future<Output = bool>>(
 mod tests {
     use super::*;
 
-    /// What is printed of `connections`, the last of which reads the log to its end.
+    /// The lines printed from `connections`, and whether there is a gap. The last connection reads the log to its end.
     fn printed(connections: &[&str]) -> (String, bool) {
         let (mut progress, mut text) = (Progress::default(), Vec::new());
         for (index, connection) in connections.iter().enumerate() {
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_is_opened_again_goes_on_where_it_was_cut() {
+    fn a_reopened_log_continues_where_it_broke() {
         let all = "10:01Z a\n10:02Z b\n10:02Z c\n10:02Z c\n10:03Z d d\n10:04Z e";
         let expected = ("a\nb\nc\nc\nd d\ne".to_owned(), false);
         for cut in 0..=all.len() {
@@ -185,20 +185,20 @@ mod tests {
     }
 
     #[test]
-    fn the_next_connection_gives_the_last_line_again() {
+    fn the_next_connection_repeats_the_last_line() {
         let mut progress = Progress::default();
         progress.line(b"2026-11-29T14:29:15.799Z a");
         assert_eq!(progress.since(), "2026-11-29T14:29:15Z".parse().ok());
     }
 
     #[test]
-    fn lines_that_the_node_has_rotated_away_are_missed() {
+    fn rotated_lines_leave_a_gap() {
         assert_eq!(printed(&["1Z a\n2Z b\n", "2Z b\n3Z c\n"]), ("a\nb\nc\n".to_owned(), false));
         assert_eq!(printed(&["1Z a\n2Z b\n", "4Z d\n"]), ("a\nb\nd\n".to_owned(), true));
     }
 
     #[test]
-    fn lines_without_a_time_between_them_are_in_the_order_of_the_log() {
+    fn lines_keep_the_order_of_the_log() {
         assert_eq!(printed(&["2Z b\n1Z a\n3Z c\n"]).0, "b\na\nc\n");
         assert_eq!(printed(&["\n2Z \n"]).0, "\n\n");
     }

@@ -1,7 +1,7 @@
-//! Bars in lines of text.
+//! Bars of text cells.
 
-/// The cells of a bar: how many stay empty before it, and how many it has, at least one. `whole` is the time that
-/// `width` cells stand for.
+/// The bar of an interval on an axis of `width` cells that stands for the time `whole`: the number of empty cells before
+/// it, and its own cells, at least one.
 pub(crate) fn cells(start: i64, duration: i64, whole: i64, width: usize) -> (usize, usize) {
     let cell = |time: i64| {
         let time = u128::from(time.clamp(0, whole.max(0)).unsigned_abs());
@@ -17,7 +17,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_bar_has_a_cell_and_none_is_outside() {
+    fn bars_have_a_cell_and_stay_inside() {
         for (start, duration, bar) in [
             (0, 100, (0, 40)),
             (50, 25, (20, 10)),

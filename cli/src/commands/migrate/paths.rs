@@ -1,15 +1,15 @@
-//! Places in a document.
+//! Paths of fields in a document.
 
 use serde_json::Value;
 
-/// The pointer (RFC 6901) to the field at `path`, e.g. `spec.containers[0].commands.pre`: no field that is corrected
-/// or removed has a dot in its name.
+/// The pointer (RFC 6901) to the field at `path`, e.g. `spec.containers[0].commands.pre`. Names with dots do not occur
+/// among the fields that are corrected or removed.
 pub(super) fn pointer(path: &str) -> String {
     let parts = path.split(['.', '[', ']']).filter(|part| !part.is_empty());
     parts.flat_map(|part| ["/", part]).collect()
 }
 
-/// True if there is text at or below `value` that contains `word`.
+/// Whether a text in `value` contains `word`.
 pub(super) fn mentions(value: &Value, word: &str) -> bool {
     match value {
         Value::String(text) => text.contains(word),

@@ -1,0 +1,98 @@
+//! A running pod of a MiniCluster, and the programs that this plugin starts in it.
+
+use crate::exec::{self, Output};
+use crate::minicluster::{MiniClusterRef, agent, client};
+use anyhow::{Context as _, Result, bail};
+use flux_contract::Exit;
+use flux_contract::instance::InstanceReport;
+use kube::ResourceExt as _;
+
+/// The running pod of a rank, and the paths of the agent and of `flux` in it.
+pub(crate) struct RankPod {
+    pub target: MiniClusterRef,
+    pub name: String,
+    pub agent: String,
+    pub flux: String,
+}
+
+impl RankPod {
+    /// Finds the pod of `rank`; fails unless its runner runs.
+    pub(crate) async fn find(target: MiniClusterRef, rank: u32) -> Result<Self> {
+        let (cluster, pod) = tokio::try_join!(target.get(), target.running_pod(rank))?;
+        let (agent, flux) = (agent(&cluster), client(&cluster));
+        Ok(Self { target, name: pod.name_any(), agent, flux })
+    }
+
+    /// Finds the lead, which answers questions about the whole instance.
+    pub(crate) async fn lead(target: MiniClusterRef) -> Result<Self> {
+        Self::find(target, 0).await
+    }
+
+    /// Asks the agent for the ranks and jobs of the instance: `all` jobs or only active ones, and the last output of
+    /// the job `output_of`.
+    pub(crate) async fn report(
+        &self,
+        all: bool,
+        output_of: Option<&str>,
+    ) -> Result<InstanceReport> {
+        let mut words = vec![self.agent.as_str(), "instance"];
+        words.extend(all.then_some("--all"));
+        words.extend(output_of.into_iter().flat_map(|id| ["--output-of", id]));
+        let output = exec::capture(&self.target, &self.name, &words).await?;
+        let name = &self.target.name;
+        let report = report_of(&output).with_context(|| format!("ask the instance of {name}"))?;
+        serde_json::from_slice(report).with_context(|| {
+            format!(
+                "read the report of {name}: its agent and this plugin are of different releases"
+            )
+        })
+    }
+
+    /// Runs `flux` in the pod and returns its output; fails unless it succeeds.
+    pub(crate) async fn flux(&self, words: &[&str]) -> Result<String> {
+        let words = [&[self.flux.as_str()], words].concat();
+        let output = exec::capture(&self.target, &self.name, &words).await?;
+        if output.code != 0 {
+            bail!("{}", output.failure());
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// The command line that runs `words` as Flux's user.
+    pub(crate) fn as_user<'words>(&'words self, words: &[&'words str]) -> Vec<&'words str> {
+        [&[self.agent.as_str(), "connect", "--"], words].concat()
+    }
+}
+
+/// The report that `flux-agent instance` printed.
+fn report_of(output: &Output) -> Result<&[u8]> {
+    match output.code {
+        0 => Ok(&output.stdout),
+        code if code == Exit::Usage.code() => bail!(
+            "the agent in the pods is older than this plugin and has no such report: install the operator of this \
+             release, and create the MiniCluster again ({})",
+            output.failure().lines().next().unwrap_or_default()
+        ),
+        _ => bail!("{}", output.failure()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn old_agents_and_failed_agents_have_different_errors() {
+        let output = |code, stdout: &str, stderr: &str| Output {
+            code,
+            stdout: stdout.into(),
+            stderr: stderr.to_owned(),
+        };
+        assert_eq!(report_of(&output(0, "{}", "")).unwrap(), b"{}");
+        let error = |code, stderr| report_of(&output(code, "", stderr)).unwrap_err().to_string();
+        let old = error(64, "error: unrecognized subcommand 'instance'\n\nUsage: x");
+        assert!(old.contains("older than this plugin") && !old.contains("Usage"), "{old}");
+        assert_eq!(error(76, "flux-agent: it is not up\n"), "flux-agent: it is not up");
+        assert_eq!(error(3, " \n"), "it ended with code 3");
+    }
+}
