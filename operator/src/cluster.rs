@@ -190,7 +190,7 @@ pub enum Curve {
     /// The operator makes one, once.
     Generate,
     /// The text of `flux.curveCert`, checked.
-    Given(flux_contract::Redacted<String>),
+    Given(flux_protocol::Redacted<String>),
     /// A Secret of the user with the key `curve.cert`.
     Secret(String),
 }

@@ -1,8 +1,7 @@
-//! A job that a request asks for: what it says, the jobspec of that (RFC 25), and how it is given to Flux.
+//! A job that a request asks for: what it says, and the jobspec of that (RFC 25).
 
-use crate::plan::jobspec::{Counts, Slot, Variables, jobspec};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use flux_protocol::client::job_ingest;
+use flux_protocol::jobspec::{Counts, Slot, Variables, jobspec};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -27,8 +26,6 @@ const FIELDS: [&str; 10] = [
     "duration",
     "urgency",
 ];
-/// Of a job that nobody else need check: the agent makes its jobspec (flux-core, `src/common/libjob/job.h`).
-const NO_VALIDATION: u32 = 8;
 
 /// What a job has that the request says nothing of.
 #[derive(Debug)]
@@ -36,7 +33,7 @@ pub(crate) struct Defaults {
     pub(crate) directory: String,
     pub(crate) environment: Variables,
     pub(crate) limits: BTreeMap<&'static str, i64>,
-    /// Whether Flux is asked to check each job: the user has configured that.
+    /// The validators of Flux check each job: the user has configured that.
     pub(crate) validated: bool,
     /// Flux's user.
     pub(crate) uid: u32,
@@ -81,15 +78,14 @@ impl Submission {
         Ok(submission)
     }
 
-    /// The request to `job-ingest.submit`. What the instance's owner submits needs no signature (flux-core,
-    /// `src/common/libjob/sign_none.c`).
-    pub(super) fn request(&self, defaults: &Defaults) -> Value {
-        let header = format!("version\0i1\0userid\0i{}\0mechanism\0snone\0", defaults.uid);
-        let encode = |text: &str| STANDARD.encode(text);
-        let signed =
-            format!("{}.{}.none", encode(&header), encode(&self.jobspec(defaults).to_string()));
-        let flags = if defaults.validated { 0 } else { NO_VALIDATION };
-        json!({ "J": signed, "urgency": self.urgency, "flags": flags })
+    /// The job for Flux. The agent makes the jobspec, so no validator need check it.
+    pub(super) fn job(&self, defaults: &Defaults) -> job_ingest::Submission {
+        job_ingest::Submission {
+            jobspec: self.jobspec(defaults),
+            uid: defaults.uid,
+            urgency: self.urgency,
+            is_validated: defaults.validated,
+        }
     }
 
     /// As `flux run` makes it.
@@ -279,19 +275,14 @@ mod tests {
     }
 
     #[test]
-    fn the_owner_of_the_instance_needs_no_signature() {
+    fn the_user_decides_whether_flux_checks_jobs() {
         let mut defaults = defaults();
-        let request =
-            |defaults: &Defaults| read(&json!({ "command": ["a"] })).unwrap().request(defaults);
-        let asked = request(&defaults);
-        assert_eq!((&asked["flags"], &asked["urgency"]), (&json!(8), &json!(16)));
-        let signed: Vec<_> = asked["J"].as_str().unwrap().split('.').collect();
-        let decoded = |part: &str| String::from_utf8(STANDARD.decode(part).unwrap()).unwrap();
-        assert_eq!(decoded(signed[0]), "version\0i1\0userid\0i1000\0mechanism\0snone\0");
-        assert_eq!(serde_json::from_str::<Value>(&decoded(signed[1])).unwrap()["version"], 1);
-        assert_eq!(signed[2], "none");
+        let job = |defaults: &Defaults| read(&json!({ "command": ["a"] })).unwrap().job(defaults);
+        let asked = job(&defaults);
+        assert_eq!((asked.is_validated, asked.urgency, asked.uid), (false, 16, 1000));
+        assert_eq!(asked.jobspec["version"], 1);
         defaults.validated = true;
-        assert_eq!(request(&defaults)["flags"], 0);
+        assert!(job(&defaults).is_validated);
     }
 
     #[test]

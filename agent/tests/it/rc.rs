@@ -3,7 +3,8 @@
 
 use crate::pod::broker::{NO_SERVICE, broker_that};
 use crate::pod::{Background, Ended, Pod};
-use flux_agent::flux::{BrokerAddress, scheduler_comes};
+use flux_protocol::client::BrokerAddress;
+use flux_protocol::client::modules::wait_for_scheduler;
 use serde_json::{Value, json};
 use std::fs;
 use std::fs::OpenOptions;
@@ -190,7 +191,7 @@ fn the_start_does_not_wait_for_the_scheduler_unless_it_is_refused_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_scheduler_comes_once_it_offers_its_service_and_not_at_all_when_it_has_gone() {
+async fn a_scheduler_is_found_once_it_offers_its_service() {
     let module =
         |services: &[&str], status| json!({ "name": "a", "services": services, "status": status });
     let (loading, loaded) = (module(&["a"], 0), module(&["a", "sched"], 1));
@@ -209,7 +210,7 @@ async fn a_scheduler_comes_once_it_offers_its_service_and_not_at_all_when_it_has
             lists[usize::from(asked.fetch_add(1, Ordering::SeqCst) > 2)].clone().ok_or(NO_SERVICE)
         });
         let broker = BrokerAddress { socket, owner: None };
-        assert_eq!(scheduler_comes(broker).await, comes, "{first} {then:?}");
+        assert_eq!(wait_for_scheduler(broker).await, comes, "{first} {then:?}");
     }
 }
 

@@ -7,7 +7,8 @@ use crate::target::{NameArgument, Target};
 use anstyle::AnsiColor;
 use anyhow::Result;
 use clap::Args;
-use flux_contract::instance::{JobReport, JobState};
+use flux_contract::instance::JobReport;
+use flux_protocol::job::JobStatus;
 use std::process::ExitCode;
 
 /// `jobs`.
@@ -57,11 +58,11 @@ fn text(jobs: &[JobReport]) -> String {
 }
 
 /// The colour of what a state means.
-pub(crate) const fn colour(state: JobState) -> AnsiColor {
+pub(crate) const fn colour(state: JobStatus) -> AnsiColor {
     match state {
-        JobState::Run | JobState::Completed => AnsiColor::Green,
-        JobState::Failed | JobState::Canceled | JobState::Timeout => AnsiColor::Red,
-        JobState::Depend | JobState::Sched | JobState::Cleanup => AnsiColor::Yellow,
+        JobStatus::Run | JobStatus::Completed => AnsiColor::Green,
+        JobStatus::Failed | JobStatus::Canceled | JobStatus::Timeout => AnsiColor::Red,
+        JobStatus::Depend | JobStatus::Sched | JobStatus::Cleanup => AnsiColor::Yellow,
     }
 }
 
@@ -81,7 +82,7 @@ mod tests {
             ranks: ranks.map(str::to_owned),
             seconds: 61.0,
         };
-        let jobs = [job("ƒ2", JobState::Sched, None), job("ƒ1", JobState::Run, Some("0-1"))];
+        let jobs = [job("ƒ2", JobStatus::Sched, None), job("ƒ1", JobStatus::Run, Some("0-1"))];
         let plain = anstream::adapter::strip_str(&text(&jobs)).to_string();
         insta::assert_snapshot!(plain, @r"
         JOBID  USER  NAME   STATE  TASKS  NODES  RANKS  TIME

@@ -7,7 +7,7 @@ use crate::target::{NameArgument, Target};
 use anstyle::AnsiColor;
 use anyhow::Result;
 use clap::Args;
-use flux_contract::instance::RankReport;
+use flux_protocol::RankStatus;
 use std::process::ExitCode;
 
 /// `resources`.
@@ -32,7 +32,7 @@ impl Resources {
 }
 
 /// What a rank does, in a word.
-pub(crate) const fn state(rank: &RankReport) -> (&'static str, AnsiColor) {
+pub(crate) const fn state(rank: &RankStatus) -> (&'static str, AnsiColor) {
     match (rank.up, rank.drained.is_some()) {
         (false, _) => ("offline", AnsiColor::Red),
         (true, true) => ("drained", AnsiColor::Yellow),
@@ -41,22 +41,22 @@ pub(crate) const fn state(rank: &RankReport) -> (&'static str, AnsiColor) {
 }
 
 /// GPUs have columns where there are any.
-fn text(ranks: &[RankReport]) -> String {
+fn text(ranks: &[RankStatus]) -> String {
     let gpus = ranks.iter().any(|rank| rank.gpus > 0);
     let mut header = vec!["RANK", "STATE", "CORES", "FREE", "ALLOCATED"];
     header.extend(gpus.then_some(["GPUS", "FREE", "ALLOCATED"]).into_iter().flatten());
     header.push("REASON");
-    let sum = |of: fn(&RankReport) -> usize| ranks.iter().map(of).sum::<usize>();
-    let counts = |of: &dyn Fn(fn(&RankReport) -> usize) -> usize| {
+    let sum = |of: fn(&RankStatus) -> usize| ranks.iter().map(of).sum::<usize>();
+    let counts = |of: &dyn Fn(fn(&RankStatus) -> usize) -> usize| {
         let mut row = vec![
             of(|rank| rank.cores),
-            of(RankReport::cores_free),
+            of(RankStatus::cores_free),
             of(|rank| rank.cores_allocated),
         ];
         if gpus {
             row.extend([
                 of(|rank| rank.gpus),
-                of(RankReport::gpus_free),
+                of(RankStatus::gpus_free),
                 of(|rank| rank.gpus_allocated),
             ]);
         }
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn what_is_drained_or_offline_has_nothing_free() {
-        let rank = |rank, up, drained: Option<&str>, gpus| RankReport {
+        let rank = |rank, up, drained: Option<&str>, gpus| RankStatus {
             rank,
             up,
             cores: 4,
@@ -97,7 +97,7 @@ mod tests {
         };
         let ranks =
             [rank(0, true, None, 0), rank(1, true, Some("bad fan"), 0), rank(2, false, None, 0)];
-        let plain = |ranks: &[RankReport]| anstream::adapter::strip_str(&text(ranks)).to_string();
+        let plain = |ranks: &[RankStatus]| anstream::adapter::strip_str(&text(ranks)).to_string();
         insta::assert_snapshot!(plain(&ranks), @r"
         RANK  STATE    CORES  FREE  ALLOCATED  REASON
         0     online   4      3     1

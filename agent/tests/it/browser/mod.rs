@@ -12,7 +12,7 @@ use crate::pod::broker::broker_that;
 use crate::pod::{Background, Pod};
 use crate::serve::{TOKEN, served};
 use flux_agent::status::{StatusReport, StatusServer};
-use flux_contract::job_id::f58_plain;
+use flux_protocol::job_id::f58_plain;
 use flux_contract::{Phase, phase};
 use instance::Instance;
 use serde_json::json;

@@ -132,20 +132,21 @@ impl State {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use flux_contract::instance::{JobState, RankReport};
+    use flux_protocol::RankStatus;
+    use flux_protocol::job::JobStatus;
 
     fn press(state: &mut State, code: KeyCode) -> Action {
         state.press(KeyEvent::new(code, KeyModifiers::NONE))
     }
 
     pub(in super::super) fn report() -> InstanceReport {
-        let rank = |rank, allocated, up, drained: Option<&str>| RankReport {
+        let rank = |rank, allocated, up, drained: Option<&str>| RankStatus {
             rank,
             up,
             cores: 4,
             cores_allocated: allocated,
             drained: drained.map(str::to_owned),
-            ..RankReport::default()
+            ..RankStatus::default()
         };
         let job = |id: &str, name: &str, state, ranks: Option<&str>, seconds| JobReport {
             id: id.to_owned(),
@@ -165,8 +166,8 @@ pub(super) mod tests {
                 rank(3, 0, false, None),
             ],
             jobs: vec![
-                job("ƒ3", "wait", JobState::Sched, None, 5.0),
-                job("ƒ2", "lammps", JobState::Run, Some("0-1"), 75.0),
+                job("ƒ3", "wait", JobStatus::Sched, None, 5.0),
+                job("ƒ2", "lammps", JobStatus::Run, Some("0-1"), 75.0),
             ],
             ..InstanceReport::default()
         }

@@ -5,7 +5,7 @@ use crate::product::OPERATING_SYSTEM;
 use crate::product::images::for_benches::{AGENT_WITH_VIEW, MPI, PEER_VIEW, SYSTEM_WITH_VIEW};
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
-use flux_contract::CurveCertificate;
+use flux_protocol::CurveCertificate;
 use flux_operator::crd::MiniCluster;
 use kube::core::{DynamicObject, GroupVersionKind};
 use kube::discovery::ApiResource;

@@ -8,7 +8,8 @@ use super::violations::Violations;
 use crate::cluster::{AGENT_CONTAINER, Curve, Flux, View};
 use crate::crd::{self, Install, MiniClusterSpec};
 use flux_contract::invocation::READY_PORT;
-use flux_contract::{Bootstrap, Broker, CurveCertificate, Hostlist, OVERLAY_PORT, Redacted};
+use flux_contract::{Bootstrap, Broker, OVERLAY_PORT};
+use flux_protocol::{CurveCertificate, Hostlist, Redacted};
 use k8s_openapi::api::core::v1::{Container, ResourceRequirements};
 
 /// Longest mount path: the broker's socket below it must fit the 107 characters of unix(7).

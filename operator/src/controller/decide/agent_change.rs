@@ -10,7 +10,8 @@ use crate::controller::build::agent_config;
 use crate::controller::kube_ext::{counts_by_index, has_pods, is_suspended, noted_generation};
 use crate::controller::observe::Live;
 use crate::controller::schedulers::queue;
-use flux_contract::{AgentConfig, Bootstrap, Hostlist, Install, Workload};
+use flux_contract::{AgentConfig, Bootstrap, Install, Workload};
+use flux_protocol::Hostlist;
 use k8s_openapi::api::batch::v1::Job;
 use std::net::IpAddr;
 

@@ -3,7 +3,8 @@
 use crate::cluster::Cluster;
 use crate::controller::build;
 use flux_contract::token::fingerprint;
-use flux_contract::{AgentConfig, ClusterName, Redacted, Rest};
+use flux_contract::{AgentConfig, ClusterName, Rest};
+use flux_protocol::Redacted;
 use k8s_openapi::api::core::v1::Secret;
 
 /// How users reach the API.
