@@ -17,18 +17,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Most jobs that are read, so that the answer of the broker is short enough.
 const MOST_JOBS: usize = 5000;
 /// What is read of each job.
-const ATTRIBUTES: [&str; 10] = [
-    "userid",
-    "name",
-    "state",
-    "result",
-    "ntasks",
-    "nnodes",
-    "ranks",
-    "t_submit",
-    "t_run",
-    "t_inactive",
-];
+const ATTRIBUTES: &str =
+    "userid name state result ntasks nnodes ranks t_submit t_run t_inactive";
 /// Most bytes that are read of a job's output: the last ones.
 const MOST_OUTPUT: usize = 64 << 10;
 
@@ -75,7 +65,7 @@ async fn ask(
         if question.all { &["pending", "running", "inactive"] } else { &["pending", "running"] };
     let ranks = resource::ranks(socket).await?;
     let constraint = json!({ "states": states });
-    let jobs = job_list::list(socket, MOST_JOBS, &ATTRIBUTES, &constraint).await?;
+    let jobs = job_list::list(socket, MOST_JOBS, ATTRIBUTES, &constraint).await?;
     let jobs = jobs.into_iter().map(|job: Job| report(job, now, &name_of)).collect();
     let mut report = InstanceReport { ranks, jobs, ..InstanceReport::default() };
     if let Some(id) = question.output_of {

@@ -158,8 +158,7 @@ async fn journal(feed: &Feed, context: &Context) -> Result<(), SocketError> {
         let entry = next_entry(&mut socket).await.ok()??;
         Some((entry, socket))
     });
-    let mut entries =
-        pin!(entries.fuse().skip_while(|entry| ready(!entry.is_end_of_backlog())));
+    let mut entries = pin!(entries.fuse().skip_while(|it| ready(!it.is_end_of_backlog())));
     // The end of the backlog.
     entries.next().await;
     let mut answering = context.connect().await?;

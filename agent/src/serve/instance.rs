@@ -64,7 +64,7 @@ pub(super) async fn resources(socket: &mut BrokerSocket) -> Result<Vec<Rank>, So
     let hosts = lead_attribute(socket, "hostlist").await.unwrap_or_default();
     let constraint = json!({ "states": [JobState::RUNNING] });
     let jobs: Vec<RunningJob> =
-        job_list::list(socket, MOST_RUNNING, &["ranks"], &constraint).await?;
+        job_list::list(socket, MOST_RUNNING, "ranks", &constraint).await?;
     Ok(with_jobs(ranks, &hosts, &jobs))
 }
 
@@ -89,7 +89,7 @@ fn with_jobs(ranks: Vec<RankStatus>, hosts: &str, jobs: &[RunningJob]) -> Vec<Ra
 fn document(jobs: &JobCounts) -> Value {
     json!({
         "pending": jobs.in_states(JobState::PENDING), "running": jobs.in_states(JobState::RUNNING),
-        "inactive": jobs.in_state(JobState::Inactive), "failed": jobs.failed,
+        "inactive": jobs.in_states(JobState::Inactive.number()), "failed": jobs.failed,
     })
 }
 

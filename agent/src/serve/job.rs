@@ -1,7 +1,7 @@
 //! A job as the API has it.
 
 use flux_protocol::client::job_list;
-use flux_protocol::job::JobState;
+use flux_protocol::job::{JobState, JobStatus};
 use flux_protocol::job_id::f58_plain;
 use serde::Serialize;
 use serde_json::Value;
@@ -31,7 +31,7 @@ pub(super) struct Job {
 /// How the job has ended.
 #[derive(Debug, Serialize)]
 struct End {
-    result: &'static str,
+    result: JobStatus,
     returncode: Option<i32>,
     success: bool,
     waitstatus: Option<i32>,
@@ -65,7 +65,7 @@ impl Job {
 impl End {
     fn new(listed: &job_list::Job) -> Self {
         Self {
-            result: listed.status().name(),
+            result: listed.status(),
             returncode: listed.returncode(),
             success: listed.success,
             waitstatus: listed.waitstatus,

@@ -3,7 +3,7 @@
 use crate::serve::answer::{Refusal, event};
 use crate::serve::context::Context;
 use bytes::Bytes;
-use flux_protocol::client::job_info::{self, EVENTS, OUTPUT};
+use flux_protocol::client::job_info::{self, EVENTS, OUTPUT, WAIT_CREATE};
 use flux_protocol::client::{BrokerSocket, SocketError, job_list};
 use flux_protocol::output::OutputEvent;
 use futures::{Stream, stream};
@@ -64,8 +64,8 @@ pub(super) async fn follow(
 ) -> Result<impl Stream<Item = Bytes> + Send, Refusal> {
     let mut socket = context.connect().await?;
     job_list::find(&mut socket, id, None).await?;
-    let waits = matches!(log, Log::Output(_));
-    job_info::follow(&mut socket, id, log.path(), waits).await?;
+    let flags = if matches!(log, Log::Output(_)) { WAIT_CREATE } else { 0 };
+    job_info::follow(&mut socket, id, log.path(), flags).await?;
     let following = Following { context, socket, id, log, path, part: Part::Log };
     Ok(stream::unfold(following, |mut following| async {
         let next = following.next().await?;

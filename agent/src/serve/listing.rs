@@ -116,7 +116,7 @@ pub(super) async fn page(
     }
     let until = cursor.after.map(|(time, _)| ("t_inactive", "<=", time + ROUNDING));
     let constraint = filter.constraint(INACTIVE, until);
-    let jobs = list(socket, limit + 1 + SLACK, &Job::ATTRIBUTES, &constraint).await?;
+    let jobs = list(socket, limit + 1 + SLACK, Job::ATTRIBUTES, &constraint).await?;
     let place = |job: &Job| (job.t_inactive.unwrap_or_default(), job.id);
     let (ended, next) = cursor.take(jobs, limit, place);
     page.extend(ended);
@@ -131,7 +131,7 @@ async fn active(
     let states = filter.states & JobState::ACTIVE;
     let until = filter.cursor.after.map(|(time, _)| ("t_submit", "<=", time + ROUNDING));
     let constraint = filter.constraint(states, until);
-    let jobs: Vec<Submitted> = list(socket, MOST_ACTIVE, &["t_submit"], &constraint).await?;
+    let jobs: Vec<Submitted> = list(socket, MOST_ACTIVE, "t_submit", &constraint).await?;
     let (chosen, next) = filter.cursor.take(jobs, filter.limit, |it| (it.t_submit, it.id));
     let (Some(newest), Some(oldest)) = (chosen.first(), chosen.last()) else {
         return Ok((Vec::new(), next));
@@ -142,7 +142,7 @@ async fn active(
     ];
     let constraint = filter.constraint(states, bounds);
     let limit = chosen.len() + SLACK;
-    let mut jobs: Vec<Job> = list(socket, limit, &Job::ATTRIBUTES, &constraint).await?;
+    let mut jobs: Vec<Job> = list(socket, limit, Job::ATTRIBUTES, &constraint).await?;
     let place_of = |job: &Job| chosen.iter().position(|it| it.id == job.id);
     jobs.retain(|job| place_of(job).is_some());
     jobs.sort_by_key(place_of);

@@ -33,7 +33,7 @@ pub(super) fn text(jobs: &JobCounts, ranks: &[Rank]) -> String {
     let cores = uses(ranks, |rank| [rank.cores, rank.cores_allocated]);
     let gpus = uses(ranks, |rank| [rank.gpus, rank.gpus_allocated]);
     let count = |is: fn(&Rank) -> bool| ranks.iter().filter(|rank| is(rank)).count() as u64;
-    let states = JobState::ALL.map(|state| (state.name(), jobs.in_state(state)));
+    let states = JobState::ALL.map(|state| (state.name(), jobs.in_states(state.number())));
     let results = vec![
         ("completed", jobs.successful),
         ("failed", jobs.failed),

@@ -1,6 +1,5 @@
 //! A job that a request asks for: what it says, and the jobspec of that (RFC 25).
 
-use flux_protocol::client::job_ingest;
 use flux_protocol::jobspec::{Counts, Slot, Variables, jobspec};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -49,7 +48,7 @@ pub(super) struct Submission {
     environment: Variables,
     name: Option<String>,
     duration: Value,
-    urgency: u64,
+    pub(super) urgency: u64,
 }
 
 impl Submission {
@@ -78,18 +77,8 @@ impl Submission {
         Ok(submission)
     }
 
-    /// The job for Flux. The agent makes the jobspec, so no validator need check it.
-    pub(super) fn job(&self, defaults: &Defaults) -> job_ingest::Submission {
-        job_ingest::Submission {
-            jobspec: self.jobspec(defaults),
-            uid: defaults.uid,
-            urgency: self.urgency,
-            is_validated: defaults.validated,
-        }
-    }
-
-    /// As `flux run` makes it.
-    fn jobspec(&self, defaults: &Defaults) -> Value {
+    /// The jobspec, as `flux run` makes it.
+    pub(super) fn jobspec(&self, defaults: &Defaults) -> Value {
         let directory = self.directory.as_ref().unwrap_or(&defaults.directory);
         let mut environment = defaults.environment.clone();
         environment.extend(self.environment.clone());
@@ -268,21 +257,11 @@ mod tests {
         let least = read(&json!({ "command": ["a"] })).unwrap().jobspec(&defaults());
         let system = &least["attributes"]["system"];
         assert_eq!((&system["cwd"], &system["duration"]), (&json!("/work"), &json!(0)));
+        assert_eq!(read(&json!({ "command": ["a"] })).unwrap().urgency, 16);
         assert_eq!(system.get("job"), None);
         assert_eq!(least["resources"][0]["count"], 1);
         let nodes = read(&json!({ "command": ["a"], "num_nodes": 2.0 })).unwrap();
         assert_eq!(nodes.jobspec(&defaults())["resources"][0]["exclusive"], true);
-    }
-
-    #[test]
-    fn the_user_decides_whether_flux_checks_jobs() {
-        let mut defaults = defaults();
-        let job = |defaults: &Defaults| read(&json!({ "command": ["a"] })).unwrap().job(defaults);
-        let asked = job(&defaults);
-        assert_eq!((asked.is_validated, asked.urgency, asked.uid), (false, 16, 1000));
-        assert_eq!(asked.jobspec["version"], 1);
-        defaults.validated = true;
-        assert!(job(&defaults).is_validated);
     }
 
     #[test]

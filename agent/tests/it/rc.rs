@@ -191,7 +191,7 @@ fn the_start_does_not_wait_for_the_scheduler_unless_it_is_refused_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_scheduler_is_found_once_it_offers_its_service() {
+async fn a_scheduler_comes_once_it_offers_its_service_and_not_at_all_when_it_has_gone() {
     let module =
         |services: &[&str], status| json!({ "name": "a", "services": services, "status": status });
     let (loading, loaded) = (module(&["a"], 0), module(&["a", "sched"], 1));

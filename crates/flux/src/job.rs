@@ -104,20 +104,6 @@ impl JobStatus {
         }
     }
 
-    /// The name of the status, as Flux prints it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Depend => "DEPEND",
-            Self::Sched => "SCHED",
-            Self::Run => "RUN",
-            Self::Cleanup => "CLEANUP",
-            Self::Completed => "COMPLETED",
-            Self::Failed => "FAILED",
-            Self::Canceled => "CANCELED",
-            Self::Timeout => "TIMEOUT",
-        }
-    }
-
     /// The job has not ended.
     pub const fn is_active(self) -> bool {
         matches!(self, Self::Depend | Self::Sched | Self::Run | Self::Cleanup)
@@ -131,7 +117,16 @@ impl JobStatus {
 
 impl fmt::Display for JobStatus {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(self.name())
+        formatter.pad(match self {
+            Self::Depend => "DEPEND",
+            Self::Sched => "SCHED",
+            Self::Run => "RUN",
+            Self::Cleanup => "CLEANUP",
+            Self::Completed => "COMPLETED",
+            Self::Failed => "FAILED",
+            Self::Canceled => "CANCELED",
+            Self::Timeout => "TIMEOUT",
+        })
     }
 }
 

@@ -14,9 +14,9 @@ pub const EVENTS: &str = "eventlog";
 pub const OUTPUT: &str = "guest.output";
 /// Answers with each event of an eventlog (flux-core, `src/modules/job-info/watch.c`).
 const WATCH: &str = "job-info.eventlog-watch";
-/// Flag of [`WATCH`]: wait for an eventlog that does not exist yet.
-const WAIT_CREATE: u32 = 1;
-/// Flag of [`WATCH`]: answer without a payload after the events that exist now (flux-core 0.77 or later).
+/// Flag of [`follow`]: wait for an eventlog that does not exist yet.
+pub const WAIT_CREATE: u32 = 1;
+/// Flag of [`follow`]: end after the events that exist now (flux-core 0.77 or later).
 const MARK_END: u32 = 2;
 /// How long the answer with an event may take that exists already.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -40,23 +40,8 @@ pub async fn eventlog(
 }
 
 /// Asks for each event of the eventlog `log` of job `id`, from the first one, while the eventlog grows. Only [`next_event`]
-/// may follow. With `waits`, the eventlog need not exist yet.
+/// may follow.
 pub async fn follow(
-    socket: &mut BrokerSocket,
-    id: u64,
-    log: &str,
-    waits: bool,
-) -> Result<(), SocketError> {
-    watch(socket, id, log, if waits { WAIT_CREATE } else { 0 }).await
-}
-
-/// Waits for the next event of the eventlog that is followed, one line; none at its end.
-pub async fn next_event(socket: &mut BrokerSocket) -> Result<Option<String>, SocketError> {
-    let next = socket.next::<Option<WatchedEvent>>(WATCH).await?;
-    Ok(next.flatten().map(|watched| watched.event))
-}
-
-async fn watch(
     socket: &mut BrokerSocket,
     id: u64,
     log: &str,
@@ -64,6 +49,13 @@ async fn watch(
 ) -> Result<(), SocketError> {
     let asked = json!({ "id": id, "path": log, "flags": flags });
     socket.stream(WATCH, LEAD, Some(&asked)).await
+}
+
+/// Waits for the next event of the eventlog that is followed, one line; none at its end.
+pub async fn next_event(socket: &mut BrokerSocket) -> Result<Option<String>, SocketError> {
+    // The mark of the end is an answer without a payload.
+    let next = socket.next::<Option<WatchedEvent>>(WATCH).await?;
+    Ok(next.flatten().map(|watched| watched.event))
 }
 
 /// The last bytes that job `id` has printed so far to `stream`, or to both streams: at most `limit` of them, and whether
@@ -86,7 +78,7 @@ pub async fn output(
             last.push(&event.data);
         }
     };
-    watch(socket, id, OUTPUT, MARK_END).await?;
+    follow(socket, id, OUTPUT, MARK_END).await?;
     loop {
         match within(EVENT_TIMEOUT, WATCH, next_event(socket)).await {
             Ok(Some(event)) => push(&event),

@@ -107,7 +107,7 @@ pub async fn start_queues(broker: &BrokerAddress) -> Result<Vec<String>, SocketE
     Ok(queues)
 }
 
-/// Asks for the events of all jobs. Only [`next_entry`] may follow.
+/// Asks for the events of all jobs, first those of the backlog. Only [`next_entry`] may follow.
 pub async fn follow_journal(socket: &mut BrokerSocket) -> Result<(), SocketError> {
     socket.stream(JOURNAL, LEAD, Some(&json!({ "full": false }))).await
 }
