@@ -111,10 +111,10 @@ async fn submit(served: &Served, headers: &HeaderMap, body: &[u8]) -> Result<Ans
         return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail));
     }
     let submission = Submission::read(body).map_err(Refusal::bad)?;
-    let (jobspec, defaults) = (submission.jobspec(&context.defaults), &context.defaults);
-    let (uid, urgency, is_validated) = (defaults.uid, submission.urgency, defaults.validated);
+    let (defaults, urgency) = (&context.defaults, submission.urgency);
+    let (jobspec, validated) = (submission.jobspec(defaults), defaults.validated);
     let mut socket = context.connect().await?;
-    let id = job_ingest::submit(&mut socket, &jobspec, uid, urgency, is_validated).await?;
+    let id = job_ingest::submit(&mut socket, &jobspec, defaults.uid, urgency, validated).await?;
     let id = f58_plain(id);
     let mut answer = answer_json(StatusCode::CREATED, &json!({ "id": id }));
     if let Ok(location) = HeaderValue::from_str(&format!("/api/v1/jobs/{id}")) {
