@@ -127,11 +127,7 @@ pub(crate) struct Client {
 impl Client {
     /// The client of the broker at `socket`. Only root can become the owner of the socket, the broker's user and group.
     /// Other users stay who they are, guests of Flux.
-    fn new(
-        pod: &PodContext,
-        environment: &ClientEnvironment,
-        socket: &Path,
-    ) -> io::Result<Self> {
+    fn new(pod: &PodContext, environment: &ClientEnvironment, socket: &Path) -> io::Result<Self> {
         let socket = fs::metadata(socket)?;
         let owner = (socket.uid(), socket.gid());
         let mut changes = environment.changes.clone();

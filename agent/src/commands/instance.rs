@@ -17,8 +17,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Most jobs that are read, so that the answer of the broker is short enough.
 const MOST_JOBS: usize = 5000;
 /// What is read of each job.
-const ATTRIBUTES: &str =
-    "userid name state result ntasks nnodes ranks t_submit t_run t_inactive";
+const ATTRIBUTES: &str = "userid name state result ntasks nnodes ranks t_submit t_run t_inactive";
 /// Most bytes that are read of a job's output: the last ones.
 const MOST_OUTPUT: usize = 64 << 10;
 

@@ -9,9 +9,7 @@ use crate::plan::facts::Facts;
 use crate::plan::step::Role;
 use crate::system::output::chain;
 use crate::system::root::Root;
-use flux_contract::{
-    AgentConfig, CURVE_MOUNT, CURVE_SECRET_KEY, Exit, Layout, PRIVATE_MOUNT,
-};
+use flux_contract::{AgentConfig, CURVE_MOUNT, CURVE_SECRET_KEY, Exit, Layout, PRIVATE_MOUNT};
 use flux_protocol::CurveCertificate;
 use flux_protocol::client::BrokerAddress;
 use std::fs;

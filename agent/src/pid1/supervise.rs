@@ -429,7 +429,8 @@ impl Supervision<'_> {
         match self.role {
             Role::Worker => self.take_rank(context),
             Role::Lead if self.end.stop.is_none() => {
-                let comes = || Box::pin(wait_for_scheduler(self.own_rank.broker.clone())) as Scheduler;
+                let comes =
+                    || Box::pin(wait_for_scheduler(self.own_rank.broker.clone())) as Scheduler;
                 self.scheduler = self.loads_modules.then(comes);
                 self.start_queues(context);
                 self.start(context);

@@ -63,8 +63,7 @@ pub(super) async fn resources(socket: &mut BrokerSocket) -> Result<Vec<Rank>, So
     let ranks = resource::ranks(socket).await?;
     let hosts = lead_attribute(socket, "hostlist").await.unwrap_or_default();
     let constraint = json!({ "states": [JobState::RUNNING] });
-    let jobs: Vec<RunningJob> =
-        job_list::list(socket, MOST_RUNNING, "ranks", &constraint).await?;
+    let jobs: Vec<RunningJob> = job_list::list(socket, MOST_RUNNING, "ranks", &constraint).await?;
     Ok(with_jobs(ranks, &hosts, &jobs))
 }
 

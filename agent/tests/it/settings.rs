@@ -4,7 +4,10 @@
 
 use flux_agent::accounts::Databases;
 use flux_agent::plan::{Facts, client_environment, lead, plan, sidecar_hook};
-use flux_contract::{AgentConfig, Autoscale, Bootstrap, Broker, ClusterIdentity, ClusterName, FluxUser, Hooks, Install, Layout, Logging, Network, Shutdown, Submission, View, WorkerPolicy, Workload};
+use flux_contract::{
+    AgentConfig, Autoscale, Bootstrap, Broker, ClusterIdentity, ClusterName, FluxUser, Hooks,
+    Install, Layout, Logging, Network, Shutdown, Submission, View, WorkerPolicy, Workload,
+};
 use flux_protocol::Hostlist;
 use serde_json::Value;
 use std::collections::BTreeMap;

@@ -25,8 +25,7 @@ impl JobState {
     pub const ALL: [Self; 6] =
         [Self::Depend, Self::Priority, Self::Sched, Self::Run, Self::Cleanup, Self::Inactive];
     /// Numbers of the states before a job runs, added.
-    pub const PENDING: u32 =
-        Self::Depend.number() | Self::Priority.number() | Self::Sched.number();
+    pub const PENDING: u32 = Self::Depend.number() | Self::Priority.number() | Self::Sched.number();
     /// Numbers of the states in which a job has resources, added.
     pub const RUNNING: u32 = Self::Run.number() | Self::Cleanup.number();
     /// Numbers of the states of a job that has not ended, added.

@@ -89,8 +89,7 @@ mod tests {
             {"rank":"0-1","children":{"core":"0-3,8","gpu":"1"}},
             {"rank":"3","children":{"core":"0"}}],"nodelist":["a-[0-2]"]}}"#;
         let ranks: Vec<_> = ResourceSet::parse(text).unwrap().ranks().collect();
-        let [large, small] =
-            [(5, 1), (1, 0)].map(|(cores, gpus)| Resources { cores, gpus });
+        let [large, small] = [(5, 1), (1, 0)].map(|(cores, gpus)| Resources { cores, gpus });
         assert_eq!(ranks, [(0, large), (1, large), (3, small)]);
         assert_eq!(ResourceSet::parse("{}").unwrap().ranks().next(), None);
         assert!(ResourceSet::parse("{").is_none());
