@@ -202,7 +202,7 @@ pub enum Curve {
     /// The operator generates one for each run.
     Generate,
     /// The validated text of `flux.curveCert`.
-    Given(flux_contract::Redacted<String>),
+    Given(flux_protocol::Redacted<String>),
     /// A Secret of the user with the key `curve.cert`.
     Secret(String),
 }

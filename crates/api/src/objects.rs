@@ -22,7 +22,8 @@ pub use services::{Services, services};
 
 use crate::cluster::{Cluster, Curve, View};
 use anyhow::{Context as _, Result, ensure};
-use flux_contract::{AgentConfig, CURVE_SECRET_KEY, CurveCertificate, REST_SECRET_KEY, Redacted};
+use flux_contract::{AgentConfig, CURVE_SECRET_KEY, REST_SECRET_KEY};
+use flux_protocol::{CurveCertificate, Redacted};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use std::collections::BTreeMap;

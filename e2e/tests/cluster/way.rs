@@ -2,7 +2,8 @@
 
 use crate::{Trial, then_on, trial, until_true};
 use anyhow::{Result, ensure};
-use flux_contract::{CurveCertificate, OVERLAY_PORT};
+use flux_contract::OVERLAY_PORT;
+use flux_protocol::CurveCertificate;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;

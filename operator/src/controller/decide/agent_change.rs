@@ -9,7 +9,8 @@ use crate::controller::job_ext::{counts_by_index, has_pods, is_suspended, noted_
 use crate::controller::observe::Observed;
 use flux_api::cluster::Cluster;
 use flux_api::objects::agent_config;
-use flux_contract::{AgentConfig, Bootstrap, Hostlist, Install, Workload};
+use flux_contract::{AgentConfig, Bootstrap, Install, Workload};
+use flux_protocol::Hostlist;
 use k8s_openapi::api::batch::v1::Job;
 use std::net::IpAddr;
 

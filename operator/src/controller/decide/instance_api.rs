@@ -3,7 +3,8 @@
 use flux_api::cluster::Cluster;
 use flux_api::objects;
 use flux_contract::token::fingerprint;
-use flux_contract::{AgentConfig, ClusterName, Redacted, Rest};
+use flux_contract::{AgentConfig, ClusterName, Rest};
+use flux_protocol::Redacted;
 use k8s_openapi::api::core::v1::Secret;
 
 /// Address of the API and name of its Secret, for the status.

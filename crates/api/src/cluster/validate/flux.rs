@@ -9,7 +9,8 @@ use crate::cluster::{AGENT_CONTAINER, Curve, Flux, View};
 use crate::crd::{self, Install, MiniClusterSpec};
 use crate::images::{ARM_VIEW_IMAGE, VIEW_IMAGE};
 use flux_contract::invocation::READY_PORT;
-use flux_contract::{Bootstrap, Broker, CurveCertificate, Hostlist, OVERLAY_PORT, Redacted};
+use flux_contract::{Bootstrap, Broker, OVERLAY_PORT};
+use flux_protocol::{CurveCertificate, Hostlist, Redacted};
 use k8s_openapi::api::core::v1::{Container, ResourceRequirements};
 
 /// Longest mount path: the path of the broker's socket below it may have 107 characters (unix(7)).

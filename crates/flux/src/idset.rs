@@ -1,17 +1,17 @@
-//! Sets of numbers as Flux and Linux write them: idsets (RFC 22) such as `0-3,7`.
+//! Idsets (RFC 22): sets of numbers such as `0-3,7`, which Linux writes in the same form.
 
-/// More ranks than an instance has, and more cores than a host has: `0-4294967295` would take 16 GiB.
-const MOST_IDS: usize = 1 << 20;
+/// Most numbers that are read: more than an instance has ranks or a host has cores. `0-4294967295` would take 16 GiB.
+const LIMIT: usize = 1 << 20;
 
-/// The ids of an idset (RFC 22) such as `0-3,7`, unless these are more than a million.
+/// Reads an idset; none if it is not valid or has more than a million numbers.
 pub fn ids_of(text: &str) -> Option<Vec<u32>> {
     let mut ids = Vec::new();
     for range in text.trim_matches(['[', ']']).split(',') {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
         let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
         let before_last = last.checked_sub(first)? as usize;
-        // No range of Flux has one id alone.
-        if ids.len() + before_last >= MOST_IDS || before_last == 0 && range.contains('-') {
+        // Flux writes no range of one number.
+        if ids.len() + before_last >= LIMIT || before_last == 0 && range.contains('-') {
             return None;
         }
         ids.extend(first..=last);
@@ -19,7 +19,7 @@ pub fn ids_of(text: &str) -> Option<Vec<u32>> {
     Some(ids)
 }
 
-/// The idset of `ids`, which are in order.
+/// Writes `ids`, which must be in order.
 pub fn idset(ids: &[u32]) -> String {
     let ranges = ids.chunk_by(|id, next| id.checked_add(1) == Some(*next));
     let texts = ranges.map(|range| match range {

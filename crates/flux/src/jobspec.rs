@@ -1,15 +1,19 @@
-//! The jobspec (RFC 25) that `flux run` submits for a command with numbers of nodes and tasks and nothing else, and the
-//! environment that it gives to the job: to the byte those of flux-core 0.88 (`flux/cli/base.py`, `flux/job/Jobspec.py`).
+//! Jobspecs (RFC 25): the one that `flux run` submits for a command with numbers of nodes and tasks and no other option,
+//! and the environment that `flux run` gives to the job. Both are to the byte those of flux-core 0.88 (`flux/cli/base.py`,
+//! `flux/job/Jobspec.py`).
 
-use clap::{Args, value_parser};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// An environment of which everything is UTF-8, as that of a job has to be.
-pub(crate) type Variables = BTreeMap<String, String>;
+/// An environment. A job can have only UTF-8 in it.
+pub type Variables = BTreeMap<String, String>;
+
+/// The soft limits that `flux run` passes on to a job, by the names that Flux's shell knows.
+pub const LIMITS: [&str; 9] =
+    ["as", "core", "cpu", "data", "fsize", "nofile", "nproc", "rss", "stack"];
 
 /// Variables that change which files `flux run` is made of, or what Python does with the environment.
-const OF_FLUX_RUN: [&str; 6] = [
+const CHANGING_FLUX_RUN: [&str; 6] = [
     "FLUX_CLI_PLUGINPATH",
     "FLUX_CLI_PLUGINPATH_OVERRIDE",
     "FLUX_EXEC_PATH_PREPEND",
@@ -17,43 +21,44 @@ const OF_FLUX_RUN: [&str; 6] = [
     "PYTHONCOERCECLOCALE",
     "PYTHONHOME",
 ];
-/// Where the wrapper of Flux's Python programs keeps the list of the caller (flux-core, `cmd/py-runner.py`).
+/// Where the wrapper of Flux's Python programs keeps `PYTHONPATH` of its caller (flux-core, `cmd/py-runner.py`).
 const ORIGINAL_PYTHON_PATH: &str = "FLUX_PYTHONPATH_ORIG";
 
 /// How large a job is, as `flux run` takes it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Args)]
-pub(crate) struct Counts {
-    /// Nodes; alone, whole nodes with a task each
-    #[arg(short = 'N', value_name = "N", value_parser = value_parser!(u32).range(1..))]
-    pub(crate) nodes: Option<u32>,
-    /// Tasks
-    #[arg(short = 'n', value_name = "N", value_parser = value_parser!(u32).range(1..))]
-    pub(crate) tasks: Option<u32>,
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counts {
+    /// Nodes. Without a number of tasks, the job gets whole nodes and has a task on each.
+    pub nodes: Option<u32>,
+    /// Tasks.
+    pub tasks: Option<u32>,
 }
 
 /// What a task gets of the node that it runs on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Slot {
-    pub(crate) cores: u32,
-    pub(crate) gpus: u32,
+pub struct Slot {
+    /// Cores of each task.
+    pub cores: u32,
+    /// GPUs of each task.
+    pub gpus: u32,
 }
 
 impl Slot {
-    pub(crate) const ONE_CORE: Self = Self { cores: 1, gpus: 0 };
+    /// The default of `flux run`.
+    pub const ONE_CORE: Self = Self { cores: 1, gpus: 0 };
 }
 
-/// Why the job of `flux run` in `environment` is not known, if it is not.
-pub(crate) fn obstacle(environment: &Variables) -> Option<String> {
-    if let Some(name) = OF_FLUX_RUN.into_iter().find(|name| environment.contains_key(*name)) {
+/// Why this crate does not know the job that `flux run` would make in `environment`, if it does not.
+pub fn obstacle(environment: &Variables) -> Option<String> {
+    if let Some(name) = CHANGING_FLUX_RUN.into_iter().find(|name| environment.contains_key(*name)) {
         return Some(format!("{name} is set"));
     }
     let locale = locale(environment);
-    (!is_c(locale) && !locale.starts_with("C.") && !has_for_all(environment))
+    (!is_c(locale) && !locale.starts_with("C.") && !has_lc_all(environment))
         .then(|| format!("whether the C library has the locale {locale} is not known"))
 }
 
-/// `environment`, which is that behind the front end `flux`, as `flux run` has it.
-pub(crate) fn of_flux_run(mut environment: Variables) -> Variables {
+/// The environment that `flux run` gives to a job, made from `environment`, in which the front end `flux` starts programs.
+pub fn flux_run_environment(mut environment: Variables) -> Variables {
     if let Some(path) = environment.remove("PYTHONPATH") {
         let mut seen = BTreeSet::new();
         let once = |entry: &&str| !entry.is_empty() && seen.insert((*entry).to_owned());
@@ -63,8 +68,8 @@ pub(crate) fn of_flux_run(mut environment: Variables) -> Variables {
     if let Some(path) = environment.get(ORIGINAL_PYTHON_PATH).cloned() {
         environment.insert("PYTHONPATH".to_owned(), path);
     }
-    // Python takes another locale for that of C and says so in the environment (PEP 538). Every C library of today has it.
-    if is_c(locale(&environment)) && !has_for_all(&environment) {
+    // Python replaces the locale C by another one, which every C library of today has, and sets the variable (PEP 538).
+    if is_c(locale(&environment)) && !has_lc_all(&environment) {
         environment.insert("LC_CTYPE".to_owned(), "C.UTF-8".to_owned());
     }
     environment
@@ -74,7 +79,7 @@ fn value<'set>(environment: &'set Variables, name: &str) -> Option<&'set str> {
     environment.get(name).map(String::as_str).filter(|value| !value.is_empty())
 }
 
-fn has_for_all(environment: &Variables) -> bool {
+fn has_lc_all(environment: &Variables) -> bool {
     value(environment, "LC_ALL").is_some()
 }
 
@@ -86,8 +91,8 @@ fn is_c(locale: &str) -> bool {
     ["C", "POSIX"].contains(&locale)
 }
 
-/// The job of `command` in `directory`, with the soft limits that it gets, by the names that Flux's shell knows.
-pub(crate) fn jobspec(
+/// The jobspec of `command` in `directory`, with the soft `limits` of its processes by the names of [`LIMITS`].
+pub fn jobspec(
     counts: Counts,
     slot: Slot,
     command: &[String],
@@ -131,12 +136,11 @@ pub(crate) fn jobspec(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
     use serde::Deserialize;
 
     /// What `flux run --dry-run` of flux-core 0.88.0 printed, and which environment `flux /PATH/TO/PROGRAM` gave to a
-    /// program where it did.
-    const RECORDED: &str = include_str!("../../tests/recorded/flux_run.json");
+    /// program at the same place.
+    const RECORDED: &str = include_str!("../tests/recorded/flux_run.json");
 
     #[derive(Deserialize)]
     struct Recorded {
@@ -146,33 +150,34 @@ mod tests {
         jobspec: Value,
     }
 
-    #[derive(Parser)]
-    struct Flags {
-        #[command(flatten)]
-        counts: Counts,
+    /// Reads flags such as `-N 2 -n4`.
+    fn counts(flags: &[String]) -> Counts {
+        let text = flags.concat();
+        let (nodes, tasks) = text.split_once("-n").unwrap_or((text.as_str(), ""));
+        let nodes = nodes.strip_prefix("-N").and_then(|count| count.parse().ok());
+        Counts { nodes, tasks: tasks.parse().ok() }
     }
 
     #[test]
-    fn the_jobspec_is_that_of_flux_run() {
+    fn the_jobspec_is_that_flux_run_environment() {
         let recorded: Vec<Recorded> = serde_json::from_str(RECORDED).unwrap();
         for Recorded { flags, command, environment, jobspec: expected } in recorded {
-            let words = ["submit".to_owned()].into_iter().chain(flags);
-            let Flags { counts } = Flags::try_parse_from(words).unwrap();
             assert_eq!(obstacle(&environment), None);
             let system = &expected["attributes"]["system"];
             let limits = system["shell"]["options"]["rlimit"].as_object().unwrap();
-            let limits =
-                limits.iter().map(|(name, limit)| (name.as_str(), limit.as_i64().unwrap()));
-            let (limits, environment) = (limits.collect(), of_flux_run(environment));
-            assert_eq!(
-                jobspec(counts, Slot::ONE_CORE, &command, "/tmp", &environment, &limits),
-                expected
-            );
+            let limits: BTreeMap<_, _> = limits
+                .iter()
+                .map(|(name, limit)| (name.as_str(), limit.as_i64().unwrap()))
+                .collect();
+            assert!(limits.keys().eq(&LIMITS), "{limits:?}");
+            let (counts, environment) = (counts(&flags), flux_run_environment(environment));
+            let found = jobspec(counts, Slot::ONE_CORE, &command, "/tmp", &environment, &limits);
+            assert_eq!(found, expected);
         }
     }
 
     #[test]
-    fn what_python_makes_of_a_locale_or_a_path_of_its_own_is_not_known() {
+    fn other_locales_and_settings_of_python_are_obstacles() {
         for (variables, is_known) in [
             (&[("LANG", "en_US.UTF-8")][..], false),
             (&[("LANG", "en_US.UTF-8"), ("LC_ALL", "C")], true),

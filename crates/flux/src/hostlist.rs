@@ -1,8 +1,8 @@
 //! Hostlists (RFC 29): ordered lists of host names, written `flux-[0-3],other`. Order and duplicates are
 //! preserved: in a Flux configuration the order of first mention is the rank.
 //!
-//! A list is stored in ranges, so that 100,000 hosts cost no more than their text. Its text comes from
-//! whoever may write a MiniCluster: everything is counted before it is expanded.
+//! A list is stored in ranges, so that 100,000 hosts cost no more than their text. The text need not be trusted: the reader
+//! counts the hosts and characters of each part before it expands the part.
 
 use serde_with::{DeserializeFromStr, SerializeDisplay};
 use std::collections::HashSet;
@@ -44,7 +44,7 @@ pub struct Hostlist {
 }
 
 impl Hostlist {
-    /// Most hosts: more than an Indexed Job of Kubernetes can have, for clusters that extend each other.
+    /// Most hosts of a list: more than an instance has brokers.
     pub const LIMIT: usize = 1 << 17;
 
     /// The hosts `<prefix>-<first>` to `<prefix>-<last>`, none when the range is empty.
@@ -76,7 +76,7 @@ impl Hostlist {
         Ok(list)
     }
 
-    /// The hosts in rank order, one by one. What can do with ranks or with the text is faster.
+    /// The hosts in rank order, one by one. Ranks and the text are faster.
     pub fn hosts(&self) -> impl Iterator<Item = String> {
         self.ranges.iter().flat_map(Range::hosts)
     }
@@ -109,7 +109,7 @@ impl Hostlist {
         None
     }
 
-    /// How many of `<prefix>-0`, `<prefix>-1`, ... are listed, up to the first that is not.
+    /// The number of hosts `<prefix>-0`, `<prefix>-1`, ... up to the first one that is not listed.
     pub fn indexes_of(&self, prefix: &str) -> u32 {
         let listed: HashSet<String> = self.hosts().collect();
         let mut count = 0;
@@ -119,7 +119,7 @@ impl Hostlist {
         count
     }
 
-    /// A host that is listed more than once, if there is one.
+    /// The first host that is listed a second time, if there is one.
     pub fn listed_twice(&self) -> Option<String> {
         let mut seen = HashSet::new();
         self.hosts().find(|host| !seen.insert(host.clone()))
@@ -135,7 +135,7 @@ impl Hostlist {
         self.ranges.is_empty()
     }
 
-    /// Appends the hosts of `other` behind the own ones; changes nothing where that is too much.
+    /// Appends the hosts of `other`; changes nothing where the list would be too long.
     pub fn append(&mut self, other: &Self) -> Result<(), HostlistError> {
         let mut joined = self.clone();
         other.ranges.iter().cloned().for_each(|range| joined.push(range));
@@ -145,7 +145,7 @@ impl Hostlist {
         Ok(())
     }
 
-    /// Appends `range`, to the last range where it continues that.
+    /// Appends `range`, or extends the last range by it where it continues that one.
     fn push(&mut self, range: Range) {
         if let Some(last) = self.ranges.last_mut()
             && let (Some(numbers), Some(more)) = (&mut last.numbers, range.numbers)
@@ -193,7 +193,7 @@ impl fmt::Debug for Hostlist {
 impl FromStr for Hostlist {
     type Err = HostlistError;
 
-    /// The list without hosts is written as well.
+    /// Reads an empty text as the list without hosts.
     fn from_str(text: &str) -> Result<Self, HostlistError> {
         if text.is_empty() { Ok(Self::default()) } else { Self::parse(text) }
     }
@@ -256,7 +256,7 @@ impl Range {
         numbers.map(|number| format!("{}{number}", self.prefix)).chain(plain)
     }
 
-    /// Where among these hosts `host` is.
+    /// The position of `host` among these hosts.
     fn position(&self, host: &str) -> Option<usize> {
         let digits = host.strip_prefix(&self.prefix)?;
         let Some(Numbers { first, last, width }) = self.numbers else {
@@ -354,13 +354,13 @@ fn split_outside_brackets(text: &str) -> Result<Vec<&str>, String> {
     Ok(parts)
 }
 
-/// What stands between two commas: a host name, with brackets in it or none.
+/// The text between two commas: a host name, with or without brackets in it.
 struct Pattern<'text> {
-    /// What stands before each bracket whose numbers are written out, and its numbers.
+    /// Each bracket whose numbers are expanded: the text before it, and its numbers.
     outer: Vec<(&'text str, Vec<Numbers>)>,
-    /// The same of a bracket with nothing behind it: its numbers stay ranges.
+    /// The bracket at the end of the text, if there is one. Its numbers stay ranges.
     last: Option<(&'text str, Vec<Numbers>)>,
-    /// What stands behind the last bracket.
+    /// The text after the last bracket.
     end: &'text str,
 }
 
@@ -394,19 +394,19 @@ impl<'text> Pattern<'text> {
         Ok(Self { outer, last, end })
     }
 
-    /// How many hosts it stands for.
+    /// The number of hosts.
     fn hosts(&self) -> usize {
         combinations(self.outer.iter().chain(&self.last))
     }
 
-    /// At least so many characters are written where its outer brackets are.
+    /// A lower bound of the characters of the hosts when the outer brackets are expanded.
     fn expanded_length(&self) -> usize {
         let name: usize = self.outer.iter().map(|(before, _)| before.len() + 1).sum();
         let name = name + self.end.len() + self.last.as_ref().map_or(0, |(before, _)| before.len());
         if self.outer.is_empty() { 0 } else { name * combinations(&self.outer) }
     }
 
-    /// Appends its hosts to `list`: the numbers of the last bracket count fastest.
+    /// Appends the hosts to `list`. The numbers of the last bracket change fastest.
     fn expand_into(&self, list: &mut Hostlist) {
         let mut prefixes = vec![String::new()];
         for (before, numbers) in &self.outer {

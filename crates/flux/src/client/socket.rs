@@ -1,17 +1,15 @@
-//! Asks the local broker over its own socket: for its state, and for what its instance says of its rank.
-//! `flux uptime` would be a process for every question, and up to Flux 0.88 it crashes where the user has no passwd
-//! entry.
+//! The local socket of a broker. `flux` would be a process for every question, and `flux uptime` of Flux up to 0.88 crashes
+//! where the user has no passwd entry.
 //!
-//! After one byte that says whether the connection is accepted come messages. Only the owner of the instance is let in,
-//! and root where `access.allow-root-owner` says so, which a user's own configuration may not.
+//! The broker first sends one byte, 0 if it accepts the client, else an errno. Messages follow. A broker accepts the owner
+//! of the instance, and root where `access.allow-root-owner` is set, which the configuration of a user may lack.
 
-use flux_contract::message::{self, HEAD, Message, REQUEST, RESPONSE};
+use crate::message::{self, HEAD, Message, REQUEST, RESPONSE};
 use nix::errno::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::{DumpableBehavior, Uid};
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -20,73 +18,104 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::time::{sleep, timeout};
 
-/// The broker at the other end of the socket, whatever its rank.
-pub(crate) const NODE_ANY: u32 = u32::MAX;
-/// The broker fills in who asks, user and roles. Of the instance's owner it takes any user that is named, and 0 would be
-/// root (flux-core, `librouter/auth.c`).
-const WHO_CONNECTS: u32 = u32::MAX;
-/// The lead, whom services are asked that it alone has.
-pub(crate) const LEAD: u32 = 0;
-/// How long its answer may take: it may come over several brokers.
+/// Addresses the broker at the other end of the socket, whatever its rank.
+pub const NODE_ANY: u32 = u32::MAX;
+/// The rank of the lead broker, which has the services of the instance.
+pub const LEAD: u32 = 0;
+/// The broker fills in the user and the roles of a request. It lets the owner name another user, and 0 would be root
+/// (flux-core, `librouter/auth.c`).
+const UNKNOWN_USER: u32 = u32::MAX;
+/// How long the lead may take to answer, perhaps over several brokers.
 const LEAD_TIMEOUT: Duration = Duration::from_secs(5);
-/// The service that every broker has for its own state.
-const STATE: &str = "state-machine.get";
-/// The service that answers with every change of that state.
-const STATE_CHANGES: &str = "state-machine.monitor";
-/// The service that every broker has for groups of brokers.
-const GROUP: &str = "groups.get";
-/// How long a broker may take to tell its state, which it does from memory.
-const STATE_TIMEOUT: Duration = Duration::from_secs(1);
-/// Pause before a broker that has many to accept is asked again.
+/// Pause before another attempt to connect to a broker whose queue of connections is full.
 const FULL_PAUSE: Duration = Duration::from_millis(10);
-/// The resource set of a large instance of many kinds of nodes is shorter; anything longer is no answer.
+/// Longest answer that is read. The resource set of a large instance of many kinds of nodes is shorter.
 const LARGEST_MESSAGE: u32 = 4 * 1024 * 1024;
 
+/// Why a broker has not answered a request.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum SocketError {
+pub enum SocketError {
+    /// Nobody accepts connections at the socket, or there is no socket.
     #[error("connect to the broker's socket")]
     Connect(#[source] io::Error),
+    /// The connection has ended.
     #[error("talk to the broker")]
     Exchange(#[source] io::Error),
+    /// The broker accepts other users only.
     #[error("the broker refused the connection with errno {errno}")]
-    Refused { errno: u8 },
-    /// The broker does not offer the service, or failed to serve.
+    Refused {
+        /// The number that the broker sent.
+        errno: u8,
+    },
+    /// The broker does not offer the service, or the service failed.
     #[error("the broker answered {topic} with errno {errno} ({text})")]
-    Failed { topic: String, errno: u32, text: String },
+    Failed {
+        /// The service.
+        topic: String,
+        /// The error number of the answer.
+        errno: u32,
+        /// The text of the answer, or that of the number.
+        text: String,
+    },
+    /// The answer took too long.
     #[error("the lead broker has not answered {topic}")]
-    Silent { topic: String },
+    Silent {
+        /// The service.
+        topic: String,
+    },
+    /// The answer is not read.
     #[error(
         "the broker's answer to {topic} has {length} bytes, and is read up to {LARGEST_MESSAGE}"
     )]
-    TooLong { topic: String, length: u32 },
+    TooLong {
+        /// The service.
+        topic: String,
+        /// Bytes of the answer.
+        length: u32,
+    },
+    /// The answer cannot be read.
     #[error("the broker's answer is not a Flux message: {what}")]
-    Malformed { what: &'static str },
+    Malformed {
+        /// What is wrong with it.
+        what: &'static str,
+    },
 }
 
 impl SocketError {
-    /// Whether nobody listens at the socket, or there is none.
-    pub(crate) fn is_closed(&self) -> bool {
+    /// Nobody listens at the socket, or there is none.
+    pub fn is_closed(&self) -> bool {
         let closed = [io::ErrorKind::NotFound, io::ErrorKind::ConnectionRefused];
         matches!(self, Self::Connect(error) if closed.contains(&error.kind()))
     }
 
-    /// Whether `errno` is the broker's answer.
-    pub(crate) fn is(&self, errno: Errno) -> bool {
+    /// The broker has answered with `errno`.
+    pub fn is(&self, errno: Errno) -> bool {
         matches!(self, Self::Failed { errno: answered, .. } if i32::try_from(*answered) == Ok(errno as i32))
     }
 }
 
-/// Where the local broker is asked, and by whom.
+/// The result of `answer`, which the service `topic` gives, or [`SocketError::Silent`] after `limit`.
+pub async fn within<Answer>(
+    limit: Duration,
+    topic: &str,
+    answer: impl Future<Output = Result<Answer, SocketError>>,
+) -> Result<Answer, SocketError> {
+    let silent = |_| Err(SocketError::Silent { topic: topic.to_owned() });
+    timeout(limit, answer).await.unwrap_or_else(silent)
+}
+
+/// The socket of a broker, and as which user to connect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BrokerAddress {
-    /// Its socket.
+    /// The path of the socket.
     pub socket: PathBuf,
-    /// The owner of the instance, where that is another user than this process'.
+    /// The owner of the instance, where this process is another user and may become that one.
     pub owner: Option<u32>,
 }
 
 impl BrokerAddress {
-    pub(crate) async fn connect(&self) -> Result<BrokerSocket, SocketError> {
+    /// Opens a connection. While the broker has too many to accept, this waits.
+    pub async fn connect(&self) -> Result<BrokerSocket, SocketError> {
         let stream = loop {
             match connected(&self.socket, self.owner) {
                 // A broker has five places for those that it has not accepted yet (flux-core, `usock.c`).
@@ -100,30 +129,11 @@ impl BrokerAddress {
             errno => Err(SocketError::Refused { errno }),
         }
     }
-
-    /// The state of the broker, in its own word: `join`, `init`, `quorum`, `run`, `cleanup`, ...
-    pub(crate) async fn state(&self) -> Result<String, SocketError> {
-        let state = async { self.connect().await?.state(NODE_ANY).await };
-        let silent = || Err(SocketError::Silent { topic: STATE.to_owned() });
-        timeout(STATE_TIMEOUT, state).await.unwrap_or_else(|_| silent())
-    }
-
-    /// Asks the broker which brokers are online, and disconnects.
-    pub(crate) async fn ask_of_groups(&self) -> Result<(), SocketError> {
-        let payload = json!({ "name": "broker.online" });
-        let asked = async {
-            let mut connection = self.connect().await?;
-            let _: Value = connection.ask(GROUP, NODE_ANY, Some(&payload)).await?;
-            Ok(())
-        };
-        let silent = || Err(SocketError::Silent { topic: GROUP.to_owned() });
-        timeout(STATE_TIMEOUT, asked).await.unwrap_or_else(|_| silent())
-    }
 }
 
-/// A stream to the socket at `path`. A broker asks the kernel who has connected, and on Linux users are those of
-/// threads: one of its own becomes `owner` and ends with the answer, for which it does not wait: where the broker has
-/// too many to accept, that is [`io::ErrorKind::WouldBlock`].
+/// Connects to the socket at `path`. A broker asks the kernel which user has connected, and on Linux each thread has a user
+/// of its own. So a new thread becomes `owner`, connects and ends. It does not wait: where the broker has too many
+/// connections to accept, the result is [`io::ErrorKind::WouldBlock`].
 fn connected(path: &Path, owner: Option<u32>) -> io::Result<std::os::unix::net::UnixStream> {
     let connect = || -> io::Result<OwnedFd> {
         if let Some(uid) = owner {
@@ -137,45 +147,30 @@ fn connected(path: &Path, owner: Option<u32>) -> io::Result<std::os::unix::net::
     };
     let ended = |_| Err(io::Error::other("the thread has ended"));
     let socket = thread::scope(|scope| {
-        // Not the error of a broker that has many to accept: this one may stay.
+        // Another kind than `WouldBlock`: the lack of a thread may last.
         let without = |error| io::Error::other(format!("start a thread: {error}"));
         let thread = thread::Builder::new().spawn_scoped(scope, connect).map_err(without)?;
         thread.join().unwrap_or_else(ended)
     });
     if owner.is_some() {
-        // A change of user makes the kernel hide `/proc/PID/exe`, by which PID 1 starts itself (PR_SET_DUMPABLE(2const)).
-        // The thread was root all the same, but for its effective user: nobody else could trace it.
+        // The change of user has made the kernel hide `/proc/PID/exe`, by which a program may start itself
+        // (PR_SET_DUMPABLE(2const)). Nobody could trace the thread meanwhile: its real and saved users stayed root.
         rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable)?;
     }
     Ok(socket?.into())
 }
 
+/// A connection to a broker.
 #[derive(Debug)]
-pub(crate) struct BrokerSocket {
+pub struct BrokerSocket {
     stream: UnixStream,
     matchtag: u32,
 }
 
 impl BrokerSocket {
-    /// The state of the broker `node`, asked through the brokers in between.
-    pub(crate) async fn state(&mut self, node: u32) -> Result<String, SocketError> {
-        let answer: State = self.ask(STATE, node, None).await?;
-        Ok(answer.state)
-    }
-
-    /// Asks to be answered with every change of the broker's state: by [`Self::state_change`] alone from then on.
-    pub(crate) async fn monitor_state(&mut self) -> Result<(), SocketError> {
-        self.send(STATE_CHANGES, NODE_ANY, None, true).await
-    }
-
-    /// Waits for the next change. The answer names the state by a number that differs between releases of Flux.
-    pub(crate) async fn state_change(&mut self) -> Result<(), SocketError> {
-        let _: Value = self.receive(STATE_CHANGES).await?;
-        Ok(())
-    }
-
-    /// What the service `topic` of the broker `node` answers. An answer without a payload is `null`.
-    pub(crate) async fn ask<Answer: DeserializeOwned>(
+    /// Sends a request to the service `topic` of the broker `node` and waits for the answer. An answer without a payload is
+    /// `null`.
+    pub async fn ask<Answer: DeserializeOwned>(
         &mut self,
         topic: &str,
         node: u32,
@@ -185,24 +180,28 @@ impl BrokerSocket {
         self.receive(topic).await
     }
 
-    /// The same of the lead, if it answers in time.
-    pub(crate) async fn ask_lead<Answer: DeserializeOwned>(
+    /// The same for the lead, whose answer may take at most five seconds.
+    pub async fn ask_lead<Answer: DeserializeOwned>(
         &mut self,
         topic: &str,
         payload: &Value,
     ) -> Result<Answer, SocketError> {
-        let answer = timeout(LEAD_TIMEOUT, self.ask(topic, LEAD, Some(payload))).await;
-        answer.unwrap_or_else(|_| Err(SocketError::Silent { topic: topic.to_owned() }))
+        within(LEAD_TIMEOUT, topic, self.ask(topic, LEAD, Some(payload))).await
     }
 
-    /// Asks the lead to answer `topic` more than once: by [`Self::next`] alone from then on. The broker ends what it does
-    /// for this when the connection ends.
-    pub(crate) async fn stream(&mut self, topic: &str, payload: &Value) -> Result<(), SocketError> {
-        self.send(topic, LEAD, Some(payload), true).await
+    /// Sends a request to which the broker `node` answers more than once. Only [`Self::next`] may follow. The broker ends
+    /// its work for the request with the connection.
+    pub async fn stream(
+        &mut self,
+        topic: &str,
+        node: u32,
+        payload: Option<&Value>,
+    ) -> Result<(), SocketError> {
+        self.send(topic, node, payload, true).await
     }
 
-    /// Waits for the next answer of that stream; there is none behind its end (RFC 6).
-    pub(crate) async fn next<Answer: DeserializeOwned>(
+    /// Waits for the next answer of that stream; none at its end (RFC 6).
+    pub async fn next<Answer: DeserializeOwned>(
         &mut self,
         topic: &str,
     ) -> Result<Option<Answer>, SocketError> {
@@ -225,7 +224,7 @@ impl BrokerSocket {
             streaming,
             topic: topic.to_owned(),
             payload: payload.map(Value::to_string),
-            user: WHO_CONNECTS,
+            user: UNKNOWN_USER,
             roles: 0,
             node,
             matchtag: self.matchtag,
@@ -233,8 +232,8 @@ impl BrokerSocket {
         self.stream.write_all(&request.encode()).await.map_err(SocketError::Exchange)
     }
 
-    /// The next answer to the question that was sent last.
-    async fn receive<Answer: DeserializeOwned>(
+    /// Waits for the next answer to the last request.
+    pub(super) async fn receive<Answer: DeserializeOwned>(
         &mut self,
         topic: &str,
     ) -> Result<Answer, SocketError> {
@@ -253,11 +252,7 @@ impl BrokerSocket {
     }
 }
 
-#[derive(Debug, Deserialize)]
-struct State {
-    state: String,
-}
-
+/// Reads the frames of an answer.
 fn answer_of<Answer: DeserializeOwned>(
     topic: &str,
     matchtag: u32,
@@ -284,29 +279,25 @@ fn answer_of<Answer: DeserializeOwned>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
     use tokio::net::UnixListener;
 
-    fn state_of(body: &[u8]) -> Result<String, SocketError> {
-        answer_of::<State>(STATE, 1, body).map(|answer| answer.state)
-    }
-
     #[test]
-    fn the_state_is_read_from_the_payload_of_the_answer_to_this_question() {
+    fn an_answer_belongs_to_the_last_request() {
         let answer = |matchtag, node, payload: &str| {
             let payload = Some(payload.to_owned());
             let answer = Message { kind: RESPONSE, node, matchtag, payload, ..Message::default() };
-            state_of(&answer.encode()[HEAD..])
+            answer_of::<Value>("a.b", 1, &answer.encode()[HEAD..])
         };
-        let state = r#"{"state":"run","duration":1.5}"#;
-        assert_eq!(answer(1, 0, state).unwrap(), "run");
-        let late = answer(2, 0, state);
+        assert_eq!(answer(1, 0, r#"{"a":"b"}"#).unwrap(), json!({ "a": "b" }));
+        let late = answer(2, 0, "{}");
         assert!(matches!(late, Err(SocketError::Malformed { .. })), "{late:?}");
         let refused = answer(1, 38, "No service matching foo.bar is registered");
         assert!(matches!(refused, Err(SocketError::Failed { errno: 38, .. })), "{refused:?}");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_connection_waits_for_a_broker_that_has_many_to_accept() {
+    async fn a_full_broker_is_waited_for() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("local");
         let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::STREAM, None).unwrap();

@@ -1,11 +1,11 @@
-//! The id of a job as Flux prints it (RFC 19): a prefix, and a number in base 58 as Bitcoin writes it.
+//! The id of a job as Flux prints it (RFC 19): a prefix and a number in base 58 with the digits of Bitcoin.
 
-/// The number as people read it.
+/// The form for people.
 pub fn f58(id: u64) -> String {
     format!("ƒ{}", digits(id))
 }
 
-/// The same in ASCII, as `flux job id --to=f58plain` prints it: for addresses and programs.
+/// The form in ASCII for addresses and programs, as `flux job id --to=f58plain` prints it.
 pub fn f58_plain(id: u64) -> String {
     format!("f{}", digits(id))
 }
@@ -16,8 +16,8 @@ fn digits(id: u64) -> String {
     bs58::encode(&bytes[first..]).into_string()
 }
 
-/// The number behind what people write: with either prefix, decimal, hexadecimal, or as Flux calls a job's directory in
-/// its store (flux-core, `src/common/libjob/id.c` and `src/common/libutil/fluid.c`).
+/// Reads an id in any form that Flux reads: with either prefix, decimal, hexadecimal, or as the name of the job's directory
+/// in the key-value store (flux-core, `src/common/libjob/id.c` and `src/common/libutil/fluid.c`).
 pub fn parse(text: &str) -> Option<u64> {
     let text = text.strip_prefix("job.").unwrap_or(text);
     if text.contains('.') {
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_is_read_in_the_other_forms_of_flux_too() {
+    fn an_id_is_read_in_every_form_of_flux() {
         // As `flux job id --to=hex`, `dothex` and `kvs` of flux-core 0.88 print it.
         for text in ["0x5f4000000", "0000.0005.f400.0000", "job.0000.0005.f400.0000", "0.5.F400.0"]
         {

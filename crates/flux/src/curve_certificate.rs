@@ -1,6 +1,6 @@
 //! CURVE certificates in the text form that Flux reads (flux-keygen(1)). Sections start in column one, pairs are
-//! indented, values are quoted. The reader of Flux is narrower than generic ZPL: metadata values may not hold `_`,
-//! `,` or quotes, and the metadata `name` must be there, or a lead with children refuses to start.
+//! indented, values are quoted. Flux reads less than all of ZPL: values of the metadata must not have `_`, `,` or quotes,
+//! and a lead with children refuses to start without the metadata `name`.
 
 use crate::redacted::Redacted;
 use x25519_dalek::{PublicKey, StaticSecret};
@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 /// Why a text is not a certificate that a broker would accept.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CertificateError {
-    /// A line Flux cannot read. The line itself is not shown: it may hold the secret key.
+    /// A line that Flux cannot read. The message does not show the line, which may have the secret key.
     #[error(
         "line {0} of the CURVE certificate is neither a section, an indented `key = \"value\"` pair nor a comment"
     )]
@@ -151,9 +151,9 @@ mod tests {
         assert!(!format!("{certificate:?} {:?}", certificate.to_text()).contains(&secret));
     }
 
-    /// Without a name, a lead with children would not start.
+    /// A lead with children does not start without a name.
     #[test]
-    fn a_text_that_a_broker_would_not_take_is_refused() {
+    fn a_text_that_a_broker_refuses_is_refused() {
         let whole = sample().to_text();
         let other = CurveCertificate::new("hello-0", [8; 32]).unwrap();
         let [own, other] = [sample(), other].map(|it| z85::encode(it.public_key()));
@@ -164,7 +164,7 @@ mod tests {
                 "",
                 CertificateError::Missing { section: "metadata", key: "name" },
             ),
-            // Named by its number, and not shown.
+            // The error has the number of the line, not its text.
             ("    name", "name", CertificateError::Line(3)),
         ] {
             let refused = CurveCertificate::parse(&whole.expose().replace(from, to));
@@ -189,7 +189,7 @@ mod tests {
         }
 
         #[test]
-        fn the_public_key_is_the_one_an_independent_implementation_derives(secret: [u8; 32]) {
+        fn another_implementation_derives_the_same_public_key(secret: [u8; 32]) {
             let theirs = crypto_box::SecretKey::from(secret).public_key();
             let ours = CurveCertificate::new("n", secret).unwrap().public_key();
             prop_assert_eq!(theirs.as_bytes(), &ours);

@@ -68,7 +68,7 @@ fn different_paddings_are_not_mixed() {
 }
 
 #[test]
-fn no_host_is_left_but_the_others_without_the_first() {
+fn the_first_host_is_left_out() {
     for (text, rest) in [("a[0-2],b", "a[1-2],b"), ("a,b", "b"), ("a0", ""), ("a[09-10]", "a10")] {
         assert_eq!(Hostlist::parse(text).unwrap().without_first().to_string(), rest);
     }
@@ -133,7 +133,7 @@ fn lists_that_are_too_long_together_are_not_joined() {
 }
 
 #[test]
-fn the_longest_text_that_is_read_is_read_again_as_it_is_written() {
+fn the_longest_text_reads_back_the_same() {
     let names: Vec<String> = (0..11_500).map(|number| format!("{number:x}z")).collect();
     let text = names.join(",");
     assert!((60_000..=TEXT_LIMIT).contains(&text.len()), "{}", text.len());
@@ -180,7 +180,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_makes_the_parser_panic_or_costs_more_than_the_limits(
+    fn no_text_panics_or_exceeds_the_limits(
         start in "[a-c0-9,\\[\\]-]{0,24}",
         pieces in prop::collection::vec(("[a-c0-9,\\[\\]-]{1,6}", 1..20_000_usize), 0..4),
     ) {

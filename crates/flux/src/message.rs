@@ -1,14 +1,14 @@
-//! Messages of Flux (RFC 3) as they go over the local socket of a broker: a magic number in the byte order of the host,
-//! the length of the rest, and frames, each behind its own length (flux-core, `common/librouter/sendfd.c`). The frames
-//! are the route, which an empty one ends, the topic, the payload if there is one, and the protocol frame.
+//! Messages (RFC 3) as the local socket of a broker carries them: a magic number in the byte order of the host, the length
+//! of the rest, and frames, each after its own length (flux-core, `common/librouter/sendfd.c`). The frames are the route,
+//! which ends with an empty frame, the topic, the payload if there is one, and the protocol frame.
 
 /// Begins every message.
 pub const MAGIC: [u8; 4] = 0xffee_0012_u32.to_ne_bytes();
 /// Bytes of the magic number and the length.
 pub const HEAD: usize = 8;
-/// [`Message::kind`] of a question.
+/// [`Message::kind`] of a request.
 pub const REQUEST: u8 = 1;
-/// [`Message::kind`] of an answer.
+/// [`Message::kind`] of a response.
 pub const RESPONSE: u8 = 2;
 /// Begins the protocol frame, with its version.
 const PROTOCOL: [u8; 2] = [0x8e, 1];
@@ -23,23 +23,23 @@ const FLAG_STREAMING: u8 = 0x40;
 pub struct Message {
     /// [`REQUEST`] or [`RESPONSE`].
     pub kind: u8,
-    /// Whether there may be several answers.
+    /// The request may have several responses.
     pub streaming: bool,
     /// The service.
     pub topic: String,
-    /// Without the NUL that ends a text.
+    /// The text, without the NUL that ends it.
     pub payload: Option<String>,
-    /// Who asks.
+    /// The user who sends the request.
     pub user: u32,
     /// What the user may do (RFC 12).
     pub roles: u32,
-    /// The rank that is asked, or the errno of an answer.
+    /// The rank that gets the request, or the error number of a response.
     pub node: u32,
-    /// What question and answer have in common.
+    /// Tells which request a response belongs to.
     pub matchtag: u32,
 }
 
-/// The length that `head` gives for the frames; nothing if no message begins so.
+/// The length of the frames that follow `head`; none if it is not the head of a message.
 pub fn length(head: [u8; HEAD]) -> Option<u32> {
     let (magic, length) = head.split_first_chunk()?;
     let length = length.first_chunk().map(|length| u32::from_be_bytes(*length));
@@ -70,7 +70,7 @@ impl Message {
         [&MAGIC, length.to_be_bytes().as_slice(), &body].concat()
     }
 
-    /// Reads the frames behind a head; the error is what is wrong with them.
+    /// Reads the frames that follow a head; the error is what is wrong with them.
     pub fn decode(body: &[u8]) -> Result<Self, &'static str> {
         let mut frames = frames(body).ok_or("a frame is cut off")?;
         let protocol = frames.pop().ok_or("it is empty")?;
@@ -134,8 +134,8 @@ mod tests {
 
     /// As a client of flux-core 0.88 sends it.
     #[test]
-    fn a_message_is_that_of_flux_and_none_that_is_cut_makes_the_reader_panic() {
-        let question = Message {
+    fn messages_are_those_of_flux_and_cut_ones_are_refused() {
+        let request = Message {
             kind: REQUEST,
             topic: "a.b".to_owned(),
             payload: Some("{}".to_owned()),
@@ -145,17 +145,17 @@ mod tests {
             ..Message::default()
         };
         let (head, body) =
-            question.encode().split_first_chunk().map(|(a, b)| (*a, b.to_vec())).unwrap();
+            request.encode().split_first_chunk().map(|(a, b)| (*a, b.to_vec())).unwrap();
         let protocol = b"\x14\x8e\x01\x01\x0b\xff\xff\xff\xff\0\0\0\0\0\0\0\x07\0\0\x01\x02";
         assert_eq!(body, [b"\0\x03a.b\x03{}\0".as_slice(), protocol].concat());
         assert_eq!(length(head), u32::try_from(body.len()).ok());
         assert_eq!(length([0; HEAD]), None);
-        assert_eq!(Message::decode(&body), Ok(question.clone()));
+        assert_eq!(Message::decode(&body), Ok(request.clone()));
         for end in 0..body.len() {
             assert!(Message::decode(&body[..end]).is_err(), "cut at {end}");
         }
         assert!(Message::decode(&[0xff, 0xff, 0xff, 0xff, 0xff, 1]).is_err());
-        let long = Message { payload: Some("x".repeat(300)), streaming: true, ..question };
+        let long = Message { payload: Some("x".repeat(300)), streaming: true, ..request };
         assert_eq!(Message::decode(&long.encode()[HEAD..]), Ok(long));
     }
 }
