@@ -3,7 +3,6 @@
 use anyhow::{Context as _, Result};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use serde::Deserialize;
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -72,15 +71,6 @@ impl Audit {
         requests.retain(|it| it.stage == "ResponseComplete" && it.is_by_the_operator());
         Ok(requests)
     }
-}
-
-/// How many of each kind there are.
-pub(crate) fn count(requests: &[Request]) -> BTreeMap<String, u64> {
-    let mut counts = BTreeMap::new();
-    for request in requests {
-        *counts.entry(request.kind()).or_default() += 1;
-    }
-    counts
 }
 
 impl Request {

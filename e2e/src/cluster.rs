@@ -34,14 +34,21 @@ impl Target {
 
 /// A cluster that can be used, as [`Target`] names it.
 #[derive(Debug, Clone)]
-pub(crate) enum Cluster {
+pub enum Cluster {
+    /// One of ours.
     Own(Box<Kubernetes>),
-    External { kubeconfig: PathBuf, load_command: Option<String> },
+    /// One of somebody else.
+    External {
+        /// How to reach it.
+        kubeconfig: PathBuf,
+        /// A command that loads an image archive into it.
+        load_command: Option<String>,
+    },
 }
 
 impl Cluster {
     /// Starts the cluster, or sees that the given one answers.
-    pub(crate) fn up(target: &Target, progress: &Progress) -> Result<Self> {
+    pub fn up(target: &Target, progress: &Progress) -> Result<Self> {
         match target.clone() {
             Target::Own(options) => {
                 Kubernetes::up(&options, progress).map(|it| Self::Own(Box::new(it)))
@@ -53,12 +60,13 @@ impl Cluster {
         }
     }
 
-    pub(crate) fn own(&self) -> Option<&Kubernetes> {
+    /// The cluster, if it is one of ours.
+    pub fn own(&self) -> Option<&Kubernetes> {
         if let Self::Own(cluster) = self { Some(cluster) } else { None }
     }
 
     /// The kubeconfig to reach it by, after [`Cluster::enter_network`].
-    pub(crate) fn kubeconfig(&self) -> &Path {
+    pub fn kubeconfig(&self) -> &Path {
         match self {
             Self::Own(cluster) => cluster.kubeconfig(),
             Self::External { kubeconfig, .. } => kubeconfig,
@@ -82,7 +90,7 @@ impl Cluster {
     }
 
     /// Applies objects as `kubectl apply --server-side` does, with these further options.
-    pub(crate) fn apply(&self, manifest: &str, options: &[&str]) -> Result<()> {
+    pub fn apply(&self, manifest: &str, options: &[&str]) -> Result<()> {
         let words = ["apply", "--server-side", "--force-conflicts", "--validate=strict", "-f", "-"];
         let mut apply = self.kubectl(&[&words[..], options].concat());
         programs::run_with_input(&mut apply, manifest.as_bytes()).map(drop)
@@ -100,7 +108,8 @@ impl Cluster {
         }
     }
 
-    pub(crate) fn load_image(&self, image: &Image, names: &[&str]) -> Result<()> {
+    /// Loads an image under these names.
+    pub fn load_image(&self, image: &Image, names: &[&str]) -> Result<()> {
         match self {
             Self::Own(cluster) => cluster.load_image(image, names),
             Self::External { load_command, .. } => {

@@ -1,7 +1,6 @@
 //! The command line of the test harness, but for what names a cluster.
 
 use crate::architecture::Architecture;
-use crate::bench::BenchCommand;
 use crate::cli::ClusterArguments;
 use crate::cluster::{Cluster, Target};
 use crate::demo::demo;
@@ -28,9 +27,6 @@ enum Command {
     Images,
     /// Render the manifests in deploy/ from the chart. Builds helm.
     Manifests,
-    /// Measure on a cluster of this machine.
-    #[command(subcommand)]
-    Bench(BenchCommand),
     /// Start the cluster on this machine, or see that it runs.
     Up(ClusterArguments),
     /// End the cluster on this machine and everything it has left there.
@@ -53,7 +49,11 @@ pub fn command_line() -> clap::Command {
 
 /// Does what the command line asks for.
 pub fn main() -> ExitCode {
-    let ended = Command::parse().run(&Progress::new());
+    exit_code(Command::parse().run(&Progress::new()))
+}
+
+/// The exit code of a program that has come to this end, whose error is shown.
+pub fn exit_code(ended: Result<ExitCode>) -> ExitCode {
     interruption::await_end();
     ended.unwrap_or_else(|error| {
         progress::complain(&format!("error: {error:#}"));
@@ -74,7 +74,6 @@ impl Command {
                 progress::print(&images.directory.display().to_string());
             }
             Self::Manifests => chart::write_rendered(progress)?,
-            Self::Bench(command) => return command.run(),
             Self::Up(cluster) => {
                 let cluster = Cluster::up(&guarded(&cluster)?, progress)?;
                 progress.say(&format!("ready, kubeconfig {}", cluster.kubeconfig().display()));

@@ -20,12 +20,13 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 /// The name of the CRD of this operator, and of the one in Go.
-pub(crate) const MINICLUSTERS: &str = "miniclusters.flux-framework.org";
+pub const MINICLUSTERS: &str = "miniclusters.flux-framework.org";
 
 /// A cluster with the operator of this checkout installed.
 #[derive(Debug)]
 pub struct Environment {
-    pub(crate) cluster: Cluster,
+    /// The cluster.
+    pub cluster: Cluster,
     /// What was built for it; nothing where it is taken as it is.
     built: Option<Binaries>,
 }
@@ -46,17 +47,6 @@ impl Environment {
         Ok(environment)
     }
 
-    /// The same with this view, with operator and agent as they are shipped, and the images of measurements.
-    pub(crate) fn to_measure(target: &Target, view: &View, progress: &Progress) -> Result<Self> {
-        let built = binaries::build_shipped(progress)?;
-        let cluster = Cluster::up(target, progress)?;
-        let (environment, loaded) = Self::with_images(cluster, built, view, progress)?;
-        environment.load_images_of_benches(view, progress)?;
-        let agent_image = images::for_benches::AGENT_WITH_VIEW.to_owned();
-        environment.install(Installation { agent_image, ..loaded }, progress)?;
-        Ok(environment)
-    }
-
     /// A cluster that has the images and no operator, and how an operator is installed that uses them.
     pub fn without_operator(target: &Target, progress: &Progress) -> Result<(Self, Installation)> {
         let built = binaries::build(progress)?;
@@ -64,7 +54,9 @@ impl Environment {
         Self::with_images(cluster, built, &View::from_environment()?, progress)
     }
 
-    fn with_images(
+    /// A cluster that has the images of what was built and of this view, and how an operator is installed that uses
+    /// them.
+    pub fn with_images(
         cluster: Cluster,
         built: Binaries,
         view: &View,
@@ -75,7 +67,8 @@ impl Environment {
         Ok((Self { cluster, built: Some(built) }, installation))
     }
 
-    fn install(&self, loaded: Installation, progress: &Progress) -> Result<()> {
+    /// Installs the operator.
+    pub fn install(&self, loaded: Installation, progress: &Progress) -> Result<()> {
         let installation = Installation { install: Self::asked_for_install()?, ..loaded };
         progress.step("installing the operator", || install::install(&self.cluster, &installation))
     }
@@ -89,18 +82,6 @@ impl Environment {
         };
         let method = Install::from_str(&text, true);
         method.map(Some).map_err(|error| anyhow!("reading {VARIABLE}={text}: {error}"))
-    }
-
-    /// Another cluster for what was built for this one, with the images of measurements and without the operator.
-    pub(crate) fn beside(&self, target: &Target, view: &View, progress: &Progress) -> Result<Self> {
-        let other = Self { cluster: Cluster::up(target, progress)?, built: self.built.clone() };
-        other.load_images_of_benches(view, progress)?;
-        Ok(other)
-    }
-
-    fn load_images_of_benches(&self, view: &View, progress: &Progress) -> Result<()> {
-        let Some(built) = &self.built else { return Ok(()) };
-        images::for_benches::load(&self.cluster, built, view, progress)
     }
 
     fn load_images_of_tests(&self, progress: &Progress) -> Result<()> {
@@ -194,7 +175,7 @@ impl Environment {
     }
 
     /// Waits until objects of this CRD can be made. `kubectl` fails where it has no conditions yet.
-    pub(crate) fn await_served(&self, definition: &str) -> Result<()> {
+    pub fn await_served(&self, definition: &str) -> Result<()> {
         const DEADLINE: Duration = Duration::from_mins(1);
         const ESTABLISHED: &str =
             "-ojsonpath={.status.conditions[?(@.type=='Established')].status}";

@@ -18,7 +18,7 @@ static AT_WORK: Mutex<()> = Mutex::new(());
 
 /// Which clusters an interruption ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Scope {
+pub enum Scope {
     /// Those to be used.
     Target,
     /// Besides, all those of this checkout.
@@ -27,7 +27,7 @@ pub(crate) enum Scope {
 
 /// From now on SIGINT, SIGTERM and SIGHUP end what this process has started, then `own` and the clusters of
 /// `scope`, then this process. A cluster of somebody else stays.
-pub(crate) fn guard(own: impl IntoIterator<Item = Options>, scope: Scope) -> Result<()> {
+pub fn guard(own: impl IntoIterator<Item = Options>, scope: Scope) -> Result<()> {
     let own: Vec<_> = own.into_iter().collect();
     let cache = Cache::locate()?;
     let interrupted = move || {

@@ -35,7 +35,8 @@ impl OperatorProcess {
         Ok(Self { process: process.context("starting an operator")?, log })
     }
 
-    pub(crate) fn id(&self) -> u32 {
+    /// Its process id.
+    pub fn id(&self) -> u32 {
         self.process.id()
     }
 

@@ -1,6 +1,6 @@
 //! What is tested: the project's own binaries, their images, and their installation in a cluster.
 
-pub(crate) mod binaries;
+pub mod binaries;
 pub(crate) mod chart;
 pub(crate) mod dockerfiles;
 pub mod images;
@@ -27,7 +27,7 @@ pub(crate) const PLUGIN: &str = "kubectl-flux";
 pub(crate) const ORDINARY_USER: &str = "65532:65532";
 
 /// The name that examples use for a plain operating system.
-pub(crate) const OPERATING_SYSTEM: &str = "ubuntu:24.04";
+pub const OPERATING_SYSTEM: &str = "ubuntu:24.04";
 
 /// The root of this checkout.
 pub fn checkout() -> Result<PathBuf> {

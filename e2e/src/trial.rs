@@ -29,7 +29,7 @@ pub struct Trial {
 
 impl Trial {
     /// Makes a namespace whose name begins with `purpose`, with the given labels.
-    pub(crate) async fn begin(
+    pub async fn begin(
         cluster: &Cluster,
         client: &Client,
         purpose: &str,

@@ -52,9 +52,9 @@ const TRIALS_AT_ONCE: u8 = 6;
 const TESTS_AT_ONCE: &str = "6";
 
 /// The tests that have clusters of their own, beside that of [`SHARED`].
-const OWN: &str = "node";
+const OWN: &str = "own_clusters";
 /// The tests that share a cluster.
-const SHARED: &str = "cluster";
+const SHARED: &str = "shared_cluster";
 
 /// Modules of [`OWN`] that only `--all` runs: a driver of devices, Kueue, another scheduler and another containerd take
 /// ten minutes to build, the two nodes are lost and cut off for as long as it takes Kubernetes to notice, DNS is away for
@@ -163,7 +163,7 @@ fn check_filter(filter: &str) -> Result<()> {
     let listed = printed(list.args(["--", "--ignored", "--list", filter]))?;
     ensure!(
         listed.contains(": test"),
-        "--test {filter}: no test on a cluster has that in its name; `cargo test -p e2e --test cluster -- --ignored --list` lists them"
+        "--test {filter}: no test on a cluster has that in its name; `cargo test -p e2e --test shared_cluster -- --ignored --list` lists them"
     );
     Ok(())
 }
@@ -305,7 +305,7 @@ mod tests {
     #[test]
     fn what_only_the_night_runs_is_there() {
         for module in NIGHTLY {
-            let path = checkout().unwrap().join(format!("e2e/tests/node/{module}.rs"));
+            let path = checkout().unwrap().join(format!("e2e/tests/own_clusters/{module}.rs"));
             assert!(path.is_file(), "{}", path.display());
         }
     }

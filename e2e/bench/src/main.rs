@@ -1,23 +1,25 @@
-//! Measurements on a real cluster. Nothing asserts them: they say where the time goes.
+//! Measurements on a real cluster: `cargo bench-flux`. They assert nothing: they report where the time goes.
 
+mod images;
 mod namespace;
 mod operator;
-pub mod scale;
-pub mod start;
+mod scale;
+mod start;
 
-use crate::kubernetes::{ClusterId, KubernetesVersion, Nodes, Options};
-use crate::product::checkout;
-use crate::progress::Progress;
 use anyhow::{Context as _, Result};
-use clap::Subcommand;
+use clap::Parser;
 use comfy_table::{Table, presets};
+use e2e::kubernetes::{ClusterId, KubernetesVersion, Nodes, Options};
+use e2e::product::checkout;
+use e2e::progress::Progress;
 use serde::Serialize;
 use std::fs;
 use std::process::ExitCode;
 
-/// What can be measured.
-#[derive(Debug, Subcommand)]
-pub enum BenchCommand {
+/// Measure on a cluster of this machine.
+#[derive(Debug, Parser)]
+#[command(name = "bench-flux")]
+enum Command {
     /// Measure how long a MiniCluster takes from `kubectl apply` to its command's end, beside other ways to
     /// start the same.
     Start(start::Arguments),
@@ -25,14 +27,12 @@ pub enum BenchCommand {
     Scale(scale::Arguments),
 }
 
-impl BenchCommand {
-    /// Measures what was asked for.
-    pub fn run(&self) -> Result<ExitCode> {
-        match self {
-            Self::Start(arguments) => arguments.run(),
-            Self::Scale(arguments) => arguments.run(),
-        }
-    }
+fn main() -> ExitCode {
+    let measured = match Command::parse() {
+        Command::Start(arguments) => arguments.run(),
+        Command::Scale(arguments) => arguments.run(),
+    };
+    e2e::commands::exit_code(measured)
 }
 
 /// A cluster of this checkout beside that of its tests.
@@ -56,4 +56,19 @@ fn write(name: &str, results: &impl Serialize, progress: &Progress) -> Result<()
     fs::write(&path, document + "\n").with_context(|| format!("writing {}", path.display()))?;
     progress.say(&format!("written: {}", path.display()));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn command_lines_of_the_page_exist() {
+        let page = include_str!("../../../docs/performance.md").replace("\\\n", " ");
+        let typed: Vec<_> = page.lines().filter_map(|line| line.strip_prefix("$ cargo ")).collect();
+        for line in &typed {
+            Command::try_parse_from(line.split_whitespace()).unwrap();
+        }
+        assert_eq!(typed.len(), 2, "{typed:?}");
+    }
 }

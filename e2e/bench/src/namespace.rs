@@ -1,7 +1,7 @@
 //! The namespace of a measurement: what is made in it, and what the API server says of that.
 
-use crate::trial::Trial;
 use anyhow::{Context as _, Result, anyhow, bail};
+use e2e::trial::Trial;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};

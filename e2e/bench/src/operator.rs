@@ -1,10 +1,10 @@
 //! The operators that are measured: this one, and those of others whose programs are at hand. Each runs as a process
 //! beside the API server, and the kernel accounts for it.
 
-use crate::environment::{Environment, MINICLUSTERS};
-use crate::operator_process::{ARGUMENTS, OperatorProcess};
-use crate::product::install::{self, NAME, NAMESPACE};
 use anyhow::{Context as _, Result, ensure};
+use e2e::environment::{Environment, MINICLUSTERS};
+use e2e::operator_process::{ARGUMENTS, OperatorProcess};
+use e2e::product::install::{self, NAME, NAMESPACE};
 use nix::time::clock_getcpuclockid;
 use nix::unistd::Pid;
 use procfs::process::Process;
@@ -157,7 +157,7 @@ impl Operator {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wait::{Look, until};
+    use e2e::wait::{Look, until};
 
     #[test]
     fn a_token_takes_the_place_of_the_certificate() {

@@ -1,4 +1,4 @@
-//! `bench scale`: what many MiniClusters, and a large one, cost.
+//! `cargo bench-flux scale`: what many MiniClusters, and a large one, cost.
 //!
 //! The control plane is real. The nodes are simulated, so nothing runs in the pods: what is measured is
 //! what the operator does, and what Kubernetes does with the objects that it makes.
@@ -10,14 +10,14 @@ mod measure;
 use self::load::Load;
 use super::operator::OperatorProgram;
 use super::{cluster, write};
-use crate::cluster::Target;
-use crate::environment::Environment;
-use crate::interruption::{self, Scope};
-use crate::kubernetes::{DownAtEnd, Kubernetes, Nodes};
-use crate::product::binaries;
-use crate::progress::{self, Progress};
 use anyhow::{Context as _, Result};
 use clap::Args;
+use e2e::cluster::Target;
+use e2e::environment::Environment;
+use e2e::interruption::{self, Scope};
+use e2e::kubernetes::{DownAtEnd, Kubernetes, Nodes};
+use e2e::product::binaries;
+use e2e::progress::{self, Progress};
 use serde_json::{Value, json};
 use std::process::ExitCode;
 
@@ -45,9 +45,9 @@ const GROWTH_COLUMNS: [(&str, &str); 4] = [
     ("s to all pods", "/made_seconds"),
 ];
 
-/// What `bench scale` is asked for.
+/// Arguments of `cargo bench-flux scale`.
 #[derive(Debug, Args)]
-pub struct Arguments {
+pub(super) struct Arguments {
     /// Numbers of MiniClusters of four pods, those of a number created at once.
     #[arg(long, value_name = "NUMBERS", value_delimiter = ',', default_value = "10,100,1000")]
     sizes: Vec<u32>,

@@ -1,4 +1,4 @@
-//! `bench start`: how long a MiniCluster takes from its creation to its command's end, beside other ways to
+//! `cargo bench-flux start`: how long a MiniCluster takes from its creation to its command's end, beside other ways to
 //! run the same.
 
 mod containerd;
@@ -12,21 +12,23 @@ use self::contender::{Contender, Wanted, first_runs, order};
 use self::peers::Peers;
 use self::report::{Report, Setting};
 use self::run::{Place, Run};
-use super::{cluster, write};
-use crate::cluster::Target;
-use crate::environment::Environment;
-use crate::interruption::{self, Scope};
-use crate::kubernetes::{DownAtEnd, Nodes};
-use crate::product::view::View;
-use crate::progress::{self, Progress};
+use super::{cluster, images, write};
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum as _};
+use e2e::cluster::{Cluster, Target};
+use e2e::environment::Environment;
+use e2e::interruption::{self, Scope};
+use e2e::kubernetes::{DownAtEnd, Nodes};
+use e2e::product::binaries::{self, Binaries};
+use e2e::product::install::Installation;
+use e2e::product::view::View;
+use e2e::progress::{self, Progress};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// What `bench start` is asked for.
+/// Arguments of `cargo bench-flux start`.
 #[derive(Debug, Args)]
-pub struct Arguments {
+pub(super) struct Arguments {
     /// How often each contender runs.
     #[arg(long, value_name = "N", default_value_t = 7)]
     rounds: usize,
@@ -54,8 +56,9 @@ impl Arguments {
         interruption::guard(clusters.clone(), Scope::Target)?;
         let _down = clusters.clone().map(DownAtEnd);
         let target = Target::Own(clusters[0].clone());
-        let environment = Environment::to_measure(&target, &view, &progress)?;
-        let peers = self.peers.start(&contenders, &environment, &clusters[1], &view, &progress)?;
+        let built = binaries::build_shipped(&progress)?;
+        let environment = environment(&target, &built, &view, &progress)?;
+        let peers = self.peers.start(&contenders, &clusters[1], &built, &view, &progress)?;
         let ours = Place::of(environment)?;
         let cores = std::thread::available_parallelism().context("counting cores")?.get();
         let run = |contender: Contender, size, round| {
@@ -139,6 +142,21 @@ impl Arguments {
         let sizes = self.sizes.iter().map(u32::to_string).collect::<Vec<_>>().join("-");
         format!("start-{sizes}")
     }
+}
+
+/// A cluster with operator and agent as they are shipped, and the images of measurements.
+fn environment(
+    target: &Target,
+    built: &Binaries,
+    view: &View,
+    progress: &Progress,
+) -> Result<Environment> {
+    let cluster = Cluster::up(target, progress)?;
+    let (environment, loaded) = Environment::with_images(cluster, built.clone(), view, progress)?;
+    images::load(&environment.cluster, built, view, progress)?;
+    let agent_image = images::AGENT_WITH_VIEW.to_owned();
+    environment.install(Installation { agent_image, ..loaded }, progress)?;
+    Ok(environment)
 }
 
 fn line_about(run: &Run) -> String {

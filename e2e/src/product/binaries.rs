@@ -14,8 +14,9 @@ pub(crate) const IMAGES: &str = "FLUX_E2E_IMAGES";
 
 /// Where the built programs are: the operator is dynamic, the others are static.
 #[derive(Debug, Clone)]
-pub(crate) struct Binaries {
-    pub(crate) operator: PathBuf,
+pub struct Binaries {
+    /// The operator.
+    pub operator: PathBuf,
     pub(crate) agent: PathBuf,
     pub(crate) view_tool: PathBuf,
     pub(crate) stand_in: PathBuf,
@@ -24,7 +25,7 @@ pub(crate) struct Binaries {
 }
 
 /// Operator and agent as they are shipped, and the stand-in.
-pub(crate) fn build_shipped(progress: &Progress) -> Result<Binaries> {
+pub fn build_shipped(progress: &Progress) -> Result<Binaries> {
     of_images(dockerfiles::build(&[of_this_machine()?], progress)?, progress)
 }
 

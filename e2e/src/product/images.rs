@@ -1,6 +1,5 @@
 //! The images that a trial needs, made here and loaded into the cluster: none comes from a registry.
 
-pub(crate) mod for_benches;
 pub mod for_tests;
 pub(crate) mod for_workflows;
 
@@ -57,7 +56,8 @@ pub(crate) fn load(
     Ok(installation)
 }
 
-fn load_operating_system(cluster: &Cluster, progress: &Progress) -> Result<Image> {
+/// Loads the plain operating system of the examples.
+pub fn load_operating_system(cluster: &Cluster, progress: &Progress) -> Result<Image> {
     let system = debian(&Cache::locate()?, &[], progress)?;
     let what = format!("loading a Debian 12 made here, in the place of {OPERATING_SYSTEM}");
     progress.step(&what, || cluster.load_image(&system, &[OPERATING_SYSTEM]))?;
@@ -65,7 +65,7 @@ fn load_operating_system(cluster: &Cluster, progress: &Progress) -> Result<Image
 }
 
 /// A Debian with these packages and the program of the example `mpi`, compiled by the package `compiler`.
-fn mpi_program(
+pub fn mpi_program(
     release: Release,
     packages: &[&str],
     compiler: &str,
@@ -89,7 +89,7 @@ fn operator(scratch: &Path, binaries: &Binaries) -> Result<Image> {
 }
 
 /// The agent's image: that of its Dockerfile where it is built; otherwise the same files, made in a second.
-fn agent(scratch: &Path, binaries: &Binaries) -> Result<Image> {
+pub fn agent(scratch: &Path, binaries: &Binaries) -> Result<Image> {
     if let Some(images) = &binaries.images {
         return images.image(AGENT, &scratch.join("agent"));
     }

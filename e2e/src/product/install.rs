@@ -52,7 +52,7 @@ pub fn definition() -> Result<String> {
 }
 
 /// The operator as it is released.
-pub(crate) fn operator() -> Result<String> {
+pub fn operator() -> Result<String> {
     deployed("operator.yaml")
 }
 

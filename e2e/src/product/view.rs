@@ -113,7 +113,7 @@ impl View {
     }
 
     /// Its files, at the places where a view image has them; none where it is in a registry.
-    pub(super) fn layer(&self, scratch: &Path, binaries: &Binaries) -> Result<Option<Layer>> {
+    pub fn layer(&self, scratch: &Path, binaries: &Binaries) -> Result<Option<Layer>> {
         match self {
             Self::Image(_) => Ok(None),
             Self::StandIn => {

@@ -24,11 +24,13 @@ const USER_ROLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/user-ro
 const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/chart");
 const KUSTOMIZATION: &str = include_str!("kustomization.yaml");
 /// Of another operator.
-const OTHER_CRD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/node/another_definition.yaml");
+const OTHER_CRD: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/tests/own_clusters/another_definition.yaml");
 /// Of the operator of Flux CD, which has the same name.
 const ANOTHER_OPERATOR: &str =
-    concat!(env!("CARGO_MANIFEST_DIR"), "/tests/node/another_flux_operator.yaml");
-const EARLIER_ROLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/node/earlier_role.yaml");
+    concat!(env!("CARGO_MANIFEST_DIR"), "/tests/own_clusters/another_flux_operator.yaml");
+const EARLIER_ROLE: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/tests/own_clusters/earlier_role.yaml");
 /// A label of this operator, which that of Flux CD does not have.
 const OWN: &str =
     "--selector=app.kubernetes.io/name=flux-operator,app.kubernetes.io/component=operator";

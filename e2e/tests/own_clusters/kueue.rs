@@ -11,7 +11,7 @@ use kube::ResourceExt as _;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-const QUEUE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/node/queue.yaml");
+const QUEUE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/own_clusters/queue.yaml");
 
 /// What a pod takes of a quota.
 const SHARE: &str = "resources: {requests: {cpu: 100m}}";

@@ -1,7 +1,7 @@
 //! What needs clusters of its own: faults of nodes and of the control plane, installations, schedulers, devices, other networks,
 //! and that the harness leaves nothing behind. Needs root.
 //!
-//! Run by `cargo verify`, or alone: `cargo test -p e2e --test node -- --ignored`.
+//! Run by `cargo verify`, or alone: `cargo test -p e2e --test own_clusters -- --ignored`.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "these are tests, helpers included")]
 
 mod control_plane;

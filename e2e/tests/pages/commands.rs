@@ -131,7 +131,7 @@ fn what_does_not_exist_is_a_fault() {
         "flux-agent status --nosuch",
         "flux-operator run --nosuch",
         "cargo e2e nosuch",
-        "cargo e2e bench start --nosuch 1",
+        "cargo e2e up --nosuch 1",
     ] {
         assert!(calls(line).iter().all(|call| fault(call).is_some()), "{line}");
     }

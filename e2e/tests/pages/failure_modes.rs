@@ -11,8 +11,8 @@ const LIST: &str = include_str!("failure_modes.txt");
 
 /// The first words of the names of tests, with the folders that hold the files.
 const PLACES: [(&str, &[&str]); 5] = [
-    ("cluster", &["e2e/tests/cluster"]),
-    ("node", &["e2e/tests/node"]),
+    ("cluster", &["e2e/tests/shared_cluster"]),
+    ("node", &["e2e/tests/own_clusters"]),
     ("flux-view", &["view-images/flux-view/tests", "view-images/flux-view/src"]),
     ("agent", &["agent/tests/it", "agent/src"]),
     ("operator", &["operator/tests/it", "operator/tests", "operator/src"]),

@@ -12,10 +12,10 @@ use std::path::Path;
 fn the_python_sdk_creates_submits_runs_and_follows() {
     // Before the trial: in the cluster's network there is no way to the packages.
     let requirements =
-        concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cluster/python_requirements.txt");
+        concat!(env!("CARGO_MANIFEST_DIR"), "/tests/shared_cluster/python_requirements.txt");
     let packages = python::packages(Path::new(requirements)).unwrap();
     trial("python", async |trial| {
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cluster/python_sdk.py");
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/shared_cluster/python_sdk.py");
         let mut python = trial.program(Path::new("python3"));
         python.args([script, trial.namespace()]).env("PYTHONPATH", &packages);
         programs::run(&mut python).map(drop)

@@ -1,7 +1,7 @@
 //! What only a running cluster can show. Each test makes a namespace of its own, applies what a user
 //! would apply, waits for conditions with deadlines, and shows everything when it fails.
 //!
-//! Run by `cargo verify`, or alone: `cargo test -p e2e --test cluster -- --ignored`.
+//! Run by `cargo verify`, or alone: `cargo test -p e2e --test shared_cluster -- --ignored`.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "these are tests, helpers included")]
 
 mod attacks;

@@ -9,7 +9,8 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 
-const PROXY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cluster/manifests/proxy.yaml");
+const PROXY: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/tests/shared_cluster/manifests/proxy.yaml");
 
 #[test]
 #[ignore = "needs a cluster"]

@@ -1,19 +1,19 @@
-//! `bench scale --growth`: how long it takes from a queue that needs pods until they are there.
+//! `cargo bench-flux scale --growth`: how long it takes from a queue that needs pods until they are there.
 //!
 //! No program runs on simulated nodes, so this one answers the operator in place of the lead's agent.
 
 use super::load::{HOLD, make_objects};
 use super::measure::create;
-use crate::bench::namespace::{self, News, Seen};
-use crate::bench::operator::OperatorProgram;
-use crate::environment::Environment;
-use crate::progress::Progress;
-use crate::trial::Trial;
+use crate::namespace::{self, News, Seen};
+use crate::operator::OperatorProgram;
 use anyhow::{Context as _, Result, ensure};
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use axum::routing::get;
 use axum::{Json, Router};
+use e2e::environment::Environment;
+use e2e::progress::Progress;
+use e2e::trial::Trial;
 use flux_contract::demand::{Demand, Question};
 use flux_contract::invocation::READY_PORT;
 use flux_operator::crd::MiniCluster;

@@ -1,8 +1,8 @@
 //! What is created: MiniClusters that differ in nothing but their names, and the nodes that kwok plays for their pods.
 
-use crate::environment::Environment;
-use crate::kubernetes::KubernetesVersion;
 use anyhow::{Context as _, Result};
+use e2e::environment::Environment;
+use e2e::kubernetes::KubernetesVersion;
 use flux_operator::crd::MiniCluster;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::PostParams;
@@ -100,7 +100,7 @@ mod tests {
             assert_eq!(read.spec.size, i32::try_from(load.pods).unwrap());
             assert_eq!(text.matches(HOLD).count(), held, "{text}");
         }
-        let stages = include_str!("../../../node/src/kubernetes/files/kwok.yaml");
+        let stages = include_str!("../../../kubernetes/src/kubernetes/files/kwok.yaml");
         assert!(stages.contains(&format!(".metadata.annotations[\"{HOLD}\"]")));
     }
 

@@ -1,13 +1,13 @@
 //! One measurement: an operator that has nothing to do is given many MiniClusters at once.
 
 use super::load::{HOLD, Load};
-use crate::audit::{self, Audit};
-use crate::bench::namespace::{self, News, Seen};
-use crate::bench::operator::{Memory, Operator, OperatorProgram};
-use crate::environment::Environment;
-use crate::progress::Progress;
-use crate::trial::Trial;
+use crate::namespace::{self, News, Seen};
+use crate::operator::{Memory, Operator, OperatorProgram};
 use anyhow::{Context as _, Result, ensure};
+use e2e::audit::{Audit, Request};
+use e2e::environment::Environment;
+use e2e::progress::Progress;
+use e2e::trial::Trial;
 use flux_contract::labels::{COMPLETION_INDEX, JOB_NAME};
 use flux_operator::crd::MiniCluster;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
@@ -73,7 +73,7 @@ pub(super) async fn measure(
     )?;
     operator.rest().await?;
     let answered = audit.operator()?;
-    let requests = audit::count(&answered);
+    let requests = count(&answered);
     progress.say(&format!("{what}: {}; requests: {requests:?}", jobs.describe()));
     let worked = operator.processor_time()?.saturating_sub(worked_before);
     let writes = answered.iter().filter(|it| it.is_write()).count();
@@ -91,6 +91,15 @@ pub(super) async fn measure(
         memory_before_mib: memory_before,
         memory_after_mib: operator.memory()?,
     })
+}
+
+/// How many requests of each kind there are.
+fn count(requests: &[Request]) -> BTreeMap<String, u64> {
+    let mut counts = BTreeMap::new();
+    for request in requests {
+        *counts.entry(request.kind()).or_default() += 1;
+    }
+    counts
 }
 
 /// When each Job was there, and when it was complete, since the first MiniCluster was created.

@@ -1,8 +1,8 @@
 //! When the tasks of containers began and ended, as containerd reports it: to the millisecond, where a pod's
 //! status has whole seconds and comes late.
 
-use crate::environment::Environment;
 use anyhow::{Context as _, Result};
+use e2e::environment::Environment;
 use k8s_openapi::jiff::Timestamp;
 use serde::Deserialize;
 use std::fs;

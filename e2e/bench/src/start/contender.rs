@@ -1,10 +1,10 @@
 //! What is measured beside each other, in which order, and what is applied for each.
 
 use super::recording::{JOB_COMPLETE, MINICLUSTER_COMPLETE, MPI_JOB_SUCCEEDED};
-use crate::product::OPERATING_SYSTEM;
-use crate::product::images::for_benches::{AGENT_WITH_VIEW, MPI, PEER_VIEW, SYSTEM_WITH_VIEW};
+use crate::images::{AGENT_WITH_VIEW, MPI, PEER_VIEW, SYSTEM_WITH_VIEW};
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
+use e2e::product::OPERATING_SYSTEM;
 use flux_contract::CurveCertificate;
 use flux_operator::crd::MiniCluster;
 use kube::core::{DynamicObject, GroupVersionKind};

@@ -2,14 +2,16 @@
 
 use super::contender::Contender;
 use super::run::Place;
-use crate::bench::operator::{Operator, OperatorProgram};
-use crate::cluster::Target;
-use crate::environment::{Environment, MINICLUSTERS};
-use crate::kubernetes::Options;
-use crate::product::view::View;
-use crate::progress::Progress;
+use crate::images;
+use crate::operator::{Operator, OperatorProgram};
 use anyhow::Result;
 use clap::Args;
+use e2e::cluster::Target;
+use e2e::environment::{Environment, MINICLUSTERS};
+use e2e::kubernetes::Options;
+use e2e::product::binaries::Binaries;
+use e2e::product::view::View;
+use e2e::progress::Progress;
 use std::path::{Path, PathBuf};
 
 /// Arguments of the Go operator beside another one.
@@ -56,8 +58,8 @@ impl Peers {
     pub(super) fn start(
         &self,
         contenders: &[Contender],
-        ours: &Environment,
         cluster: &Options,
+        built: &Binaries,
         view: &View,
         progress: &Progress,
     ) -> Result<Option<(Place, Vec<Operator>)>> {
@@ -74,7 +76,8 @@ impl Peers {
         if programs.is_empty() {
             return Ok(None);
         }
-        let environment = ours.beside(&Target::Own(cluster.clone()), view, progress)?;
+        let environment = Environment::as_it_is(&Target::Own(cluster.clone()), progress)?;
+        images::load(&environment.cluster, built, view, progress)?;
         programs.iter().try_for_each(|it| it.install(&environment))?;
         let operators = environment
             .run(async |_| programs.iter().map(|it| it.start(&environment)).collect())?;

@@ -1,7 +1,7 @@
 //! What was seen of a run, and when each of its milestones was reached.
 
 use super::containerd::{Change, TaskEvent};
-use crate::bench::namespace::Seen;
+use crate::namespace::Seen;
 use flux_contract::labels::COMPLETION_INDEX;
 use flux_contract::{TerminationMessage, phase};
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, Pod};

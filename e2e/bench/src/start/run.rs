@@ -3,10 +3,10 @@
 use super::containerd::Containerd;
 use super::contender::{Contender, Wanted};
 use super::recording::{END_IN_STATUS, POD_ENDED, Recording};
-use crate::bench::namespace;
-use crate::environment::Environment;
-use crate::trial::Trial;
+use crate::namespace;
 use anyhow::{Context as _, Result, ensure};
+use e2e::environment::Environment;
+use e2e::trial::Trial;
 use futures::StreamExt as _;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
