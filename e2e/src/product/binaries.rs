@@ -35,13 +35,10 @@ pub(crate) fn build(progress: &Progress) -> Result<Binaries> {
     if let Some(named) = std::env::var_os(IMAGES).filter(|it| !it.is_empty()) {
         return of_images(Images { directory: checkout()?.join(named) }, progress);
     }
-    progress.step("building the operator", || {
-        programs::show(&mut cargo(&["build", "--workspace", "--bin", OPERATOR])?)
-    })?;
-    build_plugin(progress)?;
-    let operator = target()?.join("debug").join(OPERATOR);
     let statics = build_static(&[AGENT, VIEW_TOOL, STAND_IN], progress)?;
     let [agent, view_tool, stand_in] = [AGENT, VIEW_TOOL, STAND_IN].map(|it| statics.join(it));
+    let operator = build_dynamic("the operator", OPERATOR, progress)?;
+    build_plugin(progress)?;
     Ok(Binaries { operator, agent, view_tool, stand_in, images: None })
 }
 
@@ -61,9 +58,7 @@ pub(crate) fn of_images(images: Images, progress: &Progress) -> Result<Binaries>
 
 /// Builds `kubectl flux`.
 fn build_plugin(progress: &Progress) -> Result<()> {
-    progress.step("building kubectl flux", || {
-        programs::show(&mut cargo(&["build", "--workspace", "--bin", PLUGIN])?)
-    })
+    build_dynamic("kubectl flux", PLUGIN, progress).map(drop)
 }
 
 /// Where [`build`] puts it.
@@ -71,16 +66,25 @@ pub(crate) fn plugin() -> Result<PathBuf> {
     Ok(target()?.join("debug").join(PLUGIN))
 }
 
-/// Builds packages whose programs have to run in any image, and says where these are.
+/// Builds a program that runs on this machine, of the crates that its tests have built.
+fn build_dynamic(what: &str, program: &str, progress: &Progress) -> Result<PathBuf> {
+    progress.step(&format!("building {what}"), || {
+        programs::show(&mut cargo(&["build", "--bin", program])?)
+    })?;
+    Ok(target()?.join("debug").join(program))
+}
+
+/// Builds packages whose programs have to run in any image, in one build, and returns the directory of the programs.
 fn build_static(packages: &[&str], progress: &Progress) -> Result<PathBuf> {
+    const PROFILE: &str = "tested";
     let here = of_this_machine()?.target();
     progress.step(&format!("building static: {}", packages.join(", ")), || {
         programs::show(
             // For a target that is named: otherwise procedural macros, which cannot be, would be static too.
-            cargo(&["build", "--profile", "agent", "--target", here])?
+            cargo(&["build", "--profile", PROFILE, "--target", here])?
                 .args(packages.iter().flat_map(|package| ["--package", package]))
                 .env("RUSTFLAGS", "-C target-feature=+crt-static"),
         )
     })?;
-    Ok(target()?.join(here).join("agent"))
+    Ok(target()?.join(here).join(PROFILE))
 }

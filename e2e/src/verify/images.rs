@@ -1,12 +1,13 @@
 //! The images that are shipped, and the programs in them: operator and agent are small, and the agent for other
 //! architectures is the same program.
 
+use super::changes::IMAGES;
 use super::report::{ONLY_ALL, Report};
 use crate::architecture::Architecture;
 use crate::images::libraries::with_libraries;
 use crate::product::binaries::{self, Binaries};
 use crate::product::dockerfiles::{self, Images};
-use crate::product::{AGENT, cargo, of_this_machine, other_architectures, printed};
+use crate::product::{AGENT, cargo, of_this_machine, other_architectures};
 use crate::{packages, programs};
 use anyhow::{Context as _, Result, ensure};
 use fs_err as fs;
@@ -33,9 +34,13 @@ const REGISTER: &str = "mount -t binfmt_misc none /proc/sys/fs/binfmt_misc\n\
                         cat \"$0\" > /proc/sys/fs/binfmt_misc/register\n\
                         exec \"$@\"";
 
-/// Builds the images for the tests on a cluster. Those for other architectures only where `all` are asked for.
+/// Builds the images that are shipped, which tests on a cluster use then, if a change can have broken how they are
+/// built or how large they are. Those for other architectures only where `all` are asked for.
 pub(super) fn build(report: &Report<'_>, all: bool) -> Option<Images> {
-    const NAME: &str = "images";
+    const NAME: &str = "images that are shipped";
+    if report.leaves_out(NAME, IMAGES) {
+        return None;
+    }
     if !nix::unistd::geteuid().is_root() {
         let reason =
             "building them needs root; tests on a cluster use images made without Dockerfiles";
@@ -69,7 +74,6 @@ pub(super) fn check(report: &Report<'_>, images: &Images, all: bool) {
 
 fn check_programs(binaries: &Binaries) -> Result<()> {
     let Binaries { operator, agent, view_tool, stand_in, .. } = binaries;
-    check_agent_dependencies()?;
     for program in [agent, view_tool, stand_in] {
         let files = with_libraries("/program", program)?;
         ensure!(files.len() == 1, "{} is not static; it needs {files:?}", program.display());
@@ -79,23 +83,13 @@ fn check_programs(binaries: &Binaries) -> Result<()> {
         ensure!(found <= limit, "{name} has {found} bytes, more than the {limit} it may have");
     }
     // What the agent costs a pod. One test at a time: what one child takes is not told from what another does.
-    let mut budgets = cargo(&["test", "--workspace", "--test", "budgets", "--"])?;
+    let mut budgets = cargo(&["test", "--test", "budgets", "--"])?;
     budgets.args(["--ignored", "--nocapture", "--test-threads=1"]);
     programs::show(budgets.env(AGENT_UNDER_TEST, agent))?;
     // Of the released operator: others are larger.
-    let mut memory = cargo(&["test", "--workspace", "--test", "footprint", "--"])?;
+    let mut memory = cargo(&["test", "--test", "footprint", "--"])?;
     memory.args(["--ignored", "--nocapture"]);
     programs::show(memory.env(OPERATOR_UNDER_TEST, operator))
-}
-
-/// Checks that no Kubernetes crate has found its way into the agent.
-fn check_agent_dependencies() -> Result<()> {
-    let words = ["tree", "--package", AGENT, "--edges", "normal", "--prefix", "none"];
-    let tree = printed(&mut cargo(&words)?)?;
-    let unwanted: Vec<&str> =
-        tree.lines().filter(|line| line.starts_with("kube") || line.starts_with("k8s-")).collect();
-    ensure!(unwanted.is_empty(), "the agent depends on {unwanted:?}; it must not know Kubernetes");
-    Ok(())
 }
 
 /// Runs [`EMULATED_TESTS`] with the agent for this architecture instead of the one they are built with.
@@ -103,8 +97,7 @@ fn emulate(images: &Images, architecture: Architecture) -> Result<()> {
     let agent = images.program(AGENT, architecture);
     let kind = programs::run(Command::new(architecture.emulator()).arg(&agent).arg("--version"))?;
     ensure!(!kind.stdout.is_empty(), "{} has not said its version", agent.display());
-    // Of the whole workspace: its tests are built already.
-    let mut command = cargo(&["test", "--workspace", "--no-fail-fast", "--test", "it", "--"])?;
+    let mut command = cargo(&["test", "--no-fail-fast", "--test", "it", "--"])?;
     command.args(EMULATED_TESTS).env(AGENT_UNDER_TEST, &agent);
     let mut namespaces = Command::new("unshare");
     namespaces.args(["--user", "--map-root-user", "--mount", "sh", "-ec", REGISTER]);

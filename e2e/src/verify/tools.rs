@@ -1,5 +1,6 @@
 //! Programs of cargo's that check something. Each takes minutes to build: once built, the cache has it.
 
+use super::changes::{ALERTS, INSTANCE_API};
 use super::report::Report;
 use crate::cache::{self, Cache};
 use crate::product::{cargo, checkout, fetch_every_platform, python, target};
@@ -95,11 +96,12 @@ pub(super) fn check_workflows(progress: &Progress) -> Result<()> {
 }
 
 /// Lets the program of Prometheus check the chart's alerts and dashboard.
-pub(super) fn check_alerts(progress: &Progress) -> Result<()> {
-    let prometheus = packages::unpacked("prometheus", &Cache::locate()?, progress)?;
-    let mut tests = cargo(&["test", "--workspace", "--test", "monitoring"])?;
-    tests.args(["--", "--ignored"]).env("PROMETHEUS", prometheus.join("usr/bin"));
-    programs::show_at_the_end(&mut tests)
+pub(super) fn check_alerts(report: &Report<'_>) {
+    report.check_changes("alerts and dashboard: Prometheus", ALERTS, || {
+        let prometheus = packages::unpacked("prometheus", &Cache::locate()?, report.progress)?;
+        let mut tests = cargo(&["test", "--test", "monitoring", "--", "--ignored"])?;
+        programs::show_at_the_end(tests.env("PROMETHEUS", prometheus.join("usr/bin")))
+    });
 }
 
 /// Uses the page of an instance in Chromium, where that is or can be installed.
@@ -108,9 +110,9 @@ pub(super) fn check_page(report: &Report<'_>) {
     if !nix::unistd::geteuid().is_root() && programs::find("chromedriver").is_none() {
         return report.not_run(NAME, "there is no chromedriver; installing it needs root");
     }
-    report.check(NAME, || {
+    report.check_changes(NAME, INSTANCE_API, || {
         packages::ensure(packages::BROWSER, report.progress)?;
-        let mut tests = cargo(&["test", "--workspace", "--test", "it", "browser::"])?;
+        let mut tests = cargo(&["test", "--test", "it", "browser::"])?;
         programs::show_at_the_end(tests.args(["--", "--ignored"]))
     });
 }
@@ -125,15 +127,18 @@ pub(super) fn check_dashboard(progress: &Progress) -> Result<()> {
 /// Lets kstatus judge MiniClusters in every state.
 pub(super) fn check_kstatus(progress: &Progress) -> Result<()> {
     let built = kubernetes::go_programs("kstatus", &Cache::locate()?, progress)?;
-    let mut tests = cargo(&["test", "--workspace", "--lib", "kstatus::"])?;
+    let mut tests = cargo(&["test", "--lib", "kstatus::"])?;
     programs::show_at_the_end(tests.args(["--", "--ignored"]).env("KSTATUS", built.join("kstatus")))
 }
 
 /// Lets Schemathesis ask the API of an instance for what its document allows, and for what it does not.
-pub(super) fn check_api(progress: &Progress) -> Result<()> {
-    let requirements = checkout()?.join("agent/tests/it/schema/requirements.txt");
-    let what = "installing Schemathesis";
-    let packages = progress.long_step(what, "20 s", || python::packages(&requirements))?;
-    let mut tests = cargo(&["test", "--workspace", "--test", "it", "schema::"])?;
-    programs::show_at_the_end(tests.args(["--", "--ignored"]).env("PYTHONPATH", packages))
+pub(super) fn check_api(report: &Report<'_>) {
+    report.check_changes("the API of an instance: Schemathesis", INSTANCE_API, || {
+        let requirements = checkout()?.join("agent/tests/it/schema/requirements.txt");
+        let what = "installing Schemathesis";
+        let packages =
+            report.progress.long_step(what, "20 s", || python::packages(&requirements))?;
+        let mut tests = cargo(&["test", "--test", "it", "schema::", "--", "--ignored"])?;
+        programs::show_at_the_end(tests.env("PYTHONPATH", packages))
+    });
 }
