@@ -81,14 +81,14 @@ fn moved(archive: &Path, scratch: &Path) -> Result<Layer> {
     fs::create_dir_all(to.join("opt/software"))?;
     symlink("/dev/null", to.join("opt/software/none"))?;
     let path = scratch.join("peer.tar");
-    pack(&to, "", &path)?;
+    pack(&to, &path)?;
     Layer::from_archive(&path)
 }
 
-fn pack(directory: &Path, below: &str, archive: &Path) -> Result<()> {
+fn pack(directory: &Path, archive: &Path) -> Result<()> {
     let mut members = tar::Builder::new(File::create(archive)?);
     members.follow_symlinks(false);
-    members.append_dir_all(below, directory)?;
+    members.append_dir_all("", directory)?;
     Ok(members.finish()?)
 }
 
@@ -115,32 +115,4 @@ fn keep_one_python(view: &Path) -> Result<()> {
 fn entries(directory: &Path) -> Vec<String> {
     let entries = WalkDir::new(directory).min_depth(1).max_depth(1).into_iter();
     entries.filter_map(|it| Some(it.ok()?.file_name().to_str()?.to_owned())).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_view_is_moved_and_keeps_one_python() {
-        let (view, scratch) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let packages = "lib/python3/dist-packages/ply";
-        for directory in ["bin", "lib/python3.11", packages] {
-            fs::create_dir_all(view.path().join(directory)).unwrap();
-        }
-        let package = format!("{packages}/lex.py");
-        for file in ["bin/flux", "bin/python3.11", "lib/x", "lib/python3.11/os.py", &package] {
-            fs::write(view.path().join(file), "").unwrap();
-        }
-        symlink("python3.11", view.path().join("bin/python3")).unwrap();
-        let archive = scratch.path().join("view.tar");
-        pack(view.path(), &format!("./{VIEW}"), &archive).unwrap();
-        moved(&archive, scratch.path()).unwrap();
-        let place = scratch.path().join("to").join(PEER_PLACE);
-        let modules = "lib/python3.11/site-packages/ply/lex.py";
-        for file in ["bin/flux", "bin/python3", "lib/x", "lib/python3.11/os.py", modules] {
-            assert!(place.join(file).symlink_metadata().unwrap().is_file(), "{file}");
-        }
-        assert!(!place.join("lib/python3").exists() && !place.join("bin/python3.11").exists());
-    }
 }

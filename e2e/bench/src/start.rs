@@ -167,36 +167,3 @@ fn line_about(run: &Run) -> String {
         run.processor_seconds
     )
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use clap::{CommandFactory as _, Parser};
-
-    #[derive(Debug, Parser)]
-    struct Line {
-        #[command(flatten)]
-        arguments: Arguments,
-    }
-
-    #[test]
-    fn who_runs_can_be_chosen_and_needs_what_it_needs() {
-        Line::command().debug_assert();
-        let Line { arguments } = Line::try_parse_from(["start"]).unwrap();
-        assert_eq!((arguments.rounds, arguments.sizes), (7, vec![4, 24]));
-        assert!(Line::try_parse_from(["start", "--sizes", "0"]).is_err());
-        let chosen = |names| {
-            Line::try_parse_from(["start", "--contenders", names]).unwrap().arguments.contenders()
-        };
-        assert_eq!(chosen("mounted,bare").unwrap(), [Contender::Bare, Contender::Mounted]);
-        let missing = chosen("mounted,peer").unwrap_err().to_string();
-        assert_eq!(missing, "the contender peer needs --peer-operator and --peer-crd");
-        let missing = chosen("mpi-mounted").unwrap_err().to_string();
-        assert!(missing.starts_with("the contender mpi-mounted needs --view-archive"), "{missing}");
-        let with_mpi = ["start", "--view-archive=a", "--peer-mpi-operator=b", "--peer-mpi-crd=c"];
-        let all = Line::try_parse_from(with_mpi).unwrap().arguments.contenders().unwrap();
-        assert!(all.ends_with(&[Contender::MpiMounted, Contender::MpiOperator]), "{all:?}");
-        assert!(!all.contains(&Contender::Peer), "{all:?}");
-        assert!(Line::try_parse_from(&with_mpi[..3]).is_err());
-    }
-}

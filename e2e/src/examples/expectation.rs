@@ -107,28 +107,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_expectation_is_read_in_order() {
-        let text = "flux: c-library\npod-security: restricted\ncondition: Ready\nscale: 4\nready: 4\n\
-             run: sh -c 'echo a: b'\nprints: a: *\npod: 2\nprints: 12\n\
-             output-exactly: one | two\nexit: 7";
-        let steps = parse(text).unwrap();
-        let expected = [
-            Step::Flux(NeededFlux::CLibrary),
-            Step::PodSecurity("restricted".to_owned()),
-            Step::Condition("Ready".to_owned()),
-            Step::Scale(4),
-            Step::Ready(4),
-            Step::Run(["sh", "-c", "echo a: b"].map(str::to_owned).to_vec()),
-            Step::Prints("a: *".to_owned()),
-            Step::Pod(2),
-            Step::Prints("12".to_owned()),
-            Step::OutputExactly("one | two".to_owned()),
-            Step::Exit(7),
-        ];
-        assert_eq!(steps, expected);
-    }
-
-    #[test]
     fn what_cannot_be_understood_is_refused_by_name() {
         for (lines, complaint) in [
             ("condition: Complete\ncolour: red", "reading `colour: red`: unknown variant"),

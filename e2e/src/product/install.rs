@@ -68,23 +68,3 @@ pub(crate) fn install(cluster: &Cluster, installation: &Installation) -> Result<
     let words = ["rollout", "status", "deployment", NAME, "--namespace", NAMESPACE, "--timeout=2m"];
     programs::run(&mut cluster.kubectl(&words)).context("waiting for the operator").map(drop)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_images_are_those_that_are_asked_for() {
-        let installation = Installation {
-            operator_image: "localhost/a:1".to_owned(),
-            agent_image: "localhost/b:1".to_owned(),
-            view_image: "localhost/c:1".to_owned(),
-            install: Some(Install::Copy),
-        };
-        let text = installation.everywhere().unwrap();
-        for expected in ["localhost/a:1", "localhost/b:1", "localhost/c:1", "value: \"Copy\""] {
-            assert_eq!(text.matches(expected).count(), 1, "{expected}");
-        }
-        assert!(!text.contains("ghcr.io"));
-    }
-}

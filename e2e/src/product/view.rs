@@ -178,10 +178,4 @@ mod tests {
             assert_eq!(found, (fluxion, c_library), "{view:?}");
         }
     }
-
-    #[test]
-    fn a_description_does_not_name_the_place_of_an_archive() {
-        let view = View::Archive("/a/view.tar".into());
-        assert_eq!(view.describe(), "Flux: the view archive view.tar");
-    }
 }

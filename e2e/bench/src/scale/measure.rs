@@ -183,28 +183,3 @@ async fn observe(
     }
     Ok(())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use k8s_openapi::jiff::Timestamp;
-    use serde_json::json;
-
-    #[test]
-    fn all_are_complete_when_each_job_says_so() {
-        let mut jobs = Jobs::none_yet(Load { miniclusters: 2, pods: 4 });
-        let mut note = |name: &str, status: &str| {
-            let conditions = [json!({"type": "Complete", "status": status})];
-            let object = json!({"metadata": {"name": name}, "status": {"conditions": conditions}});
-            let object = serde_json::from_value(object).unwrap();
-            jobs.note(&Seen { at: Timestamp::now(), kind: "Job".to_owned(), object });
-            (jobs.there.len(), jobs.complete.len(), jobs.all_complete())
-        };
-        assert_eq!(note("a", "False"), (1, 0, false));
-        assert_eq!(note("b", "False"), (2, 0, false));
-        assert_eq!(note("a", "True"), (2, 1, false));
-        assert_eq!(note("a", "True"), (2, 1, false));
-        assert_eq!(note("b", "True"), (2, 2, true));
-        assert!(last(&jobs.there) <= last(&jobs.complete));
-    }
-}

@@ -148,24 +148,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_is_compiled_by_packages_that_do_not_stay() {
-        let source = Path::new("/program.c");
-        let program = Program { source, compile: "cc -x c -", tools: &["gcc", "libc6-dev"] };
-        let packages = ["curl"];
-        let recipe =
-            Recipe { release: Release::Trixie, packages: &packages, program: Some(program) };
-        let arguments = recipe.arguments();
-        let hooks: Vec<_> = arguments.iter().filter(|it| it.contains("customize-hook")).collect();
-        assert!(hooks[0].ends_with(r#"chroot "$1" cc -x c - < "$FLUX_E2E_SOURCE""#), "{hooks:?}");
-        assert!(hooks.iter().all(|it| it.contains(r#"=chroot "$1" "#)), "{hooks:?}");
-        assert!(hooks[1].ends_with("--purge gcc libc6-dev"), "{hooks:?}");
-        assert!(arguments.ends_with(&["--include=curl,gcc,libc6-dev".into(), "trixie".into()]));
-        let command = recipe.mmdebstrap(Path::new("root.tar"));
-        let variables: Vec<_> = command.get_envs().filter_map(|(_, value)| value).collect();
-        assert!(variables.contains(&source.as_os_str()), "{variables:?}");
-    }
-
-    #[test]
     fn another_source_is_another_image() {
         let directory = tempfile::tempdir().unwrap();
         let source = directory.path().join("program.c");

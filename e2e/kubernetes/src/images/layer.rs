@@ -124,37 +124,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_layer_holds_its_sources_sorted_and_with_parents() {
-        let directory = tempfile::tempdir().unwrap();
-        let program = directory.path().join("program");
-        std::fs::write(&program, "x").unwrap();
-        let sources = [Source::file("/usr/bin/tool", &program), Source::link("bin", "usr/bin")];
-        let layer = Layer::from_sources(directory.path(), &sources).unwrap();
-        let mut archive = tar::Archive::new(File::open(layer.path()).unwrap());
-        let line = |entry: tar::Entry<'_, File>| {
-            let header = entry.header();
-            let (mode, user, group) = (header.mode(), header.uid(), header.gid());
-            let target = entry.link_name().unwrap().map(|to| format!(" -> {}", to.display()));
-            format!(
-                "{:o} {}:{} {}{}",
-                mode.unwrap(),
-                user.unwrap(),
-                group.unwrap(),
-                entry.path().unwrap().display(),
-                target.unwrap_or_default(),
-            )
-        };
-        let lines: Vec<_> = archive.entries().unwrap().map(|entry| line(entry.unwrap())).collect();
-        insta::assert_snapshot!(lines.join("\n"), @r"
-        777 0:0 bin -> usr/bin
-        755 0:0 usr
-        755 0:0 usr/bin
-        755 0:0 usr/bin/tool
-        ");
-        assert_eq!(Layer::from_archive(layer.path()).unwrap(), layer);
-    }
-
-    #[test]
     fn the_same_files_are_the_same_layer() {
         let directory = tempfile::tempdir().unwrap();
         let first = Layer::from_sources(directory.path(), &[Source::link("a", "1")]).unwrap();

@@ -24,18 +24,3 @@ pub fn with_libraries(path: impl AsRef<Path>, program: &Path) -> Result<Vec<Sour
 fn libraries(said: &str) -> Vec<PathBuf> {
     said.split_whitespace().filter(|word| word.starts_with('/')).map(PathBuf::from).collect()
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn libraries_and_loader_are_taken_and_the_kernels_part_is_not() {
-        let said = "\tlinux-vdso.so.1 (0x00007ffd)\n\
-                    \tlibc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007f00)\n\
-                    \t/lib64/ld-linux-x86-64.so.2 (0x00007f01)\n";
-        let expected =
-            ["/lib/x86_64-linux-gnu/libc.so.6", "/lib64/ld-linux-x86-64.so.2"].map(PathBuf::from);
-        assert_eq!(libraries(said), expected);
-    }
-}

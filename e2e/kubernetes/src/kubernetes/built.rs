@@ -44,15 +44,4 @@ impl Built {
     pub(super) fn name_of(directory: &Path) -> String {
         directory.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
-
-    #[cfg(test)]
-    pub(super) fn at(built: &Path) -> Self {
-        Self {
-            kubernetes: built.join("kubernetes"),
-            containerd: vec![built.join("containerd"); 2],
-            coredns: built.join("coredns"),
-            pause: built.join("pause"),
-            kwok: Some(built.join("kwok")),
-        }
-    }
 }

@@ -46,19 +46,3 @@ fn remove_group(group: &Path) -> io::Result<()> {
     }
     Ok(())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn removing_goes_from_the_inside_out() {
-        let directory = tempfile::tempdir().unwrap();
-        let group = directory.path().join("group");
-        fs::create_dir_all(group.join("kubepods/pod1")).unwrap();
-        fs::create_dir_all(group.join("kubepods/pod2")).unwrap();
-        remove_group(&group).unwrap();
-        assert!(!group.exists());
-        remove_group(&group).unwrap();
-    }
-}

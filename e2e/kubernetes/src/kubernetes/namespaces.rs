@@ -181,49 +181,6 @@ mod tests {
     use crate::kubernetes::IpFamilies;
     use crate::kubernetes::layout::{ClusterId, Layout};
 
-    /// What `mount` and `mkfs.ext4` are called with, and what is there afterwards in two hierarchies.
-    fn set_up_beside(disk: &str) -> String {
-        let directory = tempfile::tempdir().unwrap();
-        let root = directory.path().canonicalize().unwrap();
-        let (cpuset, unified) = (root.join("cpuset"), root.join("unified"));
-        for (path, content) in [
-            ("cpuset/cgroup.sane_behavior", ""),
-            ("cpuset/cpuset.cpus", "0-1"),
-            ("cpuset/group/node-1/cpuset.cpus", ""),
-            ("cpuset/group/cpuset.cpus", ""),
-            ("unified/cgroup.controllers", "cpu memory"),
-            ("cache/clusters/a/node-1/run/containerd/left", ""),
-            ("cache/clusters/a/node-1/run/node/stays", ""),
-        ] {
-            fs::create_dir_all(root.join(path).parent().unwrap()).unwrap();
-            fs::write(root.join(path), content).unwrap();
-        }
-        let cache = Cache::at(&root.join("cache")).unwrap();
-        let layout = Layout::new(&cache, &ClusterId::named("a").unwrap()).unwrap();
-        let node = NodeLayout { control_group: "group/node-1".to_owned(), ..layout.first() };
-        let hierarchies = format!("{}\n{}", cpuset.display(), unified.display());
-        let functions = "mount() { echo \"mount $*\" >> \"$CALLS\"; }
-            mkfs.ext4() { echo \"mkfs.ext4 $*\" >> \"$CALLS\"; }
-            findmnt() { [ -n \"$HIERARCHIES\" ] && echo \"$HIERARCHIES\"; }
-            . /dev/stdin";
-        let calls = root.join("calls");
-        let mut shell = Command::new("bash");
-        shell.args(["-euc", functions]).env("CALLS", &calls).env("HIERARCHIES", hierarchies);
-        set_up(&mut shell, &node, &cache, disk).unwrap();
-        assert_eq!(fs::read_to_string(cpuset.join("group/node-1/cpuset.cpus")).unwrap(), "0-1");
-        let handed_on = fs::read_to_string(unified.join("cgroup.subtree_control")).unwrap();
-        assert_eq!(handed_on, "+memory\n");
-        assert!(unified.join("group/node-1").is_dir());
-        assert!(node.configuration().join("stays").exists());
-        assert!(!node.state.join("run/containerd").exists());
-        // A node without control groups runs no pod.
-        shell.env("HIERARCHIES", "");
-        assert!(set_up(&mut shell, &node, &cache, disk).is_err());
-        let calls = fs::read_to_string(calls).unwrap().replace(&root.display().to_string(), "");
-        // Which settings there are depends on the kernel.
-        calls.lines().filter(|it| !it.contains("/proc/sys")).collect::<Vec<_>>().join("\n")
-    }
-
     #[test]
     fn a_holder_is_of_one_node() {
         let directory = tempfile::tempdir().unwrap();
@@ -235,21 +192,6 @@ mod tests {
         assert!(holds(&words, &node) && holds(&words[2..], &node));
         assert!(!holds(&words, &other) && !holds(&words[..3], &node) && !holds(&[], &node));
         assert!(!holds(&["vi".to_owned(), state], &node));
-    }
-
-    #[test]
-    fn a_disk_is_mounted_before_the_directory_that_it_lies_in_covers_the_machines() {
-        let with_disk = set_up_beside("1M");
-        insta::assert_snapshot!(with_disk, @r"
-        mount --bind /cache/built /cache/clusters/a/node-1/run/built
-        mkfs.ext4 -q -F -m 0 /cache/clusters/a/node-1/disk
-        mount --options=loop /cache/clusters/a/node-1/disk /cache/clusters/a/node-1/var/lib
-        mount --rbind /cache/clusters/a/node-1/run /run
-        mount --rbind /cache/clusters/a/node-1/var /var
-        mount --make-rshared /
-        ");
-        let others = with_disk.lines().filter(|line| !line.contains("node-1/disk"));
-        assert_eq!(set_up_beside(""), others.collect::<Vec<_>>().join("\n"));
     }
 
     #[test]

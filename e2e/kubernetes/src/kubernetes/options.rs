@@ -105,17 +105,3 @@ impl ContainerRuntime {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::BTreeSet;
-
-    #[test]
-    fn each_version_has_a_cluster_of_its_own_in_this_checkout() {
-        let versions = KubernetesVersion::all();
-        let ids: BTreeSet<_> = versions.iter().map(|it| id_of_version(*it).unwrap()).collect();
-        assert!(ids.iter().all(ClusterId::is_of_this_checkout), "{ids:?}");
-        assert_eq!(ids.len(), versions.len(), "{ids:?}");
-    }
-}

@@ -53,16 +53,6 @@ impl fmt::Display for KubernetesVersion {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_version_is_written_as_it_is_read_and_the_newest_is_the_default() {
-        for version in KubernetesVersion::all() {
-            assert_eq!(KubernetesVersion::from_str(&version.to_string(), false), Ok(*version));
-            assert!(version.full().starts_with(&format!("v{version}.")), "{version}");
-        }
-        assert!(KubernetesVersion::all().is_sorted());
-        assert_eq!(KubernetesVersion::all().last(), Some(&KubernetesVersion::default()));
-    }
-
     /// The staging modules of a version are of the same patch, or it is not that version that is built.
     #[test]
     fn modules_are_those_of_the_version() {
