@@ -3,7 +3,6 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "these are tests, helpers included")]
 
 mod commands;
-mod failure_modes;
 mod links;
 mod manifests;
 mod page;
