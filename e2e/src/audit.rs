@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn each_request_of_the_operator_is_read_once_when_its_line_is_whole() {
+    fn each_whole_line_of_the_audit_log_is_read_once() {
         let mut log = tempfile::NamedTempFile::new().unwrap();
         let operator = "system:serviceaccount:flux-operator-system:flux-operator";
         let (first, second) = (line(operator, "patch", 201), line(operator, "get", 200));

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_up_is_passed_on_whole_and_nothing_else_by_the_environment() {
+    fn tests_get_the_whole_cluster_choice_by_variables() {
         let network = Network {
             ip_families: IpFamilies::Ipv6AndIpv4,
             domain: "k8s.example".parse().unwrap(),

@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_archive_takes_its_place_in_the_load_command_which_has_to_have_one() {
+    fn the_load_command_needs_a_place_for_the_archive() {
         let words = loading("kind load image-archive '{}' --name x", Path::new("/a b")).unwrap();
         assert_eq!(words, ["kind", "load", "image-archive", "/a b", "--name", "x"]);
         for command in ["kind load", "", "kind '{}"] {

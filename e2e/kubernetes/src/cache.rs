@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn the_own_variable_wins_over_the_users_cache_directory_and_that_over_home() {
+    fn flux_e2e_cache_wins_over_xdg_cache_home_and_home() {
         let expect = |pairs: &[(&str, &str)], expected: &str| {
             assert_eq!(root(pairs).as_deref(), Some(Path::new(expected)), "{pairs:?}");
         };
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn an_artefact_is_made_once_and_what_an_interrupted_build_left_is_none() {
+    fn an_artefact_is_made_once_and_never_half() {
         let directory = tempfile::tempdir().unwrap();
         let cache = Cache::at(directory.path()).unwrap();
         let key = key("tool", "v1", &[]);

@@ -162,7 +162,7 @@ mod tests {
 
     /// Published views use the C library of the application.
     #[test]
-    fn an_archive_has_what_one_of_its_files_is_called_and_an_image_what_its_name_says() {
+    fn contents_of_a_view_follow_from_files_or_image_name() {
         let directory = tempfile::tempdir().unwrap();
         let archive = |member| archive_with(directory.path(), member);
         let image = |name: &str| View::Image(name.to_owned());

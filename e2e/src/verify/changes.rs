@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_check_runs_when_a_file_that_it_reads_has_changed() {
+    fn a_check_runs_when_its_files_have_changed() {
         let since = |paths: &[&str]| Changes::Since {
             commit: "1234567".to_owned(),
             paths: paths.iter().map(|&path| path.to_owned()).collect(),

@@ -37,7 +37,7 @@ async fn binding(trial: &Trial) -> Result<()> {
 
 #[test]
 #[ignore = "needs root"]
-fn tasks_are_bound_where_a_static_cpu_manager_gives_the_pod_processors_of_its_own() {
+fn tasks_are_bound_to_exclusive_processors_of_a_static_manager() {
     let options = Options { static_cpus: true, ..options("cpus", Network::default()) };
     on_a_cluster(&options, |environment| case(environment, "binding", binding));
 }

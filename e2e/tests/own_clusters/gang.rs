@@ -107,7 +107,7 @@ async fn without_a_scheduler(environment: &Environment, trial: &Trial) -> Result
 
 #[test]
 #[ignore = "needs root"]
-fn pods_of_a_gang_get_nodes_together_or_not_at_all() {
+fn all_pods_of_a_gang_get_nodes_or_none() {
     let options = Options { native_gangs: true, ..options("gang", Network::default()) };
     on_a_cluster(&options, |environment| {
         // A case is in the cluster's network, from which no Go module can be downloaded.

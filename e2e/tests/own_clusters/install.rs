@@ -64,7 +64,7 @@ struct Case<'run> {
 
 #[test]
 #[ignore = "needs root"]
-fn every_way_to_install_it_runs_a_minicluster_and_leaves_nothing() {
+fn every_installation_runs_a_minicluster_and_leaves_nothing() {
     let options = options("install", Network::default());
     let _down = DownAtEnd(options.clone());
     if let Err(error) = try_every_way(options) {

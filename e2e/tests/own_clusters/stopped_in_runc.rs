@@ -15,7 +15,7 @@ const CODE: i32 = 2;
 /// the kubelet may.
 #[test]
 #[ignore = "needs root"]
-fn a_container_that_is_stopped_before_its_program_begins_ends_with_two() {
+fn a_container_stopped_before_its_program_begins_ends_with_two() {
     let progress = Progress::new();
     packages::ensure(NODE, &progress).unwrap();
     packages::ensure(STATIC_PROGRAM, &progress).unwrap();

@@ -6,7 +6,7 @@ use e2e::kubernetes::KubernetesVersion;
 use std::path::Path;
 
 #[test]
-fn the_table_of_versions_says_what_was_seen_of_each_that_the_harness_builds() {
+fn the_table_of_versions_has_each_that_is_built() {
     let mut rows = Page::read(Path::new("docs/install.md")).rows();
     rows.retain(|row| row[0].starts_with("1."));
     for row in &rows {

@@ -19,7 +19,7 @@ fn assert_harmless(log: &str, lines: &[&str]) -> Result<()> {
 
 #[test]
 #[ignore = "needs a cluster"]
-fn a_job_and_a_sidecar_of_root_can_change_nothing_that_root_runs_or_the_runner_reads() {
+fn jobs_and_sidecars_cannot_attack_root_or_the_runner() {
     trial("attack", async |trial| {
         let methods: &[_] = if has_image_volumes()? { &["Image", "Copy"] } else { &["Copy"] };
         for method in methods {

@@ -9,7 +9,7 @@ use std::time::Instant;
 /// Also prints how long it took from the submission to the pod.
 #[test]
 #[ignore = "needs a cluster"]
-fn pods_come_for_a_job_that_waits_and_go_when_no_job_needs_them() {
+fn pods_come_for_pending_jobs_and_go_after_them() {
     trial("growth", async |trial| {
         // A pod that is taken from a job would end it: there is hardly time to wait for it.
         let fields = "size: 1, interactive: true, autoscale: {maxSize: 3, idleSeconds: 2}, \
@@ -47,7 +47,7 @@ fn pods_come_for_a_job_that_waits_and_go_when_no_job_needs_them() {
 
 #[test]
 #[ignore = "needs a cluster"]
-fn one_that_no_job_needs_has_no_pods_until_a_job_is_submitted() {
+fn an_idle_instance_has_no_pods_until_a_submission() {
     trial("rest", async |trial| {
         // A directory of the node is there for whoever comes next.
         let directory = format!("/var/tmp/{}", trial.namespace());

@@ -18,7 +18,7 @@ async fn processors(trial: &Trial, name: &str, options: &str) -> Result<[String;
 
 #[test]
 #[ignore = "needs a cluster"]
-fn tasks_are_bound_to_cores_that_others_use_too_only_if_the_user_says_so() {
+fn tasks_are_bound_to_shared_cores_only_on_request() {
     with_real_flux("cores", "binding to cores", "it needs real Flux", async |trial| {
         for name in ["one", "other"] {
             let [task, container] = processors(trial, name, "").await?;

@@ -98,7 +98,7 @@ fn counted(purpose: &str, body: impl AsyncFnOnce(&Trial, &Path) -> Result<()> + 
 
 #[test]
 #[ignore = "needs a cluster"]
-fn a_run_costs_few_requests_whatever_its_size_and_none_when_it_is_settled() {
+fn a_run_costs_few_requests_of_any_size() {
     counted("cost", async |trial, log| {
         costs(trial, log, 4).await?;
         costs(trial, log, 12).await?;

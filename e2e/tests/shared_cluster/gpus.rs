@@ -25,7 +25,7 @@ fn flux_counts_the_gpus_that_the_container_has() {
 
 #[test]
 #[ignore = "needs a cluster"]
-fn each_task_of_the_example_sees_the_gpus_of_its_pod() {
+fn each_task_sees_the_gpus_of_its_pod() {
     with_real_flux("gpu-example", "the example gpu", "it needs real Flux", async |trial| {
         let resources = "resources: {limits: {nvidia.com/gpu: 1}}";
         ensure!(EXAMPLE.contains(resources), "the example has no {resources:?}");

@@ -14,7 +14,7 @@ use flux_operator::crd::{InstallMethod, Installed};
 /// In one the files are such as nobody may write; the image of the other one has no program of its own.
 #[test]
 #[ignore = "needs a cluster"]
-fn a_read_only_root_and_an_image_without_programs_take_copies() {
+fn copies_work_with_read_only_roots_and_empty_images() {
     for example in ["read-only-root", "distroless"] {
         succeeds(|environment| run(example, Some("Copy"), environment, &Progress::new()));
     }
@@ -39,7 +39,7 @@ async fn completed(run: &Instance<'_>, method: InstallMethod) -> Result<(Install
 
 #[test]
 #[ignore = "needs a cluster"]
-fn images_are_mounted_read_only_without_being_asked_for_where_the_cluster_can() {
+fn images_are_mounted_by_default_where_the_cluster_can() {
     if let Some(method) = Environment::asked_for_install().unwrap() {
         let why = format!("the operator was installed with --install {method:?}");
         not_run::note("mounts without being asked for", &why, &Progress::new());
@@ -68,7 +68,7 @@ fn images_are_mounted_read_only_without_being_asked_for_where_the_cluster_can() 
 
 #[test]
 #[ignore = "needs a cluster"]
-fn a_view_is_copied_into_memory_where_that_is_asked_for() {
+fn a_view_is_copied_into_memory_on_request() {
     trial("memory", async |trial| {
         let fields = "size: 2, flux: {container: {install: Copy, medium: Memory}}";
         let look = "command: 'stat --file-system --format=%T /mnt/flux /opt/software'";
@@ -81,7 +81,7 @@ fn a_view_is_copied_into_memory_where_that_is_asked_for() {
 
 #[test]
 #[ignore = "needs a cluster"]
-fn a_spack_view_is_mounted_as_an_arbitrary_user_under_restricted() {
+fn an_arbitrary_user_mounts_a_spack_view_under_restricted() {
     let from_registry = View::from_environment().is_ok_and(|view| matches!(view, View::Image(_)));
     let why = if from_registry {
         Some("the view comes from a registry, and no other can be made of it")
@@ -107,7 +107,7 @@ fn a_spack_view_is_mounted_as_an_arbitrary_user_under_restricted() {
 /// An API server without image volumes makes a Job without them.
 #[test]
 #[ignore = "needs a cluster"]
-fn what_keeps_a_view_that_was_to_be_mounted_from_the_pods_is_named() {
+fn the_status_names_why_a_view_is_not_mounted() {
     trial("no-view", async |trial| {
         let image = "localhost/flux-e2e/nosuch-view:1";
         let fields = format!("size: 1, flux: {{container: {{image: '{image}', install: Image}}}}");
@@ -126,7 +126,7 @@ fn what_keeps_a_view_that_was_to_be_mounted_from_the_pods_is_named() {
 
 #[test]
 #[ignore = "needs a cluster"]
-fn a_volume_that_cannot_be_mounted_is_named_until_it_can() {
+fn a_volume_is_named_until_it_can_be_mounted() {
     trial("no-secret", async |trial| {
         let volume = "volumes: {credentials: {path: /credentials, secretName: nosuch}}";
         let container = format!("command: 'cat /credentials/token', {volume}");

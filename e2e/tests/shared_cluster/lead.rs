@@ -22,8 +22,7 @@ async fn workers(run: &Instance<'_>) -> Result<[String; 2]> {
 
 #[test]
 #[ignore = "needs a cluster"]
-fn a_lead_that_is_lost_before_the_quorum_fails_a_command_that_never_ran_and_comes_back_for_people()
-{
+fn a_lead_lost_before_the_quorum_fails_only_commands() {
     trial("no-quorum", async |trial| {
         let command = format!("command: 'echo once', {HELD_UP}");
         let command = trial.run("command", "size: 2", &command).await?;
@@ -58,7 +57,7 @@ fn a_lead_that_is_lost_before_the_quorum_fails_a_command_that_never_ran_and_come
 /// The lead has read that it needs three; the kubelet brings it the new number within a minute or so.
 #[test]
 #[ignore = "needs a cluster"]
-fn a_size_that_is_reduced_before_the_quorum_is_all_that_the_lead_waits_for() {
+fn the_lead_waits_for_the_reduced_size_only() {
     trial("fewer", async |trial| {
         let container =
             format!("launcher: true, command: 'echo once; flux run -N2 hostname', {HELD_UP}");
@@ -76,7 +75,7 @@ fn a_size_that_is_reduced_before_the_quorum_is_all_that_the_lead_waits_for() {
 
 #[test]
 #[ignore = "needs a cluster"]
-fn a_command_that_has_ended_counts_although_its_lead_is_deleted_in_the_post_hook() {
+fn an_ended_command_counts_if_its_hook_is_deleted() {
     trial("post", async |trial| {
         let wait = "until test -e /tmp/go; do sleep 0.2; done; echo done";
         let ended = |code: i32| {

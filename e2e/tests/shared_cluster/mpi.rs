@@ -16,7 +16,7 @@ fn specification(image: &str, command: &str, flags: &str) -> String {
 
 #[test]
 #[ignore = "needs a cluster"]
-fn a_program_whose_ranks_would_each_be_alone_is_refused_before_it_runs() {
+fn a_program_whose_ranks_would_be_alone_is_refused() {
     trial("lone-ranks", async |trial| {
         let view = View::from_environment()?;
         if !view.is_real() || view.has_pmix()? {
@@ -38,7 +38,7 @@ fn a_program_whose_ranks_would_each_be_alone_is_refused_before_it_runs() {
 
 #[test]
 #[ignore = "needs a cluster"]
-fn a_rank_that_dies_ends_the_job_after_its_exit_timeout_and_is_named() {
+fn a_rank_that_dies_ends_the_job_and_is_named() {
     with_real_flux("dead-rank", "a rank of MPI that dies", "it needs real Flux", async |trial| {
         let command = "if test $FLUX_TASK_RANK = 3; then exit 7; fi; exec mpi-sum";
         let dies = trial

@@ -9,7 +9,7 @@ const TEAM: &str = "size: 1, network: {headlessName: team}";
 
 #[test]
 #[ignore = "needs a cluster"]
-fn pods_of_mini_clusters_with_one_headless_name_find_each_other_until_the_last_is_gone() {
+fn miniclusters_with_one_headless_name_find_each_other() {
     trial("team", async |trial| {
         let first = trial.run("a", TEAM, "").await?;
         first.ready().await?;
@@ -36,7 +36,7 @@ fn pods_of_mini_clusters_with_one_headless_name_find_each_other_until_the_last_i
 /// `kubectl apply` of a Service with a sidecar's short name finds the operator's.
 #[test]
 #[ignore = "needs a cluster"]
-fn a_service_that_somebody_applies_over_a_short_name_is_theirs() {
+fn a_service_applied_over_a_short_name_is_its_users() {
     let theirs = r#"{"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"},
         "spec": {"selector": {"app": "theirs"}, "ports": [{"name": "own", "port": 8080}]}}"#;
     trial("short-name", async |trial| {

@@ -14,7 +14,7 @@ const PROXY: &str =
 
 #[test]
 #[ignore = "needs a cluster"]
-fn a_job_that_is_deleted_while_it_runs_is_not_run_again() {
+fn a_job_deleted_while_it_runs_is_not_repeated() {
     trial("deleted-job", async |trial| {
         let run = trial.run("gone", "size: 2", "command: 'echo once; sleep 600'").await?;
         run.ready().await?;
@@ -50,7 +50,7 @@ fn a_lead_that_its_kubelet_refuses_has_run_nothing() {
 
 #[test]
 #[ignore = "needs a cluster"]
-fn a_run_ends_with_its_runner_whatever_others_have_put_beside_it() {
+fn a_run_ends_with_its_runner_beside_injected_containers() {
     trial("proxy", async |trial| {
         if trial.kubectl(&["get", "mutatingadmissionpolicies"]).is_err() {
             let why = "the cluster has no MutatingAdmissionPolicy";

@@ -61,7 +61,7 @@ fn the_first_look_of_the_readme_shows_what_it_says() {
 
 #[test]
 #[ignore = "needs a cluster"]
-fn the_budget_of_the_page_keeps_a_lead_until_its_run_has_ended() {
+fn the_pages_disruption_budget_keeps_a_running_lead() {
     trial("budget", async |trial| {
         let mut blocks = RESTRICTED.split("```yaml\n").filter_map(|it| it.split_once("```"));
         let budget = blocks.find(|(block, _)| block.contains("kind: PodDisruptionBudget"));

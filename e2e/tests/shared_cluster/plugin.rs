@@ -16,7 +16,7 @@ fn listed(trial: &Trial) -> Result<Vec<String>> {
 
 #[test]
 #[ignore = "needs a cluster"]
-fn a_run_prints_what_the_command_prints_and_ends_with_its_code() {
+fn a_run_has_the_commands_output_and_exit_code() {
     trial("plugin-run", async |trial| {
         let words = ["run", IMAGE, "--size=4", "--name=names", "--", "hostname"];
         let printed = trial.plugin_ends(0, &words)?;
@@ -43,7 +43,7 @@ async fn background(trial: &Trial, name: &str) -> Result<Child> {
 
 #[test]
 #[ignore = "needs a cluster"]
-fn an_interrupt_ends_the_run_and_what_a_killed_one_leaves_is_listed_and_can_be_deleted() {
+fn an_interrupt_deletes_and_a_killed_run_is_listed() {
     trial("plugin-stop", async |trial| {
         let mut interrupted = background(trial, "interrupted").await?;
         kill(Pid::from_raw(interrupted.id().cast_signed()), Signal::SIGINT)?;

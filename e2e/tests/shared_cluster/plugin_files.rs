@@ -24,7 +24,7 @@ fn taken(trial: &Trial, directory: &Path, manifest: &str) -> Result<Vec<String>>
 
 #[test]
 #[ignore = "needs a cluster"]
-fn what_is_rendered_and_migrated_is_valid_on_the_cluster_too() {
+fn the_cluster_accepts_rendered_and_migrated_objects() {
     trial("plugin-files", async |trial| {
         let directory = tempfile::tempdir()?;
         let rendered = trial.plugin_prints(&["render", MPI])?;
@@ -46,7 +46,7 @@ fn what_is_rendered_and_migrated_is_valid_on_the_cluster_too() {
 
 #[test]
 #[ignore = "needs a cluster"]
-fn what_the_cluster_refuses_is_named_beforehand_and_nothing_is_made() {
+fn faults_are_named_before_anything_is_created() {
     trial("plugin-server", async |trial| {
         let directory = tempfile::tempdir()?;
         let file = directory.path().join("file.yaml");

@@ -18,7 +18,7 @@ const SPEC: &str = "{size: 2, interactive: true, containers: [{image: 'ubuntu:24
 
 #[test]
 #[ignore = "needs a cluster"]
-fn jobs_are_submitted_listed_followed_and_cancelled_and_resources_are_counted() {
+fn jobs_are_submitted_listed_followed_and_cancelled() {
     trial("plugin-jobs", async |trial| {
         let run = instance(trial, "hello", SPEC).await?;
         let ranks = trial.plugin_json(&["resources", "hello"])?;
@@ -152,7 +152,7 @@ fn commands_files_and_checks_reach_every_rank_as_fluxs_user() {
 /// An image without a shell, whose only program is not on the `PATH`; and a uid that has no account.
 #[test]
 #[ignore = "needs a cluster"]
-fn an_image_without_a_shell_and_a_uid_without_an_account_are_entered_in_the_same_way() {
+fn images_without_shell_and_users_without_account_are_entered() {
     trial("plugin-bare", async |trial| {
         let bare = "{size: 2, interactive: true, containers: [{\
             image: gcr.io/distroless/static-debian12}]}";

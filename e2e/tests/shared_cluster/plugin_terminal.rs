@@ -60,7 +60,7 @@ fn an_instance_is_watched() {
 
 #[test]
 #[ignore = "needs a cluster"]
-fn a_shell_in_a_new_instance_runs_jobs_and_takes_the_instance_with_it() {
+fn an_interactive_instance_runs_jobs_and_ends_with_its_shell() {
     trial("plugin-interactive", async |trial| {
         let words = ["run", "ubuntu:24.04", "--interactive", "--size=2", "--name=mine"];
         // What is typed while a job runs is for the job.

@@ -7,7 +7,7 @@ const HOOK: &str = r#"commands: {brokerPre: 'printf "[queues.a]\n[queues.b]\n[po
 
 #[test]
 #[ignore = "needs a cluster"]
-fn queues_with_names_are_started_and_a_job_that_names_none_is_in_the_default_one() {
+fn named_queues_are_started_and_one_is_the_default() {
     with_real_flux("queues", "queues", "the stand-in for Flux has none", async |trial| {
         let run = trial.run("queues", "size: 2, interactive: true", HOOK).await?;
         run.ready().await?;

@@ -66,7 +66,7 @@ async fn stops(run: &Instance<'_>, reason: &str, words: &str) -> Result<()> {
 
 #[test]
 #[ignore = "needs a cluster"]
-fn what_kubernetes_refuses_in_a_job_is_named_in_its_words() {
+fn the_status_has_the_message_of_a_refused_job() {
     trial("by-kubernetes", async |trial| {
         let run = trial.run("user", "size: 1", "securityContext: {runAsUser: -1}").await?;
         stops(&run, "ApplyFailed", "securityContext.runAsUser").await?;
@@ -77,7 +77,7 @@ fn what_kubernetes_refuses_in_a_job_is_named_in_its_words() {
 
 #[test]
 #[ignore = "needs a cluster"]
-fn pods_that_a_quota_refuses_are_named_and_made_when_it_is_lifted() {
+fn pods_refused_by_a_quota_are_named_and_made_later() {
     trial("quota", async |trial| {
         trial.kubectl(&["create", "quota", "few", "--hard=pods=1"])?;
         let run = trial.run("quota", "size: 2", "command: hostname").await?;

@@ -48,7 +48,7 @@ pub(crate) async fn lose(trial: &Trial, run: &Instance<'_>, index: u32, loss: Lo
 
 #[test]
 #[ignore = "needs a cluster"]
-fn a_worker_that_is_lost_comes_back_while_the_command_runs() {
+fn a_worker_lost_while_the_command_runs_comes_back() {
     trial("lost-worker", async |trial| {
         let container = format!("{}, {MEMORY_TO_FILL}", then_on(4));
         let run = trial.run("lost", "size: 4", &container).await?;
@@ -76,7 +76,7 @@ fn a_worker_that_is_lost_comes_back_while_the_command_runs() {
 /// In a chain, the brokers below the one that goes end with it, and their agents start them again.
 #[test]
 #[ignore = "needs a cluster"]
-fn a_broker_in_the_middle_of_a_tree_comes_back_with_those_below_it() {
+fn a_middle_broker_comes_back_with_those_below_it() {
     let what = "the loss of a broker with others below it";
     with_real_flux("middle", what, "the stand-in for Flux has no trees", async |trial| {
         let spec = "size: 5, interactive: true, flux: {topology: 'kary:1'}";
@@ -105,7 +105,7 @@ fn a_broker_in_the_middle_of_a_tree_comes_back_with_those_below_it() {
 /// groups, all of them: in the first case the job fails and the pod stays, in the other one the pod is replaced.
 #[test]
 #[ignore = "needs a cluster"]
-fn a_worker_that_runs_out_of_memory_is_used_again_and_the_command_goes_on() {
+fn a_worker_killed_for_its_memory_is_used_again() {
     trial("memory-out", async |trial| {
         let job = r#"flux run -N2 -n2 sh -c "test \$FLUX_TASK_RANK = 0 || tail /dev/zero""#;
         let container = format!(
@@ -133,7 +133,7 @@ fn a_worker_that_runs_out_of_memory_is_used_again_and_the_command_goes_on() {
 /// People end an interactive run, so its lead comes back; a command is not run again.
 #[test]
 #[ignore = "needs a cluster"]
-fn a_lead_that_is_lost_comes_back_where_people_end_the_run_and_fails_a_command() {
+fn a_lost_lead_comes_back_in_interactive_runs_only() {
     trial("lost-lead", async |trial| {
         let people = trial.run("people", "size: 2, interactive: true", "").await?;
         let once = trial.run("command", "size: 2", "command: 'echo once; sleep 600'").await?;

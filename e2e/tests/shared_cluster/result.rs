@@ -14,7 +14,7 @@ async fn ended(run: &Instance<'_>) -> Result<(MiniClusterStatus, RunResult)> {
 
 #[test]
 #[ignore = "needs a cluster"]
-fn the_result_names_the_task_that_failed_its_code_its_job_and_its_last_lines() {
+fn the_result_names_the_failed_task_and_its_output() {
     trial("result", async |trial| {
         // The other tasks end later: Flux notes the first end alone.
         let command = "if test $FLUX_TASK_RANK = 2; then echo broken >&2; exit 3; fi; sleep 2";

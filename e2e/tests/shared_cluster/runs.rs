@@ -52,7 +52,7 @@ fn what_flux_refuses_is_no_failed_command() {
 
 #[test]
 #[ignore = "needs a cluster"]
-fn a_command_meets_the_end_of_its_input_and_jobs_that_it_leaves_are_cancelled() {
+fn a_command_meets_the_end_of_its_input() {
     trial("ends", async |trial| {
         for (name, container, words) in [
             ("input", "command: 'cat | wc -l'", "\n0\n"),
@@ -70,7 +70,7 @@ fn a_command_meets_the_end_of_its_input_and_jobs_that_it_leaves_are_cancelled() 
 
 #[test]
 #[ignore = "needs a cluster"]
-fn a_batch_that_fails_shows_its_output_and_names_the_line() {
+fn a_failed_batch_shows_its_output_and_its_line() {
     trial("batch-fails", async |trial| {
         let lines =
             r"echo hello\n# a comment\nsh -c 'echo broken; exit 2'\n--no-such-flag hostname\n";
@@ -83,7 +83,7 @@ fn a_batch_that_fails_shows_its_output_and_names_the_line() {
 
 #[test]
 #[ignore = "needs a cluster"]
-fn a_command_that_fails_is_run_once_whatever_its_code_is() {
+fn a_failed_command_runs_once_with_any_code() {
     trial("codes", async |trial| {
         let ends = [
             ("two", "exit 2", 2),
@@ -105,7 +105,7 @@ fn a_command_that_fails_is_run_once_whatever_its_code_is() {
 
 #[test]
 #[ignore = "needs a cluster"]
-fn a_sidecar_that_fails_is_the_reason_in_the_end_and_a_second_attempt_has_its_sidecar() {
+fn a_failed_sidecar_is_the_reason_and_starts_again() {
     trial("sidecars", async |trial| {
         trial.apply(include_str!("manifests/again.yaml")).await?;
         let spec = "{size: 1, containers: [\
@@ -122,7 +122,7 @@ fn a_sidecar_that_fails_is_the_reason_in_the_end_and_a_second_attempt_has_its_si
 /// has the exit code of the lead alone, and a worker may fail before it.
 #[test]
 #[ignore = "needs a cluster"]
-fn a_view_that_cannot_be_used_fails_the_run_with_its_reason() {
+fn an_unusable_view_fails_the_run_with_a_reason() {
     trial("views", async |trial| {
         let view = async |name, view: &str, code, reason, words| {
             let fields = ["size: 1", &format!("flux: {{container: {{{view}}}}}")];
@@ -146,7 +146,7 @@ fn a_view_that_cannot_be_used_fails_the_run_with_its_reason() {
 
 #[test]
 #[ignore = "needs a cluster"]
-fn bug_02_09_10_and_13_what_was_refused_or_lost_runs_and_completes() {
+fn bugs_02_09_10_and_13_complete_here() {
     trial("bug-09", async |trial| {
         trial.apply(include_str!("manifests/all-at-once.yaml")).await?;
         let run = trial.named("all");

@@ -47,7 +47,7 @@ async fn deleted_while_it_runs(
 
 #[test]
 #[ignore = "needs a cluster"]
-fn a_command_that_is_deleted_gets_sigterm_with_all_it_started_and_time_to_save() {
+fn a_deleted_command_and_its_children_have_time_to_save() {
     trial("saves", async |trial| {
         let launcher =
             "launcher: true, command: 'sh /tmp/saves child & set -- parent; . /tmp/saves'";

@@ -9,7 +9,7 @@ const LIMIT: &str = "resources: {limits: {ephemeral-storage: 16Mi}}";
 
 #[test]
 #[ignore = "needs a cluster"]
-fn a_command_that_fills_its_volume_or_its_disk_fails_and_says_why() {
+fn a_command_that_fills_its_disk_fails_with_reason() {
     trial("full", async |trial| {
         let volume = "volumes: {scratch: {path: /scratch, emptyDir: true, emptyDirMedium: memory, \
                       emptyDirSizeLimit: 1Mi}}";
@@ -38,7 +38,7 @@ fn a_command_that_fills_its_volume_or_its_disk_fails_and_says_why() {
 
 #[test]
 #[ignore = "needs a cluster"]
-fn root_without_capabilities_on_files_runs_flux_in_a_closed_home() {
+fn root_without_file_capabilities_runs_flux_in_closed_homes() {
     trial("closed-home", async |trial| {
         let drop =
             "securityContext: {capabilities: {drop: [DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER]}}";
@@ -59,7 +59,7 @@ fn root_without_capabilities_on_files_runs_flux_in_a_closed_home() {
 
 #[test]
 #[ignore = "needs a cluster"]
-fn a_worker_that_fills_its_disk_is_evicted_and_made_anew() {
+fn a_worker_that_fills_its_disk_is_replaced() {
     trial("full-worker", async |trial| {
         // A copied view takes 120 MB of it.
         let limit = "resources: {limits: {ephemeral-storage: 256Mi}}";

@@ -24,7 +24,7 @@ pub(crate) async fn suspended(trial: &Trial, run: &Instance<'_>, reason: &str) -
 /// Its command, which was submitted before, is in the archive: the next lead does not submit it again.
 #[test]
 #[ignore = "needs a cluster"]
-fn an_instance_with_an_archive_goes_on_where_it_was_at_another_size() {
+fn an_archived_instance_goes_on_with_another_size() {
     trial("pause", async |trial| {
         // A directory of the node is there for whoever comes next.
         let directory = format!("/var/tmp/{}", trial.namespace());
@@ -59,7 +59,7 @@ fn an_instance_with_an_archive_goes_on_where_it_was_at_another_size() {
 
 #[test]
 #[ignore = "needs a cluster"]
-fn a_command_that_was_suspended_is_run_again_until_it_loses_its_lead() {
+fn a_suspended_command_runs_again_until_its_lead_is_lost() {
     trial("again", async |trial| {
         let run = trial.run("again", "size: 2", "command: sleep 600").await?;
         run.ready().await?;

@@ -20,7 +20,7 @@ fn last_segments(chart: &Value) -> Result<Vec<&Value>> {
 
 #[test]
 #[ignore = "needs a cluster"]
-fn every_rank_is_drawn_while_it_runs_and_when_it_has_ended() {
+fn the_trace_has_every_rank_during_and_after_runs() {
     trial("trace", async |trial| {
         let run = trial.run("trace-up", "size: 2, interactive: true", "").await?;
         run.ready_with(2).await?;

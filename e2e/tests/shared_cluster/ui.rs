@@ -73,7 +73,7 @@ async fn is_served(run: &Instance<'_>) -> Result<bool> {
 
 #[test]
 #[ignore = "needs a cluster"]
-fn the_page_is_there_while_somebody_looks_and_for_nobody_else() {
+fn the_page_is_there_for_its_viewer_only() {
     trial("ui", async |trial| {
         let run = trial.start("looked", SPEC).await?;
         run.ready_with(2).await?;

@@ -26,7 +26,7 @@ async fn is_compared(run: &Instance<'_>) -> Result<bool> {
 
 #[test]
 #[ignore = "needs a cluster"]
-fn the_agents_modules_and_job_are_those_of_flux_in_every_field() {
+fn the_agents_modules_and_job_equal_those_of_flux() {
     let why = "the stand-in for Flux makes no jobspec";
     with_real_flux("same-job", "the comparison with flux run", why, async |trial| {
         let run = trial.run("both", "size: 2, interactive: true", "").await?;
@@ -68,7 +68,7 @@ fn the_agents_modules_and_job_are_those_of_flux_in_every_field() {
 
 #[test]
 #[ignore = "needs a cluster"]
-fn a_scheduler_that_does_not_start_ends_the_run_and_is_named() {
+fn a_scheduler_that_does_not_start_ends_the_run() {
     let why = "the stand-in for Flux schedules without Python";
     with_real_flux("no-scheduler", "a scheduler that does not start", why, async |trial| {
         let fields = "size: 1, interactive: true, flux: {scheduler: {simple: true}}";
@@ -82,7 +82,7 @@ fn a_scheduler_that_does_not_start_ends_the_run_and_is_named() {
 
 #[test]
 #[ignore = "needs a cluster"]
-fn the_agent_submits_a_command_without_options_and_says_so_and_the_code_is_the_commands() {
+fn the_agent_submits_plain_commands_itself() {
     trial("submitter", async |trial| {
         let command = "command: 'until test -e /tmp/go; do sleep 0.2; done; exit 3'";
         for (name, fields, has_options) in

@@ -91,7 +91,7 @@ mod tests {
     const LARGE: Load = Load { miniclusters: 1, pods: 5000 };
 
     #[test]
-    fn specifications_are_valid_and_only_the_pods_of_the_large_one_are_held() {
+    fn only_pods_of_the_large_minicluster_are_held() {
         for (load, held) in [(MANY, 0), (LARGE, 1)] {
             let objects = load.objects();
             assert_eq!(objects.len(), usize::try_from(load.miniclusters).unwrap());

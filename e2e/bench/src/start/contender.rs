@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_is_applied_can_be_read_and_nothing_is_left_to_be_replaced() {
+    fn every_template_is_filled_and_can_be_read() {
         for contender in Contender::value_variants() {
             let wanted = Wanted { contender: *contender, size: 4, view: "view:1", cores: 2 };
             let text = serde_json::to_string(&wanted.objects().unwrap()).unwrap();

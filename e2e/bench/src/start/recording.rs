@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn milestones_are_read_from_what_was_seen_the_runtime_and_the_agents() {
+    fn milestones_come_from_objects_containerd_and_agents() {
         let reached = run().milestones();
         let lines = MILESTONES.iter().map(|(name, _)| format!("{:.3} {name}", reached[name]));
         insta::assert_snapshot!(lines.collect::<Vec<_>>().join("\n"), @r"
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_ends_with_its_last_object_or_with_a_failure_of_the_lead() {
+    fn a_run_ends_when_complete_or_when_the_lead_fails() {
         let mut recording = run();
         assert_eq!(recording.end(MINICLUSTER_COMPLETE), Some(true));
         recording.seen.pop();

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_readable_by_their_owner_only_and_those_of_the_control_plane_are_on_its_node() {
+    fn keys_are_private_and_on_the_node_that_needs_them() {
         let directory = tempfile::tempdir().unwrap();
         let cache = Cache::at(directory.path()).unwrap();
         let layout = Layout::new(&cache, &ClusterId::named("a").unwrap()).unwrap();

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn the_node_has_an_address_and_a_default_route_of_each_kind() {
+    fn the_first_node_has_an_address_of_each_family() {
         let both = Network { ip_families: IpFamilies::Ipv4AndIpv6, ..Network::default() };
         insta::assert_snapshot!(network_plan(0, 1, &both), @r"
         link set lo up
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_further_node_has_a_route_to_the_pods_of_each_other_one() {
+    fn a_further_node_has_routes_to_pods_of_the_others() {
         insta::assert_snapshot!(network_plan(1, 3, &Network::default()), @r"
         link set lo up
         address add 10.89.0.3/24 dev node0

@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_of_the_same_id_but_another_start_is_not_ours() {
+    fn a_process_that_took_over_the_id_is_not_ours() {
         let own = Process::running(Pid::this().as_raw()).unwrap();
         assert!(own.is_alive());
         assert!(!Process { started: own.started + 1, ..own.clone() }.is_alive());
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_detached_process_is_found_by_its_record_and_its_command_line_and_ends() {
+    fn a_detached_process_is_found_by_its_record_and_ended() {
         let directory = tempfile::tempdir().unwrap();
         let marker = directory.path().join("marker");
         let status = Command::new("mkfifo").arg(&marker).status().unwrap();

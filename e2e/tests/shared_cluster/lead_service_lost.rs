@@ -19,7 +19,7 @@ const AWAY: Duration = Duration::from_secs(20);
 /// has changed is changed back.
 #[test]
 #[ignore = "needs a cluster"]
-fn workers_start_and_go_on_while_the_leads_service_leads_nowhere() {
+fn workers_start_and_go_on_without_the_leads_service() {
     trial("way", async |trial| {
         let run = trial.run("way", "size: 1, maxSize: 2, interactive: true", "").await?;
         let lead = run.ready().await?;
@@ -72,7 +72,7 @@ async fn put_certificate(trial: &Trial, key: u8) -> Result<()> {
 
 #[test]
 #[ignore = "needs a cluster"]
-fn a_worker_with_another_certificate_than_the_lead_waits_and_harms_nobody() {
+fn a_worker_with_another_certificate_only_waits() {
     trial("certificate", async |trial| {
         put_certificate(trial, 1).await?;
         let fields = "size: 1, maxSize: 2, flux: {curveCertSecret: keys}";

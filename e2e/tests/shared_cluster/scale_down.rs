@@ -14,7 +14,7 @@ fn scale(run: &Instance<'_>, size: u32) -> Result<()> {
 /// A real `HorizontalPodAutoscaler` sets the size, and knows nothing of jobs.
 #[test]
 #[ignore = "needs a cluster"]
-fn a_rank_leaves_when_its_jobs_have_ended_and_is_used_again_when_it_is_back() {
+fn a_rank_leaves_after_its_jobs_and_is_used_again() {
     trial("leaving", async |trial| {
         let fields = "size: 1, maxSize: 3, interactive: true, flux: {drainSeconds: 300}";
         let run = trial.run("leaving", fields, "").await?;
