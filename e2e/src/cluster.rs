@@ -13,7 +13,7 @@ use std::process::Command;
 
 /// Which cluster to use.
 #[derive(Debug, Clone)]
-pub enum Target {
+pub enum ClusterChoice {
     /// One on this machine, started if need be.
     Own(Options),
     /// One that is there already.
@@ -25,14 +25,14 @@ pub enum Target {
     },
 }
 
-impl Target {
+impl ClusterChoice {
     /// What is asked of the one on this machine.
     pub fn own(&self) -> Option<&Options> {
         if let Self::Own(options) = self { Some(options) } else { None }
     }
 }
 
-/// A cluster that can be used, as [`Target`] names it.
+/// A cluster that can be used, as [`ClusterChoice`] names it.
 #[derive(Debug, Clone)]
 pub enum Cluster {
     /// One of ours.
@@ -48,12 +48,12 @@ pub enum Cluster {
 
 impl Cluster {
     /// Starts the cluster, or sees that the given one answers.
-    pub fn up(target: &Target, progress: &Progress) -> Result<Self> {
+    pub fn up(target: &ClusterChoice, progress: &Progress) -> Result<Self> {
         match target.clone() {
-            Target::Own(options) => {
+            ClusterChoice::Own(options) => {
                 Kubernetes::up(&options, progress).map(|it| Self::Own(Box::new(it)))
             }
-            Target::External { kubeconfig, load_command } => {
+            ClusterChoice::External { kubeconfig, load_command } => {
                 check(&kubeconfig, load_command.as_deref())?;
                 Ok(Self::External { kubeconfig, load_command })
             }

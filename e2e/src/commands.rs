@@ -2,7 +2,7 @@
 
 use crate::architecture::Architecture;
 use crate::cli::ClusterArguments;
-use crate::cluster::{Cluster, Target};
+use crate::cluster::{Cluster, ClusterChoice};
 use crate::demo::demo;
 use crate::environment::Environment;
 use crate::interruption::{self, Scope};
@@ -56,7 +56,7 @@ pub fn main() -> ExitCode {
 pub fn exit_code(ended: Result<ExitCode>) -> ExitCode {
     interruption::await_end();
     ended.unwrap_or_else(|error| {
-        progress::complain(&format!("error: {error:#}"));
+        progress::print_error(&format!("error: {error:#}"));
         ExitCode::FAILURE
     })
 }
@@ -76,8 +76,8 @@ impl Command {
             Self::Manifests => chart::write_rendered(progress)?,
             Self::Up(cluster) => {
                 let cluster = Cluster::up(&guarded(&cluster)?, progress)?;
-                progress.say(&format!("ready, kubeconfig {}", cluster.kubeconfig().display()));
-                progress.say("try: cargo e2e kubectl -- get pods -A");
+                progress.log(&format!("ready, kubeconfig {}", cluster.kubeconfig().display()));
+                progress.log("try: cargo e2e kubectl -- get pods -A");
             }
             Self::Down(cluster) => {
                 let options = cluster.own()?;
@@ -95,18 +95,18 @@ impl Command {
 }
 
 /// The cluster that the arguments name, which an interruption ends from now on.
-fn guarded(arguments: &ClusterArguments) -> Result<Target> {
+fn guarded(arguments: &ClusterArguments) -> Result<ClusterChoice> {
     let target = arguments.target()?;
-    interruption::guard(target.own().cloned(), Scope::Target)?;
+    interruption::guard(target.own().cloned(), Scope::Used)?;
     Ok(target)
 }
 
 /// The cluster if it runs; nothing is started.
 fn running(arguments: &ClusterArguments) -> Result<Cluster> {
     match arguments.target()? {
-        Target::Own(options) => Kubernetes::find(&options)
+        ClusterChoice::Own(options) => Kubernetes::find(&options)
             .map(|it| Cluster::Own(Box::new(it)))
             .context("there is no cluster to use, `cargo e2e up` starts one"),
-        target @ Target::External { .. } => Cluster::up(&target, &Progress::quiet()),
+        target @ ClusterChoice::External { .. } => Cluster::up(&target, &Progress::quiet()),
     }
 }

@@ -1,7 +1,7 @@
 //! Everything a trial stands on: a cluster, the images, the installed operator.
 
 use crate::cli::ClusterArguments;
-use crate::cluster::{Cluster, Target};
+use crate::cluster::{Cluster, ClusterChoice};
 use crate::product::binaries::{self, Binaries};
 use crate::product::install::{self, Installation};
 use crate::product::view::View;
@@ -9,7 +9,7 @@ use crate::product::{images, printed};
 use crate::progress::Progress;
 use crate::trial::Trial;
 use crate::trial::evidence::keep_evidence;
-use crate::wait::{self, Look};
+use crate::wait::{self, Attempt};
 use anyhow::{Context as _, Result, anyhow};
 use clap::ValueEnum as _;
 use flux_operator::crd::Install;
@@ -34,7 +34,7 @@ pub struct Environment {
 impl Environment {
     /// Starts the cluster if need be, builds and loads the images, installs the operator. With
     /// `published`, Flux is the published view image where it can be pulled.
-    pub fn prepare(target: &Target, published: bool, progress: &Progress) -> Result<Self> {
+    pub fn prepare(target: &ClusterChoice, published: bool, progress: &Progress) -> Result<Self> {
         let built = binaries::build(progress)?;
         let cluster = Cluster::up(target, progress)?;
         let view = if published {
@@ -48,7 +48,10 @@ impl Environment {
     }
 
     /// A cluster that has the images and no operator, and how an operator is installed that uses them.
-    pub fn without_operator(target: &Target, progress: &Progress) -> Result<(Self, Installation)> {
+    pub fn without_operator(
+        target: &ClusterChoice,
+        progress: &Progress,
+    ) -> Result<(Self, Installation)> {
         let built = binaries::build(progress)?;
         let cluster = Cluster::up(target, progress)?;
         Self::with_images(cluster, built, &View::from_environment()?, progress)
@@ -62,7 +65,7 @@ impl Environment {
         view: &View,
         progress: &Progress,
     ) -> Result<(Self, Installation)> {
-        progress.say(&view.describe());
+        progress.log(&view.describe());
         let installation = images::load(&cluster, &built, view, progress)?;
         Ok((Self { cluster, built: Some(built) }, installation))
     }
@@ -90,7 +93,7 @@ impl Environment {
     }
 
     /// The cluster as it is: nothing is built, loaded or installed.
-    pub fn as_it_is(target: &Target, progress: &Progress) -> Result<Self> {
+    pub fn as_it_is(target: &ClusterChoice, progress: &Progress) -> Result<Self> {
         Ok(Self { cluster: Cluster::up(target, progress)?, built: None })
     }
 
@@ -182,9 +185,9 @@ impl Environment {
         let look = ["get", "customresourcedefinition", definition, ESTABLISHED];
         wait::until(&format!("{definition} to be served"), DEADLINE, || {
             Ok(match self.kubectl(&look) {
-                Ok(printed) if printed == "True" => Look::Ready(()),
-                Ok(printed) => Look::NotYet(printed),
-                Err(error) => Look::NotYet(format!("{error:#}")),
+                Ok(printed) if printed == "True" => Attempt::Ready(()),
+                Ok(printed) => Attempt::NotYet(printed),
+                Err(error) => Attempt::NotYet(format!("{error:#}")),
             })
         })
     }

@@ -20,7 +20,7 @@ static AT_WORK: Mutex<()> = Mutex::new(());
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
     /// Those to be used.
-    Target,
+    Used,
     /// Besides, all those of this checkout.
     Checkout,
 }
@@ -32,14 +32,14 @@ pub fn guard(own: impl IntoIterator<Item = Options>, scope: Scope) -> Result<()>
     let cache = Cache::locate()?;
     let interrupted = move || {
         let _at_work = AT_WORK.lock();
-        progress::complain("interrupted: ending what was started");
+        progress::print_error("interrupted: ending what was started");
         kubernetes::end_descendants();
         let mut beside = Kubernetes::all(&cache);
         beside.retain(|it| scope == Scope::Checkout && it.id.is_of_this_checkout());
         for options in own.iter().chain(&beside) {
             if let Err(error) = Kubernetes::down(options) {
                 let id = options.id.as_str();
-                progress::complain(&format!("ending the cluster {id} failed: {error:#}"));
+                progress::print_error(&format!("ending the cluster {id} failed: {error:#}"));
             }
         }
         #[expect(clippy::exit, reason = "the main thread waits for what was just ended")]

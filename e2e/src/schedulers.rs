@@ -23,7 +23,7 @@ const KUEUE_FEATURE: &str = "ElasticJobsViaWorkloadSlices";
 /// How long what a chart has may take to start. Kueue writes the certificate of its webhooks into a Secret and looks for that in
 /// its volume after pauses that double (`ensureCertsMounted` of `open-policy-agent/cert-controller`). The kubelet
 /// brings it at once or a minute later, and what is missed by a look is found up to two minutes after it.
-const PATIENCE: &str = "--timeout=10m";
+const INSTALL_TIMEOUT: &str = "--timeout=10m";
 
 /// Installs Kueue by its own chart, and waits until it runs.
 pub fn install_kueue(environment: &Environment, progress: &Progress) -> Result<()> {
@@ -79,7 +79,7 @@ fn install(
     let mut command = cluster.program(&helm);
     command.args(["upgrade", "--install", name]).arg(chart);
     command.arg(format!("--namespace={name}-system"));
-    command.args(["--create-namespace", "--wait", PATIENCE]);
+    command.args(["--create-namespace", "--wait", INSTALL_TIMEOUT]);
     for value in values {
         command.args(["--set", value]);
     }

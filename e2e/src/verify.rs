@@ -12,7 +12,7 @@ use self::changes::{CHART, Changes, DASHBOARD, KSTATUS, WORKFLOWS};
 use self::report::{ONLY_ALL, Report};
 use crate::cache::{self, Cache};
 use crate::cli::ClusterArguments;
-use crate::cluster::Target;
+use crate::cluster::ClusterChoice;
 use crate::interruption::{self, Scope};
 use crate::kubernetes::{self, Built, ClusterId, ContainerRuntime, Nodes};
 use crate::product::dockerfiles::Images;
@@ -128,12 +128,12 @@ fn alone(progress: &Progress) -> Result<cache::Lock> {
     let name = format!(".{}.verify", ClusterId::of_this_checkout().as_str());
     let path = Cache::locate()?.clusters().join(name);
     cache::lock_or(&path, || {
-        progress.say("waiting for another `cargo verify` of this checkout to end");
+        progress.log("waiting for another `cargo verify` of this checkout to end");
     })
 }
 
 /// What keeps the cluster tests from running, if anything does.
-fn obstacle(target: &Target) -> Option<&'static str> {
+fn obstacle(target: &ClusterChoice) -> Option<&'static str> {
     (target.own().is_some() && !nix::unistd::geteuid().is_root()).then_some(
         "starting a cluster on this machine needs root; run as root, or name another cluster by \
          --kubeconfig FILE --load-command COMMAND",

@@ -54,7 +54,7 @@ fn write(name: &str, results: &impl Serialize, progress: &Progress) -> Result<()
     let path = checkout()?.join("docs/performance").join(format!("{name}.json"));
     let document = serde_json::to_string_pretty(results).context("writing the results")?;
     fs::write(&path, document + "\n").with_context(|| format!("writing {}", path.display()))?;
-    progress.say(&format!("written: {}", path.display()));
+    progress.log(&format!("written: {}", path.display()));
     Ok(())
 }
 

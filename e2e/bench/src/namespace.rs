@@ -31,14 +31,14 @@ async fn ready(trial: &Trial) -> Result<()> {
 
 /// An object as the API server sent it.
 #[derive(Debug, Clone)]
-pub(super) struct Seen {
+pub(super) struct Observed {
     /// When it came, by this machine's clock.
     pub(super) at: Timestamp,
     pub(super) kind: String,
     pub(super) object: DynamicObject,
 }
 
-impl Seen {
+impl Observed {
     pub(super) fn is(&self, kind: &str) -> bool {
         self.kind == kind
     }
@@ -51,11 +51,11 @@ impl Seen {
 }
 
 /// Every object that is made or changed.
-pub(super) type News = BoxStream<'static, Result<Seen>>;
+pub(super) type Observations = BoxStream<'static, Result<Observed>>;
 
 /// Watches all of these kinds in a namespace that has what pods need, and returns once every watch has begun: nothing
 /// may be there yet.
-pub(super) async fn watch(trial: &Trial, resources: &[ApiResource]) -> Result<News> {
+pub(super) async fn watch(trial: &Trial, resources: &[ApiResource]) -> Result<Observations> {
     ready(trial).await?;
     let watches = resources.iter().map(|resource| watch_one(trial, resource.clone()));
     let mut news = futures::stream::select_all(watches).boxed();
@@ -68,12 +68,12 @@ pub(super) async fn watch(trial: &Trial, resources: &[ApiResource]) -> Result<Ne
 }
 
 /// Every object, and nothing where the watch begins.
-fn watch_one(trial: &Trial, resource: ApiResource) -> BoxStream<'static, Result<Option<Seen>>> {
+fn watch_one(trial: &Trial, resource: ApiResource) -> BoxStream<'static, Result<Option<Observed>>> {
     let api = Api::namespaced_with(trial.client().clone(), trial.namespace(), &resource);
     let events = watcher(api, watcher::Config::default());
     let seen = move |event: Result<_, watcher::Error>| match event {
         Ok(watcher::Event::Apply(object) | watcher::Event::InitApply(object)) => {
-            Some(Ok(Some(Seen { at: Timestamp::now(), kind: resource.kind.clone(), object })))
+            Some(Ok(Some(Observed { at: Timestamp::now(), kind: resource.kind.clone(), object })))
         }
         Ok(watcher::Event::InitDone) => Some(Ok(None)),
         Ok(watcher::Event::Init | watcher::Event::Delete(_)) => None,

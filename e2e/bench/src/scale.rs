@@ -12,7 +12,7 @@ use super::operator::OperatorProgram;
 use super::{cluster, write};
 use anyhow::{Context as _, Result};
 use clap::Args;
-use e2e::cluster::Target;
+use e2e::cluster::ClusterChoice;
 use e2e::environment::Environment;
 use e2e::interruption::{self, Scope};
 use e2e::kubernetes::{DownAtEnd, Kubernetes, Nodes};
@@ -70,12 +70,12 @@ impl Arguments {
     pub(super) fn run(&self) -> Result<ExitCode> {
         let progress = Progress::new();
         let options = cluster("scale", Nodes::Simulated)?;
-        interruption::guard([options.clone()], Scope::Target)?;
+        interruption::guard([options.clone()], Scope::Used)?;
         let program = OperatorProgram::ours(binaries::build_shipped(&progress)?.operator)?;
         // It begins with nothing in the cluster.
         Kubernetes::down(&options)?;
         let _down = DownAtEnd(options.clone());
-        let environment = Environment::as_it_is(&Target::Own(options), &progress)?;
+        let environment = Environment::as_it_is(&ClusterChoice::Own(options), &progress)?;
         program.install(&environment)?;
         let (name, columns, rows) = if self.growth.is_empty() {
             ("scale", &COLUMNS[..], self.load_rows(&environment, &program, &progress))
@@ -97,7 +97,7 @@ impl Arguments {
     ) -> Result<Vec<Value>> {
         environment.run(async |client| {
             let nodes = load::make_nodes(&client, environment, &self.loads()).await?;
-            progress.say(&format!("{nodes} simulated nodes are ready"));
+            progress.log(&format!("{nodes} simulated nodes are ready"));
             let mut rows = Vec::new();
             for load in self.loads() {
                 let row = measure::measure(&client, environment, program, load, progress);

@@ -8,14 +8,14 @@ mod recording;
 mod report;
 mod run;
 
-use self::contender::{Contender, Wanted, first_runs, order};
+use self::contender::{Contender, RunSpec, first_runs, order};
 use self::peers::Peers;
 use self::report::{Report, Setting};
-use self::run::{Place, Run};
+use self::run::{MeasuredCluster, Run};
 use super::{cluster, images, write};
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum as _};
-use e2e::cluster::{Cluster, Target};
+use e2e::cluster::{Cluster, ClusterChoice};
 use e2e::environment::Environment;
 use e2e::interruption::{self, Scope};
 use e2e::kubernetes::{DownAtEnd, Nodes};
@@ -53,21 +53,21 @@ impl Arguments {
         let contenders = self.contenders()?;
         let clusters =
             [cluster("bench", Nodes::RealWithDisk)?, cluster("peer", Nodes::RealWithDisk)?];
-        interruption::guard(clusters.clone(), Scope::Target)?;
+        interruption::guard(clusters.clone(), Scope::Used)?;
         let _down = clusters.clone().map(DownAtEnd);
-        let target = Target::Own(clusters[0].clone());
+        let target = ClusterChoice::Own(clusters[0].clone());
         let built = binaries::build_shipped(&progress)?;
         let environment = environment(&target, &built, &view, &progress)?;
         let peers = self.peers.start(&contenders, &clusters[1], &built, &view, &progress)?;
-        let ours = Place::of(environment)?;
+        let ours = MeasuredCluster::of(environment)?;
         let cores = std::thread::available_parallelism().context("counting cores")?.get();
         let run = |contender: Contender, size, round| {
             let place = match &peers {
                 Some((place, _)) if contender.is_of_a_peer() => place,
                 _ => &ours,
             };
-            let run = place.run(Wanted { contender, size, view: view.image(), cores }, round)?;
-            progress.say(&line_about(&run));
+            let run = place.run(RunSpec { contender, size, view: view.image(), cores }, round)?;
+            progress.log(&line_about(&run));
             Ok(run)
         };
         let (first_runs, runs) = self.all_runs(&contenders, run, &progress)?;
@@ -90,13 +90,13 @@ impl Arguments {
         run: impl Fn(Contender, u32, usize) -> Result<Run>,
         progress: &Progress,
     ) -> Result<(Vec<Run>, Vec<Run>)> {
-        progress.say("first runs: files are read from disk, and the nodes have run nothing yet");
+        progress.log("first runs: files are read from disk, and the nodes have run nothing yet");
         let smallest = self.sizes.iter().copied().min().unwrap_or(2);
         let first_runs = first_runs(contenders).into_iter().map(|it| run(it, smallest, 0));
         let first_runs = first_runs.collect::<Result<_>>()?;
         let mut runs = Vec::new();
         for round in 0..self.rounds {
-            progress.say(&format!("round {}", round + 1));
+            progress.log(&format!("round {}", round + 1));
             for size in &self.sizes {
                 for contender in order(contenders, round) {
                     runs.push(run(contender, *size, round)?);
@@ -146,7 +146,7 @@ impl Arguments {
 
 /// A cluster with operator and agent as they are shipped, and the images of measurements.
 fn environment(
-    target: &Target,
+    target: &ClusterChoice,
     built: &Binaries,
     view: &View,
     progress: &Progress,

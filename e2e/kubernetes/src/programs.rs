@@ -1,4 +1,4 @@
-//! Running other programs to their end, which has its time, with what they said in the error when they fail.
+//! Running other programs to their end, which has its time, with the end of their output in the error when they fail.
 
 use crate::progress;
 use anyhow::{Context as _, Result, bail, ensure};
@@ -118,11 +118,11 @@ fn check(command: &Command, output: Output) -> Result<Output> {
     if output.status.success() {
         return Ok(output);
     }
-    let mut said = String::from_utf8_lossy(&output.stderr).into_owned();
-    if said.trim().is_empty() {
-        said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let mut message = String::from_utf8_lossy(&output.stderr).into_owned();
+    if message.trim().is_empty() {
+        message = String::from_utf8_lossy(&output.stdout).into_owned();
     }
-    bail!("{} failed, {}: {}", describe(command), output.status, last_lines(&said, 20));
+    bail!("{} failed, {}: {}", describe(command), output.status, last_lines(&message, 20));
 }
 
 fn describe(command: &Command) -> String {

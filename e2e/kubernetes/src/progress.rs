@@ -31,9 +31,9 @@ impl Progress {
     }
 
     /// Prints one line with the seconds since the start.
-    pub fn say(&self, text: &str) {
+    pub fn log(&self, text: &str) {
         if !self.quiet {
-            complain(&render(self.started.elapsed(), text));
+            print_error(&render(self.started.elapsed(), text));
         }
     }
 
@@ -44,14 +44,14 @@ impl Progress {
         let done = thread::scope(|scope| {
             scope.spawn(move || {
                 while wait.recv_timeout(REMINDER) == Err(RecvTimeoutError::Timeout) {
-                    self.say(&format!("{what}: at work for {}", seconds(begun.elapsed())));
+                    self.log(&format!("{what}: at work for {}", seconds(begun.elapsed())));
                 }
             });
             let done = work();
             drop(finished);
             done
         })?;
-        self.say(&format!("{what}: {}", seconds(begun.elapsed())));
+        self.log(&format!("{what}: {}", seconds(begun.elapsed())));
         Ok(done)
     }
 
@@ -62,7 +62,7 @@ impl Progress {
         usually: &str,
         work: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
-        self.say(&format!("{what} (usually {usually}) ..."));
+        self.log(&format!("{what} (usually {usually}) ..."));
         self.step(what, work)
     }
 }
@@ -74,7 +74,7 @@ pub fn print(text: &str) {
 }
 
 /// Prints on standard error, as why something failed.
-pub fn complain(text: &str) {
+pub fn print_error(text: &str) {
     // That standard error is closed cannot be reported.
     let _ = writeln!(std::io::stderr(), "{text}");
 }

@@ -4,59 +4,58 @@ use anyhow::{Context as _, Result, bail};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long to wait between two looks at a condition.
+/// The pause between two attempts.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// The shortest time between two looks at a cluster.
+/// The shortest pause between two requests to a cluster.
 const CLUSTER_INTERVAL: Duration = Duration::from_millis(300);
-/// A look may be a program that is run, in a pod even: the pause before the next is at least so many times as long as
-/// it took. Who waits would else keep a busy machine from what is waited for.
-const REST: u32 = 2;
+/// The pause after an attempt is at least so many times as long as the attempt. An attempt may run a program, even in a
+/// pod: without pauses the waiting test would keep a busy machine from the work that it waits for.
+const PAUSE_FACTOR: u32 = 2;
 
-/// What one look at a condition found.
+/// The outcome of one attempt.
 #[derive(Debug)]
-pub enum Look<T> {
-    /// It holds; this is what was waited for.
+pub enum Attempt<T> {
+    /// The condition holds, with this value.
     Ready(T),
-    /// Not yet; this is what was seen instead, for the error message.
+    /// The condition does not hold yet; the text describes what was found instead, for the error message.
     NotYet(String),
 }
 
-/// Looks until the condition holds, and returns what it found.
-/// When `deadline` has passed, the error names `what` and what was seen last. An error of `look` ends
-/// the waiting at once.
+/// Calls `attempt` until it is ready, and returns its value. When `deadline` has passed, the error names `what` and the
+/// last outcome. An error of `attempt` ends the waiting at once.
 pub fn until<T>(
     what: &str,
     deadline: Duration,
-    mut look: impl FnMut() -> Result<Look<T>>,
+    mut attempt: impl FnMut() -> Result<Attempt<T>>,
 ) -> Result<T> {
     let begun = Instant::now();
     loop {
-        let looked = Instant::now();
-        let seen = match look()? {
-            Look::Ready(value) => return Ok(value),
-            Look::NotYet(seen) => seen,
+        let begun_at = Instant::now();
+        let seen = match attempt()? {
+            Attempt::Ready(value) => return Ok(value),
+            Attempt::NotYet(seen) => seen,
         };
         if begun.elapsed() >= deadline {
             bail!("waited {} s for {what}; last seen: {seen}", deadline.as_secs());
         }
-        thread::park_timeout(INTERVAL.max(looked.elapsed() * REST));
+        thread::park_timeout(INTERVAL.max(begun_at.elapsed() * PAUSE_FACTOR));
     }
 }
 
-/// Looks at a cluster until `look` has what it looks for, without holding up others. When `deadline` has passed, the
-/// error names `what`; an error of `look` ends the waiting at once.
+/// Calls `attempt`, which asks a cluster, until it finds a value; other tasks run meanwhile. When `deadline` has
+/// passed, the error names `what`. An error of `attempt` ends the waiting at once.
 pub async fn until_found<T>(
     what: &str,
     deadline: Duration,
-    mut look: impl AsyncFnMut() -> Result<Option<T>>,
+    mut attempt: impl AsyncFnMut() -> Result<Option<T>>,
 ) -> Result<T> {
     let found = async {
         loop {
-            let looked = Instant::now();
-            if let Some(found) = look().await? {
+            let begun_at = Instant::now();
+            if let Some(found) = attempt().await? {
                 return Ok(found);
             }
-            tokio::time::sleep(CLUSTER_INTERVAL.max(looked.elapsed() * REST)).await;
+            tokio::time::sleep(CLUSTER_INTERVAL.max(begun_at.elapsed() * PAUSE_FACTOR)).await;
         }
     };
     tokio::time::timeout(deadline, found).await.with_context(|| format!("waiting for {what}"))?
@@ -68,7 +67,7 @@ mod tests {
 
     #[test]
     fn a_passed_deadline_names_what_was_seen_last() {
-        let failed = until::<()>("rain", Duration::ZERO, || Ok(Look::NotYet("sunshine".into())));
+        let failed = until::<()>("rain", Duration::ZERO, || Ok(Attempt::NotYet("sunshine".into())));
         assert_eq!(failed.unwrap_err().to_string(), "waited 0 s for rain; last seen: sunshine");
     }
 }

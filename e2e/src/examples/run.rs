@@ -7,7 +7,7 @@ use crate::not_run;
 use crate::product::images::for_workflows;
 use crate::product::view::View;
 use crate::progress::Progress;
-use crate::trial::instance::{Instance, look};
+use crate::trial::instance::{Instance, wait_for};
 use crate::trial::logs::container_log;
 use crate::trial::{Trial, is_finished, is_true};
 use anyhow::{Context as _, Result, bail, ensure};
@@ -42,7 +42,7 @@ pub fn run(
     let namespace = environment.trial(&purpose, label.as_slice(), async |trial| {
         volumes::provide(environment, trial, example)?;
         let run = trial.named(&example.name);
-        let mut scene = Scene {
+        let mut run_of_example = ExampleRun {
             environment,
             trial,
             example,
@@ -52,7 +52,7 @@ pub fn run(
             container: None,
             printed: String::new(),
         };
-        scene.play().await?;
+        run_of_example.play().await?;
         Ok(trial.namespace().to_owned())
     })?;
     volumes::remove(&namespace, environment)
@@ -80,7 +80,7 @@ fn obstacle(example: &Example, view: &View, own_cluster: bool) -> Result<Option<
 }
 
 /// An example on the cluster, and what its steps are about now.
-struct Scene<'run> {
+struct ExampleRun<'run> {
     environment: &'run Environment,
     trial: &'run Trial,
     example: &'run Example,
@@ -93,7 +93,7 @@ struct Scene<'run> {
     printed: String,
 }
 
-impl<'run> Scene<'run> {
+impl<'run> ExampleRun<'run> {
     async fn play(&mut self) -> Result<()> {
         for object in &self.example.objects {
             self.apply(object.clone())?;
@@ -178,7 +178,7 @@ impl<'run> Scene<'run> {
 
     async fn await_log(&self, expected: impl Fn(&str) -> bool) -> Result<()> {
         let mut seen = String::new();
-        let found = look("the log", async || {
+        let found = wait_for("the log", async || {
             seen = match self.log().await {
                 Ok(log) if expected(&log) => return Ok(Some(())),
                 Ok(log) => format!("the log is:\n{log}"),
@@ -204,7 +204,7 @@ impl<'run> Scene<'run> {
     async fn check_end(&self, kind: &str) -> Result<()> {
         let name = self.run.name;
         let jobs = self.trial.api::<Job>();
-        look(&format!("its Job to be {kind}"), async || {
+        wait_for(&format!("its Job to be {kind}"), async || {
             // What cleans up after itself may be gone.
             let Some(job) = jobs.get_opt(name).await? else { return Ok(Some(())) };
             let conditions = job.status.and_then(|status| status.conditions).unwrap_or_default();

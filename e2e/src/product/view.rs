@@ -44,13 +44,13 @@ impl View {
         if view != Self::StandIn {
             return Ok(view);
         }
-        progress.say(&format!("trying to pull the published view image {VIEW_IMAGE} ..."));
+        progress.log(&format!("trying to pull the published view image {VIEW_IMAGE} ..."));
         let pulled =
             cluster.pull_image(VIEW_IMAGE).and_then(|()| cluster.pull_image(OPERATING_SYSTEM));
         if pulled.is_ok() {
             return Ok(Self::Image(VIEW_IMAGE.to_owned()));
         }
-        progress.say("it cannot be pulled from here");
+        progress.log("it cannot be pulled from here");
         Ok(Self::StandIn)
     }
 

@@ -123,18 +123,18 @@ impl Instance<'_> {
 
     /// Waits until its condition `kind` has `words` as its reason, or in its message. Where that says why it does not
     /// run, `kubectl flux explain` has to say so, and what to do.
-    pub async fn says(&self, kind: &str, words: &str) -> Result<Condition> {
-        let says = |cluster: &MiniCluster| {
+    pub async fn await_condition(&self, kind: &str, words: &str) -> Result<Condition> {
+        let holds = |cluster: &MiniCluster| {
             condition(cluster, kind)
-                .is_some_and(|said| said.reason == words || said.message.contains(words))
+                .is_some_and(|found| found.reason == words || found.message.contains(words))
         };
-        let cluster = self.until(&format!("{kind}: {words}"), says).await?;
-        let said = condition(&cluster, kind).cloned().context("no such condition")?;
+        let cluster = self.until(&format!("{kind}: {words}"), holds).await?;
+        let found = condition(&cluster, kind).cloned().context("no such condition")?;
         if ["Accepted", "Progressing", "Suspended"].contains(&kind) {
-            let what = format!("kubectl flux explain {}: {}", self.name, said.reason);
-            until_true(&what, async || Ok(names(&self.explanation()?, &said.reason))).await?;
+            let what = format!("kubectl flux explain {}: {}", self.name, found.reason);
+            until_true(&what, async || Ok(names(&self.explanation()?, &found.reason))).await?;
         }
-        Ok(said)
+        Ok(found)
     }
 
     /// Waits until it has ended, and fails unless it ended well.
@@ -186,7 +186,7 @@ impl Instance<'_> {
 
     /// Waits until the newest pod of this index is another than `before` and has a node.
     pub async fn another(&self, index: u32, before: &Pod) -> Result<Pod> {
-        look(&format!("another pod {index} of {}", self.name), async || {
+        wait_for(&format!("another pod {index} of {}", self.name), async || {
             let pod = self.trial.pod(self.name, index).await?;
             let is_placed = |pod: &Pod| pod.spec.as_ref().is_some_and(|it| it.node_name.is_some());
             Ok(pod.filter(|pod| pod.uid() != before.uid() && is_placed(pod)))
@@ -201,7 +201,7 @@ impl Instance<'_> {
 
     /// Waits until the runner in the newest pod of this index has printed `text`, and returns the pod.
     pub async fn printed(&self, index: u32, text: &str) -> Result<Pod> {
-        look(&format!("{text:?} in the log of {}-{index}", self.name), async || {
+        wait_for(&format!("{text:?} in the log of {}-{index}", self.name), async || {
             let Some(pod) = self.trial.pod(self.name, index).await? else { return Ok(None) };
             // While its container starts it has no log.
             let log = container_log(self.trial, &pod, self.name).await.unwrap_or_default();
@@ -377,7 +377,7 @@ pub fn end_of<'pod>(pod: &'pod Pod, name: &str) -> Option<&'pod ContainerStateTe
 
 /// Looks until `holds` is true, as long as any of the above waits.
 pub async fn until_true(what: &str, mut holds: impl AsyncFnMut() -> Result<bool>) -> Result<()> {
-    look(what, async || Ok(holds().await?.then_some(()))).await
+    wait_for(what, async || Ok(holds().await?.then_some(()))).await
 }
 
 /// The lines of a text, sorted: who prints first is chance.
@@ -388,6 +388,6 @@ pub fn sorted(text: &str) -> Vec<&str> {
 }
 
 /// Looks until `look` has what it looks for, as long as any of the above waits.
-pub async fn look<T>(what: &str, look: impl AsyncFnMut() -> Result<Option<T>>) -> Result<T> {
-    until_found(what, DEADLINE, look).await
+pub async fn wait_for<T>(what: &str, attempt: impl AsyncFnMut() -> Result<Option<T>>) -> Result<T> {
+    until_found(what, DEADLINE, attempt).await
 }

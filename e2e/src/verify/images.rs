@@ -96,7 +96,7 @@ fn check_programs(binaries: &Binaries) -> Result<()> {
 fn emulate(images: &Images, architecture: Architecture) -> Result<()> {
     let agent = images.program(AGENT, architecture);
     let kind = programs::run(Command::new(architecture.emulator()).arg(&agent).arg("--version"))?;
-    ensure!(!kind.stdout.is_empty(), "{} has not said its version", agent.display());
+    ensure!(!kind.stdout.is_empty(), "{} has not printed its version", agent.display());
     let mut command = cargo(&["test", "--no-fail-fast", "--test", "it", "--"])?;
     command.args(EMULATED_TESTS).env(AGENT_UNDER_TEST, &agent);
     let mut namespaces = Command::new("unshare");

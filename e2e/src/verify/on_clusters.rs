@@ -4,7 +4,7 @@ use super::Arguments;
 use super::changes::INSTALL;
 use super::report::{ONLY_ALL, Report};
 use crate::cli::use_cluster;
-use crate::cluster::Target;
+use crate::cluster::ClusterChoice;
 use crate::kubernetes::{self, DownAtEnd, Kubernetes, KubernetesVersion};
 use crate::product::dockerfiles::Images;
 use crate::product::{binaries, cargo, printed};
@@ -48,7 +48,7 @@ const ON_EACH_VERSION: [&str; 6] = [
 /// Runs the tests on a cluster, and ends that.
 pub(super) fn run(
     arguments: &Arguments,
-    target: &Target,
+    target: &ClusterChoice,
     images: Option<&Images>,
     report: &Report<'_>,
 ) -> Result<()> {
@@ -67,7 +67,7 @@ pub(super) fn run(
             let mut own = tests(OWN_CLUSTERS)?;
             let left_out = left_out(report, arguments.all);
             own.args(left_out.iter().map(|module| format!("--skip={module}::")));
-            report.progress.say(&format!("{NAME} (usually 2 to 10 min), beside what follows ..."));
+            report.progress.log(&format!("{NAME} (usually 2 to 10 min), beside what follows ..."));
             scope.spawn(move || report.check(NAME, || programs::show_at_the_end(&mut own)));
         }
         let mut shared = tests(SHARED_CLUSTER)?;
@@ -112,7 +112,7 @@ fn left_out(report: &Report<'_>, all: bool) -> Vec<&'static str> {
 }
 
 /// The tests of a program that need a cluster, on this one.
-fn ignored_tests(program: &str, target: &Target) -> Result<Command> {
+fn ignored_tests(program: &str, target: &ClusterChoice) -> Result<Command> {
     let mut command = cargo(&["test", "--test", program, "--", "--ignored"])?;
     command.arg(format!("--test-threads={TRIALS_AT_ONCE}"));
     use_cluster(&mut command, target);
@@ -126,7 +126,7 @@ fn on_other_versions(report: &Report<'_>) -> Result<()> {
             continue;
         }
         let own = kubernetes::Options::of_version(*version)?;
-        let mut tests = ignored_tests(SHARED_CLUSTER, &Target::Own(own.clone()))?;
+        let mut tests = ignored_tests(SHARED_CLUSTER, &ClusterChoice::Own(own.clone()))?;
         report.check(&format!("tests on Kubernetes {}", version.full()), || {
             let _down = DownAtEnd(own.clone());
             Kubernetes::up(&own, report.progress)?;

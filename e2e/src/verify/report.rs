@@ -57,7 +57,7 @@ impl Outcome {
 
 impl<'run> Report<'run> {
     pub(super) fn new(progress: &'run Progress, changes: Changes) -> Self {
-        progress.say(&changes.describe());
+        progress.log(&changes.describe());
         Self { progress, changes, begun: Instant::now(), outcomes: Mutex::default() }
     }
 
@@ -70,7 +70,7 @@ impl<'run> Report<'run> {
         let seconds = begun.elapsed().as_secs_f64();
         let end = if worked.is_ok() { End::Passed } else { End::Failed };
         if let Err(error) = worked {
-            self.progress.say(&format!("{name}: {error:#}"));
+            self.progress.log(&format!("{name}: {error:#}"));
         }
         self.add(Outcome { check: name.to_owned(), seconds, end });
     }
@@ -92,7 +92,7 @@ impl<'run> Report<'run> {
     }
 
     pub(super) fn run(&self, name: &str, usually: &str, command: &mut Command) {
-        self.progress.say(&format!("{name} (usually {usually}) ..."));
+        self.progress.log(&format!("{name} (usually {usually}) ..."));
         self.check(name, || programs::show(command));
     }
 
@@ -113,12 +113,12 @@ impl<'run> Report<'run> {
         let times = serde_json::to_string_pretty(&outcomes).context("writing the times")?;
         fs::write(target()?.join(TIMES), times + "\n")?;
         for outcome in &outcomes {
-            self.progress.say(&outcome.line());
+            self.progress.log(&outcome.line());
         }
         outcomes.sort_by(|one, other| other.seconds.total_cmp(&one.seconds));
-        self.progress.say(&format!("{whole} s in all, some checks beside others; the slowest:"));
+        self.progress.log(&format!("{whole} s in all, some checks beside others; the slowest:"));
         for outcome in outcomes.iter().take(SLOWEST) {
-            self.progress.say(&outcome.line());
+            self.progress.log(&outcome.line());
         }
         let failed = outcomes.into_iter().filter(|it| it.end == End::Failed);
         let failed = failed.map(|it| it.check).collect::<Vec<_>>().join("; ");

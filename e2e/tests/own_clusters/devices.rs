@@ -70,7 +70,7 @@ async fn each_pod_its_own(trial: &Trial) -> Result<()> {
     ensure!(of_pods.len() == DEVICES, "both pods have the device {of_pods:?}");
 
     let second = apply(trial, "second", "command: hostname\n")?;
-    second.says("Progressing", "cannot allocate all claims").await?;
+    second.await_condition("Progressing", "cannot allocate all claims").await?;
     ensure!(placed(trial, "second").await? == 0, "it has a node");
     first.go(0).await?;
     first.complete().await?;

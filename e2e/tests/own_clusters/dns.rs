@@ -2,7 +2,7 @@
 
 use super::control_plane::{address_of_lead, ended_once};
 use super::{case, on_a_cluster, options};
-use crate::{Trial, look};
+use crate::{Trial, wait_for};
 use anyhow::{Context as _, Result, ensure};
 use e2e::kubernetes::Network;
 use kube::ResourceExt as _;
@@ -59,7 +59,7 @@ async fn a_new_lead_is_found_while_its_name_leads_to_the_old_one(trial: &Trial) 
     };
     let before = address_of_lead(&run).await?;
     // Whoever has asked too early got the answer that there is no such name, which is kept for a while.
-    let answered = look("the name of the lead", async || Ok(answer().await.ok())).await?;
+    let answered = wait_for("the name of the lead", async || Ok(answer().await.ok())).await?;
     ensure!(answered == before, "the lead is at {before}, and DNS says {answered}");
 
     let lead = run.delete_pod(0).await?;

@@ -63,10 +63,10 @@ async fn one_after_the_other(
     first: Instance<'_>,
     second: Instance<'_>,
 ) -> Result<()> {
-    let said = second.says("Progressing", "Waiting").await?;
+    let condition = second.await_condition("Progressing", "Waiting").await?;
     // Kubernetes' own scheduler tells the pod that has no seat the first, and the others the second.
     let why = ["nodes are available", "minCount (3) cannot be satisfied"];
-    ensure!(why.iter().any(|words| said.message.contains(words)), "{said:?}");
+    ensure!(why.iter().any(|words| condition.message.contains(words)), "{condition:?}");
     ensure!(placed(trial, second.name).await? == 0, "it is placed by half");
     let single = trial.run("single", "size: 1", SEAT).await?;
     single.running(1).await?;
@@ -86,7 +86,7 @@ async fn one_after_the_other(
 async fn of_one_rack(trial: &Trial) -> Result<()> {
     let topology = format!("scheduling: {{gang: Native, topology: {RACK}}}");
     let racked = seated(trial, "racked", 2, &topology).await?;
-    racked.says("Progressing", "Waiting").await?;
+    racked.await_condition("Progressing", "Waiting").await?;
     ensure!(placed(trial, "racked").await? == 0, "it is placed without a rack");
     trial.kubectl(&["label", "nodes", "--all", &format!("{RACK}=one")])?;
     racked.running(2).await?;
@@ -96,8 +96,8 @@ async fn of_one_rack(trial: &Trial) -> Result<()> {
 /// Where nothing reads PodGroups a gang waits, says so, and starts when something does.
 async fn without_a_scheduler(environment: &Environment, trial: &Trial) -> Result<()> {
     let early = gang(trial, "early", 2).await?;
-    let said = early.says("Progressing", "NoPodGroups").await?;
-    ensure!(said.status == "False", "{said:?}");
+    let condition = early.await_condition("Progressing", "NoPodGroups").await?;
+    ensure!(condition.status == "False", "{condition:?}");
     ensure!(trial.pods("early").await?.is_empty(), "it has pods");
     install_scheduler_plugins(environment, &Progress::new())?;
     early.running(2).await?;

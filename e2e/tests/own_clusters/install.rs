@@ -5,13 +5,13 @@
 
 use super::{DEADLINE, options};
 use anyhow::{Context as _, Result, ensure};
-use e2e::cluster::Target;
+use e2e::cluster::ClusterChoice;
 use e2e::environment::Environment;
 use e2e::kubernetes::{DownAtEnd, Network, Options, go_programs};
 use e2e::product::checkout;
 use e2e::product::install::{Installation, NAME, NAMESPACE};
 use e2e::progress::Progress;
-use e2e::wait::{Look, until};
+use e2e::wait::{Attempt, until};
 use flux_operator::images::OPERATOR_IMAGE;
 use serde_json::{Value, json};
 use std::fs;
@@ -76,7 +76,7 @@ fn try_every_way(options: Options) -> Result<()> {
     let progress = Progress::new();
     let helm = go_programs("helm", &options.cache, &progress)?.join("helm");
     let (environment, installation) =
-        Environment::without_operator(&Target::Own(options), &progress)?;
+        Environment::without_operator(&ClusterChoice::Own(options), &progress)?;
     let target_directory = checkout()?.join("target");
     fs::create_dir_all(&target_directory)?;
     let scratch = tempfile::tempdir_in(target_directory).context("making a directory")?;
@@ -346,10 +346,10 @@ impl Case<'_> {
     fn await_nothing_left(&self) -> Result<()> {
         until("nothing of the operator to be left", DEADLINE, || {
             Ok(match self.left() {
-                Ok(left) if left.is_empty() => Look::Ready(()),
-                Ok(left) => Look::NotYet(left),
+                Ok(left) if left.is_empty() => Attempt::Ready(()),
+                Ok(left) => Attempt::NotYet(left),
                 // A kind that was listed a moment ago may have gone with its definition.
-                Err(error) => Look::NotYet(format!("{error:#}")),
+                Err(error) => Attempt::NotYet(format!("{error:#}")),
             })
         })
     }

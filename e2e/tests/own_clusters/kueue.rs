@@ -1,7 +1,7 @@
 //! MiniClusters that wait in a queue of the real Kueue. On a cluster of its own, because Kueue answers for every Job.
 
 use super::{case, on_a_cluster, options};
-use crate::{Instance, Trial, look, specification, until_true};
+use crate::{Instance, Trial, specification, until_true, wait_for};
 use anyhow::{Result, ensure};
 use e2e::kubernetes::Network;
 use e2e::progress::Progress;
@@ -21,7 +21,7 @@ async fn make_queues(trial: &Trial) -> Result<()> {
     let apply = ["apply", "--server-side", "--force-conflicts", "-f", QUEUE];
     // Kueue makes the certificate of its webhooks itself; the API server learns of it a moment later. A case before may
     // have changed a quota.
-    look("the queues to be made", async || Ok(trial.kubectl(&apply).ok())).await.map(drop)
+    wait_for("the queues to be made", async || Ok(trial.kubectl(&apply).ok())).await.map(drop)
 }
 
 /// Applies a MiniCluster with this specification, and with these labels and annotations.
@@ -58,8 +58,9 @@ async fn uids(trial: &Trial, name: &str) -> Result<BTreeSet<Option<String>>> {
 
 /// Waits until a MiniCluster waits in this queue.
 async fn waits_in(run: &Instance<'_>, queue: &str) -> Result<()> {
-    let said = run.says("Suspended", &format!("waits in the queue {queue}; ")).await?;
-    ensure!(said.status == "True" && said.reason == "InQueue", "{said:?}");
+    let condition =
+        run.await_condition("Suspended", &format!("waits in the queue {queue}; ")).await?;
+    ensure!(condition.status == "True" && condition.reason == "InQueue", "{condition:?}");
     Ok(())
 }
 
@@ -91,8 +92,9 @@ async fn one_after_the_other(trial: &Trial) -> Result<()> {
 async fn keeps_its_size(trial: &Trial, run: &Instance<'_>) -> Result<()> {
     let before = uids(trial, run.name).await?;
     run.edit(&json!({ "size": 1 }))?;
-    let said = run.says("Progressing", "the queue team has admitted 2 pods").await?;
-    ensure!(said.reason == "ChangeRefused", "{said:?}");
+    let condition =
+        run.await_condition("Progressing", "the queue team has admitted 2 pods").await?;
+    ensure!(condition.reason == "ChangeRefused", "{condition:?}");
     run.edit(&json!({ "size": 2 }))?;
     not_refused(run).await?;
     ensure!(uids(trial, run.name).await? == before, "pods were stopped");
@@ -133,8 +135,8 @@ async fn grows_and_shrinks(trial: &Trial) -> Result<()> {
     run.flux(&["submit", "-N3", "-n3", "sh", "-c", TASK]).await?;
     jobs(&["COMPLETED", "RUN"]).await?;
     scale(4)?;
-    let said = run.says("Progressing", "scheduling gates").await?;
-    ensure!(said.reason == "Waiting", "{said:?}");
+    let condition = run.await_condition("Progressing", "scheduling gates").await?;
+    ensure!(condition.reason == "Waiting", "{condition:?}");
     ensure!(three.is_subset(&uids(trial, run.name).await?), "pods were replaced");
     let worker = run.pod(2).await?;
     scale(2)?;
@@ -182,14 +184,14 @@ async fn starts_with_fewer(trial: &Trial) -> Result<()> {
     let command = "command: 'sh -c \"until test -e /tmp/go; do sleep 0.1; done; hostname\"'";
     let spec = specification(&["size: 3, minSize: 2, tasks: 0"], &format!("{SHARE}, {command}"));
     let run = labelled(trial, "fewer", "kueue.x-k8s.io/queue-name: part", "", &spec).await?;
-    run.says("Ready", "the queue part has admitted 2 of 3 pods").await?;
+    run.await_condition("Ready", "the queue part has admitted 2 of 3 pods").await?;
     let cluster = run.running(2).await?;
     ensure!(cluster.status.is_some_and(|status| status.size == 2), "its status has another size");
     let nodes = run.flux(&["jobs", "-no", "{nnodes}"]).await?;
     ensure!(nodes == "2", "the command has {nodes} nodes");
     let two = uids(trial, run.name).await?;
     run.edit(&json!({ "maxSize": 4, "size": 4 }))?;
-    run.says("Progressing", "the queue part has admitted 2 pods").await?;
+    run.await_condition("Progressing", "the queue part has admitted 2 pods").await?;
     run.edit(&json!({ "maxSize": null, "size": 3 }))?;
     not_refused(&run).await?;
     ensure!(two.len() == 2 && uids(trial, run.name).await? == two, "pods were replaced");
@@ -231,7 +233,8 @@ async fn in_one_rack(trial: &Trial) -> Result<()> {
 async fn not_refused(run: &Instance<'_>) -> Result<()> {
     let cluster = run
         .until("of the size that was admitted", |cluster| {
-            condition(cluster, "Progressing").is_some_and(|said| said.reason != "ChangeRefused")
+            condition(cluster, "Progressing")
+                .is_some_and(|condition| condition.reason != "ChangeRefused")
         })
         .await?;
     let state = cluster.status.and_then(|status| status.state);

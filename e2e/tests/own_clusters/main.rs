@@ -17,7 +17,7 @@ mod stopped_in_runc;
 mod two_nodes;
 
 use anyhow::Result;
-use e2e::cluster::Target;
+use e2e::cluster::ClusterChoice;
 use e2e::environment::Environment;
 use e2e::kubernetes::{
     Built, ClusterId, DownAtEnd, Kubernetes, KubernetesVersion, Network, Options,
@@ -25,8 +25,8 @@ use e2e::kubernetes::{
 use e2e::programs;
 use e2e::progress::Progress;
 use e2e::trial::Trial;
-use e2e::trial::instance::{DEADLINE, Instance, look, specification, then_on, until_true};
-use e2e::wait::{Look, until};
+use e2e::trial::instance::{DEADLINE, Instance, specification, then_on, until_true, wait_for};
+use e2e::wait::{Attempt, until};
 use k8s_openapi::api::core::v1::Pod;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -42,7 +42,7 @@ fn options(purpose: &str, network: Network) -> Options {
 /// Runs `body` with the operator on a cluster of these options, of which nothing is left in the end.
 fn on_a_cluster(options: &Options, body: impl FnOnce(&Environment) -> Result<()>) {
     let _down = DownAtEnd(options.clone());
-    let target = Target::Own(options.clone());
+    let target = ClusterChoice::Own(options.clone());
     let prepared = Environment::prepare(&target, false, &Progress::new());
     if let Err(error) = prepared.and_then(|environment| body(&environment)) {
         panic!("{error:#}");
@@ -109,7 +109,7 @@ fn whatever_interrupts_it_up_starts_anew_and_down_leaves_nothing() {
             .unwrap();
         let reached = until(moment, DEADLINE, || {
             let log = logs.join(format!("{moment}.log"));
-            Ok(if log.exists() { Look::Ready(()) } else { Look::NotYet("no".into()) })
+            Ok(if log.exists() { Attempt::Ready(()) } else { Attempt::NotYet("no".into()) })
         });
         if let Err(error) = reached {
             // It would go on, and leave a cluster that nobody ends.

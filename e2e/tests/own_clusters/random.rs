@@ -1,7 +1,7 @@
 //! Twenty `MiniClusters` of all kinds come and go at the same time: nothing is left of them.
 
 use super::{case, on_a_cluster, options};
-use crate::{DEADLINE, Instance, Trial, look};
+use crate::{DEADLINE, Instance, Trial, wait_for};
 use anyhow::{Context as _, Result, ensure};
 use e2e::kubernetes::Network;
 use e2e::product::install::{NAME, NAMESPACE};
@@ -81,7 +81,7 @@ async fn nothing_is_left_of_twenty_that_come_and_go(trial: &Trial) -> Result<()>
     });
     try_join_all(lives).await?;
     let mut left = String::new();
-    let gone = look("everything to be gone", async || {
+    let gone = wait_for("everything to be gone", async || {
         let kinds = "miniclusters,jobs,pods,services,configmaps,secrets,endpointslices,leases";
         left = trial.kubectl(&["get", kinds, "-oname"])?;
         Ok((left.trim() == "configmap/kube-root-ca.crt").then_some(()))

@@ -20,13 +20,13 @@ fn the_table_of_versions_has_each_that_is_built() {
 #[test]
 fn pages_and_chart_name_the_oldest_and_the_newest() {
     let (oldest, newest) = (KubernetesVersion::all()[0], KubernetesVersion::default());
-    for (path, said) in [
+    for (path, expected) in [
         ("README.md", format!("The oldest supported Kubernetes is {oldest}.")),
         ("docs/install.md", format!("The operator needs Kubernetes {oldest} or newer.")),
         ("docs/testing.md", format!("`cargo e2e up` builds Kubernetes {newest}")),
         ("deploy/chart/Chart.yaml", format!("kubeVersion: \">={oldest}.0-0\"")),
     ] {
         let text = std::fs::read_to_string(repository().join(path)).unwrap();
-        assert!(text.contains(&said), "{path} does not say: {said}");
+        assert!(text.contains(&expected), "{path} does not have: {expected}");
     }
 }

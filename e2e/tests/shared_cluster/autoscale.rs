@@ -1,7 +1,7 @@
 //! MiniClusters that have as many pods as their jobs need.
 
 use crate::suspend::suspended;
-use crate::{look, sorted, trial, until_true};
+use crate::{sorted, trial, until_true, wait_for};
 use anyhow::{Context as _, ensure};
 use serde_json::json;
 use std::time::Instant;
@@ -16,7 +16,7 @@ fn pods_come_for_pending_jobs_and_go_after_them() {
                       flux: {drainSeconds: 2}";
         let run = trial.run("growth", fields, "").await?;
         let lead = run.ready().await?;
-        run.says("Autoscaling", "DemandKnown").await?;
+        run.await_condition("Autoscaling", "DemandKnown").await?;
         let refused = run.kubectl(&["scale", "minicluster", run.name, "--replicas=2"]);
         let refused = format!("{:#}", refused.err().context("the size was taken")?);
         ensure!(refused.contains("its queue decides"), "{refused}");
@@ -25,14 +25,14 @@ fn pods_come_for_pending_jobs_and_go_after_them() {
         let task = "until test -e /tmp/go; do sleep 0.1; done";
         run.flux(&["submit", "-N3", "-n3", "sh", "-c", task]).await?;
         let submitted = began.elapsed();
-        look("its pods", async || trial.pod(run.name, 2).await).await?;
+        wait_for("its pods", async || trial.pod(run.name, 2).await).await?;
         println!(
             "the submission took {submitted:?}, the pod was there after {:?}",
             began.elapsed()
         );
         until_true("the job", async || Ok(run.jobs().await? == "RUN")).await?;
         run.running(3).await?;
-        run.says("Autoscaling", "jobs need 3 pods: of 1 to 3 there are to be 3").await?;
+        run.await_condition("Autoscaling", "jobs need 3 pods: of 1 to 3 there are to be 3").await?;
         run.go_all(3).await?;
 
         run.running(1).await?;

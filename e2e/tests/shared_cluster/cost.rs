@@ -1,6 +1,6 @@
 //! What a MiniCluster costs the API server, counted in its audit log.
 
-use crate::{Trial, look, trial};
+use crate::{Trial, trial, wait_for};
 use anyhow::{Result, ensure};
 use e2e::audit::{Audit, Request};
 use e2e::kubernetes::Kubernetes;
@@ -62,7 +62,7 @@ async fn waiting_costs(trial: &Trial, log: &Path) -> Result<()> {
         let name = format!("waits{number}");
         let fields = "size: 2, pod: {nodeSelector: {such: none}}";
         let run = trial.run(&name, fields, "command: 'true'").await?;
-        run.says("Progressing", "Waiting").await?;
+        run.await_condition("Progressing", "Waiting").await?;
     }
     renewed(log).await?;
     let mut audit = Audit::from_now_on(log)?;
@@ -76,7 +76,7 @@ async fn waiting_costs(trial: &Trial, log: &Path) -> Result<()> {
 async fn renewed(log: &Path) -> Result<()> {
     let mut audit = Audit::from_now_on(log)?;
     let mut renewals = 0;
-    look("renewals of the Lease", async || {
+    wait_for("renewals of the Lease", async || {
         let new = audit.operator()?;
         renewals += new.iter().filter(|it| it.is_write() && it.kind().contains("leases")).count();
         Ok((renewals >= RENEWALS).then_some(()))

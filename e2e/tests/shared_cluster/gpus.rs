@@ -15,9 +15,9 @@ fn flux_counts_the_gpus_that_the_container_has() {
     trial("gpus", async |trial| {
         let run = trial.run("gpus", "size: 2, interactive: true", FILES).await?;
         run.running(2).await?;
-        let said = run.exec(0, &["/mnt/flux/bin/flux-agent", "resources"]).await?;
-        let gpus = said.lines().find_map(|line| line.strip_prefix("GPUs for Flux"));
-        ensure!(gpus.is_some_and(|gpus| gpus.trim() == "2"), "{said}");
+        let printed = run.exec(0, &["/mnt/flux/bin/flux-agent", "resources"]).await?;
+        let gpus = printed.lines().find_map(|line| line.strip_prefix("GPUs for Flux"));
+        ensure!(gpus.is_some_and(|gpus| gpus.trim() == "2"), "{printed}");
         // Nothing is in the way of a job.
         run.flux(&["run", "-N2", "-n2", "true"]).await.map(drop)
     });

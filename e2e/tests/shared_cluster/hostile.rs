@@ -1,6 +1,6 @@
 //! Specifications that nobody would write by mistake: whoever writes them harms nobody else.
 
-use crate::{look, trial};
+use crate::{trial, wait_for};
 use anyhow::ensure;
 use e2e::trial::minicluster;
 use futures::future::join_all;
@@ -20,7 +20,7 @@ fn hostile_specifications_harm_nobody() {
         ensure!(accepted > 2, "the API server took only {accepted}");
         // The operator answers each. Nothing here reads the specifications.
         let answered = "-ojsonpath={.items[*].status.conditions[?(@.type==\"Accepted\")].status}";
-        let answers = look("the operator's answers", async || {
+        let answers = wait_for("the operator's answers", async || {
             let answers = trial.kubectl(&["get", "miniclusters", answered])?;
             Ok((answers.split_whitespace().count() == accepted).then_some(answers))
         })

@@ -113,11 +113,11 @@ fn the_status_names_why_a_view_is_not_mounted() {
         let fields = format!("size: 1, flux: {{container: {{image: '{image}', install: Image}}}}");
         let run = trial.run("no-view", &fields, "command: hostname").await?;
         if has_image_volumes()? {
-            return run.says("Progressing", image).await.map(drop);
+            return run.await_condition("Progressing", image).await.map(drop);
         }
         let left = "left out of the Job: the volumes of agent and view (feature ImageVolume";
-        let said = run.says("Accepted", left).await?;
-        ensure!(said.reason == "FieldsNotActedOn", "{said:?}");
+        let condition = run.await_condition("Accepted", left).await?;
+        ensure!(condition.reason == "FieldsNotActedOn", "{condition:?}");
         let (code, message) = run.fails("StartError").await?;
         ensure!(code == Some(128), "{code:?}: {message}");
         Ok(())
@@ -131,8 +131,8 @@ fn a_volume_is_named_until_it_can_be_mounted() {
         let volume = "volumes: {credentials: {path: /credentials, secretName: nosuch}}";
         let container = format!("command: 'cat /credentials/token', {volume}");
         let run = trial.run("no-secret", "size: 2", &container).await?;
-        let said = run.says("Progressing", "\"nosuch\" not found").await?;
-        ensure!(said.message.contains("FailedMount"), "{said:?}");
+        let condition = run.await_condition("Progressing", "\"nosuch\" not found").await?;
+        ensure!(condition.message.contains("FailedMount"), "{condition:?}");
         run.kubectl(&["create", "secret", "generic", "nosuch", "--from-literal=token=open"])?;
         run.complete().await.map(drop)
     });

@@ -1,7 +1,7 @@
 //! The lead's pod is deleted when it would hurt most: before there is a quorum, and after the command's end.
 
 use crate::replace::{Loss, lose};
-use crate::{Instance, look, trial};
+use crate::{Instance, trial, wait_for};
 use anyhow::{Result, ensure};
 use kube::ResourceExt as _;
 use serde_json::json;
@@ -28,7 +28,7 @@ fn a_lead_lost_before_the_quorum_fails_only_commands() {
         let command = trial.run("command", "size: 2", &command).await?;
         let people = trial.run("people", "size: 3, interactive: true", HELD_UP).await?;
         let_go(&people, 1).await?;
-        look("a worker to join, and to wait for the quorum alone", async || {
+        wait_for("a worker to join, and to wait for the quorum alone", async || {
             // While its container starts there is no agent to ask.
             let status = people.agent_status(1).await.unwrap_or_default();
             Ok((status["brokerState"] == "quorum").then_some(()))

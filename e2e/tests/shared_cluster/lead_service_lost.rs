@@ -82,8 +82,8 @@ fn a_worker_with_another_certificate_only_waits() {
         run.edit(&json!({ "size": 2 }))?;
         run.printed(1, "WARNING: waiting for the lead broker").await?;
         let words = "1 of 2 brokers are ready: the logs of the other pods say why";
-        let said = run.says("Ready", words).await?;
-        ensure!(said.status == "True", "{said:?}");
+        let condition = run.await_condition("Ready", words).await?;
+        ensure!(condition.status == "True", "{condition:?}");
         put_certificate(trial, 1).await?;
         run.delete_pod(1).await?;
         run.up(2).await?;

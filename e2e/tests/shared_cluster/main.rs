@@ -46,7 +46,7 @@ use e2e::product::view::View;
 use e2e::progress::Progress;
 use e2e::trial::Trial;
 use e2e::trial::instance::{
-    DEADLINE, Instance, end_of, look, sorted, specification, then_on, until_true,
+    DEADLINE, Instance, end_of, sorted, specification, then_on, until_true, wait_for,
 };
 
 /// Runs `body` in a namespace of its own.

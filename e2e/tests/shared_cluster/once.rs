@@ -1,6 +1,6 @@
 //! A command runs once, and its end is true: whoever deletes the Job, refuses the pod, or adds containers to it.
 
-use crate::{Instance, Trial, end_of, look, trial};
+use crate::{Instance, Trial, end_of, trial, wait_for};
 use anyhow::{Result, ensure};
 use e2e::not_run;
 use e2e::progress::Progress;
@@ -39,7 +39,7 @@ fn a_lead_that_its_kubelet_refuses_has_run_nothing() {
             "size: 1, pod: {{nodeSelector: {{{label}: 'true'}}, overlay: {{nodeName: {node}}}}}"
         );
         let run = trial.run("refused", &fields, "command: echo once").await?;
-        run.says("Progressing", "NodeAffinity").await?;
+        run.await_condition("Progressing", "NodeAffinity").await?;
         trial.kubectl(&["label", "node", &node, &format!("{label}=true")])?;
         let completed = run.complete().await;
         trial.kubectl(&["label", "node", &node, &format!("{label}-")])?;
@@ -80,7 +80,7 @@ async fn beside_a_proxy(trial: &Trial) -> Result<()> {
         let containers = pod.spec.as_ref().map(|spec| spec.containers.clone()).unwrap_or_default();
         containers.first().is_some_and(|container| container.name == "proxy-first")
     };
-    look("the policy", async || {
+    wait_for("the policy", async || {
         let run = trial.run("probe", &format!("size: 1, {labels}"), "command: sleep 600").await?;
         run.ready().await?;
         let proxied = has_proxy(&run.pod(0).await?);
@@ -104,7 +104,7 @@ async fn beside_a_proxy(trial: &Trial) -> Result<()> {
     // One proxy has failed before the end of a good run.
     well.complete().await?;
     for run in [&well, &badly] {
-        look("the end of all pods", async || {
+        wait_for("the end of all pods", async || {
             let pods = trial.pods(run.name).await?;
             let phase = |pod: &Pod| pod.status.as_ref().and_then(|status| status.phase.clone());
             Ok(pods.iter().all(|pod| phase(pod).as_deref() != Some("Running")).then_some(()))

@@ -1,6 +1,6 @@
 //! `kubectl flux` from outside the pods: it makes MiniClusters, follows them, says how they stand, and ends them.
 
-use crate::{Trial, look, sorted, specification, trial, until_true};
+use crate::{Trial, sorted, specification, trial, until_true, wait_for};
 use anyhow::{Context as _, Result, ensure};
 use flux_operator::crd::{MiniCluster, State};
 use nix::sys::signal::{Signal, kill};
@@ -47,7 +47,7 @@ fn an_interrupt_deletes_and_a_killed_run_is_listed() {
     trial("plugin-stop", async |trial| {
         let mut interrupted = background(trial, "interrupted").await?;
         kill(Pid::from_raw(interrupted.id().cast_signed()), Signal::SIGINT)?;
-        let status = look("kubectl flux to end", async || Ok(interrupted.try_wait()?)).await?;
+        let status = wait_for("kubectl flux to end", async || Ok(interrupted.try_wait()?)).await?;
         ensure!(status.code() == Some(130), "{status:?}");
         ensure!(listed(trial)?.is_empty(), "{:?}", listed(trial)?);
         let mut killed = background(trial, "killed").await?;
@@ -76,7 +76,7 @@ fn an_instance_is_followed_scaled_suspended_and_resumed() {
         let status = trial.plugin_prints(&["status", "life"])?;
         ensure!(status.contains("Running") && status.matches("online").count() >= 3, "{status}");
         ensure!(trial.plugin_json(&["status", "life"])?["status"]["state"] == "Running");
-        look("the id of the submitted job, of rank 0", async || {
+        wait_for("the id of the submitted job, of rank 0", async || {
             let logs = trial.plugin_prints(&["logs", "life"])?;
             ensure!(!logs.contains("broker.info"), "lines of Flux: {logs}");
             Ok(logs.lines().any(|line| line.starts_with("  0 | ƒ")).then_some(()))

@@ -1,6 +1,6 @@
 //! What `kubectl flux` does inside of an instance that runs: its jobs and resources, commands, files, checks.
 
-use crate::{Instance, Trial, lacks_real_flux, look, sorted, trial, until_true};
+use crate::{Instance, Trial, lacks_real_flux, sorted, trial, until_true, wait_for};
 use anyhow::{Result, ensure};
 use serde_json::json;
 use std::fs;
@@ -72,7 +72,7 @@ async fn drains_and_cancels(trial: &Trial, run: &Instance<'_>) -> Result<()> {
         let job = jobs.as_array().into_iter().flatten().find(|job| job["id"] == id).cloned();
         Ok(job.filter(|job| job["state"] == "CANCELED").map(drop))
     };
-    look("the end of the job", state).await?;
+    wait_for("the end of the job", state).await?;
     trial.plugin_prints(&["submit", "hello", "-n1", "--", "sleep", "600"])?;
     trial.plugin_prints(&["cancel", "hello", "--all"])?;
     until_true("no job", async || Ok(trial.plugin_json(&["jobs", "hello"])? == json!([]))).await

@@ -8,9 +8,9 @@ use k8s_openapi::api::batch::v1::Job;
 async fn refusal(trial: &Trial, name: &str, spec: &str) -> Result<String> {
     match trial.start(name, spec).await {
         Ok(run) => {
-            let said = run.says("Accepted", "").await?;
-            ensure!(said.status == "False", "{name} is accepted: {said:?}");
-            Ok(said.message)
+            let condition = run.await_condition("Accepted", "").await?;
+            ensure!(condition.status == "False", "{name} is accepted: {condition:?}");
+            Ok(condition.message)
         }
         Err(error) => Ok(format!("{error:#}")),
     }
@@ -59,8 +59,12 @@ fn what_cannot_be_is_refused_with_every_fault_named() {
 
 /// Waits until nothing goes on for this reason, and the message has these words.
 async fn stops(run: &Instance<'_>, reason: &str, words: &str) -> Result<()> {
-    let said = run.says("Progressing", reason).await?;
-    ensure!(said.status == "False" && said.message.contains(words), "{}: {said:?}", run.name);
+    let condition = run.await_condition("Progressing", reason).await?;
+    ensure!(
+        condition.status == "False" && condition.message.contains(words),
+        "{}: {condition:?}",
+        run.name
+    );
     Ok(())
 }
 

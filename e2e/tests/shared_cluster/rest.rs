@@ -15,7 +15,7 @@ const RESTRICTED: &str = "{size: 1, interactive: true, flux: {rest: {}}, \
 
 /// The Secret that the condition names, and the token in it.
 async fn token(run: &Instance<'_>) -> Result<(String, String)> {
-    let condition = run.says("RestReady", "the token is in the Secret").await?;
+    let condition = run.await_condition("RestReady", "the token is in the Secret").await?;
     let (_, secret) = condition.message.rsplit_once(" Secret ").context("no Secret is named")?;
     let secret = secret.split(',').next().unwrap_or_default().to_owned();
     let template = "{{.data.token | base64decode}}";
@@ -108,7 +108,7 @@ fn the_api_is_served_as_long_as_the_instance_runs() {
         served(&run).await?;
         run.exec(0, &["/mnt/flux/bin/flux", "shutdown", "--background"]).await?;
         run.complete().await?;
-        let condition = run.says("RestReady", "has ended").await?;
+        let condition = run.await_condition("RestReady", "has ended").await?;
         ensure!(condition.status == "False" && condition.reason == "Finished", "{condition:?}");
         let services = run.kubectl(&["get", "services", "-oname"])?;
         ensure!(!services.contains("-rest"), "it is left: {services}");

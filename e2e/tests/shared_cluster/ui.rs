@@ -9,7 +9,7 @@ use std::process::{Child, Stdio};
 use std::time::Duration;
 
 /// How long an answer may take on a busy machine.
-const PATIENCE: Duration = Duration::from_mins(1);
+const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
 
 const SPEC: &str = "{size: 2, interactive: true, containers: [{image: 'ubuntu:24.04'}]}";
 
@@ -35,7 +35,7 @@ impl Ui {
     /// Status and body of the answer to `METHOD PATH`, with these lines of the head.
     fn ask(&self, what: &str, head: &str, body: &str) -> Result<(u16, String)> {
         let mut stream = TcpStream::connect(&self.address)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
         let length = body.len();
         let request = format!(
             "{what} HTTP/1.1\r\nHost: {}\r\nContent-Length: {length}\r\n{head}\r\n{body}",

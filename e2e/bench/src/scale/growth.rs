@@ -4,7 +4,7 @@
 
 use super::load::{HOLD, make_objects};
 use super::measure::create;
-use crate::namespace::{self, News, Seen};
+use crate::namespace::{self, Observations, Observed};
 use crate::operator::OperatorProgram;
 use anyhow::{Context as _, Result, ensure};
 use axum::extract::{RawQuery, State};
@@ -59,7 +59,7 @@ pub(super) async fn measure(
     let leads = tokio::spawn(async move { axum::serve(listener, leads).await });
     let mut rows = Vec::new();
     for pods in sizes {
-        progress.say(&format!("growing to {pods} pods"));
+        progress.log(&format!("growing to {pods} pods"));
         let row = Box::pin(grow(client, environment, program, *pods, &demand));
         rows.push(row.await.with_context(|| format!("growing to {pods} pods"))?);
     }
@@ -107,8 +107,9 @@ async fn grow(
         address.filter(|_| seen.is("Pod")).map(ToOwned::to_owned)
     });
     answer_at(&lead.await?)?;
-    let is_asked =
-        |seen: &Seen| (seen.is("MiniCluster") && seen.has_condition("Autoscaling")).then_some(());
+    let is_asked = |seen: &Observed| {
+        (seen.is("MiniCluster") && seen.has_condition("Autoscaling")).then_some(())
+    };
     until(&mut news, is_asked).await?;
 
     let begun = Instant::now();
@@ -126,7 +127,7 @@ async fn grow(
 }
 
 impl Row {
-    fn note(&mut self, seen: &Seen, at: Duration) {
+    fn note(&mut self, seen: &Observed, at: Duration) {
         let first = |slot: &mut f64| {
             if *slot == 0.0 {
                 *slot = at.as_secs_f64();
@@ -156,7 +157,10 @@ impl Row {
 }
 
 /// What the first of the news says of which `found` says something.
-async fn until<T>(news: &mut News, mut found: impl FnMut(&Seen) -> Option<T>) -> Result<T> {
+async fn until<T>(
+    news: &mut Observations,
+    mut found: impl FnMut(&Observed) -> Option<T>,
+) -> Result<T> {
     let begun = Instant::now();
     loop {
         let rest = DEADLINE.saturating_sub(begun.elapsed());

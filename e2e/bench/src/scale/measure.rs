@@ -1,7 +1,7 @@
 //! One measurement: an operator that has nothing to do is given many MiniClusters at once.
 
 use super::load::{HOLD, Load};
-use crate::namespace::{self, News, Seen};
+use crate::namespace::{self, Observations, Observed};
 use crate::operator::{Memory, Operator, OperatorProgram};
 use anyhow::{Context as _, Result, ensure};
 use e2e::audit::{Audit, Request};
@@ -65,7 +65,7 @@ pub(super) async fn measure(
     let (memory_before, worked_before) = (operator.memory()?, operator.processor_time()?);
     let cluster = environment.cluster.own().context("there is no audit log")?;
     let mut audit = Audit::from_now_on(&cluster.audit_log())?;
-    progress.say(&format!("{what}: creating them"));
+    progress.log(&format!("{what}: creating them"));
     let mut jobs = Jobs::none_yet(load);
     tokio::try_join!(
         create(&trial, load.objects()),
@@ -74,7 +74,7 @@ pub(super) async fn measure(
     operator.rest().await?;
     let answered = audit.operator()?;
     let requests = count(&answered);
-    progress.say(&format!("{what}: {}; requests: {requests:?}", jobs.describe()));
+    progress.log(&format!("{what}: {}; requests: {requests:?}", jobs.describe()));
     let worked = operator.processor_time()?.saturating_sub(worked_before);
     let writes = answered.iter().filter(|it| it.is_write()).count();
     let each = |count: usize| -> Result<f64> {
@@ -119,7 +119,7 @@ impl Jobs {
         Self { load, begun: Instant::now(), there: HashMap::new(), complete: HashMap::new() }
     }
 
-    fn note(&mut self, job: &Seen) {
+    fn note(&mut self, job: &Observed) {
         let (name, at) = (job.object.name_any(), self.begun.elapsed());
         if job.has_condition("Complete") {
             self.complete.entry(name.clone()).or_insert(at);
@@ -157,7 +157,7 @@ pub(super) async fn create(trial: &Trial, objects: Vec<DynamicObject>) -> Result
 /// Notes what becomes of the Jobs until all are complete. Lets the lead of a large MiniCluster end once all pods
 /// are ready, as a quorum would.
 async fn observe(
-    news: &mut News,
+    news: &mut Observations,
     trial: &Trial,
     environment: &Environment,
     operator: &mut Operator,

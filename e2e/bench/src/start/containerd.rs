@@ -51,23 +51,24 @@ fn parse(line: &str) -> Option<TaskEvent> {
 #[derive(Debug)]
 pub(super) struct Containerd {
     listening: Child,
-    said: NamedTempFile,
+    reported: NamedTempFile,
 }
 
 impl Containerd {
     pub(super) fn listen(environment: &Environment) -> Result<Self> {
         let node = environment.cluster.own().context("the node is out of reach")?;
         let mut command = node.containerd();
-        let said = NamedTempFile::new().context("making a file for what containerd reports")?;
-        let stdout = said.reopen().context("opening the file for what containerd reports")?;
+        let reported = NamedTempFile::new().context("making a file for what containerd reports")?;
+        let stdout = reported.reopen().context("opening the file for what containerd reports")?;
         // What it deprecates is not what is measured.
         command.arg("events").stdin(Stdio::null()).stdout(stdout).stderr(Stdio::null());
-        Ok(Self { listening: command.spawn().context("listening to containerd")?, said })
+        Ok(Self { listening: command.spawn().context("listening to containerd")?, reported })
     }
 
     pub(super) fn events(&self) -> Result<Vec<TaskEvent>> {
-        let said = fs::read_to_string(&self.said).context("reading what containerd reports")?;
-        Ok(said.lines().filter_map(parse).collect())
+        let reported =
+            fs::read_to_string(&self.reported).context("reading what containerd reports")?;
+        Ok(reported.lines().filter_map(parse).collect())
     }
 }
 

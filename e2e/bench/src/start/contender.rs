@@ -102,7 +102,7 @@ pub(super) fn first_runs(contenders: &[Contender]) -> Vec<Contender> {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Wanted<'run> {
+pub(super) struct RunSpec<'run> {
     pub(super) contender: Contender,
     pub(super) size: u32,
     /// The view's image, where it is mounted.
@@ -110,7 +110,7 @@ pub(super) struct Wanted<'run> {
     pub(super) cores: usize,
 }
 
-impl Wanted<'_> {
+impl RunSpec<'_> {
     /// What is applied, in this order.
     pub(super) fn objects(&self) -> Result<Vec<DynamicObject>> {
         let without_operator = |job: &str| self.objects_of(job, &Value::Null);
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn every_template_is_filled_and_can_be_read() {
         for contender in Contender::value_variants() {
-            let wanted = Wanted { contender: *contender, size: 4, view: "view:1", cores: 2 };
+            let wanted = RunSpec { contender: *contender, size: 4, view: "view:1", cores: 2 };
             let text = serde_json::to_string(&wanted.objects().unwrap()).unwrap();
             // The certificate's key has the sign, too.
             let text = text.replace("2l$Fs", "");

@@ -1,12 +1,12 @@
 //! Operators of others that are measured beside this one, where their programs are at hand.
 
 use super::contender::Contender;
-use super::run::Place;
+use super::run::MeasuredCluster;
 use crate::images;
 use crate::operator::{Operator, OperatorProgram};
 use anyhow::Result;
 use clap::Args;
-use e2e::cluster::Target;
+use e2e::cluster::ClusterChoice;
 use e2e::environment::{Environment, MINICLUSTERS};
 use e2e::kubernetes::Options;
 use e2e::product::binaries::Binaries;
@@ -62,7 +62,7 @@ impl Peers {
         built: &Binaries,
         view: &View,
         progress: &Progress,
-    ) -> Result<Option<(Place, Vec<Operator>)>> {
+    ) -> Result<Option<(MeasuredCluster, Vec<Operator>)>> {
         let files = contenders.iter().filter_map(|it| Some((*it, self.of(*it)?)));
         let program = |(contender, (program, file)): (_, (&Path, &Path))| {
             let (arguments, definition) = if contender == Contender::MpiOperator {
@@ -76,11 +76,11 @@ impl Peers {
         if programs.is_empty() {
             return Ok(None);
         }
-        let environment = Environment::as_it_is(&Target::Own(cluster.clone()), progress)?;
+        let environment = Environment::as_it_is(&ClusterChoice::Own(cluster.clone()), progress)?;
         images::load(&environment.cluster, built, view, progress)?;
         programs.iter().try_for_each(|it| it.install(&environment))?;
         let operators = environment
             .run(async |_| programs.iter().map(|it| it.start(&environment)).collect())?;
-        Ok(Some((Place::of(environment)?, operators)))
+        Ok(Some((MeasuredCluster::of(environment)?, operators)))
     }
 }

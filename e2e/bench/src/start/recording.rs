@@ -1,7 +1,7 @@
 //! What was seen of a run, and when each of its milestones was reached.
 
 use super::containerd::{Change, TaskEvent};
-use crate::namespace::Seen;
+use crate::namespace::Observed;
 use flux_contract::labels::COMPLETION_INDEX;
 use flux_contract::{TerminationMessage, phase};
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, Pod};
@@ -46,17 +46,17 @@ pub(super) const MILESTONES: [Milestone; 16] = [
 ];
 
 /// Whether it is the pod whose end is that of the run: the first of an Indexed Job, or the MPI Operator's launcher.
-fn is_lead(seen: &Seen) -> bool {
+fn is_lead(seen: &Observed) -> bool {
     let labels = seen.object.labels();
     let has = |label, value| labels.get(label).is_some_and(|it| it == value);
     seen.is("Pod") && (has(COMPLETION_INDEX, "0") || has(MPI_ROLE, "launcher"))
 }
 
-fn has_ended(pod: &Seen) -> bool {
+fn has_ended(pod: &Observed) -> bool {
     pod.object.data["status"]["containerStatuses"][0]["state"]["terminated"].is_object()
 }
 
-fn has_failed(seen: &Seen) -> bool {
+fn has_failed(seen: &Observed) -> bool {
     let pod_failed = is_lead(seen) && seen.object.data["status"]["phase"] == "Failed";
     pod_failed || !seen.is("Pod") && seen.has_condition("Failed")
 }
@@ -65,7 +65,7 @@ fn has_failed(seen: &Seen) -> bool {
 pub(super) struct Recording {
     /// Right before the first object was applied.
     pub(super) begun: Timestamp,
-    pub(super) seen: Vec<Seen>,
+    pub(super) seen: Vec<Observed>,
     pub(super) tasks: Vec<TaskEvent>,
 }
 
@@ -96,9 +96,9 @@ impl Recording {
         self.pods(is_lead).into_iter().next()
     }
 
-    fn pods(&self, wanted: impl Fn(&Seen) -> bool) -> Vec<Pod> {
+    fn pods(&self, wanted: impl Fn(&Observed) -> bool) -> Vec<Pod> {
         let pods = self.seen.iter().filter(|it| it.is("Pod") && wanted(it));
-        let last: BTreeMap<String, &Seen> = pods.map(|it| (it.object.name_any(), it)).collect();
+        let last: BTreeMap<String, &Observed> = pods.map(|it| (it.object.name_any(), it)).collect();
         last.into_values().filter_map(|it| it.object.clone().try_parse().ok()).collect()
     }
 
@@ -122,7 +122,7 @@ impl Recording {
         Some((begin, begin.checked_add(Duration::from_millis(phase.duration_milliseconds)).ok()?))
     }
 
-    fn first(&self, wanted: impl Fn(&Seen) -> bool) -> Option<Timestamp> {
+    fn first(&self, wanted: impl Fn(&Observed) -> bool) -> Option<Timestamp> {
         self.seen.iter().find(|seen| wanted(seen)).map(|seen| seen.at)
     }
 
@@ -156,10 +156,10 @@ mod tests {
         Timestamp::from_millisecond(1_800_000_000_000 + milliseconds).unwrap()
     }
 
-    fn seen(entry: &Value) -> Seen {
+    fn seen(entry: &Value) -> Observed {
         let (kind, object) = (entry["kind"].as_str().unwrap(), entry["object"].clone());
         let object = serde_json::from_value(object).unwrap();
-        Seen { at: at(entry["at"].as_i64().unwrap()), kind: kind.to_owned(), object }
+        Observed { at: at(entry["at"].as_i64().unwrap()), kind: kind.to_owned(), object }
     }
 
     fn run() -> Recording {
@@ -221,7 +221,7 @@ mod tests {
             let object = json!({"metadata": metadata, "status": {"phase": "Failed"}});
             seen(&json!({"at": 1000, "kind": "Pod", "object": object}))
         };
-        let end = |pods: &[Seen]| {
+        let end = |pods: &[Observed]| {
             Recording { seen: pods.to_vec(), ..Recording::default() }.end(JOB_COMPLETE)
         };
         let pods = ["1", "0"].map(|index| failed(COMPLETION_INDEX, index));

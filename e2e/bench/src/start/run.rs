@@ -1,7 +1,7 @@
 //! One run of a contender: applied, watched to its end, removed with its namespace.
 
 use super::containerd::Containerd;
-use super::contender::{Contender, Wanted};
+use super::contender::{Contender, RunSpec};
 use super::recording::{END_IN_STATUS, POD_ENDED, Recording};
 use crate::namespace;
 use anyhow::{Context as _, Result, ensure};
@@ -43,7 +43,7 @@ impl Run {
         self.milestones.get(POD_ENDED).copied()
     }
 
-    /// When its object said that all is done.
+    /// When its object reported that all is done.
     pub(super) fn reported(&self) -> Option<f64> {
         self.milestones.get(self.contender.reported()).copied()
     }
@@ -57,18 +57,18 @@ impl Run {
 
 /// A cluster where contenders run, and its containerd.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct MeasuredCluster {
     environment: Environment,
     containerd: Containerd,
 }
 
-impl Place {
+impl MeasuredCluster {
     pub(super) fn of(environment: Environment) -> Result<Self> {
         Ok(Self { containerd: Containerd::listen(&environment)?, environment })
     }
 
     /// Runs what is wanted once, in a namespace of its own, and waits until that is gone.
-    pub(super) fn run(&self, wanted: Wanted<'_>, round: usize) -> Result<Run> {
+    pub(super) fn run(&self, wanted: RunSpec<'_>, round: usize) -> Result<Run> {
         let trial = self.environment.trial("bench", &[], async |trial| {
             let run = self.measure(trial, wanted, round).await?;
             Ok((run, format!("namespace/{}", trial.namespace())))
@@ -79,8 +79,8 @@ impl Place {
         Ok(run)
     }
 
-    async fn measure(&self, trial: &Trial, wanted: Wanted<'_>, round: usize) -> Result<Run> {
-        let Wanted { contender, size, .. } = wanted;
+    async fn measure(&self, trial: &Trial, wanted: RunSpec<'_>, round: usize) -> Result<Run> {
+        let RunSpec { contender, size, .. } = wanted;
         let reported = contender.reported();
         let of_kubernetes = [ApiResource::erase::<Pod>(&()), ApiResource::erase::<Job>(&())];
         let resources: Vec<_> = of_kubernetes.into_iter().chain(contender.resource()).collect();
@@ -120,7 +120,7 @@ fn work(times: &CpuTime) -> Duration {
     interrupts.chain(programs).sum()
 }
 
-async fn create_all(trial: &Trial, wanted: Wanted<'_>) -> Result<()> {
+async fn create_all(trial: &Trial, wanted: RunSpec<'_>) -> Result<()> {
     for object in wanted.objects()? {
         let types = object.types.as_ref().context("an object has no kind")?;
         let kind = GroupVersionKind::try_from(types).context("reading an object's kind")?;

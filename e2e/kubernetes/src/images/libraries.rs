@@ -10,17 +10,17 @@ use std::process::Command;
 /// A static program comes alone.
 pub fn with_libraries(path: impl AsRef<Path>, program: &Path) -> Result<Vec<Source>> {
     let mut sources = vec![Source::file(path, program)];
-    let said = match programs::run(Command::new("ldd").arg(program).env("LC_ALL", "C")) {
+    let printed = match programs::run(Command::new("ldd").arg(program).env("LC_ALL", "C")) {
         Ok(output) => String::from_utf8_lossy(&output.stdout).into_owned(),
         Err(error) if error.to_string().contains("not a dynamic executable") => String::new(),
         Err(error) => return Err(error),
     };
-    sources.extend(libraries(&said).iter().map(|library| Source::file(library, library)));
+    sources.extend(libraries(&printed).iter().map(|library| Source::file(library, library)));
     Ok(sources)
 }
 
 /// Lines are `NAME => PATH (ADDRESS)`, `PATH (ADDRESS)` for the loader, `NAME (ADDRESS)` for what the kernel
 /// brings, and `statically linked`.
-fn libraries(said: &str) -> Vec<PathBuf> {
-    said.split_whitespace().filter(|word| word.starts_with('/')).map(PathBuf::from).collect()
+fn libraries(printed: &str) -> Vec<PathBuf> {
+    printed.split_whitespace().filter(|word| word.starts_with('/')).map(PathBuf::from).collect()
 }

@@ -2,7 +2,7 @@
 //!
 //! Each mounted hierarchy of control groups has them; `node.sh` makes them.
 
-use crate::wait::{Look, until};
+use crate::wait::{Attempt, until};
 use anyhow::{Context as _, Result};
 use fs_err as fs;
 use std::collections::BTreeSet;
@@ -27,9 +27,9 @@ pub(crate) fn remove(group: &str) -> Result<()> {
         let what = format!("the kernel to let go of the control group {}", group.display());
         until(&what, HELD, || match remove_group(&group) {
             Err(error) if error.kind() == ErrorKind::ResourceBusy => {
-                Ok(Look::NotYet(error.to_string()))
+                Ok(Attempt::NotYet(error.to_string()))
             }
-            done => Ok(Look::Ready(done?)),
+            done => Ok(Attempt::Ready(done?)),
         })?;
     }
     Ok(())

@@ -25,7 +25,7 @@ pub struct DownAtEnd(pub Options);
 impl Drop for DownAtEnd {
     fn drop(&mut self) {
         if let Err(error) = Kubernetes::down(&self.0) {
-            progress::complain(&format!("taking the cluster down failed: {error:#}"));
+            progress::print_error(&format!("taking the cluster down failed: {error:#}"));
         }
     }
 }
@@ -42,11 +42,11 @@ impl Kubernetes {
         let wanted = (built.clone(), setup);
         match Self::healthy(&layout, &wanted) {
             Ok(cluster) => {
-                progress.say("the cluster is up already");
+                progress.log("the cluster is up already");
                 return Ok(cluster);
             }
             Err(fault) if layout.state.exists() => {
-                progress.say(&format!("starting the cluster anew: {fault:#}"));
+                progress.log(&format!("starting the cluster anew: {fault:#}"));
                 progress.step("taking the old one down", || take_down(&layout))?;
             }
             // An unremoved control group could be left even so.

@@ -13,7 +13,7 @@ use super::options::{Nodes, Options};
 use super::processes::{self, Process};
 use crate::cache::Cache;
 use crate::programs;
-use crate::wait::{Look, until};
+use crate::wait::{Attempt, until};
 use anyhow::{Context as _, Result};
 use fs_err::{self as fs, File};
 use nix::sched::{CloneFlags, setns};
@@ -73,7 +73,7 @@ impl Namespaces {
                 "making the node's namespaces failed: {}",
                 programs::tail(&log, 5)
             );
-            Ok(held.map_or_else(|| Look::NotYet("no holder yet".into()), Look::Ready))
+            Ok(held.map_or_else(|| Attempt::NotYet("no holder yet".into()), Attempt::Ready))
         })
     }
 

@@ -4,7 +4,7 @@
 //! when the process started and in which boot of the machine.
 
 use crate::programs;
-use crate::wait::{Look, until};
+use crate::wait::{Attempt, until};
 use anyhow::{Context as _, Result, ensure};
 use fs_err::{self as fs, File};
 use nix::sys::signal::{Signal, kill};
@@ -48,7 +48,7 @@ impl Process {
         until(&format!("process {} to end", self.pid), END, || {
             // Collects it where it is a child of this very process; it need not be one.
             let _ = waitpid(Pid::from_raw(self.pid), Some(WaitPidFlag::WNOHANG));
-            Ok(if self.is_alive() { Look::NotYet("it runs".into()) } else { Look::Ready(()) })
+            Ok(if self.is_alive() { Attempt::NotYet("it runs".into()) } else { Attempt::Ready(()) })
         })
     }
 
@@ -152,7 +152,11 @@ mod tests {
         until("the program to run", Duration::from_secs(5), || {
             let found =
                 with_command_line(|it| it.last().is_some_and(|it| marker == *Path::new(it)));
-            Ok(if found == [process.clone()] { Look::Ready(()) } else { Look::NotYet("no".into()) })
+            Ok(if found == [process.clone()] {
+                Attempt::Ready(())
+            } else {
+                Attempt::NotYet("no".into())
+            })
         })
         .unwrap();
         let records = directory.path().join("records");

@@ -10,14 +10,14 @@ use super::{certificates, dns, processes};
 use crate::images::image::{Image, ImageConfig};
 use crate::images::layer::{Layer, Source};
 use crate::progress::Progress;
-use crate::wait::{Look, until};
+use crate::wait::{Attempt, until};
 use crate::{cache, programs};
 use anyhow::{Context as _, Result, bail, ensure};
 use std::path::Path;
 use std::time::Duration;
 
 /// How long each of the parts may take on a machine that is busy with other things.
-const PATIENCE: Duration = Duration::from_mins(2);
+const STARTUP_DEADLINE: Duration = Duration::from_mins(2);
 
 /// A node that is being started, or runs.
 struct Node {
@@ -34,7 +34,7 @@ struct Start<'a> {
 }
 
 /// Starts everything; afterwards pods can be run, DNS answers and Services work. Where the nodes are
-/// simulated, pods are only said to run.
+/// simulated, pods only appear to run.
 pub(super) fn start(
     layout: &Layout,
     built: &Built,
@@ -182,11 +182,11 @@ impl<'a> Start<'a> {
         Ok(())
     }
 
-    /// Looks until it is ready or one of the nodes' programs has died.
-    fn wait(&self, what: &str, log: &Path, mut look: impl FnMut() -> Result<()>) -> Result<()> {
-        until(what, PATIENCE, || {
+    /// Waits until `attempt` succeeds; fails when one of the nodes' programs has ended.
+    fn wait(&self, what: &str, log: &Path, mut attempt: impl FnMut() -> Result<()>) -> Result<()> {
+        until(what, STARTUP_DEADLINE, || {
             self.check_alive()?;
-            Ok(look().map_or_else(|error| Look::NotYet(format!("{error:#}")), Look::Ready))
+            Ok(attempt().map_or_else(|error| Attempt::NotYet(format!("{error:#}")), Attempt::Ready))
         })
         .with_context(|| format!("{}:\n{}", log.display(), programs::tail(log, 15)))
     }
@@ -195,15 +195,15 @@ impl<'a> Start<'a> {
         for node in self.nodes.iter().map(|node| &node.layout) {
             for (name, process) in processes::all_recorded(&node.processes()) {
                 if !process.is_alive() {
-                    let said = programs::tail(&node.log(&name), 15);
-                    bail!("{name} of {} has ended:\n{said}", node.name);
+                    let tail = programs::tail(&node.log(&name), 15);
+                    bail!("{name} of {} has ended:\n{tail}", node.name);
                 }
             }
         }
         Ok(())
     }
 
-    /// Waits until what kubectl says begins with `expected`.
+    /// Waits until the output of kubectl begins with `expected`.
     fn wait_for_kubectl(
         &self,
         what: &str,
@@ -214,8 +214,8 @@ impl<'a> Start<'a> {
         self.wait(what, log, || {
             let mut kubectl = self.cluster.kubectl(arguments);
             let output = programs::run(kubectl.arg("--request-timeout=5s"))?;
-            let said = String::from_utf8_lossy(&output.stdout);
-            ensure!(said.starts_with(expected), "{said:?}");
+            let answer = String::from_utf8_lossy(&output.stdout);
+            ensure!(answer.starts_with(expected), "{answer:?}");
             Ok(())
         })
     }

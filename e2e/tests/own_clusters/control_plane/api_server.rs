@@ -1,7 +1,7 @@
 //! The API server answers nothing.
 
 use super::{address_of_lead, ended_once};
-use crate::{Trial, look};
+use crate::{Trial, wait_for};
 use anyhow::{Result, ensure};
 use kube::ResourceExt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -74,7 +74,7 @@ pub(super) async fn commands_go_on_and_end_while_the_api_server_is_away(
 
 /// Lets the command of the pod at this address end, as soon as it listens.
 async fn connect(address: &str) -> Result<()> {
-    look("the command to listen", async || Ok(TcpStream::connect((address, PORT)).await.ok()))
+    wait_for("the command to listen", async || Ok(TcpStream::connect((address, PORT)).await.ok()))
         .await
         .map(drop)
 }

@@ -98,8 +98,8 @@ pub(super) async fn what_runs_goes_on_when_the_operator_is_another_one(
         run.edit(&json!({ "size": 3 }))?;
     }
     read.brokers(3).await?;
-    let said = unread.says("Progressing", "with the agent image").await?;
-    ensure!(said.reason == "ChangeRefused", "{said:?}");
+    let condition = unread.await_condition("Progressing", "with the agent image").await?;
+    ensure!(condition.reason == "ChangeRefused", "{condition:?}");
     ensure!(data(trial).await? == other, "the configuration was changed");
     for run in [&read, &unread] {
         run.go(0).await?;

@@ -3,7 +3,7 @@
 use super::{
     FIRST, GIVEN_UP_SOON, SECOND, apart, await_given_up, await_second, node_of, two_nodes,
 };
-use crate::{Instance, Trial, look, then_on};
+use crate::{Instance, Trial, then_on, wait_for};
 use anyhow::{Result, ensure};
 use e2e::progress::Progress;
 use e2e::trial::logs::container_log;
@@ -94,7 +94,7 @@ pub(super) async fn pods_of_a_node_that_runs_short_of_disk_are_evicted(
     // Pods that it does not know yet when the disk is full it rejects.
     for (run, pod) in [(&halves.once, &halves.lead), (&halves.people, &halves.worker)] {
         let answers = async || Ok(run.exec_in(&pod.name_any(), run.name, &["true"]).ok());
-        look("the kubelet to know its pods", answers).await?;
+        wait_for("the kubelet to know its pods", answers).await?;
     }
     trial.own()?.fill_disk(SECOND)?;
     let pressed = "--for=condition=DiskPressure=True";

@@ -30,11 +30,11 @@ pub(super) async fn an_image_that_one_node_cannot_mount_is_copied(trial: &Trial)
     trial.kubectl(&["cordon", FIRST])?;
     let fields = "size: 1, flux: {container: {install: Image}}";
     let mounted = trial.run("mounted", fields, "command: 'echo done'").await?;
-    mounted.says("Progressing", "CreateContainerError").await?;
+    mounted.await_condition("Progressing", "CreateContainerError").await?;
     trial.kubectl(&["uncordon", FIRST])?;
     let Installed { method, reason } = mounted.installed().await?;
-    let said = reason.starts_with("asked for, and may not work: ") && reason.contains(&lack);
-    ensure!(method == InstallMethod::Image && said, "{method:?}: {reason}");
+    let is_named = reason.starts_with("asked for, and may not work: ") && reason.contains(&lack);
+    ensure!(method == InstallMethod::Image && is_named, "{method:?}: {reason}");
     Ok(())
 }
 
