@@ -39,7 +39,7 @@ pub(crate) struct ClusterArguments {
     nodes: usize,
 }
 
-/// Makes the tests that `command` runs use this cluster, whichever this process's own variables name.
+/// Sets the variables of `command` so that its tests use this cluster, whatever the variables of this process name.
 pub(crate) fn use_cluster(command: &mut Command, target: &ClusterChoice) {
     let options = ClusterArguments::command();
     for name in options.get_arguments().filter_map(Arg::get_env) {
@@ -62,7 +62,7 @@ pub(crate) fn use_cluster(command: &mut Command, target: &ClusterChoice) {
 }
 
 impl ClusterArguments {
-    /// What the environment says, by the variables that the options' help names.
+    /// Reads the arguments from the environment variables that `--help` names.
     pub(crate) fn from_environment() -> Result<Self> {
         Self::try_parse_from(["tests"]).context("reading the variables that name a cluster")
     }
@@ -109,7 +109,7 @@ mod tests {
         ClusterArguments::try_parse_from([&["tests"], words].concat())
     }
 
-    /// The options that the variables of a command for tests stand for. Every variable is set or removed.
+    /// Options equal to the variables that `use_cluster` sets. Every variable is set or removed.
     fn passed_on(target: &ClusterChoice) -> Vec<String> {
         let mut command = Command::new("true");
         use_cluster(&mut command, target);

@@ -1,6 +1,6 @@
 //! The cluster that tests run against: one of our own, or any that a kubeconfig names.
 //!
-//! Both look the same from here on.
+//! The rest of the harness does not distinguish the two.
 
 use crate::images::image::Image;
 use crate::kubernetes::{Kubernetes, Options};
@@ -26,7 +26,7 @@ pub enum ClusterChoice {
 }
 
 impl ClusterChoice {
-    /// What is asked of the one on this machine.
+    /// The options of a cluster on this machine.
     pub fn own(&self) -> Option<&Options> {
         if let Self::Own(options) = self { Some(options) } else { None }
     }
@@ -47,7 +47,7 @@ pub enum Cluster {
 }
 
 impl Cluster {
-    /// Starts the cluster, or sees that the given one answers.
+    /// Starts the cluster, or checks that the given one answers.
     pub fn up(target: &ClusterChoice, progress: &Progress) -> Result<Self> {
         match target.clone() {
             ClusterChoice::Own(options) => {

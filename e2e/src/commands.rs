@@ -1,4 +1,4 @@
-//! The command line of the test harness, but for what names a cluster.
+//! The command line of the test harness; `cli.rs` has the arguments that name a cluster.
 
 use crate::architecture::Architecture;
 use crate::cli::ClusterArguments;
@@ -27,7 +27,7 @@ enum Command {
     Images,
     /// Render the manifests in deploy/ from the chart. Builds helm.
     Manifests,
-    /// Start the cluster on this machine, or see that it runs.
+    /// Start the cluster on this machine, or check that it runs.
     Up(ClusterArguments),
     /// End the cluster on this machine and everything it has left there.
     Down(ClusterArguments),
@@ -42,17 +42,17 @@ enum Command {
     },
 }
 
-/// The command line as a value: what pages say to type is checked against it.
+/// The command line as a value: a test checks the command lines of the pages against it.
 pub fn command_line() -> clap::Command {
     Command::command()
 }
 
-/// Does what the command line asks for.
+/// Runs the command of the command line.
 pub fn main() -> ExitCode {
     exit_code(Command::parse().run(&Progress::new()))
 }
 
-/// The exit code of a program that has come to this end, whose error is shown.
+/// Prints the error of a program that has failed, and returns the program's exit code.
 pub fn exit_code(ended: Result<ExitCode>) -> ExitCode {
     interruption::await_end();
     ended.unwrap_or_else(|error| {
@@ -94,14 +94,14 @@ impl Command {
     }
 }
 
-/// The cluster that the arguments name, which an interruption ends from now on.
+/// Returns the cluster that the arguments name; from now on an interruption ends it.
 fn guarded(arguments: &ClusterArguments) -> Result<ClusterChoice> {
     let target = arguments.target()?;
     interruption::guard(target.own().cloned(), Scope::Used)?;
     Ok(target)
 }
 
-/// The cluster if it runs; nothing is started.
+/// Returns the cluster if it runs. This function starts none.
 fn running(arguments: &ClusterArguments) -> Result<Cluster> {
     match arguments.target()? {
         ClusterChoice::Own(options) => Kubernetes::find(&options)

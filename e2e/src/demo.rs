@@ -10,7 +10,7 @@ use anyhow::{Result, bail};
 use std::time::Duration;
 
 const EXAMPLE: &str = "examples/hello-world/minicluster.yaml";
-/// A lead that has not started by then will not start.
+/// The demonstration fails if the lead has not started within this time.
 const START_DEADLINE: Duration = Duration::from_mins(10);
 
 /// Runs the hello-world example in `environment` and shows what happens.

@@ -1,4 +1,4 @@
-//! Everything a trial stands on: a cluster, the images, the installed operator.
+//! What a trial needs: a cluster, the images, the installed operator.
 
 use crate::cli::ClusterArguments;
 use crate::cluster::{Cluster, ClusterChoice};
@@ -27,7 +27,7 @@ pub const MINICLUSTERS: &str = "miniclusters.flux-framework.org";
 pub struct Environment {
     /// The cluster.
     pub cluster: Cluster,
-    /// What was built for it; nothing where it is taken as it is.
+    /// The programs that were built for the cluster; `None` if the tests use the installed operator.
     built: Option<Binaries>,
 }
 
@@ -47,7 +47,7 @@ impl Environment {
         Ok(environment)
     }
 
-    /// A cluster that has the images and no operator, and how an operator is installed that uses them.
+    /// Prepares a cluster with the images and without an operator; the installation names these images.
     pub fn without_operator(
         target: &ClusterChoice,
         progress: &Progress,
@@ -57,8 +57,7 @@ impl Environment {
         Self::with_images(cluster, built, &View::from_environment()?, progress)
     }
 
-    /// A cluster that has the images of what was built and of this view, and how an operator is installed that uses
-    /// them.
+    /// Loads the images of these programs and this view into the cluster; the installation names these images.
     pub fn with_images(
         cluster: Cluster,
         built: Binaries,
@@ -76,8 +75,8 @@ impl Environment {
         progress.step("installing the operator", || install::install(&self.cluster, &installation))
     }
 
-    /// How agent and view come into the pods of MiniClusters that do not say (`FLUX_OPERATOR_INSTALL`); without
-    /// it, that is left to the operator.
+    /// Reads `FLUX_OPERATOR_INSTALL`: how agent and view come into the pods of MiniClusters that do not specify it.
+    /// Without the variable the operator decides.
     pub fn asked_for_install() -> Result<Option<Install>> {
         const VARIABLE: &str = "FLUX_OPERATOR_INSTALL";
         let Some(text) = std::env::var(VARIABLE).ok().filter(|it| !it.is_empty()) else {
@@ -92,14 +91,14 @@ impl Environment {
         images::for_tests::load(&self.cluster, built, &View::from_environment()?, progress)
     }
 
-    /// The cluster as it is: nothing is built, loaded or installed.
+    /// Uses the cluster as it is: builds, loads and installs nothing.
     pub fn as_it_is(target: &ClusterChoice, progress: &Progress) -> Result<Self> {
         Ok(Self { cluster: Cluster::up(target, progress)?, built: None })
     }
 
-    /// The environment that the tests of one process share, on the cluster that the environment
-    /// names (see `ClusterArguments::from_environment`); else on this checkout's own. With
-    /// `FLUX_E2E_AS_INSTALLED` the operator and the images are those that are there.
+    /// The environment that the tests of one process share: on the cluster that the environment variables name (see
+    /// `ClusterArguments::from_environment`), else on this checkout's own. With `FLUX_E2E_AS_INSTALLED` the tests use
+    /// the operator and the images that the cluster has.
     pub fn shared(progress: &Progress) -> Result<&'static Self> {
         static SHARED: OnceLock<Result<Environment>> = OnceLock::new();
         let prepared = SHARED.get_or_init(|| {
@@ -167,7 +166,7 @@ impl Environment {
         self.built.as_ref().map(|built| built.operator.as_path())
     }
 
-    /// What `kubectl` prints, given these arguments.
+    /// Runs `kubectl` with these arguments and returns the output.
     pub fn kubectl(&self, arguments: &[&str]) -> Result<String> {
         printed(&mut self.cluster.kubectl(arguments))
     }
@@ -192,7 +191,7 @@ impl Environment {
         })
     }
 
-    /// What `program` prints, given these arguments and the cluster's kubeconfig.
+    /// Runs `program` with these arguments and the cluster's kubeconfig, and returns the output.
     pub fn output_of(&self, program: &Path, arguments: &[&str]) -> Result<String> {
         printed(self.cluster.program(program).args(arguments))
     }

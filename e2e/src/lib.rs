@@ -1,7 +1,7 @@
 //! The harness behind the project's tests on a real cluster.
 //!
 //! [`cluster`] gives a cluster: one of our own on this machine ([`kubernetes`]), or any other. [`images`] makes
-//! container images without a registry. What takes long is made once and kept in the [`cache`].
+//! container images without a registry. The [`cache`] keeps what takes long to make.
 
 pub mod audit;
 mod cli;

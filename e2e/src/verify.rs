@@ -1,4 +1,4 @@
-//! `verify`: every check and test of the project, in the order in which a fault is cheapest to find.
+//! `verify`: the checks and tests of the project; those that find a fault soonest come first.
 
 mod changes;
 mod images;
@@ -49,8 +49,8 @@ pub(crate) struct Arguments {
 /// processes.
 const TESTS_AT_ONCE: &str = "6";
 
-/// Lines of Rust that the stand-in for Flux may have, its tests included: nobody wants to keep more
-/// true for something that proves nothing about Flux.
+/// The most lines of Rust, tests included, that the stand-in for Flux may have: it proves nothing about Flux, so
+/// maintaining more of it would be wasted work.
 const STAND_IN_LINE_LIMIT: usize = 4500;
 
 /// Runs every check, shows the output of each as it comes, and reports at the end how each one went.
@@ -71,7 +71,7 @@ pub(crate) fn verify(arguments: &Arguments, progress: &Progress) -> Result<()> {
     let report = Report::new(progress, changes);
     let obstacle = obstacle(target);
     let own = target.own().filter(|_| arguments.test.is_none() && obstacle.is_none());
-    // Both have to wait now and then, for what is downloaded and for each other's ends.
+    // Both threads wait now and then, for downloads and for each other.
     let images = thread::scope(|scope| {
         let images = scope.spawn(|| {
             let images = images::build(&report, all);
@@ -82,7 +82,7 @@ pub(crate) fn verify(arguments: &Arguments, progress: &Progress) -> Result<()> {
         without_cluster(&report, all)?;
         images.join().map_err(|_| anyhow!("a check of the images panicked"))
     })?;
-    // Their processor time and memory are measured: nothing else runs beside them.
+    // Tests measure the processor time and the memory of these programs: nothing else runs beside them.
     if let Some(images) = &images {
         images::check(&report, images, all);
     }
@@ -94,7 +94,7 @@ pub(crate) fn verify(arguments: &Arguments, progress: &Progress) -> Result<()> {
     report.end()
 }
 
-/// Runs what needs no cluster and no image.
+/// Runs the checks that need no cluster and no image.
 fn without_cluster(report: &Report<'_>, all: bool) -> Result<()> {
     let progress = report.progress;
     cargo_checks(report, all)?;
@@ -114,7 +114,7 @@ fn without_cluster(report: &Report<'_>, all: bool) -> Result<()> {
     Ok(())
 }
 
-/// Runs what waits for a server or a browser most of its time.
+/// Runs the checks that mostly wait for a server or a browser.
 fn with_servers(report: &Report<'_>) {
     thread::scope(|scope| {
         scope.spawn(|| tools::check_alerts(report));
@@ -132,7 +132,7 @@ fn alone(progress: &Progress) -> Result<cache::Lock> {
     })
 }
 
-/// What keeps the cluster tests from running, if anything does.
+/// Why the tests on a cluster cannot run; `None` if they can.
 fn obstacle(target: &ClusterChoice) -> Option<&'static str> {
     (target.own().is_some() && !nix::unistd::geteuid().is_root()).then_some(
         "starting a cluster on this machine needs root; run as root, or name another cluster by \
@@ -140,8 +140,8 @@ fn obstacle(target: &ClusterChoice) -> Option<&'static str> {
     )
 }
 
-/// What cargo checks. The measurements, which are no default member, are read by the lints alone, which costs seconds;
-/// `all` builds and tests them, too.
+/// Runs the checks of cargo. The measurements are no default member: the lints compile them, which takes seconds, and
+/// only `all` builds and tests them.
 fn cargo_checks(report: &Report<'_>, all: bool) -> Result<()> {
     const DOCUMENTATION: &str = "documentation";
     report.run("format", "a second", &mut cargo(&["fmt", "--all", "--", "--check"])?);
@@ -164,8 +164,7 @@ fn cargo_checks(report: &Report<'_>, all: bool) -> Result<()> {
     Ok(())
 }
 
-/// Builds all that runs on clusters of the tests. Else some of the tests would build, and the others would have to
-/// keep their times beside them.
+/// Builds everything that the clusters of the tests run. Otherwise some tests would build while others measure times.
 fn build_programs(
     report: &Report<'_>,
     own: Option<&kubernetes::Options>,

@@ -1,4 +1,4 @@
-//! The project's binaries, as they go into images.
+//! The project's programs for the images.
 
 use super::dockerfiles::{self, Images};
 use super::{AGENT, OPERATOR, PLUGIN, VIEW_TOOL, cargo, checkout, of_this_machine, target};
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 const STAND_IN: &str = "flux-stand-in";
 
-/// Names the directory of [`Images`] that tests on a cluster use, instead of images made in a hurry.
+/// The variable that names a directory of [`Images`]: tests on a cluster use these instead of images without Dockerfiles.
 pub(crate) const IMAGES: &str = "FLUX_E2E_IMAGES";
 
 /// Where the built programs are: the operator is dynamic, the others are static.
@@ -80,7 +80,7 @@ fn build_static(packages: &[&str], progress: &Progress) -> Result<PathBuf> {
     let here = of_this_machine()?.target();
     progress.step(&format!("building static: {}", packages.join(", ")), || {
         programs::show(
-            // For a target that is named: otherwise procedural macros, which cannot be, would be static too.
+            // With a named target RUSTFLAGS do not apply to procedural macros, which cannot be static.
             cargo(&["build", "--profile", PROFILE, "--target", here])?
                 .args(packages.iter().flat_map(|package| ["--package", package]))
                 .env("RUSTFLAGS", "-C target-feature=+crt-static"),

@@ -1,4 +1,4 @@
-//! Installs the operator with the files in `deploy/`, as a user would, and waits until it serves.
+//! Installs the operator with the files in `deploy/`, as a user would, and waits until it is ready.
 
 use super::checkout;
 use crate::cluster::Cluster;
@@ -23,7 +23,7 @@ pub struct Installation {
     pub agent_image: String,
     /// View image where a MiniCluster names none.
     pub view_image: String,
-    /// How agent and view get into the pods of MiniClusters that do not say.
+    /// How agent and view come into the pods of MiniClusters that do not specify it.
     pub install: Option<Install>,
 }
 
@@ -60,7 +60,7 @@ fn deployed(file: &str) -> Result<String> {
     Ok(fs::read_to_string(checkout()?.join("deploy").join(file))?)
 }
 
-/// Applies CRD and operator and waits until the newest operator is available, and no older one is left.
+/// Applies CRD and operator, and waits until the new operator is available and the former one has ended.
 pub(crate) fn install(cluster: &Cluster, installation: &Installation) -> Result<()> {
     for (what, text) in [("the CRD", definition()?), ("the operator", installation.everywhere()?)] {
         cluster.apply(&text, &[]).with_context(|| format!("applying {what}"))?;

@@ -1,4 +1,4 @@
-//! Where Flux comes from.
+//! The Flux of the tests: real Flux, or the stand-in.
 
 use super::OPERATING_SYSTEM;
 use super::binaries::Binaries;
@@ -26,7 +26,7 @@ pub enum View {
 }
 
 impl View {
-    /// What `FLUX_VIEW_IMAGE` and `FLUX_VIEW_ARCHIVE` say; the stand-in where neither is set.
+    /// The view that `FLUX_VIEW_IMAGE` or `FLUX_VIEW_ARCHIVE` names; the stand-in where neither is set.
     pub fn from_environment() -> Result<Self> {
         let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         match (set("FLUX_VIEW_IMAGE"), set("FLUX_VIEW_ARCHIVE")) {
@@ -54,14 +54,14 @@ impl View {
         Ok(Self::StandIn)
     }
 
-    /// One line that says which Flux runs.
+    /// One line that names the Flux that runs.
     pub fn describe(&self) -> String {
         match self {
             Self::StandIn => "Flux: the stand-in of this project, not real Flux (set \
                               FLUX_VIEW_IMAGE or FLUX_VIEW_ARCHIVE to use a real one)"
                 .to_owned(),
             Self::Image(image) => format!("Flux: the view image {image}"),
-            // Without its place: results of measurements have this, and are for others, too.
+            // Without the directory: results of measurements have this line, and are published.
             Self::Archive(path) => {
                 let name = path.file_name().unwrap_or_default().to_string_lossy();
                 format!("Flux: the view archive {name}")
@@ -84,7 +84,7 @@ impl View {
         self.has("pmix.so")
     }
 
-    /// Whether it has a file of this name. An image of a registry cannot be looked into; it counts as complete.
+    /// Whether it has a file of this name. The harness cannot read an image of a registry, and takes it for complete.
     fn has(&self, file: &str) -> Result<bool> {
         match self {
             Self::StandIn => Ok(false),
@@ -93,8 +93,8 @@ impl View {
         }
     }
 
-    /// Whether it has the C library that it needs. The published images have none; another of a registry cannot be
-    /// looked into, and counts as complete.
+    /// Whether it has the C library that it needs. The published images have none. The harness cannot read another image
+    /// of a registry, and takes it for complete.
     pub fn has_c_library(&self) -> Result<bool> {
         match self {
             Self::StandIn => Ok(true),
@@ -117,8 +117,8 @@ impl View {
         match self {
             Self::Image(_) => Ok(None),
             Self::StandIn => {
-                // Real Flux runs its rc tasks with a shell, which a view has to bring where the image has none. The
-                // stand-in only checks that one is there.
+                // Real Flux runs its rc tasks with a shell, which the view provides if the image has none. The
+                // stand-in only checks that a shell exists.
                 let files = ["bin/flux", "bin/bash", "libexec/flux/cmd/flux-job"];
                 let file =
                     |path| Source::file(format!("/mnt/flux/view/{path}"), &binaries.stand_in);

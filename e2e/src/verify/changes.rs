@@ -55,7 +55,7 @@ pub(super) const IMAGES: Paths = &[
 /// How the checkout differs from a commit whose checks have been run.
 #[derive(Debug)]
 pub(super) enum Changes {
-    /// It is not compared with any, for this reason: every check runs.
+    /// The checkout is compared with no commit, for this reason: every check runs.
     NotCompared(String),
     Since {
         commit: String,
@@ -71,7 +71,7 @@ impl Changes {
         compared.unwrap_or_else(|error| Self::NotCompared(format!("{error:#}")))
     }
 
-    /// Says what the checkout is compared with.
+    /// Describes what the checkout is compared with.
     pub(super) fn describe(&self) -> String {
         match self {
             Self::NotCompared(reason) => format!("every check runs: {reason}"),

@@ -13,7 +13,7 @@ use anyhow::{Context as _, Result, ensure};
 use std::process::Command;
 use std::thread;
 
-/// How many tests on a cluster run at the same time: they wait most of their time.
+/// How many tests on a cluster run at the same time: mostly they wait.
 const TRIALS_AT_ONCE: u8 = 6;
 
 /// The program of the tests that have clusters of their own.
@@ -22,20 +22,19 @@ const OWN_CLUSTERS: &str = "own_clusters";
 const SHARED_CLUSTER: &str = "shared_cluster";
 
 /// Modules of [`OWN_CLUSTERS`] that only `--all` runs: a driver of devices, Kueue, another scheduler and another
-/// containerd take ten minutes to build, the two nodes are lost and cut off for as long as it takes Kubernetes to
-/// notice, DNS is away for longer than it is asked, and what comes and goes at random keeps the processors busy, as one
-/// more cluster, over IPv6, does.
+/// containerd take ten minutes to build; Kubernetes needs minutes to notice a lost node; DNS is away for longer than its
+/// clients ask; and MiniClusters at random, and one more cluster over IPv6, keep the processors busy.
 const NIGHTLY: [&str; 8] =
     ["cpu_manager", "devices", "dns", "gang", "kueue", "network", "random", "two_nodes"];
 
 /// Modules of [`SHARED_CLUSTER`] that run with nothing else beside them: they count requests, and the Warning Events
 /// of a hundred runs, to which a busy machine adds.
 const WITH_NOTHING_BESIDE: [&str; 2] = ["cost::", HUNDRED_RUNS];
-/// That of them which only `--all` runs.
+/// One of these, which only `--all` runs.
 const HUNDRED_RUNS: &str = "quiet_events::";
 
-/// Tests that show what a version of Kubernetes may change: names, or parts of them. A start, jobs, another
-/// size, how agent and view come into the pods, runs that end in every way.
+/// Names of tests, or parts of them, whose outcome a version of Kubernetes may change: a start, jobs, another size, how
+/// agent and view come into the pods, runs that end in every way.
 const ON_EACH_VERSION: [&str; 6] = [
     "examples::hello_world",
     "examples::interactive",
@@ -136,7 +135,7 @@ fn on_other_versions(report: &Report<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Fails where no test on a cluster has `filter` in its name: nothing that runs nothing has passed.
+/// Fails if no test on a cluster has `filter` in its name: a run without tests must not pass.
 pub(super) fn check_filter(filter: &str) -> Result<()> {
     let mut list = cargo(&["test", "--quiet", "--test", SHARED_CLUSTER])?;
     let listed = printed(list.args(["--", "--ignored", "--list", filter]))?;

@@ -19,7 +19,7 @@ const TIMES: &str = "verify-times.json";
 /// How many of the slowest checks are shown.
 const SLOWEST: usize = 5;
 
-/// Takes checks, of which some run at the same time, and shows at the end how each one went.
+/// Runs checks, some at the same time, and shows at the end how each one went.
 pub(super) struct Report<'run> {
     pub(super) progress: &'run Progress,
     changes: Changes,
@@ -63,7 +63,7 @@ impl<'run> Report<'run> {
 
     /// Runs a check.
     pub(super) fn check(&self, name: &str, work: impl FnOnce() -> Result<()>) {
-        // Nothing is begun while an interruption ends what there is.
+        // No check begins while an interruption ends the clusters.
         interruption::await_end();
         let begun = Instant::now();
         let worked = work();
@@ -82,7 +82,7 @@ impl<'run> Report<'run> {
         }
     }
 
-    /// Whether none of the files that a check reads has changed; then the check is noted as not run.
+    /// Whether none of the files that a check reads has changed; if so, notes the check as not run.
     pub(super) fn leaves_out(&self, name: &str, read: Paths) -> bool {
         let reason = self.changes.obstacle(read);
         if let Some(reason) = &reason {

@@ -51,7 +51,7 @@ async fn costs(trial: &Trial, log: &Path, size: u32) -> Result<()> {
     ensure!((1..=WRITES + pauses).contains(&writes), "{writes} writes, {seen}");
     let requests = requests.len();
     let found = format!("{size} pods: {requests} requests, {reads} reads by name, {writes} writes");
-    Progress::new().say(&found);
+    Progress::new().log(&found);
     ensure!(requests <= REQUESTS + 6 * pauses, "{requests} requests, {seen}");
     Ok(())
 }
@@ -68,7 +68,7 @@ async fn waiting_costs(trial: &Trial, log: &Path) -> Result<()> {
     let mut audit = Audit::from_now_on(log)?;
     renewed(log).await?;
     let requests = asked(&mut audit, trial)?;
-    Progress::new().say(&format!("{WAITING} that wait: {} requests", requests.len()));
+    Progress::new().log(&format!("{WAITING} that wait: {} requests", requests.len()));
     ensure!(requests.len() <= 2 * WAITING, "{WAITING} that wait: {requests:#?}");
     Ok(())
 }

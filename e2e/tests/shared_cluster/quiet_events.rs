@@ -56,7 +56,7 @@ fn a_hundred_good_runs_leave_next_to_no_warning() {
         ensure!(!events.is_empty(), "there are no Events at all");
         let warnings: Vec<&Event> = events.iter().filter(|event| is_warning(event)).collect();
         let found = format!("{} Warning Events of {RUNS} good runs", warnings.len());
-        Progress::new().say(&found);
+        Progress::new().log(&found);
         ensure!(warnings.len() <= WARNINGS, "{found}: {warnings:#?}");
         Ok(())
     });
