@@ -13,17 +13,17 @@ impl Architecture {
     /// All of them.
     pub const ALL: [Self; 2] = [Self::X86_64, Self::Aarch64];
 
-    /// That of this machine, if the project is built for it.
+    /// The architecture of this machine, if the project is built for it.
     pub fn of_this_machine() -> Option<Self> {
         Self::ALL.into_iter().find(|it| it.name() == std::env::consts::ARCH)
     }
 
-    /// As Go, images and Debian call that of this machine, whichever it is.
+    /// The name of this machine's architecture in Go, images and Debian.
     pub(crate) fn image_name_of_this_machine() -> &'static str {
         Self::of_this_machine().map_or(std::env::consts::ARCH, Self::image_name)
     }
 
-    /// As the kernel calls it.
+    /// Its name in the kernel.
     pub fn name(self) -> &'static str {
         match self {
             Self::X86_64 => "x86_64",
@@ -31,7 +31,7 @@ impl Architecture {
         }
     }
 
-    /// As Go calls it, and so images and Kubernetes.
+    /// Its name in Go, and in images and Kubernetes.
     pub fn image_name(self) -> &'static str {
         match self {
             Self::X86_64 => "amd64",
@@ -39,7 +39,7 @@ impl Architecture {
         }
     }
 
-    /// As Rust calls it, with the system and its C library.
+    /// Its target of Rust, with the system and its C library.
     pub fn target(self) -> &'static str {
         match self {
             Self::X86_64 => "x86_64-unknown-linux-gnu",

@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// The environment variable that says where the cache is.
+/// The environment variable that names the directory of the cache.
 pub(crate) const CACHE_VARIABLE: &str = "FLUX_E2E_CACHE";
 
 const DIRECTORY: &str = "flux-operator-e2e";
@@ -48,7 +48,7 @@ impl Cache {
         self.root.join("clusters")
     }
 
-    /// Where the output of what made the artefact goes.
+    /// The log of the programs that make the artefact.
     pub(crate) fn log_of(&self, key: &str) -> PathBuf {
         self.root.join("logs").join(format!("{key}.log"))
     }
@@ -86,14 +86,14 @@ fn root_from(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
 pub fn key(name: &str, version: &str, inputs: &[(&str, &[u8])]) -> String {
     let mut hash = Sha256::new();
     for (input, content) in inputs {
-        // Lengths keep two different lists from running together to the same bytes.
+        // With the lengths two different lists cannot have the same bytes.
         hash.update(format!("{}:{input}{}:", input.len(), content.len()));
         hash.update(content);
     }
     format!("{name}-{version}-{}", &format!("{:x}", hash.finalize())[..16])
 }
 
-/// A lock is held until its file is closed, or the process ends in whatever way.
+/// A lock, which ends when its file is closed or the process ends.
 pub type Lock = File;
 
 /// Waits for the lock at `path`, which is made if need be.
@@ -111,7 +111,7 @@ pub fn lock_or(path: &Path, waiting: impl FnOnce()) -> Result<Lock> {
     Ok(file)
 }
 
-/// Removes a directory with all that is in it; one that is not there is no fault.
+/// Removes a directory with its content, if it exists.
 pub fn remove_tree(directory: &Path) -> Result<()> {
     match fs::remove_dir_all(directory) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),

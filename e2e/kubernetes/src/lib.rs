@@ -1,6 +1,6 @@
 //! A real Kubernetes on a bare machine: [`kubernetes`] starts one of one node or a few, [`images`] makes container
-//! images without a registry, and what takes long is made once and is in the [`cache`]. Files are handled with
-//! `fs_err`: its errors name the path.
+//! images without a registry, and the [`cache`] keeps what takes long to make. `fs_err` handles files, because its
+//! errors name the path.
 
 pub mod architecture;
 pub mod cache;

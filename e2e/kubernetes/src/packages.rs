@@ -1,4 +1,4 @@
-//! Which Debian packages the harness needs, and how they get here.
+//! The Debian packages that the harness needs, and their installation.
 //!
 //! None of them starts a service. etcd is built rather than installed for that reason.
 
@@ -10,7 +10,7 @@ use fs_err as fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A Debian package and the files that show that it, or an equal of it, is there.
+/// A Debian package, and files that exist if it, or an equal package, is installed.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Package {
     name: &'static str,
@@ -46,7 +46,7 @@ pub const EMULATOR: &[Package] = &[Package {
     provides: &["qemu-aarch64-static", "qemu-x86_64-static"],
 }];
 
-/// What uses the page of an instance: the driver comes with its browser.
+/// The browser for the page of an instance: Debian's driver comes with it.
 pub const BROWSER: &[Package] = &[Package { name: "chromium-driver", provides: &["chromedriver"] }];
 
 /// What fetches libraries for Java.
@@ -56,7 +56,7 @@ pub const MAVEN: &[Package] = &[Package { name: "maven", provides: &["mvn"] }];
 pub const STATIC_PROGRAM: &[Package] =
     &[Package { name: "busybox-static", provides: &["busybox"] }];
 
-/// Installs what is missing where this process may; otherwise the error names the packages to install.
+/// Installs the missing packages if this process may do so; otherwise the error names them.
 pub fn ensure(packages: &[Package], progress: &Progress) -> Result<()> {
     let _alone = alone()?;
     let absent = missing(packages);
@@ -74,13 +74,13 @@ pub fn ensure(packages: &[Package], progress: &Progress) -> Result<()> {
     })
 }
 
-/// The directory with the files of a Debian package that is not installed: it would start a service.
+/// The directory with the files of a Debian package, which is not installed, because it would start a service.
 pub fn unpacked(package: &str, cache: &Cache, progress: &Progress) -> Result<PathBuf> {
     cache.artefact(&cache::key(package, "debian", &[]), |directory| {
         let what = format!("downloading the Debian package {package}");
         progress.long_step(&what, "15 s", || {
             let _alone = alone()?;
-            // Its file is named by version and architecture: it is found as the only one of its directory.
+            // The name of its file has version and architecture, but the directory has no other file.
             let archives = tempfile::tempdir().context("making a directory for a package")?;
             let mut download = apt_get();
             run_updated(download.args(["download", package]).current_dir(&archives))?;
@@ -92,13 +92,13 @@ pub fn unpacked(package: &str, cache: &Cache, progress: &Progress) -> Result<Pat
     })
 }
 
-/// One at a time: while one `apt-get update` is at work another fails, and finds no package.
+/// Locks apt-get: a second `apt-get update` at the same time fails, and its process finds no package.
 fn alone() -> Result<cache::Lock> {
     cache::lock(&Cache::locate()?.built().join(".packages.lock"))
 }
 
-/// Runs apt-get with lists of packages that are not out of date. A third party's broken package source must not keep
-/// Debian's own from being used, so whether the lists are good enough shows when they are used.
+/// Runs apt-get with current lists of packages. A failed update alone is no error, because a third party's package source
+/// may be broken while Debian's own works; it becomes one if the command fails.
 fn run_updated(command: &mut Command) -> Result<()> {
     let updated = programs::run(apt_get().arg("update"));
     let done = programs::run(command);

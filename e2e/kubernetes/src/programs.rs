@@ -1,4 +1,4 @@
-//! Running other programs to their end, which has its time, with the end of their output in the error when they fail.
+//! Runs other programs with a time limit; the error of a program that fails has the end of its output.
 
 use crate::progress;
 use anyhow::{Context as _, Result, bail, ensure};
@@ -10,9 +10,9 @@ use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
-/// How long a program may take whose output is read: the longest make images from packages.
+/// The time limit of a program whose output is read: the longest ones make images from packages.
 const LIMIT: Duration = Duration::from_mins(15);
-/// How long a program may take that shows its output itself: the longest build everything.
+/// The time limit of a program that shows its output itself: the longest ones build everything.
 const BUILD_LIMIT: Duration = Duration::from_hours(1);
 
 /// Directories that hold system programs and are not in every user's PATH.
@@ -27,12 +27,12 @@ pub fn find(program: &str) -> Option<PathBuf> {
         .find(|candidate| candidate.is_file())
 }
 
-/// Runs the command to its end and returns what it wrote, the end of which is in the error where it fails.
+/// Runs the command and returns its output; the error of a command that fails has the end of the output.
 pub fn run(command: &mut Command) -> Result<Output> {
     feed(command, |_| Ok(()))
 }
 
-/// Runs a command that shows its output itself to its end.
+/// Runs a command that shows its output itself.
 pub fn show(command: &mut Command) -> Result<()> {
     let mut child = command.spawn().with_context(|| format!("starting {}", describe(command)))?;
     let ended = child.controlled().time_limit(BUILD_LIMIT).terminate_for_timeout().wait();
@@ -41,7 +41,7 @@ pub fn show(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs a command to its end, and then shows what it wrote.
+/// Runs a command, and shows its output when it has ended.
 pub fn show_at_the_end(command: &mut Command) -> Result<()> {
     let mut output = tempfile::tempfile().context("making a file for what a program writes")?;
     let same = || output.try_clone().context("opening a file for what a program writes");
@@ -74,7 +74,7 @@ pub fn run_with_input(command: &mut Command, input: &[u8]) -> Result<Output> {
 }
 
 /// Like [`run`], with what `write` writes on the command's standard input.
-/// Where the command fails, its own message comes before that of `write`.
+/// If both fail, the error is that of the command.
 pub(crate) fn feed(
     command: &mut Command,
     write: impl FnOnce(&mut dyn Write) -> Result<()> + Send,
@@ -95,7 +95,7 @@ fn feed_within(
         .with_context(|| format!("starting {}", describe(command)))?;
     let mut stdin = child.stdin.take().context("taking the standard input of a child")?;
     thread::scope(|scope| {
-        // Beside the reading: a program that talks while it is fed would wait for ever.
+        // In a thread of its own: a program that writes before it has read all of its input would block for ever.
         let writing = scope.spawn(move || write(&mut stdin));
         let ended = child.controlled_with_output().time_limit(limit).terminate_for_timeout().wait();
         let written = writing.join().unwrap_or_else(|panic| resume_unwind(panic));
@@ -105,7 +105,7 @@ fn feed_within(
     })
 }
 
-/// What waiting for the command has come to, unless its time had passed.
+/// The result of waiting for the command; an error if its time has passed.
 fn in_time<T>(command: &Command, limit: Duration, ended: io::Result<Option<T>>) -> Result<T> {
     let ended = ended.with_context(|| format!("waiting for {}", describe(command)))?;
     let limit = limit.as_secs();

@@ -1,6 +1,5 @@
-//! What a person sees while long things happen: one line a step, with the seconds since the start.
-//!
-//! The only place of this library that prints.
+//! Shows the progress of long work: one line for each step, with the seconds since the start. Nothing else in this
+//! library prints.
 
 use anyhow::Result;
 use std::io::Write as _;
@@ -8,7 +7,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often a step that takes long says that it is still at work.
+/// How often a long step prints that it goes on.
 const REMINDER: Duration = Duration::from_secs(15);
 
 /// Prints what is being done, each line with the seconds since this value was made.
@@ -25,7 +24,7 @@ impl Progress {
         Self { started: Instant::now(), quiet: false }
     }
 
-    /// Says nothing, ever.
+    /// Prints nothing.
     pub fn quiet() -> Self {
         Self { quiet: true, ..Self::new() }
     }
@@ -37,7 +36,7 @@ impl Progress {
         }
     }
 
-    /// Does `work` and prints one line when it is done, and some while it is not.
+    /// Does `work`; prints a line now and then, and one at the end.
     pub fn step<T>(&self, what: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let begun = Instant::now();
         let (finished, wait) = mpsc::channel::<()>();
@@ -55,7 +54,7 @@ impl Progress {
         Ok(done)
     }
 
-    /// Like [`Progress::step`]; also says at once what begins and how long it usually takes.
+    /// Like [`Progress::step`]; also prints at once what begins and how long it usually takes.
     pub fn long_step<T>(
         &self,
         what: &str,
@@ -69,13 +68,13 @@ impl Progress {
 
 /// Prints a result on standard output.
 pub fn print(text: &str) {
-    // That standard output is closed cannot be reported.
+    // If standard output is closed nobody can read an error.
     let _ = writeln!(std::io::stdout(), "{text}");
 }
 
-/// Prints on standard error, as why something failed.
+/// Prints on standard error.
 pub fn print_error(text: &str) {
-    // That standard error is closed cannot be reported.
+    // If standard error is closed nobody can read an error.
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 

@@ -1,4 +1,4 @@
-//! Debian images, as users' images mostly are: with a shell and the usual tools.
+//! Debian images with a shell and the usual tools, like most images of users.
 
 use super::image::{Image, ImageConfig};
 use super::layer::Layer;
@@ -32,7 +32,7 @@ impl Release {
         }
     }
 
-    /// Its date. mmdebstrap gives no file a later time than this.
+    /// The date of the release. mmdebstrap gives no file a later time.
     fn epoch(self) -> &'static str {
         match self {
             Self::Bookworm => "1686355200",
@@ -48,7 +48,7 @@ pub struct Program<'a> {
     pub source: &'a Path,
     /// The image's command that compiles its standard input, for a shell.
     pub compile: &'a str,
-    /// The packages that this takes, which do not stay.
+    /// The packages that compiling needs; they are removed afterwards.
     pub tools: &'a [&'a str],
 }
 
@@ -102,12 +102,12 @@ impl Recipe<'_> {
         let mut arguments = ["--quiet", "--variant=minbase"].map(str::to_owned).to_vec();
         let excluded = ["doc", "man", "locale"];
         arguments.extend(excluded.map(|it| format!("--dpkgopt=path-exclude=/usr/share/{it}/*")));
-        // Packages with alternatives, as Java has them, fail without it.
+        // Packages with alternatives, such as Java's, cannot be installed without it.
         arguments.push(r#"--essential-hook=mkdir --parents "$1/usr/share/man/man1""#.to_owned());
         if let Some(Program { compile, tools, .. }) = &self.program {
             packages.extend_from_slice(tools);
             arguments.push(format!(r#"--customize-hook=chroot "$1" {compile} < "${SOURCE}""#));
-            // In the image, never beside it: what is purged are packages that this machine has, too.
+            // Purges inside the image only: this machine may have the same packages.
             arguments.push(format!(
                 r#"--customize-hook=chroot "$1" apt-get --yes autoremove --purge {}"#,
                 tools.join(" ")

@@ -1,5 +1,4 @@
-//! An image: its layers, how to run it, and the archive that `docker save` writes of it, which every tool that loads
-//! images reads.
+//! An image: its layers, how to run it, and its archive in the format of `docker save`, which every tool can load.
 
 use super::layer::{Layer, header};
 use crate::architecture::Architecture;
@@ -14,7 +13,7 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use tar::EntryType;
 
-/// What an image says about how to run it; empty fields are left out.
+/// How to run an image; empty fields are left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ImageConfig {
@@ -33,7 +32,7 @@ pub struct ImageConfig {
     /// The signal by which it is stopped, if that is not SIGTERM.
     #[serde(rename = "StopSignal", skip_serializing_if = "String::is_empty")]
     pub stop_signal: String,
-    /// What it says of itself.
+    /// Descriptions of the image.
     #[serde(rename = "Labels", skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
 }
@@ -97,7 +96,7 @@ impl Image {
             "created": "1970-01-01T00:00:00Z",
             "config": self.config,
             "rootfs": {"type": "layers", "diff_ids": identities},
-            // One entry a layer: buildah builds on no image without.
+            // One entry for each layer: buildah does not build on an image without them.
             "history": identities.iter().map(|_| json!({"created_by": "flux-e2e"})).collect::<Vec<_>>(),
         })
     }
@@ -117,7 +116,7 @@ impl Image {
         for (name, text) in [("manifest.json", &manifest), (&configuration_name, &configuration)] {
             append(&mut archive, name, text.len() as u64, text.as_bytes())?;
         }
-        // Each once, also where two of the image's layers are the same.
+        // Each layer once, even if the image has it twice.
         let layers = self.layers.iter().map(|layer| (layer_name(layer), layer.path()));
         for (name, path) in layers.collect::<BTreeMap<_, _>>() {
             let file = File::open(path)?;

@@ -107,7 +107,7 @@ fn append(archive: &mut tar::Builder<impl Write>, path: &Path, content: &Content
     Ok(())
 }
 
-/// What belongs to root, and is from no time.
+/// A header of a member that belongs to root and has no time.
 pub(super) fn header(kind: EntryType, mode: u32, size: u64) -> Header {
     let mut header = Header::new_gnu();
     header.set_entry_type(kind);

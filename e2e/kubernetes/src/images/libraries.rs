@@ -19,8 +19,8 @@ pub fn with_libraries(path: impl AsRef<Path>, program: &Path) -> Result<Vec<Sour
     Ok(sources)
 }
 
-/// Lines are `NAME => PATH (ADDRESS)`, `PATH (ADDRESS)` for the loader, `NAME (ADDRESS)` for what the kernel
-/// brings, and `statically linked`.
+/// Reads the output of ldd: `NAME => PATH (ADDRESS)`, `PATH (ADDRESS)` for the loader, `NAME (ADDRESS)` for the part of
+/// the kernel, and `statically linked`.
 fn libraries(printed: &str) -> Vec<PathBuf> {
     printed.split_whitespace().filter(|word| word.starts_with('/')).map(PathBuf::from).collect()
 }

@@ -1,7 +1,7 @@
 //! Container images made from files, without a registry and without a container engine.
 //!
-//! An image is the same bytes whenever its files are: no time, no name of this machine and no order of a
-//! directory listing goes into it. So a cluster that holds it already can tell.
+//! The same files make the same bytes: an image has no time, no name of this machine and no order of a directory
+//! listing. So a cluster recognises an image that it has already.
 
 pub mod debian;
 pub mod image;

@@ -18,7 +18,7 @@ pub struct Built {
     pub(super) containerd: Vec<PathBuf>,
     pub(super) coredns: PathBuf,
     pub(super) pause: PathBuf,
-    /// Where nodes are simulated.
+    /// Only for simulated nodes.
     pub(super) kwok: Option<PathBuf>,
 }
 

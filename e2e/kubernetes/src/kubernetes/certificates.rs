@@ -83,7 +83,7 @@ fn api_server(network: &Network) -> Result<CertificateParams> {
     Ok(parameters)
 }
 
-/// An address among the names that it serves under becomes an address in the certificate.
+/// Makes a certificate for these names; names that are IP addresses become addresses in it.
 fn parameters(user: &str, group: Option<&str>, serves: Vec<String>) -> Result<CertificateParams> {
     let mut parameters = CertificateParams::new(serves)
         .with_context(|| format!("describing the certificate of {user}"))?;

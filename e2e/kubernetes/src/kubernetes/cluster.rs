@@ -58,12 +58,12 @@ impl Kubernetes {
         self.ctr(&self.layout.first())
     }
 
-    /// Makes the image known to every node under all these names.
+    /// Loads the image into every node under all these names.
     pub fn load_image(&self, image: &Image, names: &[&str]) -> Result<()> {
         self.on_each_node(|node| self.load_image_into(node, image, names))
     }
 
-    /// Fetches an image from its registry for every node, by this machine's network: nodes have no way out.
+    /// Fetches an image from its registry for every node, by this machine's network: nodes cannot reach registries.
     pub fn pull_image(&self, name: &str) -> Result<()> {
         let reference = full_name(name);
         self.on_each_node(|node| {
@@ -73,7 +73,7 @@ impl Kubernetes {
         })
     }
 
-    /// Does the same for all nodes at a time; all are waited for, whatever the first says.
+    /// Does `work` for all nodes at the same time, and waits for all, even if one fails.
     fn on_each_node(&self, work: impl Fn(&NodeLayout) -> Result<()> + Sync) -> Result<()> {
         let nodes = self.layout.nodes();
         std::thread::scope(|scope| {
@@ -91,7 +91,7 @@ impl Kubernetes {
         command
     }
 
-    /// Makes the image known to one node, also under a name that is its content's alone.
+    /// Loads the image into one node, also under a name made of its contents.
     fn load_image_into(&self, node: &NodeLayout, image: &Image, names: &[&str]) -> Result<()> {
         let content_name = image.content_name();
         let filter = format!("name=={content_name}");

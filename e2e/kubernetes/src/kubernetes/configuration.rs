@@ -20,7 +20,7 @@ const OF_NODE: [(&str, &str); 4] = [
     ("containerd.toml", include_str!("files/containerd.toml")),
     ("kubelet.yaml", include_str!("files/kubelet.yaml")),
     ("cni/10-pods.conflist", include_str!("files/10-pods.conflist")),
-    // Pods that ask for the node's DNS get the cluster's: there is nothing else to ask.
+    // Pods that use the node's DNS get the cluster's: the node has no other.
     ("resolv.conf", "nameserver @control-plane@\n"),
 ];
 const OF_CONTROL_PLANE: [(&str, &str); 3] = [
@@ -31,7 +31,7 @@ const OF_CONTROL_PLANE: [(&str, &str); 3] = [
 
 pub(crate) const OBJECTS: &str = include_str!("files/objects.yaml");
 
-/// One entry of the file of components, which says what its fields are.
+/// One entry of `components.yaml`, which describes the fields.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entry {
@@ -45,7 +45,7 @@ struct Entry {
     native_gangs: Vec<String>,
 }
 
-/// What stands in the files of one node for the names between @ signs.
+/// The values for the names between @ signs in the files of one node.
 pub(crate) struct Values {
     named: Vec<(&'static str, String)>,
     several: bool,
@@ -60,11 +60,11 @@ impl Values {
         let containerd = containerd.context("the cluster has fewer nodes")?;
         let mut values = of_network(&options.network, node.position);
         let inside = |directory| format!("/run/built/{}", Built::name_of(directory));
-        // A node of several is taken to live so long without a sign of life, and gives one four times as often. By
-        // default 40 seconds: how a loss is noticed would be most of what a test waits for.
+        // In a cluster of several nodes a node is lost so long after its last heartbeat, and sends one four times as
+        // often. By default it is 40 seconds, which every test of a lost node would wait for.
         let (lease, period) = if several { ("8", "2s") } else { ("40", "10s") };
         let cpu_manager = if options.static_cpus {
-            // Without some that are reserved for the system, a kubelet with this policy does not start.
+            // With this policy the kubelet does not start unless it reserves processor time for the system.
             "cpuManagerPolicy: static\nsystemReserved: {cpu: 100m}"
         } else {
             "cpuManagerPolicy: none"
@@ -127,9 +127,8 @@ impl Values {
     }
 }
 
-/// Every pod has its own link to the node, so all traffic passes the node's firewall rules whether or not the kernel
-/// filters bridges. Pods keep their addresses on the way to other nodes' pods: each node has a route there, and
-/// nothing beyond the nodes has to answer.
+/// Every pod has its own link to the node, so that all traffic passes the node's firewall rules even if the kernel does
+/// not filter bridges. Packets to pods of other nodes keep their source address, because each node has routes to them.
 fn of_network(network: &Network, position: usize) -> Vec<(&'static str, String)> {
     let (usual, all) = (network.usual(), network.all());
     let ranges: Value = all.iter().map(|it| json!([{"subnet": it.node_pods[position]}])).collect();
@@ -139,7 +138,7 @@ fn of_network(network: &Network, position: usize) -> Vec<(&'static str, String)>
             "cache 30 {{\n        disable success {0}\n        disable denial {0}\n    }}",
             network.domain
         ),
-        // That a name does not exist is soon not true any more.
+        // Shorter for names that do not exist: the tests create them soon.
         seconds => format!("cache {seconds} {{\n        denial 9984 {}\n    }}", seconds.min(30)),
     };
     vec![

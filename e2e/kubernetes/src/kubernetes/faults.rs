@@ -1,4 +1,4 @@
-//! What can go wrong with programs and nodes while the cluster runs, and the end of it.
+//! Faults of programs and nodes of a running cluster, and how they end.
 
 use super::cluster::Kubernetes;
 use super::layout::NodeLayout;
@@ -20,9 +20,8 @@ const MARGIN: u64 = 1 << 30;
 const FILLED: &str = "filled";
 
 impl Kubernetes {
-    /// Halts a program of the first node, as `etcd`: it answers nothing. Its connections stay, so that who has waited
-    /// for an answer goes on as soon as there is one, and not after one of Kubernetes' own pauses, which grow to half
-    /// a minute.
+    /// Halts a program of the first node, such as `etcd`: it answers nothing. Its connections stay open, so that its
+    /// clients continue as soon as it answers, without Kubernetes' own pauses, which grow to half a minute.
     pub fn halt(&self, program: &str) -> Result<()> {
         let (_, process) = self.processes_of(program)?;
         process.signal(Signal::SIGSTOP)
@@ -32,7 +31,7 @@ impl Kubernetes {
     pub fn resume(&self, program: &str) -> Result<()> {
         let (around, process) = self.processes_of(program)?;
         process.signal(Signal::SIGCONT)?;
-        // It halts with what it waits for.
+        // The program that waits for it is halted, too.
         around.signal(Signal::SIGCONT)
     }
 
@@ -66,8 +65,8 @@ impl Kubernetes {
         progress.step(&format!("starting {name} again"), || start::restart(self, &node, options))
     }
 
-    /// Lets the node's kubelet take its disk for full when it has one GiB less than it has now: that starts it
-    /// again, and the node's pods go on.
+    /// Configures the node's kubelet so that its disk is full with one GiB less than now, and starts the kubelet again;
+    /// the node's pods go on.
     pub fn limit_disk(&self, options: &Options, name: &str) -> Result<()> {
         let node = self.further_node(name)?;
         let disk = statvfs(&node.var()).with_context(|| format!("looking at {name}'s disk"))?;
@@ -81,7 +80,7 @@ impl Kubernetes {
         start::restart_kubelet(&self.built, &node, options)
     }
 
-    /// Takes so much of the node's disk that it is full by [`Self::limit_disk`], whatever images the kubelet removes.
+    /// Fills the node's disk up to the limit of [`Self::limit_disk`], even if the kubelet removes images.
     pub fn fill_disk(&self, name: &str) -> Result<()> {
         let file = self.further_node(name)?.var().join(FILLED);
         let size = (4 * MARGIN).to_string();
@@ -94,8 +93,7 @@ impl Kubernetes {
         Ok(fs::remove_file(self.further_node(name)?.var().join(FILLED))?)
     }
 
-    /// Cuts the node off from all others, as if its cable were pulled: what is sent to it or by it is lost, and
-    /// what runs there goes on.
+    /// Cuts the node off from all others, as if its cable were pulled: its packets are lost, and its programs go on.
     pub fn cut_off(&self, name: &str) -> Result<()> {
         self.namespaces.set_port(&self.further_node(name)?, false)
     }

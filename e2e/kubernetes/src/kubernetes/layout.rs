@@ -1,8 +1,7 @@
 //! Every path of a cluster and its nodes: outside their namespaces, on this machine, and inside them.
 //!
-//! A node has a mount namespace of its own in which `/run` and `/var` are directories of its state. So all
-//! its programs find their things where they would on any machine, nothing of it reaches the machine's own
-//! `/run` and `/var`, and no path inside depends on where the cache is.
+//! A node has a mount namespace of its own, in which `/run` and `/var` are directories of its state. So its programs use
+//! the usual paths, do not touch the machine's own `/run` and `/var`, and do not depend on the place of the cache.
 
 use super::network::MOST_NODES;
 use super::processes::{self, Process};
@@ -14,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// Longest path of a Unix socket: `sun_path` of `unix(7)` without its final zero byte.
 const SOCKET_PATH_LIMIT: usize = 107;
 
-/// What tells the clusters on one machine apart.
+/// The name of a cluster, unique on one machine.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ClusterId(String);
 
@@ -43,13 +42,13 @@ impl ClusterId {
         Ok(Self(name.to_owned()))
     }
 
-    /// As it shows in file names.
+    /// The text of file names.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// Eight hexadecimal digits that tell paths apart.
+/// A hash of a path: eight hexadecimal digits.
 fn short_hash(path: &Path) -> String {
     format!("{:x}", Sha256::digest(path.as_os_str().as_encoded_bytes()))[..8].to_owned()
 }
@@ -59,7 +58,7 @@ fn short_hash(path: &Path) -> String {
 pub(crate) struct Layout {
     /// The directory that holds all state and goes away with the cluster.
     pub(crate) state: PathBuf,
-    /// Held by whoever starts or ends the cluster; outlives the state.
+    /// The process that starts or ends the cluster locks this file; it outlives the state.
     pub(crate) lock: PathBuf,
     /// The control group above all of the cluster's pods, as seen from the control groups' root: another
     /// one for each cache, which may hold clusters of the same id.
@@ -70,7 +69,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// When a socket's path would be too long, or where the node's own directories would hide the cache.
+    /// Fails if a socket's path would be too long, or if the node's own directories would hide the cache.
     pub(crate) fn new(cache: &Cache, id: &ClusterId) -> Result<Self> {
         let clusters = cache.clusters();
         let state = clusters.join(id.as_str());
@@ -145,7 +144,7 @@ impl NodeLayout {
         self.position == 0
     }
 
-    /// What is `/var` inside.
+    /// The directory that is `/var` inside.
     pub(crate) fn var(&self) -> PathBuf {
         self.state.join("var")
     }
@@ -159,7 +158,7 @@ impl NodeLayout {
         self.configuration().join("pki")
     }
 
-    /// Where one of the node's programs writes what it says.
+    /// The log of one of the node's programs.
     pub(crate) fn log(&self, program: &str) -> PathBuf {
         self.state.join("log").join(format!("{program}.log"))
     }

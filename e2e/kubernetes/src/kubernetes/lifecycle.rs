@@ -1,7 +1,7 @@
 //! Starting a cluster, finding it again and ending it.
 //!
-//! `up` and `down` decide what to do from what they find, so either can follow anything: a healthy cluster,
-//! one that was interrupted while it started, one whose programs have died, or none.
+//! `up` and `down` inspect the cluster first, so that they work in any state: a healthy cluster, one whose start was
+//! interrupted, one whose programs have died, or none.
 
 use super::built::Built;
 use super::cluster::Kubernetes;
@@ -15,7 +15,7 @@ use crate::{packages, programs};
 use anyhow::{Context as _, Result, ensure};
 use fs_err as fs;
 
-/// What a cluster is made from and how it is set up: one with another mark is not the one asked for.
+/// The programs and the setup of a cluster; a cluster with another mark is made anew.
 type Mark = (Built, String);
 
 /// Takes a cluster down when it goes out of scope, even where a test fails.
@@ -49,7 +49,7 @@ impl Kubernetes {
                 progress.log(&format!("starting the cluster anew: {fault:#}"));
                 progress.step("taking the old one down", || take_down(&layout))?;
             }
-            // An unremoved control group could be left even so.
+            // A control group may be left in any case.
             Err(_) => take_down(&layout)?,
         }
         let cluster = start::start(&layout, &built, options, progress)?;
@@ -63,20 +63,20 @@ impl Kubernetes {
         Self::healthy(&layout, &read_mark(&layout)?)
     }
 
-    /// Ends the cluster and everything it has left on this machine; none is no fault.
+    /// Ends the cluster, if it runs, and removes everything that it has left on this machine.
     pub fn down(options: &Options) -> Result<()> {
         let layout = layout_as_root(options)?;
         let _lock = cache::lock(&layout.lock)?;
         take_down(&layout)
     }
 
-    /// Every cluster that has left a trace in this cache, whatever became of it.
+    /// Every cluster with state in this cache, running or not.
     pub fn all(cache: &Cache) -> Vec<Options> {
         let entries = fs::read_dir(cache.clusters()).into_iter().flatten().flatten();
         let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
         let mut ids: Vec<_> = names.filter_map(|name| ClusterId::named(&name).ok()).collect();
         ids.sort();
-        // What is taken down or looked at does not depend on how it was set up.
+        // Ending and finding a cluster do not depend on its setup.
         ids.into_iter().map(|id| Options::new(cache.clone(), id)).collect()
     }
 

@@ -1,8 +1,8 @@
 //! The namespaces a node lives in: mounts, network and process ids of its own.
 //!
-//! A program that does nothing holds them. It is the first process of its process id namespace, so when it
-//! is killed the kernel ends every process of the node with it, containers included, and with the last
-//! process go all mounts, all network devices and all firewall rules. Nothing has to be taken back one by one.
+//! A program that does nothing holds them. It is the first process of its process id namespace: when it is killed, the
+//! kernel ends every process of the node, containers included, and then removes all mounts, network devices and
+//! firewall rules. So `down` need not remove them one by one.
 //!
 //! A node's network card is the device `node0`. The first node's is a bridge, into which the cards of the others
 //! are plugged.
@@ -21,7 +21,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-/// What makes a node's directories, control groups and mounts, and says which variables it reads.
+/// The script that makes a node's directories, control groups and mounts; it describes its variables.
 const SET_UP: &str = include_str!("files/node.sh");
 
 const DISK_SIZE: &str = "64G";
@@ -33,8 +33,8 @@ pub(crate) struct Namespaces {
 }
 
 impl Namespaces {
-    /// Makes them, with the node's control groups, mounts and network. The node's own directories may be there: then
-    /// it starts as a machine that was switched off. `first` are those of the first node, for all others.
+    /// Makes them, with the node's control groups, mounts and network. If the node's directories exist, it starts like a
+    /// machine that was switched off. `first` are the namespaces of the first node; the first node itself has none.
     pub(crate) fn create(
         node: &NodeLayout,
         pause: &Path,
@@ -62,10 +62,10 @@ impl Namespaces {
         let log = node.log("namespaces");
         let mut command = Command::new("unshare");
         command.args(["--mount", "--net", "--pid", "--fork", "--mount-proc"]);
-        // The holder ignores its argument; whoever looks for it does not.
+        // The holder ignores its argument; `holds` reads it.
         command.args(["--propagation=private", "--"]).arg(pause).arg(&node.state);
         let unshare = processes::start_detached(&command, &log)?;
-        // It shows that the namespaces are complete: unshare starts it last.
+        // Once it runs the namespaces are complete, because unshare starts it last.
         until("the node's namespaces", Duration::from_secs(20), || {
             let held = Self::find(node);
             anyhow::ensure!(
@@ -84,7 +84,7 @@ impl Namespaces {
         Ok(())
     }
 
-    /// Takes the port down into which the card of `node` is plugged here, or up again.
+    /// Takes down the port for the card of `node`, or brings it up again.
     pub(crate) fn set_port(&self, node: &NodeLayout, up: bool) -> Result<()> {
         let state = if up { "up" } else { "down" };
         self.ip(&format!("link set {} {state}\n", node.name))
@@ -100,7 +100,7 @@ impl Namespaces {
     pub(crate) fn end(node: &NodeLayout) -> Result<()> {
         let holders = processes::with_command_line(|words| holds(words, node));
         holders.iter().try_for_each(Process::end)?;
-        // What was started in the namespaces from outside waits there for what has just ended.
+        // Programs that were started in the namespaces from outside wait for the processes that have just ended.
         let around = processes::all_recorded(&node.processes());
         around.values().try_for_each(Process::end)
     }
@@ -119,8 +119,8 @@ impl Namespaces {
     }
 }
 
-/// Whether that is the command line of what holds the node's namespaces, or of who starts it: both are found even where
-/// whoever started them was ended before it could remember them.
+/// Whether this is the command line of the program that holds the node's namespaces, or of the program that starts it. So
+/// both are found even if this harness was killed before it recorded them.
 fn holds(words: &[String], node: &NodeLayout) -> bool {
     let [.., program, argument] = words else { return false };
     program.ends_with("/pause") && Path::new(argument) == node.state
@@ -144,7 +144,7 @@ fn set_up(shell: &mut Command, node: &NodeLayout, cache: &Cache, disk: &str) -> 
 /// Commands for `ip -batch` in the network of a node at this position of so many. The first node's card is a
 /// bridge, also where nothing is plugged in: there is a kernel without dummy devices. Those of others are there.
 ///
-/// An address is there at once (`nodad`): nobody could have the same one.
+/// No other host can have the same address, so the kernel need not check that (`nodad`).
 fn network_plan(position: usize, nodes: usize, network: &Network) -> String {
     let mut plan = vec!["link set lo up".to_owned()];
     if position == 0 {

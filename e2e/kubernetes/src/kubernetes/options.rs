@@ -1,4 +1,4 @@
-//! What is asked of a cluster.
+//! Options of a cluster.
 
 use super::layout::ClusterId;
 use super::network::Network;
@@ -6,7 +6,7 @@ use super::version::KubernetesVersion;
 use crate::cache::Cache;
 use anyhow::Result;
 
-/// What tells one cluster from another, and how it is set up.
+/// The name and the setup of a cluster.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Where programs and the cluster's state are.
@@ -17,7 +17,7 @@ pub struct Options {
     pub network: Network,
     /// Which Kubernetes.
     pub version: KubernetesVersion,
-    /// Who runs the pods.
+    /// The nodes.
     pub nodes: Nodes,
     /// Kubernetes' own PodGroups, with topologies, are switched on: beta and alpha of 1.37, off by default.
     pub native_gangs: bool,
@@ -26,12 +26,12 @@ pub struct Options {
 }
 
 impl Options {
-    /// This checkout's cluster of this version, as it is where nothing else is asked for.
+    /// This checkout's cluster of this version with the default options.
     pub fn of_version(version: KubernetesVersion) -> Result<Self> {
         Ok(Self { version, ..Self::new(Cache::locate()?, id_of_version(version)?) })
     }
 
-    /// A cluster as it is where nothing else is asked for.
+    /// A cluster with the default options.
     pub(super) fn new(cache: Cache, id: ClusterId) -> Self {
         let (network, nodes) = (Network::default(), Nodes::default());
         let version = KubernetesVersion::default();
@@ -47,17 +47,17 @@ pub fn id_of_version(version: KubernetesVersion) -> Result<ClusterId> {
     ClusterId::beside_that_of_this_checkout(&version.to_string().replace('.', "-"))
 }
 
-/// Who runs the pods of a cluster.
+/// The nodes of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Nodes {
     /// The node with the control plane, which has the newest container runtime, and one with each of these.
     Real(Vec<ContainerRuntime>),
-    /// One node on a disk of its own, an ext4 file system with a journal: times are those of most nodes. On
-    /// ext4 without one, which some virtual machines have, the kernel passes over all inodes that were
-    /// deleted within minutes before it makes a file (`recently_deleted` in `fs/ext4/ialloc.c`), so that a
-    /// pod pays for the files of those before it.
+    /// One node on a disk of its own, an ext4 file system with a journal, so that times are those of most nodes. Some
+    /// virtual machines have ext4 without a journal: there the kernel skips inodes that were deleted within the last
+    /// minutes when it makes a file (`recently_deleted` in `fs/ext4/ialloc.c`), so that the files of earlier pods slow
+    /// down later ones.
     RealWithDisk,
-    /// Nobody: kwok plays the nodes that are made, and says that pods start and end.
+    /// No nodes: kwok simulates those that somebody creates, and reports that pods start and end.
     Simulated,
 }
 
@@ -73,7 +73,7 @@ impl Nodes {
         Self::Real(vec![ContainerRuntime::Newest; count.saturating_sub(1)])
     }
 
-    /// How many there are, of which those that are simulated have one between them.
+    /// The number of nodes with namespaces of their own; simulated nodes share one.
     pub fn count(&self) -> usize {
         self.runtimes().len()
     }

@@ -1,7 +1,7 @@
-//! Starts processes that outlive this one, remembers which they were, and says later whether one still runs.
+//! Starts processes that outlive this one, records them, and finds out later whether they still run.
 //!
-//! A process id alone says little: it may have been given to another process since. So a record also holds
-//! when the process started and in which boot of the machine.
+//! The kernel may give a process id to another process later. So a record also has the start of the process and the
+//! boot of the machine.
 
 use crate::programs;
 use crate::wait::{Attempt, until};
@@ -35,7 +35,7 @@ impl Process {
         Some(Self { pid, started: stat(pid)?.starttime, boot: boot_id().ok()? })
     }
 
-    /// Whether it still runs; one that has ended but was not waited for does not.
+    /// Whether it still runs; a zombie does not.
     pub(crate) fn is_alive(&self) -> bool {
         stat(self.pid).is_some_and(|it| it.starttime == self.started && it.state != 'Z')
             && boot_id().is_ok_and(|boot| boot == self.boot)
@@ -46,7 +46,7 @@ impl Process {
         // It may end by itself before it is killed.
         let _ = self.signal(Signal::SIGKILL);
         until(&format!("process {} to end", self.pid), END, || {
-            // Collects it where it is a child of this very process; it need not be one.
+            // Reaps it if it is a child of this process.
             let _ = waitpid(Pid::from_raw(self.pid), Some(WaitPidFlag::WNOHANG));
             Ok(if self.is_alive() { Attempt::NotYet("it runs".into()) } else { Attempt::Ready(()) })
         })
@@ -68,14 +68,14 @@ impl Process {
     }
 }
 
-/// Kills everything that this process has started, and what that has started.
+/// Kills the children of this process, and their children.
 pub fn end_descendants() {
     end_all(children(Pid::this().as_raw()));
 }
 
 fn end_all(pids: Vec<i32>) {
     for pid in pids {
-        // They have another parent once it has ended.
+        // After the end of their parent they would have another one.
         let its_own = children(pid);
         let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
         end_all(its_own);
@@ -97,12 +97,12 @@ pub(crate) fn start_detached(command: &Command, log: &Path) -> Result<Process> {
     Process::running(child.id().cast_signed()).context("finding the process that was started")
 }
 
-/// The process that a file remembers, if there is such a file and it can be read.
+/// The process of this record, if the file exists and can be read.
 pub(crate) fn recorded(path: &Path) -> Option<Process> {
     serde_json::from_str(&fs::read_to_string(path).ok()?).ok()
 }
 
-/// All processes that a directory remembers, by name.
+/// The processes of all records in a directory, by name.
 pub(crate) fn all_recorded(directory: &Path) -> BTreeMap<String, Process> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let named = entries.filter_map(|entry| {

@@ -1,7 +1,7 @@
-//! Builds, from the Go module proxy, what no Debian package offers in the version wanted.
+//! Builds programs from the Go module proxy that no Debian package has in the wanted version.
 //!
-//! `e2e/go/recipes.yaml` says what `go build` is given. The go.mod and go.sum files beside it pin every module; Go
-//! checks what it downloads against them.
+//! `e2e/go/recipes.yaml` has the arguments of `go build`. The go.mod and go.sum files beside it pin every module; Go
+//! checks its downloads against them.
 
 use crate::cache::{self, Cache};
 use crate::programs;
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use walkdir::WalkDir;
 
-/// Where in the artefact's directory the modules are while it is made.
+/// The directory of the modules in that of the artefact, while it is made.
 const SOURCE: &str = "source";
 
 /// The directory of the programs that are built from a directory below `e2e/go`, and of what their recipe keeps
@@ -31,7 +31,7 @@ pub fn go_programs(source: &str, cache: &Cache, progress: &Progress) -> Result<P
     })
 }
 
-/// One `go build`: an entry of the file of recipes, which says what its fields are, and what it is for.
+/// One `go build`: an entry of `recipes.yaml`, which describes the fields.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Recipe {

@@ -16,7 +16,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use std::path::Path;
 use std::time::Duration;
 
-/// How long each of the parts may take on a machine that is busy with other things.
+/// How long the start of each part may take on a busy machine.
 const STARTUP_DEADLINE: Duration = Duration::from_mins(2);
 
 /// A node that is being started, or runs.
@@ -49,7 +49,7 @@ pub(super) fn start(
 }
 
 pub(super) fn restart(cluster: &Kubernetes, node: &NodeLayout, options: &Options) -> Result<()> {
-    // What has ended is not to be taken for what is being started.
+    // Records of ended processes must not be taken for those of the new ones.
     cache::remove_tree(&node.processes())?;
     let first = Some(&cluster.namespaces);
     let nodes = vec![Node::make(node, &cluster.built, options, first)?];
@@ -63,7 +63,7 @@ pub(super) fn restart(cluster: &Kubernetes, node: &NodeLayout, options: &Options
     start.wait_for_nodes()
 }
 
-/// Ends the kubelet of a node, and starts it with the configuration that there is now. The pods go on.
+/// Ends the kubelet of a node, and starts it with the present configuration. The pods go on.
 pub(super) fn restart_kubelet(built: &Built, node: &NodeLayout, options: &Options) -> Result<()> {
     let around = processes::recorded(&node.processes().join("kubelet"));
     let around = around.context("no kubelet was started")?;
@@ -126,7 +126,7 @@ impl<'a> Start<'a> {
         &self.nodes[0]
     }
 
-    /// The control plane, and all nodes, or kwok, which plays the nodes that somebody makes.
+    /// Starts the control plane, and all nodes or kwok, which simulates the nodes that somebody creates.
     fn start(&self, progress: &Progress) -> Result<()> {
         let is_real = self.options.nodes != Nodes::Simulated;
         let control_plane = self.control_plane();
@@ -240,7 +240,7 @@ impl<'a> Start<'a> {
     fn apply_objects(&self) -> Result<()> {
         let objects = self.control_plane().values.fill(OBJECTS);
         let log = self.control_plane().layout.log("kube-apiserver");
-        // The namespace they go into is made a moment after the API server is ready.
+        // The API server creates their namespace a moment after it is ready.
         self.wait("the objects of DNS and kubelet", &log, || {
             let arguments = ["apply", "--server-side", "--validate=false", "-f", "-"];
             programs::run_with_input(&mut self.cluster.kubectl(arguments), objects.as_bytes())

@@ -1,12 +1,12 @@
-//! The versions of Kubernetes that the harness builds: the one list of what the operator is tested on.
+//! The versions of Kubernetes that the harness builds, on which the operator is tested.
 
 use clap::ValueEnum;
 use std::fmt;
 
 /// A minor version of Kubernetes, of which one patch is built. The order is that of the releases.
 ///
-/// Each has a directory of its name below `e2e/go/kubernetes/`, with a `go.mod` and a `go.sum`. What is built from
-/// them is the same for all, and linked there, so that `go mod tidy` works in each.
+/// Each has a directory of its name below `e2e/go/kubernetes/`, with a `go.mod`, a `go.sum` and links to the sources,
+/// which are the same for all; so `go mod tidy` works in each.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum KubernetesVersion {
     /// The oldest that is supported.
@@ -27,7 +27,7 @@ impl KubernetesVersion {
         Self::value_variants()
     }
 
-    /// With its patch, as the API server says it.
+    /// The version with its patch, as the API server reports it.
     pub const fn full(self) -> &'static str {
         match self {
             Self::V1_33 => "v1.33.13",
@@ -53,7 +53,7 @@ impl fmt::Display for KubernetesVersion {
 mod tests {
     use super::*;
 
-    /// The staging modules of a version are of the same patch, or it is not that version that is built.
+    /// With staging modules of another patch Go would build another version.
     #[test]
     fn modules_are_those_of_the_version() {
         for version in KubernetesVersion::all() {
