@@ -3,7 +3,6 @@
 //! The control plane is real. The nodes are simulated, so nothing runs in the pods: what is measured is
 //! what the operator does, and what Kubernetes does with the objects that it makes.
 
-mod growth;
 mod load;
 mod measure;
 
@@ -37,14 +36,6 @@ const COLUMNS: [(&str, &str); 10] = [
     ("peak", "/memory_after_mib/peak"),
 ];
 
-/// The same of those that grow.
-const GROWTH_COLUMNS: [(&str, &str); 4] = [
-    ("to pods", "/pods"),
-    ("s to the Job", "/job_seconds"),
-    ("s to the first pod", "/first_seconds"),
-    ("s to all pods", "/made_seconds"),
-];
-
 /// Arguments of `cargo bench-flux scale`.
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -54,16 +45,6 @@ pub(super) struct Arguments {
     /// Pods of the large MiniCluster that comes last; 0 for none.
     #[arg(long, value_name = "PODS", default_value_t = 5000)]
     largest: u32,
-    /// Measure instead how long a MiniCluster with `autoscale` takes to these sizes, from the time that its queue needs them
-    #[arg(
-        long,
-        value_name = "SIZES",
-        value_delimiter = ',',
-        num_args = 0..,
-        default_missing_value = "10,100,1000",
-        conflicts_with_all = ["sizes", "largest"]
-    )]
-    growth: Vec<u32>,
 }
 
 impl Arguments {
@@ -77,19 +58,14 @@ impl Arguments {
         let _down = DownAtEnd(options.clone());
         let environment = Environment::as_it_is(&ClusterChoice::Own(options), &progress)?;
         program.install(&environment)?;
-        let (name, columns, rows) = if self.growth.is_empty() {
-            ("scale", &COLUMNS[..], self.load_rows(&environment, &program, &progress))
-        } else {
-            ("growth", &GROWTH_COLUMNS[..], self.growth_rows(&environment, &program, &progress))
-        };
-        let rows = rows?;
-        progress::print(&table(columns, &rows));
-        write(name, &json!({ "rows": rows }), &progress)?;
+        let rows = self.rows(&environment, &program, &progress)?;
+        progress::print(&table(&rows));
+        write("scale", &json!({ "rows": rows }), &progress)?;
         Ok(ExitCode::SUCCESS)
     }
 
     /// What many cost, and a large one.
-    fn load_rows(
+    fn rows(
         &self,
         environment: &Environment,
         program: &OperatorProgram,
@@ -107,23 +83,6 @@ impl Arguments {
         })
     }
 
-    /// How long growth takes.
-    fn growth_rows(
-        &self,
-        environment: &Environment,
-        program: &OperatorProgram,
-        progress: &Progress,
-    ) -> Result<Vec<Value>> {
-        let loads: Vec<Load> =
-            self.growth.iter().map(|pods| Load { miniclusters: 1, pods: *pods }).collect();
-        environment.run(async |client| {
-            load::make_nodes(&client, environment, &loads).await?;
-            let rows = growth::measure(&client, environment, program, &self.growth, progress);
-            let rows = Box::pin(rows).await?.into_iter();
-            rows.map(|row| serde_json::to_value(row).context("writing a row")).collect()
-        })
-    }
-
     /// What is created, in order.
     fn loads(&self) -> Vec<Load> {
         let many = self.sizes.iter().map(|number| Load { miniclusters: *number, pods: PODS });
@@ -132,10 +91,9 @@ impl Arguments {
     }
 }
 
-fn table(columns: &[(&str, &str)], rows: &[Value]) -> String {
-    let head = columns.iter().map(|(head, _)| (*head).to_owned()).collect();
-    let cells =
-        |row: &Value| columns.iter().map(|(_, pointer)| cell(row.pointer(pointer))).collect();
+fn table(rows: &[Value]) -> String {
+    let head = COLUMNS.map(|(head, _)| head.to_owned()).to_vec();
+    let cells = |row: &Value| COLUMNS.map(|(_, pointer)| cell(row.pointer(pointer))).to_vec();
     super::table(&[head].into_iter().chain(rows.iter().map(cells)).collect::<Vec<_>>())
 }
 

@@ -10,7 +10,7 @@ use kube::core::DynamicObject;
 use kube::discovery::ApiResource;
 use kube::{Api, Client};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// Pods with this annotation run until it is taken away: see `kwok.yaml`.
 pub(super) const HOLD: &str = "flux-e2e/hold";
@@ -40,17 +40,12 @@ impl Load {
         if self.waits_for_all() {
             spec["pod"] = json!({"annotations": {HOLD: "true"}});
         }
-        make_objects(self.miniclusters, &spec)
+        let resource = ApiResource::erase::<MiniCluster>(&());
+        let object = |number: u32| {
+            DynamicObject::new(&format!("mc-{number}"), &resource).data(json!({"spec": spec}))
+        };
+        (0..self.miniclusters).map(object).collect()
     }
-}
-
-/// So many MiniClusters of this specification.
-pub(super) fn make_objects(miniclusters: u32, spec: &Value) -> Vec<DynamicObject> {
-    let resource = ApiResource::erase::<MiniCluster>(&());
-    let object = |number: u32| {
-        DynamicObject::new(&format!("mc-{number}"), &resource).data(json!({"spec": spec}))
-    };
-    (0..miniclusters).map(object).collect()
 }
 
 /// Makes nodes for the largest of these loads, as pods that have ended take no room, and waits until they are ready.

@@ -139,7 +139,7 @@ impl Jobs {
     }
 }
 
-pub(super) async fn create(trial: &Trial, objects: Vec<DynamicObject>) -> Result<()> {
+async fn create(trial: &Trial, objects: Vec<DynamicObject>) -> Result<()> {
     let resource = ApiResource::erase::<MiniCluster>(&());
     let api: Api<DynamicObject> =
         Api::namespaced_with(trial.client().clone(), trial.namespace(), &resource);
