@@ -1,7 +1,5 @@
-//! A cluster whose API server, storage and operator fail in turn: whatever fails, a command runs once, nothing
-//! is lost, doubled or stuck, and each `MiniCluster` ends in a condition that says what happened. Needs root.
-//!
-//! One cluster serves all cases, one after the other.
+//! The API server, its storage and the operator fail in turn: each command runs once, nothing is lost, doubled or stuck,
+//! and the conditions of each MiniCluster describe its end. One cluster serves all cases, one after the other. Needs root.
 
 mod api_server;
 mod operator;
@@ -37,7 +35,7 @@ fn try_all(environment: &Environment) -> Result<()> {
     })
 }
 
-/// What a container needs for a command that says `once`, waits until it may go, and ends with `code`.
+/// The fields of a container whose command prints `once`, waits until it may go on, and ends with `code`.
 fn ends_when_it_may(code: u8) -> String {
     format!("command: 'echo once; until test -e /tmp/go; do sleep 0.2; done; exit {code}'")
 }
@@ -47,8 +45,8 @@ pub(super) async fn address_of_lead(run: &Instance<'_>) -> Result<String> {
     lead.status.and_then(|status| status.pod_ip).context("the lead has no address")
 }
 
-/// Waits until the MiniCluster has ended, which must be as its command did: with `code`, in one run, in the pods
-/// that were made first.
+/// Waits until the MiniCluster has ended, and fails unless it ended like its command: with `code`, in one run, in the
+/// pods that were made first.
 pub(super) async fn ended_once(
     trial: &Trial,
     run: &Instance<'_>,

@@ -5,8 +5,8 @@ use crate::Trial;
 use anyhow::{Context as _, Result, ensure};
 use e2e::kubernetes::{Network, Options};
 
-/// What `flux-agent resources` prints of a MiniCluster of one pod with these resources: how its tasks are bound, and the
-/// processors that it has of `nproc`.
+/// Runs a MiniCluster of one pod with these resources. Returns how its tasks are bound, printed by `flux-agent
+/// resources`, and the processors that `nproc` counts.
 async fn bound(trial: &Trial, name: &str, resources: &str) -> Result<(String, String)> {
     let container = format!("resources: {{{resources}}}");
     let run = trial.run(name, "interactive: true", &container).await?;
@@ -15,7 +15,7 @@ async fn bound(trial: &Trial, name: &str, resources: &str) -> Result<(String, St
     let tasks = printed.lines().find_map(|line| line.strip_prefix("tasks"));
     let tasks = tasks.with_context(|| printed.clone())?.trim().to_owned();
     let status = run.exec(0, &["grep", "Cpus_allowed_list", "/proc/1/status"]).await?;
-    // A job runs in what there is.
+    // A job can use these processors.
     run.flux(&["run", "-n1", "true"]).await?;
     run.delete().await?;
     Ok((tasks, status.split_whitespace().next_back().unwrap_or_default().to_owned()))

@@ -15,8 +15,8 @@ const PAGE: &str = include_str!("../../../docs/how-to/gpu-and-rdma.md");
 /// Devices on the node: one for each pod of a MiniCluster.
 const DEVICES: usize = 2;
 
-/// What a user reads of claims: a template and the MiniCluster `claims`, which is run with the driver's class of devices,
-/// as `name`, and does what `more` says as well.
+/// The template and the MiniCluster `claims` of the page about claims, with the driver's class of devices, the name
+/// `name` and the fields `more`.
 fn example(name: &str, more: &str) -> Result<String> {
     let blocks = PAGE.split("```yaml\n").skip(1).filter_map(|it| it.split("```").next());
     let mut blocks = blocks.filter(|block| block.contains("kind: ResourceClaimTemplate\n"));
@@ -41,7 +41,7 @@ fn apply<'run>(trial: &'run Trial, name: &'run str, more: &str) -> Result<Instan
     Ok(trial.named(name))
 }
 
-/// The names of the devices that lines `GPU_DEVICE_<number>=<name>` tell of.
+/// The names of the devices in lines `GPU_DEVICE_<number>=<name>`.
 fn devices(lines: &str) -> BTreeSet<String> {
     let values = lines.lines().filter_map(|line| line.trim().strip_prefix("GPU_DEVICE_"));
     let names = values.filter_map(|line| {
@@ -51,10 +51,10 @@ fn devices(lines: &str) -> BTreeSet<String> {
     names.collect()
 }
 
-/// Each of two pods has a device of its own, and so has the job's task there. Another MiniCluster has none until the
-/// first has ended, and says so.
+/// Each of two pods has a device of its own, and so has the job's task there. Another MiniCluster waits for devices until
+/// the first has ended, and its status has the reason.
 async fn each_pod_its_own(trial: &Trial) -> Result<()> {
-    // Flux gives a job the environment of where it was submitted: what the pod has, a hook writes down.
+    // A job has the environment of its submission, so a hook writes the pod's own environment to a file.
     let commands = "commands: {pre: 'env > /tmp/environment'}";
     let command = "launcher: true\n      command: 'until test -e /tmp/go; do sleep 0.2; done; \
                    flux run -N2 -n2 cat /tmp/environment'";
@@ -77,7 +77,7 @@ async fn each_pod_its_own(trial: &Trial) -> Result<()> {
     ensure!(devices(&first.log(0).await?) == of_pods, "its job had other devices");
     second.complete().await?;
     second.each_once(&["second-0", "second-1"]).await?;
-    // Kubernetes has made a claim for each pod, and deletes it with that.
+    // Kubernetes has made a claim for each pod, and deletes it with the pod.
     second.delete().await?;
     first.delete().await?;
     let claims = ["get", "resourceclaims", "--output=name"];

@@ -1,4 +1,4 @@
-//! The cluster's DNS answers nothing, or what was true a while ago.
+//! The cluster's DNS answers nothing, or gives outdated answers.
 
 use super::control_plane::{address_of_lead, ended_once};
 use super::{case, on_a_cluster, options};
@@ -8,12 +8,12 @@ use e2e::kubernetes::Network;
 use kube::ResourceExt as _;
 use std::time::Duration;
 
-/// How long the DNS answers what was true: longer than any case takes.
+/// How long the DNS keeps answers: longer than any case takes.
 const DNS_CACHE: u32 = 600;
 /// How long it answers nothing.
 const DOWN: Duration = Duration::from_secs(20);
 
-/// One MiniCluster, and what is applied later: another one that joins it by its name.
+/// A MiniCluster, and another one, applied later, that joins the first by its name.
 const BURSTING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/bursting");
 const LATER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/bursting/later");
 
@@ -27,8 +27,8 @@ fn miniclusters_outlive_faults_of_dns() {
     });
 }
 
-/// Brokers of one MiniCluster find each other without DNS. Those of another, which have only a name, wait for it
-/// and say so.
+/// Brokers of one MiniCluster find each other without DNS. Those of another, which have only a name, wait for DNS and log
+/// that.
 async fn names_that_nobody_answers_are_waited_for(trial: &Trial) -> Result<()> {
     trial.kubectl(&["apply", "-f", BURSTING])?;
     let (first, later) = (trial.named("bursting"), trial.named("burst-0"));

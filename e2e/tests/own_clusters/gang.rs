@@ -1,5 +1,5 @@
-//! MiniClusters whose pods get nodes together or not at all, by real schedulers that read PodGroups: scheduler-plugins,
-//! and Kubernetes' own. On a cluster of its own, because a node is given seats to count.
+//! Gangs: all pods of a MiniCluster get nodes, or none does, by real schedulers that read PodGroups: scheduler-plugins and
+//! Kubernetes' own. On a cluster of its own, because the test gives the node a number of seats.
 
 use super::{case, on_a_cluster, options, placed};
 use crate::{Instance, Trial};
@@ -10,16 +10,16 @@ use e2e::progress::Progress;
 use e2e::schedulers::{SCHEDULER, install_scheduler_plugins};
 use serde_json::json;
 
-/// Places on the node: for one MiniCluster of three, and one more.
+/// Seats on the node: for one MiniCluster of three pods, and one more.
 const SEATS: &str = "4";
 
 const SEAT: &str = "resources: {limits: {e2e.example/seat: '1'}}";
 
-/// Kubernetes' own PodGroups: named, and found.
+/// Kubernetes' own PodGroups: chosen by name, and by default.
 const NATIVE: &str = "scheduling: {gang: Native}";
 const FOUND: &str = "scheduling: {gang: Auto}";
 
-/// Label of nodes that stands for a rack.
+/// The label of nodes whose value is the rack.
 const RACK: &str = "e2e.example/rack";
 
 /// Applies a MiniCluster with these fields, each of whose pods takes a seat.
@@ -41,7 +41,7 @@ async fn gang<'run>(trial: &'run Trial, name: &'run str, size: u32) -> Result<In
 async fn all_or_none(trial: &Trial) -> Result<()> {
     let first = gang(trial, "first", 3).await?;
     first.running(3).await?;
-    // Of its three pods one would find a seat.
+    // One of its three pods would find a seat.
     let second = gang(trial, "second", 3).await?;
     one_after_the_other(trial, first, second).await
 }
@@ -64,7 +64,7 @@ async fn one_after_the_other(
     second: Instance<'_>,
 ) -> Result<()> {
     let condition = second.await_condition("Progressing", "Waiting").await?;
-    // Kubernetes' own scheduler tells the pod that has no seat the first, and the others the second.
+    // Kubernetes' own scheduler gives the first message to the pod without a seat, and the second to the others.
     let why = ["nodes are available", "minCount (3) cannot be satisfied"];
     ensure!(why.iter().any(|words| condition.message.contains(words)), "{condition:?}");
     ensure!(placed(trial, second.name).await? == 0, "it is placed by half");
@@ -74,7 +74,7 @@ async fn one_after_the_other(
     first.delete().await?;
     second.running(3).await?;
     single.delete().await?;
-    // A worker of a gang that is lost is replaced, and another size is another number of members.
+    // A lost worker of a gang is replaced, and a change of the size changes the number of members.
     second.delete_pod(2).await?;
     second.brokers(2).await?;
     second.running(3).await?;
@@ -93,7 +93,7 @@ async fn of_one_rack(trial: &Trial) -> Result<()> {
     racked.delete().await
 }
 
-/// Where nothing reads PodGroups a gang waits, says so, and starts when something does.
+/// Without a scheduler that reads PodGroups a gang waits, and its status has the reason; it starts when there is one.
 async fn without_a_scheduler(environment: &Environment, trial: &Trial) -> Result<()> {
     let early = gang(trial, "early", 2).await?;
     let condition = early.await_condition("Progressing", "NoPodGroups").await?;
@@ -101,7 +101,7 @@ async fn without_a_scheduler(environment: &Environment, trial: &Trial) -> Result
     ensure!(trial.pods("early").await?.is_empty(), "it has pods");
     install_scheduler_plugins(environment, &Progress::new())?;
     early.running(2).await?;
-    // With its pods, so that their seats are free.
+    // Deletes it with its pods, so that their seats are free.
     early.delete().await
 }
 
@@ -110,7 +110,7 @@ async fn without_a_scheduler(environment: &Environment, trial: &Trial) -> Result
 fn all_pods_of_a_gang_get_nodes_or_none() {
     let options = Options { native_gangs: true, ..options("gang", Network::default()) };
     on_a_cluster(&options, |environment| {
-        // A case is in the cluster's network, from which no Go module can be downloaded.
+        // Before the cases: the cluster's network does not reach the Go module proxy.
         go_programs("scheduler-plugins", &options.cache, &Progress::new())?;
         let seats = json!({ "status": { "capacity": { "e2e.example/seat": SEATS } } }).to_string();
         let node = environment.kubectl(&["get", "nodes", "--output=name"])?;

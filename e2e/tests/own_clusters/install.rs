@@ -1,7 +1,6 @@
-//! The ways to install the operator besides the files, which all other clusters have: a kustomization and the chart, for
-//! all namespaces and for one. Each installs it, runs a MiniCluster under Pod Security `restricted`, exchanges it for
-//! one with more options, and takes it away; then nothing is left. On a cluster of its own, because the definition of
-//! MiniCluster comes and goes. Needs root.
+//! Installs the operator by a kustomization and by the chart, for all namespaces and for one; all other clusters use the
+//! manifests. Each case installs it, runs a MiniCluster under Pod Security `restricted`, upgrades to more options, and
+//! uninstalls it; then nothing is left. On a cluster of its own, because the CRD comes and goes. Needs root.
 
 use super::{DEADLINE, options};
 use anyhow::{Context as _, Result, ensure};
@@ -23,10 +22,10 @@ const CRD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/crd.yaml");
 const USER_ROLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/user-roles.yaml");
 const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/chart");
 const KUSTOMIZATION: &str = include_str!("kustomization.yaml");
-/// Of another operator.
+/// The CRD of another operator.
 const OTHER_CRD: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/tests/own_clusters/another_definition.yaml");
-/// Of the operator of Flux CD, which has the same name.
+/// The operator of Flux CD, which has the same name.
 const ANOTHER_OPERATOR: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/tests/own_clusters/another_flux_operator.yaml");
 const EARLIER_ROLE: &str =
@@ -36,7 +35,7 @@ const OWN: &str =
     "--selector=app.kubernetes.io/name=flux-operator,app.kubernetes.io/component=operator";
 /// A MiniCluster that Pod Security `restricted` admits.
 const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/non-root/minicluster.yaml");
-/// The namespace of the operators that serve only theirs.
+/// The namespace of operators for one namespace.
 const TEAM: &str = "team";
 /// A namespace in which other operators serve MiniClusters.
 const USERS: &str = "users";
@@ -53,7 +52,7 @@ struct Case<'run> {
     environment: &'run Environment,
     installation: &'run Installation,
     helm: &'run Path,
-    /// Has manifests, which each case writes anew; two levels below the checkout.
+    /// The directory of the manifests, which each case writes anew; two levels below the checkout.
     directory: &'run Path,
     /// Identities and versions of what is in [`ANOTHER_OPERATOR`].
     another: &'run str,
@@ -110,7 +109,7 @@ fn try_every_way(options: Options) -> Result<()> {
     Ok(())
 }
 
-/// What is there of the operator of Flux CD, and whether anybody has changed it.
+/// The objects of the operator of Flux CD, with versions that show whether anybody has changed them.
 fn another(environment: &Environment) -> Result<String> {
     let each = "-ojsonpath={range .items[*]}{.metadata.uid} {.metadata.resourceVersion} {end}";
     environment.kubectl(&["get", "-f", ANOTHER_OPERATOR, each])
@@ -155,7 +154,7 @@ impl Case<'_> {
         self.only || self.way == Way::Chart
     }
 
-    /// What an administrator does before. The chart for all namespaces has its own definition.
+    /// Does what an administrator does before the installation. The chart for all namespaces has its own CRD.
     fn prepare(&self) -> Result<()> {
         if self.has_namespace() {
             restricted_namespace(self.environment, self.namespace())?;
@@ -189,11 +188,10 @@ impl Case<'_> {
         self.helm("upgrade", &["--set", more])
     }
 
-    /// Installs or upgrades by a kustomization that stands on one of those in `deploy/`, and waits until the operator is
-    /// ready.
+    /// Installs or upgrades by a kustomization based on one of those in `deploy/`, and waits until the operator is ready.
     fn kustomize(&self, components: &[&str]) -> Result<()> {
         let Installation { operator_image, agent_image, view_image, .. } = self.installation;
-        // A kustomization names others by relative paths alone.
+        // A kustomization can name others by relative paths only.
         let components: Vec<_> =
             components.iter().map(|name| format!("../../deploy/components/{name}")).collect();
         let (released, _) = OPERATOR_IMAGE.rsplit_once(':').context("an image without a tag")?;
@@ -237,7 +235,7 @@ impl Case<'_> {
         self.environment.await_definition()
     }
 
-    /// The options of the upgrade are in force.
+    /// Checks that the options of the upgrade are in force.
     fn has_more(&self) -> Result<()> {
         self.kubectl(&["get", "networkpolicy,poddisruptionbudget", NAME, "-oname"])?;
         let replicas = self.kubectl(&["get", "deployment", NAME, "-ojsonpath={.spec.replicas}"])?;
@@ -245,7 +243,7 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// An operator of one namespace sees nothing of others, and no Secret.
+    /// Checks that an operator of one namespace can read nothing of others, and no Secret.
     fn has_few_rights(&self) -> Result<()> {
         let operator = format!("--as=system:serviceaccount:{TEAM}:{NAME}");
         for (verb, resource, namespace, expected) in [
@@ -258,7 +256,7 @@ impl Case<'_> {
             ("get", DEFINITION, USERS, false),
             ("list", "pods", USERS, false),
         ] {
-            // Where the answer is no, kubectl fails.
+            // If the answer is no, kubectl fails.
             let words = ["auth", "can-i", verb, resource, "--namespace", namespace, &operator];
             let may = self.kubectl(&words).is_ok_and(|answer| answer.trim() == "yes");
             ensure!(may == expected, "{verb} {resource} in {namespace}: allowed is {may}");
@@ -266,7 +264,7 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// A MiniCluster runs, in the namespace of the operator that serves it alone or in another one.
+    /// Runs a MiniCluster in a namespace that the operator serves.
     fn run_example(&self) -> Result<()> {
         let namespace = if self.only { TEAM } else { USERS };
         for words in [
@@ -308,7 +306,7 @@ impl Case<'_> {
         fs::remove_dir_all(self.directory.join("templates")).map_err(Into::into)
     }
 
-    /// Takes the operator away; the definition stays.
+    /// Uninstalls the operator; the CRD stays.
     fn uninstall(&self) -> Result<()> {
         if self.way == Way::Kustomization {
             return self.delete("-k", &self.directory.to_string_lossy());
@@ -317,15 +315,15 @@ impl Case<'_> {
         self.environment.output_of(self.helm, &words).map(drop)
     }
 
-    /// Deletes what is applied by `option` and `path`. What is in a namespace goes with it, at any moment.
+    /// Deletes the objects of `option` and `path`. Those in a namespace may be gone already, with the namespace.
     fn delete(&self, option: &str, path: &str) -> Result<()> {
         self.environment.kubectl(&["delete", "--ignore-not-found", option, path]).map(drop)
     }
 
-    /// Takes away what outlives an operator; then nothing is left.
+    /// Deletes the objects that outlive an operator, and checks that nothing is left.
     fn forget(&self) -> Result<()> {
         if self.has_namespace() {
-            // Until it has ended it renews its Lease.
+            // The operator renews its Lease until it has ended.
             self.kubectl(&["wait", "pods", "--for=delete", OWN, "--timeout=3m"])?;
             self.kubectl(&["delete", "lease", NAME])?;
         }
@@ -348,7 +346,7 @@ impl Case<'_> {
             Ok(match self.left() {
                 Ok(left) if left.is_empty() => Attempt::Ready(()),
                 Ok(left) => Attempt::NotYet(left),
-                // A kind that was listed a moment ago may have gone with its definition.
+                // A kind that was listed a moment ago may be gone with its CRD.
                 Err(error) => Attempt::NotYet(format!("{error:#}")),
             })
         })
@@ -379,7 +377,7 @@ impl Case<'_> {
     }
 }
 
-/// An image as the chart has it.
+/// The parts of an image's name, as in the chart's values.
 fn parts(image: &str) -> Value {
     let (name, tag) = image.rsplit_once(':').unwrap_or((image, "latest"));
     let (registry, repository) = name.rsplit_once('/').unwrap_or(("docker.io/library", name));

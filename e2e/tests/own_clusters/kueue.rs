@@ -13,13 +13,13 @@ use std::collections::BTreeSet;
 
 const QUEUE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/own_clusters/queue.yaml");
 
-/// What a pod takes of a quota.
+/// How much of a quota a pod needs.
 const SHARE: &str = "resources: {requests: {cpu: 100m}}";
 
 /// Makes the queues of a namespace.
 async fn make_queues(trial: &Trial) -> Result<()> {
     let apply = ["apply", "--server-side", "--force-conflicts", "-f", QUEUE];
-    // Kueue makes the certificate of its webhooks itself; the API server learns of it a moment later. A case before may
+    // Kueue makes the certificate of its webhooks itself, and the API server gets it a moment later. An earlier case may
     // have changed a quota.
     wait_for("the queues to be made", async || Ok(trial.kubectl(&apply).ok())).await.map(drop)
 }
@@ -38,8 +38,8 @@ async fn labelled<'run>(
     Ok(trial.named(name))
 }
 
-/// Applies a MiniCluster with these labels besides, which asks for half of the quota in each of two pods. One without a
-/// command stays up.
+/// Applies a MiniCluster with these labels, each of whose two pods requests half of the quota. Without a command it stays
+/// up.
 async fn queued<'run>(
     trial: &'run Trial,
     name: &'run str,
@@ -81,14 +81,14 @@ async fn one_after_the_other(trial: &Trial) -> Result<()> {
     let third = queued(trial, "third", urgent, ", command: echo hello").await?;
     waits_in(&first, "team").await?;
     third.complete().await?;
-    // Of two that wait, the older is the first.
+    // The older of two waiting MiniClusters comes first.
     first.state(State::Running).await?;
     waits_in(&second, "team").await?;
     first.delete().await?;
     second.complete().await.map(drop)
 }
 
-/// Another size of what the queue has admitted is refused, and no pod is stopped for it.
+/// The operator refuses to change the size of an admitted MiniCluster, and no pod is stopped.
 async fn keeps_its_size(trial: &Trial, run: &Instance<'_>) -> Result<()> {
     let before = uids(trial, run.name).await?;
     run.edit(&json!({ "size": 1 }))?;
@@ -118,7 +118,7 @@ async fn grows_and_shrinks(trial: &Trial) -> Result<()> {
     run.running(2).await?;
     let two = uids(trial, run.name).await?;
     run.job("2", TASK).await?;
-    // It wants three pods, whatever they do.
+    // With equal bounds the autoscaler wants three pods, whatever their load.
     run.kubectl(&["autoscale", "minicluster", run.name, "--min=3", "--max=4"])?;
     run.running(3).await?;
     run.kubectl(&["delete", "hpa", "grows"])?;
@@ -146,11 +146,11 @@ async fn grows_and_shrinks(trial: &Trial) -> Result<()> {
     jobs(&["COMPLETED"]).await?;
     run.running(2).await?;
     ensure!(uids(trial, run.name).await? == two, "pods were replaced");
-    // Whatever Kueue was asked for, one Workload is left, of two pods.
+    // After all changes one Workload of two pods is left.
     until_true("a Workload of two pods", async || Ok(unfinished(&run)? == [2])).await
 }
 
-/// A queue of Flux's decides on the pods, and that of Kueue on whether there is quota for them.
+/// Flux's queue decides how many pods there should be, and Kueue's queue whether there is quota for them.
 async fn grows_by_demand(trial: &Trial) -> Result<()> {
     make_queues(trial).await?;
     let fields = "size: 1, interactive: true, autoscale: {maxSize: 3, idleSeconds: 2}, \
@@ -211,7 +211,7 @@ async fn starts_with_fewer(trial: &Trial) -> Result<()> {
     run.each_once(&["fewer-0", "fewer-1", "fewer-2"]).await
 }
 
-/// Pods that have to be in one rack are, or wait.
+/// Pods that have to be in one rack come to one rack, or wait.
 async fn in_one_rack(trial: &Trial) -> Result<()> {
     make_queues(trial).await?;
     let (queue, topology) = (
@@ -229,7 +229,7 @@ async fn in_one_rack(trial: &Trial) -> Result<()> {
     waits_in(&far, "racks").await
 }
 
-/// Waits until nothing is refused any more, and fails unless it runs.
+/// Waits until no change is refused any more, and fails unless the MiniCluster runs.
 async fn not_refused(run: &Instance<'_>) -> Result<()> {
     let cluster = run
         .until("of the size that was admitted", |cluster| {

@@ -1,5 +1,5 @@
-//! What needs clusters of its own: faults of nodes and of the control plane, installations, schedulers, devices, other networks,
-//! and that the harness leaves nothing behind. Needs root.
+//! Tests that need clusters of their own: faults of nodes and of the control plane, installations, schedulers, devices,
+//! other networks; and a test that the harness leaves nothing behind. Needs root.
 //!
 //! Run by `cargo verify`, or alone: `cargo test -p e2e --test own_clusters -- --ignored`.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "these are tests, helpers included")]
@@ -49,8 +49,8 @@ fn on_a_cluster(options: &Options, body: impl FnOnce(&Environment) -> Result<()>
     }
 }
 
-/// Runs one of the cases that a cluster serves, in a namespace of its own. What it has done to the cluster when it fails
-/// would fail those after it.
+/// Runs one of the cases of a cluster, in a namespace of its own. A failed case ends the test, because it may have left
+/// the cluster in a state in which the next ones fail.
 fn case(
     environment: &Environment,
     purpose: &str,
@@ -70,7 +70,7 @@ fn kubectl(cluster: &Kubernetes, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What a cluster could leave, all of which has its name: state, control groups, mounts, processes.
+/// Everything with the name of this cluster: state, control groups, mounts, processes.
 fn traces(options: &Options) -> Vec<String> {
     let id = options.id.as_str();
     let state = Some(options.cache.clusters().join(id)).filter(|path| path.exists());
@@ -95,11 +95,11 @@ fn whatever_interrupts_it_up_starts_anew_and_down_leaves_nothing() {
     let options = options("broken", network);
     let _down = DownAtEnd(options.clone());
     let progress = Progress::new();
-    // Where nothing was ever built, that takes longer than a moment below is waited for.
+    // The first build takes longer than the deadlines below.
     Built::ensure(&options.cache, options.version, &options.nodes, &progress).unwrap();
     Kubernetes::down(&options).unwrap();
     let logs = options.cache.clusters().join(options.id.as_str()).join("node-1/log");
-    // Interrupted before anything was remembered, while the API starts, and while the node does.
+    // Interrupts it before the first record, while the API server starts, and while the node starts.
     let up_until = |moment: &str| {
         let mut up = Command::new(env!("CARGO_BIN_EXE_e2e"))
             .args(["up", &format!("--id={}", options.id.as_str())])
@@ -112,7 +112,7 @@ fn whatever_interrupts_it_up_starts_anew_and_down_leaves_nothing() {
             Ok(if log.exists() { Attempt::Ready(()) } else { Attempt::NotYet("no".into()) })
         });
         if let Err(error) = reached {
-            // It would go on, and leave a cluster that nobody ends.
+            // Otherwise it would go on, and leave a cluster.
             up.kill().and_then(|()| up.wait()).unwrap();
             panic!("{error:#}");
         }
@@ -125,7 +125,7 @@ fn whatever_interrupts_it_up_starts_anew_and_down_leaves_nothing() {
         assert!(!traces(&options).is_empty(), "interrupted too early at {moment}");
     }
     Kubernetes::down(&options).unwrap();
-    // Ctrl-C is noticed, and takes down what there is.
+    // Ctrl-C takes the cluster down.
     let mut up = up_until("kubelet");
     kill(Pid::from_raw(up.id().cast_signed()), Signal::SIGINT).unwrap();
     assert_eq!(up.wait().unwrap().code(), Some(130));

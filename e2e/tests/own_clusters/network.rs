@@ -1,5 +1,4 @@
-//! A `MiniCluster` where all addresses are IPv6 and all names are under another domain than usual: on a small
-//! cluster of its own, beside the one of the other tests. Needs root.
+//! A MiniCluster with IPv6 addresses only and another cluster domain than usual, on a cluster of its own. Needs root.
 
 use super::{on_a_cluster, options};
 use e2e::examples::run::run;

@@ -1,4 +1,4 @@
-//! Twenty `MiniClusters` of all kinds come and go at the same time: nothing is left of them.
+//! Twenty MiniClusters of all kinds come and go at the same time, and leave nothing.
 
 use super::{case, on_a_cluster, options};
 use crate::{DEADLINE, Instance, Trial, wait_for};
@@ -13,8 +13,8 @@ use kube::runtime::wait::await_condition;
 use serde_json::{Value, json};
 
 const COUNT: usize = 20;
-/// No two of these lists are as long, so each has its own mixture. What fits no node costs the node nothing, and
-/// everybody else as much.
+/// The lists have different lengths, so that each MiniCluster is another mixture. Pods that fit no node do not cost the
+/// node anything, and cost the control plane the same.
 const WORK: [Work; 7] = [
     Work::Ends(0),
     Work::Nowhere,
@@ -25,7 +25,7 @@ const WORK: [Work; 7] = [
     Work::Ends(0),
 ];
 const SIZES: [u32; 11] = [1, 2, 1, 1, 1, 3, 1, 1, 2, 1, 1];
-/// When something is done: at once, when the operator has answered, or when little will change by itself.
+/// The moment of an action: at once, when the operator has answered, or when the MiniCluster is settled.
 const MOMENTS: [Option<Moment>; 3] = [None, Some(|_, _| true), Some(is_settled)];
 const ENDS: [End; 4] = [End::Deleted, End::Ended, End::Expires, End::DeletedInForeground];
 
@@ -43,7 +43,7 @@ fn is_settled(work: Work, state: State) -> bool {
     waits || [State::Running, State::Suspended, State::Complete, State::Failed].contains(&state)
 }
 
-/// How it comes that there is nothing of it any more. What expires goes when it has ended.
+/// How a MiniCluster is removed. One that expires is removed when it has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Deleted,
@@ -52,7 +52,7 @@ enum End {
     Expires,
 }
 
-/// What one of them is, and what becomes of it.
+/// One of the MiniClusters, and its fate.
 #[derive(Debug)]
 struct Life {
     work: Work,
@@ -71,7 +71,7 @@ fn twenty_miniclusters_come_and_go() {
     });
 }
 
-/// The operator does not end, and counts nothing by the names of what has gone.
+/// Checks that the operator has not restarted, and that its metrics do not name removed MiniClusters.
 async fn nothing_is_left_of_twenty_that_come_and_go(trial: &Trial) -> Result<()> {
     let before = trial.operator_pods()?;
     let lives = (0..COUNT).map(async |index| {
@@ -147,7 +147,7 @@ impl Life {
             if self.end == End::Expires {
                 return Ok(());
             }
-            // A suspension takes the pod, and its code with it, of a command that has just ended.
+            // A suspension deletes the pod of a command that has just ended, and with the pod its exit code.
             let cluster = run.finished().await?;
             let found = cluster.status.as_ref().and_then(|status| status.exit_code);
             let ended = is_true(&cluster, if code == 0 { "Complete" } else { "Failed" });
@@ -161,7 +161,7 @@ impl Life {
         run.kubectl(&[&delete[..], &[cascade]].concat()).map(drop)
     }
 
-    /// Waits for its moment, or until it is gone.
+    /// Waits for the moment, or until the MiniCluster is gone.
     async fn reach(&self, trial: &Trial, run: &Instance<'_>) -> Result<()> {
         let Some(has_come) = self.moment else { return Ok(()) };
         let state = |cluster: &MiniCluster| cluster.status.as_ref()?.state;
@@ -174,7 +174,7 @@ impl Life {
     }
 }
 
-/// Changes the specification of what may be gone.
+/// Changes the specification of a MiniCluster that may be gone.
 async fn change(trial: &Trial, run: &Instance<'_>, change: &Value) -> Result<()> {
     let patch = Patch::Merge(json!({ "spec": change }));
     let clusters = trial.api::<MiniCluster>();

@@ -1,4 +1,4 @@
-//! How a container ends that is stopped in the moment in which it begins, which no test on a cluster can wait for.
+//! How a container ends that is stopped just before its program begins, a moment that no test on a cluster can meet.
 
 use e2e::packages::{self, NODE, STATIC_PROGRAM};
 use e2e::programs;
@@ -11,8 +11,8 @@ use std::process::Command;
 /// (`operator/src/controller/build/job.rs`, docs/design/runs.md).
 const CODE: i32 = 2;
 
-/// A hook of the runtime, which runs between its `start` and the container's own program, stops the container, as
-/// the kubelet may.
+/// A hook of the runtime runs between its `start` and the container's own program, and stops the container, as the
+/// kubelet may do.
 #[test]
 #[ignore = "needs root"]
 fn a_container_stopped_before_its_program_begins_ends_with_two() {
@@ -39,7 +39,7 @@ fn a_container_stopped_before_its_program_begins_ends_with_two() {
         command.output().unwrap()
     };
     assert_eq!(run("not-stopped", json!({})).status.code(), Some(0));
-    // Who began the container goes on only when the hook has ended, and that ends with the container.
+    // The runtime continues only when the hook has ended, and the hook ends with the container.
     let stop = json!({"path": "/busybox", "args": ["sh", "-c", "kill -TERM 1; sleep 60"]});
     let ended = run("stopped", json!({"startContainer": [stop]}));
     assert_eq!(ended.status.code(), Some(CODE), "{ended:?}");

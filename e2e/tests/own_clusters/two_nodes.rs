@@ -1,7 +1,5 @@
-//! A cluster of two nodes, of which the second has no image volumes: what becomes of `MiniClusters` when a node is
-//! drained, lost, cut off or short of disk. Needs root.
-//!
-//! One cluster serves all cases, one after the other: each but the first does something to the second node.
+//! MiniClusters on two nodes, of which the second has no image volumes and is drained, lost, cut off or short of disk.
+//! One cluster serves all cases, one after the other. Needs root.
 
 mod loss;
 mod network;
@@ -19,11 +17,11 @@ use serde_json::json;
 
 /// The node with the control plane, on which the operator runs.
 const FIRST: &str = "node-1";
-/// The node to which things happen.
+/// The node with the faults.
 const SECOND: &str = "node-2";
 
-/// Kubernetes gives these pods up 20 seconds after it has noticed that their node is lost, and not after five
-/// minutes: later than a short cut of the network is over.
+/// Kubernetes evicts these pods 20 seconds after it has noticed the loss of their node, instead of after five minutes. A
+/// short cut of the network is over before that.
 const GIVEN_UP_SOON: &str = "pod: {tolerations: [{key: node.kubernetes.io/unreachable, \
     operator: Exists, effect: NoExecute, tolerationSeconds: 20}]}";
 
@@ -39,7 +37,7 @@ fn miniclusters_on_two_nodes() {
     let _down = DownAtEnd(options.clone());
     let cluster = Kubernetes::up(&options, &Progress::new()).unwrap();
     assert_eq!(cluster.node_names(), [FIRST, SECOND]);
-    // The operator is not to be lost with a node.
+    // The operator must not be lost with a node.
     kubectl(&cluster, &["cordon", SECOND]);
     on_a_cluster(&options, try_all);
 }
@@ -52,7 +50,7 @@ fn try_all(environment: &Environment) -> Result<()> {
     case(environment, "network", network::brokers_that_cannot_reach_each_other_join_again)?;
     case(environment, "loss", loss::workers_of_a_lost_node_come_back_with_it)?;
     case(environment, "given-up", loss::pods_of_a_node_that_is_given_up_are_made_elsewhere)?;
-    // The last one: the kubelet has removed images that no pod uses.
+    // This case is the last, because the kubelet removes images that no pod uses.
     case(environment, "disk", loss::pods_of_a_node_that_runs_short_of_disk_are_evicted)
 }
 
@@ -90,7 +88,7 @@ fn node_of(pod: &Pod) -> &str {
     node.unwrap_or("no node")
 }
 
-/// Waits until Kubernetes no longer counts on the worker.
+/// Waits until Kubernetes no longer counts the worker as ready.
 fn await_given_up(run: &Instance<'_>, worker: &Pod) -> Result<()> {
     let deleted = "--for=jsonpath={.metadata.deletionTimestamp}";
     run.kubectl(&["wait", "pod", &worker.name_any(), deleted, "--timeout=3m"]).map(drop)

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 const SUMMARY: &str = "book/SUMMARY.md";
 
-/// What is wrong with `link`, in `page`; nothing with one that leads out of the repository.
+/// What is wrong with `link` in `page`; links to other sites are not checked.
 fn fault(page: &Page, link: &str) -> Option<String> {
     if link.contains("://") || link.starts_with("mailto:") {
         return None;

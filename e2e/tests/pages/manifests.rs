@@ -1,4 +1,4 @@
-//! Manifests in pages: `MiniClusters` are what the operator accepts, other objects what the API knows.
+//! Manifests in pages: the operator accepts the MiniClusters, and other objects have known fields only.
 
 use crate::page::pages;
 use flux_contract::invocation::{READY_PORT, REST_PORT};

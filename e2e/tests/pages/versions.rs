@@ -1,4 +1,4 @@
-//! What pages say of the versions of Kubernetes is what the harness builds.
+//! The versions of Kubernetes in the pages are those that the harness builds.
 
 use crate::page::Page;
 use crate::repository;

@@ -1,4 +1,4 @@
-//! What workflows of the repository's host use is what was looked at, and a release can be installed.
+//! The workflows use fixed versions, and a release can be installed.
 
 use crate::repository;
 use e2e::verify::CARGO_DENY_VERSION;
@@ -9,7 +9,7 @@ fn yaml(path: &str) -> Value {
     serde_saphyr::from_str(&std::fs::read_to_string(repository().join(path)).unwrap()).unwrap()
 }
 
-/// What the script says of version 0.1.0, where CHANGELOG.md has a section with this heading.
+/// The output of the script for version 0.1.0, if CHANGELOG.md has a section with this heading.
 fn release_notes(heading: &str) -> Option<String> {
     let directory = tempfile::tempdir().unwrap();
     let text = format!("# Changelog\n\n## {heading}\n\nNew.\n\n## 0.0.9 - 2026-01-01\n\nOld.\n");

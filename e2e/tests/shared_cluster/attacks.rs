@@ -1,4 +1,4 @@
-//! What a job of Flux's user, or a sidecar, may try against root and against the first process of its pod.
+//! Attacks of a job of Flux's user, or of a sidecar, on root and on the first process of the pod.
 
 use crate::install::has_image_volumes;
 use crate::{trial, until_true};
@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use e2e::trial::logs::container_log;
 use kube::ResourceExt as _;
 
-/// With `METHOD` and `NAME` to be replaced.
+/// A manifest; the test replaces `METHOD` and `NAME`.
 const ATTACKED: &str = include_str!("manifests/attacked.yaml");
 
 fn assert_harmless(log: &str, lines: &[&str]) -> Result<()> {

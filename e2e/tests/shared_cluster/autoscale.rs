@@ -11,7 +11,7 @@ use std::time::Instant;
 #[ignore = "needs a cluster"]
 fn pods_come_for_pending_jobs_and_go_after_them() {
     trial("growth", async |trial| {
-        // A pod that is taken from a job would end it: there is hardly time to wait for it.
+        // With so little time to wait, the removal of a pod would end a job that runs there.
         let fields = "size: 1, interactive: true, autoscale: {maxSize: 3, idleSeconds: 2}, \
                       flux: {drainSeconds: 2}";
         let run = trial.run("growth", fields, "").await?;
@@ -38,7 +38,7 @@ fn pods_come_for_pending_jobs_and_go_after_them() {
         run.running(1).await?;
         ensure!(run.ready().await? == lead, "the lead is another");
         ensure!(run.jobs().await? == "COMPLETED", "the job is {}", run.jobs().await?);
-        // It grows once more: the drain of the pods that have gone is lifted.
+        // The MiniCluster grows once more: the ranks of the removed pods must not stay drained.
         let hosts = run.flux(&["run", "-N2", "-n2", "hostname"]).await?;
         ensure!(hosts.contains("growth-1"), "{hosts}");
         Ok(())
@@ -49,7 +49,7 @@ fn pods_come_for_pending_jobs_and_go_after_them() {
 #[ignore = "needs a cluster"]
 fn an_idle_instance_has_no_pods_until_a_submission() {
     trial("rest", async |trial| {
-        // A directory of the node is there for whoever comes next.
+        // A directory of the node outlives the pods.
         let directory = format!("/var/tmp/{}", trial.namespace());
         let fields = "size: 1, interactive: true, archive: {path: /state/rest.tgz}, \
                       autoscale: {minSize: 0, maxSize: 2, idleSeconds: 600}";

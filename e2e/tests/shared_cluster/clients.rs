@@ -1,5 +1,5 @@
-//! People and programs that were written for the Go operator: they come into the lead as root and call
-//! `flux`, or ask for its diagnostics.
+//! Clients that were written for the Go operator: they enter the lead as root and call `flux`, or ask for its
+//! diagnostics.
 
 use crate::{sorted, trial};
 use anyhow::ensure;
@@ -10,7 +10,7 @@ use std::path::Path;
 #[test]
 #[ignore = "needs a cluster"]
 fn the_python_sdk_creates_submits_runs_and_follows() {
-    // Before the trial: in the cluster's network there is no way to the packages.
+    // Before the trial: the cluster's network does not reach the package index.
     let requirements =
         concat!(env!("CARGO_MANIFEST_DIR"), "/tests/shared_cluster/python_requirements.txt");
     let packages = python::packages(Path::new(requirements)).unwrap();
@@ -22,7 +22,7 @@ fn the_python_sdk_creates_submits_runs_and_follows() {
     });
 }
 
-/// Besides, the lead and the pod of the services have the labels by which these people find them.
+/// The lead and the pod of the services also have the labels by which these clients find them.
 #[test]
 #[ignore = "needs a cluster"]
 fn root_submits_from_any_directory_with_and_without_the_helper() {
@@ -41,7 +41,7 @@ fn root_submits_from_any_directory_with_and_without_the_helper() {
             let found = run.kubectl(&["get", "pods", "-oname", "-l", label])?;
             ensure!(found.trim() == format!("pod/{pod}"), "{label}: {found}");
         }
-        // Free: Flux lists a node that it has drained as down. It has as many cores as the limit has whole ones.
+        // The state `free` shows that Flux has not drained the node. It has as many cores as the limit has whole ones.
         let list = ["resource", "list", "--states=free", "-no", "{nnodes} {ncores}"];
         let counted = run.flux(&list).await?;
         ensure!(counted == "2 2", "nodes and cores: {counted}");
@@ -57,7 +57,7 @@ fn root_submits_from_any_directory_with_and_without_the_helper() {
             ensure!(sorted(&ran) == ["root-0", "root-1"], "{container}: {ran}");
             let user = run.exec_in(&lead, container, &[flux, "run", "id", "-un"])?;
             ensure!(user == "flux\n", "{container}: {user}");
-            // As the tutorials have it.
+            // A command line of the tutorials.
             let tutorial =
                 ". /mnt/flux/flux-view.sh && flux proxy $fluxsocket flux submit hostname";
             let id = run.exec_in(&lead, container, &["/bin/sh", "-c", tutorial])?;
@@ -88,7 +88,7 @@ fn diagnostics_say_how_the_instance_stands_and_keep_it_up() {
         {
             ensure!(log.contains(words), "no {words:?} in:\n{log}");
         }
-        // The broker speaks in between. The stand-in answers some of the questions only, and says so.
+        // The broker logs in between. The stand-in answers some of the questions only, and reports the others.
         let answers: Vec<&str> = log.lines().filter(|line| !line.starts_with('<')).collect();
         let has_failed = |lines: &[&str]| {
             lines[1].starts_with("== failed")

@@ -1,9 +1,9 @@
-//! What a task gets of its pod: the processors that it may run on, and what hooks have set for its processes.
+//! The processors that a task may run on, and the limits that hooks have set for its processes.
 
 use crate::{Trial, trial, with_real_flux};
 use anyhow::{Result, ensure};
 
-/// The processors of a task, then those of its container, with these options of its submission.
+/// Submits a task with these options, and returns the processors of the task and of its container.
 async fn processors(trial: &Trial, name: &str, options: &str) -> Result<[String; 2]> {
     let fields = format!("flux: {{optionFlags: '{options}'}}");
     let container = "resources: {limits: {cpu: '1'}}, \

@@ -9,22 +9,22 @@ use e2e::progress::Progress;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Objects that the operator reads by their names from apply to Complete, however long that takes.
+/// How many objects the operator reads by their names from apply to Complete, however long the run takes.
 const READS: usize = 10;
-/// All requests, whatever the size.
+/// The most requests of a run of any size.
 const REQUESTS: usize = 35;
 /// Writes among them. One records the run; one gives the lead's address back; one may label the lead's pod a second time, where the watch of
 /// pods is late: that changes nothing.
 const WRITES: usize = 15;
-/// Least time between two writes of a status of which the second has other numbers and words only: a run that takes
-/// longer may be written about once more in each, and its pods may be listed.
+/// The least time between two writes of a status that differ in numbers and messages only. A longer run may cost one
+/// more write, and one more list of its pods, in each such time.
 const PAUSE: Duration = Duration::from_secs(5);
-/// How many MiniClusters wait. Each may be written about once more, and be looked at once more.
+/// How many MiniClusters wait. Each may cost one more write and one more list.
 const WAITING: usize = 5;
-/// How often the Lease is renewed while it is watched that nothing else is asked for.
+/// How many renewals of the Lease the test waits for, during which the operator must send no other request.
 const RENEWALS: usize = 3;
 
-/// The operator's requests in the trial's namespace since the log was read before.
+/// The operator's requests in the trial's namespace since the last call.
 fn asked(audit: &mut Audit, trial: &Trial) -> Result<Vec<Request>> {
     let mut requests = audit.operator()?;
     requests.retain(|request| {
@@ -102,7 +102,7 @@ fn a_run_costs_few_requests_of_any_size() {
     counted("cost", async |trial, log| {
         costs(trial, log, 4).await?;
         costs(trial, log, 12).await?;
-        // What the end of the pods brings may still be on its way.
+        // Requests about the end of the pods may still follow.
         renewed(log).await?;
         let mut audit = Audit::from_now_on(log)?;
         renewed(log).await?;

@@ -1,4 +1,4 @@
-//! What Flux knows of GPUs, by device files that are none.
+//! How Flux sees GPUs, with files in place of devices.
 
 use crate::{trial, with_real_flux};
 use anyhow::ensure;

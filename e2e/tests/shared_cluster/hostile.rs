@@ -1,4 +1,4 @@
-//! Specifications that nobody would write by mistake: whoever writes them harms nobody else.
+//! Hostile specifications do not harm other users.
 
 use crate::{trial, wait_for};
 use anyhow::ensure;
@@ -12,13 +12,13 @@ fn hostile_specifications_harm_nobody() {
     trial("hostile", async |trial| {
         let operator = trial.operator_pods()?;
         let applied = specifications().into_iter().enumerate().map(async |(index, spec)| {
-            // JSON is YAML, and this way no text is rewritten. To refuse one is an answer, too.
+            // As JSON, which is YAML, kubectl does not rewrite the text. The API server may refuse one, too.
             let manifest = minicluster(&format!("hostile-{index}"), &spec.to_string());
             trial.apply(&manifest).await.is_ok()
         });
         let accepted = join_all(applied).await.into_iter().filter(|accepted| *accepted).count();
         ensure!(accepted > 2, "the API server took only {accepted}");
-        // The operator answers each. Nothing here reads the specifications.
+        // The operator has to answer each.
         let answered = "-ojsonpath={.items[*].status.conditions[?(@.type==\"Accepted\")].status}";
         let answers = wait_for("the operator's answers", async || {
             let answers = trial.kubectl(&["get", "miniclusters", answered])?;
@@ -33,7 +33,7 @@ fn hostile_specifications_harm_nobody() {
     });
 }
 
-/// What once stopped the operator, and what nearly did; each for a pod that no node takes.
+/// Specifications that once stopped the operator, or nearly; each for a pod that no node takes.
 fn specifications() -> Vec<Value> {
     let hostlist = |hostlist: String| json!({ "flux": { "bursting": { "hostlist": hostlist } } });
     let overlay = |levels| {
@@ -60,7 +60,7 @@ fn specifications() -> Vec<Value> {
         json!({ "containers": [lines] }),
         json!({ "containers": [texts] }),
     ];
-    // With a container, for a pod that no node takes: it is about the operator alone.
+    // With a container, for a pod that no node takes, because the test is about the operator alone.
     let unschedulable = |mut spec: Value| {
         spec["size"] = json!(1);
         spec["pod"]["nodeSelector"] = json!({ "e2e.invalid/none": "none" });

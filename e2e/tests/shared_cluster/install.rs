@@ -1,5 +1,5 @@
-//! How the agent and the view come into the pods: mounted as image volumes, which the other tests have by
-//! default on a cluster that can do so, and copied.
+//! How the agent and the view come into the pods: copied, or mounted as image volumes, which is the default of the other
+//! tests on a cluster with image volumes.
 
 use crate::{Instance, succeeds, trial};
 use anyhow::{Context as _, Result, ensure};
@@ -11,7 +11,7 @@ use e2e::product::view::View;
 use e2e::progress::Progress;
 use flux_operator::crd::{InstallMethod, Installed};
 
-/// In one the files are such as nobody may write; the image of the other one has no program of its own.
+/// Nobody may write the files of one of them; the image of the other one has no program of its own.
 #[test]
 #[ignore = "needs a cluster"]
 fn copies_work_with_read_only_roots_and_empty_images() {
@@ -20,7 +20,7 @@ fn copies_work_with_read_only_roots_and_empty_images() {
     }
 }
 
-/// Whether the API server has image volumes: where it does not, it makes a pod without them, and says nothing.
+/// Whether the API server has image volumes; without them it silently makes a pod without the volumes.
 pub(crate) fn has_image_volumes() -> Result<bool> {
     let pod = r#"{"spec": {"volumes": [{"name": "image", "image": {"reference": "probe"}}]}}"#;
     let overrides = format!("--overrides={pod}");

@@ -1,4 +1,4 @@
-//! The lead's pod is deleted when it would hurt most: before there is a quorum, and after the command's end.
+//! The lead's pod is deleted at the worst moments: before the quorum, and after the command's end.
 
 use crate::replace::{Loss, lose};
 use crate::{Instance, trial, wait_for};
@@ -29,7 +29,7 @@ fn a_lead_lost_before_the_quorum_fails_only_commands() {
         let people = trial.run("people", "size: 3, interactive: true", HELD_UP).await?;
         let_go(&people, 1).await?;
         wait_for("a worker to join, and to wait for the quorum alone", async || {
-            // While its container starts there is no agent to ask.
+            // A container that is starting has no agent that answers.
             let status = people.agent_status(1).await.unwrap_or_default();
             Ok((status["brokerState"] == "quorum").then_some(()))
         })
@@ -54,7 +54,7 @@ fn a_lead_lost_before_the_quorum_fails_only_commands() {
     });
 }
 
-/// The lead has read that it needs three; the kubelet brings it the new number within a minute or so.
+/// The lead has read that it needs three; the kubelet updates its file with the new number within about a minute.
 #[test]
 #[ignore = "needs a cluster"]
 fn the_lead_waits_for_the_reduced_size_only() {
@@ -83,7 +83,7 @@ fn an_ended_command_counts_if_its_hook_is_deleted() {
         };
         let good = trial.run("good", "size: 1", &ended(0)).await?;
         let bad = trial.run("bad", "size: 1", &ended(7)).await?;
-        // Nobody lets this one go on.
+        // The test does not let this command continue.
         let stuck = trial.run("stuck", "size: 1, flux: {drainSeconds: 5}", &ended(0)).await?;
         for run in [&good, &bad, &stuck] {
             run.printed(0, "after").await?;

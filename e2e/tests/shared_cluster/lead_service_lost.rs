@@ -1,4 +1,4 @@
-//! The way from the workers to the lead: its Service, and the certificate of both ends.
+//! The connection from workers to the lead: its Service, and the certificates of both.
 
 use crate::{Trial, then_on, trial, until_true};
 use anyhow::{Result, ensure};
@@ -9,14 +9,14 @@ use serde_json::json;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
-/// The Service's label by which kube-proxy leaves it to another program, which there is none of.
+/// With this label kube-proxy ignores a Service, because another program should serve it. There is no such program.
 const PROXY: &str = "service.kubernetes.io/service-proxy-name";
 const SERVICE: &str = "service/way-lead";
-/// How long it leads nowhere.
+/// How long the Service leads nowhere.
 const AWAY: Duration = Duration::from_secs(20);
 
-/// The agents then find the lead by its name, and by its address when that leads there again. A selector that somebody
-/// has changed is changed back.
+/// Meanwhile the agents find the lead by its name; later they use the Service's address again. The operator also restores
+/// a selector that somebody changes.
 #[test]
 #[ignore = "needs a cluster"]
 fn workers_start_and_go_on_without_the_leads_service() {

@@ -1,5 +1,5 @@
-//! What only a running cluster can show. Each test makes a namespace of its own, applies what a user
-//! would apply, waits for conditions with deadlines, and shows everything when it fails.
+//! Tests that share a running cluster. Each test makes a namespace of its own, applies what a user would apply, waits for
+//! conditions with deadlines, and keeps the evidence when it fails.
 //!
 //! Run by `cargo verify`, or alone: `cargo test -p e2e --test shared_cluster -- --ignored`.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "these are tests, helpers included")]
@@ -54,7 +54,7 @@ fn trial(purpose: &str, body: impl AsyncFnOnce(&Trial) -> Result<()> + Send) {
     succeeds(|environment| environment.trial(purpose, &[], body));
 }
 
-/// Whether there is the stand-in for Flux alone, and `what` is not run for that reason, which is noted.
+/// Whether there is no real Flux; if so, notes that `what` is not run.
 fn lacks_real_flux(what: &str, why: &str) -> Result<bool> {
     let lacks = !View::from_environment()?.is_real();
     if lacks {
@@ -63,7 +63,7 @@ fn lacks_real_flux(what: &str, why: &str) -> Result<bool> {
     Ok(lacks)
 }
 
-/// Runs `body` in a namespace of its own, unless there is the stand-in for Flux alone.
+/// Runs `body` in a namespace of its own if there is real Flux.
 fn with_real_flux(
     purpose: &str,
     what: &str,
@@ -76,7 +76,7 @@ fn with_real_flux(
     );
 }
 
-/// Runs `body` on the environment that all tests share, and fails with its error as people read it.
+/// Runs `body` on the environment that all tests share, and panics with its error.
 fn succeeds(body: impl FnOnce(&Environment) -> Result<()>) {
     if let Err(error) = Environment::shared(&Progress::new()).and_then(body) {
         panic!("{error:#}");

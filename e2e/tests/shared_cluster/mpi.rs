@@ -1,4 +1,4 @@
-//! Programs with MPI whose ranks do not find each other, or of which one dies.
+//! MPI programs whose ranks do not find each other, and a rank that dies.
 
 use crate::{trial, with_real_flux};
 use anyhow::ensure;

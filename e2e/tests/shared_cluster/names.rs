@@ -1,4 +1,4 @@
-//! Names that MiniClusters share, and that somebody else may want.
+//! Names that MiniClusters share, and names that other objects have, too.
 
 use crate::{trial, until_true};
 use anyhow::ensure;

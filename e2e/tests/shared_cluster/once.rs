@@ -1,4 +1,5 @@
-//! A command runs once, and its end is true: whoever deletes the Job, refuses the pod, or adds containers to it.
+//! A command runs once, and the status has its real end, even if somebody deletes the Job, refuses the pod or adds
+//! containers to it.
 
 use crate::{Instance, Trial, end_of, trial, wait_for};
 use anyhow::{Result, ensure};
@@ -26,7 +27,7 @@ fn a_job_deleted_while_it_runs_is_not_repeated() {
     });
 }
 
-/// A kubelet refuses a pod whose node selector its node does not have, if somebody has put the pod there.
+/// A kubelet refuses a pod that somebody has bound to its node if the node does not match the pod's selector.
 #[test]
 #[ignore = "needs a cluster"]
 fn a_lead_that_its_kubelet_refuses_has_run_nothing() {
@@ -64,7 +65,7 @@ fn a_run_ends_with_its_runner_beside_injected_containers() {
     });
 }
 
-/// Waits until the end of the run is explained with these words.
+/// Waits until `kubectl flux explain` has these words about the end of the run.
 async fn explained(run: &Instance<'_>, words: &str) -> Result<()> {
     let says = |status: &MiniClusterStatus| {
         let mut all = status.conditions.iter();
@@ -74,7 +75,7 @@ async fn explained(run: &Instance<'_>, words: &str) -> Result<()> {
 }
 
 async fn beside_a_proxy(trial: &Trial) -> Result<()> {
-    // A policy is in force a moment after it was made.
+    // The API server applies a new policy after a moment.
     let labels = "pod: {labels: {flux-e2e-proxy: 'true'}}, flux: {drainSeconds: 10}";
     let has_proxy = |pod: &Pod| {
         let containers = pod.spec.as_ref().map(|spec| spec.containers.clone()).unwrap_or_default();

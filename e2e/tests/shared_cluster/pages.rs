@@ -1,4 +1,4 @@
-//! What pages tell people to type or to apply, as it stands there.
+//! Commands and manifests of the pages, as they are written there.
 
 use crate::{Trial, then_on, trial};
 use anyhow::{Context as _, Result, ensure};
@@ -10,7 +10,7 @@ use kube::api::{EvictParams, PostParams};
 const README: &str = include_str!("../../../README.md");
 const RESTRICTED: &str = include_str!("../../../docs/how-to/restricted-clusters.md");
 
-/// What README.md has of a first look: each line to type, and the lines that it shows below it.
+/// The first look of README.md: each line to type, with the output that the page shows.
 fn first_look() -> Vec<(&'static str, Vec<&'static str>)> {
     let section = README.split_once("\n## A first look\n").unwrap().1;
     let block = section.split_once("```console\n").unwrap().1.split_once("```").unwrap().0;
@@ -28,7 +28,7 @@ fn words(line: &str) -> Vec<&str> {
     line.split_whitespace().map(|word| if is_age(word) { "<age>" } else { word }).collect()
 }
 
-/// Runs what a line says, which is kubectl once or several times, as in the directory of the checkout.
+/// Runs the line, which calls kubectl once or several times, as in the directory of the checkout.
 fn run(trial: &Trial, line: &str) -> Result<String> {
     let mut printed = String::new();
     let line = line.replace(" examples/", &format!(" {}/examples/", checkout()?.display()));

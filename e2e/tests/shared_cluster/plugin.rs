@@ -1,4 +1,4 @@
-//! `kubectl flux` from outside the pods: it makes MiniClusters, follows them, says how they stand, and ends them.
+//! `kubectl flux` from outside the pods: it makes MiniClusters, follows them, shows their status, and ends them.
 
 use crate::{Trial, sorted, specification, trial, until_true, wait_for};
 use anyhow::{Context as _, Result, ensure};
@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 
 const IMAGE: &str = "ubuntu:24.04";
 
-/// The MiniClusters of the trial, as `list` has them.
+/// The MiniClusters of the trial, in the output of `list`.
 fn listed(trial: &Trial) -> Result<Vec<String>> {
     Ok(trial.plugin_prints(&["list", "-o", "name"])?.lines().map(str::to_owned).collect())
 }
@@ -31,7 +31,7 @@ fn a_run_has_the_commands_output_and_exit_code() {
     });
 }
 
-/// A run in the background whose MiniCluster is there.
+/// Starts a run in the background, and waits for its MiniCluster.
 async fn background(trial: &Trial, name: &str) -> Result<Child> {
     let words = ["run", IMAGE, "--name", name, "--size=2", "--", "sleep", "600"];
     let mut plugin: Command = trial.plugin(&words)?;

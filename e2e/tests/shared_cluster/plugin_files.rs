@@ -1,4 +1,4 @@
-//! What `kubectl flux` makes of files, and of a line that is typed: the cluster takes it.
+//! Objects that `kubectl flux` makes of files and of command lines: the cluster accepts them.
 
 use crate::{Trial, specification, trial};
 use anyhow::{Context as _, Result, ensure};
@@ -11,7 +11,7 @@ const OF_GO: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../cli/src/commands/migrate/tests/old.yaml");
 const MPI: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/mpi/minicluster.yaml");
 
-/// The kinds of the objects that the API server would take of `manifest`.
+/// The kinds of the objects in `manifest`, if the API server accepts them.
 fn taken(trial: &Trial, directory: &Path, manifest: &str) -> Result<Vec<String>> {
     let file = directory.join("manifest.yaml");
     fs::write(&file, manifest)?;
@@ -75,7 +75,7 @@ fn names_of_miniclusters_are_completed() {
         trial.start("first", &spec).await?;
         trial.start("second", &spec).await?;
         let directory = tempfile::tempdir()?;
-        // By this name kubectl asks the plugin.
+        // kubectl calls the plugin by this name for completion.
         let link = directory.path().join("kubectl_complete-flux");
         let plugin = trial.plugin(&[])?;
         let mut words = [plugin.get_program()].into_iter().chain(plugin.get_args());

@@ -1,4 +1,4 @@
-//! What `kubectl flux` does inside of an instance that runs: its jobs and resources, commands, files, checks.
+//! `kubectl flux` inside a running instance: jobs and resources, commands, files, checks.
 
 use crate::{Instance, Trial, lacks_real_flux, sorted, trial, until_true, wait_for};
 use anyhow::{Result, ensure};
@@ -56,7 +56,7 @@ fn jobs_are_submitted_listed_followed_and_cancelled() {
     });
 }
 
-/// Which the stand-in does not simulate.
+/// The stand-in does not simulate these.
 async fn drains_and_cancels(trial: &Trial, run: &Instance<'_>) -> Result<()> {
     if lacks_real_flux("cancel and drain", "the stand-in has neither")? {
         return Ok(());
@@ -78,7 +78,7 @@ async fn drains_and_cancels(trial: &Trial, run: &Instance<'_>) -> Result<()> {
     until_true("no job", async || Ok(trial.plugin_json(&["jobs", "hello"])? == json!([]))).await
 }
 
-/// As Flux's user, in every rank, with the code of the command; files both ways; the checks.
+/// Runs commands in every rank as Flux's user, copies files both ways, and runs the checks.
 fn enters(trial: &Trial, name: &str, shell: &[&str], user: &str) -> Result<()> {
     let uid = trial.plugin_prints(&[&["exec", name, "--"], shell, &["id -u"]].concat())?;
     ensure!(uid.trim() == user, "{name}: {uid}");
@@ -97,7 +97,7 @@ fn enters(trial: &Trial, name: &str, shell: &[&str], user: &str) -> Result<()> {
     trial.plugin_prints(&["doctor", name, "--all"]).map(drop)
 }
 
-/// A directory there and back, and a file into another rank.
+/// Copies a directory there and back, and a file into another rank.
 fn copies(trial: &Trial, name: &str, place: &str) -> Result<()> {
     let directory = tempfile::tempdir()?;
     let path = |name: &str| directory.path().join(name);

@@ -1,4 +1,4 @@
-//! `kubectl flux` as people see it on a terminal, which util-linux' script(1) makes.
+//! `kubectl flux` on a terminal, which util-linux' script(1) makes.
 
 use crate::{Trial, specification, trial};
 use anyhow::{Context as _, Result, ensure};
@@ -7,11 +7,11 @@ use std::io::{Read as _, Write as _};
 use std::path::Path;
 use std::process::Stdio;
 
-/// Seconds after which coreutils' timeout(1) ends what does not end by itself.
+/// Seconds after which coreutils' timeout(1) ends the plugin.
 const LIMIT: &str = "180";
 
-/// Runs the plugin on a terminal of 100 columns. Whenever the first text of the next of `steps` is on the screen, the
-/// second is typed. Returns the exit code and all that was on the screen.
+/// Runs the plugin on a terminal of 100 columns. Each of `steps` is a text to wait for on the screen, and a text to type
+/// then. Returns the exit code and everything that was on the screen.
 fn on_terminal(
     trial: &Trial,
     words: &[&str],

@@ -1,4 +1,4 @@
-//! Hardly anything warns of a run with which nothing is wrong.
+//! Good runs leave hardly any Warning Events.
 
 use crate::{Trial, trial, until_true};
 use anyhow::{Result, ensure};
@@ -10,23 +10,23 @@ use kube::api::ListParams;
 /// How many runs there are, and how many at a time.
 const RUNS: usize = 100;
 const AT_A_TIME: usize = 4;
-/// How many Warning Events all of them may leave. A probe can meet the end of a container, which the kubelet looks at
-/// once a second: to wait for that would cost every run its time.
+/// How many Warning Events all runs may leave. A probe can meet the end of a container, which the kubelet notices once a
+/// second; avoiding that would delay every run.
 const WARNINGS: usize = 3;
-/// How long the commands take, in seconds. No run of real Flux is shorter than the shortest of these: it needs a second
-/// for itself. A run that ends within a second of its start is over before its first probe, which warns of it.
+/// How long the commands take, in seconds. Runs of real Flux take at least a second. A shorter run would end before its
+/// first probe, which would leave a Warning Event.
 const COMMANDS: [&str; 7] = ["1.5", "1.8", "2.1", "2.4", "2.7", "3", "4"];
 
-/// Whether the kubelet has noticed that the pod's containers have ended: it asks it nothing any more.
+/// Whether the kubelet has noticed that the pod's containers have ended, so that it sends no more probes.
 fn has_ended(pod: &Pod) -> bool {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     matches!(phase, Some("Succeeded" | "Failed"))
 }
 
-/// Whether the Event warns of the run, and not of a machine that has much else to do. There the API server sees a
-/// new Service before its address in its list of them, and says that it repairs what is whole (`syncService` in
-/// repairip.go of Kubernetes); and the kubelet waits a second for its first copy of a ConfigMap or Secret, and
-/// then tries again (`watch_based_manager.go`).
+/// Whether the Event is about the run, and not about a busy machine. On a busy machine the API server sees a new Service
+/// before the Service's address is in its list, and reports a repair that is not needed (`syncService` in repairip.go of
+/// Kubernetes); and the kubelet waits a second for its first copy of a ConfigMap or Secret before it tries again
+/// (`watch_based_manager.go`).
 fn is_warning(event: &Event) -> bool {
     let is = |text: &Option<String>, expected: &str| text.as_deref() == Some(expected);
     let message = event.message.as_deref().unwrap_or_default();

@@ -1,10 +1,10 @@
-//! What cannot be, and what a cluster does not let be.
+//! Specifications that cannot work, and objects that the cluster refuses.
 
 use crate::{Instance, Trial, specification, trial};
 use anyhow::{Result, ensure};
 use k8s_openapi::api::batch::v1::Job;
 
-/// What the API server or the operator says against a specification.
+/// Why the API server or the operator refuses a specification.
 async fn refusal(trial: &Trial, name: &str, spec: &str) -> Result<String> {
     match trial.start(name, spec).await {
         Ok(run) => {
@@ -57,7 +57,7 @@ fn what_cannot_be_is_refused_with_every_fault_named() {
     });
 }
 
-/// Waits until nothing goes on for this reason, and the message has these words.
+/// Waits until `Progressing` is false for this reason, with these words in the message.
 async fn stops(run: &Instance<'_>, reason: &str, words: &str) -> Result<()> {
     let condition = run.await_condition("Progressing", reason).await?;
     ensure!(

@@ -1,4 +1,4 @@
-//! Who is replaced, and who fails: pods that are lost.
+//! Lost pods: which are replaced, and which fail the run.
 
 use crate::{Instance, Trial, end_of, then_on, trial, with_real_flux};
 use anyhow::{Context as _, Result, ensure};
@@ -9,25 +9,25 @@ use kube::ResourceExt as _;
 use kube::api::EvictParams;
 use std::time::Duration;
 
-/// What a pod of an instance is lost by.
+/// How a pod of an instance is lost.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Loss {
     Deletion,
     Eviction,
-    /// The kernel kills its agent when it has no memory left. A node with version 1 of control groups kills one
-    /// process then, so that the agent must be the one that it likes best to kill.
+    /// The kernel kills its agent for lack of memory. With version 1 of control groups it kills one process only, so the
+    /// agent must have the highest score of all.
     Memory,
 }
 
-/// How long an instance may lack a worker that was lost: the Job controller pauses for ten seconds.
+/// How long an instance may lack a lost worker: the Job controller pauses for ten seconds.
 const BACK_WITHIN: Duration = Duration::from_secs(30);
 
-/// What a container needs so that it can be lost by [`Loss::Memory`]. The more memory it asks for, the less the
-/// kernel likes to kill its other processes, of which the broker is a large one.
+/// The fields of a container for [`Loss::Memory`]. The more memory it requests, the lower is the kernel's score of its
+/// other processes, such as the broker.
 const MEMORY_TO_FILL: &str = "resources: {limits: {memory: 1Gi}}, \
                               volumes: {memory: {emptyDir: true, emptyDirMedium: memory}}";
 
-/// Takes the pod of `index` away, and returns it as it was.
+/// Ends the pod of `index`, and returns it as it was.
 pub(crate) async fn lose(trial: &Trial, run: &Instance<'_>, index: u32, loss: Loss) -> Result<Pod> {
     let before = run.pod(index).await?;
     let pod = before.name_any();
@@ -37,7 +37,7 @@ pub(crate) async fn lose(trial: &Trial, run: &Instance<'_>, index: u32, loss: Lo
         Loss::Eviction => drop(trial.api::<Pod>().evict(&pod, &EvictParams::default()).await?),
         Loss::Memory => {
             let fill = "echo 1000 > /proc/1/oom_score_adj; cat /dev/zero > /dev/shm/full";
-            // It may end with the container: its result says nothing.
+            // The container may end during this call, so its result does not count.
             drop(run.exec_in(&pod, run.name, &["sh", "-c", fill]));
             over = "--for=jsonpath={.status.phase}=Failed";
         }
@@ -130,7 +130,7 @@ fn a_worker_killed_for_its_memory_is_used_again() {
     });
 }
 
-/// People end an interactive run, so its lead comes back; a command is not run again.
+/// The lead of an interactive run comes back, because a person ends the run; a command is not run again.
 #[test]
 #[ignore = "needs a cluster"]
 fn a_lost_lead_comes_back_in_interactive_runs_only() {

@@ -1,4 +1,4 @@
-//! `flux.rest`: the API of an instance behind a Service, for who has the token.
+//! `flux.rest`: the API of an instance behind a Service, for clients with the token.
 
 use crate::{Instance, Trial, lacks_real_flux, trial, until_true};
 use anyhow::{Context as _, Result, ensure};
@@ -24,7 +24,7 @@ async fn token(run: &Instance<'_>) -> Result<(String, String)> {
     Ok((secret, token))
 }
 
-/// The status of the answer that a pod gets by the Service, and its body.
+/// Sends a request from a pod to the Service, and returns the status and the body of the answer.
 async fn ask(run: &Instance<'_>, path: &str, more: &[&str]) -> Result<(String, String)> {
     let url = format!("http://{}-rest{path}", run.name);
     let words = ["curl", "--silent", "--max-time", "60", "--write-out", "\n%{http_code}", &url];
@@ -39,7 +39,7 @@ async fn served(run: &Instance<'_>) -> Result<()> {
     until_true("the API to be reached", async || Ok(answers().await)).await
 }
 
-/// Who has no token gets nothing, from the lead's own pod neither, and no token is to be found there.
+/// Clients without the token get nothing, not even in the lead's own pod, where they cannot find the token either.
 async fn has_an_api(trial: &Trial, name: &str, spec: &str) -> Result<String> {
     let run = trial.start(name, spec).await?;
     run.ready().await?;
@@ -60,9 +60,9 @@ async fn has_an_api(trial: &Trial, name: &str, spec: &str) -> Result<String> {
     Ok(bearer)
 }
 
-/// As a user of the lead's pod who is neither root nor Flux's: prints the status that the API answers without a token,
-/// the files that hold the token (its halves are the arguments, so it is in no command line), and what can be done to the
-/// server.
+/// A script for a user of the lead's pod who is neither root nor Flux's. It prints the status of a request without the
+/// token, the files that hold the token (its halves are the arguments, so it is in no command line), and whether the
+/// user can signal the server.
 const OTHER_USER: &str = r#"
 curl --silent --output /dev/null --max-time 60 --write-out '%{http_code}\n' "http://$3-rest/api/v1/jobs"
 places="$(ls -d /proc/[0-9]*/cmdline /proc/[0-9]*/environ) /flux_operator /mnt /run /tmp /var /etc /home /dev/shm"
@@ -73,7 +73,7 @@ head -c1 /proc/$server/environ 2>/dev/null && echo read its environment
 exit 0
 "#;
 
-/// Checks that a process of another user in the lead's pod neither finds the token nor needs none.
+/// Checks that a process of another user in the lead's pod needs the token and does not find it.
 async fn another_user_gets_nothing(run: &Instance<'_>, token: &str) -> Result<()> {
     let (first, second) = token.split_at(token.len() / 2);
     let user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
@@ -102,7 +102,7 @@ fn the_api_is_served_as_long_as_the_instance_runs() {
         }
         let (_, token) = token(&run).await?;
         another_user_gets_nothing(&run, &token).await?;
-        // A server that is lost comes back.
+        // The agent starts a lost server again.
         let kill = "kill -9 $(grep -lz '^serve$' /proc/[0-9]*/cmdline | cut -d/ -f3)";
         run.exec(0, &["sh", "-c", kill]).await?;
         served(&run).await?;

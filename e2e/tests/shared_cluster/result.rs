@@ -1,4 +1,4 @@
-//! What a run that has ended leaves in its status, for people and for workflow engines.
+//! The result in the status of an ended run, for people and for workflow engines.
 
 use crate::trial;
 use anyhow::{Context as _, Result, ensure};
@@ -16,7 +16,7 @@ async fn ended(run: &Instance<'_>) -> Result<(MiniClusterStatus, RunResult)> {
 #[ignore = "needs a cluster"]
 fn the_result_names_the_failed_task_and_its_output() {
     trial("result", async |trial| {
-        // The other tasks end later: Flux notes the first end alone.
+        // The other tasks end later, because Flux records only the first end.
         let command = "if test $FLUX_TASK_RANK = 2; then echo broken >&2; exit 3; fi; sleep 2";
         let container = format!("command: '{command}'");
         let fails = trial.run("fails", "size: 4, tasks: 4", &container).await?;

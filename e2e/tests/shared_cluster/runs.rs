@@ -1,4 +1,4 @@
-//! How runs end: who failed, and what a person is shown of it. Each case is a MiniCluster that ends by itself.
+//! How runs end: which part failed, and what the status shows. Each case is a MiniCluster that ends by itself.
 
 use crate::install::has_image_volumes;
 use crate::{Instance, Trial, specification, trial};
@@ -24,7 +24,7 @@ async fn fails<'run>(
     Ok(run)
 }
 
-/// Fails unless the line was printed once, whichever pods there were.
+/// Fails unless the line was printed once in the logs of all pods.
 async fn printed_once(run: &Instance<'_>, line: &str) -> Result<()> {
     let times = run.times(line).await?;
     ensure!(times == 1, "{}: {line:?} was printed {times} times", run.name);
@@ -118,8 +118,8 @@ fn a_failed_sidecar_is_the_reason_and_starts_again() {
     });
 }
 
-/// Mounted, it is the runner that looks for Flux; copied, the container that copies. With one pod, because the status
-/// has the exit code of the lead alone, and a worker may fail before it.
+/// With a mounted view the runner looks for Flux; with a copied view the container that copies. With one pod, because
+/// the status has the exit code of the lead only, and a worker may fail before it.
 #[test]
 #[ignore = "needs a cluster"]
 fn an_unusable_view_fails_the_run_with_a_reason() {

@@ -5,7 +5,7 @@ use anyhow::{Result, ensure};
 use kube::ResourceExt as _;
 use serde_json::json;
 
-/// Lets the autoscaler give the MiniCluster so many pods. It needs no metric where its bounds leave no choice.
+/// Sets the autoscaler's bounds to so many pods. With equal bounds it needs no metric.
 fn scale(run: &Instance<'_>, size: u32) -> Result<()> {
     let bounds = json!({ "spec": { "minReplicas": size, "maxReplicas": size } });
     run.patch(&format!("hpa/{}", run.name), &bounds)
@@ -21,7 +21,7 @@ fn a_rank_leaves_after_its_jobs_and_is_used_again() {
         run.ready_with(1).await?;
         run.kubectl(&["autoscale", "minicluster", run.name, "--min=3", "--max=3"])?;
         let cluster = run.brokers(3).await?;
-        // By this autoscalers find what they measure.
+        // Autoscalers find the pods that they measure by this selector.
         let selector = cluster.status.map(|status| status.selector).unwrap_or_default();
         let selected = run.kubectl(&["get", "pods", "-oname", "--selector", &selector])?;
         ensure!(selected.lines().count() == 3, "{selector:?} selects {selected}");

@@ -1,12 +1,12 @@
-//! The key of a run is in its Secret and in its runners: people who cannot read Secrets, and other containers, even
-//! those of root, find nothing of it.
+//! The key of a run is in its Secret and in its runners only: users without the right to read Secrets, and other
+//! containers, even those of root, do not find it.
 
 use crate::{Instance, Trial, trial};
 use anyhow::{Result, ensure};
 use e2e::product::install::{NAME, NAMESPACE};
 use e2e::trial::logs::pod_logs;
 
-/// It goes with the MiniCluster.
+/// The Secret is deleted with the MiniCluster.
 #[test]
 #[ignore = "needs a cluster"]
 fn the_key_pair_is_in_a_secret_only() {
@@ -59,7 +59,7 @@ fn keys_of(run: &Instance<'_>) -> Result<Vec<String>> {
     Ok(keys)
 }
 
-/// Everything people can read without the right to read Secrets.
+/// Everything that users can read without the right to read Secrets.
 async fn every_text(trial: &Trial) -> Result<Vec<String>> {
     let objects =
         trial.kubectl(&["get", "miniclusters,jobs,pods,configmaps,services,events", "-oyaml"])?;

@@ -1,4 +1,4 @@
-//! How a run ends that does not end by itself, but with its MiniCluster or its namespace.
+//! How a run ends when its MiniCluster or its namespace is deleted.
 
 use crate::{DEADLINE, Trial, trial};
 use anyhow::{Context as _, Result, ensure};
@@ -7,16 +7,16 @@ use e2e::trial::logs::follow_lead;
 
 const UBUNTU: &str = "ubuntu:24.04";
 
-/// A script that says when it runs, when it gets a signal, and when it has saved, which takes longer than a
-/// small share of the grace period.
+/// A script that prints when it runs, when it gets a signal, and when it has saved, which takes a large part of the grace
+/// period.
 const SAVES: &str = "cat > /tmp/saves <<'END'
 trap 'echo $1 got HUP' HUP
 trap 'echo $1 got TERM; sleep 20; echo $1 saved; exit 0' TERM
 echo $1 runs; while :; do sleep 0.1; done
 END";
 
-/// Runs `container`, deletes it when `all` of its processes run, with a minute to end, and looks whether each
-/// of them got SIGTERM and saved.
+/// Runs `container`, deletes it when `all` of its processes run, with a minute to end, and checks that each of them got
+/// SIGTERM and saved.
 async fn deleted_while_it_runs(
     trial: &Trial,
     name: &str,
@@ -33,7 +33,7 @@ async fn deleted_while_it_runs(
     let mut log = Vec::new();
     let followed = follow_lead(trial, name, DEADLINE, |line| log.push(line.to_owned()));
     let deleted = async { run.kubectl(&["delete", "minicluster", name, "--wait=false"]) };
-    // With the pod its log is gone, in the middle of a line if need be.
+    // The log ends with the pod, perhaps in the middle of a line.
     let both = Box::pin(async { tokio::join!(followed, deleted).1 });
     let ended = tokio::time::timeout(DEADLINE, both).await;
     ended.with_context(|| format!("following the log of {name} to its end"))??;

@@ -21,12 +21,12 @@ pub(crate) async fn suspended(trial: &Trial, run: &Instance<'_>, reason: &str) -
     Ok(())
 }
 
-/// Its command, which was submitted before, is in the archive: the next lead does not submit it again.
+/// The archive has the command, which was submitted before, so that the next lead does not submit it again.
 #[test]
 #[ignore = "needs a cluster"]
 fn an_archived_instance_goes_on_with_another_size() {
     trial("pause", async |trial| {
-        // A directory of the node is there for whoever comes next.
+        // A directory of the node outlives the pods.
         let directory = format!("/var/tmp/{}", trial.namespace());
         let fields = "size: 2, interactive: true, archive: {path: /state/pause.tgz}";
         let container = format!(
@@ -68,7 +68,7 @@ fn a_suspended_command_runs_again_until_its_lead_is_lost() {
         run.edit(&json!({ "suspend": false }))?;
         run.ready().await?;
 
-        // Whoever has suspended the Job resumes it.
+        // The user who has suspended the Job resumes it.
         let suspend =
             |suspend: bool| run.patch("job/again", &json!({ "spec": { "suspend": suspend } }));
         suspend(true)?;

@@ -5,7 +5,7 @@ use anyhow::{Context as _, Result, ensure};
 use flux_contract::phase;
 use serde_json::Value;
 
-/// Of each rank its last segment. All of them are on the axis.
+/// The last segment of each rank. Fails if a segment is outside of the axis.
 fn last_segments(chart: &Value) -> Result<Vec<&Value>> {
     let whole = chart["milliseconds"].as_i64().context("the axis has a length")?;
     let rows = chart["rows"].as_array().context("the chart has rows")?;

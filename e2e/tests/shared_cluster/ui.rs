@@ -49,7 +49,7 @@ impl Ui {
         Ok((code.context("it has no status")?, body.to_owned()))
     }
 
-    /// What the API answers, which has to be well.
+    /// Sends a request to the API, and fails unless the answer is a success.
     fn api(&self, what: &str, body: &str) -> Result<Value> {
         let head =
             format!("Authorization: Bearer {}\r\nContent-Type: application/json\r\n", self.token);

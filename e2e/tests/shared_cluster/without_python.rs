@@ -1,5 +1,4 @@
-//! What the agent does in the place of Flux's Python programs: the job that `flux run` would make of a command, and the
-//! modules that `flux modprobe` would load.
+//! The agent replaces Flux's Python programs: its job must equal that of `flux run`, its modules those of `flux modprobe`.
 
 use crate::{Instance, trial, with_real_flux};
 use anyhow::{Context as _, Result, ensure};
@@ -7,10 +6,10 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 const AGENT: &str = "/mnt/flux/bin/flux-agent";
-/// The releases of Flux for which it does so.
+/// The releases of Flux for which the agent does so.
 const RELEASES: [&str; 2] = ["0.87.0", "0.88.0"];
 
-/// The job that `words` of `flux` submit and wait for, as Flux was given it.
+/// Runs `flux` with `words`, which submit a job and wait for it, and returns the jobspec that Flux got.
 async fn submitted(run: &Instance<'_>, words: &[&[&str]]) -> Result<Value> {
     let printed = run.flux(&words.concat()).await?;
     ensure!(printed.lines().all(|line| line == "a  b"), "{words:?}: {printed}");
@@ -72,7 +71,7 @@ fn a_scheduler_that_does_not_start_ends_the_run() {
     let why = "the stand-in for Flux schedules without Python";
     with_real_flux("no-scheduler", "a scheduler that does not start", why, async |trial| {
         let fields = "size: 1, interactive: true, flux: {scheduler: {simple: true}}";
-        // That of Flux 0.88 is a Python program.
+        // In Flux 0.88 this is a Python program.
         let run = trial.run("broken", fields, "environment: {PYTHONHOME: /nowhere}").await?;
         let (code, message) = run.fails("BrokerFailed").await?;
         ensure!(code == Some(76) && message.contains("the scheduler did not start"), "{message}");

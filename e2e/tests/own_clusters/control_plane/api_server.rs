@@ -7,26 +7,26 @@ use kube::ResourceExt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::net::TcpStream;
 
-/// How long it is away: longer than an operator may hold a Lease that it cannot renew.
+/// How long the API server is away: longer than an operator may hold a Lease that it cannot renew.
 const AWAY: Duration = Duration::from_secs(20);
-/// Longest time between two jobs of an instance that goes on, on a machine that is busy.
+/// The longest time between two jobs of an instance that goes on, on a busy machine.
 const GAP: u64 = 8;
 
-/// What a command does until somebody connects to its pod: it asks neither Kubernetes nor Flux.
+/// A program that waits until a client connects to its pod, without Kubernetes or Flux.
 const UNTIL_CONNECTED: &str = "perl -MIO::Socket::INET -e \
     \"IO::Socket::INET->new(LocalPort => 4000, Listen => 1)->accept or die\"";
 const PORT: u16 = 4000;
 
-/// What a container needs for a command that says `once`, waits for a connection, and ends with `code`.
+/// The fields of a container whose command prints `once`, waits for a connection, and ends with `code`.
 fn ends_when_connected(code: u8) -> String {
     format!("command: 'echo once; {UNTIL_CONNECTED}; exit {code}'")
 }
 
-/// An instance goes on with its jobs, and commands end, with 0 and with 7, while nobody can learn of it.
+/// While the API server is away, an instance goes on with its jobs, and commands end with 0 and with 7.
 pub(super) async fn commands_go_on_and_end_while_the_api_server_is_away(
     trial: &Trial,
 ) -> Result<()> {
-    // One job after the other on both of its brokers, and when each has ended.
+    // Runs one job after the other on both brokers, and prints the time of each end.
     let jobs = "launcher: true, command: 'until test -e /tmp/go; do flux run -N2 hostname; \
                 echo at $(date +%s); sleep 0.5; done'";
     let jobs = trial.run("jobs", "size: 2", jobs).await?;

@@ -26,8 +26,8 @@ fn start(trial: &Trial, program: &Path, variables: &[(&str, &str)]) -> Result<Op
     OperatorProcess::start(operator.envs(variables.iter().copied()), "operators.log")
 }
 
-/// One command loses a worker and ends while no operator runs, one is suspended and resumed meanwhile and ends when
-/// the next operator runs, and one has ended before, but its hook has not.
+/// Three commands while no operator runs: the first loses a worker and ends; the second is suspended and resumed, and
+/// ends later; the third has ended before, but its hook has not.
 pub(super) async fn an_operator_that_is_back_reports_what_happened_without_it(
     trial: &Trial,
     program: &Path,
@@ -49,7 +49,7 @@ pub(super) async fn an_operator_that_is_back_reports_what_happened_without_it(
     without.kubectl(&["wait", "job/without", "--for=condition=Failed", "--timeout=3m"])?;
     let next = start(trial, program, &[])?;
     ended_once(trial, &without, 2, 7).await?;
-    // It may end, and the operator is killed while it ends.
+    // The hook may end now, and the operator is killed meanwhile.
     ending.go(0).await?;
     next.kill()?;
     let last = start(trial, program, &[])?;
@@ -74,8 +74,8 @@ fn await_pod_ready(run: &Instance<'_>, pod: &Pod) -> Result<()> {
     run.kubectl(&ready).map(drop)
 }
 
-/// Of two that run the next release can read the configuration of one alone: the other was written by a release that has
-/// another version of it. The first gets another size, the second is not touched; both end well.
+/// The next release can read the configuration of one of two MiniClusters; the other configuration has another version.
+/// The operator changes the size of the first and leaves the second alone; both succeed.
 pub(super) async fn what_runs_goes_on_when_the_operator_is_another_one(
     trial: &Trial,
     program: &Path,

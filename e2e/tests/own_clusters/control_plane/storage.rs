@@ -1,4 +1,4 @@
-//! What the API server keeps its objects in is slow.
+//! The storage of the API server is slow.
 
 use super::{ended_once, ends_when_it_may};
 use crate::Trial;
@@ -30,7 +30,7 @@ pub(super) async fn slow_storage_only_takes_its_time(trial: &Trial) -> Result<()
     Ok(())
 }
 
-/// Halts etcd again and again, until nobody uses it any more.
+/// Halts etcd again and again, until the sender of `end` is dropped.
 fn slow_down(cluster: &Kubernetes, end: &Receiver<()>) -> Result<()> {
     let over = |after| end.recv_timeout(after) == Err(RecvTimeoutError::Disconnected);
     loop {

@@ -1,4 +1,4 @@
-//! A node is lost: its kubelet and all of its pods at once; or it runs short of disk.
+//! A node is lost, its kubelet and all of its pods at once, or its disk is full.
 
 use super::{
     FIRST, GIVEN_UP_SOON, SECOND, apart, await_given_up, await_second, node_of, two_nodes,
@@ -12,7 +12,7 @@ use kube::ResourceExt as _;
 
 const TAINT: &str = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute";
 
-/// Until the node is back nobody can know that its pods have ended, so nothing takes their place.
+/// Until the node is back Kubernetes cannot know whether its pods have ended, so nothing replaces them.
 pub(super) async fn workers_of_a_lost_node_come_back_with_it(trial: &Trial) -> Result<()> {
     let fields = format!("interactive: true, {GIVEN_UP_SOON}");
     let people = apart(trial, "people", &fields, "", FIRST).await?;
@@ -35,8 +35,8 @@ pub(super) async fn workers_of_a_lost_node_come_back_with_it(trial: &Trial) -> R
     command.ends_on(2).await
 }
 
-/// Two MiniClusters of which a part is on the second node, and the pods that are there: the lead of `once`, whose command
-/// says that and goes on, and the worker of `people`, which is interactive.
+/// Two MiniClusters with a pod on the second node each: the lead of `once`, whose command prints that and goes on, and
+/// the worker of `people`, which is interactive.
 struct Halves<'run> {
     trial: &'run Trial,
     once: Instance<'run>,
@@ -54,8 +54,8 @@ impl<'run> Halves<'run> {
         Ok(Self { trial, once, people, lead, worker })
     }
 
-    /// Waits for what becomes of both when the second node has lost its pods: `people` gets another worker, on the
-    /// first node; `once` ends for `reason`, and no pod runs again what its lead ran. Gives the message of that end.
+    /// Waits for the consequences of the loss: `people` gets another worker on the first node; `once` ends for `reason`,
+    /// and its command is not run again. Returns the message of that end.
     async fn await_elsewhere(&self, reason: &str) -> Result<String> {
         let again = self.people.another(1, &self.worker).await?;
         ensure!(node_of(&again) == FIRST, "the worker is on {}", node_of(&again));
@@ -71,7 +71,7 @@ impl<'run> Halves<'run> {
     }
 }
 
-/// An administrator says that the node will not come back as it was.
+/// An administrator declares the node out of service.
 pub(super) async fn pods_of_a_node_that_is_given_up_are_made_elsewhere(
     trial: &Trial,
 ) -> Result<()> {
@@ -91,7 +91,7 @@ pub(super) async fn pods_of_a_node_that_runs_short_of_disk_are_evicted(
 ) -> Result<()> {
     let halves = Halves::on_second(trial).await?;
     trial.own()?.limit_disk(&two_nodes(), SECOND)?;
-    // Pods that it does not know yet when the disk is full it rejects.
+    // The kubelet rejects pods that it does not know yet when its disk is full.
     for (run, pod) in [(&halves.once, &halves.lead), (&halves.people, &halves.worker)] {
         let answers = async || Ok(run.exec_in(&pod.name_any(), run.name, &["true"]).ok());
         wait_for("the kubelet to know its pods", answers).await?;

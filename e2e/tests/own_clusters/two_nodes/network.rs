@@ -1,4 +1,4 @@
-//! The network between the nodes is cut, and there again.
+//! The network between the nodes is cut and restored.
 
 use super::{FIRST, GIVEN_UP_SOON, SECOND, apart, await_given_up, await_second};
 use crate::{Instance, Trial, then_on};
@@ -7,14 +7,13 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use std::time::Duration;
 
-/// A cut that Kubernetes has hardly noticed when it is over.
+/// A cut that ends about when Kubernetes notices it.
 const SHORT: Duration = Duration::from_secs(20);
-/// A cut that Kubernetes and Flux have noticed, and that is over before Kubernetes gives pods up, unless they ask
-/// for that.
+/// A cut that Kubernetes and Flux notice, and that ends before Kubernetes evicts pods with the default tolerations.
 const LONG: Duration = Duration::from_mins(2);
 
-/// One MiniCluster has both: the command goes on, and the worker joins again in the same pod. One whose pods are
-/// given up sooner has another worker after the long one.
+/// One MiniCluster meets both cuts: the command goes on, and the worker joins again in the same pod. Another one, whose
+/// pods are evicted sooner, has another worker after the long cut.
 pub(super) async fn brokers_that_cannot_reach_each_other_join_again(trial: &Trial) -> Result<()> {
     let cut = apart(trial, "cut", "", &then_on(2), FIRST).await?;
     let fields = format!("interactive: true, {GIVEN_UP_SOON}");
@@ -42,7 +41,7 @@ pub(super) async fn brokers_that_cannot_reach_each_other_join_again(trial: &Tria
     cut.ends_on(2).await
 }
 
-/// Waits until the worker is missed, and runs a job without it.
+/// Waits until Flux reports the worker as lost, and runs a job without it.
 async fn goes_on_alone(
     trial: &Trial,
     cut: &Instance<'_>,

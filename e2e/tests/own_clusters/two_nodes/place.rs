@@ -1,4 +1,4 @@
-//! Where brokers are, and how they leave a node.
+//! The nodes of brokers, and how brokers leave a node.
 
 use super::{FIRST, SECOND, apart, node_of};
 use crate::{Trial, then_on, until_true};
@@ -7,7 +7,7 @@ use flux_contract::labels;
 use flux_operator::crd::{InstallMethod, Installed};
 use std::process::Stdio;
 
-/// Runs a command on a broker of each node, to which nothing but the operator's preferences brings them.
+/// Runs a command on a broker of each node: only the operator's preferences spread the pods.
 pub(super) async fn one_broker_comes_to_each_node(trial: &Trial) -> Result<()> {
     let run = trial.run("each", "size: 2", &then_on(2)).await?;
     run.up(2).await?;
@@ -18,8 +18,8 @@ pub(super) async fn one_broker_comes_to_each_node(trial: &Trial) -> Result<()> {
     run.ends_on(2).await
 }
 
-/// One node has image volumes: images are copied, unless the user insists, and then the pod waits, and the condition
-/// names the fault.
+/// Only one node has image volumes. So the operator copies images; if the user insists on mounting, the pod waits, and
+/// the condition names the fault.
 pub(super) async fn an_image_that_one_node_cannot_mount_is_copied(trial: &Trial) -> Result<()> {
     let lack = format!("node {SECOND} runs containerd 2.0.");
     let copied = trial.run("copied", "size: 2", "command: 'echo done'").await?;
@@ -44,7 +44,7 @@ pub(super) async fn a_rank_leaves_in_order_when_its_node_is_drained(trial: &Tria
     let run = apart(trial, "drained", fields, "", FIRST).await?;
     run.job("2", "until test -e /tmp/go; do sleep 0.1; done").await?;
     let before = run.pod(1).await?;
-    // Not what other cases have left.
+    // Without the pods of other cases.
     let pods = format!("--pod-selector={}=drained", labels::NAME);
     let words = ["drain", SECOND, "--delete-emptydir-data", "--timeout=3m", &pods];
     let mut drain = trial.own()?.kubectl(words);
