@@ -58,7 +58,7 @@ async fn a_new_lead_is_found_while_its_name_leads_to_the_old_one(trial: &Trial) 
         answer.split_whitespace().next().map(str::to_owned).context("no address")
     };
     let before = address_of_lead(&run).await?;
-    // Whoever has asked too early got the answer that there is no such name, which is kept for a while.
+    // A client that asked too early got the answer that there is no such name, and the DNS keeps that answer.
     let answered = wait_for("the name of the lead", async || Ok(answer().await.ok())).await?;
     ensure!(answered == before, "the lead is at {before}, and DNS says {answered}");
 

@@ -118,7 +118,7 @@ async fn grows_and_shrinks(trial: &Trial) -> Result<()> {
     run.running(2).await?;
     let two = uids(trial, run.name).await?;
     run.job("2", TASK).await?;
-    // With equal bounds the autoscaler wants three pods, whatever their load.
+    // The autoscaler wants at least three pods, whatever their load.
     run.kubectl(&["autoscale", "minicluster", run.name, "--min=3", "--max=4"])?;
     run.running(3).await?;
     run.kubectl(&["delete", "hpa", "grows"])?;

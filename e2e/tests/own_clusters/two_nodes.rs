@@ -88,7 +88,7 @@ fn node_of(pod: &Pod) -> &str {
     node.unwrap_or("no node")
 }
 
-/// Waits until Kubernetes no longer counts the worker as ready.
+/// Waits until Kubernetes has given the worker up, and deletes its pod.
 fn await_given_up(run: &Instance<'_>, worker: &Pod) -> Result<()> {
     let deleted = "--for=jsonpath={.metadata.deletionTimestamp}";
     run.kubectl(&["wait", "pod", &worker.name_any(), deleted, "--timeout=3m"]).map(drop)

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 const READS: usize = 10;
 /// The most requests of a run of any size.
 const REQUESTS: usize = 35;
-/// Writes among them. One records the run; one gives the lead's address back; one may label the lead's pod a second time, where the watch of
-/// pods is late: that changes nothing.
+/// The most writes among them. One records the run; one returns the lead's address; one may label the lead's pod a second
+/// time if the watch of pods is late, without a change.
 const WRITES: usize = 15;
 /// The least time between two writes of a status that differ in numbers and messages only. A longer run may cost one
 /// more write, and one more list of its pods, in each such time.

@@ -62,7 +62,7 @@ async fn has_an_api(trial: &Trial, name: &str, spec: &str) -> Result<String> {
 
 /// A script for a user of the lead's pod who is neither root nor Flux's. It prints the status of a request without the
 /// token, the files that hold the token (its halves are the arguments, so it is in no command line), and whether the
-/// user can signal the server.
+/// user can kill the server or read its environment.
 const OTHER_USER: &str = r#"
 curl --silent --output /dev/null --max-time 60 --write-out '%{http_code}\n' "http://$3-rest/api/v1/jobs"
 places="$(ls -d /proc/[0-9]*/cmdline /proc/[0-9]*/environ) /flux_operator /mnt /run /tmp /var /etc /home /dev/shm"

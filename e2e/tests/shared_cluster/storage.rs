@@ -16,7 +16,7 @@ fn a_command_that_fills_its_disk_fails_with_reason() {
         let fill = "echo once; head -c 4M /dev/zero > /scratch/full";
         let volume =
             trial.run("volume", "size: 1", &format!("{volume}, command: '{fill}'")).await?;
-        // The kubelet notices this later, and takes the pod away.
+        // The kubelet notices this later, and evicts the pod.
         let fill = "echo once; head -c 64M /dev/zero > /tmp/full; sleep 600";
         let disk = trial.run("disk", "size: 1", &format!("{LIMIT}, command: '{fill}'")).await?;
 
@@ -27,7 +27,7 @@ fn a_command_that_fills_its_disk_fails_with_reason() {
 
         let (code, message) = disk.fails("Evicted").await?;
         ensure!(message.contains("exceeds the total limit of containers 16Mi"), "{message}");
-        // The grace period of such an eviction is a second: the agent may not come to its end.
+        // The grace period of such an eviction is a second, which may be too short for the agent.
         let stopped = i32::from(Exit::Stopped.code());
         ensure!(code.is_some_and(|code| [stopped, 137].contains(&code)), "{code:?}: {message}");
         let log = disk.log(0).await?;
