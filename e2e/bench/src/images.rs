@@ -62,7 +62,7 @@ fn open_mpi(scratch: &Path, progress: &Progress) -> Result<Image> {
     let packages = ["openmpi-bin", "openssh-server"];
     let system = mpi_program(Release::Bookworm, &packages, "libopenmpi-dev", progress)?;
     let config = system.config().clone();
-    // sshd wants this directory, which an init system would make.
+    // sshd needs this directory, which an init system would make.
     let directory = [Source::link("/run/sshd/none", "/dev/null")];
     Ok(system.on_top(Layer::from_sources(scratch, &directory)?, config))
 }
@@ -77,7 +77,7 @@ fn moved(archive: &Path, scratch: &Path) -> Result<Layer> {
     fs::create_dir_all(view.parent().unwrap_or(&to))?;
     fs::rename(from.join(VIEW), &view)?;
     keep_one_python(&view)?;
-    // What it copies besides: nothing here, but it has to be there.
+    // The operator also copies this directory, so it must exist.
     fs::create_dir_all(to.join("opt/software"))?;
     symlink("/dev/null", to.join("opt/software/none"))?;
     let path = scratch.join("peer.tar");
@@ -92,8 +92,8 @@ fn pack(directory: &Path, archive: &Path) -> Result<()> {
     Ok(members.finish()?)
 }
 
-/// Changes a view to what the Go operator's wait.sh wants: it takes the only directory `lib/python3*` for Flux's
-/// modules, and removes the `python3` of a view that has a program of that directory's name.
+/// Adapts a view to the Go operator's wait.sh, which takes the only directory `lib/python3*` for Flux's modules, and
+/// removes the `python3` of a view that has a program of that directory's name.
 fn keep_one_python(view: &Path) -> Result<()> {
     let (lib, bin) = (view.join("lib"), view.join("bin"));
     // The stand-in has no Python.
@@ -111,7 +111,7 @@ fn keep_one_python(view: &Path) -> Result<()> {
     remove_tree(&lib.join("python3"))
 }
 
-/// Names of what is in a directory; nothing where there is none.
+/// The names of a directory's entries; none if the directory does not exist.
 fn entries(directory: &Path) -> Vec<String> {
     let entries = WalkDir::new(directory).min_depth(1).max_depth(1).into_iter();
     entries.filter_map(|it| Some(it.ok()?.file_name().to_str()?.to_owned())).collect()

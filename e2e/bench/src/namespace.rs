@@ -1,4 +1,4 @@
-//! The namespace of a measurement: what is made in it, and what the API server says of that.
+//! The namespace of a measurement, and the watches of its objects.
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use e2e::trial::Trial;
@@ -13,10 +13,10 @@ use kube::runtime::wait::await_condition;
 use kube::runtime::watcher;
 use std::time::Duration;
 
-/// A new namespace has all it needs long before.
+/// A new namespace is complete long before this deadline.
 const DEADLINE: Duration = Duration::from_mins(5);
 
-/// Waits until the namespace has what each pod needs: without, the first ones would not be made at once.
+/// Waits until the namespace has what each pod needs. Otherwise Kubernetes would delay the first pods.
 async fn ready(trial: &Trial) -> Result<()> {
     let account = |it: Option<&ServiceAccount>| it.is_some();
     let root = |it: Option<&ConfigMap>| it.is_some();
@@ -53,8 +53,7 @@ impl Observed {
 /// Every object that is made or changed.
 pub(super) type Observations = BoxStream<'static, Result<Observed>>;
 
-/// Watches all of these kinds in a namespace that has what pods need, and returns once every watch has begun: nothing
-/// may be there yet.
+/// Watches these kinds in the namespace, which must have no object of them, and returns once every watch has begun.
 pub(super) async fn watch(trial: &Trial, resources: &[ApiResource]) -> Result<Observations> {
     ready(trial).await?;
     let watches = resources.iter().map(|resource| watch_one(trial, resource.clone()));
@@ -67,7 +66,7 @@ pub(super) async fn watch(trial: &Trial, resources: &[ApiResource]) -> Result<Ob
     Ok(news.filter_map(async |seen| seen.transpose()).boxed())
 }
 
-/// Every object, and nothing where the watch begins.
+/// Every object, and `None` when the watch has begun.
 fn watch_one(trial: &Trial, resource: ApiResource) -> BoxStream<'static, Result<Option<Observed>>> {
     let api = Api::namespaced_with(trial.client().clone(), trial.namespace(), &resource);
     let events = watcher(api, watcher::Config::default());

@@ -20,8 +20,8 @@ use tempfile::NamedTempFile;
 const IDLE: Duration = Duration::from_millis(20);
 /// How long it is watched for that.
 const QUIET: Duration = Duration::from_secs(2);
-/// How long it may go on working once all is done: one that never rests is measured up to here.
-const RESTLESS: Duration = Duration::from_secs(30);
+/// How long it may work on after the end: an operator that is never idle is measured up to here.
+const LONGEST_WORK: Duration = Duration::from_secs(30);
 
 pub(super) struct OperatorProgram {
     program: PathBuf,
@@ -49,7 +49,7 @@ impl OperatorProgram {
         })
     }
 
-    /// That of somebody else, with the file of its CRD, whose name is `definition`.
+    /// Another project's operator, with the file of its CRD, whose name is `definition`.
     pub(super) fn peer(
         program: &Path,
         arguments: &'static [&'static str],
@@ -82,7 +82,7 @@ impl OperatorProgram {
     }
 }
 
-/// The kubeconfig of one who has this token in the place of a certificate.
+/// The kubeconfig with this token instead of a certificate.
 fn with_token(kubeconfig: &str, token: &str) -> Result<String> {
     let mut config: Value = serde_saphyr::from_str(kubeconfig)?;
     config["users"][0]["user"] = json!({ "token": token });
@@ -142,7 +142,7 @@ impl Operator {
     /// Waits until it has nothing to do.
     pub(super) async fn rest(&mut self) -> Result<()> {
         let begun = Instant::now();
-        while begun.elapsed() < RESTLESS {
+        while begun.elapsed() < LONGEST_WORK {
             self.check()?;
             let before = self.processor_time()?;
             tokio::time::sleep(QUIET).await;

@@ -1,7 +1,7 @@
 //! `cargo bench-flux scale`: what many MiniClusters, and a large one, cost.
 //!
-//! The control plane is real. The nodes are simulated, so nothing runs in the pods: what is measured is
-//! what the operator does, and what Kubernetes does with the objects that it makes.
+//! The control plane is real. The nodes are simulated, so nothing runs in the pods: the measurement is of the operator,
+//! and of Kubernetes with the operator's objects.
 
 mod load;
 mod measure;

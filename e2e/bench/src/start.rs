@@ -36,7 +36,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "PODS", value_delimiter = ',', default_value = "4,24",
           value_parser = clap::value_parser!(u32).range(2..))]
     sizes: Vec<u32>,
-    /// Who runs; by default all.
+    /// The contenders; by default all.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_enum)]
     contenders: Vec<Contender>,
     /// A tar of a view, members rooted at `mnt/flux/view`; without it, the stand-in for Flux runs.
@@ -123,7 +123,7 @@ impl Arguments {
         Ok(all)
     }
 
-    /// What this contender needs and is not there.
+    /// What this contender needs and lacks.
     fn missing(&self, contender: Contender) -> Option<&'static str> {
         if contender.is_of_mpi() && !self.view().is_real() {
             return Some("--view-archive: the stand-in starts no program of MPI");

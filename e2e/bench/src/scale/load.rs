@@ -1,4 +1,4 @@
-//! What is created: MiniClusters that differ in nothing but their names, and the nodes that kwok plays for their pods.
+//! The objects of a measurement: MiniClusters that differ in their names only, and the nodes that kwok simulates.
 
 use anyhow::{Context as _, Result};
 use e2e::environment::Environment;
@@ -26,8 +26,7 @@ pub(super) struct Load {
 }
 
 impl Load {
-    /// Whether the lead waits until all pods are there, as the quorum makes it. Where there are few the
-    /// time that a pod runs is enough.
+    /// Whether the lead waits until all pods are ready, as with a quorum. For few pods the usual time of a pod is enough.
     pub(super) const fn waits_for_all(self) -> bool {
         self.miniclusters == 1
     }
@@ -48,8 +47,8 @@ impl Load {
     }
 }
 
-/// Makes nodes for the largest of these loads, as pods that have ended take no room, and waits until they are ready.
-/// Returns how many there are.
+/// Makes nodes for the largest of these loads, waits until they are ready, and returns their number. Ended pods need no
+/// room, so one load after the other fits.
 pub(super) async fn make_nodes(
     client: &Client,
     environment: &Environment,

@@ -23,10 +23,10 @@ use std::time::{Duration, Instant};
 /// Requests of this program under way at the same time.
 const AT_ONCE: usize = 32;
 const DEADLINE: Duration = Duration::from_mins(40);
-/// How often the operator is looked at where nothing happens.
+/// How often the operator is checked while nothing happens.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What was found. Seconds are those since the first MiniCluster was created.
+/// The result of one measurement. Seconds are those since the first MiniCluster was created.
 #[derive(Debug, Serialize)]
 pub(super) struct Row {
     #[serde(flatten)]
@@ -154,8 +154,8 @@ async fn create(trial: &Trial, objects: Vec<DynamicObject>) -> Result<()> {
         .context("creating MiniClusters")
 }
 
-/// Notes what becomes of the Jobs until all are complete. Lets the lead of a large MiniCluster end once all pods
-/// are ready, as a quorum would.
+/// Records the Jobs until all are complete. Lets the lead of a large MiniCluster end once all pods are ready, as a quorum
+/// would.
 async fn observe(
     news: &mut Observations,
     trial: &Trial,
@@ -167,7 +167,7 @@ async fn observe(
     while !jobs.all_complete() {
         operator.check()?;
         ensure!(jobs.begun.elapsed() < DEADLINE, "it does not end: {}", jobs.describe());
-        // That nothing has come so long is no fault.
+        // Without news for a while the loop only checks the operator again.
         let Ok(next) = tokio::time::timeout(PAUSE, news.next()).await else { continue };
         let job = next.context("the watch has ended")??;
         jobs.note(&job);

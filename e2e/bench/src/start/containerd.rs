@@ -60,7 +60,7 @@ impl Containerd {
         let mut command = node.containerd();
         let reported = NamedTempFile::new().context("making a file for what containerd reports")?;
         let stdout = reported.reopen().context("opening the file for what containerd reports")?;
-        // What it deprecates is not what is measured.
+        // Without its warnings about deprecated settings.
         command.arg("events").stdin(Stdio::null()).stdout(stdout).stderr(Stdio::null());
         Ok(Self { listening: command.spawn().context("listening to containerd")?, reported })
     }
@@ -74,7 +74,7 @@ impl Containerd {
 
 impl Drop for Containerd {
     fn drop(&mut self) {
-        // One that has ended already is no fault.
+        // It may have ended already.
         let _ = self.listening.kill();
         let _ = self.listening.wait();
     }

@@ -1,4 +1,4 @@
-//! What is measured beside each other, in which order, and what is applied for each.
+//! The contenders, their order, and the objects of each.
 
 use super::recording::{JOB_COMPLETE, MINICLUSTER_COMPLETE, MPI_JOB_SUCCEEDED};
 use crate::images::{AGENT_WITH_VIEW, MPI, PEER_VIEW, SYSTEM_WITH_VIEW};
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 const NAME: &str = "bench";
 
-/// As many as the tasks and slots of a pod, where the program is one of MPI.
+/// The ranks of a pod of an MPI program: as many as its tasks and slots.
 const RANKS_OF_A_POD: u32 = 2;
 
 /// A way to run a program on some pods: `true`, or one of MPI with two ranks a pod.
@@ -52,7 +52,7 @@ impl Contender {
         matches!(self, Self::Mounted | Self::Copied | Self::CopiedFromOne | Self::MpiMounted)
     }
 
-    /// Whether the operator of somebody else runs it.
+    /// Whether another project's operator runs it.
     pub(super) fn is_of_a_peer(self) -> bool {
         matches!(self, Self::Peer | Self::MpiOperator)
     }
@@ -71,7 +71,7 @@ impl Contender {
         (self == Self::MpiOperator).then(|| ApiResource::from_gvk(&mpi_job))
     }
 
-    /// The milestone at which that object says that all is done.
+    /// The milestone at which that object reports the end.
     pub(super) fn reported(self) -> &'static str {
         if self.is_ours() {
             MINICLUSTER_COMPLETE
@@ -83,8 +83,8 @@ impl Contender {
     }
 }
 
-/// The contenders in the order of a round: each round begins with another one, and every second one goes
-/// backwards, so that nobody always comes after the same one.
+/// The contenders in the order of a round: each round begins with another one, and every second round is reversed, so
+/// that no contender always follows the same one.
 pub(super) fn order(contenders: &[Contender], round: usize) -> Vec<Contender> {
     let mut order = contenders.to_vec();
     if round % 2 == 1 {
@@ -161,7 +161,7 @@ impl RunSpec<'_> {
     }
 }
 
-/// Of no secret key: the cluster ends with the measurement.
+/// A certificate with a fixed key: the cluster ends with the measurement.
 fn certificate() -> Result<String> {
     let made = CurveCertificate::new(NAME, [7; 32]).context("making a certificate")?;
     Ok(made.to_text().expose().clone())

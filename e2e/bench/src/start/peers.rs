@@ -1,4 +1,4 @@
-//! Operators of others that are measured beside this one, where their programs are at hand.
+//! Operators of other projects that are measured beside this one, if their programs are at hand.
 
 use super::contender::Contender;
 use super::run::MeasuredCluster;

@@ -1,4 +1,4 @@
-//! What was seen of a run, and when each of its milestones was reached.
+//! The objects and events of a run, and the times of its milestones.
 
 use super::containerd::{Change, TaskEvent};
 use crate::namespace::Observed;
@@ -85,7 +85,7 @@ impl Recording {
         MILESTONES.iter().find(|(name, _)| *name == milestone)?.1(self)
     }
 
-    /// When what was reached, in seconds since the begin.
+    /// When each milestone was reached, in seconds since the begin.
     pub(super) fn milestones(&self) -> BTreeMap<&'static str, f64> {
         let seconds = |at: Timestamp| at.duration_since(self.begun).as_secs_f64();
         MILESTONES.iter().filter_map(|(name, find)| Some((*name, seconds(find(self)?)))).collect()
@@ -133,7 +133,7 @@ impl Recording {
     }
 }
 
-/// The container in which Flux runs, as a pod's status has it.
+/// The status of the container in which Flux runs.
 fn status(pod: &Pod) -> Option<&ContainerStatus> {
     pod.status.as_ref()?.container_statuses.as_ref()?.first()
 }

@@ -1,4 +1,4 @@
-//! What all runs together say: tables for people, a document for programs.
+//! The results of all runs: tables for people, a document for programs.
 
 use super::contender::Contender;
 use super::recording::{MILESTONES, Milestone};
@@ -130,7 +130,7 @@ impl Report {
         table(&[head].into_iter().chain(MILESTONES.iter().map(row)).collect::<Vec<_>>())
     }
 
-    /// What there is to say of a contender; nothing where it did not run.
+    /// The summary of a contender; `None` if it did not run.
     fn summary(&self, contender: Contender, size: u32) -> Option<Summary> {
         let spread = |of: fn(&Run) -> Option<f64>| self.spread(contender, size, of);
         let first = self.first_runs.iter().find(|it| it.contender == contender && it.size == size);

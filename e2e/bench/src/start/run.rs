@@ -20,7 +20,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A run that takes longer does not end.
+/// A run that takes longer has failed.
 const DEADLINE: Duration = Duration::from_mins(5);
 
 /// A run and what was measured of it.
@@ -33,7 +33,7 @@ pub(super) struct Run {
     pub(super) round: usize,
     /// Seconds from the first object's creation.
     pub(super) milestones: BTreeMap<&'static str, f64>,
-    /// Seconds of the machine's processors, from there until all was reported as done.
+    /// Processor seconds of the machine, from there until the end was reported.
     pub(super) processor_seconds: f64,
 }
 
@@ -48,7 +48,7 @@ impl Run {
         self.milestones.get(self.contender.reported()).copied()
     }
 
-    /// How long after the end was in the pod's status this project's operator reported it.
+    /// The seconds from the end in the pod's status to the report of this project's operator.
     pub(super) fn reported_after_status(&self) -> Option<f64> {
         let known = self.milestones.get(END_IN_STATUS).filter(|_| self.contender.is_ours())?;
         Some(self.reported()? - known)
@@ -67,7 +67,7 @@ impl MeasuredCluster {
         Ok(Self { containerd: Containerd::listen(&environment)?, environment })
     }
 
-    /// Runs what is wanted once, in a namespace of its own, and waits until that is gone.
+    /// Runs it once, in a namespace of its own, and waits until the namespace is gone.
     pub(super) fn run(&self, wanted: RunSpec<'_>, round: usize) -> Result<Run> {
         let trial = self.environment.trial("bench", &[], async |trial| {
             let run = self.measure(trial, wanted, round).await?;
@@ -108,7 +108,7 @@ impl MeasuredCluster {
     }
 }
 
-/// What the machine's processors have worked since it was started, for all of its processes.
+/// The processor time of all processes since the machine was started.
 fn work_so_far() -> Result<Duration> {
     let statistics = KernelStats::current().context("reading the processors' times")?;
     Ok(work(&statistics.total))
