@@ -1,4 +1,4 @@
-//! What parent and children say, and what is said to them.
+//! Messages of parent and children, and the answers.
 
 use super::core::{Broker, Severity};
 use super::state::State;
@@ -27,7 +27,7 @@ impl Broker {
 
     pub(crate) fn parent_says(&mut self, message: Option<Bytes>) {
         let Some(bytes) = message else {
-            // A worker does not mind losing its parent: it connects again, and says so.
+            // A worker that loses its parent connects again, and logs that.
             if self.is_joined() {
                 self.send_up(&Upward::Back);
             }
@@ -129,7 +129,7 @@ impl Broker {
             self.send_down(link, &Downward::Failed("overlay.hello: Invalid argument".to_owned()));
             return;
         }
-        // It may have come again after a crash that nobody has noticed.
+        // The worker may have crashed, unnoticed, and come again.
         self.child_gone(rank);
         self.children.insert(rank, link);
         self.send_down(link, &Downward::State(self.state));
