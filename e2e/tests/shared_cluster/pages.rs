@@ -43,7 +43,7 @@ fn run(trial: &Trial, line: &str) -> Result<String> {
 
 #[test]
 #[ignore = "needs a cluster"]
-fn the_first_look_of_the_readme_shows_what_it_says() {
+fn the_first_look_of_the_readme_works() {
     trial("readme", async |trial| {
         let typed = first_look();
         ensure!(typed.len() == 3, "{typed:?}");

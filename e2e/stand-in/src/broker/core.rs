@@ -13,12 +13,12 @@ use tempfile::TempDir;
 use tokio::sync::mpsc::{Sender, UnboundedSender, WeakSender};
 
 /// An event around a broker: the function that handles it.
-type News = Box<dyn FnOnce(&mut Broker) + Send>;
+type BrokerEvent = Box<dyn FnOnce(&mut Broker) + Send>;
 
 /// How news get to a broker.
 #[derive(Clone)]
 pub(crate) struct Mailbox {
-    pub(super) news: UnboundedSender<News>,
+    pub(super) news: UnboundedSender<BrokerEvent>,
     pub(super) alive: WeakSender<()>,
 }
 
