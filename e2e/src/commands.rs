@@ -21,7 +21,7 @@ use std::process::ExitCode;
 enum Command {
     /// Set everything up and run the hello-world example.
     Demo(ClusterArguments),
-    /// Set everything up and run every check and test.
+    /// Set everything up and run the checks and tests of a change; with --all every one.
     Verify(verify::Arguments),
     /// Build the images that are shipped from their Dockerfiles, for every architecture, into target/images.
     Images,

@@ -33,8 +33,8 @@ pub(crate) struct Arguments {
     /// Run only the cluster tests whose names contain this text.
     #[arg(long, value_name = "TEXT")]
     test: Option<String>,
-    /// Run also what no change since the last commit of `main` can break, and what runs each night: the images that
-    /// are shipped, other architectures, versions of Kubernetes, containerds and schedulers, and nodes that fail.
+    /// Run every check: also those that the change cannot have broken, and those of each night, such as other
+    /// architectures, versions of Kubernetes, containerds and schedulers, and nodes that fail.
     #[arg(long)]
     all: bool,
     /// Leave the cluster up at the end.
