@@ -72,7 +72,7 @@ pub(crate) fn check(progress: &Progress) -> Result<()> {
     each_rendered(&helm, |path, expected| {
         let fresh = fs::read_to_string(path).is_ok_and(|text| text == expected);
         let path = path.display();
-        ensure!(fresh, "{path} is not what deploy/chart says: run `cargo e2e manifests`");
+        ensure!(fresh, "{path} differs from deploy/chart: run `cargo e2e manifests`");
         Ok(())
     })?;
     let cases = include_str!("chart.yaml").replace("$VERSION", env!("CARGO_PKG_VERSION"));

@@ -60,13 +60,13 @@ async fn a_new_lead_is_found_while_its_name_leads_to_the_old_one(trial: &Trial) 
     let before = address_of_lead(&run).await?;
     // A client that asked too early got the answer that there is no such name, and the DNS keeps that answer.
     let answered = wait_for("the name of the lead", async || Ok(answer().await.ok())).await?;
-    ensure!(answered == before, "the lead is at {before}, and DNS says {answered}");
+    ensure!(answered == before, "the lead is at {before}, and DNS answers {answered}");
 
     let lead = run.delete_pod(0).await?;
     run.another(0, &lead).await?;
     run.up(2).await?;
     let (after, answered) = (address_of_lead(&run).await?, answer().await?);
-    ensure!(after != before && answered == before, "the lead is at {after}, DNS says {answered}");
+    ensure!(after != before && answered == before, "the lead is at {after}, DNS answers {answered}");
     ensure!(run.pod(1).await?.uid() == worker.uid(), "the worker was made again");
     run.brokers(2).await.map(drop)
 }

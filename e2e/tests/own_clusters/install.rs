@@ -340,7 +340,7 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// Waits until the cluster has nothing of an operator, in whichever namespace.
+    /// Waits until no namespace of the cluster has anything of an operator.
     fn await_nothing_left(&self) -> Result<()> {
         until("nothing of the operator to be left", DEADLINE, || {
             Ok(match self.left() {

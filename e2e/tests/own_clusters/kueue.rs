@@ -163,7 +163,7 @@ async fn grows_by_demand(trial: &Trial) -> Result<()> {
     ensure!(hosts.lines().count() == 3, "{hosts}");
     run.running(1).await?;
     let goes = async || Ok(uids(trial, run.name).await? == one);
-    until_true("the pods that nobody needs to go", goes).await
+    until_true("the deletion of pods that no job needs", goes).await
 }
 
 /// The numbers of pods of the Workloads that are not finished.

@@ -46,8 +46,8 @@ fn write_control_plane(directory: &Path, authority: &Authority, network: &Networ
         issue(directory, authority, file, &client(user, group)?)?;
     }
     issue(directory, authority, "apiserver", &api_server(network)?)?;
-    // How the API server shows an extension API server that a request comes from it. This takes an authority of its
-    // own: whoever has such a certificate may claim to be anyone.
+    // With this certificate the API server proves to extension API servers that a request comes from it. It has an
+    // authority of its own, because its holder may claim to be any user.
     let authority = self::authority("front-proxy")?;
     write(&directory.join("front-proxy-ca.crt"), &authority.pem())?;
     let name = "front-proxy-client";
