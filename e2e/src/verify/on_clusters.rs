@@ -101,8 +101,10 @@ pub(super) fn run(
 fn left_out(report: &Report<'_>, all: bool) -> Vec<&'static str> {
     let mut modules = Vec::new();
     if !all {
-        NIGHTLY.iter().for_each(|module| report.not_run(module, ONLY_ALL));
-        modules.extend(NIGHTLY);
+        for module in NIGHTLY {
+            report.not_run(module, ONLY_ALL);
+            modules.push(module);
+        }
     }
     if report.leaves_out("every way to install", INSTALL) {
         modules.push("install");
