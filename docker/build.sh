@@ -32,7 +32,7 @@ build() {
 }
 
 # Cargo wants a program or a library of every member of the workspace.
-stand_ins() {
+placeholders() {
   for manifest in */Cargo.toml */*/Cargo.toml; do
     sources=$(dirname "$manifest")/src
     mkdir -p "$sources"
@@ -43,9 +43,9 @@ stand_ins() {
 
 case "$1" in
   toolchain) toolchain ;;
-  dependencies) stand_ins; build "$2" "$3" ;;
+  dependencies) placeholders; build "$2" "$3" ;;
   package)
-    # The sources may be older than what was built of their stand-ins.
+    # The sources may be older than what was built of their placeholders.
     touch */src/lib.rs */src/main.rs */*/src/lib.rs */*/src/main.rs
     build "$2" "$3"
     install -D -t /output "target/$target/$3/$2"

@@ -1,9 +1,8 @@
-//! What was asked of the API server, as its audit log has it.
+//! Requests to the API server, read from its audit log.
 
 use anyhow::{Context as _, Result};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use serde::Deserialize;
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -22,10 +21,10 @@ pub struct Audit {
 #[serde(rename_all = "camelCase")]
 pub struct Request {
     stage: String,
-    /// What was asked for, such as `patch`.
+    /// The verb, such as `patch`.
     pub verb: String,
     user: User,
-    /// Of what; not of what is no object, such as `/healthz`.
+    /// The object of the request; `None` for a path such as `/healthz`.
     pub object_ref: Option<Object>,
     #[serde(rename = "requestReceivedTimestamp")]
     received: MicroTime,
@@ -36,9 +35,9 @@ pub struct Request {
 /// The object of a request.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Object {
-    /// Kinds by their plural, such as `jobs`.
+    /// The kind in the plural, such as `jobs`.
     pub resource: Option<String>,
-    /// A part of it, such as `status`.
+    /// The subresource, such as `status`.
     pub subresource: Option<String>,
     /// Its namespace, if it is in one.
     pub namespace: Option<String>,
@@ -50,37 +49,28 @@ struct User {
 }
 
 impl Audit {
-    /// The log at this path, from now on.
+    /// Opens the log at this path and skips what it has already.
     pub fn from_now_on(log: &Path) -> Result<Self> {
         let mut audit = Self { log: log.to_owned(), read: 0 };
         audit.operator()?;
         Ok(audit)
     }
 
-    /// The operator's requests that have been answered since this was called before.
+    /// Returns the operator's requests that the API server has answered since the last call.
     pub fn operator(&mut self) -> Result<Vec<Request>> {
         let mut log = File::open(&self.log).context("opening the audit log")?;
         log.seek(SeekFrom::Start(self.read)).context("reading the audit log")?;
         let (mut log, mut line, mut requests) = (BufReader::new(log), Vec::new(), Vec::new());
-        // The last line may be half written, and is read later.
+        // The API server may have written half of the last line: the next call reads that line.
         while log.read_until(b'\n', &mut line)? > 0 && line.ends_with(b"\n") {
             self.read += u64::try_from(line.len())?;
             requests.extend(serde_json::from_slice::<Request>(&line).ok());
             line.clear();
         }
-        // A watch is in the log when it begins, too.
+        // The log has a watch twice: when the watch begins and when it ends.
         requests.retain(|it| it.stage == "ResponseComplete" && it.is_by_the_operator());
         Ok(requests)
     }
-}
-
-/// How many of each kind there are.
-pub(crate) fn count(requests: &[Request]) -> BTreeMap<String, u64> {
-    let mut counts = BTreeMap::new();
-    for request in requests {
-        *counts.entry(request.kind()).or_default() += 1;
-    }
-    counts
 }
 
 impl Request {
@@ -129,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn each_request_of_the_operator_is_read_once_when_its_line_is_whole() {
+    fn each_whole_line_of_the_audit_log_is_read_once() {
         let mut log = tempfile::NamedTempFile::new().unwrap();
         let operator = "system:serviceaccount:flux-operator-system:flux-operator";
         let (first, second) = (line(operator, "patch", 201), line(operator, "get", 200));

@@ -1,6 +1,6 @@
 //! The command line's part that names a cluster, which the tests read from the environment.
 
-use crate::cluster::Target;
+use crate::cluster::ClusterChoice;
 use crate::kubernetes::{
     ClusterId, IpFamilies, KubernetesVersion, MOST_NODES, Network, Nodes, Options, id_of_version,
 };
@@ -39,19 +39,19 @@ pub(crate) struct ClusterArguments {
     nodes: usize,
 }
 
-/// Makes the tests that `command` runs use this cluster, whichever this process's own variables name.
-pub(crate) fn use_cluster(command: &mut Command, target: &Target) {
+/// Sets the variables of `command` so that its tests use this cluster, whatever the variables of this process name.
+pub(crate) fn use_cluster(command: &mut Command, target: &ClusterChoice) {
     let options = ClusterArguments::command();
     for name in options.get_arguments().filter_map(Arg::get_env) {
         command.env_remove(name);
     }
     match target {
-        Target::External { kubeconfig, load_command } => {
+        ClusterChoice::External { kubeconfig, load_command } => {
             command.env("FLUX_E2E_KUBECONFIG", kubeconfig);
             command.envs(load_command.as_ref().map(|it| ("FLUX_E2E_LOAD_COMMAND", it)));
         }
         // Tests that need another setup make a cluster of their own.
-        Target::Own(Options { id, network, version, nodes, .. }) => {
+        ClusterChoice::Own(Options { id, network, version, nodes, .. }) => {
             command.env("FLUX_E2E_ID", id.as_str());
             command.env("FLUX_E2E_IP_FAMILY", network.ip_families.to_string());
             command.env("FLUX_E2E_CLUSTER_DOMAIN", &network.domain);
@@ -62,20 +62,23 @@ pub(crate) fn use_cluster(command: &mut Command, target: &Target) {
 }
 
 impl ClusterArguments {
-    /// What the environment says, by the variables that the options' help names.
+    /// Reads the arguments from the environment variables that `--help` names.
     pub(crate) fn from_environment() -> Result<Self> {
         Self::try_parse_from(["tests"]).context("reading the variables that name a cluster")
     }
 
     /// The cluster that the arguments name.
-    pub(crate) fn target(&self) -> Result<Target> {
+    pub(crate) fn target(&self) -> Result<ClusterChoice> {
         if let Some(kubeconfig) = self.kubeconfig.clone() {
-            return Ok(Target::External { kubeconfig, load_command: self.load_command.clone() });
+            return Ok(ClusterChoice::External {
+                kubeconfig,
+                load_command: self.load_command.clone(),
+            });
         }
         if self.load_command.is_some() {
             bail!("--load-command is for a cluster named by --kubeconfig");
         }
-        Ok(Target::Own(self.options()?))
+        Ok(ClusterChoice::Own(self.options()?))
     }
 
     fn options(&self) -> Result<Options> {
@@ -106,8 +109,8 @@ mod tests {
         ClusterArguments::try_parse_from([&["tests"], words].concat())
     }
 
-    /// The options that the variables of a command for tests stand for. Every variable is set or removed.
-    fn passed_on(target: &Target) -> Vec<String> {
+    /// Options equal to the variables that `use_cluster` sets. Every variable is set or removed.
+    fn passed_on(target: &ClusterChoice) -> Vec<String> {
         let mut command = Command::new("true");
         use_cluster(&mut command, target);
         let passed: HashMap<_, _> = command.get_envs().collect();
@@ -119,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_up_is_passed_on_whole_and_nothing_else_by_the_environment() {
+    fn tests_get_the_whole_cluster_choice_by_variables() {
         let network = Network {
             ip_families: IpFamilies::Ipv6AndIpv4,
             domain: "k8s.example".parse().unwrap(),
@@ -128,9 +131,9 @@ mod tests {
         let (id, nodes) = (ClusterId::named("a").unwrap(), Nodes::of(2));
         let usual = Options::of_version(KubernetesVersion::all()[0]).unwrap();
         let options = Options { id, network, nodes, ..usual };
-        let own = Target::Own(options);
+        let own = ClusterChoice::Own(options);
         let load_command = Some("load {}".to_owned());
-        let external = Target::External { kubeconfig: "/k".into(), load_command };
+        let external = ClusterChoice::External { kubeconfig: "/k".into(), load_command };
         for target in [&own, &external] {
             let words = passed_on(target);
             let words: Vec<&str> = words.iter().map(String::as_str).collect();

@@ -1,6 +1,6 @@
 //! The cluster that tests run against: one of our own, or any that a kubeconfig names.
 //!
-//! Both look the same from here on.
+//! The rest of the harness does not distinguish the two.
 
 use crate::images::image::Image;
 use crate::kubernetes::{Kubernetes, Options};
@@ -13,7 +13,7 @@ use std::process::Command;
 
 /// Which cluster to use.
 #[derive(Debug, Clone)]
-pub enum Target {
+pub enum ClusterChoice {
     /// One on this machine, started if need be.
     Own(Options),
     /// One that is there already.
@@ -25,40 +25,48 @@ pub enum Target {
     },
 }
 
-impl Target {
-    /// What is asked of the one on this machine.
+impl ClusterChoice {
+    /// The options of a cluster on this machine.
     pub fn own(&self) -> Option<&Options> {
         if let Self::Own(options) = self { Some(options) } else { None }
     }
 }
 
-/// A cluster that can be used, as [`Target`] names it.
+/// A cluster that can be used, as [`ClusterChoice`] names it.
 #[derive(Debug, Clone)]
-pub(crate) enum Cluster {
+pub enum Cluster {
+    /// One of ours.
     Own(Box<Kubernetes>),
-    External { kubeconfig: PathBuf, load_command: Option<String> },
+    /// One of somebody else.
+    External {
+        /// How to reach it.
+        kubeconfig: PathBuf,
+        /// A command that loads an image archive into it.
+        load_command: Option<String>,
+    },
 }
 
 impl Cluster {
-    /// Starts the cluster, or sees that the given one answers.
-    pub(crate) fn up(target: &Target, progress: &Progress) -> Result<Self> {
+    /// Starts the cluster, or checks that the given one answers.
+    pub fn up(target: &ClusterChoice, progress: &Progress) -> Result<Self> {
         match target.clone() {
-            Target::Own(options) => {
+            ClusterChoice::Own(options) => {
                 Kubernetes::up(&options, progress).map(|it| Self::Own(Box::new(it)))
             }
-            Target::External { kubeconfig, load_command } => {
+            ClusterChoice::External { kubeconfig, load_command } => {
                 check(&kubeconfig, load_command.as_deref())?;
                 Ok(Self::External { kubeconfig, load_command })
             }
         }
     }
 
-    pub(crate) fn own(&self) -> Option<&Kubernetes> {
+    /// The cluster, if it is one of ours.
+    pub fn own(&self) -> Option<&Kubernetes> {
         if let Self::Own(cluster) = self { Some(cluster) } else { None }
     }
 
     /// The kubeconfig to reach it by, after [`Cluster::enter_network`].
-    pub(crate) fn kubeconfig(&self) -> &Path {
+    pub fn kubeconfig(&self) -> &Path {
         match self {
             Self::Own(cluster) => cluster.kubeconfig(),
             Self::External { kubeconfig, .. } => kubeconfig,
@@ -82,7 +90,7 @@ impl Cluster {
     }
 
     /// Applies objects as `kubectl apply --server-side` does, with these further options.
-    pub(crate) fn apply(&self, manifest: &str, options: &[&str]) -> Result<()> {
+    pub fn apply(&self, manifest: &str, options: &[&str]) -> Result<()> {
         let words = ["apply", "--server-side", "--force-conflicts", "--validate=strict", "-f", "-"];
         let mut apply = self.kubectl(&[&words[..], options].concat());
         programs::run_with_input(&mut apply, manifest.as_bytes()).map(drop)
@@ -100,7 +108,8 @@ impl Cluster {
         }
     }
 
-    pub(crate) fn load_image(&self, image: &Image, names: &[&str]) -> Result<()> {
+    /// Loads an image under these names.
+    pub fn load_image(&self, image: &Image, names: &[&str]) -> Result<()> {
         match self {
             Self::Own(cluster) => cluster.load_image(image, names),
             Self::External { load_command, .. } => {
@@ -132,7 +141,7 @@ fn check(kubeconfig: &Path, load_command: Option<&str>) -> Result<()> {
 fn load_image(image: &Image, names: &[&str], load_command: Option<&str>) -> Result<()> {
     let what = names.join(", ");
     let Some(command) = load_command else {
-        bail!("loading {what}: say how by --load-command, as 'kind load image-archive {{}}'");
+        bail!("loading {what} needs a command: pass --load-command, such as 'kind load image-archive {{}}'");
     };
     let file = tempfile::Builder::new().suffix(".tar").tempfile();
     let file = file.context("making a file for an image archive")?;
@@ -156,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_archive_takes_its_place_in_the_load_command_which_has_to_have_one() {
+    fn the_load_command_needs_a_place_for_the_archive() {
         let words = loading("kind load image-archive '{}' --name x", Path::new("/a b")).unwrap();
         assert_eq!(words, ["kind", "load", "image-archive", "/a b", "--name", "x"]);
         for command in ["kind load", "", "kind '{}"] {

@@ -1,9 +1,8 @@
-//! The command line of the test harness, but for what names a cluster.
+//! The command line of the test harness; `cli.rs` has the arguments that name a cluster.
 
 use crate::architecture::Architecture;
-use crate::bench::BenchCommand;
 use crate::cli::ClusterArguments;
-use crate::cluster::{Cluster, Target};
+use crate::cluster::{Cluster, ClusterChoice};
 use crate::demo::demo;
 use crate::environment::Environment;
 use crate::interruption::{self, Scope};
@@ -22,16 +21,13 @@ use std::process::ExitCode;
 enum Command {
     /// Set everything up and run the hello-world example.
     Demo(ClusterArguments),
-    /// Set everything up and run every check and test.
+    /// Set everything up and run the checks and tests of a change; with --all every one.
     Verify(verify::Arguments),
     /// Build the images that are shipped from their Dockerfiles, for every architecture, into target/images.
     Images,
     /// Render the manifests in deploy/ from the chart. Builds helm.
     Manifests,
-    /// Measure on a cluster of this machine.
-    #[command(subcommand)]
-    Bench(BenchCommand),
-    /// Start the cluster on this machine, or see that it runs.
+    /// Start the cluster on this machine, or check that it runs.
     Up(ClusterArguments),
     /// End the cluster on this machine and everything it has left there.
     Down(ClusterArguments),
@@ -46,17 +42,21 @@ enum Command {
     },
 }
 
-/// The command line as a value: what pages say to type is checked against it.
+/// The command line as a value: a test checks the command lines of the pages against it.
 pub fn command_line() -> clap::Command {
     Command::command()
 }
 
-/// Does what the command line asks for.
+/// Runs the command of the command line.
 pub fn main() -> ExitCode {
-    let ended = Command::parse().run(&Progress::new());
+    exit_code(Command::parse().run(&Progress::new()))
+}
+
+/// Prints the error of a program that has failed, and returns the program's exit code.
+pub fn exit_code(ended: Result<ExitCode>) -> ExitCode {
     interruption::await_end();
     ended.unwrap_or_else(|error| {
-        progress::complain(&format!("error: {error:#}"));
+        progress::print_error(&format!("error: {error:#}"));
         ExitCode::FAILURE
     })
 }
@@ -74,11 +74,10 @@ impl Command {
                 progress::print(&images.directory.display().to_string());
             }
             Self::Manifests => chart::write_rendered(progress)?,
-            Self::Bench(command) => return command.run(),
             Self::Up(cluster) => {
                 let cluster = Cluster::up(&guarded(&cluster)?, progress)?;
-                progress.say(&format!("ready, kubeconfig {}", cluster.kubeconfig().display()));
-                progress.say("try: cargo e2e kubectl -- get pods -A");
+                progress.log(&format!("ready, kubeconfig {}", cluster.kubeconfig().display()));
+                progress.log("try: cargo e2e kubectl -- get pods -A");
             }
             Self::Down(cluster) => {
                 let options = cluster.own()?;
@@ -95,19 +94,19 @@ impl Command {
     }
 }
 
-/// The cluster that the arguments name, which an interruption ends from now on.
-fn guarded(arguments: &ClusterArguments) -> Result<Target> {
+/// Returns the cluster that the arguments name; from now on an interruption ends it.
+fn guarded(arguments: &ClusterArguments) -> Result<ClusterChoice> {
     let target = arguments.target()?;
-    interruption::guard(target.own().cloned(), Scope::Target)?;
+    interruption::guard(target.own().cloned(), Scope::Used)?;
     Ok(target)
 }
 
-/// The cluster if it runs; nothing is started.
+/// Returns the cluster if it runs. This function starts none.
 fn running(arguments: &ClusterArguments) -> Result<Cluster> {
     match arguments.target()? {
-        Target::Own(options) => Kubernetes::find(&options)
+        ClusterChoice::Own(options) => Kubernetes::find(&options)
             .map(|it| Cluster::Own(Box::new(it)))
             .context("there is no cluster to use, `cargo e2e up` starts one"),
-        target @ Target::External { .. } => Cluster::up(&target, &Progress::quiet()),
+        target @ ClusterChoice::External { .. } => Cluster::up(&target, &Progress::quiet()),
     }
 }

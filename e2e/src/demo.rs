@@ -10,7 +10,7 @@ use anyhow::{Result, bail};
 use std::time::Duration;
 
 const EXAMPLE: &str = "examples/hello-world/minicluster.yaml";
-/// A lead that has not started by then will not start.
+/// The demonstration fails if the lead has not started within this time.
 const START_DEADLINE: Duration = Duration::from_mins(10);
 
 /// Runs the hello-world example in `environment` and shows what happens.
@@ -33,20 +33,20 @@ async fn show(
 ) -> Result<()> {
     let namespace = trial.namespace();
     let indented: Vec<_> = manifest.lines().map(|line| format!("    {line}")).collect();
-    progress.say(&format!("applying {EXAMPLE} in the namespace {namespace}:"));
-    progress.say(&indented.join("\n"));
+    progress.log(&format!("applying {EXAMPLE} in the namespace {namespace}:"));
+    progress.log(&indented.join("\n"));
     let name = trial.apply(manifest).await?;
-    progress.say("following the log of the lead:");
-    follow_lead(trial, &name, START_DEADLINE, |line| progress.say(&format!("  | {line}"))).await?;
+    progress.log("following the log of the lead:");
+    follow_lead(trial, &name, START_DEADLINE, |line| progress.log(&format!("  | {line}"))).await?;
     let cluster = trial.named(&name).finished().await?;
     let status = trial.plugin_prints(&["status", &name])?;
-    progress.say(&format!("kubectl flux status --namespace {namespace} {name}\n{status}"));
+    progress.log(&format!("kubectl flux status --namespace {namespace} {name}\n{status}"));
     let listing = environment.kubectl(&["get", "minicluster", "--namespace", namespace])?;
-    progress.say(&format!("kubectl get minicluster --namespace {namespace}\n{listing}"));
+    progress.log(&format!("kubectl get minicluster --namespace {namespace}\n{listing}"));
     if !is_true(&cluster, "Complete") {
         bail!("the MiniCluster {name} did not complete");
     }
-    progress.say(&if environment.is_own() {
+    progress.log(&if environment.is_own() {
         format!(
             "the cluster stays up: `cargo e2e kubectl -- get pods -n {namespace}` looks at it, `cargo e2e down` ends it"
         )

@@ -1,7 +1,7 @@
-//! Everything a trial stands on: a cluster, the images, the installed operator.
+//! What a trial needs: a cluster, the images, the installed operator.
 
 use crate::cli::ClusterArguments;
-use crate::cluster::{Cluster, Target};
+use crate::cluster::{Cluster, ClusterChoice};
 use crate::product::binaries::{self, Binaries};
 use crate::product::install::{self, Installation};
 use crate::product::view::View;
@@ -9,7 +9,7 @@ use crate::product::{images, printed};
 use crate::progress::Progress;
 use crate::trial::Trial;
 use crate::trial::evidence::keep_evidence;
-use crate::wait::{self, Look};
+use crate::wait::{self, Attempt};
 use anyhow::{Context as _, Result, anyhow};
 use flux_api::crd::Install;
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -19,20 +19,21 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 /// The name of the CRD of this operator, and of the one in Go.
-pub(crate) const MINICLUSTERS: &str = "miniclusters.flux-framework.org";
+pub const MINICLUSTERS: &str = "miniclusters.flux-framework.org";
 
 /// A cluster with the operator of this checkout installed.
 #[derive(Debug)]
 pub struct Environment {
-    pub(crate) cluster: Cluster,
-    /// What was built for it; nothing where it is taken as it is.
+    /// The cluster.
+    pub cluster: Cluster,
+    /// The programs that were built for the cluster; `None` if the tests use the installed operator.
     built: Option<Binaries>,
 }
 
 impl Environment {
     /// Starts the cluster if need be, builds and loads the images, installs the operator. With
     /// `published`, Flux is the published view image where it can be pulled.
-    pub fn prepare(target: &Target, published: bool, progress: &Progress) -> Result<Self> {
+    pub fn prepare(target: &ClusterChoice, published: bool, progress: &Progress) -> Result<Self> {
         let built = binaries::build(progress)?;
         let cluster = Cluster::up(target, progress)?;
         let view = if published {
@@ -45,42 +46,36 @@ impl Environment {
         Ok(environment)
     }
 
-    /// The same with this view, with operator and agent as they are shipped, and the images of measurements.
-    pub(crate) fn to_measure(target: &Target, view: &View, progress: &Progress) -> Result<Self> {
-        let built = binaries::build_shipped(progress)?;
-        let cluster = Cluster::up(target, progress)?;
-        let (environment, loaded) = Self::with_images(cluster, built, view, progress)?;
-        environment.load_images_of_benches(view, progress)?;
-        let agent_image = images::for_benches::AGENT_WITH_VIEW.to_owned();
-        environment.install(Installation { agent_image, ..loaded }, progress)?;
-        Ok(environment)
-    }
-
-    /// A cluster that has the images and no operator, and how an operator is installed that uses them.
-    pub fn without_operator(target: &Target, progress: &Progress) -> Result<(Self, Installation)> {
+    /// Prepares a cluster with the images and without an operator; the installation names these images.
+    pub fn without_operator(
+        target: &ClusterChoice,
+        progress: &Progress,
+    ) -> Result<(Self, Installation)> {
         let built = binaries::build(progress)?;
         let cluster = Cluster::up(target, progress)?;
         Self::with_images(cluster, built, &View::from_environment()?, progress)
     }
 
-    fn with_images(
+    /// Loads the images of these programs and this view into the cluster; the installation names these images.
+    pub fn with_images(
         cluster: Cluster,
         built: Binaries,
         view: &View,
         progress: &Progress,
     ) -> Result<(Self, Installation)> {
-        progress.say(&view.describe());
+        progress.log(&view.describe());
         let installation = images::load(&cluster, &built, view, progress)?;
         Ok((Self { cluster, built: Some(built) }, installation))
     }
 
-    fn install(&self, loaded: Installation, progress: &Progress) -> Result<()> {
+    /// Installs the operator.
+    pub fn install(&self, loaded: Installation, progress: &Progress) -> Result<()> {
         let installation = Installation { install: Self::asked_for_install()?, ..loaded };
         progress.step("installing the operator", || install::install(&self.cluster, &installation))
     }
 
-    /// How agent and view come into the pods of MiniClusters that do not say (`FLUX_OPERATOR_INSTALL`); without
-    /// it, that is left to the operator.
+    /// Reads `FLUX_OPERATOR_INSTALL`: how agent and view come into the pods of MiniClusters that do not specify it.
+    /// Without the variable the operator decides.
     pub fn asked_for_install() -> Result<Option<Install>> {
         const VARIABLE: &str = "FLUX_OPERATOR_INSTALL";
         let Some(text) = std::env::var(VARIABLE).ok().filter(|it| !it.is_empty()) else {
@@ -90,31 +85,19 @@ impl Environment {
         method.map(Some).map_err(|error| anyhow!("reading {VARIABLE}={text}: {error}"))
     }
 
-    /// Another cluster for what was built for this one, with the images of measurements and without the operator.
-    pub(crate) fn beside(&self, target: &Target, view: &View, progress: &Progress) -> Result<Self> {
-        let other = Self { cluster: Cluster::up(target, progress)?, built: self.built.clone() };
-        other.load_images_of_benches(view, progress)?;
-        Ok(other)
-    }
-
-    fn load_images_of_benches(&self, view: &View, progress: &Progress) -> Result<()> {
-        let Some(built) = &self.built else { return Ok(()) };
-        images::for_benches::load(&self.cluster, built, view, progress)
-    }
-
     fn load_images_of_tests(&self, progress: &Progress) -> Result<()> {
         let Some(built) = &self.built else { return Ok(()) };
         images::for_tests::load(&self.cluster, built, &View::from_environment()?, progress)
     }
 
-    /// The cluster as it is: nothing is built, loaded or installed.
-    pub fn as_it_is(target: &Target, progress: &Progress) -> Result<Self> {
+    /// Uses the cluster as it is: builds, loads and installs nothing.
+    pub fn as_it_is(target: &ClusterChoice, progress: &Progress) -> Result<Self> {
         Ok(Self { cluster: Cluster::up(target, progress)?, built: None })
     }
 
-    /// The environment that the tests of one process share, on the cluster that the environment
-    /// names (see `ClusterArguments::from_environment`); else on this checkout's own. With
-    /// `FLUX_E2E_AS_INSTALLED` the operator and the images are those that are there.
+    /// The environment that the tests of one process share: on the cluster that the environment variables name (see
+    /// `ClusterArguments::from_environment`), else on this checkout's own. With `FLUX_E2E_AS_INSTALLED` the tests use
+    /// the operator and the images that the cluster has.
     pub fn shared(progress: &Progress) -> Result<&'static Self> {
         static SHARED: OnceLock<Result<Environment>> = OnceLock::new();
         let prepared = SHARED.get_or_init(|| {
@@ -182,7 +165,7 @@ impl Environment {
         self.built.as_ref().map(|built| built.operator.as_path())
     }
 
-    /// What `kubectl` prints, given these arguments.
+    /// Runs `kubectl` with these arguments and returns the output.
     pub fn kubectl(&self, arguments: &[&str]) -> Result<String> {
         printed(&mut self.cluster.kubectl(arguments))
     }
@@ -193,21 +176,21 @@ impl Environment {
     }
 
     /// Waits until objects of this CRD can be made. `kubectl` fails where it has no conditions yet.
-    pub(crate) fn await_served(&self, definition: &str) -> Result<()> {
+    pub fn await_served(&self, definition: &str) -> Result<()> {
         const DEADLINE: Duration = Duration::from_mins(1);
         const ESTABLISHED: &str =
             "-ojsonpath={.status.conditions[?(@.type=='Established')].status}";
         let look = ["get", "customresourcedefinition", definition, ESTABLISHED];
         wait::until(&format!("{definition} to be served"), DEADLINE, || {
             Ok(match self.kubectl(&look) {
-                Ok(printed) if printed == "True" => Look::Ready(()),
-                Ok(printed) => Look::NotYet(printed),
-                Err(error) => Look::NotYet(format!("{error:#}")),
+                Ok(printed) if printed == "True" => Attempt::Ready(()),
+                Ok(printed) => Attempt::NotYet(printed),
+                Err(error) => Attempt::NotYet(format!("{error:#}")),
             })
         })
     }
 
-    /// What `program` prints, given these arguments and the cluster's kubeconfig.
+    /// Runs `program` with these arguments and the cluster's kubeconfig, and returns the output.
     pub fn output_of(&self, program: &Path, arguments: &[&str]) -> Result<String> {
         printed(self.cluster.program(program).args(arguments))
     }

@@ -1,10 +1,9 @@
-//! The examples: what a user would apply, each with its expectation, which people and tests read alike.
+//! The examples: what a user would apply, each with its expectation, for people and tests.
 //!
-//! An example is a directory below `examples/` with a `README.md`, an `expect.txt` (the module
-//! `expectation` has the words), and a `minicluster.yaml`, whose MiniCluster has the directory's name.
-//! What has to be there first has a number before its name, and what is applied later, when the expectation
-//! says so, is in the directory `later`: so `kubectl apply` of an example's directory starts it right. An
-//! example whose image is in no registry has a `Dockerfile`.
+//! An example is a directory below `examples/` with a `README.md`, an `expect.txt` (see the module `expectation`) and a
+//! `minicluster.yaml`, whose MiniCluster has the directory's name. Objects that the MiniCluster needs have file names
+//! with a number; objects that a step applies later are in the directory `later`. So `kubectl apply` of an example's
+//! directory starts it. An example whose image is in no registry has a `Dockerfile`.
 
 mod expectation;
 pub mod run;
@@ -23,7 +22,7 @@ struct Example {
     directory: PathBuf,
     /// What is applied at the start, in the order of the files' names, which is that of `kubectl apply`.
     objects: Vec<Value>,
-    /// What it has to show: done and checked in order.
+    /// The steps of its expectation, in order.
     steps: Vec<Step>,
 }
 
@@ -85,7 +84,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// So `kubectl apply` of its directory starts it right.
+    /// `kubectl apply` of the directory of an example has to start it.
     #[test]
     fn every_example_is_complete_and_its_minicluster_is_applied_last() {
         for name in names().unwrap() {
@@ -95,7 +94,7 @@ mod tests {
             let hint = "give what has to be there first a number before its name";
             assert_eq!(file, Some(example.directory.join("minicluster.yaml")), "{name}: {hint}");
             assert_eq!(object.unwrap()["metadata"]["name"], name.as_str());
-            // Each manifest of what is applied later has a step, and each such step its manifest.
+            // Each manifest in `later` has a step that applies it, and each such step has a manifest.
             let applied = |step: &Step| {
                 if let Step::Apply(file) = step { Some(example.directory.join(file)) } else { None }
             };

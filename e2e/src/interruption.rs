@@ -1,7 +1,7 @@
-//! What somebody interrupts leaves nothing behind.
+//! An interrupted program leaves nothing behind.
 //!
-//! Clusters run in sessions of their own, so neither Ctrl-C nor a signal to this process reaches them, and
-//! a process that a signal ends drops nothing.
+//! Clusters run in sessions of their own, so neither Ctrl-C nor a signal to this process reaches them; and a process
+//! that a signal ends runs no destructor.
 
 use crate::cache::Cache;
 use crate::kubernetes::{self, Kubernetes, Options};
@@ -13,33 +13,33 @@ use std::sync::{Mutex, PoisonError};
 /// What a shell reports for a program that Ctrl-C has ended.
 const INTERRUPTED: i32 = 130;
 
-/// Held for good by an interruption.
+/// An interruption locks this and never unlocks it.
 static AT_WORK: Mutex<()> = Mutex::new(());
 
 /// Which clusters an interruption ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Scope {
+pub enum Scope {
     /// Those to be used.
-    Target,
+    Used,
     /// Besides, all those of this checkout.
     Checkout,
 }
 
-/// From now on SIGINT, SIGTERM and SIGHUP end what this process has started, then `own` and the clusters of
-/// `scope`, then this process. A cluster of somebody else stays.
-pub(crate) fn guard(own: impl IntoIterator<Item = Options>, scope: Scope) -> Result<()> {
+/// From now on SIGINT, SIGTERM and SIGHUP end the child processes, then `own` and the clusters of `scope`, then this
+/// process. A cluster that `--kubeconfig` names stays.
+pub fn guard(own: impl IntoIterator<Item = Options>, scope: Scope) -> Result<()> {
     let own: Vec<_> = own.into_iter().collect();
     let cache = Cache::locate()?;
     let interrupted = move || {
         let _at_work = AT_WORK.lock();
-        progress::complain("interrupted: ending what was started");
+        progress::print_error("interrupted: ending what was started");
         kubernetes::end_descendants();
         let mut beside = Kubernetes::all(&cache);
         beside.retain(|it| scope == Scope::Checkout && it.id.is_of_this_checkout());
         for options in own.iter().chain(&beside) {
             if let Err(error) = Kubernetes::down(options) {
                 let id = options.id.as_str();
-                progress::complain(&format!("ending the cluster {id} failed: {error:#}"));
+                progress::print_error(&format!("ending the cluster {id} failed: {error:#}"));
             }
         }
         #[expect(clippy::exit, reason = "the main thread waits for what was just ended")]
@@ -48,8 +48,8 @@ pub(crate) fn guard(own: impl IntoIterator<Item = Options>, scope: Scope) -> Res
     ctrlc::set_handler(interrupted).context("preparing for an interruption")
 }
 
-/// Does not return while an interruption is at work, which ends the process: what fails then fails because
-/// of it.
+/// Blocks for good once an interruption has begun, which ends the process: failures after that are consequences of the
+/// interruption, and must not be reported.
 pub(crate) fn await_end() {
     drop(AT_WORK.lock().unwrap_or_else(PoisonError::into_inner));
 }

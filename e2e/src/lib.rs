@@ -1,17 +1,16 @@
 //! The harness behind the project's tests on a real cluster.
 //!
 //! [`cluster`] gives a cluster: one of our own on this machine ([`kubernetes`]), or any other. [`images`] makes
-//! container images without a registry. What takes long is made once and kept in the [`cache`].
+//! container images without a registry. The [`cache`] keeps what takes long to make.
 
 pub mod audit;
-pub mod bench;
 mod cli;
 pub mod cluster;
 pub mod commands;
 mod demo;
 pub mod environment;
 pub mod examples;
-mod interruption;
+pub mod interruption;
 pub mod not_run;
 pub mod operator_process;
 pub mod product;
@@ -19,4 +18,6 @@ pub mod schedulers;
 pub mod trial;
 pub mod verify;
 
-pub use e2e_node::{architecture, cache, images, kubernetes, packages, programs, progress, wait};
+pub use e2e_kubernetes::{
+    architecture, cache, images, kubernetes, packages, programs, progress, wait,
+};

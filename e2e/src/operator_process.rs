@@ -1,5 +1,5 @@
-//! An operator as a process of this machine, which can be measured, killed and started at any moment, without the
-//! pauses that the kubelet makes.
+//! An operator as a process of this machine: tests can measure, kill and start it at any moment, without the kubelet's
+//! pauses.
 
 use crate::product::checkout;
 use crate::programs;
@@ -35,7 +35,8 @@ impl OperatorProcess {
         Ok(Self { process: process.context("starting an operator")?, log })
     }
 
-    pub(crate) fn id(&self) -> u32 {
+    /// Its process id.
+    pub fn id(&self) -> u32 {
         self.process.id()
     }
 

@@ -1,6 +1,6 @@
 //! What is tested: the project's own binaries, their images, and their installation in a cluster.
 
-pub(crate) mod binaries;
+pub mod binaries;
 pub(crate) mod chart;
 pub(crate) mod dockerfiles;
 pub mod images;
@@ -23,11 +23,11 @@ pub(crate) const VIEW_TOOL: &str = "flux-view";
 /// `kubectl flux`, the package and its program.
 pub(crate) const PLUGIN: &str = "kubectl-flux";
 
-/// As which the images that are shipped start their programs.
+/// The user and group of the images that are shipped.
 pub(crate) const ORDINARY_USER: &str = "65532:65532";
 
 /// The name that examples use for a plain operating system.
-pub(crate) const OPERATING_SYSTEM: &str = "ubuntu:24.04";
+pub const OPERATING_SYSTEM: &str = "ubuntu:24.04";
 
 /// The root of this checkout.
 pub fn checkout() -> Result<PathBuf> {
@@ -35,14 +35,14 @@ pub fn checkout() -> Result<PathBuf> {
     Ok(crate_directory.parent().context("finding the checkout above the e2e crate")?.to_owned())
 }
 
-/// Where cargo puts what it builds.
+/// The directory that cargo builds into.
 pub(crate) fn target() -> Result<PathBuf> {
     let named = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
     Ok(checkout()?.join(named))
 }
 
-/// Cargo in this checkout with these arguments, as if called by hand: what the cargo that runs this
-/// process tells it about its own package would make build scripts run again.
+/// Cargo in this checkout with these arguments, as if called by hand. The variables that the outer cargo sets about its
+/// own package are removed, because they would make build scripts run again.
 pub(crate) fn cargo(arguments: &[&str]) -> Result<Command> {
     const OF_A_PACKAGE: [&str; 5] =
         ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_", "CARGO_PRIMARY_"];
@@ -68,8 +68,8 @@ pub(crate) fn other_architectures() -> impl Iterator<Item = Architecture> {
     Architecture::ALL.into_iter().filter(|it| Some(*it) != Architecture::of_this_machine())
 }
 
-/// Downloads the crates of every platform: a build downloads those of its own only. What runs offline later reads
-/// them all.
+/// Downloads the crates of every platform, which later steps read offline: a build downloads only those of its own
+/// platform.
 pub(crate) fn fetch_every_platform(progress: &Progress) -> Result<()> {
     progress.step("the crates of every platform are downloaded", || {
         programs::show(&mut cargo(&["fetch", "--locked", "--quiet"])?)

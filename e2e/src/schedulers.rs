@@ -1,6 +1,6 @@
-//! What pods of MiniClusters may be queued and placed by, built from its Go module and installed in a cluster: Kueue,
-//! which queues Jobs until there is quota for them, the plugin coscheduling of scheduler-plugins, which gives nodes
-//! to the pods of a group together or not at all, and a driver that gives them devices.
+//! Installs other projects in a cluster, built from their Go modules: Kueue, which queues Jobs until there is quota; the
+//! plugin coscheduling of scheduler-plugins, which gives nodes to all pods of a group or to none; and a driver that
+//! gives devices to pods.
 
 use crate::cache::Cache;
 use crate::cluster::Cluster;
@@ -13,17 +13,17 @@ use anyhow::Result;
 use fs_err as fs;
 use std::path::Path;
 
-/// What pods name to be placed by scheduler-plugins.
+/// The scheduler name of pods that scheduler-plugins places.
 pub const SCHEDULER: &str = "scheduler-plugins-scheduler";
 
 /// Kueue's feature by which the number of pods of a Job can change in a queue. It is off in releases before 0.18
 /// (`pkg/features/kube_features.go`).
 const KUEUE_FEATURE: &str = "ElasticJobsViaWorkloadSlices";
 
-/// How long what a chart has may take to start. Kueue writes the certificate of its webhooks into a Secret and looks for that in
-/// its volume after pauses that double (`ensureCertsMounted` of `open-policy-agent/cert-controller`). The kubelet
-/// brings it at once or a minute later, and what is missed by a look is found up to two minutes after it.
-const PATIENCE: &str = "--timeout=10m";
+/// The time in which the pods of a chart have to start. Kueue writes the certificate of its webhooks into a Secret and
+/// looks for it in its volume after pauses that double (`ensureCertsMounted` of `open-policy-agent/cert-controller`).
+/// The kubelet updates the volume within a minute, and Kueue may find that up to two minutes later.
+const INSTALL_TIMEOUT: &str = "--timeout=10m";
 
 /// Installs Kueue by its own chart, and waits until it runs.
 pub fn install_kueue(environment: &Environment, progress: &Progress) -> Result<()> {
@@ -44,8 +44,8 @@ pub fn install_kueue(environment: &Environment, progress: &Progress) -> Result<(
     install(cluster, "kueue", &built.join("chart"), &values, progress)
 }
 
-/// Installs a driver of devices by its own chart: each node has so many GPUs that are none. A container that is given
-/// one has the variable `GPU_DEVICE_<number>`, whose value is the name of the device.
+/// Installs a driver of devices by its own chart: it gives each node so many imaginary GPUs. A container with such a GPU
+/// has the variable `GPU_DEVICE_<number>`, whose value is the name of the device.
 pub fn install_example_driver(
     environment: &Environment,
     devices: usize,
@@ -67,7 +67,7 @@ pub fn install_example_driver(
     install(cluster, "dra-example-driver", &built.join("chart"), &values, progress)
 }
 
-/// Installs a chart with these values in a namespace of its own, and waits until what it has runs.
+/// Installs a chart with these values in a namespace of its own, and waits until its pods run.
 fn install(
     cluster: &Cluster,
     name: &str,
@@ -79,14 +79,14 @@ fn install(
     let mut command = cluster.program(&helm);
     command.args(["upgrade", "--install", name]).arg(chart);
     command.arg(format!("--namespace={name}-system"));
-    command.args(["--create-namespace", "--wait", PATIENCE]);
+    command.args(["--create-namespace", "--wait", INSTALL_TIMEOUT]);
     for value in values {
         command.args(["--set", value]);
     }
     progress.step(&format!("installing {name}"), || programs::run(&mut command).map(drop))
 }
 
-/// Installs the scheduler beside the cluster's own, with the definitions of what it reads, and waits until it runs.
+/// Installs the scheduler beside the cluster's own, with its CRDs, and waits until it runs.
 pub fn install_scheduler_plugins(environment: &Environment, progress: &Progress) -> Result<()> {
     const IMAGE: &str = "localhost/flux-e2e/scheduler-plugins:1";
     let cluster = &environment.cluster;

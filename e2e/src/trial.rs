@@ -1,4 +1,4 @@
-//! One MiniCluster on a real cluster: applied as a user would apply it, waited for, and looked at.
+//! MiniClusters on a real cluster, in a namespace of their own: applied as a user would apply them.
 
 pub mod evidence;
 pub mod instance;
@@ -29,7 +29,7 @@ pub struct Trial {
 
 impl Trial {
     /// Makes a namespace whose name begins with `purpose`, with the given labels.
-    pub(crate) async fn begin(
+    pub async fn begin(
         cluster: &Cluster,
         client: &Client,
         purpose: &str,
@@ -51,7 +51,7 @@ impl Trial {
         Ok(Self { cluster: cluster.clone(), client: client.clone(), namespace: made.name_any() })
     }
 
-    /// A trial in another namespace of the same cluster, which nobody cleans up.
+    /// Begins a trial in another namespace of the same cluster; the caller does not remove that namespace.
     pub async fn another(&self, purpose: &str) -> Result<Self> {
         Self::begin(&self.cluster, &self.client, purpose, &[]).await
     }
@@ -66,7 +66,7 @@ impl Trial {
         self.cluster.own().context("the cluster is not one of ours")
     }
 
-    /// The client the trial talks through.
+    /// The client of the trial.
     pub fn client(&self) -> &Client {
         &self.client
     }
@@ -80,7 +80,7 @@ impl Trial {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    /// What kubectl prints, by default of objects of the trial's namespace.
+    /// Runs kubectl, by default in the trial's namespace, and returns the output.
     pub fn kubectl(&self, words: &[&str]) -> Result<String> {
         let words = [&["--namespace", self.namespace()], words].concat();
         printed(&mut self.cluster.kubectl(&words))
@@ -129,8 +129,7 @@ impl Trial {
         Ok(pods.into_iter().max_by_key(|pod| pod.creation_timestamp().map(|at| at.0)))
     }
 
-    /// Deletes the namespace with all that is in it. Nobody waits for that: what a deletion leaves is
-    /// the subject of a test of its own.
+    /// Deletes the namespace with its objects, and does not wait: another test checks what a deletion leaves.
     pub async fn clean(self) -> Result<()> {
         let api: Api<Namespace> = Api::all(self.client);
         let deleted = api.delete(&self.namespace, &DeleteParams::default()).await;

@@ -30,7 +30,7 @@ fn read(cluster: &Cluster) -> AgentConfig {
     read
 }
 
-/// Plans the first and the last pod of `cluster`, with all there can be in image and view.
+/// Plans the first and the last pod of `cluster`, with an image and a view that have everything.
 fn planned(cluster: &Cluster) -> Vec<Result<String, Failure>> {
     let config = read(cluster);
     let pods = [0, cluster.size - 1].map(|index| config.cluster.name.pod_hostname(index));

@@ -1,18 +1,16 @@
-//! What an example has to show, as its `expect.txt` says it: lines `key: value`, done and checked from top to
-//! bottom.
-//!
-//! `examples/README.md` describes the keys for people; a test compares the two.
+//! The steps of an example's `expect.txt`: lines `key: value`, which a test does or checks from top to bottom.
+//! `examples/README.md` describes the keys; a test compares them with these.
 
 use anyhow::{Context as _, Result, ensure};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Number, json};
 
-/// Which Flux an example takes, if the stand-in is not enough.
+/// The Flux that an example needs if the stand-in is not enough.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum NeededFlux {
-    /// What it does, the stand-in does not simulate.
+    /// Real Flux: the stand-in does not simulate what the example does.
     Real,
     /// Real Flux, with Fluxion in its view.
     Fluxion,
@@ -22,8 +20,7 @@ pub(super) enum NeededFlux {
     CLibrary,
 }
 
-/// One line: what there must be before the start, what to do, or what to check. In lines of output, `*` stands for
-/// any text.
+/// One line: a requirement, an action or a check. In lines of output, `*` stands for any text.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Step {
@@ -31,11 +28,11 @@ pub(super) enum Step {
     /// The Pod Security level that its namespace enforces.
     PodSecurity(String),
     Apply(String),
-    /// What follows is about this MiniCluster; else that of `minicluster.yaml`.
+    /// The next steps are about this MiniCluster; by default they are about that of `minicluster.yaml`.
     Minicluster(String),
-    /// What follows is about the pod of this index; else the lead.
+    /// The next steps are about the pod of this index; by default they are about the lead.
     Pod(u32),
-    /// What follows is about this container; else the one that runs Flux.
+    /// The next steps are about this container; by default they are about the one that runs Flux.
     Container(String),
     Condition(String),
     Reason(String),
@@ -67,11 +64,11 @@ impl Step {
         ensure!(!value.is_empty(), "it has no value");
         let of_number = serde_json::from_str::<Number>(value).ok();
         let of_number = of_number.and_then(|it| serde_json::from_value(json!({ key: it })).ok());
-        // A number may be a text, too: `prints: 2` is a line.
+        // A value of digits may be a text: `prints: 2` is a line.
         Ok(of_number.map_or_else(|| serde_json::from_value(json!({ key: value })), Ok)?)
     }
 
-    /// Whether this checks something that the example itself has done.
+    /// Whether this step checks something that the example has done.
     fn checks(&self) -> bool {
         matches!(
             self,
@@ -105,28 +102,6 @@ pub(super) fn matches(pattern: &str, line: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_expectation_is_read_in_order() {
-        let text = "flux: c-library\npod-security: restricted\ncondition: Ready\nscale: 4\nready: 4\n\
-             run: sh -c 'echo a: b'\nprints: a: *\npod: 2\nprints: 12\n\
-             output-exactly: one | two\nexit: 7";
-        let steps = parse(text).unwrap();
-        let expected = [
-            Step::Flux(NeededFlux::CLibrary),
-            Step::PodSecurity("restricted".to_owned()),
-            Step::Condition("Ready".to_owned()),
-            Step::Scale(4),
-            Step::Ready(4),
-            Step::Run(["sh", "-c", "echo a: b"].map(str::to_owned).to_vec()),
-            Step::Prints("a: *".to_owned()),
-            Step::Pod(2),
-            Step::Prints("12".to_owned()),
-            Step::OutputExactly("one | two".to_owned()),
-            Step::Exit(7),
-        ];
-        assert_eq!(steps, expected);
-    }
 
     #[test]
     fn what_cannot_be_understood_is_refused_by_name() {

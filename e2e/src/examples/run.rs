@@ -1,4 +1,4 @@
-//! Applies an example in a namespace of its own and does and checks what its expectation says.
+//! Applies an example in a namespace of its own and runs the steps of its expectation.
 
 use super::expectation::{NeededFlux, Step, matches};
 use super::{Example, object, volumes};
@@ -7,7 +7,7 @@ use crate::not_run;
 use crate::product::images::for_workflows;
 use crate::product::view::View;
 use crate::progress::Progress;
-use crate::trial::instance::{Instance, look};
+use crate::trial::instance::{Instance, wait_for};
 use crate::trial::logs::container_log;
 use crate::trial::{Trial, is_finished, is_true};
 use anyhow::{Context as _, Result, bail, ensure};
@@ -16,9 +16,8 @@ use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt as _;
 use serde_json::Value;
 
-/// Runs the example of that name; keeps the evidence when it fails, cleans up when it does not. One that
-/// needs another Flux than there is does not run, which is noted. With `install`, each of its `MiniClusters` says
-/// that agent and view come into its pods in this way.
+/// Runs the example of that name; keeps the evidence when it fails, else cleans up. Notes an example as not run if it
+/// needs another Flux. With `install`, agent and view come into the pods of its MiniClusters in this way.
 pub fn run(
     name: &str,
     install: Option<&str>,
@@ -31,7 +30,7 @@ pub fn run(
         return Ok(());
     }
     if environment.is_own() {
-        // Before the trial: in the cluster's network there is no way to what they are made of.
+        // Before the trial: the cluster's network does not reach the sources of these images.
         for_workflows::load(name, &environment.cluster, progress)?;
     }
     let level = example.steps.iter().find_map(|step| {
@@ -42,7 +41,7 @@ pub fn run(
     let namespace = environment.trial(&purpose, label.as_slice(), async |trial| {
         volumes::provide(environment, trial, example)?;
         let run = trial.named(&example.name);
-        let mut scene = Scene {
+        let mut run_of_example = ExampleRun {
             environment,
             trial,
             example,
@@ -52,7 +51,7 @@ pub fn run(
             container: None,
             printed: String::new(),
         };
-        scene.play().await?;
+        run_of_example.play().await?;
         Ok(trial.namespace().to_owned())
     })?;
     volumes::remove(&namespace, environment)
@@ -79,12 +78,12 @@ fn obstacle(example: &Example, view: &View, own_cluster: bool) -> Result<Option<
     Ok(for_workflows::obstacle(&example.name))
 }
 
-/// An example on the cluster, and what its steps are about now.
-struct Scene<'run> {
+/// An example on the cluster, with the pod and the container that its steps are about.
+struct ExampleRun<'run> {
     environment: &'run Environment,
     trial: &'run Trial,
     example: &'run Example,
-    /// How agent and view come into the pods, if it is not as the example says.
+    /// How agent and view come into the pods, if not in the way of the example's manifest.
     install: Option<&'run str>,
     run: Instance<'run>,
     pod: u32,
@@ -93,7 +92,7 @@ struct Scene<'run> {
     printed: String,
 }
 
-impl<'run> Scene<'run> {
+impl<'run> ExampleRun<'run> {
     async fn play(&mut self) -> Result<()> {
         for object in &self.example.objects {
             self.apply(object.clone())?;
@@ -113,7 +112,7 @@ impl<'run> Scene<'run> {
 
     async fn step(&mut self, step: &'run Step) -> Result<()> {
         match step {
-            // What there must be before the start.
+            // These were checked before the start.
             Step::Flux(_) | Step::PodSecurity(_) => {}
             Step::Apply(file) => self.apply(object(&self.example.directory.join(file))?)?,
             Step::Minicluster(name) => {
@@ -178,7 +177,7 @@ impl<'run> Scene<'run> {
 
     async fn await_log(&self, expected: impl Fn(&str) -> bool) -> Result<()> {
         let mut seen = String::new();
-        let found = look("the log", async || {
+        let found = wait_for("the log", async || {
             seen = match self.log().await {
                 Ok(log) if expected(&log) => return Ok(Some(())),
                 Ok(log) => format!("the log is:\n{log}"),
@@ -199,13 +198,13 @@ impl<'run> Scene<'run> {
         if ["Complete", "Failed"].contains(&kind) { self.check_end(kind).await } else { Ok(()) }
     }
 
-    /// What has ended has ended whole: its Job comes to the same end, which Kubernetes says when no pod runs any
-    /// more, and nothing of it was started twice.
+    /// Checks that the Job comes to the same end, which Kubernetes reports when no pod runs any more, and that nothing
+    /// was started twice.
     async fn check_end(&self, kind: &str) -> Result<()> {
         let name = self.run.name;
         let jobs = self.trial.api::<Job>();
-        look(&format!("its Job to be {kind}"), async || {
-            // What cleans up after itself may be gone.
+        wait_for(&format!("its Job to be {kind}"), async || {
+            // An example that cleans up may have deleted its Job.
             let Some(job) = jobs.get_opt(name).await? else { return Ok(Some(())) };
             let conditions = job.status.and_then(|status| status.conditions).unwrap_or_default();
             let is =

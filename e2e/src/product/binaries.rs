@@ -1,4 +1,4 @@
-//! The project's binaries, as they go into images.
+//! The project's programs for the images.
 
 use super::dockerfiles::{self, Images};
 use super::{AGENT, OPERATOR, PLUGIN, VIEW_TOOL, cargo, checkout, of_this_machine, target};
@@ -9,13 +9,14 @@ use std::path::PathBuf;
 
 const STAND_IN: &str = "flux-stand-in";
 
-/// Names the directory of [`Images`] that tests on a cluster use, instead of images made in a hurry.
+/// The variable that names a directory of [`Images`]: tests on a cluster use these instead of images without Dockerfiles.
 pub(crate) const IMAGES: &str = "FLUX_E2E_IMAGES";
 
 /// Where the built programs are: the operator is dynamic, the others are static.
 #[derive(Debug, Clone)]
-pub(crate) struct Binaries {
-    pub(crate) operator: PathBuf,
+pub struct Binaries {
+    /// The operator.
+    pub operator: PathBuf,
     pub(crate) agent: PathBuf,
     pub(crate) view_tool: PathBuf,
     pub(crate) stand_in: PathBuf,
@@ -24,7 +25,7 @@ pub(crate) struct Binaries {
 }
 
 /// Operator and agent as they are shipped, and the stand-in.
-pub(crate) fn build_shipped(progress: &Progress) -> Result<Binaries> {
+pub fn build_shipped(progress: &Progress) -> Result<Binaries> {
     of_images(dockerfiles::build(&[of_this_machine()?], progress)?, progress)
 }
 
@@ -34,13 +35,10 @@ pub(crate) fn build(progress: &Progress) -> Result<Binaries> {
     if let Some(named) = std::env::var_os(IMAGES).filter(|it| !it.is_empty()) {
         return of_images(Images { directory: checkout()?.join(named) }, progress);
     }
-    progress.step("building the operator", || {
-        programs::show(&mut cargo(&["build", "--workspace", "--bin", OPERATOR])?)
-    })?;
-    build_plugin(progress)?;
-    let operator = target()?.join("debug").join(OPERATOR);
     let statics = build_static(&[AGENT, VIEW_TOOL, STAND_IN], progress)?;
     let [agent, view_tool, stand_in] = [AGENT, VIEW_TOOL, STAND_IN].map(|it| statics.join(it));
+    let operator = build_dynamic("the operator", OPERATOR, progress)?;
+    build_plugin(progress)?;
     Ok(Binaries { operator, agent, view_tool, stand_in, images: None })
 }
 
@@ -60,9 +58,7 @@ pub(crate) fn of_images(images: Images, progress: &Progress) -> Result<Binaries>
 
 /// Builds `kubectl flux`.
 fn build_plugin(progress: &Progress) -> Result<()> {
-    progress.step("building kubectl flux", || {
-        programs::show(&mut cargo(&["build", "--workspace", "--bin", PLUGIN])?)
-    })
+    build_dynamic("kubectl flux", PLUGIN, progress).map(drop)
 }
 
 /// Where [`build`] puts it.
@@ -70,16 +66,25 @@ pub(crate) fn plugin() -> Result<PathBuf> {
     Ok(target()?.join("debug").join(PLUGIN))
 }
 
-/// Builds packages whose programs have to run in any image, and says where these are.
+/// Builds a program that runs on this machine, of the crates that its tests have built.
+fn build_dynamic(what: &str, program: &str, progress: &Progress) -> Result<PathBuf> {
+    progress.step(&format!("building {what}"), || {
+        programs::show(&mut cargo(&["build", "--bin", program])?)
+    })?;
+    Ok(target()?.join("debug").join(program))
+}
+
+/// Builds packages whose programs have to run in any image, in one build, and returns the directory of the programs.
 fn build_static(packages: &[&str], progress: &Progress) -> Result<PathBuf> {
+    const PROFILE: &str = "tested";
     let here = of_this_machine()?.target();
     progress.step(&format!("building static: {}", packages.join(", ")), || {
         programs::show(
-            // For a target that is named: otherwise procedural macros, which cannot be, would be static too.
-            cargo(&["build", "--profile", "agent", "--target", here])?
+            // With a named target RUSTFLAGS do not apply to procedural macros, which cannot be static.
+            cargo(&["build", "--profile", PROFILE, "--target", here])?
                 .args(packages.iter().flat_map(|package| ["--package", package]))
                 .env("RUSTFLAGS", "-C target-feature=+crt-static"),
         )
     })?;
-    Ok(target()?.join(here).join("agent"))
+    Ok(target()?.join(here).join(PROFILE))
 }

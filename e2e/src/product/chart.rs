@@ -1,5 +1,4 @@
-//! The chart in `deploy/chart`, as helm reads it, and the files in `deploy/` that are rendered from it, for those who
-//! have no helm.
+//! Checks the chart in `deploy/chart` with helm, and renders the files in `deploy/` for users without helm.
 
 use super::install::{NAME, NAMESPACE};
 use super::{checkout, printed};
@@ -40,7 +39,7 @@ const RENDERED: [(&str, &[&str]); 6] = [
     ),
 ];
 
-/// Values that are none, as `--set` takes them.
+/// Values that the chart must refuse, as `--set` takes them.
 const WRONG: [&str; 8] = [
     "fullnameOverride=Not_A_Name",
     "watchNamespace=Not_A_Name",
@@ -49,11 +48,11 @@ const WRONG: [&str; 8] = [
     "registry=https://registry.example/",
     "concurrency=0",
     "nosuchvalue=1",
-    // One operator cannot be kept while its node is drained.
+    // With one replica the budget would block the drain of its node.
     "podDisruptionBudget.enabled=true",
 ];
 
-/// Values, and what one of the objects has then.
+/// Values of the chart, and a field that one of the objects must have with them.
 #[derive(Deserialize)]
 struct Case {
     values: Value,
@@ -73,7 +72,7 @@ pub(crate) fn check(progress: &Progress) -> Result<()> {
     each_rendered(&helm, |path, expected| {
         let fresh = fs::read_to_string(path).is_ok_and(|text| text == expected);
         let path = path.display();
-        ensure!(fresh, "{path} is not what deploy/chart says: run `cargo e2e manifests`");
+        ensure!(fresh, "{path} differs from deploy/chart: run `cargo e2e manifests`");
         Ok(())
     })?;
     let cases = include_str!("chart.yaml").replace("$VERSION", env!("CARGO_PKG_VERSION"));
@@ -124,7 +123,7 @@ fn objects(helm: &Path, values: &Value) -> Result<Vec<Value>> {
     Ok(documents.into_iter().filter(|document| !document.is_null()).collect())
 }
 
-/// Helm reads `{{` in the files of alerts and dashboard as text, as Prometheus and Grafana do not.
+/// Checks that helm copies the files of alerts and dashboard as they are: it could take their `{{` for templates.
 fn holds_files_as_they_are(helm: &Path) -> Result<()> {
     let directory = checkout()?.join(DIRECTORY).join("files");
     let read = |name: &str| -> Result<Value> {
@@ -141,7 +140,7 @@ fn holds_files_as_they_are(helm: &Path) -> Result<()> {
     Ok(())
 }
 
-/// An operator for a single namespace has nothing outside of namespaces, and may be in another one than it serves.
+/// Checks that an operator for one namespace has no cluster-wide object, and may be in another namespace.
 fn serves_one_namespace(helm: &Path) -> Result<()> {
     for object in objects(helm, &json!({ "watchNamespace": "work" }))? {
         let (kind, name) = (&object["kind"], &object["metadata"]["name"]);

@@ -1,4 +1,4 @@
-//! The images that are shipped: built from the Dockerfiles for every architecture, and what they must be.
+//! The images that are shipped: built from the Dockerfiles for every architecture, and checked.
 
 use super::{
     AGENT, OPERATOR, ORDINARY_USER, checkout, fetch_every_platform, of_this_machine,
@@ -26,7 +26,7 @@ struct Shipped {
     beside: &'static [&'static str],
     is_static: bool,
     dockerfile: &'static str,
-    /// The name that it is published under: where it is loaded, the manifests find it.
+    /// The name that it is published under, which the manifests use.
     published: &'static str,
     /// The bytes that its files may have, unpacked: every node keeps them.
     limit: u64,
@@ -52,10 +52,10 @@ const SHIPPED: [Shipped; 2] = [
     },
 ];
 
-/// What compiles C and links for this machine's architecture.
+/// The packages that compile C and link for this machine's architecture.
 const NATIVE: [&str; 2] = ["gcc", "libc6-dev"];
 
-/// Where this machine's Rust is in the image to build in.
+/// The place of this machine's Rust in the image to build in.
 const RUST: &str = "/usr/local/rust";
 
 /// A directory with the archives of the images, `PROGRAM-ARCHITECTURE.tar`, and the programs that are in them.
@@ -118,7 +118,7 @@ struct Buildah {
     store: PathBuf,
     /// The name of the image to build in.
     base: String,
-    /// The directory of this machine's Rust, which that image has not.
+    /// The directory of this machine's Rust, which is mounted into that image.
     rust: String,
     _alone: cache::Lock,
 }
@@ -164,7 +164,7 @@ impl Buildah {
         command.args(["--layers", "--isolation", "chroot", "--pull=never"]);
         command.args(["--file", shipped.dockerfile, "--tag", &name]);
         command.arg(format!("--platform=linux/{of}"));
-        // Older releases of buildah do not say it by themselves.
+        // Older releases of buildah do not set it.
         command.arg(format!("--build-arg=BUILDPLATFORM=linux/{here}"));
         command.arg(format!("--build-arg=BUILD_IMAGE={}", self.base));
         command.arg(format!("--volume={}:/usr/local/cargo/registry", registry()?.display()));
@@ -184,8 +184,8 @@ fn registry() -> Result<PathBuf> {
         .join("registry"))
 }
 
-/// The image to build in, in the place of Docker's `rust`: a Debian with C compilers for every architecture. Rust and
-/// the crates are this machine's: cargo asks nobody.
+/// The image to build in, instead of Docker's `rust`: a Debian with C compilers for every architecture. Rust and the
+/// crates are those of this machine, so that cargo downloads nothing.
 fn toolchain(cache: &Cache, progress: &Progress) -> Result<Image> {
     let cross = other_architectures().flat_map(Architecture::cross_packages);
     let packages: Vec<_> = NATIVE.into_iter().chain(cross).collect();
@@ -196,12 +196,12 @@ fn toolchain(cache: &Cache, progress: &Progress) -> Result<Image> {
         &format!("PATH={RUST}/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"),
         "CARGO_HOME=/usr/local/cargo",
         "CARGO_NET_OFFLINE=true",
-        // What another compiler has built is of another image.
+        // Another compiler makes another image, so that buildah uses no layers of the former one.
         &format!("RUST_VERSION={}", version.trim()),
     ]))
 }
 
-/// Has this machine's Rust compile for the other architectures, too.
+/// Adds the targets of these architectures to this machine's Rust.
 fn add_targets(architectures: &[Architecture]) -> Result<()> {
     for other in other_architectures().filter(|it| architectures.contains(it)) {
         programs::show(Command::new("rustup").args(["target", "add", other.target()]))?;
@@ -231,7 +231,7 @@ fn unpack(shipped: &Shipped, loader: &str, image: &Image, program: &Path) -> Res
     Ok(fs::set_permissions(program, Permissions::from_mode(0o755))?)
 }
 
-/// An image is small, runs as an ordinary user, and says what it is.
+/// Checks that an image is small, runs as an ordinary user, and has labels that describe it.
 fn check(shipped: &Shipped, image: &Image) -> Result<()> {
     let (size, limit) = (image.size()?, shipped.limit);
     ensure!(size <= limit, "its files have {size} bytes, more than the {limit} they may have");

@@ -1,6 +1,5 @@
 //! The images that a trial needs, made here and loaded into the cluster: none comes from a registry.
 
-pub(crate) mod for_benches;
 pub mod for_tests;
 pub(crate) mod for_workflows;
 
@@ -32,7 +31,7 @@ pub(crate) fn load(
     let scratch = tempfile::tempdir().context("making a directory for image layers")?;
     let operator = operator(scratch.path(), binaries)?;
     let agent = agent(scratch.path(), binaries)?;
-    // Names that belong to the contents alone: what was built anew is rolled out.
+    // The names are hashes of the contents, so that the Deployment rolls out changed images.
     let installation = Installation {
         operator_image: operator.content_name(),
         agent_image: agent.content_name(),
@@ -57,7 +56,8 @@ pub(crate) fn load(
     Ok(installation)
 }
 
-fn load_operating_system(cluster: &Cluster, progress: &Progress) -> Result<Image> {
+/// Loads the plain operating system of the examples.
+pub fn load_operating_system(cluster: &Cluster, progress: &Progress) -> Result<Image> {
     let system = debian(&Cache::locate()?, &[], progress)?;
     let what = format!("loading a Debian 12 made here, in the place of {OPERATING_SYSTEM}");
     progress.step(&what, || cluster.load_image(&system, &[OPERATING_SYSTEM]))?;
@@ -65,7 +65,7 @@ fn load_operating_system(cluster: &Cluster, progress: &Progress) -> Result<Image
 }
 
 /// A Debian with these packages and the program of the example `mpi`, compiled by the package `compiler`.
-fn mpi_program(
+pub fn mpi_program(
     release: Release,
     packages: &[&str],
     compiler: &str,
@@ -79,8 +79,8 @@ fn mpi_program(
     Recipe { release, packages, program: Some(program) }.image(&Cache::locate()?, progress)
 }
 
-/// The operator's image: that of its Dockerfile where it is built; otherwise the operator with the libraries
-/// of this machine, made in a second.
+/// The operator's image: from its Dockerfile if that was built, else the operator with the libraries of this machine,
+/// which takes a second.
 fn operator(scratch: &Path, binaries: &Binaries) -> Result<Image> {
     match &binaries.images {
         Some(images) => images.image(OPERATOR, &scratch.join("operator")),
@@ -88,8 +88,8 @@ fn operator(scratch: &Path, binaries: &Binaries) -> Result<Image> {
     }
 }
 
-/// The agent's image: that of its Dockerfile where it is built; otherwise the same files, made in a second.
-fn agent(scratch: &Path, binaries: &Binaries) -> Result<Image> {
+/// The agent's image: from its Dockerfile if that was built, else the same files, which takes a second.
+pub fn agent(scratch: &Path, binaries: &Binaries) -> Result<Image> {
     if let Some(images) = &binaries.images {
         return images.image(AGENT, &scratch.join("agent"));
     }
@@ -100,7 +100,7 @@ fn agent(scratch: &Path, binaries: &Binaries) -> Result<Image> {
     program(scratch, AGENT_IN_IMAGE, &binaries.agent, &beside)
 }
 
-/// An image that holds one program with its libraries, and what is beside it, and starts it as an ordinary user.
+/// An image with one program, its libraries and the files `beside` it; the image starts the program as an ordinary user.
 fn program(scratch: &Path, path: &str, from: &Path, beside: &[Source]) -> Result<Image> {
     let files = [&with_libraries(path, from)?[..], beside].concat();
     let (entrypoint, user) = (vec![path.to_owned()], ORDINARY_USER.to_owned());

@@ -16,7 +16,7 @@ pub fn packages(requirements: &Path) -> Result<PathBuf> {
     Cache::locate()?.artefact(&key, |directory| {
         let mut pip = python(&["-m", "pip", "install", "--quiet", "--no-compile", "--target"]);
         programs::run(pip.arg(directory).arg("--requirement").arg(requirements))?;
-        // What is compiled stays good in an image, whose files are from no time.
+        // Files in an image have no times, so the compiled files must not depend on those of the sources.
         let mode = "--invalidation-mode=unchecked-hash";
         programs::run(python(&["-m", "compileall", "-q", mode]).arg(directory)).map(drop)
     })

@@ -1,4 +1,4 @@
-//! Where Flux comes from.
+//! The Flux of the tests: real Flux, or the stand-in.
 
 use super::OPERATING_SYSTEM;
 use super::binaries::Binaries;
@@ -26,7 +26,7 @@ pub enum View {
 }
 
 impl View {
-    /// What `FLUX_VIEW_IMAGE` and `FLUX_VIEW_ARCHIVE` say; the stand-in where neither is set.
+    /// The view that `FLUX_VIEW_IMAGE` or `FLUX_VIEW_ARCHIVE` names; the stand-in where neither is set.
     pub fn from_environment() -> Result<Self> {
         let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         match (set("FLUX_VIEW_IMAGE"), set("FLUX_VIEW_ARCHIVE")) {
@@ -44,24 +44,24 @@ impl View {
         if view != Self::StandIn {
             return Ok(view);
         }
-        progress.say(&format!("trying to pull the published view image {VIEW_IMAGE} ..."));
+        progress.log(&format!("trying to pull the published view image {VIEW_IMAGE} ..."));
         let pulled =
             cluster.pull_image(VIEW_IMAGE).and_then(|()| cluster.pull_image(OPERATING_SYSTEM));
         if pulled.is_ok() {
             return Ok(Self::Image(VIEW_IMAGE.to_owned()));
         }
-        progress.say("it cannot be pulled from here");
+        progress.log("it cannot be pulled from here");
         Ok(Self::StandIn)
     }
 
-    /// One line that says which Flux runs.
+    /// One line that names the Flux that runs.
     pub fn describe(&self) -> String {
         match self {
             Self::StandIn => "Flux: the stand-in of this project, not real Flux (set \
                               FLUX_VIEW_IMAGE or FLUX_VIEW_ARCHIVE to use a real one)"
                 .to_owned(),
             Self::Image(image) => format!("Flux: the view image {image}"),
-            // Without its place: results of measurements have this, and are for others, too.
+            // Without the directory: results of measurements have this line, and are published.
             Self::Archive(path) => {
                 let name = path.file_name().unwrap_or_default().to_string_lossy();
                 format!("Flux: the view archive {name}")
@@ -84,7 +84,7 @@ impl View {
         self.has("pmix.so")
     }
 
-    /// Whether it has a file of this name. An image of a registry cannot be looked into; it counts as complete.
+    /// Whether it has a file of this name. The harness cannot read an image of a registry, and takes it for complete.
     fn has(&self, file: &str) -> Result<bool> {
         match self {
             Self::StandIn => Ok(false),
@@ -93,8 +93,8 @@ impl View {
         }
     }
 
-    /// Whether it has the C library that it needs. The published images have none; another of a registry cannot be
-    /// looked into, and counts as complete.
+    /// Whether it has the C library that it needs. The published images have none. The harness cannot read another image
+    /// of a registry, and takes it for complete.
     pub fn has_c_library(&self) -> Result<bool> {
         match self {
             Self::StandIn => Ok(true),
@@ -113,12 +113,12 @@ impl View {
     }
 
     /// Its files, at the places where a view image has them; none where it is in a registry.
-    pub(super) fn layer(&self, scratch: &Path, binaries: &Binaries) -> Result<Option<Layer>> {
+    pub fn layer(&self, scratch: &Path, binaries: &Binaries) -> Result<Option<Layer>> {
         match self {
             Self::Image(_) => Ok(None),
             Self::StandIn => {
-                // Real Flux runs its rc tasks with a shell, which a view has to bring where the image has none. The
-                // stand-in only checks that one is there.
+                // Real Flux runs its rc tasks with a shell, which the view provides if the image has none. The
+                // stand-in only checks that a shell exists.
                 let files = ["bin/flux", "bin/bash", "libexec/flux/cmd/flux-job"];
                 let file =
                     |path| Source::file(format!("/mnt/flux/view/{path}"), &binaries.stand_in);
@@ -162,7 +162,7 @@ mod tests {
 
     /// Published views use the C library of the application.
     #[test]
-    fn an_archive_has_what_one_of_its_files_is_called_and_an_image_what_its_name_says() {
+    fn contents_of_a_view_follow_from_files_or_image_name() {
         let directory = tempfile::tempdir().unwrap();
         let archive = |member| archive_with(directory.path(), member);
         let image = |name: &str| View::Image(name.to_owned());
@@ -177,11 +177,5 @@ mod tests {
             let found = (view.has_fluxion().unwrap(), view.has_c_library().unwrap());
             assert_eq!(found, (fluxion, c_library), "{view:?}");
         }
-    }
-
-    #[test]
-    fn a_description_does_not_name_the_place_of_an_archive() {
-        let view = View::Archive("/a/view.tar".into());
-        assert_eq!(view.describe(), "Flux: the view archive view.tar");
     }
 }

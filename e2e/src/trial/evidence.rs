@@ -1,4 +1,4 @@
-//! What a person needs to see when a trial fails: objects, Events and logs, in files.
+//! Writes objects, Events and logs of a failed trial to files.
 
 use super::Trial;
 use super::logs::pod_logs;
@@ -21,8 +21,8 @@ const DIGEST_LINES: usize = 6;
 const EVENTS: &str = "-ojsonpath={range .items[*]}{.metadata.creationTimestamp} \
                       {.involvedObject.name}: {.reason}: {.message}{\"\\n\"}{end}";
 
-/// Keeps every object, Event and log of the trial's namespace, and the operator's log, in files. The
-/// answer is a digest of them for the terminal, with the directory's name.
+/// Writes every object, Event and log of the trial's namespace, and the operator's log, to files. Returns a digest for
+/// the terminal, which names their directory.
 pub async fn keep_evidence(trial: &Trial) -> String {
     match collect(trial).await {
         Ok(digest) => digest,
@@ -36,7 +36,7 @@ async fn collect(trial: &Trial) -> Result<String> {
     let write = |name: &str, text: &str| {
         fs::write(directory.join(name), text).with_context(|| format!("writing {name}"))
     };
-    // One that cannot be read does not keep the others from being written.
+    // Kinds that cannot be read must not stop the others from being written.
     let printed = |words: &[&str]| {
         let printed = trial.kubectl(&[&["--request-timeout=1m"], words].concat());
         printed.unwrap_or_else(|error| format!("(not read: {error:#})\n"))

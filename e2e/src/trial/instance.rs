@@ -1,4 +1,4 @@
-//! One MiniCluster of a trial: what tests wait for, look at and do to it.
+//! One MiniCluster of a trial: how tests wait for it, read it and change it.
 
 use super::logs::container_log;
 use super::{Trial, condition, is_finished, is_true, minicluster};
@@ -13,9 +13,9 @@ use kube::runtime::wait::await_condition;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// What is waited for has come long before.
+/// The deadline of every condition that tests wait for; mostly it holds much sooner.
 pub const DEADLINE: Duration = Duration::from_mins(3);
-/// The agent that plays `flux`.
+/// The agent, called as `flux`.
 const FLUX: &str = "/mnt/flux/bin/flux";
 const AGENT: &str = "/mnt/flux/bin/flux-agent";
 
@@ -27,7 +27,7 @@ pub struct Instance<'run> {
     pub name: &'run str,
 }
 
-/// Whether what `kubectl flux explain` prints names this reason, and what to do.
+/// Whether the output of `kubectl flux explain` names this reason and a remedy.
 fn names(explanation: &Value, reason: &str) -> bool {
     explanation["reason"] == reason && explanation["remedy"].is_string()
 }
@@ -121,20 +121,20 @@ impl Instance<'_> {
         self.status(&format!("{state:?}"), |status| status.state == Some(state)).await
     }
 
-    /// Waits until its condition `kind` has `words` as its reason, or in its message. Where that says why it does not
-    /// run, `kubectl flux explain` has to say so, and what to do.
-    pub async fn says(&self, kind: &str, words: &str) -> Result<Condition> {
-        let says = |cluster: &MiniCluster| {
+    /// Waits until its condition `kind` has `words` as its reason, or in its message. If the condition explains why the
+    /// MiniCluster does not run, `kubectl flux explain` has to name the reason and a remedy.
+    pub async fn await_condition(&self, kind: &str, words: &str) -> Result<Condition> {
+        let holds = |cluster: &MiniCluster| {
             condition(cluster, kind)
-                .is_some_and(|said| said.reason == words || said.message.contains(words))
+                .is_some_and(|found| found.reason == words || found.message.contains(words))
         };
-        let cluster = self.until(&format!("{kind}: {words}"), says).await?;
-        let said = condition(&cluster, kind).cloned().context("no such condition")?;
+        let cluster = self.until(&format!("{kind}: {words}"), holds).await?;
+        let found = condition(&cluster, kind).cloned().context("no such condition")?;
         if ["Accepted", "Progressing", "Suspended"].contains(&kind) {
-            let what = format!("kubectl flux explain {}: {}", self.name, said.reason);
-            until_true(&what, async || Ok(names(&self.explanation()?, &said.reason))).await?;
+            let what = format!("kubectl flux explain {}: {}", self.name, found.reason);
+            until_true(&what, async || Ok(names(&self.explanation()?, &found.reason))).await?;
         }
-        Ok(said)
+        Ok(found)
     }
 
     /// Waits until it has ended, and fails unless it ended well.
@@ -165,10 +165,10 @@ impl Instance<'_> {
         self.trial.plugin_json(&["explain", self.name])
     }
 
-    /// How agent and view come into its pods, as its status says.
+    /// How agent and view come into its pods, read from its status.
     pub async fn installed(&self) -> Result<Installed> {
         let cluster = self.trial.api::<MiniCluster>().get(self.name).await?;
-        cluster.status.and_then(|status| status.install).context("the status does not say how")
+        cluster.status.and_then(|status| status.install).context("the status has no method of installation")
     }
 
     /// The newest pod of this index; that of index 0 is the lead.
@@ -186,7 +186,7 @@ impl Instance<'_> {
 
     /// Waits until the newest pod of this index is another than `before` and has a node.
     pub async fn another(&self, index: u32, before: &Pod) -> Result<Pod> {
-        look(&format!("another pod {index} of {}", self.name), async || {
+        wait_for(&format!("another pod {index} of {}", self.name), async || {
             let pod = self.trial.pod(self.name, index).await?;
             let is_placed = |pod: &Pod| pod.spec.as_ref().is_some_and(|it| it.node_name.is_some());
             Ok(pod.filter(|pod| pod.uid() != before.uid() && is_placed(pod)))
@@ -194,16 +194,16 @@ impl Instance<'_> {
         .await
     }
 
-    /// What the runner of a pod has printed.
+    /// The log of the runner of a pod.
     pub async fn log(&self, index: u32) -> Result<String> {
         container_log(self.trial, &self.pod(index).await?, self.name).await
     }
 
     /// Waits until the runner in the newest pod of this index has printed `text`, and returns the pod.
     pub async fn printed(&self, index: u32, text: &str) -> Result<Pod> {
-        look(&format!("{text:?} in the log of {}-{index}", self.name), async || {
+        wait_for(&format!("{text:?} in the log of {}-{index}", self.name), async || {
             let Some(pod) = self.trial.pod(self.name, index).await? else { return Ok(None) };
-            // While its container starts it has no log.
+            // A container that is starting has no log.
             let log = container_log(self.trial, &pod, self.name).await.unwrap_or_default();
             Ok(log.contains(text).then_some(pod))
         })
@@ -220,7 +220,7 @@ impl Instance<'_> {
         Ok(())
     }
 
-    /// How many lines of the logs of all pods that can be read are `line`.
+    /// How many lines equal `line`, in all logs of its pods that can be read.
     pub async fn times(&self, line: &str) -> Result<usize> {
         let mut times = 0;
         for pod in self.trial.pods(self.name).await? {
@@ -230,18 +230,18 @@ impl Instance<'_> {
         Ok(times)
     }
 
-    /// What `words` print in the runner of a pod.
+    /// Runs `words` in the runner of a pod and returns the output.
     pub async fn exec(&self, index: u32, words: &[&str]) -> Result<String> {
         self.exec_in(&self.pod(index).await?.name_any(), self.name, words)
     }
 
-    /// What `words` print in this container of this pod.
+    /// Runs `words` in this container of this pod and returns the output.
     pub fn exec_in(&self, pod: &str, container: &str, words: &[&str]) -> Result<String> {
         let into = ["exec", pod, "--container", container, "--"];
         self.kubectl(&[&into[..], words].concat())
     }
 
-    /// What kubectl prints in its namespace.
+    /// Runs kubectl in its namespace and returns the output.
     pub fn kubectl(&self, words: &[&str]) -> Result<String> {
         self.trial.kubectl(words)
     }
@@ -253,7 +253,7 @@ impl Instance<'_> {
         Ok(events.lines().map(str::to_owned).collect())
     }
 
-    /// Lets what waits for the file `/tmp/go` in the newest pod of this index go on.
+    /// Creates `/tmp/go` in the newest pod of this index, for which its command waits.
     pub async fn go(&self, index: u32) -> Result<()> {
         self.exec(index, &["touch", "/tmp/go"]).await.map(drop)
     }
@@ -266,7 +266,7 @@ impl Instance<'_> {
         Ok(())
     }
 
-    /// Lets the command of [`then_on`] go on. Fails unless it ends well, and has run once, on each of so many brokers.
+    /// Lets the command of [`then_on`] continue. Fails unless the command succeeds and ran once on each of so many brokers.
     pub async fn ends_on(&self, brokers: u32) -> Result<()> {
         self.go(0).await?;
         self.complete().await?;
@@ -275,7 +275,7 @@ impl Instance<'_> {
         self.each_once(&lines.collect::<Vec<_>>()).await
     }
 
-    /// What `flux` prints on the lead, without white space at the ends.
+    /// Runs `flux` on the lead and returns the output without white space at the ends.
     pub async fn flux(&self, words: &[&str]) -> Result<String> {
         let printed = self.exec(0, &[&[FLUX], words].concat()).await?;
         Ok(printed.trim().to_owned())
@@ -310,7 +310,7 @@ impl Instance<'_> {
     pub async fn up_within(&self, count: u32, time: Duration) -> Result<()> {
         let mut seen = String::new();
         let found = until_found("the brokers", time, async || {
-            // While a lead starts there is nobody to ask.
+            // A lead that is starting does not answer.
             let list = ["resource", "list", "--states=free", "-no", "{nnodes}"];
             let counted = self.flux(&list).await;
             seen = format!("{counted:?}");
@@ -322,7 +322,7 @@ impl Instance<'_> {
             .with_context(|| format!("{count} brokers of {name} are to be up, seen were {seen}"))
     }
 
-    /// What the agent of the pod says of its run.
+    /// The status that the agent of the pod reports.
     pub async fn agent_status(&self, index: u32) -> Result<Value> {
         let answer = self.exec(index, &[AGENT, "status", "--output", "json"]).await?;
         serde_json::from_str(&answer).with_context(|| format!("reading {answer}"))
@@ -359,7 +359,7 @@ pub fn specification(fields: &[&str], container: &str) -> String {
     format!("{{{}}}", joined(&[&joined(fields), &format!("containers: [{{{container}}}]")]))
 }
 
-/// What a container needs for a command that begins, waits for [`Instance::go`], and then runs on so many brokers.
+/// The fields of a container whose command begins, waits for [`Instance::go`], and then runs on so many brokers.
 pub fn then_on(brokers: u32) -> String {
     format!(
         "launcher: true, command: 'echo begun; until test -e /tmp/go; do sleep 0.2; done; \
@@ -375,19 +375,19 @@ pub fn end_of<'pod>(pod: &'pod Pod, name: &str) -> Option<&'pod ContainerStateTe
     all.find(|container| container.name == name)?.state.as_ref()?.terminated.as_ref()
 }
 
-/// Looks until `holds` is true, as long as any of the above waits.
+/// Waits until `holds` is true, at most [`DEADLINE`].
 pub async fn until_true(what: &str, mut holds: impl AsyncFnMut() -> Result<bool>) -> Result<()> {
-    look(what, async || Ok(holds().await?.then_some(()))).await
+    wait_for(what, async || Ok(holds().await?.then_some(()))).await
 }
 
-/// The lines of a text, sorted: who prints first is chance.
+/// The lines of a text, sorted, because several programs print in any order.
 pub fn sorted(text: &str) -> Vec<&str> {
     let mut lines: Vec<&str> = text.lines().collect();
     lines.sort_unstable();
     lines
 }
 
-/// Looks until `look` has what it looks for, as long as any of the above waits.
-pub async fn look<T>(what: &str, look: impl AsyncFnMut() -> Result<Option<T>>) -> Result<T> {
-    until_found(what, DEADLINE, look).await
+/// Waits until `attempt` returns a value, at most [`DEADLINE`].
+pub async fn wait_for<T>(what: &str, attempt: impl AsyncFnMut() -> Result<Option<T>>) -> Result<T> {
+    until_found(what, DEADLINE, attempt).await
 }

@@ -20,7 +20,7 @@ pub async fn follow_lead(
         LogParams { container: Some(name.to_owned()), follow: true, ..LogParams::default() };
     let stream = until_found(&format!("the lead of {name} to start"), deadline, async || {
         let Some(lead) = trial.pod(name, 0).await? else { return Ok(None) };
-        // Before its container has started it has no log.
+        // A container that has not started has no log.
         Ok(trial.api::<Pod>().log_stream(&lead.name_any(), &parameters).await.ok())
     })
     .await?;
@@ -31,7 +31,7 @@ pub async fn follow_lead(
     Ok(())
 }
 
-/// What a container has said.
+/// The log of a container.
 pub async fn container_log(trial: &Trial, pod: &Pod, container: &str) -> Result<String> {
     let parameters = LogParams { container: Some(container.to_owned()), ..LogParams::default() };
     let pod = pod.name_any();
@@ -39,7 +39,7 @@ pub async fn container_log(trial: &Trial, pod: &Pod, container: &str) -> Result<
     log.with_context(|| format!("reading the log of {container} in {pod}"))
 }
 
-/// The log of every container of a pod, by container name; what cannot be read says why.
+/// The log of every container of a pod, by container name; instead of a log that cannot be read, the error.
 pub async fn pod_logs(trial: &Trial, pod: &Pod) -> Vec<(String, String)> {
     let spec = pod.spec.as_ref();
     let init = spec.and_then(|spec| spec.init_containers.as_ref()).into_iter().flatten();

@@ -1,4 +1,4 @@
-//! `kubectl flux`, as people call it in the namespace of a trial.
+//! Calls of `kubectl flux` in the namespace of a trial.
 
 use super::Trial;
 use crate::product::binaries;
@@ -34,7 +34,7 @@ impl Trial {
         Ok(Printed { out, err })
     }
 
-    /// What it prints; it has to end well.
+    /// Returns its output; fails unless it ends with 0.
     pub fn plugin_prints(&self, words: &[&str]) -> Result<String> {
         Ok(self.plugin_ends(0, words)?.out)
     }

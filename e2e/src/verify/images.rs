@@ -1,41 +1,46 @@
 //! The images that are shipped, and the programs in them: operator and agent are small, and the agent for other
 //! architectures is the same program.
 
+use super::changes::IMAGES;
 use super::report::{ONLY_ALL, Report};
 use crate::architecture::Architecture;
 use crate::images::libraries::with_libraries;
 use crate::product::binaries::{self, Binaries};
 use crate::product::dockerfiles::{self, Images};
-use crate::product::{AGENT, cargo, of_this_machine, other_architectures, printed};
+use crate::product::{AGENT, cargo, of_this_machine, other_architectures};
 use crate::{packages, programs};
 use anyhow::{Context as _, Result, ensure};
 use fs_err as fs;
 use std::process::Command;
 
-/// The agent is copied into every pod: it has no more bytes than this, the page and the API of an instance among them.
+/// The most bytes of the agent, which is copied into every pod.
 const AGENT_SIZE_LIMIT: u64 = 6_300_000;
-/// The program that packs views is in the agent's image, which every node keeps.
+/// The most bytes of the program that packs views: it is in the agent's image, which every node keeps.
 const VIEW_TOOL_SIZE_LIMIT: u64 = 2_000_000;
 
-/// Names the agent that the agent's own tests start instead of the one they are built with.
+/// The variable that names the agent that the agent's own tests start, instead of the one they are built with.
 const AGENT_UNDER_TEST: &str = "FLUX_AGENT_UNDER_TEST";
-/// Names the operator whose memory is measured.
+/// The variable that names the operator whose memory a test measures.
 const OPERATOR_UNDER_TEST: &str = "FLUX_OPERATOR_UNDER_TEST";
 
-/// The agent's tests that run where it is emulated: whole runs as PID 1, and every subcommand. Those that start a run
-/// as another process need a child subreaper, which qemu's user emulation does not know; those that change to other
-/// users say that they are skipped, as the user namespace has one.
+/// The agent's tests that run under emulation: whole runs as PID 1, and every subcommand. Tests that start a run as
+/// another process need a child subreaper, which qemu's user emulation lacks. Tests that change to other users skip
+/// themselves, because the user namespace has one user only.
 const EMULATED_TESTS: [&str; 2] = ["first_process::", "subcommands::"];
 
-/// Tells the kernel, in namespaces of this command alone, to run programs of another architecture by an emulator.
-/// Needs Linux 6.7, which made the kernel's table one of the user namespace.
+/// Registers an emulator for programs of another architecture, in namespaces of this command alone. Needs Linux 6.7,
+/// which gave each user namespace a table of its own.
 const REGISTER: &str = "mount -t binfmt_misc none /proc/sys/fs/binfmt_misc\n\
                         cat \"$0\" > /proc/sys/fs/binfmt_misc/register\n\
                         exec \"$@\"";
 
-/// Builds the images for the tests on a cluster. Those for other architectures only where `all` are asked for.
+/// Builds the images that are shipped if a change can have broken their build or their size; the tests on a cluster use
+/// them then. Images for other architectures are built with `all` only.
 pub(super) fn build(report: &Report<'_>, all: bool) -> Option<Images> {
-    const NAME: &str = "images";
+    const NAME: &str = "images that are shipped";
+    if report.leaves_out(NAME, IMAGES) {
+        return None;
+    }
     if !nix::unistd::geteuid().is_root() {
         let reason =
             "building them needs root; tests on a cluster use images made without Dockerfiles";
@@ -69,7 +74,6 @@ pub(super) fn check(report: &Report<'_>, images: &Images, all: bool) {
 
 fn check_programs(binaries: &Binaries) -> Result<()> {
     let Binaries { operator, agent, view_tool, stand_in, .. } = binaries;
-    check_agent_dependencies()?;
     for program in [agent, view_tool, stand_in] {
         let files = with_libraries("/program", program)?;
         ensure!(files.len() == 1, "{} is not static; it needs {files:?}", program.display());
@@ -78,33 +82,22 @@ fn check_programs(binaries: &Binaries) -> Result<()> {
         let (name, found) = (program.display(), fs::metadata(program)?.len());
         ensure!(found <= limit, "{name} has {found} bytes, more than the {limit} it may have");
     }
-    // What the agent costs a pod. One test at a time: what one child takes is not told from what another does.
-    let mut budgets = cargo(&["test", "--workspace", "--test", "budgets", "--"])?;
+    // What the agent costs a pod. One test at a time: the kernel counts the children of the tests together.
+    let mut budgets = cargo(&["test", "--test", "budgets", "--"])?;
     budgets.args(["--ignored", "--nocapture", "--test-threads=1"]);
     programs::show(budgets.env(AGENT_UNDER_TEST, agent))?;
-    // Of the released operator: others are larger.
-    let mut memory = cargo(&["test", "--workspace", "--test", "footprint", "--"])?;
+    // The memory of the operator that is shipped: a build without optimisation is larger.
+    let mut memory = cargo(&["test", "--test", "footprint", "--"])?;
     memory.args(["--ignored", "--nocapture"]);
     programs::show(memory.env(OPERATOR_UNDER_TEST, operator))
-}
-
-/// Checks that no Kubernetes crate has found its way into the agent.
-fn check_agent_dependencies() -> Result<()> {
-    let words = ["tree", "--package", AGENT, "--edges", "normal", "--prefix", "none"];
-    let tree = printed(&mut cargo(&words)?)?;
-    let unwanted: Vec<&str> =
-        tree.lines().filter(|line| line.starts_with("kube") || line.starts_with("k8s-")).collect();
-    ensure!(unwanted.is_empty(), "the agent depends on {unwanted:?}; it must not know Kubernetes");
-    Ok(())
 }
 
 /// Runs [`EMULATED_TESTS`] with the agent for this architecture instead of the one they are built with.
 fn emulate(images: &Images, architecture: Architecture) -> Result<()> {
     let agent = images.program(AGENT, architecture);
     let kind = programs::run(Command::new(architecture.emulator()).arg(&agent).arg("--version"))?;
-    ensure!(!kind.stdout.is_empty(), "{} has not said its version", agent.display());
-    // Of the whole workspace: its tests are built already.
-    let mut command = cargo(&["test", "--workspace", "--no-fail-fast", "--test", "it", "--"])?;
+    ensure!(!kind.stdout.is_empty(), "{} has not printed its version", agent.display());
+    let mut command = cargo(&["test", "--no-fail-fast", "--test", "it", "--"])?;
     command.args(EMULATED_TESTS).env(AGENT_UNDER_TEST, &agent);
     let mut namespaces = Command::new("unshare");
     namespaces.args(["--user", "--map-root-user", "--mount", "sh", "-ec", REGISTER]);

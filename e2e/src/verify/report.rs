@@ -1,69 +1,127 @@
 //! How each check went.
 
+use super::changes::{Changes, Paths};
+use crate::product::target;
 use crate::progress::Progress;
 use crate::trial::evidence::EVIDENCE;
 use crate::{interruption, programs};
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
+use fs_err as fs;
+use serde::Serialize;
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 pub(super) const ONLY_ALL: &str = "only `cargo verify --all` runs it, each night";
 
-/// Takes checks, of which some run at the same time, and says at the end how each one went.
+/// The file below `target` with the time that each check took.
+const TIMES: &str = "verify-times.json";
+/// How many of the slowest checks are shown.
+const SLOWEST: usize = 5;
+
+/// Runs checks, some at the same time, and shows at the end how each one went.
 pub(super) struct Report<'run> {
     pub(super) progress: &'run Progress,
+    changes: Changes,
+    begun: Instant,
     outcomes: Mutex<Vec<Outcome>>,
 }
 
+#[derive(Serialize)]
 struct Outcome {
+    check: String,
+    seconds: f64,
+    end: End,
+}
+
+#[derive(PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum End {
+    Passed,
+    Failed,
+    /// Neither passed nor failed, for this reason.
+    NotRun(String),
+}
+
+impl Outcome {
     /// Its line in the summary.
-    line: String,
-    /// The name of the check, if it failed.
-    failed: Option<String>,
+    fn line(&self) -> String {
+        let Self { check, seconds, end } = self;
+        match end {
+            End::Passed => format!("passed  {seconds:>6.1} s  {check}"),
+            End::Failed => format!("FAILED  {seconds:>6.1} s  {check}"),
+            End::NotRun(reason) => format!("not run           {check}: {reason}"),
+        }
+    }
 }
 
 impl<'run> Report<'run> {
-    pub(super) fn new(progress: &'run Progress) -> Self {
-        Self { progress, outcomes: Mutex::default() }
+    pub(super) fn new(progress: &'run Progress, changes: Changes) -> Self {
+        progress.log(&changes.describe());
+        Self { progress, changes, begun: Instant::now(), outcomes: Mutex::default() }
     }
 
     /// Runs a check.
     pub(super) fn check(&self, name: &str, work: impl FnOnce() -> Result<()>) {
-        // Nothing is begun while an interruption ends what there is.
+        // No check begins while an interruption ends the clusters.
         interruption::await_end();
         let begun = Instant::now();
-        let outcome = work();
-        let took = begun.elapsed().as_secs_f64();
-        let ended = if outcome.is_ok() { "passed" } else { "FAILED" };
-        let failed = outcome.err().map(|error| {
-            self.progress.say(&format!("{name}: {error:#}"));
-            name.to_owned()
-        });
-        self.add(Outcome { line: format!("{ended}  {took:>6.1} s  {name}"), failed });
+        let worked = work();
+        let seconds = begun.elapsed().as_secs_f64();
+        let end = if worked.is_ok() { End::Passed } else { End::Failed };
+        if let Err(error) = worked {
+            self.progress.log(&format!("{name}: {error:#}"));
+        }
+        self.add(Outcome { check: name.to_owned(), seconds, end });
+    }
+
+    /// Runs a check if one of the files that it reads has changed.
+    pub(super) fn check_changes(&self, name: &str, read: Paths, work: impl FnOnce() -> Result<()>) {
+        if !self.leaves_out(name, read) {
+            self.check(name, work);
+        }
+    }
+
+    /// Whether none of the files that a check reads has changed; if so, notes the check as not run.
+    pub(super) fn leaves_out(&self, name: &str, read: Paths) -> bool {
+        let reason = self.changes.obstacle(read);
+        if let Some(reason) = &reason {
+            self.not_run(name, reason);
+        }
+        reason.is_some()
     }
 
     pub(super) fn run(&self, name: &str, usually: &str, command: &mut Command) {
-        self.progress.say(&format!("{name} (usually {usually}) ..."));
+        self.progress.log(&format!("{name} (usually {usually}) ..."));
         self.check(name, || programs::show(command));
     }
 
-    /// That it would pass nobody knows.
+    /// Notes that a check was not run.
     pub(super) fn not_run(&self, name: &str, reason: &str) {
-        self.add(Outcome { line: format!("not run           {name}: {reason}"), failed: None });
+        let end = End::NotRun(reason.to_owned());
+        self.add(Outcome { check: name.to_owned(), seconds: 0.0, end });
     }
 
     fn add(&self, outcome: Outcome) {
         self.outcomes.lock().unwrap_or_else(PoisonError::into_inner).push(outcome);
     }
 
-    /// Shows how each check went; fails where one has failed.
+    /// Shows how each check went and which took longest, and writes their times to a file; fails where one has failed.
     pub(super) fn end(self) -> Result<()> {
-        let outcomes = self.outcomes.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let whole = self.begun.elapsed().as_secs();
+        let mut outcomes = self.outcomes.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let times = serde_json::to_string_pretty(&outcomes).context("writing the times")?;
+        fs::write(target()?.join(TIMES), times + "\n")?;
         for outcome in &outcomes {
-            self.progress.say(&outcome.line);
+            self.progress.log(&outcome.line());
         }
-        let failed = outcomes.into_iter().filter_map(|it| it.failed).collect::<Vec<_>>().join("; ");
+        outcomes.sort_by(|one, other| other.seconds.total_cmp(&one.seconds));
+        self.progress.log(&format!("{whole} s in all, some checks beside others; the slowest:"));
+        for outcome in outcomes.iter().take(SLOWEST) {
+            self.progress.log(&outcome.line());
+        }
+        let failed = outcomes.into_iter().filter(|it| it.end == End::Failed);
+        let failed = failed.map(|it| it.check).collect::<Vec<_>>().join("; ");
         ensure!(
             failed.is_empty(),
             "failed: {failed}; what there is to see of tests on a cluster is in {EVIDENCE}"

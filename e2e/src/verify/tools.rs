@@ -1,5 +1,6 @@
-//! Programs of cargo's that check something. Each takes minutes to build: once built, the cache has it.
+//! Programs beside cargo that check something. Each takes minutes to build, once: the cache keeps it.
 
+use super::changes::{ALERTS, INSTANCE_API};
 use super::report::Report;
 use crate::cache::{self, Cache};
 use crate::product::{cargo, checkout, fetch_every_platform, python, target};
@@ -24,8 +25,8 @@ struct Tool {
 }
 
 const TOOLS: [Tool; 3] = [
-    // Of the crates of every platform. Advisories need a database from the network: the workflow `advisories.yaml`
-    // checks them.
+    // Checks the crates of every platform. The workflow `advisories.yaml` checks advisories, which need a database from
+    // the network.
     Tool {
         checked: "dependencies: licences, bans, sources",
         name: "cargo-deny",
@@ -40,8 +41,8 @@ const TOOLS: [Tool; 3] = [
         options: &[],
         arguments: &["--skip-target-dir"],
     },
-    // Builds the book where `book.toml` says; fails where a page of its table of contents is missing. Without the
-    // parts that watch and serve a book, which are most of it.
+    // Builds the book; fails if a page of its table of contents is missing. The features that watch and serve a book are
+    // most of the program, and are left out.
     Tool {
         checked: "the documentation is a book",
         name: "mdbook",
@@ -51,7 +52,7 @@ const TOOLS: [Tool; 3] = [
     },
 ];
 
-/// Checks by programs that take minutes to build: without `all`, by those alone that are built already.
+/// Runs the checks by programs that take minutes to build; without `all` only those whose program is built already.
 pub(super) fn check(report: &Report<'_>, all: bool) -> Result<()> {
     let cache = Cache::locate()?;
     for tool in &TOOLS {
@@ -66,7 +67,7 @@ pub(super) fn check(report: &Report<'_>, all: bool) -> Result<()> {
 }
 
 impl Tool {
-    /// Lets it check this checkout. It is built if need be.
+    /// Builds the program if need be, and runs it on this checkout.
     fn check(&self, cache: &Cache, key: &str, progress: &Progress) -> Result<()> {
         fetch_every_platform(progress)?;
         let directory = cache.artefact(key, |directory| {
@@ -77,8 +78,8 @@ impl Tool {
         programs::show(Command::new(program).args(self.arguments).current_dir(checkout()?))
     }
 
-    /// Unoptimised, and below the checkout's `target`: so the crates that the tests have as well are not built
-    /// a second time, and a run takes seconds all the same.
+    /// Builds it without optimisation below the checkout's `target`, so that cargo builds no crate of the tests a second
+    /// time. A run takes seconds all the same.
     fn install(&self, directory: &Path) -> Result<()> {
         let mut command = cargo(&["install", "--quiet", "--locked", "--debug", self.name])?;
         command.env("CARGO_PROFILE_DEV_DEBUG", "0").arg("--target-dir").arg(target()?);
@@ -94,12 +95,13 @@ pub(super) fn check_workflows(progress: &Progress) -> Result<()> {
     programs::show(Command::new(built.join("actionlint")).current_dir(checkout()?))
 }
 
-/// Lets the program of Prometheus check the chart's alerts and dashboard.
-pub(super) fn check_alerts(progress: &Progress) -> Result<()> {
-    let prometheus = packages::unpacked("prometheus", &Cache::locate()?, progress)?;
-    let mut tests = cargo(&["test", "--workspace", "--test", "monitoring"])?;
-    tests.args(["--", "--ignored"]).env("PROMETHEUS", prometheus.join("usr/bin"));
-    programs::show_at_the_end(&mut tests)
+/// Checks the chart's alerts and dashboard with the program of Prometheus.
+pub(super) fn check_alerts(report: &Report<'_>) {
+    report.check_changes("alerts and dashboard: Prometheus", ALERTS, || {
+        let prometheus = packages::unpacked("prometheus", &Cache::locate()?, report.progress)?;
+        let mut tests = cargo(&["test", "--test", "monitoring", "--", "--ignored"])?;
+        programs::show_at_the_end(tests.env("PROMETHEUS", prometheus.join("usr/bin")))
+    });
 }
 
 /// Uses the page of an instance in Chromium, where that is or can be installed.
@@ -108,32 +110,36 @@ pub(super) fn check_page(report: &Report<'_>) {
     if !nix::unistd::geteuid().is_root() && programs::find("chromedriver").is_none() {
         return report.not_run(NAME, "there is no chromedriver; installing it needs root");
     }
-    report.check(NAME, || {
+    report.check_changes(NAME, INSTANCE_API, || {
         packages::ensure(packages::BROWSER, report.progress)?;
-        let mut tests = cargo(&["test", "--workspace", "--test", "it", "browser::"])?;
+        let mut tests = cargo(&["test", "--test", "it", "browser::"])?;
         programs::show_at_the_end(tests.args(["--", "--ignored"]))
     });
 }
 
-/// Reads the chart's dashboard as Grafana's own types have it.
+/// Reads the chart's dashboard with Grafana's own types.
 pub(super) fn check_dashboard(progress: &Progress) -> Result<()> {
     let built = kubernetes::go_programs("dashboard", &Cache::locate()?, progress)?;
     let mut read = Command::new(built.join("dashboard"));
     programs::show(read.arg("deploy/chart/files/dashboard.json").current_dir(checkout()?))
 }
 
-/// Lets kstatus judge MiniClusters in every state.
+/// Compares the conditions of MiniClusters in every state with what kstatus makes of them.
 pub(super) fn check_kstatus(progress: &Progress) -> Result<()> {
     let built = kubernetes::go_programs("kstatus", &Cache::locate()?, progress)?;
-    let mut tests = cargo(&["test", "--workspace", "--lib", "kstatus::"])?;
+    let mut tests = cargo(&["test", "--lib", "kstatus::"])?;
     programs::show_at_the_end(tests.args(["--", "--ignored"]).env("KSTATUS", built.join("kstatus")))
 }
 
-/// Lets Schemathesis ask the API of an instance for what its document allows, and for what it does not.
-pub(super) fn check_api(progress: &Progress) -> Result<()> {
-    let requirements = checkout()?.join("agent/tests/it/schema/requirements.txt");
-    let what = "installing Schemathesis";
-    let packages = progress.long_step(what, "20 s", || python::packages(&requirements))?;
-    let mut tests = cargo(&["test", "--workspace", "--test", "it", "schema::"])?;
-    programs::show_at_the_end(tests.args(["--", "--ignored"]).env("PYTHONPATH", packages))
+/// Runs Schemathesis, which sends right and wrong requests to the API of an instance and compares the answers with the
+/// API's document.
+pub(super) fn check_api(report: &Report<'_>) {
+    report.check_changes("the API of an instance: Schemathesis", INSTANCE_API, || {
+        let requirements = checkout()?.join("agent/tests/it/schema/requirements.txt");
+        let what = "installing Schemathesis";
+        let packages =
+            report.progress.long_step(what, "20 s", || python::packages(&requirements))?;
+        let mut tests = cargo(&["test", "--test", "it", "schema::", "--", "--ignored"])?;
+        programs::show_at_the_end(tests.env("PYTHONPATH", packages))
+    });
 }

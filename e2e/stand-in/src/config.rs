@@ -64,7 +64,7 @@ pub(crate) struct Host {
     pub(crate) connect: Option<String>,
 }
 
-/// Tables of real Flux that would change what is seen here. Any other is nobody's business.
+/// Tables of real Flux that would change the behaviour here. Other tables are ignored.
 const NOT_SIMULATED: [&str; 7] =
     ["modules", "fake-resources", "heartbeat", "policy", "queues", "systemd", "tbon"];
 

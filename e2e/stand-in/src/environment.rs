@@ -54,7 +54,7 @@ fn is_in_path(environment: &Environment, program: &str) -> bool {
     path(environment).split(':').any(|part| is_executable(&Path::new(part).join(program)))
 }
 
-/// Why rc1 fails where its shells are missing: exit code and what is said.
+/// Why rc1 fails if its shells are missing: exit code and message.
 pub(crate) fn rc1_fault(environment: &Environment, leader: bool) -> Option<(i32, &'static str)> {
     let shell = Path::new(environment.get("SHELL").map_or("/bin/bash", String::as_str));
     if !shell.exists() {

@@ -1,8 +1,8 @@
 //! A stand-in for Flux, for tests where real Flux cannot be had. It is no resource manager.
 //!
-//! Installed as `PREFIX/bin/flux` it refuses what Flux 0.88 refuses of what the operator and the agent
-//! give it, forms its overlay over real connections with CURVE, and runs real programs. What it does
-//! not simulate it refuses with exit code 64.
+//! Installed as `PREFIX/bin/flux` it refuses the same arguments and files of operator and agent as Flux 0.88, forms its
+//! overlay over real connections with CURVE, and runs real programs. It ends with 64 for everything that it does not
+//! simulate.
 
 mod broker;
 mod client;

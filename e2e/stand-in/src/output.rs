@@ -1,4 +1,4 @@
-//! What a command says, and how it ends when it does not succeed.
+//! The output of commands, and their exit codes when they fail.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "the one place that prints")]
 

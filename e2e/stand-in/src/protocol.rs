@@ -1,6 +1,5 @@
-//! What the stand-in's commands say to its broker over the local socket, once it has let them in: one
-//! request per connection, one JSON document per line. Real Flux has a protocol of its own there, of which
-//! the broker knows the requests in `broker/message.rs`.
+//! The protocol of the stand-in's commands with its broker over the local socket: one request per connection, one JSON
+//! document per line. Real Flux has another protocol, of which the broker knows the requests in `broker/message.rs`.
 
 use crate::output::Stream;
 use serde::{Deserialize, Serialize};

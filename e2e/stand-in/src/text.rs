@@ -18,7 +18,7 @@ pub(crate) fn duration(text: &str) -> Option<Duration> {
     Duration::try_from_secs_f64(number.parse::<f64>().ok()? * factor).ok()
 }
 
-/// The ids of so many things, from 0 on.
+/// The first `count` ids, from 0 on.
 pub(crate) fn ids(count: usize) -> String {
     if count == 1 { "0".to_owned() } else { format!("0-{}", count - 1) }
 }

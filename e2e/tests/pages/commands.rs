@@ -1,4 +1,4 @@
-//! Command lines of this project that pages name: each subcommand and option exists.
+//! Each command line of this project in the pages has existing subcommands and options.
 
 use crate::page::{Page, pages};
 use crate::repository;
@@ -7,7 +7,7 @@ use clap::error::ErrorKind;
 use flux_operator::cli::Cli;
 use std::path::Path;
 
-/// What separates one command from the next, or from a file, in a line for a shell.
+/// Words of a shell that separate one command from the next, or from a file.
 const OPERATORS: [&str; 5] = ["&&", "||", "|", ";", ">"];
 
 /// A program of this project with its arguments.
@@ -35,7 +35,7 @@ fn call(words: &[String]) -> Option<Call> {
         words.splice(..2, alias(&subcommand).unwrap_or_else(|| vec![subcommand]));
         (words[0] == "run").then_some(())?;
     }
-    // Behind `--`, what runs in a container.
+    // Behind `--` is a command that runs in a container.
     let called =
         |at: usize| at == 0 || ["--", "--bin", "--package", "-p"].contains(&&*words[at - 1]);
     (0..words.len()).filter(|&at| called(at)).find_map(|at| {
@@ -52,13 +52,13 @@ fn is_variable(name: &str) -> bool {
 }
 
 fn calls(line: &str) -> Vec<Call> {
-    // What is no whole command line, such as a part of one in a sentence, calls nothing.
+    // A text that is no whole command line, such as a part of one in a sentence, calls nothing.
     let mut words = shlex::split(line).unwrap_or_default();
     words.retain(|word| word != "...");
     words.split(|word| OPERATORS.contains(&word.as_str())).filter_map(call).collect()
 }
 
-/// The lines of a page that are typed at a prompt, and what stands as code within its sentences.
+/// The lines of a page behind a prompt, and the code within its sentences.
 fn typed(page: &Page) -> Vec<String> {
     let blocks = page.blocks().into_iter().filter(|block| block.language == "console");
     let lines = blocks.flat_map(|block| {
@@ -71,8 +71,8 @@ fn typed(page: &Page) -> Vec<String> {
     lines.chain(page.code()).collect()
 }
 
-/// What is wrong with the call, if a subcommand or an option in it does not exist. Values are often
-/// names that stand for others, and are not looked at.
+/// The error of a call with a subcommand or an option that does not exist. Values are often placeholders, so they are not
+/// checked.
 fn fault(call: &Call) -> Option<String> {
     let command = match call.program {
         "flux-agent" => flux_agent::commands::command_line(),
@@ -131,7 +131,7 @@ fn what_does_not_exist_is_a_fault() {
         "flux-agent status --nosuch",
         "flux-operator run --nosuch",
         "cargo e2e nosuch",
-        "cargo e2e bench start --nosuch 1",
+        "cargo e2e up --nosuch 1",
     ] {
         assert!(calls(line).iter().all(|call| fault(call).is_some()), "{line}");
     }

@@ -1,9 +1,8 @@
-//! The pages for people: what they link to is there, what they say to type exists, what they show is
-//! accepted, what they say is tested is, and each of them is in the book.
+//! The pages for people: their links and commands exist, the operator accepts their MiniClusters, and each page is in the
+//! book.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "these are tests, helpers included")]
 
 mod commands;
-mod failure_modes;
 mod links;
 mod manifests;
 mod page;

@@ -1,4 +1,4 @@
-//! Manifests in pages: `MiniClusters` are what the operator accepts, other objects what the API knows.
+//! Manifests in pages: the operator accepts the MiniClusters, and other objects have known fields only.
 
 use crate::page::pages;
 use flux_api::cluster::validate::Defaults;
@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 #[test]
-fn every_mini_cluster_in_a_page_is_accepted_and_has_no_field_without_effect() {
+fn every_minicluster_in_a_page_is_accepted_without_notes() {
     let image = || "registry.example/view:1".to_owned();
     let defaults = Defaults {
         view_image: image(),
@@ -47,7 +47,7 @@ fn object<T: Serialize + DeserializeOwned>(kind: &str) -> Value {
 }
 
 #[test]
-fn the_network_policy_is_for_all_pods_of_mini_clusters_and_names_their_ports() {
+fn the_network_policy_selects_all_pods_and_their_ports() {
     let spec = &object::<NetworkPolicy>("NetworkPolicy")["spec"];
     let pods = json!({ "matchLabels": { labels::MANAGED_BY: labels::MANAGED_BY_VALUE } });
     for selector in ["/podSelector", "/ingress/0/from/0/podSelector", "/egress/0/to/0/podSelector"]
@@ -60,7 +60,7 @@ fn the_network_policy_is_for_all_pods_of_mini_clusters_and_names_their_ports() {
 
 /// A percentage, and any `maxUnavailable`, need a scale of the pods' owner.
 #[test]
-fn the_disruption_budget_is_for_the_lead_and_counts_without_a_scale() {
+fn the_disruption_budget_selects_the_lead_without_a_scale() {
     let spec = &object::<PodDisruptionBudget>("PodDisruptionBudget")["spec"];
     let lead = json!({ labels::JOB_NAME: "NAME", labels::COMPLETION_INDEX: "0" });
     assert_eq!(*spec, json!({ "minAvailable": 1, "selector": { "matchLabels": lead } }));

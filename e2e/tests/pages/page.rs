@@ -56,7 +56,7 @@ impl Page {
         links.collect()
     }
 
-    /// What is written as code within a line.
+    /// The code within lines.
     pub(crate) fn code(&self) -> Vec<String> {
         let code = self.events().filter_map(|event| {
             if let Event::Code(text) = event { Some(text.into_string()) } else { None }

@@ -1,4 +1,4 @@
-//! What workflows of the repository's host use is what was looked at, and a release can be installed.
+//! The workflows use fixed versions, and a release can be installed.
 
 use crate::repository;
 use e2e::verify::CARGO_DENY_VERSION;
@@ -9,7 +9,7 @@ fn yaml(path: &str) -> Value {
     serde_saphyr::from_str(&std::fs::read_to_string(repository().join(path)).unwrap()).unwrap()
 }
 
-/// What the script says of version 0.1.0, where CHANGELOG.md has a section with this heading.
+/// The output of the script for version 0.1.0, if CHANGELOG.md has a section with this heading.
 fn release_notes(heading: &str) -> Option<String> {
     let directory = tempfile::tempdir().unwrap();
     let text = format!("# Changelog\n\n## {heading}\n\nNew.\n\n## 0.0.9 - 2026-01-01\n\nOld.\n");
@@ -28,7 +28,7 @@ fn a_version_without_a_date_is_not_released() {
 }
 
 #[test]
-fn the_manifests_name_no_image_of_the_project_that_a_release_may_lack() {
+fn a_release_has_each_image_of_the_manifests() {
     let jobs = &yaml(".github/workflows/release.yaml")["jobs"];
     assert!(jobs["image"]["if"].is_null());
     let built = jobs["image"]["strategy"]["matrix"]["include"].as_array().unwrap();
@@ -40,7 +40,7 @@ fn the_manifests_name_no_image_of_the_project_that_a_release_may_lack() {
 }
 
 #[test]
-fn every_program_that_is_built_is_in_the_manifest_for_krew() {
+fn every_plugin_that_is_built_is_in_krews_manifest() {
     let jobs = &yaml(".github/workflows/release.yaml")["jobs"];
     let built = jobs["plugin"]["strategy"]["matrix"]["include"].as_array().unwrap();
     let manifest = yaml("deploy/krew/flux.yaml");
@@ -58,7 +58,7 @@ fn every_program_that_is_built_is_in_the_manifest_for_krew() {
 }
 
 #[test]
-fn advisories_are_looked_for_each_week_with_the_cargo_deny_of_the_other_checks() {
+fn advisories_are_checked_weekly_by_the_same_cargo_deny() {
     let workflow = yaml(".github/workflows/advisories.yaml");
     let cron = workflow["on"]["schedule"][0]["cron"].as_str().unwrap();
     assert!(cron.ends_with("* * 1"), "{cron}");

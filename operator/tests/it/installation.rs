@@ -15,7 +15,7 @@ const EVERYWHERE: &str = "operator.yaml";
 const ONE_NAMESPACE: &str = "one-namespace/operator.yaml";
 const CLUSTER_ROLE: &str = "flux-minicluster-operator";
 /// What the other operator of this name has outside of namespaces.
-const ANOTHER: &str = "../e2e/tests/node/another_flux_operator.yaml";
+const ANOTHER: &str = "../e2e/tests/own_clusters/another_flux_operator.yaml";
 
 fn objects(file: &str) -> Vec<Value> {
     let text = read_to_string(in_repository("deploy").join(file)).unwrap();

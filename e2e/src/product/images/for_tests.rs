@@ -24,7 +24,7 @@ const OF_EXAMPLES: [(&str, Release, &[&str]); 2] = [
     ("lammps-example:1", Release::Bookworm, &["lammps", "lammps-examples"]),
     ("open-mpi-example:1", Release::Trixie, &["hpcc"]),
 ];
-/// An image without a shell. What is made here has one program, which no example uses.
+/// An image without a shell. The one made here has one program, which no example uses.
 const DISTROLESS: &str = "gcr.io/distroless/static-debian12:latest";
 
 /// The view as the published images have it: a directory of links, behind a hash, into a tree of packages.
@@ -33,8 +33,8 @@ pub const SPACK_VIEW: &str = "localhost/flux-e2e/spack-view:1";
 /// An operating system that is stopped as Apache's image is.
 pub const STOPPED_BY_SIGWINCH: &str = "localhost/flux-e2e/stopped-by-sigwinch:1";
 
-/// Makes and loads them, into a cluster of ours: to others they have to come from their registries, as does
-/// the image with Flux where the view comes from one.
+/// Makes and loads these images into a cluster of ours. Other clusters pull them from their registries, and so does a
+/// cluster of ours with the image with Flux if the view is in a registry.
 pub(crate) fn load(
     cluster: &Cluster,
     binaries: &Binaries,
@@ -57,7 +57,7 @@ pub(crate) fn load(
     let web_server = web_server(&system, scratch.path())?;
     load("Debian's nginx, in the place of", &web_server, WEB_SERVER)?;
     if view.is_real() {
-        // As in the `Dockerfile` of the example, which says why not Debian 12.
+        // As in the `Dockerfile` of the example, which has the reason against Debian 12.
         let mpi = mpi_program(Release::Trixie, &["libmpich12"], "libmpich-dev", progress)?;
         load("Debian's MPICH with a program, as", &mpi, MPI)?;
         for (name, release, packages) in OF_EXAMPLES {
@@ -73,7 +73,7 @@ pub(crate) fn load(
     load("a Debian with Flux, in the place of", &with_flux, WITH_FLUX)
 }
 
-/// Makes the file systems of the images that tests on clusters have in any case.
+/// Makes the file systems of the images that every run of the tests on clusters needs.
 pub(crate) fn make_file_systems(cache: &Cache, progress: &Progress) -> Result<()> {
     debian(cache, &[], progress)?;
     debian(cache, &PACKAGES, progress)?;
@@ -84,14 +84,14 @@ fn web_server(debian: &Image, scratch: &Path) -> Result<Image> {
     let mut config = debian.config().clone();
     config.entrypoint = ["nginx", "-g", "daemon off;"].map(str::to_owned).to_vec();
     config.command = vec![];
-    // As in the published image: what the server logs is the container's log.
+    // As in the published image: the server writes to the container's log.
     let logs = ["access", "error"]
         .map(|log| Source::link(format!("/var/log/nginx/{log}.log"), "/dev/stdout"));
     Ok(debian.on_top(Layer::from_sources(scratch, &logs)?, config))
 }
 
-/// The flat view by the names of a Spack view. All of its links are absolute, as Spack makes them: they
-/// lead out of the image where it is mounted, unless somebody cares.
+/// The flat view with the names of a Spack view. All of its links are absolute, as Spack makes them: where the image is
+/// mounted they would lead out of it, so the agent has to resolve them.
 fn spack_view(flat: Layer, scratch: &Path) -> Result<Image> {
     let package = "/opt/software/linux-x86_64/flux-core-4f2xy";
     let hash = "/opt/views/._view/4f2xy";

@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::sync::mpsc::{Sender, UnboundedSender, WeakSender};
 
-/// What happens around a broker, as what it makes the broker do.
-type News = Box<dyn FnOnce(&mut Broker) + Send>;
+/// An event around a broker: the function that handles it.
+type BrokerEvent = Box<dyn FnOnce(&mut Broker) + Send>;
 
 /// How news get to a broker.
 #[derive(Clone)]
 pub(crate) struct Mailbox {
-    pub(super) news: UnboundedSender<News>,
+    pub(super) news: UnboundedSender<BrokerEvent>,
     pub(super) alive: WeakSender<()>,
 }
 
@@ -28,7 +28,7 @@ impl Mailbox {
         drop(self.news.send(Box::new(news)));
     }
 
-    /// Whoever holds this still has something to deliver when the broker ends.
+    /// Tasks that hold this still have something to deliver when the broker ends.
     pub(crate) fn delivery(&self) -> Option<Sender<()>> {
         self.alive.upgrade()
     }
@@ -76,7 +76,7 @@ pub(crate) struct Broker {
     pub(super) uplink: Option<UnboundedSender<Bytes>>,
     /// None before it has accepted the hello.
     pub(super) parent_state: Option<State>,
-    /// It refused the hello or sent us away.
+    /// The parent refused the hello or has rejected this broker.
     pub(super) parent_failed: bool,
     /// The links of the lead by number.
     pub(super) links: HashMap<u64, UnboundedSender<Bytes>>,

@@ -24,7 +24,7 @@ pub(super) fn bind(path: &str) -> std::io::Result<UnixListener> {
     }
     let listener = UnixListener::bind(path)?;
     listen(&listener, Backlog::new(BACKLOG)?)?;
-    // Anyone may knock; who they are is asked at the door.
+    // Every user may connect; the broker checks the user then.
     std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o777))?;
     Ok(listener)
 }
@@ -45,7 +45,7 @@ pub(super) async fn accept(listener: UnixListener, door: Door) {
 }
 
 impl Door {
-    /// Says whether the client may come in (one byte: 0, or an errno), and finds out what it speaks.
+    /// Answers whether the client may connect (one byte: 0, or an errno), and detects the client's protocol.
     async fn serve(self, stream: UnixStream) {
         let user = stream.peer_cred().map_or(u32::MAX, |peer| peer.uid());
         let owner = nix::unistd::getuid().as_raw();
@@ -64,7 +64,7 @@ impl Door {
             return;
         }
         let Ok(&[first, ..]) = reader.fill_buf().await else { return };
-        // Who no longer listens, or speaks something else, is of no interest any more.
+        // Errors of clients that have left, or that speak another protocol, are ignored.
         let _ = if MAGIC.first() == Some(&first) {
             self.serve_messages(reader, write, owner).await
         } else {

@@ -42,7 +42,7 @@ impl Question {
     /// Reads the frames of a request; anything else is `None`.
     pub(super) fn parse(body: &[u8]) -> Option<Self> {
         let message = Message::decode(body).ok()?;
-        // Flux would take the owner's word for it that another user asks.
+        // Real Flux lets the owner send requests of other users.
         if message.kind != REQUEST || message.user != WHO_CONNECTS || message.topic.is_empty() {
             return None;
         }

@@ -17,7 +17,7 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::{channel, unbounded_channel};
 
-/// How long a broker that is done waits for its peers to take what it said.
+/// How long a broker that has ended waits until its peers have its last messages.
 const DELIVERY_LIMIT: Duration = Duration::from_secs(2);
 
 pub(crate) fn run(call: &Call) -> Result<u8, Failure> {
@@ -30,7 +30,7 @@ pub(crate) fn run(call: &Call) -> Result<u8, Failure> {
         .build()
         .map_err(|error| Failure::new(format!("broker: creating the event loop: {error}")))?;
     let code = runtime.block_on(serve(call));
-    // Lookups in flight and links that linger are of no interest any more.
+    // Lookups and links that still run do not matter any more.
     runtime.shutdown_background();
     code
 }
@@ -49,7 +49,7 @@ async fn serve(call: &Call) -> Result<u8, Failure> {
     }
     let (code, directories) = broker.end();
     drop(alive);
-    // What was said last has to be delivered; a peer that does not listen is not waited for.
+    // The last messages have to be delivered, but not to a peer that does not read them.
     drop(tokio::time::timeout(DELIVERY_LIMIT, alive_ends.recv()).await);
     drop(directories);
     Ok(code)

@@ -1,4 +1,4 @@
-//! What parent and children say, and what is said to them.
+//! Messages of parent and children, and the answers.
 
 use super::core::{Broker, Severity};
 use super::state::State;
@@ -25,9 +25,9 @@ impl Broker {
         self.parent_state.is_some() && !self.parent_failed
     }
 
-    pub(crate) fn parent_says(&mut self, message: Option<Bytes>) {
+    pub(crate) fn on_parent_message(&mut self, message: Option<Bytes>) {
         let Some(bytes) = message else {
-            // A worker does not mind losing its parent: it connects again, and says so.
+            // A worker that loses its parent connects again, and reports that to the lead.
             if self.is_joined() {
                 self.send_up(&Upward::Back);
             }
@@ -83,14 +83,14 @@ impl Broker {
         self.children.iter().find(|(_, of_rank)| **of_rank == link).map(|(rank, _)| *rank)
     }
 
-    pub(crate) fn child_says(&mut self, link: u64, message: Option<Bytes>) {
+    pub(crate) fn on_child_message(&mut self, link: u64, message: Option<Bytes>) {
         let message = message.and_then(|bytes| serde_json::from_slice(&bytes).ok());
         let Some(message) = message else { return };
         match (message, self.rank_of(link)) {
             (Upward::Hello(rank, hostname), None) if self.state < State::Cleanup => {
                 self.greet(link, rank, &hostname);
             }
-            (message, Some(rank)) => self.rank_says(rank, link, message),
+            (message, Some(rank)) => self.on_rank_message(rank, link, message),
             (_, None) => {
                 let text = format!("{} (rank 0) sent disconnect control message", self.host(0));
                 self.send_down(link, &Downward::Failed(text));
@@ -98,7 +98,7 @@ impl Broker {
         }
     }
 
-    fn rank_says(&mut self, rank: u32, link: u64, message: Upward) {
+    fn on_rank_message(&mut self, rank: u32, link: u64, message: Upward) {
         let Some(sender) = self.links.get(&link).cloned() else { return };
         match message {
             Upward::Hello(..) | Upward::Back => {}
@@ -129,7 +129,7 @@ impl Broker {
             self.send_down(link, &Downward::Failed("overlay.hello: Invalid argument".to_owned()));
             return;
         }
-        // It may have come again after a crash that nobody has noticed.
+        // The worker may have crashed, unnoticed, and come again.
         self.child_gone(rank);
         self.children.insert(rank, link);
         self.send_down(link, &Downward::State(self.state));

@@ -1,5 +1,5 @@
-//! What is done on entry to each state, and what signals and deadlines lead to. rc1 and rc3 come without
-//! their scripts: they are the checks these would make, and the complaints of the modules they load.
+//! Actions on entry to each state, and on signals and deadlines. rc1 and rc3 have no scripts: they are the checks that the
+//! scripts would make, and the errors of the modules that they load.
 
 use super::core::{Broker, Severity};
 use super::local;
@@ -160,7 +160,7 @@ impl Broker {
         }
     }
 
-    /// A broker that may have been online is not any more.
+    /// Marks a broker as offline.
     pub(super) fn went_offline(&mut self, rank: u32) {
         if self.manager.online.remove(&rank).is_none() {
             return;
@@ -258,7 +258,7 @@ impl Broker {
         Ok(())
     }
 
-    /// Lets go of everything; returns the exit code and the directories to be removed last.
+    /// Closes everything; returns the exit code and the directories to be removed last.
     pub(super) fn end(self) -> (u8, Vec<TempDir>) {
         // Others may have removed it already.
         drop(std::fs::remove_file(&self.socket));

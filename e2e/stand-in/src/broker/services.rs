@@ -1,4 +1,4 @@
-//! What clients and the job manager want of a broker.
+//! Requests of clients and of the job manager to a broker.
 
 use super::core::Broker;
 use super::state::State;
@@ -125,7 +125,7 @@ impl Broker {
         }
     }
 
-    /// News of a task: on a worker it goes up, on the lead to the manager.
+    /// Passes an event of a task on: a worker sends it to the lead, the lead to its job manager.
     pub(super) fn task_news(&mut self, job: u64, task: u32, happened: Happened) {
         if !matches!(happened, Happened::Output(..)) {
             self.processes.remove(&(job, task));

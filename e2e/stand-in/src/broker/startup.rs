@@ -135,7 +135,7 @@ fn quorum(attributes: &Attributes, size: usize) -> Result<usize, String> {
     count.ok_or_else(|| "Error parsing broker.quorum attribute".to_owned())
 }
 
-/// A time limit; none is for ever.
+/// A time limit; `None` is no limit.
 fn limit(attributes: &Attributes, name: &str) -> Result<Option<Duration>, String> {
     let given = attributes.get(name).filter(|text| *text != "none");
     let parsed = given.map(|text| text::duration(text).ok_or(()));

@@ -60,7 +60,7 @@ impl State {
         let events = [
             (Self::Join, failed || parent >= Self::Cleanup, "parent-fail"),
             (Self::Join, ready, "parent-ready"),
-            // One that is sent away now says so and waits on: `monitor_parent_continuation` posts nothing.
+            // A rejected worker logs that and waits on: `monitor_parent_continuation` posts nothing.
             (Self::Quorum, !failed && parent >= Self::Cleanup, "quorum-fail"),
             (Self::Quorum, full, "quorum-full"),
             (Self::Run, failed || parent >= Self::Finalize, "parent-fail"),

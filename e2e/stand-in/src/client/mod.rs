@@ -35,7 +35,7 @@ impl Call {
         self.words.iter().map(String::as_str).collect()
     }
 
-    /// Refuses this call in favour of the only ones that are simulated.
+    /// Refuses this call, and names the calls that are simulated.
     fn but(&self, form: &str) -> Failure {
         Failure::not_simulated(&format!("{} but {form}", self.name))
     }

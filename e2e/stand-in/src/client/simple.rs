@@ -72,7 +72,7 @@ pub(crate) fn attribute(call: &Call) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// `flux version`: says first that it is not real Flux.
+/// `flux version`: prints first that it is not real Flux.
 pub(crate) fn version(call: &Call) -> Result<u8, Failure> {
     let [] = call.given()[..] else { return Err(call.but("with nothing")) };
     output::error_line("flux stand-in: not real Flux");

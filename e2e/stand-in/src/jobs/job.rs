@@ -40,7 +40,7 @@ impl Job {
         !self.allocation.tasks.is_empty()
     }
 
-    /// Its end, for whoever watches or waits. After an exception the code is not 0.
+    /// Its end, for clients that watch or wait. After an exception the code is not 0.
     pub(crate) fn end(&self) -> Reply {
         let exception = self.exception.as_ref();
         let exception = exception.map(|(kind, note)| format!("type={kind} severity=0 {note}"));

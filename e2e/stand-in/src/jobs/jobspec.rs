@@ -3,7 +3,7 @@
 use crate::protocol::JobSpec;
 use serde_json::{Value, json};
 
-/// The job of a `jobspec` of nodes, slots and cores; nothing where it has anything else in it.
+/// The job of a `jobspec` of nodes, slots and cores; `None` if the jobspec has anything else.
 pub(crate) fn job(jobspec: &Value) -> Option<JobSpec> {
     let number = |value: &Value| usize::try_from(value.as_u64()?).ok();
     let (resource, task) = (&jobspec["resources"][0], &jobspec["tasks"][0]);
@@ -46,7 +46,7 @@ pub(crate) fn job(jobspec: &Value) -> Option<JobSpec> {
     (known == *jobspec && options.as_object()?.keys().all(|name| name == "rlimit")).then_some(spec)
 }
 
-/// What a job is called whose submission does not say it.
+/// The name of a job whose submission has none.
 pub(crate) fn program_name(program: &str) -> &str {
     program.rsplit('/').next().unwrap_or_default()
 }

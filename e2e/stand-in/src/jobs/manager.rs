@@ -270,8 +270,8 @@ impl Manager {
         }
     }
 
-    /// A rank gets no more jobs, for a `reason`; or jobs again, without one. One that is as it is to be fails
-    /// the request, as without `--update`.
+    /// Drains a rank for a `reason`, or undrains it without one. The request fails if the rank has that state already, as
+    /// without `--update`.
     pub(crate) fn drain(&mut self, rank: u32, reason: Option<String>) -> Reply {
         if !self.cores.contains_key(&rank) {
             return Reply::Failed("idset is out of range".to_owned(), INVALID);

@@ -34,7 +34,7 @@ impl TaskOrder {
         name.map(|name| Path::new(&self.spec.directory).join(name))
     }
 
-    /// Where a stream goes: into the pipe of whoever watches, or into a file, which the first task begins.
+    /// Where a stream goes: into the pipe of the watching client, or into a file, which the first task begins.
     fn open(&self, path: Option<PathBuf>) -> std::io::Result<Stdio> {
         let Some(path) = path else { return Ok(Stdio::piped()) };
         if self.task == 0 {

@@ -46,9 +46,9 @@ pub(crate) async fn run(
     outgoing: &mut UnboundedReceiver<Bytes>,
     report: impl Fn(Option<Bytes>),
 ) {
-    // Where that cannot be set the link is as good as before.
+    // The link works without this option, too.
     let _ = limit_silence(&stream);
-    // That it has ended is all that matters, and an ERROR command may be waiting to say why.
+    // The error does not matter here: an ERROR command of the peer may have the reason.
     let _ = exchange(&mut stream, &mut connection, outgoing, &report).await;
     drop(flush(&mut stream, &mut connection).await);
     drop(stream.shutdown().await);
@@ -84,7 +84,7 @@ async fn exchange(
     }
 }
 
-/// Real brokers say something every 2 s, and give up a peer that has acknowledged nothing for 20 s
+/// Real brokers send a heartbeat every 2 s, and give up a peer that has acknowledged nothing for 20 s
 /// (`tbon.tcp_user_timeout`). Here the kernel does both.
 fn limit_silence(stream: &TcpStream) -> nix::Result<()> {
     setsockopt(stream, sockopt::KeepAlive, &true)?;

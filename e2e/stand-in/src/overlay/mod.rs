@@ -48,7 +48,8 @@ pub(crate) async fn accept(listener: TcpListener, keys: CurveKeypair, mailbox: M
         let (events, alive) = (mailbox.clone(), mailbox.delivery());
         let connection = link::server(&keys);
         tokio::spawn(async move {
-            let report = |message| events.report(move |broker| broker.child_says(id, message));
+            let report =
+                |message| events.report(move |broker| broker.on_child_message(id, message));
             link::run(stream, connection, &mut outgoing, report).await;
             events.report(move |broker| broker.child_closed(id));
             drop(alive);
@@ -64,7 +65,7 @@ pub(crate) async fn keep_connected(
     mut outgoing: UnboundedReceiver<Bytes>,
     mailbox: Mailbox,
 ) {
-    let report = |message| mailbox.report(|broker| broker.parent_says(message));
+    let report = |message| mailbox.report(|broker| broker.on_parent_message(message));
     while !outgoing.is_closed() {
         let stream = tokio::time::timeout(limit, connect(&uri, ipv6)).await;
         if let Ok(Some(stream)) = stream {

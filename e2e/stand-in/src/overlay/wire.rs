@@ -1,5 +1,5 @@
-//! What brokers say to each other. Real Flux speaks its own messages here: a stand-in and a real
-//! broker can finish the CURVE handshake, and no more.
+//! Messages between brokers. Real Flux has others: a stand-in and a real broker can finish the CURVE handshake, and no
+//! more.
 
 use crate::broker::state::State;
 use crate::jobs::task::{Happened, Order};
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) enum Upward {
     /// The first message: rank and name that the sender has by its own configuration.
     Hello(u32, String),
-    /// The connection is there again.
+    /// The connection was made again.
     Back,
     /// rc1 is done.
     Online,

@@ -4,7 +4,7 @@ use crate::site::{Site, answer, skipped_with_real_flux};
 use std::process::Command;
 
 #[test]
-fn three_brokers_form_an_instance_when_all_are_there_and_end_with_their_lead() {
+fn three_brokers_form_an_instance_and_end_with_their_lead() {
     let site = Site::new(3);
     let (mut lead, mut worker) = (site.start(0, &[]), site.start(1, &[]));
     site.wait_for_log(1, "init->quorum");
@@ -29,7 +29,7 @@ fn the_lead_alone_shuts_an_instance_down() {
 }
 
 #[test]
-fn a_worker_with_another_certificate_stays_in_join_and_nobody_says_why() {
+fn a_worker_with_another_certificate_stays_in_join() {
     let site = Site::new(3);
     site.certificate("other.cert", [8; 32]);
     let config = site.read("broker.toml").replace("curve.cert", "other.cert");
@@ -57,7 +57,7 @@ fn a_signal_ends_a_broker_that_waits_for_others() {
 }
 
 #[test]
-fn a_worker_outlives_its_lead_until_a_new_one_sends_it_away() {
+fn a_worker_outlives_its_lead_until_a_new_one_rejects() {
     let (site, [lead, mut worker]) = Site::two();
     drop(lead);
     assert!(worker.runs());
@@ -71,7 +71,7 @@ fn a_worker_outlives_its_lead_until_a_new_one_sends_it_away() {
 }
 
 #[test]
-fn a_lost_worker_is_noticed_and_may_come_back_as_may_one_that_has_left() {
+fn lost_workers_and_workers_that_left_may_come_back() {
     let (site, [_lead, worker]) = Site::two();
     drop(worker);
     site.wait_for_log(0, "broker.err[0]: dead to Flux: a1 (rank 1)");

@@ -28,7 +28,7 @@ fn the_highest_exit_code_is_the_jobs() {
 }
 
 #[test]
-fn run_passes_signals_on_to_the_job_and_follows_it_to_its_end() {
+fn flux_run_passes_signals_on_and_follows_the_job() {
     let (site, _brokers) = Site::two();
     let task = "trap 'echo got TERM; exit 3' TERM; echo begun; while :; do sleep 0.05; done";
     let mut question = site.question(0, &["run", "bash", "-c", task]);
@@ -66,7 +66,7 @@ fn a_jobspec_is_submitted_and_attached_to() {
 }
 
 #[test]
-fn a_job_that_reads_its_input_waits_unless_there_is_none() {
+fn a_job_waits_for_its_input_if_there_is_any() {
     let (site, _brokers) = Site::two();
     site.ok(0, &["submit", "--input=/dev/null", "--quiet", "--watch", "cat"]);
     site.ok(0, &["submit", "cat"]);
@@ -122,7 +122,7 @@ fn requests_that_make_no_sense_are_refused() {
 }
 
 #[test]
-fn waitable_jobs_are_waited_for_and_files_hold_what_they_write() {
+fn waitable_jobs_are_waited_for_and_write_to_files() {
     let (site, _brokers) = Site::two();
     let wait = || site.ask(0, &["job", "wait", "--all"]);
     assert_eq!(wait().code, Some(0), "there are none");
@@ -157,7 +157,7 @@ fn a_batch_job_has_an_instance_of_its_own() {
 }
 
 #[test]
-fn jobs_are_cancelled_when_the_instance_ends_unless_the_cleanup_is_disabled() {
+fn the_end_of_the_instance_cancels_jobs_unless_disabled() {
     let task = "trap '' TERM; echo $$ > task; sleep 120; sleep 120";
     for (disabled, registered, event) in
         [(false, false, "success"), (true, true, "success"), (true, false, "none")]
@@ -189,7 +189,7 @@ fn jobs_are_cancelled_when_the_instance_ends_unless_the_cleanup_is_disabled() {
 }
 
 #[test]
-fn jobs_are_in_the_dump_and_those_that_had_not_started_run_later() {
+fn a_dump_has_all_jobs_and_pending_ones_run_later() {
     let site = Site::new(1);
     let start = |way: &str| {
         let lead = site.start(0, &[&format!("-Scontent.{way}={}", site.text("archive.tgz"))]);
@@ -213,7 +213,7 @@ fn jobs_are_in_the_dump_and_those_that_had_not_started_run_later() {
 }
 
 #[test]
-fn proxy_runs_commands_through_a_shell_and_env_finds_the_flux_that_it_was_called_by() {
+fn proxy_uses_a_shell_and_finds_its_own_flux() {
     let (site, _lead) = Site::one();
     let found = site.ok(0, &["env", "bash", "-c", "command -v flux"]);
     assert!(found.ends_with("/bin/flux\n"), "{found}");

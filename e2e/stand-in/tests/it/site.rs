@@ -10,10 +10,10 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// Nothing here takes longer.
+/// The deadline of every condition here.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Looks until `look` finds something.
+/// Calls `look` until it finds something.
 pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + LIMIT;
     loop {
@@ -125,7 +125,7 @@ impl Site {
         answer(self.question(rank, words))
     }
 
-    /// What a command writes that succeeds.
+    /// Runs a command that has to succeed, and returns its output.
     pub(crate) fn ok(&self, rank: u32, words: &[&str]) -> String {
         let answer = self.ask(rank, words);
         assert_eq!(answer.code, Some(0), "{words:?}: {answer:?}");
@@ -192,7 +192,7 @@ impl Site {
     }
 }
 
-/// A running broker, or a client of one; it is killed when forgotten.
+/// A running broker, or a client of one; it is killed when this is dropped.
 pub(crate) struct Broker(pub(crate) Child);
 
 impl Broker {

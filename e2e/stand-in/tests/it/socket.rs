@@ -51,7 +51,7 @@ fn state(stream: &mut UnixStream, node: u32) -> String {
 }
 
 #[test]
-fn the_state_is_told_several_times_over_one_connection_and_other_topics_are_unknown() {
+fn one_connection_answers_the_state_several_times() {
     let (site, mut lead) = Site::one();
     let mut stream = connect(&site, 0);
     for node in [ANY_NODE, 0] {
@@ -66,7 +66,7 @@ fn the_state_is_told_several_times_over_one_connection_and_other_topics_are_unkn
 
 /// In state `run` it would end.
 #[test]
-fn a_worker_that_another_lead_sends_away_before_the_quorum_stays_and_has_no_way_to_the_lead() {
+fn a_worker_rejected_before_the_quorum_stays_without_a_lead() {
     let site = Site::new(3);
     let lead = site.start(0, &[]);
     let mut worker = site.start(1, &[]);
@@ -81,7 +81,7 @@ fn a_worker_that_another_lead_sends_away_before_the_quorum_stays_and_has_no_way_
 }
 
 #[test]
-fn the_lead_drains_ranks_and_lists_what_runs_there_whichever_broker_is_asked() {
+fn any_broker_drains_ranks_and_lists_their_jobs() {
     let (site, _brokers) = Site::two();
     let job = ["submit", "--quiet", "-N2", "bash", "-c", "until [ -e go ]; do sleep 0.05; done"];
     site.ok(0, &job);
@@ -118,7 +118,7 @@ fn the_lead_drains_ranks_and_lists_what_runs_there_whichever_broker_is_asked() {
 }
 
 #[test]
-fn the_lead_tells_which_jobs_there_were_and_how_many_are_left() {
+fn the_lead_lists_jobs_and_counts_the_active_ones() {
     let (site, _brokers) = Site::two();
     let mut stream = connect(&site, 0);
     let mut ask = |topic: &str, payload: Option<&str>| {
@@ -148,7 +148,7 @@ fn the_lead_tells_which_jobs_there_were_and_how_many_are_left() {
 const OTHER_USER: u32 = 54_321;
 
 #[test]
-fn root_may_look_and_not_submit_and_strangers_are_turned_away() {
+fn root_may_only_read_and_strangers_are_refused() {
     if !nix::unistd::getuid().is_root() {
         eprintln!("skipped: being other users needs root");
         return;

@@ -1,0 +1,109 @@
+//! The objects of a measurement: MiniClusters that differ in their names only, and the nodes that kwok simulates.
+
+use anyhow::{Context as _, Result};
+use e2e::environment::Environment;
+use e2e::kubernetes::KubernetesVersion;
+use flux_api::crd::MiniCluster;
+use k8s_openapi::api::core::v1::Node;
+use kube::api::PostParams;
+use kube::core::DynamicObject;
+use kube::discovery::ApiResource;
+use kube::{Api, Client};
+use serde::Serialize;
+use serde_json::json;
+
+/// Pods with this annotation run until it is taken away: see `kwok.yaml`.
+pub(super) const HOLD: &str = "flux-e2e/hold";
+/// Kubernetes' own limit, unless the node has another.
+const PODS_PER_NODE: u32 = 110;
+
+/// What is created at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(super) struct Load {
+    pub(super) miniclusters: u32,
+    /// Of each.
+    pub(super) pods: u32,
+}
+
+impl Load {
+    /// Whether the lead waits until all pods are ready, as with a quorum. For few pods the usual time of a pod is enough.
+    pub(super) const fn waits_for_all(self) -> bool {
+        self.miniclusters == 1
+    }
+
+    pub(super) fn objects(self) -> Vec<DynamicObject> {
+        let mut spec = json!({
+            "size": self.pods,
+            "containers": [{"image": "ubuntu:24.04", "command": "echo hello world"}],
+        });
+        if self.waits_for_all() {
+            spec["pod"] = json!({"annotations": {HOLD: "true"}});
+        }
+        let resource = ApiResource::erase::<MiniCluster>(&());
+        let object = |number: u32| {
+            DynamicObject::new(&format!("mc-{number}"), &resource).data(json!({"spec": spec}))
+        };
+        (0..self.miniclusters).map(object).collect()
+    }
+}
+
+/// Makes nodes for the largest of these loads, waits until they are ready, and returns their number. Ended pods need no
+/// room, so one load after the other fits.
+pub(super) async fn make_nodes(
+    client: &Client,
+    environment: &Environment,
+    loads: &[Load],
+) -> Result<u32> {
+    let api: Api<Node> = Api::all(client.clone());
+    let count = nodes_for(loads);
+    for number in 0..count {
+        let node = node(number).context("describing a node")?;
+        api.create(&PostParams::default(), &node).await.context("making a node")?;
+    }
+    environment.kubectl(&["wait", "--for=condition=Ready", "nodes", "--all", "--timeout=3m"])?;
+    Ok(count)
+}
+
+fn nodes_for(loads: &[Load]) -> u32 {
+    let most = loads.iter().map(|load| load.miniclusters * load.pods).max();
+    most.unwrap_or_default().div_ceil(PODS_PER_NODE) + 1
+}
+
+fn node(number: u32) -> Result<Node> {
+    let text = include_str!("node.yaml")
+        .replace("$NAME", &format!("node-{number:04}"))
+        .replace("$PODS", &PODS_PER_NODE.to_string())
+        .replace("$KUBELET", KubernetesVersion::default().full());
+    Ok(serde_saphyr::from_str(&text)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MANY: Load = Load { miniclusters: 1000, pods: 4 };
+    const LARGE: Load = Load { miniclusters: 1, pods: 5000 };
+
+    #[test]
+    fn only_pods_of_the_large_minicluster_are_held() {
+        for (load, held) in [(MANY, 0), (LARGE, 1)] {
+            let objects = load.objects();
+            assert_eq!(objects.len(), usize::try_from(load.miniclusters).unwrap());
+            let text = serde_json::to_string(&objects[0]).unwrap();
+            let read: MiniCluster = serde_json::from_str(&text).unwrap();
+            assert_eq!(read.spec.size, i32::try_from(load.pods).unwrap());
+            assert_eq!(text.matches(HOLD).count(), held, "{text}");
+        }
+        let stages = include_str!("../../../kubernetes/src/kubernetes/files/kwok.yaml");
+        assert!(stages.contains(&format!(".metadata.annotations[\"{HOLD}\"]")));
+    }
+
+    #[test]
+    fn nodes_have_room_for_the_largest_load_alone() {
+        assert_eq!((nodes_for(&[MANY, LARGE]), nodes_for(&[])), (47, 1));
+        let node = node(7).unwrap();
+        assert_eq!(node.metadata.name.as_deref(), Some("node-0007"));
+        let room = node.status.unwrap().allocatable.unwrap();
+        assert_eq!(room["pods"].0, PODS_PER_NODE.to_string());
+    }
+}

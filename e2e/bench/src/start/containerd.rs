@@ -1,0 +1,101 @@
+//! When the tasks of containers began and ended, as containerd reports it: to the millisecond, where a pod's
+//! status has whole seconds and comes late.
+
+use anyhow::{Context as _, Result};
+use e2e::environment::Environment;
+use k8s_openapi::jiff::Timestamp;
+use serde::Deserialize;
+use std::fs;
+use std::process::{Child, Stdio};
+use tempfile::NamedTempFile;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Change {
+    Started,
+    Ended,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct TaskEvent {
+    pub(super) at: Timestamp,
+    pub(super) container: String,
+    pub(super) change: Change,
+}
+
+#[derive(Deserialize)]
+struct Details {
+    container_id: String,
+    /// Of a program that was executed in the container, not the container's own.
+    #[serde(default, alias = "exec_id")]
+    id: String,
+}
+
+/// One line of `ctr events`: date, time, zone, its name, namespace, topic, details.
+fn parse(line: &str) -> Option<TaskEvent> {
+    let (before, details) = line.split_once('{')?;
+    let words: Vec<&str> = before.split_whitespace().collect();
+    let change = match *words.last()? {
+        "/tasks/start" => Change::Started,
+        "/tasks/exit" => Change::Ended,
+        _ => return None,
+    };
+    let [date, time, ..] = words.as_slice() else { return None };
+    let details: Details = serde_json::from_str(&format!("{{{details}")).ok()?;
+    let own = details.id.is_empty() || details.id == details.container_id;
+    // containerd's times are in UTC.
+    let at = format!("{date}T{time}Z").parse().ok().filter(|_| own)?;
+    Some(TaskEvent { at, container: details.container_id, change })
+}
+
+/// Listens to a node's containerd until it is dropped.
+#[derive(Debug)]
+pub(super) struct Containerd {
+    listening: Child,
+    reported: NamedTempFile,
+}
+
+impl Containerd {
+    pub(super) fn listen(environment: &Environment) -> Result<Self> {
+        let node = environment.cluster.own().context("the node is out of reach")?;
+        let mut command = node.containerd();
+        let reported = NamedTempFile::new().context("making a file for what containerd reports")?;
+        let stdout = reported.reopen().context("opening the file for what containerd reports")?;
+        // Without its warnings about deprecated settings.
+        command.arg("events").stdin(Stdio::null()).stdout(stdout).stderr(Stdio::null());
+        Ok(Self { listening: command.spawn().context("listening to containerd")?, reported })
+    }
+
+    pub(super) fn events(&self) -> Result<Vec<TaskEvent>> {
+        let reported =
+            fs::read_to_string(&self.reported).context("reading what containerd reports")?;
+        Ok(reported.lines().filter_map(parse).collect())
+    }
+}
+
+impl Drop for Containerd {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.listening.kill();
+        let _ = self.listening.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn starts_and_ends_of_tasks_are_read_and_nothing_else() {
+        let read = |topic: &str, details: &str| {
+            parse(&format!("2026-11-21 21:56:42.123456789 +0000 UTC k8s.io {topic} {details}"))
+        };
+        let event = read("/tasks/start", r#"{"container_id":"a","pid":7}"#).unwrap();
+        assert_eq!((event.container.as_str(), event.change), ("a", Change::Started));
+        assert_eq!(event.at, "2026-11-21T21:56:42.123456789Z".parse().unwrap());
+        let event = read("/tasks/exit", r#"{"container_id":"a","id":"a","pid":7}"#).unwrap();
+        assert_eq!(event.change, Change::Ended);
+        assert_eq!(read("/tasks/exit", r#"{"container_id":"a","id":"probe","pid":7}"#), None);
+        assert_eq!(read("/tasks/create", r#"{"container_id":"a","pid":7}"#), None);
+        assert_eq!(parse("anything"), None);
+    }
+}

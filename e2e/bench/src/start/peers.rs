@@ -1,0 +1,86 @@
+//! Operators of other projects that are measured beside this one, if their programs are at hand.
+
+use super::contender::Contender;
+use super::run::MeasuredCluster;
+use crate::images;
+use crate::operator::{Operator, OperatorProgram};
+use anyhow::Result;
+use clap::Args;
+use e2e::cluster::ClusterChoice;
+use e2e::environment::{Environment, MINICLUSTERS};
+use e2e::kubernetes::Options;
+use e2e::product::binaries::Binaries;
+use e2e::product::view::View;
+use e2e::progress::Progress;
+use std::path::{Path, PathBuf};
+
+/// Arguments of the Go operator beside another one.
+const GO_ARGUMENTS: [&str; 2] =
+    ["--metrics-bind-address=127.0.0.1:18080", "--health-probe-bind-address=127.0.0.1:18081"];
+
+/// Which of them are at hand.
+#[derive(Debug, Args)]
+pub(super) struct Peers {
+    /// The Go operator's program; without it, the Go operator is not measured.
+    #[arg(long = "peer-operator", value_name = "FILE", env = "PEER_OPERATOR", requires = "go_crd")]
+    go_operator: Option<PathBuf>,
+    /// The file of the Go operator's CRD.
+    #[arg(long = "peer-crd", value_name = "FILE", env = "PEER_CRD", requires = "go_operator")]
+    go_crd: Option<PathBuf>,
+    /// The MPI Operator's program; without it, the MPI Operator is not measured.
+    #[arg(
+        long = "peer-mpi-operator",
+        value_name = "FILE",
+        env = "PEER_MPI_OPERATOR",
+        requires = "mpi_crd"
+    )]
+    mpi_operator: Option<PathBuf>,
+    /// The file of the MPI Operator's CRD.
+    #[arg(
+        long = "peer-mpi-crd",
+        value_name = "FILE",
+        env = "PEER_MPI_CRD",
+        requires = "mpi_operator"
+    )]
+    mpi_crd: Option<PathBuf>,
+}
+
+impl Peers {
+    /// The files of the program and the CRD that this contender needs and has.
+    pub(super) fn of(&self, contender: Contender) -> Option<(&Path, &Path)> {
+        let go = (Contender::Peer, &self.go_operator, &self.go_crd);
+        let mpi = (Contender::MpiOperator, &self.mpi_operator, &self.mpi_crd);
+        let (_, program, definition) = [go, mpi].into_iter().find(|(it, ..)| *it == contender)?;
+        program.as_deref().zip(definition.as_deref())
+    }
+
+    /// Starts those that are among the contenders, if any is, in a cluster of their own beside ours.
+    pub(super) fn start(
+        &self,
+        contenders: &[Contender],
+        cluster: &Options,
+        built: &Binaries,
+        view: &View,
+        progress: &Progress,
+    ) -> Result<Option<(MeasuredCluster, Vec<Operator>)>> {
+        let files = contenders.iter().filter_map(|it| Some((*it, self.of(*it)?)));
+        let program = |(contender, (program, file)): (_, (&Path, &Path))| {
+            let (arguments, definition) = if contender == Contender::MpiOperator {
+                (&["--lock-namespace=default"][..], "mpijobs.kubeflow.org")
+            } else {
+                (&GO_ARGUMENTS[..], MINICLUSTERS)
+            };
+            OperatorProgram::peer(program, arguments, file, definition)
+        };
+        let programs = files.map(program).collect::<Result<Vec<_>>>()?;
+        if programs.is_empty() {
+            return Ok(None);
+        }
+        let environment = Environment::as_it_is(&ClusterChoice::Own(cluster.clone()), progress)?;
+        images::load(&environment.cluster, built, view, progress)?;
+        programs.iter().try_for_each(|it| it.install(&environment))?;
+        let operators = environment
+            .run(async |_| programs.iter().map(|it| it.start(&environment)).collect())?;
+        Ok(Some((MeasuredCluster::of(environment)?, operators)))
+    }
+}

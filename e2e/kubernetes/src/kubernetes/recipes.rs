@@ -1,0 +1,176 @@
+//! Builds programs from the Go module proxy that no Debian package has in the wanted version.
+//!
+//! `e2e/go/recipes.yaml` has the arguments of `go build`. The go.mod and go.sum files beside it pin every module; Go
+//! checks its downloads against them.
+
+use crate::cache::{self, Cache};
+use crate::programs;
+use crate::progress::Progress;
+use anyhow::{Context as _, Result, bail};
+use fs_err::{self as fs, File};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use walkdir::WalkDir;
+
+/// The directory of the modules in that of the artefact, while it is made.
+const SOURCE: &str = "source";
+
+/// The directory of the programs that are built from a directory below `e2e/go`, and of what their recipe keeps
+/// beside them; built if the cache does not have it yet.
+pub fn go_programs(source: &str, cache: &Cache, progress: &Progress) -> Result<PathBuf> {
+    let recipe = Recipe::of(source)?;
+    let key = recipe.key()?;
+    if let Some(found) = cache.find(&key) {
+        return Ok(found);
+    }
+    let what = format!("building {} {}", recipe.name, recipe.version);
+    progress.long_step(&what, &recipe.usually, || {
+        cache.artefact(&key, |directory| recipe.build(directory, &cache.log_of(&key)))
+    })
+}
+
+/// One `go build`: an entry of `recipes.yaml`, which describes the fields.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Recipe {
+    #[serde(skip)]
+    name: String,
+    #[serde(skip)]
+    version: String,
+    /// The directory with the `go.mod`.
+    #[serde(skip)]
+    source: PathBuf,
+    module: Option<String>,
+    usually: String,
+    #[serde(default)]
+    flags: Vec<String>,
+    #[serde(default)]
+    link: String,
+    packages: Vec<String>,
+    #[serde(default)]
+    keep: Vec<Directory>,
+}
+
+/// A directory of a module, and its name beside the programs.
+#[derive(Debug, Deserialize)]
+struct Directory {
+    module: String,
+    path: String,
+    name: String,
+}
+
+impl Recipe {
+    fn of(source: &str) -> Result<Self> {
+        let go = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../go"));
+        let text = fs::read_to_string(go.join("recipes.yaml"))?;
+        let mut recipes: BTreeMap<String, Self> =
+            serde_saphyr::from_str(&text).context("understanding recipes.yaml")?;
+        let name = source.split('/').next().unwrap_or(source);
+        let recipe = recipes.remove(name).with_context(|| format!("no recipe for {name}"))?;
+        let source = go.join(source);
+        let version = match &recipe.module {
+            Some(module) => required(&fs::read_to_string(source.join("go.mod"))?, module)
+                .with_context(|| format!("{} does not require {module}", source.display()))?,
+            None => "1".to_owned(),
+        };
+        Ok(Self { name: name.to_owned(), version, source, ..recipe })
+    }
+
+    fn key(&self) -> Result<String> {
+        let mut inputs = vec![("arguments".to_owned(), self.arguments().join(" ").into_bytes())];
+        for name in files(&self.source)? {
+            inputs.push((name.display().to_string(), fs::read(self.source.join(name))?));
+        }
+        let inputs: Vec<_> = inputs.iter().map(|(name, it)| (name.as_str(), &it[..])).collect();
+        Ok(cache::key(&self.name, &self.version, &inputs))
+    }
+
+    fn arguments(&self) -> Vec<String> {
+        let link = format!("-ldflags=-s -w {}", self.link.replace("@version@", &self.version));
+        let fixed = ["build", "-mod=readonly", "-buildvcs=false", "-trimpath"].map(str::to_owned);
+        let output = [link.trim_end(), "-o", "../"].map(str::to_owned);
+        [&fixed, &self.flags[..], &output, &self.packages].concat()
+    }
+
+    /// Leaves nothing in `directory` but the programs and the recipe's directories of modules.
+    fn build(&self, directory: &Path, log: &Path) -> Result<()> {
+        if programs::find("go").is_none() {
+            bail!("building {} needs Go 1.26 or later, see https://go.dev/dl", self.name);
+        }
+        let source = directory.join(SOURCE);
+        copy(&self.source, &source)?;
+        let output = File::create(log)?.into_file();
+        let errors = output.try_clone()?;
+        let mut go = Command::new("go");
+        go.args(self.arguments()).current_dir(&source).env("CGO_ENABLED", "0").env("GOWORK", "off");
+        programs::show(go.stdin(Stdio::null()).stdout(output).stderr(errors)).with_context(
+            || {
+                let tail = programs::tail(log, 20);
+                format!("building {}; {}:\n{tail}", self.name, log.display())
+            },
+        )?;
+        for Directory { module, path, name } in &self.keep {
+            let mut list = Command::new("go");
+            list.args(["list", "-mod=readonly", "-m", "-f", "{{.Dir}}", module]);
+            let output = programs::run(list.current_dir(&source).env("GOWORK", "off"))?;
+            let from = Path::new(String::from_utf8_lossy(&output.stdout).trim()).join(path);
+            copy(&from, &directory.join(name))
+                .with_context(|| format!("copying {path} of the module {module}"))?;
+        }
+        cache::remove_tree(&source)
+    }
+}
+
+/// The version of the module that the text of a go.mod requires.
+fn required(text: &str, module: &str) -> Option<String> {
+    text.lines().find_map(|line| {
+        let mut words = line.trim_start_matches("require ").split_whitespace();
+        if words.next()? == module { words.next().map(str::to_owned) } else { None }
+    })
+}
+
+/// The files of a directory and of those in it, by their names there: those of the directory itself come first.
+fn files(directory: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in WalkDir::new(directory).follow_links(true) {
+        let entry = entry?;
+        if entry.file_type().is_file() {
+            found.push(entry.path().strip_prefix(directory)?.to_owned());
+        }
+    }
+    found.sort_by_key(|name| (name.components().count(), name.clone()));
+    Ok(found)
+}
+
+/// Copies a directory to where there is none yet. Not its modes: Go keeps modules read-only.
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    let mut cp = Command::new("cp");
+    cp.args(["--recursive", "--dereference", "--no-preserve=mode"]).arg(from).arg(to);
+    programs::run(&mut cp).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kubernetes::options::ContainerRuntime;
+    use crate::kubernetes::version::KubernetesVersion;
+
+    #[test]
+    fn every_recipe_has_a_key_of_its_own() {
+        let versions = KubernetesVersion::all().iter().map(|version| version.source());
+        let runtimes = [ContainerRuntime::Newest, ContainerRuntime::WithoutImageVolumes];
+        let of_schedulers = ["kueue", "scheduler-plugins", "dra-example-driver"];
+        let others = ["coredns", "pause", "kwok", "helm", "actionlint", "dashboard"].into_iter();
+        let others = others.chain(of_schedulers);
+        let others = runtimes.map(ContainerRuntime::source).into_iter().chain(others);
+        let sources = versions.chain(others.map(str::to_owned));
+        let key = |source: String| Recipe::of(&source).unwrap().key().unwrap();
+        let names = sources.map(|it| key(it).rsplit_once('-').unwrap().0.to_owned());
+        insta::assert_snapshot!(
+            names.collect::<Vec<_>>().join(" "),
+            @"kubernetes-v1.33.13 kubernetes-v1.36.3 kubernetes-v1.37.2 containerd-v2.3.7 containerd-v2.0.14 coredns-v1.14.7 pause-1 kwok-v0.8.0 helm-v4.3.1 actionlint-v1.7.12 dashboard-v0.0.22 kueue-v0.15.0 scheduler-plugins-v0.34.7 dra-example-driver-v0.4.0"
+        );
+    }
+}

@@ -1,0 +1,73 @@
+//! Waiting for a condition with a deadline; nothing here ever waits a fixed time.
+
+use anyhow::{Context as _, Result, bail};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The pause between two attempts.
+const INTERVAL: Duration = Duration::from_millis(100);
+/// The shortest pause between two requests to a cluster.
+const CLUSTER_INTERVAL: Duration = Duration::from_millis(300);
+/// The pause after an attempt is at least so many times as long as the attempt. An attempt may run a program, even in a
+/// pod: without pauses the waiting test would keep a busy machine from the work that it waits for.
+const PAUSE_FACTOR: u32 = 2;
+
+/// The outcome of one attempt.
+#[derive(Debug)]
+pub enum Attempt<T> {
+    /// The condition holds, with this value.
+    Ready(T),
+    /// The condition does not hold yet; the text describes what was found instead, for the error message.
+    NotYet(String),
+}
+
+/// Calls `attempt` until it is ready, and returns its value. When `deadline` has passed, the error names `what` and the
+/// last outcome. An error of `attempt` ends the waiting at once.
+pub fn until<T>(
+    what: &str,
+    deadline: Duration,
+    mut attempt: impl FnMut() -> Result<Attempt<T>>,
+) -> Result<T> {
+    let begun = Instant::now();
+    loop {
+        let begun_at = Instant::now();
+        let seen = match attempt()? {
+            Attempt::Ready(value) => return Ok(value),
+            Attempt::NotYet(seen) => seen,
+        };
+        if begun.elapsed() >= deadline {
+            bail!("waited {} s for {what}; last seen: {seen}", deadline.as_secs());
+        }
+        thread::park_timeout(INTERVAL.max(begun_at.elapsed() * PAUSE_FACTOR));
+    }
+}
+
+/// Calls `attempt`, which asks a cluster, until it finds a value; other tasks run meanwhile. When `deadline` has
+/// passed, the error names `what`. An error of `attempt` ends the waiting at once.
+pub async fn until_found<T>(
+    what: &str,
+    deadline: Duration,
+    mut attempt: impl AsyncFnMut() -> Result<Option<T>>,
+) -> Result<T> {
+    let found = async {
+        loop {
+            let begun_at = Instant::now();
+            if let Some(found) = attempt().await? {
+                return Ok(found);
+            }
+            tokio::time::sleep(CLUSTER_INTERVAL.max(begun_at.elapsed() * PAUSE_FACTOR)).await;
+        }
+    };
+    tokio::time::timeout(deadline, found).await.with_context(|| format!("waiting for {what}"))?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_passed_deadline_names_what_was_seen_last() {
+        let failed = until::<()>("rain", Duration::ZERO, || Ok(Attempt::NotYet("sunshine".into())));
+        assert_eq!(failed.unwrap_err().to_string(), "waited 0 s for rain; last seen: sunshine");
+    }
+}

@@ -1,0 +1,157 @@
+//! Which checks a change can break, by the paths of the files that it changes.
+
+use crate::product::{checkout, printed};
+use anyhow::{Context as _, Result};
+use std::process::Command;
+
+/// The branch that changes are for, here or as it was fetched last.
+const MAIN: [&str; 2] = ["origin/main", "main"];
+
+/// Paths whose changes can break every check.
+const EVERY_CHECK: [&str; 5] =
+    [".ci/", "Cargo.toml", "e2e/src/verify.rs", "e2e/src/verify/", "rust-toolchain.toml"];
+
+/// Files and directories that a check reads; `*/` stands for any directories.
+pub(super) type Paths = &'static [&'static str];
+
+pub(super) const CHART: Paths = &[
+    "deploy/",
+    "e2e/go/helm/",
+    "e2e/kubernetes/src/kubernetes/version.rs",
+    "e2e/src/product/chart.rs",
+    "e2e/src/product/chart.yaml",
+    "e2e/src/product/install.rs",
+];
+/// The other ways to install, beside the manifests that every test uses.
+pub(super) const INSTALL: Paths = &[
+    "crates/",
+    "deploy/",
+    "e2e/src/product/install.rs",
+    "e2e/tests/own_clusters/",
+    "operator/src/",
+];
+pub(super) const DASHBOARD: Paths = &["deploy/chart/files/", "e2e/go/dashboard/"];
+pub(super) const ALERTS: Paths =
+    &["deploy/chart/files/", "operator/tests/monitoring.rs", "operator/tests/monitoring/"];
+pub(super) const KSTATUS: Paths = &["crates/", "operator/src/", "e2e/go/kstatus/"];
+pub(super) const WORKFLOWS: Paths = &[".github/", "e2e/go/actionlint/"];
+/// The HTTP API of an instance, and its page.
+pub(super) const INSTANCE_API: Paths = &["agent/", "crates/"];
+/// How the images that are shipped are built, and how large programs and images may be.
+pub(super) const IMAGES: Paths = &[
+    ".dockerignore",
+    "Cargo.lock",
+    "*/Cargo.toml",
+    "Dockerfile.agent",
+    "Dockerfile.operator",
+    "agent/tests/budgets.rs",
+    "docker/",
+    "e2e/kubernetes/src/images/",
+    "e2e/src/product/dockerfiles.rs",
+    "operator/tests/footprint.rs",
+    "operator/tests/footprint/",
+];
+
+/// How the checkout differs from a commit whose checks have been run.
+#[derive(Debug)]
+pub(super) enum Changes {
+    /// The checkout is compared with no commit, for this reason: every check runs.
+    NotCompared(String),
+    Since {
+        commit: String,
+        paths: Vec<String>,
+    },
+}
+
+impl Changes {
+    /// Compares the checkout, with what is not committed, with the commit where its branch has left `main`; on `main`
+    /// itself with the commit before its last one. A shallow clone may have neither.
+    pub(super) fn of_checkout() -> Self {
+        let compared = base().and_then(|commit| Ok(Self::Since { paths: paths(&commit)?, commit }));
+        compared.unwrap_or_else(|error| Self::NotCompared(format!("{error:#}")))
+    }
+
+    /// Describes what the checkout is compared with.
+    pub(super) fn describe(&self) -> String {
+        match self {
+            Self::NotCompared(reason) => format!("every check runs: {reason}"),
+            Self::Since { commit, paths } => {
+                format!("{} files have changed since {commit}", paths.len())
+            }
+        }
+    }
+
+    /// Why a check that reads `read` cannot fail because of the changes; nothing where it can.
+    pub(super) fn obstacle(&self, read: Paths) -> Option<String> {
+        let Self::Since { commit, paths } = self else { return None };
+        let concerns =
+            |path: &String| EVERY_CHECK.iter().chain(read).any(|pattern| matches(pattern, path));
+        (!paths.iter().any(concerns))
+            .then(|| format!("no file that it reads has changed since {commit}; `--all` runs it"))
+    }
+}
+
+fn matches(pattern: &str, path: &str) -> bool {
+    match pattern.strip_prefix('*') {
+        Some(end) => path.ends_with(end),
+        None => path.starts_with(pattern),
+    }
+}
+
+/// The commit to compare with.
+fn base() -> Result<String> {
+    let head = git(&["rev-parse", "HEAD"])?;
+    let merge_base = MAIN.iter().find_map(|main| git(&["merge-base", "HEAD", main]).ok());
+    let merge_base = merge_base.context("there is no branch `main` to compare with")?;
+    let commit = if merge_base == head { "HEAD^1" } else { &merge_base };
+    let commit = git(&["rev-parse", "--short", "--verify", commit]);
+    commit.context("the commit to compare with is not in this clone")
+}
+
+/// The files that differ from `commit`, and those that git does not know.
+fn paths(commit: &str) -> Result<Vec<String>> {
+    let changed = git(&["diff", "--name-only", "--no-renames", "-z", commit])?;
+    let new = git(&["ls-files", "--others", "--exclude-standard", "-z"])?;
+    let paths = changed.split('\0').chain(new.split('\0'));
+    Ok(paths.filter(|path| !path.is_empty()).map(str::to_owned).collect())
+}
+
+/// What git prints about this checkout, which may belong to another user.
+fn git(arguments: &[&str]) -> Result<String> {
+    let mut git = Command::new("git");
+    git.args(["-c", "safe.directory=*"]).args(arguments).current_dir(checkout()?);
+    Ok(printed(&mut git)?.trim_end_matches('\n').to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_check_runs_when_its_files_have_changed() {
+        let since = |paths: &[&str]| Changes::Since {
+            commit: "1234567".to_owned(),
+            paths: paths.iter().map(|&path| path.to_owned()).collect(),
+        };
+        for (path, read, runs) in [
+            ("deploy/chart/values.yaml", CHART, true),
+            ("docs/install.md", CHART, false),
+            ("cli/Cargo.toml", IMAGES, true),
+            ("cli/src/main.rs", IMAGES, false),
+            ("Dockerfile.agent", IMAGES, true),
+            ("e2e/src/verify/report.rs", WORKFLOWS, true),
+        ] {
+            assert_eq!(since(&["README.md", path]).obstacle(read).is_none(), runs, "{path}");
+        }
+        assert!(since(&[]).obstacle(ALERTS).unwrap().contains("since 1234567"));
+        assert_eq!(Changes::NotCompared("no git".to_owned()).obstacle(ALERTS), None);
+    }
+
+    #[test]
+    fn each_path_that_a_check_reads_exists() {
+        let all = [CHART, INSTALL, DASHBOARD, ALERTS, KSTATUS, WORKFLOWS, INSTANCE_API, IMAGES];
+        for path in all.concat().into_iter().chain(EVERY_CHECK).filter(|it| !it.starts_with('*')) {
+            assert!(checkout().unwrap().join(path).exists(), "{path}");
+        }
+    }
+}

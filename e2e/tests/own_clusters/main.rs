@@ -1,0 +1,143 @@
+//! Tests that need clusters of their own: faults of nodes and of the control plane, installations, schedulers, devices,
+//! other networks; and a test that the harness leaves nothing behind. Needs root.
+//!
+//! Run by `cargo verify`, or alone: `cargo test -p e2e --test own_clusters -- --ignored`.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "these are tests, helpers included")]
+
+mod control_plane;
+mod cpu_manager;
+mod devices;
+mod dns;
+mod gang;
+mod install;
+mod kueue;
+mod network;
+mod random;
+mod stopped_in_runc;
+mod two_nodes;
+
+use anyhow::Result;
+use e2e::cluster::ClusterChoice;
+use e2e::environment::Environment;
+use e2e::kubernetes::{
+    Built, ClusterId, DownAtEnd, Kubernetes, KubernetesVersion, Network, Options,
+};
+use e2e::programs;
+use e2e::progress::Progress;
+use e2e::trial::Trial;
+use e2e::trial::instance::{DEADLINE, Instance, specification, then_on, until_true, wait_for};
+use e2e::wait::{Attempt, until};
+use k8s_openapi::api::core::v1::Pod;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use walkdir::{DirEntry, WalkDir};
+
+fn options(purpose: &str, network: Network) -> Options {
+    let id = ClusterId::beside_that_of_this_checkout(purpose).unwrap();
+    Options { id, network, ..Options::of_version(KubernetesVersion::default()).unwrap() }
+}
+
+/// Runs `body` with the operator on a cluster of these options, of which nothing is left in the end.
+fn on_a_cluster(options: &Options, body: impl FnOnce(&Environment) -> Result<()>) {
+    let _down = DownAtEnd(options.clone());
+    let target = ClusterChoice::Own(options.clone());
+    let prepared = Environment::prepare(&target, false, &Progress::new());
+    if let Err(error) = prepared.and_then(|environment| body(&environment)) {
+        panic!("{error:#}");
+    }
+}
+
+/// Runs one of the cases of a cluster, in a namespace of its own. A failed case ends the test, because it may have left
+/// the cluster in a state in which the next ones fail.
+fn case(
+    environment: &Environment,
+    purpose: &str,
+    case: impl AsyncFnOnce(&Trial) -> Result<()> + Send,
+) -> Result<()> {
+    Progress::new().step(purpose, || environment.trial(purpose, &[], case))
+}
+
+/// How many pods of a MiniCluster have a node.
+async fn placed(trial: &Trial, name: &str) -> Result<usize> {
+    let has_node = |pod: &Pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
+    Ok(trial.pods(name).await?.iter().filter(|pod| has_node(pod)).count())
+}
+
+fn kubectl(cluster: &Kubernetes, arguments: &[&str]) -> String {
+    let output = programs::run(&mut cluster.kubectl(arguments)).unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Everything with the name of this cluster: state, control groups, mounts, processes.
+fn traces(options: &Options) -> Vec<String> {
+    let id = options.id.as_str();
+    let state = Some(options.cache.clusters().join(id)).filter(|path| path.exists());
+    let groups = WalkDir::new("/sys/fs/cgroup").max_depth(2).into_iter().flatten();
+    let groups = groups.map(DirEntry::into_path).filter(|path| path.to_string_lossy().contains(id));
+    let processes = std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
+    let files = processes.flat_map(|process| ["cgroup", "cmdline"].map(|file| process.join(file)));
+    let lines = files.chain([PathBuf::from("/proc/self/mounts")]).flat_map(|file| {
+        let text = std::fs::read(file).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        text.lines().filter(|line| line.contains(id)).map(str::to_owned).collect::<Vec<_>>()
+    });
+    let paths = state.into_iter().chain(groups).map(|path| path.display().to_string());
+    paths.chain(lines).collect()
+}
+
+#[test]
+#[ignore = "needs root"]
+fn whatever_interrupts_it_up_starts_anew_and_down_leaves_nothing() {
+    let domain = "k8s.example";
+    let network = Network { domain: domain.parse().unwrap(), ..Network::default() };
+    let options = options("broken", network);
+    let _down = DownAtEnd(options.clone());
+    let progress = Progress::new();
+    // The first build takes longer than the deadlines below.
+    Built::ensure(&options.cache, options.version, &options.nodes, &progress).unwrap();
+    Kubernetes::down(&options).unwrap();
+    let logs = options.cache.clusters().join(options.id.as_str()).join("node-1/log");
+    // Interrupts it before the first record, while the API server starts, and while the node starts.
+    let up_until = |moment: &str| {
+        let mut up = Command::new(env!("CARGO_BIN_EXE_e2e"))
+            .args(["up", &format!("--id={}", options.id.as_str())])
+            .arg(format!("--cluster-domain={domain}"))
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let reached = until(moment, DEADLINE, || {
+            let log = logs.join(format!("{moment}.log"));
+            Ok(if log.exists() { Attempt::Ready(()) } else { Attempt::NotYet("no".into()) })
+        });
+        if let Err(error) = reached {
+            // Otherwise it would go on, and leave a cluster.
+            up.kill().and_then(|()| up.wait()).unwrap();
+            panic!("{error:#}");
+        }
+        up
+    };
+    for moment in ["namespaces", "kube-apiserver", "kubelet"] {
+        let mut up = up_until(moment);
+        up.kill().unwrap();
+        up.wait().unwrap();
+        assert!(!traces(&options).is_empty(), "interrupted too early at {moment}");
+    }
+    Kubernetes::down(&options).unwrap();
+    // Ctrl-C takes the cluster down.
+    let mut up = up_until("kubelet");
+    kill(Pid::from_raw(up.id().cast_signed()), Signal::SIGINT).unwrap();
+    assert_eq!(up.wait().unwrap().code(), Some(130));
+    assert_eq!(traces(&options), Vec::<String>::new());
+    let first = Kubernetes::up(&options, &progress).unwrap();
+    kubectl(&first, &["create", "configmap", "kept"]);
+    let again = Kubernetes::up(&options, &progress).unwrap();
+    assert!(kubectl(&again, &["get", "configmap", "-oname"]).contains("kept"));
+    let other = Options { network: Network::default(), ..options.clone() };
+    let anew = Kubernetes::up(&other, &progress).unwrap();
+    assert!(!kubectl(&anew, &["get", "configmap", "-oname"]).contains("kept"));
+    Kubernetes::down(&options).unwrap();
+    assert_eq!(traces(&options), Vec::<String>::new());
+    Kubernetes::down(&options).unwrap();
+}

@@ -1,0 +1,35 @@
+//! Applies each example below `examples/` to a cluster and runs the steps of its `expect.txt`.
+
+use e2e::examples::names;
+use e2e::examples::run::run;
+use e2e::progress::Progress;
+
+/// One test for each example, whose name has hyphens where that of the test has underscores.
+macro_rules! examples {
+    ($($test:ident,)*) => {
+        const TESTED: &[&str] = &[$(stringify!($test)),*];
+        $(
+            #[test]
+            #[ignore = "needs a cluster"]
+            fn $test() {
+                let name = stringify!($test).replace('_', "-");
+                crate::succeeds(|environment| run(&name, None, environment, &Progress::new()));
+            }
+        )*
+    };
+}
+
+examples! {
+    archive, autoscale, autoscaler, batch, batch_raw, broker_options, bursting, cleanup,
+    custom_config, deadline, disable_view, distroless, elasticity, executorlib, failing, fluxion,
+    gpu, hello_world, hooks, interactive, jupyter, lammps, launcher, minimal_service, mpi, munge,
+    nextflow, non_root, open_mpi, parsl, pod_settings, quiet, read_only_root, rest, script, services,
+    sidecar, sidecar_service, snakemake, timed, volume_configmap, volume_emptydir, volume_hostpath,
+    volume_pvc, volume_secret, workflow,
+}
+
+#[test]
+fn every_example_has_a_test() {
+    let tests = names().unwrap().iter().map(|name| name.replace('-', "_")).collect::<Vec<_>>();
+    assert_eq!(tests, TESTED);
+}

@@ -1,0 +1,108 @@
+//! The lead's pod is deleted at the worst moments: before the quorum, and after the command's end.
+
+use crate::replace::{Loss, lose};
+use crate::{Instance, trial, wait_for};
+use anyhow::{Result, ensure};
+use kube::ResourceExt as _;
+use serde_json::json;
+
+/// Workers that wait in a hook: without them there is no quorum.
+const HELD_UP: &str =
+    "commands: {workerPre: 'echo held up; until test -e /tmp/go; do sleep 0.2; done'}";
+
+async fn let_go(run: &Instance<'_>, index: u32) -> Result<()> {
+    run.printed(index, "held up").await?;
+    run.go(index).await
+}
+
+/// Which pods the two workers are.
+async fn workers(run: &Instance<'_>) -> Result<[String; 2]> {
+    Ok([run.pod(1).await?.name_any(), run.pod(2).await?.name_any()])
+}
+
+#[test]
+#[ignore = "needs a cluster"]
+fn a_lead_lost_before_the_quorum_fails_only_commands() {
+    trial("no-quorum", async |trial| {
+        let command = format!("command: 'echo once', {HELD_UP}");
+        let command = trial.run("command", "size: 2", &command).await?;
+        let people = trial.run("people", "size: 3, interactive: true", HELD_UP).await?;
+        let_go(&people, 1).await?;
+        wait_for("a worker to join, and to wait for the quorum alone", async || {
+            // A container that is starting has no agent that answers.
+            let status = people.agent_status(1).await.unwrap_or_default();
+            Ok((status["brokerState"] == "quorum").then_some(()))
+        })
+        .await?;
+        for run in [&command, &people] {
+            run.printed(0, "starting the broker").await?;
+        }
+        let first = people.pod(0).await?.name_any();
+        lose(trial, &command, 0, Loss::Deletion).await?;
+        lose(trial, &people, 0, Loss::Deletion).await?;
+        let before = workers(&people).await?;
+        people.printed(0, "starting the broker").await?;
+        let_go(&people, 2).await?;
+        ensure!(people.ready().await? != first, "the lead is the same");
+        people.up(3).await?;
+        ensure!(workers(&people).await? == before, "a worker was replaced");
+
+        let (code, message) = command.fails("LeadLost").await?;
+        ensure!(code == Some(77), "{code:?}: {message}");
+        ensure!(command.times("once").await? == 0, "it ran");
+        Ok(())
+    });
+}
+
+/// The lead has read that it needs three; the kubelet updates its file with the new number within about a minute.
+#[test]
+#[ignore = "needs a cluster"]
+fn the_lead_waits_for_the_reduced_size_only() {
+    trial("fewer", async |trial| {
+        let container =
+            format!("launcher: true, command: 'echo once; flux run -N2 hostname', {HELD_UP}");
+        let run = trial.run("fewer", "size: 3", &container).await?;
+        let lead = run.printed(0, "starting the broker").await?.uid();
+        let_go(&run, 1).await?;
+        run.printed(1, "starting the broker").await?;
+        run.edit(&json!({ "size": 2 }))?;
+        let again = run.printed(0, "2 brokers are enough now").await?.uid();
+        ensure!(lead == again, "the lead is another one");
+        run.complete().await?;
+        run.each_once(&["once", "fewer-0", "fewer-1"]).await
+    });
+}
+
+#[test]
+#[ignore = "needs a cluster"]
+fn an_ended_command_counts_if_its_hook_is_deleted() {
+    trial("post", async |trial| {
+        let wait = "until test -e /tmp/go; do sleep 0.2; done; echo done";
+        let ended = |code: i32| {
+            format!("command: 'echo once; exit {code}', commands: {{post: 'echo after; {wait}'}}")
+        };
+        let good = trial.run("good", "size: 1", &ended(0)).await?;
+        let bad = trial.run("bad", "size: 1", &ended(7)).await?;
+        // The test does not let this command continue.
+        let stuck = trial.run("stuck", "size: 1, flux: {drainSeconds: 5}", &ended(0)).await?;
+        for run in [&good, &bad, &stuck] {
+            run.printed(0, "after").await?;
+            run.delete_pod(0).await?;
+        }
+        good.go(0).await?;
+        bad.go(0).await?;
+        for run in [&good, &stuck] {
+            let code = run.complete().await?.status.and_then(|status| status.exit_code);
+            ensure!(code == Some(0), "{}: {code:?}", run.name);
+        }
+        let (code, message) = bad.fails("CommandFailed").await?;
+        ensure!(code == Some(7), "{code:?}: {message}");
+        for run in [&good, &bad, &stuck] {
+            let name = run.name;
+            let made =
+                run.events(&format!("involvedObject.name={name},reason=SuccessfulCreate"))?;
+            ensure!(made.len() == 1, "{name}: {made:?}");
+        }
+        Ok(())
+    });
+}

@@ -1,0 +1,84 @@
+//! Tests that share a running cluster. Each test makes a namespace of its own, applies what a user would apply, waits for
+//! conditions with deadlines, and keeps the evidence when it fails.
+//!
+//! Run by `cargo verify`, or alone: `cargo test -p e2e --test shared_cluster -- --ignored`.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "these are tests, helpers included")]
+
+mod attacks;
+mod autoscale;
+mod clients;
+mod cores;
+mod cost;
+mod examples;
+mod gpus;
+mod hostile;
+mod install;
+mod lead;
+mod lead_service_lost;
+mod mpi;
+mod names;
+mod once;
+mod pages;
+mod plugin;
+mod plugin_files;
+mod plugin_inside;
+mod plugin_terminal;
+mod queues;
+mod quiet_events;
+mod refusals;
+mod replace;
+mod rest;
+mod result;
+mod runs;
+mod scale_down;
+mod secrets;
+mod stop;
+mod storage;
+mod suspend;
+mod trace;
+mod ui;
+mod without_python;
+
+use anyhow::Result;
+use e2e::environment::Environment;
+use e2e::not_run;
+use e2e::product::view::View;
+use e2e::progress::Progress;
+use e2e::trial::Trial;
+use e2e::trial::instance::{
+    DEADLINE, Instance, end_of, sorted, specification, then_on, until_true, wait_for,
+};
+
+/// Runs `body` in a namespace of its own.
+fn trial(purpose: &str, body: impl AsyncFnOnce(&Trial) -> Result<()> + Send) {
+    succeeds(|environment| environment.trial(purpose, &[], body));
+}
+
+/// Whether there is no real Flux; if so, notes that `what` is not run.
+fn lacks_real_flux(what: &str, why: &str) -> Result<bool> {
+    let lacks = !View::from_environment()?.is_real();
+    if lacks {
+        not_run::note(what, why, &Progress::new());
+    }
+    Ok(lacks)
+}
+
+/// Runs `body` in a namespace of its own if there is real Flux.
+fn with_real_flux(
+    purpose: &str,
+    what: &str,
+    why: &str,
+    body: impl AsyncFnOnce(&Trial) -> Result<()> + Send,
+) {
+    trial(
+        purpose,
+        async |trial| if lacks_real_flux(what, why)? { Ok(()) } else { body(trial).await },
+    );
+}
+
+/// Runs `body` on the environment that all tests share, and panics with its error.
+fn succeeds(body: impl FnOnce(&Environment) -> Result<()>) {
+    if let Err(error) = Environment::shared(&Progress::new()).and_then(body) {
+        panic!("{error:#}");
+    }
+}

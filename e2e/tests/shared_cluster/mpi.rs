@@ -1,0 +1,52 @@
+//! MPI programs whose ranks do not find each other, and a rank that dies.
+
+use crate::{trial, with_real_flux};
+use anyhow::ensure;
+use e2e::not_run;
+use e2e::product::view::View;
+use e2e::progress::Progress;
+
+/// A specification of two pods and four tasks of this image, whose command has these flags.
+fn specification(image: &str, command: &str, flags: &str) -> String {
+    format!(
+        "{{size: 2, tasks: 4, flux: {{optionFlags: '{flags}'}}, \
+         containers: [{{image: '{image}', command: '{command}'}}]}}"
+    )
+}
+
+#[test]
+#[ignore = "needs a cluster"]
+fn a_program_whose_ranks_would_be_alone_is_refused() {
+    trial("lone-ranks", async |trial| {
+        let view = View::from_environment()?;
+        if !view.is_real() || view.has_pmix()? {
+            let why = "it needs real Flux without flux-pmix";
+            not_run::note("the refusal of Open MPI 5", why, &Progress::new());
+            return Ok(());
+        }
+        for (name, image, command, flags, words) in [
+            ("linked", "open-mpi-example:1", "hpcc", "", "hpcc is linked to Open MPI 5"),
+            ("asked", "ubuntu:24.04", "echo once", "-o pmi=pmix", "pmi=pmix needs flux-pmix"),
+        ] {
+            let run = trial.start(name, &specification(image, command, flags)).await?;
+            let (_, message) = run.fails("FluxRefused").await?;
+            ensure!(message.contains(words), "{name}: {message}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+#[ignore = "needs a cluster"]
+fn a_rank_that_dies_ends_the_job_and_is_named() {
+    with_real_flux("dead-rank", "a rank of MPI that dies", "it needs real Flux", async |trial| {
+        let command = "if test $FLUX_TASK_RANK = 3; then exit 7; fi; exec mpi-sum";
+        let dies = trial
+            .start("dies", &specification("mpi-example:1", command, "-o exit-timeout=1s"))
+            .await?;
+        let (code, message) = dies.fails("CommandFailed").await?;
+        ensure!(code == Some(7), "{code:?}: {message}");
+        ensure!(message.contains("rank 3 on dies-1"), "{message}");
+        Ok(())
+    });
+}

@@ -1,0 +1,83 @@
+//! Commands and manifests of the pages, as they are written there.
+
+use crate::{Trial, then_on, trial};
+use anyhow::{Context as _, Result, ensure};
+use e2e::product::checkout;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::api::{EvictParams, PostParams};
+
+const README: &str = include_str!("../../../README.md");
+const RESTRICTED: &str = include_str!("../../../docs/how-to/restricted-clusters.md");
+
+/// The first look of README.md: each line to type, with the output that the page shows.
+fn first_look() -> Vec<(&'static str, Vec<&'static str>)> {
+    let section = README.split_once("\n## A first look\n").unwrap().1;
+    let block = section.split_once("```console\n").unwrap().1.split_once("```").unwrap().0;
+    let typed = block.split("$ ").skip(1).map(|typed| {
+        let mut lines = typed.lines();
+        (lines.next().unwrap_or_default(), lines.collect())
+    });
+    typed.collect()
+}
+
+/// The words of a line; the columns of a table are as wide as they need to be, and ages differ.
+fn words(line: &str) -> Vec<&str> {
+    let is_age =
+        |word: &str| word.starts_with(|c: char| c.is_ascii_digit()) && word.ends_with(['s', 'm']);
+    line.split_whitespace().map(|word| if is_age(word) { "<age>" } else { word }).collect()
+}
+
+/// Runs the line, which calls kubectl once or several times, as in the directory of the checkout.
+fn run(trial: &Trial, line: &str) -> Result<String> {
+    let mut printed = String::new();
+    let line = line.replace(" examples/", &format!(" {}/examples/", checkout()?.display()));
+    for command in line.split(" && ") {
+        let words = shlex::split(command).with_context(|| format!("reading {command:?}"))?;
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        ensure!(words.first() == Some(&"kubectl"), "this is not run here: {command}");
+        printed = trial.kubectl(&words[1..])?;
+    }
+    Ok(printed)
+}
+
+#[test]
+#[ignore = "needs a cluster"]
+fn the_first_look_of_the_readme_works() {
+    trial("readme", async |trial| {
+        let typed = first_look();
+        ensure!(typed.len() == 3, "{typed:?}");
+        for (line, shown) in typed {
+            let printed = run(trial, line)?;
+            let printed: Vec<Vec<&str>> = printed.lines().map(words).collect();
+            for expected in shown.iter().filter(|line| **line != "...") {
+                let is_printed = printed.contains(&words(expected));
+                ensure!(is_printed, "{line}\nprinted, without {expected:?}:\n{printed:#?}");
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+#[ignore = "needs a cluster"]
+fn the_pages_disruption_budget_keeps_a_running_lead() {
+    trial("budget", async |trial| {
+        let mut blocks = RESTRICTED.split("```yaml\n").filter_map(|it| it.split_once("```"));
+        let budget = blocks.find(|(block, _)| block.contains("kind: PodDisruptionBudget"));
+        let budget = budget.context("the page has no budget")?.0.replace("NAME", "kept");
+        let budget: PodDisruptionBudget = serde_saphyr::from_str(&budget)?;
+        let run = trial.run("kept", "size: 2", &then_on(2)).await?;
+        let lead = run.ready().await?;
+        trial.api().create(&PostParams::default(), &budget).await?;
+        let healthy = "--for=jsonpath={.status.currentHealthy}=1";
+        run.kubectl(&["wait", "poddisruptionbudget/lead", healthy, "--timeout=1m"])?;
+        let pods = trial.api::<Pod>();
+        let evict = async || pods.evict(&lead, &EvictParams::default()).await;
+        let refused = evict().await.err();
+        let is_refused = matches!(&refused, Some(kube::Error::Api(status)) if status.code == 429);
+        ensure!(is_refused, "the eviction of the lead: {refused:?}");
+        run.ends_on(2).await?;
+        evict().await.context("evicting the lead when its run has ended").map(drop)
+    });
+}
