@@ -1,16 +1,18 @@
 //! Values for tests.
 
-use flux_contract::instance::{InstanceReport, JobReport, JobState, RankReport};
+use flux_contract::instance::{InstanceReport, JobReport};
+use flux_protocol::RankStatus;
+use flux_protocol::job::JobStatus;
 
 /// An instance with a drained rank, an offline one, and two jobs.
 pub(crate) fn report() -> InstanceReport {
-    let rank = |rank, allocated, up, drained: Option<&str>| RankReport {
+    let rank = |rank, allocated, up, drained: Option<&str>| RankStatus {
         rank,
         up,
         cores: 4,
         cores_allocated: allocated,
         drained: drained.map(str::to_owned),
-        ..RankReport::default()
+        ..RankStatus::default()
     };
     let job = |id: &str, name: &str, state, ranks: Option<&str>, seconds| JobReport {
         id: id.to_owned(),
@@ -30,8 +32,8 @@ pub(crate) fn report() -> InstanceReport {
             rank(3, 0, false, None),
         ],
         jobs: vec![
-            job("ƒ3", "wait", JobState::Sched, None, 5.0),
-            job("ƒ2", "lammps", JobState::Run, Some("0-1"), 75.0),
+            job("ƒ3", "wait", JobStatus::Sched, None, 5.0),
+            job("ƒ2", "lammps", JobStatus::Run, Some("0-1"), 75.0),
         ],
         ..InstanceReport::default()
     }

@@ -7,39 +7,20 @@
     reason = "helpers of tests, some of which are those of other tests"
 )]
 
-#[path = "../../operator/tests/support/any_spec.rs"]
-mod any_spec;
 #[path = "../../agent/tests/it/settings.rs"]
 mod settings;
 
-use any_spec::{accepted, any_spec};
 use flux_agent::plan::{Failure, client_environment, plan};
 use flux_api::cluster::Cluster;
-use flux_api::cluster::validate::{Defaults, validate};
-use flux_api::crd::{Install, MiniCluster};
+use flux_api::cluster::validate::validate;
+use flux_api::crd::MiniCluster;
 use flux_api::objects::agent_config;
 use flux_contract::AgentConfig;
+use flux_testkit::any_spec::{accepted, any_spec, settings as cases};
+use flux_testkit::repository::{files, in_repository};
+use flux_testkit::samples::defaults;
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
-use serde_json::{Value, json};
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::PathBuf;
-
-fn defaults() -> Defaults {
-    let image = || "registry.example/view:1".to_owned();
-    let (view_image, arm_view_image) = (image(), image());
-    Defaults { view_image, arm_view_image, install: Install::Auto, cluster_domain: None }
-}
-
-fn with_spec(spec: &Value) -> MiniCluster {
-    let document = json!({
-        "apiVersion": "flux-framework.org/v1alpha2",
-        "kind": "MiniCluster",
-        "metadata": { "name": "hello", "namespace": "work" },
-        "spec": spec,
-    });
-    serde_json::from_value(document).unwrap()
-}
 
 /// The configuration of the agents of `cluster`, as they read it.
 fn read(cluster: &Cluster) -> AgentConfig {
@@ -62,11 +43,7 @@ fn planned(cluster: &Cluster) -> Vec<Result<String, Failure>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig {
-        rng_seed: RngSeed::Fixed(20_261_121),
-        failure_persistence: None,
-        ..ProptestConfig::with_cases(256)
-    })]
+    #![proptest_config(cases(256))]
 
     #[test]
     fn every_pod_of_an_accepted_specification_has_a_plan(
@@ -80,13 +57,8 @@ proptest! {
 
 #[test]
 fn every_pod_of_every_example_has_a_plan() {
-    let examples = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../examples");
     let mut seen = 0;
-    for file in walkdir::WalkDir::new(examples) {
-        let path = file.unwrap().into_path();
-        if path.extension().is_none_or(|extension| extension != "yaml") {
-            continue;
-        }
+    for path in files(&in_repository("examples"), "yaml") {
         let text = std::fs::read_to_string(&path).unwrap();
         if !text.contains("\nkind: MiniCluster\n") {
             continue;

@@ -1,7 +1,7 @@
 //! `/healthz`, `/readyz` and `/metrics`.
 //!
-//! The operator is alive as long as the thread that reconciles comes round. That is enough: a reconcile that waits is
-//! given up after a minute, by that thread, and one that computes keeps it.
+//! The operator counts as alive while the reconcile thread sends heartbeats. The guard of a reconcile cancels one
+//! that waits for more than a minute, so only a reconcile that computes without end can block that thread.
 
 use crate::metrics::Metrics;
 use anyhow::{Context as _, Result};
@@ -18,56 +18,55 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 
-/// Longest time without a beat of the thread that reconciles.
-const NO_BEAT: Duration = Duration::from_mins(1);
-pub(crate) const BEAT: Duration = Duration::from_secs(5);
+/// Time without a heartbeat of the reconcile thread after which the operator is unhealthy.
+const HEARTBEAT_TIMEOUT: Duration = Duration::from_mins(1);
+pub(crate) const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The time is an argument, so that tests need not wait.
+/// State behind the probes. The time is an argument, so that tests need not wait.
 #[derive(Debug)]
 pub(crate) struct Health {
-    last_beat: Mutex<Instant>,
+    last_heartbeat: Mutex<Instant>,
     is_ready: AtomicBool,
-    /// What the definition of MiniCluster lacks, as far as it is known.
-    lacks: Mutex<Option<String>>,
+    /// Message about the fields that the served CustomResourceDefinition lacks, if it lacks some.
+    missing_fields: Mutex<Option<String>>,
 }
 
 impl Health {
-    /// All is well at `now`, and nothing is ready yet.
+    /// Healthy at `now`, and not ready yet.
     pub(crate) const fn new(now: Instant) -> Self {
         let is_ready = AtomicBool::new(false);
-        Self { last_beat: Mutex::new(now), is_ready, lacks: Mutex::new(None) }
+        Self { last_heartbeat: Mutex::new(now), is_ready, missing_fields: Mutex::new(None) }
     }
 
-    pub(crate) fn beat(&self, now: Instant) {
-        *self.last_beat.lock() = now;
+    pub(crate) fn heartbeat(&self, now: Instant) {
+        *self.last_heartbeat.lock() = now;
     }
 
-    /// Why the operator has to be started again, if it has to.
-    pub(crate) fn stuck(&self, now: Instant) -> Option<String> {
-        let since = now.saturating_duration_since(*self.last_beat.lock());
-        (since > NO_BEAT).then(|| {
-            format!("the thread that reconciles has not come round for {} s", since.as_secs())
-        })
+    /// Why the kubelet has to restart the operator; `None` while the operator is healthy.
+    pub(crate) fn unhealthy_reason(&self, now: Instant) -> Option<String> {
+        let since = now.saturating_duration_since(*self.last_heartbeat.lock());
+        (since > HEARTBEAT_TIMEOUT)
+            .then(|| format!("the reconcile thread sent no heartbeat for {} s", since.as_secs()))
     }
 
     pub(crate) fn set_ready(&self) {
         self.is_ready.store(true, Ordering::Release);
     }
 
-    /// Notes what the definition of MiniCluster lacks, if it does.
-    pub(crate) fn set_lacks(&self, lacks: Option<String>) {
-        *self.lacks.lock() = lacks;
+    /// Sets the message about the fields that the served CustomResourceDefinition lacks.
+    pub(crate) fn set_missing_fields(&self, missing_fields: Option<String>) {
+        *self.missing_fields.lock() = missing_fields;
     }
 
-    /// Why the operator is not ready, if it is not.
-    pub(crate) fn unready(&self) -> Option<String> {
+    /// Why the operator is not ready; `None` once it is.
+    pub(crate) fn unready_reason(&self) -> Option<String> {
         let synced = self.is_ready.load(Ordering::Acquire);
-        let unsynced = (!synced).then(|| "the watches are not synced yet".to_owned());
-        unsynced.or_else(|| self.lacks.lock().clone())
+        let unsynced = (!synced).then(|| "the watches have not listed all objects".to_owned());
+        unsynced.or_else(|| self.missing_fields.lock().clone())
     }
 }
 
-/// Serves the endpoints until it fails; with two equal addresses, on one listener.
+/// Serves the endpoints until a listener fails; on one listener where both addresses are equal.
 pub(crate) async fn serve(
     health_address: SocketAddr,
     metrics_address: SocketAddr,
@@ -87,15 +86,15 @@ pub(crate) async fn serve(
 }
 
 async fn healthy(State(health): State<Arc<Health>>) -> (StatusCode, String) {
-    let Some(stuck) = health.stuck(Instant::now()) else {
+    let Some(unhealthy_reason) = health.unhealthy_reason(Instant::now()) else {
         return (StatusCode::OK, "ok".to_owned());
     };
-    tracing::error!(stuck, "not healthy");
-    (StatusCode::SERVICE_UNAVAILABLE, stuck)
+    tracing::error!(unhealthy_reason, "the operator is not healthy");
+    (StatusCode::SERVICE_UNAVAILABLE, unhealthy_reason)
 }
 
 async fn ready(State(health): State<Arc<Health>>) -> (StatusCode, String) {
-    match health.unready() {
+    match health.unready_reason() {
         None => (StatusCode::OK, "ok".to_owned()),
         Some(reason) => (StatusCode::SERVICE_UNAVAILABLE, reason),
     }
@@ -113,7 +112,7 @@ async fn listen(address: SocketAddr, routes: Router) -> Result<()> {
     axum::serve(listener, routes).await.with_context(|| format!("serve {address}"))
 }
 
-/// `[::]` is every address, of IPv4 too; where the kernel has no IPv6, it is those of IPv4.
+/// Binds `address`. `[::]` also receives IPv4; where the kernel has no IPv6, `0.0.0.0` takes its place.
 async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     let refused = match TcpListener::bind(address).await {
         Ok(listener) => return Ok(listener),
@@ -133,7 +132,7 @@ mod tests {
     use tokio::net::TcpStream;
 
     #[tokio::test]
-    async fn a_pod_with_addresses_of_either_kind_is_reached_by_the_defaults() {
+    async fn the_default_addresses_listen_on_ipv4_and_ipv6() {
         let Command::Run(run) = Cli::parse_from(["flux-operator", "run"]).command else {
             panic!("expected the command run");
         };
@@ -141,34 +140,35 @@ mod tests {
         let listener = bind(SocketAddr::new(run.health_bind.ip(), 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
         TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap();
-        // A machine without IPv6 has no such address.
+        // Skip the check for IPv6 on a machine without IPv6.
         if std::net::TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_ok() {
             TcpStream::connect((Ipv6Addr::LOCALHOST, port)).await.unwrap();
         }
     }
 
     #[tokio::test]
-    async fn an_operator_that_gets_nowhere_for_a_minute_is_not_healthy_and_says_why() {
-        let begin = Instant::now().checked_sub(2 * NO_BEAT).unwrap();
+    async fn an_operator_without_a_heartbeat_is_unhealthy() {
+        let begin = Instant::now().checked_sub(2 * HEARTBEAT_TIMEOUT).unwrap();
         let health = Arc::new(Health::new(begin));
-        assert_eq!(health.stuck(begin + NO_BEAT), None);
-        assert!(health.stuck(begin + NO_BEAT + Duration::from_secs(1)).unwrap().contains("61 s"));
+        assert_eq!(health.unhealthy_reason(begin + HEARTBEAT_TIMEOUT), None);
+        let late = begin + HEARTBEAT_TIMEOUT + Duration::from_secs(1);
+        assert!(health.unhealthy_reason(late).unwrap().contains("61 s"));
         let (code, text) = healthy(State(Arc::clone(&health))).await;
         assert_eq!(code, StatusCode::SERVICE_UNAVAILABLE);
-        assert!(text.contains("has not come round"), "{text}");
-        health.beat(Instant::now());
+        assert!(text.contains("sent no heartbeat"), "{text}");
+        health.heartbeat(Instant::now());
         assert_eq!(healthy(State(health)).await.0, StatusCode::OK);
     }
 
     #[tokio::test]
-    async fn readiness_follows_what_was_set() {
+    async fn readiness_follows_the_watches_and_the_definition() {
         let health = Arc::new(Health::new(Instant::now()));
         assert_eq!(ready(State(Arc::clone(&health))).await.0, StatusCode::SERVICE_UNAVAILABLE);
         health.set_ready();
         assert_eq!(ready(State(Arc::clone(&health))).await.0, StatusCode::OK);
-        health.set_lacks(Some("lacks spec.size".to_owned()));
+        health.set_missing_fields(Some("lacks spec.size".to_owned()));
         assert!(ready(State(Arc::clone(&health))).await.1.contains("spec.size"));
-        health.set_lacks(None);
+        health.set_missing_fields(None);
         assert_eq!(ready(State(health)).await.0, StatusCode::OK);
     }
 }

@@ -11,12 +11,12 @@ use std::path::PathBuf;
 #[derive(Debug, Parser)]
 #[command(name = "flux-operator", version)]
 pub struct Cli {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// What to do.
+/// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Watch every MiniCluster and run it
@@ -25,10 +25,10 @@ pub enum Command {
     Crd,
     /// Check MiniCluster files without a cluster: print every fault with its line
     ///
-    /// Ends with 0 if everything is valid, 1 if there is a fault, 2 if something cannot be read.
+    /// Exit code 0: everything is valid; 1: there is a fault; 2: something cannot be read.
     Validate {
-        /// YAML or JSON files, directories of such files, or - for the standard input; other kinds
-        /// than MiniCluster are passed over
+        /// YAML or JSON files, directories of such files, or - for the standard input; objects of
+        /// other kinds are skipped
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
     },
@@ -37,7 +37,7 @@ pub enum Command {
 /// Options of `run`.
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
 pub struct RunArguments {
-    /// Image that holds the agent
+    /// Image with the agent
     #[arg(long, env = "FLUX_OPERATOR_AGENT_IMAGE", value_name = "IMAGE")]
     #[arg(default_value = AGENT_IMAGE)]
     pub agent_image: String,
@@ -45,29 +45,29 @@ pub struct RunArguments {
     #[arg(long, env = "FLUX_OPERATOR_AGENT_PULL_POLICY", value_name = "POLICY")]
     #[arg(default_value = "IfNotPresent", value_parser = ["Always", "IfNotPresent", "Never"])]
     pub agent_pull_policy: String,
-    /// View image where a MiniCluster names none
+    /// View image of a MiniCluster that names none
     #[arg(long, env = "FLUX_OPERATOR_VIEW_IMAGE", value_name = "IMAGE")]
     #[arg(default_value = VIEW_IMAGE)]
     pub view_image: String,
-    /// View image where a MiniCluster names none and has `flux.arch: arm`. Unless given, it is that of
-    /// `--view-image`; if that is the published view for Ubuntu, it is its image for ARM
+    /// View image of a MiniCluster that names none and has `flux.arch: arm`; by default the image of
+    /// `--view-image`, or, for the published Ubuntu view, its image for ARM
     #[arg(long, env = "FLUX_OPERATOR_ARM_VIEW_IMAGE", value_name = "IMAGE")]
     pub arm_view_image: Option<String>,
-    /// How agent and view come into the pods where a MiniCluster does not say
-    #[arg(long, env = "FLUX_OPERATOR_INSTALL", value_name = "METHOD", value_parser = install())]
+    /// How agent and view come into the pods of a MiniCluster without `flux.container.install`
+    #[arg(long, env = "FLUX_OPERATOR_INSTALL", value_name = "METHOD", value_parser = install_method())]
     #[arg(default_value = "Auto", ignore_case = true)]
     pub install: Install,
-    /// Domain of the cluster's Services; unless given, that of the operator's own pod
+    /// Domain of the cluster's Services; by default the one in the resolv.conf of the operator's pod
     #[arg(long, env = "FLUX_OPERATOR_CLUSTER_DOMAIN", value_name = "DOMAIN")]
     pub cluster_domain: Option<String>,
     /// Watch this namespace only
     #[arg(long, env = "FLUX_OPERATOR_NAMESPACE", value_name = "NAMESPACE")]
     pub namespace: Option<String>,
-    /// Reconciles that run at the same time
+    /// Number of reconciles that run at the same time
     #[arg(long, env = "FLUX_OPERATOR_CONCURRENCY", value_name = "NUMBER", default_value_t = 8)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..))]
     pub concurrency: u16,
-    /// Act only while holding a Lease, so that several operators may run
+    /// Reconcile only while holding a Lease, so that several operators may run
     #[arg(long, env = "FLUX_OPERATOR_LEADER_ELECT", num_args = 0..=1)]
     #[arg(default_value_t = false, default_missing_value = "true", require_equals = true)]
     #[arg(action = clap::ArgAction::Set)]
@@ -76,21 +76,21 @@ pub struct RunArguments {
     #[arg(long, env = "FLUX_OPERATOR_LEASE_NAME", value_name = "NAME")]
     #[arg(default_value = "flux-operator")]
     pub lease_name: String,
-    /// Namespace of the Lease; the operator's own unless given
+    /// Namespace of the Lease; by default the operator's own
     #[arg(long, env = "FLUX_OPERATOR_LEASE_NAMESPACE", value_name = "NAMESPACE")]
     pub lease_namespace: Option<String>,
-    /// Name of this operator in Events and, with a random end, in the Lease; its pod's unless given
+    /// Name of this operator in Events and, with a random suffix, in the Lease; by default its pod's name
     #[arg(long, env = "HOSTNAME", value_name = "NAME", default_value = "flux-operator")]
     pub identity: String,
-    /// Address of /metrics; `[::]` is every address, of IPv4 too
+    /// Address of /metrics; `[::]` also receives IPv4
     #[arg(long, env = "FLUX_OPERATOR_METRICS_BIND", value_name = "ADDRESS")]
     #[arg(default_value = "[::]:8080")]
     pub metrics_bind: SocketAddr,
-    /// Address of /healthz and /readyz; `[::]` is every address, of IPv4 too
+    /// Address of /healthz and /readyz; `[::]` also receives IPv4
     #[arg(long, env = "FLUX_OPERATOR_HEALTH_BIND", value_name = "ADDRESS")]
     #[arg(default_value = "[::]:8081")]
     pub health_bind: SocketAddr,
-    /// Form of the log lines
+    /// Format of the log lines
     #[arg(long, env = "FLUX_OPERATOR_LOG_FORMAT", value_enum, default_value = "json")]
     pub log_format: LogFormat,
     /// Level of the log, or directives such as `info,kube=debug`
@@ -98,17 +98,16 @@ pub struct RunArguments {
     pub log_level: String,
 }
 
-/// Reads the name of an [`Install`].
-fn install() -> impl TypedValueParser<Value = Install> {
+fn install_method() -> impl TypedValueParser<Value = Install> {
     PossibleValuesParser::new(Install::NAMES).try_map(|name| name.parse::<Install>())
 }
 
-/// How log lines look.
+/// Format of the log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
     /// One JSON object a line.
     Json,
-    /// For people.
+    /// Text for people.
     Text,
 }
 
@@ -130,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn leader_election_can_be_asked_for_with_and_without_a_value() {
+    fn leader_elect_takes_an_optional_value() {
         assert!(leader_elect(&["--leader-elect"]));
         assert!(leader_elect(&["--leader-elect=true"]));
         assert!(!leader_elect(&["--leader-elect=false"]));

@@ -1,5 +1,5 @@
-//! The controller: what it watches, and what happens then. `reconcile` is a whole reconcile, stage by stage:
-//! `observe` reads, `decide`, `build` and `status` are functions of values, `apply` writes.
+//! The controller: its watches, and the loop that reconciles. [`reconcile`] runs the stages of one reconcile:
+//! `observe` reads, `decide` and `status` are functions of values, `apply` and `report` write.
 
 mod apply;
 mod context;
@@ -28,7 +28,7 @@ use flux_contract::labels;
 use futures::StreamExt as _;
 use kube::ResourceExt as _;
 use kube::runtime::Controller;
-use kube::runtime::controller::{Action, Config, Error as Fault};
+use kube::runtime::controller::{Action, Config, Error as RunError};
 use observe::stores::{
     JOB, MINI_CLUSTER, MiniClusterMeta, cluster_of, controlled, managed, mini_clusters, population,
     strip_config_map, strip_job, strip_pod, strip_service,
@@ -37,61 +37,61 @@ use std::future::ready;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Least time between two lines of the log about failures of one MiniCluster, after the first.
-const LEAST_BETWEEN_LINES: Duration = Duration::from_mins(1);
-/// Longest time to say in a status that a reconcile has failed when it could not say so itself.
-const REPORT_LIMIT: Duration = Duration::from_secs(10);
+/// Least time between two log lines about failures of one MiniCluster, after the first line.
+const FAILURE_LOG_INTERVAL: Duration = Duration::from_mins(1);
+/// Timeout for the status write that reports an interrupted reconcile.
+const INTERRUPTION_REPORT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Reconciles one MiniCluster and notes how it went.
+/// Reconciles one MiniCluster and records the outcome in metrics and failure counts.
 pub async fn reconcile_one(
-    marker: Arc<MiniClusterMeta>,
+    meta: Arc<MiniClusterMeta>,
     context: Arc<Context>,
 ) -> Result<Action, Error> {
-    let work = reconcile::reconcile(Arc::clone(&marker), Arc::clone(&context));
-    supervise(&marker, &context, Box::pin(work)).await
+    let work = reconcile::reconcile(Arc::clone(&meta), Arc::clone(&context));
+    supervise(&meta, &context, Box::pin(work)).await
 }
 
-/// Does `work`, a reconcile of the MiniCluster `marker`, so that whatever it does the others go on: it
-/// has a deadline, and a panic is an error of this MiniCluster. Its status reports either.
+/// Runs `work`, a reconcile of one MiniCluster, with a deadline, and turns a panic into an error, so that other
+/// MiniClusters are still reconciled. Reports either in the status of the MiniCluster.
 pub async fn supervise<T>(
-    marker: &MiniClusterMeta,
+    meta: &MiniClusterMeta,
     context: &Context,
     work: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, Error> {
     let begin = Instant::now();
-    let result = guard::guarded(guard::LIMIT, work).await;
+    let result = guard::guarded(guard::RECONCILE_TIMEOUT, work).await;
     if let Err(error @ (Error::TimedOut(_) | Error::Internal)) = &result {
-        let report = Box::pin(report::report_interrupted(context, marker, error));
-        let reported = guard::guarded(REPORT_LIMIT, report).await;
+        let report = Box::pin(report::report_interrupted(context, meta, error));
+        let reported = guard::guarded(INTERRUPTION_REPORT_TIMEOUT, report).await;
         if let Err(error) = reported {
-            tracing::warn!(error = error.chain(), "report why the reconcile was interrupted");
+            tracing::warn!(error = error.chain(), "could not report the interruption");
         }
     }
-    context.recent.set_reconciled(marker);
+    context.cache.set_reconciled(meta);
     context.metrics.observe(begin.elapsed(), result.as_ref().err().map(Error::category));
     if result.is_ok() {
-        context.failures.forget(marker.namespace().as_deref(), &marker.name_any());
+        context.failures.forget(meta.namespace().as_deref(), &meta.name_any());
     }
     result
 }
 
-/// Tries again after a wait that doubles with each failure in a row. That somebody else has written is no failure.
+/// Schedules another reconcile after a wait that doubles with each failure in a row. A write conflict is no failure.
 #[expect(clippy::needless_pass_by_value, reason = "the signature that `Controller::run` asks for")]
-fn retry(marker: Arc<MiniClusterMeta>, error: &Error, context: Arc<Context>) -> Action {
+fn retry(meta: Arc<MiniClusterMeta>, error: &Error, context: Arc<Context>) -> Action {
     if matches!(error, Error::Conflict(_)) {
         return Action::requeue(FIRST_RETRY);
     }
-    let (failures, wait) = context.failures.failed(marker.as_ref());
-    let (name, namespace) = (marker.name_any(), marker.namespace().unwrap_or_default());
+    let (failures, wait) = context.failures.failed(meta.as_ref());
+    let (name, namespace) = (meta.name_any(), meta.namespace().unwrap_or_default());
     let (category, error) = (error.category(), error.chain());
-    // The attempts in between would say the same several times a minute.
-    if failures == 1 || wait >= LEAST_BETWEEN_LINES {
-        tracing::warn!(name, namespace, category, error, failures, ?wait, "try again later");
+    // The first retries follow within seconds: they would repeat the same line.
+    if failures == 1 || wait >= FAILURE_LOG_INTERVAL {
+        tracing::warn!(name, namespace, category, error, failures, ?wait, "reconcile failed");
     }
     Action::requeue(wait)
 }
 
-/// Watches and reconciles until `shutdown` resolves. `synced` is called whenever all MiniClusters have been listed.
+/// Watches and reconciles until `shutdown` resolves. Calls `synced` whenever all MiniClusters have been listed.
 pub async fn run(
     context: Arc<Context>,
     scope: Scope,
@@ -99,16 +99,16 @@ pub async fn run(
     shutdown: impl Future<Output = ()> + Send + Sync + 'static,
 ) {
     let (client, only) = (context.client.clone(), scope.namespace.as_deref());
-    let (store, clusters) = mini_clusters(api(&client, only), Arc::clone(&context.recent), synced);
+    let (store, clusters) = mini_clusters(api(&client, only), Arc::clone(&context.cache), synced);
     let ours = &managed("");
-    // A controller is run once.
+    // The writers are gone if `run` was called before.
     let Some(writers) = context.writers.lock().take() else { return };
     let jobs = controlled(api(&client, only), writers.jobs, ours, MINI_CLUSTER, strip_job);
     let services =
         controlled(api(&client, only), writers.services, ours, MINI_CLUSTER, strip_service);
     let config_maps =
         controlled(api(&client, only), writers.config_maps, ours, MINI_CLUSTER, strip_config_map);
-    // Their end must be noticed, and why they do not start.
+    // The operator must notice that a pod of `spec.services` ends, or does not start.
     let of_services = managed(&format!(",{}={}", labels::JOB_INDEX, labels::SERVICES_INDEX));
     let services_pods = controlled(
         api(&client, only),
@@ -117,11 +117,11 @@ pub async fn run(
         MINI_CLUSTER,
         strip_pod,
     );
-    // Of a Job's pods only the leads are stored, whose end must be noticed at once.
+    // Of a Job's pods the operator watches only the leads: their end decides the run.
     let of_leads = managed(&format!(",{}=0", labels::COMPLETION_INDEX));
     let leads = controlled(api(&client, only), writers.leads, &of_leads, JOB, strip_pod);
     let demand_changes = context.demands.changes(store.clone());
-    context.metrics.set_population(population(store.clone(), Arc::clone(&context.recent)));
+    context.metrics.set_population(population(store.clone(), Arc::clone(&context.cache)));
     Controller::for_stream(clusters, store)
         .with_config(Config::default().concurrency(scope.concurrency))
         .owns_stream(jobs)
@@ -134,14 +134,14 @@ pub async fn run(
         .run(reconcile_one, retry, Arc::clone(&context))
         .for_each(|result| {
             match result {
-                // It was to be tried again, and is gone.
-                Err(Fault::ObjectNotFound(gone)) => {
+                // A retry was scheduled for a MiniCluster that was deleted meanwhile.
+                Err(RunError::ObjectNotFound(gone)) => {
                     context.failures.forget(gone.namespace.as_deref(), &gone.name);
                 }
-                Err(Fault::QueueError(error)) => tracing::warn!(%error, "watch"),
-                Err(Fault::RunnerError(error)) => tracing::error!(%error, "run the controller"),
-                // Its outcome is recorded where it happens.
-                Err(Fault::ReconcilerFailed(..)) | Ok(_) => {}
+                Err(RunError::QueueError(error)) => tracing::warn!(%error, "a watch failed"),
+                Err(RunError::RunnerError(error)) => tracing::error!(%error, "controller failed"),
+                // `supervise` has recorded the outcome.
+                Err(RunError::ReconcilerFailed(..)) | Ok(_) => {}
             }
             ready(())
         })
@@ -155,13 +155,13 @@ mod tests {
     use kube::core::{ObjectMeta, PartialObjectMetaExt as _, Status};
 
     #[tokio::test]
-    async fn a_conflict_is_tried_again_soon_however_often_and_is_no_failure() {
+    async fn a_conflict_is_retried_soon_and_counts_no_failure() {
         let (context, _server) = fixtures::context();
-        let (marker, context) =
+        let (meta, context) =
             (Arc::new(ObjectMeta::default().into_response_partial()), Arc::new(context));
-        let retry = |error: &Error| retry(Arc::clone(&marker), error, Arc::clone(&context));
-        let answer = Status::failure("another version", "Conflict").with_code(409);
-        let conflict = Error::of(Verb::Apply, "Job", "hello")(kube::Error::Api(Box::new(answer)));
+        let retry = |error: &Error| retry(Arc::clone(&meta), error, Arc::clone(&context));
+        let status = Status::failure("another version", "Conflict").with_code(409);
+        let conflict = Error::of(Verb::Apply, "Job", "hello")(kube::Error::Api(Box::new(status)));
         for _ in 0..9 {
             assert_eq!(retry(&conflict), Action::requeue(FIRST_RETRY));
         }

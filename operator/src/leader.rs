@@ -1,8 +1,8 @@
-//! One operator acts at a time: who holds the Lease.
+//! Leader election: only the operator that holds the Lease reconciles.
 //!
-//! The rules are client-go's: a holder renews every [`RETRY_PERIOD`] and gives up when no renewal
-//! was confirmed for [`RENEW_DEADLINE`]; another takes the Lease when it has seen no renewal for
-//! [`DURATION`], by its own clock, and only as the version that it has seen (docs/design/operator.md).
+//! The rules are client-go's: a holder renews the Lease every [`RETRY_PERIOD`] and stops acting when no renewal was
+//! confirmed for [`RENEW_DEADLINE`]. Another operator takes the Lease when it has seen no renewal for [`DURATION`] by
+//! its own clock, and writes with the resource version that it has seen (docs/design/operator.md).
 
 use anyhow::{Context as _, Error, Result, anyhow, bail};
 use jiff::Timestamp;
@@ -13,14 +13,14 @@ use kube::{Api, Client};
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-/// Time after which the Lease of an operator that does not renew it may be taken.
+/// Time without a renewal after which another operator may take the Lease.
 pub const DURATION: Duration = Duration::from_secs(15);
 /// Time after which a holder that cannot renew the Lease stops acting.
 pub const RENEW_DEADLINE: Duration = Duration::from_secs(10);
 /// Time between two attempts to get or to renew the Lease.
 pub const RETRY_PERIOD: Duration = Duration::from_secs(2);
-/// Longest time for one attempt: a connection that died must not use up the deadline.
-const ATTEMPT: Duration = Duration::from_secs(4);
+/// Timeout of one attempt, so that a dead connection cannot use up the deadline.
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// A candidate for the Lease, and its holder once [`Self::gain`] has resolved.
 pub struct Candidate {
@@ -28,29 +28,29 @@ pub struct Candidate {
     namespace: String,
     name: String,
     identity: String,
-    seen: Option<Seen>,
-    /// When the request began that last made the Lease ours.
+    seen: Option<SeenLease>,
+    /// When the last successful write of the Lease was sent.
     confirmed: Instant,
 }
 
-struct Seen {
+struct SeenLease {
     lease: Lease,
     since: Instant,
-    /// It is what our own write was answered with: no need to read it before the next one.
-    ours: bool,
+    /// The API server returned this Lease for our own write, so the next write needs no read before it.
+    written_by_us: bool,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Standing {
-    /// The Lease is ours for [`DURATION`].
+enum LeaseState {
+    /// This operator holds the Lease for [`DURATION`].
     Held,
     Theirs(String),
-    /// It changed between the read and the write.
+    /// The Lease changed between the read and the write.
     Unclear,
 }
 
 impl Candidate {
-    /// A candidate for the Lease `name` in `namespace`. `identity` is this process's and no other's.
+    /// A candidate for the Lease `name` in `namespace`. No other process may use `identity`.
     pub fn new(client: Client, namespace: &str, name: &str, identity: String) -> Self {
         Self {
             api: Api::namespaced(client, namespace),
@@ -62,19 +62,19 @@ impl Candidate {
         }
     }
 
-    /// Resolves when the Lease is ours; calls `standing_by` when the API server says that it is not.
+    /// Resolves when this operator holds the Lease; calls `standing_by` after each attempt that shows another holder.
     pub async fn gain(&mut self, standing_by: impl Fn()) {
         loop {
             match self.attempt().await {
-                Ok(Standing::Held) => return,
-                Ok(Standing::Theirs(_) | Standing::Unclear) => standing_by(),
+                Ok(LeaseState::Held) => return,
+                Ok(LeaseState::Theirs(_) | LeaseState::Unclear) => standing_by(),
                 Err(error) => warn(&error),
             }
             sleep(RETRY_PERIOD).await;
         }
     }
 
-    /// Renews the Lease; resolves when it is lost, before another can take it, with the reason.
+    /// Renews the Lease; returns the reason when it is lost, before another operator can take it.
     pub async fn keep(&mut self) -> Error {
         loop {
             let deadline = self.confirmed + RENEW_DEADLINE;
@@ -83,10 +83,10 @@ impl Candidate {
                 self.attempt().await
             };
             match timeout_at(deadline, next).await {
-                Ok(Ok(Standing::Theirs(holder))) => {
+                Ok(Ok(LeaseState::Theirs(holder))) => {
                     return anyhow!("the Lease is held by {holder}");
                 }
-                Ok(Ok(Standing::Held | Standing::Unclear)) => {}
+                Ok(Ok(LeaseState::Held | LeaseState::Unclear)) => {}
                 Ok(Err(error)) => warn(&error),
                 Err(_) => {
                     let seconds = RENEW_DEADLINE.as_secs();
@@ -96,38 +96,40 @@ impl Candidate {
         }
     }
 
-    /// Gives the Lease back if it is ours, so that another operator need not wait for its end.
+    /// Releases the Lease if this operator holds it, so that another operator need not wait until it expires.
     pub async fn release(mut self) {
-        let Some(Seen { mut lease, ours: true, .. }) = self.seen.take() else { return };
+        let Some(SeenLease { mut lease, written_by_us: true, .. }) = self.seen.take() else {
+            return;
+        };
         let spec = lease.spec.get_or_insert_default();
         (spec.holder_identity, spec.renew_time) = (None, Some(MicroTime(Timestamp::now())));
         let parameters = PostParams::default();
-        match timeout(ATTEMPT, self.api.replace(&self.name, &parameters, &lease)).await {
+        match timeout(ATTEMPT_TIMEOUT, self.api.replace(&self.name, &parameters, &lease)).await {
             Ok(Ok(_)) => tracing::info!("released the Lease"),
             Ok(Err(error)) => tracing::warn!(%error, "release the Lease"),
-            Err(_) => tracing::warn!("release the Lease: no answer"),
+            Err(_) => tracing::warn!("release the Lease: the API server did not respond"),
         }
     }
 
-    async fn attempt(&mut self) -> Result<Standing> {
-        if let Ok(answer) = timeout(ATTEMPT, self.try_once()).await {
-            return answer;
+    async fn attempt(&mut self) -> Result<LeaseState> {
+        if let Ok(result) = timeout(ATTEMPT_TIMEOUT, self.try_once()).await {
+            return result;
         }
-        // It may have been done all the same.
-        self.mistrust();
-        bail!("no answer about the Lease {} for {} s", self.lease(), ATTEMPT.as_secs())
+        // The API server may have done the write although no response came.
+        self.invalidate_cached_lease();
+        bail!("no response for {} s: the Lease {}", ATTEMPT_TIMEOUT.as_secs(), self.display_name())
     }
 
-    async fn try_once(&mut self) -> Result<Standing> {
+    async fn try_once(&mut self) -> Result<LeaseState> {
         let begin = Instant::now();
         let found = self.read().await?;
         let claim = claim(found.as_ref(), &self.identity, self.has_expired(), Timestamp::now());
         let Some(spec) = claim else {
-            return Ok(Standing::Theirs(found.as_ref().and_then(holder).unwrap_or_default()));
+            return Ok(LeaseState::Theirs(found.as_ref().and_then(holder).unwrap_or_default()));
         };
         let parameters = PostParams::default();
         let (action, written) = if let Some(found) = found {
-            // With the resource version that was read: if it changed since, nothing is written.
+            // The write carries the resource version that was read, so that it fails if the Lease has changed.
             let lease = Lease { spec: Some(spec), ..found };
             ("renew", self.api.replace(&self.name, &parameters, &lease).await)
         } else {
@@ -137,54 +139,54 @@ impl Candidate {
         match written {
             Ok(lease) => {
                 self.confirmed = begin;
-                self.seen = Some(Seen { lease, since: begin, ours: true });
-                Ok(Standing::Held)
+                self.seen = Some(SeenLease { lease, since: begin, written_by_us: true });
+                Ok(LeaseState::Held)
             }
             Err(kube::Error::Api(status)) if status.is_conflict() || status.is_already_exists() => {
-                self.mistrust();
-                Ok(Standing::Unclear)
+                self.invalidate_cached_lease();
+                Ok(LeaseState::Unclear)
             }
             Err(error) => {
-                self.mistrust();
-                Err(error).with_context(|| format!("{action} the Lease {}", self.lease()))
+                self.invalidate_cached_lease();
+                Err(error).with_context(|| format!("{action} the Lease {}", self.display_name()))
             }
         }
     }
 
-    /// The Lease as it is: as our last write was answered, else read now.
+    /// The current Lease: the result of our last write, else read from the API server.
     async fn read(&mut self) -> Result<Option<Lease>> {
-        if let Some(Seen { lease, ours: true, .. }) = &self.seen {
+        if let Some(SeenLease { lease, written_by_us: true, .. }) = &self.seen {
             return Ok(Some(lease.clone()));
         }
         let found = self.api.get_opt(&self.name).await;
-        let found = found.with_context(|| format!("read the Lease {}", self.lease()))?;
+        let found = found.with_context(|| format!("read the Lease {}", self.display_name()))?;
         let Some(lease) = found else { return Ok(None) };
         let same = self.seen.as_ref().filter(|seen| seen.lease.spec == lease.spec);
         let since = same.map_or_else(Instant::now, |seen| seen.since);
-        self.seen = Some(Seen { lease: lease.clone(), since, ours: false });
+        self.seen = Some(SeenLease { lease: lease.clone(), since, written_by_us: false });
         Ok(Some(lease))
     }
 
-    fn mistrust(&mut self) {
+    fn invalidate_cached_lease(&mut self) {
         if let Some(seen) = &mut self.seen {
-            seen.ours = false;
+            seen.written_by_us = false;
         }
     }
 
     fn has_expired(&self) -> bool {
-        self.seen.as_ref().is_some_and(|Seen { lease, since, .. }| {
+        self.seen.as_ref().is_some_and(|SeenLease { lease, since, .. }| {
             let seconds = lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds);
             let seconds = seconds.and_then(|seconds| u64::try_from(seconds).ok());
             since.elapsed() >= seconds.map_or(DURATION, Duration::from_secs)
         })
     }
 
-    fn lease(&self) -> String {
+    fn display_name(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }
 }
 
-/// What the Lease has to say to be `identity`'s; `None` while it is another's.
+/// The new specification by which `identity` takes or renews the Lease; `None` while another operator holds it.
 fn claim(
     found: Option<&Lease>,
     identity: &str,
@@ -192,8 +194,8 @@ fn claim(
     now: Timestamp,
 ) -> Option<LeaseSpec> {
     let holder = found.and_then(holder);
-    let ours = holder.as_deref() == Some(identity);
-    if holder.is_some() && !ours && !expired {
+    let is_ours = holder.as_deref() == Some(identity);
+    if holder.is_some() && !is_ours && !expired {
         return None;
     }
     let old = found.and_then(|lease| lease.spec.clone()).unwrap_or_default();
@@ -201,9 +203,9 @@ fn claim(
     Some(LeaseSpec {
         holder_identity: Some(identity.to_owned()),
         lease_duration_seconds: i32::try_from(DURATION.as_secs()).ok(),
-        acquire_time: if ours { old.acquire_time } else { Some(MicroTime(now)) },
+        acquire_time: if is_ours { old.acquire_time } else { Some(MicroTime(now)) },
         renew_time: Some(MicroTime(now)),
-        lease_transitions: Some(if ours { transitions } else { transitions.saturating_add(1) }),
+        lease_transitions: Some(if is_ours { transitions } else { transitions.saturating_add(1) }),
         ..LeaseSpec::default()
     })
 }
@@ -215,7 +217,7 @@ fn holder(lease: &Lease) -> Option<String> {
 
 fn warn(error: &Error) {
     let cause = error.source().map(ToString::to_string);
-    tracing::warn!(%error, cause, "try for the Lease again");
+    tracing::warn!(%error, cause, "the Lease could not be taken or renewed; next attempt follows");
 }
 
 #[cfg(test)]
@@ -224,6 +226,6 @@ mod tests {
 
     #[test]
     fn a_holder_gives_up_before_another_may_take_over() {
-        assert!(RETRY_PERIOD + ATTEMPT < RENEW_DEADLINE && RENEW_DEADLINE < DURATION);
+        assert!(RETRY_PERIOD + ATTEMPT_TIMEOUT < RENEW_DEADLINE && RENEW_DEADLINE < DURATION);
     }
 }

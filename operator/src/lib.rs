@@ -1,7 +1,6 @@
 //! The Flux Operator: turns `MiniCluster` resources into running Flux instances.
 //!
-//! A reconcile observes, decides, applies and reports; what is decided and the status are functions
-//! of values.
+//! A reconcile observes, decides, applies and reports. The decision and the status are functions of values.
 
 pub mod admin;
 pub mod cli;

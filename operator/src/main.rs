@@ -14,24 +14,24 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
 
-/// Prints what was asked for. Output that nobody takes is no failure.
-fn answer(text: &str) {
+/// Prints `text` to the standard output. A closed output is no failure.
+fn print_line(text: &str) {
     let _ = writeln!(stdout(), "{}", text.trim_end());
 }
 
-fn complain(text: &str) {
+fn print_error_line(text: &str) {
     let _ = writeln!(stderr(), "{text}");
 }
 
-fn complain_of(error: &anyhow::Error) {
-    complain(&format!("flux-operator: {error:#}"));
+fn report_error(error: &anyhow::Error) {
+    print_error_line(&format!("flux-operator: {error:#}"));
 }
 
 fn main() -> ExitCode {
     match execute(Cli::parse().command) {
         Ok(code) => code,
         Err(error) => {
-            complain_of(&error);
+            report_error(&error);
             ExitCode::FAILURE
         }
     }
@@ -45,7 +45,7 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Crd => {
-            answer(&serde_saphyr::to_string(&definition()?)?);
+            print_line(&serde_saphyr::to_string(&definition()?)?);
             Ok(ExitCode::SUCCESS)
         }
         Command::Validate { files } => Ok(check(&files)),
@@ -56,7 +56,7 @@ fn check(files: &[PathBuf]) -> ExitCode {
     let view = images::VIEW_IMAGE.to_owned();
     let checker = Checker::new(Defaults::new(view, None, Install::default()));
     let all = checker.check_all(files, &mut std::io::stdin());
-    offline::print(&all, answer, complain, complain_of);
+    offline::print(&all, print_line, print_error_line, report_error);
     ExitCode::from(offline::exit_code(&all))
 }
 

@@ -1,12 +1,12 @@
-//! What is counted. No name of an object is ever a label: their number is not ours to bound.
+//! The operator's metrics. No label has the name of an object, because the number of objects is unbounded.
 
 mod population;
 mod reasons;
 mod requests;
 mod runs;
 
-pub(crate) use population::{Observed, Population, Summary};
-pub(crate) use runs::{Change, End};
+pub(crate) use population::{KnownMiniCluster, Population, Summary};
+pub(crate) use runs::{End, StatusChange};
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
@@ -38,7 +38,7 @@ pub struct Metrics {
     is_leader: Gauge,
     runs: Runs,
     requests: Requests,
-    /// Counts the MiniClusters; absent in an operator that stands by.
+    /// Counts the MiniClusters; not set in a stand-by operator.
     population: OnceLock<Box<dyn Fn() -> Population + Send + Sync>>,
 }
 
@@ -47,7 +47,7 @@ impl Default for Metrics {
         let mut registry = Registry::with_prefix(PREFIX);
         let reconciles = Counter::default();
         let failures = Family::default();
-        // From 1 ms to about 65 s: a reconcile is given up after a minute.
+        // From 1 ms to about 65 s: a reconcile is cancelled after a minute.
         let duration = Histogram::new(exponential_buckets(0.001, 2.0, 17));
         let is_leader = Gauge::default();
         registry.register("reconcile_runs", "Reconciles of one MiniCluster", reconciles.clone());
@@ -84,8 +84,8 @@ impl Metrics {
         }
     }
 
-    /// Counts what the change of a status, which was just written, tells of a run.
-    pub(crate) fn observe_change(&self, change: &Change<'_>) {
+    /// Counts a run that became ready or ended by a status that was just written.
+    pub(crate) fn observe_status_change(&self, change: &StatusChange<'_>) {
         self.runs.observe(change);
     }
 
@@ -93,16 +93,16 @@ impl Metrics {
         self.is_leader.set(leader.into());
     }
 
-    /// Lets `population` count the MiniClusters whenever the metrics are asked for.
+    /// Sets the function that counts the MiniClusters at each scrape.
     pub(crate) fn set_population(
         &self,
         population: impl Fn() -> Population + Send + Sync + 'static,
     ) {
-        // Once for each process: a controller is run once.
+        // A process runs one controller, so a second call cannot happen.
         let _ = self.population.set(Box::new(population));
     }
 
-    /// What counts the requests to the API server, for a client.
+    /// The layer that counts a client's requests to the API server.
     pub(crate) fn requests(&self) -> &Requests {
         &self.requests
     }

@@ -1,10 +1,9 @@
 //! `flux-operator run`: the process around the controller.
 //!
-//! Two threads, each with a runtime: one for what must always be on time (the Lease, `/healthz`,
-//! signals), and one that reconciles. However long a decision takes, the Lease is renewed and
-//! `/healthz` says what is going on.
+//! Two threads, each with a runtime: one for the Lease, `/healthz` and signals, which must always be on time, and one
+//! for the reconciles. A reconcile that computes for long delays neither the renewal of the Lease nor `/healthz`.
 
-use crate::admin::{self, BEAT, Health};
+use crate::admin::{self, HEARTBEAT_INTERVAL, Health};
 use crate::cli::RunArguments;
 use crate::controller::{self, Context, Scope};
 use crate::leader::Candidate;
@@ -26,22 +25,22 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-/// Longest silence of the API server on a connection in use: above that of a watch (`controller::WATCH`). A connection that is
-/// given up may be followed by another one that is dead, so a change is seen after twice this time at the latest.
-const SILENCE: Duration = Duration::from_secs(30);
-/// Wait between two looks at a definition that is not this release's.
-const DEFINITION_PAUSE: Duration = Duration::from_secs(15);
-/// Longest time for reconciles to end: the kubelet kills after 30 s, and the Lease is given back before.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Read timeout of connections to the API server: above the time limit of a watch (`controller::WATCH`). The
+/// connection after a dead one may be dead too, so a change is noticed after twice this time at the latest.
+const READ_TIMEOUT: Duration = Duration::from_secs(30);
+/// Wait before the served CustomResourceDefinition is checked again.
+const DEFINITION_CHECK_INTERVAL: Duration = Duration::from_secs(15);
+/// Time that reconciles get to end: the kubelet kills the operator after 30 s, and the Lease is released before.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(20);
 
-/// Runs until a signal asks to stop, or until something that it depends on fails.
+/// Runs until SIGTERM or SIGINT arrives, or until the Lease or a listener fails.
 pub fn run(arguments: RunArguments) -> Result<()> {
     let threads = "start the threads";
     let workers = Builder::new_current_thread().enable_all().build().context(threads)?;
     let control = Builder::new_current_thread().enable_all().build().context(threads)?;
     let handle = workers.handle().clone();
-    // One thread is enough for a thousand MiniClusters, and each more keeps memory of its own that it has freed.
-    // Nobody waits for its end: a reconcile that computes for ever does not keep the process.
+    // One thread is enough for a thousand MiniClusters, and each further thread keeps its own pool of freed memory.
+    // The process does not join this thread, so a reconcile that never ends cannot keep the process alive.
     let reconciles = std::thread::Builder::new().name("reconcile".to_owned());
     reconciles.spawn(move || workers.block_on(pending::<()>())).context(threads)?;
     control.block_on(serve(arguments, &handle))
@@ -58,7 +57,7 @@ async fn serve(arguments: RunArguments, workers: &Handle) -> Result<()> {
         ..Defaults::new(arguments.view_image, arguments.arm_view_image, arguments.install)
     };
     let context = Arc::new({
-        // A client's connections are served by the runtime that it was made in.
+        // A client's connections run in the runtime in which the client was created.
         let _workers = workers.enter();
         Context::new(
             client(config.clone(), &metrics)?,
@@ -69,9 +68,9 @@ async fn serve(arguments: RunArguments, workers: &Handle) -> Result<()> {
         )
     });
     let health = Arc::new(Health::new(Instant::now()));
-    workers.spawn(beat(Arc::clone(&health)));
-    let asked = client(config, &metrics)?;
-    tokio::spawn(check_definition(asked, Arc::clone(&health)));
+    workers.spawn(heartbeat(Arc::clone(&health)));
+    let definition_client = client(config, &metrics)?;
+    tokio::spawn(check_definition(definition_client, Arc::clone(&health)));
     let served = admin::serve(
         arguments.health_bind,
         arguments.metrics_bind,
@@ -92,22 +91,22 @@ async fn serve(arguments: RunArguments, workers: &Handle) -> Result<()> {
     }
 }
 
-/// The domain of the cluster's Services, as the search list of this pod has it.
+/// The domain of the cluster's Services from the search list of this pod's resolv.conf.
 fn own_domain(config: &Config) -> Option<String> {
     let text = std::fs::read_to_string("/etc/resolv.conf").ok()?;
     cluster_domain(&text, &config.default_namespace)
 }
 
 fn client(mut config: Config, metrics: &Metrics) -> Result<Client> {
-    config.read_timeout = Some(SILENCE);
-    // From the request on, not from the answer before it.
+    config.read_timeout = Some(READ_TIMEOUT);
+    // The timeout counts from the request, not from the response before it.
     config.reset_reader_on_write = true;
     let builder = ClientBuilder::try_from(config);
     let builder = builder.context("make a client of the Kubernetes API server")?;
     Ok(builder.with_layer(metrics.requests()).build())
 }
 
-/// A candidate for the Lease, if there is one to hold. It has a client of its own, on this thread.
+/// The candidate for the Lease if leader election is on. It has its own client, on this thread.
 fn candidate(
     arguments: &RunArguments,
     config: &Config,
@@ -117,52 +116,52 @@ fn candidate(
         return Ok(None);
     }
     let namespace = arguments.lease_namespace.as_ref().unwrap_or(&config.default_namespace);
-    let identity = unique(&arguments.identity)?;
+    let identity = with_random_suffix(&arguments.identity)?;
     let client = client(config.clone(), metrics)?;
     Ok(Some(Candidate::new(client, namespace, &arguments.lease_name, identity)))
 }
 
-/// `name` with a random end: two processes, also of one pod one after the other, never hold the Lease as one.
-fn unique(name: &str) -> Result<String> {
+/// `name` with a random suffix, so that two processes, even of one pod, never hold the Lease under one identity.
+fn with_random_suffix(name: &str) -> Result<String> {
     let random = getrandom::u64().context("draw random numbers for a name in the Lease")?;
     Ok(format!("{name}_{random:016x}"))
 }
 
-async fn beat(health: Arc<Health>) {
+async fn heartbeat(health: Arc<Health>) {
     loop {
-        health.beat(Instant::now());
-        sleep(BEAT).await;
+        health.heartbeat(Instant::now());
+        sleep(HEARTBEAT_INTERVAL).await;
     }
 }
 
-/// Asks until the definition of MiniCluster is that of this release. An operator is not ready before: so an older one,
-/// which a Deployment is to replace, goes on.
+/// Checks the served CustomResourceDefinition until it has all fields of this release. The operator is not ready
+/// before, so that a rolling update of the Deployment keeps the older operator.
 async fn check_definition(client: Client, health: Arc<Health>) {
     let mut warned = None;
     loop {
         match served_definition(&client).await.map(|document| lacking_fields(&document)) {
             Ok(lacking) if lacking.is_empty() => break,
             Ok(lacking) => {
-                let lacks = Some(message(&lacking));
-                health.set_lacks(lacks.clone());
-                if warned != lacks {
-                    tracing::error!("{}", lacks.as_deref().unwrap_or_default());
-                    warned = lacks;
+                let message_of_fields = Some(message(&lacking));
+                health.set_missing_fields(message_of_fields.clone());
+                if warned != message_of_fields {
+                    tracing::error!("{}", message_of_fields.as_deref().unwrap_or_default());
+                    warned = message_of_fields;
                 }
             }
             Err(kube::Error::Api(status)) if status.code == 403 => break,
-            // Another request says why the API server does not answer.
-            Err(error) => tracing::debug!(%error, "read the definition of MiniCluster"),
+            // The watches log why the API server does not respond.
+            Err(error) => tracing::debug!(%error, "read the served definition of MiniCluster"),
         }
-        sleep(DEFINITION_PAUSE).await;
+        sleep(DEFINITION_CHECK_INTERVAL).await;
     }
-    health.set_lacks(None);
+    health.set_missing_fields(None);
     if warned.is_some() {
-        tracing::info!("the definition of MiniCluster is this release's now");
+        tracing::info!("the definition of MiniCluster has all fields of this release");
     }
 }
 
-/// What the API server publishes about MiniClusters.
+/// The OpenAPI document of the API server for MiniClusters.
 async fn served_definition(client: &Client) -> kube::Result<Value> {
     let request = http::Request::get(DOCUMENT_PATH).body(Vec::new());
     client.request(request.map_err(kube::Error::HttpError)?).await
@@ -178,57 +177,57 @@ struct Operator {
 }
 
 impl Operator {
-    /// Stands by until the Lease is held, if there is one to hold; then reconciles.
+    /// Waits for the Lease if leader election is on, then reconciles.
     async fn act(self, candidate: Option<Candidate>) -> Result<()> {
         let Some(mut candidate) = candidate else {
             self.metrics.set_leader(true);
             return self.reconcile().await;
         };
         tokio::select! {
-            // A stand-by that can read the Lease does all that is asked of it.
+            // A stand-by operator is ready as soon as it can read the Lease.
             () = candidate.gain(|| self.health.set_ready()) => {}
             () = self.stop.cancelled() => {
                 candidate.release().await;
                 return Ok(());
             }
         }
-        tracing::info!("the Lease is held: act");
+        tracing::info!("this operator holds the Lease and begins to reconcile");
         self.metrics.set_leader(true);
         let metrics = Arc::clone(&self.metrics);
         let ended = while_held(&mut candidate, self.reconcile()).await;
         metrics.set_leader(false);
-        // When it is lost, the operator starts over as a stand-by.
+        // The process ends when the Lease is lost; the kubelet starts it again as a stand-by.
         let ended = ended.context("stop acting")?;
         candidate.release().await;
         ended
     }
 
-    /// Reconciles until asked to stop. When this is dropped, the reconciles under way are too.
+    /// Reconciles until a stop signal arrives. Dropping this future cancels the running reconciles.
     async fn reconcile(self) -> Result<()> {
         let health = self.health;
         let synced = move || {
-            tracing::info!("all MiniClusters are known");
+            tracing::info!("all MiniClusters have been listed");
             health.set_ready();
         };
         let stop = self.stop.clone();
         let work = controller::run(self.context, self.scope, synced, self.stop.cancelled_owned());
         let mut tasks = JoinSet::new();
         tasks.spawn_on(work, &self.workers);
-        let impatient = async {
+        let grace_over = async {
             stop.cancelled().await;
-            sleep(PATIENCE).await;
+            sleep(SHUTDOWN_GRACE).await;
         };
         tokio::select! {
             ended = tasks.join_next() => ended.unwrap_or(Ok(())).context("run the controller"),
-            () = impatient => {
-                tracing::warn!(?PATIENCE, "reconciles are still under way: stop without them");
+            () = grace_over => {
+                tracing::warn!(?SHUTDOWN_GRACE, "reconciles are still running; the operator stops without waiting for them");
                 Ok(())
             }
         }
     }
 }
 
-/// Does `work` for as long as `candidate` holds the Lease, and drops it when that is lost.
+/// Runs `work` while `candidate` holds the Lease, and drops it when the Lease is lost.
 pub async fn while_held<T>(candidate: &mut Candidate, work: impl Future<Output = T>) -> Result<T> {
     tokio::select! {
         lost = candidate.keep() => Err(lost),
@@ -247,7 +246,7 @@ fn stop_signal() -> Result<CancellationToken> {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         }
-        tracing::info!("asked to stop");
+        tracing::info!("received a stop signal");
         stop.cancel();
     });
     Ok(token)
@@ -260,20 +259,20 @@ mod tests {
     use tokio::net::TcpListener;
 
     #[tokio::test(start_paused = true)]
-    async fn a_request_that_is_never_answered_is_given_up() {
+    async fn an_unanswered_request_times_out() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let client = client(Config::new(url.parse().unwrap()), &Metrics::default()).unwrap();
         let begin = tokio::time::Instant::now();
-        let answer = tokio::time::timeout(2 * SILENCE, client.apiserver_version()).await;
-        assert!(answer.expect("an end").is_err());
-        assert!(begin.elapsed() >= SILENCE, "{:?}", begin.elapsed());
-        assert!(SILENCE > Duration::from_secs(WATCH.into()), "a watch may be silent");
+        let response = tokio::time::timeout(2 * READ_TIMEOUT, client.apiserver_version()).await;
+        assert!(response.expect("an end").is_err());
+        assert!(begin.elapsed() >= READ_TIMEOUT, "{:?}", begin.elapsed());
+        assert!(READ_TIMEOUT > Duration::from_secs(WATCH.into()), "a watch may be silent");
     }
 
     #[test]
-    fn two_processes_of_one_name_have_two_identities() {
-        let (one, other) = (unique("flux-operator").unwrap(), unique("flux-operator").unwrap());
+    fn two_processes_of_one_name_have_different_identities() {
+        let [one, other] = ["flux-operator"; 2].map(|name| with_random_suffix(name).unwrap());
         assert!(one.starts_with("flux-operator_") && one != other, "{one} {other}");
     }
 }

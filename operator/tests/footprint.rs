@@ -2,11 +2,13 @@
 //! holds a thousand MiniClusters of five pods as a real one does, or what other people have put there.
 #![expect(clippy::unwrap_used, reason = "these are tests, helpers included")]
 
-mod support;
+#[path = "support/role.rs"]
+mod role;
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use flux_contract::labels;
+use flux_testkit::server::Server;
 use http::{Request, Response};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -15,7 +17,6 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-use support::server::Server;
 
 /// How many MiniClusters there are.
 const MINICLUSTERS: usize = 1000;
@@ -155,7 +156,7 @@ fn run_key(number: usize) -> String {
 
 /// A server with as much as a real one holds when many MiniClusters run.
 fn crowded() -> Server {
-    let server = Server::default();
+    let server = role::server();
     let put = |text: &str| {
         let object: Value = serde_json::from_str(text).unwrap();
         let (kind, name) = (&object["kind"], &object["metadata"]["name"]);
@@ -183,7 +184,7 @@ fn crowded() -> Server {
 /// A server with [`CROWDS`]: MiniClusters whose commands are too long to be valid, and objects with the label that
 /// the operator gives its own, of which every other one says that a MiniCluster owns it, or a Job where it is a pod.
 fn hostile() -> Server {
-    let server = Server::default();
+    let server = role::server();
     for (kind, count, size) in CROWDS {
         for number in 0..count {
             let name = format!("{}-{number}", kind.to_lowercase());

@@ -12,6 +12,7 @@ use crate::system::environment::{Change, Environment, find_program};
 use crate::system::files::is_executable;
 use crate::system::output::log_line;
 use flux_contract::{Exit, Layout};
+use flux_protocol::client::BrokerAddress;
 use nix::unistd::{AccessFlags, access};
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -51,18 +52,19 @@ pub(crate) fn connect(arguments: &PodArguments, words: &[OsString]) -> Result<()
     client.become_program(shell.as_os_str(), &[], GoHome::IfNotWritable)
 }
 
-/// A client of this pod's broker, and the socket at which that is asked.
-pub(crate) fn connected(pod: &PodContext) -> Result<(Client, PathBuf), Failure> {
+/// A client of this pod's broker, and how to connect to that.
+pub(crate) fn connected(pod: &PodContext) -> Result<(Client, BrokerAddress), Failure> {
     let environment = client_environment(&pod.config, &pod.facts)?;
     let socket = pod.root.at(&environment.socket);
-    let owner = fs::metadata(&socket).map_err(|error| {
+    let client = Client::new(pod, &environment, &socket).map_err(|error| {
         let message = format!(
             "look at the broker's socket {}: {error}: the broker is not up (yet): see flux-agent status, flux-agent doctor",
             socket.display()
         );
         Failure::new(Exit::Broker, message)
     })?;
-    Ok((Client::new(pod, &environment, (owner.uid(), owner.gid())), socket))
+    let owner = client.target.as_ref().map(|target| target.uid);
+    Ok((client, BrokerAddress { socket, owner }))
 }
 
 /// Becomes the real `flux` with `arguments`; returns only when that failed.
@@ -86,8 +88,7 @@ fn client(pod: &PodContext) -> Option<Client> {
     }
     let environment = client_environment(&pod.config, &pod.facts).ok()?;
     let socket = connected.as_deref().and_then(local_socket).unwrap_or(&environment.socket);
-    let owner = fs::metadata(pod.root.at(socket)).ok()?;
-    let mut client = Client::new(pod, &environment, (owner.uid(), owner.gid()));
+    let mut client = Client::new(pod, &environment, &pod.root.at(socket)).ok()?;
     // The instance of a batch job, or what `flux proxy` has opened, stays the one that is meant.
     client.environment.extend(connected.map(|uri| (URI.into(), uri)));
     Some(client)
@@ -124,8 +125,11 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Only root can become `owner`, the broker's user and group; anybody else stays who they are, Flux's guest.
-    fn new(pod: &PodContext, environment: &ClientEnvironment, owner: (u32, u32)) -> Self {
+    /// The client of the broker at `socket`. Only root can become the owner of the socket, the broker's user and group.
+    /// Other users stay who they are, guests of Flux.
+    fn new(pod: &PodContext, environment: &ClientEnvironment, socket: &Path) -> io::Result<Self> {
+        let socket = fs::metadata(socket)?;
+        let owner = (socket.uid(), socket.gid());
         let mut changes = environment.changes.clone();
         let target =
             (pod.facts.uid == 0 && owner.0 != 0).then(|| brokers_user(pod, owner, &mut changes));
@@ -134,12 +138,7 @@ impl Client {
         for change in &changes {
             change.apply(&mut environment);
         }
-        Self { environment, target }
-    }
-
-    /// The broker's user, where that is another than this process'.
-    pub(crate) fn owner(&self) -> Option<u32> {
-        self.target.as_ref().map(|target| target.uid)
+        Ok(Self { environment, target })
     }
 
     /// The first `program` on its `PATH` that `is_wanted`.

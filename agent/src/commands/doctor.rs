@@ -5,17 +5,17 @@ use crate::commands::arguments::{PodArguments, PodQuestion};
 use crate::commands::pod::{PodContext, read_certificate};
 use crate::commands::python::python;
 use crate::failure::{Failure, NO, ended_with};
-use crate::flux::broker_socket::{BrokerAddress, SocketError};
-use crate::flux::instance::ranks_of;
 use crate::lead::wait::wait_for_lead;
-use crate::plan::decide::{self, client_environment};
+use crate::plan::decide;
 use crate::plan::step::Role;
 use crate::program::mpi::{self, Choice};
 use crate::status::client;
 use crate::status::document::StatusReport;
 use crate::system::check::{Check, Found, any_failed, text};
 use crate::system::output::chain;
-use flux_contract::{CURVE_MOUNT, CURVE_SECRET_KEY, CurveCertificate, Exit, Install, Workload};
+use flux_contract::{CURVE_MOUNT, CURVE_SECRET_KEY, Exit, Install, Workload};
+use flux_protocol::CurveCertificate;
+use flux_protocol::client::{SocketError, resource};
 use nix::sys::statvfs::statvfs;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -214,9 +214,8 @@ fn certificate(pod: &PodContext) -> Found {
 }
 
 fn user(pod: &PodContext) -> Found {
-    let socket =
-        client_environment(&pod.config, &pod.facts).map(|client| pod.root.at(client.socket));
-    let owner = socket.ok().and_then(|path| fs::metadata(path).ok()).map(|found| found.uid());
+    let socket = pod.broker().ok().and_then(|broker| fs::metadata(broker.socket).ok());
+    let owner = socket.map(|socket| socket.uid());
     let (own, config) = (pod.facts.uid, &pod.config.user);
     let name = |uid: u32| {
         let account = pod.facts.accounts.find_uid(uid);
@@ -307,10 +306,9 @@ async fn lead(pod: &PodContext) -> Found {
 }
 
 async fn broker(pod: &PodContext) -> Found {
-    let Ok(client) = client_environment(&pod.config, &pod.facts) else {
+    let Ok(broker) = pod.broker() else {
         return Found::skipped("needs a known host");
     };
-    let broker = BrokerAddress { socket: pod.root.at(client.socket), owner: None };
     match broker.state().await.as_deref() {
         Ok("run") => Found::ok("state run"),
         Ok("join") => Found::warning(
@@ -336,9 +334,8 @@ async fn broker(pod: &PodContext) -> Found {
 /// Cores on which Flux schedules in this pod, if its broker is up.
 async fn scheduled_cores(pod: &PodContext) -> Option<usize> {
     let (_, rank) = decide::role(&pod.config, &pod.facts).ok()?;
-    let client = client_environment(&pod.config, &pod.facts).ok()?;
-    let broker = BrokerAddress { socket: pod.root.at(client.socket), owner: None };
-    let ranks = ranks_of(&mut broker.connect().await.ok()?).await.ok()?;
+    let mut socket = pod.broker().ok()?.connect().await.ok()?;
+    let ranks = resource::ranks(&mut socket).await.ok()?;
     ranks.into_iter().find(|it| it.rank == rank).map(|it| it.cores)
 }
 

@@ -4,13 +4,22 @@ use crate::commands::arguments::PodArguments;
 use crate::commands::client::connected;
 use crate::commands::pod::PodContext;
 use crate::failure::Failure;
-use crate::flux::broker_socket::{BrokerAddress, SocketError};
-use crate::flux::instance::Instance;
 use crate::system::output::print_json;
 use clap::Args;
-use flux_contract::instance::InstanceReport;
-use flux_contract::{Exit, job_id};
+use flux_contract::Exit;
+use flux_contract::instance::{InstanceReport, JobReport};
+use flux_protocol::client::job_list::{self, Job};
+use flux_protocol::client::{BrokerSocket, SocketError, job_info, resource};
+use flux_protocol::job_id;
+use serde_json::json;
 use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Most jobs that are read, so that the answer of the broker is short enough.
+const MOST_JOBS: usize = 5000;
+/// What is read of each job.
+const ATTRIBUTES: &str = "userid name state result ntasks nnodes ranks t_submit t_run t_inactive";
+/// Most bytes that are read of a job's output: the last ones.
+const MOST_OUTPUT: usize = 64 << 10;
 
 /// What is asked.
 #[derive(Debug, Args)]
@@ -35,21 +44,73 @@ pub(crate) async fn run(question: &Question) -> Result<(), Failure> {
         let doing = "ask the instance (see flux-agent status, flux-agent doctor)";
         Failure::because(Exit::Broker, doing, &error)
     };
-    let (client, socket) = connected(&pod)?;
-    let broker = BrokerAddress { socket, owner: client.owner() };
-    let mut instance = Instance::connect(&broker).await.map_err(failed)?;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let (_, broker) = connected(&pod)?;
+    let report = ask(question, &pod, &mut broker.connect().await.map_err(failed)?).await;
+    print_json(&report.map_err(failed)?);
+    Ok(())
+}
+
+async fn ask(
+    question: &Question,
+    pod: &PodContext,
+    socket: &mut BrokerSocket,
+) -> Result<InstanceReport, SocketError> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
     let name_of = |uid| {
         let account = pod.facts.accounts.find_uid(uid);
         account.map_or_else(|| uid.to_string(), |user| user.name)
     };
-    let ranks = instance.ranks().await.map_err(failed)?;
-    let jobs = instance.jobs(question.all, now.as_secs_f64(), name_of).await.map_err(failed)?;
+    let states: &[_] =
+        if question.all { &["pending", "running", "inactive"] } else { &["pending", "running"] };
+    let ranks = resource::ranks(socket).await?;
+    let constraint = json!({ "states": states });
+    let jobs = job_list::list(socket, MOST_JOBS, ATTRIBUTES, &constraint).await?;
+    let jobs = jobs.into_iter().map(|job: Job| report(job, now, &name_of)).collect();
     let mut report = InstanceReport { ranks, jobs, ..InstanceReport::default() };
     if let Some(id) = question.output_of {
-        let (output, is_cut) = instance.output(id).await.map_err(failed)?;
-        (report.output, report.output_is_cut) = (Some(output), is_cut);
+        let (output, is_cut) = job_info::output(socket, id, None, MOST_OUTPUT).await?;
+        report.output = Some(String::from_utf8_lossy(&output).into_owned());
+        report.output_is_cut = is_cut;
     }
-    print_json(&report);
-    Ok(())
+    Ok(report)
+}
+
+/// The job as it stands at `now`, in seconds of Unix time. `name_of` gives the names of users.
+fn report(job: Job, now: f64, name_of: &impl Fn(u32) -> String) -> JobReport {
+    let state = job.status();
+    let begun = job.t_run.or_else(|| state.is_pending().then_some(job.t_submit));
+    let end = job.t_inactive.unwrap_or(now);
+    JobReport {
+        id: job_id::f58(job.id),
+        user: name_of(job.userid),
+        name: job.name,
+        state,
+        tasks: job.ntasks,
+        nodes: job.nnodes.filter(|_| job.ranks.is_some()),
+        ranks: job.ranks,
+        seconds: begun.map_or(0.0, |begun| (end - begun).max(0.0)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flux_protocol::job::JobStatus;
+
+    #[test]
+    fn a_job_has_a_status_and_a_time() {
+        let job = |fields: &str| {
+            let job = format!(r#"{{"id":25568477184,"userid":1000,"t_submit":10.0,{fields}}}"#);
+            report(serde_json::from_str(&job).unwrap(), 20.0, &|uid| format!("u{uid}"))
+        };
+        let waits = job(r#""state":8,"name":"a","ntasks":2,"nnodes":1"#);
+        assert_eq!((waits.id.as_str(), waits.user.as_str()), ("ƒfxQ8UX", "u1000"));
+        assert_eq!((waits.state, waits.seconds, waits.nodes), (JobStatus::Sched, 10.0, None));
+        let runs = job(r#""state":16,"t_run":18.5,"nnodes":2,"ranks":"[0-1]""#);
+        assert_eq!((runs.state, runs.seconds, runs.nodes), (JobStatus::Run, 1.5, Some(2)));
+        let ended = job(r#""state":64,"result":4,"t_run":12.0,"t_inactive":15.0"#);
+        assert_eq!((ended.state, ended.seconds), (JobStatus::Canceled, 3.0));
+        let never = job(r#""state":64,"result":2,"t_inactive":15.0"#);
+        assert_eq!((never.state, never.seconds), (JobStatus::Failed, 0.0));
+    }
 }

@@ -4,14 +4,14 @@ use crate::commands::arguments::PodArguments;
 use crate::failure::Failure;
 use crate::flux::resources::Resources;
 use crate::plan::config::read_config;
-use crate::plan::decide;
+use crate::plan::decide::{self, client_environment};
 use crate::plan::facts::Facts;
 use crate::plan::step::Role;
 use crate::system::output::chain;
 use crate::system::root::Root;
-use flux_contract::{
-    AgentConfig, CURVE_MOUNT, CURVE_SECRET_KEY, CurveCertificate, Exit, Layout, PRIVATE_MOUNT,
-};
+use flux_contract::{AgentConfig, CURVE_MOUNT, CURVE_SECRET_KEY, Exit, Layout, PRIVATE_MOUNT};
+use flux_protocol::CurveCertificate;
+use flux_protocol::client::BrokerAddress;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -36,6 +36,12 @@ impl PodContext {
         let is_lead = role.is_ok_and(|(role, _)| role == Role::Lead);
         let set = is_lead.then(|| self.config.layout.resource_file());
         Resources::read(&self.root, set, self.facts.has_own_cores)
+    }
+
+    /// The broker of this pod, for a process that connects as the user that it is.
+    pub(crate) fn broker(&self) -> Result<BrokerAddress, Failure> {
+        let client = client_environment(&self.config, &self.facts)?;
+        Ok(BrokerAddress { socket: self.root.at(client.socket), owner: None })
     }
 
     /// Where its certificate is: the broker's copy, else the mounted one.

@@ -4,8 +4,6 @@ use crate::commands::arguments::PodArguments;
 use crate::commands::client::{GoHome, connected};
 use crate::commands::pod::PodContext;
 use crate::failure::Failure;
-use crate::flux::broker_socket::BrokerAddress;
-use crate::plan::jobspec::{Variables, of_flux_run};
 use crate::plan::submission::has_validator;
 use crate::program::submit::limits;
 use crate::serve::context::{Context, Timeline};
@@ -17,6 +15,8 @@ use crate::system::environment::Environment;
 use crate::system::output::print_line;
 use clap::Args;
 use flux_contract::Exit;
+use flux_protocol::client::BrokerAddress;
+use flux_protocol::jobspec::{Variables, flux_run_environment};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::{io, thread};
@@ -47,7 +47,7 @@ pub(crate) async fn run(serve: &Serve) -> Result<(), Failure> {
     // As whoever this is, who may know more than Flux's user.
     let given = serve.token_file.as_deref().map(token::read).transpose()?;
     let timeline = Timeline::of(pod.root.at(pod.config.layout.agent_socket())).await;
-    let (client, socket) = connected(&pod)?;
+    let (client, broker) = connected(&pod)?;
     let validated = has_validator(&pod.config);
     let environment = client.become_user(GoHome::IfUseless)?;
     let (token, query) = match (&serve.token_sha256, given) {
@@ -59,7 +59,7 @@ pub(crate) async fn run(serve: &Serve) -> Result<(), Failure> {
         }
     };
     let context = Context {
-        broker: BrokerAddress { socket, owner: None },
+        broker: BrokerAddress { owner: None, ..broker },
         token,
         cluster: pod.config.cluster.name.to_string(),
         accounts: pod.facts.accounts,
@@ -108,7 +108,7 @@ fn defaults(environment: Environment, validated: bool) -> Defaults {
     let directory = std::env::current_dir().unwrap_or_else(|_| "/".into());
     Defaults {
         directory: directory.display().to_string(),
-        environment: of_flux_run(environment),
+        environment: flux_run_environment(environment),
         limits: limits(),
         validated,
         uid: nix::unistd::geteuid().as_raw(),

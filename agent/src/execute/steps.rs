@@ -14,7 +14,8 @@ use crate::plan::step::{
 use crate::system::environment::find_program;
 use crate::system::files::{self, is_executable};
 use crate::system::output::chain;
-use flux_contract::{CurveCertificate, Exit, phase};
+use flux_contract::{Exit, phase};
+use flux_protocol::CurveCertificate;
 use std::ffi::OsStr;
 use std::fs;
 use std::net::IpAddr;

@@ -1,6 +1,6 @@
 //! Watches the broker from outside: its state, and whether it has lost its lead.
 
-use crate::flux::broker_socket::{BrokerAddress, LEAD, SocketError};
+use flux_protocol::client::{BrokerAddress, LEAD, NODE_ANY, SocketError};
 use nix::errno::Errno;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,16 +13,18 @@ const INTERVAL: Duration = Duration::from_millis(200);
 /// The same while its first answer is to be expected.
 const INTERVAL_STARTING: Duration = Duration::from_millis(20);
 const STARTING: Duration = Duration::from_secs(5);
-/// Pause between two requests to pass on who has joined.
+/// Pause between two flushes of the joins.
 const INTERVAL_JOINING: Duration = Duration::from_millis(20);
-/// How often a lead is asked to: for as long as the brokers of most instances take to join.
-const JOINS_OF_LEAD: u32 = 500;
-/// The same of a worker, which has to pass on itself.
-const JOINS_OF_WORKER: u32 = 5;
-/// Hosts of the largest instance in which this is done: in a larger one, Flux's own collecting costs less than it.
+/// How often the agent of a lead flushes the joins: for as long as the brokers of most instances take to join.
+const FLUSHES_OF_LEAD: u32 = 500;
+/// The same for a worker, whose only own join is that of its broker.
+const FLUSHES_OF_WORKER: u32 = 5;
+/// Hosts of the largest instance in which agents flush joins. In larger ones that costs more than Flux's own batches.
 const MOST_HOSTS: usize = 64;
-/// Pause between two looks at one that runs: only its end is still to come, and that is noticed at once.
+/// Pause between two looks at a broker that runs. The agent sees its end at once, by the monitor.
 const INTERVAL_ONLINE: Duration = Duration::from_secs(10);
+/// How long the broker may take to answer from memory.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long the lead may take to answer, perhaps over several brokers.
 const LEAD_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -77,8 +79,8 @@ impl Watch {
             if !waits {
                 joining.abort_all();
             } else if self.hosts <= MOST_HOSTS && joining.is_empty() {
-                let times = if self.has_lead { JOINS_OF_WORKER } else { JOINS_OF_LEAD };
-                joining.spawn(pass_on_joins(self.broker.clone(), times));
+                let times = if self.has_lead { FLUSHES_OF_WORKER } else { FLUSHES_OF_LEAD };
+                joining.spawn(flush_joins(self.broker.clone(), times));
             }
             let gone =
                 (waits && self.has_lead && self.lead_is_gone().await).then_some(Event::LeadGone);
@@ -140,13 +142,14 @@ impl Watch {
     }
 }
 
-/// Lets the broker pass on at once which brokers have joined. By itself a broker collects them for 0.1 s before it counts
-/// them or tells its parent (Flux 0.88, `batch_timeout` in `modules/groups/groups.c`); when somebody disconnects who has
-/// asked that service something, it does both with what it has (`disconnect_cb`).
-async fn pass_on_joins(broker: BrokerAddress, times: u32) {
+/// Makes the broker report at once which brokers have joined. By itself a broker collects joins for 0.1 s before it counts
+/// them or reports them to its parent (Flux 0.88, `batch_timeout` in `modules/groups/groups.c`). When a client of that
+/// service disconnects, the broker does both with what it has collected (`disconnect_cb`).
+async fn flush_joins(broker: BrokerAddress, times: u32) {
     for _ in 0..times {
-        // Whatever is answered.
-        let _ = broker.ask_of_groups().await;
+        let asked = async { broker.connect().await?.online(NODE_ANY).await };
+        // The answer does not matter, only that the connection ends.
+        let _ = timeout(ANSWER_TIMEOUT, asked).await;
         sleep(INTERVAL_JOINING).await;
     }
 }

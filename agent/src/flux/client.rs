@@ -1,10 +1,9 @@
 //! `flux` as a client of this pod's broker, run as the broker's user.
 
 use crate::execute::context::Session;
-use crate::flux::broker_socket::BrokerAddress;
-use crate::flux::jobs;
 use crate::process::children::Children;
 use crate::system::output::Log;
+use flux_protocol::client::{BrokerAddress, job_manager};
 use std::io;
 use std::process::Output;
 use std::time::Duration;
@@ -56,7 +55,7 @@ const REGISTRATION_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Registers the cleanup with the broker unless it is certain that no job is left; says so when that fails.
 pub(crate) async fn register_cleanup(client: &FluxClient, log: Log) {
-    if jobs::active(&client.broker).await == Some(0) {
+    if job_manager::active(&client.broker).await == Some(0) {
         return;
     }
     // flux-admin(1): commands on standard input are run in their order.

@@ -4,14 +4,14 @@
 //! The scheduler keeps for itself which resources a job would get. So the jobs that wait are placed here on what is free,
 //! the lowest ranks first as the schedulers do it, by what flux-core's job-list knows of them: nodes, cores and tasks.
 
-use crate::flux::broker_socket::{BrokerAddress, SocketError};
-use crate::flux::instance::{Instance, WaitingJob};
 use crate::flux::leaving::REASON;
 use crate::process::deadline::LOOK;
 use crate::status::progress::DemandReporter;
 use flux_contract::Autoscale;
 use flux_contract::demand::Demand;
-use flux_contract::instance::RankReport;
+use flux_protocol::RankStatus;
+use flux_protocol::client::job_list::{self, WaitingJob};
+use flux_protocol::client::{BrokerAddress, SocketError, resource};
 use std::collections::VecDeque;
 use std::fs;
 use std::path::PathBuf;
@@ -51,10 +51,10 @@ pub(crate) async fn watch(
 }
 
 async fn look(broker: &BrokerAddress, most: u32) -> Result<u32, SocketError> {
-    let mut instance = Instance::connect(broker).await?;
-    // In this order: a job that starts in between counts twice, and not never.
-    let waiting = instance.waiting().await?;
-    let ranks = instance.ranks().await?;
+    let mut socket = broker.connect().await?;
+    // In this order, a job that starts in between counts twice; in the other it would not count.
+    let waiting = job_list::waiting(&mut socket).await?;
+    let ranks = resource::ranks(&mut socket).await?;
     Ok(pods_needed(&ranks, &waiting, most))
 }
 
@@ -69,11 +69,11 @@ struct Place {
 /// How many pods there must be, of `most`, for the jobs that run and those of `waiting`: 1 more than the highest rank
 /// among them. A job for which there is no room beside the others waits for them, and needs as many as it would alone.
 /// One that is too large for `most` pods needs none.
-fn pods_needed(ranks: &[RankReport], waiting: &[WaitingJob], most: u32) -> u32 {
+fn pods_needed(ranks: &[RankStatus], waiting: &[WaitingJob], most: u32) -> u32 {
     let busy = ranks.iter().filter(|it| it.cores_allocated > 0 || it.gpus_allocated > 0);
     let mut highest = busy.map(|it| it.rank).max();
     // Of a rank that its pod has left, the next pod lifts the drain.
-    let is_given = |it: &&RankReport| it.drained.as_deref().is_none_or(|why| why == REASON);
+    let is_given = |it: &&RankStatus| it.drained.as_deref().is_none_or(|why| why == REASON);
     let given = ranks.iter().filter(|it| it.rank < most).filter(is_given);
     let mut beside: Vec<Place> = given
         .map(|it| {
@@ -163,12 +163,12 @@ mod tests {
     use proptest::prelude::*;
 
     /// Ranks of four cores, of which jobs have these.
-    fn ranks(allocated: &[usize]) -> Vec<RankReport> {
-        let rank = |(rank, cores_allocated): (u32, &usize)| RankReport {
+    fn ranks(allocated: &[usize]) -> Vec<RankStatus> {
+        let rank = |(rank, cores_allocated): (u32, &usize)| RankStatus {
             rank,
             cores: 4,
             cores_allocated: *cores_allocated,
-            ..RankReport::default()
+            ..RankStatus::default()
         };
         (0..).zip(allocated).map(rank).collect()
     }

@@ -1,73 +1,35 @@
-//! The eventlogs of a job (RFC 18, RFC 21), as `flux job eventlog` prints them: a program in C, so that a view's Python
-//! plays no part.
+//! The eventlogs of a job (RFC 21), read by `flux job eventlog`: a program in C, so that the view's Python plays no part.
 
 use crate::flux::client::FluxClient;
-use serde::Deserialize;
-use serde_json::Value;
+use flux_protocol::eventlog::{Event, parse};
 use std::process::Output;
 use std::time::Duration;
 
-/// How long one question to the broker may take, which answers from memory.
+/// How long `flux` may take for an answer that the broker has in memory.
 const QUESTION_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// An entry of an eventlog (RFC 18).
-#[derive(Debug, Deserialize)]
-pub(super) struct Event {
-    #[serde(default)]
-    pub(super) timestamp: f64,
-    pub(super) name: String,
-    #[serde(default)]
-    pub(super) context: Context,
-}
-
-/// What is read of the contexts of events.
-#[derive(Debug, Default, Deserialize)]
-pub(super) struct Context {
-    /// Of an exception.
-    #[serde(rename = "type")]
-    pub(super) kind: Option<String>,
-    pub(super) severity: Option<i64>,
-    pub(super) note: Option<String>,
-    /// Of a task that has ended: its rank, and how it ended, as wait(2) has it.
-    #[serde(default)]
-    pub(super) rank: Value,
-    #[serde(default)]
-    pub(super) wait_status: Value,
-}
-
-/// The events of the job `id` that lead from its submission to its end.
+/// The events of the job `id` from its submission to its end.
 pub(super) async fn of_job(client: &FluxClient, id: &str) -> Option<Vec<Event>> {
     log(client, &[id]).await
 }
 
-/// The events of its execution (`guest.exec.eventlog`).
+/// The events of the execution of the job `id` (`guest.exec.eventlog`).
 pub(super) async fn of_execution(client: &FluxClient, id: &str) -> Option<Vec<Event>> {
     log(client, &["--path=exec", id]).await
 }
 
-/// The first exception that ended the job.
-pub(super) fn fatal(events: &[Event]) -> Option<&Event> {
-    events.iter().find(|event| event.name == "exception" && event.context.severity == Some(0))
-}
-
-/// The answer of `flux` to a question; nothing when it cannot be started or gives none in time.
+/// The output of `flux` with `arguments`; none when `flux` cannot be started or takes too long.
 pub(super) async fn ask(client: &FluxClient, arguments: &[&str]) -> Option<Output> {
     client.ask(arguments, None, QUESTION_TIMEOUT).await.ok()
 }
 
 async fn log(client: &FluxClient, arguments: &[&str]) -> Option<Vec<Event>> {
     let words = [&["job", "eventlog", "--format=json"], arguments].concat();
-    events(&ask(client, &words).await?)
-}
-
-/// The events of an eventlog, one JSON object a line.
-fn events(output: &Output) -> Option<Vec<Event>> {
-    let lines = output.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-    let events: Result<Vec<Event>, _> = lines.map(serde_json::from_slice).collect();
-    events.ok().filter(|_| output.status.success())
+    let output = ask(client, &words).await.filter(|output| output.status.success())?;
+    parse(str::from_utf8(&output.stdout).ok()?)
 }
 
 #[cfg(test)]
 pub(super) fn parsed(lines: &[&str]) -> Vec<Event> {
-    lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect()
+    parse(&lines.join("\n")).unwrap()
 }

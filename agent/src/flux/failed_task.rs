@@ -2,9 +2,9 @@
 //! the job's execution (flux-core, `src/shell/doom.c`); the code of the job is the highest of all.
 
 use crate::flux::client::FluxClient;
-use crate::flux::eventlog::{Event, ask, fatal, of_execution, of_job};
+use crate::flux::eventlog::{ask, of_execution, of_job};
 use flux_contract::FailedTask;
-use serde_json::Value;
+use flux_protocol::eventlog::{Event, fatal_exception};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 
@@ -22,16 +22,13 @@ pub(crate) async fn failed_task(client: &FluxClient, id: &str) -> Option<FailedT
 /// before it then.
 fn first_to_fail(events: &[Event], execution: &[Event]) -> Option<FailedTask> {
     let ended = execution.iter().find(|event| event.name == TASK_EXIT)?;
-    let was_ended = fatal(events).is_some_and(|fatal| fatal.timestamp <= ended.timestamp);
-    let status = ExitStatus::from_raw(number(&ended.context.wait_status)?);
+    let fatal = fatal_exception(events);
+    let was_ended = fatal.is_some_and(|fatal| fatal.timestamp <= ended.timestamp);
+    let status = ExitStatus::from_raw(ended.number("wait_status")?);
     if status.success() || was_ended {
         return None;
     }
-    Some(FailedTask { rank: number(&ended.context.rank)?, host: None, signal: status.signal() })
-}
-
-fn number<Number: TryFrom<i64>>(value: &Value) -> Option<Number> {
-    Number::try_from(value.as_i64()?).ok()
+    Some(FailedTask { rank: ended.number("rank")?, host: None, signal: status.signal() })
 }
 
 /// The host that the task `rank` ran on.

@@ -1,7 +1,7 @@
 //! The processors of this container: those that the kernel runs it on, their cores, and what its control group allows.
 
 use crate::system::root::Root;
-use flux_contract::idset::ids_of;
+use flux_protocol::idset::ids_of;
 use std::collections::BTreeSet;
 use std::fs;
 

@@ -3,7 +3,8 @@
 //! fatal exception before the event that starts it.
 
 use crate::flux::client::FluxClient;
-use crate::flux::eventlog::{Context, Event, fatal, of_execution, of_job};
+use crate::flux::eventlog::{of_execution, of_job};
+use flux_protocol::eventlog::{Event, fatal_exception};
 
 /// Jobs of one submission (`--cc`) that are judged at most.
 pub(crate) const MOST_JOBS: usize = 64;
@@ -41,29 +42,30 @@ pub(crate) async fn verdict(client: &FluxClient, newest: &[u64]) -> Option<Verdi
 
 async fn on_job(client: &FluxClient, id: &str) -> Option<Verdict> {
     let events = of_job(client, id).await?;
-    let needs_more = has(&events, START) && fatal(&events).is_some();
+    let needs_more = has(&events, START) && fatal_exception(&events).is_some();
     let execution = if needs_more { of_execution(client, id).await } else { None };
     judge(&events, execution.as_deref())
 }
 
 /// A job that was started counts as such unless it is certain that none of its shells came as far as to start a task.
 fn judge(events: &[Event], execution: Option<&[Event]>) -> Option<Verdict> {
-    let fatal = fatal(events).map(|event| &event.context);
+    let fatal = fatal_exception(events);
     let never_ready = execution.is_some_and(|events| !has(events, SHELLS_READY));
     if !has(events, START) || never_ready && fatal.is_some() {
         return fatal.map(|exception| Verdict::NotStarted(text(exception)));
     }
-    let of_execution = fatal.filter(|exception| exception.kind.as_deref() == Some("exec"));
-    Some(Verdict::Started(of_execution.and_then(|exception| exception.note.clone())))
+    let of_execution = fatal.filter(|exception| exception.text("type") == Some("exec"));
+    let note = of_execution.and_then(|exception| exception.text("note"));
+    Some(Verdict::Started(note.map(str::to_owned)))
 }
 
 fn has(events: &[Event], name: &str) -> bool {
     events.iter().any(|event| event.name == name)
 }
 
-fn text(exception: &Context) -> String {
-    let kind = exception.kind.as_deref().unwrap_or("exception");
-    match exception.note.as_deref() {
+fn text(exception: &Event) -> String {
+    let kind = exception.text("type").unwrap_or("exception");
+    match exception.text("note") {
         Some("") | None => kind.to_owned(),
         Some(note) => format!("{kind}: {note}"),
     }

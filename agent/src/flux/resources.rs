@@ -5,16 +5,12 @@
 
 use crate::flux::processors::{at_most, control_group, limit, usable};
 use crate::system::root::Root;
-use flux_contract::Hostlist;
-use flux_contract::idset::{ids_of, idset};
+use flux_protocol::resource_set::ResourceSet;
 use serde::Serialize;
-use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
 
-/// What a resource set calls GPUs.
-const GPU: &str = "gpu";
 /// Without a limit, version 1 of control groups reports the largest whole number of pages.
 const NO_LIMIT: u64 = 1 << 60;
 
@@ -39,10 +35,11 @@ impl Resources {
     /// Reads both below `root`, Flux's from its resource set at `set`; what cannot be read is left out.
     pub(crate) fn read(root: &Root, set: Option<PathBuf>, exclusive: bool) -> Self {
         let set = set.and_then(|path| fs::read_to_string(root.at(path)).ok());
-        let count = |kind: &str| set.as_deref().and_then(|text| counted(text, kind));
+        // All hosts have the same.
+        let of_host = set.and_then(|text| ResourceSet::parse(&text)?.ranks().next());
         Self {
-            flux_cores: count("core"),
-            flux_gpus: count(GPU),
+            flux_cores: of_host.map(|(_, resources)| resources.cores),
+            flux_gpus: of_host.map(|(_, resources)| resources.gpus),
             processors: usable(root),
             exclusive,
             cpu_limit: limit(root),
@@ -85,53 +82,12 @@ pub(crate) fn memory_limit(root: &Root) -> Option<u64> {
     text.and_then(|text| text.parse().ok()).filter(|&bytes| bytes < NO_LIMIT)
 }
 
-/// The resource set (RFC 20) of `hosts` that have so many cores and GPUs each. A container knows both by numbers from 0,
-/// whatever these are on the node: Flux counts the cores that hwloc sees there, and names GPUs so in `CUDA_VISIBLE_DEVICES`.
-pub(crate) fn resource_set(hosts: &Hostlist, cores: usize, gpus: usize) -> String {
-    let first = |count| idset(&(0..).take(count).collect::<Vec<_>>());
-    let mut children = json!({ "core": first(cores.max(1)) });
-    if gpus > 0 {
-        children[GPU] = first(gpus).into();
-    }
-    let ranks = first(hosts.len());
-    let set = json!({"version": 1, "execution": {
-        "R_lite": [{ "rank": ranks, "children": children }],
-        "nodelist": [hosts.to_string()],
-        "starttime": 0,
-        "expiration": 0,
-    }});
-    format!("{set}\n")
-}
-
-/// How many `kind` the first host of a resource set (RFC 20) has; 0 when it has none.
-fn counted(set: &str, kind: &str) -> Option<usize> {
-    let set: Value = serde_json::from_str(set).ok()?;
-    let host = set.pointer("/execution/R_lite/0")?;
-    let ids = host.get("children").and_then(|children| children.get(kind));
-    ids.map_or(Some(0), |ids| ids_of(ids.as_str()?).map(|ids| ids.len()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const SET: &str = r#"{"version":1,"execution":{"R_lite":[
         {"rank":"0-3","children":{"core":"0-3,8","gpu":"1"}}],"nodelist":["a-[0-3]"]}}"#;
-
-    #[test]
-    fn cores_and_gpus_of_the_first_host_are_counted() {
-        assert_eq!((counted(SET, "core"), counted(SET, "gpu")), (Some(5), Some(1)));
-        assert_eq!((counted(SET, "fpga"), counted("{}", "core")), (Some(0), None));
-    }
-
-    #[test]
-    fn each_host_has_the_same_first_cores_and_gpus() {
-        let hosts = Hostlist::parse("away,a-[0-2]").unwrap();
-        insta::assert_snapshot!(resource_set(&hosts, 0, 0), @r#"{"execution":{"R_lite":[{"children":{"core":"0"},"rank":"0-3"}],"expiration":0,"nodelist":["away,a-[0-2]"],"starttime":0},"version":1}"#);
-        let set: Value = serde_json::from_str(&resource_set(&hosts, 4, 2)).unwrap();
-        let children = &set["execution"]["R_lite"][0]["children"];
-        assert_eq!(*children, json!({ "core": "0-3", "gpu": "0-1" }));
-    }
 
     #[test]
     fn a_limit_below_what_flux_schedules_is_reported() {
@@ -143,7 +99,8 @@ mod tests {
         for (limit, complaint) in [("150000 100000\n", true), ("max 100000\n", false)] {
             fs::write(root.at("/sys/fs/cgroup/cpu.max"), limit).unwrap();
             let resources = Resources::read(&root, Some("/set".into()), false);
-            assert_eq!((resources.flux_cores, resources.memory_limit), (Some(5), Some(1 << 28)));
+            assert_eq!((resources.flux_cores, resources.flux_gpus), (Some(5), Some(1)));
+            assert_eq!(resources.memory_limit, Some(1 << 28));
             let said = resources.complaint().is_some_and(|text| text.contains("5 cores"));
             assert_eq!(said, complaint, "{}", resources.text());
         }

@@ -3,7 +3,7 @@
 //! there, another certificate, a certificate that is not let in.
 
 use bytes::Bytes;
-use flux_contract::CurveCertificate;
+use flux_protocol::CurveCertificate;
 use omq_proto::proto::{Connection, ConnectionConfig, Role};
 use omq_proto::{CurveKeypair, CurvePublicKey, CurveSecretKey, Error, MechanismSetup, SocketType};
 use std::fmt;

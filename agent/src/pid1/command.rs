@@ -3,7 +3,6 @@
 use crate::failure::Failure;
 use crate::flux::client::{FluxClient, register_cleanup};
 use crate::flux::failed_task::failed_task;
-use crate::flux::jobs;
 use crate::flux::refusal::{self, MOST_JOBS, Verdict};
 use crate::plan::environment::DISABLE_JOB_CLEANUP;
 use crate::plan::step::LeadCommand;
@@ -16,7 +15,9 @@ use crate::status::timing::fluxtime_line;
 use crate::system::files;
 use crate::system::output::{self, Log};
 use crate::system::words::shown;
-use flux_contract::{Exit, FailedTask, job_id, shell_syntax};
+use flux_contract::{Exit, FailedTask, shell_syntax};
+use flux_protocol::client::job_manager;
+use flux_protocol::job_id;
 use nix::sys::signal::{Signal, killpg};
 use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
@@ -183,7 +184,7 @@ impl CommandRun {
 
     async fn run(self, mut asks: mpsc::UnboundedReceiver<Ask>) -> CommandEnd {
         let before = if self.command.may_be_refused {
-            jobs::newest(&self.client.broker, 1).await
+            job_manager::newest(&self.client.broker, 1).await
         } else {
             None
         };
@@ -289,7 +290,7 @@ impl CommandRun {
             return end;
         }
         let newest = match before {
-            Some(before) => jobs::since(&self.client.broker, before, MOST_JOBS).await,
+            Some(before) => job_manager::since(&self.client.broker, before, MOST_JOBS).await,
             None => None,
         };
         if let Some([job]) = newest.as_deref() {

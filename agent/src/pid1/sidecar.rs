@@ -5,7 +5,6 @@ use crate::execute::hook::{
     NO_SHELL, not_started, private_script, run_hook, strict_failure, wait_or_stop, with_shell,
 };
 use crate::failure::{Failure, failed};
-use crate::flux::broker_socket::{BrokerAddress, SocketError};
 use crate::pid1::ending::{self, well};
 use crate::pid1::runner_lock::{RunnerState, runner_state};
 use crate::plan::budget::Budget;
@@ -16,6 +15,7 @@ use crate::system::environment::Change;
 use crate::system::files;
 use crate::system::root::Root;
 use flux_contract::{AgentConfig, Exit, Install, SidecarConfig, TerminationMessage};
+use flux_protocol::client::{BrokerAddress, SocketError};
 use nix::sys::signal::Signal;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

@@ -3,13 +3,10 @@
 
 use crate::execute::context::Context;
 use crate::failure::Failure;
-use crate::flux::broker_socket::{BrokerAddress, SocketError};
 use crate::flux::broker_watch::{Event, Watch};
 use crate::flux::client::FluxClient;
 use crate::flux::demand;
 use crate::flux::leaving::OwnRank;
-use crate::flux::modules::scheduler_comes;
-use crate::flux::queues;
 use crate::lead::watch::LeadWatch;
 use crate::pid1::archive;
 use crate::pid1::command::{CommandEnd, CommandRun, RunningCommand};
@@ -27,6 +24,8 @@ use crate::rc;
 use crate::system::output::chain;
 use crate::system::words::shown;
 use flux_contract::{Exit, phase};
+use flux_protocol::client::modules::wait_for_scheduler;
+use flux_protocol::client::{BrokerAddress, SocketError, job_manager};
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
 use std::fs;
@@ -430,7 +429,8 @@ impl Supervision<'_> {
         match self.role {
             Role::Worker => self.take_rank(context),
             Role::Lead if self.end.stop.is_none() => {
-                let comes = || Box::pin(scheduler_comes(self.own_rank.broker.clone())) as Scheduler;
+                let comes =
+                    || Box::pin(wait_for_scheduler(self.own_rank.broker.clone())) as Scheduler;
                 self.scheduler = self.loads_modules.then(comes);
                 self.start_queues(context);
                 self.start(context);
@@ -446,7 +446,7 @@ impl Supervision<'_> {
         }
         let (broker, log) = (self.own_rank.broker.clone(), context.log);
         tokio::spawn(async move {
-            match queues::start_all(&broker).await {
+            match job_manager::start_queues(&broker).await {
                 Ok(queues) if queues.is_empty() => {}
                 // A release without them.
                 Err(error) if error.is(Errno::ENOSYS) => {}

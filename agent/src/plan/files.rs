@@ -1,11 +1,11 @@
 //! Directories and files that the broker needs.
 
-use crate::flux::resources::resource_set;
 use crate::plan::environment::{output_directory, temporary};
 use crate::plan::pod::Pod;
 use crate::plan::step::{FileToWrite, Owner, Role, Step};
 use crate::program::mpi::SHELL_RC;
 use flux_contract::{CURVE_MOUNT, CURVE_SECRET_KEY, MUNGE_MOUNT, MUNGE_SECRET_KEY, Workload};
+use flux_protocol::resource_set::{ResourceSet, Resources};
 use std::path::{Path, PathBuf};
 
 /// Where munged(8) looks for its key.
@@ -79,12 +79,12 @@ pub(super) fn munge_key(pod: Pod<'_>) -> Option<Step> {
 /// which names the file, and opens it (`convert_R_conf` of Flux's module `resource`): one core each claims nothing.
 pub(super) fn resources(pod: Pod<'_>) -> FileToWrite {
     let (hosts, facts) = (pod.config.network.bootstrap.hosts(), pod.facts);
-    let set = if pod.role == Role::Worker {
-        resource_set(hosts, 1, 0)
+    let each = if pod.role == Role::Worker {
+        Resources { cores: 1, gpus: 0 }
     } else {
-        resource_set(hosts, facts.cores, facts.gpus)
+        Resources { cores: facts.cores, gpus: facts.gpus }
     };
-    file(pod.config.layout.resource_file(), 0o644, set)
+    file(pod.config.layout.resource_file(), 0o644, ResourceSet::text(hosts, each))
 }
 
 pub(super) fn file(path: PathBuf, mode: u32, content: String) -> FileToWrite {

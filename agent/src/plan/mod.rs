@@ -10,7 +10,6 @@ pub(crate) mod environment;
 pub(crate) mod facts;
 pub(crate) mod files;
 pub(crate) mod helpers;
-pub(crate) mod jobspec;
 pub(crate) mod pod;
 mod release;
 pub(crate) mod step;

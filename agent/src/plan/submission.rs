@@ -1,12 +1,12 @@
 //! What kind of a submission the specification asks for, and who makes it.
 
-use crate::plan::jobspec::obstacle;
 use crate::plan::pod::Pod;
 use crate::plan::step::Submitter;
 use flux_contract::{AgentConfig, Submission};
+use flux_protocol::jobspec::obstacle;
 use toml::Table;
 
-/// Releases whose `flux run` was compared with the agent's own jobspec. Between the two it did not change.
+/// Releases whose `flux run` was compared with the agent's own submission. Between the two it did not change.
 const COMPARED: [&str; 2] = ["0.87.0", "0.88.0"];
 
 /// Options of `flux submit` that `flux run` does not have: most are for several jobs at once.

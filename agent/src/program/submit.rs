@@ -4,14 +4,16 @@
 
 use crate::accounts::become_user::become_command;
 use crate::failure::{Failure, ended_with};
-use crate::plan::jobspec::{Counts, Slot, Variables, jobspec, obstacle, of_flux_run};
 use crate::plan::workload::NO_VALIDATOR;
 use crate::process::exit_status::{exit_code, start_failure_code};
 use crate::system::environment::find_program;
 use crate::system::files::is_executable;
 use crate::system::limits::soft;
 use crate::system::output::log_line;
-use clap::Args;
+use clap::{Args, value_parser};
+use flux_protocol::jobspec::{
+    Counts, LIMITS, Slot, Variables, flux_run_environment, jobspec, obstacle,
+};
 use nix::unistd::execve;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -24,8 +26,6 @@ use std::process::{Command, Stdio};
 
 /// The program behind `flux job`.
 const FLUX_JOB: &str = "flux-job";
-/// Soft limits that `flux run` hands on to a job, by the names that Flux's shell knows.
-const LIMITS: [&str; 9] = ["as", "core", "cpu", "data", "fsize", "nofile", "nproc", "rss", "stack"];
 
 /// What is submitted.
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
@@ -33,8 +33,12 @@ pub(crate) struct Submit {
     /// The `flux` program
     #[arg(long, value_name = "PATH")]
     flux: PathBuf,
-    #[command(flatten)]
-    counts: Counts,
+    /// Nodes; alone, whole nodes with a task each
+    #[arg(short = 'N', value_name = "N", value_parser = value_parser!(u32).range(1..))]
+    nodes: Option<u32>,
+    /// Tasks
+    #[arg(short = 'n', value_name = "N", value_parser = value_parser!(u32).range(1..))]
+    tasks: Option<u32>,
     /// Program and arguments
     #[arg(last = true, required = true)]
     command: Vec<String>,
@@ -97,10 +101,10 @@ fn prepare(submit: &Submit) -> Result<Prepared, String> {
         .ok_or_else(|| format!("there is no {FLUX_JOB} in {exec_path}"))?;
     let directory = env::current_dir().map_err(|error| format!("the directory: {error}"))?;
     let directory = text(directory.into_os_string())?;
-    let environment = of_flux_run(environment);
-    let (limits, counts) = (limits(), submit.counts);
+    let environment = flux_run_environment(environment);
+    let counts = Counts { nodes: submit.nodes, tasks: submit.tasks };
     let jobspec =
-        jobspec(counts, Slot::ONE_CORE, &submit.command, &directory, &environment, &limits);
+        jobspec(counts, Slot::ONE_CORE, &submit.command, &directory, &environment, &limits());
     Ok(Prepared { flux_job, environment, jobspec })
 }
 
@@ -110,10 +114,10 @@ pub(crate) fn limits() -> BTreeMap<&'static str, i64> {
 }
 
 fn become_flux_run(submit: &Submit) -> Result<(), Failure> {
-    let Counts { nodes, tasks } = submit.counts;
     let option = |name, count: Option<u32>| count.map(|count| format!("-{name}{count}"));
     let mut command = Command::new(&submit.flux);
-    command.args(["run", NO_VALIDATOR]).args(option("N", nodes)).args(option("n", tasks));
+    command.args(["run", NO_VALIDATOR]);
+    command.args(option("N", submit.nodes)).args(option("n", submit.tasks));
     become_command(command.args(&submit.command))
 }
 
@@ -132,22 +136,5 @@ fn become_attach(flux_job: &Path, job: &str, environment: &Variables) -> io::Err
     match become_it() {
         Ok(never) => match never {},
         Err(error) => error,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::BTreeSet;
-
-    const RECORDED: &str = include_str!("../../tests/recorded/flux_run.json");
-
-    #[test]
-    fn the_limits_are_those_of_flux_run() {
-        let recorded: Value = serde_json::from_str(RECORDED).unwrap();
-        let system = &recorded[0]["jobspec"]["attributes"]["system"];
-        let expected = system["shell"]["options"]["rlimit"].as_object().unwrap();
-        let expected: BTreeSet<&str> = expected.keys().map(String::as_str).collect();
-        assert_eq!(limits().into_keys().collect::<BTreeSet<_>>(), expected);
     }
 }

@@ -1,25 +1,18 @@
 //! The broker that runs rc1 or rc3, asked over its own socket.
 
 use crate::failure::Failure;
-use crate::flux::broker_socket::{BrokerAddress, NODE_ANY, SocketError};
-use crate::flux::modules::{listed, modules};
 use crate::rc::order::BrokerFacts;
 use crate::rc::steps::{BACKING_MODULE, CRON_DIRECTORY, DUMP, RECOVERY, RESTORE};
 use crate::system::output::chain;
 use flux_contract::Exit;
-use nix::errno::Errno;
-use serde::Deserialize;
+use flux_protocol::client::modules::{modules, wait_for_module};
+use flux_protocol::client::{BrokerAddress, NODE_ANY, SocketError};
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::env;
 
 #[derive(Debug, Clone)]
 pub(super) struct Broker(BrokerAddress);
-
-#[derive(Deserialize)]
-struct Attribute {
-    value: String,
-}
 
 impl Broker {
     /// The one that has started this process.
@@ -43,16 +36,12 @@ impl Broker {
 
     /// Waits until the module `name` is loaded, or being loaded.
     pub(super) async fn lists(&self, name: &str) -> Result<(), SocketError> {
-        listed(&self.0, name).await
+        wait_for_module(&self.0, name).await
     }
 
     /// The value of an attribute, if it is set.
     async fn attribute(&self, name: &str) -> Result<Option<String>, SocketError> {
-        match self.ask("attr.get", Some(&json!({ "name": name }))).await {
-            Ok(Attribute { value }) => Ok(Some(value)),
-            Err(error) if error.is(Errno::ENOENT) => Ok(None),
-            Err(error) => Err(error),
-        }
+        self.0.connect().await?.attribute(NODE_ANY, name).await
     }
 
     pub(super) async fn facts(&self) -> Result<BrokerFacts, String> {

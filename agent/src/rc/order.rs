@@ -1,8 +1,8 @@
 //! Which tasks run on a broker, and which of them wait for which (flux-core, `bindings/python/flux/modprobe.py`).
 
-use crate::flux::modules::SCHEDULER;
 use crate::rc::steps::{BACKING_MODULE, RC1_MODULES, rc1, rc3};
 use crate::rc::task::{Action, RcStep, Task};
+use flux_protocol::client::modules::SCHEDULER;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 

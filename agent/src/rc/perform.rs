@@ -2,7 +2,6 @@
 
 use crate::accounts::become_user::exec;
 use crate::failure::{Failure, NO};
-use crate::flux::broker_socket::SocketError;
 use crate::plan::environment::DISABLE_JOB_CLEANUP;
 use crate::process::exit_status::end_text;
 use crate::rc::broker::Broker;
@@ -14,6 +13,7 @@ use crate::system::files::is_executable;
 use crate::system::output::{chain, log_line, print_line, print_stderr};
 use crate::system::root::Root;
 use clap::{Args, ValueEnum};
+use flux_protocol::client::SocketError;
 use nix::errno::Errno;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,6 +1,6 @@
 //! A task of rc1 or rc3: a module that is loaded or removed, or a step of Flux's own rc files.
 
-use flux_contract::idset::ids_of;
+use flux_protocol::idset::ids_of;
 use serde::Deserialize;
 
 /// Of tasks that provide the same service the one with the highest priority does (flux-modprobe(1)).

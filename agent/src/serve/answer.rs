@@ -1,8 +1,8 @@
 //! Answers, and refusals, which all have one shape.
 
-use crate::flux::broker_socket::SocketError;
 use crate::system::output::chain;
 use bytes::Bytes;
+use flux_protocol::client::SocketError;
 use futures::{Stream, StreamExt as _, stream};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full, StreamBody};

@@ -1,7 +1,7 @@
 //! What a request asks for, by its path and method.
 
 use crate::serve::answer::Refusal;
-use flux_contract::job_id;
+use flux_protocol::job_id;
 use hyper::StatusCode;
 use percent_encoding::percent_decode_str;
 

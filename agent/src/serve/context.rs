@@ -1,18 +1,16 @@
 //! What every answer needs: the broker, its jobs' users, and how this pod has started.
 
 use crate::accounts::passwd::Databases;
-use crate::flux::broker_socket::{BrokerAddress, BrokerSocket, LEAD, SocketError};
 use crate::serve::instance::{Rank, Standing, resources};
-use crate::serve::job::{ATTRIBUTES, INACTIVE, Job, Listed};
+use crate::serve::job::Job;
 use crate::serve::submission::Defaults;
 use crate::serve::token::Token;
 use crate::status::client::ask;
 use flux_contract::Phase;
-use serde::Deserialize;
+use flux_protocol::client::{BrokerAddress, BrokerSocket, SocketError, job_list, within};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tokio::time::timeout;
 
 /// How long a broker may take to accept a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -56,24 +54,17 @@ async fn phases(agent: &Path) -> Option<Vec<Phase>> {
     Some(phases)
 }
 
-#[derive(Deserialize)]
-struct Found {
-    job: Listed,
-}
-
 impl Context {
     pub(crate) async fn connect(&self) -> Result<BrokerSocket, SocketError> {
-        let connected = timeout(CONNECT_TIMEOUT, self.broker.connect()).await;
-        let silent = || SocketError::Silent { topic: "a connection".to_owned() };
-        connected.unwrap_or_else(|_| Err(silent()))
+        within(CONNECT_TIMEOUT, "a connection", self.broker.connect()).await
     }
 
     pub(super) fn name_of(&self, uid: u32) -> String {
         self.accounts.find_uid(uid).map_or_else(|| uid.to_string(), |user| user.name)
     }
 
-    pub(super) fn job(&self, listed: Listed) -> Job {
-        listed.job(|uid| self.name_of(uid))
+    pub(super) fn job(&self, listed: job_list::Job) -> Job {
+        Job::new(listed, |uid| self.name_of(uid))
     }
 
     /// The ranks of the instance, as the API has them.
@@ -89,29 +80,4 @@ impl Context {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
         Ok(standing.document(&self.cluster, &self.timeline.now().await, now))
     }
-}
-
-/// The question for the job `id`, which is answered when the job has been in `state`, if one is named.
-fn question(id: u64, state: Option<u32>) -> Value {
-    json!({ "id": id, "attrs": ATTRIBUTES, "state": state.unwrap_or(0) })
-}
-
-/// The service that answers it.
-const FIND: &str = "job-list.list-id";
-
-/// The job `id`, once it has been in `state`, if one is named: then it is about to be.
-pub(super) async fn find(
-    socket: &mut BrokerSocket,
-    id: u64,
-    state: Option<u32>,
-) -> Result<Listed, SocketError> {
-    let Found { job } = socket.ask_lead(FIND, &question(id, state)).await?;
-    Ok(job)
-}
-
-/// The job `id` when it has ended, however long that takes.
-pub(super) async fn ended(socket: &mut BrokerSocket, id: u64) -> Result<Listed, SocketError> {
-    let asked = question(id, Some(INACTIVE));
-    let Found { job } = socket.ask(FIND, LEAD, Some(&asked)).await?;
-    Ok(job)
 }

@@ -1,25 +1,23 @@
 //! What each call asks of Flux.
 
-use crate::flux::broker_socket::SocketError;
 use crate::serve::answer::{
     Answer, EVENT_STREAM, HTML, JSON, RETRY, Refusal, TEXT, events, json as answer_json, whole,
 };
 use crate::serve::call::Target;
-use crate::serve::context::find;
-use crate::serve::instance::{attribute, job_counts, resources};
+use crate::serve::instance::{lead_attribute, resources};
 use crate::serve::job_stream::{self, Log};
 use crate::serve::query::{self, Query};
 use crate::serve::server::Served;
 use crate::serve::submission::Submission;
 use crate::serve::{listing, metrics};
 use bytes::Bytes;
-use flux_contract::job_id::f58_plain;
+use flux_protocol::client::{job_ingest, job_list, job_manager};
+use flux_protocol::job_id::f58_plain;
 use hyper::header::{
     ACCEPT, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, RETRY_AFTER,
 };
 use hyper::{HeaderMap, StatusCode};
 use nix::errno::Errno;
-use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -66,7 +64,7 @@ pub(super) async fn respond(served: &Served, question: Question<'_>) -> Result<A
         (Target::Events, _) => Ok(events(feed.listen(context))),
         (Target::Metrics, _) => {
             let mut socket = context.connect().await?;
-            let jobs = job_counts(&mut socket).await?;
+            let jobs = job_list::count(&mut socket).await?;
             let ranks = resources(&mut socket).await?;
             Ok(whole(metrics::KIND, metrics::text(&jobs, &ranks)))
         }
@@ -94,7 +92,7 @@ fn is_wanted(headers: &HeaderMap, kind: &str) -> bool {
 async fn about(served: &Served) -> Result<Answer, Refusal> {
     let context = &served.context;
     let mut socket = context.connect().await?;
-    let mut value = async |name| attribute(&mut socket, name).await;
+    let mut value = async |name| lead_attribute(&mut socket, name).await;
     let (version, rank, size) =
         (value("version").await?, value("rank").await?, value("size").await?);
     let number = |text: String| text.parse::<u32>().unwrap_or_default();
@@ -102,11 +100,6 @@ async fn about(served: &Served) -> Result<Answer, Refusal> {
         "name": context.cluster, "user": context.name_of(context.defaults.uid), "broker_version": version,
         "rank": number(rank), "size": number(size),
     })))
-}
-
-#[derive(Deserialize)]
-struct Submitted {
-    id: u64,
 }
 
 async fn submit(served: &Served, headers: &HeaderMap, body: &[u8]) -> Result<Answer, Refusal> {
@@ -118,9 +111,10 @@ async fn submit(served: &Served, headers: &HeaderMap, body: &[u8]) -> Result<Ans
         return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail));
     }
     let submission = Submission::read(body).map_err(Refusal::bad)?;
-    let request = submission.request(&context.defaults);
+    let (defaults, urgency) = (&context.defaults, submission.urgency);
+    let (jobspec, validated) = (submission.jobspec(defaults), defaults.validated);
     let mut socket = context.connect().await?;
-    let Submitted { id } = socket.ask_lead("job-ingest.submit", &request).await?;
+    let id = job_ingest::submit(&mut socket, &jobspec, defaults.uid, urgency, validated).await?;
     let id = f58_plain(id);
     let mut answer = answer_json(StatusCode::CREATED, &json!({ "id": id }));
     if let Ok(location) = HeaderValue::from_str(&format!("/api/v1/jobs/{id}")) {
@@ -141,7 +135,7 @@ async fn jobs(served: &Served, query: &Query) -> Result<Answer, Refusal> {
 
 async fn job(served: &Served, id: u64) -> Result<Answer, Refusal> {
     let context = &served.context;
-    let found = find(&mut context.connect().await?, id, None).await?;
+    let found = job_list::find(&mut context.connect().await?, id, None).await?;
     let is_inactive = found.is_inactive();
     let mut answer = answer_json(StatusCode::OK, &context.job(found));
     if !is_inactive {
@@ -152,19 +146,14 @@ async fn job(served: &Served, id: u64) -> Result<Answer, Refusal> {
 
 async fn cancel(served: &Served, id: u64, reason: Option<&String>) -> Result<Answer, Refusal> {
     let mut socket = served.context.connect().await?;
-    let mut asked = json!({ "id": id, "severity": 0, "type": "cancel" });
-    if let Some(reason) = reason {
-        asked["note"] = reason.as_str().into();
-    }
-    let raised: Result<Value, SocketError> = socket.ask_lead("job-manager.raise", &asked).await;
-    match raised {
+    match job_manager::cancel(&mut socket, id, reason.map(String::as_str)).await {
         // It has ended, or there was none.
         Err(error) if error.is(Errno::ENOENT) => {
-            find(&mut socket, id, None).await?;
+            job_list::find(&mut socket, id, None).await?;
             Err(Refusal::new(StatusCode::CONFLICT, "the job has ended already"))
         }
         Err(error) => Err(error.into()),
-        Ok(_) => {
+        Ok(()) => {
             let document = json!({ "id": f58_plain(id), "status": "cancel requested" });
             Ok(answer_json(StatusCode::ACCEPTED, &document))
         }

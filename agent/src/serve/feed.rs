@@ -1,14 +1,16 @@
 //! What changes in the instance, for everybody who listens: looked at once for all of them, and while there are any.
 
-use crate::flux::broker_socket::{BrokerSocket, SocketError};
 use crate::serve::answer::event;
-use crate::serve::context::{Context, find};
-use crate::serve::job::{Job, state_after};
+use crate::serve::context::Context;
+use crate::serve::job::Job;
 use bytes::Bytes;
+use flux_protocol::client::job_list::find;
+use flux_protocol::client::job_manager::{JournalEntry, follow_journal, next_entry};
+use flux_protocol::client::{BrokerSocket, SocketError};
+use flux_protocol::job::JobState;
 use futures::future::ready;
 use futures::{Stream, StreamExt as _, stream};
 use parking_lot::Mutex;
-use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -17,10 +19,6 @@ use std::time::Duration;
 use tokio::sync::{broadcast, watch};
 use tokio::time::{Instant, sleep};
 
-/// The service that answers with each event of each job (flux-core, `src/modules/job-manager/journal.c`).
-const JOURNAL: &str = "job-manager.events-journal";
-/// Its answer that ends what was before.
-const BACKLOG_END: i64 = -1;
 /// Changes of jobs are gathered for so long.
 const GATHERED: Duration = Duration::from_millis(250);
 /// Messages that a listener may be behind by.
@@ -141,42 +139,26 @@ async fn follow_jobs(feed: &Feed, context: &Context) {
     }
 }
 
-/// What the journal says of a job.
-#[derive(Deserialize)]
-struct Entry {
-    id: i64,
-    #[serde(default)]
-    events: Vec<Happened>,
-}
-
-#[derive(Deserialize)]
-struct Happened {
-    name: String,
-}
-
 /// Jobs that have changed, and the state that each has reached by that, if it has reached one.
-type Changed = BTreeMap<u64, Option<u32>>;
+type Changed = BTreeMap<u64, Option<JobState>>;
 
-fn gather(changed: &mut Changed, entry: &Entry) {
-    let Ok(id) = entry.id.try_into() else { return };
+fn gather(changed: &mut Changed, entry: &JournalEntry) {
+    let Some(id) = entry.job() else { return };
     let reached = changed.entry(id).or_default();
     for event in &entry.events {
-        *reached = state_after(&event.name).or(*reached);
+        *reached = JobState::after_event(&event.name).or(*reached);
     }
 }
 
 /// Publishes the jobs that change, until the broker ends that.
 async fn journal(feed: &Feed, context: &Context) -> Result<(), SocketError> {
     let mut socket = context.connect().await?;
-    socket.stream(JOURNAL, &json!({ "full": false })).await?;
+    follow_journal(&mut socket).await?;
     let entries = stream::unfold(socket, |mut socket| async {
-        let entry: Entry = socket.next(JOURNAL).await.ok()??;
+        let entry = next_entry(&mut socket).await.ok()??;
         Some((entry, socket))
     });
-    let mut entries = pin!(entries.fuse().skip_while(|entry| {
-        let is_before = entry.id != BACKLOG_END;
-        async move { is_before }
-    }));
+    let mut entries = pin!(entries.fuse().skip_while(|it| ready(!it.is_end_of_backlog())));
     // The end of the backlog.
     entries.next().await;
     let mut answering = context.connect().await?;
@@ -230,7 +212,7 @@ mod tests {
         ] {
             gather(&mut changed, &serde_json::from_str(text).unwrap());
         }
-        assert_eq!(changed, [(1, Some(8)), (2, None)].into());
+        assert_eq!(changed, [(1, Some(JobState::Sched)), (2, None)].into());
     }
 
     #[test]

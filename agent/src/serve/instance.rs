@@ -1,12 +1,12 @@
 //! How the instance stands: its ranks, its broker, and what it waits for.
 
-use crate::flux::broker_socket::{BrokerSocket, LEAD, SocketError};
-use crate::flux::instance::{list, ranks_of};
-use crate::serve::job::RUNNING;
-use flux_contract::idset::ids_of;
-use flux_contract::instance::RankReport;
-use flux_contract::job_id::f58_plain;
-use flux_contract::{Hostlist, Phase};
+use flux_contract::Phase;
+use flux_protocol::client::job_list::{self, JobCounts};
+use flux_protocol::client::{BrokerSocket, LEAD, SocketError, resource};
+use flux_protocol::idset::ids_of;
+use flux_protocol::job::JobState;
+use flux_protocol::job_id::f58_plain;
+use flux_protocol::{Hostlist, RankStatus};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ const MOST_RUNNING: usize = 20_000;
 /// A rank, and what runs there.
 #[derive(Debug)]
 pub(super) struct Rank {
-    pub(super) of: RankReport,
+    pub(super) of: RankStatus,
     pub(super) hostname: Option<String>,
     pub(super) jobs: Vec<String>,
 }
@@ -33,7 +33,7 @@ impl Rank {
     }
 
     pub(super) fn document(&self) -> Value {
-        let RankReport { rank, up, cores, cores_allocated, gpus, gpus_allocated, drained } =
+        let RankStatus { rank, up, cores, cores_allocated, gpus, gpus_allocated, drained } =
             &self.of;
         json!({
             "rank": rank, "hostname": self.hostname, "state": if *up { "up" } else { "lost" }, "cores": cores,
@@ -50,32 +50,24 @@ struct RunningJob {
     ranks: String,
 }
 
-#[derive(Deserialize)]
-struct Attribute {
-    value: String,
-}
-
-/// An attribute of the lead's broker (flux-broker-attributes(7)).
-pub(super) async fn attribute(
+/// An attribute of the lead's broker, empty where it is not set.
+pub(super) async fn lead_attribute(
     socket: &mut BrokerSocket,
     name: &str,
 ) -> Result<String, SocketError> {
-    let Attribute { value } = socket.ask_lead("attr.get", &json!({ "name": name })).await?;
-    Ok(value)
+    Ok(socket.attribute(LEAD, name).await?.unwrap_or_default())
 }
 
 /// The ranks with their hosts and jobs.
 pub(super) async fn resources(socket: &mut BrokerSocket) -> Result<Vec<Rank>, SocketError> {
-    let ranks = ranks_of(socket).await?;
-    let hosts = attribute(socket, "hostlist").await.unwrap_or_default();
-    let asked = json!({
-        "max_entries": MOST_RUNNING, "attrs": ["ranks"], "constraint": { "states": [RUNNING] },
-    });
-    let jobs: Vec<RunningJob> = list(socket, &asked).await?;
+    let ranks = resource::ranks(socket).await?;
+    let hosts = lead_attribute(socket, "hostlist").await.unwrap_or_default();
+    let constraint = json!({ "states": [JobState::RUNNING] });
+    let jobs: Vec<RunningJob> = job_list::list(socket, MOST_RUNNING, "ranks", &constraint).await?;
     Ok(with_jobs(ranks, &hosts, &jobs))
 }
 
-fn with_jobs(ranks: Vec<RankReport>, hosts: &str, jobs: &[RunningJob]) -> Vec<Rank> {
+fn with_jobs(ranks: Vec<RankStatus>, hosts: &str, jobs: &[RunningJob]) -> Vec<Rank> {
     let mut of_rank: BTreeMap<u32, Vec<String>> = BTreeMap::new();
     for job in jobs {
         for rank in ids_of(&job.ranks).unwrap_or_default() {
@@ -84,7 +76,7 @@ fn with_jobs(ranks: Vec<RankReport>, hosts: &str, jobs: &[RunningJob]) -> Vec<Ra
     }
     let hosts = Hostlist::parse(hosts).map(|hosts| hosts.hosts().collect::<Vec<_>>());
     let hosts = hosts.unwrap_or_default();
-    let rank = |of: RankReport| {
+    let rank = |of: RankStatus| {
         let hostname = hosts.get(of.rank as usize).cloned();
         let jobs = of_rank.remove(&of.rank).unwrap_or_default();
         Rank { of, hostname, jobs }
@@ -92,50 +84,12 @@ fn with_jobs(ranks: Vec<RankReport>, hosts: &str, jobs: &[RunningJob]) -> Vec<Ra
     ranks.into_iter().map(rank).collect()
 }
 
-/// How many jobs are in which state, as flux-core's job-list counts them (`src/modules/job-list/stats.c`).
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct JobCounts {
-    job_states: BTreeMap<String, u64>,
-    successful: u64,
-    failed: u64,
-    canceled: u64,
-    timeout: u64,
-}
-
-/// States of jobs, as they are counted.
-const STATES: [&str; 6] = ["depend", "priority", "sched", "run", "cleanup", "inactive"];
-
-impl JobCounts {
-    pub(super) fn states(&self) -> Vec<(&'static str, u64)> {
-        STATES.map(|state| (state, self.of(&[state]))).into()
-    }
-
-    /// Jobs in any of `states`.
-    fn of(&self, states: &[&str]) -> u64 {
-        states.iter().filter_map(|state| self.job_states.get(*state)).sum()
-    }
-
-    pub(super) fn results(&self) -> Vec<(&'static str, u64)> {
-        [
-            ("completed", self.successful),
-            ("failed", self.failed),
-            ("canceled", self.canceled),
-            ("timeout", self.timeout),
-        ]
-        .into()
-    }
-
-    fn document(&self) -> Value {
-        json!({
-            "pending": self.of(&["depend", "priority", "sched"]), "running": self.of(&["run", "cleanup"]),
-            "inactive": self.of(&["inactive"]), "failed": self.failed,
-        })
-    }
-}
-
-pub(super) async fn job_counts(socket: &mut BrokerSocket) -> Result<JobCounts, SocketError> {
-    socket.ask_lead("job-list.job-stats", &json!({})).await
+/// The counts of jobs as the API has them.
+fn document(jobs: &JobCounts) -> Value {
+    json!({
+        "pending": jobs.in_states(JobState::PENDING), "running": jobs.in_states(JobState::RUNNING),
+        "inactive": jobs.in_states(JobState::Inactive.number()), "failed": jobs.failed,
+    })
 }
 
 /// What is known while the instance starts, too.
@@ -149,29 +103,21 @@ pub(super) struct Standing {
     jobs: JobCounts,
 }
 
-#[derive(Deserialize)]
-struct Group {
-    members: String,
-}
-
 impl Standing {
     /// Asks services of the broker itself, and one that there is from rc1 on.
     pub(super) async fn of(socket: &mut BrokerSocket) -> Result<Self, SocketError> {
         let state = socket.state(LEAD).await?;
-        // flux-core, `src/modules/groups/groups.c`.
-        let online = json!({ "name": "broker.online" });
-        let Group { members } = socket.ask_lead("groups.get", &online).await?;
-        let up = ids_of(&members).unwrap_or_default().len();
-        let jobs = match job_counts(socket).await {
+        let up = socket.online(LEAD).await?.len();
+        let jobs = match job_list::count(socket).await {
             Err(SocketError::Failed { .. }) => JobCounts::default(),
             counts => counts?,
         };
         Ok(Self {
             state,
-            size: number(&attribute(socket, "size").await?),
+            size: number(&lead_attribute(socket, "size").await?),
             up: up.try_into().unwrap_or(u32::MAX),
-            quorum: number(&attribute(socket, "broker.quorum").await.unwrap_or_default()),
-            started: number(&attribute(socket, "broker.starttime").await.unwrap_or_default()),
+            quorum: number(&lead_attribute(socket, "broker.quorum").await.unwrap_or_default()),
+            started: number(&lead_attribute(socket, "broker.starttime").await.unwrap_or_default()),
             jobs,
         })
     }
@@ -186,7 +132,7 @@ impl Standing {
         json!({
             "name": name, "state": self.state, "size": self.size, "up": self.up, "quorum": self.quorum,
             "started": self.started, "uptime": (now - self.started).max(0.0), "waits": self.waits(),
-            "timeline": timeline.iter().map(phase).collect::<Vec<_>>(), "jobs": self.jobs.document(),
+            "timeline": timeline.iter().map(phase).collect::<Vec<_>>(), "jobs": document(&self.jobs),
         })
     }
 
@@ -216,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_rank_has_its_host_and_the_jobs_that_run_there() {
-        let report = |rank| RankReport { rank, up: rank == 0, cores: 2, ..RankReport::default() };
+        let report = |rank| RankStatus { rank, up: rank == 0, cores: 2, ..RankStatus::default() };
         let jobs = [
             RunningJob { id: 1, ranks: "[0-1]".to_owned() },
             RunningJob { id: 57, ranks: "1".to_owned() },

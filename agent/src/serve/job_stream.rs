@@ -1,16 +1,15 @@
 //! The logs of a job: its events (RFC 21), and what its tasks print (RFC 24), as they come or as far as they have come.
 
-use crate::flux::broker_socket::{BrokerSocket, SocketError};
-use crate::flux::output::{self, Entry, OUTPUT, Printed, WATCH};
 use crate::serve::answer::{Refusal, event};
-use crate::serve::context::{Context, ended, find};
+use crate::serve::context::Context;
 use bytes::Bytes;
+use flux_protocol::client::job_info::{self, EVENTS, OUTPUT, WAIT_CREATE};
+use flux_protocol::client::{BrokerSocket, SocketError, job_list};
+use flux_protocol::output::OutputEvent;
 use futures::{Stream, stream};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Waits for a log that is not there yet (flux-core, `src/common/libjob/job.h`).
-const WAIT_FOR_LOG: u32 = 1;
 /// Bytes of output that one answer has at most.
 const MOST_OUTPUT: usize = 8 << 20;
 
@@ -25,7 +24,7 @@ pub(super) enum Log {
 impl Log {
     const fn path(&self) -> &'static str {
         match self {
-            Self::Events => "eventlog",
+            Self::Events => EVENTS,
             Self::Output(_) => OUTPUT,
         }
     }
@@ -35,7 +34,7 @@ impl Log {
         match self {
             Self::Events => Some(event("event", &of_log(entry)?)),
             Self::Output(stream) => {
-                let Printed { stream: of, rank, data } = printed(entry, stream.as_deref())?;
+                let OutputEvent { stream: of, rank, data } = printed(entry, stream.as_deref())?;
                 let text = String::from_utf8_lossy(&data);
                 Some(event("output", &json!({ "stream": of, "rank": rank, "data": text })))
             }
@@ -44,8 +43,8 @@ impl Log {
 }
 
 /// What was printed to that stream, if one is named.
-fn printed(entry: &str, stream: Option<&str>) -> Option<Printed> {
-    Printed::of(entry).filter(|printed| stream.is_none_or(|stream| stream == printed.stream))
+fn printed(entry: &str, stream: Option<&str>) -> Option<OutputEvent> {
+    OutputEvent::parse(entry).filter(|printed| stream.is_none_or(|stream| stream == printed.stream))
 }
 
 /// An event as the API has it.
@@ -64,13 +63,9 @@ pub(super) async fn follow(
     path: String,
 ) -> Result<impl Stream<Item = Bytes> + Send, Refusal> {
     let mut socket = context.connect().await?;
-    find(&mut socket, id, None).await?;
-    let flags = match log {
-        Log::Events => 0,
-        Log::Output(_) => WAIT_FOR_LOG,
-    };
-    let asked = json!({ "id": id, "path": log.path(), "flags": flags });
-    socket.stream(WATCH, &asked).await?;
+    job_list::find(&mut socket, id, None).await?;
+    let flags = if matches!(log, Log::Output(_)) { WAIT_CREATE } else { 0 };
+    job_info::follow(&mut socket, id, log.path(), flags).await?;
     let following = Following { context, socket, id, log, path, part: Part::Log };
     Ok(stream::unfold(following, |mut following| async {
         let next = following.next().await?;
@@ -98,8 +93,8 @@ impl Following {
     async fn next(&mut self) -> Option<Bytes> {
         if matches!(self.part, Part::Log) {
             // A job that has not printed anything has no such log: its end is what there is to say.
-            while let Ok(Some(entry)) = self.socket.next::<Option<Entry>>(WATCH).await {
-                let event = entry.and_then(|entry| self.log.event(&entry.event));
+            while let Ok(Some(entry)) = job_info::next_event(&mut self.socket).await {
+                let event = self.log.event(&entry);
                 if event.is_some() {
                     return event;
                 }
@@ -117,7 +112,7 @@ impl Following {
     }
 
     async fn end(&self) -> Result<Bytes, SocketError> {
-        let job = ended(&mut self.context.connect().await?, self.id).await?;
+        let job = job_list::wait_for_end(&mut self.context.connect().await?, self.id).await?;
         Ok(event("end", &self.context.job(job)))
     }
 }
@@ -129,12 +124,12 @@ pub(super) async fn output(
     stream: Option<&str>,
 ) -> Result<(Vec<u8>, bool), Refusal> {
     let mut socket = context.connect().await?;
-    Ok(output::output(&mut socket, id, stream, MOST_OUTPUT).await?)
+    Ok(job_info::output(&mut socket, id, stream, MOST_OUTPUT).await?)
 }
 
 /// The events of job `id` so far.
 pub(super) async fn events(context: &Context, id: u64) -> Result<Value, Refusal> {
-    let log = output::log(&mut context.connect().await?, id, "eventlog").await?;
+    let log = job_info::eventlog(&mut context.connect().await?, id, EVENTS).await?;
     let events: Vec<Value> = log.lines().filter_map(of_log).collect();
     Ok(json!({ "events": events }))
 }

@@ -1,10 +1,10 @@
 //! A page of the list of jobs: the newest first, those that have not ended before those that have. Flux lists the first
 //! in the order in which they get resources, so their times are asked for before the page.
 
-use crate::flux::broker_socket::{BrokerSocket, SocketError};
-use crate::flux::instance::list;
-use crate::serve::job::{ACTIVE, ATTRIBUTES, INACTIVE, Listed};
-use flux_contract::job_id::{f58_plain, parse};
+use flux_protocol::client::job_list::{Job, list};
+use flux_protocol::client::{BrokerSocket, SocketError};
+use flux_protocol::job::JobState;
+use flux_protocol::job_id::{f58_plain, parse};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 const MOST_ACTIVE: usize = 50_000;
 /// Jobs beyond a page that are asked for: more than end at one time.
 const SLACK: usize = 64;
+const INACTIVE: u32 = JobState::Inactive.number();
 /// More than a time loses as JSON, in seconds.
 const ROUNDING: f64 = 1e-6;
 
@@ -61,12 +62,12 @@ impl Cursor {
 
     /// Takes `limit` of `jobs` that come behind this place, the newest first, and says where the next page begins, if
     /// there are more. `place` is where a job is.
-    fn take<Job>(
+    fn take<Entry>(
         self,
-        mut jobs: Vec<Job>,
+        mut jobs: Vec<Entry>,
         limit: usize,
-        place: impl Fn(&Job) -> (f64, u64),
-    ) -> (Vec<Job>, Option<Self>) {
+        place: impl Fn(&Entry) -> (f64, u64),
+    ) -> (Vec<Entry>, Option<Self>) {
         let newer = |one: (f64, u64), other: (f64, u64)| {
             one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)).is_gt()
         };
@@ -93,10 +94,10 @@ struct Submitted {
 pub(super) async fn page(
     socket: &mut BrokerSocket,
     filter: &Filter,
-) -> Result<(Vec<Listed>, Option<Cursor>), SocketError> {
+) -> Result<(Vec<Job>, Option<Cursor>), SocketError> {
     let mut page = Vec::new();
     let mut cursor = filter.cursor;
-    if !cursor.ended && filter.states & ACTIVE != 0 {
+    if !cursor.ended && filter.states & JobState::ACTIVE != 0 {
         let (active, next) = active(socket, filter).await?;
         if next.is_some() {
             return Ok((active, next));
@@ -114,9 +115,9 @@ pub(super) async fn page(
         return Ok((page, Some(cursor)));
     }
     let until = cursor.after.map(|(time, _)| ("t_inactive", "<=", time + ROUNDING));
-    let asked = filter.asked(INACTIVE, &ATTRIBUTES, limit + 1 + SLACK, until);
-    let jobs = list(socket, &asked).await?;
-    let place = |job: &Listed| (job.t_inactive.unwrap_or_default(), job.id);
+    let constraint = filter.constraint(INACTIVE, until);
+    let jobs = list(socket, limit + 1 + SLACK, Job::ATTRIBUTES, &constraint).await?;
+    let place = |job: &Job| (job.t_inactive.unwrap_or_default(), job.id);
     let (ended, next) = cursor.take(jobs, limit, place);
     page.extend(ended);
     Ok((page, next))
@@ -126,11 +127,11 @@ pub(super) async fn page(
 async fn active(
     socket: &mut BrokerSocket,
     filter: &Filter,
-) -> Result<(Vec<Listed>, Option<Cursor>), SocketError> {
-    let states = filter.states & ACTIVE;
+) -> Result<(Vec<Job>, Option<Cursor>), SocketError> {
+    let states = filter.states & JobState::ACTIVE;
     let until = filter.cursor.after.map(|(time, _)| ("t_submit", "<=", time + ROUNDING));
-    let asked = filter.asked(states, &["t_submit"], MOST_ACTIVE, until);
-    let jobs: Vec<Submitted> = list(socket, &asked).await?;
+    let constraint = filter.constraint(states, until);
+    let jobs: Vec<Submitted> = list(socket, MOST_ACTIVE, "t_submit", &constraint).await?;
     let (chosen, next) = filter.cursor.take(jobs, filter.limit, |it| (it.t_submit, it.id));
     let (Some(newest), Some(oldest)) = (chosen.first(), chosen.last()) else {
         return Ok((Vec::new(), next));
@@ -139,21 +140,20 @@ async fn active(
         ("t_submit", "<=", newest.t_submit + ROUNDING),
         ("t_submit", ">=", oldest.t_submit - ROUNDING),
     ];
-    let asked = filter.asked(states, &ATTRIBUTES, chosen.len() + SLACK, bounds);
-    let mut jobs: Vec<Listed> = list(socket, &asked).await?;
-    let place_of = |job: &Listed| chosen.iter().position(|it| it.id == job.id);
+    let constraint = filter.constraint(states, bounds);
+    let limit = chosen.len() + SLACK;
+    let mut jobs: Vec<Job> = list(socket, limit, Job::ATTRIBUTES, &constraint).await?;
+    let place_of = |job: &Job| chosen.iter().position(|it| it.id == job.id);
     jobs.retain(|job| place_of(job).is_some());
     jobs.sort_by_key(place_of);
     Ok((jobs, next))
 }
 
 impl Filter {
-    /// The question for jobs in these states, with these bounds on their times.
-    fn asked<'text>(
+    /// The constraint (RFC 31) for jobs in these states, with these bounds on their times.
+    fn constraint<'text>(
         &self,
         states: u32,
-        attributes: &[&str],
-        most: usize,
         bounds: impl IntoIterator<Item = (&'text str, &'text str, f64)>,
     ) -> Value {
         let mut all = vec![json!({ "states": [states] })];
@@ -162,7 +162,7 @@ impl Filter {
         all.extend(
             bounds.into_iter().map(|(what, is, time)| json!({ what: [format!("{is}{time}")] })),
         );
-        json!({ "max_entries": most, "attrs": attributes, "constraint": { "and": all } })
+        json!({ "and": all })
     }
 }
 
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_has_what_the_filter_has() {
+    fn a_constraint_has_what_the_filter_has() {
         let filter = Filter {
             states: 126,
             name: Some("a".to_owned()),
@@ -207,8 +207,8 @@ mod tests {
             limit: 1,
             cursor: Cursor::START,
         };
-        let asked = filter.asked(64, &["t_submit"], 2, [("t_inactive", "<=", 1.5)]);
+        let constraint = filter.constraint(64, [("t_inactive", "<=", 1.5)]);
         let and = json!([{ "states": [64] }, { "name": ["a"] }, { "userid": [7] }, { "t_inactive": ["<=1.5"] }]);
-        assert_eq!(asked["constraint"]["and"], and);
+        assert_eq!(constraint["and"], and);
     }
 }

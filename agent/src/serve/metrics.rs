@@ -1,7 +1,9 @@
 //! The instance for Prometheus, in the text of `OpenMetrics` 1.0.
 
-use crate::serve::instance::{JobCounts, Rank};
-use flux_contract::instance::RankReport;
+use crate::serve::instance::Rank;
+use flux_protocol::RankStatus;
+use flux_protocol::client::job_list::JobCounts;
+use flux_protocol::job::JobState;
 use std::fmt::Write as _;
 
 /// What the text is.
@@ -11,7 +13,7 @@ pub(super) const KIND: &str = "application/openmetrics-text; version=1.0.0; char
 type Family<'text> = (&'text str, &'text str, &'text str, Vec<(&'text str, u64)>);
 
 /// How many cores, or GPUs, are in which use; `of` a rank there are all, and those that jobs have.
-fn uses(ranks: &[Rank], of: fn(&RankReport) -> [usize; 2]) -> Vec<(&'static str, u64)> {
+fn uses(ranks: &[Rank], of: fn(&RankStatus) -> [usize; 2]) -> Vec<(&'static str, u64)> {
     let mut uses = [("allocated", 0), ("free", 0), ("drained", 0), ("lost", 0)];
     for rank in ranks {
         let [all, allocated] = of(&rank.of).map(|count| count as u64);
@@ -31,14 +33,21 @@ pub(super) fn text(jobs: &JobCounts, ranks: &[Rank]) -> String {
     let cores = uses(ranks, |rank| [rank.cores, rank.cores_allocated]);
     let gpus = uses(ranks, |rank| [rank.gpus, rank.gpus_allocated]);
     let count = |is: fn(&Rank) -> bool| ranks.iter().filter(|rank| is(rank)).count() as u64;
+    let states = JobState::ALL.map(|state| (state.name(), jobs.in_states(state.number())));
+    let results = vec![
+        ("completed", jobs.successful),
+        ("failed", jobs.failed),
+        ("canceled", jobs.canceled),
+        ("timeout", jobs.timeout),
+    ];
     let of_ranks = vec![
         ("up", count(|rank| rank.is_up() && !rank.is_drained())),
         ("drained", count(|rank| rank.is_up() && rank.is_drained())),
         ("lost", count(|rank| !rank.is_up())),
     ];
     let families: [Family<'_>; 5] = [
-        ("flux_jobs", "Jobs by their state.", "state", jobs.states()),
-        ("flux_jobs_ended", "Jobs that have ended, by their result.", "result", jobs.results()),
+        ("flux_jobs", "Jobs by their state.", "state", states.into()),
+        ("flux_jobs_ended", "Jobs that have ended, by their result.", "result", results),
         ("flux_ranks", "Ranks by their state.", "state", of_ranks),
         ("flux_cores", "Cores that Flux schedules, by their use.", "state", cores),
         ("flux_gpus", "GPUs that Flux schedules, by their use.", "state", gpus),
@@ -62,13 +71,13 @@ mod tests {
     fn every_core_is_counted_once() {
         let rank = |up, drained: Option<&str>, cores_allocated| {
             let drained = drained.map(ToOwned::to_owned);
-            let of = RankReport {
+            let of = RankStatus {
                 up,
                 drained,
                 cores: 4,
                 cores_allocated,
                 gpus: 1,
-                ..RankReport::default()
+                ..RankStatus::default()
             };
             Rank { of, hostname: None, jobs: Vec::new() }
         };

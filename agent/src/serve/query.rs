@@ -1,8 +1,8 @@
 //! What the query of a request says. All that is wrong with it is said at once.
 
 use crate::serve::answer::Refusal;
-use crate::serve::job::{ACTIVE, INACTIVE, PENDING, RUNNING, STATES};
 use crate::serve::listing::{Cursor, Filter};
+use flux_protocol::job::JobState;
 use std::collections::BTreeMap;
 
 /// Jobs of an answer, at most and where nothing is said.
@@ -44,7 +44,7 @@ pub(super) fn filter(
 ) -> Result<Filter, Refusal> {
     let mut wrong = Vec::new();
     let mut filter = Filter {
-        states: ACTIVE | INACTIVE,
+        states: JobState::ACTIVE | JobState::Inactive.number(),
         name: query.get("name").cloned(),
         user: None,
         limit: JOBS,
@@ -79,10 +79,13 @@ pub(super) fn filter(
 
 fn states(text: &str) -> Result<u32, String> {
     let named = |name: &str| match name {
-        "pending" => Some(PENDING),
-        "running" => Some(RUNNING),
-        "active" => Some(ACTIVE),
-        _ => STATES.iter().find(|(_, state)| state.eq_ignore_ascii_case(name)).map(|it| it.0),
+        "pending" => Some(JobState::PENDING),
+        "running" => Some(JobState::RUNNING),
+        "active" => Some(JobState::ACTIVE),
+        _ => {
+            let mut states = JobState::ALL.into_iter();
+            states.find(|state| state.name().eq_ignore_ascii_case(name)).map(JobState::number)
+        }
     };
     text.split(',').try_fold(0, |states, name| {
         let all = "depend, priority, sched, run, cleanup, inactive, pending, running, active";

@@ -1,8 +1,6 @@
-//! A job that a request asks for: what it says, the jobspec of that (RFC 25), and how it is given to Flux.
+//! A job that a request asks for: what it says, and the jobspec of that (RFC 25).
 
-use crate::plan::jobspec::{Counts, Slot, Variables, jobspec};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use flux_protocol::jobspec::{Counts, Slot, Variables, jobspec};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -27,8 +25,6 @@ const FIELDS: [&str; 10] = [
     "duration",
     "urgency",
 ];
-/// Of a job that nobody else need check: the agent makes its jobspec (flux-core, `src/common/libjob/job.h`).
-const NO_VALIDATION: u32 = 8;
 
 /// What a job has that the request says nothing of.
 #[derive(Debug)]
@@ -36,7 +32,7 @@ pub(crate) struct Defaults {
     pub(crate) directory: String,
     pub(crate) environment: Variables,
     pub(crate) limits: BTreeMap<&'static str, i64>,
-    /// Whether Flux is asked to check each job: the user has configured that.
+    /// The validators of Flux check each job: the user has configured that.
     pub(crate) validated: bool,
     /// Flux's user.
     pub(crate) uid: u32,
@@ -52,7 +48,7 @@ pub(super) struct Submission {
     environment: Variables,
     name: Option<String>,
     duration: Value,
-    urgency: u64,
+    pub(super) urgency: u64,
 }
 
 impl Submission {
@@ -81,19 +77,8 @@ impl Submission {
         Ok(submission)
     }
 
-    /// The request to `job-ingest.submit`. What the instance's owner submits needs no signature (flux-core,
-    /// `src/common/libjob/sign_none.c`).
-    pub(super) fn request(&self, defaults: &Defaults) -> Value {
-        let header = format!("version\0i1\0userid\0i{}\0mechanism\0snone\0", defaults.uid);
-        let encode = |text: &str| STANDARD.encode(text);
-        let signed =
-            format!("{}.{}.none", encode(&header), encode(&self.jobspec(defaults).to_string()));
-        let flags = if defaults.validated { 0 } else { NO_VALIDATION };
-        json!({ "J": signed, "urgency": self.urgency, "flags": flags })
-    }
-
-    /// As `flux run` makes it.
-    fn jobspec(&self, defaults: &Defaults) -> Value {
+    /// The jobspec, as `flux run` makes it.
+    pub(super) fn jobspec(&self, defaults: &Defaults) -> Value {
         let directory = self.directory.as_ref().unwrap_or(&defaults.directory);
         let mut environment = defaults.environment.clone();
         environment.extend(self.environment.clone());
@@ -272,26 +257,11 @@ mod tests {
         let least = read(&json!({ "command": ["a"] })).unwrap().jobspec(&defaults());
         let system = &least["attributes"]["system"];
         assert_eq!((&system["cwd"], &system["duration"]), (&json!("/work"), &json!(0)));
+        assert_eq!(read(&json!({ "command": ["a"] })).unwrap().urgency, 16);
         assert_eq!(system.get("job"), None);
         assert_eq!(least["resources"][0]["count"], 1);
         let nodes = read(&json!({ "command": ["a"], "num_nodes": 2.0 })).unwrap();
         assert_eq!(nodes.jobspec(&defaults())["resources"][0]["exclusive"], true);
-    }
-
-    #[test]
-    fn the_owner_of_the_instance_needs_no_signature() {
-        let mut defaults = defaults();
-        let request =
-            |defaults: &Defaults| read(&json!({ "command": ["a"] })).unwrap().request(defaults);
-        let asked = request(&defaults);
-        assert_eq!((&asked["flags"], &asked["urgency"]), (&json!(8), &json!(16)));
-        let signed: Vec<_> = asked["J"].as_str().unwrap().split('.').collect();
-        let decoded = |part: &str| String::from_utf8(STANDARD.decode(part).unwrap()).unwrap();
-        assert_eq!(decoded(signed[0]), "version\0i1\0userid\0i1000\0mechanism\0snone\0");
-        assert_eq!(serde_json::from_str::<Value>(&decoded(signed[1])).unwrap()["version"], 1);
-        assert_eq!(signed[2], "none");
-        defaults.validated = true;
-        assert_eq!(request(&defaults)["flags"], 0);
     }
 
     #[test]

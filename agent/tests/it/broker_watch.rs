@@ -4,7 +4,8 @@ use crate::pod::broker::{
     NO_SERVICE, STATE_OF_LEAD, UNREACHABLE, broker_that, replies, state_text,
 };
 use crate::pod::{PATIENCE, skip};
-use flux_agent::flux::{BrokerAddress, Event, Watch};
+use flux_agent::flux::{Event, Watch};
+use flux_protocol::client::BrokerAddress;
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
 use rustix::process::{DumpableBehavior, dumpable_behavior};

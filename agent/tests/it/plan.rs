@@ -5,9 +5,9 @@ use crate::settings::{self, words};
 use flux_agent::accounts::Databases;
 use flux_agent::plan::{Facts, broker_config, client_environment, plan};
 use flux_contract::{
-    AgentConfig, Archive, Bootstrap, Exit, Hostlist, Logging, Rest, Submission, WorkerPolicy,
-    Workload,
+    AgentConfig, Archive, Bootstrap, Exit, Logging, Rest, Submission, WorkerPolicy, Workload,
 };
+use flux_protocol::Hostlist;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 

@@ -3,7 +3,7 @@
 use crate::pod::PATIENCE;
 use crate::zmtp_server::{certificate, curve, listen, start};
 use flux_agent::lead::{Outcome, Stage, probe};
-use flux_contract::CurveCertificate;
+use flux_protocol::CurveCertificate;
 use omq_proto::MechanismSetup;
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -3,7 +3,8 @@
 use crate::settings::{self, bootstraps};
 use flux_agent::accounts::Databases;
 use flux_agent::plan::{Facts, Plan, plan};
-use flux_contract::{AgentConfig, Bootstrap, Hostlist, Workload};
+use flux_contract::{AgentConfig, Bootstrap, Workload};
+use flux_protocol::Hostlist;
 use proptest::collection::{btree_map, vec};
 use proptest::option::{of, weighted};
 use proptest::prelude::*;

@@ -3,7 +3,8 @@
 
 use crate::pod::broker::{NO_SERVICE, broker_that};
 use crate::pod::{Background, Ended, Pod};
-use flux_agent::flux::{BrokerAddress, scheduler_comes};
+use flux_protocol::client::BrokerAddress;
+use flux_protocol::client::modules::wait_for_scheduler;
 use serde_json::{Value, json};
 use std::fs;
 use std::fs::OpenOptions;
@@ -209,7 +210,7 @@ async fn a_scheduler_comes_once_it_offers_its_service_and_not_at_all_when_it_has
             lists[usize::from(asked.fetch_add(1, Ordering::SeqCst) > 2)].clone().ok_or(NO_SERVICE)
         });
         let broker = BrokerAddress { socket, owner: None };
-        assert_eq!(scheduler_comes(broker).await, comes, "{first} {then:?}");
+        assert_eq!(wait_for_scheduler(broker).await, comes, "{first} {then:?}");
     }
 }
 

@@ -6,9 +6,9 @@ use flux_agent::accounts::Databases;
 use flux_agent::plan::{Facts, client_environment, lead, plan, sidecar_hook};
 use flux_contract::{
     AgentConfig, Autoscale, Bootstrap, Broker, ClusterIdentity, ClusterName, FluxUser, Hooks,
-    Hostlist, Install, Layout, Logging, Network, Shutdown, Submission, View, WorkerPolicy,
-    Workload,
+    Install, Layout, Logging, Network, Shutdown, Submission, View, WorkerPolicy, Workload,
 };
+use flux_protocol::Hostlist;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;

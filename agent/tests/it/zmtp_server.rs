@@ -2,7 +2,8 @@
 
 use crate::pod::{self, Pod};
 use bytes::Bytes;
-use flux_contract::{AgentConfig, CurveCertificate};
+use flux_contract::AgentConfig;
+use flux_protocol::CurveCertificate;
 use omq_proto::proto::{Connection, ConnectionConfig, Role};
 use omq_proto::{CurveKeypair, CurveSecretKey, CurveServerOptions, MechanismSetup, SocketType};
 use std::net::SocketAddr;

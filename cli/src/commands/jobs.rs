@@ -7,7 +7,8 @@ use crate::rank_pod::RankPod;
 use anstyle::AnsiColor;
 use anyhow::Result;
 use clap::Args;
-use flux_contract::instance::{JobReport, JobState};
+use flux_contract::instance::JobReport;
+use flux_protocol::job::JobStatus;
 
 #[derive(Debug, Args)]
 pub(crate) struct Jobs {
@@ -53,11 +54,11 @@ fn text(jobs: &[JobReport]) -> String {
 }
 
 /// The colour of a state.
-const fn colour(state: JobState) -> AnsiColor {
+const fn colour(state: JobStatus) -> AnsiColor {
     match state {
-        JobState::Run | JobState::Completed => AnsiColor::Green,
-        JobState::Failed | JobState::Canceled | JobState::Timeout => AnsiColor::Red,
-        JobState::Depend | JobState::Sched | JobState::Cleanup => AnsiColor::Yellow,
+        JobStatus::Run | JobStatus::Completed => AnsiColor::Green,
+        JobStatus::Failed | JobStatus::Canceled | JobStatus::Timeout => AnsiColor::Red,
+        JobStatus::Depend | JobStatus::Sched | JobStatus::Cleanup => AnsiColor::Yellow,
     }
 }
 

@@ -7,7 +7,7 @@ use crate::rank_pod::RankPod;
 use anstyle::AnsiColor;
 use anyhow::Result;
 use clap::Args;
-use flux_contract::instance::RankReport;
+use flux_protocol::RankStatus;
 
 #[derive(Debug, Args)]
 pub(crate) struct Resources {
@@ -29,7 +29,7 @@ impl Resources {
 }
 
 /// The state of a rank and its colour.
-const fn state(rank: &RankReport) -> (&'static str, AnsiColor) {
+const fn state(rank: &RankStatus) -> (&'static str, AnsiColor) {
     match (rank.up, rank.drained.is_some()) {
         (false, _) => ("offline", AnsiColor::Red),
         (true, true) => ("drained", AnsiColor::Yellow),
@@ -38,22 +38,22 @@ const fn state(rank: &RankReport) -> (&'static str, AnsiColor) {
 }
 
 /// The table, with columns for GPUs if any rank has one.
-fn text(ranks: &[RankReport]) -> String {
+fn text(ranks: &[RankStatus]) -> String {
     let gpus = ranks.iter().any(|rank| rank.gpus > 0);
     let mut header = vec!["RANK", "STATE", "CORES", "FREE", "ALLOCATED"];
     header.extend(gpus.then_some(["GPUS", "FREE", "ALLOCATED"]).into_iter().flatten());
     header.push("REASON");
-    let sum = |of: fn(&RankReport) -> usize| ranks.iter().map(of).sum::<usize>();
-    let counts = |of: &dyn Fn(fn(&RankReport) -> usize) -> usize| {
+    let sum = |of: fn(&RankStatus) -> usize| ranks.iter().map(of).sum::<usize>();
+    let counts = |of: &dyn Fn(fn(&RankStatus) -> usize) -> usize| {
         let mut row = vec![
             of(|rank| rank.cores),
-            of(RankReport::cores_free),
+            of(RankStatus::cores_free),
             of(|rank| rank.cores_allocated),
         ];
         if gpus {
             row.extend([
                 of(|rank| rank.gpus),
-                of(RankReport::gpus_free),
+                of(RankStatus::gpus_free),
                 of(|rank| rank.gpus_allocated),
             ]);
         }
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn drained_and_offline_ranks_have_nothing_free() {
-        let plain = |ranks: &[RankReport]| anstream::adapter::strip_str(&text(ranks)).to_string();
+        let plain = |ranks: &[RankStatus]| anstream::adapter::strip_str(&text(ranks)).to_string();
         insta::assert_snapshot!(plain(&crate::fixtures::report().ranks), @r"
         RANK  STATE    CORES  FREE  ALLOCATED  REASON
         0     online   4      0     4
@@ -93,7 +93,7 @@ mod tests {
         all            16     2     6
         ");
         let with_gpus =
-            RankReport { up: true, cores: 4, cores_allocated: 1, gpus: 2, ..RankReport::default() };
+            RankStatus { up: true, cores: 4, cores_allocated: 1, gpus: 2, ..RankStatus::default() };
         insta::assert_snapshot!(plain(&[with_gpus]), @r"
         RANK  STATE   CORES  FREE  ALLOCATED  GPUS  FREE  ALLOCATED  REASON
         0     online  4      3     1          2     2     0

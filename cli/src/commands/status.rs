@@ -73,7 +73,7 @@ fn heading(cluster: &MiniCluster, now: Timestamp) -> String {
 pub(crate) fn state_condition(cluster: &MiniCluster) -> Option<&Condition> {
     let status = cluster.status.as_ref()?;
     let state = status.state?;
-    let type_ = if state == State::Suspended { "Suspended" } else { state.telling_condition() };
+    let type_ = if state == State::Suspended { "Suspended" } else { state.summary_condition() };
     status.conditions.iter().find(|condition| condition.type_ == type_)
 }
 

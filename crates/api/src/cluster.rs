@@ -1,8 +1,7 @@
-//! The validated MiniCluster: what the rest of the operator works with.
+//! The validated MiniCluster, which the rest of the operator works with.
 //!
-//! [`validate::validate()`] is the only way to make a [`Cluster`]. Behind it no `Option` means "perhaps the
-//! user forgot" and no empty string means "unset": every default is resolved, and every
-//! rule of ours is checked. What is passed on whole, Kubernetes checks in the objects that are made.
+//! Only [`validate::validate()`] makes a [`Cluster`], with every default resolved and every rule of ours checked: no
+//! `Option` means "perhaps the user forgot", and no empty string "unset". Kubernetes checks what is passed on whole.
 
 mod fixed_fields;
 pub mod validate;
@@ -18,7 +17,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Resource as _;
 use std::collections::BTreeMap;
 
-/// Namespace of an object that was read from a file without one.
 const DEFAULT_NAMESPACE: &str = "default";
 
 /// A MiniCluster with every default resolved and every rule checked.
@@ -26,51 +24,50 @@ const DEFAULT_NAMESPACE: &str = "default";
 pub struct Cluster {
     /// Name of the MiniCluster.
     pub name: ClusterName,
-    /// Namespace of the MiniCluster and of all that is made for it.
+    /// Namespace of the MiniCluster and of its objects.
     pub namespace: String,
-    /// Makes the MiniCluster the controller of what is made for it.
+    /// Owner reference that makes the MiniCluster the controller of its objects.
     pub owner: OwnerReference,
-    /// Pods asked for.
+    /// Number of pods.
     pub size: u32,
-    /// Hosts registered with Flux: the size may be scaled up to it.
+    /// Number of hosts registered with Flux, which is the largest possible size.
     pub max_size: u32,
-    /// Between which sizes the queue decides, if it does.
+    /// The bounds of a size by demand.
     pub autoscale: Option<Autoscale>,
-    /// Brokers that must be there before the command runs; absent: `size` when fewer than all
-    /// registered hosts, else all.
+    /// Brokers that must be online before the command runs; absent: `size` if more hosts are registered, else all.
     pub min_size: Option<u32>,
-    /// Labels of the Job object: those of `spec.jobLabels`, and those of the MiniCluster that a queue reads.
+    /// Labels of the Job object: `spec.jobLabels`, and the MiniCluster's labels for a queue.
     pub job_labels: BTreeMap<String, String>,
-    /// Annotations of the Job object: those of the MiniCluster that a queue reads.
+    /// Annotations of the Job object: the MiniCluster's annotations for a queue.
     pub job_annotations: BTreeMap<String, String>,
-    /// How long a run may take.
+    /// Longest time of a run.
     pub deadline_seconds: i64,
-    /// The agent of the first pod ends the run at the deadline, from its own start on, and the pods stay.
-    /// Else the Job does, from its start on, and deletes them.
+    /// True: the agent of the lead ends the run at the deadline, counted from its own start, and the pods stay.
+    /// False: the Job controller ends it, counted from the start of the Job, and deletes the pods.
     pub deadline_by_agent: bool,
-    /// Within how many seconds from the start of the Job the quorum must be reached, if that is asked for.
+    /// Seconds from the start of the Job in which the quorum must be reached, if there is such a deadline.
     pub start_deadline_seconds: Option<u64>,
     /// True where the specification suspends the MiniCluster.
     pub suspend: bool,
-    /// The value of the annotation that starts a MiniCluster again which rests.
+    /// Value of the annotation that starts an idle MiniCluster again.
     pub resume: String,
-    /// 0 unless given, so that a failed command is not run again.
+    /// How often a failed command is run again; 0 by default.
     pub backoff_limit: u32,
     /// Name of the headless Service, and subdomain of the pods.
     pub headless_name: String,
-    /// Only the lead is reachable by a Service.
+    /// True: the headless Service has only the lead.
     pub minimal_service: bool,
     /// Flux itself.
     pub flux: Flux,
-    /// What the agents print.
+    /// What the agents log.
     pub logging: Logging,
-    /// File the instance's state is restored from and dumped to.
+    /// File from which the state of the instance is restored, and to which it is dumped.
     pub archive: Option<String>,
-    /// What is common to all pods.
+    /// The specification that all pods share.
     pub pod: Pod,
     /// The kind of PodGroup that places the pods together.
     pub gang: Gang,
-    /// Label of nodes, of which all that the gang gets have the same value.
+    /// Label whose value must be the same on all nodes of the gang.
     pub topology: Option<String>,
     /// The container with the broker.
     pub runner: Runner,
@@ -78,14 +75,14 @@ pub struct Cluster {
     pub sidecars: Vec<Sidecar>,
     /// The pod of `spec.services`.
     pub services_pod: Option<ServicesPod>,
-    /// Paths of fields that were given and that this version does not act on yet.
+    /// Paths of given fields that have no effect.
     pub not_acted_on: Vec<String>,
-    /// What an instance that was started with this specification keeps of it.
+    /// The fields that cannot change while an instance runs.
     pub fixed_fields: FixedFields,
 }
 
 impl Cluster {
-    /// Returns what identifies the MiniCluster, without its specification.
+    /// The identity of the MiniCluster, without its specification.
     pub fn identity(&self) -> Identity {
         Identity {
             name: self.name.clone(),
@@ -94,29 +91,28 @@ impl Cluster {
         }
     }
 
-    /// The headless Service is one of several MiniClusters, or may become one.
+    /// True when several MiniClusters may share the headless Service.
     pub fn shares_headless_service(&self) -> bool {
         self.headless_name != self.name.as_str()
     }
 
-    /// Pods are never restarted in place. Only for those the API server takes a failure policy.
+    /// True when containers are never restarted in their pods. The API server accepts a failure policy only then.
     pub fn never_restarts(&self) -> bool {
         self.pod.spec.restart_policy.as_deref() == Some("Never")
     }
 
-    /// A command is never run a second time, and pods that are lost are made again all the same.
+    /// True when the command is never run a second time, while lost pods are replaced.
     pub fn runs_once(&self) -> bool {
         self.backoff_limit == 0 && self.never_restarts()
     }
 
-    /// True where programs or people use the instance while it is up.
+    /// True when programs or people use the instance while it runs.
     pub const fn is_used_while_up(&self) -> bool {
         self.runner.workload.is_interactive() || self.flux.rest_port.is_some()
     }
 
-    /// Leaves so many of the pods that were asked for. The command asks for no more nodes, and a quorum of more
-    /// brokers than there are pods is never reached.
-    pub fn cut_to(&mut self, size: u32) {
+    /// Reduces the number of pods, and with it the quorum and the nodes that the command asks for.
+    pub fn reduce_size(&mut self, size: u32) {
         self.size = size;
         self.min_size = self.min_size.map(|least| least.min(size));
         let flags = match &mut self.runner.workload {
@@ -127,7 +123,7 @@ impl Cluster {
             | Workload::Launcher { .. }
             | Workload::Diagnostics {} => return,
         };
-        // Where the size is one of the flags, it is the first; others are the user's.
+        // If the size is one of the flags, it is the first; the others are the user's.
         if let Some([option, nodes]) = flags.first_chunk_mut()
             && option == "-N"
         {
@@ -135,8 +131,7 @@ impl Cluster {
         }
     }
 
-    /// The Secret with the CURVE certificate: the user's own, or the one that the operator creates
-    /// for this run.
+    /// Name of the Secret with the CURVE certificate: the user's own, or the one that the operator creates.
     pub fn curve_secret(&self) -> String {
         match &self.flux.curve {
             Curve::Secret(name) => name.clone(),
@@ -147,19 +142,19 @@ impl Cluster {
     }
 }
 
-/// Which MiniCluster it is: all that is needed to find what was made for it, whatever its specification says.
+/// The identity of a MiniCluster, by which its objects are found even if its specification is invalid.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Identity {
     /// Name of the MiniCluster.
     pub name: ClusterName,
     /// Its namespace.
     pub namespace: String,
-    /// Makes the MiniCluster the controller of what is made for it.
+    /// Owner reference that makes the MiniCluster the controller of its objects.
     pub owner: OwnerReference,
 }
 
 impl Identity {
-    /// The identity of `object`; under another name than these nothing is ever made.
+    /// The identity of `object`; an error for a name under which the operator creates no objects.
     pub fn of(object: &MiniCluster) -> Result<Self, NameError> {
         let metadata = &object.metadata;
         let name = metadata.name.clone().unwrap_or_default();
@@ -185,17 +180,17 @@ pub struct Flux {
     pub view: View,
     /// How agent and view come into the pods.
     pub install: Install,
-    /// A worker leaves after its broker's first end.
+    /// True: a worker leaves when its broker ends for the first time.
     pub complete_workers: bool,
-    /// Options and configuration of every broker; the quorum is decided when they are written.
+    /// Options and configuration of every broker, without the quorum.
     pub broker: Broker,
     /// Where the CURVE certificate comes from.
     pub curve: Curve,
-    /// Hosts in rank order, and the lead if it is elsewhere.
+    /// Hosts in the order of their ranks, and the lead if another cluster has it.
     pub bootstrap: Bootstrap,
-    /// Port at which the lead serves the API of the instance, if it does.
+    /// Port of the API of the instance on the lead, if there is one.
     pub rest_port: Option<u16>,
-    /// Secret with a munge key, mounted for the agent to install.
+    /// Secret with a munge key, which the agent installs.
     pub munge_secret: Option<String>,
     /// Lines for `flux-view.sh`.
     pub environment: BTreeMap<String, String>,
@@ -204,10 +199,10 @@ pub struct Flux {
 /// Where the CURVE certificate comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Curve {
-    /// The operator makes one, once.
+    /// The operator generates one for each run.
     Generate,
-    /// The text of `flux.curveCert`, checked.
-    Given(flux_contract::Redacted<String>),
+    /// The validated text of `flux.curveCert`.
+    Given(flux_protocol::Redacted<String>),
     /// A Secret of the user with the key `curve.cert`.
     Secret(String),
 }
@@ -215,22 +210,22 @@ pub enum Curve {
 /// The view: the files of a Flux installation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct View {
-    /// False: the runner's image brings its own Flux, nothing is copied.
+    /// False: the runner's image has its own Flux.
     pub enabled: bool,
-    /// The init container that copies the view, without what the operator adds. The shared volume has its name.
+    /// The init container that copies the view, before the operator adds mounts and command; names the shared volume.
     pub container: Container,
-    /// Where the shared volume is mounted.
+    /// Mount path of the shared volume.
     pub mount_path: String,
-    /// Where the shared volume lies.
+    /// Medium of the shared volume.
     pub medium: Medium,
     /// Replaces the view's site-packages directory.
     pub python_path: Option<String>,
 }
 
-/// What is common to all pods of the Job.
+/// The specification that all pods of the Job share.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pod {
-    /// Labels of the user; the operator's own are added and win.
+    /// Labels of the user. The operator's own labels win.
     pub labels: BTreeMap<String, String>,
     /// Annotations of the user.
     pub annotations: BTreeMap<String, String>,
@@ -238,62 +233,61 @@ pub struct Pod {
     pub grace_seconds: u64,
     /// Strategic-merge patch of the `PodSpec`, applied last.
     pub overlay: Option<serde_json::Value>,
-    /// What the specification says of the pods. The containers, and the operator's own volumes, are not in it.
+    /// The pod specification without containers and without the operator's volumes.
     pub spec: PodSpec,
 }
 
-/// Name of the init container that copies the agent, and of the volume that has it.
+/// Name of the init container that copies the agent, and of its volume.
 pub const AGENT_CONTAINER: &str = "flux-agent";
 
 /// Label of a Job with the queue that it waits in (Kueue, `LocalQueue`).
 pub const QUEUE_LABEL: &str = "kueue.x-k8s.io/queue-name";
 
-/// Annotation of a Job whose number of pods Kueue lets change while it runs (KEP-77, `ElasticJobsViaWorkloadSlices`).
+/// Annotation of a Job whose number of pods may change in Kueue while it runs (KEP-77, `ElasticJobsViaWorkloadSlices`).
 pub const ELASTIC_ANNOTATION: &str = "kueue.x-k8s.io/elastic-job";
 
-/// Annotation of a Job: with how many pods Kueue may start it where there is no quota for all (KEP-420,
-/// `PartialAdmission`).
+/// Annotation of a Job: the least number of pods with which Kueue may start it (KEP-420, `PartialAdmission`).
 pub const LEAST_PODS_ANNOTATION: &str = "kueue.x-k8s.io/job-min-parallelism";
 
-/// Annotation of a Job: where Kueue reduces its `parallelism`, it does its `completions`, so that no index is left.
+/// Annotation of a Job: Kueue reduces `completions` together with `parallelism`, so that every index has a pod.
 pub const EQUAL_ANNOTATION: &str = "kueue.x-k8s.io/job-completions-equal-parallelism";
 
-/// Annotation of a Job that Kueue may start with fewer pods: how many were asked for.
+/// Annotation of a Job that Kueue may start with fewer pods: the requested number.
 pub const QUEUED_SIZE_ANNOTATION: &str = "flux-framework.org/queued-size";
 
-/// How annotations begin by which Kueue chooses nodes near each other (KEP-2724). It reads them in the pod template.
+/// Prefix of annotations of the pod template by which Kueue chooses nodes close to each other (KEP-2724).
 pub const TOPOLOGY_ANNOTATIONS: &str = "kueue.x-k8s.io/podset-";
 
-/// Tells a container's scripts how many cores the user means it to use (`cores`).
+/// Variable with the number of cores that the user intends for a container (`cores`).
 pub const CORES_VARIABLE: &str = "FLUX_CORES";
 
 /// The container in which the broker and the command run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Runner {
-    /// Its container, without what the operator adds; the name is the MiniCluster's.
+    /// The container before the operator adds mounts, command and probes. Its name is the MiniCluster's.
     pub container: Container,
     /// The user that Flux runs as.
     pub user: FluxUser,
-    /// Scripts of the user around the run.
+    /// The user's scripts.
     pub hooks: Hooks,
-    /// What the lead runs, with its node, task and option flags already decided.
+    /// What the lead runs, with all flags.
     pub workload: Workload,
 }
 
-/// The pod of `spec.services`: what the workload needs and Flux does not run.
+/// The pod of `spec.services`, with services that the workload uses.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ServicesPod {
     /// The whole pod.
     pub spec: PodSpec,
-    /// What a pod that was made from this specification keeps of it.
+    /// The fields that cannot change while the pod exists.
     pub fixed_fields: FixedFields,
 }
 
 /// A container beside the runner.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sidecar {
-    /// Without what the operator adds.
+    /// The container before the operator adds mounts and command.
     pub container: Container,
-    /// Absent: the image's own entrypoint runs (`noWrapEntrypoint`).
+    /// What the agent runs; absent if the image's own entrypoint runs (`noWrapEntrypoint`).
     pub wrapped: Option<SidecarConfig>,
 }

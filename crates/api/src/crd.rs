@@ -1,11 +1,10 @@
-//! The `MiniCluster` custom resource: what a user may ask for, and what the operator answers.
+//! The `MiniCluster` custom resource: the specification by the user and the status by the operator.
 //!
-//! The types say which fields there are, what they are when left out, and what the API server refuses
-//! by itself. [`crate::cluster::validate::validate()`] runs the same rules again, because an object may
-//! have been stored before a rule existed, and adds those that CEL cannot express.
+//! The types define the fields, their defaults, and the rules that the API server checks.
+//! [`crate::cluster::validate::validate()`] checks the same rules again, because an object may have been stored
+//! before a rule existed, and adds those that CEL cannot express.
 //!
-//! Defaults are the same whether the API server fills them in or a file is read by these types;
-//! a test compares the two.
+//! The API server and these types set the same defaults, which a test compares.
 
 #![expect(
     unreachable_pub,
@@ -17,6 +16,7 @@ mod container;
 pub mod definition;
 mod flux;
 mod pod;
+mod reason;
 pub mod served;
 mod status;
 
@@ -28,6 +28,7 @@ pub use flux::{
     Network, Rest, Scheduler,
 };
 pub use pod::{Gang, Pod, Scheduling};
+pub use reason::Reason;
 pub use status::{InstallMethod, Installed, MiniClusterStatus, RunResult, State, TimelineEntry};
 
 use educe::Educe;
@@ -37,10 +38,10 @@ use serde_with::skip_serializing_none;
 use std::collections::BTreeMap;
 
 /// Most pods of an Indexed Job (Kubernetes, `maxParallelismForIndexedJob`).
-pub const SIZE_LIMIT: i32 = 100_000;
+pub const POD_COUNT_LIMIT: i32 = 100_000;
 
-// A new object has no status. One that was stored before the rules of its name existed cannot be renamed: its status can
-// be written, and then all else.
+// The rules of the name apply to objects without a status, that is to new ones: the operator must be able to update
+// an object with another name that was stored before the rules existed.
 /// A Flux instance of one or more pods, and what it runs.
 #[skip_serializing_none]
 #[derive(CustomResource, KubeSchema, Educe, Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -305,7 +306,7 @@ pub struct MiniClusterSpec {
 }
 
 impl MiniCluster {
-    /// Pods asked for: by the specification, or by the queue where that decides.
+    /// The requested number of pods: by the specification, or by demand with `autoscale`.
     pub fn size(&self) -> i32 {
         let status = self.status.as_ref().filter(|status| status.size > 0);
         let by_queue = status.filter(|_| self.spec.autoscale.is_some());
@@ -317,7 +318,6 @@ const fn one() -> i32 {
     1
 }
 
-/// `deadlineSeconds` where none is given.
 pub(crate) const fn deadline_seconds() -> i64 {
     31_500_000
 }

@@ -8,7 +8,7 @@ use crate::objects::{Desired, Images, agent_config, build};
 use flux_contract::{AgentConfig, Install as Method};
 use serde_json::json;
 
-/// Defaults of an operator, each another value than the product has.
+/// Defaults of an operator, which all differ from those of the product.
 pub fn defaults() -> Defaults {
     Defaults {
         view_image: "view".to_owned(),
@@ -18,12 +18,12 @@ pub fn defaults() -> Defaults {
     }
 }
 
-/// `echo hello` on four pods, with what `spec` adds, resolved.
+/// The validated MiniCluster of [`mini_cluster`].
 pub fn cluster(spec: &serde_json::Value) -> Cluster {
     validate(&mini_cluster(spec), &defaults()).unwrap()
 }
 
-/// `echo hello` on four pods, with what `spec` adds.
+/// A MiniCluster that runs `echo hello` on four pods, with the fields of `spec`.
 pub fn mini_cluster(spec: &serde_json::Value) -> MiniCluster {
     let mut object = json!({
         "apiVersion": "flux-framework.org/v1alpha2",
@@ -34,13 +34,19 @@ pub fn mini_cluster(spec: &serde_json::Value) -> MiniCluster {
     for (field, value) in spec.as_object().unwrap() {
         object["spec"][field] = value.clone();
     }
+    with_images(&mut object["spec"]);
+    // YAML, as users write it: in a field for texts, `true` is one.
+    serde_saphyr::from_str(&object.to_string()).unwrap()
+}
+
+/// Gives each container of `spec` that names no image one.
+pub fn with_images(spec: &mut serde_json::Value) {
     for list in ["containers", "services"] {
-        let containers = object["spec"].get_mut(list).and_then(|it| it.as_array_mut());
+        let containers = spec.get_mut(list).and_then(|it| it.as_array_mut());
         for container in containers.into_iter().flatten() {
             container.as_object_mut().unwrap().entry("image").or_insert_with(|| "app".into());
         }
     }
-    serde_json::from_value(object).unwrap()
 }
 
 /// Images of an operator whose agent is `agent`.
@@ -48,7 +54,7 @@ pub fn images(agent: &str) -> Images {
     Images { agent: agent.to_owned(), agent_pull_policy: "IfNotPresent".to_owned() }
 }
 
-/// The objects of `cluster` where agent and view are installed by `install`.
+/// The objects of `cluster` with the install method `install`.
 pub fn built_with(cluster: &Cluster, install: Method) -> Desired {
     let config = AgentConfig { install, ..agent_config(cluster, None) };
     build(cluster, &config, &images("agent"), 1).unwrap()

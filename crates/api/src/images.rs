@@ -1,4 +1,4 @@
-//! The images that an operator uses unless it is given others.
+//! The default images of an operator.
 
 /// The operator image of this release.
 pub const OPERATOR_IMAGE: &str =
@@ -8,8 +8,8 @@ pub const OPERATOR_IMAGE: &str =
 pub const AGENT_IMAGE: &str =
     concat!("ghcr.io/flux-framework/flux-operator-rs-agent:", env!("CARGO_PKG_VERSION"));
 
-/// A published view image that is not of this project, for amd64.
+/// The published view image of another project, for amd64.
 pub const VIEW_IMAGE: &str = "ghcr.io/converged-computing/flux-view-ubuntu:tag-noble";
 
-/// The same for arm64: no tag is published for the other's release of Ubuntu.
+/// The same for arm64, which is published only for an older release of Ubuntu.
 pub const ARM_VIEW_IMAGE: &str = "ghcr.io/converged-computing/flux-view-ubuntu:arm-jammy";

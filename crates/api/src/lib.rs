@@ -1,7 +1,7 @@
-//! The MiniCluster: its fields, its rules, and the objects of Kubernetes that it becomes.
+//! The MiniCluster: its fields, its rules, and its Kubernetes objects.
 //!
-//! Everything here is a function of values. Nothing talks to an API server: [`crd`] has the types as users write them,
-//! [`cluster`] the validated value, [`objects`] what is made of it, [`offline`] the checks of files, and [`remedies`] what
+//! Everything here is a function of values, without an API server: [`crd`] has the types as users write them,
+//! [`cluster`] the validated value, [`objects`] its objects, [`offline`] the checks of files, and [`remedies`] what
 //! users can do about a reason.
 
 pub mod cluster;

@@ -1,6 +1,6 @@
-//! From a [`Cluster`] to the Kubernetes objects that are made of it. Nothing here reads or writes.
+//! Builds the Kubernetes objects of a [`Cluster`].
 //!
-//! The same cluster gives the same bytes: no clock, no randomness, no unordered map.
+//! Equal clusters give equal bytes: there is no clock, no randomness and no unordered map.
 
 mod agent_config;
 mod containers;
@@ -22,13 +22,14 @@ pub use services::{Services, services};
 
 use crate::cluster::{Cluster, Curve, View};
 use anyhow::{Context as _, Result, ensure};
-use flux_contract::{AgentConfig, CURVE_SECRET_KEY, CurveCertificate, REST_SECRET_KEY, Redacted};
+use flux_contract::{AgentConfig, CURVE_SECRET_KEY, REST_SECRET_KEY};
+use flux_protocol::{CurveCertificate, Redacted};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use std::collections::BTreeMap;
 
 /// Most bytes in a `ConfigMap` (Kubernetes, `MaxSecretSize`).
-const SIZE_LIMIT: usize = 1 << 20;
+const CONFIG_MAP_LIMIT: usize = 1 << 20;
 
 /// Key of the agent's configuration: the file name of [`flux_contract::AGENT_CONFIG_PATH`].
 pub const AGENT_CONFIG_KEY: &str = "agent.toml";
@@ -36,24 +37,23 @@ pub const AGENT_CONFIG_KEY: &str = "agent.toml";
 /// The image of the agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Images {
-    /// Image of the agent: holds `/flux-agent`, the link `/flux` to it, and nothing else unless it is the
-    /// view's image as well.
+    /// Image of the agent, with `/flux-agent` and the link `/flux` to it. It may also be the image of the view.
     pub agent: String,
     /// `Always`, `IfNotPresent` or `Never`.
     pub agent_pull_policy: String,
 }
 
 impl Images {
-    /// Whether `view` comes from the agent's image: then one container copies both, and one volume has both.
+    /// True if the agent's image also has `view`, so that one container copies both and one volume has both.
     fn have(&self, view: &View) -> bool {
         view.enabled && view.container.image.as_ref() == Some(&self.agent)
     }
 }
 
-/// The objects beside the Services and the Secret, which is created once and never compared.
+/// The desired objects, without the Services and without the Secret, which is created once and never compared.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Desired {
-    /// Holds `agent.toml`.
+    /// The `ConfigMap` with `agent.toml`.
     pub config_map: ConfigMap,
     /// The pod of `spec.services`, if there is one.
     pub services_pod: Option<Pod>,
@@ -61,7 +61,7 @@ pub struct Desired {
     pub job: Job,
 }
 
-/// What is made of `cluster`, which has this `generation`, and of `config`, what the agents read.
+/// Builds the objects of `cluster` at this `generation`, with `config` for the agents.
 pub fn build(
     cluster: &Cluster,
     config: &AgentConfig,
@@ -75,13 +75,13 @@ pub fn build(
     })
 }
 
-/// The `ConfigMap` that tells the agents what to do. It holds no secret.
+/// The `ConfigMap` with the agents' configuration. It has no secret.
 fn config_map(cluster: &Cluster, config: &AgentConfig) -> Result<ConfigMap> {
     let text = config.to_toml().context("write the agent's configuration")?;
     let bytes = text.len();
     ensure!(
-        bytes <= SIZE_LIMIT,
-        "the agents' configuration has {bytes} bytes, at most {SIZE_LIMIT} fit a ConfigMap: put scripts into a ConfigMap of your own and mount it"
+        bytes <= CONFIG_MAP_LIMIT,
+        "the agents' configuration has {bytes} bytes, at most {CONFIG_MAP_LIMIT} fit a ConfigMap: put scripts into a ConfigMap of your own and mount it"
     );
     Ok(ConfigMap {
         metadata: meta::object_meta(cluster, &cluster.name.agent_config_map()),
@@ -90,8 +90,8 @@ fn config_map(cluster: &Cluster, config: &AgentConfig) -> Result<ConfigMap> {
     })
 }
 
-/// The Secret with the CURVE certificate, the user's or made of what `draw` fills with random bytes; `None` when the
-/// user brings an own Secret. It is apart from [`Desired`], which may be shown to people.
+/// The Secret with the CURVE certificate: the user's, or a new one from the random bytes of `draw`; `None` if the
+/// user has an own Secret. It is not in [`Desired`], which may be printed.
 pub fn secret(
     cluster: &Cluster,
     draw: impl FnOnce(&mut [u8]) -> Result<(), getrandom::Error>,

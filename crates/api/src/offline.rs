@@ -1,5 +1,4 @@
-//! `flux-operator validate`, and what `kubectl flux` does without a cluster: the checks of the API server and of the
-//! operator, without either.
+//! Checks MiniCluster files as the API server and the operator would, for `flux-operator validate` and `kubectl flux`.
 
 mod advice;
 mod document;
@@ -24,21 +23,21 @@ use std::path::{Path, PathBuf};
 
 const FAULT_LIMIT: usize = 200;
 
-/// What the note on a field without effect ends with.
+/// The end of the note on a field without effect.
 pub const NOT_ACTED_ON: &str = "not acted on";
 
-/// Something to say about a place of a file.
+/// A remark about a place in a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Remark {
     /// The file.
     pub file: PathBuf,
-    /// The line, counted from 1; absent if it concerns the file as a whole.
+    /// The line, counted from 1; absent for a remark about the whole file.
     pub line: Option<u64>,
-    /// Name of the `MiniCluster`, if the document has got as far as having one.
+    /// Name of the `MiniCluster`, if it has one.
     pub name: Option<String>,
-    /// Path of the field; empty if it is about no field.
+    /// Path of the field; empty for a remark about no field.
     pub path: String,
-    /// What there is to say, beginning with the path of the field.
+    /// The message, beginning with the path of the field.
     pub message: String,
 }
 
@@ -55,18 +54,18 @@ impl fmt::Display for Remark {
     }
 }
 
-/// What was found in one file.
+/// The remarks about one file.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Findings {
     /// The file.
     pub file: PathBuf,
-    /// How many `MiniCluster` objects were checked.
+    /// Number of `MiniCluster` objects that were checked.
     pub checked: usize,
-    /// Every fault of every one of them.
+    /// All faults.
     pub faults: Vec<Remark>,
-    /// What has no effect.
+    /// Fields without effect.
     pub notes: Vec<Remark>,
-    /// What is no fault, and hardly meant.
+    /// Valid parts that are probably unintended.
     pub warnings: Vec<Remark>,
 }
 
@@ -80,14 +79,13 @@ impl Findings {
         self.faults.push(Remark { file, line, name, path, message: message.into() });
     }
 
-    /// Adds what there is to say about the object in `node`, in the order of the lines.
-    fn add(&mut self, node: &Node, name: Option<&str>, found: &Found) {
-        let Found { faults, notes, warnings, .. } = found;
-        let remark = |said: &Violation, kind: &str| {
-            let message =
-                if said.path.is_empty() { said.message.clone() } else { said.to_string() };
+    /// Adds the remarks about the object in `node`, in the order of their lines.
+    fn add(&mut self, node: &Node, name: Option<&str>, found: &Remarks) {
+        let Remarks { faults, notes, warnings, .. } = found;
+        let remark = |it: &Violation, kind: &str| {
+            let message = if it.path.is_empty() { it.message.clone() } else { it.to_string() };
             let (file, name) = (self.file.clone(), name.map(str::to_owned));
-            let (line, path) = (Some(node.line_of(&said.path)), said.path.clone());
+            let (line, path) = (Some(node.line_of(&it.path)), it.path.clone());
             Remark { file, line, name, path, message: format!("{kind}{message}") }
         };
         let first = faults.iter().take(FAULT_LIMIT);
@@ -107,21 +105,21 @@ impl Findings {
 #[derive(Debug, Clone)]
 pub struct Document {
     node: Node,
-    /// What it says, as it would reach the API server.
+    /// The document as the API server would receive it.
     pub value: Value,
-    /// What was found in it; none is checked of other kinds than MiniCluster.
+    /// The remarks; only MiniClusters are checked.
     pub findings: Findings,
-    /// The MiniCluster, if it is one and can be read.
+    /// The MiniCluster, if the document is one and can be parsed.
     pub object: Option<MiniCluster>,
 }
 
 impl Document {
-    /// True if it is a MiniCluster, in whatever spelling.
+    /// True for a MiniCluster, in any spelling of the kind.
     pub const fn is_checked(&self) -> bool {
         self.findings.checked > 0
     }
 
-    /// The line of the field at `path`, or of what is around it.
+    /// The line of the field at `path`, or of the innermost existing field around it.
     pub fn line_of(&self, path: &str) -> u64 {
         self.node.line_of(path)
     }
@@ -138,7 +136,7 @@ impl Checker {
         Self { defaults }
     }
 
-    /// Checks everything that is named, in order; what cannot be read keeps nothing else from being checked.
+    /// Checks all arguments in order; one that cannot be read does not stop the others.
     pub fn check_all(
         &self,
         arguments: &[PathBuf],
@@ -154,8 +152,7 @@ impl Checker {
         all
     }
 
-    /// Checks what an argument names: a file, the files directly in a directory, or `standard_input`.
-    /// An argument without any `MiniCluster` is a fault, because it was asked for.
+    /// Checks a file, the files directly in a directory, or `standard_input`. Without a `MiniCluster` it is a fault.
     pub fn check(
         &self,
         argument: &Path,
@@ -173,7 +170,7 @@ impl Checker {
         Ok(all)
     }
 
-    /// The documents of all that an argument names, of every kind, or what keeps them from being read.
+    /// All documents of an argument, of any kind, or the faults for which they cannot be parsed.
     pub fn documents_of(
         &self,
         argument: &Path,
@@ -191,7 +188,7 @@ impl Checker {
         Ok(if none { Err(nothing_in(argument)) } else { Ok(all) })
     }
 
-    /// Checks every MiniCluster in the text of `file`. Other kinds are passed over.
+    /// Checks every MiniCluster in the text of `file`, and skips other kinds.
     pub fn findings(&self, file: &Path, text: &str) -> Findings {
         let documents = match self.documents(file, text) {
             Ok(documents) => documents,
@@ -207,7 +204,7 @@ impl Checker {
         all
     }
 
-    /// The documents in the text of `file`, each with what was found in it. A text that is no YAML is one fault.
+    /// The documents in the text of `file`, each with its remarks. Invalid YAML is one fault.
     pub fn documents(&self, file: &Path, text: &str) -> Result<Vec<Document>, Findings> {
         let documents = documents(text).map_err(|error| {
             let mut findings = Findings::of(file);
@@ -237,35 +234,39 @@ impl Checker {
         Document { node, value, findings, object }
     }
 
-    fn remarks(&self, document: &Value) -> Found {
+    fn remarks(&self, document: &Value) -> Remarks {
         let mut faults = Violations::default();
         check_identity(document, &mut faults);
         let mut notes = Violations::default();
         let Some(mut object) = read(document, &mut faults) else {
             notes.add("", "the other rules are checked when this can be read");
-            return Found { faults: faults.0, notes: notes.0, warnings: Vec::new(), object: None };
+            return Remarks {
+                faults: faults.0,
+                notes: notes.0,
+                warnings: Vec::new(),
+                object: None,
+            };
         };
         let metadata = &mut object.metadata;
         if let (None, Some(prefix)) = (&metadata.name, &metadata.generate_name) {
-            // As the API server would fill it in.
+            // The API server would generate such a name.
             metadata.name = Some(format!("{prefix}xxxxx"));
         }
         match validate(&object, &self.defaults) {
             Ok(cluster) => {
                 cluster.not_acted_on.into_iter().for_each(|path| notes.add(path, NOT_ACTED_ON));
-                for (path, words) in not_carried_over(&document["spec"]) {
-                    notes.add(path, words);
+                for (path, message) in not_carried_over(&document["spec"]) {
+                    notes.add(path, message);
                 }
             }
             Err(violations) => faults.0.extend(violations.0),
         }
         let warnings = advice(&object.spec);
-        Found { faults: faults.0, notes: notes.0, warnings, object: Some(object) }
+        Remarks { faults: faults.0, notes: notes.0, warnings, object: Some(object) }
     }
 }
 
-/// What was found in one document.
-struct Found {
+struct Remarks {
     faults: Vec<Violation>,
     notes: Vec<Violation>,
     warnings: Vec<Violation>,
@@ -278,13 +279,13 @@ fn nothing_in(argument: &Path) -> Findings {
     nothing
 }
 
-/// The object in `document`. A value that cannot be read and a field that does not exist are faults.
+/// The object in `document`. Values that cannot be parsed and unknown fields are faults.
 fn read(document: &Value, faults: &mut Violations) -> Option<MiniCluster> {
     let mut track = serde_path_to_error::Track::new();
     let deserializer = serde_path_to_error::Deserializer::new(document, &mut track);
     let object = serde_ignored::deserialize(deserializer, |path| {
         let path = field_path(&path);
-        // The type has no fields for what names it; these are checked by themselves.
+        // The Rust type has no fields `apiVersion` and `kind`, which are checked separately.
         if path != "apiVersion" && path != "kind" {
             faults.add(path, "no such field: remove it, or correct its name and place");
         }
@@ -292,7 +293,7 @@ fn read(document: &Value, faults: &mut Violations) -> Option<MiniCluster> {
     object.map_err(|error| faults.add(track.path().to_string(), error.to_string())).ok()
 }
 
-/// What is wrong with `apiVersion` and `kind` of something called MiniCluster in some spelling.
+/// Checks `apiVersion` and `kind` of a MiniCluster in any spelling.
 fn check_identity(document: &Value, faults: &mut Violations) {
     for (field, expected) in
         [("apiVersion", MiniCluster::api_version(&())), ("kind", MiniCluster::kind(&()))]

@@ -1,4 +1,4 @@
-//! Every object that an operator would create of a MiniCluster in an empty namespace.
+//! Renders all objects that an operator would create for a MiniCluster in an empty namespace.
 
 use crate::cluster::Cluster;
 use crate::cluster::validate::{Defaults, Violations, validate};
@@ -12,10 +12,10 @@ use flux_contract::AgentConfig;
 use serde::Serialize;
 use serde_json::Value;
 
-/// Stands where the API server chooses a uid.
+/// Placeholder for a uid that the API server would choose.
 pub const UNKNOWN_UID: &str = "00000000-0000-0000-0000-000000000000";
 
-/// Resolves `object` as an operator with these `defaults` does.
+/// Validates `object` as an operator with these `defaults` does.
 pub fn cluster(object: &MiniCluster, defaults: &Defaults) -> Result<Cluster, Violations> {
     let mut object = object.clone();
     object.metadata.uid.get_or_insert_with(|| UNKNOWN_UID.to_owned());
@@ -23,9 +23,9 @@ pub fn cluster(object: &MiniCluster, defaults: &Defaults) -> Result<Cluster, Vio
     validate(&object, defaults)
 }
 
-/// Returns the objects in the order in which the operator creates them. What only a cluster knows is left out: the
-/// address of the lead's Service in `agent.toml`, the content of the Secret, which is random or the user's own, and the
-/// token of an API with its Secret. All nodes count as able to mount images, and every scheduler for gangs as present.
+/// Returns the objects in the order in which the operator creates them. Values that only exist in a cluster are left
+/// out: the address of the lead's Service in `agent.toml`, the content of the Secret, and the token of an API with
+/// its Secret. All nodes are assumed to mount images, and all gang schedulers to be present.
 pub fn render(cluster: &Cluster, images: &Images) -> Result<Vec<Value>> {
     let Services { headless, lead, exposed, aliases } = services(cluster);
     let installed = install::choose(cluster, &Ok(()));
@@ -42,7 +42,7 @@ pub fn render(cluster: &Cluster, images: &Images) -> Result<Vec<Value>> {
     all.push(document(&desired.config_map)?);
     if cluster.gang != Gang::None {
         let template = &desired.job.spec.get_or_insert_default().template;
-        let scheduler = gang::choose(cluster.gang, template, &gang::Scheduler::ALL);
+        let scheduler = gang::choose(cluster.gang, template, &gang::GangScheduler::ALL);
         if let Some(scheduler) = scheduler.map_err(Error::msg)? {
             all.push(document(&gang::join(scheduler, cluster, &mut desired.job))?);
         }
@@ -51,7 +51,7 @@ pub fn render(cluster: &Cluster, images: &Images) -> Result<Vec<Value>> {
         all.push(document(service)?);
     }
     all.push(document(&desired.job)?);
-    // The operator creates the pod of the services when the Job runs.
+    // The operator creates the pod of `spec.services` only while the Job runs.
     if let Some(pod) = desired.services_pod.filter(|_| !cluster.suspend) {
         all.push(document(&pod)?);
     }
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_a_specification_asks_for_is_there_in_the_order_of_its_creation() {
+    fn all_objects_are_rendered_in_the_order_of_creation() {
         let all = rendered(&json!({
             "services": [{ "name": "db" }],
             "scheduling": { "gang": "PodGroup" },
@@ -113,13 +113,13 @@ mod tests {
     }
 
     #[test]
-    fn the_pod_of_the_services_is_not_shown_of_what_is_suspended() {
+    fn a_suspended_minicluster_renders_no_services_pod() {
         let all = rendered(&json!({ "services": [{ "name": "db" }], "suspend": true }));
         assert!(all.iter().all(|object| object["kind"] != "Pod"), "{all:?}");
     }
 
     #[test]
-    fn nothing_of_a_certificate_is_shown() {
+    fn a_certificate_is_never_rendered() {
         let secret = &rendered(&json!({}))[2];
         assert_eq!(secret["kind"], "Secret");
         assert_eq!((&secret["data"], &secret["stringData"]), (&Value::Null, &Value::Null));

@@ -9,9 +9,9 @@
 //! (docs/design/operator-and-agent.md). What cannot be said that way needs another
 //! [`AgentConfig::VERSION`]; a run with another version is left as it is.
 
-use crate::hostlist::Hostlist;
 use crate::layout::Layout;
 use crate::names::ClusterName;
+use flux_protocol::Hostlist;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 use std::collections::BTreeMap;

@@ -2,25 +2,20 @@
 //! determines and writes it down as an [`AgentConfig`] in a `ConfigMap`; the agent reads it in the pod and adds what
 //! only the pod can know (host name, uid, cores, addresses). Neither side computes the other's facts.
 //!
-//! The crate knows nothing of Kubernetes types and nothing of processes. A change to a type here
+//! The crate knows nothing of Kubernetes types and nothing of processes. What is Flux's own, as a hostlist, is in
+//! `flux_protocol`. A change to a type here
 //! is a change of the protocol between two images that may be of different versions: raise
 //! [`AgentConfig::VERSION`] when an older agent could misread the document.
 
 mod agent_config;
-mod curve_certificate;
 pub mod demand;
 mod domain;
 mod exit;
-mod hostlist;
-pub mod idset;
 pub mod instance;
 pub mod invocation;
-pub mod job_id;
 mod layout;
-pub mod message;
 mod names;
 pub mod phase;
-mod redacted;
 mod shell;
 mod termination;
 pub mod token;
@@ -30,17 +25,14 @@ pub use agent_config::{
     Hooks, Install, Logging, Network, Rest, Shutdown, SidecarConfig, Submission, View,
     WorkerPolicy, Workload,
 };
-pub use curve_certificate::{CertificateError, CurveCertificate};
 pub use domain::cluster_domain;
 pub use exit::Exit;
-pub use hostlist::{Hostlist, HostlistError};
 pub use layout::{
     AGENT_CONFIG_PATH, AGENT_MOUNT, CONFIG_MOUNT, CURVE_MOUNT, CURVE_SECRET_KEY,
     CUSTOM_SCRIPT_PATH, DEFAULT_OUTPUT_DIRECTORY, INSTALL_MOUNT, Layout, MUNGE_MOUNT,
     MUNGE_SECRET_KEY, PRIVATE_MOUNT, REST_SECRET_KEY, VIEW_MOUNT,
 };
 pub use names::{ClusterName, NameError, labels};
-pub use redacted::Redacted;
 pub use shell::{is_shell_name, shell_syntax};
 pub use termination::{FailedTask, Phase, TerminationMessage};
 

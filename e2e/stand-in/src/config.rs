@@ -3,7 +3,7 @@
 
 use crate::output::{Failure, strerror};
 use crate::resources;
-use flux_contract::Hostlist;
+use flux_protocol::Hostlist;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -1,8 +1,8 @@
 //! Resource sets (R, RFC 20): cores of hosts, from a file.
 
 use crate::output::strerror;
-use flux_contract::Hostlist;
-use flux_contract::idset::ids_of;
+use flux_protocol::Hostlist;
+use flux_protocol::idset::ids_of;
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,6 +1,6 @@
 //! Flux's small text forms.
 
-use flux_contract::Hostlist;
+use flux_protocol::Hostlist;
 use std::time::Duration;
 
 /// A Flux Standard Duration (RFC 23), as `1.5h` or `300ms`; `None` where Flux would refuse it.

@@ -115,7 +115,7 @@ fn what_keeps_a_view_that_was_to_be_mounted_from_the_pods_is_named() {
         if has_image_volumes()? {
             return run.says("Progressing", image).await.map(drop);
         }
-        let left = "left out of the Job: the volumes of agent and view (feature ImageVolume";
+        let left = "dropped from the Job: the volumes of agent and view (feature ImageVolume";
         let said = run.says("Accepted", left).await?;
         ensure!(said.reason == "FieldsNotActedOn", "{said:?}");
         let (code, message) = run.fails("StartError").await?;

@@ -2,7 +2,8 @@
 
 use crate::{Trial, then_on, trial, until_true};
 use anyhow::{Result, ensure};
-use flux_contract::{CurveCertificate, OVERLAY_PORT};
+use flux_contract::OVERLAY_PORT;
+use flux_protocol::CurveCertificate;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
@@ -81,7 +82,7 @@ fn a_worker_with_another_certificate_than_the_lead_waits_and_harms_nobody() {
         put_certificate(trial, 2).await?;
         run.edit(&json!({ "size": 2 }))?;
         run.printed(1, "WARNING: waiting for the lead broker").await?;
-        let words = "1 of 2 brokers are ready: the logs of the other pods say why";
+        let words = "1 of 2 brokers are ready: the logs of the other pods show why";
         let said = run.says("Ready", words).await?;
         ensure!(said.status == "True", "{said:?}");
         put_certificate(trial, 1).await?;

@@ -133,8 +133,9 @@ async fn grows_and_shrinks(trial: &Trial) -> Result<()> {
     run.flux(&["submit", "-N3", "-n3", "sh", "-c", TASK]).await?;
     jobs(&["COMPLETED", "RUN"]).await?;
     scale(4)?;
-    let said = run.says("Progressing", "scheduling gates").await?;
-    ensure!(said.reason == "Waiting", "{said:?}");
+    // The reason is `Starting` for the first moments.
+    let waits = async || Ok(run.says("Progressing", "scheduling gates").await?.reason == "Waiting");
+    until_true("the reason Waiting", waits).await?;
     ensure!(three.is_subset(&uids(trial, run.name).await?), "pods were replaced");
     let worker = run.pod(2).await?;
     scale(2)?;

@@ -1,18 +1,17 @@
-//! Writes what a [`Plan`](super::decide::Plan) says. Nothing is decided here.
+//! Writes the [`Writes`] of a plan to the API server, without a decision of its own.
 //!
-//! A create is a POST, which fails where somebody else has the name; any other write is a merge
-//! patch with the uid and the resource version of what was read. So an object that is not ours is
-//! never written to, however short the time between the read and the write.
+//! A create is a POST, which fails if another object has the name. Every other write is a merge patch with the uid
+//! and the resource version that were read. So the operator never writes to an object of somebody else.
 //!
-//! It is no server-side apply: that creates what is not there, whoever has just taken the name, and
-//! it takes away only what an earlier apply has brought, not what a POST has: a port that went would
-//! stay. A merge patch replaces lists, and leaves all else that others have added.
+//! Server-side apply would not do: it also creates an object under a name that somebody else has just taken, and it
+//! removes only fields of an earlier apply, not those of a POST, so that a removed port would stay. A merge patch
+//! replaces lists and keeps fields that others have added.
 
 use super::context::FIELD_MANAGER;
 use super::decide::Writes;
 use super::decide::change::Change;
 use super::error::{Error, Verb};
-use super::observe::Live;
+use super::observe::Observed;
 use super::observe::cached_client::{CachedClient, Objects};
 use super::observe::gang::pod_groups;
 use super::observe::stores::{MINI_CLUSTER, controller_of};
@@ -25,20 +24,18 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::fmt::Debug;
 
-/// Writes all of `writes`, in its order. What the API server answers takes the place in `live` of what
-/// was read.
+/// Writes all of `writes`, in order, and replaces in `live` each object by the one that the API server returns.
 pub(super) async fn apply(
     client: &CachedClient<'_>,
     writes: &Writes,
-    live: &mut Live,
+    live: &mut Observed,
 ) -> Result<(), Error> {
     for service in &writes.services {
         apply_service(client, service, live).await?;
     }
     for secret in &writes.secrets {
-        // Where it is there it is not written again: the brokers that have read it could not talk to
-        // those that read another. Its name says whose it is and of which run, so it is not read
-        // either: the operator has no right to.
+        // An existing Secret stays: brokers that have read it could not talk to those that read another one. Its name
+        // has the MiniCluster and the run, so the operator need not read it, and has no right to.
         let secret = secret.expose();
         post(&client.objects(), secret).await?;
     }
@@ -53,18 +50,18 @@ pub(super) async fn apply(
     }
     for alias in &writes.aliases {
         match apply_service(client, alias, live).await {
-            // Somebody has just taken it: it is left to them.
-            Err(Error::NameConflict(conflict)) => live.names_taken.push(conflict.into_name()),
-            // The run does not need it.
-            Err(error @ Error::Request(..)) => live.names_refused.push(error.chain()),
+            // Somebody has just created a Service of this name.
+            Err(Error::NameConflict(conflict)) => live.alias_conflicts.push(conflict.into_name()),
+            // The run works without the alias.
+            Err(error @ Error::Request(..)) => live.refused_aliases.push(error.chain()),
             result => result?,
         }
         if let Change::Patch { name, .. } = alias
             && live.services.get(name).is_some_and(|it| controller_of(it, MINI_CLUSTER).is_none())
         {
-            // It was given up: no watch tells of it any more.
+            // The patch has removed the owner, so the watch no longer brings this Service.
             live.services.remove(name);
-            live.names_taken.push(name.clone());
+            live.alias_conflicts.push(name.clone());
         }
     }
     apply_if_changed(&client.objects(), &writes.job, &mut live.job).await
@@ -73,11 +70,11 @@ pub(super) async fn apply(
 async fn apply_service(
     client: &CachedClient<'_>,
     change: &Change<Service>,
-    live: &mut Live,
+    live: &mut Observed,
 ) -> Result<(), Error> {
-    let mut answer = None;
-    apply_if_changed(&client.objects(), change, &mut answer).await?;
-    live.services.extend(answer.map(|service| (service.name_any(), service)));
+    let mut applied = None;
+    apply_if_changed(&client.objects(), change, &mut applied).await?;
+    live.services.extend(applied.map(|service| (service.name_any(), service)));
     Ok(())
 }
 
@@ -101,7 +98,7 @@ where
     Ok(())
 }
 
-/// Creates `object`. Where the name is taken, the error says by whom.
+/// Creates `object`. If the name is taken, the error has the kind of its owner.
 async fn create<K>(objects: &Objects<K>, object: &K) -> Result<K, Error>
 where
     K: Resource + Clone + Debug + Serialize + DeserializeOwned,
@@ -112,12 +109,12 @@ where
     let name = object.name_any();
     let owner = object.owner_references().first().cloned().unwrap_or_default();
     if owner.controller != Some(true) {
-        // Another MiniCluster with the same headless name has just made it: it is shared when it has been read.
+        // Another MiniCluster with the same headless name has just created it; the next reconcile reads and shares it.
         return Err(objects.conflict(&name));
     }
-    // Ours, or gone again since: what there is has to be read anew.
-    let taken = objects.read_owned(&name, &owner).await?.err();
-    Err(taken.map_or_else(|| objects.conflict(&name), Error::from))
+    // The object is ours, or was deleted again: the next reconcile reads it.
+    let conflict = objects.read_owned(&name, &owner).await?.err();
+    Err(conflict.map_or_else(|| objects.conflict(&name), Error::from))
 }
 
 /// Creates an object; `None` when the name is taken.
@@ -129,12 +126,11 @@ where
     tracing::info!(kind = objects.kind, name, "create");
     match send(&objects.api, object).await {
         Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(None),
-        answer => answer.map(Some).map_err(Error::of(Verb::Apply, &objects.kind, &name)),
+        result => result.map(Some).map_err(Error::of(Verb::Apply, &objects.kind, &name)),
     }
 }
 
-/// Sends a new object. The API server refuses fields that it does not know: else it would leave them out, and say so
-/// in a header.
+/// Sends a new object with strict validation, without which the API server drops unknown fields with a warning.
 async fn send<K>(api: &Api<K>, object: &K) -> Result<K, kube::Error>
 where
     K: Resource + Clone + Serialize + DeserializeOwned,
@@ -159,9 +155,9 @@ where
     let parameters =
         PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
     match objects.api.patch(name, &parameters, &Patch::Merge(patch)).await {
-        // It has gone since it was read.
+        // The object was deleted after the read.
         Err(kube::Error::Api(status)) if status.is_not_found() => Err(objects.conflict(name)),
-        answer => answer.map_err(Error::of(Verb::Apply, &objects.kind, name)),
+        result => result.map_err(Error::of(Verb::Apply, &objects.kind, name)),
     }
 }
 
@@ -181,6 +177,6 @@ where
     };
     match objects.api.delete(name, &parameters).await {
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
-        answer => answer.map(drop).map_err(Error::of(Verb::Delete, &objects.kind, name)),
+        result => result.map(drop).map_err(Error::of(Verb::Delete, &objects.kind, name)),
     }
 }

@@ -3,8 +3,8 @@
 use super::failures::Failures;
 use super::observe::demand::Demands;
 use super::observe::image_volumes::ImageVolumes;
+use super::observe::mini_cluster_cache::MiniClusterCache;
 use super::observe::rate_limit::RateLimit;
-use super::observe::recent::Recent;
 use super::observe::stores::{Stores, Writers};
 use crate::metrics::Metrics;
 use flux_api::cluster::validate::Defaults;
@@ -19,26 +19,25 @@ use std::sync::Arc;
 
 pub(super) const FIELD_MANAGER: &str = "flux-operator";
 
-/// What every reconcile works with.
+/// What every reconcile works with: clients, caches and rate limits.
 pub struct Context {
     pub(super) client: Client,
     pub(super) reporter: Reporter,
     pub(super) metrics: Arc<Metrics>,
     pub(super) images: Images,
     pub(super) defaults: Defaults,
-    /// What the watches bring.
     pub(super) stores: Stores,
-    /// Until the watches begin.
+    /// Present until the watches begin.
     pub(super) writers: Mutex<Option<Writers>>,
-    pub(super) recent: Arc<Recent>,
+    pub(super) cache: Arc<MiniClusterCache>,
     pub(super) image_volumes: ImageVolumes,
     pub(super) demands: Arc<Demands>,
-    /// Of checks that are repeated.
+    /// Limits repeated checks why pods do not start.
     pub(super) check_rate: RateLimit,
-    /// Of statuses that say what a MiniCluster goes on waiting for.
+    /// Limits status writes of MiniClusters that still wait.
     pub(super) status_rate: RateLimit,
     pub(super) failures: Failures,
-    /// Tells the time: the system's, unless it is that of a simulation.
+    /// The clock: the system's, or that of a simulation.
     pub clock: Box<dyn Fn() -> Timestamp + Send + Sync>,
 }
 
@@ -60,7 +59,7 @@ impl Context {
             defaults,
             stores,
             writers: Mutex::new(Some(writers)),
-            recent: Arc::default(),
+            cache: Arc::default(),
             image_volumes: ImageVolumes::default(),
             demands: Arc::default(),
             check_rate: RateLimit::default(),
@@ -70,7 +69,7 @@ impl Context {
         }
     }
 
-    /// True once the watches have begun, which bring what changes.
+    /// True once the watches have begun.
     pub(super) fn watches(&self) -> bool {
         self.writers.lock().is_none()
     }
@@ -82,12 +81,12 @@ impl Context {
     }
 }
 
-/// Where to reconcile, and how much at the same time.
+/// Which namespaces to reconcile, and how many MiniClusters at the same time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scope {
-    /// The only namespace; all of them unless given.
+    /// The only namespace; by default all.
     pub namespace: Option<String>,
-    /// Reconciles that run at the same time, never two of one MiniCluster.
+    /// Number of reconciles at the same time, never two of one MiniCluster.
     pub concurrency: u16,
 }
 

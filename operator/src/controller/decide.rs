@@ -1,4 +1,4 @@
-//! What is written and reported, from the specification and what there is: a function of values.
+//! Decides what is written and reported, as a function of the specification and the live objects.
 
 mod agent_change;
 pub(super) mod autoscale;
@@ -7,11 +7,11 @@ pub(super) mod deletion;
 mod dropped;
 mod gang;
 pub(super) mod held;
+pub(super) mod instance_api;
 mod job_change;
 pub(super) mod mode;
 pub(super) mod queue;
 pub(super) mod record;
-pub(super) mod rest;
 pub(super) mod start_deadline;
 pub(super) mod suspension;
 #[cfg(test)]
@@ -19,20 +19,22 @@ mod tests;
 
 use super::error::Error;
 use super::job_ext::{lacks_brokers, lacks_pods};
-use super::observe::Live;
+use super::observe::Observed;
 use super::observe::demand::Answer;
 use super::pod_ext::broker_is_ready;
-use agent_change::{Constrained, constrain};
-use autoscale::Scaling;
+use agent_change::{ApplicableSpec, limit_to_running};
+use autoscale::AutoscaleDecision;
 use change::Change;
 use dropped::dropped;
 use flux_api::cluster::validate::Violations;
 use flux_api::cluster::{Cluster, ServicesPod};
 use flux_api::crd::{Installed, State};
-use flux_api::objects::gang::Scheduler;
+use flux_api::objects::gang::GangScheduler;
 use flux_api::objects::install::{self, ImageVolumeSupport};
 use flux_api::objects::{self, Images};
-use flux_contract::{AgentConfig, Bootstrap, Redacted};
+use flux_contract::{AgentConfig, Bootstrap};
+use flux_protocol::Redacted;
+use instance_api::ApiEndpoint;
 use job_change::{changed_fields, job_patch, services_pod_change};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service};
@@ -43,28 +45,27 @@ use mode::{Mode, agent_config, mode};
 use start_deadline::StartDeadline;
 use std::time::Duration;
 
-/// Wait before the next reconcile where no watch tells what happens: at a Job that another operator made.
-const POLL: Duration = Duration::from_secs(10);
-/// Wait before the next attempt at a Service with a short name that somebody else has, or that is refused.
-const NAME_TAKEN: Duration = Duration::from_mins(1);
+/// Time to the next reconcile where no watch brings the changes, as for a Job of another operator.
+const POLL_INTERVAL: Duration = Duration::from_secs(10);
+/// Time to the next attempt at an alias that another object has, or that the API server refuses.
+const ALIAS_RETRY_INTERVAL: Duration = Duration::from_mins(1);
 
-/// While checks why pods do not start are no further apart than this, they go on beside a lead that is ready: a worker
-/// that was replaced has started by then, or its Events say why not.
-const SETTLING: Duration = Duration::from_secs(40);
+/// Beside a ready lead, pods are checked only while the interval of checks is at most this: by then a replaced worker
+/// has started, or its Events have the cause.
+const SETTLING_INTERVAL: Duration = Duration::from_secs(40);
 
-pub(super) struct Request<'request> {
+pub(super) struct DecisionInput<'input> {
     pub(super) generation: i64,
     pub(super) now: Time,
     /// True when a finished MiniCluster is deleted sooner or later.
     pub(super) expires: bool,
-    /// The specification, validated, or its faults.
     pub(super) cluster: Result<Cluster, Violations>,
-    /// What the lead has answered, where its queue decides on the size.
+    /// The last answer of the lead about the demand, with `autoscale`.
     pub(super) answer: Answer,
-    pub(super) images: &'request Images,
-    /// Whether pods can have image volumes, as far as that is known.
+    pub(super) images: &'input Images,
+    /// Whether pods can have image volumes; the error is why not.
     pub(super) image_volumes: ImageVolumeSupport,
-    /// The token of an API that has none yet; absent where none is asked for, and where objects are only shown.
+    /// A random token for an API that has none yet; absent without `flux.rest`.
     pub(super) rest_token: Option<Redacted<String>>,
     pub(super) draw: fn(&mut [u8]) -> Result<(), getrandom::Error>,
 }
@@ -73,85 +74,84 @@ pub(super) struct Request<'request> {
 pub(super) struct Plan {
     pub(super) generation: i64,
     pub(super) expires: bool,
-    /// Fields of a valid specification that this version does not act on.
+    /// Paths of fields of a valid specification that have no effect.
     pub(super) not_acted_on: Vec<String>,
     pub(super) violations: Option<Violations>,
     pub(super) mode: Mode,
-    /// Hosts registered with Flux; absent where nothing says so.
+    /// Number of hosts registered with Flux, if it is known.
     pub(super) maximum_size: Option<u32>,
-    /// True when the instance stays up until it is shut down.
+    /// True when the instance runs until a person ends it.
     pub(super) interactive: bool,
-    /// How agent and view come into the pods; absent where there is no Job, nor is to be, and where the Job does not
-    /// say.
+    /// How agent and view come into the pods; absent without a Job and for a Job that has no note of it.
     pub(super) install: Option<Installed>,
-    pub(super) start: StartDeadline,
-    /// How long containers of others may still hold a pod of the lead whose runner has ended.
-    pub(super) held: Option<Duration>,
-    /// Where the instance serves its API, if it does.
-    pub(super) rest: Option<rest::Reached>,
-    /// What is reported where the queue decides on the size.
-    pub(super) scaling: Option<Scaling>,
-    /// What was asked for and cannot be had while the Job exists, or after it has finished.
+    pub(super) start_deadline: StartDeadline,
+    /// How long containers of others may still keep a pod of the lead running after its runner has ended.
+    pub(super) held_pod_remaining: Option<Duration>,
+    /// How users reach the API of the instance, if it has one.
+    pub(super) api: Option<ApiEndpoint>,
+    /// The size and its bounds, with `autoscale`.
+    pub(super) autoscale: Option<AutoscaleDecision>,
+    /// Changes of the specification that the running or finished instance cannot take.
     pub(super) refused: Vec<String>,
+    /// Fields that the API server left out of the Job.
     pub(super) dropped: Vec<String>,
-    /// What was asked for and the cluster has nothing for, while the rest runs without.
+    /// Requested features that the cluster lacks and the run does without.
     pub(super) lacking: Vec<String>,
     pub(super) writes: Writes,
-    /// Why nothing is written, if something is in the way.
+    /// The error that keeps the operator from writing.
     pub(super) obstacle: Option<Error>,
 }
 
-/// What is written, in this order.
+/// All writes, in the order in which they are done.
 #[derive(Debug, Default)]
 pub(super) struct Writes {
     /// The headless Service, then the lead's.
     pub(super) services: Vec<Change<Service>>,
-    /// True when all else is decided once these Services are there.
+    /// True when the other objects can only be decided after these Services exist.
     pub(super) only_services: bool,
     /// The CURVE certificate of a new Job, and the token of its API.
     pub(super) secrets: Vec<Redacted<Secret>>,
     pub(super) services_pod: Change<Pod>,
-    /// A pod of the lead that containers of others hold.
+    /// A pod of the lead that containers of others keep running.
     pub(super) held_pod: Change<Pod>,
     pub(super) config_map: Change<ConfigMap>,
-    /// The PodGroup, where a gang is asked for.
-    pub(super) pod_group: Option<(Scheduler, Change<DynamicObject>)>,
+    pub(super) pod_group: Option<(GangScheduler, Change<DynamicObject>)>,
     pub(super) exposed: Vec<Change<Service>>,
-    /// The same under short names, which somebody else may take.
+    /// Services with the sidecars' short names, which other objects may have.
     pub(super) aliases: Vec<Change<Service>>,
     pub(super) job: Change<Job>,
 }
 
-/// What is asked for, where a Job is to be created for it.
-pub(super) fn creates_job<'request>(
-    request: &'request Request<'_>,
-    live: &Live,
-) -> Option<&'request Cluster> {
-    let cluster = request.cluster.as_ref().ok().filter(|_| live.job.is_none())?;
-    let mode = mode(live, None, Some(cluster), request.generation, request.images);
+/// The validated specification, if `decide` would create a Job for it.
+pub(super) fn creates_job<'input>(
+    input: &'input DecisionInput<'_>,
+    live: &Observed,
+) -> Option<&'input Cluster> {
+    let cluster = input.cluster.as_ref().ok().filter(|_| live.job.is_none())?;
+    let mode = mode(live, None, Some(cluster), input.generation, input.images);
     (mode == Mode::Reconcile).then_some(cluster)
 }
 
-pub(super) fn decide(request: &Request<'_>, live: &Live) -> Plan {
-    let cluster = request.cluster.as_ref();
+pub(super) fn decide(input: &DecisionInput<'_>, live: &Observed) -> Plan {
+    let cluster = input.cluster.as_ref();
     let config = agent_config(live.config_map.as_ref());
     let mut plan = Plan {
-        generation: request.generation,
-        expires: request.expires,
+        generation: input.generation,
+        expires: input.expires,
         not_acted_on: cluster.map(|cluster| cluster.not_acted_on.clone()).unwrap_or_default(),
         violations: cluster.err().cloned(),
-        mode: mode(live, config.as_ref(), cluster.ok(), request.generation, request.images),
+        mode: mode(live, config.as_ref(), cluster.ok(), input.generation, input.images),
         maximum_size: (config.as_ref().and_then(maximum_size))
             .or_else(|| cluster.ok().map(|cluster| cluster.max_size)),
         interactive: config.as_ref().is_some_and(|config| config.workload.is_interactive()),
-        rest: config.as_ref().and_then(rest::reached),
+        api: config.as_ref().and_then(instance_api::endpoint),
         ..Plan::default()
     };
-    plan.held = held::rest(live, config.as_ref(), &request.now);
+    plan.held_pod_remaining = held::remaining(live, config.as_ref(), &input.now);
     plan.install = match (&live.job, &plan.mode, cluster) {
         (Some(job), ..) => install::noted_on(job),
         (None, Mode::Reconcile, Ok(cluster)) => {
-            Some(install::choose(cluster, &request.image_volumes))
+            Some(install::choose(cluster, &input.image_volumes))
         }
         (None, ..) => None,
     };
@@ -159,38 +159,38 @@ pub(super) fn decide(request: &Request<'_>, live: &Live) -> Plan {
         plan.refused = changed_fields(job, &cluster.fixed_fields);
         plan.dropped = dropped(cluster, plan.install.as_ref(), &plan.refused, job);
     }
-    match writes(request, config, live, &mut plan) {
+    match writes(input, config, live, &mut plan) {
         Ok(writes) => plan.writes = writes,
         Err(error) => plan.obstacle = Some(error),
     }
     plan
 }
 
-/// What is to be written; `config` is what the agents have.
+/// Decides all writes; `config` is the present configuration of the agents.
 fn writes(
-    request: &Request<'_>,
+    input: &DecisionInput<'_>,
     config: Option<AgentConfig>,
-    live: &Live,
+    live: &Observed,
     plan: &mut Plan,
 ) -> Result<Writes, Error> {
     if !matches!(plan.mode, Mode::Finished(_))
-        && let Some(taken) = live.taken.first()
+        && let Some(conflict) = live.conflicts.first()
     {
-        return Err(taken.clone().into());
+        return Err(conflict.clone().into());
     }
-    let holds_too_long = plan.held.is_some_and(|rest| rest.is_zero());
-    match (&plan.mode, &request.cluster) {
+    let holds_too_long = plan.held_pod_remaining.is_some_and(|remaining| remaining.is_zero());
+    match (&plan.mode, &input.cluster) {
         (Mode::Reconcile, Ok(cluster)) => {
-            let writes = apply_specification(request, cluster, config, live, plan)?;
+            let writes = apply_specification(input, cluster, config, live, plan)?;
             let held_pod = if holds_too_long { held::delete_pod(live) } else { Change::Keep };
             Ok(Writes { held_pod, ..writes })
         }
-        // Nothing of a finished MiniCluster is left running, nor keeps an address, whoever has its names.
+        // A finished MiniCluster keeps neither pods nor Service addresses, even if other objects have its names.
         (Mode::Finished(run), _) => {
             let services_pod = live.services_pod.as_ref().map_or(Change::Keep, Change::delete);
             let addressed = live.services.values().filter(|service| has_address(service));
             let services = addressed.map(|it| Change::end_of_service(it, &live.services)).collect();
-            // How the run has ended is recorded first.
+            // The end of the run must be recorded before its Job is ended.
             let is_recorded = run.as_ref().is_some_and(|run| run.end.is_some());
             let ends = holds_too_long && is_recorded;
             let job = if ends { held::end_job(live) } else { Change::Keep };
@@ -204,16 +204,16 @@ fn writes(
     }
 }
 
-/// Brings all objects in line with the specification, as far as an instance can take it that runs with `running`.
+/// Decides the writes that bring all objects in line with the specification, within the limits of `running`.
 fn apply_specification(
-    request: &Request<'_>,
+    input: &DecisionInput<'_>,
     cluster: &Cluster,
     running: Option<AgentConfig>,
-    live: &Live,
+    live: &Observed,
     plan: &mut Plan,
 ) -> Result<Writes, Error> {
-    if let Some(taken) = live.services_taken.first() {
-        return Err(taken.clone().into());
+    if let Some(conflict) = live.service_conflicts.first() {
+        return Err(conflict.clone().into());
     }
     let objects::Services { headless, lead, mut exposed, aliases } = objects::services(cluster);
     let change =
@@ -225,28 +225,28 @@ fn apply_specification(
     };
     let address = live_lead.spec.as_ref().and_then(|spec| spec.cluster_ip.as_ref()?.parse().ok());
     let install = install::method(plan.install.as_ref());
-    let cluster = autoscale::with_size(cluster, running.as_ref(), live, &request.answer);
-    let rest = running.as_ref().and_then(|running| running.rest.clone());
-    let Constrained { cluster, mut config, refused } =
-        constrain(&cluster, address, live, running, request.generation, install);
-    let rest = rest::secret(&cluster, &mut config, rest, request.rest_token.as_ref());
-    // Agents that began without an API serve none.
+    let cluster = autoscale::with_size(cluster, running.as_ref(), live, &input.answer);
+    let present = running.as_ref().and_then(|running| running.rest.clone());
+    let ApplicableSpec { cluster, mut config, refused } =
+        limit_to_running(&cluster, address, live, running, input.generation, install);
+    let token = instance_api::secret(&cluster, &mut config, present, input.rest_token.as_ref());
+    // The agents of a running instance that began without an API serve none.
     let rest_service = cluster.name.rest_service();
     exposed.retain(|it| config.rest.is_some() || it.name_any() != rest_service);
-    plan.scaling = autoscale::scaling(&cluster, &plan.mode, &request.answer);
+    plan.autoscale = autoscale::decide(&cluster, &plan.mode, &input.answer);
     plan.refused.splice(0..0, refused);
     plan.maximum_size = maximum_size(&config).or(plan.maximum_size);
-    let mut desired = objects::build(&cluster, &config, request.images, request.generation)
-        .map_err(Error::Build)?;
+    let mut desired =
+        objects::build(&cluster, &config, input.images, input.generation).map_err(Error::Build)?;
     desired.job.annotations_mut().extend(plan.install.as_ref().map(install::annotation));
     let job = live.job.as_ref();
-    let suspended = suspension::reason(&cluster, job, request.answer.demand());
+    let suspended = suspension::reason(&cluster, job, input.answer.demand());
     suspension::set_suspend(suspended, job, &mut desired.job);
-    plan.start = StartDeadline::of(cluster.start_deadline_seconds, live, &request.now);
-    plan.start.set_deadline(job, &mut desired.job);
-    let gang::Joined { pod_group, lacking } =
-        gang::join_pod_group(&cluster, &live.gang, job, &mut desired.job)?;
-    // What was edited since the Job was made says nothing of the cluster.
+    plan.start_deadline = StartDeadline::of(cluster.start_deadline_seconds, live, &input.now);
+    plan.start_deadline.set_deadline(job, &mut desired.job);
+    let gang::GangPlan { pod_group, lacking } =
+        gang::plan_gang(&cluster, &live.gang, job, &mut desired.job)?;
+    // An edit of `spec.scheduling` is refused, so the Job does not show what the cluster lacks for it.
     if !plan.refused.iter().any(|field| field.starts_with("spec.scheduling.")) {
         plan.lacking = lacking;
     }
@@ -256,7 +256,7 @@ fn apply_specification(
     Ok(Writes {
         services,
         only_services: false,
-        secrets: secrets(request, &cluster, job, rest)?,
+        secrets: secrets(input, &cluster, job, token)?,
         services_pod,
         held_pod: Change::Keep,
         config_map: record::with_its_keys(job, live.config_map.as_ref(), desired.config_map),
@@ -271,9 +271,9 @@ fn apply_specification(
     })
 }
 
-/// From the pod of `spec.services` that there is to `desired`; what of `asked` cannot be had goes into `refused`.
+/// Changes the live pod of `spec.services` to `desired`; adds to `refused` the fields of `asked` that it cannot get.
 fn services_pod(
-    live: &Live,
+    live: &Observed,
     desired: Option<Pod>,
     asked: Option<&ServicesPod>,
     refused: &mut Vec<String>,
@@ -285,33 +285,33 @@ fn services_pod(
     })
 }
 
-/// What is done about the Services with short names, but for those that somebody else has.
-fn alias_changes(live: &Live, aliases: Vec<Service>) -> Vec<Change<Service>> {
-    let free = aliases.into_iter().filter(|it| !live.names_taken.contains(&it.name_any()));
+/// The changes of the aliases, without those whose names other objects have.
+fn alias_changes(live: &Observed, aliases: Vec<Service>) -> Vec<Change<Service>> {
+    let free = aliases.into_iter().filter(|it| !live.alias_conflicts.contains(&it.name_any()));
     free.map(|it| Change::of_alias(live.services.get(&it.name_any()), it)).collect()
 }
 
-/// What is created: the CURVE certificate of a new Job, and `rest`, the token of its API.
+/// The Secrets to create: the CURVE certificate of a new Job, and `token` of its API.
 fn secrets(
-    request: &Request<'_>,
+    input: &DecisionInput<'_>,
     cluster: &Cluster,
     job: Option<&Job>,
-    rest: Option<Redacted<Secret>>,
+    token: Option<Redacted<Secret>>,
 ) -> Result<Vec<Redacted<Secret>>, Error> {
     let curve = match job {
         Some(_) => None,
-        None => objects::secret(cluster, request.draw).map_err(Error::Curve)?,
+        None => objects::secret(cluster, input.draw).map_err(Error::Curve)?,
     };
-    Ok(curve.into_iter().chain(rest).collect())
+    Ok(curve.into_iter().chain(token).collect())
 }
 
-/// True when the Service has an address of its own: a headless one has none.
+/// True when the Service has a cluster IP; a headless Service has none.
 fn has_address(service: &Service) -> bool {
     let address = service.spec.as_ref().and_then(|spec| spec.cluster_ip.as_deref());
     address.is_some_and(|address| address != "None")
 }
 
-/// Hosts that a size may reach: all of Flux's that are this MiniCluster's pods.
+/// The largest possible size: the number of hosts registered with Flux that are pods of this MiniCluster.
 fn maximum_size(config: &AgentConfig) -> Option<u32> {
     match &config.network.bootstrap {
         Bootstrap::Child { .. } => None,
@@ -319,29 +319,29 @@ fn maximum_size(config: &AgentConfig) -> Option<u32> {
     }
 }
 
-/// After what time to reconcile again although no watch has told of anything.
+/// Time after which to reconcile although no watch has brought a change.
 pub(super) fn next_reconcile(
-    live: &Live,
+    live: &Observed,
     plan: &Plan,
     state: Option<State>,
     name: &str,
 ) -> Option<Duration> {
     let job = live.job.as_ref()?;
-    // A lead that is not ready any more ends in a moment, or is found degraded.
+    // A lead that is no longer ready either ends in a moment, or must be reported as degraded.
     let ready = live.pods.lead.as_ref().is_some_and(|lead| broker_is_ready(lead, name));
     let is_running = state == Some(State::Running);
     let starts = !is_running || live.pods.waiting.is_some() || !ready;
-    let lacks_a_name = plan.mode == Mode::Reconcile
-        && !(live.names_taken.is_empty() && live.names_refused.is_empty());
+    let lacks_an_alias = plan.mode == Mode::Reconcile
+        && !(live.alias_conflicts.is_empty() && live.refused_aliases.is_empty());
     let poll = if plan.mode == Mode::StartedByAnotherOperator {
-        Some(POLL)
+        Some(POLL_INTERVAL)
     } else if lacks_pods(job) || (lacks_brokers(job) && starts) {
-        Some(live.pods.next.unwrap_or(POLL))
-    } else if lacks_brokers(job) && live.pods.next.is_some_and(|next| next <= SETTLING) {
+        Some(live.pods.next.unwrap_or(POLL_INTERVAL))
+    } else if lacks_brokers(job) && live.pods.next.is_some_and(|next| next <= SETTLING_INTERVAL) {
         live.pods.next
     } else {
-        (lacks_a_name && is_running).then_some(NAME_TAKEN)
+        (lacks_an_alias && is_running).then_some(ALIAS_RETRY_INTERVAL)
     };
-    let held = plan.held.filter(|rest| !rest.is_zero());
-    poll.into_iter().chain(plan.start.rest()).chain(held).min()
+    let held = plan.held_pod_remaining.filter(|remaining| !remaining.is_zero());
+    poll.into_iter().chain(plan.start_deadline.remaining()).chain(held).min()
 }

@@ -1,5 +1,6 @@
-//! What can go wrong between a specification and its objects.
+//! The errors of a reconcile.
 
+use flux_api::crd::Reason;
 use kube::core::Status;
 use std::error::Error as _;
 use std::time::Duration;
@@ -7,35 +8,33 @@ use std::time::Duration;
 /// Why a MiniCluster could not be brought in line with its specification.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The API server refused a request, or did not answer it.
-    #[error("{verb} {1}", verb = .0.words().0)]
+    /// The API server refused a request, or did not respond.
+    #[error("{verb} {1}", verb = .0.message_and_reason().0)]
     Request(Verb, ObjectName, #[source] Box<kube::Error>),
-    /// The name of an object is not free: what has it is left alone.
+    /// Another object has the name of an object; the operator leaves it alone.
     #[error(transparent)]
     NameConflict(#[from] NameConflict),
-    /// An object was changed, or replaced by another, between the read and the write.
-    #[error("{0} has changed since it was read: it is read again")]
+    /// An object was changed or replaced between the read and the write.
+    #[error("{0} has changed since it was read; the next reconcile reads it again")]
     Conflict(ObjectName),
-    /// It took longer than it may.
+    /// The reconcile took longer than its deadline.
     #[error(
-        "gave up after {} seconds: the API server answers slowly or not at all; it is tried again",
+        "the reconcile was cancelled after {} seconds, because the API server responds slowly or not at all; it is tried again",
         .0.as_secs()
     )]
     TimedOut(Duration),
-    /// A defect of the operator: the code panicked. What it said is in the log alone, because it
-    /// may quote anything.
+    /// A defect of the operator: the code panicked. Only the log has the panic message, because it may quote secrets.
     #[error(
-        "the operator failed inside while reconciling this object, and goes on with the others: its log says where; please report it"
+        "the operator has a defect that stops the reconcile of this MiniCluster; its log shows where: please report it"
     )]
     Internal,
-    /// The pods are to be a gang, and there is nothing that would place them as one: what is asked for, what is
-    /// lacking, and how it is to be had.
+    /// No scheduler of the cluster can place the requested gang; the text is what is missing and how to get it.
     #[error("spec.scheduling.gang is {0}, or set it to None; it is tried again")]
     NoPodGroups(String),
     /// The objects could not be built.
     #[error("build the objects")]
     Build(#[source] anyhow::Error),
-    /// There is no CURVE certificate.
+    /// The CURVE certificate could not be made.
     #[error("make the CURVE certificate")]
     Curve(#[source] anyhow::Error),
 }
@@ -49,13 +48,13 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// How an error begins, and its category.
-    const fn words(self) -> (&'static str, &'static str) {
+    /// The verb in the error message, and the reason in conditions.
+    const fn message_and_reason(self) -> (&'static str, Reason) {
         match self {
-            Self::Read => ("read", "ReadFailed"),
-            Self::Apply => ("apply", "ApplyFailed"),
-            Self::WriteStatus => ("write the status of", "StatusWriteFailed"),
-            Self::Delete => ("delete", "DeleteFailed"),
+            Self::Read => ("read", Reason::ReadFailed),
+            Self::Apply => ("apply", Reason::ApplyFailed),
+            Self::WriteStatus => ("write the status of", Reason::StatusWriteFailed),
+            Self::Delete => ("delete", Reason::DeleteFailed),
         }
     }
 }
@@ -67,14 +66,14 @@ pub struct ObjectName {
     pub(super) name: String,
 }
 
-/// An object of somebody else that has a name which is ours to give.
+/// Another object has a name that the operator needs.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NameConflict {
     #[error("{0} exists and does not belong to this MiniCluster: rename one of them")]
     Taken(ObjectName),
-    #[error("{0} of a deleted MiniCluster of the same name is still there")]
+    #[error("{0} of a deleted MiniCluster of the same name still exists")]
     Predecessor(ObjectName),
-    /// The Service that `network.headlessName` names is not one that MiniClusters share.
+    /// The Service of `network.headlessName` exists, and MiniClusters do not share it.
     #[error(
         "spec.network.headlessName: the Service {name:?} exists, belongs to {owner}, and is not one that MiniClusters share: give another name, or delete that Service"
     )]
@@ -98,7 +97,7 @@ impl NameConflict {
 }
 
 impl Error {
-    /// What an answer to the request `verb` comes to: that somebody else has written is no failure.
+    /// Makes an error of a failed request. A write conflict is not an [`Error::Request`].
     pub(super) fn of(
         verb: Verb,
         kind: &str,
@@ -115,19 +114,20 @@ impl Error {
 
     /// The reason in conditions and Events and the label in metrics.
     pub const fn category(&self) -> &'static str {
-        match self {
-            Self::Request(verb, ..) => verb.words().1,
+        let reason = match self {
+            Self::Request(verb, ..) => verb.message_and_reason().1,
             Self::NameConflict(NameConflict::Taken(_) | NameConflict::Headless { .. }) => {
-                "NameTaken"
+                Reason::NameTaken
             }
-            Self::NameConflict(NameConflict::Predecessor(_)) => "WaitingForDeletion",
-            Self::Conflict(_) => "Conflict",
-            Self::TimedOut(_) => "TimedOut",
-            Self::Internal => "Internal",
-            Self::NoPodGroups(_) => "NoPodGroups",
-            Self::Build(_) => "BuildFailed",
-            Self::Curve(_) => "CertificateFailed",
-        }
+            Self::NameConflict(NameConflict::Predecessor(_)) => Reason::WaitingForDeletion,
+            Self::Conflict(_) => Reason::Conflict,
+            Self::TimedOut(_) => Reason::TimedOut,
+            Self::Internal => Reason::Internal,
+            Self::NoPodGroups(_) => Reason::NoPodGroups,
+            Self::Build(_) => Reason::BuildFailed,
+            Self::Curve(_) => Reason::CertificateFailed,
+        };
+        reason.as_str()
     }
 
     /// The error and all its causes in one line.
@@ -135,7 +135,7 @@ impl Error {
         let mut text = self.to_string();
         let mut cause = self.source();
         while let Some(error) = cause {
-            // The server's own sentence: the library's text is that of a whole `Status`, twice.
+            // Use the API server's message: the library prints the whole `Status`, twice.
             if let Some(status) = refusal(error) {
                 return format!("{text}: {}", status.message);
             }
@@ -150,7 +150,7 @@ impl Error {
     }
 }
 
-/// What the API server answered, if that is what `error` is about.
+/// The status that the API server returned, if it is the cause of `error`.
 fn refusal<'error>(error: &'error (dyn std::error::Error + 'static)) -> Option<&'error Status> {
     let boxed = error.downcast_ref::<Box<kube::Error>>().map(AsRef::as_ref);
     match boxed.or_else(|| error.downcast_ref::<kube::Error>()) {
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_is_the_servers_own_sentence() {
+    fn a_refusal_has_the_message_of_the_api_server() {
         let message = "Job.batch \"res2\" is invalid: must be less than or equal to cpu limit of 1";
         let status = Status::failure(message, "Invalid").with_code(422);
         let refused = Error::of(Verb::Apply, "Job", "res2");

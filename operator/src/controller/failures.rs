@@ -1,24 +1,23 @@
-//! Failures in a row, by object, and how long to wait after them. As everywhere in the operator, the lock is one that a
-//! panic of a reconcile does not poison: the others go on with it.
+//! Counts the failures in a row of each MiniCluster, and computes the wait before the next attempt. Like every lock
+//! of the operator, this one is not poisoned by the panic of a reconcile.
 
 use kube::ResourceExt;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// Wait after the first failure; doubled with each further one.
+/// Wait after the first failure; each further failure doubles it.
 pub(super) const FIRST_RETRY: Duration = Duration::from_secs(1);
-const LAST_RETRY: Duration = Duration::from_mins(5);
+const MAX_RETRY: Duration = Duration::from_mins(5);
 
-/// Failures in a row of the objects that fail now, by namespace and name; each with the uid of the object whose
-/// failures these are: one that takes over the name begins at none.
+/// Number of failures in a row by namespace and name, and the uid: a new object of the same name begins at 0.
 #[derive(Debug, Default)]
 pub(super) struct Failures(Mutex<Streaks>);
 
 type Streaks = HashMap<(Option<String>, String), (Option<String>, u32)>;
 
 impl Failures {
-    /// Notes a failure; the answer is how many in a row that makes, and how long to wait.
+    /// Counts a failure; returns the number of failures in a row and the wait.
     pub(super) fn failed(&self, object: &impl ResourceExt) -> (u32, Duration) {
         let mut streaks = self.0.lock();
         let streak = streaks.entry((object.namespace(), object.name_any())).or_default();
@@ -34,7 +33,7 @@ impl Failures {
 
 fn backoff(failures: u32) -> Duration {
     let doublings = failures.saturating_sub(1).min(16);
-    FIRST_RETRY.saturating_mul(1 << doublings).min(LAST_RETRY)
+    FIRST_RETRY.saturating_mul(1 << doublings).min(MAX_RETRY)
 }
 
 #[cfg(test)]
@@ -50,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_forgotten_with_an_object_that_did_well_or_was_replaced() {
+    fn success_or_replacement_resets_the_failures() {
         let failures = Failures::default();
         let failed = |uid: &str| {
             let mut pod = Pod::default();

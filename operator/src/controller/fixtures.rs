@@ -1,7 +1,7 @@
 //! Values for the unit tests of this module.
 
 use crate::controller::context::Context;
-use crate::controller::observe::Live;
+use crate::controller::observe::Observed;
 use crate::controller::run_record::RECORD_ANNOTATION;
 use flux_api::cluster::FixedFields;
 pub(crate) use flux_api::fixtures::{built, built_with, cluster, defaults, images, mini_cluster};
@@ -20,7 +20,7 @@ pub(crate) fn at(seconds: i64) -> Time {
     Time(jiff::Timestamp::from_second(seconds).unwrap())
 }
 
-/// A condition that became what it is at second `second`.
+/// A condition whose last transition was at second `second`.
 pub(crate) fn condition(type_: &str, status: &str, reason: &str, second: i64) -> Condition {
     Condition {
         type_: type_.to_owned(),
@@ -32,7 +32,7 @@ pub(crate) fn condition(type_: &str, status: &str, reason: &str, second: i64) ->
     }
 }
 
-/// What works with the API server beside it.
+/// A context, and the simulated API server that it talks to.
 pub(crate) fn context() -> (Context, Handle<Request<Body>, Response<Body>>) {
     let (service, server) = tower_test::mock::pair();
     let client = Client::new(service, "apps");
@@ -52,7 +52,7 @@ pub(crate) fn job(ready: i32) -> Job {
     .unwrap()
 }
 
-/// The same Job, ended at second 200.
+/// The Job of [`job`], ended at second 200.
 pub(crate) fn ended_job(type_: &str, reason: &str) -> Job {
     let mut job = job(0);
     let condition = json!({
@@ -66,8 +66,8 @@ pub(crate) fn ended_job(type_: &str, reason: &str) -> Job {
     job
 }
 
-/// Notes on the `ConfigMap` of `live` that its Job has failed, and takes the Job away.
-pub(super) fn delete_failed_job(live: &mut Live) {
+/// Records on the `ConfigMap` of `live` that its Job has failed, and removes the Job.
+pub(super) fn delete_failed_job(live: &mut Observed) {
     let job = live.job.take().unwrap();
     let note = json!({
         "job": "job-uid", "generation": 1, "complete": false, "reason": "CommandFailed",

@@ -1,4 +1,4 @@
-//! What happens to one object stays with it: a deadline, and panics that go no further.
+//! Keeps the failure of one MiniCluster from the others: a deadline, and a limit for panics.
 
 use super::error::Error;
 use futures::FutureExt as _;
@@ -6,12 +6,12 @@ use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
-/// Longest time for one reconcile of one object. It is a dozen requests, each of milliseconds.
-pub(super) const LIMIT: Duration = Duration::from_mins(1);
+/// Longest time for one reconcile, which sends about a dozen requests of some milliseconds.
+pub(super) const RECONCILE_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Does `work` on one object, for at most `limit`. A panic is an error of that object: kube-runtime would raise it
-/// again in the loop that serves all of them. Nothing that outlives `work` can be left half-changed by it: what is
-/// shared is counters, maps behind a `Mutex` that no decision is taken under, and the client.
+/// Runs `work` on one MiniCluster for at most `limit`, and turns a panic into an error: kube-runtime would raise the
+/// panic again in the loop that serves all MiniClusters. A panic cannot leave shared state half-changed: `work`
+/// shares only counters, maps behind a `Mutex` that no decision is made under, and the client.
 pub(super) async fn guarded<T>(
     limit: Duration,
     work: impl Future<Output = Result<T, Error>>,
@@ -19,7 +19,7 @@ pub(super) async fn guarded<T>(
     match tokio::time::timeout(limit, AssertUnwindSafe(work).catch_unwind()).await {
         Ok(Ok(result)) => result,
         Ok(Err(panic)) => {
-            tracing::error!(panic = message(panic.as_ref()), "a panic: this is a defect");
+            tracing::error!(panic = message(panic.as_ref()), "a reconcile panicked");
             Err(Error::Internal)
         }
         Err(_) => Err(Error::TimedOut(limit)),

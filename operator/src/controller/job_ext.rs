@@ -1,17 +1,17 @@
-//! The state of a Job: how far it is, and what the operator has noted on it.
+//! Functions on a Job: its progress, and the operator's annotations on it.
 
 use flux_api::objects::{GENERATION_ANNOTATION, SUSPENDED_ANNOTATION};
 use k8s_openapi::api::batch::v1::{Job, JobCondition, JobStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 
-/// Annotation of the Job: the start of the Job since which the quorum was reached once.
-pub(super) const RAN_ANNOTATION: &str = "flux-framework.org/running-since-start";
+/// Annotation of the Job: the start time of the Job in whose run the quorum was reached.
+pub(super) const QUORUM_ANNOTATION: &str = "flux-framework.org/running-since-start";
 
-/// Annotation of the Job: what it waited for when the time to start was over.
-pub(super) const CAUSE_ANNOTATION: &str = "flux-framework.org/start-deadline-exceeded";
+/// Annotation of the Job: what it waited for when the start deadline passed.
+pub(super) const LATE_START_ANNOTATION: &str = "flux-framework.org/start-deadline-exceeded";
 
-/// Annotation of the Job whose run has ended: the containers that held its pods, so that the Job was ended.
+/// Annotation of a Job that the operator ended: the containers that kept its pods running after the run.
 pub(super) const HELD_ANNOTATION: &str = "flux-framework.org/held-by-containers";
 
 pub(super) fn noted_generation(job: &Job) -> Option<i64> {
@@ -36,7 +36,7 @@ pub(super) fn is_failed(job: &Job) -> bool {
     job_condition(job, "Failed").is_some()
 }
 
-/// True once it is decided how the Job ends, though pods of it may be left (KEP-3329, KEP-3998).
+/// True once the Job controller has decided how the Job ends, although pods may be left (KEP-3329, KEP-3998).
 pub(super) fn is_ending(job: &Job) -> bool {
     let decided = ["FailureTarget", "SuccessCriteriaMet"];
     is_finished(job) || decided.iter().any(|type_| job_condition(job, type_).is_some())
@@ -46,12 +46,12 @@ pub(super) fn is_suspended(job: &Job) -> bool {
     job.spec.as_ref().and_then(|spec| spec.suspend) == Some(true)
 }
 
-/// Why the operator has suspended the Job, unless somebody else has.
+/// The operator's note why it has suspended the Job; `None` if another actor has suspended it.
 pub(super) fn noted_suspension(job: &Job) -> Option<&str> {
     job.annotations().get(SUSPENDED_ANNOTATION).filter(|_| is_suspended(job)).map(String::as_str)
 }
 
-/// When the Job was started; one that is suspended was not.
+/// When the Job was started; a suspended Job has no start time.
 pub(super) fn start_time(job: &Job) -> Option<&Time> {
     job.status.as_ref()?.start_time.as_ref()
 }
@@ -60,7 +60,7 @@ pub(super) fn ready_pods(job: &Job) -> i32 {
     job.status.as_ref().and_then(|status| status.ready).unwrap_or_default()
 }
 
-/// True for a Job that makes lost pods again and repeats no command.
+/// True for a Job that replaces lost pods and never repeats its command.
 pub(super) fn counts_by_index(job: &Job) -> bool {
     job.spec.as_ref().is_some_and(|spec| spec.backoff_limit_per_index.is_some())
 }
@@ -71,7 +71,7 @@ pub(super) fn has_pods(job: &Job) -> bool {
     counts.flatten().any(|count| count > 0)
 }
 
-/// True while the Job is under way and not all of its brokers are ready: no change of it says for what pods wait.
+/// True while the Job runs and not all brokers are ready. The Job's status does not have what pods wait for.
 pub(super) fn lacks_brokers(job: &Job) -> bool {
     is_started(job) && ready_pods(job) < parallelism(job)
 }
@@ -84,8 +84,8 @@ fn is_started(job: &Job) -> bool {
     start_time(job).is_some() && !is_suspended(job) && !is_finished(job)
 }
 
-/// True when the Job is under way and has fewer pods than it should: no change of it tells when that ends. Pods that
-/// have failed are to be replaced, so they do not count.
+/// True while the Job runs and has fewer pods than it should. No change of the Job shows why. Failed pods do not
+/// count, because the Job controller replaces them.
 pub(super) fn lacks_pods(job: &Job) -> bool {
     let made: i32 = job.status.as_ref().map_or(0, |status| {
         [status.active, status.succeeded, status.terminating].into_iter().flatten().sum()
@@ -93,7 +93,7 @@ pub(super) fn lacks_pods(job: &Job) -> bool {
     is_started(job) && made < parallelism(job)
 }
 
-/// True for a container that `job` gives its pods, and nobody else.
+/// True if `container` is in the pod template of `job`, so that no webhook has added it.
 pub(super) fn is_own(job: &Job, container: &str) -> bool {
     let pod = job.spec.as_ref().and_then(|spec| spec.template.spec.as_ref());
     container == job.name_any()

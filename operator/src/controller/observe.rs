@@ -1,14 +1,14 @@
-//! What there is in the cluster: all that is read, in one go.
+//! Reads the live objects of a MiniCluster.
 
 pub(super) mod cached_client;
-mod check;
 pub(super) mod demand;
 pub(super) mod gang;
 pub(super) mod image_volumes;
+pub(super) mod mini_cluster_cache;
 mod pending;
+mod pending_check;
 mod pods;
 pub(super) mod rate_limit;
-pub(super) mod recent;
 pub(super) mod stores;
 pub(super) mod waiting;
 
@@ -16,7 +16,7 @@ pub(super) use pods::Pods;
 
 use super::error::{Error, NameConflict, Verb};
 use super::run_record::{RunRecord, has_ended};
-use cached_client::{CachedClient, Owned, is_owned, or_note};
+use cached_client::{CachedClient, Owned, is_owned, split_conflict};
 use flux_api::cluster::{Cluster, Identity};
 use flux_api::objects::services;
 use flux_contract::labels;
@@ -30,38 +30,39 @@ use kube::runtime::reflector::Store;
 use std::collections::BTreeMap;
 use stores::Stores;
 
+/// The live objects of a MiniCluster. `apply` replaces those that it has written.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Live {
+pub(super) struct Observed {
     pub(super) job: Option<Job>,
     pub(super) config_map: Option<ConfigMap>,
     pub(super) services_pod: Option<Pod>,
     pub(super) services: BTreeMap<String, Service>,
     pub(super) pods: Pods,
-    pub(super) gang: gang::Observed,
-    /// Objects of somebody else in the place of the Job, the `ConfigMap`, the services' pod or the PodGroup.
-    pub(super) taken: Vec<NameConflict>,
-    /// Objects of somebody else in the place of a Service that there must be.
-    pub(super) services_taken: Vec<NameConflict>,
-    /// Short names of sidecars' Services that somebody else has.
-    pub(super) names_taken: Vec<String>,
-    /// Why the API server does not take Services with short names.
-    pub(super) names_refused: Vec<String>,
+    pub(super) gang: gang::ObservedPodGroups,
+    /// Objects of others that have the name of the Job, the `ConfigMap`, the pod of `spec.services` or the PodGroup.
+    pub(super) conflicts: Vec<NameConflict>,
+    /// Objects of others that have the name of a Service that the run needs.
+    pub(super) service_conflicts: Vec<NameConflict>,
+    /// Names of aliases that objects of others have.
+    pub(super) alias_conflicts: Vec<String>,
+    /// The API server's messages about aliases that it refuses.
+    pub(super) refused_aliases: Vec<String>,
 }
 
-/// Reads everything. The names of the Services are in the specification: while a run is under way none is read
-/// for one that was refused, of which `cluster` is absent, nor of a run that is noted to have ended.
+/// Reads all objects. The specification has the names of the Services, so Services are not read for a running
+/// MiniCluster whose specification is invalid, where `cluster` is absent, nor for a run whose end is recorded.
 pub(super) async fn observe(
     client: &CachedClient<'_>,
     identity: &Identity,
     cluster: Option<&Cluster>,
     now: &Time,
-) -> Result<Live, Error> {
+) -> Result<Observed, Error> {
     let Identity { name, owner, .. } = identity;
     let (config_name, services_pod_name) = (name.agent_config_map(), name.services_pod());
     let asked_for = cluster.is_some_and(|cluster| cluster.services_pod.is_some());
     let job = client.get_owned(name.as_str(), owner, |stores| &stores.jobs).await?;
     let config_map = async {
-        // Where there is no Job one may be created: what ran before is read live, after the Job.
+        // Without a Job, `decide` may create one: the record of an earlier run must be read live, after the Job.
         if matches!(job, Ok(None)) {
             client.objects().read_owned(&config_name, owner).await
         } else {
@@ -77,15 +78,17 @@ pub(super) async fn observe(
         config_map,
         client.services_pod(&services_pod_name, owner, asked_for),
     )?;
-    let mut taken = Vec::new();
-    let job = or_note(job, &mut taken);
-    let config_map = or_note(config_map, &mut taken);
-    let mut unasked = Vec::new();
-    let services_pod = or_note(services_pod, if asked_for { &mut taken } else { &mut unasked });
-    let mut live = Live { job, config_map, services_pod, pods, taken, ..Live::default() };
+    let mut conflicts = Vec::new();
+    let job = split_conflict(job, &mut conflicts);
+    let config_map = split_conflict(config_map, &mut conflicts);
+    let mut ignored = Vec::new();
+    let of_pod = if asked_for { &mut conflicts } else { &mut ignored };
+    let services_pod = split_conflict(services_pod, of_pod);
+    let mut live =
+        Observed { job, config_map, services_pod, pods, conflicts, ..Observed::default() };
     let recorded = live.config_map.as_ref().and_then(RunRecord::on);
     let is_over = if let Some(job) = &live.job {
-        // The end is recorded when all else was done.
+        // The end is recorded last, so nothing is left to do.
         if recorded.is_some_and(|run| run.has_end_of(job)) {
             return Ok(live);
         }
@@ -98,12 +101,13 @@ pub(super) async fn observe(
     } else if let Some(cluster) = cluster {
         add_services(client, owner, cluster, &mut live).await?;
         live.gang =
-            gang::observe(client, identity, cluster, live.job.as_ref(), &mut live.taken).await?;
+            gang::observe(client, identity, cluster, live.job.as_ref(), &mut live.conflicts)
+                .await?;
     }
     Ok(live)
 }
 
-/// The Services of a run that is over, whatever the specification says by now: none is to be left.
+/// All Services of a finished run, even those that the present specification does not name, so that none is left.
 async fn all_services(
     client: &CachedClient<'_>,
     identity: &Identity,
@@ -121,27 +125,27 @@ async fn add_services(
     client: &CachedClient<'_>,
     owner: &OwnerReference,
     cluster: &Cluster,
-    live: &mut Live,
+    live: &mut Observed,
 ) -> Result<(), Error> {
-    let asked = services(cluster);
-    let needed = names(std::iter::once(&asked.lead).chain(&asked.exposed));
-    let aliases = names(asked.aliases.iter());
+    let desired = services(cluster);
+    let needed = names(std::iter::once(&desired.lead).chain(&desired.exposed));
+    let aliases = names(desired.aliases.iter());
     let service: fn(&Stores) -> &Store<Service> = |stores| &stores.services;
     let (headless, needed, aliases) = futures::try_join!(
         headless_service(client, owner, cluster),
         try_join_all(needed.iter().map(|name| client.get_owned(name, owner, service))),
         try_join_all(aliases.iter().map(|name| client.get_owned(name, owner, service))),
     )?;
-    let mut names_taken = Vec::new();
+    let mut alias_conflicts = Vec::new();
     let needed = std::iter::once(headless).chain(needed);
-    let needed = needed.filter_map(|it| or_note(it, &mut live.services_taken));
-    let aliases = aliases.into_iter().filter_map(|it| or_note(it, &mut names_taken));
+    let needed = needed.filter_map(|it| split_conflict(it, &mut live.service_conflicts));
+    let aliases = aliases.into_iter().filter_map(|it| split_conflict(it, &mut alias_conflicts));
     live.services = needed.chain(aliases).map(|service| (service.name_any(), service)).collect();
-    live.names_taken = names_taken.into_iter().map(NameConflict::into_name).collect();
+    live.alias_conflicts = alias_conflicts.into_iter().map(NameConflict::into_name).collect();
     Ok(())
 }
 
-/// The headless Service: this MiniCluster's, or the one that others share already.
+/// The headless Service: the MiniCluster's own, or one that other MiniClusters share.
 async fn headless_service(
     client: &CachedClient<'_>,
     owner: &OwnerReference,

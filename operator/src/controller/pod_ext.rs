@@ -1,4 +1,4 @@
-//! The state of a pod and of its containers.
+//! Functions on a pod and its containers.
 
 use flux_contract::invocation::REPLACED_VARIABLES;
 use k8s_openapi::api::core::v1::{
@@ -8,10 +8,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 use std::time::Duration;
 
-/// The kubelet's first write of a status reaches the API server within this time after the `startTime` in it.
-const SAME_MOMENT: Duration = Duration::from_secs(2);
+/// Longest time from the `startTime` of a pod to the API server's time of the kubelet's first status write.
+const STATUS_DELAY: Duration = Duration::from_secs(2);
 
-/// True when the broker in `pod` is ready, whatever the containers beside it are.
+/// True when the broker in `pod` is ready, even if a sidecar is not.
 pub(super) fn broker_is_ready(pod: &Pod, runner: &str) -> bool {
     let mut all = pod.status.iter().flat_map(containers);
     all.any(|container| container.name == runner && container.ready)
@@ -25,7 +25,7 @@ pub(super) fn end_of<'pod>(
     found.state.as_ref()?.terminated.as_ref()
 }
 
-/// The main containers of `pod` that run although the one called `runner` has ended, for people.
+/// For a message: the main containers of `pod` that still run after the container `runner` has ended.
 pub(super) fn running_beside(pod: &Pod, runner: &str) -> Option<String> {
     end_of(pod, runner)?;
     let all = pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten());
@@ -34,45 +34,46 @@ pub(super) fn running_beside(pod: &Pod, runner: &str) -> Option<String> {
     (!names.is_empty()).then(|| format!("{} of pod {}", names.join(", "), pod.name_any()))
 }
 
-/// True when it is certain that the runner of a pod that has failed was never started.
+/// True when the pod has failed and its runner was certainly never started.
 pub(super) fn is_unstarted(pod: &Pod, runner: &str) -> bool {
     let Some(status) = pod.status.as_ref().filter(|_| has_failed(pod)) else { return false };
     match containers(status).find(|container| container.name == runner) {
         Some(container) => was_never_created(container),
-        // The kubelet refuses a pod that it has just got; or a pod that runs, when it begins anew (`rejectPod`). It
-        // leaves nothing of the containers and of its conditions either way. The start time is that of the first write.
+        // The kubelet refuses a new pod, or, after its own restart, a running pod (`rejectPod`). Either way it
+        // removes all container statuses and conditions. The start time is that of the first status write.
         None => match &status.start_time {
             Some(start) => last_status_write(pod)
-                .is_some_and(|end| end.0.duration_since(start.0).unsigned_abs() <= SAME_MOMENT),
-            // No kubelet has had it, if there was no node.
+                .is_some_and(|end| end.0.duration_since(start.0).unsigned_abs() <= STATUS_DELAY),
+            // Without a node no kubelet has had the pod.
             None => condition(status, "PodScheduled").is_none_or(|it| it.status != "True"),
         },
     }
 }
 
-/// True for a pod that has failed and has no container: a kubelet may have refused it.
+/// True for a failed pod without container statuses: a kubelet may have refused it.
 pub(super) fn leaves_no_container(pod: &Pod) -> bool {
     has_failed(pod) && pod.status.iter().flat_map(containers).next().is_none()
 }
 
-/// Time of the last write of the status, by the API server's clock.
+/// Time of the last status write, by the API server's clock.
 fn last_status_write(pod: &Pod) -> Option<&Time> {
     let entries = pod.metadata.managed_fields.iter().flatten();
     let of_status = entries.filter(|entry| entry.subresource.as_deref() == Some("status"));
     of_status.filter_map(|entry| entry.time.as_ref()).max_by_key(|time| time.0)
 }
 
-/// The kubelet ends a container that it has not created yet in words only (`TerminatePod` of its status manager).
+/// True for a container that the kubelet never created. The kubelet reports such a container as terminated all the
+/// same (`TerminatePod` of its status manager).
 fn was_never_created(container: &ContainerStatus) -> bool {
     let state = container.state.clone().unwrap_or_default();
-    let ended_in_words = |end: &ContainerStateTerminated| {
+    let reported_as_ended = |end: &ContainerStateTerminated| {
         end.started_at.is_none() && end.reason.as_deref() == Some("ContainerStatusUnknown")
     };
     container.container_id.is_none()
         && container.restart_count == 0
         && container.last_state.as_ref().is_none_or(|last| last.terminated.is_none())
         && state.running.is_none()
-        && state.terminated.as_ref().is_none_or(ended_in_words)
+        && state.terminated.as_ref().is_none_or(reported_as_ended)
 }
 
 /// How many pods of the same index the Job controller had replaced when it made this one.
@@ -81,7 +82,7 @@ pub(super) fn replaced_before(pod: &Pod) -> u32 {
     REPLACED_VARIABLES.iter().filter_map(count).sum()
 }
 
-/// The condition that says that Kubernetes takes the pod away, where it does (KEP-3329).
+/// The condition by which Kubernetes reports that it removes the pod (KEP-3329).
 pub(super) fn disruption(pod: &Pod) -> Option<&PodCondition> {
     condition(pod.status.as_ref()?, "DisruptionTarget").filter(|it| it.status == "True")
 }
@@ -94,7 +95,7 @@ pub(super) fn phase(pod: &Pod) -> Option<&str> {
     pod.status.as_ref()?.phase.as_deref()
 }
 
-/// Main containers first: what keeps them waiting matters more than an init container's state.
+/// The main containers, then the init containers: why a main container waits matters more.
 pub(super) fn containers(status: &PodStatus) -> impl Iterator<Item = &ContainerStatus> {
     let main = status.container_statuses.iter().flatten();
     main.chain(status.init_container_statuses.iter().flatten())
@@ -111,7 +112,7 @@ mod tests {
     use k8s_openapi::api::core::v1::ContainerState;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 
-    /// A pod that failed, had a kubelet at second 100, and of which the kubelet wrote the status last at second `end`.
+    /// A failed pod that a kubelet got at second 100; the last status write was at second `end`.
     fn failed(runner: Option<&ContainerState>, end: i64) -> Pod {
         let mut pod = pod("hello-0-a", "Failed", "hello", runner.cloned().unwrap_or_default());
         let status = pod.status.as_mut().unwrap();
@@ -131,11 +132,11 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_the_kubelet_refused_or_that_went_before_its_runner_was_created_is_unstarted() {
+    fn a_pod_without_a_created_runner_is_unstarted() {
         let gone = || Some(ended(137, "ContainerStatusUnknown", None));
         for (runner, end, unstarted) in [
             (None, 101, true),
-            // It ran, until its kubelet began anew and refused it.
+            // The pod ran until its kubelet was restarted and refused it.
             (None, 160, false),
             (Some(waiting("ContainerCreating")), 160, true),
             (gone(), 160, true),
@@ -151,7 +152,7 @@ mod tests {
         let mut ran = failed(gone().as_ref(), 160);
         let containers = ran.status.as_mut().unwrap().container_statuses.as_mut().unwrap();
         containers[0].container_id = Some("containerd://1".to_owned());
-        assert!(!is_unstarted(&ran, "hello"), "the kubelet has lost a container that it had");
+        assert!(!is_unstarted(&ran, "hello"), "the kubelet had created the container");
         let mut without_node = failed(None, 160);
         without_node.status.as_mut().unwrap().start_time = None;
         assert!(is_unstarted(&without_node, "hello"));

@@ -1,17 +1,17 @@
-//! Writes the status, once, last, and only when it differs; then the Events.
+//! Writes the status at the end of a reconcile if it differs, then the Events.
 //!
-//! What nobody waits for is written together: a thousand pods that start change how many are ready as often.
+//! Minor status changes are postponed and written together: a thousand starting pods cause a thousand of them.
 
 mod events;
 
 use super::context::{Context, FIELD_MANAGER};
 use super::error::{Error, Verb};
 use super::observe::cached_client::{Read, read, reported};
-use super::observe::recent::{Name, name_of};
+use super::observe::mini_cluster_cache::{NamespacedName, namespaced_name};
 use super::observe::stores::MiniClusterMeta;
 use super::status::{change, interrupted, summary};
 use events::events;
-use flux_api::crd::{MiniCluster, MiniClusterStatus, State};
+use flux_api::crd::{MiniCluster, MiniClusterStatus, Reason, State};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::{Patch, PatchParams};
 use kube::runtime::events::{Event, Recorder};
@@ -19,57 +19,56 @@ use kube::{Resource as _, ResourceExt as _};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Least time between two writes of a status of which the second has other numbers and words only.
-const PAUSE: Duration = Duration::from_secs(5);
-/// The same where the second says that pods have started or that the lead has ended: most runs go on soon.
-const LONG_PAUSE: Duration = Duration::from_secs(10);
+/// Least time between two status writes of which the second only changes numbers and messages.
+const STATUS_WRITE_INTERVAL: Duration = Duration::from_secs(5);
+/// Least time before a status write that only reports started pods or an ended lead: the next state follows soon.
+const PASSING_STATE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Reasons of a status that waits for nodes, a quota, a queue, or somebody.
-const WAITING_REASONS: [&str; 3] = ["Waiting", "PodsRefused", "Suspended"];
+/// Reasons of a status that waits for nodes, a quota, a queue or a person.
+const WAITING_REASONS: [Reason; 3] = [Reason::Waiting, Reason::PodsRefused, Reason::Suspended];
 
-/// Writes `status` if it differs from the one `cluster` has, and publishes what changed; `cluster` has then the
-/// resource version of the answer. If it can wait and another was written a moment ago, the answer is how long.
+/// Writes `status` if it differs from the present one, sets the new resource version in `mini_cluster`, and publishes
+/// Events. Returns how long to wait if the write was postponed.
 pub(crate) async fn report(
     context: &Context,
-    cluster: &mut MiniCluster,
+    mini_cluster: &mut MiniCluster,
     status: &MiniClusterStatus,
 ) -> Result<Option<Duration>, Error> {
-    context.recent.set_summary(&name_of(cluster), summary(cluster, status));
-    if cluster.status.as_ref() == Some(status) {
+    context.cache.set_summary(&namespaced_name(mini_cluster), summary(mini_cluster, status));
+    if mini_cluster.status.as_ref() == Some(status) {
         return Ok(None);
     }
-    if let Some(old) = &cluster.status
+    if let Some(old) = &mini_cluster.status
         && context.watches()
-        && let Some(rest) = postponed(context, &name_of(cluster), old, status)
+        && let Some(remaining) = postponed(context, &namespaced_name(mini_cluster), old, status)
     {
-        return Ok(Some(rest));
+        return Ok(Some(remaining));
     }
-    let name = cluster.name_any();
+    let name = mini_cluster.name_any();
     let patch = json!({
-        // Neither to one of the same name that was created since, nor over what another has written.
-        "metadata": { "uid": cluster.uid(), "resourceVersion": cluster.resource_version() },
-        "status": replacing(cluster.status.as_ref(), status),
+        // The write fails if the MiniCluster was replaced or its status written since the read.
+        "metadata": { "uid": mini_cluster.uid(), "resourceVersion": mini_cluster.resource_version() },
+        "status": replacing(mini_cluster.status.as_ref(), status),
     });
     let parameters =
         PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-    // The answer holds the whole object, also one that cannot be read.
-    let namespace = cluster.namespace().unwrap_or_default();
+    // The response has the whole object, whose specification this release may be unable to parse.
+    let namespace = mini_cluster.namespace().unwrap_or_default();
     let api = reported(context.client.clone(), &namespace);
-    let answer = api.patch_status(&name, &parameters, &Patch::Merge(patch)).await;
-    let answer = answer.map_err(Error::of(Verb::WriteStatus, "MiniCluster", &name))?;
-    cluster.metadata.resource_version.clone_from(&answer.metadata.resource_version);
-    context.recent.set_status(answer.metadata, answer.status);
-    let old = cluster.status.as_ref().map(|old| old.conditions.as_slice()).unwrap_or_default();
-    log_end(cluster, status);
-    context.metrics.observe_change(&change(cluster, status));
+    let written = api.patch_status(&name, &parameters, &Patch::Merge(patch)).await;
+    let written = written.map_err(Error::of(Verb::WriteStatus, "MiniCluster", &name))?;
+    mini_cluster.metadata.resource_version.clone_from(&written.metadata.resource_version);
+    context.cache.set_status(written.metadata, written.status);
+    let old = mini_cluster.status.as_ref().map(|old| old.conditions.as_slice()).unwrap_or_default();
+    log_end(mini_cluster, status);
+    context.metrics.observe_status_change(&change(mini_cluster, status));
     for event in events(old, &status.conditions) {
-        publish(context, &cluster.object_ref(&()), &event).await;
+        publish(context, &mini_cluster.object_ref(&()), &event).await;
     }
     Ok(None)
 }
 
-/// What puts `new` in the place of `old`, as a merge patch: the whole status is the operator's. Conditions that
-/// another operator has left would say what was true once.
+/// A merge patch that replaces `old` by `new` whole: a leftover condition of another operator would be outdated.
 fn replacing(old: Option<&MiniClusterStatus>, new: &MiniClusterStatus) -> Value {
     let mut patch = json!(new);
     for (field, _) in json!(old).as_object().into_iter().flatten() {
@@ -80,87 +79,87 @@ fn replacing(old: Option<&MiniClusterStatus>, new: &MiniClusterStatus) -> Value 
     patch
 }
 
-/// How long it is until `new` may take the place of `old`.
+/// How long to postpone the write of `new`.
 fn postponed(
     context: &Context,
-    cluster: &Name,
+    name: &NamespacedName,
     old: &MiniClusterStatus,
     new: &MiniClusterStatus,
 ) -> Option<Duration> {
-    let rest = pause(old, new).and_then(|pause| context.recent.pause(cluster, pause));
-    let limited = || context.status_rate.rest(cluster);
-    rest.or_else(|| still_waits(old, new).then(limited).flatten())
+    let left = write_interval(old, new).and_then(|it| context.cache.remaining(name, it));
+    let limited = || context.status_rate.remaining(name);
+    left.or_else(|| still_waits(old, new).then(limited).flatten())
 }
 
-/// True where the same run waits as before, for something else perhaps. What all of them wait for may change for all
-/// at once; who starts or ends is not limited.
+/// True where the same run still waits. Such writes are rate limited: many MiniClusters may wait for the same.
 fn still_waits(old: &MiniClusterStatus, new: &MiniClusterStatus) -> bool {
     let is_same = (old.state, old.size) == (new.state, new.size)
         && old.observed_generation == new.observed_generation;
-    is_same && new.reason.as_deref().is_some_and(|reason| WAITING_REASONS.contains(&reason))
+    let reason = new.reason.as_deref().and_then(Reason::find);
+    is_same && reason.is_some_and(|reason| WAITING_REASONS.contains(&reason))
 }
 
-/// How long `new` can wait after `old`: if it only has other numbers and words, or says that pods have started or
-/// that the lead has ended, nobody acts on that. An Event is never late.
-fn pause(old: &MiniClusterStatus, new: &MiniClusterStatus) -> Option<Duration> {
+/// The least interval between `old` and `new`; `None` for a change on which people act, as one with an Event.
+fn write_interval(old: &MiniClusterStatus, new: &MiniClusterStatus) -> Option<Duration> {
     use State::{Ending, Pending, Running, Starting};
-    let pause = match (old.state, new.state) {
-        (before, now) if before == now => PAUSE,
+    let interval = match (old.state, new.state) {
+        (before, now) if before == now => STATUS_WRITE_INTERVAL,
         (Some(Pending), Some(Starting)) | (Some(Pending | Starting | Running), Some(Ending)) => {
-            LONG_PAUSE
+            PASSING_STATE_INTERVAL
         }
         _ => return None,
     };
-    let only_that = old.observed_generation == new.observed_generation
+    let is_minor = old.observed_generation == new.observed_generation
         && old.size == new.size
         && events(&old.conditions, &new.conditions).is_empty();
-    only_that.then_some(pause)
+    is_minor.then_some(interval)
 }
 
-/// Publishes an Event about a MiniCluster. One that cannot be written is no reason to do anything again. Each has a
-/// recorder of its own: one for all would take an Event with another text for the same, and drop the text.
-async fn publish(context: &Context, cluster: &ObjectReference, event: &Event) {
+/// Publishes an Event about a MiniCluster; a failure is only logged. Each Event has its own recorder, because a
+/// shared one would merge Events with different texts into the first.
+async fn publish(context: &Context, mini_cluster: &ObjectReference, event: &Event) {
     let recorder = Recorder::new(context.client.clone(), context.reporter.clone());
-    if let Err(error) = recorder.publish(event, cluster).await {
-        tracing::warn!(%error, reason = event.reason, "publish an Event");
+    if let Err(error) = recorder.publish(event, mini_cluster).await {
+        tracing::warn!(%error, reason = event.reason, "an Event could not be published");
     }
 }
 
-fn log_end(cluster: &MiniCluster, status: &MiniClusterStatus) {
-    let was_over = cluster.status.as_ref().is_some_and(MiniClusterStatus::is_over);
+fn log_end(mini_cluster: &MiniCluster, status: &MiniClusterStatus) {
+    let was_over = mini_cluster.status.as_ref().is_some_and(MiniClusterStatus::is_over);
     let Some(end) = status.end().filter(|_| !was_over) else { return };
     let (type_, reason, message) = (&end.type_, &end.reason, &end.message);
     let exit_code = status.exit_code;
     tracing::info!(type_, reason, message, exit_code, "the MiniCluster has ended");
 }
 
-/// Says in the status why no more is known, or told, unless what was read is out of date. The answer is `error`.
+/// Writes `error` into the status, unless it is a conflict, and returns it.
 pub(crate) async fn report_error(
     context: &Context,
-    cluster: &mut MiniCluster,
+    mini_cluster: &mut MiniCluster,
     error: Error,
 ) -> Error {
     if !matches!(error, Error::Conflict(_)) {
-        let status = interrupted(cluster, &error, context.now());
-        if let Err(error) = report(context, cluster, &status).await {
-            tracing::warn!(error = error.chain(), "the status could not be written either");
+        let status = interrupted(mini_cluster, &error, context.now());
+        if let Err(error) = report(context, mini_cluster, &status).await {
+            tracing::warn!(error = error.chain(), "could not write the status either");
         }
     }
     error
 }
 
-/// Says in the status of a MiniCluster that its reconcile was interrupted by `error`.
+/// Writes into the status of a MiniCluster that `error` has interrupted its reconcile.
 pub(crate) async fn report_interrupted(
     context: &Context,
-    cluster: &MiniClusterMeta,
+    meta: &MiniClusterMeta,
     error: &Error,
 ) -> Result<(), Error> {
-    let (namespace, name) = name_of(cluster);
-    let Some(Read { mut object, .. }) = read(&context.client, &namespace, &name).await? else {
+    let (namespace, name) = namespaced_name(meta);
+    let Some(Read { mut mini_cluster, .. }) = read(&context.client, &namespace, &name).await?
+    else {
         return Ok(());
     };
-    let status = interrupted(&object, error, context.now());
-    report(context, &mut object, &status).await.map(|_| ())
+    let status = interrupted(&mini_cluster, error, context.now());
+    report(context, &mut mini_cluster, &status).await.map(|_| ())
 }
 
 #[cfg(test)]
@@ -180,45 +179,46 @@ mod tests {
     }
 
     #[test]
-    fn only_numbers_words_and_passing_states_wait() {
+    fn only_numbers_messages_and_passing_states_wait() {
         let starting = status(State::Starting, 1);
         for (new, waits) in [
-            (status(State::Starting, 2), Some(PAUSE)),
-            (status(State::Ending, 0), Some(LONG_PAUSE)),
+            (status(State::Starting, 2), Some(STATUS_WRITE_INTERVAL)),
+            (status(State::Ending, 0), Some(PASSING_STATE_INTERVAL)),
             (status(State::Running, 4), None),
             (status(State::Failed, 0), None),
             (status(State::Suspended, 0), None),
             (MiniClusterStatus { size: 8, ..starting.clone() }, None),
             (MiniClusterStatus { observed_generation: Some(2), ..starting.clone() }, None),
-            (with_condition("Progressing", "Starting"), Some(PAUSE)),
+            (with_condition("Progressing", "Starting"), Some(STATUS_WRITE_INTERVAL)),
             (with_condition("Progressing", "Waiting"), None),
             (with_condition("Ready", "QuorumReached"), None),
         ] {
-            assert_eq!(pause(&starting, &new), waits, "{new:?}");
+            assert_eq!(write_interval(&starting, &new), waits, "{new:?}");
         }
-        assert_eq!(pause(&status(State::Suspended, 0), &status(State::Pending, 0)), None);
+        assert_eq!(write_interval(&status(State::Suspended, 0), &status(State::Pending, 0)), None);
     }
 
     #[tokio::test]
-    async fn what_can_wait_is_written_after_a_pause() {
+    async fn status_writes_that_can_wait_are_postponed() {
         let (context, _server) = fixtures::context();
         context.writers.lock().take();
-        let mut cluster = MiniCluster::new("hello", MiniClusterSpec::default());
-        cluster.status = Some(status(State::Starting, 1));
+        let mut mini_cluster = MiniCluster::new("hello", MiniClusterSpec::default());
+        mini_cluster.status = Some(status(State::Starting, 1));
         let next = |state| {
             let status = status(state, 2);
-            let (context, mut cluster) = (&context, cluster.clone());
-            // What asks the server has no answer yet.
-            async move { report(context, &mut cluster, &status).now_or_never().map(Result::unwrap) }
+            let (context, mut mini_cluster) = (&context, mini_cluster.clone());
+            // The simulated server never responds, so a status write stays pending.
+            async move { report(context, &mut mini_cluster, &status).now_or_never().map(Result::unwrap) }
         };
         assert_eq!(next(State::Starting).await, None, "nothing was written before");
-        context.recent.set_cluster(&cluster);
-        context.recent.set_status(cluster.metadata.clone(), cluster.status.clone());
-        for (state, least, most) in
-            [(State::Starting, Duration::ZERO, PAUSE), (State::Ending, PAUSE, LONG_PAUSE)]
-        {
-            let rest = next(state).await.unwrap().unwrap();
-            assert!(rest > least && rest <= most);
+        context.cache.put(&mini_cluster);
+        context.cache.set_status(mini_cluster.metadata.clone(), mini_cluster.status.clone());
+        for (state, least, most) in [
+            (State::Starting, Duration::ZERO, STATUS_WRITE_INTERVAL),
+            (State::Ending, STATUS_WRITE_INTERVAL, PASSING_STATE_INTERVAL),
+        ] {
+            let remaining = next(state).await.unwrap().unwrap();
+            assert!(remaining > least && remaining <= most);
         }
         assert_eq!(next(State::Running).await, None, "a quorum is written at once");
     }

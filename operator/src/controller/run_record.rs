@@ -1,8 +1,8 @@
-//! The record of a run, kept on the `ConfigMap` of the agents, which stays when the Job is deleted: a command that may
-//! have begun is not begun again because its Job is gone.
+//! The record of a run, an annotation of the agents' `ConfigMap`, which stays when the Job is deleted: so a command
+//! that may have begun is not started a second time.
 //!
-//! The operator writes the record when it has created the Job, and in the same write the key of that run, which the
-//! pods mount by its name: no kubelet starts a container before the key is there. So without a record nothing has begun.
+//! After creating the Job the operator writes the record and, in the same write, the key of that run. The pods mount
+//! this key by name, and no kubelet starts a container before the key exists. So without a record nothing has begun.
 
 use super::job_ext::{counts_by_index, is_finished, is_own, is_suspended, noted_generation};
 use super::pod_ext::end_of;
@@ -15,24 +15,24 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 use serde::{Deserialize, Serialize};
 
-/// Annotation with the record. Its name is that of releases which recorded the end alone, and which read it there.
+/// Annotation with the record. Older releases, which recorded only the end, use the same name.
 pub(crate) const RECORD_ANNOTATION: &str = "flux-framework.org/ended-run";
 
-/// True when the run of `job` has ended for good, be it that the Job controller has yet to say so.
+/// True when the run of `job` has ended for good, even if the Job controller has not set a condition yet.
 pub(crate) fn has_ended(job: &Job, lead: Option<&Pod>) -> bool {
     is_finished(job) || lead.is_some_and(|lead| end_by_lead(job, lead).is_some())
 }
 
-/// How the pod of a lead has ended the run of its Job.
+/// The end of a run as the lead's pod shows it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct LeadEnd {
     pub(crate) at: Time,
     pub(crate) complete: bool,
 }
 
-/// How the pod `lead` has ended the run of `job`, where that is certain: success by the Job's success policy, failure by
-/// its failure policy, where it replaces no pod with this exit code. All containers that the Job gives the pod have ended:
-/// before that, how the pod ends is open. Those that others have put beside them decide nothing.
+/// The end of the run of `job` as the pod `lead` shows it, once it is certain: success by the Job's success policy,
+/// or failure by its failure policy with an exit code for which no pod is replaced. All containers of the Job's
+/// template must have ended; containers that others have added do not count.
 pub(crate) fn end_by_lead(job: &Job, lead: &Pod) -> Option<LeadEnd> {
     if is_suspended(job) || lead.metadata.deletion_timestamp.is_some() {
         return None;
@@ -53,17 +53,17 @@ pub(crate) fn end_by_lead(job: &Job, lead: &Pod) -> Option<LeadEnd> {
 /// Most bytes of a message in a record: annotations of an object may have 256 KiB in all.
 const MESSAGE_LIMIT: usize = 2000;
 
-/// What has begun, and how it ended where that was seen. Fields that another release wrote are skipped.
+/// A run that has begun, with its end if the operator saw it. Unknown fields of other releases are ignored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RunRecord {
     pub(crate) job: String,
-    /// Generation of the specification that the Job was last in line with.
+    /// Generation of the specification that the Job had last.
     pub(crate) generation: i64,
-    /// [`FixedFields::hash`] of that specification; absent where a Job has no note of them.
+    /// [`FixedFields::hash`] of that specification; absent if the Job has no annotation with the fields.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) fields: Option<String>,
-    /// When the run was recorded; once it has ended, when its Job was started.
+    /// When the run was recorded; after the end, when its Job was started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) start_time: Option<Time>,
     #[serde(flatten)]
@@ -97,8 +97,8 @@ impl RunEnd {
 }
 
 impl RunRecord {
-    /// The run of `job`; of a Job that is gone, the one that was `recorded`. `None` while nothing can have begun: the
-    /// Job was never other than suspended. `generation` is the MiniCluster's: that of a Job without a note.
+    /// The record of the run of `job`, or, if the Job is gone, `recorded` with the end. `None` while the run cannot
+    /// have begun, because the Job has always been suspended. `generation` is for a Job without a note of its own.
     pub(crate) fn of(
         job: Option<&Job>,
         recorded: Option<&Self>,
@@ -123,7 +123,7 @@ impl RunRecord {
         Some(Self { job: uid, generation, fields, start_time, end })
     }
 
-    /// True when it says how the run of `job` has ended.
+    /// True when the record has the end of the run of `job`.
     pub(crate) fn has_end_of(&self, job: &Job) -> bool {
         self.end.is_some() && Some(&self.job) == job.metadata.uid.as_ref()
     }
@@ -132,8 +132,7 @@ impl RunRecord {
         serde_json::from_str(config_map.annotations().get(RECORD_ANNOTATION)?).ok()
     }
 
-    /// True when a specification of `generation` asks for what this run has done already: nobody has
-    /// edited it since, or what would run is the same.
+    /// True when a specification of `generation` would run the same as this run.
     pub(crate) fn is_of(&self, generation: i64, fields: &FixedFields) -> bool {
         self.generation == generation || self.fields == Some(fields.hash())
     }
@@ -146,7 +145,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn the_lead_ends_a_run_where_no_other_pod_and_no_other_container_decides() {
+    fn a_lead_ends_the_run_with_its_own_containers() {
         let end = |code: i32| {
             let mut state = ended(code, "Error", None);
             state.terminated.as_mut().unwrap().finished_at = Some(at(190));
@@ -167,7 +166,7 @@ mod tests {
         let mut deleted = end(7);
         deleted.metadata.deletion_timestamp = Some(at(191));
         assert_eq!(end_by_lead(&once, &deleted), None);
-        // One that the Job gives the pod still runs, or one that somebody has put beside it.
+        // A container of the Job's template still runs, or one that a webhook has added.
         let template = json!({ "containers": [{ "name": "hello" }, { "name": "web" }] });
         once.spec.as_mut().unwrap().template.spec = serde_json::from_value(template).unwrap();
         for (name, code, ends) in [
@@ -188,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_other_releases_recorded_is_read_and_what_has_not_begun_is_not_recorded() {
+    fn records_of_other_releases_are_read() {
         let status = MiniClusterStatus::default();
         let of = |job: &Job, recorded: Option<&RunRecord>, second| {
             RunRecord::of(Some(job), recorded, &status, 3, &at(second))
@@ -200,13 +199,13 @@ mod tests {
         assert_eq!(of(&suspended, None, 5), None);
         let run = of(&once, None, 5).unwrap();
         assert_eq!((run.generation, &run.start_time, &run.end), (1, &Some(at(5)), &None));
-        assert_eq!(of(&suspended, Some(&run), 9), Some(run.clone()), "it had begun");
-        assert_eq!(of(&once, Some(&run), 9), Some(run.clone()), "it is written once");
+        assert_eq!(of(&suspended, Some(&run), 9), Some(run.clone()), "the run had begun");
+        assert_eq!(of(&once, Some(&run), 9), Some(run.clone()), "the record is written once");
         let read = |text: &str| serde_json::from_str::<RunRecord>(text).unwrap();
         assert_eq!(read(&json!(run).to_string()), run);
         let old = r#"{"job":"job-uid","generation":1,"complete":true,"reason":"ShutDown","message":"","news":1}"#;
         assert!(read(old).has_end_of(&once) && !run.has_end_of(&once));
-        // A Job of the operator in Go has no note of the generation.
+        // A Job of the Go operator has no generation annotation.
         once.annotations_mut().clear();
         let go = of(&once, None, 5).unwrap();
         assert_eq!((go.generation, of(&once, Some(&go), 9)), (3, Some(go.clone())));

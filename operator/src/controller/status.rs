@@ -1,4 +1,4 @@
-//! The status, as a function of what was observed.
+//! Computes the status from the live objects and the plan.
 
 mod asked_for;
 mod brokers;
@@ -20,12 +20,12 @@ pub(super) use measured::{change, summary};
 
 use super::decide::mode::Mode;
 use super::decide::queue::queue;
-use super::decide::suspension::{is_idle, was_taken};
+use super::decide::suspension::{is_idle, removed_by_suspension};
 use super::error::Error;
 use super::job_ext::{self, noted_suspension};
 use brokers::Brokers;
 use conditions::Conditions;
-use flux_api::crd::{MiniCluster, MiniClusterStatus, State, TimelineEntry};
+use flux_api::crd::{MiniCluster, MiniClusterStatus, Reason, State, TimelineEntry};
 use flux_contract::labels;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -33,16 +33,15 @@ use kube::ResourceExt as _;
 use phase::{Phase, phase};
 use pod::PodView;
 
-/// The status of the MiniCluster called `name`. `now` is used for conditions that flip and for how long something has
-/// lasted; everything else follows from the arguments, so that the same facts give the same status and nothing is
-/// written twice. Of `old` only those facts are kept that the objects of the run no longer show.
+/// The status of the MiniCluster `name`. `now` is used only for new transition times and for durations, so that equal
+/// facts give an equal status and no write; `old` only for facts that are no longer in the objects of the run.
 pub(super) fn status(
     old: Option<&MiniClusterStatus>,
     name: &str,
     facts: &Facts<'_>,
     now: Time,
 ) -> MiniClusterStatus {
-    let is_of_this_run = |lead: &&Pod| !was_taken(lead, facts.live.job.as_ref());
+    let is_of_this_run = |lead: &&Pod| !removed_by_suspension(lead, facts.live.job.as_ref());
     let lead = facts.live.pods.lead.as_ref().filter(is_of_this_run);
     let lead = lead.map(|pod| PodView::new(pod, name, &now));
     let phase = phase(name, facts, lead.as_ref(), &now);
@@ -59,7 +58,7 @@ pub(super) fn status(
     suspended(&mut list, &phase, facts);
     ended(&mut list, facts, &phase);
     asked_for::autoscaling(&mut list, facts, &phase);
-    asked_for::rest(&mut list, facts, &phase);
+    asked_for::instance_api(&mut list, facts, &phase);
     kstatus::kstatus(&mut list, facts, &phase);
     let conditions = list.into_list();
     MiniClusterStatus {
@@ -79,14 +78,14 @@ pub(super) fn status(
         completion_time: phase.end.and_then(|end| end.at),
         observed_generation: Some(facts.plan.generation),
         conditions,
-        // The Job says so; when it is gone, the status of its run does.
+        // The Job has the method; after the Job is deleted, the old status of the run has it.
         install: (facts.plan.install.clone())
             .or_else(|| old_run.and_then(|old| old.install.clone())),
         timeline,
     }
 }
 
-/// The status of a MiniCluster whose reconcile was interrupted: the old one, and why no more is known.
+/// The status of a MiniCluster whose reconcile was interrupted: the old one with `error` in `Progressing`.
 pub(super) fn interrupted(cluster: &MiniCluster, error: &Error, now: Time) -> MiniClusterStatus {
     let old = cluster.status.as_ref();
     let generation = cluster.metadata.generation.unwrap_or_default();
@@ -102,9 +101,8 @@ pub(super) fn interrupted(cluster: &MiniCluster, error: &Error, now: Time) -> Mi
     }
 }
 
-/// The reason of the condition that says most about `state`.
 fn reason(state: State, conditions: &[Condition]) -> Option<String> {
-    let type_ = state.telling_condition();
+    let type_ = state.summary_condition();
     let condition = conditions.iter().find(|condition| condition.type_ == type_)?;
     Some(condition.reason.clone())
 }
@@ -118,8 +116,7 @@ fn selector(name: &str) -> String {
     format!("{}={name}", labels::HPA_SELECTOR)
 }
 
-/// Exit code and timeline of the lead's run: from its pod; from the note of the end, or the old status of the same
-/// run, where the pod is gone.
+/// Exit code and timeline of the lead's run: from its pod, else from the record of the end or the old status.
 fn record(
     old_run: Option<&MiniClusterStatus>,
     phase: &Phase,
@@ -130,7 +127,7 @@ fn record(
     let ended = lead.filter(|lead| lead.over || is_over).and_then(|lead| lead.ended.as_ref());
     let Some(ended) = ended else {
         let kept = old_run.filter(|_| lead.is_none() || is_over);
-        // A complete Job has a lead that ended well, whether its pod is still there or not.
+        // The lead of a complete Job ended with 0, even if its pod is gone.
         let complete = (phase.state == State::Complete).then_some(0);
         let noted = facts.plan.mode.ended().and_then(|run| run.end.as_ref()?.exit_code);
         let exit_code = noted.or_else(|| kept.and_then(|old| old.exit_code)).or(complete);
@@ -148,42 +145,42 @@ fn record(
     (Some(ended.exit_code), timeline.collect())
 }
 
-/// Flux's id of the command's job: from the lead's pod, or the old status of the same run.
+/// Flux's id of the command's job, from the lead's pod or the old status of the same run.
 fn jobid(old_run: Option<&MiniClusterStatus>, lead: Option<&PodView<'_>>) -> String {
-    let told = lead.and_then(|lead| result::jobid(lead.ended.as_ref()?));
-    told.or_else(|| old_run.map(|old| old.jobid.clone())).unwrap_or_default()
+    let of_pod = lead.and_then(|lead| result::jobid(lead.ended.as_ref()?));
+    of_pod.or_else(|| old_run.map(|old| old.jobid.clone())).unwrap_or_default()
 }
 
 fn accepted(conditions: &mut Conditions, facts: &Facts<'_>) {
     if let Some(violations) = &facts.plan.violations {
-        return conditions.no(kind::ACCEPTED, "Invalid", violations.to_string());
+        return conditions.no(kind::ACCEPTED, Reason::Invalid, violations.to_string());
     }
-    let (mut reason, mut remarks) = ("Accepted", Vec::new());
+    let (mut reason, mut remarks) = (Reason::Accepted, Vec::new());
     for (found, remark) in [
-        (&facts.plan.not_acted_on, "this version does not act on"),
-        (&facts.plan.dropped, "the API server has left out of the Job"),
-        (&facts.plan.lacking, "the cluster has nothing for"),
+        (&facts.plan.not_acted_on, "this version ignores"),
+        (&facts.plan.dropped, "the API server dropped from the Job"),
+        (&facts.plan.lacking, "the cluster does not support"),
     ] {
         if !found.is_empty() {
-            reason = "FieldsNotActedOn";
+            reason = Reason::FieldsNotActedOn;
             remarks.push(format!("{remark}: {}", found.join(", ")));
         }
     }
-    // Nobody asks for a name once the run is over.
-    if facts.plan.mode == Mode::Reconcile && !facts.live.names_taken.is_empty() {
-        reason = if remarks.is_empty() { "ServiceNameTaken" } else { reason };
-        let taken = facts.live.names_taken.join(", ");
+    // A finished run needs no aliases.
+    if facts.plan.mode == Mode::Reconcile && !facts.live.alias_conflicts.is_empty() {
+        reason = if remarks.is_empty() { Reason::ServiceNameTaken } else { reason };
+        let aliases = facts.live.alias_conflicts.join(", ");
         remarks.push(format!(
-            "another object of the namespace has the name of the Service {taken}: the sidecar is \
-             reached by its long name, <MiniCluster>-<sidecar>, alone"
+            "another object in the namespace has the name of the Service {aliases}: the sidecar is \
+             reached only by its long name, <MiniCluster>-<sidecar>"
         ));
     }
-    if !facts.live.names_refused.is_empty() {
-        reason = if remarks.is_empty() { "ServiceRefused" } else { reason };
-        let refused = facts.live.names_refused.join("; ");
+    if !facts.live.refused_aliases.is_empty() {
+        reason = if remarks.is_empty() { Reason::ServiceRefused } else { reason };
+        let refused = facts.live.refused_aliases.join("; ");
         remarks.push(format!(
-            "a sidecar is reached by its long name, <MiniCluster>-<sidecar>, alone, and the short one is tried \
-             again every minute: {refused}"
+            "the API server refuses the Service with a sidecar's short name, which is tried again every minute; the \
+             sidecar is reached only by its long name, <MiniCluster>-<sidecar>: {refused}"
         ));
     }
     let message = if remarks.is_empty() {
@@ -194,7 +191,7 @@ fn accepted(conditions: &mut Conditions, facts: &Facts<'_>) {
     conditions.yes(kind::ACCEPTED, reason, message);
 }
 
-/// Sets `Ready`, unless it is suspended as it is to be: then nobody waits for it.
+/// Sets `Ready`, except for a MiniCluster that is suspended as requested, for which nobody waits.
 fn ready(
     conditions: &mut Conditions,
     facts: &Facts<'_>,
@@ -206,28 +203,28 @@ fn ready(
         State::Running => {
             let failed = lead.and_then(PodView::failed_container);
             let failed = failed.map(|failed| format!("; but its {failed}")).unwrap_or_default();
-            // Why a pod is not ready, it alone knows.
+            // Only the log of a pod shows why it is not ready.
             let lacking = if brokers.ready < brokers.size {
-                format!("; {}: the logs of the other pods say why", brokers.message())
+                format!("; {}: the logs of the other pods show why", brokers.message())
             } else {
                 let admitted = brokers.admitted.as_ref();
                 admitted.map(|admitted| format!("; {admitted}")).unwrap_or_default()
             };
             let message = format!("the lead is ready: the quorum was reached{lacking}{failed}");
-            return conditions.yes(kind::READY, "QuorumReached", message);
+            return conditions.yes(kind::READY, Reason::QuorumReached, message);
         }
-        State::Degraded => "LeadNotReady",
-        State::Pending | State::Starting => "Starting",
-        State::Invalid => "Invalid",
+        State::Degraded => Reason::LeadNotReady,
+        State::Pending | State::Starting => Reason::Starting,
+        State::Invalid => Reason::Invalid,
         State::Suspended if is_suspended_as_asked(facts) => return,
-        State::Suspended => "Suspended",
-        State::Ending if phase.suspending => "Suspended",
+        State::Suspended => Reason::Suspended,
+        State::Ending if phase.suspending => Reason::Suspended,
         State::Complete => {
             let message = "the run is complete: see the condition Complete";
-            return conditions.yes(kind::READY, "Complete", message.to_owned());
+            return conditions.yes(kind::READY, Reason::Complete, message.to_owned());
         }
         State::Ending | State::Failed => {
-            return conditions.no(kind::READY, "Finished", "the lead has ended".to_owned());
+            return conditions.no(kind::READY, Reason::Finished, "the lead has ended".to_owned());
         }
     };
     conditions.no(kind::READY, reason, brokers.message());
@@ -239,52 +236,60 @@ fn suspended(conditions: &mut Conditions, phase: &Phase, facts: &Facts<'_>) {
         return conditions.yes(kind::SUSPENDED, reason, message);
     }
     let (reason, message) = if phase.suspending {
-        ("Suspending", "the Job is suspended, and its pods have not ended yet")
+        (Reason::Suspending, "the Job is suspended, and its pods have not ended yet")
     } else {
-        ("NotSuspended", "the Job is not suspended")
+        (Reason::NotSuspended, "the Job is not suspended")
     };
     conditions.no(kind::SUSPENDED, reason, message.to_owned());
 }
 
-/// True where the specification suspends the Job, or no job needs a pod: nothing comes before somebody asks for it.
+/// True where the operator suspended the Job, for `spec.suspend` or because no job needs a pod.
 fn is_suspended_as_asked(facts: &Facts<'_>) -> bool {
     let job = facts.live.job.as_ref();
     job.is_some_and(|job| noted_suspension(job).is_some())
 }
 
-/// Who has suspended the Job, and what it waits for.
-fn why_suspended(facts: &Facts<'_>) -> (&'static str, String) {
+/// Reason and message of `Suspended`: who has suspended the Job, and what it waits for.
+fn why_suspended(facts: &Facts<'_>) -> (Reason, String) {
     let job = facts.live.job.as_ref();
     if let Some((queue, job)) = job.and_then(|job| Some((queue(job)?, job.uid()?))) {
         let message = format!(
-            "waits in the queue {queue}; for what: kubectl describe workloads.kueue.x-k8s.io --selector \
-             kueue.x-k8s.io/job-uid={job}"
+            "waits in the queue {queue}; kubectl describe workloads.kueue.x-k8s.io --selector \
+             kueue.x-k8s.io/job-uid={job} shows for what"
         );
-        return (measured::IN_QUEUE, message);
+        return (Reason::InQueue, message);
     }
     let (reason, message) = match job.and_then(noted_suspension) {
         Some(note) if is_idle(note) => (
-            "Idle",
+            Reason::Idle,
             "no job needs a pod: `kubectl flux submit` or `kubectl flux resume` starts it again, or a new value of \
              the annotation flux-framework.org/resume",
         ),
         Some(_) => (
-            "SuspendedBySpecification",
+            Reason::SuspendedBySpecification,
             "suspended by the specification; spec.suspend: false resumes it",
         ),
-        None => ("JobSuspended", "somebody has suspended the Job, and resumes it"),
+        None => {
+            (Reason::JobSuspended, "a person or a program suspended the Job, and has to resume it")
+        }
     };
     (reason, message.to_owned())
 }
 
 fn ended(conditions: &mut Conditions, facts: &Facts<'_>, phase: &Phase) {
     for (type_, state, reason, other) in [
-        (kind::COMPLETE, State::Complete, "NotComplete", kind::FAILED),
-        (kind::FAILED, State::Failed, "NotFailed", kind::COMPLETE),
+        (kind::COMPLETE, State::Complete, Reason::NotComplete, kind::FAILED),
+        (kind::FAILED, State::Failed, Reason::NotFailed, kind::COMPLETE),
     ] {
         match &phase.end {
-            None => conditions.no(type_, "NotFinished", "the MiniCluster has not finished".into()),
-            // The run belongs to the specification it was started from, not to a later one.
+            None => {
+                conditions.no(
+                    type_,
+                    Reason::NotFinished,
+                    "the MiniCluster has not finished".into(),
+                );
+            }
+            // The end belongs to the generation that the run was started from, not to a later one.
             Some(end) if phase.state == state => {
                 let generation = phase::generation(facts);
                 conditions.yes_of(

@@ -1,4 +1,4 @@
-//! The MiniClusters that there are, counted when somebody asks for the metrics: what is gone leaves nothing behind.
+//! Counts of the existing MiniClusters, computed at each scrape, so that no series of a deleted one is left.
 
 use super::PREFIX;
 use super::reasons::label;
@@ -12,13 +12,13 @@ use prometheus_client::registry::Registry;
 /// The states in which a MiniCluster may wait.
 const WAITING: [State; 4] = [State::Pending, State::Starting, State::Degraded, State::Suspended];
 
-/// What a status says of a MiniCluster.
+/// The part of a status that the metrics count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Summary {
     pub(crate) state: State,
     pub(crate) reason: &'static str,
     pub(crate) in_queue: bool,
-    /// Since when it has waited to be ready, or in a queue; absent where nobody waits for it.
+    /// Since when the MiniCluster waits to be ready or in a queue; absent while it does not wait.
     pub(crate) waits_since: Option<Timestamp>,
 }
 
@@ -33,12 +33,12 @@ impl Summary {
     }
 }
 
-/// What this operator knows of a MiniCluster.
+/// One existing MiniCluster as this operator saw it last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Observed {
+pub(crate) struct KnownMiniCluster {
     /// Absent before its first status.
     pub(crate) summary: Option<Summary>,
-    /// True where no reconcile of its present generation has ended yet.
+    /// True while no reconcile of the present generation has ended.
     pub(crate) is_pending: bool,
 }
 
@@ -53,7 +53,7 @@ struct InState {
     state: String,
 }
 
-/// How many MiniClusters there are, and how they are.
+/// Gauges over all existing MiniClusters.
 #[derive(Debug, Default)]
 pub(crate) struct Population {
     by_state: Family<StateAndReason, Gauge>,
@@ -63,8 +63,7 @@ pub(crate) struct Population {
 }
 
 impl Population {
-    /// Counts `all` as they are at `now`.
-    pub(crate) fn of(all: impl IntoIterator<Item = Observed>, now: Timestamp) -> Self {
+    pub(crate) fn of(all: impl IntoIterator<Item = KnownMiniCluster>, now: Timestamp) -> Self {
         let population = Self::default();
         for state in WAITING {
             drop(population.longest_wait.get_or_create(&InState { state: state.to_string() }));
@@ -75,7 +74,7 @@ impl Population {
         population
     }
 
-    fn add(&self, observed: Observed, now: Timestamp) {
+    fn add(&self, observed: KnownMiniCluster, now: Timestamp) {
         self.pending.inc_by(observed.is_pending.into());
         let Some(Summary { state, reason, in_queue, waits_since }) = observed.summary else {
             let unknown = StateAndReason { state: "Unknown".to_owned(), reason: "" };

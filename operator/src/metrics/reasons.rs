@@ -1,29 +1,16 @@
-//! The reasons that metrics have as a label. Kubernetes has words of its own, and a container runtime may say anything:
-//! they are all [`OTHER`], so that no label grows with what happens in a cluster.
+//! The label of a reason. Reasons of Kubernetes and of runtimes become [`OTHER`], so that label values are bounded.
+
+use flux_api::crd::Reason;
 
 pub(super) const OTHER: &str = "Other";
 
-/// Of a run that is complete.
-pub(super) const COMPLETE: &str = "CommandSucceeded ShutDown";
-
-/// Of a run that has failed.
-pub(super) const FAILED: &str = "AgentConfig AgentFailed AgentInternal AgentUsage BrokerFailed CommandFailed \
-    ContainerFailed DeadlineExceeded EndNotSeen Evicted FluxRefused HookFailed LeadLost LeadUnreachable NodeAffinity \
-    OOMKilled OutOfcpu OutOfmemory PreparationFailed StartDeadlineExceeded StartError Stopped UnexpectedAdmissionError \
-    ViewUnusable";
-
-/// Of a MiniCluster that has not ended.
-pub(super) const UNDER_WAY: &str = "ApplyFailed BuildFailed CertificateFailed ChangeRefused Conflict Degraded \
-    DeleteFailed Ending Internal Invalid LeadReplaced NameTaken NoPodGroups PodsRefused ReadFailed Running \
-    StartedByAnotherOperator Starting StatusWriteFailed Suspended Suspending TimedOut Waiting WaitingForDeletion";
-
-fn all() -> impl Iterator<Item = &'static str> {
-    [COMPLETE, FAILED, UNDER_WAY].into_iter().flat_map(str::split_whitespace)
+fn labels() -> impl Iterator<Item = &'static str> {
+    let groups = [Reason::COMPLETE, Reason::FAILED, Reason::UNDER_WAY];
+    groups.into_iter().flatten().map(|reason| reason.as_str())
 }
 
-/// The label of `reason`.
 pub(super) fn label(reason: &str) -> &'static str {
-    all().find(|it| *it == reason).unwrap_or(OTHER)
+    labels().find(|it| *it == reason).unwrap_or(OTHER)
 }
 
 #[cfg(test)]
@@ -31,10 +18,10 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// Reasons of one that has ended, or of `Progressing` that the status of one that has ended does not show.
+    /// Reasons of `Progressing` after the end of a run, where `status.reason` is that of the end.
     const NOT_SHOWN: [&str; 2] = ["Finished", "NotRunAgain"];
 
-    /// The reasons of the page's table of conditions that `status.reason` may be, by the condition.
+    /// The reasons in the page's table of conditions that can be in `status.reason`.
     fn reasons_on_the_page() -> BTreeSet<&'static str> {
         let page = include_str!("../../../docs/troubleshooting.md");
         let (mut reasons, mut is_shown) = (BTreeSet::new(), false);
@@ -52,8 +39,8 @@ mod tests {
     }
 
     #[test]
-    fn labels_are_the_reasons_that_users_are_told_of() {
-        assert_eq!(all().collect::<BTreeSet<_>>(), reasons_on_the_page());
+    fn labels_are_the_reasons_of_the_troubleshooting_page() {
+        assert_eq!(labels().collect::<BTreeSet<_>>(), reasons_on_the_page());
         assert_eq!(label("Waiting"), "Waiting");
         assert_eq!(label("BackoffLimitExceeded"), OTHER);
     }

@@ -1,4 +1,4 @@
-//! The requests to the API server, by verb and answer. kube counts none; this is a layer of its client.
+//! Counts requests to the API server by verb and HTTP status, as a layer of the client: kube has no such metrics.
 
 use axum::http::{Method, Request, Response, StatusCode};
 use futures::FutureExt as _;
@@ -12,14 +12,13 @@ use std::task::{Context, Poll};
 use tower::{Layer, Service};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Answered {
+struct RequestLabels {
     verb: &'static str,
     code: String,
 }
 
-/// Counts the requests that pass through it.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Requests(Family<Answered, Counter>);
+pub(crate) struct Requests(Family<RequestLabels, Counter>);
 
 impl Requests {
     pub(super) fn registered(registry: &mut Registry) -> Self {
@@ -33,11 +32,11 @@ impl Requests {
     }
 
     pub(super) fn count(&self, verb: &'static str, status: Option<StatusCode>) {
-        self.0.get_or_create(&Answered { verb, code: code(status) }).inc();
+        self.0.get_or_create(&RequestLabels { verb, code: code(status) }).inc();
     }
 }
 
-/// What is asked for, in the words of Kubernetes; a list is a get.
+/// The verb of a request as Kubernetes names it; a list counts as get.
 fn verb(method: &Method, query: Option<&str>) -> &'static str {
     match *method {
         Method::GET if query.is_some_and(|query| query.contains("watch=true")) => "watch",
@@ -50,7 +49,7 @@ fn verb(method: &Method, query: Option<&str>) -> &'static str {
     }
 }
 
-/// The label of an answer. A proxy may answer with any number.
+/// The label of a response. Unknown codes, which a proxy may send, are "other".
 fn code(status: Option<StatusCode>) -> String {
     let Some(status) = status else { return "none".to_owned() };
     status.canonical_reason().map_or("other", |_| status.as_str()).to_owned()
@@ -64,7 +63,6 @@ impl<S> Layer<S> for Requests {
     }
 }
 
-/// A service with its requests counted.
 #[derive(Debug, Clone)]
 pub(crate) struct Counted<S> {
     inner: S,
@@ -87,9 +85,9 @@ where
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let verb = verb(request.method(), request.uri().query());
         let requests = self.requests.clone();
-        let answer = self.inner.call(request);
-        let counted = answer.inspect(move |answer| {
-            requests.count(verb, answer.as_ref().ok().map(Response::status));
+        let response = self.inner.call(request);
+        let counted = response.inspect(move |response| {
+            requests.count(verb, response.as_ref().ok().map(Response::status));
         });
         counted.boxed()
     }
@@ -100,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_are_few_whatever_is_asked_and_answered() {
+    fn request_labels_are_few() {
         for (method, query, expected) in [
             (Method::GET, None, "get"),
             (Method::GET, Some("limit=5&watch=true"), "watch"),

@@ -1,8 +1,8 @@
-//! How long runs take, and how they end. Each figure comes from a status that was just written over another one: the
-//! write carries the version of the other, so no operator, before or after this one, counts the same again.
+//! Durations and ends of runs. Each value comes from a status that was just written over another one with a resource
+//! version, so no other operator counts it again.
 
-use super::reasons::{COMPLETE, FAILED, OTHER, label};
-use flux_api::crd::{State, TimelineEntry};
+use super::reasons::{OTHER, label};
+use flux_api::crd::{Reason, State, TimelineEntry};
 use flux_contract::phase;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -15,33 +15,31 @@ use std::time::Duration;
 const SIZES: [(i32, &str); 5] =
     [(1, "1"), (8, "2-8"), (64, "9-64"), (512, "65-512"), (i32::MAX, ">512")];
 
-/// In seconds, up to an hour.
+/// Buckets of the time to ready in seconds, up to an hour.
 const TO_READY: [f64; 13] =
     [1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0];
-/// In seconds, up to a week.
+/// Buckets of the time to the end in seconds, up to a week.
 const TO_END: [f64; 14] = [
     2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0, 10_800.0, 43_200.0, 86_400.0,
     604_800.0,
 ];
-/// In seconds: a phase that only prepares takes milliseconds, and that of the command anything.
+/// Buckets of a phase in seconds: phases that prepare take milliseconds, the command may take days.
 const OF_PHASE: [f64; 14] =
     [0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 7200.0, 43_200.0, 604_800.0];
 
-/// What the change of a status tells of a run.
+/// What changed in a run by one status write.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Change<'status> {
-    /// How many pods it has.
+pub(crate) struct StatusChange<'status> {
     pub(crate) size: i32,
-    /// From creation to the first time that it was ready, if that is now.
+    /// Time from creation to the first time ready, if this write is the first that is ready.
     pub(crate) ready: Option<Duration>,
-    /// Its end, if that is now.
+    /// The end, if this write is the first that has it.
     pub(crate) end: Option<End<'status>>,
 }
 
-/// How a run has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct End<'status> {
-    /// From creation, where the time of the end is known.
+    /// Time from creation to the end, if it is known.
     pub(crate) after: Option<Duration>,
     pub(crate) state: State,
     pub(crate) reason: &'status str,
@@ -49,7 +47,7 @@ pub(crate) struct End<'status> {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Size {
+struct SizeLabel {
     size: &'static str,
 }
 
@@ -66,25 +64,23 @@ struct StateAndReason {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Phase {
+struct PhaseLabel {
     phase: &'static str,
 }
 
 pub(super) struct Runs {
-    ready: Family<Size, Histogram>,
+    ready: Family<SizeLabel, Histogram>,
     end: Family<SizeAndState, Histogram>,
     ended: Family<StateAndReason, Counter>,
-    phases: Family<Phase, Histogram>,
+    phases: Family<PhaseLabel, Histogram>,
 }
 
-/// `Complete`, or `Failed`: nothing else is an end.
-const fn word(state: State) -> &'static str {
+const fn state_label(state: State) -> &'static str {
     if matches!(state, State::Complete) { "Complete" } else { "Failed" }
 }
 
 impl Runs {
-    /// Each series is there from the start: the first event of one that comes with it counts for nobody who asks how
-    /// many there were.
+    /// Registers all series at the start with 0: Prometheus' `increase()` ignores the first value of a new series.
     pub(super) fn registered(registry: &mut Registry) -> Self {
         let runs = Self {
             ready: Family::new_with_constructor(|| Histogram::new(TO_READY)),
@@ -93,18 +89,21 @@ impl Runs {
             phases: Family::new_with_constructor(|| Histogram::new(OF_PHASE)),
         };
         for (_, size) in SIZES {
-            drop(runs.ready.get_or_create(&Size { size }));
-            for state in [State::Complete, State::Failed].map(word) {
+            drop(runs.ready.get_or_create(&SizeLabel { size }));
+            for state in [State::Complete, State::Failed].map(state_label) {
                 drop(runs.end.get_or_create(&SizeAndState { size, state }));
             }
         }
-        for (state, reasons) in [(State::Complete, COMPLETE), (State::Failed, FAILED)] {
-            for reason in reasons.split_whitespace().chain([OTHER]) {
-                drop(runs.ended.get_or_create(&StateAndReason { state: word(state), reason }));
+        for (state, reasons) in
+            [(State::Complete, Reason::COMPLETE), (State::Failed, Reason::FAILED)]
+        {
+            for reason in reasons.iter().map(|reason| reason.as_str()).chain([OTHER]) {
+                let state = state_label(state);
+                drop(runs.ended.get_or_create(&StateAndReason { state, reason }));
             }
         }
         for phase in phase::ALL.into_iter().chain([OTHER]) {
-            drop(runs.phases.get_or_create(&Phase { phase }));
+            drop(runs.phases.get_or_create(&PhaseLabel { phase }));
         }
         runs.register(registry);
         runs
@@ -133,23 +132,23 @@ impl Runs {
         );
     }
 
-    pub(super) fn observe(&self, change: &Change<'_>) {
+    pub(super) fn observe(&self, change: &StatusChange<'_>) {
         let size = SIZES.iter().find(|(most, _)| change.size <= *most).map_or(OTHER, |it| it.1);
         if let Some(ready) = change.ready {
-            self.ready.get_or_create(&Size { size }).observe(ready.as_secs_f64());
+            self.ready.get_or_create(&SizeLabel { size }).observe(ready.as_secs_f64());
         }
         let Some(End { after, state, reason, timeline }) = &change.end else { return };
-        let (state, reason) = (word(*state), label(reason));
+        let (state, reason) = (state_label(*state), label(reason));
         self.ended.get_or_create(&StateAndReason { state, reason }).inc();
         if let Some(after) = after {
             self.end.get_or_create(&SizeAndState { size, state }).observe(after.as_secs_f64());
         }
         for entry in *timeline {
             let phase = phase::ALL.into_iter().find(|it| *it == entry.name).unwrap_or(OTHER);
-            // A pod may say anything; a duration is no less than nothing.
+            // The termination message of a pod may hold a negative number.
             let milliseconds = u64::try_from(entry.duration_milliseconds).unwrap_or_default();
             let duration = Duration::from_millis(milliseconds);
-            self.phases.get_or_create(&Phase { phase }).observe(duration.as_secs_f64());
+            self.phases.get_or_create(&PhaseLabel { phase }).observe(duration.as_secs_f64());
         }
     }
 }

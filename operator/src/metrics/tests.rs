@@ -1,6 +1,6 @@
 use super::*;
 use axum::http::StatusCode;
-use flux_api::crd::{State, TimelineEntry};
+use flux_api::crd::{Reason, State, TimelineEntry};
 use jiff::Timestamp;
 use std::collections::BTreeSet;
 
@@ -11,9 +11,9 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
 
-fn seen(state: State, reason: &str, in_queue: bool, waits_since: Option<i64>) -> Observed {
+fn seen(state: State, reason: &str, in_queue: bool, waits_since: Option<i64>) -> KnownMiniCluster {
     let summary = Summary::new(state, reason, in_queue, waits_since.map(at));
-    Observed { summary: Some(summary), is_pending: false }
+    KnownMiniCluster { summary: Some(summary), is_pending: false }
 }
 
 fn phase(name: &str, duration_milliseconds: i64) -> TimelineEntry {
@@ -46,7 +46,7 @@ fn labels<'text>(text: &'text str, name: &str) -> BTreeSet<&'text str> {
 }
 
 #[test]
-fn the_page_for_those_who_run_the_operator_has_every_metric_and_every_alert() {
+fn the_operations_page_has_every_metric_and_alert() {
     let page = include_str!("../../../docs/operations.md");
     let rules = include_str!("../../../deploy/chart/files/rules.yaml");
     let text = full().text().unwrap();
@@ -94,19 +94,19 @@ fn reconciles_leadership_and_release_are_exported() {
 }
 
 #[test]
-fn miniclusters_are_counted_as_they_are_when_somebody_asks() {
+fn miniclusters_are_counted_at_each_scrape() {
     let metrics = Metrics::default();
     let none = metrics.text().unwrap();
-    assert!(!none.contains("flux_operator_miniclusters{"), "who stands by counts none: {none}");
+    assert!(!none.contains("flux_operator_miniclusters{"), "stand-by: {none}");
     metrics.set_population(|| {
-        let new = Observed { summary: None, is_pending: true };
+        let new = KnownMiniCluster { summary: None, is_pending: true };
         let all = [
             seen(State::Pending, "Waiting", false, Some(40)),
             seen(State::Pending, "Waiting", false, Some(70)),
             seen(State::Suspended, "Suspended", true, Some(10)),
             seen(State::Suspended, "Suspended", false, None),
             seen(State::Failed, "BackoffLimitExceeded", false, None),
-            // A clock that is ahead of this one.
+            // The status has a time in the future.
             seen(State::Degraded, "Degraded", false, Some(200)),
             new,
         ];
@@ -129,14 +129,14 @@ fn miniclusters_are_counted_as_they_are_when_somebody_asks() {
 }
 
 #[test]
-fn a_run_is_measured_by_its_size_its_end_and_its_phases() {
+fn a_run_is_measured_by_size_end_and_phases() {
     let metrics = Metrics::default();
     let timeline = [phase("quorum", 1500), phase("made up", -7)];
     let after = Some(Duration::from_secs(90));
     let end = End { after, state: State::Failed, reason: "CommandFailed", timeline: &timeline };
     let ready = Some(Duration::from_secs(4));
-    metrics.observe_change(&Change { size: 8, ready, end: Some(end) });
-    metrics.observe_change(&Change { size: 9, ready, end: None });
+    metrics.observe_status_change(&StatusChange { size: 8, ready, end: Some(end) });
+    metrics.observe_status_change(&StatusChange { size: 9, ready, end: None });
     let text = metrics.text().unwrap();
     for line in [
         "time_to_ready_seconds_count{size=\"2-8\"} 1",
@@ -154,14 +154,15 @@ fn a_run_is_measured_by_its_size_its_end_and_its_phases() {
 }
 
 #[test]
-fn what_happens_in_a_cluster_makes_no_more_series() {
+fn events_in_a_cluster_add_no_series() {
     let metrics = full();
     for number in 0..2000 {
         let (name, state) = (format!("word{number}"), State::Failed);
         let timeline = [phase(&name, number)];
         let end = End { after: None, state, reason: &name, timeline: &timeline };
         let size = i32::try_from(number).unwrap();
-        metrics.observe_change(&Change { size, ready: Some(Duration::MAX), end: Some(end) });
+        let ready = Some(Duration::MAX);
+        metrics.observe_status_change(&StatusChange { size, ready, end: Some(end) });
     }
     let text = metrics.text().unwrap();
     assert!(!text.contains("word"), "{text}");
@@ -174,7 +175,7 @@ fn what_happens_in_a_cluster_makes_no_more_series() {
 }
 
 #[test]
-fn alerts_and_dashboard_ask_only_for_what_the_operator_has() {
+fn alerts_and_dashboard_use_only_existing_metrics() {
     let rules = include_str!("../../../deploy/chart/files/rules.yaml");
     let dashboard = include_str!("../../../deploy/chart/files/dashboard.json");
     let text = full().text().unwrap();
@@ -194,7 +195,7 @@ fn alerts_and_dashboard_ask_only_for_what_the_operator_has() {
     for line in rules.lines() {
         let listed = line.split_once("category=~\"").and_then(|(_, rest)| rest.split_once('"'));
         for category in listed.iter().flat_map(|(listed, _)| listed.split('|')) {
-            assert!(reasons::UNDER_WAY.split_whitespace().any(|it| it == category), "{category}");
+            assert!(Reason::UNDER_WAY.iter().any(|it| it.as_str() == category), "{category}");
             categories += 1;
         }
     }

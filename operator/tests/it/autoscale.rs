@@ -1,10 +1,10 @@
 //! A size that goes by what the queue needs: an operator, the simulated API server, and a lead that answers over a real
 //! connection.
 
-use crate::support::hello;
-use crate::support::server::Server;
-use crate::support::simulation::job::{JobController, index_of, is_broker};
-use crate::support::world::{CLUSTER, JOB, PODS, control, new_operator, ready, until};
+use crate::support::role;
+use crate::support::world::{
+    CLUSTER, JOB, PODS, agent_config, control, new_operator, ready, until,
+};
 use axum::Router;
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
@@ -12,6 +12,10 @@ use axum::routing::get;
 use flux_contract::demand::{Demand, Question};
 use flux_contract::invocation::READY_PORT;
 use flux_contract::labels::RESUME;
+use flux_testkit::job::JobController;
+use flux_testkit::objects::{index_of, is_broker};
+use flux_testkit::samples::hello;
+use flux_testkit::server::Server;
 use serde_json::{Value, json};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -68,8 +72,8 @@ fn own_address() -> Ipv4Addr {
 
 impl Stage {
     async fn new(spec: &Value) -> Self {
-        let server = Server::default();
-        server.brings_news_but_of(&[]);
+        let server = role::server();
+        server.deliver_all_except(&[]);
         let (demand, asked) = (watch::Sender::new(None), Arc::default());
         let lead = Lead { demand, asked };
         let address = own_address();
@@ -144,7 +148,7 @@ async fn the_job_gets_the_pods_that_the_queue_needs_and_loses_those_that_nobody_
     let stage =
         Stage::new(&json!({ "size": 2, "autoscale": { "minSize": 2, "maxSize": 6 } })).await;
     assert_eq!(
-        stage.server.agent_config().network.bootstrap.hosts().len(),
+        agent_config(&stage.server).network.bootstrap.hosts().len(),
         6,
         "all are registered"
     );
@@ -167,7 +171,7 @@ async fn the_job_gets_the_pods_that_the_queue_needs_and_loses_those_that_nobody_
     assert_eq!(job["spec"]["completions"], 2);
     assert_eq!(stage.server.get(CLUSTER).unwrap()["spec"]["size"], 2, "the specification stays");
     until("its message", || {
-        stage.condition()[2] == "jobs need 0 pods: of 2 to 6 there are to be 2"
+        stage.condition()[2] == "jobs need 0 pods; the size is set to 2 (from 2 to 6)"
     })
     .await;
 }
@@ -181,7 +185,7 @@ async fn where_the_lead_says_nothing_the_size_stays_and_the_condition_says_why()
     stage.says("LeadNotAnswering").await;
     let [status, _, message] = stage.condition();
     assert_eq!(status, "False");
-    let told = "the size stays 3: the lead does not say what its queue needs:";
+    let told = "the size stays 3: the lead does not report what its queue needs:";
     let told = format!("{told} {}:{READY_PORT}:", stage.address);
     assert!(message.starts_with(&told) && message.contains("503"), "{message}");
     assert_eq!(stage.size(), 3);
@@ -194,10 +198,10 @@ async fn another_operator_goes_on_with_the_same_configuration_and_warns_nobody()
     stage.has_size(3).await;
     stage.says("DemandKnown").await;
     let asked = stage.lead.asked.load(Ordering::SeqCst);
-    let (config, sent) = (stage.server.agent_config(), stage.server.bodies().len());
+    let (config, sent) = (agent_config(&stage.server), stage.server.bodies().len());
     stage.operate();
     until("its question", || stage.lead.asked.load(Ordering::SeqCst) > asked).await;
-    assert_eq!(stage.server.agent_config(), config);
+    assert_eq!(agent_config(&stage.server), config);
     stage.lead.wants(4, None);
     stage.has_size(4).await;
     stage.says("DemandKnown").await;

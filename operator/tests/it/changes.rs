@@ -19,7 +19,7 @@ fn as_built_by_another_release(world: &World) {
         pod["volumes"] = json!([]);
         pod["containers"][0]["env"] = json!([{ "name": "ONCE", "value": "there" }]);
     });
-    let mut config = world.server.agent_config();
+    let mut config = world.agent_config();
     config.broker.connect_timeout = Some("9s".to_owned());
     config.environment.insert("ONCE".to_owned(), "there".to_owned());
     world.server.change(CONFIG, |object| {
@@ -53,7 +53,7 @@ async fn agents_that_have_a_deadline_read_another_and_others_read_none() {
     let deadlines = |world: &World| {
         let job = world.server.get(JOB).unwrap();
         let of_job = job["spec"]["activeDeadlineSeconds"].as_i64().unwrap();
-        (world.server.agent_config().shutdown.deadline_seconds, of_job)
+        (world.agent_config().shutdown.deadline_seconds, of_job)
     };
     let margin = 30 + 1800;
     let world = World::reconciled(&json!({ "deadlineSeconds": 60 })).await;

@@ -1,12 +1,12 @@
 //! What the operator does to others when something goes wrong: nothing.
 
-use crate::support::server::Failure;
 use crate::support::world::{
     CLUSTER, CONFIG, JOB, SECRETS, SERVICE, World, control, create, finish, marker, of_the_job,
     patch, put_pods, ready, status, until, with_sidecar,
 };
 use flux_api::crd::State;
 use flux_operator::controller::supervise;
+use flux_testkit::faults::Failure;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -295,7 +295,7 @@ async fn a_run_that_the_operator_in_go_has_started_is_seen_to_run() {
     });
     let lead = json!({ "metadata": of_the_job("hello-0-abcde", 0), "status": ready("hello") });
     put_pods(&world, vec![lead]);
-    world.server.brings_news_but_of(&[]);
+    world.server.deliver_all_except(&[]);
     tokio::spawn(control(Arc::clone(&world.context)));
     let state = || world.server.get(CLUSTER).unwrap()["status"]["state"].clone();
     until("it runs", || state() == "Running").await;

@@ -1,6 +1,6 @@
 //! The command `flux-operator`, as people and scripts run it.
 
-use crate::reference::in_repository;
+use flux_testkit::repository::in_repository;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use std::fs;
 use std::io::Write as _;

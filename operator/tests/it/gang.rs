@@ -52,7 +52,7 @@ async fn pods_join_the_pod_group_of_their_scheduler_before_there_are_any() {
         (&[COSCHEDULING, VOLCANO], VOLCANO, "volcano", &volcano),
     ] {
         let world = gang(with);
-        world.server.serves(served);
+        world.server.serve_kinds(served);
         let writes = world.writes().await;
         let place = |write: &String| writes.iter().position(|it| it == write).unwrap();
         assert!(place(&create(&group(kind))) < place(&create(JOB)), "{writes:?}");
@@ -74,7 +74,7 @@ async fn pods_join_the_pod_group_of_their_scheduler_before_there_are_any() {
 #[tokio::test]
 async fn members_follow_the_size_unless_the_smallest_one_is_given() {
     let world = gang(&json!({ "maxSize": 8 }));
-    world.server.serves(&[COSCHEDULING]);
+    world.server.serve_kinds(&[COSCHEDULING]);
     world.reconcile().await.unwrap();
     assert_eq!(members(&world, COSCHEDULING), 4);
     world.edit(2, |spec| spec["size"] = json!(6));
@@ -89,9 +89,9 @@ async fn members_follow_the_size_unless_the_smallest_one_is_given() {
 #[tokio::test]
 async fn a_job_keeps_the_pod_group_that_it_was_made_with() {
     let world = gang(&json!({}));
-    world.server.serves(&[VOLCANO]);
+    world.server.serve_kinds(&[VOLCANO]);
     world.reconcile().await.unwrap();
-    world.server.serves(&[COSCHEDULING, VOLCANO]);
+    world.server.serve_kinds(&[COSCHEDULING, VOLCANO]);
     world.server.remove(&group(VOLCANO));
     let world = world.with_another_operator();
     let writes = world.writes().await;
@@ -121,7 +121,7 @@ async fn without_a_scheduler_that_reads_pod_groups_nothing_is_started() {
         ("Native", json!({}), &[COSCHEDULING, VOLCANO], gate),
     ] {
         let world = scheduled(&json!({ "gang": gang }), &with);
-        world.server.serves(served);
+        world.server.serve_kinds(served);
         world.reconcile().await.unwrap_err();
         assert!(world.server.get(JOB).is_none());
         let (status, reason, message) = world.condition("Progressing");
@@ -131,7 +131,7 @@ async fn without_a_scheduler_that_reads_pod_groups_nothing_is_started() {
              tried again"
         );
         assert_eq!(message, expected);
-        world.server.serves(&[COSCHEDULING, VOLCANO, NATIVE]);
+        world.server.serve_kinds(&[COSCHEDULING, VOLCANO, NATIVE]);
         world.reconcile().await.unwrap();
         assert!(world.server.get(JOB).is_some());
     }
@@ -146,7 +146,7 @@ async fn pods_join_the_pod_group_of_kubernetes_before_there_are_any() {
         let scheduling = json!({ "gang": "Native", "topology": "example.com/rack" });
         let pod = json!({ "schedulerName": "fluence", "overlay": { "priorityClassName": "high" } });
         let world = scheduled(&scheduling, &json!({ "minSize": 3, "pod": pod }));
-        world.server.serves(served);
+        world.server.serve_kinds(served);
         let writes = world.writes().await;
         let place = |write: &String| writes.iter().position(|it| it == write).unwrap();
         assert!(place(&create(&group(kind))) < place(&create(JOB)), "{writes:?}");
@@ -178,7 +178,7 @@ async fn the_first_pod_group_that_the_cluster_has_is_taken_if_any_is() {
     ] {
         let scheduling = json!({ "gang": "Auto", "topology": "example.com/rack" });
         let world = scheduled(&scheduling, &with);
-        world.server.serves(served);
+        world.server.serve_kinds(served);
         let writes = world.writes().await;
         let groups = [COSCHEDULING, VOLCANO, NATIVE].map(|kind| create(&group(kind)));
         let made: Vec<_> = writes.iter().filter(|it| groups.contains(it)).cloned().collect();
@@ -191,7 +191,7 @@ async fn the_first_pod_group_that_the_cluster_has_is_taken_if_any_is() {
         assert_eq!(told("spec.scheduling.topology"), taken != Some(NATIVE), "{message}");
         assert_eq!(reason == "FieldsNotActedOn", taken != Some(NATIVE), "{message}");
         // What the cluster gets later is for the next Job.
-        world.server.serves(&[COSCHEDULING, VOLCANO, NATIVE]);
+        world.server.serve_kinds(&[COSCHEDULING, VOLCANO, NATIVE]);
         let world = world.with_another_operator();
         let writes = world.writes().await;
         assert!(!groups.iter().any(|group| writes.contains(group)), "{writes:?}");
@@ -203,7 +203,7 @@ async fn the_first_pod_group_that_the_cluster_has_is_taken_if_any_is() {
 async fn members_of_kubernetes_pod_group_follow_the_size_where_it_lets_them() {
     for (kind, followed) in [(NATIVE, 6), (ALPHA, 4)] {
         let world = scheduled(&json!({ "gang": "Auto" }), &json!({ "maxSize": 8 }));
-        world.server.serves(&[kind]);
+        world.server.serve_kinds(&[kind]);
         world.reconcile().await.unwrap();
         world.edit(2, |spec| spec["size"] = json!(6));
         let writes = world.writes().await;
@@ -220,7 +220,7 @@ async fn members_of_kubernetes_pod_group_follow_the_size_where_it_lets_them() {
 async fn a_topology_that_the_api_server_leaves_out_is_told_and_not_asked_for_again() {
     let scheduling = json!({ "gang": "Native", "topology": "example.com/rack" });
     let world = scheduled(&scheduling, &json!({ "maxSize": 8 }));
-    world.server.serves(&[NATIVE]);
+    world.server.serve_kinds(&[NATIVE]);
     world.reconcile().await.unwrap();
     let leave_out = |made: &mut Value| {
         made["spec"].as_object_mut().unwrap().remove("schedulingConstraints").unwrap();
@@ -243,7 +243,7 @@ async fn a_topology_that_the_api_server_leaves_out_is_told_and_not_asked_for_aga
 #[tokio::test]
 async fn a_pod_group_of_somebody_else_is_left_alone() {
     let world = gang(&json!({}));
-    world.server.serves(&[COSCHEDULING]);
+    world.server.serve_kinds(&[COSCHEDULING]);
     let other = json!({
         "apiVersion": COSCHEDULING.0, "kind": "PodGroup",
         "metadata": { "name": "hello", "namespace": "work" }, "spec": { "minMember": 9 },

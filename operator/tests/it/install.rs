@@ -15,7 +15,7 @@ fn node(name: &str, kubelet: &str, runtime: &str) -> Value {
     } } })
 }
 
-fn good_nodes(count: usize) -> Vec<Value> {
+pub(crate) fn good_nodes(count: usize) -> Vec<Value> {
     (0..count).map(|n| node(&format!("n-{n}"), "v1.36.3", "containerd://2.3.7")).collect()
 }
 
@@ -23,7 +23,7 @@ fn good_nodes(count: usize) -> Vec<Value> {
 fn world_of(spec: &Value, release: Option<&str>, nodes: Option<Vec<Value>>) -> World {
     let world = World::new(spec);
     if let Some(release) = release {
-        world.server.runs(release, nodes);
+        world.server.set_release(release, nodes);
     }
     world
 }
@@ -67,7 +67,7 @@ async fn what_server_and_all_nodes_have_decides_and_the_reason_is_said() {
         world.reconcile().await.unwrap();
         assert_eq!(reported(&world), (method, why.to_owned()));
         assert_eq!(copying(&world), if method == copied { 2 } else { 0 }, "{why}");
-        let install = world.server.agent_config().install;
+        let install = world.agent_config().install;
         assert_eq!(install == Install::Image, method == mounted, "{why}");
     }
 }
@@ -148,7 +148,7 @@ async fn a_job_keeps_what_it_was_made_with_whatever_becomes_of_the_nodes() {
 
     // Another operator, with another answer.
     let after = world.with_another_operator();
-    after.server.runs("v1.36.3", Some(good_nodes(1)));
+    after.server.set_release("v1.36.3", Some(good_nodes(1)));
     after.edit(2, |spec| spec["size"] = json!(2));
     after.reconcile().await.unwrap();
     assert_eq!(reported(&after), before);

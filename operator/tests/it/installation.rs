@@ -1,10 +1,10 @@
 //! What `deploy/` installs. That it is what the chart says is checked by `cargo verify`, which has helm; that its Roles
-//! cover every request of the operator by the API server of the other tests (`support/rights.rs`).
+//! cover every request of the operator by the API server of the other tests (`support/role.rs`).
 
-use crate::reference::in_repository;
 use clap::CommandFactory as _;
 use flux_api::images::{AGENT_IMAGE, OPERATOR_IMAGE, VIEW_IMAGE};
 use flux_operator::cli::Cli;
+use flux_testkit::repository::in_repository;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,9 +1,11 @@
 //! Who acts: several candidates for one Lease, and an API server that fails them. Time is paused: the
 //! runtime advances it when nobody has anything to do.
 
-use crate::support::server::{Failure, Server};
+use crate::support::role;
 use flux_operator::leader::{Candidate, DURATION, RENEW_DEADLINE, RETRY_PERIOD};
 use flux_operator::run::while_held;
+use flux_testkit::faults::Failure;
+use flux_testkit::server::Server;
 use serde_json::{Value, json};
 use std::future::pending;
 use std::time::Duration;
@@ -19,7 +21,7 @@ fn candidate(server: &Server, identity: &str) -> Candidate {
 
 /// A candidate that has the Lease.
 async fn holding() -> (Server, Candidate) {
-    let server = Server::default();
+    let server = role::server();
     let mut one = candidate(&server, "one");
     one.gain(|| {}).await;
     (server, one)
@@ -40,7 +42,7 @@ fn holder(server: &Server) -> String {
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_is_nobodys_is_ours_at_once_and_stays_so() {
-    let server = Server::default();
+    let server = role::server();
     let mut one = candidate(&server, "one");
     let begin = Instant::now();
     one.gain(|| {}).await;
@@ -53,7 +55,7 @@ async fn a_lease_that_is_nobodys_is_ours_at_once_and_stays_so() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stand_by_waits_for_as_long_as_the_holder_renews_and_takes_over_when_it_gives_back() {
-    let server = Server::default();
+    let server = role::server();
     let (mut one, mut two) = (candidate(&server, "one"), candidate(&server, "two"));
     one.gain(|| {}).await;
     let both = timeout(10 * DURATION, async {
@@ -74,8 +76,8 @@ async fn a_stand_by_waits_for_as_long_as_the_holder_renews_and_takes_over_when_i
 #[tokio::test(start_paused = true)]
 async fn a_holder_that_cannot_renew_stops_before_another_can_take_the_lease() {
     for outage in [Failure::Swallowed, Failure::Refused(500), Failure::Refused(403)] {
-        let server = Server::default();
-        let way = server.another_way();
+        let server = role::server();
+        let way = server.another_connection();
         let (mut one, mut two) = (candidate(&way, "one"), candidate(&server, "two"));
         one.gain(|| {}).await;
         let taken = tokio::spawn(async move {
@@ -108,7 +110,7 @@ async fn neither_one_failure_nor_an_annotation_is_a_loss() {
 
 #[tokio::test(start_paused = true)]
 async fn of_two_that_see_a_lease_expire_one_takes_it() {
-    let server = Server::default();
+    let server = role::server();
     server.put(LEASE, held_by("gone"));
     let begin = Instant::now();
     let gain = |identity: &'static str| {
@@ -131,7 +133,7 @@ async fn of_two_that_see_a_lease_expire_one_takes_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_was_written_since_it_was_read_is_not_taken() {
-    let server = Server::default();
+    let server = role::server();
     server.put(LEASE, held_by(""));
     // Right after we have read that it is nobody's, another takes it.
     server.intrude(LEASE, held_by("other"));
@@ -164,7 +166,7 @@ async fn work_under_way_is_dropped_when_the_lease_is_lost() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stand_by_is_ready_once_it_could_read_the_lease() {
-    let server = Server::default();
+    let server = role::server();
     candidate(&server, "one").gain(|| {}).await;
     let ready = std::sync::atomic::AtomicBool::new(false);
     let set = || ready.store(true, std::sync::atomic::Ordering::Relaxed);

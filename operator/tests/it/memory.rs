@@ -19,7 +19,7 @@ const WATCHES: usize = 6;
 async fn run_until(world: &World, held: &[&'static str], seen: impl Fn() -> bool) {
     let cluster = world.server.get(CLUSTER).unwrap();
     world.server.remove(CLUSTER);
-    world.server.brings_news_but_of(held);
+    world.server.deliver_all_except(held);
     let (stop, stopped) = oneshot::channel::<()>();
     let scope = Scope { namespace: Some("work".to_owned()), concurrency: 1 };
     let shutdown = async {
@@ -28,7 +28,7 @@ async fn run_until(world: &World, held: &[&'static str], seen: impl Fn() -> bool
     };
     let controller = tokio::spawn(run(Arc::clone(&world.context), scope, || {}, shutdown));
     let waiting = async {
-        while world.server.with(|memory| memory.watches.len()) < WATCHES {
+        while world.server.watches() < WATCHES {
             tokio::task::yield_now().await;
         }
         world.server.put(CLUSTER, cluster);
@@ -88,7 +88,7 @@ async fn a_write_that_meets_another_version_is_decided_again_after_a_second() {
     let caught_up = Cell::new(false);
     run_until(&world, &["services"], || {
         if world.server.requests(&patch(SERVICE)) > 0 && !caught_up.replace(true) {
-            world.server.brings_news_but_of(&[]);
+            world.server.deliver_all_except(&[]);
         }
         world.server.get(SERVICE).unwrap()["spec"]["ports"] != json!([])
     })

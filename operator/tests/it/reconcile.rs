@@ -1,10 +1,12 @@
 //! Whole reconciles of one MiniCluster, against an API server in memory.
 
-use crate::support::CERTIFICATE;
 use crate::support::world::{
     CLUSTER, CONFIG, EVENTS, JOB, SECRETS, SERVICE, World, create, finish, patch, status,
 };
 use flux_api::crd::State;
+use flux_testkit::any_spec::OBJECT;
+use flux_testkit::field_path::{get, leaves};
+use flux_testkit::samples::CERTIFICATE;
 use serde_json::json;
 
 #[tokio::test]
@@ -173,4 +175,42 @@ async fn a_field_of_the_overlay_that_the_api_server_does_not_know_is_named() {
     assert_eq!(reason, "ApplyFailed");
     assert!(message.contains(unknown), "{message}");
     assert!(world.server.journal().iter().any(|it| it.contains("fieldValidation=Strict")));
+}
+
+/// The API server stores an overlay of any depth, and fields that an older definition allowed.
+#[tokio::test]
+async fn an_unreadable_specification_is_refused_like_any_other() {
+    let deep = (0..200).fold(json!({}), |inner, _| json!({ "a": inner }));
+    for (field, value) in [("overlay", deep), ("labels", json!(7))] {
+        let world = World::new(&json!({}));
+        world.server.change(CLUSTER, |object| object["spec"]["pod"] = json!({ field: value }));
+        assert_eq!(world.writes().await, [status()]);
+        let (status, reason, message) = world.condition("Accepted");
+        assert_eq!((&*status, &*reason), ("False", "Invalid"));
+        assert!(message.starts_with("spec: cannot be read: "), "{message}");
+        assert_eq!(world.writes().await, [""; 0], "no second write");
+    }
+}
+
+/// The fields are those of the definition, so that a new one cannot be forgotten.
+#[tokio::test]
+async fn each_field_of_the_status_gets_a_value() {
+    let world = World::reconciled(&json!({})).await;
+    let reported = || world.server.get(CLUSTER).unwrap()["status"].clone();
+    let mut life = vec![reported()];
+    world.server.change(JOB, |job| {
+        job["status"] = json!({ "startTime": "2026-01-01T00:00:00Z", "active": 4, "ready": 4 });
+    });
+    world.reconcile().await.unwrap();
+    life.push(reported());
+    finish(&world, "Failed", 7);
+    world.reconcile().await.unwrap();
+    life.push(reported());
+    let fields = leaves(&OBJECT["properties"]["status"]);
+    assert!(fields.len() > 15, "only {} fields were found", fields.len());
+    let is_silent = |path: &&str| {
+        life.iter().all(|status| [json!(null), json!(0), json!("")].contains(&get(status, path, 0)))
+    };
+    let silent = fields.iter().map(|(path, _)| path.as_str()).filter(is_silent);
+    assert_eq!(silent.collect::<Vec<_>>(), [""; 0]);
 }

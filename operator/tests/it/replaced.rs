@@ -1,12 +1,12 @@
 //! How often a worker is replaced that is killed again and again: by the Job's own rules, in the simulation of the
 //! Job controller, whose pauses would take a quarter of an hour.
 
-use crate::support::simulation::Kubernetes;
-use crate::support::simulation::agent::End;
-use crate::support::simulation::job::{index_of, is_finished, is_over, is_ready};
-use crate::support::simulation::kubelet::Kubelet;
 use crate::support::world::{JOB, PODS, World};
 use flux_api::crd::State;
+use flux_testkit::agent::End;
+use flux_testkit::kubelet::Kubelet;
+use flux_testkit::kubernetes::Kubernetes;
+use flux_testkit::objects::{index_of, is_finished, is_over, is_ready};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::Instant;

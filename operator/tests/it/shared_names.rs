@@ -1,8 +1,8 @@
 //! Names that several may want: the headless Service of a group of MiniClusters, and the short names of sidecars.
 
-use crate::support::simulation::collector::collect;
 use crate::support::world::{CLUSTER, JOB, World, finish, marker, with_sidecar};
 use flux_operator::controller::{Error, reconcile_one};
+use flux_testkit::collector::collect;
 use kube::core::{ObjectMeta, PartialObjectMetaExt as _};
 use serde_json::{Value, json};
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! The stages of a reconcile: each imports only earlier ones.
 
-use crate::reference::{files, in_repository};
+use flux_testkit::repository::{files, in_repository};
 use std::collections::BTreeSet;
 use std::path::Path;
 

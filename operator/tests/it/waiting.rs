@@ -1,10 +1,12 @@
 //! What the API server pays for MiniClusters that wait: requests at rest, counted over the time of the tests, which goes
 //! on when nobody has anything to do.
 
-use crate::support::hello;
-use crate::support::server::Server;
-use crate::support::simulation::job::{JobController, index_of, is_broker};
+use crate::support::role;
 use crate::support::world::{PODS, control, new_operator, ready};
+use flux_testkit::job::JobController;
+use flux_testkit::objects::{index_of, is_broker};
+use flux_testkit::samples::hello;
+use flux_testkit::server::Server;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -39,8 +41,8 @@ struct Crowd {
 
 impl Crowd {
     async fn new(count: usize, size: usize, labels: Value) -> Self {
-        let server = Server::default();
-        server.brings_news_but_of(&[]);
+        let server = role::server();
+        server.deliver_all_except(&[]);
         let clock = server.with(|memory| {
             memory.store.has_queue = true;
             memory.store.clock

@@ -1,8 +1,8 @@
 //! What can happen to a MiniCluster and around it.
 
-use crate::support::simulation::faults::{Failure, Fault};
-use crate::support::simulation::nodes::NODES;
 use crate::support::world::{CONFIG, JOB, SECRETS, SERVICE};
+use flux_testkit::faults::{Failure, Fault};
+use flux_testkit::nodes::NODES;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::iter::repeat_n;

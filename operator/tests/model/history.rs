@@ -1,10 +1,9 @@
 //! What the operator did, and what it knew when it did it.
 
-use crate::support::simulation::job::{is_finished, is_suspended};
-use crate::support::simulation::queue::is_queued;
-use crate::support::simulation::store::Event;
 use crate::support::world::{CLUSTER, CONFIG, JOB};
 use crate::world::{SOMEBODY, owned_by_cluster};
+use flux_testkit::objects::{is_finished, is_queued, is_suspended};
+use flux_testkit::store::Event;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -54,7 +53,7 @@ impl Story {
             }
             _ => self.pod_changed(event),
         }
-        if event.by_operator { trespass(event) } else { None }
+        if event.by_client { trespass(event) } else { None }
     }
 
     fn cluster_changed(&mut self, cluster: Option<&Value>) {
@@ -77,7 +76,7 @@ impl Story {
         let (before, after) =
             (event.before.as_deref().and_then(note), event.after.as_deref().and_then(note));
         let is_noted = after.is_some_and(of_last);
-        last.forgotten |= !event.by_operator && !is_noted && before.is_some();
+        last.forgotten |= !event.by_client && !is_noted && before.is_some();
         // One that is ours no more says nothing.
         last.forgotten |= event.after.as_ref().is_none_or(|it| owned_by_cluster(it).is_none());
     }
@@ -90,14 +89,14 @@ impl Story {
 
     fn job_changed(&mut self, event: &Event) -> Option<String> {
         match (&event.before, &event.after) {
-            (None, Some(job)) if event.by_operator => self.job_created(job),
+            (None, Some(job)) if event.by_client => self.job_created(job),
             (Some(before), Some(after)) => {
                 if let Some(last) = &mut self.last
                     && last.uid == after["metadata"]["uid"]
                 {
                     last.started = after["status"]["startTime"].clone();
                 }
-                if !event.by_operator {
+                if !event.by_client {
                     return None;
                 }
                 if is_finished(before) {

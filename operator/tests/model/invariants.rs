@@ -1,10 +1,10 @@
 //! What holds whatever happens.
 
 use crate::action::{Action, SERVICES_POD};
-use crate::support::simulation::job::{is_finished, is_over, is_suspended};
 use crate::support::world::{CLUSTER, CONFIG, JOB, PODS, SECRETS};
 use crate::world::{World, owned_by_cluster};
 use crate::{history, status};
+use flux_testkit::objects::{is_finished, is_over, is_suspended};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// What is wrong after a MiniCluster with `fields` was made and `actions` have happened.
 pub(crate) async fn hold(fields: &str, actions: &[Action]) -> Result<(), String> {
     let mut world = World::new();
-    world.server.let_pass(Some(0));
+    world.server.limit_answers(Some(0));
     world.create(fields);
     for action in actions {
         world.happen(action.clone()).await;
@@ -58,7 +58,7 @@ fn repeated(world: &World) -> Vec<String> {
         .kubelet
         .runs
         .iter()
-        .filter(|run| !world.kubernetes.jobs.taken.contains(&run.pod))
+        .filter(|run| !world.kubernetes.jobs.suspended_pods.contains(&run.pod))
     {
         *runs.entry(&run.job).or_default() += 1;
     }
@@ -174,7 +174,7 @@ fn derivable(status: &Value, has_job: bool, has_note: bool) -> Value {
 /// Of a MiniCluster that is deleted nothing of ours is left, and nobody writes any more.
 async fn nothing_is_left(world: &mut World) -> Result<(), String> {
     world.server.note("the MiniCluster is deleted");
-    world.server.let_pass(Some(0));
+    world.server.limit_answers(Some(0));
     let _ =
         world.store(|store| store.delete(CLUSTER, &json!({ "propagationPolicy": "Background" })));
     world.settle().await?;

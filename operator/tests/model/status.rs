@@ -2,13 +2,14 @@
 
 use crate::action::OBJECTS;
 use crate::history::note;
-use crate::support::defaults;
-use crate::support::simulation::job::{index_of, is_over, is_ready, is_suspended, pods_of};
-use crate::support::simulation::store::Store;
 use crate::support::world::{CLUSTER, CONFIG, JOB};
 use crate::world::owned_by_cluster;
 use flux_api::cluster::validate::validate;
 use flux_api::crd::{MiniCluster, MiniClusterStatus, State};
+use flux_testkit::job::pods_of;
+use flux_testkit::objects::{index_of, is_over, is_ready, is_suspended};
+use flux_testkit::samples::defaults;
+use flux_testkit::store::Store;
 use serde_json::Value;
 
 /// What the status of the MiniCluster says that it should not, once all is settled.

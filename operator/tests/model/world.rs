@@ -1,22 +1,22 @@
 //! A cluster with the operator in it, to which actions happen.
 
 use crate::action::{Action, Fate, NodeFate, SERVICES_POD, SMALLEST, Tampering};
-use crate::support::field_path::set;
-use crate::support::server::Server;
-use crate::support::simulation::agent::End;
-use crate::support::simulation::clock::Clock;
-use crate::support::simulation::collector::collect;
-use crate::support::simulation::conditions::condition;
-use crate::support::simulation::job::{
-    index_of, is_broker, is_finished, is_over, is_ready, is_suspended,
-};
-use crate::support::simulation::kubelet::Kubelet;
-use crate::support::simulation::nodes::pods_on;
-use crate::support::simulation::store::Store;
-use crate::support::simulation::{Kubernetes, queue};
+use crate::support::role;
 use crate::support::world::{CLUSTER, CONFIG, JOB, PODS, SECRETS, control, new_operator};
 use flux_contract::{Exit, labels};
 use flux_operator::metrics::Metrics;
+use flux_testkit::agent::End;
+use flux_testkit::clock::Clock;
+use flux_testkit::collector::collect;
+use flux_testkit::conditions::condition;
+use flux_testkit::field_path::set;
+use flux_testkit::kubelet::Kubelet;
+use flux_testkit::kubernetes::Kubernetes;
+use flux_testkit::nodes::pods_on;
+use flux_testkit::objects::{index_of, is_broker, is_finished, is_over, is_ready, is_suspended};
+use flux_testkit::queue;
+use flux_testkit::server::Server;
+use flux_testkit::store::Store;
 use json_patch::merge;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -60,10 +60,10 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new() -> Self {
-        let server = Server::default();
+        let server = role::server();
         let clock = server.with(|memory| memory.store.clock);
         server.with(|memory| memory.store.has_queue = true);
-        server.brings_news_but_of(&[]);
+        server.deliver_all_except(&[]);
         let mut world = Self {
             server,
             clock,
@@ -116,10 +116,10 @@ impl World {
             Action::Queue { admits } => (self.admits, self.idle_since) = (admits, None),
             Action::Restart => self.restart(),
             Action::Fail(fault) => self.server.with(|memory| memory.faults.requests.push(fault)),
-            Action::Lag(kinds) => self.server.brings_news_but_of(kinds),
-            Action::CatchUp => self.server.brings_news_but_of(&[]),
+            Action::Lag(kinds) => self.server.deliver_all_except(kinds),
+            Action::CatchUp => self.server.deliver_all_except(&[]),
             Action::Answers(number) => {
-                self.server.let_pass(Some(number));
+                self.server.limit_answers(Some(number));
                 tokio::time::sleep(MOMENT).await;
             }
             Action::Act => self.act().await,
@@ -134,12 +134,12 @@ impl World {
             }
         }
         // What the operator does next waits for its turn.
-        self.server.let_pass(Some(0));
+        self.server.limit_answers(Some(0));
     }
 
     /// Lets the operator do all that it can do now.
     async fn act(&self) {
-        self.server.let_pass(None);
+        self.server.limit_answers(None);
         tokio::time::sleep(MOMENT).await;
     }
 
@@ -169,7 +169,7 @@ impl World {
         self.server.with(|memory| memory.faults.requests.clear());
         self.kubernetes.kubelet.nodes.find_all();
         self.idle_since = None;
-        self.server.brings_news_but_of(&[]);
+        self.server.deliver_all_except(&[]);
         let (begin, mut quiet, mut step) =
             (self.clock.now(), Duration::ZERO, Duration::from_secs(1));
         while quiet < CALM
@@ -257,16 +257,16 @@ impl World {
                 NodeFate::Lost => nodes.lose(number, store),
                 NodeFate::Back => drop(nodes.find(number)),
                 NodeFate::Rebooted if nodes.find(number) => {
-                    for (path, pod) in pods_on(number, store, PODS) {
+                    for (path, pod) in pods_on(number, store) {
                         if pod["status"]["phase"] == "Running" {
                             Kubelet::end(store, &path, &End { code: 255, message: None });
                         }
                     }
                 }
                 NodeFate::Rebooted => {}
-                NodeFate::GivenUp => nodes.give_up(number, store, PODS),
+                NodeFate::GivenUp => nodes.give_up(number, store),
                 NodeFate::Drained => {
-                    for (path, _) in pods_on(number, store, PODS) {
+                    for (path, _) in pods_on(number, store) {
                         Kubelet::evict(store, &path);
                     }
                 }

@@ -1,10 +1,13 @@
 //! A server with one MiniCluster, and an operator that reconciles it.
 
-use super::server::Server;
-use super::simulation::api::Memory;
+use super::role;
 use flux_api::crd::{MiniCluster, MiniClusterStatus};
+use flux_contract::AgentConfig;
 use flux_operator::controller::{Context, Error, Scope, reconcile_one, run};
 use flux_operator::metrics::Metrics;
+use flux_testkit::memory::Memory;
+use flux_testkit::samples::{defaults, hello, images};
+use flux_testkit::server::Server;
 use kube::core::{ObjectMeta, PartialObjectMeta, PartialObjectMetaExt as _};
 use kube::runtime::controller::Action;
 use serde_json::{Value, json};
@@ -31,8 +34,8 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(spec: &Value) -> Self {
-        let server = Server::default();
-        server.put(CLUSTER, serde_json::to_value(super::hello(spec)).unwrap());
+        let server = role::server();
+        server.put(CLUSTER, serde_json::to_value(hello(spec)).unwrap());
         Self::of(server)
     }
 
@@ -88,6 +91,11 @@ impl World {
         serde_json::from_value(object["status"].clone()).unwrap()
     }
 
+    /// The configuration that the agents of the MiniCluster read.
+    pub(crate) fn agent_config(&self) -> AgentConfig {
+        agent_config(&self.server)
+    }
+
     /// Reasons and notes of all Events so far.
     pub(crate) fn events(&self) -> Vec<(String, String)> {
         let bodies = self.server.bodies().into_iter().filter(|body| body["kind"] == "Event");
@@ -103,10 +111,16 @@ impl World {
     }
 }
 
+/// The configuration that the agents of the MiniCluster read.
+pub(crate) fn agent_config(server: &Server) -> AgentConfig {
+    let object = server.get(CONFIG).unwrap();
+    AgentConfig::from_toml(object["data"]["agent.toml"].as_str().unwrap()).unwrap()
+}
+
 /// An operator that remembers nothing.
 pub(crate) fn new_operator(server: &Server, metrics: &Arc<Metrics>) -> Context {
     let (name, metrics) = (Some("operator-0".to_owned()), Arc::clone(metrics));
-    Context::new(server.client(), name, metrics, super::images(), super::defaults())
+    Context::new(server.client(), name, metrics, images(), defaults())
 }
 
 /// The controller of the namespace, without an end.

@@ -7,7 +7,7 @@ use super::resources::{CORES, bracketed, hosts, set};
 use super::{INVALID, UNKNOWN};
 use crate::pod::broker::{Answers, NO_SERVICE, STATE_OF_LEAD};
 use base64::prelude::{BASE64_STANDARD, Engine as _};
-use flux_contract::idset::idset;
+use flux_protocol::idset::idset;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter;

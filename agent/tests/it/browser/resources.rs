@@ -1,6 +1,6 @@
 //! Sets of ranks and of their resources, as flux-core 0.88 writes them.
 
-use flux_contract::idset::idset;
+use flux_protocol::idset::idset;
 use serde_json::{Value, json};
 
 pub(super) const CORES_OF_RANK: usize = 4;

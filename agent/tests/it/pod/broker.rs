@@ -1,6 +1,6 @@
 //! A stand-in for the socket of a broker, and for what is asked on it.
 
-use flux_contract::message::{HEAD, Message, RESPONSE, length};
+use flux_protocol::message::{HEAD, Message, RESPONSE, length};
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};

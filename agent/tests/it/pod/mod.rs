@@ -10,9 +10,10 @@ pub mod namespace;
 use crate::settings;
 use broker::NO_SERVICE;
 use flux_contract::{
-    AgentConfig, Bootstrap, ClusterName, CurveCertificate, Exit, Hostlist, Layout, Shutdown,
-    SidecarConfig, TerminationMessage, Workload,
+    AgentConfig, Bootstrap, ClusterName, Exit, Layout, Shutdown, SidecarConfig, TerminationMessage,
+    Workload,
 };
+use flux_protocol::{CurveCertificate, Hostlist};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs::{self, Permissions};

@@ -2,7 +2,9 @@
 
 use super::state::State;
 use crate::output::duration;
-use flux_contract::instance::{JobReport, JobState, RankReport};
+use flux_contract::instance::JobReport;
+use flux_protocol::RankStatus;
+use flux_protocol::job::JobStatus;
 use ratatui::Frame;
 use ratatui::layout::Constraint::{Length, Min};
 use ratatui::layout::{Layout, Rect};
@@ -32,10 +34,10 @@ pub(super) fn draw(state: &State, frame: &mut Frame<'_>) {
 }
 
 fn summary(state: &State) -> Line<'_> {
-    let sum = |of: fn(&RankReport) -> usize| state.report.ranks.iter().map(of).sum::<usize>();
+    let sum = |of: fn(&RankStatus) -> usize| state.report.ranks.iter().map(of).sum::<usize>();
     let count =
-        |is: fn(JobState) -> bool| state.report.jobs.iter().filter(|job| is(job.state)).count();
-    let (cores, free) = (sum(|rank| rank.cores), sum(RankReport::cores_free));
+        |is: fn(JobStatus) -> bool| state.report.jobs.iter().filter(|job| is(job.state)).count();
+    let (cores, free) = (sum(|rank| rank.cores), sum(RankStatus::cores_free));
     let mut text = format!(
         "  {} ranks, {} of {cores} cores used, {free} free",
         state.report.ranks.len(),
@@ -49,7 +51,7 @@ fn summary(state: &State) -> Line<'_> {
         text,
         "; jobs: {} running, {} waiting",
         count(|state| state.is_active() && !state.is_pending()),
-        count(JobState::is_pending)
+        count(JobStatus::is_pending)
     );
     Line::from(vec![state.name.as_str().bold(), Span::raw(text)])
 }
@@ -73,7 +75,7 @@ fn draw_ranks(state: &State, frame: &mut Frame<'_>, area: Rect) {
 }
 
 /// A bar of allocated and other cores.
-fn bar(rank: &RankReport) -> Line<'static> {
+fn bar(rank: &RankStatus) -> Line<'static> {
     let width = usize::from(BAR);
     let part = |cores: usize| (cores * width).div_ceil(rank.cores.max(1)).min(width);
     let used = part(rank.cores_allocated);

@@ -1,21 +1,19 @@
-//! The fields of a specification that a running instance keeps, and whether they say what they said
-//! when it was started.
+//! The fields of a specification that cannot change while an instance runs, and the detection of changes.
 //!
-//! Every field is noted by its path and a short hash on the object that is made from it. So a change
-//! is named by the fields that the user wrote, whatever this or another release of the operator builds
-//! of them, and a note shows no value.
+//! The object made from a field has an annotation with the path of the field and a short hash. So a change is reported
+//! by the fields that the user wrote, whatever a release of the operator makes of them, and no value is shown.
 
 use crate::crd::{Container, MiniClusterSpec};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 
-const ANNOTATION: &str = "flux-framework.org/fields";
+const FIELDS_ANNOTATION: &str = "flux-framework.org/fields";
 
-/// How the keys of runs begin in the agents' `ConfigMap`.
+/// Prefix of the run keys in the agents' `ConfigMap`.
 pub const RUN_KEY: &str = "run-";
 
-/// Parts of a specification whose fields are noted one by one; every other field is noted whole.
+/// Parts of a specification whose fields are hashed one by one; any other field is hashed as a whole.
 const SECTIONS: [&str; 15] = [
     "",
     "containers",
@@ -34,7 +32,7 @@ const SECTIONS: [&str; 15] = [
     "services[].commands",
 ];
 
-/// Fields that may change while an instance runs, or are checked against it by themselves.
+/// Fields that may change while an instance runs, or that have checks of their own.
 const CHANGEABLE: [&str; 12] = [
     "autoscale",
     "backoffLimit",
@@ -52,18 +50,17 @@ const CHANGEABLE: [&str; 12] = [
 
 const SERVICES: &str = "services";
 
-/// Hashes of the fields that cannot be changed, by their paths below `spec`. Defaults are left out, so that a field
-/// which only a newer release knows is no change.
+/// Hashes of the fixed fields by path, without default values, so that a field of a newer release is no change.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FixedFields(BTreeMap<String, String>);
 
 impl FixedFields {
-    /// The fields that the Job and the brokers in its pods keep.
+    /// The fixed fields of the Job and its pods.
     pub fn of_instance(spec: &MiniClusterSpec) -> Self {
         Self::of(spec, |path| !path.starts_with(SERVICES))
     }
 
-    /// The fields that the pod of `spec.services` keeps.
+    /// The fixed fields of the pod of `spec.services`.
     pub fn of_services(spec: &MiniClusterSpec) -> Self {
         Self::of(spec, |path| path.starts_with(SERVICES))
     }
@@ -79,21 +76,22 @@ impl FixedFields {
         Self(hashes)
     }
 
-    /// Key and value of the annotation that notes them.
+    /// Key and value of the annotation with the hashes.
     pub fn annotation(&self) -> (String, String) {
         let fields: Vec<String> =
             self.0.iter().map(|(path, hash)| format!("{path}={hash}")).collect();
-        (ANNOTATION.to_owned(), fields.join(","))
+        (FIELDS_ANNOTATION.to_owned(), fields.join(","))
     }
 
-    /// Those that are noted in `annotations`, without those that another release took for fixed.
+    /// The hashes in `annotations`, without fields that only another release regards as fixed.
     fn noted_on(annotations: &BTreeMap<String, String>) -> Option<Self> {
-        let fields = annotations.get(ANNOTATION)?.split(',').filter_map(|it| it.split_once('='));
+        let fields =
+            annotations.get(FIELDS_ANNOTATION)?.split(',').filter_map(|it| it.split_once('='));
         let fixed = fields.filter(|(path, _)| !CHANGEABLE.contains(path));
         Some(Self(fixed.map(|(path, hash)| (path.to_owned(), hash.to_owned())).collect()))
     }
 
-    /// One name for all of them: the same for the same fields, whatever their order in the specification.
+    /// One hash of all fixed fields.
     pub fn hash(&self) -> String {
         let mut digest = Sha256::new();
         for (path, hash) in &self.0 {
@@ -102,29 +100,28 @@ impl FixedFields {
         format!("{:016x}", first_bits(&digest.finalize()))
     }
 
-    /// What [`Self::hash`] was for the fields that are noted in `annotations`; `None` where none are.
+    /// [`Self::hash`] of the fields in `annotations`; `None` without the annotation.
     pub fn noted_hash(annotations: &BTreeMap<String, String>) -> Option<String> {
         Self::noted_on(annotations).map(|noted| noted.hash())
     }
 
-    /// Ten hexadecimal digits that tell runs apart, in names: the same for as
-    /// long as the MiniCluster with this `uid` would run the same.
+    /// Ten hexadecimal digits for names of a run: equal while the MiniCluster with this `uid` would run the same.
     pub fn run(&self, uid: &str) -> String {
         let digest = Sha256::digest(format!("{uid} {}", self.hash()));
         format!("{:010x}", first_bits(&digest) >> 24)
     }
 
-    /// The key of the run in the agents' `ConfigMap`, without which its pods do not start.
+    /// The key in the agents' `ConfigMap` without which the pods of the run do not start.
     pub fn run_key(&self, uid: &str) -> String {
         format!("{RUN_KEY}{}", self.run(uid))
     }
 
-    /// What [`Self::run_key`] was for the fields that are noted in `annotations`; `None` where none are.
+    /// [`Self::run_key`] of the fields in `annotations`; `None` without the annotation.
     pub fn noted_run_key(annotations: &BTreeMap<String, String>, uid: &str) -> Option<String> {
         Self::noted_on(annotations).map(|noted| noted.run_key(uid))
     }
 
-    /// Paths of the fields that do not say what is noted in `annotations`; none where nothing is.
+    /// Paths of the fields that differ from `annotations`; none without the annotation.
     pub fn changed_since(&self, annotations: &BTreeMap<String, String>) -> Vec<String> {
         let Some(noted) = Self::noted_on(annotations) else { return Vec::new() };
         let paths = noted.0.keys().chain(self.0.keys());
@@ -138,7 +135,7 @@ fn first_bits(digest: &[u8]) -> u64 {
     digest.first_chunk().copied().map_or(0, u64::from_be_bytes)
 }
 
-/// The path by which a changed field is reported: its list's element where that has come or gone as a whole.
+/// The path by which a changed field is reported: that of its list element, if the whole element was added or removed.
 fn reported(path: &str, noted: &FixedFields, now: &FixedFields) -> String {
     let has =
         |fields: &FixedFields, element: &str| fields.0.keys().any(|it| it.starts_with(element));
@@ -149,12 +146,12 @@ fn reported(path: &str, noted: &FixedFields, now: &FixedFields) -> String {
 
 fn hashes(spec: &MiniClusterSpec) -> BTreeMap<String, String> {
     let mut hashes = BTreeMap::new();
-    // A specification is read from JSON and can be written as such.
+    // A specification was parsed from JSON, so it can be written as JSON.
     collect("", "", &serde_json::to_value(spec).unwrap_or_default(), &mut hashes);
     hashes
 }
 
-/// Notes what `value` says at `path`; `pattern` is the path without positions.
+/// Adds the hashes of `value` at `path`; `pattern` is the path without positions.
 fn collect(path: &str, pattern: &str, value: &Value, hashes: &mut BTreeMap<String, String>) {
     let is_section = SECTIONS.contains(&pattern);
     if let Some(fields) = value.as_object().filter(|_| is_section) {
@@ -172,7 +169,7 @@ fn collect(path: &str, pattern: &str, value: &Value, hashes: &mut BTreeMap<Strin
     }
 }
 
-/// FNV-1a, folded to 32 bits: the same in every release, and no matter of security.
+/// FNV-1a, folded to 32 bits: equal in every release, and not relevant for security.
 fn short_hash(bytes: &[u8]) -> String {
     let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
@@ -190,7 +187,7 @@ mod tests {
         mini_cluster(change).spec
     }
 
-    /// What the condition says when `before` has become `after`.
+    /// The reported paths when `before` is changed to `after`.
     fn changed(before: &Value, after: &Value) -> Vec<String> {
         let note = FixedFields::of_instance(&spec(before)).annotation();
         FixedFields::of_instance(&spec(after)).changed_since(&BTreeMap::from([note]))
@@ -218,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_change_and_what_is_another_pods_is_not_reported() {
+    fn changeable_and_services_fields_are_not_reported() {
         let after = json!({
             "size": 2, "maxSize": 9, "minSize": 1, "deadlineSeconds": 5, "backoffLimit": 3,
             "cleanup": true, "flux": { "minimalService": true }, "services": [{ "name": "db" }],
@@ -243,17 +240,17 @@ mod tests {
         let (key, note) = fields.annotation();
         // A field that only a newer release knows is no change until it is used.
         assert!(!note.contains("logging"), "{note}");
-        // As noted by a release in which the labels of the Job were fixed.
+        // An older release regarded the labels of the Job as fixed.
         let annotations = BTreeMap::from([(key, format!("{note},jobLabels=0badcafe"))]);
         assert_eq!(FixedFields::noted_hash(&annotations), Some(fields.hash()));
         assert_eq!(fields.changed_since(&annotations), [""; 0]);
-        // Another value would name what runs otherwise after a change of the operator.
+        // A different value would give running MiniClusters other names after an upgrade of the operator.
         let containers = json!([{ "image": "app", "command": "run" }]);
         assert_eq!(hash(json!({ "containers": containers })), "52278ad725f3a8ae");
     }
 
     #[test]
-    fn a_run_is_another_for_another_mini_cluster_or_another_specification() {
+    fn a_run_name_differs_by_minicluster_and_specification() {
         let run = |uid: &str, change: &Value| FixedFields::of_instance(&spec(change)).run(uid);
         let one = run("1", &json!({}));
         assert!(one.len() == 10 && one.chars().all(|digit| digit.is_ascii_hexdigit()), "{one}");

@@ -1,10 +1,9 @@
-//! From what the user wrote to what it means.
+//! Validates a MiniCluster and resolves its defaults.
 //!
-//! Every default is resolved here, and all faults are reported at once, each with its place and its
-//! remedy. The limits and the CEL rules of the definition ([`crate::crd`]) are checked again, because
-//! an object may have been stored before a rule existed; Rust checks what they cannot express, and what
-//! Kubernetes would refuse in the objects that are made. What is passed on whole (security contexts, the
-//! overlay) is left to the API server, whose answer becomes the condition.
+//! All faults are reported at once, each with its place and its remedy. The limits and CEL rules of the definition
+//! ([`crate::crd`]) are checked again, because an object may have been stored before a rule existed. Rust code checks
+//! what CEL cannot express, and what Kubernetes would refuse in the objects of the MiniCluster. Parts that are passed
+//! on whole (security contexts, the overlay) are checked by the API server, whose error becomes the condition.
 
 pub(crate) mod autoscale;
 mod container;
@@ -37,7 +36,7 @@ use std::collections::BTreeSet;
 use text::{is_absolute_path, non_empty};
 use volume::is_mounted;
 
-/// What is so large in `specification` that nothing may be made of it.
+/// Adds faults for values of `specification` that are too large.
 fn check_size(specification: &Value, faults: &mut Violations) {
     for (path, message) in
         crd::broken(&definition::SPECIFICATION_SCHEMA, specification, crd::too_large)
@@ -50,20 +49,20 @@ fn check_size(specification: &Value, faults: &mut Violations) {
     });
 }
 
-/// What the API server refuses by the definition: values out of range, and the CEL rules.
+/// Adds faults for values that break the definition: ranges and CEL rules.
 fn check_definition(mut specification: Value, faults: &mut Violations) {
     for (path, message) in
         crd::broken(&definition::SPECIFICATION_SCHEMA, &specification, crd::out_of_range)
     {
         faults.add(path, message);
     }
-    // No rule is about it, and it may be nested more deeply than rules should be evaluated.
+    // No rule concerns the overlay, and it may be nested too deeply for the evaluation of rules.
     specification["pod"].as_object_mut().map(|pod| pod.remove("overlay"));
     let broken = validate_compiled(&definition::SPECIFICATION_RULES, &specification, None).err();
     for error in broken.into_iter().flat_map(ValidationErrors::into_vec) {
         let separator = if error.field_path.starts_with('.') { "" } else { "." };
         let path = format!("spec{separator}{}", error.field_path);
-        // A value out of range breaks rules as well, which say less.
+        // The message about a value out of range is better than that of a rule which it also breaks.
         if !faults.0.iter().any(|fault| fault.path == path) {
             faults.add(path, error.message);
         }
@@ -73,7 +72,7 @@ fn check_definition(mut specification: Value, faults: &mut Violations) {
 /// Resolves every default and checks every rule; reports all faults at once.
 pub fn validate(cluster: &MiniCluster, defaults: &Defaults) -> Result<Cluster, Violations> {
     let mut faults = Violations::default();
-    // A specification is read from JSON and can be written as such.
+    // A specification was parsed from JSON, so it can be written as JSON.
     let specification = serde_json::to_value(&cluster.spec).unwrap_or_default();
     check_size(&specification, &mut faults);
     if !faults.0.is_empty() {
@@ -90,7 +89,7 @@ pub fn validate(cluster: &MiniCluster, defaults: &Defaults) -> Result<Cluster, V
     }
 }
 
-/// Resolves and checks all parts; nothing when the name is no name or nothing runs Flux.
+/// Resolves and checks all parts; `None` if the name is invalid or no container runs Flux.
 fn resolve(
     cluster: &MiniCluster,
     name_text: &str,
@@ -103,11 +102,11 @@ fn resolve(
     let flux = flux::flux(name_text, spec, defaults, faults);
     let domain = defaults.cluster_domain.as_ref().zip(identity.as_ref());
     let domain = domain.map(|(domain, identity)| format!("{}.svc.{domain}", identity.namespace));
-    let common = pod::common(spec, &headless_name, domain.as_deref(), faults);
+    let shared = pod::shared_pod_spec(spec, &headless_name, domain.as_deref(), faults);
     let Containers { runner, sidecars, pod } =
-        containers(name_text, spec, &flux.view, &common, faults);
+        containers(name_text, spec, &flux.view, &shared, faults);
     let services_name = identity.as_ref().map(|identity| identity.name.services_pod());
-    let services_pod = services_pod(services_name, spec, &common, faults);
+    let services_pod = services_pod(services_name, spec, &shared, faults);
     let pod = pod::pod(name_text, spec, pod, faults);
     claims(spec, faults);
     passed_on::passed_on(spec, faults);
@@ -128,7 +127,7 @@ fn resolve(
         job_labels,
         job_annotations,
         deadline_seconds: spec.deadline_seconds,
-        // A container that is started again would begin to count anew.
+        // A restarted container would begin to count again.
         deadline_by_agent: spec.deadline_seconds != deadline_seconds()
             && pod.spec.restart_policy.as_deref() == Some("Never"),
         start_deadline_seconds: spec.start_deadline_seconds.map(i64::unsigned_abs),
@@ -180,7 +179,7 @@ fn archive(
     if !is_absolute_path(path) {
         faults.add("spec.archive.path", format!("{path:?} is not an absolute path without '..'"));
     } else if let Some(runner) = runner {
-        // The overlay may mount what no field here says.
+        // The overlay may mount further volumes.
         let overlay = spec.pod.overlay.as_ref();
         let is_on_a_volume =
             is_mounted(path, runner.container.volume_mounts.as_deref().unwrap_or_default())
@@ -192,11 +191,10 @@ fn archive(
     Some(path.clone())
 }
 
-/// The claims of devices that a pod has.
+/// The field with the device claims of a pod.
 const LISTED: &str = "spec.pod.overlay.resourceClaims";
 
-/// A container names claims of its pod (`resources.claims`), and the overlay gives the pod these. The API server would
-/// refuse the Job by a path that is in no MiniCluster.
+/// Checks that the overlay has each claim that a container names; the API server would report it by a path of the Job.
 fn claims(spec: &MiniClusterSpec, faults: &mut Violations) {
     let listed = spec.pod.overlay.as_ref().map(|overlay| &overlay["resourceClaims"]);
     let listed = listed.and_then(Value::as_array).into_iter().flatten();

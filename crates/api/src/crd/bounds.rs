@@ -1,29 +1,28 @@
-//! How much a user may write: decided here, once, for every field there is and will be.
+//! Size limits of all fields of a specification.
 //!
-//! The limits go into the definition, where the API server and the estimated costs of its rules need
-//! them. The operator holds a specification against the definition again, because an object may have
-//! been stored before a limit existed. docs/design/operator.md says why the limits are what they are.
+//! The limits are in the definition, where the cost estimates of its rules need them. The operator checks them again,
+//! because an object may have been stored before a limit existed. docs/design/operator.md explains the values.
 
 use serde_json::{Map, Value, json};
 
-/// Most characters of a name, an image, a line of options: what Linux takes for a path (`PATH_MAX`).
+/// Most characters of a name, an image or a line of options: the longest path of Linux (`PATH_MAX`).
 const LINE_LIMIT: u64 = 4_096;
 
-/// Most characters of a script or a document: half of what Linux takes for one argument (`MAX_ARG_STRLEN`).
+/// Most characters of a script or a document: half of the longest argument of Linux (`MAX_ARG_STRLEN`).
 const TEXT_LIMIT: u64 = 65_536;
 
 const LIST_LIMIT: u64 = 64;
 
 const MAP_LIMIT: u64 = 256;
 
-/// Most characters of a map's key: those of an annotation. A schema has no word for it.
+/// Most characters of a map's key, as for an annotation. A schema cannot express this limit.
 const KEY_LIMIT: u64 = 317;
 
-/// Most bytes of a whole specification as JSON: what `kubectl apply` can carry, which keeps it in an
-/// annotation. What is made of a specification of this size fits an object of Kubernetes.
+/// Most bytes of a whole specification as JSON: `kubectl apply` keeps it in an annotation of at most this size. The
+/// objects of such a specification fit the limit of Kubernetes.
 pub const SPECIFICATION_LIMIT: usize = 262_144;
 
-/// Fields that hold a script or a document, and maps whose values do.
+/// Fields, and maps of fields, that contain a script or a document.
 const TEXTS: [&str; 17] = [
     "annotations",
     "brokerConfig",
@@ -44,7 +43,7 @@ const TEXTS: [&str; 17] = [
     "workerPre",
 ];
 
-/// Gives `schema`, that of the field `name`, the limits that it does not have.
+/// Adds missing limits to `schema`, the schema of the field `name`.
 pub(super) fn bound(name: &str, schema: &mut Map<String, Value>) {
     let is_text = TEXTS.contains(&name);
     match schema.get("type").and_then(Value::as_str) {
@@ -66,17 +65,17 @@ fn limit(schema: &mut Map<String, Value>, keyword: &str, limit: u64) {
     schema.entry(keyword).or_insert_with(|| json!(limit));
 }
 
-/// What a schema has to say about a value: a message where the value breaks the schema.
+/// Checks a value; returns a message if it breaks the schema.
 type Check = fn(schema: &Value, value: &Value) -> Option<String>;
 
-/// Path and message of each value in `specification` that breaks its part of `schema`, as `check` says.
+/// Path and message of each value in `specification` that fails `check`.
 pub(crate) fn broken(schema: &Value, specification: &Value, check: Check) -> Vec<(String, String)> {
     let mut found = Vec::new();
     walk("spec", schema, specification, check, &mut found);
     found
 }
 
-/// Checks `value` and each value in it. It goes no deeper than the schema does, whatever the value is.
+/// Checks `value` and the values in it, no deeper than the schema.
 fn walk(
     path: &str,
     schema: &Value,
@@ -149,7 +148,7 @@ pub(crate) fn out_of_range(schema: &Value, value: &Value) -> Option<String> {
         Value::String(text) if text.is_empty() && schema["minLength"].is_number() => {
             Some("empty: give a value, or leave it out".to_owned())
         }
-        // No program's arguments, environment or files could have it.
+        // Arguments and environments of programs cannot contain NUL.
         Value::String(text) if text.contains('\0') => {
             Some("contains the character NUL: remove it".to_owned())
         }

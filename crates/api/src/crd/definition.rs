@@ -1,4 +1,4 @@
-//! The `CustomResourceDefinition` as it is installed: the derived one, made smaller and plainer.
+//! The `CustomResourceDefinition` that is installed, made from the derived one.
 
 use super::{MiniCluster, bounds};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -7,11 +7,10 @@ use kube::core::cel::{CompiledSchema, compile_schema};
 use serde_json::{Map, Value, json};
 use std::sync::LazyLock;
 
-/// Fields that hold a whole Kubernetes type: their own fields are documented by Kubernetes, and
-/// those descriptions would be most of the definition.
+/// Fields with a whole Kubernetes type, whose inner descriptions would be most of the definition.
 const KUBERNETES_TYPES: [&str; 4] = ["resources", "securityContext", "tolerations", "conditions"];
 
-/// The definition that `flux-operator crd` prints, and `deploy/crd.yaml` has.
+/// The definition that `flux-operator crd` prints and that `deploy/crd.yaml` contains.
 ///
 /// It differs from the derived one in that
 /// - no field is `nullable`, so that a null is as good as leaving the field out and defaults apply;
@@ -24,7 +23,7 @@ pub fn definition() -> serde_json::Result<CustomResourceDefinition> {
     let mut definition = serde_json::to_value(MiniCluster::crd())?;
     for version in definition["spec"]["versions"].as_array_mut().into_iter().flatten() {
         let schema = &mut version["schema"]["openAPIV3Schema"];
-        for_each_schema("", schema, &mut plain);
+        for_each_schema("", schema, &mut normalize_schema);
         for_each_schema("spec", &mut schema["properties"]["spec"], &mut bounds::bound);
         schema["properties"]["status"]["default"] = json!({ "observedGeneration": -1 });
     }
@@ -39,7 +38,7 @@ pub(crate) static SPECIFICATION_SCHEMA: LazyLock<Value> =
     LazyLock::new(|| OBJECT_SCHEMA["properties"]["spec"].clone());
 
 pub(crate) static OBJECT_SCHEMA: LazyLock<Value> = LazyLock::new(|| {
-    // That it is there, and limits what it should, is tested.
+    // Tests check that the definition exists and has all limits.
     let definition = definition().ok().and_then(|definition| serde_json::to_value(definition).ok());
     let version = definition.map(|definition| definition["spec"]["versions"][0].clone());
     version.unwrap_or_default()["schema"]["openAPIV3Schema"].clone()
@@ -63,7 +62,7 @@ fn for_each_schema(
     }
 }
 
-fn plain(name: &str, schema: &mut Map<String, Value>) {
+fn normalize_schema(name: &str, schema: &mut Map<String, Value>) {
     schema.remove("nullable");
     if schema.get("default").is_some_and(Value::is_object) {
         schema.insert("default".to_owned(), Value::Object(Map::default()));
@@ -78,7 +77,7 @@ fn plain(name: &str, schema: &mut Map<String, Value>) {
     schema.insert("description".to_owned(), description.into());
 }
 
-/// `text` with each paragraph on one line. Entries of lists keep their lines.
+/// `text` with each paragraph and each list entry on one line.
 fn unbroken(text: &str) -> String {
     let mut unbroken = String::with_capacity(text.len());
     for line in text.lines().map(str::trim_end) {

@@ -1,17 +1,16 @@
-//! Whether the definition that the API server has is this release's. Helm does not update it, and the API server leaves
-//! out of each object what the definition does not have.
+//! Checks whether the served CustomResourceDefinition has all fields of this release. Helm does not update it, and
+//! the API server drops unknown fields from every object.
 
 use super::definition::OBJECT_SCHEMA;
 use serde_json::Value;
 
-/// What a message names of the fields that are lacking.
-const NAMED: usize = 8;
+/// Number of missing fields that a message names.
+const NAMED_FIELDS: usize = 8;
 
-/// Path of the API server's document about MiniClusters. Whoever may use the API may read it.
+/// Path of the API server's OpenAPI document for MiniClusters, which every user of the API may read.
 pub const DOCUMENT_PATH: &str = "/openapi/v3/apis/flux-framework.org/v1alpha2";
 
-/// Fields that the definition of the API server lacks, as `spec.autoscale`. `document` is what the API server has at
-/// [`DOCUMENT_PATH`].
+/// Paths of fields that the served definition lacks, e.g. `spec.autoscale`. `document` is the one at [`DOCUMENT_PATH`].
 pub fn lacking_fields(document: &Value) -> Vec<String> {
     let schemas = document["components"]["schemas"].as_object().into_iter().flatten();
     let is_ours = |(name, _): &(&String, &Value)| name.ends_with(".MiniCluster");
@@ -25,9 +24,9 @@ pub fn lacking_fields(document: &Value) -> Vec<String> {
     lacking
 }
 
-/// How people are told of `lacking`, and what to do.
+/// The message about `lacking` fields, with the remedy.
 pub fn message(lacking: &[String]) -> String {
-    let named = &lacking[..lacking.len().min(NAMED)];
+    let named = &lacking[..lacking.len().min(NAMED_FIELDS)];
     let more = lacking.len() - named.len();
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     format!(
@@ -38,7 +37,7 @@ pub fn message(lacking: &[String]) -> String {
     )
 }
 
-/// Adds the fields of `ours` that `served` lacks, without what is in them.
+/// Adds the fields of `ours` that `served` lacks, without their inner fields.
 fn compare(path: &str, ours: &Value, served: &Value, lacking: &mut Vec<String>) {
     if !ours.is_object() || served["x-kubernetes-preserve-unknown-fields"] == true {
         return;
@@ -69,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn an_older_definition_lacks_fields_of_any_depth_and_one_that_keeps_all_lacks_none() {
+    fn an_older_definition_lacks_fields_of_any_depth() {
         assert_eq!(lacking(|_| ()), [""; 0]);
         let found = lacking(|served| {
             served["spec"]["properties"].as_object_mut().unwrap().remove("autoscale");

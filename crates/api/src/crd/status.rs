@@ -1,5 +1,5 @@
-//! What the operator reports about a MiniCluster. Output only: what is to be done is never decided
-//! by it. What a finished run has left (its timeline, the size it had) is kept when its pods are gone.
+//! The status of a MiniCluster. The operator never decides by it, but keeps in it facts of a finished run whose pods
+//! are gone, such as timeline and size.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::KubeSchema;
@@ -73,14 +73,14 @@ pub struct MiniClusterStatus {
 }
 
 impl MiniClusterStatus {
-    /// True when the run has ended and nothing more happens.
+    /// True when the run has ended.
     pub fn is_over(&self) -> bool {
         matches!(self.state, Some(State::Complete | State::Failed))
     }
 
-    /// The condition that says how the run has ended; `None` while it has not.
+    /// The condition with the end of the run; `None` before the end.
     pub fn end(&self) -> Option<&Condition> {
-        let type_ = self.state.filter(|_| self.is_over())?.telling_condition();
+        let type_ = self.state.filter(|_| self.is_over())?.summary_condition();
         self.conditions.iter().find(|condition| condition.type_ == type_)
     }
 }
@@ -164,7 +164,7 @@ pub enum State {
 
 impl State {
     /// Type of the condition whose reason is `status.reason` in this state.
-    pub const fn telling_condition(self) -> &'static str {
+    pub const fn summary_condition(self) -> &'static str {
         match self {
             Self::Complete => "Complete",
             Self::Failed => "Failed",

@@ -1,4 +1,4 @@
-//! What the agents are told, from what the specification says.
+//! Builds the agents' configuration from the specification.
 
 use super::exclusive::exclusive_cpus;
 use crate::cluster::Cluster;
@@ -8,9 +8,8 @@ use flux_contract::{
 };
 use std::net::IpAddr;
 
-/// How long pods may take to start, in seconds: nodes may have to be added and large images pulled.
-/// So long a worker waits for the lead, and so much later than the run's own deadline the Job's is: who
-/// gives up is a failed pod, or loses the logs, so this is not short.
+/// Seconds that pods may take to start: an autoscaler may have to add nodes, and a kubelet to pull large images. A
+/// worker waits this long for the lead, and the Job's deadline, which loses logs, is this much later than the run's.
 pub(super) const START_SECONDS: u64 = 1800;
 
 /// The agent's configuration; `lead_address` is the address of the lead's Service.
@@ -23,7 +22,7 @@ pub fn agent_config(cluster: &Cluster, lead_address: Option<IpAddr>) -> AgentCon
             size: cluster.size,
         },
         layout: Layout::new(cluster.flux.view.mount_path.clone()).with_private(PRIVATE_MOUNT),
-        // The operator decides by the cluster: `objects::install`.
+        // The operator sets the method: `objects::install`.
         install: Install::Copy,
         view: View {
             enabled: cluster.flux.view.enabled,
@@ -42,7 +41,7 @@ pub fn agent_config(cluster: &Cluster, lead_address: Option<IpAddr>) -> AgentCon
             max_size: autoscale.max_size.unsigned_abs(),
             idle_seconds: autoscale.idle_seconds.unsigned_abs().into(),
         }),
-        // Each MiniCluster has a token of its own: the operator writes its fingerprint.
+        // The operator adds the fingerprint of the MiniCluster's token.
         rest: cluster.flux.rest_port.map(|port| Rest { port, token_sha256: String::new() }),
         munge: cluster.flux.munge_secret.is_some(),
         environment: cluster.flux.environment.clone(),
@@ -72,16 +71,15 @@ fn network(cluster: &Cluster, lead_address: Option<IpAddr>) -> Network {
     Network {
         headless_service: cluster.headless_name.clone(),
         port: OVERLAY_PORT,
-        // Where the lead is in another cluster, the Service here has no broker behind it.
+        // If another cluster has the lead, no pod is behind the lead's Service here.
         lead_address: lead_address.filter(|_| has_lead(cluster)),
         bootstrap: cluster.flux.bootstrap.clone(),
         lead_deadline_seconds: START_SECONDS,
     }
 }
 
-/// Brokers that must be there before the command runs; `None` when that is all of them, which is
-/// Flux's own default (flux-broker-attributes(7), `broker.quorum`). Only rank 0 asks, so an
-/// instance led from elsewhere has none of its own.
+/// Number of brokers that must be online before the command runs; `None` if it is all, which is Flux's own default
+/// (flux-broker-attributes(7), `broker.quorum`), or if another cluster has rank 0, which alone uses it.
 fn quorum(cluster: &Cluster) -> Option<u32> {
     let wanted = cluster.min_size.unwrap_or(cluster.size);
     let all = u32::try_from(cluster.flux.bootstrap.hosts().len()).unwrap_or(u32::MAX);

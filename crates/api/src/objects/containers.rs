@@ -12,27 +12,26 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use std::collections::BTreeMap;
 
-/// Attempts of the startup probe: so many that it never ends a container. The agent has deadlines
-/// of its own and says why it gives up; a probe would only kill it.
-const STARTUP_ATTEMPTS: i32 = i32::MAX;
-/// Seconds that the answer to the startup probe waits for the broker. So the pod is
-/// ready the moment its broker is, and nothing that goes well takes a second attempt, which would be
-/// a Warning Event about the first. A worker waits as long for the lead.
-const STARTUP_PATIENCE: i32 = 1800;
-/// Seconds between two readiness probes of an instance that others use while it is up: a lead that is gone leaves the
-/// status and the Services within this time. The first follows the startup probe at once, except where the kubelet
-/// has started less than this ago: there it comes at a random moment of this time (`run` in
-/// `pkg/kubelet/prober/worker.go`), and nodes that are added for a run are such.
+/// Number of failures of the startup probe after which the kubelet kills the container: never, because the agent has
+/// its own deadlines and reports why it ends.
+const STARTUP_FAILURES: i32 = i32::MAX;
+/// Seconds for which the agent delays its response to the startup probe until the broker is ready. So the pod becomes
+/// ready together with its broker, and a good start needs no second probe, which would come with a Warning Event
+/// about the first. A worker waits equally long for the lead.
+const STARTUP_WAIT: i32 = 1800;
+/// Seconds between two readiness probes of an instance that others use while it runs: within this time a lead that is
+/// gone leaves status and Services. The first follows the startup probe at once; but a kubelet that was started less
+/// than this ago, as on a new node, sends it at a random moment of this time (`run` in `pkg/kubelet/prober/worker.go`).
 const READINESS_PERIOD: i32 = 10;
-/// The same of a run of a command, which ends by itself. The kubelet learns up to a second late that it has, and a probe
-/// in that second is a Warning Event about a good run: the more often the shorter this is.
+/// The same for the run of a command. The kubelet notices its end up to a second late, and a probe within that second
+/// makes a Warning Event about a good run, which is more likely with a shorter period.
 const READINESS_PERIOD_OF_COMMAND: i32 = 60;
-/// Seconds that the answer to a readiness probe waits for a broker that is being started again.
-const READINESS_PATIENCE: i32 = 20;
-/// Seconds that a probe may take beyond the time that its answer waits, on a node with much to do.
+/// Seconds for which the agent delays its response to a readiness probe while the broker is being restarted.
+const READINESS_WAIT: i32 = 20;
+/// Seconds that a probe may take in addition to the delay, on a busy node.
 const PROBE_MARGIN: i32 = 10;
 
-/// Those that copy agent and view, where they are not mounted; then sidecars that keep their entrypoint.
+/// The init containers: those that copy agent and view, if they are copied, then sidecars with their own entrypoint.
 pub(super) fn init_containers(
     cluster: &Cluster,
     images: &Images,
@@ -40,10 +39,10 @@ pub(super) fn init_containers(
 ) -> Option<Vec<Container>> {
     let mut all = match install {
         Install::Image => Vec::new(),
-        Install::Copy => copiers(cluster, images),
+        Install::Copy => init_copy_containers(cluster, images),
     };
     let sidecars = cluster.sidecars.iter().filter(|sidecar| sidecar.wrapped.is_none());
-    all.extend(sidecars.map(|sidecar| plain(cluster, images, sidecar, install)));
+    all.extend(sidecars.map(|sidecar| native_sidecar(cluster, images, sidecar, install)));
     (!all.is_empty()).then_some(all)
 }
 
@@ -51,13 +50,12 @@ pub(super) fn init_containers(
 pub(super) fn containers(cluster: &Cluster, images: &Images, install: Install) -> Vec<Container> {
     let mut all = vec![runner(cluster, images, install)];
     let sidecars = cluster.sidecars.iter().filter(|sidecar| sidecar.wrapped.is_some());
-    all.extend(sidecars.map(|sidecar| wrapped(cluster, images, sidecar, install)));
+    all.extend(sidecars.map(|sidecar| agent_sidecar(cluster, images, sidecar, install)));
     all
 }
 
-/// One container for each image that is copied: a container sees no image but its own. The view's comes
-/// second, because the agent copies it.
-fn copiers(cluster: &Cluster, images: &Images) -> Vec<Container> {
+/// One init container for each image that is copied. The view is second, because the agent copies it.
+fn init_copy_containers(cluster: &Cluster, images: &Images) -> Vec<Container> {
     let from = &cluster.flux.view;
     if !from.enabled {
         vec![agent(cluster, images)]
@@ -97,8 +95,8 @@ fn view(cluster: &Cluster, command: Vec<String>) -> Container {
     }
 }
 
-/// CPU and memory of the runner for a container that is gone when the runner starts. That asks for
-/// nothing more, keeps a pod `Guaranteed` that would be, and passes a quota that wants limits.
+/// The runner's CPU and memory, for a container that ends before the runner starts. So the pod requests nothing more,
+/// stays `Guaranteed`, and fits a quota that requires limits.
 fn helper_resources(runner: &Container) -> Option<ResourceRequirements> {
     let given = runner.resources.as_ref()?;
     let basic = |list: &Option<BTreeMap<_, _>>| {
@@ -123,12 +121,12 @@ fn runner(cluster: &Cluster, images: &Images, install: Install) -> Container {
     Container {
         command: Some(invocation::run(&layout, install)),
         startup_probe: Some(Probe {
-            // A kubelet that asks while the container starts finds a closed port, and writes a Warning.
+            // A probe while the container starts would find a closed port and make a Warning Event.
             initial_delay_seconds: Some(1),
-            // The kubelet waits for this when a container has started; then no longer.
+            // Only the first probe waits for this period.
             period_seconds: Some(1),
-            failure_threshold: Some(STARTUP_ATTEMPTS),
-            ..ready(STARTUP_PATIENCE)
+            failure_threshold: Some(STARTUP_FAILURES),
+            ..probe(STARTUP_WAIT)
         }),
         readiness_probe: Some(Probe {
             period_seconds: Some(if cluster.is_used_while_up() {
@@ -137,37 +135,47 @@ fn runner(cluster: &Cluster, images: &Images, install: Install) -> Container {
                 READINESS_PERIOD_OF_COMMAND
             }),
             failure_threshold: Some(1),
-            ..ready(READINESS_PATIENCE)
+            ..probe(READINESS_WAIT)
         }),
         ..container
     }
 }
 
-/// Asks the agent, who answers when the pod is ready or after `patience` seconds.
-fn ready(patience: i32) -> Probe {
+/// A probe of the agent, which responds when the pod is ready, or after `wait` seconds.
+fn probe(wait: i32) -> Probe {
     Probe {
         http_get: Some(HTTPGetAction {
-            path: Some(format!("{}?wait={patience}", invocation::READY_PATH)),
+            path: Some(format!("{}?wait={wait}", invocation::READY_PATH)),
             port: IntOrString::Int(invocation::READY_PORT.into()),
             ..HTTPGetAction::default()
         }),
-        timeout_seconds: Some(patience + PROBE_MARGIN),
+        timeout_seconds: Some(wait + PROBE_MARGIN),
         ..Probe::default()
     }
 }
 
-fn wrapped(cluster: &Cluster, images: &Images, sidecar: &Sidecar, install: Install) -> Container {
-    let command = invocation::run_sidecar(&layout(cluster), install, &sidecar.container.name);
+fn agent_sidecar(
+    cluster: &Cluster,
+    images: &Images,
+    given: &Sidecar,
+    install: Install,
+) -> Container {
+    let command = invocation::run_sidecar(&layout(cluster), install, &given.container.name);
     let mounts = sidecar_mounts(cluster, images, install);
-    Container { command: Some(command), ..mounted(&sidecar.container, mounts) }
+    Container { command: Some(command), ..mounted(&given.container, mounts) }
 }
 
-/// A sidecar that runs its image's own entrypoint. As a sidecar in the sense of Kubernetes
-/// (KEP-753, stable since 1.33) it ends with the runner instead of keeping the Job from completing.
-fn plain(cluster: &Cluster, images: &Images, sidecar: &Sidecar, install: Install) -> Container {
+/// A sidecar with its image's own entrypoint. As a sidecar container of Kubernetes (KEP-753, stable since 1.33) it
+/// ends after the runner and does not keep the Job from completing.
+fn native_sidecar(
+    cluster: &Cluster,
+    images: &Images,
+    given: &Sidecar,
+    install: Install,
+) -> Container {
     Container {
         restart_policy: Some("Always".to_owned()),
-        ..mounted(&sidecar.container, sidecar_mounts(cluster, images, install))
+        ..mounted(&given.container, sidecar_mounts(cluster, images, install))
     }
 }
 
@@ -175,7 +183,6 @@ fn layout(cluster: &Cluster) -> Layout {
     Layout::new(cluster.flux.view.mount_path.clone())
 }
 
-/// `container` with the operator's own `mounts` before its own.
 fn mounted(container: &Container, mut mounts: Vec<VolumeMount>) -> Container {
     mounts.extend(container.volume_mounts.iter().flatten().cloned());
     Container { volume_mounts: Some(mounts), ..container.clone() }

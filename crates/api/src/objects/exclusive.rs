@@ -1,4 +1,4 @@
-//! Whether a static CPU manager gives the runner processors of its own: a whole number of CPUs in a pod of the class
+//! Whether a static CPU manager gives the runner exclusive CPUs: a whole number of CPUs in a pod of the class
 //! Guaranteed (`guaranteedCPUs` in `pkg/kubelet/cm/cpumanager/policy_static.go` of Kubernetes).
 
 use super::job::overlaid;
@@ -7,10 +7,10 @@ use k8s_openapi::api::core::v1::{Container, PodSpec};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use std::collections::BTreeMap;
 
-/// How many CPUs that would be. Containers that others add to the pod are not known here.
+/// The number of exclusive CPUs, without containers that webhooks add to the pod.
 pub(super) fn exclusive_cpus(cluster: &Cluster) -> Option<u32> {
     let runner = &cluster.runner.container;
-    // Without resources of its own it has the runner's, as the container that copies the agent.
+    // Without own resources this container gets the runner's, like the container that copies the agent.
     let view = Some(&cluster.flux.view.container).filter(|view| view.resources.is_some());
     let sidecars = cluster.sidecars.iter().map(|sidecar| &sidecar.container);
     let pod = PodSpec {
@@ -27,7 +27,7 @@ pub(super) fn exclusive_cpus(cluster: &Cluster) -> Option<u32> {
     whole(runner.resources.as_ref()?.limits.as_ref()?.get("cpu")?)
 }
 
-/// Kubernetes takes the limit for a request that is missing.
+/// True if requests equal limits; Kubernetes uses the limit as the request if that is missing.
 fn is_guaranteed(container: &Container) -> bool {
     let Some(resources) = &container.resources else { return false };
     let of = |list: &Option<BTreeMap<String, Quantity>>, name| list.as_ref()?.get(name).cloned();
@@ -37,7 +37,7 @@ fn is_guaranteed(container: &Container) -> bool {
     })
 }
 
-/// `2` and `2000m` are whole CPUs.
+/// The number of CPUs if it is whole, e.g. of `2` or `2000m`.
 fn whole(Quantity(text): &Quantity) -> Option<u32> {
     let thousandths = || text.strip_suffix('m')?.parse::<u32>().ok();
     let of_thousandths = || thousandths().filter(|it| it.is_multiple_of(1000)).map(|it| it / 1000);

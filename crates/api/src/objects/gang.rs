@@ -1,8 +1,8 @@
-//! The pods of a Job as a gang: a scheduler gives nodes to enough of them, or to none.
+//! Makes the pods of a Job a gang: a scheduler gives nodes to enough of them, or to none.
 //!
-//! Three schedulers are known by what they read: that of Kubernetes (KEP-4671), the plugin coscheduling of
-//! scheduler-plugins, and Volcano. Each has a PodGroup of its own, and its own mark on the pods that belong to one.
-//! Which PodGroup a Job was made with is noted on the Job, because the cluster may have another scheduler later.
+//! Three schedulers are supported: that of Kubernetes (KEP-4671), the plugin coscheduling of scheduler-plugins, and
+//! Volcano. Each has its own kind of PodGroup and its own mark on the member pods. The Job has a note of the
+//! scheduler that it was created for, because the cluster may get another one later.
 
 use super::meta::meta_of;
 use crate::cluster::Cluster;
@@ -17,26 +17,26 @@ use kube::ResourceExt as _;
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use serde_json::{Value, json};
 
-/// Annotation of the Job: the API group of the PodGroup that its pods belong to, with the version if it is an alpha.
-const ANNOTATION: &str = "flux-framework.org/pod-group";
+/// Annotation of the Job: the API group of its PodGroup, with the version if it is an alpha.
+const POD_GROUP_ANNOTATION: &str = "flux-framework.org/pod-group";
 
 /// Plural name of all kinds of PodGroup.
 pub const PLURAL: &str = "podgroups";
 
 const VOLCANO_SCHEDULER: &str = "volcano";
 
-/// Label of a pod: name of the PodGroup of scheduler-plugins that it belongs to.
+/// Label of a pod: name of its PodGroup of scheduler-plugins.
 const COSCHEDULING_LABEL: &str = "scheduling.x-k8s.io/pod-group";
 
-/// Annotation of a pod: name of the PodGroup of Volcano that it belongs to.
+/// Annotation of a pod: name of its PodGroup of Volcano.
 const VOLCANO_ANNOTATION: &str = "scheduling.k8s.io/group-name";
 
 /// A scheduler that places the pods of a gang together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scheduler {
-    /// That of Kubernetes 1.37.
+pub enum GangScheduler {
+    /// The scheduler of Kubernetes 1.37.
     Kubernetes,
-    /// That of Kubernetes 1.36, and Fluence: only the status of their PodGroups can change.
+    /// The scheduler of Kubernetes 1.36, and Fluence: only the status of their PodGroups can change.
     KubernetesAlpha,
     /// The plugin coscheduling of scheduler-plugins.
     Coscheduling,
@@ -44,8 +44,8 @@ pub enum Scheduler {
     Volcano,
 }
 
-impl Scheduler {
-    /// All, in the order of preference.
+impl GangScheduler {
+    /// All schedulers in the order of preference.
     pub const ALL: [Self; 4] =
         [Self::Kubernetes, Self::KubernetesAlpha, Self::Coscheduling, Self::Volcano];
 
@@ -72,7 +72,7 @@ impl Scheduler {
         self.api().0
     }
 
-    /// Stands for it in the annotation. No version of Kubernetes serves what another's alpha was.
+    /// The value of the annotation. It has the version of an alpha, which no other release of Kubernetes serves.
     const fn note(self) -> &'static str {
         match self {
             Self::KubernetesAlpha => "scheduling.k8s.io/v1alpha2",
@@ -80,7 +80,7 @@ impl Scheduler {
         }
     }
 
-    /// True for the scheduler of Kubernetes itself.
+    /// True for the scheduler of Kubernetes.
     pub const fn is_native(self) -> bool {
         matches!(self, Self::Kubernetes | Self::KubernetesAlpha)
     }
@@ -92,72 +92,71 @@ impl Scheduler {
         ApiResource::from_gvk_with_plural(&kind, PLURAL)
     }
 
-    /// The scheduler whose PodGroup the pods of `job` belong to.
+    /// The scheduler that is noted on `job`.
     pub fn noted_on(job: &Job) -> Option<Self> {
-        let note = job.annotations().get(ANNOTATION)?;
+        let note = job.annotations().get(POD_GROUP_ANNOTATION)?;
         Self::ALL.into_iter().find(|scheduler| scheduler.note() == note)
     }
 }
 
-/// The scheduler that a new Job with this pod template gets its PodGroup from, of those whose PodGroups the API server
-/// serves. Only [`Gang::Auto`] can end without one; else the error names the gang that was asked for, what the cluster
-/// lacks and how to get it.
+/// The scheduler for a new Job with this pod template, of those whose PodGroups the API server serves. Only
+/// [`Gang::Auto`] can go without one; else the error has the requested gang, what the cluster lacks, and how to get it.
 pub fn choose(
     gang: Gang,
     template: &PodTemplateSpec,
-    served: &[Scheduler],
-) -> Result<Option<Scheduler>, String> {
+    served: &[GangScheduler],
+) -> Result<Option<GangScheduler>, String> {
     let name = template.spec.as_ref().and_then(|pod| pod.scheduler_name.as_deref());
-    let mut wanted = Scheduler::all_of(gang).to_vec();
+    let mut wanted = GangScheduler::all_of(gang).to_vec();
     if name == Some(VOLCANO_SCHEDULER) && gang != Gang::Native {
-        wanted.retain(|scheduler| *scheduler == Scheduler::Volcano);
+        wanted.retain(|scheduler| *scheduler == GangScheduler::Volcano);
     }
     let found = served.iter().copied().find(|scheduler| wanted.contains(scheduler));
     if found.is_some() || gang == Gang::Auto {
         return Ok(found);
     }
     Err(match wanted[..] {
-        [Scheduler::Volcano] => format!(
+        [GangScheduler::Volcano] => format!(
             "PodGroup, and the API server has no PodGroups of the scheduler \"{VOLCANO_SCHEDULER}\" ({}): \
              install scheduler-plugins or Volcano",
-            Scheduler::Volcano.group()
+            GangScheduler::Volcano.group()
         ),
         _ if gang == Gang::Native => format!(
             "Native, and the API server has no PodGroups ({}): switch on the feature gate GenericWorkload of \
              Kubernetes 1.37, and serve the API by --runtime-config={}=true",
-            Scheduler::Kubernetes.group(),
-            Scheduler::Kubernetes.resource().api_version
+            GangScheduler::Kubernetes.group(),
+            GangScheduler::Kubernetes.resource().api_version
         ),
         _ => format!(
             "PodGroup, and the API server has no PodGroups ({} or {}): install scheduler-plugins or Volcano",
-            Scheduler::Coscheduling.group(),
-            Scheduler::Volcano.group()
+            GangScheduler::Coscheduling.group(),
+            GangScheduler::Volcano.group()
         ),
     })
 }
 
 /// Makes the pods of `job` members of a PodGroup of `scheduler`, notes the scheduler on the Job, and returns the
-/// PodGroup. Its members are the brokers without which nothing runs.
-pub fn join(scheduler: Scheduler, cluster: &Cluster, job: &mut Job) -> DynamicObject {
+/// PodGroup. Its least number of members is the quorum.
+pub fn join(scheduler: GangScheduler, cluster: &Cluster, job: &mut Job) -> DynamicObject {
     let template = &mut job.spec.get_or_insert_default().template;
     mark(scheduler, cluster.name.as_str(), template);
     let pod_group = pod_group(scheduler, cluster, template.spec.as_ref());
-    job.annotations_mut().insert(ANNOTATION.to_owned(), scheduler.note().to_owned());
+    job.annotations_mut().insert(POD_GROUP_ANNOTATION.to_owned(), scheduler.note().to_owned());
     pod_group
 }
 
-fn mark(scheduler: Scheduler, group: &str, template: &mut PodTemplateSpec) {
+fn mark(scheduler: GangScheduler, group: &str, template: &mut PodTemplateSpec) {
     let metadata = template.metadata.get_or_insert_default();
     let group = group.to_owned();
     match scheduler {
-        Scheduler::Kubernetes | Scheduler::KubernetesAlpha => {
+        GangScheduler::Kubernetes | GangScheduler::KubernetesAlpha => {
             let pod = template.spec.get_or_insert_default();
             pod.scheduling_group = Some(PodSchedulingGroup { pod_group_name: Some(group) });
         }
-        Scheduler::Coscheduling => {
+        GangScheduler::Coscheduling => {
             metadata.labels.get_or_insert_default().insert(COSCHEDULING_LABEL.to_owned(), group);
         }
-        Scheduler::Volcano => {
+        GangScheduler::Volcano => {
             let annotations = metadata.annotations.get_or_insert_default();
             annotations.insert(VOLCANO_ANNOTATION.to_owned(), group);
             let pod = template.spec.get_or_insert_default();
@@ -166,11 +165,11 @@ fn mark(scheduler: Scheduler, group: &str, template: &mut PodTemplateSpec) {
     }
 }
 
-fn pod_group(scheduler: Scheduler, cluster: &Cluster, pod: Option<&PodSpec>) -> DynamicObject {
+fn pod_group(scheduler: GangScheduler, cluster: &Cluster, pod: Option<&PodSpec>) -> DynamicObject {
     let members = cluster.min_size.unwrap_or(cluster.size);
     let spec = match scheduler {
-        Scheduler::Kubernetes | Scheduler::KubernetesAlpha => native(members, cluster, pod),
-        Scheduler::Coscheduling | Scheduler::Volcano => json!({ "minMember": members }),
+        GangScheduler::Kubernetes | GangScheduler::KubernetesAlpha => native(members, cluster, pod),
+        GangScheduler::Coscheduling | GangScheduler::Volcano => json!({ "minMember": members }),
     };
     DynamicObject {
         metadata: meta_of(&cluster.identity(), cluster.name.as_str()),
@@ -178,8 +177,8 @@ fn pod_group(scheduler: Scheduler, cluster: &Cluster, pod: Option<&PodSpec>) -> 
     }
 }
 
-/// The specification of Kubernetes' PodGroup, the same in `v1beta1` and `v1alpha2`. Where its priority is not that of
-/// its pods none is scheduled (`validatePodGroup` in `pkg/scheduler/schedule_one_podgroup.go`, 1.37).
+/// The specification of Kubernetes' PodGroup, which is equal in `v1beta1` and `v1alpha2`. Its priority must be that
+/// of the pods, or none is scheduled (`validatePodGroup` in `pkg/scheduler/schedule_one_podgroup.go`, 1.37).
 fn native(members: u32, cluster: &Cluster, pod: Option<&PodSpec>) -> Value {
     let gang = GangSchedulingPolicy { min_count: i32::try_from(members).unwrap_or(i32::MAX) };
     let topology = cluster.topology.clone().map(|key| vec![TopologyConstraint { key }]);

@@ -1,6 +1,5 @@
-//! How the agent and the view come into the pods of a new Job: mounted as image volumes, or copied by init
-//! containers. A Job keeps the method that it was made with, which is noted on it, and so is the reason: the cluster
-//! may be another by the time somebody asks, and a Job's pod template cannot be changed.
+//! Chooses how the agent and the view come into the pods of a new Job: mounted as image volumes, or copied by init
+//! containers. The Job has a note of method and reason and keeps the method, because its pod template cannot change.
 
 use crate::cluster::{AGENT_CONTAINER, Cluster};
 use crate::crd::{Install as Wanted, InstallMethod, Installed};
@@ -9,27 +8,27 @@ use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt as _;
 
 /// Annotation of the Job: method and reason, as `Image: ...`.
-const ANNOTATION: &str = "flux-framework.org/install";
+const INSTALL_ANNOTATION: &str = "flux-framework.org/install";
 
-/// The reason where the specification, or the operator's option, names the method.
-const ASKED_FOR: &str = "asked for";
+/// The reason if the specification or the operator's option decides.
+const REQUESTED: &str = "requested";
 
-/// What the cluster lacks, if it does.
+/// Ok if pods can have image volumes, else why not.
 pub type ImageVolumeSupport = Result<(), String>;
 
-/// Key and value of the annotation that notes `installed`.
+/// Key and value of the annotation with `installed`.
 pub fn annotation(installed: &Installed) -> (String, String) {
-    (ANNOTATION.to_owned(), format!("{:?}: {}", installed.method, installed.reason))
+    (INSTALL_ANNOTATION.to_owned(), format!("{:?}: {}", installed.method, installed.reason))
 }
 
-/// What `job` was made with; `None` where nothing says so, as with Jobs of releases that only copied.
+/// The method of `job`; `None` without the annotation, as on Jobs of releases that could only copy.
 pub fn noted_on(job: &Job) -> Option<Installed> {
-    let (method, reason) = job.annotations().get(ANNOTATION)?.split_once(": ")?;
+    let (method, reason) = job.annotations().get(INSTALL_ANNOTATION)?.split_once(": ")?;
     let method = serde_json::from_value(method.into()).ok()?;
     Some(Installed { method, reason: reason.to_owned() })
 }
 
-/// The method of `installed`, as the agents read it; the default of a Job on which none is noted.
+/// The method for the agents' configuration; the default for a Job without the annotation.
 pub fn method(installed: Option<&Installed>) -> Install {
     match installed.map(|installed| installed.method) {
         Some(InstallMethod::Image) => Install::Image,
@@ -38,11 +37,11 @@ pub fn method(installed: Option<&Installed>) -> Install {
     }
 }
 
-/// Chooses for a Job that is made now.
+/// Chooses the method for a new Job.
 pub fn choose(cluster: &Cluster, support: &ImageVolumeSupport) -> Installed {
-    let asked_for = ASKED_FOR.to_owned();
+    let requested = REQUESTED.to_owned();
     let (method, reason) = match (cluster.flux.install, needs_copy(cluster)) {
-        (Wanted::Copy, _) => (InstallMethod::Copy, asked_for),
+        (Wanted::Copy, _) => (InstallMethod::Copy, requested),
         (Wanted::Auto, Some(why)) => (InstallMethod::Copy, why),
         (Wanted::Auto, None) => match support {
             Ok(()) => {
@@ -52,15 +51,15 @@ pub fn choose(cluster: &Cluster, support: &ImageVolumeSupport) -> Installed {
             Err(lack) => (InstallMethod::Copy, lack.clone()),
         },
         (Wanted::Image, _) => {
-            let may_not = |lack: &String| format!("{ASKED_FOR}, and may not work: {lack}");
-            let reason = support.as_ref().err().map_or(asked_for, may_not);
+            let may_not = |lack: &String| format!("{REQUESTED}, and may not work: {lack}");
+            let reason = support.as_ref().err().map_or(requested, may_not);
             (InstallMethod::Image, reason)
         }
     };
     Installed { method, reason }
 }
 
-/// What in the specification speaks for copying, if anything does.
+/// Why the specification needs copies, if it does.
 fn needs_copy(cluster: &Cluster) -> Option<String> {
     let overlay = cluster.pod.overlay.as_ref();
     let overlaid = |field: &str| overlay.and_then(|overlay| overlay.get(field));
@@ -93,14 +92,14 @@ mod tests {
     }
 
     #[test]
-    fn the_method_is_what_was_asked_for_or_what_the_cluster_has_and_the_reason_says_so() {
+    fn the_install_method_follows_the_specification_or_the_cluster() {
         let (yes, no) = (Ok(()), Err("node n has 1".to_owned()));
         for (wants, support, method, reason) in [
             ("Auto", &yes, Image, "the API server and all nodes have image volumes"),
             ("Auto", &no, Copy, "node n has 1"),
-            ("Copy", &yes, Copy, "asked for"),
-            ("Image", &yes, Image, "asked for"),
-            ("Image", &no, Image, "asked for, and may not work: node n has 1"),
+            ("Copy", &yes, Copy, "requested"),
+            ("Image", &yes, Image, "requested"),
+            ("Image", &no, Image, "requested, and may not work: node n has 1"),
         ] {
             let expected = Installed { method, reason: reason.to_owned() };
             assert_eq!(choose(&cluster(&wanted(wants)), support), expected);
@@ -108,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_image_volumes_may_not_work_with_is_copied_unless_asked_for() {
+    fn incompatible_pods_copy_unless_image_is_requested() {
         let mine = json!([{ "name": "mine", "image": "a" }]);
         for (pod, named) in [
             (json!({ "runtimeClassName": "gvisor" }), Some("\"gvisor\"")),
@@ -129,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_says_what_it_was_made_with() {
+    fn a_job_has_a_note_of_its_install_method() {
         let mut made = Job::default();
         assert_eq!(noted_on(&made), None);
         for method in [Image, Copy] {
@@ -137,7 +136,8 @@ mod tests {
             made.annotations_mut().extend([annotation(&installed)]);
             assert_eq!(noted_on(&made), Some(installed));
         }
-        made.annotations_mut().insert(ANNOTATION.to_owned(), "Teleport: since 3.0".to_owned());
+        made.annotations_mut()
+            .insert(INSTALL_ANNOTATION.to_owned(), "Teleport: since 3.0".to_owned());
         assert_eq!(noted_on(&made), None);
     }
 }

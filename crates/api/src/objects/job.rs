@@ -17,7 +17,7 @@ use k8s_openapi::api::core::v1::{Pod, PodSpec, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::BTreeMap;
 
-/// Annotation of the Job: generation of the MiniCluster it was last brought in line with.
+/// Annotation of the Job: the last generation of the MiniCluster that the Job has.
 pub const GENERATION_ANNOTATION: &str = "flux-framework.org/generation";
 
 /// Annotation of the Job: the keys of its labels that come from the MiniCluster.
@@ -26,48 +26,46 @@ pub const JOB_LABELS_ANNOTATION: &str = "flux-framework.org/job-labels";
 /// Annotation of the Job: the keys of its annotations that come from the MiniCluster.
 pub const JOB_ANNOTATIONS_ANNOTATION: &str = "flux-framework.org/job-annotations";
 
-/// Annotation of the Job that the operator has suspended: why.
+/// Annotation of a Job that the operator has suspended: the reason.
 pub const SUSPENDED_ANNOTATION: &str = "flux-framework.org/suspended";
 
-/// Value of [`SUSPENDED_ANNOTATION`] where `spec.suspend` is the reason.
+/// Value of [`SUSPENDED_ANNOTATION`] if the reason is `spec.suspend`.
 pub const BY_SPECIFICATION: &str = "true";
 
-/// How often a pod is made again that was lost through no fault of the command's, each time after a longer pause
-/// (10 s, 20 s, ...; `backoff_utils.go` of the Job controller): a quarter of an hour in all.
+/// How often the Job controller replaces a lost pod, each time after a longer pause (10 s, 20 s, ...;
+/// `backoff_utils.go` of the Job controller): a quarter of an hour in all.
 const REPLACEMENTS: i32 = 6;
 
-/// Exit code of a container that is stopped in the moment in which it begins: SIGTERM reaches `runc init`, before
-/// that becomes the container's program. It is PID 1 and written in Go, whose programs end with this code when a
-/// signal does not end them (`dieFromSignal` in `runtime/signal_unix.go`).
+/// Exit code of a container that is stopped before `runc init` executes its program: a Go program that is PID 1
+/// exits with it if the signal does not end it (`dieFromSignal` in `runtime/signal_unix.go`).
 const STOPPED_IN_RUNC: i32 = 2;
 
-/// Exit codes of the runner after which its pod is made again: those of a kill (of the kernel, for
-/// memory, or of the kubelet), of a container that the kubelet lost, and of one that never began.
+/// Exit codes of the runner after which its pod is replaced: of a kill by the kernel (for memory) or the kubelet, of
+/// a container that the kubelet lost, and of one that never began.
 pub const KILLED: [i32; 3] = [STOPPED_IN_RUNC, 137, 255];
 
-/// True when a pod is made again whose runner has ended with `code`.
+/// True when a pod whose runner has ended with `code` is replaced.
 pub fn is_replaced(code: i32) -> bool {
     code == i32::from(Exit::Stopped.code()) || KILLED.contains(&code)
 }
 
-/// Exit codes of a container that ended because its pod, or the runner beside it, did.
+/// Exit codes of a container that ended because its pod or the runner ended.
 const ENDED_WITH_THE_RUNNER: [i32; 5] = [STOPPED_IN_RUNC, Exit::Broker as i32, 137, 143, 255];
 
-/// Annotation of a pod: the container that `kubectl logs` and `kubectl exec` take, whatever others put before it.
+/// Annotation of a pod: the default container of `kubectl logs` and `kubectl exec`.
 const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
 
-/// Containers beside the runner that have a rule each: the API server takes twenty rules. What fails beside
-/// them is made again, and found out by the lead.
-const OTHER_CONTAINERS: usize = 17;
+/// Other containers with a failure rule: the API server accepts twenty. A pod in which another one fails is replaced.
+const CONTAINER_RULES: usize = 17;
 
-/// Suspends `job`, and notes why on it.
+/// Suspends `job`, with `reason` as a note.
 pub fn suspend(job: &mut Job, reason: String) {
     job.spec.get_or_insert_default().suspend = Some(true);
     let annotations = job.metadata.annotations.get_or_insert_default();
     annotations.insert(SUSPENDED_ANNOTATION.to_owned(), reason);
 }
 
-/// The Job. Noted on it: the MiniCluster's `generation`, and the fields that cannot be changed while it exists.
+/// The Job, with notes of the MiniCluster's `generation` and of the fixed fields.
 pub(super) fn job(
     cluster: &Cluster,
     images: &Images,
@@ -108,7 +106,7 @@ pub(super) fn job(
             max_failed_indexes: once.then_some(0),
             parallelism: Some(size),
             pod_failure_policy: never_restarted.then(|| failure_policy(cluster, &template)),
-            // The only policy the API server accepts beside a failure policy (KEP-3939).
+            // The API server accepts no other policy together with a failure policy (KEP-3939).
             pod_replacement_policy: never_restarted.then(|| "Failed".to_owned()),
             success_policy: Some(SuccessPolicy {
                 rules: vec![SuccessPolicyRule {
@@ -123,8 +121,8 @@ pub(super) fn job(
     })
 }
 
-/// When the Job is ended by Kubernetes, pods and logs with it. Where an agent keeps the deadline that
-/// is only for pods that never start, or do not stop.
+/// The deadline at which the Job controller ends the Job and deletes pods and logs. If the agent ends the run at its
+/// deadline, this one is later, for pods that never start or do not stop.
 fn deadline(cluster: &Cluster) -> i64 {
     if !cluster.deadline_by_agent {
         return cluster.deadline_seconds;
@@ -133,10 +131,9 @@ fn deadline(cluster: &Cluster) -> i64 {
     cluster.deadline_seconds.saturating_add(i64::try_from(more).unwrap_or(i64::MAX))
 }
 
-/// Who fails the Job, in the order in which the Job controller asks. A command that may run once fails it by
-/// any code of its own, and a worker by any of its agent's; who was stopped or disrupted is replaced, and so is
-/// who was killed, a number of times. Where the command may be repeated, only a deadline that has passed is a
-/// failure for good.
+/// The rules by which a pod fails the Job, in the order in which the Job controller applies them. If the command may
+/// run only once, any exit code of the command or of a worker's agent fails the Job; stopped and disrupted pods are
+/// replaced, killed ones a limited number of times. If it may be repeated, only the deadline fails the Job at once.
 fn failure_policy(cluster: &Cluster, template: &PodTemplateSpec) -> PodFailurePolicy {
     let runner = || Some(cluster.runner.container.name.clone());
     let mut rules = Vec::new();
@@ -144,11 +141,12 @@ fn failure_policy(cluster: &Cluster, template: &PodTemplateSpec) -> PodFailurePo
         let stopped = i32::from(Exit::Stopped.code());
         rules.push(by_exit_code("Ignore", runner(), "In", vec![stopped]));
         let mut replaced = [&[stopped][..], &KILLED].concat();
-        // The API server wants them in order.
+        // The API server requires the codes in order.
         replaced.sort_unstable();
         rules.push(by_exit_code("FailJob", runner(), "NotIn", replaced));
-        let beside = beside(template, &cluster.runner.container.name).take(OTHER_CONTAINERS);
-        rules.extend(beside.map(|name| {
+        let others =
+            other_containers(template, &cluster.runner.container.name).take(CONTAINER_RULES);
+        rules.extend(others.map(|name| {
             by_exit_code("FailJob", Some(name), "NotIn", ENDED_WITH_THE_RUNNER.into())
         }));
     } else if cluster.deadline_by_agent {
@@ -165,9 +163,8 @@ fn failure_policy(cluster: &Cluster, template: &PodTemplateSpec) -> PodFailurePo
     PodFailurePolicy { rules }
 }
 
-/// Containers whose failure is their own: those that run before the runner, and those beside it that are not
-/// started again.
-fn beside(template: &PodTemplateSpec, runner: &str) -> impl Iterator<Item = String> {
+/// The other containers that the kubelet does not restart: init containers, and main containers beside the runner.
+fn other_containers(template: &PodTemplateSpec, runner: &str) -> impl Iterator<Item = String> {
     let pod = template.spec.as_ref();
     let before = pod.into_iter().flat_map(|pod| pod.init_containers.iter().flatten());
     let before = before.filter(|container| container.restart_policy.is_none());
@@ -220,8 +217,7 @@ fn pod_spec(cluster: &Cluster, images: &Images, install: Install) -> PodSpec {
     }
 }
 
-/// The pod of `spec.services`, if there is one. The fields it is made from are noted on it as on the Job: a
-/// pod cannot be changed either.
+/// The pod of `spec.services`, if there is one, with a note of its fixed fields.
 pub(super) fn services_pod(cluster: &Cluster) -> Option<Pod> {
     let given = cluster.services_pod.as_ref()?;
     let mut annotations = cluster.pod.annotations.clone();
@@ -234,8 +230,7 @@ pub(super) fn services_pod(cluster: &Cluster) -> Option<Pod> {
     Some(Pod { metadata, spec: Some(given.spec.clone()), status: None })
 }
 
-/// The user's patch of the `PodSpec` on top: lists with a merge key (containers, volumes, ...) are
-/// merged by it, as a strategic merge patch does.
+/// `spec` with the user's overlay, merged by keys as a strategic merge patch does (containers, volumes, ...).
 pub(super) fn overlaid(mut spec: PodSpec, overlay: Option<&serde_json::Value>) -> Result<PodSpec> {
     if let Some(overlay) = overlay {
         let overlay: PodSpec = serde_json::from_value(overlay.clone())

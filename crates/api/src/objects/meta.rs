@@ -1,17 +1,16 @@
-//! Names, labels and ownership of everything made for a MiniCluster.
+//! Names, labels and owners of a MiniCluster's objects.
 
 use crate::cluster::{Cluster, Identity};
 use flux_contract::{ClusterName, labels};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use std::collections::BTreeMap;
 
-/// Metadata of an object called `name`: found by label, deleted with its MiniCluster.
+/// Metadata of the object `name` of a MiniCluster.
 pub(super) fn object_meta(cluster: &Cluster, name: &str) -> ObjectMeta {
     meta_of(&cluster.identity(), name)
 }
 
-/// Metadata of an object called `name` that is made for the MiniCluster `identity`, even if its specification is not
-/// valid.
+/// Metadata of the object `name` of the MiniCluster `identity`, whose specification may be invalid.
 pub fn meta_of(identity: &Identity, name: &str) -> ObjectMeta {
     ObjectMeta {
         name: Some(name.to_owned()),
@@ -22,13 +21,12 @@ pub fn meta_of(identity: &Identity, name: &str) -> ObjectMeta {
     }
 }
 
-/// Labels of every object, by which the operator's watches select, and of every pod that is made.
+/// Labels of every object and pod; the operator's watches select by them.
 pub(super) fn object_labels(name: &ClusterName) -> BTreeMap<String, String> {
     owned([(labels::NAME, name.as_str()), (labels::MANAGED_BY, labels::MANAGED_BY_VALUE)])
 }
 
-/// Labels of the pods: the user's, then the operator's, which win. `job-index` is not among them, the user's neither:
-/// a template gives all pods the same labels.
+/// Labels of the pods: the user's, and the operator's, which win; no `job-index`, which is not the same for all pods.
 pub(super) fn pod_labels(cluster: &Cluster) -> BTreeMap<String, String> {
     let mut all = cluster.pod.labels.clone();
     all.remove(labels::JOB_INDEX);
@@ -45,12 +43,12 @@ pub(super) fn pod_labels(cluster: &Cluster) -> BTreeMap<String, String> {
     all
 }
 
-/// Selects the pods of all MiniClusters with this headless Service.
+/// Label of the pods of all MiniClusters with this headless Service.
 pub(super) fn headless_label(cluster: &Cluster) -> BTreeMap<String, String> {
     owned([(labels::HEADLESS_NAME, cluster.headless_name.as_str())])
 }
 
-/// Metadata of the headless Service that MiniClusters share: it goes with the last of its owners.
+/// Metadata of a shared headless Service, which is deleted with its last owner.
 pub(super) fn shared_meta(cluster: &Cluster) -> ObjectMeta {
     let mut labels = headless_label(cluster);
     labels.extend(owned([(labels::MANAGED_BY, labels::MANAGED_BY_VALUE)]));
@@ -63,7 +61,7 @@ pub(super) fn shared_meta(cluster: &Cluster) -> ObjectMeta {
     }
 }
 
-/// Labels of the pod of `spec.services`: those of the Job's pods without the autoscalers', which count brokers.
+/// Labels of the pod of `spec.services`: those of the Job's pods without the label by which autoscalers count brokers.
 pub(super) fn services_pod_labels(cluster: &Cluster) -> BTreeMap<String, String> {
     let mut all = pod_labels(cluster);
     all.remove(labels::HPA_SELECTOR);
@@ -71,7 +69,7 @@ pub(super) fn services_pod_labels(cluster: &Cluster) -> BTreeMap<String, String>
     all
 }
 
-/// Selects all pods of the Job. The Job controller sets the label, so it holds for no other pod.
+/// Selects the pods of the Job, by a label that the Job controller sets.
 pub(super) fn job_selector(cluster: &Cluster) -> BTreeMap<String, String> {
     owned([(labels::JOB_NAME, cluster.name.as_str())])
 }
@@ -80,7 +78,7 @@ pub(super) fn lead_selector(cluster: &Cluster) -> BTreeMap<String, String> {
     first_of_each(job_selector(cluster))
 }
 
-/// Of the pods that `selector` selects those with index 0.
+/// `selector`, limited to pods with index 0.
 pub(super) fn first_of_each(mut selector: BTreeMap<String, String>) -> BTreeMap<String, String> {
     selector.extend(owned([(labels::COMPLETION_INDEX, "0")]));
     selector

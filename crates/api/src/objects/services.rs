@@ -1,4 +1,4 @@
-//! The Services: of all pods, of the lead, of its API, of the sidecars. Each gets the cluster's usual kind of address.
+//! Builds the Services of all pods, of the lead, of its API and of the sidecars, for the cluster's default IP family.
 
 use super::meta::{
     first_of_each, headless_label, job_selector, lead_selector, object_labels, object_meta,
@@ -11,18 +11,16 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::ResourceExt as _;
 use std::collections::BTreeMap;
 
-/// The Services of a MiniCluster. They follow from the specification alone.
+/// The Services of a MiniCluster, which follow from its specification.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Services {
-    /// Gives the pods their names.
+    /// The headless Service, which gives the pods their DNS names.
     pub headless: Service,
-    /// Gives the lead its address, which the agents' configuration holds.
+    /// The Service of the lead, whose address is in the agents' configuration.
     pub lead: Service,
-    /// What users reach: `<name>-rest`, where that is asked for, and for each sidecar with ports `<name>-<sidecar>`,
-    /// which no other MiniCluster of the namespace has.
+    /// The Services for users: `<name>-instance_api` with `flux.instance_api`, and `<name>-<sidecar>` for each sidecar with ports.
     pub exposed: Vec<Service>,
-    /// The sidecars' ports under the sidecar's name alone, as it is documented: for whoever is the first to
-    /// have it.
+    /// The sidecars' Services again, with only the sidecar's name, which another MiniCluster may already have.
     pub aliases: Vec<Service>,
 }
 
@@ -34,20 +32,20 @@ pub fn services(cluster: &Cluster) -> Services {
         sidecars.map(|it| of_sidecar(cluster, it, &name(cluster, &it.container.name))).collect()
     };
     let mut aliases = named(|_, name| name.to_owned());
-    // The name of a container may begin with a digit, that of a Service not in all releases of Kubernetes.
+    // The name of a container may begin with a digit, but not that of a Service in all releases of Kubernetes.
     aliases.retain(|it| it.name_any().starts_with(|c: char| c.is_ascii_lowercase()));
     Services {
         headless: headless(cluster),
         lead: lead(cluster),
-        exposed: (cluster.flux.rest_port.map(|port| rest(cluster, port)).into_iter())
+        exposed: (cluster.flux.rest_port.map(|port| instance_api(cluster, port)).into_iter())
             .chain(named(|cluster, name| cluster.name.sidecar_service(name)))
             .collect(),
         aliases,
     }
 }
 
-/// Gives the pods their names: the pods' subdomain. With `flux.minimalService` it holds the lead only. Under a name
-/// of its own it is for the pods of all MiniClusters that name it.
+/// The headless Service, named as the pods' subdomain. With `flux.minimalService` it has only the lead. With
+/// `network.headlessName` it has the pods of all MiniClusters with this name.
 fn headless(cluster: &Cluster) -> Service {
     let is_shared = cluster.shares_headless_service();
     let selector = match (is_shared, cluster.minimal_service) {
@@ -66,14 +64,14 @@ fn headless(cluster: &Cluster) -> Service {
     service
 }
 
-/// Gives the lead an address that is known before its pod exists, so that workers need no DNS.
+/// The Service of the lead, whose address is known before the pod exists, so that workers need no DNS.
 fn lead(cluster: &Cluster) -> Service {
     let ports = vec![port("flux", OVERLAY_PORT.into())];
     service(cluster, &cluster.name.lead_service(), lead_selector(cluster), ports)
 }
 
-/// Leads to the API of the instance, once the instance is up.
-fn rest(cluster: &Cluster, target: u16) -> Service {
+/// The Service of the instance's API, which has only a ready lead.
+fn instance_api(cluster: &Cluster, target: u16) -> Service {
     let port =
         ServicePort { target_port: Some(IntOrString::Int(target.into())), ..port("http", 80) };
     let name = cluster.name.rest_service();
@@ -83,14 +81,14 @@ fn rest(cluster: &Cluster, target: u16) -> Service {
 }
 
 fn of_sidecar(cluster: &Cluster, sidecar: &Sidecar, name: &str) -> Service {
-    // More than one port needs names; with names from the numbers, one needs no special case.
+    // A Service with several ports needs names for them.
     let ports = sidecar.container.ports.iter().flatten().map(|it| it.container_port);
     let ports = ports.map(|number| port(&format!("port-{number}"), number));
     service(cluster, name, job_selector(cluster), ports.collect())
 }
 
-/// Addresses are published before the pods are ready: brokers need each other's names to become ready,
-/// and ready says nothing of a sidecar.
+/// A Service that publishes addresses of unready pods, because brokers need each other's names to become ready, and
+/// because readiness does not concern sidecars.
 fn service(
     cluster: &Cluster,
     name: &str,

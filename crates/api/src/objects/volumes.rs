@@ -1,4 +1,4 @@
-//! Volumes of the pods and the operator's own mounts of them.
+//! Builds the volumes of the pods, and the operator's mounts.
 
 use super::AGENT_CONFIG_KEY;
 use super::Images;
@@ -14,16 +14,14 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-/// Mode of the files of keys, 0444: they belong to root, and a runner with another uid must be
-/// able to read them. Only the runner mounts them, and everything in the runner acts for the user
-/// who needs them; the agent copies each to a file of a narrower mode, because brokers and munge
-/// refuse these.
+/// Mode of key files, 0444: they belong to root, and a runner with another uid must be able to read them. Only the
+/// runner mounts them, and everything in the runner acts for the user of the keys. The agent copies each to a file
+/// with a narrower mode, which brokers and munge require.
 const KEY_MODE: i32 = 0o444;
 
-/// Limit of the private volume. In it are the certificate, the scripts of hooks, all of which fit into
-/// a `ConfigMap` (1 MiB), and a hook's environment, twice while it is written, which the kernel keeps
-/// below a quarter of the stack's limit (execve(2): 2 MiB of 8 MiB by default, 6 MiB at most). Only
-/// what is in it counts as memory of the runner.
+/// Size limit of the private volume. It has the certificate, the scripts of hooks, which fit into a `ConfigMap` (1
+/// MiB), and the environment of a hook, twice while it is written, which the kernel limits to a quarter of the stack
+/// (execve(2): 2 MiB of 8 MiB by default, 6 MiB at most). Only its content counts as memory of the runner.
 const PRIVATE_LIMIT: &str = "16Mi";
 
 const IN_MEMORY: &str = "Memory";
@@ -40,8 +38,7 @@ pub(super) fn volumes(cluster: &Cluster, images: &Images, install: Install) -> V
     all
 }
 
-/// Mounts of the runner: those for Flux, and those that no other container has: what its agent shows to
-/// none, the CURVE certificate, and the munge key, if there is one.
+/// Mounts of the runner: those for Flux, the private volume, the CURVE certificate, and the munge key, if any.
 pub(super) fn runner_mounts(
     cluster: &Cluster,
     images: &Images,
@@ -56,9 +53,8 @@ pub(super) fn runner_mounts(
     mounts
 }
 
-/// Mounts of sidecars: those of the runner, read-only. What root executes or reads in any container of the
-/// pod, and whom the broker's socket belongs to, is the runner's to decide; a socket can be connected to
-/// all the same.
+/// Mounts of sidecars: those for Flux, read-only, so that only the runner decides what root executes in the pod's
+/// containers and who owns the broker's socket. A process can connect to a socket in a read-only mount.
 pub(super) fn sidecar_mounts(
     cluster: &Cluster,
     images: &Images,
@@ -67,8 +63,8 @@ pub(super) fn sidecar_mounts(
     flux_mounts(cluster, images, install).into_iter().map(read_only).collect()
 }
 
-/// Mounts for Flux: the shared volume; the images that are mounted; what the view's links lead to; and the agent's
-/// configuration, without which `flux-agent connect` could not reach the broker.
+/// Mounts for Flux: the shared volume, the mounted images, the target of the view's links, and the agent's
+/// configuration, which `flux-agent connect` needs.
 fn flux_mounts(cluster: &Cluster, images: &Images, install: Install) -> Vec<VolumeMount> {
     let view = &cluster.flux.view;
     let mut mounts = vec![mount(&view.container.name, &view.mount_path)];
@@ -90,13 +86,11 @@ fn flux_mounts(cluster: &Cluster, images: &Images, install: Install) -> Vec<Volu
     mounts
 }
 
-/// The shared volume where the init containers fill it.
 pub(super) fn install_mount(cluster: &Cluster) -> VolumeMount {
     mount(&cluster.flux.view.container.name, INSTALL_MOUNT)
 }
 
-/// Without a limit of its own also in memory: how large the view is only its image knows, and the pod's
-/// limits hold for what is written there.
+/// The shared volume, without a size limit, because the size of the view is unknown and the pod's limits apply.
 fn shared(cluster: &Cluster) -> Volume {
     let view = &cluster.flux.view;
     let medium = match view.medium {
@@ -109,13 +103,13 @@ fn shared(cluster: &Cluster) -> Volume {
     )
 }
 
-/// Has a link for each of the packages of an image that is mounted. A volume of its own, because a part of another
-/// one costs the kubelet two mounts a pod.
+/// The volume with links to the packages of a mounted view. It is a separate volume, because a `subPath` of another
+/// one costs the kubelet two mounts for each pod.
 fn software(cluster: &Cluster) -> Volume {
     empty_dir(cluster.name.software_volume(), EmptyDirVolumeSource::default())
 }
 
-/// In memory, so that no key comes to lie on the node's disk.
+/// The private volume, in memory, so that no key is written to the node's disk.
 fn private(cluster: &Cluster) -> Volume {
     let size_limit = Some(Quantity(PRIVATE_LIMIT.to_owned()));
     let medium = Some(IN_MEMORY.to_owned());
@@ -127,7 +121,7 @@ fn empty_dir(name: String, source: EmptyDirVolumeSource) -> Volume {
     Volume { name, empty_dir: Some(source), ..Volume::default() }
 }
 
-/// One for each image: the kubelet looks after each volume at every look at the pod, with an Event each time.
+/// One image volume for each image: the kubelet emits an Event for each image volume at each sync of the pod.
 fn image_volumes(cluster: &Cluster, images: &Images) -> Vec<Volume> {
     let view = &cluster.flux.view;
     let agent = (!images.have(view)).then(|| {
@@ -153,8 +147,8 @@ fn image(name: String, reference: Option<String>, pull_policy: Option<String>) -
     Volume { name, image, ..Volume::default() }
 }
 
-/// The kubelet starts no container of a pod before the `ConfigMap` has both keys: the second is written when the run
-/// was recorded.
+/// The volume of the agents' `ConfigMap`. The kubelet starts no container before the `ConfigMap` has both keys, and
+/// the operator writes the second when it has recorded the run.
 fn config(cluster: &Cluster) -> Volume {
     Volume {
         name: cluster.name.agent_config_map(),

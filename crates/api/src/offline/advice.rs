@@ -1,9 +1,9 @@
-//! What a specification may say, and is hardly meant: commands that wait for themselves, directives that nobody reads.
+//! Warnings about valid but probably unintended parts: commands that wait for themselves, directives without effect.
 
 use crate::cluster::validate::{Violation, runner_position};
 use crate::crd::{Container, MiniClusterSpec};
 
-/// Options of `flux batch` that the MiniCluster gives on the command line, which wins over the script.
+/// Options of `flux batch` that the MiniCluster sets on the command line, which overrides the script.
 const DECIDED: [&str; 4] = ["--nodes", "-N", "--nslots", "-n"];
 
 /// Warnings about the command of the container that runs Flux.
@@ -24,7 +24,7 @@ pub(super) fn advice(spec: &MiniClusterSpec) -> Vec<Violation> {
         .collect()
 }
 
-/// A command that is a job of the instance whose end it waits for.
+/// Warning about a command that is a job and waits until no job is left.
 fn waits_for_itself(
     spec: &MiniClusterSpec,
     container: &Container,
@@ -39,7 +39,7 @@ fn waits_for_itself(
     )
 }
 
-/// What becomes of the directives for `flux batch` (RFC 36) in `text`.
+/// Warnings about directives for `flux batch` (RFC 36) in `text` that have no effect.
 fn directives(container: &Container, text: &str) -> Vec<String> {
     let is_read = container.batch && container.batch_raw;
     let found =
@@ -58,7 +58,6 @@ fn directives(container: &Container, text: &str) -> Vec<String> {
     lost.map(|(_, line)| format!("the directive in line {line} has no effect: {why}")).collect()
 }
 
-/// The options of a directive, if `line` is one.
 fn directive(line: &str) -> Option<&str> {
     let line = line.trim_start_matches(|c: char| !c.is_alphanumeric() && c != '_');
     let options = line.strip_prefix("flux:").or_else(|| line.strip_prefix("FLUX:"))?.trim();
@@ -78,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_waits_for_all_jobs_is_named_and_a_launcher_or_batch_is_not() {
+    fn a_job_that_waits_for_itself_is_a_warning() {
         let drain = json!({ "command": "flux submit hostname\nflux queue drain" });
         for (fields, names_it) in [
             (json!({ "interactive": true }), true),

@@ -1,4 +1,4 @@
-//! A YAML (or JSON) document, with the line on which each of its fields stands.
+//! A YAML or JSON document with the line of each field.
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
@@ -6,10 +6,9 @@ use serde_json::{Number, Value};
 use serde_saphyr::{Error, Options, Spanned};
 use std::fmt;
 
-/// How deeply lists and maps may be nested: twice what a pod needs, and little enough to walk by recursion.
+/// Deepest nesting of lists and maps: twice that of a pod, and safe for recursion.
 const DEPTH_LIMIT: usize = 32;
 
-/// A value with its place.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(transparent)]
 pub(super) struct Node(Spanned<Content>);
@@ -27,7 +26,7 @@ struct Field {
     value: Node,
 }
 
-/// The documents of `text`, with YAML 1.1's booleans (`yes`, `off`) and octal numbers, as kubectl reads them.
+/// The documents of `text`, with booleans (`yes`, `off`) and octal numbers of YAML 1.1, like kubectl.
 pub(super) fn documents(text: &str) -> Result<Vec<Node>, Error> {
     serde_saphyr::from_multiple_with_options(text, options())
 }
@@ -40,7 +39,7 @@ fn options() -> Options {
 }
 
 impl Node {
-    /// The value without lines, and without fields that are null: to the API server they are not there.
+    /// The value without lines, and without null fields, which the API server ignores.
     pub(super) fn value(&self) -> Value {
         match &self.0.value {
             Content::Scalar(value) => value.clone(),
@@ -49,7 +48,7 @@ impl Node {
         }
     }
 
-    /// The documents that this one consists of: the items of a `List`, else itself.
+    /// The items of a `List`, else the document itself.
     pub(super) fn unpacked(self) -> Vec<Self> {
         let is_list = self.value()["kind"] == "List";
         let Content::Map(fields) = &self.0.value else { return vec![self] };
@@ -60,36 +59,36 @@ impl Node {
         }
     }
 
-    /// The line of what is at `path`, e.g. `spec.containers[0].environment[A]`, or of what is around it.
+    /// The line of `path`, e.g. `spec.containers[0].environment[A]`, or of the innermost existing field around it.
     pub(super) fn line_of(&self, path: &str) -> u64 {
-        let (mut node, mut line, mut rest) = (self, self.0.referenced.line(), path);
+        let (mut node, mut line, mut remainder) = (self, self.0.referenced.line(), path);
         loop {
-            rest = rest.trim_start_matches(['.', '[', ']']);
+            remainder = remainder.trim_start_matches(['.', '[', ']']);
             let next = match &node.0.value {
                 Content::Scalar(_) => None,
                 Content::List(items) => items.iter().enumerate().find_map(|(position, item)| {
-                    let rest = after(rest, &position.to_string())?;
-                    Some((item, item.0.referenced.line(), rest))
+                    let remainder = after(remainder, &position.to_string())?;
+                    Some((item, item.0.referenced.line(), remainder))
                 }),
                 Content::Map(fields) => {
                     let named = fields.iter().filter_map(|field| {
-                        let rest = after(rest, &field.name.value)?;
-                        Some((&field.value, field.name.referenced.line(), rest))
+                        let remainder = after(remainder, &field.name.value)?;
+                        Some((&field.value, field.name.referenced.line(), remainder))
                     });
-                    // A name may have dots in it, as those of labels have.
-                    named.min_by_key(|(_, _, rest)| rest.len())
+                    // A name, such as that of a label, may have dots, so the longest match counts.
+                    named.min_by_key(|(_, _, remainder)| remainder.len())
                 }
             };
             let Some((inner, inner_line, inner_rest)) = next else { return line };
-            (node, line, rest) = (inner, inner_line, inner_rest);
+            (node, line, remainder) = (inner, inner_line, inner_rest);
         }
     }
 }
 
-/// What follows `name` in `path`, if the path begins with that name.
+/// The remainder of `path` after `name`, if the path begins with that name.
 fn after<'path>(path: &'path str, name: &str) -> Option<&'path str> {
-    let rest = path.strip_prefix(name).filter(|_| !name.is_empty())?;
-    (rest.is_empty() || rest.starts_with(['.', '[', ']'])).then_some(rest)
+    let remainder = path.strip_prefix(name).filter(|_| !name.is_empty())?;
+    (remainder.is_empty() || remainder.starts_with(['.', '[', ']'])).then_some(remainder)
 }
 
 impl Field {
@@ -131,7 +130,7 @@ impl<'de> Visitor<'de> for ContentVisitor {
     }
 
     fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Content, E> {
-        // On the way to the API server 4.0 becomes 4.
+        // kubectl converts 4.0 to 4.
         let whole = format!("{value:.0}").parse::<i64>().ok().filter(|_| value.fract() == 0.0);
         let number = whole.map(Number::from).or_else(|| Number::from_f64(value));
         let number = number.ok_or_else(|| E::custom(format!("{value} is no number of JSON")))?;
@@ -184,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_leads_to_the_line_of_the_field_or_of_what_is_around_it() {
+    fn a_path_gives_the_line_of_the_innermost_field() {
         let node = only(
             "# comment\nspec:\n  list:\n    - a: 1\n      labels:\n        x.org/y: |\n          z\n    -\n      b: 2\n  size: {\n    c: 3 }\n",
         );
@@ -205,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_nested_as_deeply_as_allowed_is_read() {
+    fn the_deepest_allowed_nesting_is_read() {
         for (open, close) in [("[", "]"), ("{a: ", "}")] {
             let nested = |depth: usize| open.repeat(depth) + "1" + &close.repeat(depth);
             assert_eq!(documents(&nested(DEPTH_LIMIT)).unwrap()[0].line_of("a.a.a"), 1);
@@ -214,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn however_deep_a_text_is_nested_it_is_refused_in_words() {
+    fn deeply_nested_texts_are_refused_with_a_message() {
         let blocks =
             (0..10_000).fold(String::new(), |text, depth| text + &" ".repeat(depth % 200) + "a:\n");
         let indented =

@@ -1,13 +1,13 @@
-//! What a hook leaves in its shell that later steps do not see. Environment, directory, limits and mask are carried over;
-//! with the operator in Go, whose script the hooks were part of, everything was.
+//! Finds state in the shell of a hook that later steps lose. They get its environment, directory, limits and mask; in
+//! the Go operator, where hooks are part of one script, they get everything.
 
 use serde_json::Value;
 
-/// In the order in which they run.
+/// The fields with hooks, in the order in which they run.
 const HOOKS: &str = "commands.init preCommand commands.pre commands.brokerPre commands.preBroker \
                      commands.workerPre commands.preWorker commands.servicePre commands.post";
 
-/// Names that Go's script had defined before a hook ran, and what to do instead.
+/// Names that the script of the Go operator defines before the hooks, each with a replacement.
 const OF_GO: [(&str, &str); 6] = [
     ("asFlux", "use flux-agent connect -- COMMAND once the broker runs"),
     ("brokerOptions run_interactive_cluster", "set the fields of spec.flux, and spec.interactive"),
@@ -20,10 +20,9 @@ const OF_GO: [(&str, &str); 6] = [
     ),
 ];
 
-/// A field with a script, and the script.
 type Script<'spec> = (&'static str, &'spec str);
 
-/// What of the hooks in `specification` is not carried over: the path of the field; line, effect and remedy.
+/// Lost state of the hooks in `specification`: path of the field, and a message with line, effect and remedy.
 pub fn not_carried_over(specification: &Value) -> Vec<(String, String)> {
     let containers = specification["containers"].as_array().into_iter().flatten().enumerate();
     let found = containers.flat_map(|(index, container)| {
@@ -53,7 +52,7 @@ fn in_container(container: &Value) -> Vec<(&'static str, String)> {
     found
 }
 
-/// The commands of a script as far as they are told apart without a shell, with their lines.
+/// The commands of a script with their lines, as far as they can be separated without a shell.
 fn commands(script: &str) -> impl Iterator<Item = (usize, &str)> {
     let lines = (1..).zip(script.lines()).filter(|(_, line)| !line.trim_start().starts_with('#'));
     lines.flat_map(|(number, line)| line.split([';', '&', '|']).map(move |it| (number, it.trim())))
@@ -68,7 +67,7 @@ fn of_go(command: &str, set: &[&str]) -> Option<String> {
     })
 }
 
-/// What `command` leaves in its shell that `later` scripts need, or all are to have.
+/// Message about state of `command` that `later` scripts lose.
 fn lost(command: &str, later: &[Script<'_>]) -> Option<String> {
     let mut words = command.split_whitespace();
     let (first, second) = (words.next()?, words.next().unwrap_or_default());
@@ -103,14 +102,13 @@ fn is_of_name(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || letter == '_'
 }
 
-/// The variable that `command` sets in whatever way.
 fn sets(command: &str) -> Option<&str> {
     let of_loop = || command.strip_prefix("for ")?.split_whitespace().next();
     let of_assignment = || command.split_once('=')?.0.split_whitespace().next_back();
     of_loop().or_else(of_assignment)
 }
 
-/// Whether `command` calls `name`, or has its value.
+/// True if `command` calls `name` or expands the variable.
 fn uses(command: &str, name: &str) -> bool {
     let begins = |text: &str| {
         let rest = text.strip_prefix('{').unwrap_or(text).strip_prefix(name);
@@ -125,7 +123,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_later_hooks_would_miss_and_names_of_go_have_their_line_and_a_remedy() {
+    fn lost_shell_state_has_a_line_and_a_remedy() {
         let container = json!({ "environment": { "workdir": "/data" }, "commands": {
             "init": "A=1 env\nB='a b'; export C=2\nfunction f { true; }\ng () {\nalias h=ls\n# $viewroot",
             "pre": "set -e\necho $A ${B}$C $B_ $workdir\nf; g\nh\n${viewroot}/bin/flux version\n\

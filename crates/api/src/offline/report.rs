@@ -1,17 +1,17 @@
-//! What a check has found, as people read it, and as an exit code.
+//! Prints the findings, and gives the exit code.
 
 use super::Findings;
 
-/// Exit code where something cannot be read; clap's own for a wrong command line.
+/// Exit code if something cannot be read, which is also clap's for a wrong command line.
 const CANNOT_READ: u8 = 2;
 const HAS_FAULTS: u8 = 1;
 
-/// Hands what is valid to `answer`, every fault and note to `complain`, and why something cannot be read to `fail`.
+/// Passes a line for each valid file to `valid`, each remark to `remark`, and each error to `failed`.
 pub fn print(
     all: &[anyhow::Result<Findings>],
-    answer: impl Fn(&str),
-    complain: impl Fn(&str),
-    fail: impl Fn(&anyhow::Error),
+    valid: impl Fn(&str),
+    print_remark: impl Fn(&str),
+    failed: impl Fn(&anyhow::Error),
 ) {
     for one in all {
         match one {
@@ -19,13 +19,13 @@ pub fn print(
                 for remark in
                     findings.faults.iter().chain(&findings.warnings).chain(&findings.notes)
                 {
-                    complain(&remark.to_string());
+                    print_remark(&remark.to_string());
                 }
                 if findings.faults.is_empty() {
-                    answer(&format!("{}: {} valid", findings.file.display(), findings.checked));
+                    valid(&format!("{}: {} valid", findings.file.display(), findings.checked));
                 }
             }
-            Err(error) => fail(error),
+            Err(error) => failed(error),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Where the texts to be checked come from: files, directories, the standard input.
+//! Reads the texts to be checked from files, directories and the standard input.
 
 use anyhow::{Context as _, Result, ensure};
 use std::fs::{self, File};
@@ -6,14 +6,14 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 /// Largest file that is read, in bytes: several objects of 3 MiB (the API server's `MaxRequestBodyBytes`).
-const SIZE_LIMIT: u64 = 16 << 20;
+const FILE_SIZE_LIMIT: u64 = 16 << 20;
 
 const STANDARD_INPUT: &str = "-";
 
-/// Endings of the names of the files in a directory that are read, as kubectl does.
+/// Extensions of the files that are read in a directory, as by kubectl.
 const EXTENSIONS: [&str; 3] = ["json", "yaml", "yml"];
 
-/// What an argument names: a file, the files directly in a directory, or the standard input.
+/// The paths of an argument: a file, the files directly in a directory, or the standard input.
 pub(super) fn paths(argument: &Path) -> Result<Vec<PathBuf>> {
     if argument != Path::new(STANDARD_INPUT) && argument.is_dir() {
         files(argument).with_context(|| reading(argument))
@@ -22,7 +22,7 @@ pub(super) fn paths(argument: &Path) -> Result<Vec<PathBuf>> {
     }
 }
 
-/// The text at `path`, of `standard_input` if that is named, and the name to show for it.
+/// The text at `path`, or of `standard_input`, with the name for messages.
 pub(super) fn text(path: &Path, standard_input: &mut dyn Read) -> Result<(PathBuf, String)> {
     let mut file;
     let (shown, reader): (_, &mut dyn Read) = if path == Path::new(STANDARD_INPUT) {
@@ -32,13 +32,13 @@ pub(super) fn text(path: &Path, standard_input: &mut dyn Read) -> Result<(PathBu
         (path, &mut file)
     };
     let mut text = String::new();
-    let length = reader.take(SIZE_LIMIT + 1).read_to_string(&mut text);
+    let length = reader.take(FILE_SIZE_LIMIT + 1).read_to_string(&mut text);
     let length = length.with_context(|| reading(shown))?;
     ensure!(
-        u64::try_from(length).is_ok_and(|length| length <= SIZE_LIMIT),
+        u64::try_from(length).is_ok_and(|length| length <= FILE_SIZE_LIMIT),
         "{}: larger than {} MiB: give a file with MiniClusters",
         reading(shown),
-        SIZE_LIMIT >> 20
+        FILE_SIZE_LIMIT >> 20
     );
     Ok((shown.to_owned(), text))
 }

@@ -45,7 +45,7 @@ fn every_fault_is_reported_with_line_and_path() {
 }
 
 #[test]
-fn what_cannot_be_read_is_reported_with_line_path_and_what_is_expected() {
+fn an_unreadable_value_is_reported_with_line_path_and_type() {
     for (spec, line, fault) in [
         ("size: \"4\"", 6, "spec.size: invalid type: string \"4\", expected i32"),
         ("backoffLimit: 3000000000", 6, "spec.backoffLimit: invalid value: integer `3000000000`"),
@@ -69,15 +69,15 @@ fn what_cannot_be_read_is_reported_with_line_path_and_what_is_expected() {
     ] {
         let found =
             check_text(&format!("{HEADER}spec:\n  {spec}\n  containers: [{{image: app}}]\n"));
-        let said: Vec<String> = found.faults.iter().map(ToString::to_string).collect();
-        assert_eq!(said.len(), 1, "{found:#?}");
-        assert!(said[0].starts_with(&format!("file.yaml:{line}: hello: {fault}")), "{said:?}");
+        let texts: Vec<String> = found.faults.iter().map(ToString::to_string).collect();
+        assert_eq!(texts.len(), 1, "{found:#?}");
+        assert!(texts[0].starts_with(&format!("file.yaml:{line}: hello: {fault}")), "{texts:?}");
         assert_eq!(found.notes.len(), 1, "{found:#?}");
     }
 }
 
 #[test]
-fn every_field_that_does_not_exist_is_named_wherever_it_is() {
+fn every_unknown_field_is_named() {
     let text = HEADER.to_owned()
         + "  nmespace: b
 sepc: {}
@@ -110,7 +110,7 @@ spec:
 }
 
 #[test]
-fn what_has_no_effect_yet_is_noted_and_no_fault() {
+fn a_field_without_effect_is_a_note() {
     let text = format!("{HEADER}spec:\n  containers:\n    - image: a\n      batchRaw: true\n");
     let found = check_text(&text);
     assert_eq!((found.faults.len(), found.notes.len()), (0, 1), "{found:#?}");
@@ -122,7 +122,7 @@ fn what_has_no_effect_yet_is_noted_and_no_fault() {
 }
 
 #[test]
-fn another_api_version_or_spelling_is_named() {
+fn a_wrong_api_version_or_kind_is_named() {
     let good = format!("{HEADER}spec: {{containers: [{{image: app}}]}}\n");
     let version = "is not what this operator serves: write flux-framework.org/v1alpha2";
     for (line, replaced, fault) in [
@@ -148,8 +148,8 @@ fn another_api_version_or_spelling_is_named() {
         ),
     ] {
         let found = check_text(&good.replace(line, replaced));
-        let said: Vec<String> = found.faults.iter().map(ToString::to_string).collect();
-        assert_eq!(said, [fault]);
+        let texts: Vec<String> = found.faults.iter().map(ToString::to_string).collect();
+        assert_eq!(texts, [fault]);
     }
 }
 
@@ -167,7 +167,7 @@ fn documents_and_lists_are_checked_one_by_one() {
 }
 
 #[test]
-fn text_that_is_no_yaml_or_nested_without_end_is_one_fault() {
+fn invalid_or_deeply_nested_yaml_is_one_fault() {
     let deep = format!("{HEADER}spec: {}", "{\"a\":".repeat(10_000) + "1" + &"}".repeat(10_000));
     let overlay = format!("{HEADER}spec:\n  pod: {{overlay: {}", "[".repeat(10_000));
     for text in ["a: [", "a: b: c", &deep, &overlay] {
@@ -194,11 +194,11 @@ fn files_directories_and_the_standard_input_are_read() {
     let directory = tempfile::tempdir().unwrap();
     let checker = checker();
     let check = |argument: &Path, input: &str| checker.check(argument, &mut input.as_bytes());
-    let said = |all: Vec<Findings>| -> Vec<String> {
+    let texts = |all: Vec<Findings>| -> Vec<String> {
         all.iter().flat_map(|findings| &findings.faults).map(ToString::to_string).collect()
     };
     assert_eq!(
-        said(check(directory.path(), "").unwrap()),
+        texts(check(directory.path(), "").unwrap()),
         [format!("{}: no MiniCluster in here", directory.path().display())]
     );
     let valid = format!("{HEADER}spec:\n  containers: [{{image: app}}]\n");
@@ -210,9 +210,9 @@ fn files_directories_and_the_standard_input_are_read() {
     let files: Vec<&Path> = all.iter().map(|findings| findings.file.as_path()).collect();
     assert_eq!(files, [directory.path().join("b.yaml")]);
     let pod = check(&directory.path().join("a.yml"), "").unwrap();
-    assert!(said(pod)[0].ends_with("a.yml: no MiniCluster in here"));
+    assert!(texts(pod)[0].ends_with("a.yml: no MiniCluster in here"));
     assert_eq!(check(Path::new("-"), &valid).unwrap()[0].checked, 1);
-    assert_eq!(said(check(Path::new("-"), "").unwrap()), ["-: no MiniCluster in here"]);
+    assert_eq!(texts(check(Path::new("-"), "").unwrap()), ["-: no MiniCluster in here"]);
     let missing = check(&directory.path().join("none"), "").unwrap_err();
     assert!(missing.to_string().starts_with("read "), "{missing}");
     let endless = check(Path::new("-"), &"#".repeat(17 << 20)).unwrap_err();

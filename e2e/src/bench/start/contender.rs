@@ -6,7 +6,7 @@ use crate::product::images::for_benches::{AGENT_WITH_VIEW, MPI, PEER_VIEW, SYSTE
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
 use flux_api::crd::MiniCluster;
-use flux_contract::CurveCertificate;
+use flux_protocol::CurveCertificate;
 use kube::core::{DynamicObject, GroupVersionKind};
 use kube::discovery::ApiResource;
 use serde::Serialize;

@@ -3,7 +3,7 @@
 use super::core::{Broker, Mailbox, Severity};
 use super::message::{self, Question};
 use crate::protocol::{Reply, Request};
-use flux_contract::message::{HEAD, MAGIC};
+use flux_protocol::message::{HEAD, MAGIC};
 use nix::sys::socket::{Backlog, listen};
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};

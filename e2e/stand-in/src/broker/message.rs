@@ -2,7 +2,7 @@
 //! that the agent sends. What an answer looks like was recorded from flux-core 0.88.
 
 use crate::protocol::{Reply, Request};
-use flux_contract::message::{self, HEAD, Message, REQUEST, RESPONSE};
+use flux_protocol::message::{self, HEAD, Message, REQUEST, RESPONSE};
 use serde_json::{Value, json};
 
 /// No request that is understood is longer.

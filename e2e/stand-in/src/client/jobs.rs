@@ -4,11 +4,11 @@ use super::submit::follow;
 use super::{Call, formatted};
 use crate::output::{self, Failure};
 use crate::protocol::{Request, Wait};
-use flux_contract::job_id::f58;
+use flux_protocol::job_id::f58;
 use serde_json::Value;
 
 pub(super) fn job_id(text: &str) -> Result<u64, Failure> {
-    flux_contract::job_id::parse(text)
+    flux_protocol::job_id::parse(text)
         .ok_or_else(|| Failure::new(format!("flux-job: error parsing jobid: \"{text}\"")))
 }
 

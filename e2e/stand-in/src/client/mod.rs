@@ -8,7 +8,7 @@ use crate::environment::Environment;
 use crate::options::{Parsed, parse};
 use crate::output::{Failure, Stream, strerror};
 use crate::protocol::{Reply, Request, Scope};
-use flux_contract::job_id;
+use flux_protocol::job_id;
 use serde_json::{Deserializer, Value, json};
 use std::io::{BufReader, Error, Read, Write};
 use std::os::unix::net::UnixStream;

@@ -8,7 +8,7 @@ use crate::jobs::jobspec::{self, program_name};
 use crate::options::Parsed;
 use crate::output::{self, Failure, strerror};
 use crate::protocol::{JobSpec, Request, Wait};
-use flux_contract::job_id::f58;
+use flux_protocol::job_id::f58;
 use nix::sys::signal::{SigSet, Signal};
 use serde_json::Value;
 

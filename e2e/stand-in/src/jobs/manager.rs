@@ -6,7 +6,7 @@ use super::task::{Happened, Order, TaskOrder, exit_code};
 use crate::protocol::{Client, JobSpec, Reply, Scope, Wait};
 use crate::resources::Cores;
 use crate::text;
-use flux_contract::job_id::f58;
+use flux_protocol::job_id::f58;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::process::ExitStatusExt;

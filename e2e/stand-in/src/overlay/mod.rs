@@ -7,7 +7,7 @@ use crate::broker::core::Mailbox;
 use crate::config::host_and_port;
 use crate::output::strerror;
 use bytes::Bytes;
-use flux_contract::CurveCertificate;
+use flux_protocol::CurveCertificate;
 use hickory_resolver::TokioResolver;
 use hickory_resolver::config::LookupIpStrategy;
 use omq_proto::{CurveKeypair, CurvePublicKey, CurveSecretKey};

@@ -1,7 +1,7 @@
 //! An instance of brokers on loopback, in a directory of its own: of the stand-in, or of the real
 //! Flux that `FLUX_UNDER_TEST` names.
 
-use flux_contract::CurveCertificate;
+use flux_protocol::CurveCertificate;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::net::TcpListener;

@@ -1,7 +1,7 @@
 //! The local socket speaks enough of Flux's own protocol for what the agent asks.
 
 use crate::site::{Site, answer, wait_for};
-use flux_contract::message::{HEAD, Message, REQUEST, RESPONSE, length};
+use flux_protocol::message::{HEAD, Message, REQUEST, RESPONSE, length};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;

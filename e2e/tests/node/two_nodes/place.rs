@@ -33,7 +33,7 @@ pub(super) async fn an_image_that_one_node_cannot_mount_is_copied(trial: &Trial)
     mounted.says("Progressing", "CreateContainerError").await?;
     trial.kubectl(&["uncordon", FIRST])?;
     let Installed { method, reason } = mounted.installed().await?;
-    let said = reason.starts_with("asked for, and may not work: ") && reason.contains(&lack);
+    let said = reason.starts_with("requested, and may not work: ") && reason.contains(&lack);
     ensure!(method == InstallMethod::Image && said, "{method:?}: {reason}");
     Ok(())
 }

@@ -1,10 +1,10 @@
-//! The size of a MiniCluster that goes by what its queue needs.
+//! The size of a MiniCluster with `autoscale`, which follows from the demand of its queue.
 //!
-//! The Job has the size, and nothing else keeps it: where nobody knows what the queue needs, it stays.
+//! Only the Job has the present size. While the demand is unknown, the size stays.
 
 use super::mode::Mode;
 use crate::controller::job_ext::{has_pods, is_suspended, parallelism};
-use crate::controller::observe::Live;
+use crate::controller::observe::Observed;
 use crate::controller::observe::demand::Answer;
 use flux_api::cluster::Cluster;
 use flux_api::crd::Autoscale;
@@ -12,28 +12,26 @@ use flux_contract::AgentConfig;
 use flux_contract::demand::Demand;
 use k8s_openapi::api::batch::v1::Job;
 
-/// What is reported of a size by demand.
+/// The size by demand, for the condition `Autoscaling`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Scaling {
+pub(crate) struct AutoscaleDecision {
     pub(crate) bounds: Autoscale,
-    /// What is asked for now.
     pub(crate) size: u32,
     pub(crate) answer: Answer,
 }
 
-/// `cluster` with the size that its queue needs, unless its agents, which run with `running`, were not told to count;
-/// where that was lost, they are told again. A Job that has no pods, as it is suspended, begins with the size of the
-/// specification again.
+/// `cluster` with the size that its queue needs, if the agents, which run with `running`, count the demand; without a
+/// readable configuration they are assumed to. A suspended Job without pods starts with the size of the specification.
 pub(super) fn with_size(
     cluster: &Cluster,
     running: Option<&AgentConfig>,
-    live: &Live,
+    live: &Observed,
     answer: &Answer,
 ) -> Cluster {
     let mut cluster = cluster.clone();
     let Some(bounds) = &cluster.autoscale else { return cluster };
     let is_counted = running.is_none_or(|running| running.autoscale.is_some());
-    if let Some(job) = live.job.as_ref().filter(|job| is_counted && keeps_size(job)) {
+    if let Some(job) = live.job.as_ref().filter(|job| is_counted && has_size_by_demand(job)) {
         let registered = running.map_or(usize::MAX, |it| it.network.bootstrap.hosts().len());
         let registered = u32::try_from(registered).unwrap_or(u32::MAX);
         let now = u32::try_from(parallelism(job)).unwrap_or_default();
@@ -42,12 +40,12 @@ pub(super) fn with_size(
     cluster
 }
 
-fn keeps_size(job: &Job) -> bool {
+fn has_size_by_demand(job: &Job) -> bool {
     !is_suspended(job) || has_pods(job)
 }
 
-/// The size that comes after `now`: at once as many as are wanted, and fewer only when those were not wanted for a
-/// while; in any case within `bounds`, and with a lead: who has no pods at all is suspended.
+/// The size that follows `now`: it grows to the wanted number at once, and shrinks when pods were not wanted for a
+/// while. It is within `bounds`, and at least 1: a MiniCluster without any pod is suspended instead.
 fn size(bounds: &Autoscale, now: u32, demand: Option<Demand>) -> u32 {
     let size = match demand {
         Some(Demand { wanted, .. }) if wanted > now => wanted,
@@ -57,10 +55,10 @@ fn size(bounds: &Autoscale, now: u32, demand: Option<Demand>) -> u32 {
     size.max(bounds.min_size.unsigned_abs().max(1)).min(bounds.max_size.unsigned_abs())
 }
 
-/// What is reported of the size of `cluster`, unless nothing is asked for.
-pub(super) fn scaling(cluster: &Cluster, mode: &Mode, answer: &Answer) -> Option<Scaling> {
+/// The decided size of `cluster` with its bounds; `None` without `autoscale` or while nothing is reconciled.
+pub(super) fn decide(cluster: &Cluster, mode: &Mode, answer: &Answer) -> Option<AutoscaleDecision> {
     let bounds = cluster.autoscale.clone().filter(|_| *mode == Mode::Reconcile)?;
-    Some(Scaling { bounds, size: cluster.size, answer: answer.clone() })
+    Some(AutoscaleDecision { bounds, size: cluster.size, answer: answer.clone() })
 }
 
 #[cfg(test)]
@@ -77,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn it_grows_at_once_and_shrinks_when_pods_were_not_wanted_for_a_while() {
+    fn the_size_grows_at_once_and_shrinks_after_idle_time() {
         let demand = |wanted, kept| Some(Demand { wanted, kept });
         for (now, demand, next) in [
             (2, None, 2),
@@ -103,23 +101,23 @@ mod tests {
         let mut running = agent_config(&cluster, None);
         running.autoscale = running.autoscale.filter(|_| counts);
         let answer = Answer::Demand(Demand { wanted: 6, kept: None });
-        let live = Live { job, ..Live::default() };
+        let live = Observed { job, ..Observed::default() };
         with_size(&cluster, Some(&running), &live, &answer).size
     }
 
     #[test]
-    fn a_size_is_that_of_the_specification_until_pods_count_and_within_the_hosts_of_the_start() {
+    fn demand_changes_the_size_within_the_registered_hosts() {
         let spec = json!({ "size": 2, "autoscale": { "maxSize": 9 } });
         assert_eq!(sized(&spec, Some(job(4)), true), 6);
         assert_eq!(sized(&spec, None, true), 2);
-        assert_eq!(sized(&spec, Some(job(4)), false), 2, "they do not count");
+        assert_eq!(sized(&spec, Some(job(4)), false), 2, "the agents do not count the demand");
         assert_eq!(sized(&json!({ "size": 2 }), Some(job(4)), true), 2);
-        let live = Live { job: Some(job(4)), ..Live::default() };
+        let live = Observed { job: Some(job(4)), ..Observed::default() };
         let lost = with_size(&cluster(&spec), None, &live, &Answer::None);
-        assert_eq!(lost.size, 4, "somebody has deleted their configuration");
+        assert_eq!(lost.size, 4, "the agents' configuration was deleted");
         let mut suspended = job(0);
         suspended.spec.as_mut().unwrap().suspend = Some(true);
-        assert_eq!(sized(&spec, Some(suspended.clone()), true), 6, "its pods have not gone yet");
+        assert_eq!(sized(&spec, Some(suspended.clone()), true), 6, "its pods have not ended yet");
         suspended.status = None;
         assert_eq!(sized(&spec, Some(suspended), true), 2);
         let asked = cluster(&json!({ "size": 8, "autoscale": { "minSize": 8, "maxSize": 9 } }));
@@ -129,7 +127,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_size_is_within_the_bounds_and_no_pod_that_is_wanted_goes(
+        fn the_size_stays_within_its_bounds_and_keeps_wanted_pods(
             (min, max) in (1u32..9).prop_flat_map(|min| (Just(min), min..12)),
             now in 1u32..12,
             wanted in 0u32..14,
@@ -142,7 +140,7 @@ mod tests {
             if next < within {
                 prop_assert!(kept.is_some_and(|kept| kept <= next));
             }
-            // The same demand asks for no other size.
+            // The same demand does not change the size again.
             prop_assert_eq!(size(&bounds(min, max), next, Some(Demand { wanted, kept })), next);
         }
     }

@@ -1,4 +1,4 @@
-//! What is done with one object, as a value.
+//! The change of one object, as a value.
 
 use flux_contract::labels;
 use k8s_openapi::api::core::v1::{Service, ServiceSpec};
@@ -13,13 +13,12 @@ pub(crate) enum Change<K> {
     #[default]
     Keep,
     Create(Box<K>),
-    /// It gets a merge patch, which names its uid and the resource version that was read: no other
-    /// object that has got its name since is written to, and no other version.
+    /// A merge patch with the uid and the resource version that were read, so that it fails for any other object.
     Patch {
         name: String,
         patch: Value,
     },
-    /// It is deleted, and no other that has its name, nor another version.
+    /// A deletion with uid and resource version as preconditions.
     Delete {
         name: String,
         uid: Option<String>,
@@ -28,13 +27,13 @@ pub(crate) enum Change<K> {
 }
 
 impl<K: Resource + Serialize> Change<K> {
-    /// From `live`, if there is one, to `desired`: nothing is written where `live` says all of it.
+    /// Creates `desired`, or patches `live` if it lacks something of `desired`.
     pub(crate) fn between(live: Option<&K>, desired: K) -> Self {
         let Some(live) = live else { return Self::Create(Box::new(desired)) };
         Self::merge(live, to_value(&desired))
     }
 
-    /// Merges `desired` into `live`, unless `live` says all of it. Owners that others have added stay.
+    /// Merges `desired` into `live` if `live` lacks something of it. Owners that others have added stay.
     pub(crate) fn merge(live: &K, mut desired: Value) -> Self {
         if let Some(owners) = desired.pointer_mut("/metadata/ownerReferences") {
             *owners = with_other_owners(owners, live.owner_references());
@@ -48,7 +47,6 @@ impl<K: Resource + Serialize> Change<K> {
         Self::Patch { name: live.name_any(), patch }
     }
 
-    /// Deletes `live`, unless somebody does already.
     pub(crate) fn delete(live: &K) -> Self {
         if live.meta().deletion_timestamp.is_some() {
             return Self::Keep;
@@ -58,8 +56,8 @@ impl<K: Resource + Serialize> Change<K> {
 }
 
 impl Change<Service> {
-    /// From `live`, if there is one, to `desired`, whose selector is a whole: a key that somebody adds takes the
-    /// pods away from the Service. A headless Service that others share stays as the first of them has made it.
+    /// Like [`Self::between`], but removes foreign keys from the selector, which would exclude our pods. A shared
+    /// headless Service keeps the specification that its first owner has created.
     pub(crate) fn of_service(live: Option<&Service>, mut desired: Service) -> Self {
         let Some(live) = live else { return Self::Create(Box::new(desired)) };
         let is_other =
@@ -78,8 +76,7 @@ impl Change<Service> {
         Self::merge(live, desired)
     }
 
-    /// The same for a Service with a short name, which somebody may want: one that reaches other pods or ports than
-    /// `desired` is left to whoever has changed it.
+    /// Like [`Self::of_service`] for an alias. An alias that somebody has changed to other pods or ports is disowned.
     pub(crate) fn of_alias(live: Option<&Service>, desired: Service) -> Self {
         match live {
             Some(live) if !reach_the_same(live, &desired) => Self::disown(live),
@@ -87,8 +84,8 @@ impl Change<Service> {
         }
     }
 
-    /// What becomes of `live` at the end of a run with `all` these Services: it is deleted, unless it has a short name
-    /// and reaches other pods or ports than the Service with the long one.
+    /// Deletes `live` at the end of a run, or disowns it if it is an alias that reaches other pods or ports than the
+    /// Service with the long name in `all`.
     pub(crate) fn end_of_service(live: &Service, all: &BTreeMap<String, Service>) -> Self {
         let cluster = live.labels().get(labels::NAME).map_or("", String::as_str);
         let long = all.get(&format!("{cluster}-{}", live.name_any()));
@@ -98,7 +95,7 @@ impl Change<Service> {
         Self::delete(live)
     }
 
-    /// Gives `live` up: it is neither changed nor deleted any more, also not with its MiniCluster.
+    /// Removes our ownership of `live`, so that it is never changed or deleted again, not even with its MiniCluster.
     fn disown(live: &Service) -> Self {
         let others = live.owner_references().iter().filter(|owner| owner.controller != Some(true));
         let owners: Vec<&OwnerReference> = others.collect();
@@ -116,7 +113,7 @@ fn reach_the_same(one: &Service, other: &Service) -> bool {
     one.selector == other.selector && ports(&one) == ports(&other)
 }
 
-/// The owners `live`, with `ours` in the place of what is there of them. A merge patch replaces the whole list.
+/// The owners `live`, updated and extended by `ours`, because a merge patch replaces the whole list.
 fn with_other_owners(ours: &Value, live: &[OwnerReference]) -> Value {
     let mut owners: Vec<Value> = live.iter().map(|owner| json!(owner)).collect();
     for our in ours.as_array().into_iter().flatten() {
@@ -132,7 +129,7 @@ fn to_value(object: &impl Serialize) -> Value {
     serde_json::to_value(object).unwrap_or_default()
 }
 
-/// True when everything `desired` says is also said by `live`, which may say more.
+/// True when `live` has all values of `desired`; it may have more.
 fn is_subset(desired: &Value, live: &Value) -> bool {
     match (desired, live) {
         (Value::Object(desired), Value::Object(live)) => desired.iter().all(|(key, desired)| {
@@ -151,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_that_somebody_adds_to_a_selector_is_taken_away() {
+    fn a_foreign_key_in_a_selector_is_removed() {
         let service = |selector: &Value| -> Service {
             serde_json::from_value(json!({ "spec": { "selector": selector } })).unwrap()
         };
@@ -165,16 +162,16 @@ mod tests {
     }
 
     #[test]
-    fn only_what_the_api_server_adds_is_no_difference() {
+    fn additions_of_the_api_server_are_no_difference() {
         let live = json!({ "data": { "a": "1" }, "list": [1, 2], "ports": [{ "port": 1, "protocol": "TCP" }] });
-        for (desired, is_said) in [
+        for (desired, is_in_live) in [
             (json!({ "ports": [{ "port": 1 }] }), true),
             (json!({ "data": { "a": "2" } }), false),
             (json!({ "data": { "b": "1" } }), false),
             (json!({ "data": { "b": null } }), true),
             (json!({ "list": [1] }), false),
         ] {
-            assert_eq!(is_subset(&desired, &live), is_said, "{desired}");
+            assert_eq!(is_subset(&desired, &live), is_in_live, "{desired}");
         }
     }
 }

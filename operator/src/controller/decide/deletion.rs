@@ -1,19 +1,18 @@
-//! How long a MiniCluster stays after its end (`cleanup`, `ttlSecondsAfterFinished`).
+//! When a finished MiniCluster is deleted (`cleanup`, `ttlSecondsAfterFinished`).
 
 use flux_api::crd::{MiniClusterSpec, MiniClusterStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use std::time::Duration;
 
-/// Longest wait for the deletion: after it the remaining time is computed again.
+/// Longest wait until the remaining time is computed again.
 const LONGEST_WAIT: Duration = Duration::from_hours(24);
 
-/// True when a finished MiniCluster is deleted sooner or later (`cleanup`, `ttlSecondsAfterFinished`).
+/// True when the operator will delete the finished MiniCluster.
 pub(crate) const fn expires(spec: &MiniClusterSpec) -> bool {
     spec.cleanup || spec.ttl_seconds_after_finished.is_some()
 }
 
-/// How long a MiniCluster with this specification and status still stays, a day at most: nothing where it is to
-/// be deleted now; absent where it has not finished, or stays until somebody deletes it.
+/// Time until the MiniCluster is deleted, at most a day; zero if it is over, `None` if it is not to be deleted.
 pub(crate) fn time_until_deletion(
     spec: &MiniClusterSpec,
     status: &MiniClusterStatus,
@@ -35,17 +34,17 @@ mod tests {
     use flux_api::crd::State;
 
     #[test]
-    fn it_stays_for_the_time_that_is_given_from_its_end_on() {
+    fn a_finished_minicluster_stays_for_its_time_to_live() {
         // The run ended at second 100, and its condition became true at second 110.
         let (ended, no_time) = (Some(at(100)), None);
-        for (cleanup, ttl, completed, now, rest) in [
+        for (cleanup, ttl, completed, now, expected) in [
             (false, None, &ended, 1_000, None),
             (false, Some(60), &ended, 100, Some(60)),
             (false, Some(60), &ended, 159, Some(1)),
             (false, Some(60), &ended, 160, Some(0)),
-            // A clock that is behind shortens nothing.
+            // A clock that is behind does not shorten the time.
             (false, Some(60), &ended, 90, Some(60)),
-            // A long time is looked at again.
+            // A long time is computed again after a day.
             (false, Some(i32::MAX), &ended, 100, Some(86_400)),
             (false, Some(60), &no_time, 150, Some(20)),
             (true, None, &ended, 100, Some(0)),
@@ -62,10 +61,10 @@ mod tests {
                 ttl_seconds_after_finished: ttl,
                 ..MiniClusterSpec::default()
             };
-            let left = |status: &_| time_until_deletion(&spec, status, &at(now));
-            assert_eq!(left(&status).map(|rest| rest.as_secs()), rest, "{ttl:?} {now}");
+            let remaining = |status: &_| time_until_deletion(&spec, status, &at(now));
+            assert_eq!(remaining(&status).map(|it| it.as_secs()), expected, "{ttl:?} {now}");
             status.state = Some(State::Running);
-            assert_eq!(left(&status), None, "it has not finished");
+            assert_eq!(remaining(&status), None, "it has not finished");
         }
     }
 }

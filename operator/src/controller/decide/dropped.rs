@@ -1,4 +1,4 @@
-//! Fields that a Job was made with and that the API server left out, because the feature behind them is off.
+//! Finds fields of the Job that the API server dropped because their feature gate is off.
 
 use flux_api::cluster::Cluster;
 use flux_api::crd::{InstallMethod, Installed};
@@ -6,14 +6,14 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::PodSpec;
 use serde_json::Value;
 
-/// The field that pod-level resources come from.
+/// The field of pod-level resources.
 const RESOURCES: &str = "spec.pod.resources";
 
-/// The field that claims of devices come from.
+/// The field of device claims.
 const OVERLAY: &str = "spec.pod.overlay";
 
-/// What `job` was to have and does not, each with what has it: the API server makes an object without the fields of
-/// features that are switched off, and says nothing. `changed` are the fields that were edited since it was made.
+/// Fields that `job` was created with and lacks, each with the feature that it needs. The API server drops fields of
+/// disabled features without an error. `changed` has the fields that were edited after the creation.
 pub(super) fn dropped(
     cluster: &Cluster,
     install: Option<&Installed>,
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_left_out_is_named_with_what_has_it_and_nothing_else_is_missed() {
+    fn dropped_fields_are_named_and_no_others() {
         let (image, resources) = ("the volumes of agent and view", "spec.pod.resources");
         let memory = json!({ "memory": "1Gi" });
         let whole = json!({ "pod": { "resources": memory } });
@@ -85,7 +85,7 @@ mod tests {
             (&json!({}), Image, keep, &[], &[]),
         ] {
             let cluster = cluster(spec);
-            let installed = Installed { method, reason: "asked for".to_owned() };
+            let installed = Installed { method, reason: "requested".to_owned() };
             let built = if method == Image { Install::Image } else { Install::Copy };
             let mut job = built_with(&cluster, built).job;
             change(job.spec.as_mut().unwrap().template.spec.as_mut().unwrap());
@@ -96,7 +96,7 @@ mod tests {
                 found.iter().zip(expected).all(|(it, begin)| it.starts_with(begin)),
                 "{found:?}"
             );
-            // The same of what is stored of it.
+            // The stripped Job of the store gives the same result.
             strip_job(&mut job);
             assert_eq!(dropped(&cluster, Some(&installed), &edited, &job), found);
         }

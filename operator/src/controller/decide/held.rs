@@ -1,10 +1,10 @@
-//! A pod of the lead whose runner has ended and that containers of others hold (the proxy of a mesh). They get the pod's
-//! grace period. Then the pod is deleted; if the run has ended, its Job is ended by its deadline instead, because the Job
-//! would make another pod.
+//! Handles a pod of the lead that foreign containers, such as the proxy of a mesh, keep running after its runner has
+//! ended. They get the grace period of the pod. Then the pod is deleted; but if the run has ended, its Job is ended
+//! by a deadline instead, because the Job would replace the pod.
 
 use super::change::Change;
 use crate::controller::job_ext::{HELD_ANNOTATION, is_ending, is_suspended};
-use crate::controller::observe::Live;
+use crate::controller::observe::Observed;
 use crate::controller::pod_ext::{end_of, running_beside};
 use flux_contract::AgentConfig;
 use k8s_openapi::api::batch::v1::Job;
@@ -14,25 +14,28 @@ use kube::ResourceExt as _;
 use serde_json::json;
 use std::time::Duration;
 
-/// The least of it: the Job controller is up to two seconds behind, and then ends a Job that nothing holds.
-const LEAST: Duration = Duration::from_secs(10);
+/// Shortest time that such a pod gets: the Job controller, which is up to two seconds late, may end the Job itself.
+const MIN_TIME: Duration = Duration::from_secs(10);
 
-/// How long the pod may still be held; absent where none is.
-pub(crate) fn rest(live: &Live, config: Option<&AgentConfig>, now: &Time) -> Option<Duration> {
+/// How long the pod may still run; `None` if there is no such pod.
+pub(crate) fn remaining(
+    live: &Observed,
+    config: Option<&AgentConfig>,
+    now: &Time,
+) -> Option<Duration> {
     let (job, pod) = held(live)?;
     let end = end_of(pod, &job.name_any())?.finished_at.as_ref()?;
     let grace = config.map(|config| config.shutdown.grace_seconds).unwrap_or_default();
     let passed = Duration::try_from(now.0.duration_since(end.0)).unwrap_or_default();
-    Some(Duration::from_secs(grace).max(LEAST).saturating_sub(passed))
+    Some(Duration::from_secs(grace).max(MIN_TIME).saturating_sub(passed))
 }
 
-/// Deletes the pod.
-pub(crate) fn delete_pod(live: &Live) -> Change<Pod> {
+pub(crate) fn delete_pod(live: &Observed) -> Change<Pod> {
     held(live).map_or(Change::Keep, |(_, pod)| Change::delete(pod))
 }
 
-/// Ends the Job.
-pub(crate) fn end_job(live: &Live) -> Change<Job> {
+/// The patch that ends the Job and notes the containers that kept its pod running.
+pub(crate) fn end_job(live: &Observed) -> Change<Job> {
     let Some((job, pod)) = held(live) else { return Change::Keep };
     let patch = json!({
         "metadata": { "annotations": { HELD_ANNOTATION: running_beside(pod, &job.name_any()) } },
@@ -41,11 +44,12 @@ pub(crate) fn end_job(live: &Live) -> Change<Job> {
     Change::patch(job, patch)
 }
 
-/// The pod that is held, and its Job, where nothing else ends them.
-fn held(live: &Live) -> Option<(&Job, &Pod)> {
+/// The pod and its Job, unless one of them is about to end for another reason.
+fn held(live: &Observed) -> Option<(&Job, &Pod)> {
     let (job, pod) = (live.job.as_ref()?, live.pods.held.as_ref()?);
-    let goes = |metadata: &ObjectMeta| metadata.deletion_timestamp.is_some();
-    let ends = goes(&job.metadata) || goes(&pod.metadata) || is_ending(job) || is_suspended(job);
+    let deleted = |metadata: &ObjectMeta| metadata.deletion_timestamp.is_some();
+    let ends =
+        deleted(&job.metadata) || deleted(&pod.metadata) || is_ending(job) || is_suspended(job);
     let is_open = !ends && !job.annotations().contains_key(HELD_ANNOTATION);
     is_open.then_some((job, pod))
 }

@@ -1,8 +1,10 @@
-//! What a changed specification means for a Job, and for the pod of `spec.services`, that exists. A Job's pod
-//! template can never be changed. `completions` can, together with `parallelism` (KEP-3715, stable since 1.31).
+//! Decides how an existing Job and an existing pod of `spec.services` follow a changed specification. A Job's pod
+//! template cannot change; `completions` can, together with `parallelism` (KEP-3715, stable since 1.31).
 
 use super::change::Change;
-use crate::controller::job_ext::{CAUSE_ANNOTATION, RAN_ANNOTATION, is_finished, noted_keys};
+use crate::controller::job_ext::{
+    LATE_START_ANNOTATION, QUORUM_ANNOTATION, is_finished, noted_keys,
+};
 use crate::controller::pod_ext::has_failed;
 use flux_api::cluster::{FixedFields, ServicesPod};
 use flux_api::objects::{
@@ -14,10 +16,10 @@ use kube::ResourceExt as _;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// What is merged into the Job there is, so that it says what the one does that would be built now;
-/// `None` where it does, has ended or is being deleted. `in_line`: all that was asked for can be had. The two
-/// templates are not compared: [`changed_fields`] names what the user cannot change, and what another
-/// release of the operator builds otherwise is no reason to touch a running Job.
+/// The merge patch that brings the Job `live` in line with `desired`; `None` if nothing differs, or if the Job has
+/// ended or is being deleted. `in_line` is true when the Job can take the whole specification. The templates are not
+/// compared: [`changed_fields`] reports edits of fields in the template, and a difference that comes from another
+/// release of the operator must not touch a running Job.
 pub(crate) fn job_patch(live: &Job, desired: &Job, in_line: bool) -> Option<Value> {
     if !is_under_way(live) {
         return None;
@@ -39,7 +41,7 @@ pub(crate) fn job_patch(live: &Job, desired: &Job, in_line: bool) -> Option<Valu
     (patch != json!({})).then_some(patch)
 }
 
-/// Paths of the fields that were changed since the Job was made and cannot be.
+/// Paths of the fields that were edited since the Job was created although they cannot change.
 pub(crate) fn changed_fields(live: &Job, fields: &FixedFields) -> Vec<String> {
     let deleted = live.metadata.deletion_timestamp.is_some();
     if deleted { Vec::new() } else { fields.changed_since(live.annotations()) }
@@ -49,14 +51,14 @@ fn is_under_way(job: &Job) -> bool {
     job.metadata.deletion_timestamp.is_none() && !is_finished(job)
 }
 
-/// Notes that the Job should not have, or others, and the annotations that the MiniCluster gives now or gave once.
+/// The operator's notes that differ, and the annotations that the MiniCluster gives now or gave before.
 fn adjusted_annotations<'jobs>(
     live: &'jobs Job,
     desired: &'jobs Job,
 ) -> impl Iterator<Item = (&'jobs str, Value)> {
     const NOTES: [&str; 5] = [
-        RAN_ANNOTATION,
-        CAUSE_ANNOTATION,
+        QUORUM_ANNOTATION,
+        LATE_START_ANNOTATION,
         SUSPENDED_ANNOTATION,
         JOB_LABELS_ANNOTATION,
         JOB_ANNOTATIONS_ANNOTATION,
@@ -66,8 +68,7 @@ fn adjusted_annotations<'jobs>(
     changed(NOTES.into_iter().chain(given), live.annotations(), desired.annotations())
 }
 
-/// Labels that are missing or other, and those that the MiniCluster gave once and gives no more. Whatever else is on
-/// the Job is somebody else's.
+/// Labels that are missing or differ, or that the MiniCluster no longer gives. The other labels belong to others.
 fn adjusted_labels<'jobs>(
     live: &'jobs Job,
     desired: &'jobs Job,
@@ -85,13 +86,13 @@ fn changed<'jobs>(
     other.map(|key| (key, json!(wants.get(key))))
 }
 
-/// The part of the specification that may differ at any time and does: size, deadline, backoff limit, and whether
-/// it is suspended, where that is ours to say.
+/// The changed fields of the Job's specification that may change at any time: size, deadline, backoff limit, and, if
+/// the operator decides on it, whether it is suspended.
 fn adjusted_spec(live: &Job, desired: &Job) -> Option<Value> {
     let (live, desired) = (live.spec.as_ref()?, desired.spec.as_ref()?);
     let mut spec = serde_json::Map::new();
     if live.parallelism != desired.parallelism || live.completions != desired.completions {
-        // Both in one patch: the API server refuses one without the other.
+        // The API server refuses a change of one without the other.
         spec.insert("parallelism".to_owned(), json!(desired.parallelism));
         spec.insert("completions".to_owned(), json!(desired.completions));
     }
@@ -101,15 +102,15 @@ fn adjusted_spec(live: &Job, desired: &Job) -> Option<Value> {
     if desired.suspend.is_some_and(|suspend| suspend != live.suspend.unwrap_or_default()) {
         spec.insert("suspend".to_owned(), json!(desired.suspend));
     }
-    // A Job that counts by index was started to run its command once.
+    // A Job with a backoff limit per index was started to run its command once.
     if live.backoff_limit != desired.backoff_limit && desired.backoff_limit_per_index.is_none() {
         spec.insert("backoffLimit".to_owned(), json!(desired.backoff_limit));
     }
     (!spec.is_empty()).then_some(Value::Object(spec))
 }
 
-/// What is done with the pod there is, and the fields that are refused: a pod cannot be changed, and to replace it
-/// would take from the workload what it is using. What another release of the operator builds otherwise is no change.
+/// The change of the live pod of `spec.services`, and the fields that it cannot take: a pod cannot be changed, and a
+/// replacement would interrupt the workload that uses it. A difference from another release is no change.
 pub(crate) fn services_pod_change(
     live: Option<&Pod>,
     desired: Option<Pod>,
@@ -119,11 +120,11 @@ pub(crate) fn services_pod_change(
         let change = desired.map_or(Change::Keep, |pod| Change::Create(Box::new(pod)));
         return (change, Vec::new());
     };
-    // Its end is noticed, and is followed by another reconcile.
+    // The watch brings its deletion, and the next reconcile creates a new pod.
     if live.metadata.deletion_timestamp.is_some() {
         return (Change::Keep, Vec::new());
     }
-    // It was evicted or lost its node, as no container's end does that: it is made again when it is gone.
+    // Only an eviction or a lost node makes this pod fail; the next reconcile creates it again.
     if has_failed(live) {
         return (Change::delete(live), Vec::new());
     }
@@ -181,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_has_ended_or_is_being_deleted_is_kept_whatever_the_specification_says() {
+    fn a_finished_or_deleted_job_is_never_changed() {
         let mut finished = job(1, 4);
         finished.status = ended_job("Failed", "BackoffLimitExceeded").status;
         let mut going = job(1, 4);
@@ -194,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_stays_whatever_is_asked_for_and_an_evicted_pod_goes() {
+    fn a_running_services_pod_stays_and_an_evicted_one_goes() {
         let with =
             |image: &str| cluster(&json!({ "services": [{ "image": image, "name": "db" }] }));
         for (phase, deleted, asked, goes, refused) in [
@@ -207,7 +208,7 @@ mod tests {
             let mut live = built(&with("a"), 1).services_pod.unwrap();
             live.status.get_or_insert_default().phase = Some(phase.to_owned());
             live.metadata.deletion_timestamp = deleted;
-            // Another release may build the same otherwise.
+            // Another release may build the same pod with other fields.
             live.spec.as_mut().unwrap().restart_policy = Some("Always".to_owned());
             let desired = built(asked, 1).services_pod;
             let (change, found) =

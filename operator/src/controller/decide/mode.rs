@@ -1,8 +1,8 @@
-//! Whether a MiniCluster is reconciled, or only reported on.
+//! Decides whether the operator changes the objects of a MiniCluster or only reports on them.
 
 use crate::controller::error::NameConflict;
 use crate::controller::job_ext::noted_generation;
-use crate::controller::observe::Live;
+use crate::controller::observe::Observed;
 use crate::controller::run_record::{RunRecord, has_ended};
 use flux_api::cluster::{AGENT_CONTAINER, Cluster};
 use flux_api::objects::{AGENT_CONFIG_KEY, Images};
@@ -13,32 +13,31 @@ use kube::ResourceExt as _;
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) enum Mode {
-    /// Bring the objects in line with the specification: there is no Job yet, or it is under way.
+    /// Bring the objects in line with the specification: there is no Job yet, or it runs.
     #[default]
     Reconcile,
-    /// The run has ended; with the record of it where that has the end, or where the Job is gone.
+    /// The run has ended. The record is present if it has the end, or if the Job is gone.
     Finished(Option<RunRecord>),
-    /// There is nothing, and nothing can be made of a specification that was refused.
+    /// The specification is invalid, and there are no objects.
     Invalid,
-    /// A run is under way of which nothing is changed, as the specification was refused.
+    /// The specification is invalid, so a running instance is left as it is.
     Refused,
-    /// The same, as another operator has started it.
+    /// Another operator has started the run, so it is left as it is.
     StartedByAnotherOperator,
-    /// The same, as its agents' configuration is one that this operator cannot read, or is gone, and the Job's
-    /// agents, of this image, may not read what this operator would write.
+    /// The run is left as it is, because its agents, of this image, are of another release: this operator cannot read
+    /// their configuration, or it is gone and they may not be able to read a new one.
     StartedByAnotherRelease(String),
 }
 
 impl Mode {
-    /// The record of the run, if it has ended and has one.
     pub(crate) const fn ended(&self) -> Option<&RunRecord> {
         if let Self::Finished(Some(run)) = self { Some(run) } else { None }
     }
 }
 
-/// `config` is what the agents have, if this operator can read it; `cluster` is absent where it was refused.
+/// `config` is the agents' configuration if this operator can read it; `cluster` is absent if it is invalid.
 pub(crate) fn mode(
-    live: &Live,
+    live: &Observed,
     config: Option<&AgentConfig>,
     cluster: Option<&Cluster>,
     generation: i64,
@@ -47,8 +46,10 @@ pub(crate) fn mode(
     let recorded = live.config_map.as_ref().and_then(RunRecord::on);
     let Some(job) = &live.job else {
         return match (recorded, cluster) {
-            // The Job goes on without its owner, or another has its name.
-            (Some(run), _) if run.end.is_none() && live.taken.iter().any(NameConflict::is_job) => {
+            // The Job lost its owner and still runs, or another object has its name.
+            (Some(run), _)
+                if run.end.is_none() && live.conflicts.iter().any(NameConflict::is_job) =>
+            {
                 if cluster.is_some() {
                     Mode::Reconcile
                 } else {
@@ -83,7 +84,7 @@ pub(crate) fn agent_config(config_map: Option<&ConfigMap>) -> Option<AgentConfig
     AgentConfig::from_toml(config_map?.data.as_ref()?.get(AGENT_CONFIG_KEY)?).ok()
 }
 
-/// The image that the pods of `job` have their agent from, copied or mounted.
+/// The image from which the pods of `job` copy or mount the agent.
 fn agent_image(job: &Job) -> Option<&str> {
     let pod = job.spec.as_ref()?.template.spec.as_ref()?;
     let mut containers = pod.init_containers.iter().flatten();
@@ -94,7 +95,7 @@ fn agent_image(job: &Job) -> Option<&str> {
     let name = ClusterName::new(&job.name_any()).ok()?.agent_image_volume();
     match pod.volumes.iter().flatten().find(|volume| volume.name == name) {
         Some(mounted) => mounted.image.as_ref()?.reference.as_deref(),
-        // One image has agent and view, and the first init container copies both.
+        // One image has both agent and view, and the first init container copies both.
         None => containers.next()?.image.as_deref(),
     }
 }
@@ -111,36 +112,36 @@ mod tests {
     use flux_contract::Install;
     use serde_json::json;
 
-    /// What runs of `echo hello`.
-    fn running() -> Live {
+    /// The live objects of a running `echo hello`.
+    fn running() -> Observed {
         let mut built = built(&cluster(&json!({})), 1);
         built.job.metadata.uid = Some("job-uid".to_owned());
-        Live { job: Some(built.job), config_map: Some(built.config_map), ..Live::default() }
+        Observed { job: Some(built.job), config_map: Some(built.config_map), ..Observed::default() }
     }
 
-    fn decide(live: &Live, spec: &serde_json::Value, generation: i64) -> Mode {
+    fn decide(live: &Observed, spec: &serde_json::Value, generation: i64) -> Mode {
         with_cluster(live, Some(&cluster(spec)), generation)
     }
 
-    fn with_cluster(live: &Live, cluster: Option<&Cluster>, generation: i64) -> Mode {
+    fn with_cluster(live: &Observed, cluster: Option<&Cluster>, generation: i64) -> Mode {
         let config = agent_config(live.config_map.as_ref());
         mode(live, config.as_ref(), cluster, generation, &images("agent"))
     }
 
-    /// What is left of a run of `echo hello` when its Job was deleted.
-    fn deleted() -> Live {
+    /// The live objects of `echo hello` after its Job was deleted.
+    fn deleted() -> Observed {
         let mut live = running();
         delete_failed_job(&mut live);
         live
     }
 
     #[test]
-    fn what_ran_is_not_run_again_whatever_else_is_edited() {
-        assert_eq!(decide(&Live::default(), &json!({}), 1), Mode::Reconcile);
+    fn a_recorded_run_is_not_repeated_after_unrelated_edits() {
+        assert_eq!(decide(&Observed::default(), &json!({}), 1), Mode::Reconcile);
         for (spec, generation) in [
             (json!({}), 1),
             (json!({ "maxSize": 9, "size": 2, "cleanup": true, "deadlineSeconds": 5 }), 2),
-            // Not edited since: another release only names the fields otherwise.
+            // The generation is the same: another release has noted the fields under other names.
             (json!({ "tasks": 3 }), 1),
         ] {
             assert!(matches!(decide(&deleted(), &spec, generation), Mode::Finished(Some(_))));
@@ -151,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_begun_is_over_when_its_job_is_gone_whether_its_end_was_seen_or_not() {
+    fn a_recorded_run_is_over_when_its_job_is_gone() {
         let mut live = deleted();
         let note = json!({ "job": "job-uid", "generation": 1 }).to_string();
         let annotations = live.config_map.as_mut().unwrap().annotations_mut();
@@ -164,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_note_of_the_job_before_is_not_one_of_this() {
+    fn a_record_of_an_earlier_job_does_not_count() {
         let mut live = deleted();
         let mut job = ended_job("Complete", "SuccessPolicy");
         job.metadata.uid = Some("another".to_owned());
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_another_operator_made_is_left_alone_until_it_has_ended() {
+    fn a_job_of_another_operator_is_left_alone() {
         let mut live = running();
         live.job.as_mut().unwrap().annotations_mut().remove(GENERATION_ANNOTATION);
         live.config_map = None;
@@ -185,11 +186,11 @@ mod tests {
     }
 
     #[test]
-    fn a_run_goes_on_whose_configuration_cannot_be_read_or_whose_specification_was_refused() {
+    fn a_run_goes_on_without_readable_configuration_or_valid_specification() {
         let mut live = running();
         assert_eq!(decide(&live, &json!({}), 2), Mode::Reconcile);
         assert_eq!(with_cluster(&live, None, 2), Mode::Refused);
-        assert_eq!(with_cluster(&Live::default(), None, 2), Mode::Invalid);
+        assert_eq!(with_cluster(&Observed::default(), None, 2), Mode::Invalid);
         let data = live.config_map.as_mut().unwrap().data.as_mut().unwrap();
         data.insert(AGENT_CONFIG_KEY.to_owned(), "version = 2\nnews = 1\n".to_owned());
         let other = Mode::StartedByAnotherRelease("agent".to_owned());
@@ -197,21 +198,21 @@ mod tests {
     }
 
     #[test]
-    fn the_agents_image_is_known_where_it_is_mounted_as_where_it_is_copied() {
+    fn the_agent_image_is_found_mounted_and_copied() {
         let copied = running().job.unwrap();
         assert_eq!(agent_image(&copied), Some("agent"));
         let mounted = built_with(&cluster(&json!({})), Install::Image).job;
         assert_eq!(agent_image(&mounted), Some("agent"));
         let one_image = json!({ "flux": { "container": { "image": "agent" } } });
         let both = built(&cluster(&one_image), 1).job;
-        let copiers = both.spec.as_ref().unwrap().template.spec.as_ref().unwrap();
-        assert_eq!(copiers.init_containers.as_ref().unwrap().len(), 1);
+        let template = both.spec.as_ref().unwrap().template.spec.as_ref().unwrap();
+        assert_eq!(template.init_containers.as_ref().unwrap().len(), 1);
         for job in [&copied, &mounted, &both] {
             let mut stored = job.clone();
             strip_job(&mut stored);
             assert_eq!(agent_image(&stored), Some("agent"));
         }
-        let mut live = Live { job: Some(mounted), ..Live::default() };
+        let mut live = Observed { job: Some(mounted), ..Observed::default() };
         assert_eq!(decide(&live, &json!({}), 1), Mode::Reconcile);
         live.job.as_mut().unwrap().metadata.name = Some("another".to_owned());
         assert!(matches!(decide(&live, &json!({}), 1), Mode::StartedByAnotherRelease(_)));

@@ -1,4 +1,4 @@
-//! A Job in a queue (Kueue): whether it waits there, and what it keeps.
+//! Limits a Job in a queue (Kueue) to what the queue has admitted, and finds whether it waits there.
 
 use crate::controller::job_ext::{is_suspended, noted_keys, noted_suspension, parallelism};
 use flux_api::cluster::{
@@ -10,45 +10,43 @@ use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt as _;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Annotation of a Job that Kueue has not quite stopped: its number of pods is not yet the one that was asked for
-/// (`Stop` in `pkg/controller/jobs/job/job_controller.go` of Kueue 0.15).
+/// Annotation of a Job that Kueue is stopping: its number of pods is not yet the requested one (`Stop` in
+/// `pkg/controller/jobs/job/job_controller.go` of Kueue 0.15).
 const STOPPING_ANNOTATION: &str = "kueue.x-k8s.io/stopping";
 
-/// The queue that `job` waits in, if it does.
 pub(crate) fn queue(job: &Job) -> Option<&String> {
     let waits = is_suspended(job) && noted_suspension(job).is_none();
     job.labels().get(QUEUE_LABEL).filter(|_| waits)
 }
 
-/// With how many pods a queue has started a Job that it could not start with all of them.
+/// For a message: how many pods the queue has admitted, if it are fewer than requested.
 pub(crate) fn admitted_in_part(job: &Job) -> Option<String> {
     let queue = job.labels().get(QUEUE_LABEL).filter(|_| !is_suspended(job))?;
     let (size, asked) = (parallelism(job), queued_size(job)?);
     (size < asked).then(|| format!("the queue {queue} has admitted {size} of {asked} pods"))
 }
 
-/// True when the queue says with how many pods `job` starts, and not the specification alone.
+/// True when the queue may start `job` with fewer pods than the specification asks for.
 pub(crate) fn decides_size(job: &Job) -> bool {
     job.annotations().contains_key(LEAST_PODS_ANNOTATION)
 }
 
-/// Puts in the place of what is asked for what `job` keeps in its queue; the answer is what was asked for and is not
-/// had.
-pub(crate) fn constrain(job: Option<&Job>, cluster: &mut Cluster) -> Vec<String> {
-    // As long as it is open how many pods there will be, no command is to begin for want of the number: an agent that
-    // reads this too early asks for all brokers, and learns that fewer are enough.
+/// Replaces values of `cluster` by those that `job` keeps in its queue; returns the changes that it refuses.
+pub(crate) fn limit_to_queue(job: Option<&Job>, cluster: &mut Cluster) -> Vec<String> {
+    // Before the queue has decided the number of pods, the agents wait for all brokers, so that no command begins
+    // with too few. They learn of a smaller number later.
     if job.is_none_or(is_held) && cluster.job_annotations.contains_key(LEAST_PODS_ANNOTATION) {
         cluster.min_size = None;
     }
     let Some(job) = job else { return Vec::new() };
     let mut refused = Vec::from_iter(keep_queue(job, cluster));
     refused.extend(keep_annotations(job, cluster));
-    refused.extend(keep_size(job, cluster));
+    refused.extend(keep_admitted_size(job, cluster));
     refused
 }
 
-/// Kueue refuses a running Job another queue. A Job that leaves its queue keeps its quota (`ReconcileGenericJob`
-/// ignores it then).
+/// Kueue refuses to move a running Job to another queue. A Job that leaves its queue would keep its quota, because
+/// `ReconcileGenericJob` then ignores it.
 fn keep_queue(job: &Job, cluster: &mut Cluster) -> Option<String> {
     let (has, wants) = (job.labels().get(QUEUE_LABEL), cluster.job_labels.get(QUEUE_LABEL));
     let is_given = noted_keys(job, JOB_LABELS_ANNOTATION).any(|key| key == QUEUE_LABEL);
@@ -64,9 +62,9 @@ fn keep_queue(job: &Job, cluster: &mut Cluster) -> Option<String> {
     Some(format!("the label {QUEUE_LABEL}"))
 }
 
-/// Whether a Job is elastic is seen by Kueue's webhook when it is made. Its topology is read for its Workload, which
-/// another one does not change (`ComparePodSets` of Kueue 0.15 to 0.19), and in its template, which cannot change. With
-/// how few pods it may start is part of the Workload, too: a Job that runs is stopped for another number.
+/// Keeps the annotations that Kueue reads only once. Its webhook decides at the creation of a Job whether it is
+/// elastic. The topology goes into the Workload, which Kueue does not update (`ComparePodSets` of Kueue 0.15 to 0.19),
+/// and into the template, which cannot change. For another least number of pods Kueue would stop a running Job.
 fn keep_annotations(job: &Job, cluster: &mut Cluster) -> Vec<String> {
     let noted = noted_keys(job, JOB_ANNOTATIONS_ANNOTATION).map(str::to_owned);
     let asked = cluster.job_annotations.keys().cloned();
@@ -88,16 +86,16 @@ fn keep_annotations(job: &Job, cluster: &mut Cluster) -> Vec<String> {
     refused
 }
 
-/// What a queue has admitted is as large as it said, which may be less than was asked for. A Job whose number of pods is
-/// another than that of its Workload is stopped with all its pods (`ensureOneWorkload`), unless it is elastic.
-fn keep_size(job: &Job, cluster: &mut Cluster) -> Option<String> {
+/// Keeps the admitted number of pods, which may be less than requested. Kueue stops all pods of a Job whose number of
+/// pods differs from its Workload (`ensureOneWorkload`), unless it is elastic.
+fn keep_admitted_size(job: &Job, cluster: &mut Cluster) -> Option<String> {
     if is_held(job) || is_elastic(job) {
         return None;
     }
     let queue = job.labels().get(QUEUE_LABEL)?;
     let (size, asked) = (u32::try_from(parallelism(job)).unwrap_or_default(), cluster.size);
     let queued = queued_size(job).map_or(size, i32::unsigned_abs);
-    cluster.cut_to(size);
+    cluster.reduce_size(size);
     let why = if job.annotations().get(ELASTIC_ANNOTATION).is_some_and(|value| value == "true") {
         "; Kueue's feature ElasticJobsViaWorkloadSlices was off when the Job was made"
     } else {
@@ -110,14 +108,14 @@ fn keep_size(job: &Job, cluster: &mut Cluster) -> Option<String> {
     })
 }
 
-/// True when Kueue takes `job` for one that waits (its `IsSuspended`).
+/// True when Kueue regards `job` as waiting (its `IsSuspended`).
 fn is_held(job: &Job) -> bool {
     let stops = job.annotations().get(STOPPING_ANNOTATION).is_some_and(|value| value == "true");
     is_suspended(job) && !stops
 }
 
-/// True when Kueue lets the number of pods of `job` change: a Job that asks for it has got the gate that holds new pods
-/// back, where the feature was on (`applyWorkloadSliceSchedulingGate` of Kueue 0.13 to 0.19).
+/// True when Kueue lets the number of pods of `job` change: it has given the Job the gate that holds back new pods,
+/// because the Job asked for it and the feature was on (`applyWorkloadSliceSchedulingGate` of Kueue 0.13 to 0.19).
 fn is_elastic(job: &Job) -> bool {
     let pod = job.spec.as_ref().and_then(|spec| spec.template.spec.as_ref());
     let mut gates = pod.into_iter().flat_map(|pod| pod.scheduling_gates.iter().flatten());
@@ -151,14 +149,14 @@ mod tests {
         cluster
     }
 
-    /// What is refused of `asked` while `job` is there, and the queue and the size that are left.
-    fn constrained(job: &Job, mut asked: Cluster) -> (Vec<String>, Option<String>, u32) {
-        let refused = constrain(Some(job), &mut asked);
+    /// The refused changes of `asked` while `job` exists, and the resulting queue and size.
+    fn limited(job: &Job, mut asked: Cluster) -> (Vec<String>, Option<String>, u32) {
+        let refused = limit_to_queue(Some(job), &mut asked);
         (refused, asked.job_labels.remove(QUEUE_LABEL), asked.size)
     }
 
     #[test]
-    fn a_job_stays_in_its_queue_and_goes_to_another_only_while_it_waits() {
+    fn a_job_changes_its_queue_only_while_it_waits() {
         let label = format!("the label {QUEUE_LABEL}");
         let team = Some("team");
         let built = |queue: Option<&str>| built(&queued(queue, 4), 1).job;
@@ -177,41 +175,38 @@ mod tests {
         ] {
             let refused = is_refused.then(|| label.clone()).into_iter().collect();
             let expected = (refused, queue.map(str::to_owned), 4);
-            assert_eq!(constrained(job, queued(asked, 4)), expected, "{asked:?}");
+            assert_eq!(limited(job, queued(asked, 4)), expected, "{asked:?}");
         }
     }
 
     #[test]
-    fn what_a_queue_has_admitted_keeps_its_size_unless_it_is_elastic() {
+    fn an_admitted_job_keeps_its_size_unless_it_is_elastic() {
         let mut job = built(&queued(Some("team"), 4), 1).job;
-        let told =
+        let message =
             "spec.size: the queue team has admitted 4 pods, and would stop all of them for 2";
-        let (refused, _, size) = constrained(&job, queued(Some("team"), 2));
-        assert_eq!((refused, size), (vec![told.to_owned()], 4));
+        let (refused, _, size) = limited(&job, queued(Some("team"), 2));
+        assert_eq!((refused, size), (vec![message.to_owned()], 4));
         let elastic = |size| {
             let mut cluster = queued(Some("team"), size);
             cluster.job_annotations.insert(ELASTIC_ANNOTATION.to_owned(), "true".to_owned());
             cluster
         };
-        assert_eq!(
-            constrained(&job, elastic(2)).0[0],
-            format!("the annotation {ELASTIC_ANNOTATION}")
-        );
+        assert_eq!(limited(&job, elastic(2)).0[0], format!("the annotation {ELASTIC_ANNOTATION}"));
         job.spec.as_mut().unwrap().suspend = Some(true);
-        assert_eq!(constrained(&job, queued(Some("team"), 2)).2, 2, "it waits");
+        assert_eq!(limited(&job, queued(Some("team"), 2)).2, 2, "the Job waits");
         let mut asks = built(&elastic(2), 1).job;
-        let told = "spec.size: the queue team has admitted 2 pods, and would stop all of them for 3; Kueue's feature \
+        let message = "spec.size: the queue team has admitted 2 pods, and would stop all of them for 3; Kueue's feature \
                     ElasticJobsViaWorkloadSlices was off when the Job was made";
-        let (refused, _, size) = constrained(&asks, elastic(3));
-        assert_eq!((refused, size), (vec![told.to_owned()], 2), "Kueue gave it no gate");
+        let (refused, _, size) = limited(&asks, elastic(3));
+        assert_eq!((refused, size), (vec![message.to_owned()], 2), "Kueue gave it no gate");
         let pod = asks.spec.as_mut().unwrap().template.spec.as_mut().unwrap();
         pod.scheduling_gates =
             Some(vec![PodSchedulingGate { name: ELASTIC_ANNOTATION.to_owned() }]);
-        let (refused, _, size) = constrained(&asks, elastic(3));
+        let (refused, _, size) = limited(&asks, elastic(3));
         assert_eq!((refused, size), (vec![], 3));
     }
 
-    /// So many pods are asked for, and a command that has all of them and may begin with `least`.
+    /// A cluster of `size` pods whose command may begin with `least` of them.
     fn reducible(size: i32, least: i32) -> Cluster {
         let labels = json!({ QUEUE_LABEL: "team" });
         cluster(&json!({
@@ -219,13 +214,13 @@ mod tests {
         }))
     }
 
-    /// Pods, quorum and flags that are left of what is asked.
+    /// The resulting size, quorum and flags.
     fn left(cluster: &Cluster) -> (u32, Option<u32>, Vec<String>) {
         let Workload::Submit { submission } = &cluster.runner.workload else { panic!() };
         (cluster.size, cluster.min_size, submission.flags.clone())
     }
 
-    /// What Kueue makes of the Job when it admits `size` pods of it (`RunWithPodSetsInfo`).
+    /// The Job after Kueue has admitted `size` of its pods (`RunWithPodSetsInfo`).
     fn admitted(mut job: Job, size: i32) -> Job {
         let spec = job.spec.as_mut().unwrap();
         (spec.suspend, spec.parallelism, spec.completions) = (Some(false), Some(size), Some(size));
@@ -233,11 +228,11 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_may_start_with_fewer_pods_keeps_those_that_the_queue_has_admitted() {
+    fn a_reducible_job_keeps_the_pods_that_the_queue_admitted() {
         let nodes = |size: &str| vec!["-N".to_owned(), size.to_owned()];
         let mut asked = reducible(3, 2);
-        assert_eq!(constrain(None, &mut asked), [""; 0]);
-        assert_eq!(left(&asked), (3, None, nodes("3")), "nobody knows yet how many there will be");
+        assert_eq!(limit_to_queue(None, &mut asked), [""; 0]);
+        assert_eq!(left(&asked), (3, None, nodes("3")), "the number of pods is not known yet");
         let mut waits = built(&reducible(3, 2), 1).job;
         waits.spec.as_mut().unwrap().suspend = Some(true);
         assert_eq!(
@@ -246,30 +241,30 @@ mod tests {
             ["2", "true", "3"]
         );
         let mut asked = reducible(3, 2);
-        assert_eq!(constrain(Some(&waits), &mut asked), [""; 0]);
+        assert_eq!(limit_to_queue(Some(&waits), &mut asked), [""; 0]);
         assert_eq!(left(&asked), (3, None, nodes("3")));
         for (size, asked, least, refused, quorum) in
             [(2, 3, 2, false, 2), (3, 3, 2, false, 2), (2, 2, 1, false, 1), (2, 4, 2, true, 2)]
         {
             let job = admitted(waits.clone(), size);
             let mut asked = reducible(asked, least);
-            let told = constrain(Some(&job), &mut asked);
-            assert_eq!(!told.is_empty(), refused, "{told:?}");
+            let message = limit_to_queue(Some(&job), &mut asked);
+            assert_eq!(!message.is_empty(), refused, "{message:?}");
             let count = size.unsigned_abs();
             assert_eq!(left(&asked), (count, Some(quorum), nodes(&size.to_string())));
-            // Kueue stops a running Job that may suddenly start with another number.
+            // Kueue would stop a running Job whose least number of pods changes.
             assert_eq!(asked.job_annotations[LEAST_PODS_ANNOTATION], "2");
             assert_eq!(asked.job_annotations[QUEUED_SIZE_ANNOTATION], "3");
         }
-        let told = "the queue team has admitted 2 of 3 pods";
-        assert_eq!(admitted_in_part(&admitted(waits.clone(), 2)).as_deref(), Some(told));
+        let message = "the queue team has admitted 2 of 3 pods";
+        assert_eq!(admitted_in_part(&admitted(waits.clone(), 2)).as_deref(), Some(message));
         assert_eq!(admitted_in_part(&admitted(waits.clone(), 3)), None);
-        // Kueue is about to give it the old number back.
+        // Kueue is about to restore the requested number.
         let mut stops = admitted(waits, 2);
         stops.spec.as_mut().unwrap().suspend = Some(true);
         stops.annotations_mut().insert(STOPPING_ANNOTATION.to_owned(), "true".to_owned());
         let mut asked = reducible(3, 2);
-        assert_eq!((constrain(Some(&stops), &mut asked), asked.size), (vec![], 2));
+        assert_eq!((limit_to_queue(Some(&stops), &mut asked), asked.size), (vec![], 2));
     }
 
     #[test]
@@ -288,15 +283,15 @@ mod tests {
         assert_eq!(own.job_annotations[LEAST_PODS_ANNOTATION], "1");
         assert_eq!(own.job_annotations[EQUAL_ANNOTATION], "false");
         let both = with(json!({ ELASTIC_ANNOTATION: "true", LEAST_PODS_ANNOTATION: "1" }));
-        let told = both.unwrap_err().to_string();
+        let message = both.unwrap_err().to_string();
         assert!(
-            told.contains("metadata.annotations") && told.contains("exclude each other"),
-            "{told}"
+            message.contains("metadata.annotations") && message.contains("exclude each other"),
+            "{message}"
         );
     }
 
     #[test]
-    fn a_topology_stays_the_one_that_the_workload_was_made_for() {
+    fn a_topology_stays_as_the_workload_was_created() {
         const RACK: &str = "kueue.x-k8s.io/podset-required-topology";
         let placed = |rack: Option<&str>| {
             let mut cluster = queued(Some("team"), 2);
@@ -313,7 +308,7 @@ mod tests {
             (&built(&placed(None), 1).job, Some("rack"), None),
         ] {
             let mut cluster = placed(asked);
-            let refused = constrain(Some(job), &mut cluster);
+            let refused = limit_to_queue(Some(job), &mut cluster);
             assert_eq!(refused == [format!("the annotation {RACK}")], asked != kept, "{refused:?}");
             assert_eq!(cluster.job_annotations.get(RACK).map(String::as_str), kept);
         }

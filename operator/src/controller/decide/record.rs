@@ -1,4 +1,4 @@
-//! Changes of the `ConfigMap` of the agents: the record of a run, and the key that lets its pods start.
+//! Changes of the agents' `ConfigMap`: the record of a run, and the key that lets its pods start.
 
 use super::change::Change;
 use crate::controller::job_ext::noted_generation;
@@ -11,8 +11,8 @@ use kube::ResourceExt as _;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Writes `run`, and the key that lets its pods start, to the `ConfigMap` unless it is there. Where there is no
-/// `ConfigMap` any more, a new one has only the record: that of a run that has ended or has pods of another operator.
+/// Writes `run` and the key that lets its pods start into the `ConfigMap`, if they are missing. If the `ConfigMap` is
+/// gone, creates one with only the record, but only for a run that has ended or that another operator started.
 pub(crate) fn record(
     identity: &Identity,
     job: Option<&Job>,
@@ -38,7 +38,7 @@ pub(crate) fn record(
     Change::merge(live, change)
 }
 
-/// From the `ConfigMap` there is to `desired`. Where there is no Job, no key of an earlier run stays.
+/// Changes the live `ConfigMap` to `desired`. Without a Job, removes the keys of earlier runs.
 pub(crate) fn with_its_keys(
     job: Option<&Job>,
     live: Option<&ConfigMap>,

@@ -1,11 +1,11 @@
-//! A MiniCluster that is suspended: its Job is, and its pods are gone.
+//! Suspends and resumes the Job of a MiniCluster.
 //!
-//! Who has suspended a Job resumes it: why the operator did is noted on the Job, and a Job that somebody else has
-//! suspended (a queue, a person) is left to them.
+//! Only the actor that has suspended a Job resumes it. The operator notes on the Job why it has suspended it, and
+//! leaves a Job that a queue or a person has suspended as it is.
 
 use super::change::Change;
 use crate::controller::job_ext::{has_pods, is_ending, is_suspended, noted_suspension};
-use crate::controller::observe::Live;
+use crate::controller::observe::Observed;
 use crate::controller::pod_ext::{broker_is_ready, has_failed};
 use flux_api::cluster::Cluster;
 use flux_api::objects::{BY_SPECIFICATION, suspend};
@@ -15,19 +15,19 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 
-/// Finalizer of a pod that the Job controller has yet to count.
+/// Finalizer of a pod that the Job controller has not counted yet.
 const JOB_TRACKING: &str = "batch.kubernetes.io/job-tracking";
 
-/// How the note begins on a Job that was suspended because no job needed it.
-const IDLE: &str = "idle/";
+/// Prefix of the note on a Job that was suspended because no job needed a pod.
+const IDLE_PREFIX: &str = "idle/";
 
 /// True when a Job with this note was suspended because no job needed a pod.
 pub(crate) fn is_idle(note: &str) -> bool {
-    note.starts_with(IDLE)
+    note.starts_with(IDLE_PREFIX)
 }
 
-/// Why the Job is to be suspended, if it is: as it is noted on the Job. One that no job needs, where no pod at all is an
-/// allowed size, rests until its MiniCluster has another value of the annotation that resumes it.
+/// Why the Job must be suspended, as noted on it; `None` if it must run. With `autoscale.minSize` 0 a Job that no job
+/// of Flux needs stays suspended until the resume annotation of the MiniCluster gets another value.
 pub(crate) fn reason(
     cluster: &Cluster,
     live: Option<&Job>,
@@ -37,16 +37,16 @@ pub(crate) fn reason(
         return Some(BY_SPECIFICATION.to_owned());
     }
     cluster.autoscale.as_ref().filter(|bounds| bounds.min_size == 0)?;
-    let idle = format!("{IDLE}{}", cluster.resume);
-    let rests = match live.and_then(noted_suspension) {
+    let idle = format!("{IDLE_PREFIX}{}", cluster.resume);
+    let stays_idle = match live.and_then(noted_suspension) {
         Some(note) => note == idle,
         None => demand.is_some_and(|it| it.wanted == 0 && it.kept == Some(0)),
     };
-    rests.then_some(idle)
+    stays_idle.then_some(idle)
 }
 
-/// Writes into `job`, the one that is to be, whether it is suspended, and why. A Job is resumed when the last of its
-/// pods has gone: a new one would find the state of before.
+/// Sets in the desired `job` whether it is suspended, and why. A Job is resumed only after its last pod is gone,
+/// because a new instance would find the state from before the pods dumped theirs.
 pub(crate) fn set_suspend(reason: Option<String>, live: Option<&Job>, job: &mut Job) {
     let ours = live.is_some_and(|live| noted_suspension(live).is_some());
     let leaves = ours && live.is_some_and(has_pods);
@@ -57,10 +57,10 @@ pub(crate) fn set_suspend(reason: Option<String>, live: Option<&Job>, job: &mut 
     }
 }
 
-/// What becomes of the pod of `spec.services` while the Job is not there or is suspended; `None` while the Job runs.
-/// No queue counts that pod, so it runs only while the Job does: it ends after the Job's pods, which may need it to
-/// end well, and is made when the Job is there and runs. Who suspends a Job may do so while it is created.
-pub(crate) fn services_pod(live: &Live) -> Option<Change<Pod>> {
+/// The change of the pod of `spec.services` while there is no Job or the Job is suspended; `None` while the Job runs.
+/// No queue counts that pod, so it must run only while the Job does: it is created after the Job has started, because
+/// the Job may be suspended at its creation, and deleted after the Job's pods, which may need it until their end.
+pub(crate) fn services_pod(live: &Observed) -> Option<Change<Pod>> {
     match (&live.job, &live.services_pod) {
         (Some(job), _) if !is_suspended(job) => None,
         (Some(job), Some(pod)) if !has_pods(job) => Some(Change::delete(pod)),
@@ -68,18 +68,17 @@ pub(crate) fn services_pod(live: &Live) -> Option<Change<Pod>> {
     }
 }
 
-/// True when a suspension of `job` has taken the pod `lead`. The Job controller lets go of such a pod before it
-/// deletes it (`deleteJobPods` of Kubernetes 1.36 and 1.37) and counts it nowhere; so it does with what is left
-/// of a Job that ends.
-pub(crate) fn was_taken(lead: &Pod, job: Option<&Job>) -> bool {
+/// True when a suspension of `job` has removed the pod `lead`. The Job controller then removes its finalizer before it
+/// deletes the pod (`deleteJobPods` of Kubernetes 1.36 and 1.37), as with leftover pods of a Job that ends.
+pub(crate) fn removed_by_suspension(lead: &Pod, job: Option<&Job>) -> bool {
     let is_left = lead.metadata.deletion_timestamp.is_some()
         && !lead.finalizers().iter().any(|finalizer| finalizer == JOB_TRACKING);
     has_failed(lead) && is_left && job.is_some_and(|job| !is_ending(job))
 }
 
-/// True once the instance that was started with `config` has its command, and would bring it back from its
-/// archive: its lead submits it as soon as it is ready.
-pub(crate) fn has_submitted(config: &AgentConfig, live: &Live) -> bool {
+/// True once the instance that was started with `config` has submitted its command, which the next one restores from
+/// the archive. The lead submits it as soon as it is ready.
+pub(crate) fn has_submitted(config: &AgentConfig, live: &Observed) -> bool {
     let is_up = |lead: &Pod| broker_is_ready(lead, config.cluster.name.as_str());
     let submits = matches!(config.workload, Workload::Interactive { submission: Some(_) });
     submits && config.archive.is_some() && live.pods.lead.as_ref().is_some_and(is_up)
@@ -92,7 +91,7 @@ mod tests {
     use flux_api::objects::SUSPENDED_ANNOTATION;
     use serde_json::json;
 
-    /// A Job that is suspended, by the specification or by somebody else, and has pods or none.
+    /// A suspended Job with so many pods; the operator has suspended it if it is `ours`.
     fn suspended(ours: bool, pods: i32) -> Job {
         let mut job = job(0);
         job.spec.as_mut().unwrap().suspend = Some(true);
@@ -110,11 +109,11 @@ mod tests {
             (true, None, Some(true)),
             (true, Some(&job(4)), Some(true)),
             (true, Some(&suspended(false, 0)), Some(true)),
-            // A queue may suspend it on its way, or somebody has.
+            // A queue may suspend the Job at its creation, or another actor has suspended it.
             (false, None, None),
             (false, Some(&job(4)), None),
             (false, Some(&suspended(false, 0)), None),
-            // Pods are left, or none.
+            // With and without pods that have not ended.
             (false, Some(&suspended(true, 1)), Some(true)),
             (false, Some(&suspended(true, 0)), Some(false)),
         ] {
@@ -128,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pod_of_the_services_runs_only_while_the_job_does() {
+    fn the_services_pod_runs_only_while_the_job_runs() {
         let services = pod("hello-services", "Running", "db", running());
         let delete = || Some(Change::delete(&services));
         for (job, change) in [
@@ -139,16 +138,16 @@ mod tests {
             (Some(suspended(false, 0)), delete()),
         ] {
             let services_pod = Some(services.clone());
-            let live = Live { job: job.clone(), services_pod, ..Live::default() };
+            let live = Observed { job: job.clone(), services_pod, ..Observed::default() };
             assert_eq!(super::services_pod(&live), change, "{job:?}");
-            let not_made = Live { services_pod: None, ..live };
+            let not_made = Observed { services_pod: None, ..live };
             let kept = change.map(|_| Change::Keep);
             assert_eq!(super::services_pod(&not_made), kept, "{job:?}");
         }
     }
 
     #[test]
-    fn one_that_no_job_needs_rests_until_it_is_asked_to_resume() {
+    fn an_idle_instance_stays_suspended_until_it_is_resumed() {
         let with = |least: u32, resume: &str| {
             let state = json!({ "state": { "path": "/state", "claimName": "state" } });
             let mut cluster = cluster(&json!({
@@ -161,7 +160,7 @@ mod tests {
         };
         let demand = |wanted, kept| Some(Demand { wanted, kept });
         let idle = demand(0, Some(0));
-        for (least, demand, rests) in [
+        for (least, demand, expected) in [
             (0, idle, true),
             (0, demand(0, Some(1)), false),
             (0, demand(0, None), false),
@@ -170,34 +169,36 @@ mod tests {
             (1, idle, false),
         ] {
             let reason = reason(&with(least, ""), Some(&job(4)), demand);
-            assert_eq!(reason.as_deref().is_some_and(is_idle), rests, "{least} {demand:?}");
+            assert_eq!(reason.as_deref().is_some_and(is_idle), expected, "{least} {demand:?}");
         }
-        let mut resting = suspended(true, 1);
+        let mut idle_job = suspended(true, 1);
         let note = reason(&with(0, "a"), Some(&job(4)), idle);
-        resting.annotations_mut().insert(SUSPENDED_ANNOTATION.to_owned(), note.clone().unwrap());
-        assert_eq!(reason(&with(0, "a"), Some(&resting), None), note, "it stays");
+        idle_job.annotations_mut().insert(SUSPENDED_ANNOTATION.to_owned(), note.clone().unwrap());
+        assert_eq!(reason(&with(0, "a"), Some(&idle_job), None), note, "it stays suspended");
         for (least, resume) in [(0, "b"), (1, "a")] {
             let asked = with(least, resume);
-            assert_eq!(reason(&asked, Some(&resting), None), None);
-            // Its pods go first, and it is not held for another reason then.
+            assert_eq!(reason(&asked, Some(&idle_job), None), None);
+            // It is resumed after its pods have ended.
             let mut desired = job(4);
-            set_suspend(None, Some(&resting), &mut desired);
+            set_suspend(None, Some(&idle_job), &mut desired);
             assert_eq!(noted_suspension(&desired), Some(BY_SPECIFICATION));
             assert_eq!(reason(&asked, Some(&desired), None), None);
         }
     }
 
     #[test]
-    fn a_lead_that_a_suspension_has_taken_is_one_that_the_job_controller_has_let_go() {
+    fn a_suspension_removes_a_lead_that_the_job_controller_released() {
         let job = job(4);
         let mut stopped = pod("hello-0", "Failed", "hello", ended(75, "Error", None));
-        assert!(!was_taken(&stopped, Some(&job)), "nobody deletes it");
+        assert!(!removed_by_suspension(&stopped, Some(&job)), "the pod is not being deleted");
         stopped.metadata.deletion_timestamp = Some(at(1));
-        assert!(was_taken(&stopped, Some(&job)) && !was_taken(&stopped, None));
+        assert!(
+            removed_by_suspension(&stopped, Some(&job)) && !removed_by_suspension(&stopped, None)
+        );
         let mut failed = job.clone();
         failed.status = ended_job("FailureTarget", "PodFailurePolicy").status;
-        assert!(!was_taken(&stopped, Some(&failed)), "the Job lets all go when it ends");
+        assert!(!removed_by_suspension(&stopped, Some(&failed)), "the Job ends");
         stopped.metadata.finalizers = Some(vec![JOB_TRACKING.to_owned()]);
-        assert!(!was_taken(&stopped, Some(&job)), "it was lost");
+        assert!(!removed_by_suspension(&stopped, Some(&job)), "the pod was lost");
     }
 }

@@ -1,11 +1,11 @@
-//! Specification and what there is in, what is written and told out.
+//! Tests of [`decide`]: a specification and live objects in, writes and reports out.
 
 use super::*;
 use crate::controller::error::{NameConflict, ObjectName};
 use crate::controller::fixtures::{
     at, cluster, delete_failed_job, ended_job, images, job, pod, ready_lead, running,
 };
-use crate::controller::job_ext::CAUSE_ANNOTATION;
+use crate::controller::job_ext::LATE_START_ANNOTATION;
 use flux_api::cluster::QUEUE_LABEL;
 use flux_api::cluster::validate::Violation;
 use flux_api::objects::SUSPENDED_ANNOTATION;
@@ -16,7 +16,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// With everything there can be: a pod of `spec.services`, and a sidecar with a port.
+/// A specification with a pod of `spec.services`, and with a sidecar that has a port.
 fn everything() -> Value {
     json!({
         "services": [{ "image": "db", "name": "db" }],
@@ -27,19 +27,19 @@ fn everything() -> Value {
     })
 }
 
-fn decided(spec: &Value, generation: i64, live: &Live) -> Plan {
+fn decided(spec: &Value, generation: i64, live: &Observed) -> Plan {
     with(Ok(cluster(spec)), generation, live)
 }
 
-fn with(cluster: Result<Cluster, Violations>, generation: i64, live: &Live) -> Plan {
+fn with(cluster: Result<Cluster, Violations>, generation: i64, live: &Observed) -> Plan {
     let draw = |bytes: &mut [u8]| {
         bytes.fill(7);
         Ok(())
     };
     let images = &images("agent");
-    let image_volumes = Err("nobody knows".to_owned());
+    let image_volumes = Err("not checked".to_owned());
     decide(
-        &Request {
+        &DecisionInput {
             rest_token: Some(Redacted::new("secret-token".to_owned())),
             generation,
             now: at(1_000),
@@ -77,10 +77,9 @@ fn lines(plan: &Plan) -> Vec<String> {
     lines
 }
 
-/// Kind and name of what is written, in order.
 fn written(plan: &Plan) -> Vec<String> {
-    let words = |line: &String| line.split(' ').take(3).collect::<Vec<_>>().join(" ");
-    lines(plan).iter().map(words).collect()
+    let kind_and_name = |line: &String| line.split(' ').take(3).collect::<Vec<_>>().join(" ");
+    lines(plan).iter().map(kind_and_name).collect()
 }
 
 fn patch_of<K>(change: &Change<K>) -> Value {
@@ -95,8 +94,8 @@ fn config_patch(plan: &Plan) -> Value {
     patch_of(&plan.writes.config_map)
 }
 
-/// Creates what `plan` says, as the API server would have.
-fn create(plan: &Plan, live: &mut Live) {
+/// Creates the objects of `plan` in `live`, as the API server would.
+fn create(plan: &Plan, live: &mut Observed) {
     fn created<K: Resource<DynamicType = ()> + Clone>(change: &Change<K>) -> Option<K> {
         let Change::Create(object) = change else { return None };
         let mut object = object.as_ref().clone();
@@ -115,24 +114,24 @@ fn create(plan: &Plan, live: &mut Live) {
     live.job = created(&writes.job).or_else(|| live.job.take());
 }
 
-/// What there is once `spec` has been applied as generation 1.
-fn settled(spec: &Value) -> Live {
-    let mut live = Live::default();
+/// The live objects after `spec` was applied as generation 1.
+fn settled(spec: &Value) -> Observed {
+    let mut live = Observed::default();
     for _ in 0..3 {
         create(&decided(spec, 1, &live), &mut live);
     }
     live
 }
 
-/// The same, once the Job has ended.
-fn finished(spec: &Value) -> Live {
+/// The same after the Job has ended.
+fn finished(spec: &Value) -> Observed {
     let mut live = settled(spec);
     live.job.as_mut().unwrap().status = ended_job("Failed", "BackoffLimitExceeded").status;
     live
 }
 
-/// The same, once somebody has deleted the Job whose end was noted.
-fn deleted(spec: &Value) -> Live {
+/// The same after somebody has deleted the Job whose end was recorded.
+fn deleted(spec: &Value) -> Observed {
     let mut live = finished(spec);
     delete_failed_job(&mut live);
     live
@@ -147,8 +146,8 @@ fn nothing() -> Vec<String> {
 }
 
 #[test]
-fn the_first_reconcile_creates_the_services_and_with_the_leads_address_all_else_in_order() {
-    let mut live = Live::default();
+fn services_are_created_before_all_other_objects() {
+    let mut live = Observed::default();
     let first = decided(&everything(), 1, &live);
     assert!(first.writes.only_services);
     assert_eq!(lines(&first), ["create Service hello", "create Service hello-lead"]);
@@ -174,9 +173,9 @@ fn the_first_reconcile_creates_the_services_and_with_the_leads_address_all_else_
 }
 
 #[test]
-fn an_api_has_a_token_in_a_secret_of_its_own_until_its_job_and_after_it() {
+fn the_api_token_is_created_once_in_its_own_secret() {
     let spec = json!({ "flux": { "rest": {} } });
-    let mut live = Live::default();
+    let mut live = Observed::default();
     create(&decided(&spec, 1, &live), &mut live);
     let plan = decided(&spec, 1, &live);
     let secret = format!("create Secret hello-rest-{:.10}", fingerprint("secret-token"));
@@ -185,20 +184,20 @@ fn an_api_has_a_token_in_a_secret_of_its_own_until_its_job_and_after_it() {
     assert!(!format!("{plan:?}").contains("secret-token"));
     create(&plan, &mut live);
     assert_eq!(written(&decided(&spec, 1, &live)), nothing());
-    // An attempt that failed before there was a Job has left it.
+    // An earlier attempt, which failed before it created the Job, has created the Secret.
     live.job = None;
     assert!(!written(&decided(&spec, 1, &live)).contains(&secret));
-    // Where the instance runs without, there is none to come.
+    // An instance that runs without an API gets none.
     let added = decided(&spec, 2, &settled(&json!({})));
     assert_eq!((lines(&added), added.refused), (nothing(), vec!["spec.flux.rest".to_owned()]));
 }
 
 #[test]
-fn what_is_settled_or_left_alone_or_over_is_not_written_to() {
+fn settled_foreign_and_finished_objects_are_not_written() {
     for spec in [json!({}), everything(), json!({ "interactive": true, "maxSize": 9 })] {
         assert_eq!(lines(&decided(&spec, 1, &settled(&spec))), nothing());
     }
-    for made in [finished as fn(&Value) -> Live, deleted] {
+    for made in [finished as fn(&Value) -> Observed, deleted] {
         let mut over = made(&json!({}));
         over.services.retain(|name, _| name == "hello");
         assert_eq!(lines(&decided(&json!({}), 1, &over)), nothing());
@@ -208,11 +207,11 @@ fn what_is_settled_or_left_alone_or_over_is_not_written_to() {
     let plan = decided(&json!({ "size": 2 }), 2, &foreign);
     assert_eq!(plan.mode, Mode::StartedByAnotherOperator);
     assert_eq!(lines(&plan), nothing());
-    assert_eq!(next_reconcile(&foreign, &plan, None, "hello"), Some(POLL));
+    assert_eq!(next_reconcile(&foreign, &plan, None, "hello"), Some(POLL_INTERVAL));
 }
 
 #[test]
-fn another_size_patches_parallelism_and_completions_of_the_job_that_was_read_alone() {
+fn a_new_size_patches_parallelism_and_completions() {
     let live = settled(&json!({ "maxSize": 6 }));
     let plan = decided(&json!({ "maxSize": 6, "size": 2 }), 2, &live);
     assert_eq!(written(&plan), ["patch ConfigMap hello-agent", "patch Job hello"]);
@@ -233,21 +232,21 @@ fn another_size_patches_parallelism_and_completions_of_the_job_that_was_read_alo
 }
 
 #[test]
-fn a_job_that_a_queue_starts_with_fewer_pods_keeps_them_and_its_command_asks_for_no_more() {
+fn a_partly_admitted_job_keeps_its_pods_and_flags() {
     let labels = json!({ QUEUE_LABEL: "team" });
     let spec = json!({ "size": 3, "minSize": 2, "tasks": 0, "jobLabels": labels });
     let mut live = settled(&spec);
-    let admit = |live: &mut Live, suspend: bool, size: i32| {
+    let admit = |live: &mut Observed, suspend: bool, size: i32| {
         let job = live.job.as_mut().unwrap().spec.as_mut().unwrap();
         (job.suspend, job.parallelism, job.completions) = (Some(suspend), Some(size), Some(size));
     };
-    let said = |text: &str| {
+    let numbers = |text: &str| {
         let nodes = text.split("flags = ").nth(1).unwrap().split(']').next().unwrap();
         (text.contains("quorum = 2"), nodes.contains('2'), nodes.contains('3'))
     };
     let map = live.config_map.as_ref().unwrap();
-    let all = said(&map.data.as_ref().unwrap()["agent.toml"]);
-    assert_eq!(all, (false, false, true), "nobody knows yet how many there will be");
+    let all = numbers(&map.data.as_ref().unwrap()["agent.toml"]);
+    assert_eq!(all, (false, false, true), "the number of pods is not known yet");
     admit(&mut live, true, 3);
     assert_eq!(lines(&decided(&spec, 1, &live)), nothing());
     for (size, expected) in [(2, (true, true, false)), (3, (true, false, true))] {
@@ -257,22 +256,22 @@ fn a_job_that_a_queue_starts_with_fewer_pods_keeps_them_and_its_command_asks_for
             (written(&plan), &plan.refused),
             (vec!["patch ConfigMap hello-agent".to_owned()], &nothing())
         );
-        assert_eq!(said(config_patch(&plan)["data"]["agent.toml"].as_str().unwrap()), expected);
+        assert_eq!(numbers(config_patch(&plan)["data"]["agent.toml"].as_str().unwrap()), expected);
     }
-    // Another size is one that the queue would have to be asked for.
+    // The queue would have to admit another size.
     let more = json!({ "size": 4, "minSize": 2, "maxSize": 4, "tasks": 0, "jobLabels": labels });
     let refused = decided(&more, 2, &live).refused;
     assert!(refused[0].starts_with("spec.size: the queue team has admitted 3 pods"), "{refused:?}");
 }
 
 #[test]
-fn what_a_running_instance_cannot_take_is_refused_and_not_written() {
+fn changes_that_a_running_instance_cannot_take_are_refused() {
     let other = json!({ "containers": [{ "image": "other", "command": "echo hello" }], "size": 9 });
     let plan = decided(&other, 2, &settled(&json!({})));
     let size = "spec.size: Flux was started with 4 hosts, not with 9; a suspended MiniCluster can have others";
     assert_eq!(plan.refused, [size, "spec.containers[0].image"]);
     assert_eq!((lines(&plan), plan.maximum_size), (nothing(), Some(4)));
-    // Beside it what can be had is written, and a change that is taken back is no longer reported.
+    // The other changes are written, and a change that is undone is no longer reported.
     let image = json!({ "containers": [{ "image": "other", "command": "echo hello" }], "size": 2 });
     let plan = decided(&image, 2, &settled(&json!({})));
     let patch = job_patch(&plan);
@@ -294,7 +293,7 @@ fn what_a_running_instance_cannot_take_is_refused_and_not_written() {
 }
 
 #[test]
-fn a_suspended_instance_is_resumed_at_another_size_when_its_pods_are_gone() {
+fn a_suspended_instance_resumes_after_its_pods_are_gone() {
     let spec = |suspend: bool, size: i32| json!({ "maxSize": 6, "size": size, "suspend": suspend });
     let live = settled(&spec(false, 4));
     let patch = job_patch(&decided(&spec(true, 4), 2, &live));
@@ -313,7 +312,7 @@ fn a_suspended_instance_is_resumed_at_another_size_when_its_pods_are_gone() {
 }
 
 #[test]
-fn a_command_that_the_archive_has_is_noted_for_the_next_lead_of_an_interactive_instance() {
+fn an_archived_command_is_noted_for_the_next_interactive_lead() {
     let volumes = json!({ "state": { "path": "/state", "claimName": "state" } });
     let containers = json!([{ "image": "app", "command": "echo hello", "volumes": volumes }]);
     let archive = json!({ "path": "/state/a.tgz" });
@@ -331,7 +330,7 @@ fn a_command_that_the_archive_has_is_noted_for_the_next_lead_of_an_interactive_i
 }
 
 #[test]
-fn an_instance_that_does_not_start_in_time_ends_itself_with_the_cause() {
+fn a_late_instance_ends_with_the_cause() {
     let spec = json!({ "startDeadlineSeconds": 60 });
     let mut live = settled(&spec);
     live.job.as_mut().unwrap().status =
@@ -342,7 +341,7 @@ fn an_instance_that_does_not_start_in_time_ends_itself_with_the_cause() {
     live.job.as_mut().unwrap().status.as_mut().unwrap().start_time = Some(at(940));
     let patch = job_patch(&decided(&spec, 1, &live));
     assert_eq!(patch["spec"], json!({ "activeDeadlineSeconds": 1 }));
-    let cause = patch["metadata"]["annotations"][CAUSE_ANNOTATION].as_str().unwrap();
+    let cause = patch["metadata"]["annotations"][LATE_START_ANNOTATION].as_str().unwrap();
     assert!(cause.contains("the 60 seconds of spec.startDeadlineSeconds"), "{cause}");
 }
 
@@ -353,25 +352,25 @@ fn a_specification_that_was_refused_changes_nothing_of_what_runs() {
         Err(Violations(vec![Violation { path, message }]))
     };
     let settled = settled(&everything());
-    for live in [&Live::default(), &settled] {
+    for live in [&Observed::default(), &settled] {
         let plan = with(faults(), 2, live);
         assert!(plan.violations.is_some());
         assert_eq!(lines(&plan), nothing());
     }
-    // Nobody knows its Services then.
-    let live = Live { services: BTreeMap::new(), ..finished(&everything()) };
+    // The names of its Services come from the specification, which was refused.
+    let live = Observed { services: BTreeMap::new(), ..finished(&everything()) };
     assert_eq!(lines(&with(faults(), 2, &live)), ["delete Pod hello-services pod-uid"]);
 }
 
 #[test]
-fn when_the_run_is_over_the_services_pod_and_addresses_go_and_nothing_is_brought_back() {
+fn a_finished_run_loses_its_services_pod_and_addresses() {
     let mut live = finished(&everything());
     let gone = ["Service hello-lead service", "Service hello-web service", "Service web service"];
     let gone = [&gone[..], &["Pod hello-services pod"]].concat();
     let expected: Vec<String> = gone.iter().map(|what| format!("delete {what}-uid")).collect();
     assert_eq!(lines(&decided(&everything(), 1, &live)), expected);
     live.services.retain(|name, _| name == "hello");
-    live.names_taken = vec!["web".to_owned()];
+    live.alias_conflicts = vec!["web".to_owned()];
     let plan = decided(&everything(), 1, &live);
     assert_eq!(lines(&plan), ["delete Pod hello-services pod-uid"]);
     live.services_pod.as_mut().unwrap().metadata.deletion_timestamp = Some(at(1));
@@ -380,7 +379,7 @@ fn when_the_run_is_over_the_services_pod_and_addresses_go_and_nothing_is_brought
 }
 
 #[test]
-fn another_specification_runs_with_another_secret_and_without_the_key_of_the_run_before() {
+fn a_new_run_gets_its_own_secret_and_run_key() {
     let mut live = deleted(&json!({}));
     let data = live.config_map.as_mut().unwrap().data.as_mut().unwrap();
     data.insert("run-before".to_owned(), String::new());
@@ -394,11 +393,11 @@ fn another_specification_runs_with_another_secret_and_without_the_key_of_the_run
 }
 
 #[test]
-fn a_missing_object_is_made_again_and_no_other_is_touched() {
+fn a_missing_object_is_created_again_alone() {
     let mut live = settled(&everything());
     live.config_map = None;
     assert_eq!(lines(&decided(&everything(), 1, &live)), ["create ConfigMap hello-agent"]);
-    // Agents of another release may not read what this one writes.
+    // Agents of another release may not be able to read a new configuration.
     live.job.as_mut().unwrap().spec.as_mut().unwrap().template.spec = None;
     assert_eq!(lines(&decided(&everything(), 1, &live)), nothing());
     let added = decided(&json!({ "services": everything()["services"] }), 2, &settled(&json!({})));
@@ -412,51 +411,51 @@ fn a_missing_object_is_made_again_and_no_other_is_touched() {
 }
 
 #[test]
-fn an_object_of_somebody_else_stops_all_that_needs_it() {
+fn a_name_conflict_stops_the_objects_that_need_the_name() {
     let map = ObjectName { kind: "ConfigMap".to_owned(), name: "hello-agent".to_owned() };
     for (place, category) in [
         (taken("Job", "hello"), "NameTaken"),
         (NameConflict::Predecessor(map), "WaitingForDeletion"),
     ] {
-        let live = Live { taken: vec![place], ..Live::default() };
+        let live = Observed { conflicts: vec![place], ..Observed::default() };
         let plan = decided(&everything(), 1, &live);
         assert_eq!((lines(&plan), plan.obstacle.unwrap().category()), (nothing(), category));
     }
-    let services_taken = vec![taken("Service", "hello")];
-    let live = Live { services_taken: services_taken.clone(), ..Live::default() };
+    let service_conflicts = vec![taken("Service", "hello")];
+    let live = Observed { service_conflicts: service_conflicts.clone(), ..Observed::default() };
     assert_eq!(decided(&json!({}), 1, &live).obstacle.unwrap().category(), "NameTaken");
-    let over = Live { services_taken, ..finished(&everything()) };
+    let over = Observed { service_conflicts, ..finished(&everything()) };
     assert!(decided(&everything(), 1, &over).obstacle.is_none());
 }
 
 #[test]
-fn a_short_name_of_somebody_else_stops_nothing_and_is_asked_for_again() {
+fn a_taken_alias_stops_nothing_and_is_tried_again() {
     let mut live = settled(&everything());
     live.services.remove("web");
-    live.names_taken = vec!["web".to_owned()];
+    live.alias_conflicts = vec!["web".to_owned()];
     let plan = decided(&everything(), 1, &live);
     assert_eq!(lines(&plan), nothing());
     let next = |state| next_reconcile(&live, &plan, Some(state), "hello");
-    assert_eq!(next(State::Running), Some(NAME_TAKEN));
+    assert_eq!(next(State::Running), Some(ALIAS_RETRY_INTERVAL));
     assert_eq!(next(State::Pending), None);
-    live.names_taken.clear();
+    live.alias_conflicts.clear();
     assert_eq!(lines(&decided(&everything(), 1, &live)), ["create Service web"]);
 }
 
 #[test]
-fn pods_that_nobody_tells_of_are_looked_for_again_soon() {
+fn missing_pods_are_checked_again_soon() {
     let mut live = settled(&json!({}));
     live.job.as_mut().unwrap().status = job(3).status;
     let plan = decided(&json!({}), 1, &live);
-    let next = |live: &Live, state| next_reconcile(live, &plan, Some(state), "hello");
-    let (soon, later) = (Some(POLL), None);
+    let next = |live: &Observed, state| next_reconcile(live, &plan, Some(state), "hello");
+    let (soon, later) = (Some(POLL_INTERVAL), None);
     assert_eq!(next(&live, State::Starting), soon);
     live.pods.lead = Some(pod("hello-0-a", "Running", "hello", running()));
     assert_eq!(next(&live, State::Running), soon, "the lead is not ready any more");
     live.pods.lead = Some(ready_lead());
-    // A sidecar that has failed takes readiness from its pod for good: that is no reason to poll.
+    // A failed sidecar makes its pod unready for good: that is no reason to poll.
     assert_eq!(next(&live, State::Running), later);
-    // A worker that was replaced a moment ago may wait for something.
+    // A worker that was just replaced may wait for something.
     for (seconds, asks) in [(40, true), (80, false)] {
         live.pods.next = Some(Duration::from_secs(seconds));
         assert_eq!(next(&live, State::Running), live.pods.next.filter(|_| asks));

@@ -1,9 +1,9 @@
-//! The API server, as one reconcile of one MiniCluster uses it: what a store holds is not asked for again.
+//! Reads of one reconcile: from the stores of the watches, and from the API server what they lack.
 //!
-//! What makes a Job is read live: the MiniCluster, its Job and its `ConfigMap`, wherever no Job is there. All else may
-//! be out of date, and every write carries the version that it was decided on.
+//! Without a Job, the MiniCluster, the Job and the `ConfigMap` are read from the API server, because they decide
+//! whether a Job is created. Other objects may be outdated, and every write carries the version that it was decided on.
 
-use super::recent::{Name, name_of};
+use super::mini_cluster_cache::{NamespacedName, namespaced_name};
 use super::stores::{MiniClusterMeta, Stores, stored};
 use crate::controller::context::Context;
 use crate::controller::error::{Error, NameConflict, ObjectName, Verb};
@@ -21,21 +21,21 @@ use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::{DeserializeOwned, IgnoredAny};
 use std::fmt::Debug;
 
-/// Pods that are read at once: others may label theirs like those of a Job, and a pod takes much memory.
-const PAGE: u32 = 20;
+/// Number of pods in one page of a list: others may put a Job's labels on their pods, and a pod takes much memory.
+const POD_LIST_PAGE: u32 = 20;
 
 /// Reads from the stores, and from the API server what they do not hold.
 pub(crate) struct CachedClient<'context> {
     pub(crate) context: &'context Context,
-    /// Empty before the watches begin: then everything is read live.
+    /// Empty before the watches begin.
     pub(crate) stores: &'context Stores,
-    pub(crate) cluster: Name,
+    pub(crate) name: NamespacedName,
 }
 
-/// The object of a name that is ours to give, if there is one, or what somebody else has there.
+/// Our object of a name, if it exists, or the conflict with an object of others that has the name.
 pub(crate) type Owned<K> = Result<Option<K>, NameConflict>;
 
-/// Objects of one kind in the namespace of a MiniCluster, on the API server.
+/// Access to the objects of one kind in the namespace of a MiniCluster.
 pub(crate) struct Objects<K> {
     pub(crate) api: Api<K>,
     pub(crate) kind: String,
@@ -58,54 +58,54 @@ impl<K> Objects<K> {
             return Ok(Ok(Some(object)));
         }
         let mut owners = object.owner_references().iter();
-        let taken = ObjectName { kind: self.kind.clone(), name: name.to_owned() };
+        let object_name = ObjectName { kind: self.kind.clone(), name: name.to_owned() };
         let namesakes = owners.any(|it| it.kind == owner.kind && it.name == owner.name);
         let conflict = if namesakes { NameConflict::Predecessor } else { NameConflict::Taken };
-        Ok(Err(conflict(taken)))
+        Ok(Err(conflict(object_name)))
     }
 
-    /// The object `name` is another than the one that was read.
+    /// The error for an object `name` that has changed or was replaced since the read.
     pub(crate) fn conflict(&self, name: &str) -> Error {
         Error::Conflict(ObjectName { kind: self.kind.clone(), name: name.to_owned() })
     }
 }
 
 impl<'context> CachedClient<'context> {
-    pub(crate) fn new(context: &'context Context, cluster: &MiniClusterMeta) -> Self {
-        Self { context, stores: &context.stores, cluster: name_of(cluster) }
+    pub(crate) fn new(context: &'context Context, meta: &MiniClusterMeta) -> Self {
+        Self { context, stores: &context.stores, name: namespaced_name(meta) }
     }
 
     pub(crate) fn objects<K>(&self) -> Objects<K>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
     {
-        let api = Api::namespaced(self.context.client.clone(), &self.cluster.0);
+        let api = Api::namespaced(self.context.client.clone(), &self.name.0);
         Objects { api, kind: K::kind(&()).into_owned() }
     }
 
-    /// The same of a kind that this operator has no type for.
+    /// Like [`Self::objects`], for a kind without a Rust type.
     pub(crate) fn dynamic(&self, resource: &ApiResource) -> Objects<DynamicObject> {
-        let api = Api::namespaced_with(self.context.client.clone(), &self.cluster.0, resource);
+        let api = Api::namespaced_with(self.context.client.clone(), &self.name.0, resource);
         Objects { api, kind: resource.kind.clone() }
     }
 
-    /// The MiniCluster itself, if it is there; where it has a Job, as it was read or written last.
-    pub(crate) async fn cluster(&self, watched: &MiniClusterMeta) -> Result<Option<Read>, Error> {
-        let (namespace, name) = &self.cluster;
+    /// The MiniCluster, if it exists; from the cache if it is current and its Job exists.
+    pub(crate) async fn mini_cluster(&self, meta: &MiniClusterMeta) -> Result<Option<Read>, Error> {
+        let (namespace, name) = &self.name;
         let job = ObjectRef::new(name).within(namespace);
         let has_job = self.stores.jobs.get(&job).is_some();
-        if let Some(object) = self.context.recent.cluster(watched).filter(|_| has_job) {
-            return Ok(Some(Read { object, unreadable: None }));
+        if let Some(mini_cluster) = self.context.cache.get(meta).filter(|_| has_job) {
+            return Ok(Some(Read { mini_cluster, unreadable: None }));
         }
         let read = read(&self.context.client, namespace, name).await?;
         match &read {
-            Some(Read { object, unreadable: None }) => self.context.recent.set_cluster(object),
-            Some(_) | None => self.context.recent.forget(&self.cluster),
+            Some(Read { mini_cluster, unreadable: None }) => self.context.cache.put(mini_cluster),
+            Some(_) | None => self.context.cache.forget(&self.name),
         }
         Ok(read)
     }
 
-    /// The object called `name`, if it is there, and whether it is `owner`'s; `store` is where the watch puts it.
+    /// The object `name` of `owner`, if it exists, from `store` or else from the API server.
     pub(crate) async fn get_owned<K>(
         &self,
         name: &str,
@@ -119,14 +119,14 @@ impl<'context> CachedClient<'context> {
             + DeserializeOwned
             + 'static,
     {
-        let stored = stored(store(self.stores), &self.cluster.0, name);
+        let stored = stored(store(self.stores), &self.name.0, name);
         match stored.filter(|object| is_owned(object, &owner.uid)) {
             Some(object) => Ok(Ok(Some(object))),
             None => self.objects().read_owned(name, owner).await,
         }
     }
 
-    /// The objects that `parameters` select; a failure is one to read `kind` and `name`.
+    /// The objects that `parameters` select; errors name `kind` and `name`.
     pub(crate) async fn list<K>(
         &self,
         parameters: &ListParams,
@@ -143,19 +143,19 @@ impl<'context> CachedClient<'context> {
         answer.map_err(Error::of(Verb::Read, kind, name))
     }
 
-    /// The pods of this very Job that `parameters` select, read a page at a time.
+    /// The pods of this Job that `parameters` select, read page by page.
     pub(crate) fn pods_of<'job>(
         &'job self,
         job: &'job Job,
         parameters: ListParams,
     ) -> impl Stream<Item = Result<Pod, Error>> + 'job {
-        let pages = stream::try_unfold(Some(parameters.limit(PAGE)), async |parameters| {
+        let pages = stream::try_unfold(Some(parameters.limit(POD_LIST_PAGE)), async |parameters| {
             let Some(mut parameters) = parameters else { return Ok::<_, Error>(None) };
             let page: ObjectList<Pod> =
                 self.list(&parameters, "Pods of Job", &job.name_any()).await?;
             parameters.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
             let next = parameters.continue_token.is_some().then_some(parameters);
-            // A Job of the same name may have gone a moment ago, and its pods not yet.
+            // Pods of a deleted Job of the same name may still exist.
             let uid = job.uid().unwrap_or_default();
             let pods = page.items.into_iter().filter(move |pod| is_owned(pod, &uid)).map(Ok);
             Ok(Some((stream::iter(pods), next)))
@@ -163,15 +163,15 @@ impl<'context> CachedClient<'context> {
         pages.try_flatten()
     }
 
-    /// The pod of `spec.services`. Where the specification asks for none, one of somebody else is in nobody's way, and
-    /// the store says whether there is one.
+    /// The pod of `spec.services`. Without `spec.services`, the store shows whether there is one to delete, and a pod
+    /// of others with this name is no conflict.
     pub(crate) async fn services_pod(
         &self,
         name: &str,
         owner: &OwnerReference,
         is_asked_for: bool,
     ) -> Result<Owned<Pod>, Error> {
-        let is_absent = self.stores.lacks_services_pod(&self.cluster.0, name);
+        let is_absent = self.stores.lacks_services_pod(&self.name.0, name);
         if is_absent && !is_asked_for {
             return Ok(Ok(None));
         }
@@ -183,28 +183,28 @@ pub(crate) fn is_owned(object: &impl ResourceExt, uid: &str) -> bool {
     object.owner_references().iter().any(|owner| owner.uid == uid)
 }
 
-/// The object if it is ours; one of somebody else goes into `taken`.
-pub(crate) fn or_note<K>(found: Owned<K>, taken: &mut Vec<NameConflict>) -> Option<K> {
-    found.map_err(|other| taken.push(other)).ok().flatten()
+/// The object if it is ours; adds a conflict to `conflicts`.
+pub(crate) fn split_conflict<K>(found: Owned<K>, conflicts: &mut Vec<NameConflict>) -> Option<K> {
+    found.map_err(|conflict| conflicts.push(conflict)).ok().flatten()
 }
 
-/// A MiniCluster whose specification nobody asks for: whatever is in there, it can be read.
+/// A MiniCluster without its specification, which can always be parsed.
 pub(crate) type Reported = Object<IgnoredAny, MiniClusterStatus>;
 
-/// Every MiniCluster of `namespace` without its specification.
+/// Access to the MiniClusters of `namespace` without their specifications.
 pub(crate) fn reported(client: Client, namespace: &str) -> Api<Reported> {
     Api::namespaced_with(client, namespace, &ApiResource::erase::<MiniCluster>(&()))
 }
 
 pub(crate) struct Read {
-    /// The object; with an empty specification where that could not be read.
-    pub(crate) object: MiniCluster,
+    /// Its specification is empty if it could not be parsed.
+    pub(crate) mini_cluster: MiniCluster,
     pub(crate) unreadable: Option<Violations>,
 }
 
-/// Reads the MiniCluster `name`; nothing where there is none. The API server stores what the definition of its time
-/// allows, and an overlay of any depth. What is no specification for this operator is a fault of that MiniCluster.
-/// The client's own reading would log the whole object, secrets included.
+/// Reads the MiniCluster `name`, if it exists. The stored specification may not fit the types of this release,
+/// because the API server checked it by the definition of its time, and an overlay may have any depth. That is a
+/// fault of the MiniCluster. The client's own parser would log the whole object, secrets included.
 pub(crate) async fn read(
     client: &Client,
     namespace: &str,
@@ -222,17 +222,17 @@ pub(crate) async fn read(
         Ok(text) => text,
     };
     let error = match serde_json::from_str(&text) {
-        Ok(object) => return Ok(Some(Read { object, unreadable: None })),
+        Ok(mini_cluster) => return Ok(Some(Read { mini_cluster, unreadable: None })),
         Err(error) => error,
     };
     let reported: Reported =
         serde_json::from_str(&text).map_err(|error| failed(kube::Error::SerdeError(error)))?;
-    let object = MiniCluster {
+    let mini_cluster = MiniCluster {
         metadata: reported.metadata,
         spec: MiniClusterSpec::default(),
         status: reported.status,
     };
     let message = format!("cannot be read: {error}");
     let violation = Violation { path: "spec".to_owned(), message };
-    Ok(Some(Read { object, unreadable: Some(Violations(vec![violation])) }))
+    Ok(Some(Read { mini_cluster, unreadable: Some(Violations(vec![violation])) }))
 }

@@ -1,7 +1,7 @@
-//! What the queues of MiniClusters that are sized by demand need: the operator asks their leads, by a question that is
-//! answered when there is news (docs/design/demand.md). There is one such question at a time for each lead.
+//! Asks the leads of MiniClusters with `autoscale` how many pods their queues need: one long poll at a time for each
+//! lead, which the lead answers when the demand changes (docs/design/demand.md).
 
-use super::recent::Name;
+use super::mini_cluster_cache::NamespacedName;
 use super::stores::MiniClusterMeta;
 use anyhow::{Context as _, Result, ensure};
 use flux_contract::demand::{Demand, Question};
@@ -26,25 +26,24 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-/// How long a lead may take to have news. Then it is asked again, so that one that is gone is noticed.
-const WAIT: Duration = Duration::from_mins(1);
-/// How long all else of a question may take.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// Between two questions to a lead, whatever it answers.
-const PAUSE: Duration = Duration::from_millis(250);
-/// The same after a failure; it doubles up to the second number.
-const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
-/// Bytes of an answer that are read.
-const ANSWER_LIMIT: usize = 1024;
+/// Longest time of a poll. Then the operator starts another one, so that it notices a lead that is gone.
+const POLL_TIME: Duration = Duration::from_mins(1);
+/// Timeout for the connection, and for a response after [`POLL_TIME`].
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time between two polls of a lead.
+const POLL_PAUSE: Duration = Duration::from_millis(250);
+/// Time to the next poll after a failure: the first value, doubled up to the second.
+const RETRY_PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+/// Most bytes of a response that are read.
+const RESPONSE_LIMIT: usize = 1024;
 
-/// What a lead has answered.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// It is not asked, or has not answered yet.
+    /// The lead is not polled, or has not answered yet.
     #[default]
     None,
     Demand(Demand),
-    /// It does not answer: why.
+    /// The poll failed, with the reason.
     Failed(String),
 }
 
@@ -57,106 +56,105 @@ impl Answer {
     }
 }
 
-/// The pod that is asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Lead {
     uid: String,
     address: IpAddr,
 }
 
-struct Asked {
+struct PolledLead {
     lead: Lead,
     answer: Answer,
-    /// Ends when this is dropped.
-    _questions: JoinSet<()>,
+    /// The task that polls; it ends when this is dropped.
+    _poll: JoinSet<()>,
 }
 
-/// The leads that are asked, and what they have answered.
+/// The leads that are polled, and their answers.
 pub(crate) struct Demands {
-    asked: Mutex<HashMap<Name, Asked>>,
-    /// The MiniClusters that there are, once they are watched.
+    polled: Mutex<HashMap<NamespacedName, PolledLead>>,
+    /// The existing MiniClusters, once they are watched.
     clusters: OnceLock<Store<MiniClusterMeta>>,
-    news: UnboundedSender<Name>,
-    heard: Mutex<Option<UnboundedReceiver<Name>>>,
+    changes_tx: UnboundedSender<NamespacedName>,
+    changes_rx: Mutex<Option<UnboundedReceiver<NamespacedName>>>,
 }
 
 impl Default for Demands {
     fn default() -> Self {
-        let (news, heard) = unbounded();
+        let (changes_tx, changes_rx) = unbounded();
         Self {
-            asked: Mutex::default(),
+            polled: Mutex::default(),
             clusters: OnceLock::new(),
-            news,
-            heard: Mutex::new(Some(heard)),
+            changes_tx,
+            changes_rx: Mutex::new(Some(changes_rx)),
         }
     }
 }
 
 impl Demands {
-    /// What the lead of `cluster` has answered last. From now on it is asked, and nobody where there is no lead to ask.
-    pub(crate) fn answer(self: &Arc<Self>, cluster: &Name, lead: Option<&Pod>) -> Answer {
-        let mut asked = self.asked.lock();
+    /// The last answer of `lead`; starts to poll it. Without a lead, stops to poll for the MiniCluster `key`.
+    pub(crate) fn answer(self: &Arc<Self>, key: &NamespacedName, lead: Option<&Pod>) -> Answer {
+        let mut polled = self.polled.lock();
         let Some(lead) = lead.and_then(lead_of) else {
-            asked.remove(cluster);
+            polled.remove(key);
             return Answer::None;
         };
-        if let Some(found) = asked.get(cluster).filter(|asked| asked.lead == lead) {
+        if let Some(found) = polled.get(key).filter(|polled| polled.lead == lead) {
             return found.answer.clone();
         }
-        let mut questions = JoinSet::new();
-        let (demands, name, pod) = (Arc::clone(self), cluster.clone(), lead.clone());
-        questions.spawn(async move { demands.keep_asking(&name, &pod).await });
-        let new = Asked { lead, answer: Answer::None, _questions: questions };
-        asked.insert(cluster.clone(), new);
+        let mut poll_task = JoinSet::new();
+        let (demands, name, pod) = (Arc::clone(self), key.clone(), lead.clone());
+        poll_task.spawn(async move { demands.poll(&name, &pod).await });
+        let new = PolledLead { lead, answer: Answer::None, _poll: poll_task };
+        polled.insert(key.clone(), new);
         Answer::None
     }
 
-    async fn keep_asking(&self, cluster: &Name, lead: &Lead) {
+    async fn poll(&self, key: &NamespacedName, lead: &Lead) {
         let address = SocketAddr::new(lead.address, READY_PORT);
-        let (mut seen, mut retry) = (None, RETRY.0);
+        let (mut seen, mut retry) = (None, RETRY_PAUSE.0);
         loop {
-            let asked = ask(address, seen).await;
-            seen = asked.as_ref().ok().copied();
-            let pause = if seen.is_some() { PAUSE } else { retry };
-            retry = if seen.is_some() { RETRY.0 } else { RETRY.1.min(retry * 2) };
+            let polled = request_demand(address, seen).await;
+            seen = polled.as_ref().ok().copied();
+            let pause = if seen.is_some() { POLL_PAUSE } else { retry };
+            retry = if seen.is_some() { RETRY_PAUSE.0 } else { RETRY_PAUSE.1.min(retry * 2) };
             let failed = |error: anyhow::Error| Answer::Failed(format!("{address}: {error:#}"));
-            if !self.note(cluster, lead, &asked.map_or_else(failed, Answer::Demand)) {
+            if !self.store_answer(key, lead, &polled.map_or_else(failed, Answer::Demand)) {
                 return;
             }
             sleep(pause).await;
         }
     }
 
-    /// Keeps what `lead` has answered. False when it need not be asked any more.
-    fn note(&self, cluster: &Name, lead: &Lead, answer: &Answer) -> bool {
-        let (namespace, name) = cluster;
+    /// Stores the answer of `lead`. False when it need not be polled any more.
+    fn store_answer(&self, key: &NamespacedName, lead: &Lead, answer: &Answer) -> bool {
+        let (namespace, name) = key;
         let is_there = |store: &Store<MiniClusterMeta>| {
             store.get(&ObjectRef::new(name).within(namespace)).is_some()
         };
-        let mut asked = self.asked.lock();
+        let mut polled = self.polled.lock();
         if !self.clusters.get().is_none_or(is_there) {
-            asked.remove(cluster);
+            polled.remove(key);
             return false;
         }
-        let Some(kept) = asked.get_mut(cluster).filter(|asked| asked.lead == *lead) else {
+        let Some(current) = polled.get_mut(key).filter(|polled| polled.lead == *lead) else {
             return false;
         };
-        if kept.answer != *answer {
-            kept.answer.clone_from(answer);
-            // Nobody hears it where nothing is reconciled.
-            let _ = self.news.unbounded_send(cluster.clone());
+        if current.answer != *answer {
+            current.answer.clone_from(answer);
+            // The send fails only if no controller runs.
+            let _ = self.changes_tx.unbounded_send(key.clone());
         }
         true
     }
 
-    /// The MiniClusters whose leads answer something new, of those in `clusters`. It is asked for once.
+    /// A stream of the MiniClusters in `clusters` whose demand has changed. Only the first call returns changes.
     pub(crate) fn changes(
         &self,
         clusters: Store<MiniClusterMeta>,
     ) -> impl Stream<Item = ObjectRef<MiniClusterMeta>> + Send + use<> {
         let _ = self.clusters.set(clusters);
-        let heard = self.heard.lock().take();
-        stream::iter(heard)
+        let changes_rx = self.changes_rx.lock().take();
+        stream::iter(changes_rx)
             .flatten()
             .map(|(namespace, name)| ObjectRef::new(&name).within(&namespace))
     }
@@ -167,34 +165,33 @@ fn lead_of(pod: &Pod) -> Option<Lead> {
     Some(Lead { uid: pod.uid()?, address })
 }
 
-/// Asks the agent at `address` for a demand that is another than `seen`.
-async fn ask(address: SocketAddr, seen: Option<Demand>) -> Result<Demand> {
-    let connected = timeout(PATIENCE, TcpStream::connect(address)).await;
-    let stream = connected.context("it does not accept a connection")?.context("connect")?;
+/// Polls the agent at `address` for a demand that differs from `seen`.
+async fn request_demand(address: SocketAddr, seen: Option<Demand>) -> Result<Demand> {
+    let connected = timeout(RESPONSE_TIMEOUT, TcpStream::connect(address)).await;
+    let stream = connected.context("no connection in time")?.context("connect")?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    let question = Question { wait_seconds: WAIT.as_secs(), seen };
+    let question = Question { wait_seconds: POLL_TIME.as_secs(), seen };
     let request = Request::get(question.to_string())
         .header(HOST, address.to_string())
         .body(Empty::<Bytes>::new())?;
-    let asked = async { demand_in(sender.send_request(request).await?).await };
+    let polled = async { demand_in(sender.send_request(request).await?).await };
     let answered = async {
         tokio::select! {
-            answer = asked => answer,
-            Err(error) = connection => Err(error).context("talk to it"),
+            answer = polled => answer,
+            Err(error) = connection => Err(error).context("the connection failed"),
         }
     };
-    timeout(WAIT + PATIENCE, answered).await.context("it gives no answer")?
+    timeout(POLL_TIME + RESPONSE_TIMEOUT, answered).await.context("no response in time")?
 }
 
-async fn demand_in(answer: Response<Incoming>) -> Result<Demand> {
-    let code = answer.status();
-    // What there is to do about it.
-    let refused = match code {
-        StatusCode::SERVICE_UNAVAILABLE => "the instance does not say what its queue needs",
-        _ => "it does not tell what its queue needs",
+async fn demand_in(response: Response<Incoming>) -> Result<Demand> {
+    let code = response.status();
+    let error = match code {
+        StatusCode::SERVICE_UNAVAILABLE => "the Flux instance does not report what its queue needs",
+        _ => "the agent does not report what its queue needs",
     };
-    ensure!(code == StatusCode::OK, "{refused} ({code})");
-    let body = Limited::new(answer.into_body(), ANSWER_LIMIT).collect().await;
-    let body = body.map_err(|error| anyhow::anyhow!("read the answer: {error}"))?;
-    serde_json::from_slice(&body.to_bytes()).context("it answers something else than a demand")
+    ensure!(code == StatusCode::OK, "{error} ({code})");
+    let body = Limited::new(response.into_body(), RESPONSE_LIMIT).collect().await;
+    let body = body.map_err(|error| anyhow::anyhow!("read the response: {error}"))?;
+    serde_json::from_slice(&body.to_bytes()).context("the response is no demand")
 }

@@ -1,50 +1,52 @@
-//! The PodGroups of a gang ([`flux_api::objects::gang`]): which kinds the API server has, and the one there is.
+//! Reads the PodGroups of a gang ([`flux_api::objects::gang`]): the kinds that are served, and the existing one.
 
-use super::cached_client::{CachedClient, Objects, or_note};
+use super::cached_client::{CachedClient, Objects, split_conflict};
 use crate::controller::error::{Error, NameConflict, Verb};
 use flux_api::cluster::{Cluster, Identity};
 use flux_api::crd::Gang;
-use flux_api::objects::gang::{PLURAL, Scheduler};
+use flux_api::objects::gang::{GangScheduler, PLURAL};
 use k8s_openapi::api::batch::v1::Job;
 use kube::api::DynamicObject;
 use std::collections::HashSet;
 
-/// Schedulers whose PodGroups the API server has, or of a Job that was made its own, each with the PodGroup there is.
-pub(crate) type Observed = Vec<(Scheduler, Option<DynamicObject>)>;
+/// The schedulers whose PodGroups are served, or the one noted on the Job, each with the existing PodGroup.
+pub(crate) type ObservedPodGroups = Vec<(GangScheduler, Option<DynamicObject>)>;
 
-/// Reads what there is, where a gang is asked for. PodGroups of somebody else go into `taken`.
+/// Reads the PodGroups if `cluster` asks for a gang. Adds to `conflicts` PodGroups of others that have the name.
 pub(crate) async fn observe(
     client: &CachedClient<'_>,
     identity: &Identity,
     cluster: &Cluster,
     job: Option<&Job>,
-    taken: &mut Vec<NameConflict>,
-) -> Result<Observed, Error> {
-    let mut observed = Observed::default();
+    conflicts: &mut Vec<NameConflict>,
+) -> Result<ObservedPodGroups, Error> {
+    let mut observed = ObservedPodGroups::default();
     if cluster.gang == Gang::None {
         return Ok(observed);
     }
     let served = match job {
-        Some(job) => Scheduler::noted_on(job).into_iter().collect(),
-        None => served(client, Scheduler::all_of(cluster.gang)).await?,
+        Some(job) => GangScheduler::noted_on(job).into_iter().collect(),
+        None => served(client, GangScheduler::all_of(cluster.gang)).await?,
     };
     for scheduler in served {
         let pod_groups = pod_groups(scheduler, client);
         let found = pod_groups.read_owned(identity.name.as_str(), &identity.owner).await?;
-        observed.push((scheduler, or_note(found, taken)));
+        observed.push((scheduler, split_conflict(found, conflicts)));
     }
     Ok(observed)
 }
 
-/// The PodGroups of `scheduler`.
 pub(crate) fn pod_groups(
-    scheduler: Scheduler,
+    scheduler: GangScheduler,
     client: &CachedClient<'_>,
 ) -> Objects<DynamicObject> {
     client.dynamic(&scheduler.resource())
 }
 
-async fn served(client: &CachedClient<'_>, wanted: &[Scheduler]) -> Result<Vec<Scheduler>, Error> {
+async fn served(
+    client: &CachedClient<'_>,
+    wanted: &[GangScheduler],
+) -> Result<Vec<GangScheduler>, Error> {
     let client = &client.context.client;
     let failed = |name: &str| Error::of(Verb::Read, "API group", name);
     let groups = client.list_api_groups().await.map_err(failed("scheduling"))?.groups;

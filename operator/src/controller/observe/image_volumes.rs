@@ -1,6 +1,5 @@
-//! Finds out whether pods can have image volumes (KEP-4639), from the API server's version and from what
-//! each node says of its kubelet and its container runtime. The first Job that is to be created asks, and the answer
-//! serves those that follow soon.
+//! Finds out whether pods can have image volumes (KEP-4639), from the versions of the API server, and of the kubelet
+//! and the container runtime of each node. The operator asks before it creates a Job, and keeps the result for a while.
 
 use flux_api::cluster::Cluster;
 use flux_api::objects::install::ImageVolumeSupport;
@@ -14,34 +13,33 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
-/// Kubernetes has image volumes switched on from this release on (stable with 1.36).
-const KUBERNETES: (u32, u32) = (1, 35);
-/// Container runtimes and the releases from which on they mount images.
-const RUNTIMES: [(&str, (u32, u32)); 2] = [("containerd", (2, 1)), ("cri-o", (1, 33))];
-/// Nodes that are asked for at once: what a node says of its images is most of a request.
-const PAGE: u32 = 100;
-/// How long an answer is taken for granted. Nodes come and go all the time; other ones do not.
-const GOOD_FOR: Duration = Duration::from_mins(5);
-/// Longest time for an answer, of 50 pages perhaps: a reconcile has a minute.
-const LONGEST_QUESTION: Duration = Duration::from_secs(20);
+/// First release of Kubernetes with image volumes switched on (stable with 1.36).
+const MIN_KUBERNETES: (u32, u32) = (1, 35);
+/// Container runtimes with their first releases that mount images.
+const MIN_RUNTIMES: [(&str, (u32, u32)); 2] = [("containerd", (2, 1)), ("cri-o", (1, 33))];
+/// Number of nodes in one page of a list: the images in a node's status make it large.
+const NODE_LIST_PAGE: u32 = 100;
+/// How long the result is kept: nodes of other releases appear seldom.
+const RESULT_LIFETIME: Duration = Duration::from_mins(5);
+/// Timeout for all requests, perhaps 50 pages: a reconcile may take a minute.
+const NODE_LIST_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What the cluster lacks, each with the taints that keep pods away from the nodes that lack it: of those with the same
-/// taints one is named. What all lack is the only entry, without taints.
-type Lacks = Vec<(Vec<Taint>, String)>;
+/// Why pods cannot have image volumes, each with the taints of the nodes that it concerns; one of several nodes with
+/// the same taints is named. A reason that concerns all pods is the only entry, without taints.
+type LacksByTaints = Vec<(Vec<Taint>, String)>;
 
-/// The last answer, and when it came.
 #[derive(Debug, Default)]
-pub(crate) struct ImageVolumes(Mutex<Option<(Instant, Lacks)>>);
+pub(crate) struct ImageVolumes(Mutex<Option<(Instant, LacksByTaints)>>);
 
 impl ImageVolumes {
-    /// Whether the pods of `cluster` can have image volumes on every node that they may get to. Of several that ask at
-    /// the same time one asks the API server, and after a failure the next.
+    /// Whether the pods of `cluster` can have image volumes on every node that they tolerate. Concurrent calls wait
+    /// for one request; after a failure the next call asks again.
     pub(crate) async fn support(&self, client: &Client, cluster: &Cluster) -> ImageVolumeSupport {
         let mut last = self.0.lock().await;
-        if last.as_ref().is_none_or(|(at, _)| at.elapsed() >= GOOD_FOR) {
-            let late = |_| Err("the API server did not say in time what it has".to_owned());
-            let lacks = timeout(LONGEST_QUESTION, ask(client)).await.unwrap_or_else(late)?;
-            tracing::info!(?lacks, "image volumes");
+        if last.as_ref().is_none_or(|(at, _)| at.elapsed() >= RESULT_LIFETIME) {
+            let late = |_| Err("the API server did not respond in time".to_owned());
+            let lacks = timeout(NODE_LIST_TIMEOUT, check(client)).await.unwrap_or_else(late)?;
+            tracing::info!(?lacks, "checked whether pods can have image volumes");
             *last = Some((Instant::now(), lacks));
         }
         let tolerations = tolerations(cluster);
@@ -88,8 +86,8 @@ struct NodeStatus {
     node_info: Option<NodeSystemInfo>,
 }
 
-/// What the cluster lacks; fails where that cannot be found out.
-async fn ask(client: &Client) -> Result<Lacks, String> {
+/// Why pods cannot have image volumes; an error if that could not be found out.
+async fn check(client: &Client) -> Result<LacksByTaints, String> {
     let for_all = |lack: String| Ok(vec![(Vec::new(), lack)]);
     let version = match client.apiserver_version().await {
         Ok(version) => version.git_version,
@@ -101,15 +99,15 @@ async fn ask(client: &Client) -> Result<Lacks, String> {
         return for_all(lack);
     }
     let api: Api<NodeInfo> = Api::all_with(client.clone(), &ApiResource::erase::<Node>(&()));
-    let mut page = ListParams::default().limit(PAGE);
-    let (mut any, mut lacks) = (false, Lacks::new());
+    let mut page = ListParams::default().limit(NODE_LIST_PAGE);
+    let (mut any, mut lacks) = (false, LacksByTaints::new());
     loop {
         let nodes = match api.list(&page).await {
             Ok(nodes) => nodes,
             Err(error) => return unknown("list the nodes", &error).and_then(for_all),
         };
         for node in &nodes.items {
-            // An entry without this has no kubelet.
+            // A node without this has no kubelet yet.
             let info = node.status.as_ref().and_then(|status| status.node_info.as_ref());
             any |= info.is_some();
             let lack = info.and_then(|info| node_has(&node.name_any(), info).err());
@@ -125,13 +123,13 @@ async fn ask(client: &Client) -> Result<Lacks, String> {
         }
         page.continue_token = nodes.metadata.continue_.filter(|token| !token.is_empty());
         if page.continue_token.is_none() {
-            // They come when there is something to run.
+            // An autoscaler may add nodes for the Job.
             return if any { Ok(lacks) } else { Err("there is no node yet".to_owned()) };
         }
     }
 }
 
-/// What is lacking as the API server refuses to say `what`; fails where another answer may come soon.
+/// The reason if the operator may not do `what`; an error for a failure that may pass.
 fn unknown(what: &str, error: &kube::Error) -> Result<String, String> {
     if matches!(error, kube::Error::Api(status) if status.is_forbidden()) {
         Ok(format!("the operator may not {what}"))
@@ -140,7 +138,7 @@ fn unknown(what: &str, error: &kube::Error) -> Result<String, String> {
     }
 }
 
-/// Whether a node can mount images; true where it runs something else than Linux: no pod of ours gets there.
+/// Whether a node can mount images; also true for a node without Linux, which gets no pod of ours.
 fn node_has(name: &str, info: &NodeSystemInfo) -> ImageVolumeSupport {
     let name = format!("node {name}");
     if !info.operating_system.is_empty() && info.operating_system != "linux" {
@@ -151,20 +149,20 @@ fn node_has(name: &str, info: &NodeSystemInfo) -> ImageVolumeSupport {
 }
 
 fn kubernetes_has(what: &str, version: &str) -> ImageVolumeSupport {
-    at_least(KUBERNETES, version, &format!("{what} is of Kubernetes {version}"))
+    at_least(MIN_KUBERNETES, version, &format!("{what} is of Kubernetes {version}"))
 }
 
-/// `version`, which `has` names, is not older than `least`.
+/// An error that begins with `has` if `version` is older than `least`.
 fn at_least(least: (u32, u32), version: &str, has: &str) -> ImageVolumeSupport {
     let is_new = release(version).is_some_and(|release| release >= least);
     let lack = || format!("{has}, image volumes need {}.{}", least.0, least.1);
     is_new.then_some(()).ok_or_else(lack)
 }
 
-/// `version` as a node has it: `containerd://2.1.4`.
+/// Checks `version` from the node's status, e.g. `containerd://2.1.4`.
 fn runtime_has(name: &str, version: &str) -> ImageVolumeSupport {
-    for (runtime, least) in RUNTIMES {
-        let of_it = version.strip_prefix(runtime).and_then(|rest| rest.strip_prefix("://"));
+    for (runtime, least) in MIN_RUNTIMES {
+        let of_it = version.strip_prefix(runtime).and_then(|it| it.strip_prefix("://"));
         if let Some(version) = of_it {
             return at_least(least, version, &format!("{name} runs {runtime} {version}"));
         }
@@ -172,14 +170,14 @@ fn runtime_has(name: &str, version: &str) -> ImageVolumeSupport {
     Err(format!("{name} runs {version:?}, which is not known to mount images"))
 }
 
-/// The first two numbers of a version, which may have a `v` before it and anything behind.
+/// The first two numbers of a version such as `v1.35.0-gke.100`.
 fn release(version: &str) -> Option<(u32, u32)> {
     let digits = |text: &str| {
         let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
         text[..end].parse().ok()
     };
-    let (major, rest) = version.trim_start_matches('v').split_once('.')?;
-    Some((digits(major)?, digits(rest)?))
+    let (major, minor) = version.trim_start_matches('v').split_once('.')?;
+    Some((digits(major)?, digits(minor)?))
 }
 
 #[cfg(test)]
@@ -197,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_with_a_kubelet_and_a_runtime_that_are_new_enough_lack_nothing() {
+    fn nodes_of_new_releases_have_image_volumes() {
         for (kubelet, runtime, system) in [
             ("v1.35.0", "containerd://2.1.0", "linux"),
             ("v1.36.3-gke.100", "containerd://2.3.7", "linux"),
@@ -210,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_lacks_something_is_named_with_what_it_has_and_what_it_needs() {
+    fn an_old_node_is_named_with_the_release_it_needs() {
         let new = "containerd://2.1.0";
         let old = ", image volumes need 1.35";
         let at_least = |what: &str| format!("runs {what}, image volumes need");
@@ -227,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_taint_is_tolerated_by_its_key_its_value_and_its_effect() {
+    fn a_taint_is_tolerated_by_key_value_and_effect() {
         let taint: Taint =
             serde_json::from_value(json!({ "key": "gpu", "value": "yes", "effect": "NoSchedule" }))
                 .unwrap();

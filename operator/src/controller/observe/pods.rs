@@ -1,8 +1,8 @@
-//! The Job's pods, and why some of them do not start.
+//! Reads the lead's pods, and why pods do not start.
 
 use super::cached_client::CachedClient;
-use super::check::BEGIN;
 use super::pending::check;
+use super::pending_check::CHECK_DELAY;
 use super::waiting::{Waiting, lead_waiting, not_started};
 use crate::controller::error::Error;
 use crate::controller::job_ext::{
@@ -26,26 +26,25 @@ use std::time::Duration;
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Pods {
-    /// The newest pod with index 0; where that says that an earlier one has ended the run, the earlier one.
+    /// The newest pod with index 0, or an earlier one, if that has ended the run and the newest refused to repeat it.
     pub(crate) lead: Option<Pod>,
-    /// The newest pod with index 0 before that.
+    /// The newest pod with index 0 before [`Self::lead`].
     pub(crate) earlier_lead: Option<Pod>,
-    /// How many pods of index 0 were there before each that failed without having been started, in order.
+    /// For each pod of index 0 that failed before it was started: the number of pods before it, in order.
     pub(crate) unstarted_leads: Vec<u32>,
-    /// A pod with index 0 whose runner has ended, while other containers of it run.
+    /// A pod with index 0 whose runner has ended while other containers still run.
     pub(crate) held: Option<Pod>,
     pub(crate) failed_worker: Option<Pod>,
     pub(crate) waiting: Option<Waiting>,
-    /// Why the Job gets fewer pods than it asks for.
+    /// Why the Job controller creates fewer pods than the Job asks for.
     pub(crate) refused: Option<String>,
-    /// The namespace is being deleted, and the Job gets no pods there any more.
+    /// The namespace is being deleted, so the Job gets no more pods.
     pub(crate) namespace_ends: bool,
-    /// When to ask for these again; absent where nothing is awaited.
+    /// Time to the next check why pods do not start; absent while none is missing.
     pub(crate) next: Option<Duration>,
 }
 
-/// Reads the lead's pod; why pods do not start, while some do not; and, when the Job has failed
-/// through no fault of the lead, a worker's pod that did.
+/// Reads the lead's pod, why pods do not start, and a failed worker if the Job failed for another reason than its lead.
 pub(super) async fn pods(
     client: &CachedClient<'_>,
     identity: &Identity,
@@ -55,8 +54,8 @@ pub(super) async fn pods(
     let runner = identity.name.as_str();
     let of_job = format!("{}={runner}", labels::JOB_NAME);
     let uid = job.uid().unwrap_or_default();
-    let watched = client.stores.leads_of(&client.cluster.0, &uid);
-    let leads = if let Some(leads) = watched.filter(|leads| is_all_there_is(leads, job)) {
+    let stored = client.stores.leads_of(&client.name.0, &uid);
+    let leads = if let Some(leads) = stored.filter(|leads| is_complete(leads, job)) {
         leads
     } else {
         let leads = format!("{of_job},{}=0", labels::COMPLETION_INDEX);
@@ -72,24 +71,25 @@ pub(super) async fn pods(
     let lead_failed = pods.lead.as_ref().is_some_and(has_failed);
     if is_failed(job) && failed && !lead_failed {
         let all = ListParams::default().labels(&of_job).fields("status.phase=Failed");
-        // Of a large Job's pods thousands may have failed: one is in memory.
+        // Thousands of pods of a large Job may have failed, so only one is kept in memory.
         let likelier = async |found: Option<Pod>, pod: Pod| {
             Ok(found.into_iter().chain([pod]).min_by_key(|pod| failure_rank(pod, runner)))
         };
         pods.failed_worker = client.pods_of(job, all).try_fold(None, likelier).await?;
     }
-    if begins(job, now) {
-        pods.next = Some(BEGIN);
+    if just_started(job, now) {
+        pods.next = Some(CHECK_DELAY);
     } else if lacks_pods(job) || lacks_brokers(job) {
         let others = parallelism(job) - ready_pods(job) - 1;
         let lead = pods.lead.as_ref();
-        let said = lead.filter(|_| lacks_brokers(job)).and_then(|it| lead_waiting(it, others, now));
-        let (found, next) = check(client, job, lead, said.is_some(), now).await?;
+        let of_lead =
+            lead.filter(|_| lacks_brokers(job)).and_then(|it| lead_waiting(it, others, now));
+        let (findings, next) = check(client, job, lead, of_lead.is_some(), now).await?;
         pods.next = Some(next);
-        pods.waiting = said.or(found.waiting).filter(|_| lacks_brokers(job));
-        // What was found before may be of a Job that has its pods by now.
+        pods.waiting = of_lead.or(findings.waiting).filter(|_| lacks_brokers(job));
+        // The findings of an earlier check may be outdated if the Job has its pods by now.
         if lacks_pods(job) {
-            (pods.refused, pods.namespace_ends) = (found.refused, found.namespace_ends);
+            (pods.refused, pods.namespace_ends) = (findings.refused, findings.namespace_ends);
         }
     }
     let lead = pods.lead.as_ref().filter(|_| !is_suspended(job));
@@ -98,10 +98,10 @@ pub(super) async fn pods(
     Ok(pods)
 }
 
-/// False where the API server is asked although a watch has brought these leads of `job`: how a run has ended, as the
-/// watch of the Job may be ahead of that of its pods; and where a Job that has pods has no lead among them, as the pods
-/// of other operators lack the label that the watch selects by.
-fn is_all_there_is(leads: &[Pod], job: &Job) -> bool {
+/// False if the API server must be asked although the store has these leads of `job`: for a finished Job, because the
+/// watch of the pods may be behind that of the Job; and for a Job with pods whose lead is not in the store, because
+/// pods of other operators lack the label that the watch selects by.
+fn is_complete(leads: &[Pod], job: &Job) -> bool {
     let active = job.status.as_ref().and_then(|status| status.active).unwrap_or_default();
     !is_finished(job) && (!leads.is_empty() || active == 0)
 }
@@ -113,12 +113,12 @@ fn unstarted_leads(leads: &[Pod], runner: &str) -> Vec<u32> {
     places
 }
 
-fn begins(job: &Job, now: &Time) -> bool {
-    start_time(job).is_some_and(|start| now.0.duration_since(start.0).unsigned_abs() < BEGIN)
+fn just_started(job: &Job, now: &Time) -> bool {
+    start_time(job).is_some_and(|start| now.0.duration_since(start.0).unsigned_abs() < CHECK_DELAY)
 }
 
-/// The newest of the lead's pods, and the one before. One that refuses to repeat a command gives way to the one whose command
-/// that was, where that is still there.
+/// The newest of the lead's pods, and the one before it. If the newest refuses to repeat a command, the pod that ran
+/// the command takes its place, if it still exists.
 fn select_lead(mut leads: Vec<Pod>, runner: &str) -> (Option<Pod>, Option<Pod>) {
     leads.sort_by_key(age);
     let refuses = |pod: &Pod| exit_code(pod, runner) == Some(Exit::LeadLost.code().into());
@@ -129,8 +129,8 @@ fn select_lead(mut leads: Vec<Pod>, runner: &str) -> (Option<Pod>, Option<Pod>) 
     }
 }
 
-/// Orders pods by how likely it is that their failure was their Job's, the likeliest first: the oldest of those that
-/// nobody stopped, then those that were killed, of which it is one whose index was most often.
+/// Orders failed pods by how likely they made the Job fail, the likeliest first: the oldest of those that nobody
+/// stopped, then killed pods, those with most replacements first.
 fn failure_rank(pod: &Pod, runner: &str) -> impl Ord + use<> {
     let code = exit_code(pod, runner);
     let is_killed = is_unstarted(pod, runner) || code.is_some_and(|code| KILLED.contains(&code));
@@ -144,14 +144,14 @@ fn exit_code(pod: &Pod, runner: &str) -> Option<i32> {
     end_of(pod, runner).map(|end| end.exit_code)
 }
 
-/// Reasons of containerd and of the kubelet for a container whose end they did not see, as when the node lost its power.
-const UNSEEN: [&str; 2] = ["Unknown", "ContainerStatusUnknown"];
+/// Reasons of containerd and the kubelet for a container whose end they did not see, as after a power failure.
+const UNSEEN_ENDS: [&str; 2] = ["Unknown", "ContainerStatusUnknown"];
 
-/// True when the end of the pod's runner was seen, or the kubelet has a reason for it, and it may be that of the command.
+/// True when the pod's runner may have ended with the command: its end was seen, or the kubelet has a reason for it.
 fn shows_end_of_command(pod: &Pod, runner: &str) -> bool {
     let has_reason = pod.status.as_ref().is_some_and(|status| status.reason.is_some());
     let seen = |end: &&ContainerStateTerminated| {
-        has_reason || end.reason.as_deref().is_none_or(|reason| !UNSEEN.contains(&reason))
+        has_reason || end.reason.as_deref().is_none_or(|reason| !UNSEEN_ENDS.contains(&reason))
     };
     end_of(pod, runner).filter(seen).is_some_and(|end| {
         let message = end.message.as_deref().and_then(TerminationMessage::from_json);
@@ -170,11 +170,11 @@ mod tests {
     use flux_contract::invocation::REPLACED_VARIABLES;
     use k8s_openapi::api::core::v1::{ContainerState, PodCondition};
 
-    /// A pod that ended with `code`, or runs; made at second `second`.
+    /// A pod that was created at second `second` and has ended with `code`, or runs.
     fn made(second: i64, code: Option<i32>) -> Pod {
         let refusal = r#"{"exitCode":77,"commandRan":false}"#;
-        let said = |code| (code == 77).then_some(refusal);
-        let state = code.map_or_else(running, |code| ended(code, "Error", said(code)));
+        let message = |code| (code == 77).then_some(refusal);
+        let state = code.map_or_else(running, |code| ended(code, "Error", message(code)));
         with_runner(second, state)
     }
 
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pods_of_the_lead_that_were_not_started_are_known_by_how_many_were_before_them() {
+    fn unstarted_leads_are_listed_by_their_place() {
         let unstarted = |second, before: &str| {
             let mut pod = made(second, Some(137));
             pod.status.as_mut().unwrap().container_statuses = None;
@@ -202,11 +202,11 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_lead_tells_unless_it_refuses_to_repeat_what_an_earlier_one_ran() {
+    fn the_lead_is_the_newest_or_the_one_that_ran() {
         for (codes, expected) in [
             (&[Some(137), None][..], Some(2)),
             (&[Some(137), Some(77)], Some(1)),
-            // Who ran the command came first.
+            // The first pod ran the command.
             (&[Some(75), Some(137), Some(77)], Some(1)),
             (&[Some(77)], Some(1)),
             (&[], None),
@@ -218,7 +218,7 @@ mod tests {
         for first in [stopped, ended(255, "Unknown", None)] {
             let leads = vec![with_runner(1, first), made(2, Some(77))];
             let (lead, _) = select_lead(leads, "hello");
-            assert_eq!(second(lead), Some(2), "it names why nothing was run");
+            assert_eq!(second(lead), Some(2), "the newest lead has the reason");
         }
         let mut evicted = with_runner(1, ended(137, "ContainerStatusUnknown", None));
         evicted.status.as_mut().unwrap().reason = Some("Evicted".to_owned());
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_of_its_own_is_blamed_before_kills_and_the_most_frequent_kill_before_a_stop() {
+    fn own_failures_rank_before_kills_and_kills_before_stops() {
         let failed = |second, code| made(second, Some(code));
         let killed = |second, before: &str| {
             let mut pod = failed(second, 137);
@@ -247,7 +247,7 @@ mod tests {
         for (pods, first) in [
             (vec![killed(1, "6"), failed(2, 69)], 2),
             (vec![killed(1, "0"), killed(2, "5"), killed(3, "6")], 3),
-            // The Job does not count by index.
+            // The Job has no backoff limit per index.
             (vec![failed(1, 137), failed(2, 137)], 1),
             (vec![failed(1, 75), failed(2, 137)], 2),
             (vec![disrupted, failed(2, 137)], 2),

@@ -1,44 +1,42 @@
-//! A rate limit for what many MiniClusters ask for at the same time, and what is not urgent for any of them.
+//! A rate limiter for requests that many MiniClusters may want to send at once and that are not urgent.
 
-use super::recent::Name;
+use super::mini_cluster_cache::NamespacedName;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Time from one slot to the next: four a second, however many wait.
-const PACE: Duration = Duration::from_millis(250);
-/// A slot that nobody came for is forgotten.
-const FORGOTTEN: Duration = Duration::from_mins(1);
+const SLOT_INTERVAL: Duration = Duration::from_millis(250);
+/// Time after which an unused slot is forgotten.
+const UNUSED_SLOT_LIFETIME: Duration = Duration::from_mins(1);
 
 #[derive(Default)]
 pub(crate) struct RateLimit(Mutex<Slots>);
 
 #[derive(Default)]
 struct Slots {
-    given: HashMap<Name, Instant>,
-    /// The next that nobody has.
+    given: HashMap<NamespacedName, Instant>,
+    /// Time of the next free slot.
     free: Option<Instant>,
 }
 
 impl RateLimit {
-    /// How long it is until the slot of `cluster`, which gets one if it has none; `None` when that has come, and is
-    /// used with this.
-    pub(crate) fn rest(&self, cluster: &Name) -> Option<Duration> {
+    /// Time until the slot of `mini_cluster`, which gets one if it has none; `None` when its time has come.
+    pub(crate) fn remaining(&self, mini_cluster: &NamespacedName) -> Option<Duration> {
         let (mut slots, now) = (self.0.lock(), Instant::now());
-        let slot = if let Some(slot) = slots.given.get(cluster) {
+        let slot = if let Some(slot) = slots.given.get(mini_cluster) {
             *slot
         } else {
-            slots.given.retain(|_, slot| *slot + FORGOTTEN > now);
+            slots.given.retain(|_, slot| *slot + UNUSED_SLOT_LIFETIME > now);
             let slot = slots.free.map_or(now, |free| free.max(now));
-            slots.free = Some(slot + PACE);
-            slots.given.insert(cluster.clone(), slot);
+            slots.free = Some(slot + SLOT_INTERVAL);
+            slots.given.insert(mini_cluster.clone(), slot);
             slot
         };
-        let rest = slot.checked_duration_since(now).filter(|rest| !rest.is_zero());
-        if rest.is_none() {
-            slots.given.remove(cluster);
+        let remaining = slot.checked_duration_since(now).filter(|remaining| !remaining.is_zero());
+        if remaining.is_none() {
+            slots.given.remove(mini_cluster);
         }
-        rest
+        remaining
     }
 }

@@ -1,10 +1,10 @@
-//! What the operator watches, and what it keeps of that in memory.
+//! The watches of the operator, and the stores that keep their objects in memory.
 //!
-//! Everybody may make objects with the labels that the watches select. The stores hold only those that a MiniCluster
-//! controls, or a Job where they are pods; without the fields that nobody here reads; and of a large object, or of one
-//! too many, only its identity, so that it is read when it is needed. Whatever others write, memory stays small.
+//! Everybody may create objects with the labels that the watches select. So the stores keep only objects that a
+//! MiniCluster, or for pods a Job, owns; without the fields that the operator does not read; and of a large object,
+//! or of one that exceeds the memory limit, only its identity: the operator reads it when it needs it.
 
-use super::recent::Recent;
+use super::mini_cluster_cache::MiniClusterCache;
 use crate::controller::job_ext::is_finished;
 use crate::controller::pod_ext::leaves_no_container;
 use crate::controller::run_record::RunRecord;
@@ -35,11 +35,10 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::mem;
 use std::sync::Arc;
 
-/// The metadata of a MiniCluster. Its specification is not watched: of a page of a list one that cannot be decoded
-/// would stop the watch of all.
+/// The metadata of a MiniCluster, without the specification: one that cannot be parsed would stop the watch of all.
 pub(crate) type MiniClusterMeta = PartialObjectMeta<MiniCluster>;
 
-/// Selects what the operator makes, of which the labels are as `more` says.
+/// A label selector of objects that the operator creates, extended by `more`.
 pub(crate) fn managed(more: &str) -> String {
     format!("{}={}{more}", labels::MANAGED_BY, labels::MANAGED_BY_VALUE)
 }
@@ -47,20 +46,19 @@ pub(crate) fn managed(more: &str) -> String {
 pub(crate) const MINI_CLUSTER: &str = "MiniCluster";
 pub(crate) const JOB: &str = "Job";
 
-/// Objects of a page of a watch's first list, all of which it holds in memory: an object has up to 1.5 MiB.
-const PAGE: u32 = 5;
-/// Largest object that is stored whole, in bytes of JSON: without scripts, no object of a MiniCluster has 4 KiB.
-const SIZE_LIMIT: usize = 16 * 1024;
-/// What the whole objects of one store may take of memory, in bytes as [`memory_of`] estimates them: more than those
-/// of 2,000 MiniClusters that run a command. Those of runs that are over get half of it: of these there are ever more,
-/// and nobody reads them again.
+/// Objects in one page of a watch's first list. A whole page is in memory, and an object may have 1.5 MiB.
+const FIRST_LIST_PAGE: u32 = 5;
+/// Largest object that is stored whole, in bytes of JSON; without scripts, objects have less than 4 KiB.
+const OBJECT_SIZE_LIMIT: usize = 16 * 1024;
+/// Memory limit of the whole objects of one store in bytes, as estimated by [`memory_of`]: enough for 2,000 running
+/// MiniClusters. Objects of finished runs get half of it: their number grows without end, and they are seldom read.
 const STORE_LIMIT: usize = 16 * 1024 * 1024;
-/// Longest name of a controller that a large object is stored with.
-const NAME_LIMIT: usize = 253;
+/// Longest name of an owner that the identity of a large object keeps.
+const OWNER_NAME_LIMIT: usize = 253;
 
-/// Annotations of the operator begin like this.
-const OURS: &str = "flux-framework.org/";
-/// Label of a stored [`MiniClusterMeta`]: a hash of the labels and annotations that a reconcile reads, however long.
+/// Prefix of the operator's annotations.
+const OUR_PREFIX: &str = "flux-framework.org/";
+/// Label of a stored [`MiniClusterMeta`] with a hash of the labels and annotations that a reconcile reads.
 const READ_HASH: &str = "flux-framework.org/read-hash";
 
 pub(crate) struct Stores {
@@ -81,7 +79,7 @@ pub(crate) struct Writers {
 }
 
 impl Stores {
-    /// Stores that are empty, and incomplete until watches write into them.
+    /// Empty stores, and their writers.
     pub(crate) fn new() -> (Self, Writers) {
         let (jobs, of_jobs) = reflector::store();
         let (services, of_services) = reflector::store();
@@ -98,7 +96,7 @@ impl Stores {
         (Self { jobs, services, config_maps, services_pods, leads }, writers)
     }
 
-    /// The pods with index 0 of the Job with this uid; `None` before all are there, or where one is not stored whole.
+    /// The pods with index 0 of the Job with this uid; `None` before the first list, or if one is not stored whole.
     pub(crate) fn leads_of(&self, namespace: &str, job: &str) -> Option<Vec<Pod>> {
         if !is_complete(&self.leads) {
             return None;
@@ -111,7 +109,7 @@ impl Stores {
         found.into_iter().map(|pod| is_whole(&*pod).then(|| (*pod).clone())).collect()
     }
 
-    /// True when there is no pod of this name for `spec.services`.
+    /// True when the store is complete and has no pod of this name for `spec.services`.
     pub(crate) fn lacks_services_pod(&self, namespace: &str, name: &str) -> bool {
         let pod = ObjectRef::new(name).within(namespace);
         is_complete(&self.services_pods) && self.services_pods.get(&pod).is_none()
@@ -127,8 +125,7 @@ where
     is_whole(&*object).then(|| (*object).clone())
 }
 
-/// True when the first list is complete. Nobody else waits for these stores: of two that wait for one, only the last
-/// is woken (kube-runtime 5.0.0, `DelayedInit`).
+/// True when the first list is complete. Only one task may wait for a store (kube-runtime 5.0.0, `DelayedInit`).
 fn is_complete<K>(store: &Store<K>) -> bool
 where
     K: Resource<DynamicType = ()> + Clone + 'static,
@@ -136,32 +133,32 @@ where
     matches!(store.wait_until_ready().now_or_never(), Some(Ok(())))
 }
 
-/// True for an object of which [`Budget`] has left more than the identity.
+/// True for an object that [`Budget`] has not reduced to its identity.
 fn is_whole(object: &impl Resource) -> bool {
     object.meta().resource_version.is_some()
 }
 
-/// After so many seconds the API server ends a watch, and the next begins where it was: load balancers forget
-/// connections that are silent for longer, and some leave both sides waiting.
+/// Seconds after which the API server ends a watch; the next one continues there. Some load balancers drop longer
+/// silent connections without closing them.
 pub(crate) const WATCH: u32 = 20;
 
-/// Every MiniCluster, and the changes of their specifications and of what a queue reads of them: status writes do not
-/// pass. `synced` is called whenever all that exist are in the store; what is remembered of others is forgotten then.
+/// Watches all MiniClusters. The stream has those whose specification, or labels or annotations for a queue, changed.
+/// Calls `synced` whenever the list is complete, and then removes deleted ones from the cache.
 pub(crate) fn mini_clusters(
     api: Api<MiniClusterMeta>,
-    recent: Arc<Recent>,
+    cache: Arc<MiniClusterCache>,
     synced: impl Fn() + Send + 'static,
 ) -> (Store<MiniClusterMeta>, impl Stream<Item = watcher::Result<MiniClusterMeta>> + Send + 'static)
 {
     let (store, writer) = reflector::store();
     let stored = store.clone();
-    let stream = watcher(api, watcher::Config::default().page_size(PAGE))
+    let stream = watcher(api, watcher::Config::default().page_size(FIRST_LIST_PAGE))
         .default_backoff()
         .modify(|cluster| strip_metadata(&mut cluster.metadata))
         .reflect(writer)
         .inspect_ok(move |event| {
             if matches!(event, Event::InitDone | Event::Delete(_)) {
-                recent.retain(|namespace, name| {
+                cache.retain(|namespace, name| {
                     stored.get(&ObjectRef::new(name).within(namespace)).is_some()
                 });
             }
@@ -177,65 +174,65 @@ pub(crate) fn mini_clusters(
     (store, stream)
 }
 
-/// Counts the MiniClusters in `store`, each as it was seen last.
+/// A function that counts the MiniClusters in `store` for the metrics.
 pub(crate) fn population(
     store: Store<MiniClusterMeta>,
-    recent: Arc<Recent>,
+    cache: Arc<MiniClusterCache>,
 ) -> impl Fn() -> Population {
     move || {
         let all = store.state();
-        Population::of(all.iter().map(|it| recent.observed(&**it)), Timestamp::now())
+        Population::of(all.iter().map(|it| cache.known(&**it)), Timestamp::now())
     }
 }
 
-/// Each object that is changed or goes, of those that `selector` selects and an object of kind `controller` controls.
-/// `writer` gets them all, without what `take_out` takes, which answers whether the object is of a run that is over.
+/// Watches objects that `selector` selects and an object of kind `controller` owns, and writes them into a store.
+/// `strip` removes the fields that nobody reads, and returns true for an object of a finished run.
 pub(crate) fn controlled<K>(
     api: Api<K>,
     writer: Writer<K>,
     selector: &str,
     controller: &'static str,
-    take_out: fn(&mut K) -> bool,
+    strip: fn(&mut K) -> bool,
 ) -> impl Stream<Item = watcher::Result<K>> + Send + 'static
 where
     K: Resource<DynamicType = ()> + Serialize + DeserializeOwned,
     K: Clone + Default + Debug + Send + Sync + 'static,
 {
     let mut budget = Budget::default();
-    let config = watcher::Config::default().page_size(PAGE).timeout(WATCH);
+    let config = watcher::Config::default().page_size(FIRST_LIST_PAGE).timeout(WATCH);
     watcher(api, config.labels(selector))
         .default_backoff()
         .try_filter_map(move |event| ready(Ok(without_others(event, controller))))
-        .map_ok(move |event| budget.fit(event, take_out))
+        .map_ok(move |event| budget.fit(event, strip))
         .reflect(writer)
         .touched_objects()
 }
 
-/// What the whole objects of a store take of memory, by a hash of their namespaces and names.
+/// Memory of the whole objects of a store, by a hash of namespace and name.
 #[derive(Default)]
 struct Budget {
-    /// Each with whether it is of a run that is over.
+    /// The size of each object, and whether its run has finished.
     sizes: HashMap<u64, (usize, bool)>,
     sum: usize,
     sum_of_over: usize,
 }
 
 impl Budget {
-    /// Leaves the objects of `event` whole as long as [`SIZE_LIMIT`] and [`STORE_LIMIT`] allow it.
-    fn fit<K>(&mut self, mut event: Event<K>, take_out: fn(&mut K) -> bool) -> Event<K>
+    /// Strips the object of `event`, and reduces it to its identity if it exceeds [`OBJECT_SIZE_LIMIT`] or [`STORE_LIMIT`].
+    fn fit<K>(&mut self, mut event: Event<K>, strip: fn(&mut K) -> bool) -> Event<K>
     where
         K: Resource + Serialize + Default + Clone,
     {
         match &mut event {
             Event::Init => *self = Self::default(),
             Event::InitApply(object) | Event::Apply(object) => {
-                let is_over = take_out(object);
+                let is_over = strip(object);
                 self.hold(object, is_over);
-                // Lists that were read have room for four elements at least, of up to a KiB; those of a copy have not.
+                // A parsed `Vec` has spare capacity, of up to a KiB for each element; a clone has none.
                 *object = object.clone();
             }
             Event::Delete(object) => {
-                take_out(object);
+                strip(object);
                 self.release(object);
             }
             Event::InitDone => {}
@@ -273,14 +270,14 @@ impl Budget {
     }
 }
 
-/// What `object` takes of memory, about: its text, and 64 bytes for each field and each entry of a map, which take
-/// more than their text where there are many. `None` for one that is larger than [`SIZE_LIMIT`].
+/// An estimate of the memory of `object`: the size of its JSON, and 64 bytes for each field and map entry. `None` if
+/// it is larger than [`OBJECT_SIZE_LIMIT`].
 fn memory_of(object: &impl Serialize) -> Option<usize> {
-    let text = serde_json::to_vec(object).ok().filter(|text| text.len() <= SIZE_LIMIT)?;
+    let text = serde_json::to_vec(object).ok().filter(|text| text.len() <= OBJECT_SIZE_LIMIT)?;
     Some(text.len() + 64 * text.split(|byte| *byte == b':').count())
 }
 
-/// Leaves out what no object of kind `controller` owns. What is no longer owned is gone.
+/// Drops objects that no object of kind `controller` owns, and makes a deletion of an object that lost its owner.
 fn without_others<K: Resource>(event: Event<K>, controller: &str) -> Option<Event<K>> {
     match event {
         Event::Apply(object) if !is_owned_by(&object, controller) => Some(Event::Delete(object)),
@@ -293,7 +290,7 @@ fn without_others<K: Resource>(event: Event<K>, controller: &str) -> Option<Even
     }
 }
 
-/// The headless Service that several MiniClusters share has owners, and no controller.
+/// True if an object of `kind` is an owner: a shared headless Service has owners, but no controller.
 fn is_owned_by(object: &impl Resource, kind: &str) -> bool {
     object.meta().owner_references.iter().flatten().any(|owner| owner.kind == kind)
 }
@@ -306,13 +303,13 @@ pub(crate) fn controller_of<'object>(
     owners.iter().find(|owner| owner.controller == Some(true)).filter(|owner| owner.kind == kind)
 }
 
-/// The MiniCluster that a pod of a Job belongs to: the Job has its name.
+/// The MiniCluster of a Job's pod: the Job has its name.
 pub(crate) fn cluster_of(pod: &Pod) -> Option<ObjectRef<MiniClusterMeta>> {
     let job = controller_of(pod, JOB)?;
     Some(ObjectRef::new(&job.name).within(pod.metadata.namespace.as_deref()?))
 }
 
-/// Takes out of an object all but its identity: also its version, by which [`is_whole`] knows it.
+/// Removes everything but the identity from an object, also the resource version, which [`is_whole`] looks at.
 fn leave_identity<K: Resource + Default>(object: &mut K) {
     let metadata = mem::take(object.meta_mut());
     let owners = metadata.owner_references.into_iter().flatten();
@@ -328,11 +325,11 @@ fn leave_identity<K: Resource + Default>(object: &mut K) {
 }
 
 fn is_short(owner: &OwnerReference) -> bool {
-    [&owner.name, &owner.uid, &owner.api_version].iter().all(|text| text.len() <= NAME_LIMIT)
+    [&owner.name, &owner.uid, &owner.api_version].iter().all(|text| text.len() <= OWNER_NAME_LIMIT)
 }
 
-/// Leaves of a Job's template the restart policy, the names of the containers, the images that are copied or mounted, pod-level
-/// resources, claims of devices, and what holds its pods back. True for one that has finished.
+/// Keeps of a Job's template the restart policy, the names of containers, the images that are copied or mounted,
+/// pod-level resources, device claims and scheduling gates. True for a finished Job.
 pub(crate) fn strip_job(job: &mut Job) -> bool {
     job.metadata.managed_fields = None;
     let is_over = is_finished(job);
@@ -357,20 +354,19 @@ pub(crate) fn strip_job(job: &mut Job) -> bool {
     is_over
 }
 
-/// Leaves of a Service all that people write, and the status.
 pub(crate) fn strip_service(service: &mut Service) -> bool {
     service.metadata.managed_fields = None;
     false
 }
 
-/// Leaves of a ConfigMap all that people write. True where the run is noted to have ended.
+/// Removes the managed fields of a ConfigMap. True if the end of the run is recorded.
 pub(crate) fn strip_config_map(config_map: &mut ConfigMap) -> bool {
     config_map.metadata.managed_fields = None;
     RunRecord::on(config_map).is_some_and(|run| run.end.is_some())
 }
 
-/// Leaves of a pod how it and its containers are, its index, the operator's annotations, and how many pods were there
-/// before it; of one that may have been refused, when its status was written. True for one that has ended.
+/// Keeps the status of a pod and its containers, its index, the operator's annotations, the number of pods before it,
+/// and, for a pod that a kubelet may have refused, the times of status writes. True for a pod that has ended.
 pub(crate) fn strip_pod(pod: &mut Pod) -> bool {
     pod.spec = None;
     let times = pod.metadata.managed_fields.take().filter(|_| leaves_no_container(pod));
@@ -379,7 +375,7 @@ pub(crate) fn strip_pod(pod: &mut Pod) -> bool {
         entries.into_iter().map(without_fields).collect()
     });
     let counts = REPLACED_VARIABLES.map(|(_, annotation)| annotation);
-    let is_read = |key: &str| key.starts_with(OURS) || counts.contains(&key);
+    let is_read = |key: &str| key.starts_with(OUR_PREFIX) || counts.contains(&key);
     let metadata = &mut pod.metadata;
     metadata.annotations.iter_mut().for_each(|all| all.retain(|key, _| is_read(key)));
     metadata.labels.iter_mut().for_each(|all| all.retain(|key, _| key == labels::COMPLETION_INDEX));
@@ -402,7 +398,7 @@ pub(crate) fn strip_pod(pod: &mut Pod) -> bool {
         init_container_statuses: status.init_container_statuses.map(all_of),
         message: status.message,
         phase: status.phase,
-        // The address is where a lead is asked what its queue needs.
+        // The operator polls the demand of a lead at this address.
         pod_ip: status.pod_ip,
         reason: status.reason,
         start_time: status.start_time,
@@ -411,7 +407,7 @@ pub(crate) fn strip_pod(pod: &mut Pod) -> bool {
     is_over
 }
 
-/// Leaves of a MiniCluster's metadata the identity, its versions, and [`READ_HASH`].
+/// Keeps the identity and the versions in a MiniCluster's metadata, and adds [`READ_HASH`].
 fn strip_metadata(metadata: &mut ObjectMeta) {
     let read = read_hash(metadata).map(|hash| (READ_HASH.to_owned(), hash.to_string()));
     *metadata = ObjectMeta {

@@ -1,4 +1,4 @@
-//! Why pods do not start, in Kubernetes' own words.
+//! Messages why pods do not start, from the pods' statuses and Events.
 
 use crate::controller::pod_ext::{condition, containers, phase};
 use k8s_openapi::api::core::v1::{ContainerStatus, Event, Pod};
@@ -6,72 +6,72 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 use std::time::Duration;
 
-/// Waiting reasons that only say that it is not yet time.
+/// Reasons of waiting containers that only need more time.
 const NOT_YET: [&str; 2] = ["PodInitializing", "ContainerCreating"];
 
-/// What waits longer is worth an Event: a node may just have been a moment late.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+/// A wait longer than this becomes an Event: a shorter one is part of most starts.
+pub(crate) const PERSISTENT_AFTER: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Waiting {
     pub(crate) message: String,
-    pub(crate) lasts: bool,
+    /// True once the wait is longer than [`PERSISTENT_AFTER`].
+    pub(crate) is_persistent: bool,
 }
 
 impl Waiting {
-    /// With what helps where the Secret of the certificate is gone from the MiniCluster `name`.
+    /// Adds the remedy if the pods of the MiniCluster `name` miss the Secret with the certificate.
     pub(crate) fn with_remedy(mut self, name: &str) -> Self {
         let volume = format!("volume \"{name}-curve\"");
         if self.message.contains(&volume) && self.message.contains("not found") {
-            self.message += "; somebody has deleted this Secret, and the operator makes no other, because the brokers that \
-                             run would refuse its key. Create it again if you have a copy (spec.flux.curveCertSecret), \
+            self.message += "; this Secret was deleted, and the operator does not create another one, because the running \
+                             brokers would refuse its key. Create it again if you have a copy (spec.flux.curveCertSecret), \
                              else delete and create the MiniCluster";
         }
         self
     }
 }
 
-/// Pods of which the Events are read when they themselves do not say why they do not start.
-pub(crate) const SILENT_LIMIT: usize = 4;
+/// Number of pods whose Events are read because their statuses do not show why they do not start.
+pub(crate) const EVENT_PODS: usize = 4;
 
-/// What keeps the first of `pods` that says so from starting; `refusals` are Warning Events of the
-/// first [`SILENT_LIMIT`] that say nothing themselves ([`is_silent`]).
-pub(crate) fn waiting(pods: &[Pod], refusals: &[Event], now: &Time) -> Option<Waiting> {
-    let said: Vec<(&Pod, String)> = pods
+/// Why the first of `pods` with a known reason does not start, and how many others have the same reason. `warnings`
+/// are Warning Events of the first [`EVENT_PODS`] pods whose statuses have no reason ([`gives_no_reason`]).
+pub(crate) fn waiting(pods: &[Pod], warnings: &[Event], now: &Time) -> Option<Waiting> {
+    let reasons: Vec<(&Pod, String)> = pods
         .iter()
-        .filter_map(|pod| Some((pod, hindrance(pod).or_else(|| refusal(pod, refusals))?)))
+        .filter_map(|pod| Some((pod, status_reason(pod).or_else(|| event_reason(pod, warnings))?)))
         .collect();
-    let (pod, text) = said.first()?;
-    let others = said[1..].iter().filter(|(_, other)| other == text).count();
-    // Where all silent pods that were asked say the same, those that were not are no others.
-    let silent: Vec<&Pod> = pods.iter().filter(|pod| is_silent(pod)).collect();
-    let mut asked = silent.iter().take(SILENT_LIMIT);
-    let agreed = asked.all(|pod| refusal(pod, refusals).as_ref() == Some(text));
-    let others = others + if agreed { silent.len().saturating_sub(SILENT_LIMIT) } else { 0 };
+    let (pod, text) = reasons.first()?;
+    let others = reasons[1..].iter().filter(|(_, other)| other == text).count();
+    // If the Events of all pods that were read have the same reason, the other pods without a reason are counted too.
+    let unexplained: Vec<&Pod> = pods.iter().filter(|pod| gives_no_reason(pod)).collect();
+    let mut with_events = unexplained.iter().take(EVENT_PODS);
+    let agreed = with_events.all(|pod| event_reason(pod, warnings).as_ref() == Some(text));
+    let others = others + if agreed { unexplained.len().saturating_sub(EVENT_PODS) } else { 0 };
     let more = match others {
         0 => String::new(),
         1 => "; and 1 more pod".to_owned(),
         others => format!("; and {others} more pods"),
     };
     let message = format!("pod {} {text}{more}", pod.name_any());
-    Some(Waiting { message, lasts: has_lasted(pod, now) })
+    Some(Waiting { message, is_persistent: is_persistent(pod, now) })
 }
 
-/// What keeps the lead from starting, where it says so itself. Of the `others` it is known that they are not ready.
+/// Why the lead does not start, if its status has the reason; `others` is the number of other pods that are not ready.
 pub(crate) fn lead_waiting(lead: &Pod, others: i32, now: &Time) -> Option<Waiting> {
     let pending = Some(lead).filter(|lead| phase(lead) == Some("Pending"))?;
-    let said = waiting(std::slice::from_ref(pending), &[], now)?;
+    let lead_waiting = waiting(std::slice::from_ref(pending), &[], now)?;
     let more = match others {
         ..=0 => String::new(),
         1 => "; and 1 more pod is not ready".to_owned(),
         others => format!("; and {others} more pods are not ready"),
     };
-    Some(Waiting { message: said.message + &more, ..said })
+    Some(Waiting { message: lead_waiting.message + &more, ..lead_waiting })
 }
 
-/// What `pod` itself says keeps it from starting, in one sentence that begins with a verb: no node,
-/// no image, a container that does not start.
-fn hindrance(pod: &Pod) -> Option<String> {
+/// The reason in the status of `pod`, without the subject: no node, no image, a container that does not start.
+fn status_reason(pod: &Pod) -> Option<String> {
     let status = pod.status.as_ref()?;
     if let Some(scheduled) = condition(status, "PodScheduled").filter(|it| it.status == "False") {
         let message = scheduled.message.as_deref().unwrap_or("not scheduled");
@@ -85,23 +85,23 @@ fn hindrance(pod: &Pod) -> Option<String> {
     })
 }
 
-/// Why `pod` has ended before it was started, and what helps.
+/// Why `pod` has ended before it was started, with a remedy.
 pub(crate) fn not_started(pod: &Pod) -> String {
     let status = pod.status.as_ref();
     let reason = status.and_then(|status| status.reason.as_deref());
     let message = status.and_then(|status| status.message.as_deref());
     let why = match (reason, message) {
         (Some(reason), message) => format!("{reason}: {}", message.unwrap_or_default()),
-        (None, _) => "somebody has deleted it".to_owned(),
+        (None, _) => "it was deleted".to_owned(),
     };
     let remedy = reason.map(remedy).unwrap_or_default();
     format!(
-        "pod {} has ended before it was started: {why}{remedy}; the Job makes another",
+        "pod {} has ended before it was started: {why}{remedy}; the Job controller replaces it",
         pod.name_any()
     )
 }
 
-/// What helps where a kubelet refuses a pod for `reason`, as the end of a sentence.
+/// The remedy if a kubelet refuses a pod for `reason`, as the end of a sentence.
 pub(crate) fn remedy(reason: &str) -> &'static str {
     match reason {
         "NodeAffinity" | "NodeName" => "; spec.pod.nodeSelector and the labels of the node differ",
@@ -116,9 +116,8 @@ pub(crate) fn remedy(reason: &str) -> &'static str {
     }
 }
 
-/// True when `pod` has a node, none of its containers has begun, and it does not say why: only its
-/// Events do (a volume that cannot be mounted, an address that cannot be had).
-pub(crate) fn is_silent(pod: &Pod) -> bool {
+/// True when `pod` has a node, no container has begun, and only Events can have the reason, as for a missing volume.
+pub(crate) fn gives_no_reason(pod: &Pod) -> bool {
     let Some(status) = &pod.status else { return false };
     let begun = |container: &ContainerStatus| {
         let state = container.state.as_ref();
@@ -126,15 +125,15 @@ pub(crate) fn is_silent(pod: &Pod) -> bool {
     };
     phase(pod) == Some("Pending")
         && condition(status, "PodScheduled").is_some_and(|it| it.status == "True")
-        && hindrance(pod).is_none()
+        && status_reason(pod).is_none()
         && !containers(status).any(begun)
 }
 
-fn refusal(pod: &Pod, events: &[Event]) -> Option<String> {
-    warning(pod.metadata.uid.as_deref()?, events).filter(|_| is_silent(pod))
+fn event_reason(pod: &Pod, events: &[Event]) -> Option<String> {
+    warning(pod.metadata.uid.as_deref()?, events).filter(|_| gives_no_reason(pod))
 }
 
-/// What the newest of `events` about the pod with this uid says, in one sentence that begins with a verb.
+/// The message of the newest of `events` about the pod with this uid, without the subject.
 pub(crate) fn warning(uid: &str, events: &[Event]) -> Option<String> {
     let about = |event: &&Event| {
         event.involved_object.uid.as_deref() == Some(uid)
@@ -154,9 +153,9 @@ pub(crate) fn event_time(event: &Event) -> Option<jiff::Timestamp> {
     last.or(series).or(time).or_else(|| event.creation_timestamp().map(|time| time.0))
 }
 
-fn has_lasted(pod: &Pod, now: &Time) -> bool {
+fn is_persistent(pod: &Pod, now: &Time) -> bool {
     let waited = |since: &Time| now.0.duration_since(since.0).unsigned_abs();
-    pod.creation_timestamp().is_none_or(|since| waited(&since) >= PATIENCE)
+    pod.creation_timestamp().is_none_or(|since| waited(&since) >= PERSISTENT_AFTER)
 }
 
 #[cfg(test)]
@@ -191,7 +190,7 @@ mod tests {
         )
     }
 
-    fn silent(name: &str) -> Pod {
+    fn unexplained(name: &str) -> Pod {
         scheduled(name, &json!({ "waiting": { "reason": "PodInitializing" } }))
     }
 
@@ -203,51 +202,51 @@ mod tests {
         .unwrap()
     }
 
-    /// What is said `seconds` after the pods were made.
-    fn said(pods: &[Pod], events: &[Event], seconds: i64) -> Option<(String, bool)> {
+    /// Message and persistence `seconds` after the creation of the pods.
+    fn reasons(pods: &[Pod], events: &[Event], seconds: i64) -> Option<(String, bool)> {
         let begin: jiff::Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         let now = Time(begin + jiff::SignedDuration::from_secs(seconds));
-        waiting(pods, events, &now).map(|waiting| (waiting.message, waiting.lasts))
+        waiting(pods, events, &now).map(|waiting| (waiting.message, waiting.is_persistent))
     }
 
     #[test]
-    fn a_pod_without_a_node_or_an_image_is_told_in_kubernetes_words_and_the_others_are_counted() {
+    fn the_message_quotes_kubernetes_and_counts_the_other_pods() {
         let full = "0/1 nodes are available: 1 Insufficient cpu.";
         let pods = [
-            silent("hello-0-a"),
+            unexplained("hello-0-a"),
             unschedulable("hello-2-c", full),
             unschedulable("hello-3-d", full),
             unschedulable("hello-4-e", "something else"),
         ];
         let expected = format!("pod hello-2-c has no node: {full}; and 1 more pod");
-        assert_eq!(said(&pods, &[], 9), Some((expected.clone(), false)));
-        assert_eq!(said(&pods, &[], 10), Some((expected, true)));
+        assert_eq!(reasons(&pods, &[], 9), Some((expected.clone(), false)));
+        assert_eq!(reasons(&pods, &[], 10), Some((expected, true)));
         let state = json!({ "waiting": { "reason": "ErrImagePull", "message": "not found" } });
         let expected = "pod hello-1-b does not start container flux-agent: ErrImagePull not found";
-        let found = said(&[scheduled("hello-1-b", &state)], &[], 1);
+        let found = reasons(&[scheduled("hello-1-b", &state)], &[], 1);
         assert_eq!(found, Some((expected.to_owned(), false)));
     }
 
     #[test]
-    fn of_the_pods_beside_a_lead_that_waits_only_is_told_what_is_known() {
+    fn a_waiting_lead_counts_the_pods_that_are_not_ready() {
         let full = "0/1 nodes are available: 1 Insufficient cpu.";
         let lead = unschedulable("hello-0-a", full);
-        let told = |others| lead_waiting(&lead, others, &Time(jiff::Timestamp::MAX)).unwrap();
+        let waits = |others| lead_waiting(&lead, others, &Time(jiff::Timestamp::MAX)).unwrap();
         for (others, more) in [
             (0, ""),
             (1, "; and 1 more pod is not ready"),
             (4999, "; and 4999 more pods are not ready"),
         ] {
             let message = format!("pod hello-0-a has no node: {full}{more}");
-            assert_eq!(told(others), Waiting { message, lasts: true });
+            assert_eq!(waits(others), Waiting { message, is_persistent: true });
         }
-        assert_eq!(lead_waiting(&silent("hello-0-a"), 3, &Time(jiff::Timestamp::MAX)), None);
+        assert_eq!(lead_waiting(&unexplained("hello-0-a"), 3, &Time(jiff::Timestamp::MAX)), None);
     }
 
     #[test]
-    fn a_volume_that_cannot_be_mounted_is_told_by_the_newest_warning_of_the_pod() {
+    fn the_newest_warning_explains_a_failed_mount() {
         let names = ["hello-0-a", "hello-1-b", "hello-2-c", "hello-3-d", "hello-4-e", "hello-5-f"];
-        let pods = names.map(silent);
+        let pods = names.map(unexplained);
         let refused = |pod| event(pod, "FailedMount", 2, "secret \"nosuch\" not found");
         let events = [
             refused(names[0]),
@@ -258,31 +257,31 @@ mod tests {
             event("hello-0-a", "FailedScheduling", 9, "before it had its node"),
             event("another", "FailedMount", 9, "of another pod"),
         ];
-        let told = "pod hello-0-a does not start: FailedMount: secret \"nosuch\" not found";
-        // Of four of six the Events were read; where one of them says nothing, the others may start.
+        let waits = "pod hello-0-a does not start: FailedMount: secret \"nosuch\" not found";
+        // The Events of four pods of six were read; if one of the four has none, the other two may start.
         for (events, others) in [(&events[..], 5), (&events[..3], 2)] {
-            let expected = (format!("{told}; and {others} more pods"), true);
-            assert_eq!(said(&pods, events, 30), Some(expected));
+            let expected = (format!("{waits}; and {others} more pods"), true);
+            assert_eq!(reasons(&pods, events, 30), Some(expected));
         }
     }
 
     #[test]
-    fn a_pod_that_waits_for_a_secret_that_is_gone_is_told_what_helps() {
+    fn a_missing_certificate_secret_has_a_remedy() {
         let mount = |volume: &str| {
             let message = format!(
                 "MountVolume.SetUp failed for volume \"{volume}\" : secret \"x\" not found"
             );
-            Waiting { message, lasts: true }.with_remedy("hello").message
+            Waiting { message, is_persistent: true }.with_remedy("hello").message
         };
         assert!(mount("hello-curve").ends_with("delete and create the MiniCluster"));
         assert!(mount("data").ends_with("not found"));
     }
 
     #[test]
-    fn what_only_takes_its_time_is_not_told() {
+    fn a_pod_that_only_takes_time_gives_no_message() {
         let begun = scheduled("hello-0-a", &json!({ "running": {} }));
         let stale = event("hello-0-a", "FailedMount", 1, "mended since");
-        assert_eq!(said(&[begun, silent("hello-1-b")], &[stale], 30), None);
-        assert_eq!(said(&[], &[], 30), None);
+        assert_eq!(reasons(&[begun, unexplained("hello-1-b")], &[stale], 30), None);
+        assert_eq!(reasons(&[], &[], 30), None);
     }
 }

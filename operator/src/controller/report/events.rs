@@ -1,23 +1,29 @@
-//! Events, from conditions that changed.
+//! Makes Events of changed conditions.
 
 use crate::controller::status::{SETTLED_REASONS, kind};
+use flux_api::crd::Reason;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::runtime::events::{Event, EventType};
 
-/// The API server refuses longer notes (events.k8s.io/v1).
+/// Longest note that the API server accepts (events.k8s.io/v1).
 const NOTE_LIMIT: usize = 1000;
 
-/// One Event for each condition that says something new which a person should hear of.
 pub(crate) fn events(old: &[Condition], new: &[Condition]) -> Vec<Event> {
-    new.iter().filter(|new| is_news(old, new)).filter_map(of_condition).collect()
+    new.iter().filter(|new| has_changed(old, new)).filter_map(of_condition).collect()
 }
 
-fn is_news(old: &[Condition], new: &Condition) -> bool {
+fn has_changed(old: &[Condition], new: &Condition) -> bool {
     let Some(old) = old.iter().find(|old| old.type_ == new.type_) else { return true };
-    // What keeps a pod waiting is said in other words every few seconds (`ErrImagePull`,
-    // `ImagePullBackOff`); a refusal in other words is the answer to another edit.
-    let rewords = new.status == "True" || SETTLED_REASONS.contains(&new.reason.as_str());
-    old.status != new.status || old.reason != new.reason || (!rewords && old.message != new.message)
+    // The message of a waiting pod changes every few seconds (`ErrImagePull`, `ImagePullBackOff`), so only its reason
+    // counts. A new message of a refusal belongs to another edit.
+    let ignores_message = new.status == "True" || is_settled(Reason::find(&new.reason));
+    old.status != new.status
+        || old.reason != new.reason
+        || (!ignores_message && old.message != new.message)
+}
+
+fn is_settled(reason: Option<Reason>) -> bool {
+    reason.is_some_and(|reason| SETTLED_REASONS.contains(&reason))
 }
 
 fn event(type_: EventType, reason: &str, action: &str, mut note: String) -> Event {
@@ -28,24 +34,25 @@ fn event(type_: EventType, reason: &str, action: &str, mut note: String) -> Even
 
 fn of_condition(condition: &Condition) -> Option<Event> {
     let holds = condition.status == "True";
-    let (warns, tells) = match condition.type_.as_str() {
-        kind::ACCEPTED => (condition.reason != "Accepted", false),
-        kind::PROGRESSING if condition.reason == "Invalid" => (false, false),
+    let reason = Reason::find(&condition.reason);
+    let (warns, informs) = match condition.type_.as_str() {
+        kind::ACCEPTED => (reason != Some(Reason::Accepted), false),
+        kind::PROGRESSING if reason == Some(Reason::Invalid) => (false, false),
         kind::PROGRESSING => {
-            let stuck = !holds && !SETTLED_REASONS.contains(&condition.reason.as_str());
-            let tells = condition.reason == "StartedByAnotherOperator";
-            (stuck || ["Waiting", "LeadReplaced"].contains(&condition.reason.as_str()), tells)
+            let is_stuck = !holds && !is_settled(reason);
+            let warns = is_stuck || matches!(reason, Some(Reason::Waiting | Reason::LeadReplaced));
+            (warns, reason == Some(Reason::StartedByAnotherOperator))
         }
-        // The end of a run has an Event of its own.
-        kind::READY => (false, holds && condition.reason != "Complete"),
+        // `Complete` and `Failed` make the Event of the end of a run.
+        kind::READY => (false, holds && reason != Some(Reason::Complete)),
         kind::SUSPENDED | kind::COMPLETE => (false, holds),
         kind::FAILED => (holds, false),
-        kind::AUTOSCALING => (condition.reason == "LeadNotAnswering", false),
+        kind::AUTOSCALING => (reason == Some(Reason::LeadNotAnswering), false),
         _ => (false, false),
     };
     let type_ = if warns { EventType::Warning } else { EventType::Normal };
     let Condition { type_: action, reason, message, .. } = condition;
-    (warns || tells).then(|| event(type_, reason, action, message.clone()))
+    (warns || informs).then(|| event(type_, reason, action, message.clone()))
 }
 
 #[cfg(test)]
@@ -54,7 +61,7 @@ mod tests {
     use crate::controller::fixtures::condition;
 
     #[test]
-    fn a_calm_stop_is_not_told_and_a_refused_job_is() {
+    fn only_conditions_that_concern_people_become_events() {
         let invalid =
             ["Accepted", "Progressing"].map(|type_| condition(type_, "False", "Invalid", 0));
         let reasons = |old: &[Condition], new: &[Condition]| -> Vec<String> {
@@ -63,7 +70,7 @@ mod tests {
             events.into_iter().map(|event| event.reason).collect()
         };
         assert_eq!(reasons(&[], &invalid), ["Invalid"]);
-        for (type_, old, (status, reason), told) in [
+        for (type_, old, (status, reason), is_published) in [
             ("Progressing", None, ("False", "Running"), false),
             ("Progressing", None, ("False", "ApplyFailed"), true),
             ("Failed", Some(("False", "NotFinished")), ("True", "CommandFailed"), true),
@@ -79,14 +86,14 @@ mod tests {
                 .into_iter()
                 .map(|(status, reason)| condition(type_, status, reason, 0))
                 .collect();
-            let expected: &[&str] = if told { &[reason] } else { &[] };
+            let expected: &[&str] = if is_published { &[reason] } else { &[] };
             assert_eq!(reasons(&old, &[condition(type_, status, reason, 0)]), expected);
         }
     }
 
     #[test]
-    fn another_fault_is_news_and_another_word_for_the_same_wait_is_not() {
-        for (type_, status, reason, is_news) in [
+    fn only_new_faults_and_refusals_repeat_an_event() {
+        for (type_, status, reason, repeats) in [
             ("Accepted", "False", "Invalid", true),
             ("Progressing", "False", "ChangeRefused", true),
             ("Progressing", "True", "Waiting", false),
@@ -94,7 +101,7 @@ mod tests {
         ] {
             let old = condition(type_, status, reason, 0);
             let new = Condition { message: "other".to_owned(), ..old.clone() };
-            assert_eq!(!events(&[old], &[new]).is_empty(), is_news, "{reason}");
+            assert_eq!(!events(&[old], &[new]).is_empty(), repeats, "{reason}");
         }
     }
 }

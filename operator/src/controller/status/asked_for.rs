@@ -1,17 +1,17 @@
-//! The conditions of what only some specifications ask for.
+//! The conditions of optional features: autoscaling and the API.
 
 use super::conditions::{Conditions, kind};
 use super::facts::Facts;
 use super::phase::Phase;
-use crate::controller::decide::autoscale::Scaling;
-use crate::controller::decide::rest::Reached;
+use crate::controller::decide::autoscale::AutoscaleDecision;
+use crate::controller::decide::instance_api::ApiEndpoint;
 use crate::controller::observe::demand::Answer;
-use flux_api::crd::State;
+use flux_api::crd::{Reason, State};
 use flux_contract::REST_SECRET_KEY;
 
-/// Sets `Autoscaling`, whether the size goes by what the queue needs, where a size by demand is asked for, while the run goes on.
+/// Sets `Autoscaling` for a MiniCluster with `autoscale` until its run ends: whether the size follows the demand.
 pub(super) fn autoscaling(conditions: &mut Conditions, facts: &Facts<'_>, phase: &Phase) {
-    let Some(Scaling { bounds, size, answer }) = &facts.plan.scaling else { return };
+    let Some(AutoscaleDecision { bounds, size, answer }) = &facts.plan.autoscale else { return };
     if phase.end.is_some() {
         return;
     }
@@ -19,32 +19,34 @@ pub(super) fn autoscaling(conditions: &mut Conditions, facts: &Facts<'_>, phase:
     match answer {
         Answer::Demand(demand) => {
             let (wanted, least, most) = (demand.wanted, bounds.min_size, bounds.max_size);
-            let message =
-                format!("jobs need {wanted} pods: of {least} to {most} there are to be {size}");
-            conditions.yes(kind::AUTOSCALING, "DemandKnown", message);
+            let message = format!(
+                "jobs need {wanted} pods; the size is set to {size} (from {least} to {most})"
+            );
+            conditions.yes(kind::AUTOSCALING, Reason::DemandKnown, message);
         }
         Answer::None => {
-            let message = format!("{stays} until the lead has said what its queue needs");
-            conditions.no(kind::AUTOSCALING, "LeadNotAsked", message);
+            let message = format!("{stays} until the lead has reported what its queue needs");
+            conditions.no(kind::AUTOSCALING, Reason::LeadNotAsked, message);
         }
         Answer::Failed(why) => {
-            let message = format!("{stays}: the lead does not say what its queue needs: {why}");
-            conditions.no(kind::AUTOSCALING, "LeadNotAnswering", message);
+            let message = format!("{stays}: the lead does not report what its queue needs: {why}");
+            conditions.no(kind::AUTOSCALING, Reason::LeadNotAnswering, message);
         }
     }
 }
 
-/// Sets `RestReady` where an API is asked for: whether it is served, where, and which Secret has its token. The Service leads to a lead that is ready, and to no other.
-pub(super) fn rest(conditions: &mut Conditions, facts: &Facts<'_>, phase: &Phase) {
-    let Some(Reached { url, secret }) = &facts.plan.rest else { return };
+/// Sets `RestReady` for an instance with an API: whether the lead serves it, its address, and the Secret with its token.
+/// The Service of the API has only a ready lead behind it.
+pub(super) fn instance_api(conditions: &mut Conditions, facts: &Facts<'_>, phase: &Phase) {
+    let Some(ApiEndpoint { url, secret }) = &facts.plan.api else { return };
     let token = format!("the token is in the Secret {secret}, key {REST_SECRET_KEY}");
     if phase.end.is_some() {
-        conditions.no(kind::REST_READY, "Finished", "the lead has ended".to_owned());
+        conditions.no(kind::REST_READY, Reason::Finished, "the lead has ended".to_owned());
     } else if phase.state == State::Running {
         let message = format!("the lead serves {url}; {token}");
-        conditions.yes(kind::REST_READY, "Serving", message);
+        conditions.yes(kind::REST_READY, Reason::Serving, message);
     } else {
         let message = format!("the lead serves {url} once it is ready; {token}");
-        conditions.no(kind::REST_READY, "LeadNotReady", message);
+        conditions.no(kind::REST_READY, Reason::LeadNotReady, message);
     }
 }

@@ -9,12 +9,12 @@ use flux_api::crd::{MiniClusterStatus, State};
 pub(super) struct Brokers {
     pub(super) ready: i32,
     pub(super) size: i32,
-    /// That they are fewer than was asked for, as a queue has admitted no more.
+    /// Message about a queue that has admitted fewer pods than requested.
     pub(super) admitted: Option<String>,
 }
 
 impl Brokers {
-    /// From the Job; its size from the status of the same run where the Job is gone.
+    /// The numbers of the Job; the size from `old_run` if the Job is gone.
     pub(super) fn of(
         facts: &Facts<'_>,
         phase: &Phase,
@@ -23,7 +23,7 @@ impl Brokers {
         let ready = facts.live.job.as_ref().map(ready_pods).unwrap_or_default();
         let kept = old_run.map(|old| old.size);
         let size = facts.live.job.as_ref().map(parallelism).or(kept).unwrap_or_default();
-        // The Job counts its ready pods a moment later than the lead is one of them.
+        // The Job counts a ready lead a moment after the lead is ready.
         let least = i32::from(phase.state == State::Running);
         let ready = if phase.end.is_some() { 0 } else { ready.max(least) };
         Self { ready, size, admitted: facts.live.job.as_ref().and_then(admitted_in_part) }

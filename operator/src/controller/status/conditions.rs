@@ -1,25 +1,22 @@
-//! A list of conditions whose transition times say when something really changed.
+//! A list of conditions that keeps the transition time of each condition whose status has not changed.
 
-use flux_api::crd::MiniClusterStatus;
+use flux_api::crd::{MiniClusterStatus, Reason};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 pub(crate) mod kind {
     pub(crate) const ACCEPTED: &str = "Accepted";
-    /// Something is under way; false with a reason when it is not, be it done or stuck.
+    /// The operator or the run makes progress; false when it is done or stuck.
     pub(crate) const PROGRESSING: &str = "Progressing";
     pub(crate) const READY: &str = "Ready";
     pub(crate) const SUSPENDED: &str = "Suspended";
     pub(crate) const COMPLETE: &str = "Complete";
     pub(crate) const FAILED: &str = "Failed";
-    /// The size goes by what the queue needs; false with a reason while that is not known.
+    /// The size follows the demand of the queue; false while the demand is unknown.
     pub(crate) const AUTOSCALING: &str = "Autoscaling";
-
-    /// The API of the instance is served.
     pub(crate) const REST_READY: &str = "RestReady";
-
-    /// What was applied cannot be had; absent otherwise.
+    /// The MiniCluster can never become as specified; absent otherwise.
     pub(crate) const STALLED: &str = "Stalled";
-    /// Something will come; absent otherwise.
+    /// The MiniCluster is not yet as specified; absent otherwise.
     pub(crate) const RECONCILING: &str = "Reconciling";
 
     pub(super) const ALL: [&str; 10] = [
@@ -37,9 +34,10 @@ pub(crate) mod kind {
 }
 
 /// Reasons of `Progressing=False` that are no trouble.
-pub(crate) const SETTLED_REASONS: [&str; 3] = ["Running", "Suspended", "Finished"];
+pub(crate) const SETTLED_REASONS: [Reason; 3] =
+    [Reason::Running, Reason::Suspended, Reason::Finished];
 
-/// Longest message: the API server refuses more than 32768 characters.
+/// Longest message; the API server refuses more than 32768 characters.
 const MESSAGE_LIMIT: usize = 8192;
 
 pub(super) struct Conditions {
@@ -55,15 +53,15 @@ impl Conditions {
         Self { old, list: Vec::new(), generation, now }
     }
 
-    pub(super) fn yes(&mut self, type_: &str, reason: &str, message: String) {
+    pub(super) fn yes(&mut self, type_: &str, reason: impl AsRef<str>, message: String) {
         self.set(type_, true, reason, message);
     }
 
-    pub(super) fn no(&mut self, type_: &str, reason: &str, message: String) {
+    pub(super) fn no(&mut self, type_: &str, reason: impl AsRef<str>, message: String) {
         self.set(type_, false, reason, message);
     }
 
-    /// Sets `type_` to true, of what was asked for in `generation`.
+    /// Sets `type_` to true, for the specification of `generation`.
     pub(super) fn yes_of(&mut self, generation: i64, type_: &str, reason: &str, message: String) {
         self.yes(type_, reason, message);
         if let Some(condition) = self.list.last_mut() {
@@ -75,14 +73,14 @@ impl Conditions {
         self.list.iter().find(|condition| condition.type_ == type_)
     }
 
-    pub(super) fn reason(&self, type_: &str) -> Option<&str> {
-        self.find(type_).map(|condition| condition.reason.as_str())
+    pub(super) fn reason(&self, type_: &str) -> Option<Reason> {
+        Reason::find(&self.find(type_)?.reason)
     }
 
     /// Sets `type_` to true with the reason and the message of the condition `cause`.
     pub(super) fn repeat(&mut self, type_: &str, cause: &str) {
         if let Some(Condition { reason, message, .. }) = self.find(cause).cloned() {
-            self.yes(type_, &reason, message);
+            self.yes(type_, reason, message);
         }
     }
 
@@ -90,8 +88,7 @@ impl Conditions {
         self.list
     }
 
-    /// The conditions that were set, and the old ones of the other types. Of a type that is none of ours, another
-    /// operator has left it.
+    /// The conditions that were set, and the old ones of the other types, except types of other operators.
     pub(super) fn with_old(self) -> Vec<Condition> {
         let mut merged = self.list;
         for other in self.old {
@@ -103,7 +100,13 @@ impl Conditions {
         merged
     }
 
-    pub(super) fn set(&mut self, type_: &str, holds: bool, reason: &str, mut message: String) {
+    pub(super) fn set(
+        &mut self,
+        type_: &str,
+        holds: bool,
+        reason: impl AsRef<str>,
+        mut message: String,
+    ) {
         let status = if holds { "True" } else { "False" };
         let same = |old: &&Condition| old.type_ == type_ && old.status == status;
         let since = self.old.iter().find(same).map(|old| old.last_transition_time.clone());
@@ -111,7 +114,7 @@ impl Conditions {
         self.list.push(Condition {
             type_: type_.to_owned(),
             status: status.to_owned(),
-            reason: reason.to_owned(),
+            reason: reason.as_ref().to_owned(),
             message,
             observed_generation: Some(self.generation),
             last_transition_time: since.unwrap_or_else(|| self.now.clone()),

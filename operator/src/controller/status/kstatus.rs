@@ -1,18 +1,17 @@
-//! The conditions `Stalled` and `Reconciling`, by which kstatus judges an object for Flux CD, Helm and others. As kstatus
-//! defines them they are absent while they do not hold, and at most one of them holds.
+//! The conditions `Stalled` and `Reconciling`, which Flux CD, Helm and other tools read through kstatus. As kstatus
+//! defines them, at most one of them is present, and only while it holds.
 
 use super::conditions::{Conditions, kind};
 use super::facts::Facts;
 use super::phase::Phase;
-use flux_api::crd::State;
+use flux_api::crd::{Reason, State};
 
-/// Reasons of `Progressing` where an edit has no effect: the operator does not try again.
-const NOT_TRIED_AGAIN: [&str; 2] = ["ChangeRefused", "NotRunAgain"];
+/// Reasons of `Progressing` for an edit that never takes effect.
+const NOT_TRIED_AGAIN: [Reason; 2] = [Reason::ChangeRefused, Reason::NotRunAgain];
 
-/// Sets `Stalled` where what was applied cannot be had, and `Reconciling` while something will come: the end of a
-/// command, the start of an instance, a place in a queue. With neither, kstatus goes by `Ready`, which is true of a
-/// complete run and of an instance that is up, and absent where the specification or an empty queue keeps it suspended.
-/// The other conditions must be set already.
+/// Sets `Stalled` if the MiniCluster can never become as specified, and `Reconciling` while it waits for the end of a
+/// command, the start of an instance, or a queue. Without both, kstatus reads `Ready`, which is true for a complete run
+/// and a running instance, and absent when suspended as requested. The other conditions must be set before.
 pub(super) fn kstatus(conditions: &mut Conditions, facts: &Facts<'_>, phase: &Phase) {
     let progressing = conditions.reason(kind::PROGRESSING);
     let (type_, cause) = if phase.state == State::Failed {
@@ -21,17 +20,17 @@ pub(super) fn kstatus(conditions: &mut Conditions, facts: &Facts<'_>, phase: &Ph
         (kind::STALLED, kind::ACCEPTED)
     } else if progressing.is_some_and(|reason| NOT_TRIED_AGAIN.contains(&reason)) {
         (kind::STALLED, kind::PROGRESSING)
-    } else if progressing == Some("Suspended") {
+    } else if progressing == Some(Reason::Suspended) {
         (kind::RECONCILING, kind::SUSPENDED)
     } else {
         (kind::RECONCILING, kind::PROGRESSING)
     };
-    let is_as_asked_for = match phase.state {
+    let is_as_specified = match phase.state {
         State::Complete => true,
         State::Suspended => {
-            progressing == Some("Suspended") && conditions.reason(kind::READY).is_none()
+            progressing == Some(Reason::Suspended) && conditions.reason(kind::READY).is_none()
         }
-        State::Running => facts.plan.interactive && progressing == Some("Running"),
+        State::Running => facts.plan.interactive && progressing == Some(Reason::Running),
         State::Pending
         | State::Starting
         | State::Degraded
@@ -39,7 +38,7 @@ pub(super) fn kstatus(conditions: &mut Conditions, facts: &Facts<'_>, phase: &Ph
         | State::Failed
         | State::Invalid => false,
     };
-    if type_ == kind::STALLED || !is_as_asked_for {
+    if type_ == kind::STALLED || !is_as_specified {
         conditions.repeat(type_, cause);
     }
 }
@@ -50,7 +49,7 @@ mod tests {
     use crate::controller::decide::Plan;
     use crate::controller::error::{Error, Verb};
     use crate::controller::fixtures::{at, ended_job, job, pod, running};
-    use crate::controller::observe::Live;
+    use crate::controller::observe::Observed;
     use crate::controller::observe::waiting::Waiting;
     use crate::controller::status::status;
     use flux_api::cluster::validate::{Violation, Violations};
@@ -66,15 +65,14 @@ mod tests {
     const FAILED: &str = "Failed";
     const IN_PROGRESS: &str = "InProgress";
 
-    /// What a status follows from.
     #[derive(Default)]
     struct Case {
-        live: Live,
+        live: Observed,
         plan: Plan,
         error: Option<Error>,
     }
 
-    /// A MiniCluster with this Job, and with what `change` sets.
+    /// A MiniCluster with this Job, changed by `change`.
     fn of(job: Option<Job>, change: impl FnOnce(&mut Case)) -> Value {
         let mut case = Case::default();
         (case.live.job, case.plan.generation) = (job, 1);
@@ -90,7 +88,7 @@ mod tests {
         })
     }
 
-    /// A Job without pods that the operator has suspended for the reason `note`, or somebody else has.
+    /// A Job without pods that the operator has suspended for the reason `note`, or, without a note, another actor.
     fn suspended(note: Option<&str>) -> Job {
         let mut job = job(0);
         job.spec.as_mut().unwrap().suspend = Some(true);
@@ -122,14 +120,15 @@ mod tests {
     }
 
     fn failing(case: &mut Case) {
-        let answer = kube::core::Status::failure("exceeded quota", "Forbidden");
-        let answer = kube::Error::Api(Box::new(answer));
-        case.error = Some(Error::of(Verb::Apply, "Job", "hello")(answer));
+        let status = kube::core::Status::failure("exceeded quota", "Forbidden");
+        let refusal = kube::Error::Api(Box::new(status));
+        case.error = Some(Error::of(Verb::Apply, "Job", "hello")(refusal));
     }
 
     fn lacking_a_node(case: &mut Case) {
         interactive(case);
-        case.live.pods.waiting = Some(Waiting { message: "no node".to_owned(), lasts: true });
+        case.live.pods.waiting =
+            Some(Waiting { message: "no node".to_owned(), is_persistent: true });
     }
 
     fn held_up(case: &mut Case) {
@@ -164,7 +163,7 @@ mod tests {
         ]
     }
 
-    /// The rules of kstatus: `Compute` in `pkg/kstatus/status` of sigs.k8s.io/cli-utils 0.37.
+    /// Computes the result by the rules of kstatus: `Compute` in `pkg/kstatus/status` of sigs.k8s.io/cli-utils 0.37.
     fn computed(object: &Value) -> &'static str {
         let status = &object["status"];
         if status["observedGeneration"] != object["metadata"]["generation"] {
@@ -183,13 +182,13 @@ mod tests {
     }
 
     #[test]
-    fn it_is_current_when_it_is_as_asked_for_failed_when_it_cannot_be_and_else_in_progress() {
+    fn kstatus_computes_the_expected_result_in_every_state() {
         for (what, object, expected) in all() {
             assert_eq!(computed(&object), expected, "{what}: {object:#}");
         }
     }
 
-    /// The health check of the page, for Argo CD.
+    /// Runs the health check for Argo CD in docs/how-to/gitops.md.
     #[test]
     fn the_script_for_argo_cd_agrees() {
         let page = include_str!("../../../../docs/how-to/gitops.md");

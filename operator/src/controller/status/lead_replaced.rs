@@ -1,12 +1,11 @@
-//! Why an instance that people end has another lead than before.
+//! Finds why an interactive instance got a new lead.
 
 use super::facts::Facts;
 use super::pod::PodView;
 use crate::controller::pod_ext::replaced_before;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-/// Why the lead has begun again or is about to; `None` for a first lead, and where a command is run, whose lead has no
-/// successor.
+/// Why the lead was or will be replaced; `None` for a first lead, and for a command's lead, which is never replaced.
 pub(super) fn replaced(
     facts: &Facts<'_>,
     runner: &str,
@@ -16,7 +15,7 @@ pub(super) fn replaced(
     let lead = lead.filter(|_| facts.plan.interactive)?;
     let earlier = facts.live.pods.earlier_lead.as_ref();
     let earlier = earlier.map(|pod| PodView::new(pod, runner, now));
-    // A pod in which no container was started has had no jobs.
+    // A pod without started containers had no jobs.
     let ended = [Some(lead), earlier.as_ref()].into_iter().flatten().find(|it| it.ended.is_some());
     let outcome = ended.and_then(PodView::failure).or_else(|| lead.earlier_end());
     let gone = || {
@@ -24,5 +23,5 @@ pub(super) fn replaced(
         (replaced_before(lead.pod) > 0).then(|| why.to_owned())
     };
     let cause = outcome.map(|it| it.message).or_else(gone)?;
-    Some(format!("the lead has begun again, and jobs that are in no archive are lost: {cause}"))
+    Some(format!("the lead was replaced, and jobs that are in no archive are lost: {cause}"))
 }

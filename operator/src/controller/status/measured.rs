@@ -1,28 +1,25 @@
-//! What a status, and the change of one, says to those who measure.
+//! The values that the metrics take from a status and from a status change.
 
 use super::conditions::kind;
-use crate::metrics::{Change, End, Summary};
-use flux_api::crd::{MiniCluster, MiniClusterStatus, State};
+use crate::metrics::{End, StatusChange, Summary};
+use flux_api::crd::{MiniCluster, MiniClusterStatus, Reason, State};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt as _;
 use std::time::Duration;
 
-/// The reason of `Suspended` while a queue has not admitted the Job.
-pub(super) const IN_QUEUE: &str = "InQueue";
-
-/// How `cluster` is, with `status`.
-pub(crate) fn summary(cluster: &MiniCluster, status: &MiniClusterStatus) -> Option<Summary> {
+pub(crate) fn summary(mini_cluster: &MiniCluster, status: &MiniClusterStatus) -> Option<Summary> {
     let state = status.state?;
     let reason = status.reason.as_deref().unwrap_or_default();
     let in_queue = state == State::Suspended
-        && condition(status, kind::SUSPENDED).is_some_and(|it| it.reason == IN_QUEUE);
+        && condition(status, kind::SUSPENDED)
+            .is_some_and(|it| it.reason == Reason::InQueue.as_str());
     let since = |type_, value| transition(status, type_, value);
     let waits_since = match state {
         State::Pending | State::Starting | State::Degraded => {
-            // The time in a queue, or suspended, is another wait.
+            // The time in a queue or suspended does not count.
             let since = since(kind::READY, "False").max(since(kind::SUSPENDED, "False"));
-            since.or_else(|| created(cluster))
+            since.or_else(|| created(mini_cluster))
         }
         State::Suspended if in_queue => since(kind::SUSPENDED, "True"),
         State::Suspended
@@ -35,15 +32,14 @@ pub(crate) fn summary(cluster: &MiniCluster, status: &MiniClusterStatus) -> Opti
     Some(Summary::new(state, reason, in_queue, waits_since))
 }
 
-/// What the change from the status of `cluster` to `new` tells of its run.
 pub(crate) fn change<'status>(
-    cluster: &MiniCluster,
+    mini_cluster: &MiniCluster,
     new: &'status MiniClusterStatus,
-) -> Change<'status> {
-    let old = cluster.status.as_ref();
+) -> StatusChange<'status> {
+    let old = mini_cluster.status.as_ref();
     let since_creation = |time: Timestamp| {
-        // A clock may be behind; a copy of a MiniCluster from elsewhere is younger than its run.
-        let duration = time.duration_since(created(cluster)?);
+        // A time before the creation comes from a clock that is behind, or from a restored copy of a MiniCluster.
+        let duration = time.duration_since(created(mini_cluster)?);
         Duration::try_from(duration).ok()
     };
     let was_over = old.is_some_and(MiniClusterStatus::is_over);
@@ -53,25 +49,25 @@ pub(crate) fn change<'status>(
         reason: new.reason.as_deref().unwrap_or_default(),
         timeline: &new.timeline,
     });
-    // Without a Job there was none to count.
-    let size = if new.size > 0 { new.size } else { cluster.spec.size };
-    Change { size, ready: first_ready(old, new).and_then(since_creation), end }
+    // A MiniCluster that never had a Job has size 0 in its status.
+    let size = if new.size > 0 { new.size } else { mini_cluster.spec.size };
+    StatusChange { size, ready: first_ready(old, new).and_then(since_creation), end }
 }
 
-/// When the MiniCluster has become ready, if `new` is the first status that says so. A run that is complete is ready,
-/// too. After a suspension nothing says whether it was ready before.
+/// When the MiniCluster became ready, if `new` is its first ready status. A complete run has `Ready=True`, too, and does
+/// not count. After a suspension the status does not show whether it was ready before.
 fn first_ready(old: Option<&MiniClusterStatus>, new: &MiniClusterStatus) -> Option<Timestamp> {
     let now = transition(new, kind::READY, "True").filter(|_| !new.is_over())?;
     let Some(old) = old.filter(|old| !old.conditions.is_empty()) else {
         return Some(now);
     };
-    // One that was ready before has become unready later than it has not been complete, which it never was.
+    // `Complete` is false since the start: `Ready` is false since the same time only if it was never true.
     let unready = transition(old, kind::READY, "False")?;
     (Some(unready) == transition(old, kind::COMPLETE, "False")).then_some(now)
 }
 
-fn created(cluster: &MiniCluster) -> Option<Timestamp> {
-    cluster.creation_timestamp().map(|time| time.0)
+fn created(mini_cluster: &MiniCluster) -> Option<Timestamp> {
+    mini_cluster.creation_timestamp().map(|time| time.0)
 }
 
 fn condition<'status>(
@@ -81,7 +77,7 @@ fn condition<'status>(
     status.conditions.iter().find(|condition| condition.type_ == type_)
 }
 
-/// Since when the condition has this value, if it has.
+/// Since when the condition has this status, if it has it.
 fn transition(status: &MiniClusterStatus, type_: &str, value: &str) -> Option<Timestamp> {
     let condition = condition(status, type_).filter(|condition| condition.status == value)?;
     Some(condition.last_transition_time.0)
@@ -107,20 +103,20 @@ mod tests {
     }
 
     /// A MiniCluster that was created at second 10.
-    fn cluster(status: Option<MiniClusterStatus>) -> MiniCluster {
-        let mut cluster = MiniCluster::new("hello", MiniClusterSpec::default());
-        cluster.metadata.creation_timestamp = Some(at(10));
-        cluster.status = status;
-        cluster
+    fn mini_cluster(status: Option<MiniClusterStatus>) -> MiniCluster {
+        let mut mini_cluster = MiniCluster::new("hello", MiniClusterSpec::default());
+        mini_cluster.metadata.creation_timestamp = Some(at(10));
+        mini_cluster.status = status;
+        mini_cluster
     }
 
     fn waits(state: State, conditions: &[(&str, &str, &str, i64)]) -> (Option<i64>, bool) {
-        let found = summary(&cluster(None), &status(state, conditions)).unwrap();
+        let found = summary(&mini_cluster(None), &status(state, conditions)).unwrap();
         (found.waits_since.map(Timestamp::as_second), found.in_queue)
     }
 
     #[test]
-    fn a_wait_begins_when_the_queue_is_left_or_the_lead_is_lost() {
+    fn waiting_time_starts_after_the_queue_or_a_lost_lead() {
         let unready = |at| ("Ready", "False", "Starting", at);
         let resumed = |at| ("Suspended", "False", "NotSuspended", at);
         let suspended = |reason| ("Suspended", "True", reason, 15);
@@ -139,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_time_that_it_is_ready_counts_and_no_other() {
+    fn only_the_first_time_ready_is_counted() {
         let ready = status(State::Running, &[("Ready", "True", "QuorumReached", 31)]);
         let unready = |at| {
             let conditions =
@@ -156,25 +152,25 @@ mod tests {
             (Some(unready(25)), None),
             (Some(ready.clone()), None),
         ] {
-            let cluster = cluster(old);
-            assert_eq!(change(&cluster, &ready).ready, after.map(Duration::from_secs));
-            assert_eq!(change(&cluster, &unready(11)).ready, None);
+            let mini_cluster = mini_cluster(old);
+            assert_eq!(change(&mini_cluster, &ready).ready, after.map(Duration::from_secs));
+            assert_eq!(change(&mini_cluster, &unready(11)).ready, None);
             let complete = status(State::Complete, &[("Ready", "True", "Complete", 31)]);
-            assert_eq!(change(&cluster, &complete).ready, None);
+            assert_eq!(change(&mini_cluster, &complete).ready, None);
         }
     }
 
     #[test]
-    fn an_end_counts_once_and_not_before_the_creation() {
+    fn an_end_is_counted_once() {
         let mut over = status(State::Failed, &[]);
         over.completion_time = Some(at(70));
-        let end = |cluster: &MiniCluster, new: &MiniClusterStatus| {
-            change(cluster, new).end.map(|end| end.after)
+        let end = |mini_cluster: &MiniCluster, new: &MiniClusterStatus| {
+            change(mini_cluster, new).end.map(|end| end.after)
         };
-        assert_eq!(end(&cluster(None), &over), Some(Some(Duration::from_mins(1))));
-        assert_eq!(end(&cluster(Some(over.clone())), &over), None);
-        assert_eq!(end(&cluster(Some(over.clone())), &status(State::Running, &[])), None);
+        assert_eq!(end(&mini_cluster(None), &over), Some(Some(Duration::from_mins(1))));
+        assert_eq!(end(&mini_cluster(Some(over.clone())), &over), None);
+        assert_eq!(end(&mini_cluster(Some(over.clone())), &status(State::Running, &[])), None);
         over.completion_time = Some(at(5));
-        assert_eq!(end(&cluster(None), &over), Some(None));
+        assert_eq!(end(&mini_cluster(None), &over), Some(None));
     }
 }

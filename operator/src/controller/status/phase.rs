@@ -1,14 +1,14 @@
-//! Where a MiniCluster is between its Job's creation and its end.
+//! The state of a MiniCluster between the creation of its Job and the end of its run.
 
 use super::facts::Facts;
 use super::pod::{Outcome, PodView, exit_code_of_lost_lead, failure_of_lost_lead};
 use crate::controller::job_ext::{
-    CAUSE_ANNOTATION, counts_by_index, has_pods, is_suspended, job_condition, noted_generation,
-    ready_pods,
+    LATE_START_ANNOTATION, counts_by_index, has_pods, is_suspended, job_condition,
+    noted_generation, ready_pods,
 };
 use crate::controller::observe::waiting::Waiting;
 use crate::controller::run_record::{RunRecord, end_by_lead};
-use flux_api::crd::State;
+use flux_api::crd::{Reason, State};
 use flux_api::objects::is_replaced;
 use flux_contract::labels;
 use k8s_openapi::api::batch::v1::{Job, JobCondition};
@@ -52,7 +52,7 @@ impl From<&RunRecord> for Phase {
     }
 }
 
-/// The Job of a run that had begun is gone, and nobody saw its end.
+/// The outcome of a run that had begun and whose Job was deleted before the operator saw the end.
 fn end_not_seen(run: &RunRecord) -> Outcome {
     let (uid, selector) = (&run.job, labels::CONTROLLER_UID);
     let message = format!(
@@ -60,7 +60,7 @@ fn end_not_seen(run: &RunRecord) -> Outcome {
          the command a second time. Pods of the Job that somebody has kept may still run: kubectl get pods --selector \
          {selector}={uid}. Delete and create the MiniCluster to run it again"
     );
-    Outcome::new("EndNotSeen", message)
+    Outcome::new(Reason::EndNotSeen, message)
 }
 
 pub(super) fn generation(facts: &Facts<'_>) -> i64 {
@@ -69,7 +69,7 @@ pub(super) fn generation(facts: &Facts<'_>) -> i64 {
     noted.or(ended).unwrap_or(facts.plan.generation)
 }
 
-/// Decides from the note of the run's end, else from the Job and the lead's pod.
+/// The phase by the record of the run's end, else by the Job and the lead's pod.
 pub(super) fn phase(
     runner: &str,
     facts: &Facts<'_>,
@@ -90,12 +90,11 @@ pub(super) fn phase(
     }
     let by_lead = lead.and_then(|lead| ended_by_lead(job, lead, facts.plan.interactive));
     if let Some(condition) = job_condition(job, "Failed") {
-        // The pod's end may be told a moment after the Job's: the exit code is worth the wait,
-        // and the pod's change is what ends it.
+        // The end of the pod, which has the exit code, may arrive a moment later and cause another reconcile.
         if lead.is_some_and(PodView::is_about_to_end) {
             return State::Ending.into();
         }
-        // What others have put beside the runner may have failed the Job of a good run.
+        // A container that a webhook has added may have failed the Job of a good run.
         if let Some(phase) = by_lead.filter(|phase| phase.state == State::Complete) {
             return phase;
         }
@@ -118,7 +117,7 @@ pub(super) fn phase(
     let state = if lead.unstarted && counts_by_index(job) {
         State::Pending
     } else if lead.over || (lead.ended.is_some() && !restarts(job)) {
-        let waits = facts.plan.interactive && comes_back(job, lead);
+        let waits = facts.plan.interactive && is_replaced_later(job, lead);
         if waits { State::Pending } else { return State::Ending.into() }
     } else if lead.ready {
         State::Running
@@ -140,17 +139,17 @@ fn ended_by_lead(job: &Job, lead: &PodView<'_>, interactive: bool) -> Option<Pha
     })
 }
 
-/// A Job that was started and has no pod is being refused its pods.
+/// The wait of a started Job that has no pods: the Job controller cannot create them.
 fn no_pods(job: &Job) -> Option<Waiting> {
     let status = job.status.as_ref()?;
     let none = status.start_time.is_some() && status.active.unwrap_or_default() == 0;
     let refused = none && status.terminating.unwrap_or_default() == 0;
     let name = job.name_any();
-    let message = format!("no pod was made yet; `kubectl describe job {name}` says why");
-    refused.then_some(Waiting { message, lasts: false })
+    let message = format!("the Job has no pod yet; `kubectl describe job {name}` shows why");
+    refused.then_some(Waiting { message, is_persistent: false })
 }
 
-fn comes_back(job: &Job, lead: &PodView<'_>) -> bool {
+fn is_replaced_later(job: &Job, lead: &PodView<'_>) -> bool {
     counts_by_index(job) && lead.ended.as_ref().is_none_or(|ended| is_replaced(ended.exit_code))
 }
 
@@ -161,14 +160,14 @@ fn restarts(job: &Job) -> bool {
 
 fn success(interactive: bool) -> Outcome {
     let (reason, message) = if interactive {
-        ("ShutDown", "the instance was shut down")
+        (Reason::ShutDown, "the instance was shut down")
     } else {
-        ("CommandSucceeded", "the command ended with exit code 0")
+        (Reason::CommandSucceeded, "the command ended with exit code 0")
     };
     Outcome::new(reason, message.to_owned())
 }
 
-/// Why the Job failed: what the lead says, else what the worker says, else what the Job says, be it of the lead.
+/// Why the Job failed: by the lead, else by a worker, else by the Job's condition, perhaps with a lost lead's code.
 fn failure(
     runner: &str,
     facts: &Facts<'_>,
@@ -176,12 +175,12 @@ fn failure(
     condition: &JobCondition,
     now: &Time,
 ) -> Outcome {
-    let reason = condition.reason.clone().unwrap_or_else(|| "JobFailed".to_owned());
+    let reason = condition.reason.clone().unwrap_or_else(|| Reason::JobFailed.as_str().to_owned());
     let message = condition.message.clone().unwrap_or_else(|| "the Job failed".to_owned());
-    if reason == "DeadlineExceeded" {
+    if reason == Reason::DeadlineExceeded.as_str() {
         let job = facts.live.job.as_ref();
-        if let Some(cause) = job.and_then(|job| job.annotations().get(CAUSE_ANNOTATION)) {
-            return Outcome::new("StartDeadlineExceeded", cause.clone());
+        if let Some(cause) = job.and_then(|job| job.annotations().get(LATE_START_ANNOTATION)) {
+            return Outcome::new(Reason::StartDeadlineExceeded, cause.clone());
         }
         let job = job.and_then(|job| job.spec.as_ref());
         let seconds = job.and_then(|spec| spec.active_deadline_seconds).unwrap_or_default();

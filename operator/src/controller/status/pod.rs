@@ -1,10 +1,11 @@
-//! What a pod's status says about the run inside it; of a lead whose pod is gone, what the Job controller's words say.
+//! The state of the run inside a pod, from the pod's status, or, for a lost lead, from the Job's condition.
 
 use crate::controller::job_ext::job_condition;
 use crate::controller::observe::waiting::{Waiting, remedy, waiting};
 use crate::controller::pod_ext::{
     condition, containers, disruption, has_failed, is_unstarted, phase,
 };
+use flux_api::crd::Reason;
 use flux_contract::{Exit, FailedTask, TerminationMessage};
 use k8s_openapi::api::batch::v1::{Job, PodFailurePolicyRule};
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, Pod};
@@ -12,13 +13,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 use std::time::Duration;
 
-/// A lead that is not ready for no longer than this has not lost anything: it may be about to end.
-const READINESS_PATIENCE: Duration = Duration::from_secs(10);
+/// Time for which an unready lead counts as ready, because it may be about to end.
+const READINESS_TOLERANCE: Duration = Duration::from_secs(10);
 
-/// The field that limits what a container may use of memory.
 const MEMORY_LIMIT: &str = "spec.containers[].resources.limits.memory";
-/// The kubelet's word for a container of which a process was killed for its memory.
-pub(super) const OUT_OF_MEMORY: &str = "OOMKilled";
+/// The kubelet's reason for a container that exceeded its memory limit.
+const OUT_OF_MEMORY: &str = Reason::OOMKilled.as_str();
 
 /// How a run has ended, for a condition.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,17 +29,17 @@ pub(super) struct Outcome {
 }
 
 impl Outcome {
-    pub(super) fn new(reason: &str, message: String) -> Self {
-        Self { reason: reason.to_owned(), message }
+    pub(super) fn new(reason: impl AsRef<str>, message: String) -> Self {
+        Self { reason: reason.as_ref().to_owned(), message }
     }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Ended {
     pub(super) exit_code: i32,
-    /// What the agent said about it, if it is the agent that wrote the termination message.
+    /// The agent's termination message, if the agent wrote one.
     pub(super) message: Option<TerminationMessage>,
-    /// The kubelet's word for it: `Error`, `OOMKilled`, ...
+    /// The kubelet's reason: `Error`, `OOMKilled`, ...
     reason: Option<String>,
 }
 
@@ -57,26 +57,25 @@ pub(super) struct PodView<'pod> {
     pub(super) pod: &'pod Pod,
     runner: &'pod str,
     pub(super) over: bool,
-    /// It has failed before its runner was started.
+    /// The pod has failed before its runner was started.
     pub(super) unstarted: bool,
     pub(super) running: bool,
-    /// Its broker is online; on the lead: the quorum is there. A pod whose sidecar has failed is
-    /// not ready, but its runner is.
+    /// The broker is online; for the lead: the quorum was reached. A failed sidecar does not change it.
     pub(super) ready: bool,
-    /// It was ready, is not any more, and is too long so to be about to end.
+    /// The broker was ready and has been unready for longer than [`READINESS_TOLERANCE`].
     pub(super) degraded: bool,
     pub(super) ended: Option<Ended>,
-    /// What keeps it from running, if it is more than a matter of time.
+    /// Why the pod does not run, if it does not only need time.
     pub(super) waiting: Option<Waiting>,
 }
 
-/// True when `runner` was ready, and is not since a time that is too long ago for it to be about to
-/// end. Not ready since before it began: the readiness probe has not yet followed the startup probe.
+/// True when `runner` was ready and has been unready since `since` for longer than [`READINESS_TOLERANCE`]. A `since`
+/// before the start of the runner means that the readiness probe has not run yet.
 fn is_lost(runner: &ContainerStatus, since: &Time, now: &Time) -> bool {
     let running = runner.state.as_ref().and_then(|state| state.running.as_ref());
     let began = running.and_then(|running| running.started_at.as_ref());
     began.is_some_and(|began| began.0 < since.0)
-        && now.0.duration_since(since.0).unsigned_abs() >= READINESS_PATIENCE
+        && now.0.duration_since(since.0).unsigned_abs() >= READINESS_TOLERANCE
 }
 
 impl<'pod> PodView<'pod> {
@@ -99,7 +98,7 @@ impl<'pod> PodView<'pod> {
             waiting: waiting(std::slice::from_ref(pod), &[], now),
         };
         view.ready |= own.is_some_and(|own| own.ready) && view.failed_container().is_some();
-        // The startup probe passes when the broker is ready for the first time.
+        // The startup probe succeeds when the broker is ready for the first time.
         if let Some(own) = own.filter(|own| own.started == Some(true))
             && !view.ready
             && view.running
@@ -115,25 +114,25 @@ impl<'pod> PodView<'pod> {
         !self.over && self.ended.is_none() && self.pod.metadata.deletion_timestamp.is_none()
     }
 
-    /// Why the pod failed, if it did: the runner's end, else the kubelet's reason, else another container's end.
+    /// Why the pod failed, if it did: the end of the runner, else the kubelet's reason, else another container's end.
     pub(super) fn failure(&self) -> Option<Outcome> {
         if let Some(ended) = self.ended.as_ref().filter(|ended| ended.exit_code != 0) {
             let Outcome { reason, message } = self.runner_failure(ended);
             let ended_by_itself = ended.message.as_ref().is_some_and(|message| message.command_ran);
             let reason = self.kubelets_reason().filter(|_| !ended_by_itself).unwrap_or(reason);
-            let taken = self.taken().map(|why| format!("; the pod was taken away: {why}"));
-            let (taken, log) = (taken.unwrap_or_default(), self.log_command());
-            return Some(Outcome { reason, message: format!("{message}{taken}; {log}") });
+            let removal = self.removal_message().map(|why| format!("; the pod was removed: {why}"));
+            let (removal, log) = (removal.unwrap_or_default(), self.log_command());
+            return Some(Outcome { reason, message: format!("{message}{removal}; {log}") });
         }
         let status = self.pod.status.as_ref().filter(|_| has_failed(self.pod))?;
         if let Some(reason) = self.kubelets_reason() {
             let message = status.message.clone().unwrap_or_default();
             return Some(Outcome { message: format!("{message}{}", remedy(&reason)), reason });
         }
-        Some(Outcome::new("ContainerFailed", self.failed_container()?))
+        Some(Outcome::new(Reason::ContainerFailed, self.failed_container()?))
     }
 
-    /// How the runner ended before it was started again in this pod, if it was.
+    /// The end of the runner before the kubelet started it again in this pod, if it did.
     pub(super) fn earlier_end(&self) -> Option<Outcome> {
         let status = self.pod.status.as_ref()?;
         let own = containers(status).find(|it| it.name == self.runner)?;
@@ -141,19 +140,19 @@ impl<'pod> PodView<'pod> {
         Some(self.runner_failure(&Ended::of(end)))
     }
 
-    /// Why the kubelet has ended the pod, if it has: `Evicted`, ...
+    /// The kubelet's reason to end the pod, if it did: `Evicted`, ...
     fn kubelets_reason(&self) -> Option<String> {
         self.pod.status.as_ref()?.reason.as_deref().map(camel_case)
     }
 
-    /// Who took the pod away; the kubelet does not call it a disruption when the pod has used more than it may.
-    fn taken(&self) -> Option<&str> {
+    /// Message about the removal of the pod, by a disruption or by the kubelet.
+    fn removal_message(&self) -> Option<&str> {
         let status = self.pod.status.as_ref()?;
         let disruption = disruption(self.pod).map(|it| it.message.as_deref().unwrap_or_default());
         disruption.or_else(|| status.reason.as_ref().and(status.message.as_deref()))
     }
 
-    /// The container beside the runner that has failed, if one has, and its end.
+    /// The failed container beside the runner, if there is one, and its end.
     pub(super) fn failed_beside(&self) -> Option<(&ContainerStatus, &ContainerStateTerminated)> {
         let beside = |container: &&ContainerStatus| container.name != self.runner;
         let all = self.pod.status.iter().flat_map(containers);
@@ -162,18 +161,18 @@ impl<'pod> PodView<'pod> {
         })
     }
 
-    /// The same for people, with what it left.
+    /// For a message: that container with its exit code and its last message.
     pub(super) fn failed_container(&self) -> Option<String> {
         let (container, end) = self.failed_beside()?;
-        let text = end.message.as_deref().unwrap_or_default();
-        // The agent's own document, or whatever else the container left.
-        let said = match TerminationMessage::from_json(text) {
+        let message = end.message.as_deref().unwrap_or_default();
+        // The termination message of the agent, or of another program.
+        let text = match TerminationMessage::from_json(message) {
             Some(message) => message.last_error.unwrap_or_default(),
-            None => text.trim_end().lines().last().unwrap_or_default().to_owned(),
+            None => message.trim_end().lines().last().unwrap_or_default().to_owned(),
         };
-        let separator = if said.is_empty() { "" } else { ": " };
+        let separator = if text.is_empty() { "" } else { ": " };
         let (name, code) = (&container.name, end.exit_code);
-        Some(format!("container {name} exited with code {code}{separator}{said}"))
+        Some(format!("container {name} exited with code {code}{separator}{text}"))
     }
 
     fn log_command(&self) -> String {
@@ -186,7 +185,7 @@ impl<'pod> PodView<'pod> {
         let (code, runner) = (ended.exit_code, self.runner);
         let Some(message) = &ended.message else {
             let word = ended.reason.as_deref().unwrap_or("Error");
-            let reason = if word == "Error" { "ContainerFailed" } else { word };
+            let reason = if word == "Error" { Reason::ContainerFailed.as_str() } else { word };
             let message = if word == OUT_OF_MEMORY {
                 format!(
                     "container {runner} ran out of the memory that its limits allow (exit code {code}); \
@@ -195,9 +194,9 @@ impl<'pod> PodView<'pod> {
             } else {
                 format!("container {runner} exited with code {code} ({word})")
             };
-            return Outcome::new(&camel_case(reason), message);
+            return Outcome::new(camel_case(reason), message);
         };
-        // The kubelet knows why a command was ended that can only say that it was.
+        // Only the kubelet knows that the command was killed for its memory.
         if message.command_ran && ended.reason.as_deref() == Some(OUT_OF_MEMORY) {
             let message = format!(
                 "command exited with code {code}: container {runner} ran out of the memory that its \
@@ -212,13 +211,14 @@ impl<'pod> PodView<'pod> {
             };
             let text =
                 format!("{text}{}", message.failed_task.as_ref().map(task).unwrap_or_default());
-            ("CommandFailed", text)
+            (Reason::CommandFailed.as_str(), text)
         } else {
-            // What ended a run that had begun, e.g. its deadline, has a code of its own too.
+            // The agent also has exit codes for the end of a running command, for example by the deadline.
             let what =
                 if message.command_began() { "run was ended" } else { "command was not run" };
-            // A run that was killed ends with the kernel's code, and has left its own.
-            let reason = Exit::from_code(message.exit_code).map_or("AgentFailed", Exit::reason);
+            // A killed agent ends with the kernel's code, but its message has its own code.
+            let own = Exit::from_code(message.exit_code);
+            let reason = own.map_or(Reason::AgentFailed.as_str(), Exit::reason);
             (reason, format!("the {what} (exit code {code})"))
         };
         let error = message.last_error.as_deref().filter(|error| !error.is_empty());
@@ -227,7 +227,7 @@ impl<'pod> PodView<'pod> {
     }
 }
 
-/// Which task it was, for people.
+/// For a message: the failed task.
 fn task(failed: &FailedTask) -> String {
     let host = failed.host.iter().map(|host| format!(" on {host}"));
     let signal = failed.signal.iter().map(|signal| format!(", ended by signal {signal}"));
@@ -235,7 +235,7 @@ fn task(failed: &FailedTask) -> String {
     format!(" (rank {}{more})", failed.rank)
 }
 
-/// What POSIX says of the exit codes that a shell, or the agent, has for a command it cannot run.
+/// The meaning in POSIX of the exit codes for a command that cannot be run.
 const fn meaning(code: i32) -> &'static str {
     match code {
         126 => " (found, but cannot be executed)",
@@ -244,37 +244,37 @@ const fn meaning(code: i32) -> &'static str {
     }
 }
 
-/// Reasons must be `CamelCase`; the kubelet's are, but a runtime may say anything.
+/// `reason` if it is `CamelCase`, as conditions require: the kubelet's are, but those of a runtime may not be.
 fn camel_case(reason: &str) -> String {
     let fits = reason.starts_with(|c: char| c.is_ascii_alphabetic())
         && reason.chars().all(|c| c.is_ascii_alphanumeric());
-    if fits { reason.to_owned() } else { "ContainerFailed".to_owned() }
+    if fits { reason } else { Reason::ContainerFailed.as_str() }.to_owned()
 }
 
 fn terminated(container: &ContainerStatus) -> Option<&ContainerStateTerminated> {
     container.state.as_ref()?.terminated.as_ref()
 }
 
-/// The exit code of the lead's runner, if that has failed `job`: `Container hello for pod default/hello-0-abcde
-/// failed with exit code 7 matching FailJob rule at index 1` (`pod_failure_policy.go` of Kubernetes). Words that
-/// do not agree with the rules of the Job give no code.
+/// The exit code of the lead's runner from the condition of `job`: `Container hello for pod default/hello-0-abcde
+/// failed with exit code 7 matching FailJob rule at index 1` (`pod_failure_policy.go` of Kubernetes). `None` if the
+/// message does not agree with the rules of the Job.
 pub(super) fn exit_code_of_lost_lead(job: &Job) -> Option<i32> {
     let name = job.name_any();
     let failed = job_condition(job, "Failed")?;
     if failed.reason.as_deref() != Some("PodFailurePolicy") {
         return None;
     }
-    let words = failed.message.as_deref()?.strip_prefix(&format!("Container {name} for pod "))?;
-    let (_namespace, words) = words.split_once('/')?;
-    let words = words.strip_prefix(&format!("{name}-0-"))?;
-    let (_, words) = words.split_once(" failed with exit code ")?;
-    let (code, index) = words.split_once(" matching FailJob rule at index ")?;
+    let message = failed.message.as_deref()?.strip_prefix(&format!("Container {name} for pod "))?;
+    let (_namespace, message) = message.split_once('/')?;
+    let message = message.strip_prefix(&format!("{name}-0-"))?;
+    let (_, message) = message.split_once(" failed with exit code ")?;
+    let (code, index) = message.split_once(" matching FailJob rule at index ")?;
     let (code, index) = (code.parse().ok()?, index.parse::<usize>().ok()?);
     let rule = job.spec.as_ref()?.pod_failure_policy.as_ref()?.rules.get(index)?;
-    fails_by(rule, &name, code).then_some(code)
+    rule_matches(rule, &name, code).then_some(code)
 }
 
-fn fails_by(rule: &PodFailurePolicyRule, name: &str, code: i32) -> bool {
+fn rule_matches(rule: &PodFailurePolicyRule, name: &str, code: i32) -> bool {
     rule.action == "FailJob"
         && rule.on_exit_codes.as_ref().is_some_and(|codes| {
             codes.container_name.as_deref().is_none_or(|container| container == name)
@@ -282,14 +282,17 @@ fn fails_by(rule: &PodFailurePolicyRule, name: &str, code: i32) -> bool {
         })
 }
 
-/// The failure that this code tells of: it is one of the agent's own, or the command's.
+/// The failure with this exit code, which is the agent's or the command's.
 pub(super) fn failure_of_lost_lead(code: i32) -> Outcome {
     let gone = "its pod is gone, and its log with it";
-    let (reason, what) = Exit::from_code(code).map_or_else(
-        || ("CommandFailed", format!("command exited with code {code}{}", meaning(code))),
-        |exit| (exit.reason(), format!("the lead ended with exit code {code}")),
-    );
-    Outcome::new(reason, format!("{what}; {gone}"))
+    if let Some(exit) = Exit::from_code(code) {
+        return Outcome::new(
+            exit.reason(),
+            format!("the lead ended with exit code {code}; {gone}"),
+        );
+    }
+    let message = format!("command exited with code {code}{}; {gone}", meaning(code));
+    Outcome::new(Reason::CommandFailed, message)
 }
 
 #[cfg(test)]
@@ -299,13 +302,13 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_lead_whose_pod_is_gone_is_told_by_the_code_that_the_job_has_noted() {
+    fn the_job_condition_has_the_exit_code_of_lost_leads() {
         let policy = built(&cluster(&json!({})), 1).job.spec.unwrap().pod_failure_policy;
-        for (reason, pod, code, rule, told) in [
+        for (reason, pod, code, rule, expected) in [
             ("PodFailurePolicy", "hello-0-abcde", 7, 1, Some("CommandFailed")),
             ("PodFailurePolicy", "hello-0-abcde", 69, 1, Some("HookFailed")),
             ("PodFailurePolicy", "hello-1-abcde", 73, 1, None),
-            // Words that do not agree with the rules of the Job are not believed.
+            // The message does not agree with the rules of the Job.
             ("PodFailurePolicy", "hello-0-abcde", 75, 1, None),
             ("PodFailurePolicy", "hello-0-abcde", 7, 0, None),
             ("PodFailurePolicy", "hello-0-abcde", 7, 2, None),
@@ -319,8 +322,8 @@ mod tests {
                 "Container hello for pod default/{pod} failed with exit code {code} matching FailJob rule at index {rule}"
             ));
             let found = exit_code_of_lost_lead(&job);
-            assert_eq!(found, told.map(|_| code), "{reason} {pod} {code} {rule}");
-            assert_eq!(found.map(|code| failure_of_lost_lead(code).reason).as_deref(), told);
+            assert_eq!(found, expected.map(|_| code), "{reason} {pod} {code} {rule}");
+            assert_eq!(found.map(|code| failure_of_lost_lead(code).reason).as_deref(), expected);
         }
     }
 }

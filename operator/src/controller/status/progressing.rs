@@ -1,4 +1,4 @@
-//! The condition `Progressing`: what is under way, what it waits for, and what stands in its way.
+//! The condition `Progressing`: what happens now, what is waited for, and which error stops it.
 
 use super::brokers::Brokers;
 use super::conditions::{Conditions, kind};
@@ -8,11 +8,11 @@ use super::pod::PodView;
 use crate::controller::decide::mode::Mode;
 use crate::controller::job_ext::{HELD_ANNOTATION, is_finished};
 use crate::controller::pod_ext::running_beside;
-use flux_api::crd::State;
+use flux_api::crd::{Reason, State};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 
-/// Sets the condition: an error first, then what was asked for and cannot be had, then the phase.
+/// Sets the condition, from an error, else from changes that cannot be applied, else from the phase.
 pub(super) fn progressing(
     conditions: &mut Conditions,
     facts: &Facts<'_>,
@@ -23,30 +23,30 @@ pub(super) fn progressing(
     let stopped = if let Some(error) = facts.error {
         Some((error.category(), error.chain()))
     } else if phase.state == State::Invalid {
-        let message = "the specification was refused: see the condition Accepted";
-        Some(("Invalid", message.to_owned()))
+        let message = "the specification is invalid: see the condition Accepted";
+        Some((Reason::Invalid.as_str(), message.to_owned()))
     } else if phase.end.is_some() {
-        let over = || ("Finished", finished(facts));
-        Some(not_run_again(facts).map_or_else(over, |message| ("NotRunAgain", message)))
+        let edited = not_run_again(facts).map(|message| (Reason::NotRunAgain.as_str(), message));
+        edited.or_else(|| Some((Reason::Finished.as_str(), finished(facts))))
     } else if let Some(message) = change_refused(facts) {
-        Some(("ChangeRefused", message + &waiting_beside(phase)))
+        Some((Reason::ChangeRefused.as_str(), message + &waiting_beside(phase)))
     } else {
         let refused = facts.live.pods.refused.as_ref();
-        refused.map(|refused| ("PodsRefused", refused.clone()))
+        refused.map(|refused| (Reason::PodsRefused.as_str(), refused.clone()))
     };
     if let Some((reason, message)) = stopped {
         conditions.no(kind::PROGRESSING, reason, message);
     } else if facts.plan.mode == Mode::StartedByAnotherOperator {
-        let message = "the Job was made by another operator: it is left alone, with all that belongs \
-                       to it, until it has ended";
+        let message = "another operator created the Job: this operator leaves it and its objects alone until it \
+                       has ended";
         let message = format!("{message}{}", waiting_beside(phase));
-        conditions.yes(kind::PROGRESSING, "StartedByAnotherOperator", message);
+        conditions.yes(kind::PROGRESSING, Reason::StartedByAnotherOperator, message);
     } else {
         of_phase(conditions, facts, phase, brokers, replaced);
     }
 }
 
-/// That the run has ended, and what becomes of pods that others' containers hold.
+/// Message about a finished run, and about pods that foreign containers keep running.
 fn finished(facts: &Facts<'_>) -> String {
     let finished = "the MiniCluster has finished";
     let Some(job) = &facts.live.job else { return finished.to_owned() };
@@ -64,26 +64,24 @@ fn finished(facts: &Facts<'_>) -> String {
     }
 }
 
-/// What a change of a finished MiniCluster comes to: nothing. Of one that was refused that is said already.
+/// Message about edits of a finished MiniCluster, which have no effect. An invalid edit is reported by `Accepted`.
 fn not_run_again(facts: &Facts<'_>) -> Option<String> {
     let refused = facts.plan.violations.is_some();
     let changed = generation(facts) != facts.plan.generation || !facts.plan.refused.is_empty();
     if !changed || refused || facts.plan.expires {
         return None;
     }
-    let what = match facts.plan.refused.join(", ") {
-        fields if fields.is_empty() => "what was changed since has no effect".to_owned(),
-        fields => format!("what was changed since has no effect: {fields}"),
-    };
+    let fields = facts.plan.refused.join(", ");
+    let separator = if fields.is_empty() { "" } else { ": " };
     Some(format!(
-        "nothing was run: the MiniCluster has finished, and {what}; delete and create the MiniCluster \
-         to run it"
+        "the MiniCluster has finished and is not run again, so the change has no effect{separator}{fields}; delete \
+         and create the MiniCluster to run it"
     ))
 }
 
 fn change_refused(facts: &Facts<'_>) -> Option<String> {
     let what = if let Mode::StartedByAnotherRelease(image) = &facts.plan.mode {
-        // Whatever was changed: nothing of it can reach a run that is not understood.
+        // No change can reach agents whose configuration this operator cannot read.
         (generation(facts) != facts.plan.generation).then(|| {
             format!(
                 "it was started by another release of the operator, with the agent image {image}, whose \
@@ -103,7 +101,7 @@ fn waiting_beside(phase: &Phase) -> String {
     waiting.map(|waiting| format!(". Also: {}", waiting.message)).unwrap_or_default()
 }
 
-/// `replaced` is why the lead begins again, if it does.
+/// Sets the condition from the phase; `replaced` is why the lead was replaced, if it was.
 fn of_phase(
     conditions: &mut Conditions,
     facts: &Facts<'_>,
@@ -112,15 +110,15 @@ fn of_phase(
     replaced: Option<&str>,
 ) {
     let also = replaced.map(|why| format!("; {why}")).unwrap_or_default();
-    let starting = if replaced.is_some() { "LeadReplaced" } else { "Starting" };
+    let starting = if replaced.is_some() { Reason::LeadReplaced } else { Reason::Starting };
     if let Some(waiting) = &phase.waiting {
-        // What only waits for a moment is part of every start.
-        let reason = if waiting.lasts { "Waiting" } else { starting };
+        // A short wait is part of every start.
+        let reason = if waiting.is_persistent { Reason::Waiting } else { starting };
         return conditions.yes(kind::PROGRESSING, reason, format!("{}{also}", waiting.message));
     }
     let (holds, reason, message) = match phase.state {
         State::Pending | State::Starting if services_pod_waits(facts).is_some() => {
-            (true, "Waiting", services_pod_waits(facts).unwrap_or_default())
+            (true, Reason::Waiting, services_pod_waits(facts).unwrap_or_default())
         }
         State::Pending => {
             let awaited = match &facts.live.job {
@@ -131,21 +129,21 @@ fn of_phase(
         }
         State::Starting => (true, starting, format!("{}{also}", brokers.message())),
         State::Degraded => {
-            let message = format!("the lead was ready and is not any more: {}", brokers.message());
-            (false, "Degraded", message)
+            let message = format!("the lead was ready and no longer is: {}", brokers.message());
+            (false, Reason::Degraded, message)
         }
         State::Ending if phase.suspending => {
-            (true, "Suspending", "waiting for the pods of the suspended Job to end".to_owned())
+            (true, Reason::Suspending, "waiting for the pods of the suspended Job".to_owned())
         }
-        State::Ending => (true, "Ending", ending(facts)),
-        State::Running => (false, "Running", format!("the command can run{also}")),
-        State::Suspended => (false, "Suspended", "see the condition Suspended".to_owned()),
+        State::Ending => (true, Reason::Ending, ending(facts)),
+        State::Running => (false, Reason::Running, format!("the command can run{also}")),
+        State::Suspended => (false, Reason::Suspended, "see the condition Suspended".to_owned()),
         State::Complete | State::Failed | State::Invalid => return,
     };
     conditions.set(kind::PROGRESSING, holds, reason, message);
 }
 
-/// The containers that hold a pod of the lead, if some do.
+/// The foreign containers that keep a pod of the lead running, if there are some.
 fn holders(facts: &Facts<'_>) -> Option<String> {
     running_beside(facts.live.pods.held.as_ref()?, &facts.live.job.as_ref()?.name_any())
 }
@@ -153,11 +151,11 @@ fn holders(facts: &Facts<'_>) -> Option<String> {
 fn ending(facts: &Facts<'_>) -> String {
     match holders(facts) {
         Some(runs) => format!("waiting for containers to end: {runs}"),
-        None => "waiting for the rest of the pods to end".to_owned(),
+        None => "waiting for the other pods to end".to_owned(),
     }
 }
 
-/// What keeps the pod of `spec.services` from running, if there is one and it does not.
+/// Why the pod of `spec.services` does not run, if it exists.
 fn services_pod_waits(facts: &Facts<'_>) -> Option<String> {
     let pod = facts.live.services_pod.as_ref()?;
     let view = PodView::new(pod, "", &Time(jiff::Timestamp::MAX));

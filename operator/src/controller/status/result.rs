@@ -1,4 +1,4 @@
-//! How a run has ended and what of it failed, as a workflow engine reads it.
+//! The result of a run for workflow engines: exit code, and what failed.
 
 use super::facts::Facts;
 use super::phase::Phase;
@@ -9,11 +9,10 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 
-/// Most bytes of what a container left that is no document of the agent.
+/// Most bytes of the termination message of a container that the agent does not start.
 const OUTPUT_LIMIT: usize = 1024;
 
-/// The result of a run that has ended: from its pods; else what `old_run`, the old status of the same run, has; else
-/// its exit code alone.
+/// The result of a run that has ended: from its pods, else from the old status of the run, else only the exit code.
 pub(super) fn result(
     old_run: Option<&MiniClusterStatus>,
     runner: &str,
@@ -37,7 +36,7 @@ pub(super) fn result(
     found.or_else(kept).or_else(bare)
 }
 
-/// What of a pod has failed: its runner, else a container beside it.
+/// The failure in a pod: of its runner, else of another container.
 fn of_pod(runner: &str, view: &PodView<'_>) -> Option<RunResult> {
     if let Some(ended) = view.ended.as_ref().filter(|ended| ended.exit_code != 0) {
         let end = of_end(ended);
@@ -62,7 +61,7 @@ fn of_pod(runner: &str, view: &PodView<'_>) -> Option<RunResult> {
     })
 }
 
-/// What the runner says of its end.
+/// The result in the runner's termination message.
 fn of_end(ended: &Ended) -> RunResult {
     let message = ended.message.clone().unwrap_or_default();
     let task = message.failed_task.unwrap_or_default();
@@ -97,14 +96,17 @@ mod tests {
     use super::*;
     use crate::controller::decide::Plan;
     use crate::controller::fixtures::{at, ended, ended_job, pod};
-    use crate::controller::observe::{Live, Pods};
+    use crate::controller::observe::{Observed, Pods};
     use crate::controller::status::status;
     use k8s_openapi::api::core::v1::ContainerState;
     use serde_json::json;
 
     fn of(old: Option<&MiniClusterStatus>, type_: &str, pods: Pods) -> MiniClusterStatus {
-        let live =
-            Live { job: Some(ended_job(type_, "PodFailurePolicy")), pods, ..Live::default() };
+        let live = Observed {
+            job: Some(ended_job(type_, "PodFailurePolicy")),
+            pods,
+            ..Observed::default()
+        };
         let plan = Plan { generation: 1, maximum_size: Some(4), ..Plan::default() };
         status(old, "hello", &Facts { live: &live, plan: &plan, error: None }, at(300))
     }
@@ -123,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn the_task_that_failed_is_named_and_stays_so_when_the_pods_are_gone() {
+    fn the_failed_task_is_kept_when_the_pods_are_gone() {
         let status = of_lead(
             "Failed",
             137,
@@ -150,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_ended_well_has_its_job_and_one_that_is_under_way_has_no_result() {
+    fn only_a_run_that_ended_has_a_result() {
         let message = json!({ "exitCode": 0, "commandRan": true, "jobid": "ƒ1" });
         let status = of_lead("Complete", 0, &message);
         let jobid = Some("ƒ1".to_owned());
@@ -160,7 +162,8 @@ mod tests {
         assert_eq!((gone.result, gone.jobid), (status.result, status.jobid));
         let unseen = of(None, "Complete", Pods::default());
         assert_eq!(unseen.result, Some(RunResult::default()));
-        let live = Live { job: Some(crate::controller::fixtures::job(4)), ..Live::default() };
+        let live =
+            Observed { job: Some(crate::controller::fixtures::job(4)), ..Observed::default() };
         let plan = Plan::default();
         let facts = Facts { live: &live, plan: &plan, error: None };
         assert_eq!(super::super::status(None, "hello", &facts, at(300)).result, None);

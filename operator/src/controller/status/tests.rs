@@ -1,13 +1,13 @@
-//! Observation in, status out.
+//! Tests of [`status`]: live objects and plan in, status out.
 
 use super::*;
 use crate::controller::decide::Plan;
 use crate::controller::decide::mode::Mode;
 use crate::controller::error::Verb;
 use crate::controller::fixtures::{at, ended, ended_job, job, pod, running, table, waiting};
-use crate::controller::job_ext::CAUSE_ANNOTATION;
+use crate::controller::job_ext::LATE_START_ANNOTATION;
 use crate::controller::observe::waiting::Waiting;
-use crate::controller::observe::{Live, Pods};
+use crate::controller::observe::{Observed, Pods};
 use crate::controller::run_record::RunRecord;
 use flux_api::cluster::validate::{Violation, Violations};
 use flux_api::cluster::{QUEUE_LABEL, QUEUED_SIZE_ANNOTATION};
@@ -18,36 +18,36 @@ use serde_json::json;
 use std::collections::BTreeMap;
 
 #[derive(Default)]
-struct Observed {
-    live: Live,
+struct Case {
+    live: Observed,
     plan: Plan,
     error: Option<Error>,
 }
 
-fn observed(job: Option<Job>, lead: impl Into<Option<Pod>>) -> Observed {
-    let live = Live { job, pods: Pods { lead: lead.into(), ..Pods::default() }, ..Live::default() };
+fn observed(job: Option<Job>, lead: impl Into<Option<Pod>>) -> Case {
+    let live = Observed {
+        job,
+        pods: Pods { lead: lead.into(), ..Pods::default() },
+        ..Observed::default()
+    };
     let plan = Plan { generation: 1, maximum_size: Some(4), ..Plan::default() };
-    Observed { live, plan, error: None }
+    Case { live, plan, error: None }
 }
 
 fn lead(phase: &str, state: ContainerState) -> Pod {
     pod("hello-0-abcde", phase, "hello", state)
 }
 
-fn ready() -> Observed {
+fn ready() -> Case {
     observed(Some(job(4)), lead("Running", running()))
 }
 
-fn of(old: Option<&MiniClusterStatus>, observed: &Observed) -> MiniClusterStatus {
+fn of(old: Option<&MiniClusterStatus>, observed: &Case) -> MiniClusterStatus {
     at_second(300, old, observed)
 }
 
-fn at_second(
-    second: i64,
-    old: Option<&MiniClusterStatus>,
-    observed: &Observed,
-) -> MiniClusterStatus {
-    let Observed { live, plan, error } = observed;
+fn at_second(second: i64, old: Option<&MiniClusterStatus>, observed: &Case) -> MiniClusterStatus {
+    let Case { live, plan, error } = observed;
     status(old, "hello", &Facts { live, plan, error: error.as_ref() }, at(second))
 }
 
@@ -63,27 +63,27 @@ fn message<'status>(status: &'status MiniClusterStatus, type_: &str) -> &'status
     &status.conditions.iter().find(|condition| condition.type_ == type_).unwrap().message
 }
 
-/// Asserts on one condition: type, status, reason, and a part of its message; all of it after `=`.
-fn says(status: &MiniClusterStatus, (type_, holds, reason, words): (&str, &str, &str, &str)) {
+/// Asserts one condition: type, status, reason, and a part of its message, or after `=` the whole message.
+fn check(status: &MiniClusterStatus, (type_, holds, reason, expected): (&str, &str, &str, &str)) {
     assert_eq!(table(status)[type_], (holds, reason));
     assert!(status.conditions.iter().all(|condition| !condition.message.is_empty()));
     let message = message(status, type_);
-    match words.strip_prefix('=') {
+    match expected.strip_prefix('=') {
         Some(all) => assert_eq!(message, all),
-        None => assert!(message.contains(words), "{message}"),
+        None => assert!(message.contains(expected), "{message}"),
     }
 }
 
 const COMMAND_FAILED: &str = r#"{"exitCode":7,"commandRan":true,"phases":[{"name":"command","startMilliseconds":5,"durationMilliseconds":9}]}"#;
 
 #[test]
-fn each_phase_of_a_start_has_a_state_and_says_what_is_awaited() {
+fn each_phase_of_a_start_has_a_state_and_message() {
     let mut refused = job(0);
     refused.status.as_mut().unwrap().active = Some(0);
     let mut not_ready = lead("Running", running());
     not_ready.status.as_mut().unwrap().conditions = None;
     let image = || lead("Pending", waiting("ImagePullBackOff"));
-    for (job, lead, state, reason, words) in [
+    for (job, lead, state, reason, expected) in [
         (None, None, State::Pending, "Starting", "=waiting for the Job"),
         (Some(&job(0)), None, State::Pending, "Starting", "the lead's pod"),
         (Some(&refused), None, State::Pending, "Starting", "kubectl describe job hello"),
@@ -93,7 +93,7 @@ fn each_phase_of_a_start_has_a_state_and_says_what_is_awaited() {
     ] {
         let status = of(None, &observed(job.cloned(), lead.cloned()));
         assert_eq!(status.state, Some(state));
-        says(&status, ("Progressing", "True", reason, words));
+        check(&status, ("Progressing", "True", reason, expected));
     }
     let status = of(None, &observed(Some(job(0)), None));
     assert_eq!((status.size, status.ready_brokers, status.maximum_size), (4, 0, 4));
@@ -101,19 +101,20 @@ fn each_phase_of_a_start_has_a_state_and_says_what_is_awaited() {
 }
 
 #[test]
-fn a_ready_lead_has_its_quorum_and_who_misses_a_broker_is_told_where_to_look() {
+fn a_ready_lead_has_its_quorum_without_all_brokers() {
     let status = of(None, &ready());
     assert_eq!((status.state, status.ready_brokers), (Some(State::Running), 4));
-    says(&status, ("Progressing", "False", "Running", "=the command can run"));
+    check(&status, ("Progressing", "False", "Running", "=the command can run"));
     assert_eq!(table(&status)["Complete"], ("False", "NotFinished"));
     let quorum = "=the lead is ready: the quorum was reached";
-    says(&status, ("Ready", "True", "QuorumReached", quorum));
+    check(&status, ("Ready", "True", "QuorumReached", quorum));
     let status = of(None, &observed(Some(job(3)), lead("Running", running())));
-    let lacking = format!("{quorum}; 3 of 4 brokers are ready: the logs of the other pods say why");
-    says(&status, ("Ready", "True", "QuorumReached", &lacking));
+    let lacking =
+        format!("{quorum}; 3 of 4 brokers are ready: the logs of the other pods show why");
+    check(&status, ("Ready", "True", "QuorumReached", &lacking));
 }
 
-/// A lead that runs, beside a container that ended with 3.
+/// A running lead beside a container that ended with exit code 3.
 fn lead_beside_a_failure(message: &str) -> Pod {
     let mut lead = lead("Running", running());
     let status = lead.status.as_mut().unwrap();
@@ -126,15 +127,15 @@ fn lead_beside_a_failure(message: &str) -> Pod {
 }
 
 #[test]
-fn a_sidecar_that_fails_is_told_and_takes_nothing_from_a_ready_lead() {
-    for (left, said) in [
+fn a_failed_sidecar_is_reported_beside_a_ready_lead() {
+    for (left, last_message) in [
         (r#"{"exitCode":3,"commandRan":true,"lastError":"the agent's word"}"#, "the agent's word"),
         ("a program's\nlast word\n", "last word"),
     ] {
         let status = of(None, &observed(Some(job(3)), lead_beside_a_failure(left)));
         assert_eq!((status.state, status.ready_brokers), (Some(State::Running), 3));
-        let expected = format!("; but its container beside exited with code 3: {said}");
-        says(&status, ("Ready", "True", "QuorumReached", &expected));
+        let expected = format!("; but its container beside exited with code 3: {last_message}");
+        check(&status, ("Ready", "True", "QuorumReached", &expected));
     }
     let mut starting = lead_beside_a_failure("");
     starting.status.as_mut().unwrap().container_statuses.as_mut().unwrap()[0].ready = false;
@@ -143,23 +144,22 @@ fn a_sidecar_that_fails_is_told_and_takes_nothing_from_a_ready_lead() {
 }
 
 #[test]
-fn a_complete_job_is_complete_with_exit_code_0_and_an_instance_that_was_shut_down_ran_no_command() {
+fn a_complete_job_gives_exit_code_0_and_its_reason() {
     let left = r#"{"exitCode":0,"commandRan":true}"#;
     let lead = lead("Succeeded", ended(0, "Completed", Some(left)));
     let mut observed = observed(Some(ended_job("Complete", "SuccessPolicy")), lead);
     let status = of(None, &observed);
     assert_eq!((status.exit_code, status.ready_brokers), (Some(0), 0));
     assert_eq!((status.state, &status.completion_time), (Some(State::Complete), &Some(at(200))));
-    says(&status, ("Complete", "True", "CommandSucceeded", "exit code 0"));
-    says(&status, ("Failed", "False", "NotFailed", "see the condition Complete"));
+    check(&status, ("Complete", "True", "CommandSucceeded", "exit code 0"));
+    check(&status, ("Failed", "False", "NotFailed", "see the condition Complete"));
     assert_eq!(status.reason.as_deref(), Some("CommandSucceeded"));
     observed.plan.interactive = true;
     let shut_down = ("Complete", "True", "ShutDown", "=the instance was shut down");
-    says(&of(None, &observed), shut_down);
+    check(&of(None, &observed), shut_down);
 }
 
-/// A lead whose runner began at second 200 and passed its startup probe, and that is not ready since
-/// second `since`.
+/// A lead whose runner began at second 200, passed its startup probe, and has been unready since second `since`.
 fn lead_not_ready_since(since: i64) -> Pod {
     let mut lead = lead("Running", running());
     let status = lead.status.as_mut().unwrap();
@@ -175,16 +175,16 @@ fn lead_not_ready_since(since: i64) -> Pod {
 fn a_lead_that_was_ready_is_never_starting_again() {
     let status = of(None, &observed(Some(job(3)), lead_not_ready_since(280)));
     assert_eq!(status.state, Some(State::Degraded));
-    let lost = "any more: 3 of 4 brokers are ready";
-    says(&status, ("Progressing", "False", "Degraded", lost));
+    let lost = "no longer is: 3 of 4 brokers are ready";
+    check(&status, ("Progressing", "False", "Degraded", lost));
     assert_eq!(table(&status)["Ready"], ("False", "LeadNotReady"));
-    // Before the first answer of the readiness probe the pod is not ready since it was made.
+    // Before the first readiness probe the pod has been unready since its creation.
     let status = of(None, &observed(Some(job(0)), lead_not_ready_since(150)));
     assert_eq!((status.state, table(&status)["Ready"].0), (Some(State::Running), "True"));
 }
 
 #[test]
-fn a_lead_whose_runner_has_ended_ends_though_its_pod_still_runs() {
+fn a_lead_ends_when_its_runner_has_ended() {
     let lead = || lead("Running", ended(0, "Completed", None));
     let status = of(None, &observed(Some(job(2)), lead()));
     assert_eq!(status.state, Some(State::Ending));
@@ -192,11 +192,11 @@ fn a_lead_whose_runner_has_ended_ends_though_its_pod_still_runs() {
     let template = &mut restarts.spec.as_mut().unwrap().template;
     template.spec.get_or_insert_default().restart_policy = Some("OnFailure".to_owned());
     let status = of(None, &observed(Some(restarts), lead()));
-    assert_eq!(status.state, Some(State::Starting), "it is started again");
+    assert_eq!(status.state, Some(State::Starting), "the kubelet starts it again");
 }
 
 #[test]
-fn a_run_has_ended_when_the_lead_has_where_no_other_pod_follows() {
+fn a_run_ends_with_a_lead_that_is_not_replaced() {
     for (code, state) in [(0, State::Complete), (7, State::Failed), (75, State::Ending)] {
         let mut end = ended(code, "Error", Some(COMMAND_FAILED));
         end.terminated.as_mut().unwrap().finished_at = Some(at(190));
@@ -210,7 +210,7 @@ fn a_run_has_ended_when_the_lead_has_where_no_other_pod_follows() {
 }
 
 #[test]
-fn a_lead_that_is_about_to_end_well_is_running_until_it_has_ended() {
+fn a_lead_is_running_until_it_has_ended() {
     let status = of(None, &observed(Some(job(0)), lead_not_ready_since(295)));
     assert_eq!(status.state, Some(State::Running));
     assert_eq!((table(&status)["Ready"].0, status.ready_brokers), ("True", 1));
@@ -220,34 +220,34 @@ fn a_lead_that_is_about_to_end_well_is_running_until_it_has_ended() {
 }
 
 #[test]
-fn what_a_worker_waits_for_is_told_of_a_start_and_of_a_run() {
+fn progressing_has_what_a_worker_waits_for() {
     let message = "pod hello-3-x has no node: full";
     let mut observed = observed(Some(job(3)), lead("Running", running()));
-    for (lasts, reason) in [(false, "Starting"), (true, "Waiting")] {
-        observed.live.pods.waiting = Some(Waiting { message: message.to_owned(), lasts });
+    for (is_persistent, reason) in [(false, "Starting"), (true, "Waiting")] {
+        observed.live.pods.waiting = Some(Waiting { message: message.to_owned(), is_persistent });
         let status = of(None, &observed);
         assert_eq!(status.state, Some(State::Running));
-        says(&status, ("Progressing", "True", reason, &format!("={message}")));
+        check(&status, ("Progressing", "True", reason, &format!("={message}")));
     }
     observed.plan.refused = vec!["spec.tasks".to_owned()];
     let also = format!(". Also: {message}");
-    says(&of(None, &observed), ("Progressing", "False", "ChangeRefused", &also));
+    check(&of(None, &observed), ("Progressing", "False", "ChangeRefused", &also));
 }
 
 #[test]
-fn what_another_operator_started_is_said_to_be_left_alone() {
+fn a_run_of_another_operator_is_reported_as_left_alone() {
     let mut observed = ready();
     observed.plan.mode = Mode::StartedByAnotherOperator;
-    says(&of(None, &observed), ("Progressing", "True", "StartedByAnotherOperator", "left alone"));
+    check(&of(None, &observed), ("Progressing", "True", "StartedByAnotherOperator", "alone"));
     observed.plan.mode = Mode::StartedByAnotherRelease("agent:9".to_owned());
     assert_eq!(table(&of(None, &observed))["Progressing"].1, "Running");
     observed.plan.generation = 2;
     let image = "agent image agent:9";
-    says(&of(None, &observed), ("Progressing", "False", "ChangeRefused", image));
+    check(&of(None, &observed), ("Progressing", "False", "ChangeRefused", image));
 }
 
 #[test]
-fn a_failure_is_told_by_what_the_lead_and_the_kubelet_have_left() {
+fn a_failure_has_the_reason_of_lead_and_kubelet() {
     let ran = |code: i32| Some(json!({ "exitCode": code, "commandRan": true }));
     let ended_by_agent = |code: i32, error: &str, phase: &str| {
         let phase = json!({ "name": phase, "startMilliseconds": 1, "durationMilliseconds": 9 });
@@ -265,36 +265,36 @@ fn a_failure_is_told_by_what_the_lead_and_the_kubelet_have_left() {
     let exited = "=command exited with code 7; its log: kubectl logs --namespace apps hello-0-abcde --container hello";
     let memory = "command exited with code 7: container hello ran out of the memory";
     let (limit, policy) = ("BackoffLimitExceeded", "PodFailurePolicy");
-    for (job, code, word, left, reason, words) in [
+    for (job, code, word, left, reason, expected) in [
         (limit, 7, "Error", ran(7), "CommandFailed", exited),
         (limit, 126, "Error", ran(126), "CommandFailed", "cannot be executed"),
         (limit, 127, "Error", ran(127), "CommandFailed", "not found"),
         (limit, 69, "Error", hook, "HookFailed", not_run),
         (policy, 72, "Error", late, "DeadlineExceeded", passed),
         (limit, 75, "Error", stop, "Stopped", stopped),
-        // The agent has seen the command's code only.
+        // The agent knows only the exit code of the command.
         (limit, 7, "OOMKilled", ran(7), "OOMKilled", memory),
         (limit, 137, "OOMKilled", None, "OOMKilled", ""),
         ("DeadlineExceeded", 143, "Error", None, "DeadlineExceeded", ""),
     ] {
         let left = left.map(|left| left.to_string());
         let status = failed_for(job, ended(code, word, left.as_deref()));
-        says(&status, ("Failed", "True", reason, words));
+        check(&status, ("Failed", "True", reason, expected));
         assert_eq!((status.exit_code, status.reason.as_deref()), (Some(code), Some(reason)));
         assert_eq!(table(&status)["Complete"], ("False", "NotComplete"));
     }
 }
 
 #[test]
-fn what_was_waited_for_at_the_start_deadline_is_the_reason() {
+fn the_start_deadline_reports_what_was_awaited() {
     let mut job = ended_job("Failed", "DeadlineExceeded");
-    job.annotations_mut().insert(CAUSE_ANNOTATION.to_owned(), "no node".to_owned());
+    job.annotations_mut().insert(LATE_START_ANNOTATION.to_owned(), "no node".to_owned());
     let status = of(None, &observed(Some(job), None));
-    says(&status, ("Failed", "True", "StartDeadlineExceeded", "=no node"));
+    check(&status, ("Failed", "True", "StartDeadlineExceeded", "=no node"));
 }
 
 #[test]
-fn a_lost_lead_comes_back_where_people_end_the_run() {
+fn a_lost_lead_is_replaced_in_an_interactive_minicluster() {
     let lost = |interactive: bool, code| {
         let mut job = job(0);
         job.spec.as_mut().unwrap().backoff_limit_per_index = Some(6);
@@ -320,33 +320,33 @@ fn an_interactive_lead_that_begins_again_has_a_cause() {
         observed.plan.interactive = interactive;
         of(None, &observed)
     };
-    let memory = "=waiting for the lead's pod to start; the lead has begun again, and jobs that are in no archive are \
+    let memory = "=waiting for the lead's pod to start; the lead was replaced, and jobs that are in no archive are \
                   lost: container hello ran out of the memory that its limits allow (exit code 137); \
                   spec.containers[].resources.limits.memory sets them; its log: kubectl logs --namespace apps hello-0-abcde --container hello";
     let status = begins(killed("OOMKilled"), None, true);
-    says(&status, ("Progressing", "True", "LeadReplaced", memory));
+    check(&status, ("Progressing", "True", "LeadReplaced", memory));
     let status = begins(lead("Running", running()), Some(killed("Error")), true);
-    says(&status, ("Progressing", "False", "Running", "exited with code 137"));
-    // The pod of before is gone.
+    check(&status, ("Progressing", "False", "Running", "exited with code 137"));
+    // The earlier pod is gone.
     let mut again = running_lead();
     let count = flux_contract::invocation::REPLACED_VARIABLES[1].1.to_owned();
     again.annotations_mut().insert(count, "1".to_owned());
     let status = begins(again.clone(), None, true);
     let gone = "it was deleted, or its node was lost";
-    says(&status, ("Progressing", "True", "LeadReplaced", gone));
-    // In a pod that stays.
+    check(&status, ("Progressing", "True", "LeadReplaced", gone));
+    // The kubelet has restarted the container in the same pod.
     let mut restarted = running_lead();
     let containers = restarted.status.as_mut().unwrap().container_statuses.as_mut().unwrap();
     containers[0].last_state = Some(ended(137, "OOMKilled", None));
     let status = begins(restarted, None, true);
-    says(&status, ("Progressing", "True", "LeadReplaced", "ran out of the memory"));
-    // Nothing ran in it, or there was none.
+    check(&status, ("Progressing", "True", "LeadReplaced", "ran out of the memory"));
+    // No container was started in the earlier pod, or there was no earlier pod.
     let refused = pod("hello-0-abc", "Failed", "other", ended(1, "Error", None));
     for (lead, earlier, interactive) in
         [(running_lead(), Some(refused), true), (running_lead(), None, true), (again, None, false)]
     {
         let status = begins(lead, earlier, interactive);
-        says(&status, ("Progressing", "True", "Starting", "brokers"));
+        check(&status, ("Progressing", "True", "Starting", "brokers"));
     }
 }
 
@@ -358,7 +358,7 @@ fn running_lead() -> Pod {
 }
 
 #[test]
-fn who_took_a_pod_away_is_told_with_its_end() {
+fn a_disruption_is_reported_with_the_exit_code() {
     let mut taken = lead("Failed", ended(143, "Error", None));
     taken.status.as_mut().unwrap().conditions.as_mut().unwrap().push(PodCondition {
         type_: "DisruptionTarget".to_owned(),
@@ -367,12 +367,12 @@ fn who_took_a_pod_away_is_told_with_its_end() {
         ..PodCondition::default()
     });
     let status = of(None, &observed(Some(ended_job("Failed", "PodFailurePolicy")), taken));
-    let words = "143 (Error); the pod was taken away: Eviction API: evicting";
-    says(&status, ("Failed", "True", "ContainerFailed", words));
+    let expected = "143 (Error); the pod was removed: Eviction API: evicting";
+    check(&status, ("Failed", "True", "ContainerFailed", expected));
 }
 
 #[test]
-fn a_pod_that_used_more_than_it_may_is_told_as_evicted_unless_its_command_had_ended() {
+fn an_eviction_is_the_reason_unless_the_command_had_ended() {
     let limit = "Pod ephemeral local storage usage exceeds the total limit of containers 16Mi.";
     for (left, reason) in [(None, "Evicted"), (Some(COMMAND_FAILED), "CommandFailed")] {
         let mut evicted = lead("Failed", ended(137, "ContainerStatusUnknown", left));
@@ -381,20 +381,20 @@ fn a_pod_that_used_more_than_it_may_is_told_as_evicted_unless_its_command_had_en
         containers[0].container_id = Some("containerd://1".to_owned());
         (status.reason, status.message) = (Some("Evicted".to_owned()), Some(limit.to_owned()));
         let status = of(None, &observed(Some(ended_job("Failed", "PodFailurePolicy")), evicted));
-        says(&status, ("Failed", "True", reason, limit));
+        check(&status, ("Failed", "True", reason, limit));
     }
 }
 
 #[test]
-fn a_failure_is_not_told_before_the_leads_exit_code_is_known() {
+fn a_failure_waits_for_the_exit_code_of_the_lead() {
     let lead = lead("Running", running());
     let status = of(None, &observed(Some(ended_job("Failed", "BackoffLimitExceeded")), lead));
     assert_eq!(status.state, Some(State::Ending));
-    says(&status, ("Failed", "False", "NotFinished", "has not finished"));
+    check(&status, ("Failed", "False", "NotFinished", "has not finished"));
 }
 
 #[test]
-fn an_exit_code_outlives_the_leads_pod_and_not_the_run() {
+fn an_exit_code_outlives_the_pod_but_not_the_run() {
     let first = failed(ended(7, "Error", Some(COMMAND_FAILED)));
     let later = observed(Some(ended_job("Failed", "BackoffLimitExceeded")), None);
     let later = of(Some(&first), &later);
@@ -406,7 +406,7 @@ fn an_exit_code_outlives_the_leads_pod_and_not_the_run() {
 }
 
 #[test]
-fn a_finished_run_stays_as_it_was_when_its_pod_or_its_job_was_deleted() {
+fn a_finished_run_keeps_its_status_without_pod_and_job() {
     let job = ended_job("Failed", "BackoffLimitExceeded");
     let first = failed(ended(7, "Error", Some(COMMAND_FAILED)));
     let note = Mode::Finished(RunRecord::of(Some(&job), None, &first, 9, &at(300)));
@@ -415,7 +415,7 @@ fn a_finished_run_stays_as_it_was_when_its_pod_or_its_job_was_deleted() {
     assert_eq!(of(Some(&first), &later), first);
     later.live.job = None;
     assert_eq!(of(Some(&first), &later), first);
-    // From a backup that has no status: the status is made from the note.
+    // A restored backup has no status: the status is made from the record.
     let restored = of(None, &later);
     assert_eq!((restored.state, restored.exit_code), (Some(State::Failed), Some(7)));
     assert_eq!(message(&restored, "Failed"), message(&first, "Failed"));
@@ -423,7 +423,7 @@ fn a_finished_run_stays_as_it_was_when_its_pod_or_its_job_was_deleted() {
 }
 
 #[test]
-fn a_change_of_what_has_finished_runs_nothing_and_says_so() {
+fn a_changed_finished_minicluster_reports_not_run_again() {
     let mut observed = observed(Some(ended_job("Complete", "SuccessPolicy")), None);
     observed.plan.generation = 5;
     let status = of(None, &observed);
@@ -431,9 +431,9 @@ fn a_change_of_what_has_finished_runs_nothing_and_says_so() {
     assert_eq!((complete.observed_generation, status.observed_generation), (Some(1), Some(5)));
     assert_eq!(status.reason.as_deref(), Some("CommandSucceeded"));
     observed.plan.refused = vec!["spec.containers[0].command".to_owned()];
-    let expected = "=nothing was run: the MiniCluster has finished, and what was changed since has no \
-                    effect: spec.containers[0].command; delete and create the MiniCluster to run it";
-    says(&of(None, &observed), ("Progressing", "False", "NotRunAgain", expected));
+    let expected = "=the MiniCluster has finished and is not run again, so the change has no effect: \
+                    spec.containers[0].command; delete and create the MiniCluster to run it";
+    check(&of(None, &observed), ("Progressing", "False", "NotRunAgain", expected));
     observed.plan.expires = true;
     assert_eq!(table(&of(None, &observed))["Progressing"].1, "Finished");
 }
@@ -449,13 +449,13 @@ fn a_transition_time_moves_only_when_the_condition_flips() {
 }
 
 #[test]
-fn a_refused_job_is_told_with_the_servers_words() {
+fn a_refused_job_has_the_message_of_the_api_server() {
     let mut observed = observed(None, None);
     let refused = kube::core::Status::failure("exceeded quota", "Forbidden");
     let refused = kube::Error::Api(Box::new(refused));
     observed.error = Some(Error::of(Verb::Apply, "Job", "hello")(refused));
-    let words = "=apply Job \"hello\": exceeded quota";
-    says(&of(None, &observed), ("Progressing", "False", "ApplyFailed", words));
+    let expected = "=apply Job \"hello\": exceeded quota";
+    check(&of(None, &observed), ("Progressing", "False", "ApplyFailed", expected));
 }
 
 #[test]
@@ -479,32 +479,35 @@ fn a_suspended_job_is_suspended() {
     job.annotations_mut().insert(SUSPENDED_ANNOTATION.to_owned(), "idle/".to_owned());
     let idle = "=no job needs a pod: `kubectl flux submit` or `kubectl flux resume` starts it again, or a new value \
                 of the annotation flux-framework.org/resume";
-    says(&of(None, &observed), ("Suspended", "True", "Idle", idle));
+    check(&of(None, &observed), ("Suspended", "True", "Idle", idle));
     let job = observed.live.job.as_mut().unwrap();
     job.annotations_mut().clear();
     job.labels_mut().insert(QUEUE_LABEL.to_owned(), "team".to_owned());
     job.metadata.uid = Some("u".to_owned());
-    let queue = "=waits in the queue team; for what: kubectl describe workloads.kueue.x-k8s.io --selector \
-                 kueue.x-k8s.io/job-uid=u";
-    says(&of(None, &observed), ("Suspended", "True", "InQueue", queue));
+    let queue = "=waits in the queue team; kubectl describe workloads.kueue.x-k8s.io --selector \
+                 kueue.x-k8s.io/job-uid=u shows for what";
+    check(&of(None, &observed), ("Suspended", "True", "InQueue", queue));
 }
 
 #[test]
-fn what_a_queue_has_admitted_in_part_says_so() {
+fn a_partly_admitted_job_is_reported() {
     let mut job = job(4);
     job.labels_mut().insert(QUEUE_LABEL.to_owned(), "team".to_owned());
     job.annotations_mut().insert(QUEUED_SIZE_ANNOTATION.to_owned(), "6".to_owned());
-    let told = "the queue team has admitted 4 of 6 pods";
+    let admitted = "the queue team has admitted 4 of 6 pods";
     let status = of(None, &observed(Some(job.clone()), lead("Running", running())));
     assert_eq!((status.state, status.size), (Some(State::Running), 4));
-    says(&status, ("Ready", "True", "QuorumReached", &format!("was reached; {told}")));
+    check(&status, ("Ready", "True", "QuorumReached", &format!("was reached; {admitted}")));
     job.status.as_mut().unwrap().ready = Some(1);
     let status = of(None, &observed(Some(job), None));
-    says(&status, ("Ready", "False", "Starting", &format!("1 of 4 brokers are ready ({told})")));
+    check(
+        &status,
+        ("Ready", "False", "Starting", &format!("1 of 4 brokers are ready ({admitted})")),
+    );
 }
 
 #[test]
-fn a_lead_that_a_suspension_took_is_no_end() {
+fn a_lead_removed_by_a_suspension_is_no_end() {
     let mut taken = lead("Failed", ended(75, "Error", None));
     taken.metadata.deletion_timestamp = Some(at(150));
     let resumed = of(None, &observed(Some(job(0)), taken));
@@ -514,13 +517,13 @@ fn a_lead_that_a_suspension_took_is_no_end() {
 #[test]
 fn fields_that_are_not_acted_on_are_named() {
     let mut observed = observed(None, None);
-    observed.live.names_taken = vec!["web".to_owned()];
+    observed.live.alias_conflicts = vec!["web".to_owned()];
     let service = "the Service web";
-    says(&of(None, &observed), ("Accepted", "True", "ServiceNameTaken", service));
+    check(&of(None, &observed), ("Accepted", "True", "ServiceNameTaken", service));
     observed.plan.not_acted_on = vec!["spec.flux.arch".to_owned()];
     let status = of(None, &observed);
-    says(&status, ("Accepted", "True", "FieldsNotActedOn", "spec.flux.arch"));
-    says(&status, ("Accepted", "True", "FieldsNotActedOn", service));
+    check(&status, ("Accepted", "True", "FieldsNotActedOn", "spec.flux.arch"));
+    check(&status, ("Accepted", "True", "FieldsNotActedOn", service));
 }
 
 fn refused() -> Violations {
@@ -535,8 +538,8 @@ fn an_invalid_specification_names_every_fault() {
     let status = of(None, &invalid);
     assert_eq!((status.state, status.reason.as_deref()), (Some(State::Invalid), Some("Invalid")));
     assert_eq!(table(&status)["Progressing"], ("False", "Invalid"));
-    says(&status, ("Accepted", "False", "Invalid", "=spec.size: bad; spec.tasks: bad"));
-    // Of what runs it hides nothing.
+    check(&status, ("Accepted", "False", "Invalid", "=spec.size: bad; spec.tasks: bad"));
+    // An invalid edit does not hide the state of the running instance.
     let mut running = ready();
     running.plan.violations = Some(refused());
     let status = of(None, &running);
@@ -548,7 +551,7 @@ fn an_invalid_specification_names_every_fault() {
     (over.plan.violations, over.plan.generation) = (Some(refused()), 2);
     let status = of(Some(&status), &over);
     assert_eq!((status.exit_code, status.state), (Some(7), Some(State::Failed)));
-    says(&status, ("Failed", "True", "CommandFailed", ""));
-    says(&status, ("Accepted", "False", "Invalid", ""));
-    says(&status, ("Progressing", "False", "Finished", ""));
+    check(&status, ("Failed", "True", "CommandFailed", ""));
+    check(&status, ("Accepted", "False", "Invalid", ""));
+    check(&status, ("Progressing", "False", "Finished", ""));
 }

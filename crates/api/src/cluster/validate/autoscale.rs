@@ -1,11 +1,11 @@
-//! `spec.autoscale`: what the rules of the definition cannot say.
+//! Rules of `spec.autoscale` that CEL cannot express.
 
 use super::violations::Violations;
 use crate::cluster::{ELASTIC_ANNOTATION, QUEUE_LABEL};
 use crate::crd::MiniClusterSpec;
 use std::collections::BTreeMap;
 
-/// Checks the bounds of the size, for a Job of these labels and annotations.
+/// Checks `spec.autoscale` for a Job with these labels and annotations.
 pub(super) fn autoscale(
     spec: &MiniClusterSpec,
     labels: &BTreeMap<String, String>,
@@ -29,7 +29,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_queue_that_would_stop_the_pods_for_another_size_is_refused() {
+    fn autoscaling_in_a_queue_needs_an_elastic_job() {
         let spec = mini_cluster(&json!({ "autoscale": { "maxSize": 3 } })).spec;
         let entry = |key: &str, value: &str| BTreeMap::from([(key.to_owned(), value.to_owned())]);
         let queue = entry(QUEUE_LABEL, "team");

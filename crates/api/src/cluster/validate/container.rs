@@ -1,4 +1,4 @@
-//! `spec.containers` and `spec.services`: who runs Flux, and what every container has.
+//! `spec.containers` and `spec.services`: the runner, the sidecars and the services.
 
 use super::text::{
     argument_vector, is_absolute_path, is_data_key, is_label, is_variable, non_empty,
@@ -23,19 +23,19 @@ use std::collections::{BTreeMap, BTreeSet};
 const USER_ID_LIMIT: i64 = 2_147_483_647;
 
 pub(super) struct Containers {
-    /// The container that runs Flux; absent when there is not exactly one.
+    /// The container that runs Flux; absent if there is not exactly one.
     pub(super) runner: Option<Runner>,
     pub(super) sidecars: Vec<Sidecar>,
-    /// The volumes and pull secrets of the Job's pods, with all that they have in common with others.
+    /// The shared pod specification with the volumes and pull secrets of the Job's pods.
     pub(super) pod: PodSpec,
 }
 
-/// Resolves and checks all containers of the cluster called `name`, whose pods have `common`.
+/// Resolves and checks all containers of the MiniCluster `name`, whose pods have the specification `shared`.
 pub(super) fn containers(
     name: &str,
     spec: &MiniClusterSpec,
     view: &View,
-    common: &PodSpec,
+    shared: &PodSpec,
     faults: &mut Violations,
 ) -> Containers {
     let mut paths = vec![view.mount_path.clone(), "/flux_operator".to_owned()];
@@ -49,19 +49,19 @@ pub(super) fn containers(
     parts.volumes.reserved_names.push(view.container.name.clone());
     let mut names = BTreeSet::from([AGENT_CONTAINER, name, view.container.name.as_str()]);
     let position = runner_position(&spec.containers);
-    // The pods' subdomain.
-    let headless_name = common.subdomain.clone().unwrap_or_default();
+    // The headless Service has the name of the pods' subdomain.
+    let headless_name = shared.subdomain.clone().unwrap_or_default();
     let mut addresses = BTreeSet::from([headless_name, format!("{name}-lead")]);
     addresses.extend(spec.flux.rest.map(|_| format!("{name}-rest")));
     let (mut flux, mut sidecars) = (None, Vec::new());
     for (index, container) in spec.containers.iter().enumerate() {
         let path = format!("spec.containers[{index}]");
         if position == Some(index) {
-            let common = parts.container(&path, name, container, faults);
-            flux = runner(&path, spec, container, common, faults);
+            let own = parts.container(&path, name, container, faults);
+            flux = runner(&path, spec, container, own, faults);
             continue;
         }
-        let common = parts.container(&path, own_name(container), container, faults);
+        let own = parts.container(&path, own_name(container), container, faults);
         container_name(&path, container, &mut names, faults);
         reserved_ports(&path, spec, container, faults);
         if position.is_some() {
@@ -70,16 +70,16 @@ pub(super) fn containers(
             {
                 service_names(&path, sidecar, name, &mut addresses, faults);
             }
-            sidecars.push(Sidecar { container: common, wrapped: wrapped(spec, container) });
+            sidecars.push(Sidecar { container: own, wrapped: wrapped(spec, container) });
         }
     }
-    Containers { runner: flux, sidecars, pod: parts.into_spec(common) }
+    Containers { runner: flux, sidecars, pod: parts.into_spec(shared) }
 }
 
 pub(super) fn services_pod(
     name: Option<String>,
     spec: &MiniClusterSpec,
-    common: &PodSpec,
+    shared: &PodSpec,
     faults: &mut Violations,
 ) -> Option<ServicesPod> {
     let mut parts = PodParts::new(&[], None);
@@ -95,22 +95,22 @@ pub(super) fn services_pod(
     (!containers.is_empty()).then(|| ServicesPod {
         spec: PodSpec {
             containers,
-            // Found as `<name>-services.<headlessName>`.
+            // The DNS name is `<name>-services.<headlessName>`.
             hostname: name,
-            // A service that fails comes back; one that has done its work is not repeated.
+            // A service that fails is started again; one that ended with 0 is not.
             restart_policy: Some("OnFailure".to_owned()),
-            ..parts.into_spec(common)
+            ..parts.into_spec(shared)
         },
         fixed_fields: FixedFields::of_services(spec),
     })
 }
 
-/// The name that the specification gives a container. That it gives one is a rule of the definition.
+/// The name of a container, which a rule of the definition requires.
 fn own_name(container: &crd::Container) -> &str {
     container.name.as_deref().unwrap_or_default()
 }
 
-/// Names of the volumes that the pods of `cluster` have beside the user's and the shared one.
+/// Names of the operator's volumes in the pods of the MiniCluster `cluster`, except the shared one.
 pub(super) fn own_volumes(cluster: &str) -> Vec<String> {
     let suffixed = ClusterName::new(cluster).ok().map(|name| {
         [
@@ -126,14 +126,14 @@ pub(super) fn own_volumes(cluster: &str) -> Vec<String> {
     suffixed.into_iter().flatten().collect()
 }
 
-/// Checks the name of a container that does not run Flux; `names` are those that its pod has already.
+/// Checks the name of a container that does not run Flux; `names` are the other names in its pod.
 fn container_name<'spec>(
     path: &str,
     container: &'spec crd::Container,
     names: &mut BTreeSet<&'spec str>,
     faults: &mut Violations,
 ) {
-    // That there is a name is a rule of the definition.
+    // A rule of the definition requires a name.
     let Some(name) = non_empty(container.name.as_ref()) else { return };
     let path = format!("{path}.name");
     faults.require(is_label(name), &path, || {
@@ -146,7 +146,7 @@ fn container_name<'spec>(
     });
 }
 
-/// Refuses ports of Flux and its agent in a container that does not run Flux: the pod has each port once.
+/// Refuses ports of Flux and its agent in other containers, because containers of a pod share its ports.
 fn reserved_ports(
     path: &str,
     spec: &MiniClusterSpec,
@@ -162,8 +162,8 @@ fn reserved_ports(
     }
 }
 
-/// Checks the names of the Services that the ports of the sidecar `name` get: one that no other
-/// MiniCluster has, and the container's own. `services` are those that are taken.
+/// Checks the names of the Services for the ports of the sidecar `name`: the long one, which is unique in the
+/// namespace, and the alias. `services` are the names of the MiniCluster's other Services.
 fn service_names(
     path: &str,
     name: &str,
@@ -196,7 +196,7 @@ pub(super) fn started_by_the_agent<'name>(
     std::iter::once(name).chain(sidecars.map(|(_, it)| own_name(it))).collect()
 }
 
-/// What the agent runs in a sidecar; nothing where the image's own entrypoint runs.
+/// What the agent runs in a sidecar; `None` if the image's own entrypoint runs.
 fn wrapped(spec: &MiniClusterSpec, container: &crd::Container) -> Option<SidecarConfig> {
     let commands = container.commands.clone().unwrap_or_default();
     let sidecar = SidecarConfig {
@@ -211,7 +211,7 @@ fn wrapped(spec: &MiniClusterSpec, container: &crd::Container) -> Option<Sidecar
     (!container.no_wrap_entrypoint && runs_something).then_some(sidecar)
 }
 
-/// Which container runs Flux; `None` where there is not exactly one, which the definition refuses.
+/// Index of the container that runs Flux; `None` if there is not exactly one, which the definition refuses.
 pub(crate) fn runner_position(containers: &[crd::Container]) -> Option<usize> {
     let with = |wanted: Option<bool>| -> Vec<usize> {
         let fits = |(index, container): (usize, &crd::Container)| {
@@ -230,7 +230,7 @@ fn runner(
     path: &str,
     spec: &MiniClusterSpec,
     container: &crd::Container,
-    common: Container,
+    own: Container,
     faults: &mut Violations,
 ) -> Option<Runner> {
     let commands = container.commands.clone().unwrap_or_default();
@@ -246,7 +246,7 @@ fn runner(
     };
     let user = user(path, container, commands.run_flux_as_root, faults);
     let workload = workload(path, spec, container, faults)?;
-    Some(Runner { container: common, user, hooks, workload })
+    Some(Runner { container: own, user, hooks, workload })
 }
 
 fn user(
@@ -272,14 +272,14 @@ fn user(
     }
 }
 
-/// Kubernetes gives them to root alone; Flux's user is to have them as well.
+/// The added capabilities, which Kubernetes gives only to root and the agent also gives to Flux's user.
 fn added_capabilities(container: &crd::Container) -> Vec<String> {
     let context = container.security_context.as_ref();
     let capabilities = context.and_then(|context| context.capabilities.as_ref());
     capabilities.and_then(|capabilities| capabilities.add.clone()).unwrap_or_default()
 }
 
-/// A portable account name (useradd(8)).
+/// True for a portable account name (useradd(8)).
 fn is_account_name(name: &str) -> bool {
     let first = |c: char| c.is_ascii_lowercase() || c == '_';
     name.len() <= 32
@@ -294,7 +294,7 @@ struct PodParts<'cluster> {
 }
 
 impl<'cluster> PodParts<'cluster> {
-    /// Those of a pod without containers; `reserved_paths` are the operator's own.
+    /// The parts of a pod without containers; `reserved_paths` are the operator's.
     fn new(reserved_paths: &'cluster [String], pull_secret: Option<String>) -> Self {
         Self {
             volumes: Volumes {
@@ -306,17 +306,17 @@ impl<'cluster> PodParts<'cluster> {
         }
     }
 
-    fn into_spec(self, common: &PodSpec) -> PodSpec {
+    fn into_spec(self, shared: &PodSpec) -> PodSpec {
         let secrets = self.pull_secrets.into_iter().map(|name| LocalObjectReference { name });
         let volumes = self.volumes.by_name.into_values().map(|(_, volume)| volume);
         PodSpec {
             image_pull_secrets: non_empty_list(secrets.collect()),
             volumes: non_empty_list(volumes.collect()),
-            ..common.clone()
+            ..shared.clone()
         }
     }
 
-    /// The container `name`, which the specification has at `path`, without its command.
+    /// The container `name` without its command; `path` is its place in the specification.
     fn container(
         &mut self,
         path: &str,
@@ -351,7 +351,7 @@ impl<'cluster> PodParts<'cluster> {
     }
 }
 
-/// That there is an image is a rule of the definition.
+/// Checks the image, which a rule of the definition requires.
 fn check_image(path: &str, container: &crd::Container, faults: &mut Violations) {
     let image = non_empty(container.image.as_ref()).unwrap_or_default();
     faults.require(image.trim() == image, format!("{path}.image"), || {
@@ -388,8 +388,8 @@ fn container_port(container_port: i32) -> ContainerPort {
     ContainerPort { container_port, protocol, ..ContainerPort::default() }
 }
 
-/// The number of cores, literal and secret variables in the order of their names, so that what a
-/// variable may refer to with `$(NAME)` does not depend on chance. The user's own win.
+/// The number of cores, literal variables and secret variables, in the order of their names, because `$(NAME)` can
+/// only refer to an earlier variable. The user's own variables win.
 fn environment(container: &crd::Container) -> Vec<EnvVar> {
     let literal = |name: &str, value: String| EnvVar {
         name: name.to_owned(),
@@ -428,7 +428,7 @@ fn lifecycle(path: &str, container: &crd::Container, faults: &mut Violations) ->
     Some(lifecycle).filter(|lifecycle| *lifecycle != Lifecycle::default())
 }
 
-/// `None` for an empty list, which the API server would drop anyway.
+/// `None` for an empty list, which the API server would drop.
 pub(super) fn non_empty_list<T>(list: Vec<T>) -> Option<Vec<T>> {
     (!list.is_empty()).then_some(list)
 }

@@ -1,4 +1,4 @@
-//! `spec.flux`: where Flux comes from, how brokers are configured, and which hosts there are.
+//! `spec.flux`: the view, the configuration of the brokers, and the hosts.
 
 use super::container::own_volumes;
 use super::text::{
@@ -9,15 +9,16 @@ use crate::cluster::{AGENT_CONTAINER, Curve, Flux, View};
 use crate::crd::{self, Install, MiniClusterSpec};
 use crate::images::{ARM_VIEW_IMAGE, VIEW_IMAGE};
 use flux_contract::invocation::READY_PORT;
-use flux_contract::{Bootstrap, Broker, CurveCertificate, Hostlist, OVERLAY_PORT, Redacted};
+use flux_contract::{Bootstrap, Broker, OVERLAY_PORT};
+use flux_protocol::{CurveCertificate, Hostlist, Redacted};
 use k8s_openapi::api::core::v1::{Container, ResourceRequirements};
 
-/// Longest mount path: the broker's socket below it must fit the 107 characters of unix(7).
+/// Longest mount path: the path of the broker's socket below it may have 107 characters (unix(7)).
 const MOUNT_PATH_LIMIT: usize = 80;
 
 const QUEUE_POLICIES: [&str; 4] = ["fcfs", "easy", "hybrid", "conservative"];
 
-/// What the operator's own options decide where a specification says nothing.
+/// Defaults from the operator's own options.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Defaults {
     /// The view image (`--view-image`).
@@ -26,13 +27,12 @@ pub struct Defaults {
     pub arm_view_image: String,
     /// How agent and view come into the pods (`--install`).
     pub install: Install,
-    /// The domain of the cluster's Services (`--cluster-domain`), where it is known.
+    /// The domain of the cluster's Services (`--cluster-domain`), if it is known.
     pub cluster_domain: Option<String>,
 }
 
 impl Defaults {
-    /// Unless `arm_view_image` is given, it is `view_image`, which may have several architectures; the published view
-    /// has an image of its own for arm64.
+    /// `arm_view_image` is by default `view_image`; but the published view has a separate image for arm64.
     pub fn new(view_image: String, arm_view_image: Option<String>, install: Install) -> Self {
         let published = view_image == VIEW_IMAGE;
         let other = || if published { ARM_VIEW_IMAGE.to_owned() } else { view_image.clone() };
@@ -41,12 +41,12 @@ impl Defaults {
     }
 }
 
-/// From so many hosts on the brokers form a tree, which is Flux's own where brokers find each other without a
+/// Number of hosts from which on the brokers form a tree, and the tree, which is Flux's own default without a
 /// `[bootstrap]` (flux-broker-attributes(7), `tbon.topo`).
 const TREE_FROM: usize = 256;
 const TREE: &str = "kary:32";
 
-/// Where the operator's own documents are mounted: no mount path may hide them.
+/// Mount path of the operator's own files, which no other mount may hide.
 const OPERATOR_DIRECTORY: &str = "/flux_operator";
 
 pub(super) fn flux(
@@ -82,8 +82,7 @@ fn lead_broker(flux: &crd::Flux) -> Option<&crd::LeadBroker> {
     bursting.or(flux.lead_broker.as_ref())
 }
 
-/// The lead, where another MiniCluster than `name` has it. Both clusters may be described alike: the one that
-/// `leadBroker` names has the lead itself.
+/// The lead, if another MiniCluster has it. All clusters of a burst may have the same `leadBroker`.
 pub(super) fn lead_elsewhere<'flux>(
     name: &str,
     flux: &'flux crd::Flux,
@@ -91,7 +90,7 @@ pub(super) fn lead_elsewhere<'flux>(
     lead_broker(flux).filter(|lead| lead.name.as_deref() != Some(name))
 }
 
-/// The shared volume and the container that fills it have this name.
+/// Checks the name of the shared volume and of the container that fills it.
 fn check_name_of_view(name: &str, flux: &crd::Flux, faults: &mut Violations) {
     let given = &flux.container.name;
     let is_free = given != name && given != AGENT_CONTAINER && !own_volumes(name).contains(given);
@@ -111,7 +110,7 @@ fn given_image(flux: &crd::Flux) -> Option<&str> {
 fn rest_port(flux: &crd::Flux, has_other_lead: bool, faults: &mut Violations) -> Option<u16> {
     let port = u16::try_from(flux.rest?.port).unwrap_or_default();
     faults.require(!has_other_lead, "spec.flux.rest", || {
-        "the lead, which would serve it, is another MiniCluster's: ask for it there".to_owned()
+        "another MiniCluster has the lead, which would serve it: set it there".to_owned()
     });
     faults.require(![OVERLAY_PORT, READY_PORT].contains(&port), "spec.flux.rest.port", || {
         format!("{port} is a port of Flux or of its agent: use another")
@@ -155,8 +154,8 @@ fn topology(flux: &crd::Flux, faults: &mut Violations) -> Option<String> {
     Some(topology.to_owned())
 }
 
-/// The tree of an instance with many brokers, each of which would be connected to the lead. With hosts of other clusters
-/// the lead stays the only parent, as no other broker is reachable there; a `brokerConfig` may have a tree of its own.
+/// The tree of an instance with many brokers, so that not each connects to the lead. In a burst the lead is the only
+/// parent, because no other broker is reachable; a `brokerConfig` may have its own tree.
 fn default_topology(flux: &crd::Flux, hosts: usize) -> Option<String> {
     let may_choose = flux.bursting.is_none()
         && flux.lead_broker.is_none()
@@ -165,7 +164,7 @@ fn default_topology(flux: &crd::Flux, hosts: usize) -> Option<String> {
     (may_choose && hosts >= TREE_FROM).then(|| TREE.to_owned())
 }
 
-/// Fluxion takes an unknown policy for its default, and says so to nobody.
+/// Checks the queue policy: Fluxion uses its default for an unknown one, without an error.
 fn queue_policy(flux: &crd::Flux, faults: &mut Violations) -> String {
     let policy = &flux.scheduler.queue_policy;
     faults.require(
@@ -215,7 +214,7 @@ fn bootstrap(
     let address = non_empty(lead.address.as_ref()).unwrap_or_default();
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | ':');
     faults.require(!address.is_empty() && address.chars().all(fits), format!("{path}.address"), || {
-        format!("{address:?} is no host name or address: say where the lead is reached from here, or remove leadBroker if this cluster has the lead")
+        format!("{address:?} is no host name or address: give the one by which pods here reach the lead, or remove leadBroker if this cluster has the lead")
     });
     let lead_port = u16::try_from(lead.port).unwrap_or(OVERLAY_PORT);
     Bootstrap::Child { lead: address.to_owned(), lead_port, hosts }
@@ -228,7 +227,8 @@ fn hosts(
     faults: &mut Violations,
 ) -> Hostlist {
     let bursting = spec.flux.bursting.as_ref();
-    let own = |count: u32| Hostlist::of_range(name, 0..count.min(crd::SIZE_LIMIT.unsigned_abs()));
+    let own =
+        |count: u32| Hostlist::of_range(name, 0..count.min(crd::POD_COUNT_LIMIT.unsigned_abs()));
     let clusters = bursting.map_or(&[][..], |bursting| &bursting.clusters);
     let given = given_hostlist(bursting, lead_broker(&spec.flux), faults);
     let (mut hosts, is_given) = match (given, lead) {
@@ -260,15 +260,14 @@ fn given_hostlist(
     hosts.ok()
 }
 
-/// The hosts of the MiniCluster that has the lead. Flux compares host names, so the lead is listed
-/// by the name its own pod has, not by the address at which it is reached from here.
+/// The hosts of the MiniCluster with the lead, with its own host name, not its address: Flux compares host names.
 fn lead_hosts(lead: &crd::LeadBroker, default_size: i32, faults: &mut Violations) -> Hostlist {
     let path = "spec.flux.bursting.leadBroker";
     let name = non_empty(lead.name.as_ref()).unwrap_or_default();
     faults.require(is_label(name), format!("{path}.name"), || {
         format!("{name:?} is no name of a MiniCluster: give that of the one with the lead, or a hostlist")
     });
-    let size = lead.size.unwrap_or(default_size).clamp(1, crd::SIZE_LIMIT);
+    let size = lead.size.unwrap_or(default_size).clamp(1, crd::POD_COUNT_LIMIT);
     Hostlist::of_range(name, 0..size.unsigned_abs())
 }
 
@@ -285,7 +284,7 @@ fn append(
     faults.require(is_label(&name), format!("{path}.name"), || {
         format!("{name:?} is no DNS label: use lower-case letters, digits and '-'")
     });
-    let size = cluster.size.unwrap_or(default_size).min(crd::SIZE_LIMIT).unsigned_abs();
+    let size = cluster.size.unwrap_or(default_size).min(crd::POD_COUNT_LIMIT).unsigned_abs();
     let fits = hosts.append(&Hostlist::of_range(&name, 0..size)).is_ok();
     faults.require(fits, format!("{path}.size"), || {
         format!("{size} are too many: give at most {} hosts in all", Hostlist::LIMIT)
@@ -297,7 +296,7 @@ pub(super) fn max_size(spec: &MiniClusterSpec) -> u32 {
     spec.max_size.or(of_autoscale).unwrap_or(spec.size).unsigned_abs()
 }
 
-/// A broker that does not find its own host name in the list cannot start.
+/// Checks that the list has the hosts of this MiniCluster: a broker cannot start if its host name is not in the list.
 fn check_hosts(hosts: &Hostlist, name: &str, size: u32, has_lead: bool, faults: &mut Violations) {
     let path = "spec.flux.bursting";
     if let Some(twice) = hosts.listed_twice() {
@@ -350,10 +349,10 @@ fn default_image(flux: &crd::Flux, defaults: &Defaults) -> String {
     if is_arm { &defaults.arm_view_image } else { &defaults.view_image }.clone()
 }
 
-/// Go's name of 64-bit ARM.
+/// 64-bit ARM as Go and Kubernetes name it.
 const ARM: &str = "arm64";
 
-/// Go's name of the architecture asked for by any of its usual names; `None` when none is asked for.
+/// The requested architecture as Go and Kubernetes name it, if there is one.
 pub(super) fn architecture(flux: &crd::Flux) -> Option<&'static str> {
     match flux.arch.as_deref()? {
         "amd64" | "x86_64" => Some("amd64"),

@@ -1,4 +1,4 @@
-//! Fields that are accepted and have no effect where they are given: the condition names them.
+//! Finds given fields that have no effect in their place, for the condition `Accepted`.
 
 use super::container::runner_position;
 use super::flux::lead_elsewhere;
@@ -37,7 +37,7 @@ const NOT_WITH_OWN_ENTRYPOINT: &[&str] =
 const NOT_WITH_DIAGNOSTICS: &[&str] =
     &["command", "launcher", "batch", "commands.prefix", "commands.script"];
 
-/// Fields that have no effect where the lead is in another cluster: its command runs there.
+/// Fields that have no effect if another cluster has the lead, because the command runs there.
 const NOT_WITHOUT_LEAD: &[&str] = &["command", "commands.script"];
 
 pub(super) fn not_acted_on(name: &str, spec: &MiniClusterSpec) -> Vec<String> {
@@ -61,15 +61,15 @@ pub(super) fn not_acted_on(name: &str, spec: &MiniClusterSpec) -> Vec<String> {
     containers.chain(services).chain(own_leads).collect()
 }
 
-/// Those of `fields` that `container`, at `path`, has and that say something.
+/// The paths of those of `fields` that `container`, at `path`, sets to another value than false or empty.
 fn given(path: &str, container: &Container, fields: Vec<&[&str]>) -> Vec<String> {
-    // A container is read from JSON and can be written as such.
+    // A container was parsed from JSON, so it can be written as JSON.
     let container = serde_json::to_value(container).unwrap_or_default();
-    let says_something = |field: &&str| {
+    let is_set = |field: &&str| {
         let value = field.split('.').fold(&container, |value, name| &value[name]);
         !matches!(value, Value::Null | Value::Bool(false)) && value != ""
     };
-    let fields = fields.into_iter().flatten().copied().filter(says_something);
+    let fields = fields.into_iter().flatten().copied().filter(is_set);
     fields.map(|field| format!("{path}.{field}")).collect()
 }
 

@@ -1,4 +1,4 @@
-//! What goes into the objects as it is given. The API server would refuse it there, by a path that is in no MiniCluster.
+//! Checks values that are passed on unchanged: the API server would report them by paths of the objects.
 
 use super::text::{is_label_key, is_label_value, is_subdomain, non_empty, quantity};
 use super::violations::Violations;
@@ -13,7 +13,7 @@ const NAME: &str = "is no name of an object: use lower-case letters, digits, '-'
 const RESOURCE: &str = "is no resource with a quantity of it: write cpu, memory, ephemeral-storage, hugepages-<size> or domain/device, and e.g. 2, 500m or 64Gi; devices in whole numbers";
 const JOBS_OWN: &str = "is the Job controller's own label: remove it, or use another key";
 
-/// What must hold of the field at a path, and what is said where it does not.
+/// Whether the field at a path is valid, and the message if it is not.
 type Check = (bool, String, &'static str);
 
 pub(super) fn passed_on(spec: &MiniClusterSpec, faults: &mut Violations) {
@@ -68,7 +68,7 @@ fn label(path: &str, key: &str, value: &str) -> [Check; 2] {
     [(is_label_key(key), path.clone(), KEY), (is_label_value(value), path, VALUE)]
 }
 
-/// `ValidateTolerations` of Kubernetes.
+/// The checks of `ValidateTolerations` in Kubernetes.
 fn toleration(path: &str, given: &Toleration) -> Vec<Check> {
     let [key, operator, value, effect] = [&given.key, &given.operator, &given.value, &given.effect]
         .map(|it| it.as_deref().unwrap_or_default());
@@ -125,7 +125,7 @@ fn resources(spec: &MiniClusterSpec) -> Vec<Check> {
     checks
 }
 
-/// What is requested of a resource, beside its limit. Nobody can have more of a device than requested.
+/// Checks that a request is at most the limit, and equal to it for a device.
 fn fits_limit(path: &str, name: &str, request: &Quantity, given: &ResourceRequirements) -> Check {
     let limit = given.limits.as_ref().and_then(|limits| quantity(&limits.get(name)?.0));
     let is_device = name.contains('/') || name.starts_with("hugepages-");
@@ -141,7 +141,6 @@ fn fits_limit(path: &str, name: &str, request: &Quantity, given: &ResourceRequir
     )
 }
 
-/// Names of resources and their amounts.
 fn amounts(path: &str, resources: Option<&BTreeMap<String, Quantity>>) -> Vec<Check> {
     let check = |(name, Quantity(amount)): (&String, &Quantity)| {
         let is_device = name.contains('/');

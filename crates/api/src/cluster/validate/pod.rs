@@ -16,12 +16,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelecto
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Label of its architecture that every node carries (well-known labels of Kubernetes).
+/// Label of a node with its architecture (well-known labels of Kubernetes).
 const ARCHITECTURE_LABEL: &str = "kubernetes.io/arch";
 const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
 const NODE_LABEL: &str = "kubernetes.io/hostname";
 
-/// Resolves and checks what the specification says of the Job's pods; `pod` is that without what only these have.
+/// Resolves and checks the pods of the Job; `pod` is the specification that they share with the pod of `spec.services`.
 pub(super) fn pod(
     name: &str,
     spec: &MiniClusterSpec,
@@ -31,11 +31,10 @@ pub(super) fn pod(
     let given = &spec.pod;
     overlay(name, spec, faults);
     let grace_seconds = grace_seconds(spec, faults);
-    // A failed command is not to be run again behind the user's back.
+    // By default a failed command is not run again.
     let restart_policy = non_empty(given.restart_policy.as_ref()).unwrap_or("Never");
     let resources = Some(given.resources.clone()).filter(|resources| !resources.is_empty());
-    // An overhead without a runtime class that defines the same one makes the API server refuse every
-    // pod, so without a class the resources are the pod's own.
+    // The API server refuses an overhead without a runtime class that defines it; then the pod gets the resources.
     let (overhead, requests) =
         if pod.runtime_class_name.is_some() { (resources, None) } else { (None, resources) };
     Pod {
@@ -58,24 +57,24 @@ pub(super) fn pod(
     }
 }
 
-/// What the Job's pods and that of `spec.services` have in common. `service_domain` is that of the Services of their
-/// namespace, `<namespace>.svc.<domain>`, where it is known.
-pub(super) fn common(
+/// The specification that the Job's pods and the pod of `spec.services` share. `service_domain` is
+/// `<namespace>.svc.<domain>`, if it is known.
+pub(super) fn shared_pod_spec(
     spec: &MiniClusterSpec,
     headless_name: &str,
     service_domain: Option<&str>,
     faults: &mut Violations,
 ) -> PodSpec {
     let pod = &spec.pod;
-    // Programs tell each other their host names, which are those below the headless Service.
+    // Programs send each other their host names, which are resolved below the headless Service.
     let search = service_domain.map(|domain| format!("{headless_name}.{domain}"));
     PodSpec {
-        // No container needs the API unless the user says so.
+        // By default no container can use the Kubernetes API.
         automount_service_account_token: Some(pod.automount_service_account_token),
         dns_config: search
             .map(|it| PodDNSConfig { searches: Some(vec![it]), ..PodDNSConfig::default() }),
         dns_policy: non_empty_owned(pod.dns_policy.as_ref()),
-        // A namespace with many Services would fill the environment with their addresses.
+        // Otherwise the environment would have variables for every Service of the namespace.
         enable_service_links: Some(false),
         host_ipc: pod.host_ipc.then_some(true),
         host_pid: pod.host_pid.then_some(true),
@@ -84,7 +83,7 @@ pub(super) fn common(
         scheduler_name: non_empty_owned(pod.scheduler_name.as_ref()),
         security_context: pod.security_context.clone(),
         service_account_name: non_empty_owned(pod.service_account_name.as_ref()),
-        // A rank is found by the plain host name, `<name>-<index>`.
+        // Flux finds a rank by the short host name, `<name>-<index>`.
         set_hostname_as_fqdn: Some(false),
         share_process_namespace: spec.share_process_namespace.then_some(true),
         subdomain: Some(headless_name.to_owned()),
@@ -99,7 +98,7 @@ fn node_selector(spec: &MiniClusterSpec, faults: &mut Violations) -> BTreeMap<St
     let other = labels.insert(ARCHITECTURE_LABEL.to_owned(), label.to_owned());
     faults.require(other.as_deref().is_none_or(|other| other == label), "spec.flux.arch", || {
         let text = spec.flux.arch.as_deref().unwrap_or_default();
-        format!("{text:?} is not what pod.nodeSelector[{ARCHITECTURE_LABEL}] asks for: keep one")
+        format!("{text:?} differs from pod.nodeSelector[{ARCHITECTURE_LABEL}]: keep one")
     });
     labels
 }
@@ -129,25 +128,24 @@ fn grace_seconds(spec: &MiniClusterSpec, faults: &mut Violations) -> u64 {
     let drain = spec.flux.drain_seconds.and_then(|seconds| u64::try_from(seconds).ok());
     if let (Some(drain), Some(overlay)) = (drain, overlay) {
         faults.require(drain == overlay, path, || {
-            format!("{drain} is not what pod.overlay.terminationGracePeriodSeconds says, {overlay}: they are the same, keep one")
+            format!("{drain} differs from pod.overlay.terminationGracePeriodSeconds, {overlay}, which sets the same: keep one")
         });
     }
     drain.or(overlay).unwrap_or(Shutdown::DEFAULT_GRACE_SECONDS)
 }
 
-/// Together in one zone and apart on the nodes, as preferences; the user's node affinity as a requirement.
-/// None of it with `network.disableAffinity`.
+/// Prefers one zone for all pods and one node for each, and requires the user's node affinity.
 fn affinity(name: &str, spec: &MiniClusterSpec) -> Option<Affinity> {
     (!spec.network.disable_affinity).then(|| Affinity {
         node_affinity: node_affinity(spec),
         pod_affinity: Some(PodAffinity {
-            preferred_during_scheduling_ignored_during_execution: Some(vec![near(
+            preferred_during_scheduling_ignored_during_execution: Some(vec![affinity_term(
                 name, ZONE_LABEL,
             )]),
             ..PodAffinity::default()
         }),
         pod_anti_affinity: Some(PodAntiAffinity {
-            preferred_during_scheduling_ignored_during_execution: Some(vec![near(
+            preferred_during_scheduling_ignored_during_execution: Some(vec![affinity_term(
                 name, NODE_LABEL,
             )]),
             ..PodAntiAffinity::default()
@@ -173,8 +171,8 @@ fn node_affinity(spec: &MiniClusterSpec) -> Option<NodeAffinity> {
     })
 }
 
-/// The pods of the MiniCluster `name`, compared by the nodes' label `topology`.
-fn near(name: &str, topology: &str) -> WeightedPodAffinityTerm {
+/// A term for the pods of the MiniCluster `name` on nodes with the same value of the label `topology`.
+fn affinity_term(name: &str, topology: &str) -> WeightedPodAffinityTerm {
     WeightedPodAffinityTerm {
         weight: 100,
         pod_affinity_term: PodAffinityTerm {
@@ -192,7 +190,7 @@ fn near(name: &str, topology: &str) -> WeightedPodAffinityTerm {
     }
 }
 
-/// Refuses what `overlay` must not change, each with what to do instead.
+/// Refuses fields that `overlay` must not change, each with a remedy.
 fn check_overlay(name: &str, spec: &MiniClusterSpec, overlay: &PodSpec, faults: &mut Violations) {
     let host_name = "each pod has one of its own, by which Flux knows it: remove it";
     let refused = [
@@ -212,7 +210,7 @@ fn check_overlay(name: &str, spec: &MiniClusterSpec, overlay: &PodSpec, faults: 
         (
             "restartPolicy",
             overlay.restart_policy.is_some(),
-            "what else the Job says depends on it: set spec.pod.restartPolicy instead",
+            "other fields of the Job depend on it: set spec.pod.restartPolicy instead",
         ),
         (
             "shareProcessNamespace",
@@ -241,7 +239,7 @@ fn check_overlay(name: &str, spec: &MiniClusterSpec, overlay: &PodSpec, faults: 
     check_containers(name, spec, overlay, faults);
 }
 
-/// Refuses containers that are not those of the pods, and what is the agent's to say of those.
+/// Refuses unknown containers in the overlay, and fields of known ones that the agent needs.
 fn check_containers(
     name: &str,
     spec: &MiniClusterSpec,
@@ -271,7 +269,7 @@ fn check_containers(
     }
 }
 
-/// What runs in a container is the agent's affair, and what it leaves at its end.
+/// Refuses fields that decide what runs in a container, and where it leaves its termination message.
 fn entrypoint(path: &str, container: &Container, faults: &mut Violations) {
     let given = [
         ("command", container.command.is_some()),

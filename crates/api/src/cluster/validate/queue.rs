@@ -1,4 +1,4 @@
-//! What a queue (Kueue) reads of a Job: its labels and annotations.
+//! Labels and annotations of a Job for a queue (Kueue).
 
 use super::violations::Violations;
 use crate::cluster::{
@@ -8,10 +8,10 @@ use crate::cluster::{
 use crate::crd::MiniCluster;
 use std::collections::BTreeMap;
 
-/// Kueue's domain: keys of labels and annotations begin with it, or with one below it.
+/// Kueue's domain: keys of labels and annotations begin with it or with a subdomain.
 const KUEUE: &str = "kueue.x-k8s.io";
 
-/// Of the labels or annotations of a MiniCluster those that are Kueue's: they go to the Job, which it queues.
+/// The labels or annotations of a MiniCluster for Kueue, which are copied to the Job.
 pub fn of_kueue(
     all: Option<&BTreeMap<String, String>>,
 ) -> impl Iterator<Item = (&String, &String)> {
@@ -22,7 +22,7 @@ pub fn of_kueue(
     all.into_iter().flatten().filter(move |(key, _)| key_is(key))
 }
 
-/// The labels of the Job: those that the specification gives, and the MiniCluster's own labels for Kueue.
+/// The labels of the Job: those of the specification, and the MiniCluster's labels for Kueue.
 pub(super) fn job_labels(
     cluster: &MiniCluster,
     faults: &mut Violations,
@@ -35,8 +35,7 @@ pub(super) fn job_labels(
     labels
 }
 
-/// The annotations of the Job: the MiniCluster's own for Kueue, and those by which a queue may start it with `minSize`
-/// pods.
+/// The annotations of the Job: the MiniCluster's for Kueue, and those that let a queue start it with `minSize` pods.
 pub(super) fn job_annotations(
     cluster: &MiniCluster,
     labels: &BTreeMap<String, String>,
@@ -44,7 +43,7 @@ pub(super) fn job_annotations(
 ) -> BTreeMap<String, String> {
     let mut annotations: BTreeMap<_, _> = copied(cluster.metadata.annotations.as_ref()).collect();
     if annotations.get(ELASTIC_ANNOTATION).is_some_and(|value| value == "true") {
-        // KEP-77, "Limitations and Incompatibilities". Kueue 0.15 takes both, and then refuses to change the size.
+        // KEP-77, "Limitations and Incompatibilities". Kueue 0.15 accepts both, and then refuses to change the size.
         let is_alone = !annotations.contains_key(LEAST_PODS_ANNOTATION);
         faults.require(is_alone, "metadata.annotations", || {
             format!("{ELASTIC_ANNOTATION} and {LEAST_PODS_ANNOTATION} exclude each other in Kueue: keep one")
@@ -53,7 +52,7 @@ pub(super) fn job_annotations(
     }
     let spec = &cluster.spec;
     let given = annotations.get(LEAST_PODS_ANNOTATION).cloned();
-    // Kueue refuses a least number that is all of them.
+    // Kueue refuses a least number that equals the size.
     let least =
         spec.min_size.filter(|least| *least < spec.size && labels.contains_key(QUEUE_LABEL));
     if let Some(least) = given.or_else(|| least.map(|least| least.to_string())) {

@@ -1,9 +1,9 @@
-//! What a text must look like to be a name, a path, a duration or a command.
+//! Syntax checks of names, paths, durations and commands.
 
 pub(super) use flux_contract::is_shell_name;
 use flux_contract::shell_syntax;
 
-/// The text, unless it is absent or empty: in the API the two are the same.
+/// The text, unless it is absent or empty, which are the same in the API.
 pub(super) fn non_empty(text: Option<&String>) -> Option<&str> {
     text.map(String::as_str).filter(|text| !text.is_empty())
 }
@@ -12,7 +12,7 @@ pub(super) fn non_empty_owned(text: Option<&String>) -> Option<String> {
     non_empty(text).map(str::to_owned)
 }
 
-/// A DNS label (RFC 1123): what hosts and MiniClusters are named by.
+/// True for a DNS label (RFC 1123), as in names of hosts and MiniClusters.
 pub(crate) fn is_label(text: &str) -> bool {
     let edge = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     text.len() <= 63
@@ -21,12 +21,12 @@ pub(crate) fn is_label(text: &str) -> bool {
         && text.chars().all(|c| edge(c) || c == '-')
 }
 
-/// A DNS subdomain (RFC 1123): what Kubernetes names most objects by.
+/// True for a DNS subdomain (RFC 1123), as in names of most objects of Kubernetes.
 pub(super) fn is_subdomain(text: &str) -> bool {
     text.len() <= 253 && text.split('.').all(is_label)
 }
 
-/// What a label's value or the last part of its key consists of (Kubernetes, `qualifiedNameFmt`).
+/// True for the value of a label, or the last part of its key (Kubernetes, `qualifiedNameFmt`).
 fn is_qualified(text: &str) -> bool {
     let edge = |c: char| c.is_ascii_alphanumeric();
     text.len() <= 63
@@ -39,7 +39,7 @@ pub(super) fn is_label_value(text: &str) -> bool {
     text.is_empty() || is_qualified(text)
 }
 
-/// The key of a label, an annotation or a resource: `name`, or `domain/name`.
+/// True for the key of a label, an annotation or a resource: `name`, or `domain/name`.
 pub(super) fn is_label_key(text: &str) -> bool {
     match text.split_once('/') {
         Some((domain, name)) => is_subdomain(domain) && is_qualified(name),
@@ -47,7 +47,7 @@ pub(super) fn is_label_key(text: &str) -> bool {
     }
 }
 
-/// A key of a `ConfigMap` or Secret.
+/// True for a key of a `ConfigMap` or Secret.
 pub(super) fn is_data_key(text: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     (1..=253).contains(&text.len())
@@ -56,12 +56,12 @@ pub(super) fn is_data_key(text: &str) -> bool {
         && text != "."
 }
 
-/// The name of an environment variable, as Kubernetes takes it.
+/// True for a name of an environment variable that Kubernetes accepts.
 pub(super) fn is_variable(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| (b' '..=b'~').contains(&byte) && byte != b'=')
 }
 
-/// The value of a quantity that is not negative; `None` for what is no such quantity.
+/// The value of a quantity; `None` for an invalid or negative one.
 pub(super) fn quantity(text: &str) -> Option<f64> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '+');
     let (number, suffix) = text.split_at(end.unwrap_or(text.len()));
@@ -78,7 +78,7 @@ pub(super) fn is_absolute_path(text: &str) -> bool {
     text.starts_with('/') && !text.contains('\0') && !text.split('/').any(|part| part == "..")
 }
 
-/// A Flux Standard Duration (RFC 23): a number with an optional unit, or `inf`.
+/// True for a Flux Standard Duration (RFC 23): a number with an optional unit, or `inf`.
 pub(super) fn is_duration(text: &str) -> bool {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
@@ -86,12 +86,12 @@ pub(super) fn is_duration(text: &str) -> bool {
         || matches!(unit, "ms" | "" | "s" | "m" | "h" | "d") && number.parse::<f64>().is_ok()
 }
 
-/// The words of a command line without shell syntax; `None` when quotes or escapes are left open.
+/// The words of a command line without shell syntax; `None` if a quote or an escape is not closed.
 pub(super) fn words(text: &str) -> Option<Vec<String>> {
     shlex::split(&joined_lines(text))
 }
 
-/// `text` without the line breaks that a backslash continues, as a shell reads it.
+/// `text` without line breaks after a backslash, as a shell reads it.
 fn joined_lines(text: &str) -> String {
     let mut joined = String::with_capacity(text.len());
     let (mut single, mut double) = (false, false);
@@ -115,8 +115,8 @@ fn joined_lines(text: &str) -> String {
     joined
 }
 
-/// The argument vector of a command: a plain one is split as a shell would, so that the image needs none; one with
-/// shell syntax is for the container's `sh`. `None` when quotes or escapes are left open.
+/// The argument vector of a command. A command without shell syntax is split, so that the image needs no shell; the
+/// container's `sh` runs any other. `None` if a quote or an escape is not closed.
 pub(super) fn argument_vector(text: &str) -> Option<Vec<String>> {
     let text = text.trim();
     let words = words(text);
@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn commands_with_shell_syntax_go_to_sh_verbatim() {
         assert_eq!(vector("echo $HOME; a"), ["sh", "-c", "echo $HOME; a"]);
-        // Open quotes are no command.
+        // A text with an open quote is no command.
         for text in ["echo 'a", "echo \"a", "echo a\\", "echo $x 'a"] {
             assert_eq!(argument_vector(text), None, "{text}");
         }
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_keys_and_values_of_labels_are_those_of_kubernetes() {
+    fn names_and_labels_follow_the_rules_of_kubernetes() {
         for (text, is_key, is_value) in [
             ("a", true, true),
             ("example.com/A_b.c", true, false),

@@ -18,7 +18,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// The faults of a specification that were found.
+/// The faults of a specification.
 #[derive(Debug, Clone, Default, PartialEq, Eq, thiserror::Error)]
 pub struct Violations(pub Vec<Violation>);
 
@@ -64,10 +64,10 @@ pub(crate) fn field_path(path: &FieldPath<'_>) -> String {
     }
 }
 
-/// Longest path and longest message of a fault, in bytes: both may quote what the user wrote.
+/// Longest path and longest message of a fault in bytes: both may quote the user's text.
 const QUOTE_LIMIT: usize = 1_000;
 
-/// `text`, without its middle where it is very long: what is wrong with it is said at its end.
+/// `text` without its middle if it is too long: the end has the reason of a fault.
 fn shortened(text: String) -> String {
     if text.len() <= QUOTE_LIMIT {
         return text;

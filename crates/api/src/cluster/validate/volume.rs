@@ -1,4 +1,4 @@
-//! `containers[].volumes`: sources, mounts, and what may not collide.
+//! `containers[].volumes`: sources, mounts and collisions.
 
 use super::text::{
     is_absolute_path, is_data_key, is_label, is_subdomain, non_empty, non_empty_owned,
@@ -13,21 +13,20 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Where an `emptyDir` without a path is mounted: shared memory, as the API has always had it.
+/// Default mount path of an `emptyDir`, as in the Go operator.
 const SHARED_MEMORY: &str = "/dev/shm";
 
-/// The volumes of a pod, by name, and the paths nobody else may mount over.
+/// The volumes of a pod by name, and the reserved paths and names.
 pub(super) struct Volumes<'cluster> {
-    /// The operator's own.
     pub(super) reserved_paths: &'cluster [String],
     /// Names of the operator's own volumes.
     pub(super) reserved_names: Vec<String>,
-    /// Each with the place of its first mount.
+    /// Each volume with the path of the field that has it first.
     pub(super) by_name: BTreeMap<String, (String, Volume)>,
 }
 
 impl Volumes<'_> {
-    /// Takes in the volumes of the container at `path`; gives its mounts.
+    /// Adds the volumes of the container at `path`; returns its mounts.
     pub(super) fn mount(
         &mut self,
         path: &str,
@@ -108,7 +107,6 @@ pub(super) fn is_mounted(path: &str, mounts: &[VolumeMount]) -> bool {
     mounts.iter().any(|mount| Path::new(path).starts_with(&mount.mount_path))
 }
 
-/// The volume with its source and without its name.
 fn source(path: &str, volume: &ContainerVolume, faults: &mut Violations) -> Volume {
     check_details(path, volume, faults);
     let items = items(volume);
@@ -157,7 +155,7 @@ fn source(path: &str, volume: &ContainerVolume, faults: &mut Violations) -> Volu
     result
 }
 
-/// Refuses fields that belong to one kind of source, given with another.
+/// Refuses fields that do not belong to the kind of source.
 fn check_details(path: &str, volume: &ContainerVolume, faults: &mut Violations) {
     let has = |field: &Option<String>| non_empty(field.as_ref()).is_some();
     let of_files = has(&volume.config_map_name) || has(&volume.secret_name);

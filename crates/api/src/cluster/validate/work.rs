@@ -1,14 +1,14 @@
-//! What the lead runs: the command, how it is submitted, and its flags.
+//! The workload of the lead: the command, its submission and its flags.
 
 use super::text::{argument_vector, is_absolute_path, non_empty, words};
 use super::violations::Violations;
 use crate::crd::{self, MiniClusterSpec};
 use flux_contract::{CUSTOM_SCRIPT_PATH, DEFAULT_OUTPUT_DIRECTORY, Submission, Workload};
 
-/// Most bytes of the script that is made of a batch command's lines: the `ConfigMap` has to stay below 1 MiB.
+/// Most bytes of the script made of the lines of a batch: the `ConfigMap` must stay below 1 MiB.
 const BATCH_SCRIPT_LIMIT: usize = 524_288;
 
-/// What the container at `path` runs; nothing when a command cannot be read.
+/// The workload of the container at `path`; `None` if a command cannot be parsed.
 pub(super) fn workload(
     path: &str,
     spec: &MiniClusterSpec,
@@ -40,7 +40,7 @@ pub(super) fn workload(
     if launcher && !spec.interactive {
         return Some(Workload::Launcher { prefix, command: program, script });
     }
-    // A workflow manager submits its jobs itself: it needs one place, not all of them.
+    // A workflow manager submits its own jobs, so it needs only one slot.
     let mut flags = if launcher { vec!["-n1".to_owned()] } else { flags };
     // `flux batch` has no such option.
     flags.extend(spec.logging.debug.then(|| "-vvv".to_owned()));
@@ -58,8 +58,8 @@ pub(super) fn workload(
     })
 }
 
-/// How a script that lies at [`CUSTOM_SCRIPT_PATH`] is run. Scripts that name no interpreter were always
-/// run by bash, and may rely on it: another shell would take `[[` for a missing program and go on.
+/// The command that runs a script at [`CUSTOM_SCRIPT_PATH`]. Scripts without an interpreter line are run by bash, as
+/// in the Go operator, because they may use its syntax.
 fn script_command(script: &str) -> Vec<String> {
     let path = CUSTOM_SCRIPT_PATH.to_owned();
     if script.starts_with("#!") { vec![path] } else { vec!["bash".to_owned(), path] }
@@ -73,7 +73,7 @@ fn plain_command(path: &str, text: &str, faults: &mut Violations) -> Option<Vec<
     vector
 }
 
-/// The words of a field without shell syntax; none when it is not given.
+/// The words of a field without shell syntax; no words if it is not given.
 fn split(path: &str, text: Option<&String>, faults: &mut Violations) -> Option<Vec<String>> {
     let Some(text) = non_empty(text) else { return Some(vec![]) };
     let words = words(text);
@@ -137,19 +137,19 @@ fn batch(
     Workload::Interactive { submission }
 }
 
-/// Words that begin or end a compound command (POSIX.1-2024, Shell Command Language, 2.4).
+/// Reserved words of the shell (POSIX.1-2024, Shell Command Language, 2.4).
 const SHELL_KEYWORDS: [&str; 15] = [
     "!", "{", "}", "case", "do", "done", "elif", "else", "esac", "fi", "for", "if", "then",
     "until", "while",
 ];
 
-/// The lines of a batch that are jobs, with their numbers, which count every line. Comments are none.
+/// The lines of a batch that are jobs, each with its number among all lines. Comments are no jobs.
 fn job_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let is_job = |(_, line): &(usize, &str)| !line.is_empty() && !line.starts_with('#');
     text.lines().map(str::trim).enumerate().filter(is_job)
 }
 
-/// Refuses lines that are no whole command: the script made of them would fail as one, and no job run.
+/// Refuses lines that are no complete command, because the shell would refuse the whole script.
 fn check_lines(path: &str, text: &str, faults: &mut Violations) {
     for (number, line) in job_lines(text) {
         let path = format!("{path}.command");
@@ -165,8 +165,7 @@ fn check_lines(path: &str, text: &str, faults: &mut Violations) {
     }
 }
 
-/// One submission a line, numbered by line, empty lines included; then waits for all of them. What it
-/// prints says which line a job is of: the agent reads that where one has failed.
+/// A script that submits each line as a job and waits for all. The agent reads from its output which line has failed.
 fn batch_script(path: &str, text: &str, directory: &str, faults: &mut Violations) -> String {
     let mut script = "#!/bin/sh\ncode=0\n".to_owned();
     for (number, line) in job_lines(text) {
@@ -174,7 +173,7 @@ fn batch_script(path: &str, text: &str, directory: &str, faults: &mut Violations
         let shown = format!("{name}: {line}");
         let shown = shlex::try_quote(&shown).unwrap_or_default();
         let files = format!("--error={directory}/{name}.err --output={directory}/{name}.out");
-        // Not echo: some take a backslash in it for an escape.
+        // The echo of some shells interprets backslashes.
         let commands = [
             format!("printf '%s\\n' {shown}\n"),
             format!("flux submit --flags waitable --input=/dev/null {files} {line}\n"),
@@ -189,7 +188,7 @@ fn batch_script(path: &str, text: &str, directory: &str, faults: &mut Violations
     script + "flux queue idle\nflux jobs -a\nflux job wait --all || code=1\nexit $code\n"
 }
 
-/// The lines themselves. Scripts were always run by bash, and may rely on it.
+/// The lines as a script; without an interpreter line bash runs it, as in the Go operator.
 fn raw_script(text: &str) -> String {
     let end = if text.ends_with('\n') { "" } else { "\n" };
     let first = if text.starts_with("#!") { "" } else { "#!/bin/bash\n" };

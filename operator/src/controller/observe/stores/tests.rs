@@ -1,6 +1,6 @@
 use super::*;
 use crate::controller::fixtures::{ended_job, job};
-use crate::controller::observe::check::Check;
+use crate::controller::observe::pending_check::PendingCheck;
 use futures::StreamExt as _;
 use http::{Request, Response};
 use k8s_openapi::api::core::v1::PodStatus;
@@ -12,17 +12,17 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 #[tokio::test]
-async fn a_minicluster_that_has_gone_without_an_event_is_forgotten() {
+async fn a_deleted_minicluster_without_an_event_is_forgotten() {
     let (service, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
     let client = Client::new(service, "apps");
-    let recent = Arc::new(Recent::default());
+    let cache = Arc::new(MiniClusterCache::default());
     let gone = ("apps".to_owned(), "gone".to_owned());
-    recent.set_check(&gone, Check::empty());
+    cache.set_check(&gone, PendingCheck::empty());
     let list = json!({ "metadata": { "resourceVersion": "1" }, "items": [] });
     let answer = Response::new(Body::from(list.to_string().into_bytes()));
     let is_synced = Arc::new(AtomicBool::new(false));
     let synced = Arc::clone(&is_synced);
-    let (_, stream) = mini_clusters(Api::all(client), Arc::clone(&recent), move || {
+    let (_, stream) = mini_clusters(Api::all(client), Arc::clone(&cache), move || {
         synced.store(true, Ordering::Release);
     });
     let listed = async {
@@ -37,11 +37,11 @@ async fn a_minicluster_that_has_gone_without_an_event_is_forgotten() {
         () = listed => {}
     }
     assert!(is_synced.load(Ordering::Acquire));
-    assert!(!recent.has(&gone));
+    assert!(!cache.has(&gone));
 }
 
 #[test]
-fn what_no_minicluster_owns_is_not_stored() {
+fn objects_without_a_minicluster_owner_are_not_stored() {
     let map = |owner: &str, controller: bool| -> ConfigMap {
         let owner = json!({
             "apiVersion": "v1", "kind": owner, "name": "a", "uid": "u", "controller": controller,
@@ -50,14 +50,14 @@ fn what_no_minicluster_owns_is_not_stored() {
         serde_json::from_value(json!({ "metadata": metadata })).unwrap()
     };
     let of = |event| without_others(event, MINI_CLUSTER);
-    // What several share has no controller.
+    // A shared Service has owners, but no controller.
     for ours in [map(MINI_CLUSTER, true), map(MINI_CLUSTER, false)] {
         assert!(matches!(of(Event::Apply(ours.clone())), Some(Event::Apply(_))));
         assert!(matches!(of(Event::InitApply(ours)), Some(Event::InitApply(_))));
     }
     for other in [map("Deployment", true), map("Job", false)] {
         assert!(of(Event::InitApply(other.clone())).is_none());
-        // It may have been ours.
+        // The object may have been ours before.
         assert!(matches!(of(Event::Apply(other)), Some(Event::Delete(_))));
     }
     assert!(matches!(of(Event::InitDone), Some(Event::InitDone)));
@@ -65,7 +65,7 @@ fn what_no_minicluster_owns_is_not_stored() {
 }
 
 #[test]
-fn of_a_large_object_its_identity_and_its_controller_are_stored() {
+fn a_large_object_keeps_its_identity_and_controller() {
     let stripped = |text: usize, owner: usize| {
         let owner = json!({
             "apiVersion": "v1", "kind": MINI_CLUSTER, "name": "a".repeat(owner), "uid": "b",
@@ -79,13 +79,13 @@ fn of_a_large_object_its_identity_and_its_controller_are_stored() {
         assert_eq!(map.metadata.name.as_deref(), Some("hello"));
         (is_whole(&map), controller_of(&map, MINI_CLUSTER).is_some(), map.data.is_some())
     };
-    assert_eq!(stripped(SIZE_LIMIT / 2, 1), (true, true, true));
-    assert_eq!(stripped(SIZE_LIMIT, 1), (false, true, false));
-    assert_eq!(stripped(0, SIZE_LIMIT), (false, false, false));
+    assert_eq!(stripped(OBJECT_SIZE_LIMIT / 2, 1), (true, true, true));
+    assert_eq!(stripped(OBJECT_SIZE_LIMIT, 1), (false, true, false));
+    assert_eq!(stripped(0, OBJECT_SIZE_LIMIT), (false, false, false));
 }
 
 #[test]
-fn all_whole_objects_of_a_store_together_are_bounded() {
+fn the_memory_of_a_store_is_bounded() {
     let map = |name: usize| -> ConfigMap {
         let data: BTreeMap<String, &str> = (0..800).map(|key| (key.to_string(), "x")).collect();
         let metadata = json!({ "name": name.to_string(), "resourceVersion": "1" });
@@ -101,14 +101,14 @@ fn all_whole_objects_of_a_store_together_are_bounded() {
     let fits = STORE_LIMIT / memory_of(&map(1000)).unwrap();
     assert!((100..1000).contains(&fits), "{fits}");
     assert!((0..fits).all(|name| whole(Event::InitApply, 1000 + name)));
-    assert!(!whole(Event::InitApply, 1000 + fits), "one too many");
-    assert!(whole(Event::Apply, 1000), "one that is stored already");
+    assert!(!whole(Event::InitApply, 1000 + fits), "the store is full");
+    assert!(whole(Event::Apply, 1000), "the object is stored already");
     whole(Event::Delete, 1000);
     assert!(whole(Event::Apply, 1000 + fits), "there is space again");
 }
 
 #[test]
-fn jobs_that_have_finished_take_no_place_of_those_that_run() {
+fn finished_jobs_leave_room_for_running_ones() {
     let finished = || ended_job("Complete", "SuccessPolicy");
     let mut budget = Budget::default();
     let mut is_stored = |number: usize, mut job: Job| {
@@ -121,7 +121,7 @@ fn jobs_that_have_finished_take_no_place_of_those_that_run() {
     let kept = (0..5000).filter(|number| is_stored(*number, finished())).count();
     assert!((500..2500).contains(&kept), "{kept}");
     assert!((5000..5500).all(|number| is_stored(number, job(4))));
-    assert!(!is_stored(5000, finished()), "one that has run");
+    assert!(!is_stored(5000, finished()), "the Job has finished");
     assert!(is_stored(5000, job(4)), "its successor");
 }
 
@@ -148,7 +148,7 @@ fn leads_are_found_by_their_job_once_all_are_stored() {
 }
 
 #[test]
-fn of_metadata_the_identity_and_what_a_queue_reads_are_stored() {
+fn metadata_keeps_identity_and_a_hash_for_queues() {
     let stripped = |queue: &str| {
         let mut metadata: ObjectMeta = serde_json::from_value(json!({
             "name": "hello", "uid": "u", "annotations": { "more": "x" }, "generation": 3,
@@ -165,7 +165,7 @@ fn of_metadata_the_identity_and_what_a_queue_reads_are_stored() {
 }
 
 #[test]
-fn of_a_pod_its_state_is_stored() {
+fn a_stored_pod_keeps_its_state() {
     let runner = |image: &str, id: &str| {
         json!([{
             "name": "hello", "image": image, "imageID": id, "ready": true, "restartCount": 2,

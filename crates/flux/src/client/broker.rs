@@ -1,0 +1,115 @@
+//! The services that every broker has.
+
+use crate::client::socket::{BrokerAddress, BrokerSocket, LEAD, NODE_ANY, SocketError, within};
+use crate::idset::ids_of;
+use nix::errno::Errno;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use std::iter;
+use std::time::Duration;
+
+const STATE: &str = "state-machine.get";
+const STATE_CHANGES: &str = "state-machine.monitor";
+/// How long a broker may take to give its state, which it has in memory.
+const STATE_TIMEOUT: Duration = Duration::from_secs(1);
+
+#[derive(Deserialize)]
+struct State {
+    state: String,
+}
+
+#[derive(Deserialize)]
+struct Attribute {
+    value: String,
+}
+
+/// A group of brokers (flux-core, `src/modules/groups/groups.c`).
+#[derive(Deserialize)]
+struct Group {
+    members: String,
+}
+
+/// A rank of the overlay network and the ranks below it.
+#[derive(Deserialize)]
+struct Subtree {
+    rank: u32,
+    #[serde(default)]
+    children: Vec<Self>,
+}
+
+impl Subtree {
+    fn ranks(&self) -> Vec<u32> {
+        let below = self.children.iter().flat_map(Self::ranks);
+        iter::once(self.rank).chain(below).collect()
+    }
+}
+
+impl BrokerAddress {
+    /// The state of the broker, by the name that Flux gives it: `join`, `init`, `quorum`, `run`, `cleanup`, ...
+    pub async fn state(&self) -> Result<String, SocketError> {
+        let state = async { self.connect().await?.state(NODE_ANY).await };
+        within(STATE_TIMEOUT, STATE, state).await
+    }
+}
+
+impl BrokerSocket {
+    /// The state of the broker `node`.
+    pub async fn state(&mut self, node: u32) -> Result<String, SocketError> {
+        let State { state } = self.ask(STATE, node, None).await?;
+        Ok(state)
+    }
+
+    /// Asks the broker to report each change of its state. Only [`Self::state_change`] may follow.
+    pub async fn monitor_state(&mut self) -> Result<(), SocketError> {
+        self.stream(STATE_CHANGES, NODE_ANY, None).await
+    }
+
+    /// Waits for the next change, which is not named: its number differs between releases of Flux.
+    pub async fn state_change(&mut self) -> Result<(), SocketError> {
+        let _: Value = self.receive(STATE_CHANGES).await?;
+        Ok(())
+    }
+
+    /// The attribute `name` of the broker `node` (flux-broker-attributes(7)), if it is set.
+    pub async fn attribute(
+        &mut self,
+        node: u32,
+        name: &str,
+    ) -> Result<Option<String>, SocketError> {
+        match self.ask_node("attr.get", node, &json!({ "name": name })).await {
+            Ok(Attribute { value }) => Ok(Some(value)),
+            Err(error) if error.is(Errno::ENOENT) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The ranks that are online, as far as the broker `node` knows.
+    pub async fn online(&mut self, node: u32) -> Result<Vec<u32>, SocketError> {
+        let group = json!({ "name": "broker.online" });
+        let Group { members } = self.ask_node("groups.get", node, &group).await?;
+        Ok(ids_of(&members).unwrap_or_default())
+    }
+
+    /// The `rank` and the ranks below it in the overlay network, as far as the broker knows, in order.
+    pub async fn subtree(&mut self, rank: u32) -> Result<Vec<u32>, SocketError> {
+        let asked = json!({ "rank": rank });
+        let subtree: Subtree = self.ask("overlay.topology", NODE_ANY, Some(&asked)).await?;
+        let mut ranks = subtree.ranks();
+        ranks.sort_unstable();
+        Ok(ranks)
+    }
+
+    /// Asks the broker `node`, the lead for a limited time.
+    async fn ask_node<Answer: DeserializeOwned>(
+        &mut self,
+        topic: &str,
+        node: u32,
+        payload: &Value,
+    ) -> Result<Answer, SocketError> {
+        if node == LEAD {
+            return self.ask_lead(topic, payload).await;
+        }
+        self.ask(topic, node, Some(payload)).await
+    }
+}

@@ -1,0 +1,118 @@
+//! The service job-manager (flux-core, `src/modules/job-manager`): the jobs of this user, queues, the journal.
+
+use crate::client::socket::{BrokerAddress, BrokerSocket, LEAD, SocketError};
+use crate::eventlog::Event;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// How long a connection and an answer from memory may take.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+/// Answers with the events of all jobs (flux-core, `src/modules/job-manager/journal.c`).
+const JOURNAL: &str = "job-manager.events-journal";
+/// The id of the entry that follows the last event from before the request.
+const BACKLOG_END: i64 = -1;
+
+#[derive(Deserialize)]
+struct History {
+    jobs: Vec<u64>,
+}
+
+#[derive(Deserialize)]
+struct Stats {
+    active_jobs: u64,
+}
+
+/// Of the answer of `job-manager.queue-list` (flux-core, `src/modules/job-manager/queue.c`).
+#[derive(Deserialize)]
+struct Queues {
+    queues: Vec<String>,
+}
+
+/// Events of a job that the journal reports together.
+#[derive(Debug, Deserialize)]
+pub struct JournalEntry {
+    id: i64,
+    /// The events, in order.
+    #[serde(default)]
+    pub events: Vec<Event>,
+}
+
+impl JournalEntry {
+    /// The id of the job, if the entry is about one.
+    pub fn job(&self) -> Option<u64> {
+        self.id.try_into().ok()
+    }
+
+    /// The entry follows the last event from before the request.
+    pub const fn is_end_of_backlog(&self) -> bool {
+        self.id == BACKLOG_END
+    }
+}
+
+/// The ids of this user's newest jobs, the newest first, at most `limit`. None where the broker does not answer in time.
+pub async fn newest(broker: &BrokerAddress, limit: usize) -> Option<Vec<u64>> {
+    let slice = json!({ "slice": format!("[:{limit}]") });
+    let History { jobs } = ask(broker, "job-manager.history.get", Some(&slice)).await?;
+    Some(jobs)
+}
+
+/// The ids of this user's jobs that are newer than those of `before`, the newest first, at most one more than `limit`.
+pub async fn since(broker: &BrokerAddress, before: &[u64], limit: usize) -> Option<Vec<u64>> {
+    let mut newer = newest(broker, limit + 1).await?;
+    newer.truncate(newer.iter().position(|id| before.contains(id)).unwrap_or(newer.len()));
+    Some(newer)
+}
+
+/// The number of jobs that have not ended. None where the broker does not answer in time.
+pub async fn active(broker: &BrokerAddress) -> Option<u64> {
+    let Stats { active_jobs } = ask(broker, "job-manager.stats-get", None).await?;
+    Some(active_jobs)
+}
+
+async fn ask<Answer: DeserializeOwned>(
+    broker: &BrokerAddress,
+    topic: &str,
+    payload: Option<&Value>,
+) -> Option<Answer> {
+    let asked = async { broker.connect().await?.ask(topic, LEAD, payload).await };
+    timeout(ANSWER_TIMEOUT, asked).await.ok()?.ok()
+}
+
+/// Cancels the job `id`, for a reason if one is given.
+pub async fn cancel(
+    socket: &mut BrokerSocket,
+    id: u64,
+    reason: Option<&str>,
+) -> Result<(), SocketError> {
+    let mut asked = json!({ "id": id, "severity": 0, "type": "cancel" });
+    if let Some(reason) = reason {
+        asked["note"] = reason.into();
+    }
+    let _: Value = socket.ask_lead("job-manager.raise", &asked).await?;
+    Ok(())
+}
+
+/// Starts all named queues (flux-config-queues(5)) and gives their names. Flux leaves them stopped until somebody starts
+/// them, and gives no reason why a job waits in one.
+pub async fn start_queues(broker: &BrokerAddress) -> Result<Vec<String>, SocketError> {
+    let mut socket = broker.connect().await?;
+    let Queues { queues } = socket.ask_lead("job-manager.queue-list", &json!({})).await?;
+    if !queues.is_empty() {
+        let start = json!({ "all": true, "start": true });
+        let () = socket.ask_lead("job-manager.queue-start", &start).await?;
+    }
+    Ok(queues)
+}
+
+/// Asks for the events of all jobs, first those of the backlog. Only [`next_entry`] may follow.
+pub async fn follow_journal(socket: &mut BrokerSocket) -> Result<(), SocketError> {
+    socket.stream(JOURNAL, LEAD, Some(&json!({ "full": false }))).await
+}
+
+/// Waits for the next entry of the journal; none at its end.
+pub async fn next_entry(socket: &mut BrokerSocket) -> Result<Option<JournalEntry>, SocketError> {
+    socket.next(JOURNAL).await
+}

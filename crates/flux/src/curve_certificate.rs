@@ -1,0 +1,198 @@
+//! CURVE certificates in the text form that Flux reads (flux-keygen(1)). Sections start in column one, pairs are
+//! indented, values are quoted. Flux reads less than all of ZPL: values of the metadata must not have `_`, `,` or quotes,
+//! and a lead with children refuses to start without the metadata `name`.
+
+use crate::redacted::Redacted;
+use x25519_dalek::{PublicKey, StaticSecret};
+use zeroize::Zeroizing;
+
+/// Why a text is not a certificate that a broker would accept.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CertificateError {
+    /// A line that Flux cannot read. The message does not show the line, which may have the secret key.
+    #[error(
+        "line {0} of the CURVE certificate is neither a section, an indented `key = \"value\"` pair nor a comment"
+    )]
+    Line(usize),
+    /// A key that must be there is not.
+    #[error("the CURVE certificate has no {key:?} in section {section:?}")]
+    Missing {
+        /// Section the key belongs to.
+        section: &'static str,
+        /// The key.
+        key: &'static str,
+    },
+    /// A key of the wrong length or alphabet.
+    #[error("the CURVE certificate's {0:?} is not 40 characters of Z85")]
+    Key(&'static str),
+    /// The public key does not belong to the secret key.
+    #[error("the CURVE certificate's public key is not the one of its secret key")]
+    Pair,
+    /// A name that Flux's reader refuses.
+    #[error("CURVE certificate name {0:?} may hold only letters, digits, '-' and '.'")]
+    Name(String),
+}
+
+/// A CURVE key pair and the name it carries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CurveCertificate {
+    name: String,
+    secret: Redacted<[u8; 32]>,
+}
+
+impl CurveCertificate {
+    /// The certificate of the X25519 secret key `secret`, which must be 32 random bytes.
+    pub fn new(name: &str, secret: [u8; 32]) -> Result<Self, CertificateError> {
+        let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';
+        if name.is_empty() || !name.chars().all(fits) {
+            return Err(CertificateError::Name(name.to_owned()));
+        }
+        Ok(Self { name: name.to_owned(), secret: Redacted::new(secret) })
+    }
+
+    /// The name in the metadata; Flux uses it in its log.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The secret key. Never print it.
+    pub const fn secret_key(&self) -> &Redacted<[u8; 32]> {
+        &self.secret
+    }
+
+    /// The public key that belongs to the secret key.
+    pub fn public_key(&self) -> [u8; 32] {
+        PublicKey::from(&StaticSecret::from(*self.secret.expose())).to_bytes()
+    }
+
+    /// The text that goes into the Secret and, in the pod, into a file of mode 0600.
+    pub fn to_text(&self) -> Redacted<String> {
+        let secret = Zeroizing::new(z85::encode(self.secret.expose()));
+        Redacted::new(format!(
+            "#   Flux CURVE certificate. The secret key below must stay secret.\n\
+             metadata\n    name = \"{}\"\ncurve\n    public-key = \"{}\"\n    secret-key = \"{}\"\n",
+            self.name,
+            z85::encode(self.public_key()),
+            *secret,
+        ))
+    }
+
+    /// Reads the text form, with the rules of Flux's own reader.
+    pub fn parse(text: &str) -> Result<Self, CertificateError> {
+        let pairs = Pairs::read(text)?;
+        let name = pairs.value("metadata", "name")?;
+        let secret = pairs.key("secret-key")?;
+        let public = pairs.key("public-key")?;
+        let certificate = Self { name: name.to_owned(), secret: Redacted::new(secret) };
+        if certificate.public_key() == public {
+            Ok(certificate)
+        } else {
+            Err(CertificateError::Pair)
+        }
+    }
+}
+
+/// The `(section, key, value)` triples of a certificate.
+struct Pairs<'text>(Vec<(&'text str, &'text str, &'text str)>);
+
+impl<'text> Pairs<'text> {
+    fn read(text: &'text str) -> Result<Self, CertificateError> {
+        let mut pairs = Vec::new();
+        let mut section = None;
+        for (number, line) in text.lines().enumerate() {
+            let unreadable = CertificateError::Line(number + 1);
+            let content = line.trim();
+            if content.is_empty() || content.starts_with('#') {
+                continue;
+            }
+            let indented = line.starts_with([' ', '\t']);
+            match (indented, content, section) {
+                (false, "metadata" | "curve", _) => section = Some(content),
+                (true, pair, Some(section)) => {
+                    let (key, value) = pair.split_once('=').ok_or_else(|| unreadable.clone())?;
+                    let value = value.trim().strip_prefix('"').and_then(|v| v.strip_suffix('"'));
+                    pairs.push((section, key.trim(), value.ok_or(unreadable)?));
+                }
+                (false | true, _, _) => return Err(unreadable),
+            }
+        }
+        Ok(Self(pairs))
+    }
+
+    fn value(
+        &self,
+        section: &'static str,
+        key: &'static str,
+    ) -> Result<&'text str, CertificateError> {
+        let found = self.0.iter().find(|(s, k, _)| *s == section && *k == key);
+        found.map(|(_, _, value)| *value).ok_or(CertificateError::Missing { section, key })
+    }
+
+    fn key(&self, key: &'static str) -> Result<[u8; 32], CertificateError> {
+        let bytes = Zeroizing::new(z85::decode(self.value("curve", key)?).unwrap_or_default());
+        <[u8; 32]>::try_from(bytes.as_slice()).map_err(|_| CertificateError::Key(key))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn sample() -> CurveCertificate {
+        CurveCertificate::new("hello-0", [7; 32]).unwrap()
+    }
+
+    #[test]
+    fn debug_output_never_shows_the_secret_key() {
+        let certificate = sample();
+        let secret = z85::encode([7; 32]);
+        assert!(certificate.to_text().expose().contains(&secret));
+        assert!(!format!("{certificate:?} {:?}", certificate.to_text()).contains(&secret));
+    }
+
+    /// A lead with children does not start without a name.
+    #[test]
+    fn a_text_that_a_broker_refuses_is_refused() {
+        let whole = sample().to_text();
+        let other = CurveCertificate::new("hello-0", [8; 32]).unwrap();
+        let [own, other] = [sample(), other].map(|it| z85::encode(it.public_key()));
+        for (from, to, expected) in [
+            (own.as_str(), other.as_str(), CertificateError::Pair),
+            (
+                "    name = \"hello-0\"\n",
+                "",
+                CertificateError::Missing { section: "metadata", key: "name" },
+            ),
+            // The error has the number of the line, not its text.
+            ("    name", "name", CertificateError::Line(3)),
+        ] {
+            let refused = CurveCertificate::parse(&whole.expose().replace(from, to));
+            assert_eq!(refused, Err(expected));
+        }
+    }
+
+    #[test]
+    fn names_that_flux_cannot_read_back_are_refused() {
+        for name in ["", "a_b", "a,b", "a\"b", "a b"] {
+            assert!(CurveCertificate::new(name, [7; 32]).is_err(), "{name:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_text_form_reads_back_the_same(secret: [u8; 32]) {
+            let certificate = CurveCertificate::new("lead.example-0", secret).unwrap();
+            let text = certificate.to_text();
+            prop_assert_eq!(CurveCertificate::parse(text.expose()), Ok(certificate));
+            prop_assert!(text.expose().lines().all(|line| line.len() < 255));
+        }
+
+        #[test]
+        fn another_implementation_derives_the_same_public_key(secret: [u8; 32]) {
+            let theirs = crypto_box::SecretKey::from(secret).public_key();
+            let ours = CurveCertificate::new("n", secret).unwrap().public_key();
+            prop_assert_eq!(theirs.as_bytes(), &ours);
+        }
+    }
+}

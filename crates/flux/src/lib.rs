@@ -1,0 +1,25 @@
+//! Flux's own formats and protocols, as a library: whatever Flux reads and writes (hostlists, idsets, job ids, jobspecs,
+//! resource sets, eventlogs, CURVE certificates, messages), and a client of a broker over the broker's local socket.
+//!
+//! The crate knows no pod and no MiniCluster. Each module names the RFC of Flux (<https://flux-framework.readthedocs.io/projects/flux-rfc/>)
+//! or the file of flux-core that describes its format.
+
+#[cfg(feature = "client")]
+pub mod client;
+mod curve_certificate;
+pub mod eventlog;
+mod hostlist;
+pub mod idset;
+pub mod job;
+pub mod job_id;
+pub mod jobspec;
+pub mod message;
+pub mod output;
+mod rank;
+mod redacted;
+pub mod resource_set;
+
+pub use curve_certificate::{CertificateError, CurveCertificate};
+pub use hostlist::{Hostlist, HostlistError};
+pub use rank::RankStatus;
+pub use redacted::Redacted;

@@ -1,0 +1,236 @@
+//! A cache of each MiniCluster as the operator has last read or written it, with the results of its last reconcile.
+
+use super::pending_check::PendingCheck;
+use crate::metrics::{KnownMiniCluster, Summary};
+use flux_api::crd::{MiniCluster, MiniClusterStatus};
+use kube::ResourceExt;
+use kube::core::ObjectMeta;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Largest MiniCluster that is cached, in bytes of JSON. Each reconcile reads a larger one from the API server.
+const TEXT_LIMIT: usize = 16 * 1024;
+/// Most MiniClusters that are cached. Finished ones are cached only while there are half as many: their number grows
+/// without end, and they are seldom read again.
+const COUNT_LIMIT: usize = 4000;
+
+/// Annotation in which `kubectl apply` keeps the applied object.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// Namespace and name of a MiniCluster.
+pub(crate) type NamespacedName = (String, String);
+
+#[derive(Default)]
+pub(crate) struct MiniClusterCache(Mutex<HashMap<NamespacedName, Entry>>);
+
+#[derive(Default)]
+struct Entry {
+    /// The MiniCluster as JSON, which takes much less memory than the value.
+    text: Option<Box<str>>,
+    check: Option<PendingCheck>,
+    reported: Option<Instant>,
+    summary: Option<Summary>,
+    /// Generation of the last reconcile that has ended.
+    reconciled: Option<i64>,
+}
+
+impl MiniClusterCache {
+    /// The MiniCluster, if its version is at least that of `meta`.
+    pub(crate) fn get(&self, meta: &impl ResourceExt) -> Option<MiniCluster> {
+        let version = version(meta.meta())?;
+        let mini_cluster = self.0.lock().get(&namespaced_name(meta))?.mini_cluster()?;
+        let is_current = self::version(&mini_cluster.metadata).is_some_and(|read| read >= version);
+        (is_current && mini_cluster.uid() == meta.uid()).then_some(mini_cluster)
+    }
+
+    pub(crate) fn put(&self, mini_cluster: &MiniCluster) {
+        let (mut entries, name) = (self.0.lock(), namespaced_name(mini_cluster));
+        let has_room = has_room(&entries, &name, mini_cluster.status.as_ref());
+        let entry = entries.entry(name).or_default();
+        entry.text = if has_room { to_text(mini_cluster.clone()) } else { None };
+    }
+
+    /// Caches the status that the API server has returned for a write, unless the specification changed meanwhile.
+    pub(crate) fn set_status(&self, metadata: ObjectMeta, status: Option<MiniClusterStatus>) {
+        let name = metadata.name.clone().unwrap_or_default();
+        let mut entries = self.0.lock();
+        let name = (metadata.namespace.clone().unwrap_or_default(), name);
+        let has_room = has_room(&entries, &name, status.as_ref());
+        let Some(entry) = entries.get_mut(&name) else { return };
+        entry.reported = Some(Instant::now());
+        let is_same = |read: &MiniCluster| {
+            read.metadata.uid == metadata.uid && read.metadata.generation == metadata.generation
+        };
+        let read = entry.mini_cluster().filter(is_same);
+        let written = read.map(|read| MiniCluster { metadata, spec: read.spec, status });
+        entry.text = written.filter(|_| has_room).and_then(to_text);
+    }
+
+    /// The last check why pods do not start.
+    pub(crate) fn check(&self, name: &NamespacedName) -> Option<PendingCheck> {
+        self.0.lock().get(name)?.check.clone()
+    }
+
+    pub(crate) fn set_check(&self, name: &NamespacedName, check: PendingCheck) {
+        self.0.lock().entry(name.clone()).or_default().check = Some(check);
+    }
+
+    /// How much of `interval` is left since the last status write.
+    pub(crate) fn remaining(&self, name: &NamespacedName, interval: Duration) -> Option<Duration> {
+        let reported = self.0.lock().get(name)?.reported?;
+        // A requeue after no time at all would run in a loop.
+        interval.checked_sub(reported.elapsed()).filter(|remaining| !remaining.is_zero())
+    }
+
+    pub(crate) fn set_summary(&self, name: &NamespacedName, summary: Option<Summary>) {
+        self.0.lock().entry(name.clone()).or_default().summary = summary;
+    }
+
+    /// Notes that a reconcile has ended, even if it failed.
+    pub(crate) fn set_reconciled(&self, meta: &impl ResourceExt) {
+        if let Some(entry) = self.0.lock().get_mut(&namespaced_name(meta)) {
+            entry.reconciled = meta.meta().generation;
+        }
+    }
+
+    pub(crate) fn known(&self, meta: &impl ResourceExt) -> KnownMiniCluster {
+        let entries = self.0.lock();
+        let entry = entries.get(&namespaced_name(meta));
+        let reconciled = entry.and_then(|entry| entry.reconciled);
+        KnownMiniCluster {
+            summary: entry.and_then(|entry| entry.summary),
+            is_pending: reconciled < meta.meta().generation,
+        }
+    }
+
+    pub(crate) fn forget(&self, name: &NamespacedName) {
+        self.0.lock().remove(name);
+    }
+
+    /// Forgets all MiniClusters for which `exists` is false. A restarted watch brings no event of those that were
+    /// deleted meanwhile, and a reconcile may add an entry of one that is already deleted.
+    pub(crate) fn retain(&self, exists: impl Fn(&str, &str) -> bool) {
+        self.0.lock().retain(|(namespace, name), _| exists(namespace, name));
+    }
+
+    #[cfg(test)]
+    pub(crate) fn has(&self, name: &NamespacedName) -> bool {
+        self.0.lock().contains_key(name)
+    }
+}
+
+/// Whether the MiniCluster `name`, which has this status, may be cached beside the others.
+fn has_room(
+    entries: &HashMap<NamespacedName, Entry>,
+    name: &NamespacedName,
+    status: Option<&MiniClusterStatus>,
+) -> bool {
+    let is_over = status.is_some_and(MiniClusterStatus::is_over);
+    let limit = if is_over { COUNT_LIMIT / 2 } else { COUNT_LIMIT };
+    let others = entries.iter().filter(|(other, entry)| *other != name && entry.text.is_some());
+    others.count() < limit
+}
+
+impl Entry {
+    fn mini_cluster(&self) -> Option<MiniCluster> {
+        serde_json::from_str(self.text.as_deref()?).ok()
+    }
+}
+
+fn to_text(mut mini_cluster: MiniCluster) -> Option<Box<str>> {
+    mini_cluster.metadata.managed_fields = None;
+    // This annotation repeats the specification.
+    mini_cluster.annotations_mut().remove(LAST_APPLIED);
+    let text = serde_json::to_string(&mini_cluster).ok().filter(|text| text.len() <= TEXT_LIMIT);
+    text.map(String::into_boxed_str)
+}
+
+pub(crate) fn namespaced_name(mini_cluster: &impl ResourceExt) -> NamespacedName {
+    (mini_cluster.namespace().unwrap_or_default(), mini_cluster.name_any())
+}
+
+/// Resource versions of one kind can be compared as numbers (KEP-5504).
+fn version(metadata: &ObjectMeta) -> Option<u64> {
+    metadata.resource_version.as_ref()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controller::fixtures::mini_cluster;
+    use flux_api::crd::State;
+    use kube::core::{PartialObjectMeta, PartialObjectMetaExt as _};
+    use serde_json::json;
+
+    fn metadata(uid: &str, version: &str, generation: i64) -> ObjectMeta {
+        ObjectMeta {
+            name: Some("hello".to_owned()),
+            namespace: Some("apps".to_owned()),
+            uid: Some(uid.to_owned()),
+            resource_version: Some(version.to_owned()),
+            generation: Some(generation),
+            ..ObjectMeta::default()
+        }
+    }
+
+    fn meta(uid: &str, version: &str) -> PartialObjectMeta<MiniCluster> {
+        metadata(uid, version, 1).into_response_partial()
+    }
+
+    /// A cache after the MiniCluster was read at `version`.
+    fn read(version: &str, script: usize) -> MiniClusterCache {
+        let command = json!({ "command": "x".repeat(script) });
+        let mut object = mini_cluster(&json!({ "containers": [command] }));
+        object.metadata = metadata("u", version, 1);
+        let cache = MiniClusterCache::default();
+        cache.put(&object);
+        cache
+    }
+
+    #[test]
+    fn a_minicluster_is_cached_until_it_changes_or_goes() {
+        let cache = read("10", 1);
+        for (uid, version, is_current) in
+            [("u", "10", true), ("u", "11", false), ("v", "10", false)]
+        {
+            assert_eq!(cache.get(&meta(uid, version)).is_some(), is_current);
+        }
+        cache.set_status(metadata("u", "11", 1), None);
+        assert!(cache.get(&meta("u", "11")).is_some());
+        cache.retain(|namespace, name| (namespace, name) == ("apps", "hello"));
+        assert!(cache.get(&meta("u", "11")).is_some());
+        cache.set_status(metadata("u", "12", 2), None);
+        assert!(cache.get(&meta("u", "12")).is_none(), "another specification");
+        let cache = read("10", 1);
+        cache.retain(|_, _| false);
+        assert!(cache.get(&meta("u", "10")).is_none());
+    }
+
+    #[test]
+    fn finished_miniclusters_leave_room_for_running_ones() {
+        let cache = read("10", 1);
+        let object = cache.get(&meta("u", "10")).unwrap();
+        let state =
+            |state| Some(MiniClusterStatus { state: Some(state), ..MiniClusterStatus::default() });
+        let is_cached = |name: String, status| {
+            let mut one = MiniCluster { status, ..object.clone() };
+            one.metadata.name = Some(name);
+            cache.put(&one);
+            cache.get(&one).is_some()
+        };
+        let finished = (0..5000).filter(|n| is_cached(format!("f-{n}"), state(State::Complete)));
+        assert_eq!(finished.count(), COUNT_LIMIT / 2 - 1);
+        for number in 0..100 {
+            cache.set_summary(&("apps".to_owned(), format!("s-{number}")), None);
+            assert!(is_cached(format!("r-{number}"), state(State::Running)));
+        }
+    }
+
+    #[test]
+    fn opaque_versions_and_large_objects_are_not_cached() {
+        assert!(read("opaque", 1).get(&meta("u", "opaque")).is_none());
+        assert!(read("10", TEXT_LIMIT).get(&meta("u", "10")).is_none());
+    }
+}
