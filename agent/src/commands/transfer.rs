@@ -14,10 +14,8 @@ const BUFFER: usize = 64 << 10;
 pub(crate) fn pack(path: &Path) -> Result<(), Failure> {
     let stream = BufWriter::with_capacity(BUFFER, io::stdout().lock());
     let skipped = |path: &Path| {
-        log_line(&format!(
-            "skipped {}: only files, directories and links are copied",
-            path.display()
-        ))
+        let path = path.display();
+        log_line(&format!("skipped {path}: only files, directories and links are copied"));
     };
     flux_transfer::pack(path, stream, skipped).map(drop).map_err(|error| failed(&error))
 }

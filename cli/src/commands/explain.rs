@@ -151,7 +151,10 @@ mod tests {
         let failed = cluster("Failed", "CommandFailed", "sh: not found", Some(127));
         let explanation = Explanation::new(&failed, Evidence::default());
         assert_eq!(explanation.cause, "sh: not found");
-        assert_eq!(explanation.remedy.as_deref(), Some("the full path, or an image that has it"));
+        assert_eq!(
+            explanation.remedy.as_deref(),
+            Some("use the full path, or an image that has the command")
+        );
     }
 
     #[test]
