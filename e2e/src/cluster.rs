@@ -141,7 +141,9 @@ fn check(kubeconfig: &Path, load_command: Option<&str>) -> Result<()> {
 fn load_image(image: &Image, names: &[&str], load_command: Option<&str>) -> Result<()> {
     let what = names.join(", ");
     let Some(command) = load_command else {
-        bail!("loading {what} needs a command: pass --load-command, such as 'kind load image-archive {{}}'");
+        bail!(
+            "loading {what} needs a command: pass --load-command, such as 'kind load image-archive {{}}'"
+        );
     };
     let file = tempfile::Builder::new().suffix(".tar").tempfile();
     let file = file.context("making a file for an image archive")?;

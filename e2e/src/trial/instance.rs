@@ -168,7 +168,10 @@ impl Instance<'_> {
     /// How agent and view come into its pods, read from its status.
     pub async fn installed(&self) -> Result<Installed> {
         let cluster = self.trial.api::<MiniCluster>().get(self.name).await?;
-        cluster.status.and_then(|status| status.install).context("the status has no method of installation")
+        cluster
+            .status
+            .and_then(|status| status.install)
+            .context("the status has no method of installation")
     }
 
     /// The newest pod of this index; that of index 0 is the lead.

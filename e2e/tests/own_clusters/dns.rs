@@ -66,7 +66,10 @@ async fn a_new_lead_is_found_while_its_name_leads_to_the_old_one(trial: &Trial) 
     run.another(0, &lead).await?;
     run.up(2).await?;
     let (after, answered) = (address_of_lead(&run).await?, answer().await?);
-    ensure!(after != before && answered == before, "the lead is at {after}, DNS answers {answered}");
+    ensure!(
+        after != before && answered == before,
+        "the lead is at {after}, DNS answers {answered}"
+    );
     ensure!(run.pod(1).await?.uid() == worker.uid(), "the worker was made again");
     run.brokers(2).await.map(drop)
 }

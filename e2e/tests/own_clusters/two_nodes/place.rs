@@ -3,8 +3,8 @@
 use super::{FIRST, SECOND, apart, node_of};
 use crate::{Trial, then_on, until_true};
 use anyhow::{Context as _, Result, ensure};
-use flux_contract::labels;
 use flux_api::crd::{InstallMethod, Installed};
+use flux_contract::labels;
 use std::process::Stdio;
 
 /// Runs a command on a broker of each node: only the operator's preferences spread the pods.
