@@ -143,15 +143,4 @@ mod tests {
         assert_eq!(passed_on(&external), ["--kubeconfig=/k", "--load-command=load {}"]);
         assert!(parsed(&["--load-command=load {}"]).unwrap().target().is_err());
     }
-
-    #[test]
-    fn another_kubernetes_is_another_cluster_unless_its_name_is_given() {
-        let id = |words: &[&str]| parsed(words).unwrap().options().unwrap().id.as_str().to_owned();
-        let usual = ClusterId::of_this_checkout().as_str().to_owned();
-        assert_eq!(id(&["--kubernetes=1.33"]), format!("{usual}-1-33"));
-        assert_eq!(id(&[&format!("--kubernetes={}", KubernetesVersion::default())]), usual);
-        assert_eq!(id(&["--kubernetes=1.33", "--id=mine"]), "mine");
-        let unknown = parsed(&["--kubernetes=1.12"]).unwrap_err();
-        assert!(unknown.to_string().contains("possible values: 1.33, "), "{unknown}");
-    }
 }

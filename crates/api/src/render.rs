@@ -85,34 +85,6 @@ mod tests {
     }
 
     #[test]
-    fn all_objects_are_rendered_in_the_order_of_creation() {
-        let all = rendered(&json!({
-            "services": [{ "name": "db" }],
-            "scheduling": { "gang": "PodGroup" },
-            "containers": [
-                { "command": "echo hello" }, { "name": "web", "runFlux": false, "ports": [80] },
-            ],
-        }));
-        let names = all.iter().map(|it| format!("{} {}", it["kind"], it["metadata"]["name"]));
-        let expected = [
-            r#""Service" "hello""#,
-            r#""Service" "hello-lead""#,
-            r#""Secret" "hello-curve-"#,
-            r#""ConfigMap" "hello-agent""#,
-            r#""PodGroup" "hello""#,
-            r#""Service" "hello-web""#,
-            r#""Service" "web""#,
-            r#""Job" "hello""#,
-            r#""Pod" "hello-services""#,
-        ];
-        let names: Vec<String> = names.collect();
-        assert_eq!(names.len(), expected.len(), "{names:?}");
-        for (name, expected) in names.iter().zip(expected) {
-            assert!(name.starts_with(expected), "{name} {expected}");
-        }
-    }
-
-    #[test]
     fn a_suspended_minicluster_renders_no_services_pod() {
         let all = rendered(&json!({ "services": [{ "name": "db" }], "suspend": true }));
         assert!(all.iter().all(|object| object["kind"] != "Pod"), "{all:?}");
@@ -125,13 +97,5 @@ mod tests {
         assert_eq!((&secret["data"], &secret["stringData"]), (&Value::Null, &Value::Null));
         let own = rendered(&json!({ "flux": { "curveCertSecret": "mine" } }));
         assert!(own.iter().all(|object| object["kind"] != "Secret"));
-    }
-
-    #[test]
-    fn the_method_is_that_of_the_specification_or_images() {
-        let agent_config = |spec: &Value| rendered(spec)[3]["data"]["agent.toml"].to_string();
-        assert!(agent_config(&json!({})).contains(r#"install = \"image\""#));
-        let copied = json!({ "flux": { "container": { "install": "Copy" } } });
-        assert!(!agent_config(&copied).contains("install ="));
     }
 }

@@ -131,11 +131,7 @@ impl Arguments {
         if !contender.is_of_a_peer() || self.peers.of(contender).is_some() {
             return None;
         }
-        Some(if contender.is_of_mpi() {
-            "--peer-mpi-operator and --peer-mpi-crd"
-        } else {
-            "--peer-operator and --peer-crd"
-        })
+        Some(if contender.is_of_mpi() { "--peer-mpi-operator" } else { "--peer-operator" })
     }
 
     fn name_of_results(&self) -> String {

@@ -271,13 +271,4 @@ mod tests {
         }
         assert!(obstacle_of("mpi", &real, false).is_some_and(|it| it.starts_with("its image")));
     }
-
-    #[test]
-    fn an_exact_output_has_neither_more_nor_fewer_lines() {
-        for (log, expected) in
-            [("a\nbc\n", true), ("a\nbc\nd\n", false), ("a\n", false), ("bc\na\n", false)]
-        {
-            assert_eq!(is_exactly("a | b*", log), expected, "{log}");
-        }
-    }
 }

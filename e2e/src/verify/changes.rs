@@ -1,11 +1,15 @@
 //! Which checks a change can break, by the paths of the files that it changes.
 
-use crate::product::{checkout, printed};
+use crate::product::{checkout, printed, target};
 use anyhow::{Context as _, Result};
+use fs_err as fs;
 use std::process::Command;
 
 /// The branch that changes are for, here or as it was fetched last.
 const MAIN: [&str; 2] = ["origin/main", "main"];
+
+/// File of the build directory: the last commit whose checks passed.
+const PASSED: &str = "verify-passed";
 
 /// Paths whose changes can break every check.
 const EVERY_CHECK: [&str; 5] =
@@ -64,8 +68,8 @@ pub(super) enum Changes {
 }
 
 impl Changes {
-    /// Compares the checkout, with what is not committed, with the commit where its branch has left `main`; on `main`
-    /// itself with the commit before its last one. A shallow clone may have neither.
+    /// Compares the checkout, with what is not committed, with the last commit in its history whose checks passed here,
+    /// else with the commit where its branch has left `main`. A fresh clone of `main` has neither.
     pub(super) fn of_checkout() -> Self {
         let compared = base().and_then(|commit| Ok(Self::Since { paths: paths(&commit)?, commit }));
         compared.unwrap_or_else(|error| Self::NotCompared(format!("{error:#}")))
@@ -98,14 +102,29 @@ fn matches(pattern: &str, path: &str) -> bool {
     }
 }
 
+/// Records that every check of this commit has passed, unless the checkout differs from it.
+pub(super) fn record_pass() -> Result<()> {
+    if git(&["status", "--porcelain"])?.is_empty() {
+        fs::write(target()?.join(PASSED), git(&["rev-parse", "HEAD"])?)?;
+    }
+    Ok(())
+}
+
 /// The commit to compare with.
 fn base() -> Result<String> {
+    let passed = fs::read_to_string(target()?.join(PASSED)).ok();
+    let in_history =
+        |commit: &String| git(&["merge-base", "--is-ancestor", commit, "HEAD"]).is_ok();
+    if let Some(passed) = passed.filter(in_history) {
+        return git(&["rev-parse", "--short", &passed]);
+    }
     let head = git(&["rev-parse", "HEAD"])?;
-    let merge_base = MAIN.iter().find_map(|main| git(&["merge-base", "HEAD", main]).ok());
-    let merge_base = merge_base.context("there is no branch `main` to compare with")?;
-    let commit = if merge_base == head { "HEAD^1" } else { &merge_base };
-    let commit = git(&["rev-parse", "--short", "--verify", commit]);
-    commit.context("the commit to compare with is not in this clone")
+    let left = MAIN.iter().find_map(|main| git(&["merge-base", "HEAD", main]).ok());
+    let left = left.filter(|commit| *commit != head);
+    let left = left.context(
+        "there is neither a commit whose checks passed here, nor another branch to compare with",
+    )?;
+    git(&["rev-parse", "--short", &left])
 }
 
 /// The files that differ from `commit`, and those that git does not know.

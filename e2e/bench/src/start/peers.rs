@@ -21,37 +21,21 @@ const GO_ARGUMENTS: [&str; 2] =
 /// Which of them are at hand.
 #[derive(Debug, Args)]
 pub(super) struct Peers {
-    /// The Go operator's program; without it, the Go operator is not measured.
-    #[arg(long = "peer-operator", value_name = "FILE", env = "PEER_OPERATOR", requires = "go_crd")]
-    go_operator: Option<PathBuf>,
-    /// The file of the Go operator's CRD.
-    #[arg(long = "peer-crd", value_name = "FILE", env = "PEER_CRD", requires = "go_operator")]
-    go_crd: Option<PathBuf>,
-    /// The MPI Operator's program; without it, the MPI Operator is not measured.
-    #[arg(
-        long = "peer-mpi-operator",
-        value_name = "FILE",
-        env = "PEER_MPI_OPERATOR",
-        requires = "mpi_crd"
-    )]
-    mpi_operator: Option<PathBuf>,
-    /// The file of the MPI Operator's CRD.
-    #[arg(
-        long = "peer-mpi-crd",
-        value_name = "FILE",
-        env = "PEER_MPI_CRD",
-        requires = "mpi_operator"
-    )]
-    mpi_crd: Option<PathBuf>,
+    /// The Go operator's program and the file of its CRD; without them, the Go operator is not measured.
+    #[arg(long = "peer-operator", num_args = 2, value_names = ["PROGRAM", "CRD"])]
+    go_operator: Vec<PathBuf>,
+    /// The MPI Operator's program and the file of its CRD; without them, the MPI Operator is not measured.
+    #[arg(long = "peer-mpi-operator", num_args = 2, value_names = ["PROGRAM", "CRD"])]
+    mpi_operator: Vec<PathBuf>,
 }
 
 impl Peers {
     /// The files of the program and the CRD that this contender needs and has.
     pub(super) fn of(&self, contender: Contender) -> Option<(&Path, &Path)> {
-        let go = (Contender::Peer, &self.go_operator, &self.go_crd);
-        let mpi = (Contender::MpiOperator, &self.mpi_operator, &self.mpi_crd);
-        let (_, program, definition) = [go, mpi].into_iter().find(|(it, ..)| *it == contender)?;
-        program.as_deref().zip(definition.as_deref())
+        let of_mpi = contender == Contender::MpiOperator;
+        let given = if of_mpi { &self.mpi_operator } else { &self.go_operator };
+        let [program, definition] = &given[..] else { return None };
+        contender.is_of_a_peer().then_some((program.as_path(), definition.as_path()))
     }
 
     /// Starts those that are among the contenders, if any is, in a cluster of their own beside ours.

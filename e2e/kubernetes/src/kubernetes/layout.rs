@@ -179,14 +179,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_fits_in_file_names() {
-        assert_eq!(ClusterId::named("ci-2").unwrap().as_str(), "ci-2");
-        for bad in ["", "A", "a/b", "..", "seventeen-letters"] {
-            assert!(ClusterId::named(bad).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
     fn clusters_of_a_checkout_are_told_from_those_of_others() {
         let beside = ClusterId::beside_that_of_this_checkout("network").unwrap();
         assert!(

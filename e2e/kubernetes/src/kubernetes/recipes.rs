@@ -150,27 +150,3 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     cp.args(["--recursive", "--dereference", "--no-preserve=mode"]).arg(from).arg(to);
     programs::run(&mut cp).map(drop)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::kubernetes::options::ContainerRuntime;
-    use crate::kubernetes::version::KubernetesVersion;
-
-    #[test]
-    fn every_recipe_has_a_key_of_its_own() {
-        let versions = KubernetesVersion::all().iter().map(|version| version.source());
-        let runtimes = [ContainerRuntime::Newest, ContainerRuntime::WithoutImageVolumes];
-        let of_schedulers = ["kueue", "scheduler-plugins", "dra-example-driver"];
-        let others = ["coredns", "pause", "kwok", "helm", "actionlint", "dashboard"].into_iter();
-        let others = others.chain(of_schedulers);
-        let others = runtimes.map(ContainerRuntime::source).into_iter().chain(others);
-        let sources = versions.chain(others.map(str::to_owned));
-        let key = |source: String| Recipe::of(&source).unwrap().key().unwrap();
-        let names = sources.map(|it| key(it).rsplit_once('-').unwrap().0.to_owned());
-        insta::assert_snapshot!(
-            names.collect::<Vec<_>>().join(" "),
-            @"kubernetes-v1.33.13 kubernetes-v1.36.3 kubernetes-v1.37.2 containerd-v2.3.7 containerd-v2.0.14 coredns-v1.14.7 pause-1 kwok-v0.8.0 helm-v4.3.1 actionlint-v1.7.12 dashboard-v0.0.22 kueue-v0.15.0 scheduler-plugins-v0.34.7 dra-example-driver-v0.4.0"
-        );
-    }
-}
