@@ -40,6 +40,9 @@ pub fn render(cluster: &Cluster, images: &Images) -> Result<Vec<Value>> {
     let mut all = vec![document(&headless)?, document(&lead)?];
     all.extend(secret_without_content(cluster)?);
     all.push(document(&desired.config_map)?);
+    for service in &exposed {
+        all.push(document(service)?);
+    }
     if cluster.gang != Gang::None {
         let template = &desired.job.spec.get_or_insert_default().template;
         let scheduler = gang::choose(cluster.gang, template, &gang::GangScheduler::ALL);
@@ -47,7 +50,7 @@ pub fn render(cluster: &Cluster, images: &Images) -> Result<Vec<Value>> {
             all.push(document(&gang::join(scheduler, cluster, &mut desired.job))?);
         }
     }
-    for service in exposed.iter().chain(&aliases) {
+    for service in &aliases {
         all.push(document(service)?);
     }
     all.push(document(&desired.job)?);

@@ -115,8 +115,8 @@ pub(super) struct Writes {
     /// A pod of the lead that containers of others keep running.
     pub(super) held_pod: Change<Pod>,
     pub(super) config_map: Change<ConfigMap>,
-    pub(super) pod_group: Option<(GangScheduler, Change<DynamicObject>)>,
     pub(super) exposed: Vec<Change<Service>>,
+    pub(super) pod_group: Option<(GangScheduler, Change<DynamicObject>)>,
     /// Services with the sidecars' short names, which other objects may have.
     pub(super) aliases: Vec<Change<Service>>,
     pub(super) job: Change<Job>,
