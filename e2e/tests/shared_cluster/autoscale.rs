@@ -32,7 +32,8 @@ fn pods_come_for_pending_jobs_and_go_after_them() {
         );
         until_true("the job", async || Ok(run.jobs().await? == "RUN")).await?;
         run.running(3).await?;
-        run.await_condition("Autoscaling", "jobs need 3 pods: of 1 to 3 there are to be 3").await?;
+        run.await_condition("Autoscaling", "jobs need 3 pods; the size is set to 3 (from 1 to 3)")
+            .await?;
         run.go_all(3).await?;
 
         run.running(1).await?;

@@ -82,7 +82,7 @@ fn a_worker_with_another_certificate_only_waits() {
         put_certificate(trial, 2).await?;
         run.edit(&json!({ "size": 2 }))?;
         run.printed(1, "WARNING: waiting for the lead broker").await?;
-        let words = "1 of 2 brokers are ready: the logs of the other pods say why";
+        let words = "1 of 2 brokers are ready: the logs of the other pods show why";
         let condition = run.await_condition("Ready", words).await?;
         ensure!(condition.status == "True", "{condition:?}");
         put_certificate(trial, 1).await?;
