@@ -115,7 +115,7 @@ fn the_status_names_why_a_view_is_not_mounted() {
         if has_image_volumes()? {
             return run.await_condition("Progressing", image).await.map(drop);
         }
-        let left = "left out of the Job: the volumes of agent and view (feature ImageVolume";
+        let left = "dropped from the Job: the volumes of agent and view (feature ImageVolume";
         let condition = run.await_condition("Accepted", left).await?;
         ensure!(condition.reason == "FieldsNotActedOn", "{condition:?}");
         let (code, message) = run.fails("StartError").await?;

@@ -33,7 +33,7 @@ pub(super) async fn an_image_that_one_node_cannot_mount_is_copied(trial: &Trial)
     mounted.await_condition("Progressing", "CreateContainerError").await?;
     trial.kubectl(&["uncordon", FIRST])?;
     let Installed { method, reason } = mounted.installed().await?;
-    let is_named = reason.starts_with("asked for, and may not work: ") && reason.contains(&lack);
+    let is_named = reason.starts_with("requested, and may not work: ") && reason.contains(&lack);
     ensure!(method == InstallMethod::Image && is_named, "{method:?}: {reason}");
     Ok(())
 }
