@@ -188,6 +188,7 @@ fn build_kubernetes(own: &kubernetes::Options, all: bool, progress: &Progress) -
     for_tests::make_file_systems(&own.cache, progress)
 }
 
+/// Fails if the agent depends on a crate of Kubernetes.
 fn check_agent_dependencies() -> Result<()> {
     let words = ["tree", "--package", AGENT, "--edges", "normal", "--prefix", "none"];
     let tree = printed(&mut cargo(&words)?)?;

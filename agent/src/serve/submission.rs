@@ -196,7 +196,7 @@ impl Fields {
         value
     }
 
-    /// What the fields say together, and those that nobody knows.
+    /// Refuses unknown fields, and fields that contradict each other.
     fn finish(mut self, submission: &Submission) -> Result<(), String> {
         let Counts { nodes, tasks } = submission.counts;
         if let (Some(nodes), Some(tasks)) = (nodes, tasks)

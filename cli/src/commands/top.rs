@@ -82,7 +82,7 @@ fn ask<'lead>(lead: &'lead RankPod, state: &State) -> Answer<'lead, InstanceRepo
     Box::pin(async move { lead.report(false, output_of.as_deref()).await })
 }
 
-/// Waits for the answer; without a request, for ever.
+/// Waits for the answer. Without a request it never returns.
 async fn answered<T>(answer: &mut Option<Answer<'_, T>>) -> Result<T> {
     match answer {
         Some(answer) => answer.await,

@@ -8,7 +8,7 @@ use std::fs;
 use std::process::Command;
 
 /// The code that the failure policy of a Job takes for such an end
-/// (`operator/src/controller/build/job.rs`, docs/design/runs.md).
+/// (`crates/api/src/objects/job.rs`, docs/design/runs.md).
 const CODE: i32 = 2;
 
 /// A hook of the runtime runs between its `start` and the container's own program, and stops the container, as the
