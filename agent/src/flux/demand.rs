@@ -4,7 +4,7 @@
 //! The scheduler keeps for itself which resources a job would get. So the jobs that wait are placed here on what is free,
 //! the lowest ranks first as the schedulers do it, by what flux-core's job-list knows of them: nodes, cores and tasks.
 
-use crate::flux::leaving::REASON;
+use crate::flux::drain::REASON;
 use crate::process::deadline::LOOK;
 use crate::status::progress::DemandReporter;
 use flux_contract::Autoscale;

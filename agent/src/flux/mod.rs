@@ -6,7 +6,7 @@ pub(crate) mod client;
 pub(crate) mod demand;
 mod eventlog;
 pub(crate) mod failed_task;
-pub(crate) mod leaving;
+pub(crate) mod drain;
 pub(crate) mod processors;
 pub(crate) mod refusal;
 pub(crate) mod resources;

@@ -5,7 +5,7 @@
 //! `/etc/ld.so.conf`, from which the loader's cache is made; the loader's own directories.
 
 use super::elf::{Elf, machine_name};
-use super::places::Places;
+use super::sysroot::Places;
 use object::read::ReadCache;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;

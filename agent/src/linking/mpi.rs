@@ -6,7 +6,7 @@
 
 use super::elf::Elf;
 use super::libraries::Libraries;
-use super::places::Places;
+use super::sysroot::Places;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 

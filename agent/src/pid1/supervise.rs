@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::flux::broker_watch::{Event, Watch};
 use crate::flux::client::FluxClient;
 use crate::flux::demand;
-use crate::flux::leaving::OwnRank;
+use crate::flux::drain::OwnRank;
 use crate::lead::watch::LeadWatch;
 use crate::pid1::archive;
 use crate::pid1::command::{CommandEnd, CommandRun, RunningCommand};

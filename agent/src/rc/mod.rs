@@ -7,10 +7,10 @@
 
 mod broker;
 mod order;
-mod perform;
+mod runner;
 mod release;
 mod steps;
 mod task;
 
-pub(crate) use perform::{Rc, run};
+pub(crate) use runner::{Rc, run};
 pub(crate) use release::options;
