@@ -5,15 +5,15 @@
 //! `/etc/ld.so.conf`, from which the loader's cache is made; the loader's own directories.
 
 use super::elf::{Elf, machine_name};
-use super::sysroot::Places;
+use super::sysroot::Sysroot;
 use object::read::ReadCache;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
 /// The libraries of one file system.
-pub struct Libraries<'places> {
-    places: &'places Places,
+pub struct Libraries<'sysroot> {
+    sysroot: &'sysroot Sysroot,
     machine: u16,
     /// Those of `LD_LIBRARY_PATH`.
     process: Vec<PathBuf>,
@@ -32,18 +32,18 @@ pub struct Library {
     pub elf: Elf,
 }
 
-impl<'places> Libraries<'places> {
+impl<'sysroot> Libraries<'sysroot> {
     /// For programs for `machine`; `more` directories are searched after all others.
-    pub fn new(places: &'places Places, machine: u16, more: Vec<PathBuf>) -> Self {
+    pub fn new(sysroot: &'sysroot Sysroot, machine: u16, more: Vec<PathBuf>) -> Self {
         let library_names =
             [format!("lib/{}-linux-gnu", machine_name(machine)), "lib64".to_owned()];
         let configuration = Path::new("/etc/ld.so.conf");
-        let mut directories = configured(places, configuration, &mut BTreeSet::new());
+        let mut directories = configured(sysroot, configuration, &mut BTreeSet::new());
         for name in library_names.iter().map(String::as_str).chain(["lib"]) {
             directories.extend([Path::new("/").join(name), Path::new("/usr").join(name)]);
         }
         directories.extend(more);
-        Self { places, machine, process: Vec::new(), directories, library_names }
+        Self { sysroot, machine, process: Vec::new(), directories, library_names }
     }
 
     /// In a process with this `LD_LIBRARY_PATH`, where the empty entry is no directory.
@@ -53,9 +53,9 @@ impl<'places> Libraries<'places> {
         Self { process: entries.map(PathBuf::from).collect(), ..self }
     }
 
-    /// The loader's directories in `places`, for whatever processor.
-    pub fn names_of_directories(places: &Places) -> Vec<PathBuf> {
-        let names = places.names(Path::new("/usr/lib"));
+    /// The loader's directories in `sysroot`, for whatever processor.
+    pub fn names_of_directories(sysroot: &Sysroot) -> Vec<PathBuf> {
+        let names = sysroot.names(Path::new("/usr/lib"));
         let architectures = names.iter().filter(|name| name.ends_with("-linux-gnu"));
         let directories = architectures.map(|name| Path::new("/usr/lib").join(name));
         directories.chain(["/usr/lib64".into(), "/usr/lib".into()]).collect()
@@ -91,9 +91,9 @@ impl<'places> Libraries<'places> {
 
     /// The library at `path`, unless it is none or one for another processor: the loader goes on then.
     fn library(&self, path: &Path) -> Option<Library> {
-        let file = ReadCache::new(File::open(self.places.file(path)?).ok()?);
+        let file = ReadCache::new(File::open(self.sysroot.file(path)?).ok()?);
         let elf = Elf::read(&file).ok().filter(|elf| elf.machine == self.machine)?;
-        Some(Library { path: self.places.resolve(path).ok()?, elf })
+        Some(Library { path: self.sysroot.resolve(path).ok()?, elf })
     }
 }
 
@@ -113,16 +113,16 @@ fn expanded(entry: &str, origin: &Path, library_names: &[String]) -> Vec<PathBuf
 
 /// The directories that `file` and what it includes configure, in their order. Files may include each
 /// other: those that are `done` are passed over.
-fn configured(places: &Places, file: &Path, done: &mut BTreeSet<PathBuf>) -> Vec<PathBuf> {
+fn configured(sysroot: &Sysroot, file: &Path, done: &mut BTreeSet<PathBuf>) -> Vec<PathBuf> {
     let mut directories = Vec::new();
-    let text = done.insert(file.to_owned()).then(|| places.read(file)).flatten();
+    let text = done.insert(file.to_owned()).then(|| sysroot.read(file)).flatten();
     for line in String::from_utf8_lossy(&text.unwrap_or_default()).lines() {
         let line = line.split('#').next().unwrap_or_default().trim();
         let included = line.strip_prefix("include").filter(|it| it.starts_with([' ', '\t']));
         if let Some(pattern) = included {
             let pattern = file.parent().unwrap_or(file).join(pattern.trim());
-            for file in matching(places, &pattern) {
-                directories.extend(configured(places, &file, done));
+            for file in matching(sysroot, &pattern) {
+                directories.extend(configured(sysroot, &file, done));
             }
         } else {
             let entries = line.split([' ', '\t', ',', ':']).filter(|it| it.starts_with('/'));
@@ -133,13 +133,13 @@ fn configured(places: &Places, file: &Path, done: &mut BTreeSet<PathBuf>) -> Vec
 }
 
 /// The files that `pattern` names; its file name may have one `*`.
-fn matching(places: &Places, pattern: &Path) -> Vec<PathBuf> {
+fn matching(sysroot: &Sysroot, pattern: &Path) -> Vec<PathBuf> {
     let (Some(directory), Some(name)) = (pattern.parent(), pattern.file_name()) else {
         return Vec::new();
     };
     let name = name.to_string_lossy();
     let Some((start, end)) = name.split_once('*') else { return vec![pattern.to_owned()] };
-    let names = places.names(directory).into_iter();
+    let names = sysroot.names(directory).into_iter();
     names
         .filter(|it| it.starts_with(start) && it.ends_with(end))
         .map(|it| directory.join(it))
@@ -178,8 +178,8 @@ mod tests {
 
     #[test]
     fn a_runpath_takes_away_what_the_program_would_hand_down() {
-        let places = Places::default();
-        let libraries = Libraries::new(&places, object::elf::EM_X86_64, Vec::new());
+        let sysroot = Sysroot::default();
+        let libraries = Libraries::new(&sysroot, object::elf::EM_X86_64, Vec::new());
         let list = |text: &str| vec![text.to_owned()];
         let mut elf = Elf { rpath: list("/own"), ..Elf::default() };
         let own = |elf: &Elf| libraries.own_directories(elf, &list("/program"), Path::new("/"));
@@ -203,8 +203,8 @@ mod tests {
         write("etc/ld.so.conf.d/b.conf", "/b\n# /no\nhwcap 1 nosegneg\n");
         write("etc/ld.so.conf.d/a.conf", "/a:/a2\ninclude /etc/ld.so.conf\n");
         write("etc/ld.so.conf.d/note.txt", "/never\n");
-        let places = Places { root: Some(root.path().to_owned()), ..Places::default() };
-        let found = configured(&places, Path::new("/etc/ld.so.conf"), &mut BTreeSet::new());
+        let sysroot = Sysroot { root: Some(root.path().to_owned()), ..Sysroot::default() };
+        let found = configured(&sysroot, Path::new("/etc/ld.so.conf"), &mut BTreeSet::new());
         assert_eq!(found, ["/a", "/a2", "/b", "/last"].map(PathBuf::from));
     }
 

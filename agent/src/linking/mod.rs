@@ -8,4 +8,4 @@ mod sysroot;
 pub use elf::{Elf, is_elf, is_of_c_library, machine_name};
 pub use libraries::{Libraries, newest};
 pub use mpi::{Mpi, has_open_mpi_5, mpi_of};
-pub use sysroot::Places;
+pub use sysroot::Sysroot;

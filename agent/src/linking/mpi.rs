@@ -6,7 +6,7 @@
 
 use super::elf::Elf;
 use super::libraries::Libraries;
-use super::sysroot::Places;
+use super::sysroot::Sysroot;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -27,10 +27,10 @@ pub enum Mpi {
 }
 
 /// The MPI of the program at `program` in a process with this `LD_LIBRARY_PATH`.
-pub fn mpi_of(places: &Places, program: &Path, library_path: &str) -> Mpi {
-    let headers = places.read(program).and_then(|data| Elf::read(&*data).ok());
+pub fn mpi_of(sysroot: &Sysroot, program: &Path, library_path: &str) -> Mpi {
+    let headers = sysroot.read(program).and_then(|data| Elf::read(&*data).ok());
     let Some(elf) = headers else { return Mpi::Unknown };
-    let libraries = Libraries::new(places, elf.machine, Vec::new()).with_path(library_path);
+    let libraries = Libraries::new(sysroot, elf.machine, Vec::new()).with_path(library_path);
     let inherited = if elf.runpath.is_empty() { elf.rpath.clone() } else { Vec::new() };
     let (mut seen, mut todo) = (BTreeSet::new(), vec![(program.to_owned(), elf)]);
     while let Some((path, elf)) = todo.pop() {
@@ -65,11 +65,11 @@ fn is_open_mpi_5(library: &str) -> bool {
     major.is_some_and(|major| major >= OPEN_MPI_5)
 }
 
-/// Whether Open MPI 5 is among the libraries that every program in `places` finds, or one with this `LD_LIBRARY_PATH`.
-pub fn has_open_mpi_5(places: &Places, library_path: &str) -> bool {
+/// Whether Open MPI 5 is among the libraries that every program in `sysroot` finds, or one with this `LD_LIBRARY_PATH`.
+pub fn has_open_mpi_5(sysroot: &Sysroot, library_path: &str) -> bool {
     let own = library_path.split(':').filter(|entry| entry.starts_with('/')).map(PathBuf::from);
-    let mut directories = own.chain(Libraries::names_of_directories(places));
-    directories.any(|directory| places.names(&directory).iter().any(|name| is_open_mpi_5(name)))
+    let mut directories = own.chain(Libraries::names_of_directories(sysroot));
+    directories.any(|directory| sysroot.names(&directory).iter().any(|name| is_open_mpi_5(name)))
 }
 
 #[cfg(test)]

@@ -1,58 +1,58 @@
-//! The file system as a program finds it: a view at its place at run time, its packages at theirs, and everything else
-//! where an application's image has it.
+//! The file system of a pod before the pod exists: a view and its packages at their paths at run time, around them the
+//! image of an application.
 
 use crate::system::below;
 use crate::view::follow;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where the paths of that file system lie on this one.
+/// A file system whose files are in other directories of this one.
 #[derive(Debug, Clone, Default)]
-pub struct Places {
-    /// Directories as they are seen, and where they lie.
+pub struct Sysroot {
+    /// Pairs of a directory of the file system and the directory that contains its files here.
     pub mounts: Vec<(PathBuf, PathBuf)>,
-    /// Where everything else lies, if there is anything else.
+    /// The directory with all other files, if there are any.
     pub root: Option<PathBuf>,
 }
 
-impl Places {
-    /// Where `path` lies, the last link on the way not followed.
-    fn place(&self, path: &Path) -> Option<PathBuf> {
-        for (seen, lies) in &self.mounts {
-            if let Ok(rest) = path.strip_prefix(seen) {
-                return Some(lies.components().chain(rest.components()).collect());
+impl Sysroot {
+    /// The path of `path` on this file system. The last component may be a link.
+    fn host_path(&self, path: &Path) -> Option<PathBuf> {
+        for (directory, files) in &self.mounts {
+            if let Ok(rest) = path.strip_prefix(directory) {
+                return Some(files.components().chain(rest.components()).collect());
             }
-            if seen.starts_with(path) {
-                // A directory on the way to what is mounted.
+            if directory.starts_with(path) {
+                // A parent of a mounted directory: any directory will do.
                 return Some(PathBuf::from("/"));
             }
         }
         self.root.as_ref().map(|root| below(root, path))
     }
 
-    /// What `path` is once all links are followed; or what is missing.
+    /// Follows all links in `path`. The error names the missing file.
     pub fn resolve(&self, path: &Path) -> Result<PathBuf, String> {
-        follow(path, &|path| self.place(path))
+        follow(path, &|path| self.host_path(path))
     }
 
-    /// Where `path` lies, all links followed.
-    fn lies(&self, path: &Path) -> Option<PathBuf> {
-        self.resolve(path).ok().and_then(|resolved| self.place(&resolved))
+    /// The path of `path` on this file system, after all links.
+    fn locate(&self, path: &Path) -> Option<PathBuf> {
+        self.resolve(path).ok().and_then(|resolved| self.host_path(&resolved))
     }
 
-    /// Where the file `path` lies, all links followed, if it is there.
+    /// The path of the file `path` on this file system, after all links, if the file exists.
     pub fn file(&self, path: &Path) -> Option<PathBuf> {
-        self.lies(path).filter(|lies| lies.is_file())
+        self.locate(path).filter(|path| path.is_file())
     }
 
-    /// Where the directory `path` lies, all links followed, if it is there.
+    /// The path of the directory `path` on this file system, after all links, if the directory exists.
     pub fn directory(&self, path: &Path) -> Option<PathBuf> {
-        self.lies(path).filter(|lies| lies.is_dir())
+        self.locate(path).filter(|path| path.is_dir())
     }
 
-    /// The names in the directory `path`, sorted; none where it is no directory.
+    /// The sorted names in the directory `path`; none if it does not exist.
     pub fn names(&self, path: &Path) -> Vec<String> {
-        let entries = self.lies(path).and_then(|lies| fs::read_dir(lies).ok());
+        let entries = self.locate(path).and_then(|path| fs::read_dir(path).ok());
         let entries = entries.into_iter().flatten().flatten();
         let mut names: Vec<String> =
             entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
@@ -60,7 +60,7 @@ impl Places {
         names
     }
 
-    /// The content of the file `path`, all links followed, if it can be read.
+    /// The contents of the file `path`, after all links, if it can be read.
     pub fn read(&self, path: &Path) -> Option<Vec<u8>> {
         fs::read(self.file(path)?).ok()
     }
@@ -72,7 +72,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn links_lead_from_the_view_into_the_image_around_it_and_back() {
+    fn links_between_the_view_and_the_image_are_followed() {
         let directory = tempfile::tempdir().unwrap();
         let (view, image) = (directory.path().join("view"), directory.path().join("image"));
         for path in [view.join("bin"), image.join("usr/bin")] {
@@ -84,16 +84,16 @@ mod tests {
         symlink("/mnt/flux/view/bin/python3", image.join("usr/bin/flux-python")).unwrap();
         let mounts = vec![(PathBuf::from("/mnt/flux/view"), view.clone())];
 
-        let places = Places { mounts: mounts.clone(), root: Some(image) };
+        let sysroot = Sysroot { mounts: mounts.clone(), root: Some(image) };
         let python = Path::new("/usr/bin/python3.11");
         for path in ["/mnt/flux/view/bin/python3", "/usr/bin/flux-python"] {
-            assert_eq!(places.resolve(Path::new(path)).unwrap(), python);
+            assert_eq!(sysroot.resolve(Path::new(path)).unwrap(), python);
         }
-        assert_eq!(places.read(python).unwrap(), b"python");
-        assert_eq!(places.names(Path::new("/mnt/flux/view/bin")), ["python3"]);
-        assert!(places.file(Path::new("/mnt/flux/view/bin")).is_none());
+        assert_eq!(sysroot.read(python).unwrap(), b"python");
+        assert_eq!(sysroot.names(Path::new("/mnt/flux/view/bin")), ["python3"]);
+        assert!(sysroot.file(Path::new("/mnt/flux/view/bin")).is_none());
 
-        let alone = Places { mounts, root: None };
+        let alone = Sysroot { mounts, root: None };
         let missing = alone.resolve(Path::new("/mnt/flux/view/bin/python3")).unwrap_err();
         assert!(missing.starts_with("/usr: "), "{missing}");
         assert_eq!(alone.directory(Path::new("/mnt/flux/view/bin")).unwrap(), view.join("bin"));

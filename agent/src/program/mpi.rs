@@ -4,7 +4,7 @@
 //! Without it, Open MPI 5, which knows PMIx alone, starts as many worlds of one rank as there are tasks, and each ends
 //! well.
 
-use crate::linking::{Mpi, Places, has_open_mpi_5, mpi_of};
+use crate::linking::{Mpi, Sysroot, has_open_mpi_5, mpi_of};
 use crate::system::environment::find_program;
 use crate::system::files::is_executable;
 use crate::system::output::print_line;
@@ -77,15 +77,15 @@ pub(crate) fn of_command(
     path: &str,
     library_path: &str,
 ) -> Choice {
-    let places = Places { root: Some("/".into()), ..Places::default() };
+    let sysroot = Sysroot { root: Some("/".into()), ..Sysroot::default() };
     let mpi = |word: &str| {
-        found(word, path).map_or(Mpi::Unknown, |file| mpi_of(&places, &file, library_path))
+        found(word, path).map_or(Mpi::Unknown, |file| mpi_of(&sysroot, &file, library_path))
     };
     let words: Vec<&str> = words(command).take(MOST_WORDS).collect();
     let known = words.iter().map(|word| (*word, mpi(word))).find(|(_, mpi)| *mpi != Mpi::Unknown);
     let first = words.first().copied().unwrap_or_default();
     let is_broker = Path::new(first).file_name() == Some(FLUX.as_ref());
-    let may_load = || !is_broker && has_open_mpi_5(&places, library_path);
+    let may_load = || !is_broker && has_open_mpi_5(&sysroot, library_path);
     let (word, mpi) = known.filter(|_| !is_broker).unwrap_or((first, Mpi::Unknown));
     choice(word, mpi, pmi, has_pmix, may_load)
 }

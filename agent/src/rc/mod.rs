@@ -1,16 +1,16 @@
-//! rc1 and rc3: a broker's modules are loaded and removed, as flux-modprobe(1) does it, but without Python.
+//! rc1 and rc3 of a broker: loads and removes its modules as flux-modprobe(1) does, but without Python.
 //!
-//! Flux's own takes a Python program for the start and one for the end of every broker, each half a second of a
-//! processor. This does the same for releases of Flux whose rc files it has been compared with ([`release`]), and
-//! reads the view's `modprobe.toml` and `modprobe.d` for what is to be loaded. At anything that it does not know, Flux
-//! does it itself.
+//! Flux runs a Python program at the start and at the end of every broker, which takes half a second of a processor each
+//! time. The agent takes their place for those releases of Flux whose rc files it was compared with ([`release`]). It
+//! reads the modules from `modprobe.toml` and `modprobe.d` of the view. Where it finds anything unknown, it runs Flux's
+//! own program.
 
 mod broker;
 mod order;
-mod runner;
 mod release;
+mod runner;
 mod steps;
 mod task;
 
-pub(crate) use runner::{Rc, run};
 pub(crate) use release::options;
+pub(crate) use runner::{Rc, run};

@@ -1,22 +1,22 @@
-//! Which tasks run on a broker, and which of them wait for which (flux-core, `bindings/python/flux/modprobe.py`).
+//! The tasks that run on a broker, and their order (flux-core, `bindings/python/flux/modprobe.py`).
 
-use crate::rc::steps::{BACKING_MODULE, RC1_MODULES, rc1, rc3};
-use crate::rc::task::{Action, RcStep, Task};
+use crate::rc::steps::{BACKING_MODULE, SCRIPTS, Steps};
+use crate::rc::task::Task;
 use flux_protocol::client::modules::SCHEDULER;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What the order depends on besides the tasks.
+/// The facts of a broker on which the order of its tasks depends.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct BrokerFacts {
     pub(crate) rank: u32,
-    /// Its configuration, as all brokers of the instance have it.
+    /// The configuration, which all brokers of the instance share.
     pub(crate) config: Value,
-    /// Those attributes that steps ask for and that are set.
+    /// The attributes that steps read, as far as they are set.
     pub(crate) attributes: BTreeMap<&'static str, String>,
 }
 
-/// The names of the tasks, each with those that it waits for.
+/// The names of the tasks, each with the names of the tasks that it waits for.
 pub(crate) type Order = BTreeMap<String, BTreeSet<String>>;
 
 #[derive(Debug)]
@@ -26,8 +26,8 @@ pub(crate) struct Tasks {
 }
 
 impl Tasks {
-    /// `modules` as `modprobe.toml` has them, later ones before earlier ones of the same priority, with what the
-    /// broker's configuration says of alternatives.
+    /// The `modules` of `modprobe.toml`, with the alternatives that the broker's configuration selects. Of modules with the
+    /// same priority the later one wins.
     pub(crate) fn new(modules: Vec<Task>, broker: BrokerFacts) -> Result<Self, String> {
         let alternatives = broker.config.pointer("/modules/alternatives").cloned();
         let mut tasks = Self { all: modules, broker };
@@ -48,10 +48,11 @@ impl Tasks {
 
     /// Makes `name` the task that provides `service`.
     fn set_alternative(&mut self, service: &str, name: &str) -> Result<(), String> {
-        let priorities = self.all.iter().filter(|task| task.is(service)).map(|task| task.priority);
+        let priorities =
+            self.all.iter().filter(|task| task.provides(service)).map(|task| task.priority);
         let priority = priorities.max().map_or(0, |highest| highest + 1);
-        let others = self.all.iter().filter(|task| task.is(service)).count() > 1;
-        let task = self.all.iter_mut().find(|task| task.name == name && task.is(service));
+        let others = self.all.iter().filter(|task| task.provides(service)).count() > 1;
+        let task = self.all.iter_mut().find(|task| task.name == name && task.provides(service));
         let task = task.ok_or_else(|| format!("no module {name} provides {service}"))?;
         if others {
             task.priority = priority;
@@ -68,31 +69,33 @@ impl Tasks {
             && task.needs_attribute.is_none_or(|name| attributes.contains_key(name))
     }
 
-    /// Whether everything that `task` needs can run; `seen` ends circles.
+    /// Whether everything that `task` needs can run. `seen` prevents endless loops.
     fn has_its_needs<'run>(&'run self, task: &'run Task, seen: &mut BTreeSet<&'run str>) -> bool {
         seen.insert(&task.name)
             && task.needs.iter().all(|need| {
-                let providers = self.all.iter().filter(|task| task.is(need) && self.enabled(task));
+                let providers =
+                    self.all.iter().filter(|task| task.provides(need) && self.enabled(task));
                 providers.into_iter().any(|provider| self.has_its_needs(provider, seen))
             })
     }
 
-    /// The task that is first in line for `service`, whether it can run or not.
+    /// The task with the highest priority for `service`, whether it can run or not.
     fn first(&self, service: &str) -> Result<&Task, String> {
-        let providers = self.all.iter().filter(|task| task.is(service));
+        let providers = self.all.iter().filter(|task| task.provides(service));
         let first = providers.max_by_key(|task| task.priority);
         first.ok_or_else(|| format!("no module or task is or provides {service}"))
     }
 
-    /// The task that provides `service` here: the first in line of those that can run, if any can.
+    /// The task that provides `service` on this broker: the one with the highest priority among those that can run, if any
+    /// can.
     fn provider(&self, service: &str) -> Result<&Task, String> {
         let can_run =
             |task: &&Task| self.enabled(task) && self.has_its_needs(task, &mut BTreeSet::new());
-        let providers = self.all.iter().filter(|task| task.is(service)).filter(can_run);
+        let providers = self.all.iter().filter(|task| task.provides(service)).filter(can_run);
         providers.max_by_key(|task| task.priority).map_or_else(|| self.first(service), Ok)
     }
 
-    /// Those of `services` that run here: they are enabled, and what they need is among them.
+    /// The `services` that run on this broker: they are enabled, and the services that they need are among them.
     fn active(&self, services: Vec<String>) -> Result<Vec<String>, String> {
         let mut active = Vec::new();
         for service in services {
@@ -103,7 +106,7 @@ impl Tasks {
         loop {
             let tasks: Vec<&Task> =
                 active.iter().map(|it| self.first(it)).collect::<Result<_, _>>()?;
-            let provided = |need: &String| tasks.iter().any(|task| task.is(need));
+            let provided = |need: &String| tasks.iter().any(|task| task.provides(need));
             let mut kept = Vec::new();
             for service in &active {
                 if self.provider(service)?.needs.iter().all(provided) {
@@ -117,7 +120,7 @@ impl Tasks {
         }
     }
 
-    /// Adds to `found` the tasks for `service` and for all that they require, as far as they are enabled.
+    /// Adds to `found` the enabled tasks that provide `service`, and the tasks that those require.
     fn require<'run>(
         &'run self,
         service: &'run str,
@@ -135,17 +138,18 @@ impl Tasks {
         task.requires.iter().try_for_each(|required| self.require(required, visited, found))
     }
 
-    /// What rc1 does, on a broker that has nothing loaded.
+    /// The tasks of rc1, on a broker without modules.
     pub(crate) fn start(&mut self) -> Result<Order, String> {
         if let Some(module) = self.broker.attributes.get(BACKING_MODULE).cloned() {
             self.set_alternative("content-backing", &module)?;
         }
+        let steps = Steps::read()?;
         let mut services = Vec::new();
-        for service in RC1_MODULES {
-            services.push(service.to_owned());
-            services.extend(self.first(service)?.requires.iter().cloned());
+        for service in steps.modules {
+            let required = self.first(&service)?.requires.iter().cloned();
+            services.extend(std::iter::once(service).chain(required));
         }
-        self.add_steps(rc1(), &mut services);
+        self.add_steps(steps.rc1, &mut services);
         let active = self.active(services)?;
         let (mut visited, mut found) = (BTreeSet::new(), BTreeSet::new());
         for service in &active {
@@ -154,7 +158,7 @@ impl Tasks {
         self.order(&found)
     }
 
-    /// What rc3 does, on a broker that has the modules `loaded`.
+    /// The tasks of rc3, on a broker with the modules `loaded`.
     pub(crate) fn end(&mut self, loaded: &[String]) -> Result<Order, String> {
         let mut services: Vec<String> =
             loaded.iter().filter(|name| self.get(name).is_some()).cloned().collect();
@@ -166,17 +170,16 @@ impl Tasks {
         }
         let removed = self.all.iter_mut().filter(|task| services.contains(&task.name));
         removed.for_each(Task::set_remove);
-        self.add_steps(rc3(), &mut services);
+        self.add_steps(Steps::read()?.rc3, &mut services);
         let active = self.active(services)?;
         self.order(&active.iter().map(String::as_str).collect())
     }
 
-    /// The scheduler, if no other module and no step of `order` but the scripts waits for it.
+    /// The scheduler, if no task of `order` except the scripts waits for it.
     pub(crate) fn scheduler(&self, order: &Order) -> Option<String> {
         let name = &self.provider(SCHEDULER).ok()?.name;
-        let is_scripts = |task: &Task| task.action == Action::Step(RcStep::Scripts);
         let waits = |(task, before): (&String, &BTreeSet<String>)| {
-            before.contains(name) && !self.get(task).is_some_and(is_scripts)
+            before.contains(name) && !SCRIPTS.contains(&task.as_str())
         };
         (order.contains_key(name) && !order.iter().any(waits)).then(|| name.clone())
     }
@@ -208,7 +211,7 @@ impl Tasks {
         Ok(order)
     }
 
-    /// Those of `tasks` that provide the services `names`; for `*` all but those whose own list has it.
+    /// The `tasks` that provide the services `names`. `*` names all tasks except those whose own `list` has a `*`.
     fn named(
         &self,
         names: &[String],
@@ -251,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lead_loads_the_first_in_line_for_each_service_and_all_in_order() {
+    fn a_lead_loads_one_module_for_each_service_in_order() {
         let order = tasks(0, json!({})).start().unwrap();
         assert_eq!(before(&order, "sqlite"), ["content"]);
         assert_eq!(before(&order, "kvs"), ["content", "fsck", "sqlite"]);
@@ -264,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_waits_for_a_scheduler_that_no_module_comes_after() {
+    fn the_start_waits_for_a_scheduler_only_if_a_module_does() {
         let scheduler = |config| {
             let mut tasks = tasks(0, config);
             let order = tasks.start().unwrap();
@@ -282,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_loads_what_is_for_its_rank_and_waits_for_nothing_that_is_not() {
+    fn a_worker_loads_only_the_modules_for_its_rank() {
         let order = tasks(1, json!({})).start().unwrap();
         let names: Vec<_> = order.keys().map(String::as_str).collect();
         let expected = [
@@ -301,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn the_configuration_enables_modules_and_chooses_among_alternatives() {
+    fn the_configuration_enables_modules_and_selects_alternatives() {
         let alternatives = json!({ "sched": "simple", "feasibility": "simple" });
         let config =
             json!({ "systemd": { "enable": false }, "modules": { "alternatives": alternatives } });
@@ -314,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_loaded_is_removed_in_the_opposite_order() {
+    fn modules_are_removed_in_the_opposite_order() {
         let loaded = ["content", "files", "kvs", "resource", "connector-local", "simple"];
         let mut tasks = tasks(0, json!({}));
         tasks.broker.attributes.insert(crate::rc::steps::DUMP, "/archive".to_owned());

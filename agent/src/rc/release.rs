@@ -1,11 +1,11 @@
-//! Whether the agent can take the place of Flux's rc1 and rc3, and where that Flux lies.
+//! Checks whether the agent can run rc1 and rc3 in place of Flux, and finds the files of that Flux.
 
 use crate::plan::broker::attribute;
 use crate::rc::task::Task;
 use crate::system::environment::Environment;
 use crate::system::root::Root;
 use crate::system::subcommand::{RC, call};
-use crate::system::words::quoted;
+use crate::system::words::shown;
 use crate::view::follow;
 use serde::Deserialize;
 use serde_json::Value;
@@ -14,7 +14,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-/// SHA-256 of the rc files whose steps [`steps`](super::steps) has.
+/// SHA-256 of the rc files whose steps are in `steps.toml`.
 const COMPARED: [(&str, &[&str]); 3] = [
     (
         "rc1.py",
@@ -43,12 +43,13 @@ const VARIABLES: [&str; 8] = [
     "SLURM_JOB_ID",
 ];
 
-/// Directories of Flux's rc files: the package's, and people's own.
+/// Directories of rc files: those of the package, and those of users.
 const RC_DIRECTORIES: [&str; 2] = ["libexec/flux/modprobe", "etc/flux/modprobe"];
-/// Directories of the files that say what modules there are.
+/// Directories of the files that describe modules.
 const MODULE_DIRECTORIES: [&str; 2] = ["share/flux/modprobe", "etc/flux/modprobe"];
 
-/// Broker options by which the agent does rc1 and rc3 for the `flux` at this path, or why Flux does it.
+/// The options with which the broker of this `flux` runs the agent as its rc1 and rc3. The error is why Flux has to run its
+/// own.
 pub(crate) fn options(
     flux: &Path,
     root: &Root,
@@ -65,15 +66,14 @@ pub(crate) fn options(
     let config: Value = toml::from_str(broker_toml).map_err(|error| error.message().to_owned())?;
     check_config(&config)?;
     let option = |(name, stage): (&str, &str)| {
-        let words = [call(agent, RC), vec![stage.into(), prefix.path.display().to_string()]];
-        let words: Vec<_> = words.concat().iter().map(|word| quoted(word)).collect();
-        // The broker gives them to a shell.
-        attribute(&format!("broker.{name}={}", words.join(" ")))
+        let argv = [call(agent, RC), vec![stage.into(), prefix.path.display().to_string()]];
+        // The broker passes the command line to a shell.
+        attribute(&format!("broker.{name}={}", shown(&argv.concat())))
     };
     Ok([("rc1_path", "start"), ("rc3_path", "end")].map(option).to_vec())
 }
 
-/// Refuses what the broker's configuration may say of modules beyond the choice among alternatives.
+/// Refuses a configuration of the broker that changes modules beyond the choice among alternatives.
 pub(super) fn check_config(config: &Value) -> Result<(), String> {
     let modules = config.get("modules").and_then(Value::as_object);
     let other = modules.into_iter().flatten().find(|(key, _)| *key != "alternatives");
@@ -93,7 +93,7 @@ struct ModuleFile {
     modules: Vec<Task>,
 }
 
-/// Where Flux is installed, in the file system of a root.
+/// The directory in which Flux is installed, below a root.
 #[derive(Debug)]
 pub(crate) struct Prefix {
     pub(super) path: PathBuf,
@@ -105,7 +105,7 @@ impl Prefix {
         Self { path, root }
     }
 
-    /// That of the program `flux`, which may be a link of a Spack view.
+    /// The prefix of the program `flux`, which may be a link of a Spack view.
     fn of(flux: &Path, root: &Root) -> Result<Self, String> {
         if flux.is_relative() {
             return Err("Flux is the image's own".to_owned());
@@ -124,7 +124,7 @@ impl Prefix {
         self.root.at(self.path.join(path))
     }
 
-    /// Refuses rc files that are not among [`COMPARED`]: those of other releases, and people's own.
+    /// Refuses rc files that are not among [`COMPARED`]: files of other releases, and files of users.
     fn check_rc_files(&self) -> Result<(), String> {
         let mut files =
             ["rc1.py", "rc3.py"].map(|name| self.at(RC_DIRECTORIES[0]).join(name)).to_vec();
@@ -146,7 +146,7 @@ impl Prefix {
         Ok(())
     }
 
-    /// The modules that Flux's files describe, in their order.
+    /// The modules in the files of Flux and of users, in their order.
     pub(super) fn modules(&self) -> Result<Vec<Task>, String> {
         let mut files = vec![self.at(MODULE_DIRECTORIES[0]).join("modprobe.toml")];
         for directory in MODULE_DIRECTORIES {
@@ -178,7 +178,8 @@ fn read(file: &Path) -> Result<Vec<u8>, String> {
     fs::read(file).map_err(|error| format!("read {}: {error}", file.display()))
 }
 
-/// The files in `directory` with this extension, by name; none where it is missing. An empty extension is any.
+/// The files in `directory` with this extension, sorted by name; none if there is no such directory. An empty extension
+/// matches every file.
 fn files_in(directory: &Path, extension: &str) -> Result<Vec<PathBuf>, String> {
     let failed = |error: io::Error| format!("read directory {}: {error}", directory.display());
     let entries = match fs::read_dir(directory) {
@@ -207,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn only_files_that_it_was_compared_with_are_taken_for_flux() {
+    fn rc_files_of_unknown_releases_are_refused() {
         let pod = tempfile::tempdir().unwrap();
         let root = Root::new(pod.path());
         let prefix = Prefix::new("/opt/flux".into(), root.clone());
@@ -226,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn modules_are_read_from_all_files_and_a_key_that_is_not_understood_is_refused() {
+    fn modules_are_read_from_all_files_and_unknown_keys_refused() {
         let pod = tempfile::tempdir().unwrap();
         let prefix = Prefix::new("/opt/flux".into(), Root::new(pod.path()));
         write(
@@ -236,7 +237,7 @@ mod tests {
         );
         write(&prefix, "etc/flux/modprobe/modprobe.d/own.toml", "[[modules]]\nname = \"own\"\n");
         let modules = prefix.modules().unwrap();
-        assert_eq!(modules.iter().map(|it| &*it.name).collect::<Vec<_>>(), ["kvs", "own"]);
+        assert_eq!(modules.iter().map(|module| &*module.name).collect::<Vec<_>>(), ["kvs", "own"]);
         assert!(modules[0].ranks.contain(1) && !modules[0].ranks.contain(0));
         for (text, why) in [
             ("[[modules]]\nname = \"a\"\ndisabled = true\n", "unknown field `disabled`"),
@@ -251,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn of_the_configuration_of_modules_only_the_choice_among_alternatives_is_understood() {
+    fn only_the_choice_among_alternatives_may_be_configured() {
         for (config, why) in [
             ("[modules.alternatives]\nsched = \"sched-simple\"\n", None),
             ("[modules.kvs]\nranks = \"0\"\n", Some("the broker's configuration has modules.kvs")),

@@ -1,21 +1,22 @@
-//! `flux-agent rc`: does the tasks of rc1 or rc3, each as soon as those before it are done.
+//! `flux-agent rc`: runs the tasks of rc1 or rc3, each as soon as the tasks before it have ended.
 
 use crate::accounts::become_user::exec;
 use crate::failure::{Failure, NO};
 use crate::plan::environment::DISABLE_JOB_CLEANUP;
 use crate::process::exit_status::end_text;
-use crate::rc::broker::Broker;
+use crate::rc::broker;
 use crate::rc::order::{Order, Tasks};
 use crate::rc::release::{Prefix, check_config};
-use crate::rc::steps::{CRON_DIRECTORY, DUMP, RECOVERY, RESTORE};
-use crate::rc::task::{Action, RcStep, Task};
+use crate::rc::steps::{CRON_DIRECTORY, DUMP, RECOVERY, RESTORE, SCRIPTS};
+use crate::rc::task::{Action, Task};
 use crate::system::files::is_executable;
 use crate::system::output::{chain, log_line, print_line, print_stderr};
 use crate::system::root::Root;
 use clap::{Args, ValueEnum};
-use flux_protocol::client::SocketError;
+use flux_protocol::client::modules::wait_for_module;
+use flux_protocol::client::{BrokerAddress, NODE_ANY, SocketError};
 use nix::errno::Errno;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -26,9 +27,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::process::Command;
 use tokio::task::JoinSet;
 
-/// Set for Flux's scripts: those of older releases would load modules themselves.
+/// Set for Flux's scripts, because scripts of older releases would load modules themselves without it.
 const USES_MODPROBE: (&str, &str) = ("FLUX_RC_USE_MODPROBE", "t");
-/// What Flux's `rc1.py` registers (flux-core 0.88, `push-cleanup`): the last is run first.
+/// The cleanup that Flux's `rc1.py` registers (flux-core 0.88, `push-cleanup`). Flux runs the last command first.
 const CLEANUP: [&str; 4] = [
     "flux queue idle --quiet",
     "flux cancel --user=all --quiet --states RUN",
@@ -43,7 +44,7 @@ enum Stage {
 }
 
 impl Stage {
-    /// As Flux calls it.
+    /// The name that Flux gives the stage.
     const fn name(self) -> &'static str {
         match self {
             Self::Start => "rc1",
@@ -52,7 +53,7 @@ impl Stage {
     }
 }
 
-/// What a broker runs as its rc1 or rc3.
+/// The arguments of `flux-agent rc`, which a broker runs as its rc1 or rc3.
 #[derive(Debug, Args)]
 pub(crate) struct Rc {
     /// Load the modules, or remove them
@@ -65,70 +66,44 @@ pub(crate) struct Rc {
     show_deps: bool,
 }
 
-/// Does the tasks of a stage. Where that is not certain to be what Flux does, this becomes Flux's own program.
+/// Runs the tasks of a stage. If they may differ from those of Flux, this process becomes Flux's own program instead.
 pub(crate) async fn run(rc: &Rc) -> Result<(), Failure> {
-    let broker = Broker::from_environment()?;
+    let broker = broker::from_environment()?;
     let prefix = Prefix::new(rc.prefix.clone(), Root::new("/"));
-    let Decided { tasks, order, scheduler } = match decide(rc.stage, &prefix, &broker).await {
-        Ok(decided) => decided,
+    let flux = prefix.flux();
+    let (runner, order) = match TaskRunner::prepare(rc.stage, prefix, broker).await {
+        Ok(prepared) => prepared,
         Err(why) => {
             let stage = rc.stage.name();
             log_line(&format!("flux modprobe {stage} takes over: {why}"));
-            return exec(None, &[prefix.flux(), "modprobe".to_owned(), stage.to_owned()]);
+            return exec(None, &[flux, "modprobe".to_owned(), stage.to_owned()]);
         }
     };
     if rc.show_deps {
         print_line(&json!(order).to_string());
         return Ok(());
     }
-    let restored = AtomicBool::new(false);
-    let performance = Performance { broker, prefix, stage: rc.stage, tasks, scheduler, restored };
-    if all_done(Arc::new(performance), order).await {
+    if run_all(Arc::new(runner), order).await {
         return Ok(());
     }
     Err(Failure::with_code(NO, ""))
 }
 
-struct Decided {
-    tasks: Tasks,
-    order: Order,
-    /// The scheduler, if nothing waits until it runs.
-    scheduler: Option<String>,
-}
-
-async fn decide(stage: Stage, prefix: &Prefix, broker: &Broker) -> Result<Decided, String> {
-    let facts = broker.facts().await?;
-    check_config(&facts.config)?;
-    let is_auto = |name: &&str| facts.attributes.get(name).is_some_and(|value| value == "auto");
-    let auto = [RESTORE, DUMP].into_iter().find(is_auto);
-    let recovers = Some(RECOVERY).filter(|name| facts.attributes.contains_key(name));
-    if let Some(name) = auto.or(recovers) {
-        return Err(format!("the attribute {name} is {:?}", facts.attributes[name]));
-    }
-    let mut tasks = Tasks::new(prefix.modules()?, facts)?;
-    let order = match stage {
-        Stage::Start => tasks.start()?,
-        Stage::End => tasks.end(&broker.loaded().await?)?,
-    };
-    let waits = prefix.scripts(&format!("{}.d", stage.name()))?.iter().any(|it| is_executable(it));
-    let scheduler = tasks.scheduler(&order).filter(|_| stage == Stage::Start && !waits);
-    Ok(Decided { tasks, order, scheduler })
-}
-
-/// Does all tasks; whether each went well. After one that failed no other is started.
-async fn all_done(performance: Arc<Performance>, order: Order) -> bool {
+/// Runs each task as soon as the tasks before it have ended, and returns whether all succeeded. After a failure no task is
+/// started.
+async fn run_all(runner: Arc<TaskRunner>, order: Order) -> bool {
     let mut waiting: BTreeMap<String, BTreeSet<String>> = order;
     let mut running = JoinSet::new();
-    let mut well = true;
+    let mut succeeded = true;
     loop {
         let ready: Vec<String> =
             waiting.iter().filter(|(_, before)| before.is_empty()).map(|it| it.0.clone()).collect();
         for name in ready {
             waiting.remove(&name);
-            let performance = performance.clone();
+            let runner = runner.clone();
             running.spawn(async move {
-                let done = performance.perform(&name).await;
-                (name, done)
+                let ended = runner.run_task(&name).await;
+                (name, ended)
             });
         }
         match running.join_next().await {
@@ -140,13 +115,13 @@ async fn all_done(performance: Arc<Performance>, order: Order) -> bool {
             Some(failed) => {
                 let text = failed.map_or_else(
                     |error| error.to_string(),
-                    |(name, done)| format!("{name}: {}", done.err().unwrap_or_default()),
+                    |(name, ended)| format!("{name}: {}", ended.err().unwrap_or_default()),
                 );
                 print_stderr(&text);
-                well = false;
+                succeeded = false;
                 waiting.clear();
             }
-            None if waiting.is_empty() => return well,
+            None if waiting.is_empty() => return succeeded,
             None => {
                 let names: Vec<_> = waiting.into_keys().collect();
                 print_stderr(&format!("these wait for each other: {}", names.join(", ")));
@@ -156,42 +131,69 @@ async fn all_done(performance: Arc<Performance>, order: Order) -> bool {
     }
 }
 
-struct Performance {
-    broker: Broker,
+struct TaskRunner {
+    broker: BrokerAddress,
     prefix: Prefix,
     stage: Stage,
     tasks: Tasks,
+    /// The scheduler, if no task waits until it runs.
     scheduler: Option<String>,
-    /// The content is that of an archive, which is whole: there is nothing to check.
+    /// Whether the content is that of an archive, which needs no check.
     restored: AtomicBool,
 }
 
-impl Performance {
-    async fn perform(&self, name: &str) -> Result<(), String> {
+impl TaskRunner {
+    /// Decides which tasks run in which order. The error is why Flux has to run its own program.
+    async fn prepare(
+        stage: Stage,
+        prefix: Prefix,
+        broker: BrokerAddress,
+    ) -> Result<(Self, Order), String> {
+        let facts = broker::facts(&broker).await?;
+        check_config(&facts.config)?;
+        let is_auto = |name: &&str| facts.attributes.get(name).is_some_and(|value| value == "auto");
+        let auto = [RESTORE, DUMP].into_iter().find(is_auto);
+        let recovers = Some(RECOVERY).filter(|name| facts.attributes.contains_key(name));
+        if let Some(name) = auto.or(recovers) {
+            return Err(format!("the attribute {name} is {:?}", facts.attributes[name]));
+        }
+        let mut tasks = Tasks::new(prefix.modules()?, facts)?;
+        let order = match stage {
+            Stage::Start => tasks.start()?,
+            Stage::End => tasks.end(&broker::loaded(&broker).await?)?,
+        };
+        let scripts = prefix.scripts(&format!("{}.d", stage.name()))?;
+        let has_scripts = scripts.iter().any(|script| is_executable(script));
+        let scheduler = tasks.scheduler(&order).filter(|_| stage == Stage::Start && !has_scripts);
+        let restored = AtomicBool::new(false);
+        Ok((Self { broker, prefix, stage, tasks, scheduler, restored }, order))
+    }
+
+    async fn run_task(&self, name: &str) -> Result<(), String> {
         let task = self.tasks.get(name).ok_or("there is no such task")?;
         match task.action {
             Action::Load => self.load(task).await,
             Action::Remove => self.remove(name).await,
-            Action::Step(step) => self.step(step).await,
+            Action::Step => self.run_step(name).await,
         }
     }
 
     async fn load(&self, task: &Task) -> Result<(), String> {
-        let truncates = task.is("content-backing") && self.attribute(RESTORE).is_some();
-        let more: Vec<String> = truncates.then(|| "truncate".to_owned()).into_iter().collect();
-        let request = task.load_request(&more);
+        let truncates = task.provides("content-backing") && self.attribute(RESTORE).is_some();
+        let extra: Vec<String> = truncates.then(|| "truncate".to_owned()).into_iter().collect();
+        let request = task.load_request(&extra);
         let loaded = self.ask("module.load", Some(&request));
-        let done = if self.scheduler.as_ref() == Some(&task.name) {
-            // That of Flux 0.88 takes as long to start as all other modules. Jobs wait for it in the job manager, and
-            // PID 1 looks whether it comes.
+        let ended = if self.scheduler.as_ref() == Some(&task.name) {
+            // The scheduler of Flux 0.88 takes as long to start as all other modules together. Jobs wait for it in the
+            // job manager, and PID 1 checks that it starts.
             tokio::select! {
                 loaded = loaded => loaded,
-                listed = self.broker.lists(&task.name) => listed,
+                listed = wait_for_module(&self.broker, &task.name) => listed,
             }
         } else {
             loaded.await
         };
-        done.map_err(|error| chain(&error))
+        ended.map_err(|error| chain(&error))
     }
 
     async fn remove(&self, name: &str) -> Result<(), String> {
@@ -201,12 +203,9 @@ impl Performance {
         }
     }
 
-    async fn ask(
-        &self,
-        topic: &str,
-        payload: Option<&serde_json::Value>,
-    ) -> Result<(), SocketError> {
-        let _: serde_json::Value = self.broker.ask(topic, payload).await?;
+    /// Sends a request over a connection of its own, as several tasks run at once.
+    async fn ask(&self, topic: &str, payload: Option<&Value>) -> Result<(), SocketError> {
+        let _: Value = self.broker.connect().await?.ask(topic, NODE_ANY, payload).await?;
         Ok(())
     }
 
@@ -214,20 +213,22 @@ impl Performance {
         self.tasks.broker().attributes.get(name).map(String::as_str)
     }
 
-    async fn step(&self, step: RcStep) -> Result<(), String> {
-        match step {
-            // The argument is given when the module is loaded.
-            RcStep::CheckRestore => Ok(()),
-            RcStep::Restore => self.restore().await,
-            RcStep::PostStartEvent => self.flux(&["startlog", "--post-start-event"], None).await,
-            RcStep::CheckCleanShutdown => self.check_clean_shutdown().await,
-            RcStep::Fsck => self.fsck().await,
-            RcStep::CronLoad => self.load_cron().await,
-            RcStep::PushCleanup => self.push_cleanup().await,
-            RcStep::Scripts => self.scripts().await,
-            RcStep::PostFinishEvent => self.flux(&["startlog", "--post-finish-event"], None).await,
-            RcStep::ContentFlush => self.ask("content.flush", None).await.map_err(|it| chain(&it)),
-            RcStep::ContentDump => self.dump().await,
+    /// Runs a step of `steps.toml`.
+    async fn run_step(&self, name: &str) -> Result<(), String> {
+        match name {
+            // An argument of the module empties the backing store, see `load`.
+            "check-restore" => Ok(()),
+            "restore" => self.restore().await,
+            "post-start-event" => self.flux(&["startlog", "--post-start-event"], None).await,
+            "check-clean-shutdown" => self.check_clean_shutdown().await,
+            "fsck" => self.fsck().await,
+            "cron-load" => self.load_cron().await,
+            "push-cleanup" => self.push_cleanup().await,
+            "post-finish-event" => self.flux(&["startlog", "--post-finish-event"], None).await,
+            "content-flush" => self.ask("content.flush", None).await.map_err(|it| chain(&it)),
+            "content-dump" => self.dump().await,
+            name if SCRIPTS.contains(&name) => self.scripts().await,
+            _ => Err("there is no such step".to_owned()),
         }
     }
 
@@ -237,9 +238,8 @@ impl Performance {
         if !Path::new(file).exists() {
             return Ok(());
         }
-        let words =
-            ["restore", "--sd-notify", "--quiet", "--checkpoint", "--size-limit=100M", file];
-        self.flux(&words, None).await?;
+        let argv = ["restore", "--sd-notify", "--quiet", "--checkpoint", "--size-limit=100M", file];
+        self.flux(&argv, None).await?;
         self.restored.store(true, Ordering::Relaxed);
         Ok(())
     }
@@ -247,11 +247,11 @@ impl Performance {
     async fn dump(&self) -> Result<(), String> {
         let file = self.attribute(DUMP).unwrap_or_default();
         print_line(&format!("dumping content to {file}"));
-        let words = ["dump", "--sd-notify", "--quiet", "--ignore-failed-read", "--no-cache"];
-        self.flux(&[&words[..], &["--maxreqs=128", "--checkpoint", file]].concat(), None).await
+        let argv = ["dump", "--sd-notify", "--quiet", "--ignore-failed-read", "--no-cache"];
+        self.flux(&[&argv[..], &["--maxreqs=128", "--checkpoint", file]].concat(), None).await
     }
 
-    /// There is a log to check where there is content of an earlier instance.
+    /// Checks the log of an earlier instance, if there is content of one.
     async fn check_clean_shutdown(&self) -> Result<(), String> {
         if !self.has_checkpoint().await? {
             return Ok(());
@@ -262,7 +262,7 @@ impl Performance {
         Ok(())
     }
 
-    /// Repairs the content where there is any of an earlier instance. What cannot be repaired is not dumped in the end.
+    /// Repairs the content of an earlier instance. If that fails, the content is not dumped at the end.
     async fn fsck(&self) -> Result<(), String> {
         if self.restored.load(Ordering::Relaxed) || !self.has_checkpoint().await? {
             return Ok(());
@@ -305,10 +305,10 @@ impl Performance {
         self.ask("runat.push", Some(&request)).await.map_err(|error| chain(&error))
     }
 
-    /// Runs all scripts, whatever becomes of each.
+    /// Runs all scripts, also after a failed one.
     async fn scripts(&self) -> Result<(), String> {
         let stage = self.stage.name();
-        let mut well = true;
+        let mut succeeded = true;
         for script in self.prefix.scripts(&format!("{stage}.d"))? {
             if !is_executable(&script) {
                 continue;
@@ -319,10 +319,10 @@ impl Performance {
                 run_to_end(&script, command.env(USES_MODPROBE.0, USES_MODPROBE.1)).await
             {
                 print_stderr(&why);
-                well = false;
+                succeeded = false;
             }
         }
-        if well { Ok(()) } else { Err(format!("one or more {stage}.d scripts failed")) }
+        if succeeded { Ok(()) } else { Err(format!("one or more {stage}.d scripts failed")) }
     }
 
     /// Runs `flux` with `arguments`, and `input` as its standard input.

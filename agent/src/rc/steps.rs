@@ -1,28 +1,7 @@
-//! What Flux's own `rc1.py` and `rc3.py` do besides loading and removing modules, with the order that they say.
+//! The steps of Flux's own `rc1.py` and `rc3.py` beside loading and removing modules.
 
-use crate::rc::task::{Ranks, RcStep, Task};
-
-/// The modules that `rc1.py` asks for, by name or by service.
-pub(crate) const RC1_MODULES: [&str; 18] = [
-    "content",
-    "heartbeat",
-    "cron",
-    "content-backing",
-    "kvs",
-    "kvs-watch",
-    "sdbus",
-    "sdbus-sys",
-    "sdexec",
-    "sdmon",
-    "resource",
-    "job-manager",
-    "job-list",
-    "job-info",
-    "job-ingest",
-    "job-exec",
-    "sched",
-    "feasibility",
-];
+use crate::rc::task::{Action, Task};
+use serde::Deserialize;
 
 /// Attributes of the broker on which steps depend (flux-broker-attributes(7)).
 pub(crate) const RESTORE: &str = "content.restore";
@@ -31,84 +10,31 @@ pub(crate) const CRON_DIRECTORY: &str = "cron.directory";
 pub(crate) const BACKING_MODULE: &str = "content.backing-module";
 pub(crate) const RECOVERY: &str = "broker.recovery-mode";
 
-fn names(names: &[&str]) -> Vec<String> {
-    names.iter().map(|name| (*name).to_owned()).collect()
+/// The steps that run the scripts of `rc1.d` and `rc3.d`.
+pub(crate) const SCRIPTS: [&str; 2] = ["run-all-rc1", "run-all-rc3"];
+
+/// The contents of `steps.toml`.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Steps {
+    /// The modules that `rc1.py` names, by name or by service.
+    pub(crate) modules: Vec<String>,
+    pub(crate) rc1: Vec<Task>,
+    pub(crate) rc3: Vec<Task>,
 }
 
-/// Those of `rc1.py`.
-pub(crate) fn rc1() -> Vec<Task> {
-    let restores = |task| Task { needs_attribute: Some(RESTORE), ..task };
-    vec![
-        restores(Task {
-            before: names(&["content-backing"]),
-            needs: names(&["content-backing"]),
-            ..Task::step("check-restore", RcStep::CheckRestore)
-        }),
-        restores(Task {
-            before: names(&["kvs"]),
-            after: names(&["content-backing", "check-restore"]),
-            requires: names(&["check-restore", "content-backing"]),
-            needs: names(&["content-backing", "check-restore"]),
-            ..Task::step("restore", RcStep::Restore)
-        }),
-        Task {
-            requires: names(&["kvs"]),
-            after: names(&["content-backing", "kvs"]),
-            needs: names(&["content-backing"]),
-            ..Task::step("post-start-event", RcStep::PostStartEvent)
-        },
-        Task {
-            after: names(&["post-start-event"]),
-            requires: names(&["post-start-event"]),
-            needs: names(&["content-backing"]),
-            ..Task::step("check-clean-shutdown", RcStep::CheckCleanShutdown)
-        },
-        Task {
-            before: names(&["kvs"]),
-            after: names(&["content-backing", "restore"]),
-            requires: names(&["content-backing"]),
-            needs: names(&["content-backing"]),
-            ..Task::step("fsck", RcStep::Fsck)
-        },
-        Task {
-            after: names(&["cron"]),
-            needs: names(&["cron"]),
-            needs_attribute: Some(CRON_DIRECTORY),
-            ..Task::step("cron-load", RcStep::CronLoad)
-        },
-        Task::step("push-cleanup", RcStep::PushCleanup),
-        Task {
-            ranks: Ranks::All,
-            after: names(&["*"]),
-            ..Task::step("run-all-rc1", RcStep::Scripts)
-        },
-    ]
-}
-
-/// Those of `rc3.py`.
-pub(crate) fn rc3() -> Vec<Task> {
-    vec![
-        Task {
-            ranks: Ranks::All,
-            before: names(&["*"]),
-            ..Task::step("run-all-rc3", RcStep::Scripts)
-        },
-        Task {
-            before: names(&["kvs"]),
-            needs: names(&["kvs"]),
-            ..Task::step("post-finish-event", RcStep::PostFinishEvent)
-        },
-        Task {
-            after: names(&["content-flush"]),
-            before: names(&["content-backing"]),
-            needs_attribute: Some(DUMP),
-            ..Task::step("content-dump", RcStep::ContentDump)
-        },
-        Task {
-            after: names(&["kvs"]),
-            before: names(&["content-dump", "content-backing"]),
-            needs: names(&["content-backing"]),
-            ..Task::step("content-flush", RcStep::ContentFlush)
-        },
-    ]
+impl Steps {
+    pub(crate) fn read() -> Result<Self, String> {
+        let steps: Result<Self, _> = toml::from_str(include_str!("steps.toml"));
+        let mut steps = steps.map_err(|error| error.to_string())?;
+        for step in steps.rc1.iter_mut().chain(&mut steps.rc3) {
+            step.action = Action::Step;
+            step.needs_attribute = match step.name.as_str() {
+                "check-restore" | "restore" => Some(RESTORE),
+                "cron-load" => Some(CRON_DIRECTORY),
+                "content-dump" => Some(DUMP),
+                _ => None,
+            };
+        }
+        Ok(steps)
+    }
 }

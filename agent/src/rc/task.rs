@@ -1,70 +1,54 @@
-//! A task of rc1 or rc3: a module that is loaded or removed, or a step of Flux's own rc files.
+//! A task of rc1 or rc3: a module to load or remove, or a step of Flux's own rc files.
 
 use flux_protocol::idset::ids_of;
 use serde::Deserialize;
 
-/// Of tasks that provide the same service the one with the highest priority does (flux-modprobe(1)).
+/// The priority of a task that names none. The task with the highest priority provides a service (flux-modprobe(1)).
 const DEFAULT_PRIORITY: i64 = 100;
-
-/// What `rc1.py` and `rc3.py` do themselves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RcStep {
-    /// The backing store is emptied before a dump is restored: an argument of its module says so.
-    CheckRestore,
-    Restore,
-    PostStartEvent,
-    CheckCleanShutdown,
-    Fsck,
-    CronLoad,
-    PushCleanup,
-    /// The scripts of `rc1.d` or `rc3.d`.
-    Scripts,
-    PostFinishEvent,
-    ContentFlush,
-    ContentDump,
-}
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Action {
     #[default]
     Load,
     Remove,
-    Step(RcStep),
+    /// A step of `rc1.py` or `rc3.py`, by its name.
+    Step,
 }
 
-/// An entry of `modprobe.toml`, or a step in the same form. A key that is not here is refused: it would be ignored.
+/// An entry of `modprobe.toml`, or a step in the same form. Unknown keys are refused, as ignoring one could break the
+/// instance.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) struct Task {
     pub(crate) name: String,
-    /// What is loaded, where that has another name.
+    /// The module to load, if its name is not the name of the task.
     pub(crate) module: Option<String>,
     #[serde(default)]
     pub(crate) args: Vec<String>,
-    /// Run it as a process of its own.
+    /// The module runs as a process of its own.
     #[serde(default)]
     pub(crate) exec: bool,
     #[serde(default)]
     pub(crate) ranks: Ranks,
-    /// Services that others ask for, as `sched`.
+    /// Services that other tasks name, as `sched`.
     #[serde(default)]
     pub(crate) provides: Vec<String>,
-    /// Run with this one.
+    /// Services that run together with this task.
     #[serde(default)]
     pub(crate) requires: Vec<String>,
-    /// Without these this one does not run.
+    /// Services without which this task does not run.
     #[serde(default)]
     pub(crate) needs: Vec<String>,
     #[serde(default)]
     pub(crate) before: Vec<String>,
     #[serde(default)]
     pub(crate) after: Vec<String>,
-    /// Keys of the broker's configuration, dotted, without which it does not run.
+    /// Keys of the broker's configuration, with dots, without which this task does not run.
     #[serde(default)]
     pub(crate) needs_config: Vec<String>,
     #[serde(default = "default_priority")]
     pub(crate) priority: i64,
-    /// An attribute of the broker without which it does not run.
+    /// An attribute of the broker without which this task does not run.
     #[serde(skip)]
     pub(crate) needs_attribute: Option<&'static str>,
     #[serde(skip)]
@@ -76,34 +60,15 @@ const fn default_priority() -> i64 {
 }
 
 impl Task {
-    pub(crate) fn step(name: &str, step: RcStep) -> Self {
-        Self {
-            name: name.to_owned(),
-            module: None,
-            args: Vec::new(),
-            exec: false,
-            ranks: Ranks::Set(vec![0]),
-            provides: Vec::new(),
-            requires: Vec::new(),
-            needs: Vec::new(),
-            before: Vec::new(),
-            after: Vec::new(),
-            needs_config: Vec::new(),
-            priority: DEFAULT_PRIORITY,
-            needs_attribute: None,
-            action: Action::Step(step),
-        }
-    }
-
-    /// Whether it provides `service`; its own name is one.
-    pub(crate) fn is(&self, service: &str) -> bool {
+    /// Whether the task provides `service`; its own name is one.
+    pub(crate) fn provides(&self, service: &str) -> bool {
         self.name == service || self.provides.iter().any(|provided| provided == service)
     }
 
-    /// What `module.load` is asked, with `more` arguments.
-    pub(crate) fn load_request(&self, more: &[String]) -> serde_json::Value {
+    /// The payload of a `module.load` request, with `extra` arguments of the module.
+    pub(crate) fn load_request(&self, extra: &[String]) -> serde_json::Value {
         let path = self.module.as_ref().unwrap_or(&self.name);
-        let args = [&self.args[..], more].concat();
+        let args = [&self.args[..], extra].concat();
         let mut request = serde_json::json!({ "path": path, "args": args, "exec": self.exec });
         if *path != self.name {
             request["name"] = self.name.as_str().into();
@@ -111,7 +76,7 @@ impl Task {
         request
     }
 
-    /// Makes the removal of the module from its load, in the opposite order.
+    /// Turns the task that loads a module into the one that removes it, in the opposite order.
     pub(crate) fn set_remove(&mut self) {
         std::mem::swap(&mut self.before, &mut self.after);
         self.needs.clear();
@@ -120,7 +85,7 @@ impl Task {
     }
 }
 
-/// Ranks on which a task runs: `all`, `>0`, `<2`, or an idset (RFC 22).
+/// The ranks on which a task runs: `all`, `>0`, `<2`, or an idset (RFC 22).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) enum Ranks {

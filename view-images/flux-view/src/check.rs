@@ -3,7 +3,7 @@
 
 use crate::compiled::{Compiled, python_version, pythons_of_flux};
 use flux_agent::linking::{
-    Elf, Libraries, Places, has_open_mpi_5, is_elf, is_of_c_library, machine_name, newest,
+    Elf, Libraries, Sysroot, has_open_mpi_5, is_elf, is_of_c_library, machine_name, newest,
 };
 use flux_agent::system::below;
 use flux_agent::system::check::{Check, Found};
@@ -79,9 +79,9 @@ pub(crate) fn check_view(request: &CheckRequest) -> Vec<Check> {
 struct Pod {
     view: PathBuf,
     /// The view and its packages.
-    own: Places,
+    own: Sysroot,
     /// The view, its packages and the application's image.
-    all: Places,
+    all: Sysroot,
     flux: Elf,
     compiled: Compiled,
 }
@@ -96,8 +96,8 @@ impl Pod {
         let names = source.names.iter().chain([&source.view, &view]);
         let mut mounts: Vec<_> = names.map(|name| (name.clone(), view_files.clone())).collect();
         mounts.push((software.clone(), below(&request.root, &software)));
-        let own = Places { mounts: mounts.clone(), root: None };
-        let all = Places { mounts, root: request.application.clone() };
+        let own = Sysroot { mounts: mounts.clone(), root: None };
+        let all = Sysroot { mounts, root: request.application.clone() };
         let data = own.read(&view.join("bin/flux")).unwrap_or_default();
         let flux = Elf::read(&*data).ok()?;
         let compiled = Compiled::read(&data, &view);
@@ -262,8 +262,8 @@ fn c_library(pod: &Pod, loaded: &Loaded) -> Found {
 }
 
 fn shell(pod: &Pod) -> Found {
-    let places = [pod.view.join("bin/bash"), "/usr/bin/bash".into(), "/bin/bash".into()];
-    match places.iter().find(|path| pod.all.file(path).is_some()) {
+    let paths = [pod.view.join("bin/bash"), "/usr/bin/bash".into(), "/bin/bash".into()];
+    match paths.iter().find(|path| pod.all.file(path).is_some()) {
         Some(bash) => Found::ok(bash.display().to_string()),
         None => pod.lacking("no bash, with which Flux starts its own tasks"),
     }
@@ -345,8 +345,8 @@ mod tests {
     fn pod() -> Pod {
         Pod {
             view: "/mnt/flux/view".into(),
-            own: Places::default(),
-            all: Places { root: Some(PathBuf::new()), ..Places::default() },
+            own: Sysroot::default(),
+            all: Sysroot { root: Some(PathBuf::new()), ..Sysroot::default() },
             flux: Elf { needed: vec![LIBC.to_owned()], ..Elf::default() },
             compiled: Compiled::default(),
         }

@@ -1,7 +1,7 @@
 //! The values that are compiled into the `flux` program, read from its bytes: the program may be for another processor,
 //! and is not started.
 
-use flux_agent::linking::Places;
+use flux_agent::linking::Sysroot;
 use std::path::{Path, PathBuf};
 
 /// Length below which a text of the program may be one of these values.
@@ -56,8 +56,8 @@ fn is_python(path: &Path) -> bool {
 }
 
 /// The Pythons for which the Flux in `view` has modules, as `python3.11`.
-pub(super) fn pythons_of_flux(places: &Places, view: &Path) -> Vec<String> {
-    let mut names = places.names(&view.join("lib/flux"));
+pub(super) fn pythons_of_flux(sysroot: &Sysroot, view: &Path) -> Vec<String> {
+    let mut names = sysroot.names(&view.join("lib/flux"));
     names.retain(|name| python_version(name).is_some());
     names
 }

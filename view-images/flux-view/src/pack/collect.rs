@@ -28,7 +28,7 @@ impl Contents {
 
     /// Reads the headers of `flux`, and checks that it was built for this view.
     fn flux(&mut self) -> Elf {
-        let data = self.places.read(&self.view.join("bin/flux")).unwrap_or_default();
+        let data = self.sysroot.read(&self.view.join("bin/flux")).unwrap_or_default();
         self.compiled = Compiled::read(&data, &self.view);
         let elf = Elf::read(&*data).ok().filter(|elf| elf.interpreter.is_some());
         let Some(elf) = elf else {
@@ -67,14 +67,14 @@ impl Contents {
 
     /// Adds the Lua for which Flux has modules, if it is installed. The job shell has a Lua of its own.
     fn lua(&mut self) {
-        let Some(version) = self.places.names(&self.view.join("lib/lua")).pop() else { return };
+        let Some(version) = self.sysroot.names(&self.view.join("lib/lua")).pop() else { return };
         let Some(lua) = self.installed(&self.view.join(format!("bin/lua{version}"))) else {
             return;
         };
         self.file(Path::new("bin/lua"), &lua, Part::Lua);
         self.interpreters.insert("lua".to_owned(), self.view.join("bin/lua"));
         let modules = Path::new("lua").join(version);
-        let names = Libraries::names_of_directories(&self.places);
+        let names = Libraries::names_of_directories(&self.sysroot);
         let shared = names.iter().map(|name| (name.join(&modules), "lib"));
         let sources = shared.chain([(Path::new("/usr/share").join(&modules), "share")]);
         for (source, place) in sources {
@@ -92,7 +92,7 @@ impl Contents {
     fn loader(&mut self, flux: &Elf) {
         let loader = PathBuf::from(flux.interpreter.as_deref().unwrap_or("loader"));
         let path = Path::new(LIBRARIES).join(loader.file_name().unwrap_or_default());
-        if self.places.file(&loader).is_some() {
+        if self.sysroot.file(&loader).is_some() {
             self.file(&path, &loader, Part::CLibrary);
         } else if flux.interpreter.is_some() {
             let cause = format!("there is no {}, the loader of flux", loader.display());
@@ -104,8 +104,8 @@ impl Contents {
     /// Adds the libraries of all collected files, and the libraries of those.
     fn libraries(&mut self, flux: &Elf) {
         let own = ["lib", "lib64"].map(|directory| self.view.join(directory));
-        let places = self.places.clone();
-        let libraries = Libraries::new(&places, flux.machine, own.to_vec());
+        let sysroot = self.sysroot.clone();
+        let libraries = Libraries::new(&sysroot, flux.machine, own.to_vec());
         for name in LOADED_BY_NAME {
             if let Ok(library) = libraries.find(name, Path::new("/"), &Elf::default(), &[]) {
                 self.file(&Path::new(LIBRARIES).join(name), &library.path, Part::Libraries);

@@ -2,7 +2,7 @@
 //! around it.
 
 use crate::compiled::Compiled;
-use flux_agent::linking::{Elf, Places, is_elf};
+use flux_agent::linking::{Elf, Sysroot, is_elf};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -87,7 +87,7 @@ impl Amount {
 #[derive(Debug, Default)]
 pub(super) struct Contents {
     /// The file system that is collected from, with Flux at the run-time path of the view.
-    pub(super) places: Places,
+    pub(super) sysroot: Sysroot,
     pub(super) view: PathBuf,
     /// The entries by their paths relative to the view.
     pub(super) entries: BTreeMap<PathBuf, Entry>,
@@ -132,7 +132,8 @@ impl Contents {
 
     /// Adds the file `from` at `path` of the view, unless there is an entry.
     pub(super) fn file(&mut self, path: &Path, from: &Path, part: Part) {
-        let (Ok(found), Some(source)) = (self.places.resolve(from), self.places.file(from)) else {
+        let (Ok(found), Some(source)) = (self.sysroot.resolve(from), self.sysroot.file(from))
+        else {
             return;
         };
         match headers(&source) {
@@ -158,16 +159,16 @@ impl Contents {
     ) {
         let mut directories = vec![PathBuf::new()];
         while let Some(directory) = directories.pop() {
-            for name in self.places.names(&from.join(&directory)) {
+            for name in self.sysroot.names(&from.join(&directory)) {
                 let relative = directory.join(name);
                 let source = from.join(&relative);
                 if left_out(&relative) {
                     self.leave_out(&source);
                 } else if let Some(target) = self.working_link(from, &source) {
                     self.link(&path.join(&relative), part, target);
-                } else if self.places.file(&source).is_some() {
+                } else if self.sysroot.file(&source).is_some() {
                     self.file(&path.join(&relative), &source, part);
-                } else if self.places.directory(&source).is_none() {
+                } else if self.sysroot.directory(&source).is_none() {
                     let shown = source.display();
                     self.warnings.push(format!("left out the broken link {shown}"));
                 } else if !self.leads_back(&source) {
@@ -186,11 +187,11 @@ impl Contents {
         is_wanted: impl Fn(&str) -> bool,
         left_out: &dyn Fn(&Path) -> bool,
     ) -> bool {
-        let mut names = self.places.names(from);
+        let mut names = self.sysroot.names(from);
         names.retain(|name| is_wanted(name));
         for name in &names {
             let (path, from) = (path.join(name), from.join(name));
-            if self.places.directory(&from).is_some() {
+            if self.sysroot.directory(&from).is_some() {
                 self.tree(&path, &from, part, left_out);
             } else {
                 self.file(&path, &from, part);
@@ -202,25 +203,25 @@ impl Contents {
     /// The target of the link at `source`, if the link works in the view: a relative link has to lead into `tree`, an
     /// absolute one into the view.
     fn working_link(&self, tree: &Path, source: &Path) -> Option<PathBuf> {
-        let directory = self.places.directory(source.parent()?)?;
+        let directory = self.sysroot.directory(source.parent()?)?;
         let target = fs::read_link(directory.join(source.file_name()?)).ok()?;
-        let found = self.places.resolve(source).ok()?;
+        let found = self.sysroot.resolve(source).ok()?;
         let around = if target.is_absolute() { &self.view } else { tree };
         found.starts_with(around).then_some(target)
     }
 
     /// Whether the directory at `source` is a link to one of its parents.
     fn leads_back(&self, source: &Path) -> bool {
-        self.places.resolve(source).is_ok_and(|found| found != source && source.starts_with(found))
+        self.sysroot.resolve(source).is_ok_and(|found| found != source && source.starts_with(found))
     }
 
     fn leave_out(&mut self, source: &Path) {
         let mut sources = vec![source.to_owned()];
         while let Some(source) = sources.pop() {
-            if let Some(file) = self.places.file(&source) {
+            if let Some(file) = self.sysroot.file(&source) {
                 self.left_out.add(file.metadata().map_or(0, |found| found.len()));
-            } else if self.places.resolve(&source).is_ok_and(|found| found == source) {
-                sources.extend(self.places.names(&source).iter().map(|name| source.join(name)));
+            } else if self.sysroot.resolve(&source).is_ok_and(|found| found == source) {
+                sources.extend(self.sysroot.names(&source).iter().map(|name| source.join(name)));
             }
         }
     }
@@ -230,7 +231,7 @@ impl Contents {
         let name = path.file_name().unwrap_or_default();
         let elsewhere = PROGRAMS.iter().map(|directory| Path::new(directory).join(name));
         let mut paths = std::iter::once(path.to_owned()).chain(elsewhere);
-        paths.find(|path| self.places.file(path).is_some())
+        paths.find(|path| self.sysroot.file(path).is_some())
     }
 }
 

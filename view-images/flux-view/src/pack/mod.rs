@@ -12,7 +12,7 @@ pub(crate) use report::PackReport;
 
 use anyhow::{Error, Result, ensure};
 use contents::{Contents, Fault};
-use flux_agent::linking::Places;
+use flux_agent::linking::Sysroot;
 use flux_agent::system::below;
 use flux_agent::view::{ViewError, failed, find};
 use flux_contract::Layout;
@@ -51,9 +51,9 @@ pub(crate) fn pack(request: &PackRequest, log: fn(&str)) -> Result<PackReport> {
     if std::path::absolute(&to).map_err(failed("find", &to))?.starts_with(&installed) {
         return Err(ViewError::IntoItself { source_path: installed, destination: to }.into());
     }
-    let places =
-        Places { mounts: vec![(view.clone(), installed)], root: Some(request.root.clone()) };
-    let mut contents = Contents { places, view, ..Contents::default() };
+    let sysroot =
+        Sysroot { mounts: vec![(view.clone(), installed)], root: Some(request.root.clone()) };
+    let mut contents = Contents { sysroot, view, ..Contents::default() };
     contents.collect(log);
     let is_empty = fs::read_dir(&to).map_or(true, |mut entries| entries.next().is_none());
     if !is_empty && !request.force {

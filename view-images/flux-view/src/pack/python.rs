@@ -79,7 +79,7 @@ fn program_and_modules(contents: &mut Contents) -> Result<PathBuf, Fault> {
 /// The program at the path that is compiled into `flux`, without links.
 fn program(contents: &Contents, compiled: &Path) -> Result<PathBuf, Fault> {
     let found = contents.installed(compiled);
-    found.and_then(|path| contents.places.resolve(&path).ok()).ok_or_else(|| {
+    found.and_then(|path| contents.sysroot.resolve(&path).ok()).ok_or_else(|| {
         let cause = format!("there is no Python at {}, nor in {}", compiled.display(), PROGRAMS[0]);
         Fault::new(cause, "install the Python that Flux was configured with")
     })
@@ -99,7 +99,7 @@ fn modules(contents: &mut Contents, program: &Path, name: &str) {
     let prefix = program.parent().and_then(Path::parent).unwrap_or(program);
     let directories = ["lib64", "lib"].map(|library| Path::new(library).join(name));
     let is_there = |directory: &&PathBuf| {
-        contents.places.file(&prefix.join(directory).join("os.py")).is_some()
+        contents.sysroot.file(&prefix.join(directory).join("os.py")).is_some()
     };
     let Some(modules) = directories.iter().find(is_there) else {
         let cause = format!("no modules of {name} (os.py) in {}/lib", prefix.display());
@@ -173,7 +173,7 @@ fn is_of_package(name: &str, package: &str) -> bool {
 
 /// Checks that Flux's own modules are for this version of Python.
 fn bindings(contents: &mut Contents, name: &str) {
-    let versions = pythons_of_flux(&contents.places, &contents.view);
+    let versions = pythons_of_flux(&contents.sysroot, &contents.view);
     if !versions.is_empty() && !versions.iter().any(|version| version == name) {
         let cause =
             format!("Flux's modules are for {}, and its Python is {name}", versions.join(", "));
