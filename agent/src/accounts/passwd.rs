@@ -170,15 +170,6 @@ mod tests {
     }
 
     #[test]
-    fn a_new_user_gets_the_number_asked_for_and_a_group_of_its_own() {
-        let new = flux(&databases("root:x:0:0:root:/root:/bin/sh", "root:x:0:\n"));
-        assert_eq!((new.user.uid, new.user.gid), (1000, 1000));
-        let expected =
-            [("group", "flux:x:1000:\n"), ("passwd", "\nflux:*:1000:1000::/home/flux:/bin/sh\n")];
-        assert_eq!(new.added, expected.map(|(file, text)| (file, text.to_owned())));
-    }
-
-    #[test]
     fn a_taken_number_moves_the_user_to_the_next_that_is_free_of_users_and_groups() {
         let mut databases = ubuntu();
         databases.group.extend(b"staff:x:1001:\n");

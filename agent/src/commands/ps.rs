@@ -242,13 +242,4 @@ mod tests {
         assert_eq!(of(false), expected);
         assert_eq!(of(true)[5], (40, "hook".to_owned()));
     }
-
-    #[test]
-    fn the_tree_is_indented_and_zombies_are_marked() {
-        let text = text(&with_origins(pod(), false));
-        let line =
-            |pid: &str| text.lines().find(|line| line.trim_start().starts_with(pid)).unwrap();
-        assert!(line("31 ").ends_with("S      1:01 job             python 'a b'"), "{text}");
-        assert!(line("41 ").ends_with("command       [sed] zombie"), "{text}");
-    }
 }

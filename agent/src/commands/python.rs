@@ -96,32 +96,3 @@ fn remedy(error: &str) -> &'static str {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::system::check::Finding;
-
-    fn of(error: &str) -> Found {
-        let modules = Path::new("/mnt/flux/view/lib/python3.11/site-packages");
-        imported("/usr/bin/python3", &format!("3.13.5\n{error}"), modules)
-    }
-
-    #[test]
-    fn what_is_missing_is_named_with_the_versions_and_what_to_install() {
-        for (error, remedy) in [
-            ("ModuleNotFoundError: No module named '_cffi_backend'", "pip install cffi pyyaml ply"),
-            ("ModuleNotFoundError: No module named 'ply.lex'", "pip install cffi pyyaml ply"),
-            ("ModuleNotFoundError: No module named 'flux'", "PYTHONPATH"),
-            ("ImportError: libc.so.6: version `GLIBC_2.38' not found", "C library"),
-        ] {
-            let found = of(&format!("{error}\n"));
-            assert_eq!(found.finding, Finding::Warning);
-            for words in ["/usr/bin/python3 (3.13.5)", error, "for python3.11"] {
-                assert!(found.seen.contains(words), "{words}: {}", found.seen);
-            }
-            assert!(found.remedy.unwrap().contains(remedy), "{error}");
-        }
-        assert_eq!(of(""), Found::ok("/usr/bin/python3 (3.13.5) imports flux.job"));
-    }
-}

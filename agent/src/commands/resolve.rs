@@ -46,33 +46,3 @@ fn text(found: &Resolution) -> String {
     }
     text
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_answer_is_a_line() {
-        let answer = |server: &str, name: Option<&str>, error: Option<&str>| Answer {
-            server: server.to_owned(),
-            milliseconds: 12,
-            name: name.map(str::to_owned),
-            addresses: name.iter().map(|_| [10, 0, 0, 7].into()).collect(),
-            error: error.map(str::to_owned),
-        };
-        let known = answer("10.96.0.10", Some("hello.team.svc."), None);
-        let mut found = Resolution {
-            name: "hello".to_owned(),
-            search: vec!["team.svc".to_owned()],
-            hosts: Vec::new(),
-            servers: vec![answer("10.96.0.9", None, Some("no answer within 2 s")), known],
-        };
-        let expected = "name        hello\nsearch list team.svc\n/etc/hosts  -\n\
-                        10.96.0.9      12 ms  no answer within 2 s\n\
-                        10.96.0.10     12 ms  10.0.0.7 (hello.team.svc.)\n";
-        assert_eq!(text(&found), expected);
-        assert!(found.is_known());
-        found.servers.clear();
-        assert!(!found.is_known() && text(&found).contains("dnsPolicy"));
-    }
-}

@@ -1,4 +1,4 @@
-//! Watches the broker from outside: its state, and whether it has lost its lead.
+//! Watches the broker over its socket: its state, and whether it has lost its lead.
 
 use flux_protocol::client::{BrokerAddress, LEAD, NODE_ANY, SocketError};
 use nix::errno::Errno;
@@ -8,9 +8,9 @@ use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-/// Pause between two looks at a broker that does not run yet.
+/// Pause between two requests to a broker that does not run yet.
 const INTERVAL: Duration = Duration::from_millis(200);
-/// The same while its first answer is to be expected.
+/// The same until the first answer of a new broker.
 const INTERVAL_STARTING: Duration = Duration::from_millis(20);
 const STARTING: Duration = Duration::from_secs(5);
 /// Pause between two flushes of the joins.
@@ -21,37 +21,37 @@ const FLUSHES_OF_LEAD: u32 = 500;
 const FLUSHES_OF_WORKER: u32 = 5;
 /// Hosts of the largest instance in which agents flush joins. In larger ones that costs more than Flux's own batches.
 const MOST_HOSTS: usize = 64;
-/// Pause between two looks at a broker that runs. The agent sees its end at once, by the monitor.
+/// Pause between two requests to a running broker, whose end the monitor reports at once.
 const INTERVAL_ONLINE: Duration = Duration::from_secs(10);
-/// How long the broker may take to answer from memory.
+/// How long the broker may take for an answer that it has in memory.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long the lead may take to answer, perhaps over several brokers.
+/// How long the answer of the lead may take, perhaps over several brokers.
 const LEAD_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A change of what is watched.
+/// A change that a watch reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// The broker reports another state.
     State(String),
-    /// The broker, which has answered before, has closed its socket: it ends.
+    /// The broker, which has answered before, has closed its socket, so it ends.
     Closed,
-    /// A worker's broker waits for the quorum of a lead that does not know it.
+    /// A worker's broker waits for the quorum and has no connection to the lead.
     LeadGone,
-    /// A worker's broker ends, and the lead ends the instance, or does not.
+    /// A worker's broker ends. The value is whether the lead ends, too.
     LeadEnds(bool),
 }
 
 /// States of a broker that ends (flux-core, `statetab` of `src/broker/state_machine.c`).
 const ENDING: [&str; 6] = ["cleanup", "shutdown", "finalize", "goodbye", "unload-builtins", "exit"];
 
-/// What is watched.
+/// A broker to watch.
 #[derive(Debug)]
 pub struct Watch {
-    /// The broker.
+    /// Its socket.
     pub broker: BrokerAddress,
-    /// It is a worker's.
+    /// Whether it is a worker's.
     pub has_lead: bool,
-    /// Hosts of its instance.
+    /// The number of hosts of its instance.
     pub hosts: usize,
 }
 
@@ -62,7 +62,7 @@ impl Event {
 }
 
 impl Watch {
-    /// Reports every change to `events` until nobody listens any more.
+    /// Reports every change to `events` until the receiver is dropped.
     pub async fn run(self, events: mpsc::UnboundedSender<Event>) {
         let mut seen: Vec<Event> = Vec::new();
         let (mut has_answered, mut has_asked_lead) = (false, false);
@@ -84,9 +84,9 @@ impl Watch {
             }
             let gone =
                 (waits && self.has_lead && self.lead_is_gone().await).then_some(Event::LeadGone);
-            // One that broke is opened again.
+            // A monitor that ended is started again.
             while monitor.try_join_next().is_some() {}
-            // An older Flux has no stream of changes, and is looked at from time to time.
+            // An older Flux has no stream of changes; then only the requests of this loop notice them.
             if state.is_some() && monitor.is_empty() {
                 monitor.spawn(notify_of_changes(self.broker.clone(), Arc::clone(&wake)));
             }
@@ -96,7 +96,7 @@ impl Watch {
                 state.map(Event::State).into_iter().chain(gone).chain(closed).collect();
             let ends = now.iter().any(Event::is_end);
             for event in now.iter().filter(|event| !seen.contains(event)) {
-                // Nobody listening is noticed above.
+                // The loop ends when the receiver is dropped.
                 let _ = events.send(event.clone());
             }
             seen = now;
@@ -118,9 +118,9 @@ impl Watch {
         }
     }
 
-    /// Whether the lead ends, too. A broker runs its rc3 with its parent in state `shutdown` and all services of that
-    /// parent alive (flux-core, `action_shutdown`), so the question has the time of rc3. Without a way to the lead, a
-    /// broker in between has gone.
+    /// Whether the lead ends, too. While a broker runs its rc3, its parent is in state `shutdown` with all its services
+    /// (flux-core, `action_shutdown`), so the parent can answer during that time. If the lead is unreachable, a broker in
+    /// between has ended.
     async fn lead_ends(&self) -> Option<bool> {
         match self.ask_lead_state().await? {
             Ok(state) => Some(ENDING.contains(&state.as_str())),
@@ -128,17 +128,17 @@ impl Watch {
         }
     }
 
-    /// Whether the broker has nobody to pass a question for the lead on to. A broker that another lead sends away ends
-    /// by itself, but for one that waits for the quorum (Flux 0.88, `monitor_parent_continuation` of the broker's state
-    /// machine). Where no answer comes, that says nothing.
+    /// Whether the broker has no connection to the lead. A broker that a new lead rejects ends by itself, unless it waits
+    /// for the quorum (Flux 0.88, `monitor_parent_continuation` of the broker's state machine). A missing answer does not
+    /// mean that the lead is gone.
     async fn lead_is_gone(&self) -> bool {
         let answer = self.ask_lead_state().await;
         answer.is_some_and(|answer| answer.is_err_and(|error| error.is(Errno::EHOSTUNREACH)))
     }
 
     async fn ask_lead_state(&self) -> Option<Result<String, SocketError>> {
-        let asked = async { self.broker.connect().await?.state(LEAD).await };
-        timeout(LEAD_TIMEOUT, asked).await.ok()
+        let answer = async { self.broker.connect().await?.state(LEAD).await };
+        timeout(LEAD_TIMEOUT, answer).await.ok()
     }
 }
 
@@ -147,16 +147,16 @@ impl Watch {
 /// service disconnects, the broker does both with what it has collected (`disconnect_cb`).
 async fn flush_joins(broker: BrokerAddress, times: u32) {
     for _ in 0..times {
-        let asked = async { broker.connect().await?.online(NODE_ANY).await };
-        // The answer does not matter, only that the connection ends.
-        let _ = timeout(ANSWER_TIMEOUT, asked).await;
+        let answer = async { broker.connect().await?.online(NODE_ANY).await };
+        // Only the end of the connection matters, not the answer.
+        let _ = timeout(ANSWER_TIMEOUT, answer).await;
         sleep(INTERVAL_JOINING).await;
     }
 }
 
 /// Notifies of every change of the broker's state, until the connection ends.
 async fn notify_of_changes(broker: BrokerAddress, changed: Arc<Notify>) {
-    // A worker's broker takes this question only once it has joined its parent (flux-core, `allow_early_request` in
+    // A worker's broker accepts this request only after it has joined its parent (flux-core, `allow_early_request` in
     // `broker/broker.c`).
     while follow_changes(&broker, &changed).await.is_err_and(|error| error.is(Errno::EAGAIN)) {
         sleep(INTERVAL_STARTING).await;

@@ -19,46 +19,46 @@ pub(crate) struct FluxClient {
 }
 
 impl FluxClient {
-    pub(crate) fn command(&self, words: &[String]) -> Command {
-        let mut command = self.session.broker_command(words);
+    pub(crate) fn command(&self, argv: &[String]) -> Command {
+        let mut command = self.session.broker_command(argv);
         command.env("FLUX_URI", format!("local://{}", self.broker.socket.display()));
         command
     }
 
-    /// What `flux` with `arguments` answers to `input`. A process that takes longer than `limit` is killed.
+    /// Runs `flux` with `arguments` and `input`, and returns its output. A process that takes longer than `limit` is killed.
     pub(crate) async fn ask(
         &self,
         arguments: &[&str],
         input: Option<&str>,
         limit: Duration,
     ) -> io::Result<Output> {
-        let words: Vec<String> =
+        let argv: Vec<String> =
             [&[&*self.flux], arguments].concat().into_iter().map(str::to_owned).collect();
-        let mut command = self.command(&words);
+        let mut command = self.command(&argv);
         timeout(limit, self.children.output(&mut command, input)).await?
     }
 }
 
-/// Flux's cleanup: Python programs that take about a second on two busy cores. Flux registers them when it starts
+/// Flux's cleanup: Python programs that take about a second on two busy cores. Flux registers them at its start
 /// (`push-cleanup` in `etc/modprobe/rc1.py` of flux-core 0.88), unless
-/// [`DISABLE_JOB_CLEANUP`](crate::plan::environment::DISABLE_JOB_CLEANUP) is set. So that is set for a broker with a
-/// command, and they are registered when the command has ended and has left jobs. Without `flux resource
-/// acquire-mute`, which older releases do not have.
+/// [`DISABLE_JOB_CLEANUP`](crate::plan::environment::DISABLE_JOB_CLEANUP) is set. The agent sets that for a broker with a
+/// command, and registers them only if jobs are left at the end of the command. `flux resource acquire-mute` is left out,
+/// as older releases do not have it.
 const TASKS: &str = "\
 flux queue stop --quiet --all --nocheckpoint
 flux cancel --user=all --quiet --states RUN
 flux queue idle --quiet
 ";
 
-/// How long the registration may take, on a machine with much to do.
+/// How long the registration may take, also on a busy machine.
 const REGISTRATION_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Registers the cleanup with the broker unless it is certain that no job is left; says so when that fails.
+/// Registers the cleanup with the broker, unless the broker answers that no job is left. Logs a failure.
 pub(crate) async fn register_cleanup(client: &FluxClient, log: Log) {
     if job_manager::active(&client.broker).await == Some(0) {
         return;
     }
-    // flux-admin(1): commands on standard input are run in their order.
+    // Flux runs the commands of standard input in their order (flux-admin(1)).
     let registered =
         client.ask(&["admin", "cleanup-push"], Some(TASKS), REGISTRATION_TIMEOUT).await;
     let why = match registered {

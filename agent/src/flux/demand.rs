@@ -1,8 +1,8 @@
-//! How many pods the jobs of an instance need: those that run, and those that wait. The operator asks for it and gives
-//! the instance as many (docs/design/demand.md).
+//! Counts the pods that the running and waiting jobs of an instance need. The operator requests the number and gives the
+//! instance as many pods (docs/design/demand.md).
 //!
-//! The scheduler keeps for itself which resources a job would get. So the jobs that wait are placed here on what is free,
-//! the lowest ranks first as the schedulers do it, by what flux-core's job-list knows of them: nodes, cores and tasks.
+//! No service of Flux reports which resources a waiting job would get. So the agent places the waiting jobs on the free
+//! resources itself, on the lowest ranks first as the schedulers do, by their numbers of nodes, cores and tasks in job-list.
 
 use crate::flux::drain::REASON;
 use crate::process::deadline::LOOK;
@@ -18,14 +18,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
-/// Pause between two looks at the queue.
+/// Pause between two reads of the queue.
 const INTERVAL: Duration = Duration::from_millis(500);
-/// The pause is so many times as long as the look before it: a long queue is not asked for all the time.
-const REST: u32 = 10;
-/// How long one look may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// The pause is at least so many times as long as the last read, so that a long queue does not keep the broker busy.
+const PAUSE_FACTOR: u32 = 10;
+/// How long one read may take.
+const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Publishes what the jobs of the instance need, until it is dropped. `config` is where `settings` are, which may change.
+/// Publishes the number of pods that the jobs need, until it is dropped. Reads `settings` again from the file `config`, as
+/// they may change.
 pub(crate) async fn watch(
     broker: BrokerAddress,
     mut settings: Autoscale,
@@ -41,18 +42,18 @@ pub(crate) async fn watch(
             let text = fs::read_to_string(&config).unwrap_or_default();
             settings = Autoscale::of_document(&text).unwrap_or(settings);
         }
-        let looked = timeout(PATIENCE, look(&broker, settings.max_size)).await;
-        // While nobody answers, nobody knows.
-        let wanted = looked.ok().and_then(Result::ok);
+        let counted = timeout(READ_TIMEOUT, count(&broker, settings.max_size)).await;
+        // Without an answer of the broker the number is not known.
+        let wanted = counted.ok().and_then(Result::ok);
         let idle = Duration::from_secs(settings.idle_seconds);
         reporter.publish(wanted.map(|wanted| window.add(Instant::now(), wanted, idle)));
-        sleep(INTERVAL.max(began.elapsed() * REST)).await;
+        sleep(INTERVAL.max(began.elapsed() * PAUSE_FACTOR)).await;
     }
 }
 
-async fn look(broker: &BrokerAddress, most: u32) -> Result<u32, SocketError> {
+async fn count(broker: &BrokerAddress, most: u32) -> Result<u32, SocketError> {
     let mut socket = broker.connect().await?;
-    // In this order, a job that starts in between counts twice; in the other it would not count.
+    // A job that starts between the two requests counts twice. In the opposite order it would not count at all.
     let waiting = job_list::waiting(&mut socket).await?;
     let ranks = resource::ranks(&mut socket).await?;
     Ok(pods_needed(&ranks, &waiting, most))
@@ -66,13 +67,13 @@ struct Place {
     free: usize,
 }
 
-/// How many pods there must be, of `most`, for the jobs that run and those of `waiting`: 1 more than the highest rank
-/// among them. A job for which there is no room beside the others waits for them, and needs as many as it would alone.
-/// One that is too large for `most` pods needs none.
+/// The number of pods, at most `most`, for the running jobs and those of `waiting`: 1 more than the highest rank of a job.
+/// A job without room beside the others waits for them, and needs as many pods as it would need alone. A job that is too
+/// large for `most` pods needs none.
 fn pods_needed(ranks: &[RankStatus], waiting: &[WaitingJob], most: u32) -> u32 {
     let busy = ranks.iter().filter(|it| it.cores_allocated > 0 || it.gpus_allocated > 0);
     let mut highest = busy.map(|it| it.rank).max();
-    // Of a rank that its pod has left, the next pod lifts the drain.
+    // The next pod of a rank undrains a rank that an agent has drained.
     let is_given = |it: &&RankStatus| it.drained.as_deref().is_none_or(|why| why == REASON);
     let given = ranks.iter().filter(|it| it.rank < most).filter(is_given);
     let mut beside: Vec<Place> = given
@@ -92,8 +93,8 @@ fn pods_needed(ranks: &[RankStatus], waiting: &[WaitingJob], most: u32) -> u32 {
     highest.map_or(0, |rank| rank + 1)
 }
 
-/// Takes what `job` needs from `places`, which are in the order of their ranks, and gives the highest rank that it has
-/// then; nothing is taken where there is not enough.
+/// Takes the resources of `job` from `places`, which are in the order of their ranks, and returns its highest rank. Takes
+/// nothing if there is not enough.
 fn place(job: &WaitingJob, places: &mut [Place]) -> Option<u32> {
     let takes = match job.nodes {
         Some(nodes) => on_nodes(job, nodes, places)?,
@@ -108,7 +109,7 @@ fn place(job: &WaitingJob, places: &mut [Place]) -> Option<u32> {
     highest
 }
 
-/// The places, and how many cores of each, of a job that asks for nodes: all cores of them unless it says how many.
+/// The places and the number of cores of each for a job that requests nodes: all cores, unless it requests a number.
 fn on_nodes(job: &WaitingJob, nodes: usize, places: &[Place]) -> Option<Vec<(usize, usize)>> {
     let share_of = |it: &Place| match job.cores {
         Some(cores) => Some(cores.div_ceil(nodes.max(1))).filter(|share| *share <= it.free),
@@ -119,7 +120,7 @@ fn on_nodes(job: &WaitingJob, nodes: usize, places: &[Place]) -> Option<Vec<(usi
     (takes.len() == nodes).then_some(takes)
 }
 
-/// The same of a job that asks for cores alone. Those of one task are on one node.
+/// The same for a job that requests cores alone. The cores of a task are on one node.
 fn in_slots(job: &WaitingJob, places: &[Place]) -> Option<Vec<(usize, usize)>> {
     let cores = job.cores.unwrap_or(job.tasks).max(1);
     let tasks = job.tasks.clamp(1, cores);
@@ -135,7 +136,7 @@ fn in_slots(job: &WaitingJob, places: &[Place]) -> Option<Vec<(usize, usize)>> {
     (left == 0).then_some(takes)
 }
 
-/// What was wanted lately: at each time that this was seen last, the most since then.
+/// The recent demand: times with the highest number of pods since then.
 struct Window {
     began: Instant,
     seen: VecDeque<(Instant, u32)>,
@@ -146,8 +147,8 @@ impl Window {
         Self { began, seen: VecDeque::new() }
     }
 
-    /// The demand of this moment, for pods that are kept while they were wanted within `idle`. What was wanted before
-    /// the beginning is not known, so nothing is given up before `idle` is over.
+    /// The demand at `now`. A pod is kept that was wanted within `idle`. The demand before the beginning is not known, so no
+    /// pod is given up before `idle` has passed.
     fn add(&mut self, now: Instant, wanted: u32, idle: Duration) -> Demand {
         while self.seen.pop_back_if(|(_, before)| *before <= wanted).is_some() {}
         self.seen.push_back((now, wanted));
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_placed_beside_what_runs() {
+    fn waiting_jobs_are_placed_beside_running_ones() {
         for (allocated, waiting, needed) in [
             (&[0, 0, 0, 0][..], &[][..], 0),
             (&[1, 0, 0, 0], &[], 1),
@@ -217,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_that_a_person_has_drained_is_passed_over_and_one_that_its_pod_has_left_is_not() {
+    fn ranks_that_a_person_has_drained_are_not_used() {
         let mut ranks = ranks(&[0, 0, 0]);
         ranks[0].drained = Some("bad fan".to_owned());
         ranks[1].drained = Some(REASON.to_owned());
@@ -253,7 +254,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_busy_rank_is_given_up_and_nothing_beyond_the_most_is_asked_for(
+        fn busy_ranks_are_kept_and_the_limit_is_respected(
             allocated in prop::collection::vec(0usize..5, 0..9),
             waiting in prop::collection::vec(job(), 0..9),
             most in 0u32..9,

@@ -1,5 +1,5 @@
-//! Which task of a job has failed. Flux's shell notes the end of one task, the first of all to end, in the eventlog of
-//! the job's execution (flux-core, `src/shell/doom.c`); the code of the job is the highest of all.
+//! Finds the failed task of a job. Flux's shell records only the task that ends first, in the eventlog of the job's
+//! execution (flux-core, `src/shell/doom.c`); the exit code of the job is the highest of all tasks.
 
 use crate::flux::client::FluxClient;
 use crate::flux::eventlog::{ask, of_execution, of_job};
@@ -11,15 +11,14 @@ use std::process::ExitStatus;
 /// Event of the first task of a job to end.
 const TASK_EXIT: &str = "shell.task-exit";
 
-/// The task of the job `id` that failed; nothing when that cannot be found out.
+/// The failed task of the job `id`; none if Flux does not answer.
 pub(crate) async fn failed_task(client: &FluxClient, id: &str) -> Option<FailedTask> {
     let (events, execution) = (of_job(client, id).await?, of_execution(client, id).await?);
     let task = first_to_fail(&events, &execution)?;
     Some(FailedTask { host: host(client, id, task.rank).await, ..task })
 }
 
-/// The first task to end, if it failed, and not because the job was cancelled or lost a node: an exception was there
-/// before it then.
+/// The first task to end, if it failed by itself. If the job was canceled or lost a node, an exception precedes its end.
 fn first_to_fail(events: &[Event], execution: &[Event]) -> Option<FailedTask> {
     let ended = execution.iter().find(|event| event.name == TASK_EXIT)?;
     let fatal = fatal_exception(events);
@@ -57,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_is_named_that_failed_by_itself_before_any_other_ended() {
+    fn the_first_task_to_fail_by_itself_is_found() {
         let (before, after) = (exception(10.4), exception(40.5));
         for (events, execution, expected) in [
             (&[][..], &[READY, FAILED][..], Some((2, None))),

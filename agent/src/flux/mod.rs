@@ -1,5 +1,5 @@
-//! This pod's broker: its state, `flux` as its client, what a job of it has done, how many pods its jobs need, and whether
-//! its rank is drained; and what this pod has for it. What Flux writes and answers is in `flux_protocol`.
+//! This pod's broker: its state and rank, `flux` as its client, the end of its jobs, the number of pods that its jobs need,
+//! and the resources of the pod. The formats and services of Flux are in `flux_protocol`.
 
 pub(crate) mod broker_watch;
 pub(crate) mod client;

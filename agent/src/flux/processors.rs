@@ -1,4 +1,4 @@
-//! The processors of this container: those that the kernel runs it on, their cores, and what its control group allows.
+//! The processors of this container: its affinity mask, their cores, and the limit of its control group.
 
 use crate::system::root::Root;
 use flux_protocol::idset::ids_of;
@@ -8,8 +8,8 @@ use std::fs;
 const CONTROL_GROUP: &str = "/sys/fs/cgroup";
 const PROCESSORS: &str = "/sys/devices/system/cpu";
 
-/// Those of the affinity mask, which a cpuset narrows. Not by `sched_getaffinity(2)`: it refuses a set of libc's size where
-/// the kernel has more than 1,024 processors.
+/// The processors of the affinity mask, which a cpuset narrows. `sched_getaffinity(2)` fails with libc's set if the kernel
+/// has more than 1,024 processors, so this reads `/proc`.
 fn allowed(root: &Root) -> Vec<u32> {
     let status = fs::read_to_string(root.at("/proc/self/status")).unwrap_or_default();
     let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
@@ -18,8 +18,8 @@ fn allowed(root: &Root) -> Vec<u32> {
 
 /// Cores with a processor of the affinity mask, as hwloc counts them; at least one.
 ///
-/// The processors of a core name all processors of it in a file of sysfs (Linux,
-/// `Documentation/ABI/stable/sysfs-devices-system-cpu`; another name before 5.3). One without such a file counts as a core.
+/// sysfs has a file with all processors of the core of each processor (Linux,
+/// `Documentation/ABI/stable/sysfs-devices-system-cpu`; another name before 5.3). A processor without it counts as a core.
 pub(crate) fn cores(root: &Root) -> usize {
     let processors = root.at(PROCESSORS);
     let core_of = |number: u32| {
@@ -40,13 +40,13 @@ pub(crate) fn usable(root: &Root) -> usize {
     whole.map_or(allowed, Iterator::count).max(1)
 }
 
-/// Whether `count` processors are within `limit`; a count of them is far below what a float holds exactly.
+/// Whether `count` processors are within `limit`.
 pub(crate) fn at_most(count: usize, limit: f64) -> bool {
     f64::from(u32::try_from(count).unwrap_or(u32::MAX)) <= limit + 0.01
 }
 
-/// Whether the kernel runs this container on `exclusive` processors and not on others: those that a static CPU manager
-/// has given to it alone. Where there is no such manager, that is all processors of the node.
+/// Whether a static CPU manager has given this container `exclusive` processors of its own. Without such a manager, the
+/// container may run on all processors of the node.
 pub(crate) fn are_own(root: &Root, exclusive: Option<u32>) -> bool {
     let online = fs::read_to_string(root.at(PROCESSORS).join("online")).unwrap_or_default();
     let (own, online) = (allowed(root).len(), ids_of(online.trim()).unwrap_or_default().len());
@@ -66,7 +66,7 @@ pub(crate) fn limit(root: &Root) -> Option<f64> {
     (quota > 0.0 && period > 0.0).then(|| quota / period)
 }
 
-/// What the control group of this container has at `path`. A privileged container sees all groups of version 2.
+/// The text of the file `path` of this container's control group. A privileged container sees all groups of version 2.
 pub(super) fn control_group(root: &Root, path: &str) -> Option<String> {
     let groups = fs::read_to_string(root.at("/proc/self/cgroup")).unwrap_or_default();
     let own = groups.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn the_quota_of_the_own_control_group_counts_in_both_versions() {
+    fn the_quota_is_read_from_both_versions_of_control_groups() {
         let status = runs_on("0-7");
         let usable = |files: &[(&str, &str)]| {
             let (_pod, root) = container(&[&[("/proc/self/status", &*status)], files].concat());
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn processors_are_own_if_a_guaranteed_pod_has_as_many_as_it_asks_for_and_the_node_has_more() {
+    fn only_a_static_cpu_manager_gives_own_processors() {
         for (exclusive, list, own) in [
             (Some(2), "2-3", true),
             // Every processor of the node: no CPU manager, or none that is static.

@@ -1,7 +1,7 @@
-//! What Flux takes this pod to have, beside what its control group lets it use.
+//! The resources of this pod, as Flux schedules them and as its control group limits them.
 //!
-//! Flux counts the cores of the node; a CPU limit of Kubernetes is a share of their time, which it
-//! cannot see. Its resource set is therefore narrowed to whole cores of that limit.
+//! Flux counts the cores of the node. It cannot see a CPU limit of Kubernetes, which is a share of their time. So the agent
+//! writes a resource set with as many cores as the limit has whole ones.
 
 use crate::flux::processors::{at_most, control_group, limit, usable};
 use crate::system::root::Root;
@@ -14,25 +14,25 @@ use std::path::PathBuf;
 /// Without a limit, version 1 of control groups reports the largest whole number of pages.
 const NO_LIMIT: u64 = 1 << 60;
 
-/// Flux's view and the kernel's.
+/// The resources as Flux and the kernel see them.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Resources {
-    /// Cores that Flux schedules on in every pod; `None` before the resource set is written, and on a
-    /// worker, which does not know it.
+    /// Cores that Flux schedules in every pod; `None` before the resource set is written, and on a worker, which does not
+    /// have it.
     pub flux_cores: Option<usize>,
     /// GPUs that Flux schedules in every pod, likewise.
     pub flux_gpus: Option<usize>,
     /// Processors that this container may use.
     pub processors: usize,
-    /// They are its alone, and tasks are bound to cores.
+    /// No other container uses them, and tasks are bound to cores.
     pub exclusive: bool,
     pub cpu_limit: Option<f64>,
     pub memory_limit: Option<u64>,
 }
 
 impl Resources {
-    /// Reads both below `root`, Flux's from its resource set at `set`; what cannot be read is left out.
+    /// Reads the resources below `root`, those of Flux from its resource set at `set`. Leaves out what cannot be read.
     pub(crate) fn read(root: &Root, set: Option<PathBuf>, exclusive: bool) -> Self {
         let set = set.and_then(|path| fs::read_to_string(root.at(path)).ok());
         // All hosts have the same.
@@ -101,8 +101,8 @@ mod tests {
             let resources = Resources::read(&root, Some("/set".into()), false);
             assert_eq!((resources.flux_cores, resources.flux_gpus), (Some(5), Some(1)));
             assert_eq!(resources.memory_limit, Some(1 << 28));
-            let said = resources.complaint().is_some_and(|text| text.contains("5 cores"));
-            assert_eq!(said, complaint, "{}", resources.text());
+            let complains = resources.complaint().is_some_and(|text| text.contains("5 cores"));
+            assert_eq!(complains, complaint, "{}", resources.text());
         }
         assert_eq!(Resources::read(&root, None, false).flux_cores, None);
     }

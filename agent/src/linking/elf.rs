@@ -167,11 +167,4 @@ mod tests {
             assert!(!is_of_c_library(name), "{name}");
         }
     }
-
-    #[test]
-    fn only_what_nobody_loads_is_stripped() {
-        for (name, expected) in [(".debug_info", true), (".gdb_index", true), (".dynsym", false)] {
-            assert_eq!(is_strippable(name), expected, "{name}");
-        }
-    }
 }

@@ -362,7 +362,7 @@ impl Supervision<'_> {
         context
             .log
             .info(&format!("{stop}: draining rank {rank}, whose jobs have {patience:?} to end"));
-        self.leaving = Some(Box::pin(async move { own.leave(patience).await }));
+        self.leaving = Some(Box::pin(async move { own.drain_and_wait(patience).await }));
     }
 
     /// Ends the broker, whose rank has no jobs any more, or no more time for them.
@@ -391,7 +391,7 @@ impl Supervision<'_> {
     fn take_rank(&self, context: &Context) {
         let (own, rank, log) = (self.own_rank.clone(), self.own_rank.rank, context.log);
         tokio::spawn(async move {
-            match own.take().await {
+            match own.undrain().await {
                 Ok(true) => log.info(&format!("rank {rank} is not drained any more")),
                 Ok(false) => {}
                 Err(error) => {

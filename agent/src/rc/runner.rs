@@ -205,7 +205,7 @@ impl TaskRunner {
 
     /// Sends a request over a connection of its own, as several tasks run at once.
     async fn ask(&self, topic: &str, payload: Option<&Value>) -> Result<(), SocketError> {
-        let _: Value = self.broker.connect().await?.ask(topic, NODE_ANY, payload).await?;
+        let _: Value = self.broker.ask(topic, NODE_ANY, payload).await?;
         Ok(())
     }
 

@@ -84,24 +84,3 @@ pub fn text(checks: &[Check]) -> String {
     }
     text
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_remedy_stands_under_what_it_is_for() {
-        let checks = [
-            Check { name: "view", found: Found::ok("/mnt/flux/view") },
-            Check {
-                name: "lead",
-                found: Found::failed("connection refused", "look at the lead's log"),
-            },
-        ];
-        let expected = "ok       view           /mnt/flux/view\n\
-                        FAILED   lead           connection refused\n\
-                        \x20                       remedy: look at the lead's log\n";
-        assert_eq!(text(&checks), expected);
-        assert!(any_failed(&checks) && !any_failed(&checks[..1]));
-    }
-}

@@ -129,21 +129,3 @@ fn log(line: String) {
         None => write_line(&line),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[derive(Debug, thiserror::Error)]
-    #[error("outer")]
-    struct Outer {
-        #[source]
-        source: io::Error,
-    }
-
-    #[test]
-    fn causes_follow_their_effect() {
-        let source = io::Error::other("inner");
-        assert_eq!(chain(&Outer { source }), "outer: inner");
-    }
-}

@@ -33,7 +33,7 @@ const ELSEWHERE: &[&str] = &[
     "/rest/port",
     "/rest/token_sha256",
     // What the kernel lets the container use is among the facts, and this is compared with it before:
-    // flux::processors::processors_are_own_if_a_guaranteed_pod_has_as_many_as_it_asks_for_and_the_node_has_more
+    // flux::processors::only_a_static_cpu_manager_gives_own_processors
     "/exclusive_cpus",
     // go_bugs::bug_12_the_key_is_in_no_log_however_much_is_said
     "/logging/debug",

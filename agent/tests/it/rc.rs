@@ -157,13 +157,6 @@ fn a_lead_without_an_earlier_instance_checks_nothing() {
 }
 
 #[test]
-fn a_worker_loads_the_modules_of_its_rank_and_does_no_step_of_the_leads() {
-    let (_, did) = Broker::new(3).run_well("start");
-    let loaded = did.iter().filter(|line| line.starts_with("module.load")).count();
-    assert_eq!((loaded, did.len()), (7, 8), "{did:#?}");
-}
-
-#[test]
 fn a_module_that_cannot_be_loaded_ends_the_start_and_is_named() {
     let broker = Broker { refused: Some("kvs"), ..Broker::new(0) };
     let (ended, did) = broker.run("start");

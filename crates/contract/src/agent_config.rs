@@ -1,16 +1,17 @@
-//! `agent.toml`: what the operator tells the agent.
+//! `agent.toml`: the document from which the agent takes its settings. The operator writes it.
 //!
-//! Every value is decided: no field means "perhaps the user forgot". Unknown fields are refused,
-//! so that an agent never ignores what a newer operator asks of it.
+//! The operator has decided every value: a missing field never means that the user forgot it. The agent refuses unknown
+//! fields, so that it never ignores a setting of a newer operator.
 //!
-//! An operator may be replaced while agents of another release run, and it writes the document
-//! again when such a run changes its size. Therefore **a new field has a serde default, and is left
-//! out at its default**: what an older release wrote is then written again to the byte
-//! (docs/design/operator-and-agent.md). What cannot be said that way needs another
-//! [`AgentConfig::VERSION`]; a run with another version is left as it is.
+//! An operator may be replaced while agents of another release run, and it writes the document again when such a run
+//! changes its size. Therefore **a new field has a serde default, and is left out at its default**: the operator then
+//! writes the document of an older release again without any difference (docs/design/operator-and-agent.md). A change
+//! that cannot be made in this way needs another [`AgentConfig::VERSION`]; the operator does not touch runs of another
+//! version.
 
 use crate::layout::Layout;
 use crate::names::ClusterName;
+use crate::workload::Workload;
 use flux_protocol::Hostlist;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
@@ -47,7 +48,7 @@ pub struct AgentConfig {
     pub install: Install,
     /// The Flux installation.
     pub view: View,
-    /// Who Flux runs as.
+    /// The user that Flux runs as.
     pub user: FluxUser,
     /// How brokers find each other.
     pub network: Network,
@@ -55,11 +56,11 @@ pub struct AgentConfig {
     pub broker: Broker,
     /// What a worker does when its broker ends.
     pub worker: WorkerPolicy,
-    /// What the lead runs once the quorum is there.
+    /// The work of the lead, from the quorum on.
     pub workload: Workload,
-    /// How much is said.
+    /// How much is logged, and whether a failed hook ends the run.
     pub logging: Logging,
-    /// How much time an end may take, and when it comes by itself.
+    /// The time limits of an end, and of the run.
     #[serde(default, skip_serializing_if = "is_default")]
     pub shutdown: Shutdown,
     /// Scripts of the user that run at given points.
@@ -67,9 +68,9 @@ pub struct AgentConfig {
     pub hooks: Hooks,
     /// State to restore from and to dump to.
     pub archive: Option<Archive>,
-    /// How the lead's agent counts the pods that the queue needs, where the operator asks for it.
+    /// How the lead's agent counts the pods that the queue needs (`autoscale`).
     pub autoscale: Option<Autoscale>,
-    /// How the lead's agent serves the API of the instance, where that is asked for (`flux.rest`).
+    /// How the lead's agent serves the API of the instance (`flux.rest`).
     pub rest: Option<Rest>,
     /// True: a munge key is mounted at [`crate::MUNGE_MOUNT`], for the agent to install (`flux.mungeSecret`).
     #[serde(default, skip_serializing_if = "is_default")]
@@ -77,12 +78,12 @@ pub struct AgentConfig {
     /// Lines for `flux-view.sh`, by variable name (`flux.environment`).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,
-    /// CPUs that a kubelet with a static CPU manager gives to the runner alone; absent where it gives none.
+    /// The number of CPUs that a kubelet with a static CPU manager gives to the runner alone, if it gives any.
     pub exclusive_cpus: Option<u32>,
-    /// True: an instance of this Job has its command in the archive, and is not given it again when it is resumed.
+    /// True: the archive contains the command of this Job, so a resumed instance does not submit it again.
     #[serde(default, skip_serializing_if = "is_default")]
     pub submitted: bool,
-    /// How many of the lead's pods, from the first on, have ended before their runner was started: they have run no
+    /// How many of the lead's pods, from the first on, ended before their runner was started, and so without running the
     /// command.
     #[serde(default, skip_serializing_if = "is_default")]
     pub unstarted_leads: u32,
@@ -126,13 +127,13 @@ pub struct View {
     pub python_path: Option<String>,
 }
 
-/// Who Flux runs as when the container starts as root.
+/// The user that Flux runs as when the container starts as root.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FluxUser {
     /// Account name; an account of that name in the image is used as it is.
     pub name: String,
-    /// uid and gid of the account if it has to be made.
+    /// uid and gid of the account if the agent has to create it.
     pub uid: u32,
     /// True: Flux runs as root (`commands.runFluxAsRoot`).
     pub run_as_root: bool,
@@ -150,9 +151,9 @@ pub struct Network {
     pub headless_service: String,
     /// Port of the overlay network.
     pub port: u16,
-    /// Address of the lead's Service, to which workers connect; where there is none, they connect by name.
+    /// Address of the lead's Service, to which workers connect. Without it they connect by name.
     pub lead_address: Option<IpAddr>,
-    /// Hosts in rank order and who among them is the lead.
+    /// The hosts in rank order, and the lead.
     pub bootstrap: Bootstrap,
     /// How long a worker waits for the lead before it gives up, in seconds.
     pub lead_deadline_seconds: u64,
@@ -169,9 +170,9 @@ pub enum Bootstrap {
     },
     /// The lead is elsewhere; every pod of this MiniCluster is a worker (bursting).
     Child {
-        /// Host name or address at which the lead is reached from here.
+        /// Host name or address of the lead, as seen from this MiniCluster.
         lead: String,
-        /// Port at which the lead is reached from here.
+        /// Port of the lead, as seen from this MiniCluster.
         lead_port: u16,
         /// All hosts that may ever join, in rank order; the first is the lead.
         hosts: Hostlist,
@@ -192,7 +193,7 @@ impl Bootstrap {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Broker {
-    /// How many brokers must be there before the command runs, when fewer than all hosts.
+    /// How many brokers have to be online before the command runs, if not all.
     pub quorum: Option<u32>,
     /// `tbon.connect_timeout` in Flux Standard Duration; absent: Flux's own default.
     pub connect_timeout: Option<String>,
@@ -200,7 +201,7 @@ pub struct Broker {
     pub topology: Option<String>,
     /// `log-stderr-level`, 0 to 7.
     pub log_level: u8,
-    /// True: the broker listens at [`Layout::local_socket`] for everybody in the pod.
+    /// True: the broker listens at [`Layout::local_socket`] for all containers of the pod.
     pub local_socket: bool,
     /// True: `tbon.zmqdebug=1`.
     pub zeromq_debug: bool,
@@ -220,86 +221,18 @@ pub struct Broker {
 pub enum WorkerPolicy {
     /// Leave when the broker ended with 0 because the lead ends the instance, start again otherwise.
     LeaveWhenDone,
-    /// Leave whatever the broker's exit code is (`flux.completeWorkers`).
+    /// Leave with any exit code of the broker (`flux.completeWorkers`).
     LeaveAlways,
     /// Start again even after a clean end: the lead may be run again (`backoffLimit`).
     Rejoin,
 }
 
-/// What the lead runs.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, tag = "kind", rename_all = "kebab-case")]
-pub enum Workload {
-    /// Nothing: the broker stays up until it is shut down. A command is submitted once.
-    Interactive {
-        /// Submitted when the quorum is there, without waiting for its end.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        submission: Option<Submission>,
-    },
-    /// `flux run`, or `flux submit --watch` for several jobs: the instance ends with the command.
-    Submit {
-        /// What is submitted.
-        submission: Submission,
-    },
-    /// The command is the instance's initial program and launches Flux jobs itself.
-    Launcher {
-        /// Goes before the command (`commands.prefix`).
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        prefix: Vec<String>,
-        /// Program and arguments.
-        command: Vec<String>,
-        /// Content of [`CUSTOM_SCRIPT_PATH`](crate::CUSTOM_SCRIPT_PATH) (`commands.script`); the command then runs it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        script: Option<String>,
-    },
-    /// The lines are written to a script that `flux batch` runs.
-    Batch {
-        /// Goes before the batch program (`commands.prefix`).
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        prefix: Vec<String>,
-        /// Node, task and option flags.
-        flags: Vec<String>,
-        /// The script, complete with its first line.
-        script: String,
-        /// Directory of the jobs' output files (`logs`).
-        output_directory: String,
-    },
-    /// `diagnostics: true`: when the quorum is there, the lead says how the instance stands in place of the
-    /// command, and then sleeps until the pod is deleted, so that a person can look around.
-    Diagnostics {},
-}
-
-impl Workload {
-    /// True where people end the instance, not a command.
-    pub const fn is_interactive(&self) -> bool {
-        matches!(self, Self::Interactive { .. } | Self::Diagnostics {})
-    }
-}
-
-/// Whether a field is at its default, and so is left out.
+/// Whether a field is at its default, and is left out of the document.
 pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// A command and the flags of its submission.
-#[skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Submission {
-    /// Goes before the submit program (`commands.prefix`).
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub prefix: Vec<String>,
-    /// The submit program: `flux submit` unless `flux.submitCommand` says otherwise.
-    pub submit: Vec<String>,
-    /// Node, task and option flags.
-    pub flags: Vec<String>,
-    /// Program and arguments.
-    pub command: Vec<String>,
-    /// Content of [`CUSTOM_SCRIPT_PATH`](crate::CUSTOM_SCRIPT_PATH) (`commands.script`); the command then runs it.
-    pub script: Option<String>,
-}
-
-/// How much is said, and how strictly failures are taken.
+/// How much is logged, and whether a failed hook ends the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[expect(clippy::struct_excessive_bools, reason = "one switch of the user's document each")]
@@ -314,28 +247,28 @@ pub struct Logging {
     pub debug: bool,
 }
 
-/// How much time an end may take, and when it comes by itself.
+/// The time limits of an end, and of the run.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Shutdown {
-    /// Seconds in which everything happens that a stop does: the pod's `terminationGracePeriodSeconds`.
+    /// The pod's `terminationGracePeriodSeconds`: seconds for everything that the agent does after a stop.
     #[serde(skip_serializing_if = "is_default_grace_seconds")]
     pub grace_seconds: u64,
     /// Seconds from the start of the agent in the pod of index 0 after which that agent ends the run.
-    /// Absent: it runs as long as it takes. Read again while the run goes on.
+    /// Absent: no limit. The agent reads it again during the run.
     pub deadline_seconds: Option<u64>,
 }
 
 impl Shutdown {
-    /// The grace period that Kubernetes gives a pod that asks for none.
+    /// The grace period of a pod without `terminationGracePeriodSeconds`.
     pub const DEFAULT_GRACE_SECONDS: u64 = 30;
 
-    /// This section of the document `text`, whatever else is in that; `None` where it cannot be read.
+    /// Reads this section of the document `text`, and ignores the others; `None` if it cannot be read.
     pub fn of_document(text: &str) -> Option<Self> {
         #[derive(Deserialize)]
         struct Part {
-            /// A document that was cut off has none.
+            /// Missing in a document that was cut off.
             #[serde(rename = "version")]
             _version: u32,
             #[serde(default)]
@@ -351,18 +284,18 @@ impl Default for Shutdown {
     }
 }
 
-/// How the lead's agent counts the pods that the queue needs. Read again while the run goes on.
+/// How the lead's agent counts the pods that the queue needs. The agent reads it again during the run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Autoscale {
-    /// Pods that there may be at most: what a job needs beyond that, it never gets.
+    /// The largest number of pods. A job that needs more never runs.
     pub max_size: u32,
-    /// For how long a pod is kept that no job needs, in seconds.
+    /// How long a pod is kept that no job needs, in seconds.
     pub idle_seconds: u64,
 }
 
 impl Autoscale {
-    /// This section of the document `text`; `None` where there is none, or it cannot be read.
+    /// Reads this section of the document `text`; `None` if it is missing or cannot be read.
     pub fn of_document(text: &str) -> Option<Self> {
         #[derive(Deserialize)]
         struct Part {
@@ -378,17 +311,17 @@ impl Autoscale {
 pub struct Rest {
     /// Port of the pod.
     pub port: u16,
-    /// [`crate::token::fingerprint`] of the token that each request has to bring.
+    /// [`crate::token::fingerprint`] of the token in each request.
     pub token_sha256: String,
 }
 
-/// Whether to leave out a grace period that is Kubernetes' own.
+/// Whether the grace period is the default of Kubernetes, which is left out.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
 const fn is_default_grace_seconds(seconds: &u64) -> bool {
     *seconds == Shutdown::DEFAULT_GRACE_SECONDS
 }
 
-/// Scripts of the user, run by the container's `sh`; what they export or cd to carries over.
+/// Scripts of the user, which the container's `sh` runs. Later processes get their environment and directory.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -411,7 +344,7 @@ pub struct Hooks {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Archive {
-    /// File restored from if it exists, and dumped to at the end.
+    /// The file from which the state is restored if it exists, and to which it is dumped at the end.
     pub path: String,
 }
 
@@ -455,7 +388,7 @@ impl AgentConfig {
     }
 }
 
-/// The version alone, so that another version is named as such and not as an unknown field.
+/// The version alone: the error for another version names the version, not an unknown field.
 #[derive(Deserialize)]
 struct Head {
     version: u32,
@@ -465,11 +398,11 @@ struct Head {
 mod tests {
     use super::*;
 
-    /// Every field, as the first release writes it. It is never changed: a new field has a default, and is not
-    /// written at its default.
+    /// A document with every field, as the first release writes it. Do not change it: a new field has a default, at which
+    /// it is left out.
     const GOLDEN: &str = include_str!("../tests/golden/agent.toml");
 
-    /// A document in which what has a default is at its default.
+    /// A document with all defaults.
     fn hello() -> AgentConfig {
         AgentConfig {
             install: Install::default(),
@@ -478,10 +411,9 @@ mod tests {
         }
     }
 
-    /// A new field without a default cannot be read; one that is not left out at its default is written
-    /// where no agent of that release knows it.
+    /// This fails for a new field without a default, and for one that is not left out at its default.
     #[test]
-    fn a_document_of_the_first_release_is_read_and_written_again_to_the_byte() {
+    fn a_document_of_the_first_release_is_written_again_unchanged() {
         assert_eq!(AgentConfig::from_toml(GOLDEN).unwrap().to_toml().unwrap(), GOLDEN);
     }
 
@@ -493,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_at_its_default_is_left_out_and_anything_else_survives_the_round_trip() {
+    fn defaults_are_left_out_and_other_values_read_back() {
         let text = hello().to_toml().unwrap();
         for name in ["install", "shutdown", "autoscale"] {
             assert!(!text.contains(name), "{name}: {text}");

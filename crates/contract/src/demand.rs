@@ -1,5 +1,5 @@
-//! What the queue of an instance needs: what the operator asks the lead's agent, over HTTP at
-//! [`READY_PORT`](crate::invocation::READY_PORT), and what that answers.
+//! How many pods the queue of an instance needs: the operator's request to the lead's agent, over HTTP at
+//! [`READY_PORT`](crate::invocation::READY_PORT), and the answer.
 
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
@@ -10,24 +10,24 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Demand {
-    /// Pods that jobs need now, those that run and those that wait: 1 more than the highest index among them.
+    /// The number of pods that running and waiting jobs need: 1 more than the highest index of such a pod.
     pub wanted: u32,
-    /// The most that they have needed in the last `idleSeconds`. Absent while that is not known.
+    /// The highest number that they needed in the last `idleSeconds`, if the agent has counted for so long.
     pub kept: Option<u32>,
 }
 
-/// The question, as path and query: it is answered when the demand is another than the one that was seen, or when the
-/// time to wait is over.
+/// The request, as path and query. The agent answers when the demand differs from the last answer, or when the time is
+/// over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Question {
-    /// How long the answer may wait for a change.
+    /// How long the agent waits for a change, in seconds.
     pub wait_seconds: u64,
     /// The last answer.
     pub seen: Option<Demand>,
 }
 
 impl Question {
-    /// Path of the question.
+    /// Path of the request.
     pub const PATH: &str = "/demand";
 
     /// Reads the query.
@@ -75,12 +75,5 @@ mod tests {
         for wrong in ["", "wait", "wait=-1", "wait=1&other=2", "wait=1&kept=x"] {
             assert_eq!(Question::of_query(wrong), None, "{wrong}");
         }
-    }
-
-    #[test]
-    fn a_demand_is_written_without_what_is_not_known() {
-        let text = |demand: Demand| serde_json::to_string(&demand).unwrap();
-        assert_eq!(text(Demand { wanted: 2, kept: None }), r#"{"wanted":2}"#);
-        assert_eq!(text(Demand { wanted: 2, kept: Some(5) }), r#"{"wanted":2,"kept":5}"#);
     }
 }

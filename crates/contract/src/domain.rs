@@ -1,9 +1,8 @@
 //! The domain of the cluster's Services.
 
-/// The cluster's domain (`cluster.local` unless the administrator chose another), from the entry
-/// `<namespace>.svc.<domain>` that Kubernetes writes into a pod's search list. `None` in a pod
-/// with `dnsPolicy: Default`, on the host network without `ClusterFirstWithHostNet`, or with its
-/// own search list.
+/// The cluster's domain (`cluster.local` unless the administrator chose another), from the entry `<namespace>.svc.<domain>`
+/// that Kubernetes writes into a pod's search list. `None` in a pod with `dnsPolicy: Default`, on the host network without
+/// `ClusterFirstWithHostNet`, or with a search list of the user.
 pub fn cluster_domain(resolv_conf: &str, namespace: &str) -> Option<String> {
     let service_domain = format!("{namespace}.svc.");
     // The last `search` line counts (resolv.conf(5)).
@@ -21,7 +20,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_cluster_domain_is_what_follows_the_namespaces_service_domain_in_the_last_search_line() {
+    fn the_domain_is_in_the_last_search_line() {
         let text = "search team.svc.cluster.local svc.cluster.local cluster.local\nnameserver 10.96.0.10\noptions ndots:5\n";
         let last = "search team.svc.old\nsearch example.org\tteam.svc.k8s.example.org.\n";
         for (text, namespace, domain) in [

@@ -1,16 +1,15 @@
 //! Exit codes of the agent: part of its interface, read by the operator and by people.
 
-/// How a run of the agent ended, for reasons of the agent's own. A command that ran passes on its own code (128 + N
-/// when signal N ended it; 126 when it could not be executed, 127 when it was not found, as POSIX shells do). The
-/// codes here say that the command was never reached in this pod, or, for [`Exit::Deadline`] and [`Exit::Stopped`],
-/// that it was ended. They lie in the range of `sysexits.h`, which few programs use; the termination message tells
-/// the two apart beyond doubt.
+/// The agent's own exit codes. If the command ran, the agent exits with the code of the command (128 + N when signal N
+/// ended it; 126 when it could not be executed, 127 when it was not found, as POSIX shells do). With the codes here the
+/// command was not started in this pod, or, for [`Exit::Deadline`] and [`Exit::Stopped`], the agent ended it. Few programs
+/// use these codes, which are in the range of `sysexits.h`; the termination message states which of both applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Exit {
     /// The command line of the agent was wrong.
     Usage = 64,
-    /// `agent.toml` could not be read, or asks for something impossible in this pod.
+    /// `agent.toml` could not be read, or does not fit this pod.
     Config = 65,
     /// The Flux view is missing or unusable: no `flux` was found.
     View = 66,
@@ -22,17 +21,17 @@ pub enum Exit {
     Hook = 69,
     /// The broker ended before the command ran.
     Broker = 76,
-    /// The pod of the lead before this one was lost, and its command may have run: it is not run again.
+    /// The previous pod of the lead was lost. Its command may have run, and is not run again.
     LeadLost = 77,
-    /// The agent was asked to stop (SIGTERM) before the command had ended, whatever that made of it.
+    /// The agent got SIGTERM before the command had ended.
     Stopped = 75,
     /// The answer of a subcommand could not be written.
     Answer = 74,
     /// The deadline of the MiniCluster (`spec.deadlineSeconds`) passed before the command had ended.
     Deadline = 72,
-    /// Flux refused the command, or could not start it: it asks for more than there is, ...
+    /// Flux refused the command or could not start it, for example because it needs more resources than there are.
     FluxRefused = 71,
-    /// A mistake in the agent itself.
+    /// A bug of the agent.
     Internal = 70,
 }
 
@@ -90,7 +89,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn codes_and_reasons_are_distinct_and_none_is_one_that_shells_and_signals_use() {
+    fn codes_and_reasons_are_distinct_and_not_those_of_shells() {
         let codes: BTreeSet<u8> = Exit::ALL.iter().map(|exit| exit.code()).collect();
         let reasons: BTreeSet<&str> = Exit::ALL.iter().map(|exit| exit.reason()).collect();
         assert_eq!((codes.len(), reasons.len()), (Exit::ALL.len(), Exit::ALL.len()));

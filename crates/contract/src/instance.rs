@@ -1,4 +1,4 @@
-//! What an instance of Flux has and does: the answer of `flux-agent instance`, which `kubectl flux` shows.
+//! The ranks and jobs of an instance: the answer of `flux-agent instance`, which `kubectl flux` shows.
 
 use crate::agent_config::is_default;
 use flux_protocol::RankStatus;
@@ -13,11 +13,11 @@ use serde_with::skip_serializing_none;
 pub struct InstanceReport {
     /// Its ranks, in order.
     pub ranks: Vec<RankStatus>,
-    /// Its jobs: those that run, those that wait, and, where that was asked for, those that have ended.
+    /// Its running and waiting jobs, and, on request, those that have ended.
     pub jobs: Vec<JobReport>,
-    /// What a job has printed last, where that was asked for.
+    /// On request, the last output of a job.
     pub output: Option<String>,
-    /// Whether it has printed more before that.
+    /// Whether there was more output before that.
     #[serde(default, skip_serializing_if = "is_default")]
     pub output_is_cut: bool,
 }
@@ -27,20 +27,20 @@ pub struct InstanceReport {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct JobReport {
-    /// Its id as Flux prints it.
+    /// The id, as Flux prints it.
     pub id: String,
-    /// Whose it is.
+    /// The name of the user.
     pub user: String,
     /// Its name.
     pub name: String,
-    /// What it does, or how it has ended.
+    /// The state, or the result.
     pub state: JobStatus,
-    /// How many tasks it has.
+    /// The number of tasks.
     pub tasks: u64,
-    /// On how many ranks it runs or has run.
+    /// The number of ranks that it has or had.
     pub nodes: Option<u64>,
-    /// Which these are.
+    /// These ranks, as an idset.
     pub ranks: Option<String>,
-    /// How long it has run, or waits, in seconds.
+    /// How long it has run or waited, in seconds.
     pub seconds: f64,
 }

@@ -5,22 +5,22 @@ use crate::agent_config::Install;
 use crate::layout::{AGENT_MOUNT, INSTALL_MOUNT, Layout};
 use std::path::Path;
 
-/// Where the agent lies in its own image, with the link [`Layout::client`] beside it and nothing else
-/// unless the view is in the same image: mounted whole at [`AGENT_MOUNT`], it is what the init container makes there.
+/// The path of the agent in its own image. Beside it is only the link [`Layout::client`], unless the image also contains
+/// the view: the whole image is mounted at [`AGENT_MOUNT`], where the init container makes the same two files.
 pub const AGENT_IN_IMAGE: &str = "/flux-agent";
 
-/// What the agent image's init container does: copies the agent into the shared volume.
+/// The command of the agent image's init container: copies the agent into the shared volume.
 pub fn install() -> Vec<String> {
     let directory = Layout::new(INSTALL_MOUNT).bin_dir().display().to_string();
-    words([AGENT_IN_IMAGE, "install", &directory])
+    argv([AGENT_IN_IMAGE, "install", &directory])
 }
 
-/// What the view's init container does: copies Flux into the volume that others mount at `mount_path`.
+/// The command of the view's init container: copies Flux into the volume that other containers mount at `mount_path`.
 pub fn install_view(mount_path: &str) -> Vec<String> {
     view_install(&agent(&Layout::new(INSTALL_MOUNT), Install::Copy), mount_path)
 }
 
-/// What the only init container does where the agent is in the view's image: copies both.
+/// The command of the init container of a view image that also contains the agent: copies both.
 pub fn install_both(mount_path: &str) -> Vec<String> {
     let mut all = view_install(AGENT_IN_IMAGE, mount_path);
     all.push("--agent".to_owned());
@@ -28,7 +28,7 @@ pub fn install_both(mount_path: &str) -> Vec<String> {
 }
 
 fn view_install(agent: &str, mount_path: &str) -> Vec<String> {
-    words([agent, "view", "install", "--mount-path", mount_path, "--destination", INSTALL_MOUNT])
+    argv([agent, "view", "install", "--mount-path", mount_path, "--destination", INSTALL_MOUNT])
 }
 
 /// Variables of the runner that count the pods of its index which the Job controller has replaced, from
@@ -39,26 +39,26 @@ pub const REPLACED_VARIABLES: [(&str, &str); 2] = [
     ("FLUX_OPERATOR_REPLACED_STOPPED", "batch.kubernetes.io/job-index-ignored-failure-count"),
 ];
 
-/// Port of the pod at which PID 1 answers whether the pod is ready, and, to the operator alone, what its queue needs
+/// Port of the pod at which PID 1 answers whether the pod is ready, and to the operator how many pods its queue needs
 /// ([`demand`](crate::demand)).
 pub const READY_PORT: u16 = 18049;
-/// Path of that question. With `?wait=SECONDS` the answer waits so long for the pod to be ready.
+/// Path of the readiness request. With `?wait=SECONDS`, PID 1 waits so long for the pod to be ready.
 pub const READY_PATH: &str = "/ready";
 
 /// Port of the lead's pod at which the API of the instance is served unless `flux.rest.port` is another.
 pub const REST_PORT: u16 = 18050;
 
-/// Runs the pod, whose readiness is asked for at [`READY_PORT`].
+/// Runs the pod, and answers readiness requests at [`READY_PORT`].
 pub fn run(layout: &Layout, install: Install) -> Vec<String> {
-    words([&agent(layout, install), "run", "--probe-port", &READY_PORT.to_string()])
+    argv([&agent(layout, install), "run", "--probe-port", &READY_PORT.to_string()])
 }
 
 /// Runs sidecar `name` of the configuration.
 pub fn run_sidecar(layout: &Layout, install: Install, name: &str) -> Vec<String> {
-    words([&agent(layout, install), "run", "--container", name])
+    argv([&agent(layout, install), "run", "--container", name])
 }
 
-/// Where the agent is before any agent of the pod has run.
+/// The path of the agent before any agent of the pod has run.
 fn agent(layout: &Layout, install: Install) -> String {
     let path = match install {
         Install::Copy => layout.agent(),
@@ -67,6 +67,6 @@ fn agent(layout: &Layout, install: Install) -> String {
     path.display().to_string()
 }
 
-fn words<const N: usize>(words: [&str; N]) -> Vec<String> {
-    words.map(str::to_owned).into()
+fn argv<const N: usize>(argv: [&str; N]) -> Vec<String> {
+    argv.map(str::to_owned).into()
 }

@@ -1,4 +1,4 @@
-//! Every path that operator and agent share, once.
+//! All paths that operator and agent share.
 
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -19,28 +19,27 @@ pub const MUNGE_MOUNT: &str = "/flux_operator/munge";
 /// Key of the munge key in the Secret, hence its file name below [`MUNGE_MOUNT`].
 pub const MUNGE_SECRET_KEY: &str = "munge.key";
 
-/// Where the shared volume is mounted in the init containers: not at its final place, which the
-/// view image may use itself (a flat view lies at the mount path it was built for).
+/// Where the shared volume is mounted in the init containers. It is not the final path, which the view image may contain
+/// itself (a flat view is at the mount path for which it was built).
 pub const INSTALL_MOUNT: &str = "/flux_operator/volume";
 
-/// Where the private volume is mounted, in the runner container only. It lies in memory.
+/// Where the private volume, a volume in memory, is mounted, in the runner container only.
 pub const PRIVATE_MOUNT: &str = "/flux_operator/private";
 
 /// Where the agent's image is mounted with [`crate::Install::Image`]; [`Layout::bin_dir`] is then a link to it.
 pub const AGENT_MOUNT: &str = "/flux_operator/agent";
-/// Where the whole view image is mounted there; [`Layout::view`] is then a link into it. Neither lies in the
-/// shared volume: where that is mounted read-only, no directory can be made to mount them at.
+/// Where the whole view image is mounted with [`crate::Install::Image`]; [`Layout::view`] is then a link into it. Both are
+/// outside of the shared volume, because no mount point can be made in a volume that is mounted read-only.
 pub const VIEW_MOUNT: &str = "/flux_operator/view";
 
 /// Where `commands.script` is written, on every pod: the job may run on any of them.
 pub const CUSTOM_SCRIPT_PATH: &str = "/tmp/custom-entrypoint.sh";
-/// Where jobs leave their output when the specification names no directory.
+/// Directory of the output of jobs if the specification names none.
 pub const DEFAULT_OUTPUT_DIRECTORY: &str = "/tmp/fluxout";
 
-/// Paths below the shared volume (`flux.container.mountPath`, `/mnt/flux` by default), which every
-/// container of the pod mounts, all but the runner read-only, and below the private one, which only the
-/// runner mounts. Users and other tools rely on the helper files, the marker files and the broker's socket being
-/// where the Go operator had them.
+/// Paths below the shared volume (`flux.container.mountPath`, `/mnt/flux` by default), which every container of the pod
+/// mounts, all but the runner read-only, and below the private volume, which only the runner mounts. The helper files, the
+/// marker files and the broker's socket have the same paths as with the Go operator, because users and tools rely on them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Layout {
@@ -75,7 +74,7 @@ impl Layout {
 
     /// Name of the agent's binary, and of its processes.
     pub const AGENT_NAME: &str = "flux-agent";
-    /// Name of the `flux` command: of the agent where it goes by it, and of the view's own.
+    /// Name of the `flux` command of the view, and of a link to the agent.
     pub const CLIENT_NAME: &str = "flux";
 
     /// The agent's binary.
@@ -83,7 +82,7 @@ impl Layout {
         self.bin_dir().join(Self::AGENT_NAME)
     }
 
-    /// The agent by the name `flux`: becomes the broker's user, then the `flux` of the view.
+    /// A link to the agent, which becomes the broker's user and then the `flux` of the view.
     pub fn client(&self) -> PathBuf {
         self.bin_dir().join(Self::CLIENT_NAME)
     }
@@ -99,7 +98,7 @@ impl Layout {
         format!("local://{}", self.local_socket().display())
     }
 
-    /// Socket at which PID 1 says how the run stands.
+    /// Socket at which PID 1 answers with the state of the run.
     pub fn agent_socket(&self) -> PathBuf {
         self.private_directory().join("status.sock")
     }
@@ -117,16 +116,16 @@ macro_rules! paths {
 }
 
 paths! {
-    /// Directory of the agent's binary and of its link [`Self::client`], first on the `PATH` of people.
+    /// Directory of the agent's binary and of its link [`Self::client`], first on the `PATH` of users.
     bin_dir = shared / "bin";
     /// The Flux installation.
     view = shared / "view";
     /// What the view's links into `/opt/software` lead to (Spack views); mounted there too.
     software = shared / Layout::SOFTWARE;
-    /// Root of everything the agent configures.
+    /// Root of all files that the agent writes for Flux.
     config_root = shared / "config";
-    /// Directory handed to the broker as its configuration path, and to its shells as one of Lua files that they run in
-    /// every job (`FLUX_SHELL_RC_PATH`).
+    /// The broker's configuration path, and a directory of Lua files that Flux's shells run in every job
+    /// (`FLUX_SHELL_RC_PATH`).
     broker_config_dir = shared / "config/etc/flux/config";
     /// The broker's configuration.
     broker_toml = shared / "config/etc/flux/config/broker.toml";
@@ -134,7 +133,7 @@ paths! {
     hostlist = shared / "config/etc/flux/system/hostlist";
     /// The resource set, RFC 20.
     resource_file = shared / "config/etc/flux/system/R";
-    /// Empty directory the broker's cron module is pointed at.
+    /// The empty directory of the broker's cron module.
     cron_dir = shared / "config/etc/flux/system/cron.d";
     /// The certificate the broker reads: mode 0600, owned by the broker's user.
     curve_certificate = private / "curve/curve.cert";
@@ -156,13 +155,13 @@ paths! {
     view_done_marker = shared / "flux-operator-done.txt";
     /// Marker: the runner has finished.
     complete_marker = shared / "flux-operator-complete.txt";
-    /// Locked by the runner's agent as long as it lives, so that sidecars see it go whatever ended it.
+    /// A file that the runner's agent keeps locked, so that sidecars notice every end of it.
     runner_lock = shared / "runner.lock";
-    /// Directory of mode 0700 in which the runner's agent has its socket, and what hooks are given and leave.
+    /// Directory of mode 0700 with the socket of the runner's agent and the files of hooks.
     private_directory = private / "agent";
-    /// Home directory of a user that has none in the image.
+    /// Home directory of a user without one in the image.
     home = shared / "home";
-    /// Where the lead's command may leave a sentence about its failure for PID 1.
+    /// A file in which the lead's command may describe its failure for PID 1.
     command_failure = shared / "config/run/command.failure";
 }
 
@@ -177,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_private_lies_in_the_private_volume() {
+    fn secrets_are_in_the_private_volume() {
         let layout = Layout::new("/srv/shared").with_private("/srv/private");
         for private in [Layout::curve_certificate, Layout::agent_socket, Layout::private_directory]
         {
@@ -187,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_that_users_or_mounts_rely_on_stay_where_they_were() {
+    fn paths_that_users_rely_on_stay_the_same() {
         let layout = Layout::default();
         assert_eq!(layout.view_helper(), Path::new("/mnt/flux/flux-view.sh"));
         assert_eq!(layout.local_uri(), "local:///mnt/flux/config/run/flux/local");

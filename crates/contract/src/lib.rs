@@ -1,11 +1,10 @@
-//! What the operator and the agent must agree on, and nothing else. The operator decides what the specification
-//! determines and writes it down as an [`AgentConfig`] in a `ConfigMap`; the agent reads it in the pod and adds what
-//! only the pod can know (host name, uid, cores, addresses). Neither side computes the other's facts.
+//! The protocol between the operator and the agent. The operator decides everything that follows from the specification,
+//! and writes it as an [`AgentConfig`] into a `ConfigMap`. The agent reads the document in the pod and adds the facts of
+//! the pod (host name, uid, cores, addresses). Neither side computes the facts of the other.
 //!
-//! The crate knows nothing of Kubernetes types and nothing of processes. What is Flux's own, as a hostlist, is in
-//! `flux_protocol`. A change to a type here
-//! is a change of the protocol between two images that may be of different versions: raise
-//! [`AgentConfig::VERSION`] when an older agent could misread the document.
+//! The crate depends neither on types of Kubernetes nor on processes. Formats of Flux, as a hostlist, are in
+//! `flux_protocol`. Operator and agent may be of different releases, so a change of a type here changes the protocol:
+//! raise [`AgentConfig::VERSION`] if an older agent could misread the document.
 
 mod agent_config;
 pub mod demand;
@@ -19,11 +18,11 @@ pub mod phase;
 mod shell;
 mod termination;
 pub mod token;
+mod workload;
 
 pub use agent_config::{
     AgentConfig, Archive, Autoscale, Bootstrap, Broker, ClusterIdentity, ConfigError, FluxUser,
-    Hooks, Install, Logging, Network, Rest, Shutdown, SidecarConfig, Submission, View,
-    WorkerPolicy, Workload,
+    Hooks, Install, Logging, Network, Rest, Shutdown, SidecarConfig, View, WorkerPolicy,
 };
 pub use domain::cluster_domain;
 pub use exit::Exit;
@@ -35,6 +34,7 @@ pub use layout::{
 pub use names::{ClusterName, NameError, labels};
 pub use shell::{is_shell_name, shell_syntax};
 pub use termination::{FailedTask, Phase, TerminationMessage};
+pub use workload::{Submission, Workload};
 
 /// Port of the Flux overlay network (TBON) on the lead broker, as the Go operator had it.
 pub const OVERLAY_PORT: u16 = 8050;

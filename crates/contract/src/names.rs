@@ -1,4 +1,4 @@
-//! Every name that is derived from the name of a MiniCluster.
+//! All names that are derived from the name of a MiniCluster.
 
 use serde_with::{DeserializeFromStr, SerializeDisplay};
 use std::fmt;
@@ -8,7 +8,7 @@ use std::str::FromStr;
 pub mod labels {
     /// The MiniCluster a pod belongs to. Users' selectors rely on it.
     pub const NAME: &str = "app.kubernetes.io/name";
-    /// The operator's mark on everything it makes; informers select by it.
+    /// On all objects of the operator; informers select by it.
     pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
     /// Value of [`MANAGED_BY`].
     pub const MANAGED_BY_VALUE: &str = "flux-operator";
@@ -24,7 +24,7 @@ pub mod labels {
     pub const JOB_NAME: &str = "batch.kubernetes.io/job-name";
     /// Set by the Job controller on every pod of a Job: the uid of that Job.
     pub const CONTROLLER_UID: &str = "batch.kubernetes.io/controller-uid";
-    /// Annotation of a MiniCluster that rests because no job needs a pod: another value starts it again.
+    /// Annotation of a MiniCluster without pods because no job needs one: a new value starts it again.
     pub const RESUME: &str = "flux-framework.org/resume";
     /// Name of the headless Service that several MiniClusters share, on that Service and on their pods, which it selects.
     pub const HEADLESS_NAME: &str = "flux-framework.org/headless-name";
@@ -36,7 +36,7 @@ pub mod labels {
     pub const APP_VALUE: &str = "flux-operator";
 }
 
-/// Why a text cannot be the name of a MiniCluster.
+/// Why a text is not a valid name of a MiniCluster.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     /// Not a DNS label as Services need it (RFC 1035).
@@ -49,16 +49,16 @@ pub enum NameError {
     Length(String),
 }
 
-/// The name of a MiniCluster, known to fit every name derived from it.
+/// The name of a MiniCluster. All names derived from it are valid.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, SerializeDisplay, DeserializeFromStr)]
 pub struct ClusterName(String);
 
 impl ClusterName {
-    /// Longest name: a pod's host name `<name>-<index>` must fit the 63 characters of a DNS label
-    /// with an index of up to ten digits, and so must every derived Service name.
+    /// Longest name: a pod's host name `<name>-<index>` with an index of ten digits has at most the 63 characters of a DNS
+    /// label, and so has every derived Service name.
     pub const LIMIT: usize = 52;
 
-    /// Checks `name` against the rules of the names derived from it.
+    /// Checks `name` against the rules for the names derived from it.
     pub fn new(name: &str) -> Result<Self, NameError> {
         let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         let starts = name.starts_with(|c: char| c.is_ascii_lowercase());
@@ -76,13 +76,13 @@ impl ClusterName {
         &self.0
     }
 
-    /// The Secret with the CURVE certificate of one `run`: a Secret of that name is always this run's.
+    /// The Secret with the CURVE certificate of one `run`; each run has a Secret of its own.
     pub fn curve_secret(&self, run: &str) -> String {
         format!("{}-curve-{run}", self.0)
     }
 
-    /// The Secret with the token of the API: its name has the beginning of the token's `fingerprint`, so that a
-    /// Secret of that name always has the token that the agents know.
+    /// The Secret with the token of the API. Its name contains the beginning of the token's `fingerprint`, so a Secret of
+    /// this name always contains the token that the agents accept.
     pub fn rest_secret(&self, fingerprint: &str) -> String {
         format!("{}-rest-{:.10}", self.0, fingerprint)
     }
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_name_still_fits_every_derived_name_and_a_longer_one_is_refused() {
+    fn the_longest_name_fits_every_derived_name() {
         let name = ClusterName::new(&"a".repeat(ClusterName::LIMIT)).unwrap();
         for derived in [
             name.curve_volume(),
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_no_dns_label_are_refused() {
+    fn names_that_are_not_dns_labels_are_refused() {
         for name in ["", "-a", "a-", "0a", "A", "a_b", "a.b", "ä"] {
             assert!(ClusterName::new(name).is_err(), "{name:?}");
         }

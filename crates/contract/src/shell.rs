@@ -1,13 +1,13 @@
-//! What of a command line only a shell understands.
+//! Shell syntax in command lines.
 
-/// A name that a POSIX shell can export.
+/// Whether a POSIX shell can export a variable of this name.
 pub fn is_shell_name(text: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '_';
     !text.is_empty() && text.chars().all(fits) && !text.starts_with(|c: char| c.is_ascii_digit())
 }
 
-/// The first thing in `text` that asks for a shell (POSIX.1-2024, Shell Command Language, 2.2), for people:
-/// the operator hands such a command to the container's `sh`.
+/// A description of the first syntax in `text` that needs a shell (POSIX.1-2024, Shell Command Language, 2.2). The
+/// container's `sh` runs such a command.
 pub fn shell_syntax(text: &str) -> Option<String> {
     let text = text.trim();
     let first = text.split_whitespace().next().and_then(|first| first.split_once('='));
@@ -16,7 +16,7 @@ pub fn shell_syntax(text: &str) -> Option<String> {
 }
 
 fn special_character(text: &str) -> Option<String> {
-    /// Where in a command line a character stands.
+    /// The place of a character in a command line.
     #[derive(PartialEq)]
     enum Place {
         Start,
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_asks_for_a_shell_is_named() {
+    fn shell_syntax_is_described() {
         for (text, name) in [
             ("echo $HOME", "`$`"),
             ("echo \"$HOME\"", "`$`"),
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_quoted_asks_for_none() {
+    fn quoted_text_needs_no_shell() {
         for text in ["echo '$HOME; *'", "echo \\$x a#b x=1", "sh -c \"exit 7\""] {
             assert_eq!(shell_syntax(text), None, "{text}");
         }

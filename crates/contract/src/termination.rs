@@ -1,35 +1,35 @@
-//! The termination message: the one JSON document an ended container leaves for the operator.
+//! The termination message: a JSON document that the agent leaves for the operator.
 
 use crate::agent_config::is_default;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
-/// What the agent writes to the container's termination message file (`/dev/termination-log`).
+/// The contents of the container's termination message file (`/dev/termination-log`).
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TerminationMessage {
     /// The code the container ends with.
     pub exit_code: i32,
-    /// True when the user's command ran and the code is its own; else it is one of [`crate::Exit`].
+    /// True: the user's command ran, and the code is the code of the command. False: the code is one of [`crate::Exit`].
     pub command_ran: bool,
     /// The signal that ended the command, if one did.
     pub signal: Option<i32>,
-    /// How many times the broker was started again.
+    /// The number of restarts of the broker.
     #[serde(default, skip_serializing_if = "is_default")]
     pub restarts: u32,
-    /// What went wrong last, for people: names what was being done, to what, and why it failed.
+    /// The last error, for people: the operation, its object, and the cause.
     pub last_error: Option<String>,
-    /// Ids of the jobs of Flux, at most twenty, that ran on a worker's rank when its time to leave was over.
+    /// Ids of at most twenty jobs that still ran on a worker's rank when the time of its drain was over.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unfinished_jobs: Vec<String>,
-    /// Flux's id of the command's job, where the command was one.
+    /// Flux's id of the command's job, if the command was submitted as one.
     pub jobid: Option<String>,
-    /// The task that failed, where Flux knows it.
+    /// The task that failed, if Flux has recorded it.
     pub failed_task: Option<FailedTask>,
     /// The last lines of the standard error of a command that failed, at most 1024 bytes.
     pub output: Option<String>,
-    /// Where the time went, in order: of several starts of the broker the first and the last.
+    /// The phases in order: of several starts of the broker, those of the first and the last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub phases: Vec<Phase>,
 }
@@ -51,7 +51,7 @@ pub struct FailedTask {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Phase {
-    /// What happened, one of [`crate::phase`].
+    /// The name, one of [`crate::phase`].
     pub name: String,
     /// Milliseconds from the agent's start to the phase's beginning.
     pub start_milliseconds: u64,
@@ -59,29 +59,28 @@ pub struct Phase {
     pub duration_milliseconds: u64,
 }
 
-/// Ends, or begins, a text that was cut.
+/// The sign at the place where a text was cut.
 const CUT: char = '…';
 
 /// Longest `output` in bytes.
 const OUTPUT_LIMIT: usize = 1024;
-/// Bytes of it that are worth more than the timeline.
+/// Bytes of `output` that are kept longer than the phases.
 const OUTPUT_KEPT: usize = 512;
 
 impl TerminationMessage {
-    /// True when the command began, be it that the agent ended it.
+    /// Whether the command was started, also if the agent ended it.
     pub fn command_began(&self) -> bool {
         self.command_ran || self.phases.iter().any(|phase| phase.name == crate::phase::COMMAND)
     }
 
-    /// Longest document in bytes. The kubelet keeps the last 4096 bytes of what a container leaves,
-    /// and of that the first twelfth of 12 KiB for each container of a pod with twelve
-    /// (`MaxContainerTerminationMessageLength`, `MaxPodTerminationMessageLogLength`): half a document
-    /// is none, so this leaves room for six containers.
+    /// Longest document in bytes. The kubelet keeps 4096 bytes for each container, and 12 KiB for all containers of a pod
+    /// together (`MaxContainerTerminationMessageLength`, `MaxPodTerminationMessageLogLength`). A document that was cut
+    /// cannot be read, so this limit leaves room for six containers.
     pub const LIMIT: usize = 2048;
 
-    /// The document as one line of JSON that fits [`Self::LIMIT`]. What makes it too long is left out:
-    /// first the beginning of the output, down to half of what it may be, then the oldest phases, then the rest of the
-    /// output, last the end of the error.
+    /// The document as one line of JSON of at most [`Self::LIMIT`] bytes. If it is too long, it loses first the beginning
+    /// of the output, down to half of its limit, then the oldest phases, then the rest of the output, and last the end of
+    /// the error.
     pub fn to_json(&self) -> String {
         let mut message = self.clone();
         cut_front(&mut message.output, OUTPUT_LIMIT);
@@ -112,13 +111,13 @@ impl TerminationMessage {
         }
     }
 
-    /// Reads a message that an agent wrote; anything else (a user's own message) is `None`.
+    /// Reads a message of an agent; `None` for any other text, as a message of the user's program.
     pub fn from_json(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }
 }
 
-/// Cuts `text` at a character so that it has at most `length` bytes, the sign that it was cut aside.
+/// Cuts `text` at a character to at most `length` bytes, and appends the sign.
 fn cut(text: &mut String, length: usize) {
     if text.len() <= length {
         return;
@@ -127,8 +126,7 @@ fn cut(text: &mut String, length: usize) {
     text.push(CUT);
 }
 
-/// Leaves of `text` its end, of at most `length` bytes with the sign that it was cut; nothing where no more than that
-/// sign would stay.
+/// Cuts `text` to its last `length` bytes, including the sign. Leaves nothing if only the sign would fit.
 fn cut_front(text: &mut Option<String>, length: usize) {
     let Some(excess) = text.as_ref().and_then(|text| text.len().checked_sub(length)) else {
         return;
@@ -161,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_error_is_cut_so_that_the_kubelet_keeps_the_whole_document() {
+    fn a_long_error_is_cut_to_the_limit() {
         let text = message(&"é\"".repeat(5000)).to_json();
         assert!(text.len() <= TerminationMessage::LIMIT, "{} bytes", text.len());
         let read = TerminationMessage::from_json(&text).unwrap();
@@ -181,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_the_output_stays_and_half_of_it_before_the_timeline() {
+    fn half_of_the_output_is_kept_longer_than_the_phases() {
         let lines = (0..400).map(|line| format!("{line:03}\n")).collect::<Vec<_>>().concat();
         let mut long = message("it failed");
         long.output = Some(lines.clone());
@@ -199,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_older_agent_wrote_is_read_and_what_says_nothing_is_left_out() {
+    fn messages_of_older_agents_are_read() {
         let older = r#"{"exitCode":3,"commandRan":true}"#;
         let read = TerminationMessage::from_json(older).unwrap();
         assert_eq!(

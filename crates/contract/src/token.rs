@@ -1,4 +1,4 @@
-//! Tokens: one side has the token, the other its fingerprint, by which it knows the token and which is of no use else.
+//! Tokens and their fingerprints. The server stores the fingerprint alone, which identifies the token and cannot replace it.
 
 use sha2::{Digest as _, Sha256};
 use std::fmt::Write as _;
@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_made_of_all_that_is_drawn_and_has_the_fingerprint_that_sha256sum_prints() {
+    fn tokens_are_random_and_fingerprints_those_of_sha256sum() {
         let draw = |bytes: &mut [u8]| -> Result<(), &str> {
             bytes.iter_mut().zip(0..).for_each(|(byte, value)| *byte = value);
             Ok(())

@@ -6,7 +6,7 @@ use crate::redacted::Redacted;
 use x25519_dalek::{PublicKey, StaticSecret};
 use zeroize::Zeroizing;
 
-/// Why a text is not a certificate that a broker would accept.
+/// Why a broker would not accept a text as a certificate.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CertificateError {
     /// A line that Flux cannot read. The message does not show the line, which may have the secret key.
@@ -14,10 +14,10 @@ pub enum CertificateError {
         "line {0} of the CURVE certificate is neither a section, an indented `key = \"value\"` pair nor a comment"
     )]
     Line(usize),
-    /// A key that must be there is not.
+    /// A key is missing.
     #[error("the CURVE certificate has no {key:?} in section {section:?}")]
     Missing {
-        /// Section the key belongs to.
+        /// The section of the key.
         section: &'static str,
         /// The key.
         key: &'static str,
@@ -55,7 +55,7 @@ impl CurveCertificate {
         &self.name
     }
 
-    /// The secret key. Never print it.
+    /// The secret key, which must not be printed.
     pub const fn secret_key(&self) -> &Redacted<[u8; 32]> {
         &self.secret
     }
@@ -65,7 +65,7 @@ impl CurveCertificate {
         PublicKey::from(&StaticSecret::from(*self.secret.expose())).to_bytes()
     }
 
-    /// The text that goes into the Secret and, in the pod, into a file of mode 0600.
+    /// The text form. Flux reads it only from a file of mode 0600.
     pub fn to_text(&self) -> Redacted<String> {
         let secret = Zeroizing::new(z85::encode(self.secret.expose()));
         Redacted::new(format!(

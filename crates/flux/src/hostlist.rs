@@ -1,25 +1,25 @@
 //! Hostlists (RFC 29): ordered lists of host names, written `flux-[0-3],other`. Order and duplicates are
 //! preserved: in a Flux configuration the order of first mention is the rank.
 //!
-//! A list is stored in ranges, so that 100,000 hosts cost no more than their text. The text need not be trusted: the reader
-//! counts the hosts and characters of each part before it expands the part.
+//! A list is stored in ranges, so that 100,000 hosts take no more memory than their text. The text may come from an
+//! untrusted source: the reader counts the hosts and characters of each part before it expands the part.
 
 use serde_with::{DeserializeFromStr, SerializeDisplay};
 use std::collections::HashSet;
 use std::fmt;
 use std::str::FromStr;
 
-/// Most characters of a text that is read, and of a list's own text.
+/// The largest number of characters of a text, read or written.
 const TEXT_LIMIT: usize = 1 << 16;
 /// Longest host name (RFC 1035, without the root's dot).
 const NAME_LIMIT: usize = 253;
-/// Most digits of a number in brackets: more would not be counted in 64 bits.
+/// The largest number of digits of a number in brackets, so that it fits 64 bits.
 const DIGITS_LIMIT: usize = 18;
-/// Most brackets in one host name; `rack[0-7]node[0-15]` has two.
+/// The largest number of brackets in one host name; `rack[0-7]node[0-15]` has two.
 const BRACKETS_LIMIT: usize = 8;
-/// Most ranges that Flux reads between two brackets (flux-core, libhostlist, `MAX_RANGES`).
+/// The largest number of ranges that Flux reads in one bracket (flux-core, libhostlist, `MAX_RANGES`).
 const RANGES_LIMIT: usize = 10_240;
-/// How much of a refused text is shown.
+/// How many characters of a refused text an error shows.
 const EXCERPT: usize = 60;
 
 /// Why a text is not a hostlist.
@@ -44,7 +44,7 @@ pub struct Hostlist {
 }
 
 impl Hostlist {
-    /// Most hosts of a list: more than an instance has brokers.
+    /// The largest number of hosts of a list, more than an instance has brokers.
     pub const LIMIT: usize = 1 << 17;
 
     /// The hosts `<prefix>-<first>` to `<prefix>-<last>`, none when the range is empty.
@@ -76,7 +76,7 @@ impl Hostlist {
         Ok(list)
     }
 
-    /// The hosts in rank order, one by one. Ranks and the text are faster.
+    /// The hosts in rank order.
     pub fn hosts(&self) -> impl Iterator<Item = String> {
         self.ranges.iter().flat_map(Range::hosts)
     }
@@ -130,7 +130,7 @@ impl Hostlist {
         self.ranges.iter().map(Range::count).fold(0, usize::saturating_add)
     }
 
-    /// True without any host.
+    /// Whether there is no host.
     pub const fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }

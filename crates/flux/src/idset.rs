@@ -1,6 +1,7 @@
 //! Idsets (RFC 22): sets of numbers such as `0-3,7`, which Linux writes in the same form.
 
-/// Most numbers that are read: more than an instance has ranks or a host has cores. `0-4294967295` would take 16 GiB.
+/// The largest number of ids that is read, more than an instance has ranks or a host has cores: `0-4294967295` would take
+/// 16 GiB of memory.
 const LIMIT: usize = 1 << 20;
 
 /// Reads an idset; none if it is not valid or has more than a million numbers.
@@ -19,7 +20,7 @@ pub fn ids_of(text: &str) -> Option<Vec<u32>> {
     Some(ids)
 }
 
-/// Writes `ids`, which must be in order.
+/// Writes `ids`, which have to be in ascending order.
 pub fn idset(ids: &[u32]) -> String {
     let ranges = ids.chunk_by(|id, next| id.checked_add(1) == Some(*next));
     let texts = ranges.map(|range| match range {
@@ -35,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_read_up_to_more_than_any_instance_has() {
+    fn more_ids_than_the_limit_are_refused() {
         assert_eq!(ids_of("[0-2,7]"), Some(vec![0, 1, 2, 7]));
         assert_eq!(ids_of("0-1048575").map(|ids| ids.len()), Some(1 << 20));
         for text in ["3-1", "0-0", "0-1048576", "7,0-1048575", "0-4294967295"] {

@@ -47,7 +47,7 @@ impl Slot {
     pub const ONE_CORE: Self = Self { cores: 1, gpus: 0 };
 }
 
-/// Why this crate does not know the job that `flux run` would make in `environment`, if it does not.
+/// Why this crate cannot predict the job that `flux run` would submit in `environment`, if it cannot.
 pub fn obstacle(environment: &Variables) -> Option<String> {
     if let Some(name) = CHANGING_FLUX_RUN.into_iter().find(|name| environment.contains_key(*name)) {
         return Some(format!("{name} is set"));
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn the_jobspec_is_that_flux_run_environment() {
+    fn jobspecs_are_those_of_flux_run() {
         let recorded: Vec<Recorded> = serde_json::from_str(RECORDED).unwrap();
         for Recorded { flags, command, environment, jobspec: expected } in recorded {
             assert_eq!(obstacle(&environment), None);

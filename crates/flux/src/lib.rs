@@ -1,7 +1,7 @@
-//! Flux's own formats and protocols, as a library: whatever Flux reads and writes (hostlists, idsets, job ids, jobspecs,
-//! resource sets, eventlogs, CURVE certificates, messages), and a client of a broker over the broker's local socket.
+//! Formats and protocols of Flux: hostlists, idsets, job ids, jobspecs, resource sets, eventlogs, CURVE certificates and
+//! messages, and a client of a broker over the broker's local socket.
 //!
-//! The crate knows no pod and no MiniCluster. Each module names the RFC of Flux (<https://flux-framework.readthedocs.io/projects/flux-rfc/>)
+//! Each module names the RFC of Flux (<https://flux-framework.readthedocs.io/projects/flux-rfc/>)
 //! or the file of flux-core that describes its format.
 
 #[cfg(feature = "client")]

@@ -18,7 +18,7 @@ pub struct Resources {
     pub gpus: usize,
 }
 
-/// The part of a resource set that says what each rank has.
+/// The part of a resource set with the resources of each rank.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct ResourceSet {
@@ -52,7 +52,7 @@ impl ResourceSet {
     }
 
     /// The document for `hosts`, each with the same `resources` and with at least one core. Cores and GPUs are numbered
-    /// from 0, as in a container: hwloc numbers the cores that it sees, and `CUDA_VISIBLE_DEVICES` the GPUs.
+    /// from 0, as hwloc numbers the visible cores and `CUDA_VISIBLE_DEVICES` the GPUs.
     pub fn text(hosts: &Hostlist, resources: Resources) -> String {
         let first = |count| idset(&(0..).take(count).collect::<Vec<_>>());
         let mut children = json!({ CORE: first(resources.cores.max(1)) });

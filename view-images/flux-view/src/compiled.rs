@@ -98,12 +98,4 @@ mod tests {
         assert_eq!(other.version.unwrap(), "0.66.0-3-gabc");
         assert_eq!(read("1.2|1.2.3.4|a.b.c|/usr/share/python3|"), Compiled::default());
     }
-
-    #[test]
-    fn the_version_of_a_python_is_in_its_name() {
-        assert_eq!(python_version("python3.11"), Some("3.11"));
-        for name in ["python3", "python3.", "python3.11-config", "bash"] {
-            assert_eq!(python_version(name), None, "{name}");
-        }
-    }
 }

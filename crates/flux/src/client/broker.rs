@@ -1,4 +1,4 @@
-//! The services that every broker has.
+//! Services of every broker: its state, attributes, groups and place in the overlay network.
 
 use crate::client::socket::{BrokerAddress, BrokerSocket, LEAD, NODE_ANY, SocketError, within};
 use crate::idset::ids_of;
@@ -65,7 +65,7 @@ impl BrokerSocket {
         self.stream(STATE_CHANGES, NODE_ANY, None).await
     }
 
-    /// Waits for the next change, which is not named: its number differs between releases of Flux.
+    /// Waits for the next change. The new state is not returned, as its number differs between releases of Flux.
     pub async fn state_change(&mut self) -> Result<(), SocketError> {
         let _: Value = self.receive(STATE_CHANGES).await?;
         Ok(())
@@ -84,14 +84,14 @@ impl BrokerSocket {
         }
     }
 
-    /// The ranks that are online, as far as the broker `node` knows.
+    /// The online ranks that the broker `node` knows.
     pub async fn online(&mut self, node: u32) -> Result<Vec<u32>, SocketError> {
         let group = json!({ "name": "broker.online" });
         let Group { members } = self.ask_node("groups.get", node, &group).await?;
         Ok(ids_of(&members).unwrap_or_default())
     }
 
-    /// The `rank` and the ranks below it in the overlay network, as far as the broker knows, in order.
+    /// The `rank` and the ranks below it in the overlay network that the broker knows, in order.
     pub async fn subtree(&mut self, rank: u32) -> Result<Vec<u32>, SocketError> {
         let asked = json!({ "rank": rank });
         let subtree: Subtree = self.ask("overlay.topology", NODE_ANY, Some(&asked)).await?;
@@ -100,7 +100,7 @@ impl BrokerSocket {
         Ok(ranks)
     }
 
-    /// Asks the broker `node`, the lead for a limited time.
+    /// Asks the broker `node`; the lead has five seconds for its answer.
     async fn ask_node<Answer: DeserializeOwned>(
         &mut self,
         topic: &str,

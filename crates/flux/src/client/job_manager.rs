@@ -77,8 +77,7 @@ async fn ask<Answer: DeserializeOwned>(
     topic: &str,
     payload: Option<&Value>,
 ) -> Option<Answer> {
-    let asked = async { broker.connect().await?.ask(topic, LEAD, payload).await };
-    timeout(ANSWER_TIMEOUT, asked).await.ok()?.ok()
+    timeout(ANSWER_TIMEOUT, broker.ask(topic, LEAD, payload)).await.ok()?.ok()
 }
 
 /// Cancels the job `id`, for a reason if one is given.

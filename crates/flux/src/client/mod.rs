@@ -1,5 +1,5 @@
-//! A client of a broker: the broker's local socket, the services that every broker has, and those of the instance, which
-//! the lead (the broker of rank 0) has. `flux` asks the same services, each time as a process of its own.
+//! A client of a broker: the broker's local socket, the services of every broker, and the services of the instance, which
+//! the broker of rank 0 (the lead) offers.
 
 mod broker;
 pub mod job_info;

@@ -9,12 +9,12 @@ use tokio::time::{Instant, sleep};
 const INIT: u32 = 0;
 /// The service that a scheduler offers (RFC 27).
 pub const SCHEDULER: &str = "sched";
-/// Pause between two looks at a scheduler that is being loaded.
+/// Pause between two requests while the scheduler is being loaded.
 const SCHEDULER_INTERVAL: Duration = Duration::from_millis(20);
-/// How long the broker may list neither a scheduler nor a module that is being loaded. A scheduler may run before it offers
-/// its service.
+/// How long the broker may list neither a scheduler nor a module that is being loaded, because a scheduler may run before it
+/// offers its service.
 const SCHEDULER_ABSENCE: Duration = Duration::from_secs(10);
-/// Pause between two looks at the list for a module.
+/// Pause between two requests while a module is not listed.
 const MODULE_INTERVAL: Duration = Duration::from_millis(5);
 
 #[derive(Deserialize)]
@@ -36,12 +36,12 @@ pub struct Module {
 
 /// The modules of the broker.
 pub async fn modules(broker: &BrokerAddress) -> Result<Vec<Module>, SocketError> {
-    let List { mods } = broker.connect().await?.ask("module.list", NODE_ANY, None).await?;
+    let List { mods } = broker.ask("module.list", NODE_ANY, None).await?;
     Ok(mods)
 }
 
-/// Waits for the scheduler of a broker that has begun to load it. The result is whether there is one then, or `None` where
-/// the broker does not answer.
+/// Waits for the scheduler of a broker that has begun to load it. Returns whether there is a scheduler at the end, or `None`
+/// if the broker does not answer.
 pub async fn wait_for_scheduler(broker: BrokerAddress) -> Option<bool> {
     let mut last_seen = Instant::now();
     while last_seen.elapsed() < SCHEDULER_ABSENCE {

@@ -143,14 +143,14 @@ mod tests {
         let status: Status = read(json!({
             "R": { "version": 1 },
             "drain": {
-                "1,3": { "timestamp": 1_795_380_311.0, "reason": "its pod is stopping" },
+                "1,3": { "timestamp": 1_795_380_311.0, "reason": "maintenance" },
                 "2": { "timestamp": 1.0, "reason": "bad fan" },
                 "5": { "timestamp": 1.0 },
             },
             "online": "0-5",
         }));
         let reasons = [0, 1, 2, 3, 5].map(|rank| status.drain_reason(rank));
-        let stopping = Some("its pod is stopping");
-        assert_eq!(reasons, [None, stopping, Some("bad fan"), stopping, Some("")]);
+        let maintenance = Some("maintenance");
+        assert_eq!(reasons, [None, maintenance, Some("bad fan"), maintenance, Some("")]);
     }
 }

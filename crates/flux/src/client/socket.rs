@@ -1,5 +1,4 @@
-//! The local socket of a broker. `flux` would be a process for every question, and `flux uptime` of Flux up to 0.88 crashes
-//! where the user has no passwd entry.
+//! The local socket of a broker (flux-core, `src/common/librouter/usock.c`).
 //!
 //! The broker first sends one byte, 0 if it accepts the client, else an errno. Messages follow. A broker accepts the owner
 //! of the instance, and root where `access.allow-root-owner` is set, which the configuration of a user may lack.
@@ -35,19 +34,19 @@ const LARGEST_MESSAGE: u32 = 4 * 1024 * 1024;
 /// Why a broker has not answered a request.
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
-    /// Nobody accepts connections at the socket, or there is no socket.
+    /// The socket does not exist, or no process accepts connections at it.
     #[error("connect to the broker's socket")]
     Connect(#[source] io::Error),
     /// The connection has ended.
     #[error("talk to the broker")]
     Exchange(#[source] io::Error),
-    /// The broker accepts other users only.
+    /// The broker does not accept this user.
     #[error("the broker refused the connection with errno {errno}")]
     Refused {
         /// The number that the broker sent.
         errno: u8,
     },
-    /// The broker does not offer the service, or the service failed.
+    /// There is no such service, or the service failed.
     #[error("the broker answered {topic} with errno {errno} ({text})")]
     Failed {
         /// The service.
@@ -57,13 +56,13 @@ pub enum SocketError {
         /// The text of the answer, or that of the number.
         text: String,
     },
-    /// The answer took too long.
+    /// No answer came within the limit.
     #[error("the lead broker has not answered {topic}")]
     Silent {
         /// The service.
         topic: String,
     },
-    /// The answer is not read.
+    /// The answer is longer than four MiB.
     #[error(
         "the broker's answer to {topic} has {length} bytes, and is read up to {LARGEST_MESSAGE}"
     )]
@@ -73,7 +72,7 @@ pub enum SocketError {
         /// Bytes of the answer.
         length: u32,
     },
-    /// The answer cannot be read.
+    /// The answer is not a valid message (RFC 3).
     #[error("the broker's answer is not a Flux message: {what}")]
     Malformed {
         /// What is wrong with it.
@@ -82,13 +81,13 @@ pub enum SocketError {
 }
 
 impl SocketError {
-    /// Nobody listens at the socket, or there is none.
+    /// Whether no broker listens at the socket.
     pub fn is_closed(&self) -> bool {
         let closed = [io::ErrorKind::NotFound, io::ErrorKind::ConnectionRefused];
         matches!(self, Self::Connect(error) if closed.contains(&error.kind()))
     }
 
-    /// The broker has answered with `errno`.
+    /// Whether the service answered with this `errno`.
     pub fn is(&self, errno: Errno) -> bool {
         matches!(self, Self::Failed { errno: answered, .. } if i32::try_from(*answered) == Ok(errno as i32))
     }
@@ -104,16 +103,26 @@ pub async fn within<Answer>(
     timeout(limit, answer).await.unwrap_or_else(silent)
 }
 
-/// The socket of a broker, and as which user to connect.
+/// The socket of a broker, and the user who connects to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BrokerAddress {
     /// The path of the socket.
     pub socket: PathBuf,
-    /// The owner of the instance, where this process is another user and may become that one.
+    /// The uid of the owner of the instance, if this process is root and has to connect as that user.
     pub owner: Option<u32>,
 }
 
 impl BrokerAddress {
+    /// Sends one request over a connection of its own, see [`BrokerSocket::ask`].
+    pub async fn ask<Answer: DeserializeOwned>(
+        &self,
+        topic: &str,
+        node: u32,
+        payload: Option<&Value>,
+    ) -> Result<Answer, SocketError> {
+        self.connect().await?.ask(topic, node, payload).await
+    }
+
     /// Opens a connection. While the broker has too many to accept, this waits.
     pub async fn connect(&self) -> Result<BrokerSocket, SocketError> {
         let stream = loop {
@@ -283,7 +292,7 @@ mod tests {
     use tokio::net::UnixListener;
 
     #[test]
-    fn an_answer_belongs_to_the_last_request() {
+    fn answers_to_other_requests_are_refused() {
         let answer = |matchtag, node, payload: &str| {
             let payload = Some(payload.to_owned());
             let answer = Message { kind: RESPONSE, node, matchtag, payload, ..Message::default() };
@@ -297,7 +306,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_full_broker_is_waited_for() {
+    async fn a_connection_waits_for_a_full_broker() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("local");
         let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::STREAM, None).unwrap();

@@ -66,31 +66,3 @@ impl fmt::Display for PackReport {
         self.warnings.iter().try_for_each(|warning| writeln!(formatter, "warning: {warning}"))
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_table_has_each_part_and_the_total() {
-        let amount = |files, bytes| Amount { files, bytes };
-        let report = PackReport {
-            view: "/out/mnt/flux/view".into(),
-            flux: Some("0.88.0".to_owned()),
-            machine: "x86_64".to_owned(),
-            parts: [(Part::CLibrary, amount(2, 2_000_000)), (Part::Flux, amount(10, 1_500_000))]
-                .into(),
-            total: amount(12, 3_500_000),
-            left_out: amount(3, 40_000),
-            stripped: 100_000,
-            warnings: vec!["x is started by /usr/bin/perl, which is not in the view".to_owned()],
-        };
-        let expected = "Flux            10     1.5 MB\n\
-                        C library        2     2.0 MB\n\
-                        total           12     3.5 MB\n\
-                        left out         3     0.0 MB\n\
-                        Flux 0.88.0 for x86_64, 0.1 MB stripped: /out/mnt/flux/view\n\
-                        warning: x is started by /usr/bin/perl, which is not in the view\n";
-        assert_eq!(report.to_string(), expected);
-    }
-}
