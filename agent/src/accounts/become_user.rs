@@ -1,5 +1,5 @@
-//! `flux-agent exec`: becomes another user and then another program, under the same process id. A closure between
-//! fork and exec could not be written without `unsafe`.
+//! `flux-agent exec`: becomes another user and then another program, under the same process id. Code between fork and exec
+//! in the parent would need `unsafe`.
 
 use crate::failure::Failure;
 use crate::process::exit_status::start_failure_code;
@@ -15,7 +15,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-/// Whom to become.
+/// The user to become.
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
 pub(crate) struct Target {
     /// User id.
@@ -27,15 +27,15 @@ pub(crate) struct Target {
     /// Supplementary groups.
     #[arg(long, value_delimiter = ',')]
     pub groups: Vec<u32>,
-    /// Root's capabilities to keep, as Kubernetes writes them (`IPC_LOCK`, `ALL`); those that the
-    /// container does not have are left out.
+    /// Root's capabilities to keep, as Kubernetes writes them (`IPC_LOCK`, `ALL`); those that the container lacks are
+    /// ignored.
     #[arg(long, value_delimiter = ',')]
     pub capabilities: Vec<String>,
 }
 
 impl Target {
-    /// The command line of `agent` that becomes this user and then `words`.
-    pub(crate) fn command(&self, agent: &Path, words: &[String]) -> Vec<String> {
+    /// The command line of `agent` that becomes this user and then `argv`.
+    pub(crate) fn command(&self, agent: &Path, argv: &[String]) -> Vec<String> {
         let groups: Vec<String> = self.groups.iter().map(u32::to_string).collect();
         let mut all = call(agent, EXEC);
         all.extend([format!("--uid={}", self.uid), format!("--gid={}", self.gid)]);
@@ -45,15 +45,15 @@ impl Target {
             }
         }
         all.push("--".to_owned());
-        all.extend_from_slice(words);
+        all.extend_from_slice(argv);
         all
     }
 }
 
-/// Capabilities by which root starts processes as another user and sends them signals.
+/// Capabilities with which root starts processes as another user and sends them signals.
 const NEEDED: [Capability; 3] =
     [Capability::CAP_SETUID, Capability::CAP_SETGID, Capability::CAP_KILL];
-/// Those by which it has the rights on files that root has.
+/// Capabilities with which root has all rights on files.
 const ON_FILES: [Capability; 4] = [
     Capability::CAP_CHOWN,
     Capability::CAP_DAC_OVERRIDE,
@@ -61,7 +61,7 @@ const ON_FILES: [Capability; 4] = [
     Capability::CAP_FOWNER,
 ];
 
-/// Which of `wanted` this process lacks, as Kubernetes writes them.
+/// The capabilities among `wanted` that this process lacks, as Kubernetes writes them.
 fn lacking(wanted: &[Capability]) -> String {
     let had = caps::read(None, CapSet::Permitted).unwrap_or_else(|_| caps::all());
     let lacking = wanted.iter().filter(|capability| !had.contains(capability));
@@ -69,7 +69,7 @@ fn lacking(wanted: &[Capability]) -> String {
     names.collect::<Vec<_>>().join(", ")
 }
 
-/// Fails where root cannot run and end processes as user `uid`.
+/// Fails if root cannot run and end processes as user `uid`.
 pub(crate) fn check_capabilities(name: &str, uid: u32) -> Result<(), Failure> {
     let lacking = lacking(&NEEDED);
     if lacking.is_empty() {
@@ -82,7 +82,7 @@ pub(crate) fn check_capabilities(name: &str, uid: u32) -> Result<(), Failure> {
     Err(Failure::new(Exit::Prepare, text))
 }
 
-/// What there is to do about `error`, where it says that something is refused to root.
+/// The remedy for `error`, if the system has refused something to root.
 pub(crate) fn remedy_for_root(error: &io::Error) -> Option<String> {
     if error.kind() != ErrorKind::PermissionDenied || !geteuid().is_root() {
         return None;
@@ -98,21 +98,21 @@ pub(crate) fn remedy_for_root(error: &io::Error) -> Option<String> {
     Some(format!("{why}; {remedy}"))
 }
 
-/// Becomes `target`, if there is one, and then `words`; returns only when that failed.
-pub(crate) fn exec(target: Option<&Target>, words: &[String]) -> Result<(), Failure> {
+/// Becomes `target`, if there is one, and then the program of `argv`. Returns only after a failure.
+pub(crate) fn exec(target: Option<&Target>, argv: &[String]) -> Result<(), Failure> {
     target.map_or(Ok(()), change_user)?;
-    let program = words.first().map(String::as_str).unwrap_or_default();
-    become_command(Command::new(program).args(words.iter().skip(1)))
+    let program = argv.first().map(String::as_str).unwrap_or_default();
+    become_command(Command::new(program).args(argv.iter().skip(1)))
 }
 
-/// Becomes `command` as whoever this is; returns only when that failed.
+/// Becomes `command` as the current user. Returns only after a failure.
 pub(crate) fn become_command(command: &mut Command) -> Result<(), Failure> {
     let error = command.exec();
     let message = format!("start {:?}: {error}", command.get_program().to_string_lossy());
     Err(Failure::with_code(start_failure_code(&error), message))
 }
 
-/// Groups first: afterwards the right to change them is gone.
+/// Becomes `target`. The groups come first, because only root may change them.
 pub(crate) fn change_user(target: &Target) -> Result<(), Failure> {
     let Target { uid, gid, groups, capabilities } = target;
     let failed = |message| Failure::new(Exit::Prepare, message);
@@ -134,7 +134,7 @@ pub(crate) fn change_user(target: &Target) -> Result<(), Failure> {
     setresgid(group, group, group).map_err(denied)?;
     setresuid(user, user, user).map_err(denied)?;
     if !retained.is_empty() {
-        // What is ambient stays through execve(2) of programs without privileges (capabilities(7)).
+        // Ambient capabilities survive execve(2) of programs without privileges (capabilities(7)).
         for set in [CapSet::Inheritable, CapSet::Ambient, CapSet::Permitted] {
             caps::set(None, set, &retained).map_err(lost)?;
         }

@@ -38,17 +38,16 @@ pub(crate) struct Account {
     pub name: String,
     pub uid: u32,
     pub gid: u32,
-    /// It exists unless a note says that it could not be made.
+    /// The home directory. It exists, unless a note has the reason.
     pub home: PathBuf,
     /// The primary group, then the supplementary ones.
     pub groups: Vec<u32>,
-    /// What a person should know: the number asked for was taken, the home could not be made.
+    /// Notes for people: the requested number belongs to another user, or the home could not be made.
     pub notes: Vec<String>,
 }
 
-/// The account called `name` below `root`, made with `uid` and `home` if there is none. When another account has
-/// `uid`, the new one gets the next number that is free, and a note says so: failing instead would break the
-/// default user in images that come with a user 1000 of their own.
+/// The account `name` below `root`, created with `uid` and `home` if there is none. If another account has `uid`, the new one
+/// gets the next free number, and a note has the reason: many images have a user 1000 of their own.
 pub(crate) fn ensure_user(
     root: &Path,
     name: &str,
@@ -112,8 +111,7 @@ fn read(root: &Path) -> Result<Databases, AccountError> {
     Ok(Databases { passwd: text("passwd")?, group: text("group")? })
 }
 
-/// Appends `text` to the file at `path`, which is made if it is missing. The file itself stays: it may be a mount,
-/// which cannot be replaced.
+/// Appends `text` to the file at `path`, which is created if it is missing. The file cannot be replaced if it is a mount.
 fn append_to(path: &Path, text: &str) -> io::Result<()> {
     let mut file = match OpenOptions::new().append(true).open(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -127,7 +125,8 @@ fn append_to(path: &Path, text: &str) -> io::Result<()> {
     file.write_all(text.as_bytes())
 }
 
-/// The account's own home directory, made if it is missing; else `wanted`; else its own although it is not there.
+/// The account's home directory, created if it is missing. If that fails, `wanted`; if that fails, too, the account's own
+/// without creating it.
 fn usable_home(root: &Path, user: &User, wanted: &Path, notes: &mut Vec<String>) -> PathBuf {
     let own = Some(user.home.as_path()).filter(|home| home.is_absolute() && *home != wanted);
     for home in own.into_iter().chain([wanted]) {
@@ -170,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn an_existing_account_keeps_its_number_home_and_groups_and_nothing_is_written() {
+    fn an_existing_account_stays_the_same() {
         let root = image("flux:x:2000:2000::/srv/flux:/bin/sh\n", "wheel:x:10:flux\n");
         fs::create_dir_all(root.path().join("srv/flux")).unwrap();
         let account = ensure_user(root.path(), "flux", 1000, Path::new(HOME)).unwrap();
@@ -182,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_account_is_made_with_its_home_and_a_second_call_finds_it() {
+    fn a_missing_account_is_created_once_with_its_home() {
         let root = image("root:x:0:0::/root:/bin/sh", "root:x:0:\n");
         if !nix::unistd::getuid().is_root() {
             return; // Only root may give the home directory to the new user.
@@ -205,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_taken_number_gives_the_next_free_one_and_a_note_that_names_the_owner() {
+    fn a_taken_number_is_noted_with_its_owner() {
         let root = image("ubuntu:x:1000:1000::/home/ubuntu:/bin/bash\n", "ubuntu:x:1000:\n");
         let account = ensure_user(root.path(), "flux", 1000, Path::new(HOME)).unwrap();
         assert_eq!((account.uid, account.gid), (1001, 1001));
@@ -221,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_home_that_cannot_be_made_is_a_note_and_the_other_one_is_used() {
+    fn a_home_that_cannot_be_made_is_noted() {
         // Only root may give files to others.
         let (uid, gid) = (nix::unistd::getuid(), nix::unistd::getgid());
         let root = image(&format!("flux:x:{uid}:{gid}::/blocked/home:/bin/sh\n"), "");
@@ -233,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_would_break_the_file_are_refused() {
+    fn names_that_would_break_passwd_are_refused() {
         let root = image("", "");
         for name in ["", "a:b", "a\nroot2:x:0:0::/:"] {
             let refused = ensure_user(root.path(), name, 1000, Path::new(HOME));

@@ -1,5 +1,4 @@
-//! The user that Flux runs as: finding or making its account in the image's own user database, and
-//! becoming it. Nothing here knows of Flux but that user.
+//! The user that Flux runs as: finds or creates its account in the image's user database, and becomes it.
 
 pub(crate) mod become_user;
 pub(crate) mod ensure;

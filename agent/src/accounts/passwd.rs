@@ -1,11 +1,11 @@
-//! The user database as values: passwd(5) and group(5). NSS is not asked: a static binary cannot, and the
-//! broker's user is a local one. Texts are only ever appended to, so what is not understood survives as it was.
+//! The user database as values: passwd(5) and group(5). A static binary cannot use NSS, and the broker's user is a local one.
+//! The agent only appends to the files, so entries that it cannot read stay the same.
 
 use std::path::{Path, PathBuf};
 
-/// Lowest number given to a user that had to be moved (login.defs(5), `UID_MIN`).
+/// Lowest number of a new user whose requested number is taken (login.defs(5), `UID_MIN`).
 pub(super) const FIRST_FREE: u32 = 1000;
-/// Highest number given to one (login.defs(5), `UID_MAX`); `nobody` lies above.
+/// Highest number of such a user (login.defs(5), `UID_MAX`), below that of `nobody`.
 pub(super) const LAST_FREE: u32 = 60_000;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub(crate) struct User {
 struct Group {
     name: String,
     gid: u32,
-    /// Names of the users for whom this is a supplementary group.
+    /// Names of users with this supplementary group.
     members: Vec<String>,
 }
 
@@ -38,12 +38,12 @@ impl Databases {
         lines(&self.passwd).filter_map(user)
     }
 
-    /// The user called `name`: the first such line, as getpwnam(3) finds it.
+    /// The user `name`, in the first such line as for getpwnam(3).
     pub(crate) fn find_user(&self, name: &str) -> Option<User> {
         self.users().find(|user| user.name == name)
     }
 
-    /// The user with number `uid`: the first such line, as getpwuid(3) finds it.
+    /// The user with number `uid`, in the first such line as for getpwuid(3).
     pub(crate) fn find_uid(&self, uid: u32) -> Option<User> {
         self.users().find(|user| user.uid == uid)
     }
@@ -52,7 +52,7 @@ impl Databases {
         lines(&self.group).filter_map(group)
     }
 
-    /// What initgroups(3) would set for `user`, its primary group first.
+    /// The groups that initgroups(3) would set for `user`, the primary one first.
     pub(crate) fn groups_of(&self, user: &User) -> Vec<u32> {
         let mut groups = vec![user.gid];
         for group in self.groups() {
@@ -63,13 +63,11 @@ impl Databases {
         groups
     }
 
-    /// What makes a user `name`, who is not there yet, with number `uid` and home directory `home`; `None` where no
-    /// number is left.
+    /// The entries of a new user `name` with number `uid` and home directory `home`; `None` if no number is free.
     ///
-    /// When another user has `uid`, the next number that neither a user nor a group has is taken: images come with
-    /// a user 1000 of their own, and sharing its number would be sharing its files. The primary group is the one
-    /// called `name`; else the one with the user's number, so that `uid:gid` is the pair people expect on volumes;
-    /// else a new one.
+    /// If another user has `uid`, the new user gets the next number that neither a user nor a group has, because two users
+    /// with one number would share their files. The primary group is the group `name`; else the group with the number of
+    /// the user, as users expect `uid:gid` on volumes; else a new group.
     pub(crate) fn new_user(&self, name: &str, uid: u32, home: &Path) -> Option<NewUser> {
         let uid = if self.find_uid(uid).is_some() { self.free_id()? } else { uid };
         let mut added = Vec::new();
@@ -83,7 +81,7 @@ impl Databases {
             add("group", &self.group, format!("{name}:x:{uid}:"));
         }
         let gid = gid.unwrap_or(uid);
-        // `*` is a password nobody can type.
+        // No password matches `*`.
         let line = format!("{name}:*:{uid}:{gid}::{}:/bin/sh", home.display());
         add("passwd", &self.passwd, line);
         let user = User { name: name.to_owned(), uid, gid, home: home.to_owned() };
@@ -99,7 +97,7 @@ impl Databases {
 #[derive(Debug)]
 pub(crate) struct NewUser {
     pub(crate) user: User,
-    /// Files below /etc with the text that each gets at its end; passwd last, so that a user who is found is complete.
+    /// Files below /etc with the text to append; passwd comes last, so that a user in it is complete.
     pub(crate) added: Vec<(&'static str, String)>,
 }
 
@@ -107,7 +105,7 @@ pub(crate) fn fits_field(text: &str) -> bool {
     !text.contains([':', '\n', '\0'])
 }
 
-/// The lines that are text; others cannot be a user of ours.
+/// The lines in UTF-8. Flux's user is in none of the others.
 fn lines(text: &[u8]) -> impl Iterator<Item = &str> {
     text.split(|byte| *byte == b'\n').filter_map(|line| std::str::from_utf8(line).ok())
 }
@@ -132,7 +130,7 @@ fn group(line: &str) -> Option<Group> {
     Some(Group { name, gid, members })
 }
 
-/// Names of entries; comments and the `+`/`-` lines of NIS are none.
+/// The name of an entry, unless the line is a comment or a `+` or `-` line of NIS.
 fn entry_name(name: &str) -> Option<String> {
     (!name.is_empty() && !name.starts_with(['#', '+', '-'])).then(|| name.to_owned())
 }
@@ -160,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn users_are_found_by_name_and_number_and_their_groups_begin_with_the_primary_one() {
+    fn users_are_found_by_name_and_number() {
         let databases = ubuntu();
         let ubuntu = databases.find_user("ubuntu").unwrap();
         assert_eq!((ubuntu.uid, ubuntu.home.as_path()), (1000, Path::new("/home/ubuntu")));
@@ -170,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_taken_number_moves_the_user_to_the_next_that_is_free_of_users_and_groups() {
+    fn the_next_number_is_free_of_users_and_groups() {
         let mut databases = ubuntu();
         databases.group.extend(b"staff:x:1001:\n");
         let user = flux(&databases).user;
@@ -187,14 +185,14 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_nis_and_comments_are_no_users() {
+    fn lines_of_nis_and_comments_are_skipped() {
         let databases = databases("#flux:x:1:1::/:\n+flux:x:1:1::/:\n+::::::\n", "");
         assert_eq!((databases.find_user("flux"), databases.find_uid(1)), (None, None));
     }
 
     proptest! {
         #[test]
-        fn a_user_that_was_added_is_found_whatever_there_is(
+        fn a_new_user_is_found_in_any_database(
             passwd: Vec<u8>, group: Vec<u8>, uid in 1u32..70_000,
         ) {
             let mut databases = Databases { passwd, group };

@@ -9,7 +9,7 @@ use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Which pod a command is about.
+/// The pod of a command.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct PodArguments {
     /// The agent's configuration
@@ -24,7 +24,7 @@ pub(crate) struct PodArguments {
 }
 
 impl PodArguments {
-    /// Those of a command line without any: the environment may name the configuration.
+    /// The arguments of a command line without any. The environment may name the configuration.
     pub(crate) fn of_this_pod() -> Self {
         let config = std::env::var_os("FLUX_AGENT_CONFIG");
         let config = config.map_or_else(|| AGENT_CONFIG_PATH.into(), PathBuf::from);
@@ -32,7 +32,7 @@ impl PodArguments {
     }
 }
 
-/// A question about a pod.
+/// The arguments of a command that prints facts about a pod.
 #[derive(Debug, Args)]
 pub(crate) struct PodQuestion {
     #[command(flatten)]
@@ -58,7 +58,7 @@ enum Format {
 }
 
 impl OutputArgument {
-    /// Prints `value` in the form asked for; `text` is the one for people.
+    /// Prints `value` as JSON, or `text`.
     pub fn print(self, value: &impl Serialize, text: impl FnOnce() -> String) {
         match self.output {
             Format::Text => print_text(&text()),
@@ -67,7 +67,7 @@ impl OutputArgument {
     }
 }
 
-/// What one can wait for.
+/// The event that `flux-agent wait` waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Awaited {
     /// The lead broker lets this pod in.
@@ -78,7 +78,7 @@ pub(crate) enum Awaited {
     Complete,
 }
 
-/// `seconds` of a command line: a year at most, which every clock can still count to.
+/// `seconds` of a command line, at most a year, so that no addition to a time overflows.
 pub(super) fn duration(seconds: u64) -> Duration {
     const LONGEST: u64 = 365 * 24 * 60 * 60;
     Duration::from_secs(seconds.min(LONGEST))

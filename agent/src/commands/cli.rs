@@ -93,7 +93,7 @@ enum Command {
         limits: Limits,
         /// Program and arguments
         #[arg(last = true, required = true)]
-        words: Vec<String>,
+        argv: Vec<String>,
     },
     /// Become another user and then another program (used by `run`)
     #[command(name = subcommand::EXEC, hide = true)]
@@ -102,7 +102,7 @@ enum Command {
         target: Target,
         /// Program and arguments
         #[arg(last = true, required = true)]
-        words: Vec<String>,
+        argv: Vec<String>,
     },
     /// Submit the batch script and wait for its end (used by `run` on the lead)
     #[command(name = subcommand::BATCH, hide = true)]
@@ -124,8 +124,8 @@ enum Command {
         #[command(flatten)]
         pod: PodArguments,
         /// Program and arguments; a shell if not given
-        #[arg(last = true)]
-        words: Vec<OsString>,
+        #[arg(last = true, value_name = "WORDS")]
+        argv: Vec<OsString>,
     },
     /// Make Fluxion the scheduler of the instance that `flux` talks to (what `load-fluxion.sh` does)
     #[command(name = subcommand::FLUXION, hide = true)]
@@ -183,18 +183,18 @@ enum ViewCommand {
     },
 }
 
-/// The command line as a value: what pages say to type is checked against it.
+/// The command line as a value. A test compares the commands on the pages with it.
 pub fn command_line() -> clap::Command {
     Cli::command()
 }
 
-/// Reads the command line, does what it says, and returns the code to end with.
+/// Runs the command line, and returns the exit code.
 pub fn main() -> ExitCode {
     defect::end_at_panic(None);
-    let mut words = std::env::args_os();
-    let name = words.next().unwrap_or_default();
+    let mut argv = std::env::args_os();
+    let name = argv.next().unwrap_or_default();
     let done = if Path::new(&name).file_name() == Some(Layout::CLIENT_NAME.as_ref()) {
-        client::flux(&words.collect::<Vec<_>>())
+        client::flux(&argv.collect::<Vec<_>>())
     } else {
         Cli::try_parse().map_err(|error| explain(&error)).and_then(|cli| dispatch(cli.command))
     };
@@ -208,12 +208,12 @@ pub fn main() -> ExitCode {
     ExitCode::from(output::exit_code(code))
 }
 
-/// Prints why the command line was not taken, or the help that it asks for.
+/// Prints the error of the command line, or the help.
 fn explain(error: &clap::Error) -> Failure {
-    // Nothing is to be done where even this cannot be printed.
+    // There is no way to report that printing failed.
     let _ = error.print();
-    let asked = [ErrorKind::DisplayHelp, ErrorKind::DisplayVersion].contains(&error.kind());
-    Failure::with_code(if asked { 0 } else { Exit::Usage.code() }, "")
+    let is_help = [ErrorKind::DisplayHelp, ErrorKind::DisplayVersion].contains(&error.kind());
+    Failure::with_code(if is_help { 0 } else { Exit::Usage.code() }, "")
 }
 
 fn dispatch(command: Command) -> Result<(), Failure> {
@@ -231,10 +231,10 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Probe(probe) => block_on(probe::run(&probe)),
         Command::Ps(question) => block_on(ps::run(&question)),
         Command::Resolve(resolve) => block_on(resolve::run(&resolve)),
-        Command::Exec { target, words } => become_user::exec(Some(&target), &words),
-        Command::Start { limits, words } => {
+        Command::Exec { target, argv } => become_user::exec(Some(&target), &argv),
+        Command::Start { limits, argv } => {
             limits.set().map_err(|why| Failure::new(Exit::Prepare, why))?;
-            become_user::exec(None, &words)
+            become_user::exec(None, &argv)
         }
         Command::Batch(batch) => ended_with(batch::run(&batch)),
         Command::Submit(submit) => submit::run(&submit),
@@ -244,7 +244,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         }
         Command::Rc(rc) => block_on(rc::run(&rc)),
         Command::Doctor(question) => block_on(doctor::run(&question)),
-        Command::Connect { pod, words } => client::connect(&pod, &words),
+        Command::Connect { pod, argv } => client::connect(&pod, &argv),
         Command::Fluxion => fluxion::run(),
         Command::Resources(question) => inspect::resources(&question),
         Command::Instance(question) => block_on(instance::run(&question)),
@@ -257,15 +257,15 @@ fn dispatch(command: Command) -> Result<(), Failure> {
     }
 }
 
-/// A thread for system calls that block stays: where a pod has no process left, no other can be started, and tokio panics
-/// when it has none.
-const THREADS_STAY: Duration = Duration::from_hours(24 * 365);
+/// Threads for blocking system calls are kept for ever: in a pod at its limit of processes no other thread can be started,
+/// and tokio panics without one.
+const THREAD_KEEP_ALIVE: Duration = Duration::from_hours(24 * 365);
 
-/// Runs `work` on this thread alone. Threads that still wait for a lock do not hold up the end.
+/// Runs `work` on this thread. Does not wait for threads that are blocked at the end.
 fn block_on(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .thread_keep_alive(THREADS_STAY)
+        .thread_keep_alive(THREAD_KEEP_ALIVE)
         .build();
     let runtime = runtime.map_err(|error| {
         let message = format!("start the runtime: {error}");
@@ -287,36 +287,36 @@ mod tests {
     }
 
     #[test]
-    fn what_the_operator_writes_into_containers_is_understood() {
+    fn command_lines_of_the_operator_are_valid() {
         let layout = Layout::default();
-        for words in [
+        for argv in [
             invocation::install(),
             invocation::install_view("/mnt/flux"),
             invocation::install_both("/mnt/flux"),
             invocation::run(&layout, Install::Copy),
             invocation::run_sidecar(&layout, Install::Image, "proxy"),
         ] {
-            assert!(Cli::try_parse_from(&words).is_ok(), "{words:?}");
+            assert!(Cli::try_parse_from(&argv).is_ok(), "{argv:?}");
         }
     }
 
     #[test]
-    fn becoming_another_user_is_understood() {
+    fn the_command_line_of_a_target_is_valid() {
         for (groups, capabilities) in [(vec![], vec![]), (vec![1, 2], vec!["IPC_LOCK".to_owned()])]
         {
             let expected = Target { uid: 1, gid: 2, groups, capabilities };
             let own = ["true".to_owned(), "-x".to_owned()];
             let cli = Cli::try_parse_from(expected.command(Path::new("/agent"), &own)).unwrap();
-            let Command::Exec { target, words } = cli.command else { panic!("another command") };
-            assert_eq!((target, words.as_slice()), (expected, own.as_slice()));
+            let Command::Exec { target, argv } = cli.command else { panic!("another command") };
+            assert_eq!((target, argv.as_slice()), (expected, own.as_slice()));
         }
     }
 
     #[test]
-    fn the_words_of_a_program_are_left_alone() {
-        let words = ["/agent", subcommand::START, "--", "a", "--uid", "-x"];
-        let cli = Cli::try_parse_from(words).unwrap();
-        let Command::Start { words, .. } = cli.command else { panic!("another command") };
-        assert_eq!(words, ["a", "--uid", "-x"]);
+    fn arguments_of_a_program_are_passed_on() {
+        let argv = ["/agent", subcommand::START, "--", "a", "--uid", "-x"];
+        let cli = Cli::try_parse_from(argv).unwrap();
+        let Command::Start { argv, .. } = cli.command else { panic!("another command") };
+        assert_eq!(argv, ["a", "--uid", "-x"]);
     }
 }

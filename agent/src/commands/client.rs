@@ -1,6 +1,6 @@
-//! Clients of this pod's broker. Flux takes jobs from nobody but the user it runs as, and people, tutorials and the
-//! Python SDK come in as root: they need to know nothing of that user. `flux-agent connect` starts a shell or a
-//! command; this program called `flux` ([`Layout::client`]) becomes the Flux of the view.
+//! Clients of this pod's broker. Flux accepts jobs only from its own user, while people and the Python SDK enter a pod as
+//! root. `flux-agent connect` starts a shell or a command as Flux's user. This program under the name `flux`
+//! ([`Layout::client`]) becomes the `flux` of the view as that user.
 
 use crate::accounts::become_user::{Target, become_command, change_user};
 use crate::commands::arguments::PodArguments;
@@ -21,26 +21,26 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Names the instance to talk to (flux-environment(7)).
+/// The variable with the URI of the instance (flux-environment(7)).
 const URI: &str = "FLUX_URI";
-/// Code of a command that was not found, as shells have it.
+/// The exit code of shells for a command that was not found.
 const NOT_FOUND: u8 = 127;
 
-/// Which working directory a client leaves for its home.
+/// When a client changes to its home directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum GoHome {
-    /// One that it cannot write to: it is a shell, in which people type commands that leave files.
+    /// If it cannot write to the working directory: it is a shell, and commands in it may write files.
     IfNotWritable,
-    /// One that is closed even to entering, or the root directory, in which a container without a working directory
-    /// starts. Elsewhere a command may name files relative to it.
+    /// If it cannot enter the working directory, or if that is the root directory, in which a container without a working
+    /// directory starts. In other directories, a command may name files relative to it.
     IfUseless,
 }
 
-/// Becomes `words`, or a shell; returns only when it failed.
-pub(crate) fn connect(arguments: &PodArguments, words: &[OsString]) -> Result<(), Failure> {
+/// Becomes the program of `argv`, or a shell. Returns only after a failure.
+pub(crate) fn connect(arguments: &PodArguments, argv: &[OsString]) -> Result<(), Failure> {
     let pod = PodContext::read(arguments)?;
     let (client, _) = connected(&pod)?;
-    if let Some((program, arguments)) = words.split_first() {
+    if let Some((program, arguments)) = argv.split_first() {
         return client.become_program(program, arguments, GoHome::IfUseless);
     }
     let shell = chosen_shell(&pod.config, &pod.facts);
@@ -52,7 +52,7 @@ pub(crate) fn connect(arguments: &PodArguments, words: &[OsString]) -> Result<()
     client.become_program(shell.as_os_str(), &[], GoHome::IfNotWritable)
 }
 
-/// A client of this pod's broker, and how to connect to that.
+/// A client of this pod's broker, and the address of the broker. Fails without a broker.
 pub(crate) fn connected(pod: &PodContext) -> Result<(Client, BrokerAddress), Failure> {
     let environment = client_environment(&pod.config, &pod.facts)?;
     let socket = pod.root.at(&environment.socket);
@@ -67,7 +67,7 @@ pub(crate) fn connected(pod: &PodContext) -> Result<(Client, BrokerAddress), Fai
     Ok((client, BrokerAddress { socket, owner }))
 }
 
-/// Becomes the real `flux` with `arguments`; returns only when that failed.
+/// Becomes the real `flux` with `arguments`. Returns only after a failure.
 pub(crate) fn flux(arguments: &[OsString]) -> Result<(), Failure> {
     let pod = PodContext::read(&PodArguments::of_this_pod()).ok();
     let flux = real_flux(pod.as_ref()).ok_or_else(|| {
@@ -80,7 +80,8 @@ pub(crate) fn flux(arguments: &[OsString]) -> Result<(), Failure> {
     }
 }
 
-/// `None` where there is no broker (yet), and for whoever is connected already and no root, as in a job.
+/// The client of this pod's broker, or of the one in the environment. `None` without a broker, and for a user other than
+/// root who is connected already, as in a job.
 fn client(pod: &PodContext) -> Option<Client> {
     let connected = std::env::var_os(URI);
     if connected.is_some() && pod.facts.uid != 0 {
@@ -89,7 +90,7 @@ fn client(pod: &PodContext) -> Option<Client> {
     let environment = client_environment(&pod.config, &pod.facts).ok()?;
     let socket = connected.as_deref().and_then(local_socket).unwrap_or(&environment.socket);
     let mut client = Client::new(pod, &environment, &pod.root.at(socket)).ok()?;
-    // The instance of a batch job, or what `flux proxy` has opened, stays the one that is meant.
+    // A URI in the environment, as in a batch job or below `flux proxy`, takes precedence.
     client.environment.extend(connected.map(|uri| (URI.into(), uri)));
     Some(client)
 }
@@ -98,7 +99,7 @@ fn local_socket(uri: &OsStr) -> Option<&Path> {
     uri.to_str()?.strip_prefix("local://").map(Path::new)
 }
 
-/// The view's, where there is one; otherwise the first on the `PATH` that is not this program.
+/// The `flux` of the view, if there is one; otherwise the first on the `PATH` that is not this program.
 fn real_flux(pod: Option<&PodContext>) -> Option<PathBuf> {
     let layout = pod
         .map_or_else(own_layout, |pod| pod.config.view.enabled.then(|| pod.config.layout.clone()));
@@ -111,22 +112,17 @@ fn real_flux(pod: Option<&PodContext>) -> Option<PathBuf> {
     })
 }
 
-/// What a session with this pod's broker is; `None` where there is no broker (yet).
-pub(crate) fn session(pod: &PodContext) -> Option<Client> {
-    connected(pod).ok().map(|(client, _)| client)
-}
-
-/// As whom, and in which environment, a program is a client of the broker.
+/// The user and the environment of a program that is a client of the broker.
 #[derive(Debug)]
 pub(crate) struct Client {
     environment: Environment,
-    /// Whom to become; nobody where that is not needed or not possible.
+    /// The user to become, if that is necessary and possible.
     target: Option<Target>,
 }
 
 impl Client {
-    /// The client of the broker at `socket`. Only root can become the owner of the socket, the broker's user and group.
-    /// Other users stay who they are, guests of Flux.
+    /// The client of the broker at `socket`. Root becomes the owner of the socket, which is the broker's user and group.
+    /// Other users remain themselves: for Flux they are guests.
     fn new(pod: &PodContext, environment: &ClientEnvironment, socket: &Path) -> io::Result<Self> {
         let socket = fs::metadata(socket)?;
         let owner = (socket.uid(), socket.gid());
@@ -141,21 +137,21 @@ impl Client {
         Ok(Self { environment, target })
     }
 
-    /// The first `program` on its `PATH` that `is_wanted`.
+    /// The first `program` on the client's `PATH` that `is_wanted`.
     pub(crate) fn find(&self, program: &str, is_wanted: impl Fn(&Path) -> bool) -> Option<PathBuf> {
         find_program(&self.environment, program, is_wanted)
     }
 
-    /// What starts `words` as this client by `agent`, this program.
-    pub(crate) fn command(&self, agent: &Path, words: &[String]) -> Command {
+    /// A command that starts `argv` as this client, by means of `agent`, this program.
+    pub(crate) fn command(&self, agent: &Path, argv: &[String]) -> Command {
         let target = self.target.as_ref();
-        let words = target.map_or_else(|| words.to_vec(), |target| target.command(agent, words));
-        let mut command = Command::new(words.first().map(String::as_str).unwrap_or_default());
-        command.args(words.iter().skip(1)).env_clear().envs(&self.environment);
+        let argv = target.map_or_else(|| argv.to_vec(), |target| target.command(agent, argv));
+        let mut command = Command::new(argv.first().map(String::as_str).unwrap_or_default());
+        command.args(argv.iter().skip(1)).env_clear().envs(&self.environment);
         command
     }
 
-    /// Becomes `program` with `arguments`; returns only when that failed.
+    /// Becomes `program` with `arguments`. Returns only after a failure.
     fn become_program(
         self,
         program: &OsStr,
@@ -167,14 +163,15 @@ impl Client {
         become_command(command.args(arguments).env_clear().envs(environment))
     }
 
-    /// Becomes the broker's user, in a directory that is of use, and gives the environment of what it starts.
+    /// Becomes the broker's user in a usable directory, and returns the environment of the client.
     pub(crate) fn become_user(mut self, go_home: GoHome) -> Result<Environment, Failure> {
         self.target.as_ref().map_or(Ok(()), change_user)?;
         self.leave_useless_directory(go_home);
         Ok(self.environment)
     }
 
-    /// Goes home from a working directory that is of no use. A script may read all that is printed.
+    /// Changes from an unusable working directory to the home directory. Prints this only on a terminal, as a script may
+    /// read the output.
     fn leave_useless_directory(&mut self, go_home: GoHome) {
         let usable = |path: &Path| access(path, AccessFlags::W_OK | AccessFlags::X_OK).is_ok();
         let here = Path::new(".");
@@ -195,7 +192,8 @@ impl Client {
     }
 }
 
-/// The user to whom the broker belongs, whose names go into `changes`: not where a sidecar's image does not know it.
+/// The user of the broker. Adds the names of the user to `changes`, unless the image, as that of a sidecar, has no such
+/// account.
 fn brokers_user(pod: &PodContext, (uid, gid): (u32, u32), changes: &mut Vec<Change>) -> Target {
     let accounts = &pod.facts.accounts;
     let account = accounts.find_uid(uid);

@@ -1,5 +1,4 @@
-//! `flux-agent doctor`: checks what a pod needs, one thing after the other, and says for each that is wrong what it
-//! means and what to do about it.
+//! `flux-agent doctor`: checks everything that a pod needs, and prints a remedy for each problem.
 
 use crate::commands::arguments::{PodArguments, PodQuestion};
 use crate::commands::pod::{PodContext, read_certificate};
@@ -25,14 +24,14 @@ use std::time::Duration;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-/// Long enough for the lead's address to be given up and its name to be tried.
+/// How long to wait for the lead: the agent gives up the lead's address before that, and tries its name.
 const LEAD_TIMEOUT: Duration = Duration::from_secs(7);
-/// How long `flux version` may take: it asks nobody.
+/// How long `flux version` may take, which needs no broker.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(5);
-/// Where the kernel counts what it did for the memory limit of this container (cgroup v2).
+/// The kernel's counters of the memory limit of this container (cgroup v2).
 const MEMORY_EVENTS: &str = "/sys/fs/cgroup/memory.events";
 const LOW_SPACE_MEBIBYTES: u64 = 64;
-/// How long the agent may take to answer, which it does from memory.
+/// How long the agent may take for an answer that it has in memory.
 const AGENT_TIMEOUT: Duration = Duration::from_secs(3);
 
 pub(crate) async fn run(question: &PodQuestion) -> Result<(), Failure> {
@@ -41,7 +40,7 @@ pub(crate) async fn run(question: &PodQuestion) -> Result<(), Failure> {
     ended_with(if any_failed(&checks) { NO } else { 0 })
 }
 
-/// All of them, in the order in which a pod comes to depend on them.
+/// All checks, in the order in which a pod needs the results.
 async fn all(arguments: &PodArguments) -> Vec<Check> {
     let check = |name, found| Check { name, found };
     let pod = match PodContext::read(arguments) {
@@ -80,7 +79,7 @@ fn host(pod: &PodContext) -> Found {
             "the pod's host name must be <name>-<index>: look at pod.overlay for hostNetwork, hostname or setHostnameAsFQDN, and at bursting.hostlist",
         ),
         Ok(plan) => Found::ok(format!("{}, {}, rank {}", plan.hostname, plan.role, plan.rank)),
-        // The checks that follow say it better.
+        // A later check reports this.
         Err(_) => Found::ok(pod.facts.hostname.clone()),
     }
 }
@@ -123,7 +122,7 @@ async fn view(pod: &PodContext) -> Found {
     }
 }
 
-/// Whether the ranks of the command find each other.
+/// Checks whether the ranks of the command can find each other.
 fn mpi(pod: &PodContext) -> Found {
     let command = match &pod.config.workload {
         Workload::Submit { submission }
@@ -148,7 +147,7 @@ fn mpi(pod: &PodContext) -> Found {
     }
 }
 
-/// Processes of this container that the kernel killed for its memory limit.
+/// Checks whether the kernel has killed processes of this container for its memory limit.
 fn memory(pod: &PodContext) -> Found {
     let Ok(events) = fs::read_to_string(pod.root.at(MEMORY_EVENTS)) else {
         return Found::skipped(format!("no {MEMORY_EVENTS} (cgroup v2)"));
@@ -168,7 +167,7 @@ fn killed_for_memory(events: &str) -> u64 {
     count.and_then(|count| count.trim().parse().ok()).unwrap_or_default()
 }
 
-/// Room in the shared volume, which lies on the node's disk.
+/// Checks the free space in the shared volume, which is on the node's disk.
 fn space(pod: &PodContext) -> Found {
     let mount = pod.config.layout.mount();
     let Ok(found) = statvfs(&pod.root.at(mount)) else {
@@ -331,15 +330,15 @@ async fn broker(pod: &PodContext) -> Found {
     }
 }
 
-/// Cores on which Flux schedules in this pod, if its broker is up.
+/// The cores that Flux schedules in this pod, if its broker runs.
 async fn scheduled_cores(pod: &PodContext) -> Option<usize> {
     let (_, rank) = decide::role(&pod.config, &pod.facts).ok()?;
     let mut socket = pod.broker().ok()?.connect().await.ok()?;
     let ranks = resource::ranks(&mut socket).await.ok()?;
-    ranks.into_iter().find(|it| it.rank == rank).map(|it| it.cores)
+    ranks.into_iter().find(|status| status.rank == rank).map(|status| status.cores)
 }
 
-/// All pods are taken to have the cores of the lead.
+/// The warning about a pod with fewer cores than the lead: Flux assumes that all pods have as many.
 fn fewer_cores(scheduled: usize, own: usize) -> Option<Found> {
     let found = format!("Flux schedules on {scheduled} cores in this pod, which has {own}");
     let remedy = "set limits.cpu, or let all pods run on nodes of one kind (pod.nodeSelector)";
@@ -375,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn processes_killed_for_memory_are_counted_and_groups_of_them_are_not() {
+    fn processes_killed_for_memory_are_counted() {
         let events = "low 0\nhigh 0\nmax 12\noom 2\noom_kill 3\noom_group_kill 7\n";
         assert_eq!(killed_for_memory(events), 3);
         assert_eq!(killed_for_memory("low 0\n"), 0);

@@ -1,10 +1,9 @@
-//! `flux-agent fluxion`: makes Fluxion the scheduler of a running instance. `load-fluxion.sh` is this,
-//! behind the line that puts Flux on the paths. Its rules:
-//! - Fluxion's modules want the resources to themselves: one that is loaded beside another
-//!   scheduler fails, and a module that fails takes the broker with it. So the other one goes first,
-//!   whichever it is, and comes back when Fluxion cannot be had.
-//! - Only the lead has a scheduler; a worker would fail in the same way.
-//! - Not while jobs are running: Fluxion cannot take over one without a time limit, and ends it.
+//! `flux-agent fluxion`: makes Fluxion the scheduler of a running instance. `load-fluxion.sh` calls this after it has put
+//! Flux on the paths. Its rules:
+//! - Fluxion's modules need all resources: beside another scheduler they fail, and a failed module ends the broker. So this
+//!   removes the other scheduler first, and loads it again if Fluxion cannot be loaded.
+//! - Only the lead has a scheduler; on a worker the modules would fail in the same way.
+//! - It refuses while jobs run: Fluxion cannot take over a job without a time limit, and ends it.
 
 use crate::failure::{Failure, NO, ended_with};
 use crate::process::exit_status::{exit_code, start_failure_code};
@@ -12,16 +11,16 @@ use crate::system::output::{print_line, print_stderr};
 use flux_contract::Layout;
 use std::process::{Command, Stdio};
 
-/// Matches jobs with resources.
+/// The module that matches jobs with resources.
 const RESOURCE: &str = "sched-fluxion-resource";
-/// Keeps the queue; with it Fluxion is the scheduler.
+/// The module that keeps the queue. Fluxion is the scheduler if it is loaded.
 const QUEUE_MANAGER: &str = "sched-fluxion-qmanager";
-/// Tells whether a job could ever run; older Fluxions have none.
+/// The module that checks whether a job could ever run. Older releases of Fluxion have none.
 const FEASIBILITY: &str = "sched-fluxion-feasibility";
 /// The kinds of resources that Fluxion manages.
 const ALLOWLIST: &str = "load-allowlist=node,core,gpu";
 
-/// Makes Fluxion the scheduler. Where `flux` does not answer, its code is the one to end with.
+/// Makes Fluxion the scheduler. If `flux` fails, this ends with the exit code of `flux`.
 pub(crate) fn run() -> Result<(), Failure> {
     let rank = flux(&["getattr", "rank"])?;
     if rank != "0" {
@@ -48,7 +47,7 @@ pub(crate) fn run() -> Result<(), Failure> {
         print("Fluxion is the scheduler now");
         return Ok(());
     }
-    // Flux says what fails from here on; the refusal is what counts.
+    // Flux prints errors of these commands. Only the refusal counts.
     let _ = flux(&["module", "remove", "-f", RESOURCE]);
     if let Some(scheduler) = scheduler {
         let _ = load(&[scheduler]);
@@ -56,8 +55,7 @@ pub(crate) fn run() -> Result<(), Failure> {
     refuse(&format!("Fluxion cannot be loaded, see above: {stays}"))
 }
 
-/// The module of a line of `flux module list` if it is the scheduler: the last column has the
-/// services of a module.
+/// The module in a line of `flux module list`, if it is the scheduler. The last column has the services of a module.
 fn scheduler(line: &str) -> Option<&str> {
     let services = line.split_whitespace().next_back()?;
     let module = line.split_whitespace().next()?;
@@ -77,15 +75,15 @@ fn warn(text: &str) {
     print_stderr(&format!("load-fluxion.sh: {text}"));
 }
 
-fn load(words: &[&str]) -> Result<String, Failure> {
-    flux(&[&["module", "load"], words].concat())
+fn load(arguments: &[&str]) -> Result<String, Failure> {
+    flux(&[&["module", "load"], arguments].concat())
 }
 
-/// What `flux` prints for `words`: as the shell finds it, connected to the instance that the shell is in, else to
-/// this pod's.
-fn flux(words: &[&str]) -> Result<String, Failure> {
+/// Runs the `flux` on the `PATH` with `arguments`, and returns its output. It is connected to the instance of the shell, or
+/// else to that of this pod.
+fn flux(arguments: &[&str]) -> Result<String, Failure> {
     let mut command = Command::new(Layout::CLIENT_NAME);
-    command.args(words).stdout(Stdio::piped()).stderr(Stdio::inherit());
+    command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::inherit());
     let uri = |name| std::env::var_os(name).filter(|uri| !uri.is_empty());
     if let Some(uri) = uri("FLUX_URI").or_else(|| uri("fluxsocket")) {
         command.env("FLUX_URI", uri);

@@ -1,5 +1,5 @@
-//! What a pod is: `flux-agent plan`, what `run` would do in it; `resources`, what Flux takes it to have; `env`, the
-//! environment of a client of its broker, and, for hooks, that of this process.
+//! Facts about a pod: `flux-agent plan` prints the plan of `run`; `resources` the resources that Flux schedules; `env` the
+//! environment of a client of the broker and, for hooks, that of this process.
 
 use crate::commands::arguments::PodQuestion;
 use crate::commands::pod::PodContext;

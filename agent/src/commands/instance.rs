@@ -1,4 +1,4 @@
-//! `flux-agent instance`: what the instance of this pod's broker has and does, for programs.
+//! `flux-agent instance`: the ranks and jobs of the instance of this pod's broker, as JSON.
 
 use crate::commands::arguments::PodArguments;
 use crate::commands::client::connected;
@@ -14,14 +14,14 @@ use flux_protocol::job_id;
 use serde_json::json;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Most jobs that are read, so that the answer of the broker is short enough.
+/// The largest number of jobs that is read, so that the answer of the broker is short enough.
 const MOST_JOBS: usize = 5000;
-/// What is read of each job.
+/// The attributes of a job that are read.
 const ATTRIBUTES: &str = "userid name state result ntasks nnodes ranks t_submit t_run t_inactive";
-/// Most bytes that are read of a job's output: the last ones.
+/// How many of the last bytes of a job's output are read.
 const MOST_OUTPUT: usize = 64 << 10;
 
-/// What is asked.
+/// The arguments of `flux-agent instance`.
 #[derive(Debug, Args)]
 pub(crate) struct Question {
     #[command(flatten)]
@@ -41,8 +41,8 @@ fn id(text: &str) -> Result<u64, String> {
 pub(crate) async fn run(question: &Question) -> Result<(), Failure> {
     let pod = PodContext::read(&question.pod)?;
     let failed = |error: SocketError| {
-        let doing = "ask the instance (see flux-agent status, flux-agent doctor)";
-        Failure::because(Exit::Broker, doing, &error)
+        let operation = "ask the instance (see flux-agent status, flux-agent doctor)";
+        Failure::because(Exit::Broker, operation, &error)
     };
     let (_, broker) = connected(&pod)?;
     let report = ask(question, &pod, &mut broker.connect().await.map_err(failed)?).await;
@@ -75,7 +75,7 @@ async fn ask(
     Ok(report)
 }
 
-/// The job as it stands at `now`, in seconds of Unix time. `name_of` gives the names of users.
+/// The report of a job at `now`, in seconds of Unix time. `name_of` returns the names of users.
 fn report(job: Job, now: f64, name_of: &impl Fn(u32) -> String) -> JobReport {
     let state = job.status();
     let begun = job.t_run.or_else(|| state.is_pending().then_some(job.t_submit));

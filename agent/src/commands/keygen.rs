@@ -1,4 +1,4 @@
-//! `flux-agent keygen`: makes CURVE certificates.
+//! `flux-agent keygen`: creates CURVE certificates.
 
 use crate::failure::Failure;
 use crate::system::files;
@@ -50,7 +50,7 @@ fn write(path: &Path, certificate: &CurveCertificate, force: bool) -> io::Result
     let text = certificate.to_text();
     let fill = |file: &mut File| {
         file.write_all(text.expose().as_bytes())?;
-        // It is on the disk before anybody relies on it.
+        // The certificate has to survive a crash.
         file.sync_all()
     };
     let make = if force { files::replace } else { files::create };
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_made_or_written_is_named() {
+    fn errors_name_the_certificate_and_the_path() {
         let refused = make(None, "a_b", false).unwrap_err();
         assert!(refused.starts_with("could not make a CURVE certificate named"), "{refused}");
         let refused = make(Some(Path::new("/nonexistent/c")), "a", false).unwrap_err();
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_is_readable_by_its_owner_only_and_not_overwritten_without_force() {
+    fn only_force_replaces_a_certificate() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("curve.cert");
         let read = || CurveCertificate::parse(&fs::read_to_string(&path).unwrap()).unwrap();

@@ -1,5 +1,4 @@
-//! The command line, and the subcommands that are not a run, one file for each family. They ask, print, and
-//! end with a code.
+//! The command line, and the subcommands other than `run`, each in a file.
 
 pub(crate) mod arguments;
 pub(crate) mod cli;

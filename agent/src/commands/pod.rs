@@ -1,4 +1,4 @@
-//! Configuration and facts of the pod that a subcommand is about.
+//! Configuration and facts of the pod of a subcommand.
 
 use crate::commands::arguments::PodArguments;
 use crate::failure::Failure;
@@ -30,7 +30,7 @@ impl PodContext {
         Ok(Self { config, facts, root })
     }
 
-    /// A worker has no resource set by which Flux schedules.
+    /// The resources of the pod. Only the lead has the resource set of Flux.
     pub(crate) fn resources(&self) -> Resources {
         let role = decide::role(&self.config, &self.facts);
         let is_lead = role.is_ok_and(|(role, _)| role == Role::Lead);
@@ -38,13 +38,13 @@ impl PodContext {
         Resources::read(&self.root, set, self.facts.has_own_cores)
     }
 
-    /// The broker of this pod, for a process that connects as the user that it is.
+    /// The broker of this pod, for connections as the user of this process.
     pub(crate) fn broker(&self) -> Result<BrokerAddress, Failure> {
         let client = client_environment(&self.config, &self.facts)?;
         Ok(BrokerAddress { socket: self.root.at(client.socket), owner: None })
     }
 
-    /// Where its certificate is: the broker's copy, else the mounted one.
+    /// The path of the certificate: the broker's copy, or else the mounted one.
     pub(crate) fn certificate_path(&self) -> PathBuf {
         let copy = self.root.at(self.config.layout.curve_certificate());
         let mounted = self.root.at(Path::new(CURVE_MOUNT).join(CURVE_SECRET_KEY));
@@ -52,7 +52,7 @@ impl PodContext {
     }
 }
 
-/// The paths below the shared volume from which this program was started, if it was.
+/// The layout of the shared volume, if this program was started from there.
 pub(crate) fn own_layout() -> Option<Layout> {
     let own = std::env::current_exe().ok()?;
     let layout = Layout::new(own.parent()?.parent()?).with_private(PRIVATE_MOUNT);

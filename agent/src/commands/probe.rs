@@ -1,4 +1,4 @@
-//! `flux-agent probe`: whether a broker's port would let this pod in.
+//! `flux-agent probe`: checks whether a broker would accept this pod.
 
 use crate::commands::arguments::{OutputArgument, PodArguments, duration};
 use crate::commands::pod::{PodContext, read_certificate};
@@ -28,7 +28,7 @@ pub(crate) struct Probe {
     output: OutputArgument,
 }
 
-/// Asks every address of the target, or of the lead. Whoever names target and certificate needs no configuration.
+/// Probes every address of the target, or of the lead. With a target and a certificate, no configuration is needed.
 pub(crate) async fn run(arguments: &Probe) -> Result<(), Failure> {
     let Probe { target, certificate, timeout, output, .. } = arguments;
     let pod = || PodContext::read(&arguments.pod);
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn targets_may_be_names_and_addresses_of_both_kinds() {
+    fn targets_are_names_or_addresses() {
         assert_eq!(host_and_port("hello-0.hello:8050"), Ok(("hello-0.hello".to_owned(), 8050)));
         assert_eq!(host_and_port("[fd00::1]:8050"), Ok(("fd00::1".to_owned(), 8050)));
         for wrong in ["hello", "hello:port"] {

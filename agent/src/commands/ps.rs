@@ -1,4 +1,4 @@
-//! `flux-agent ps`: the processes of this container as a tree, and where each comes from. An image need not have a `ps`.
+//! `flux-agent ps`: the processes of this container as a tree, with their origins, for images without a `ps`.
 
 use crate::accounts::passwd::Databases;
 use crate::commands::arguments::PodQuestion;
@@ -16,11 +16,11 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-/// Programs of Flux, by the names that they have in the kernel.
+/// Programs of Flux, by their names in the kernel.
 const FLUX_BROKER: &str = "flux-broker";
 const FLUX_SHELL: &str = "flux-shell";
 
-/// Where a process comes from. What it starts comes from the same, but for jobs.
+/// The origin of a process. Its children have the same origin, except for jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum Origin {
@@ -31,9 +31,9 @@ enum Origin {
     /// The lead's command, or a sidecar's.
     Command,
     Hook,
-    /// An orphan: of a broker that was killed, or a daemon that a hook or the command has started.
+    /// An orphan of a killed broker, or a daemon that a hook or the command has started.
     LeftOver,
-    /// By somebody else, as by `kubectl exec`.
+    /// Started from outside, as by `kubectl exec`.
     Entered,
 }
 
@@ -58,14 +58,14 @@ struct Row {
 
 pub(crate) async fn run(question: &PodQuestion) -> Result<(), Failure> {
     let pod = &question.pod;
-    // Without it users are numbers.
+    // Without this file, users are shown as numbers.
     let passwd = fs::read(pod.root.at("/etc/passwd")).unwrap_or_default();
     let users = Databases { passwd, ..Databases::default() };
     let user = |uid: u32| users.find_uid(uid).map_or_else(|| uid.to_string(), |user| user.name);
     let failed = |error: ProcError| Failure::new(Exit::Prepare, format!("read /proc: {error}"));
     let uptime = Uptime::current().map_err(failed)?.uptime_duration();
     let all = all_processes().map_err(failed)?;
-    // One that has ended meanwhile is none any more.
+    // Processes that have ended meanwhile are left out.
     let rows = all.filter_map(|process| row(&process.ok()?, uptime, &user)).collect();
     let hook_runs = wait::runs_hook(pod).await;
     let rows = with_origins(rows, hook_runs);
@@ -91,7 +91,7 @@ fn row(process: &Process, uptime: Duration, user: &impl Fn(u32) -> String) -> Op
     })
 }
 
-/// The processes in the order of a tree, each with where it comes from. A hook runs now, if `hook_runs`.
+/// The processes in the order of a tree, each with its origin. `hook_runs` tells whether a hook runs now.
 fn with_origins(rows: Vec<Row>, hook_runs: bool) -> Vec<Row> {
     let agent = rows.iter().find(|row| is_agent(row)).cloned();
     let mut children: BTreeMap<i32, Vec<Row>> = BTreeMap::new();
@@ -126,7 +126,7 @@ fn origin(row: &Row, inherited: Origin, agent: Option<&Row>, hook_runs: bool) ->
         let is_job = inherited == Origin::Broker && row.name == FLUX_SHELL;
         return if is_job { Origin::Job } else { inherited };
     }
-    // What the agent starts leads a process group of its own in the agent's session.
+    // Each child of the agent leads a process group in the agent's session.
     if row.group != row.pid || row.session != agent.session || row.name == FLUX_SHELL {
         Origin::LeftOver
     } else if row.name.starts_with(FLUX_BROKER) {
@@ -171,7 +171,7 @@ fn text(rows: &[Row]) -> String {
     text
 }
 
-/// How many of the processes are above this one.
+/// The number of ancestors of a process.
 fn depth(rows: &[Row], row: &Row) -> usize {
     let above = |row: &Row| rows.iter().find(|other| other.pid == row.parent);
     std::iter::successors(above(row), |row| above(row)).take(rows.len()).count()

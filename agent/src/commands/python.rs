@@ -1,6 +1,6 @@
-//! The check of `doctor` whether the image's own Python imports Flux's modules.
+//! The check of `doctor` whether the image's own Python can import Flux's modules.
 
-use crate::commands::client::session;
+use crate::commands::client::connected;
 use crate::commands::pod::PodContext;
 use crate::system::check::Found;
 use crate::system::files::is_executable;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-/// Prints its version, and what is wrong with the import if anything is.
+/// Prints the version of Python, and the error of the import if there is one.
 const SCRIPT: &str = "import sys
 print('%d.%d.%d' % sys.version_info[:3])
 try:
@@ -19,10 +19,10 @@ except Exception as error:
     print('%s: %s' % (type(error).__name__, error))
 ";
 
-/// How long that may take, from a disk that was not read before.
+/// How long the import may take, also from a disk whose files are not cached.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What Flux imports that is not Python's own, by the names of the modules.
+/// The modules of other packages that Flux imports.
 const PACKAGES: [&str; 3] = ["_cffi_backend", "yaml", "ply"];
 
 pub(super) async fn python(pod: &PodContext) -> Found {
@@ -33,7 +33,7 @@ pub(super) async fn python(pod: &PodContext) -> Found {
     let Some(modules) = pod.config.view.python_path.as_deref().map(Path::new).or(own) else {
         return Found::skipped("the view has no modules of Flux for Python");
     };
-    let Some(session) = session(pod) else {
+    let Ok((session, _)) = connected(pod) else {
         return Found::skipped("needs the broker, as whose user Python is started");
     };
     let view = pod.config.layout.view();
@@ -42,9 +42,9 @@ pub(super) async fn python(pod: &PodContext) -> Found {
         return Found::skipped("the image has no python3 of its own");
     };
     let shown = program.display().to_string();
-    let words = [&pod.root.at(&program).display().to_string(), "-c", SCRIPT].map(str::to_owned);
-    let mut python = Command::from(session.command(&pod.facts.agent, &words));
-    // It looks for modules where it is started, too.
+    let argv = [&pod.root.at(&program).display().to_string(), "-c", SCRIPT].map(str::to_owned);
+    let mut python = Command::from(session.command(&pod.facts.agent, &argv));
+    // Python also searches its working directory for modules.
     python.current_dir("/").stdin(Stdio::null()).kill_on_drop(true);
     let remedy = "flux python of the view works without it";
     match timeout(TIMEOUT, python.output()).await {
@@ -63,9 +63,9 @@ pub(super) async fn python(pod: &PodContext) -> Found {
     }
 }
 
-/// What `said`, the output of [`SCRIPT`] from `python`, means; `modules` is the directory of Flux's modules.
-fn imported(python: &str, said: &str, modules: &Path) -> Found {
-    let mut lines = said.lines();
+/// The result for the `output` of [`SCRIPT`] from `python`. `modules` is the directory of Flux's modules.
+fn imported(python: &str, output: &str, modules: &Path) -> Found {
+    let mut lines = output.lines();
     let version = lines.next().unwrap_or_default();
     let Some(error) = lines.next() else {
         return Found::ok(format!("{python} ({version}) imports flux.job"));

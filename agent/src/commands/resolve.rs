@@ -1,4 +1,4 @@
-//! `flux-agent resolve`: what each name server of the pod says of a name, and how long it takes to.
+//! `flux-agent resolve`: the answer of each name server of the pod for a name, and the time that it takes.
 
 use crate::commands::arguments::OutputArgument;
 use crate::failure::{Failure, ended_with};
@@ -7,7 +7,7 @@ use clap::Args;
 use flux_contract::Exit;
 use std::fmt::Write as _;
 
-/// What is asked.
+/// The arguments of `flux-agent resolve`.
 #[derive(Debug, Args)]
 pub(crate) struct Resolve {
     /// The name: complete if it ends with a dot, else completed by the search list as for every program of the pod
@@ -16,7 +16,7 @@ pub(crate) struct Resolve {
     output: OutputArgument,
 }
 
-/// Asks, prints the answers, and ends with 1 where nobody knows the name.
+/// Prints the answers, and exits with 1 if no server knows the name.
 pub(crate) async fn run(resolve: &Resolve) -> Result<(), Failure> {
     let found = resolution(&resolve.name).await;
     let found = found.map_err(|error| Failure::new(Exit::Prepare, format!("{error:#}")))?;
@@ -33,11 +33,11 @@ fn text(found: &Resolution) -> String {
     let mut text = format!("name        {}\nsearch list {search}\n", found.name);
     let _ = writeln!(text, "/etc/hosts  {}", list(&found.hosts));
     for Answer { server, milliseconds, name, addresses, error } in &found.servers {
-        let said = match (name, error) {
+        let answer = match (name, error) {
             (Some(name), None) => format!("{} ({name})", list(addresses)),
             (_, error) => error.clone().unwrap_or_default(),
         };
-        let _ = writeln!(text, "{server:<12}{milliseconds:>5} ms  {said}");
+        let _ = writeln!(text, "{server:<12}{milliseconds:>5} ms  {answer}");
     }
     if found.servers.is_empty() {
         text.push_str(

@@ -1,5 +1,5 @@
-//! `flux-agent pack` and `unpack`: files on their way out of a pod and into it, without a tar in its image. They run as
-//! whoever starts them: `flux-agent connect -- flux-agent pack PATH` as Flux's user.
+//! `flux-agent pack` and `unpack`: copy files out of a pod and into it, without a tar in its image. They run as the user who
+//! starts them: `flux-agent connect -- flux-agent pack PATH` runs as Flux's user.
 
 use crate::failure::Failure;
 use crate::system::output::log_line;
@@ -8,7 +8,7 @@ use flux_transfer::{Destination, TransferError};
 use std::io::{self, BufReader, BufWriter};
 use std::path::{Path, PathBuf};
 
-/// Bytes that are written or read at once.
+/// The size of the buffer for reading and writing, in bytes.
 const BUFFER: usize = 64 << 10;
 
 pub(crate) fn pack(path: &Path) -> Result<(), Failure> {

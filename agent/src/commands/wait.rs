@@ -1,5 +1,5 @@
-//! What the agent that runs this pod says of it: `flux-agent status`; `ready`, for people and scripts; `wait`, until
-//! something is there.
+//! Subcommands that ask the agent of this pod: `flux-agent status` prints its state, `ready` checks whether the pod is ready,
+//! `wait` waits for an event.
 
 use crate::commands::arguments::{Awaited, PodArguments, PodQuestion, duration};
 use crate::commands::pod::{PodContext, own_layout, read_certificate};
@@ -29,7 +29,7 @@ pub(crate) async fn ready(arguments: &PodArguments, seconds: u64) -> Result<(), 
             Err(error) if left.is_zero() => {
                 return Err(Failure::with_code(NO, format!("{error:#}")));
             }
-            // It is not ready yet, or there is no agent yet.
+            // The pod is not ready yet, or its agent has not started yet.
             Ok(_) | Err(_) => tokio::time::sleep(POLL_INTERVAL.min(left)).await,
         }
     }
@@ -74,7 +74,7 @@ async fn wait_lead(arguments: &PodArguments, limit: Duration) -> Result<(), Fail
     wait_for_lead(&lead, &certificate, limit, &mut log_line).await.map(drop)
 }
 
-/// The configuration says where the shared volume is; where it cannot be read, this program's own place in it does.
+/// The layout in the configuration. If that cannot be read, the layout follows from the path of this program.
 fn layout(arguments: &PodArguments) -> Layout {
     let config = read_config(&arguments.root.at(&arguments.config));
     config.ok().map(|config| config.layout).or_else(own_layout).unwrap_or_default()
@@ -91,7 +91,7 @@ pub(crate) async fn status(question: &PodQuestion) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether a hook runs in the pod now, as far as its agent can be asked.
+/// Whether the agent of the pod answers that it runs a hook.
 pub(crate) async fn runs_hook(arguments: &PodArguments) -> bool {
     let report = ask(&agent_socket(arguments), ANSWER_TIMEOUT).await;
     report.is_ok_and(|report| report.doing.is_some())
@@ -120,7 +120,7 @@ fn status_text(report: &StatusReport) -> String {
     text
 }
 
-/// The phase that runs, what it does, and for how long it has.
+/// The current phase, its activity, and its time so far.
 fn phase_text(report: &StatusReport) -> String {
     let doing = report.doing.iter().map(|doing| format!(" ({doing})"));
     let running = report.phases.last().filter(|phase| phase.name == report.phase);
@@ -140,7 +140,7 @@ mod tests {
     use tokio::sync::watch;
 
     #[tokio::test]
-    async fn whoever_waits_for_ready_learns_when_it_is_settled() {
+    async fn ready_ends_when_the_pod_is_ready_or_over() {
         let ready_pod = StatusReport { ready: true, ..StatusReport::default() };
         let over = StatusReport { over: true, ..StatusReport::default() };
         for settled in [ready_pod, over] {
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn the_status_names_what_is_unknown_as_such_and_says_which_hook_runs_for_how_long() {
+    fn the_status_has_the_hook_and_its_time() {
         let hooks = Phase {
             name: "hooks".to_owned(),
             start_milliseconds: 20,

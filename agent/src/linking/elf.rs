@@ -1,4 +1,4 @@
-//! What the headers of a program or a library say about how it is loaded.
+//! The headers of a program or a library that determine how it is loaded.
 
 use object::Endianness;
 use object::elf::{DT_NEEDED, DT_RPATH, DT_RUNPATH, DT_SONAME, ELFMAG, FileHeader64, SHF_ALLOC};
@@ -6,7 +6,7 @@ use object::read::elf::{Dyn, FileHeader, ProgramHeader, SectionHeader};
 use object::read::{ReadRef, StringTable};
 use std::collections::BTreeSet;
 
-/// Libraries that belong to the C library and come from one build of it: the loader, too.
+/// The parts of the C library, including the loader. They have to come from one build.
 const C_LIBRARY: [&str; 14] = [
     "ld-linux",
     "libBrokenLocale",
@@ -27,21 +27,21 @@ const C_LIBRARY: [&str; 14] = [
 /// The headers of a program or a library.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Elf {
-    /// For which processor (`e_machine`).
+    /// The processor (`e_machine`).
     pub machine: u16,
-    /// The loader that starts it: a program has one.
+    /// The loader, which only a program has.
     pub interpreter: Option<String>,
-    /// The name by which others need it (`DT_SONAME`).
+    /// The name of a library (`DT_SONAME`).
     pub soname: Option<String>,
-    /// Libraries that it needs (`DT_NEEDED`).
+    /// The needed libraries (`DT_NEEDED`).
     pub needed: Vec<String>,
-    /// Where to search for libraries, also for those that libraries of it need (`DT_RPATH`).
+    /// The search path for libraries, and for the libraries of those (`DT_RPATH`).
     pub rpath: Vec<String>,
-    /// Where to search for libraries that it needs itself (`DT_RUNPATH`).
+    /// The search path for the needed libraries alone (`DT_RUNPATH`).
     pub runpath: Vec<String>,
-    /// Versions of symbols that it needs of the C library, as `GLIBC_2.34`.
+    /// The needed versions of symbols of the C library, as `GLIBC_2.34`.
     pub needed_versions: BTreeSet<String>,
-    /// Versions of symbols that it defines.
+    /// The versions of symbols that the file defines.
     pub defined_versions: BTreeSet<String>,
     /// Names of sections that only debuggers read.
     pub strippable: BTreeSet<String>,
@@ -52,7 +52,7 @@ pub fn is_elf(data: &[u8]) -> bool {
     data.starts_with(&ELFMAG)
 }
 
-/// Whether `name` is that of a library that belongs to the C library.
+/// Whether the library `name` is a part of the C library.
 pub fn is_of_c_library(name: &str) -> bool {
     C_LIBRARY.iter().any(|part| {
         let rest = name.strip_prefix(part);
@@ -124,7 +124,7 @@ impl Elf {
     }
 }
 
-/// What only debuggers read: nothing of it is loaded.
+/// Whether only debuggers read the section.
 fn is_strippable(name: &str) -> bool {
     name.starts_with(".debug") || name == ".gdb_index"
 }
@@ -143,7 +143,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn the_headers_of_a_shell_name_its_loader_and_its_c_library() {
+    fn the_headers_of_a_shell_have_its_loader_and_c_library() {
         let data = fs::read(fs::canonicalize("/bin/sh").unwrap()).unwrap();
         assert!(is_elf(&data) && !is_elf(b"#!/bin/sh"));
         let elf = Elf::read(&*data).unwrap();
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn the_c_library_is_known_with_all_its_parts_and_nothing_else() {
+    fn all_parts_of_the_c_library_are_known() {
         for name in ["libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2", "libnss_dns.so.2"] {
             assert!(is_of_c_library(name), "{name}");
         }

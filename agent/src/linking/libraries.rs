@@ -1,8 +1,8 @@
-//! Where the dynamic loader finds a library (`ld.so(8)`), without starting anything.
+//! Finds libraries as the dynamic loader does (`ld.so(8)`).
 //!
-//! In this order: `DT_RPATH` of what needs it and of the program, unless what needs it has a `DT_RUNPATH`;
-//! `LD_LIBRARY_PATH`, which belongs to a process and not to an installation; that `DT_RUNPATH`; the directories of
-//! `/etc/ld.so.conf`, from which the loader's cache is made; the loader's own directories.
+//! The loader searches in this order: `DT_RPATH` of the file that needs the library and of the program, unless that file
+//! has a `DT_RUNPATH`; `LD_LIBRARY_PATH` of the process; that `DT_RUNPATH`; the directories of `/etc/ld.so.conf`, from which
+//! the loader's cache is made; the loader's own directories.
 
 use super::elf::{Elf, machine_name};
 use super::sysroot::Sysroot;
@@ -11,30 +11,30 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// The libraries of one file system.
+/// The libraries of a file system.
 pub struct Libraries<'sysroot> {
     sysroot: &'sysroot Sysroot,
     machine: u16,
-    /// Those of `LD_LIBRARY_PATH`.
+    /// The directories of `LD_LIBRARY_PATH`.
     process: Vec<PathBuf>,
-    /// Directories for everybody.
+    /// The directories for every program.
     directories: Vec<PathBuf>,
-    /// What `$LIB` may stand for.
+    /// The possible values of `$LIB`.
     library_names: [String; 2],
 }
 
 /// A library that was found.
 #[derive(Debug, Clone)]
 pub struct Library {
-    /// Where, all links followed.
+    /// Its path, after all links.
     pub path: PathBuf,
     /// Its headers.
     pub elf: Elf,
 }
 
 impl<'sysroot> Libraries<'sysroot> {
-    /// For programs for `machine`; `more` directories are searched after all others.
-    pub fn new(sysroot: &'sysroot Sysroot, machine: u16, more: Vec<PathBuf>) -> Self {
+    /// The libraries for the processor `machine`. The `extra` directories are searched after all others.
+    pub fn new(sysroot: &'sysroot Sysroot, machine: u16, extra: Vec<PathBuf>) -> Self {
         let library_names =
             [format!("lib/{}-linux-gnu", machine_name(machine)), "lib64".to_owned()];
         let configuration = Path::new("/etc/ld.so.conf");
@@ -42,18 +42,18 @@ impl<'sysroot> Libraries<'sysroot> {
         for name in library_names.iter().map(String::as_str).chain(["lib"]) {
             directories.extend([Path::new("/").join(name), Path::new("/usr").join(name)]);
         }
-        directories.extend(more);
+        directories.extend(extra);
         Self { sysroot, machine, process: Vec::new(), directories, library_names }
     }
 
-    /// In a process with this `LD_LIBRARY_PATH`, where the empty entry is no directory.
+    /// Sets `LD_LIBRARY_PATH`. Empty and relative entries are ignored.
     #[must_use]
     pub fn with_path(self, path: &str) -> Self {
         let entries = path.split([':', ';']).filter(|entry| entry.starts_with('/'));
         Self { process: entries.map(PathBuf::from).collect(), ..self }
     }
 
-    /// The loader's directories in `sysroot`, for whatever processor.
+    /// The loader's directories in `sysroot`, for all processors.
     pub fn names_of_directories(sysroot: &Sysroot) -> Vec<PathBuf> {
         let names = sysroot.names(Path::new("/usr/lib"));
         let architectures = names.iter().filter(|name| name.ends_with("-linux-gnu"));
@@ -61,8 +61,8 @@ impl<'sysroot> Libraries<'sysroot> {
         directories.chain(["/usr/lib64".into(), "/usr/lib".into()]).collect()
     }
 
-    /// The library `name`, needed by the file at `path` with the headers `elf`, in a process whose
-    /// program has the `DT_RPATH` `inherited`; or the directories that were searched.
+    /// The library `name` that the file at `path` with the headers `elf` needs, in a process whose program has the `DT_RPATH`
+    /// `inherited`. The error has the directories that were searched.
     pub fn find(
         &self,
         name: &str,
@@ -80,7 +80,7 @@ impl<'sysroot> Libraries<'sysroot> {
         found.ok_or(directories)
     }
 
-    /// The directories that an object in `origin` brings along.
+    /// The directories that the headers of a file in `origin` and the process add.
     fn own_directories(&self, elf: &Elf, inherited: &[String], origin: &Path) -> Vec<PathBuf> {
         let hands_down = elf.runpath.is_empty();
         let before = elf.rpath.iter().chain(inherited).filter(|_| hands_down);
@@ -89,7 +89,7 @@ impl<'sysroot> Libraries<'sysroot> {
         before.flat_map(expand).chain(self.process.iter().cloned()).chain(after).collect()
     }
 
-    /// The library at `path`, unless it is none or one for another processor: the loader goes on then.
+    /// The library at `path`, if it is one for this processor. The loader skips others.
     fn library(&self, path: &Path) -> Option<Library> {
         let file = ReadCache::new(File::open(self.sysroot.file(path)?).ok()?);
         let elf = Elf::read(&file).ok().filter(|elf| elf.machine == self.machine)?;
@@ -97,8 +97,8 @@ impl<'sysroot> Libraries<'sysroot> {
     }
 }
 
-/// What an entry of a search path stands for. One with a token that depends on the processor's kind, or a
-/// relative one, stands for nothing.
+/// The directories of an entry of a search path. An entry that is relative, or has a token for the kind of the processor,
+/// has none.
 fn expanded(entry: &str, origin: &Path, library_names: &[String]) -> Vec<PathBuf> {
     let origin = origin.display().to_string();
     let entry = entry.replace("${", "$").replace('}', "").replace("$ORIGIN", &origin);
@@ -111,14 +111,14 @@ fn expanded(entry: &str, origin: &Path, library_names: &[String]) -> Vec<PathBuf
     directories
 }
 
-/// The directories that `file` and what it includes configure, in their order. Files may include each
-/// other: those that are `done` are passed over.
+/// The directories that `file` and the included files configure, in their order. Files may include each other: `done` files
+/// are skipped.
 fn configured(sysroot: &Sysroot, file: &Path, done: &mut BTreeSet<PathBuf>) -> Vec<PathBuf> {
     let mut directories = Vec::new();
     let text = done.insert(file.to_owned()).then(|| sysroot.read(file)).flatten();
     for line in String::from_utf8_lossy(&text.unwrap_or_default()).lines() {
         let line = line.split('#').next().unwrap_or_default().trim();
-        let included = line.strip_prefix("include").filter(|it| it.starts_with([' ', '\t']));
+        let included = line.strip_prefix("include").filter(|rest| rest.starts_with([' ', '\t']));
         if let Some(pattern) = included {
             let pattern = file.parent().unwrap_or(file).join(pattern.trim());
             for file in matching(sysroot, &pattern) {
@@ -146,8 +146,7 @@ fn matching(sysroot: &Sysroot, pattern: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The newest of some versions `PREFIX_1.2.3`, by their numbers. Versions without any, as
-/// `GLIBC_PRIVATE`, do not count.
+/// The newest of `versions` as `GLIBC_2.34`, by their numbers. Versions without numbers, as `GLIBC_PRIVATE`, are ignored.
 pub fn newest<'a>(versions: impl IntoIterator<Item = &'a String>) -> Option<&'a str> {
     let numbered = versions.into_iter().filter_map(|version| {
         let numbers = version.strip_prefix("GLIBC_")?.split('.').map(|part| part.parse().ok());
@@ -177,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_runpath_takes_away_what_the_program_would_hand_down() {
+    fn a_runpath_replaces_the_rpath_of_the_program() {
         let sysroot = Sysroot::default();
         let libraries = Libraries::new(&sysroot, object::elf::EM_X86_64, Vec::new());
         let list = |text: &str| vec![text.to_owned()];

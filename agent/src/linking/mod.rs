@@ -1,4 +1,4 @@
-//! What a program is linked to, found as the dynamic loader finds it, without starting anything.
+//! The libraries of a program, found as the dynamic loader finds them, without starting the program.
 
 mod elf;
 mod libraries;

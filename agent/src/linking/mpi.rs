@@ -1,8 +1,8 @@
-//! By what the tasks of a program find each other, as far as its libraries tell.
+//! Recognizes the MPI of a program by its libraries.
 //!
-//! Open MPI 5 finds other ranks by PMIx alone. Open MPI 4 has a component for Flux's own PMI, and MPICH and its kin have
-//! a client of it. The two Open MPIs have one name (`libmpi.so.40`), and differ in that of their portability layer:
-//! `libopen-pal.so.40` and, from 5.0 on, `libopen-pal.so.80`.
+//! Open MPI 5 finds other ranks only by PMIx. Open MPI 4 has a component for Flux's own PMI, and MPICH and its derivatives
+//! have a client of it. Both releases of Open MPI have a `libmpi.so.40`; their portability layers differ:
+//! `libopen-pal.so.40`, and from 5.0 on `libopen-pal.so.80`.
 
 use super::elf::Elf;
 use super::libraries::Libraries;
@@ -10,7 +10,7 @@ use super::sysroot::Sysroot;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// The first version of Open MPI's portability layer without a client for any PMI but PMIx.
+/// The first version of Open MPI's portability layer that supports PMIx alone.
 const OPEN_MPI_5: u32 = 80;
 
 /// The MPI of a program.
@@ -18,11 +18,11 @@ const OPEN_MPI_5: u32 = 80;
 pub enum Mpi {
     /// Open MPI 5 or newer.
     OpenMpi5,
-    /// None, but it asks a PMIx server itself.
+    /// No MPI, but a client of PMIx.
     Pmix,
-    /// Another one: it is left to Flux's own PMI.
+    /// Another MPI, which Flux's own PMI serves.
     Other,
-    /// It is linked to none. What a script or an interpreter loads is not known.
+    /// The program is not linked to any. A script or an interpreter may load one.
     Unknown,
 }
 
@@ -65,7 +65,7 @@ fn is_open_mpi_5(library: &str) -> bool {
     major.is_some_and(|major| major >= OPEN_MPI_5)
 }
 
-/// Whether Open MPI 5 is among the libraries that every program in `sysroot` finds, or one with this `LD_LIBRARY_PATH`.
+/// Whether a program in `sysroot` with this `LD_LIBRARY_PATH` would find the libraries of Open MPI 5.
 pub fn has_open_mpi_5(sysroot: &Sysroot, library_path: &str) -> bool {
     let own = library_path.split(':').filter(|entry| entry.starts_with('/')).map(PathBuf::from);
     let mut directories = own.chain(Libraries::names_of_directories(sysroot));

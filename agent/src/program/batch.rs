@@ -1,6 +1,5 @@
-//! `flux-agent batch`: submits the batch script, waits for its end, and ends with its code. What it
-//! printed goes to a file; when it failed that is shown, with the output of the lines that failed:
-//! nobody would see them otherwise.
+//! `flux-agent batch`: submits the batch script, waits for its end, and exits with its code. Flux writes the output of the
+//! script and of its jobs to files. After a failure, this prints the output of the script and of the failed lines.
 
 use crate::plan::directives;
 use crate::plan::step::BATCH_SCRIPT_VARIABLE;
@@ -16,16 +15,16 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
-/// How much of one output file is shown, in bytes: its end.
+/// How many of the last bytes of an output file are printed.
 const SHOWN: u64 = 64 * 1024;
-/// Why a line failed that Flux did not take.
+/// The reason of a line that Flux has refused.
 const NOT_SUBMITTED: &str = "it was not submitted";
-/// What stands for the id of the job in the name of an output file.
+/// The placeholder for the id of the job in the name of an output file.
 const ID: &str = "{{id}}";
-/// How many lines that failed are named in the reason of the failure.
+/// How many failed lines the reason of the failure has.
 const NAMED: usize = 5;
 
-/// How the batch script is submitted.
+/// The arguments of `flux-agent batch`.
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
 pub(crate) struct Batch {
     /// The `flux` program.
@@ -34,7 +33,7 @@ pub(crate) struct Batch {
     /// Directory of the jobs' output files (`logs`).
     #[arg(long, value_name = "PATH")]
     pub output_directory: PathBuf,
-    /// Where the lines that failed are written down for PID 1.
+    /// File into which the failed lines are written for PID 1.
     #[arg(long, value_name = "PATH")]
     pub failure: PathBuf,
     /// Leave out the id of the job.
@@ -45,7 +44,7 @@ pub(crate) struct Batch {
     pub flags: Vec<String>,
 }
 
-/// Submits the script that the environment names, and returns the code to end with.
+/// Submits the script that the environment names, and returns the exit code.
 pub(crate) fn run(batch: &Batch) -> u8 {
     try_run(batch).unwrap_or_else(|text| {
         output::log_line(&text);
@@ -93,8 +92,8 @@ fn try_run(batch: &Batch) -> Result<u8, String> {
     Ok(code)
 }
 
-/// Where the script's output goes if the specification or the script itself says so. An option of the command line
-/// would override the script's.
+/// The path of the script's output in the specification or in the script itself. An option of the command line would
+/// override the option in the script.
 fn chosen_output(batch: &Batch, script: &Path) -> Result<Option<String>, String> {
     let reading = |error| format!("read the batch script {}: {error}", script.display());
     let text = fs::read_to_string(script).map_err(reading)?;
@@ -137,7 +136,7 @@ fn leave_reason(batch: &Batch, reason: &str) {
     }
 }
 
-/// Why nothing can be written into `directory`, if that is so. Flux would say it in a job's eventlog.
+/// The reason if `directory` is not writable. Flux would only record it in the eventlog of a job.
 fn closed(directory: &Path) -> Option<String> {
     let error = access(directory, AccessFlags::W_OK | AccessFlags::X_OK).err()?;
     Some(format!(
@@ -154,9 +153,8 @@ fn show_text(text: &str) {
     }
 }
 
-/// What `path`, as `flux-{{id}}.out`, may become. Flux prints an id with `ƒ` or with `f`, by the
-/// locale of the process that prints it (flux-core, `fluid.c`): that of the job is the container's,
-/// while `flux batch`, a Python program, always has one of its own.
+/// The possible paths of `path`, as `flux-{{id}}.out`. Flux writes an id with `ƒ` or with `f`, depending on the locale of the
+/// process (flux-core, `fluid.c`): the job has the locale of the container, and `flux batch`, a Python program, its own.
 fn output_paths(path: &str, job: &str) -> [String; 2] {
     [job.to_owned(), format!("f{}", bare_id(job))].map(|id| path.replace(ID, &id))
 }
@@ -183,9 +181,8 @@ struct Line {
     why: String,
 }
 
-/// The lines that failed, by what the script printed: `job-<number>: <command>` before each
-/// submission, then the ids of its jobs; `<id>: <why>` for each that failed; `job-<number> was not
-/// submitted`.
+/// The failed lines, from the output of the script: `job-<number>: <command>` before each submission, then the ids of its
+/// jobs; `<id>: <why>` for each failed job; `job-<number> was not submitted`.
 fn failed_lines(text: &str) -> Vec<Line> {
     let mut commands: BTreeMap<u64, &str> = BTreeMap::new();
     let mut jobs: BTreeMap<&str, u64> = BTreeMap::new();
@@ -223,8 +220,8 @@ fn is_id(text: &str) -> bool {
 fn reason(failed: &[Line]) -> Option<String> {
     let shown = |Line { name, command, why }: &Line| format!("{name} ({command}): {why}");
     let mut parts: Vec<String> = failed.iter().take(NAMED).map(shown).collect();
-    let more = failed.len().saturating_sub(NAMED);
-    parts.extend((more > 0).then(|| format!("{more} more")));
+    let others = failed.len().saturating_sub(NAMED);
+    parts.extend((others > 0).then(|| format!("{others} more")));
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
@@ -233,14 +230,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_output_file_is_found_whatever_the_locale_of_the_job_is() {
+    fn the_output_file_is_found_in_every_locale() {
         let paths = output_paths("/t/flux-{{id}}.out", "ƒJEEewR");
         assert_eq!(paths, ["/t/flux-ƒJEEewR.out", "/t/flux-fJEEewR.out"]);
         assert_eq!(output_paths("o.{{id}}", "fJEEewR")[0], "o.fJEEewR");
     }
 
     #[test]
-    fn a_line_that_failed_is_named_by_its_files_and_its_text() {
+    fn a_failed_line_has_its_name_and_its_command() {
         let text = "job-0: echo hello\nƒaB1\njob-2: sh -c 'exit 2'\nƒaB2\njob-3: -n9x\n\
                     flux submit: error: argument -n: invalid\njob-3 was not submitted\n\
                     \x20      JOBID USER     NAME       ST\n         ƒaB2 flux     sh          F\n\
@@ -260,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_script_of_its_own_prints_names_no_lines() {
+    fn other_scripts_have_no_failed_lines() {
         assert_eq!(failed_lines("step 1: ok\nfoo: bar\nƒab: x\n"), []);
         assert_eq!(reason(&[]), None);
     }

@@ -1,5 +1,5 @@
-//! `flux-agent diagnose`: the initial program of a MiniCluster with `diagnostics: true`. It says how
-//! the instance stands and then keeps it up for a person to look around.
+//! `flux-agent diagnose`: the initial program of a MiniCluster with `diagnostics: true`. It prints the state of the instance
+//! and then keeps the instance running, so that a person can examine it.
 
 use crate::process::signals::Signals;
 use crate::system::output::{log_line, print_line};
@@ -11,8 +11,8 @@ use std::os::fd::AsFd;
 use std::process::{ExitStatus, Stdio};
 use tokio::process::Command;
 
-/// What is asked, in order: first what Flux this is, then whether its brokers are connected, then
-/// what they have, and last whether a job runs. Arguments of `flux`.
+/// The purposes and arguments of the `flux` commands to run, in order: the version, the connections of the brokers, their
+/// resources, and last a job.
 pub const QUESTIONS: [(&str, &[&str]); 13] = [
     ("which Flux this is", &["version"]),
     ("the hosts of the instance, in the order of their ranks", &["getattr", "hostlist"]),
@@ -29,13 +29,12 @@ pub const QUESTIONS: [(&str, &[&str]); 13] = [
     ("whether a job runs", &["run", "--ntasks=1", "flux", "getattr", "instance-level"]),
 ];
 
-/// Asks [`QUESTIONS`] with the program `flux`, then stays until a signal asks for the end, which is
-/// the only one there is.
+/// Runs [`QUESTIONS`] with the program `flux`, then waits for a signal to stop.
 pub(crate) async fn run(flux: &str) -> u8 {
     let signals = Signals::register();
     let signals = signals.inspect_err(|error| log_line(&format!("take signals: {error}")));
     let Ok(mut signals) = signals else { return Exit::Internal.code() };
-    // One that was asked for in the middle of the questions ends the rest of them.
+    // A signal during the commands skips the rest of them.
     if signals.unless_stopped(ask(flux)).await.is_ok() {
         let enter = format!("{} {CONNECT}", Layout::AGENT_NAME);
         print_line(&format!(
@@ -48,9 +47,9 @@ pub(crate) async fn run(flux: &str) -> u8 {
 
 async fn ask(flux: &str) {
     for (purpose, arguments) in QUESTIONS {
-        let words: Vec<String> =
+        let argv: Vec<String> =
             [flux].iter().chain(arguments).map(|word| (*word).to_owned()).collect();
-        print_line(&format!("== {purpose}: {}", shown(&words)));
+        print_line(&format!("== {purpose}: {}", shown(&argv)));
         match status(flux, arguments).await {
             Ok(status) if status.success() => {}
             Ok(status) => print_line(&format!("== failed: {status}")),
@@ -59,7 +58,8 @@ async fn ask(flux: &str) {
     }
 }
 
-/// Its errors go where its answers go: else a log, which has two sources, shows them out of order.
+/// Runs `flux` with its standard error on the same stream as its output, because a log with two streams has them out of
+/// order.
 async fn status(flux: &str, arguments: &[&str]) -> io::Result<ExitStatus> {
     let errors = io::stdout().as_fd().try_clone_to_owned()?;
     let mut command = Command::new(flux);

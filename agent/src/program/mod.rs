@@ -1,5 +1,5 @@
-//! What the lead's command may be besides the user's own words: the submission of a command or of a batch script,
-//! the diagnosis of an instance; and what Flux's shell asks about a job.
+//! Programs that run below PID 1 or Flux: the submission of a command or a batch script, the diagnosis of an instance, and
+//! the choice of a PMI for a job.
 
 pub(crate) mod batch;
 pub(crate) mod diagnose;

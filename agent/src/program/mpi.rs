@@ -1,8 +1,7 @@
-//! `flux-agent mpi`: what a job of several tasks needs because of its MPI. Flux's shell asks before it makes the tasks
-//! ([`SHELL_RC`]), so the answer holds for every job, however it was submitted.
+//! `flux-agent mpi`: chooses the PMI for a job of several tasks. Flux's shell runs it before it starts the tasks of any job
+//! ([`SHELL_RC`]).
 //!
-//! Without it, Open MPI 5, which knows PMIx alone, starts as many worlds of one rank as there are tasks, and each ends
-//! well.
+//! Without it, each task of a program with Open MPI 5, which supports PMIx alone, would succeed as rank 0 of 1.
 
 use crate::linking::{Mpi, Sysroot, has_open_mpi_5, mpi_of};
 use crate::system::environment::find_program;
@@ -11,19 +10,19 @@ use crate::system::output::print_line;
 use clap::Args;
 use std::path::{Path, PathBuf};
 
-/// What Flux's shell runs, with `@AGENT@` for this program as a string of Lua.
+/// The script for Flux's shell. `@AGENT@` stands for this program as a string of Lua.
 pub(crate) const SHELL_RC: &str = include_str!("mpi.lua");
-/// The plugin of Flux's shell that is a PMIx server (flux-pmix).
+/// The plugin of Flux's shell with a PMIx server (flux-pmix).
 const PLUGIN: &str = "pmix.so";
 
-/// The program that the brokers of an instance within this one are.
+/// The program of brokers, which a job of a nested instance runs.
 const FLUX: &str = "flux";
-/// Most words of a command that are looked at: the text of a whole script may be one.
-const MOST_WORDS: usize = 64;
-/// What may stand between the words that a shell is given.
+/// How many words of a command are examined, as one may be the text of a whole script.
+const WORD_LIMIT: usize = 64;
+/// The separators between the words of a shell script.
 const SEPARATORS: &[char] = &[';', '&', '|', '(', ')', '<', '>', '"', '\'', '`'];
 
-/// What is asked about.
+/// The arguments of `flux-agent mpi`.
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
 pub(crate) struct Question {
     /// Where Flux's shell looks for plugins, separated by colons
@@ -43,12 +42,12 @@ pub(crate) struct Question {
     command: Vec<String>,
 }
 
-/// What becomes of a job of several tasks.
+/// The decision about a job of several tasks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Choice {
-    /// It runs. By what its tasks find each other, where that is not as it would be.
+    /// The job runs, with this option `pmi` if it needs another than Flux's default.
     Pmi(Option<&'static str>),
-    /// Its tasks cannot find each other, for this reason.
+    /// The tasks of the job could not find each other, for this reason.
     Refuse(String),
 }
 
@@ -69,7 +68,7 @@ pub(crate) fn has_pmix(prefix: &Path) -> bool {
     plugins.iter().any(|directory| directory.join(PLUGIN).exists())
 }
 
-/// Looks at `command`, of a job of several tasks that asks for `pmi`, with this `PATH` and `LD_LIBRARY_PATH`.
+/// Decides about `command`, a job of several tasks with the option `pmi` and this `PATH` and `LD_LIBRARY_PATH`.
 pub(crate) fn of_command(
     command: &[String],
     pmi: Option<&str>,
@@ -81,7 +80,7 @@ pub(crate) fn of_command(
     let mpi = |word: &str| {
         found(word, path).map_or(Mpi::Unknown, |file| mpi_of(&sysroot, &file, library_path))
     };
-    let words: Vec<&str> = words(command).take(MOST_WORDS).collect();
+    let words: Vec<&str> = words(command).take(WORD_LIMIT).collect();
     let known = words.iter().map(|word| (*word, mpi(word))).find(|(_, mpi)| *mpi != Mpi::Unknown);
     let first = words.first().copied().unwrap_or_default();
     let is_broker = Path::new(first).file_name() == Some(FLUX.as_ref());
@@ -90,8 +89,8 @@ pub(crate) fn of_command(
     choice(word, mpi, pmi, has_pmix, may_load)
 }
 
-/// What may be a program: the first word of `command`, and what others have in them, because a program without MPI may
-/// start one that it is given as an argument, as `sh -c` and `env` do.
+/// The possible programs of `command`: its first argument, and the words in the others, because `sh -c` and `env` start a
+/// program from their arguments.
 fn words(command: &[String]) -> impl Iterator<Item = &str> {
     let (first, rest) = command.split_at(1.min(command.len()));
     let is_separator = |it: char| it.is_whitespace() || SEPARATORS.contains(&it);
@@ -107,7 +106,7 @@ fn found(word: &str, path: &str) -> Option<PathBuf> {
     find_program(&[("PATH".into(), path.into())].into(), word, is_executable)
 }
 
-/// `may_load` tells whether a program can load Open MPI 5 at run time.
+/// `may_load` returns whether a program could load Open MPI 5 at run time.
 fn choice(
     program: &str,
     mpi: Mpi,
@@ -131,7 +130,7 @@ fn choice(
             ));
         }
         Mpi::OpenMpi5 | Mpi::Pmix => Some("pmix"),
-        // A script, as one of Python: it may load another MPI as well.
+        // A script may also load another MPI, so Flux's own PMI stays available.
         Mpi::Unknown if has_pmix && may_load() => Some("simple,pmix"),
         Mpi::Unknown | Mpi::Other => None,
     };
@@ -148,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn who_needs_pmix_gets_it_or_is_refused() {
+    fn programs_that_need_pmix_get_it_or_are_refused() {
         let of = |mpi, has_pmix, may_load| choice("./app", mpi, None, has_pmix, || may_load);
         for mpi in [Mpi::OpenMpi5, Mpi::Pmix] {
             assert_eq!(of(mpi, true, true), Choice::Pmi(Some("pmix")));

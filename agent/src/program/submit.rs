@@ -1,6 +1,6 @@
-//! `flux-agent submit`: submits a command as one job and becomes `flux job attach`, as `flux run` does, but without
-//! Python. The front end `flux` starts it, which makes the environment that `flux run` would have. Where anything in
-//! that is not known to the byte, it becomes `flux run`.
+//! `flux-agent submit`: submits a command as one job and becomes `flux job attach`, as `flux run` does, but without Python.
+//! The front end `flux` starts it, so that it has the environment of `flux run`. If the job might differ from the one of
+//! `flux run` in any byte, it becomes `flux run`.
 
 use crate::accounts::become_user::become_command;
 use crate::failure::{Failure, ended_with};
@@ -27,7 +27,7 @@ use std::process::{Command, Stdio};
 /// The program behind `flux job`.
 const FLUX_JOB: &str = "flux-job";
 
-/// What is submitted.
+/// The arguments of `flux-agent submit`.
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
 pub(crate) struct Submit {
     /// The `flux` program
@@ -44,14 +44,14 @@ pub(crate) struct Submit {
     command: Vec<String>,
 }
 
-/// A job, and what is needed to submit it.
+/// A job, and the program and environment that submit it.
 struct Prepared {
     flux_job: PathBuf,
     environment: Variables,
     jobspec: Value,
 }
 
-/// Submits the job and becomes what follows it; returns only when one of the two failed.
+/// Submits the job and becomes `flux job attach`. Returns only after a failure.
 pub(crate) fn run(submit: &Submit) -> Result<(), Failure> {
     let Prepared { flux_job, environment, jobspec } = match prepare(submit) {
         Ok(prepared) => prepared,
@@ -73,7 +73,7 @@ pub(crate) fn run(submit: &Submit) -> Result<(), Failure> {
         .spawn()
         .map_err(failed)?;
     if let Some(mut input) = submitting.stdin.take() {
-        // Where it has ended before it read all of this, it has said why.
+        // If the program has ended before it read everything, it has printed the reason.
         let _ = input.write_all(jobspec.to_string().as_bytes());
     }
     let submitted = submitting.wait_with_output().map_err(failed)?;
@@ -86,15 +86,15 @@ pub(crate) fn run(submit: &Submit) -> Result<(), Failure> {
     Err(Failure::with_code(start_failure_code(&error), message))
 }
 
-/// Everything that `flux run` would find out, or what of it is not certain.
+/// Prepares the job as `flux run` would. The error is why the job might differ.
 fn prepare(submit: &Submit) -> Result<Prepared, String> {
-    let text = |what: OsString| {
-        what.into_string().map_err(|what| format!("{} is not UTF-8", what.to_string_lossy()))
+    let text = |text: OsString| {
+        text.into_string().map_err(|text| format!("{} is not UTF-8", text.to_string_lossy()))
     };
     let variables = env::vars_os().map(|(name, value)| Ok((text(name)?, text(value)?)));
     let environment: Variables = variables.collect::<Result<_, String>>()?;
     obstacle(&environment).map_or(Ok(()), Err)?;
-    // As `flux run` looks for it.
+    // `flux run` searches this path, too.
     let exec_path = environment.get("FLUX_EXEC_PATH").ok_or("FLUX_EXEC_PATH is not set")?;
     let search = [("PATH".into(), exec_path.into())].into();
     let flux_job = find_program(&search, FLUX_JOB, is_executable)
@@ -108,7 +108,7 @@ fn prepare(submit: &Submit) -> Result<Prepared, String> {
     Ok(Prepared { flux_job, environment, jobspec })
 }
 
-/// Python writes a limit as a signed number: one that there is not is -1.
+/// The soft limits as Python writes them: -1 for no limit.
 pub(crate) fn limits() -> BTreeMap<&'static str, i64> {
     LIMITS.into_iter().map(|name| (name, soft(name).map_or(-1, u64::cast_signed))).collect()
 }
@@ -121,19 +121,19 @@ fn become_flux_run(submit: &Submit) -> Result<(), Failure> {
     become_command(command.args(&submit.command))
 }
 
-/// Returns only when it failed. Unlike the standard library, Python leaves SIGPIPE ignored, as this program has it: that
-/// nobody reads the log ends no job.
+/// Becomes `flux job attach`. Returns only after a failure. It uses execve(2) because the standard library would reset
+/// SIGPIPE, which Python and this program ignore: a closed log must not end a job.
 fn become_attach(flux_job: &Path, job: &str, environment: &Variables) -> io::Error {
     let text = |text: &[u8]| CString::new(text).map_err(io::Error::from);
-    let become_it = || {
-        let words = [FLUX_JOB, "attach", job].map(|word| text(word.as_bytes()));
-        let words = words.into_iter().collect::<io::Result<Vec<_>>>()?;
+    let exec = || {
+        let argv = [FLUX_JOB, "attach", job].map(|argument| text(argument.as_bytes()));
+        let argv = argv.into_iter().collect::<io::Result<Vec<_>>>()?;
         let variables = environment.iter().map(|(name, value)| format!("{name}={value}"));
         let variables = variables.map(|it| text(it.as_bytes())).collect::<io::Result<Vec<_>>>()?;
         let program = text(flux_job.as_os_str().as_bytes())?;
-        execve(&program, &words, &variables).map_err(io::Error::from)
+        execve(&program, &argv, &variables).map_err(io::Error::from)
     };
-    match become_it() {
+    match exec() {
         Ok(never) => match never {},
         Err(error) => error,
     }
