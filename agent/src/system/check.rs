@@ -1,62 +1,62 @@
-//! One thing that was checked, what was found, and how that is shown to people.
+//! The result of a check, and its form for people.
 
 use serde::Serialize;
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// How what was checked is.
+/// The verdict of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Finding {
-    /// As it should be.
+    /// No problem.
     Ok,
-    /// Unusual; it may be meant so.
+    /// Unusual, but perhaps intended.
     Warning,
-    /// What was checked cannot do its work.
+    /// It cannot work.
     Failed,
-    /// Not checked, because of an earlier failure or because it does not apply here.
+    /// Not checked, because of an earlier failure, or because the check does not apply.
     Skipped,
 }
 
-/// What was found of one thing.
+/// The result of a check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Found {
-    /// How it is.
+    /// The verdict.
     pub finding: Finding,
-    /// What was seen; the cause where it is a failure.
+    /// The facts; after a failure, the cause.
     pub seen: String,
-    /// What to do.
+    /// The remedy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remedy: Option<Cow<'static, str>>,
 }
 
-/// One thing that was checked.
+/// A check and its result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Check {
-    /// What was looked at.
+    /// The subject.
     pub name: &'static str,
-    /// What was found.
+    /// The result.
     #[serde(flatten)]
     pub found: Found,
 }
 
 impl Found {
-    /// It is as it should be.
+    /// There is no problem.
     pub fn ok(seen: impl Into<String>) -> Self {
         Self { finding: Finding::Ok, seen: seen.into(), remedy: None }
     }
 
-    /// It was not checked, for the reason `seen`.
+    /// The check was skipped for the reason `seen`.
     pub fn skipped(seen: impl Into<String>) -> Self {
         Self { finding: Finding::Skipped, seen: seen.into(), remedy: None }
     }
 
-    /// It is unusual, and `remedy` says what may be done.
+    /// It is unusual, with a possible remedy.
     pub fn warning(seen: impl Into<String>, remedy: impl Into<Cow<'static, str>>) -> Self {
         Self { finding: Finding::Warning, seen: seen.into(), remedy: Some(remedy.into()) }
     }
 
-    /// It cannot do its work, and `remedy` says what to do.
+    /// It cannot work, with the remedy.
     pub fn failed(seen: impl Into<String>, remedy: impl Into<Cow<'static, str>>) -> Self {
         Self { finding: Finding::Failed, seen: seen.into(), remedy: Some(remedy.into()) }
     }
@@ -67,7 +67,7 @@ pub fn any_failed(checks: &[Check]) -> bool {
     checks.iter().any(|check| check.found.finding == Finding::Failed)
 }
 
-/// `checks` for people: a line each, and the remedy under what it is for.
+/// The text of `checks` for people: a line for each, and its remedy below it.
 pub fn text(checks: &[Check]) -> String {
     let mut text = String::new();
     for Check { name, found: Found { finding, seen, remedy } } in checks {

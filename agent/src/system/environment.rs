@@ -1,4 +1,4 @@
-//! Environment variables as values: what the agent changes, and what a hook reports.
+//! Changes of environment variables, and the environment that a hook reports.
 
 use crate::system::limits::Limits;
 use serde::Serialize;
@@ -10,19 +10,19 @@ use std::{fmt, io};
 
 pub(crate) type Environment = BTreeMap<OsString, OsString>;
 
-/// Variables a shell keeps for itself: they say nothing about what a script did.
+/// Variables that a shell sets itself, not its script.
 const SHELLS_OWN: [&str; 2] = ["_", "SHLVL"];
 
 /// One change of the environment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Change {
-    /// Adds an entry at the end of a colon-separated list unless it is in there.
+    /// Appends an entry to a colon-separated list, unless the list has it.
     Append {
         name: String,
         value: String,
     },
-    /// Puts an entry first in a colon-separated list unless it is the first.
+    /// Prepends an entry to a colon-separated list, unless it is the first.
     Prepend {
         name: String,
         value: String,
@@ -31,7 +31,7 @@ pub enum Change {
         name: String,
         value: String,
     },
-    /// Sets a variable that is not there.
+    /// Sets a variable, unless it is set.
     Default {
         name: String,
         value: String,
@@ -106,17 +106,17 @@ impl fmt::Display for Change {
     }
 }
 
-/// What a shell was like when its script ended.
+/// The state of a shell at the end of its script.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Report {
     pub working_directory: PathBuf,
     pub limits: Limits,
-    /// What it exported.
+    /// The exported variables.
     pub environment: Environment,
 }
 
 impl Report {
-    /// The report as bytes: the working directory, the limits, then `NAME=value` pairs, each ended by NUL.
+    /// The report as bytes: the working directory, the limits, and `NAME=value` pairs, each with a NUL at its end.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let limits = self.limits.to_string();
         let directory = self.working_directory.as_os_str().as_bytes();
@@ -127,8 +127,7 @@ impl Report {
         parts.concat()
     }
 
-    /// Reads what [`Self::to_bytes`] wrote; the shell's own variables are left out. `None` when
-    /// it is cut off.
+    /// Reads the bytes of [`Self::to_bytes`] without the shell's own variables; `None` if they are incomplete.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let mut entries = bytes.strip_suffix(&[0])?.split(|byte| *byte == 0);
         let working_directory = PathBuf::from(OsStr::from_bytes(entries.next()?));
@@ -151,8 +150,7 @@ impl Report {
     }
 }
 
-/// The executable file `program` on the `PATH` of `environment`, as execvp(3) would find it;
-/// `exists` tells whether a path is an executable file.
+/// The first file `program` on the `PATH` of `environment`, as for execvp(3), that is executable by `exists`.
 pub(crate) fn find_program(
     environment: &Environment,
     program: &str,
@@ -171,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_gets_an_entry_once_and_a_default_leaves_what_is_there() {
+    fn an_entry_is_added_once_and_a_default_replaces_nothing() {
         let (append, prepend) = (Change::append("A", "/new"), Change::prepend("A", "/new"));
         let default = Change::fallback("A", "/new");
         for (change, before, after) in [
@@ -192,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_survives_newlines_and_equals_signs_and_drops_the_shells_own_variables() {
+    fn a_report_reads_back_without_the_shells_variables() {
         let report = Report {
             working_directory: "/tmp/work dir".into(),
             limits: "nofile=1:2,umask=0027".parse().unwrap(),

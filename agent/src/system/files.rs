@@ -1,4 +1,4 @@
-//! Files and directories, written so that a reader never meets half of one.
+//! Writes files and directories. A reader never sees an incomplete file.
 
 use nix::fcntl::OFlag;
 use nix::unistd::{Gid, Uid, geteuid, setfsgid, setfsuid};
@@ -11,7 +11,7 @@ use std::os::unix::fs::{
 };
 use std::path::{Path, PathBuf};
 
-/// uid and gid of a new file; `None` leaves it to whoever runs this.
+/// uid and gid of a new file; `None` for the user of this process.
 pub(crate) type Owner = Option<(u32, u32)>;
 
 pub(crate) fn write(path: &Path, content: &[u8], mode: u32, owner: Owner) -> io::Result<()> {
@@ -19,8 +19,8 @@ pub(crate) fn write(path: &Path, content: &[u8], mode: u32, owner: Owner) -> io:
     with_rights_of_owner(path, write)
 }
 
-/// Puts a file that `content` has filled in the place of `path`: under a temporary name, then renamed.
-/// Returns it open.
+/// Replaces the file at `path` by one with `content`, which is written under a temporary name and renamed. Returns the open
+/// file.
 pub(crate) fn replace(
     path: &Path,
     mode: u32,
@@ -34,8 +34,8 @@ pub(crate) fn replace(
     Ok(file)
 }
 
-/// Makes a file at `path`, where none may be, and lets `content` fill it. Its mode is narrow from the
-/// first moment on and set in the end, whatever the umask is.
+/// Creates a file at `path`, which must not exist, with `content`. Only its owner has rights on it until it is complete; then
+/// it gets `mode`, independently of the umask.
 pub(crate) fn create(
     path: &Path,
     mode: u32,
@@ -52,12 +52,12 @@ pub(crate) fn create(
 
 fn or_remove(path: &Path, done: io::Result<()>) -> io::Result<()> {
     done.inspect_err(|_| {
-        // The first error is the one to report.
+        // Only the first error is reported.
         let _ = fs::remove_file(path);
     })
 }
 
-/// The temporary name: this process' own, and no other file's.
+/// The temporary name for `path`, which no other process uses.
 fn beside(path: &Path) -> PathBuf {
     let mut name = OsString::from(".");
     name.push(path.file_name().unwrap_or_default());
@@ -65,8 +65,8 @@ fn beside(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// What `work` gives at `path`. Where it is refused to root, it is done with the rights of the user whose directory that
-/// is: root may lack capabilities (`DAC_OVERRIDE`, `FOWNER`), and NFS may have taken them (`root_squash`, exports(5)).
+/// The result of `work` at `path`. If the system refuses it to root, it is repeated with the rights of the owner of the
+/// directory: root may lack capabilities (`DAC_OVERRIDE`, `FOWNER`), and NFS may ignore them (`root_squash`, exports(5)).
 pub(crate) fn with_rights_of_owner<T>(
     path: &Path,
     work: impl Fn() -> io::Result<T>,
@@ -84,18 +84,18 @@ pub(crate) fn with_rights_of_owner<T>(
     }
 }
 
-/// What `work` gives where this thread has the rights of that user and group on files (setfsuid(2)).
+/// The result of `work` with the rights of this user and group on files (setfsuid(2)).
 pub(crate) fn with_rights_of<T>((uid, gid): (u32, u32), work: impl FnOnce() -> T) -> T {
     let (group, user) = (setfsgid(Gid::from_raw(gid)), setfsuid(Uid::from_raw(uid)));
     let done = work();
     setfsuid(user);
     setfsgid(group);
-    // The kernel has hidden `/proc/PID/exe`, by which PID 1 starts itself (PR_SET_DUMPABLE(2const)).
+    // The change of user hides `/proc/PID/exe`, by which PID 1 starts itself (PR_SET_DUMPABLE(2const)).
     let _ = set_dumpable_behavior(DumpableBehavior::Dumpable);
     done
 }
 
-/// Makes `path` a link to `target`, in place of what an earlier run has left.
+/// Makes `path` a link to `target`, and replaces a file of an earlier run.
 pub(crate) fn link(path: &Path, target: &Path) -> io::Result<()> {
     let temporary = beside(path);
     remove(&temporary)?;
@@ -103,8 +103,8 @@ pub(crate) fn link(path: &Path, target: &Path) -> io::Result<()> {
     fs::rename(&temporary, path)
 }
 
-/// Makes directory `path` and its parents; one that exists gets mode and owner as well. A link in its place is refused:
-/// whoever may write beside it could lead root anywhere.
+/// Makes the directory `path` and its parents. An existing one gets mode and owner, too. A link in its place is refused, as
+/// another user could have made it to lead root elsewhere.
 pub(crate) fn make_directory(path: &Path, mode: u32, owner: Owner) -> io::Result<()> {
     let make = || {
         if !path.is_dir() {
@@ -114,7 +114,7 @@ pub(crate) fn make_directory(path: &Path, mode: u32, owner: Owner) -> io::Result
             directory.set_permissions(Permissions::from_mode(mode))?;
             give(&directory, owner)
         });
-        // A directory of somebody else does what it is for, as one of a mounted volume.
+        // A directory of another user, as one of a mounted volume, may be used as it is.
         if owner.is_none() { unless(ErrorKind::PermissionDenied, set) } else { set }
     };
     match (with_rights_of_owner(path, make), owner) {
@@ -125,14 +125,14 @@ pub(crate) fn make_directory(path: &Path, mode: u32, owner: Owner) -> io::Result
     }
 }
 
-/// Has that user make the directory `path`: root without the capability `CHOWN` cannot give away one of its own.
+/// Makes the directory `path` as that user, because root without the capability `CHOWN` cannot change the owner.
 fn make_as(owner: (u32, u32), path: &Path, mode: u32, refused: io::Error) -> io::Result<()> {
     if unless(ErrorKind::NotFound, fs::remove_dir(path)).is_err() {
         return Err(refused);
     }
     let parent = open_directory(path.parent().unwrap_or(path))?;
     let before = parent.metadata()?.permissions();
-    // Nobody else can take the name meanwhile without making this fail.
+    // If another user takes the name meanwhile, this fails.
     if parent.set_permissions(Permissions::from_mode(0o1777)).is_err() {
         return Err(refused);
     }
@@ -149,14 +149,14 @@ pub(crate) fn is_directory(path: &Path) -> bool {
     with_rights_of_owner(path, || fs::metadata(path)).is_ok_and(|found| found.is_dir())
 }
 
-/// Opens directory `path` itself: a link in its place is refused.
+/// Opens the directory `path`, which must not be a link.
 pub(crate) fn open_directory(path: &Path) -> io::Result<File> {
     let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW;
     OpenOptions::new().read(true).custom_flags(flags.bits()).open(path)
 }
 
-/// Sets the sticky bit of directory `path`, so that users who may write there cannot rename or remove what belongs to
-/// others: Kubernetes makes volumes with mode 0777. A directory that this process does not own stays as it is.
+/// Sets the sticky bit of the directory `path`, because Kubernetes makes volumes with mode 0777: users cannot rename or remove
+/// the files of others there. A directory of another user stays the same.
 pub(crate) fn make_sticky(path: &Path) -> io::Result<()> {
     let directory = open_directory(path)?;
     let mode = directory.metadata()?.permissions().mode() & 0o7777;
@@ -164,8 +164,8 @@ pub(crate) fn make_sticky(path: &Path) -> io::Result<()> {
     unless(ErrorKind::PermissionDenied, set)
 }
 
-/// Opens the regular file at `path`, where somebody else may have put something else: a link is not
-/// followed, and nothing is waited for, as the writer of a pipe would be.
+/// Opens the regular file at `path`, which another user may have replaced: it does not follow a link, and does not wait for
+/// the writer of a pipe.
 pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
     let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
     let file = OpenOptions::new().read(true).custom_flags(flags.bits()).open(path)?;
@@ -192,22 +192,22 @@ fn give(file: &File, owner: Owner) -> io::Result<()> {
     other.map_or(Ok(()), |(uid, gid)| fchown(file, Some(uid), Some(gid)))
 }
 
-/// Removes the file at `path`; that there is none is no error.
+/// Removes the file at `path`, if it exists.
 pub(crate) fn remove(path: &Path) -> io::Result<()> {
     with_rights_of_owner(path, || unless(ErrorKind::NotFound, fs::remove_file(path)))
 }
 
-/// Removes the directory at `path` and all in it; that there is none is no error.
+/// Removes the directory at `path` with its contents, if it exists.
 pub(crate) fn remove_directory(path: &Path) -> io::Result<()> {
     with_rights_of_owner(path, || unless(ErrorKind::NotFound, fs::remove_dir_all(path)))
 }
 
-/// An error of kind `accepted` is none.
+/// Ignores an error of kind `accepted`.
 fn unless(accepted: ErrorKind, done: io::Result<()>) -> io::Result<()> {
     done.or_else(|error| if error.kind() == accepted { Ok(()) } else { Err(error) })
 }
 
-/// Whether `path` leads to a file that somebody may execute.
+/// Whether `path` is an executable file, after all links.
 pub(crate) fn is_executable(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_written_file_has_exactly_its_mode_and_nothing_beside_it_is_left_or_written_through() {
+    fn a_written_file_has_its_mode_and_leaves_no_others() {
         let directory = tempfile::tempdir().unwrap();
         let (path, other) = (directory.path().join("file"), directory.path().join("other"));
         // What an earlier run has left is no obstacle, and a link there leads nowhere.
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_gets_its_mode_and_a_link_in_its_place_is_not_followed() {
+    fn a_directory_gets_its_mode_and_links_are_refused() {
         let directory = tempfile::tempdir().unwrap();
         let (target, link) = (directory.path().join("target"), directory.path().join("link"));
         for of_target in [0o700, 0o755] {

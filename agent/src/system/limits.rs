@@ -1,5 +1,4 @@
-//! What a process hands on to those that it starts, beside environment and directory: resource limits (getrlimit(2)) and
-//! the mask of modes (umask(2)).
+//! Resource limits (getrlimit(2)) and the mask of modes (umask(2)), which a process passes on to its children.
 
 use rustix::fs::Mode;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, umask};
@@ -7,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
 use std::str::FromStr;
 
-/// By the names that Flux's shell knows, and `locks`, which it does not (flux-core, `shell/rlimit.c`).
+/// The limits, by the names of Flux's shell (flux-core, `shell/rlimit.c`), and `locks`, which it does not know.
 const RESOURCES: [(&str, Resource); 16] = [
     ("as", Resource::As),
     ("core", Resource::Core),
@@ -29,12 +28,12 @@ const RESOURCES: [(&str, Resource); 16] = [
 const UMASK: &str = "umask";
 const UNLIMITED: &str = "unlimited";
 
-/// Limits, each `soft:hard`, and the mask in octal, by name.
+/// The values `soft:hard` of limits and the octal mask, by name.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Limits(BTreeMap<String, String>);
 
 impl Limits {
-    /// Those of this process.
+    /// The limits of this process.
     pub(crate) fn of_this_process() -> Self {
         // The mask can only be read by setting it.
         let mask = umask(Mode::empty());
@@ -47,7 +46,7 @@ impl Limits {
         Self(limits.chain([mask]).collect())
     }
 
-    /// Those that `other` has not, or has with another value.
+    /// The limits that are missing or different in `other`.
     pub(crate) fn other_than(&self, other: &Self) -> Self {
         let differs = |(name, value): &(&String, &String)| other.0.get(*name) != Some(*value);
         let own = self.0.iter().filter(differs);
@@ -58,7 +57,7 @@ impl Limits {
         self.0.is_empty()
     }
 
-    /// Gives them to this process.
+    /// Sets the limits of this process.
     pub(crate) fn set(&self) -> Result<(), String> {
         self.0.iter().try_for_each(|(name, value)| {
             set(name, value).map_err(|why| format!("set {name} to {value}: {why}"))
@@ -82,7 +81,7 @@ fn resource(name: &str) -> Option<Resource> {
     RESOURCES.into_iter().find(|(known, _)| *known == name).map(|(_, resource)| resource)
 }
 
-/// The soft limit `name` of this process; `None` where there is none.
+/// The soft limit `name` of this process, if there is one.
 pub(crate) fn soft(name: &str) -> Option<u64> {
     resource(name).and_then(|resource| getrlimit(resource).current)
 }
@@ -121,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_differs_is_written_and_read_back_and_what_cannot_be_set_is_named() {
+    fn different_limits_read_back_and_invalid_ones_are_refused() {
         let limits = |text: &str| text.parse::<Limits>().unwrap();
         let before = limits("core=0:unlimited,nofile=1024:4096,umask=0022");
         let after = limits("core=0:unlimited,nofile=2048:4096,umask=0027");

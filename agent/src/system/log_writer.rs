@@ -1,4 +1,4 @@
-//! Writes a log on a thread of its own.
+//! Writes the log in a separate thread.
 
 use parking_lot::Mutex;
 use std::io::{self, Write as _};
@@ -8,19 +8,19 @@ use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::time::Duration;
 use std::{iter, thread};
 
-/// How many lines may wait for a reader.
+/// How many lines the queue has.
 const QUEUE: usize = 512;
 
 pub(super) struct LogWriter {
     lines: Mutex<Option<SyncSender<String>>>,
-    /// Lines dropped since the log last said how many are missing.
+    /// The number of dropped lines that the log does not mention yet.
     dropped: Arc<AtomicU64>,
     /// Closed when the thread has ended.
     ended: Mutex<Receiver<()>>,
 }
 
 impl LogWriter {
-    /// Starts the thread, which gives each line to `output`.
+    /// Starts the thread, which calls `output` with each line.
     pub(super) fn start(output: impl FnMut(&str) + Send + 'static) -> io::Result<Self> {
         let (sender, lines) = mpsc::sync_channel(QUEUE);
         let (thread_alive, ended) = mpsc::channel();
@@ -33,22 +33,22 @@ impl LogWriter {
         Ok(Self { lines: Mutex::new(Some(sender)), dropped, ended: Mutex::new(ended) })
     }
 
-    /// Queues `line`, or drops it where the queue is full: never waits.
+    /// Queues `line`, or drops it if the queue is full. Never waits.
     pub(super) fn take(&self, line: String) {
         if self.lines.lock().as_ref().is_some_and(|lines| lines.try_send(line).is_err()) {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Takes no more lines, and waits until all are written, for `timeout` at most. What was not written by then
-    /// is lost.
+    /// Closes the queue and waits for at most `timeout` until all lines are written. Then the rest is lost.
     pub(super) fn finish(&self, timeout: Duration) {
         drop(self.lines.lock().take());
         let _ = self.ended.lock().recv_timeout(timeout);
     }
 }
 
-/// Gives all `lines` to `output`. How many were dropped is said when the queue is empty, which is where they are missing.
+/// Calls `output` with all `lines`, and with the number of dropped lines whenever the queue is empty, which is the place of
+/// the missing lines.
 fn write(lines: &Receiver<String>, dropped: &AtomicU64, mut output: impl FnMut(&str)) {
     while let Ok(first) = lines.recv() {
         for line in iter::once(first).chain(lines.try_iter()) {
@@ -63,7 +63,7 @@ fn write(lines: &Receiver<String>, dropped: &AtomicU64, mut output: impl FnMut(&
     }
 }
 
-/// `line` on stderr, in one piece. Where that fails, there is nowhere else to say so.
+/// Writes `line` to stderr in one piece. A failure cannot be reported.
 pub(super) fn write_line(line: &str) {
     let _ = io::stderr().lock().write_all(format!("{line}\n").as_bytes());
 }
@@ -75,7 +75,7 @@ mod tests {
     const TIMEOUT: Duration = Duration::from_secs(20);
 
     #[test]
-    fn what_nobody_reads_is_bounded_and_counted() {
+    fn lines_beyond_the_queue_are_counted() {
         let (sender, written) = mpsc::channel();
         let (release, released) = mpsc::channel::<()>();
         let writer = LogWriter::start(move |line| {

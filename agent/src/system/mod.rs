@@ -1,6 +1,5 @@
-//! What every other part stands on: files, the directory that stands for `/`, the environment, output, checks, connections,
-//! the names of this program's own subcommands.
-//! Nothing here knows of Flux or of pods.
+//! Helpers for all other parts: files, the directory that stands for `/`, the environment, output, checks, connections, and
+//! the names of this program's own subcommands. They depend neither on Flux nor on pods.
 
 pub(crate) mod addresses;
 pub mod check;

@@ -1,5 +1,5 @@
-//! The only place that writes to stdout and stderr. The macros that print panic when a write fails, and a panic of PID 1
-//! is the end of its pod.
+//! Writes to stdout and stderr. The macros of the standard library panic when a write fails, and a panic of PID 1 would end
+//! the pod.
 
 use crate::system::log_writer::{LogWriter, write_line};
 use flux_contract::Exit;
@@ -11,24 +11,22 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 static LOG_WRITER: OnceLock<LogWriter> = OnceLock::new();
-/// Why the first answer could not be written that was lost.
+/// The first error of writing to stdout.
 static LOST_ANSWER: OnceLock<io::Error> = OnceLock::new();
-/// How long the end of a process waits for its log to be written.
+/// How long a process waits for its log at its end.
 const LOG_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// From here on the log is written by a thread of its own, and a line that nobody takes is dropped at last: PID 1 must
-/// pass on signals and reap also when the reader of its log has stalled. A non-blocking stderr would be one for the
-/// user's command as well: it is the same open file.
+/// Starts a thread for the log, which drops lines if the reader of the log hangs: PID 1 must go on to forward signals and to
+/// reap. stderr cannot be made non-blocking, as the user's command has the same open file.
 pub(crate) fn log_on_a_thread() {
     match LogWriter::start(write_line) {
-        // A second call has nothing to do.
+        // A second call changes nothing.
         Ok(writer) => drop(LOG_WRITER.set(writer)),
         Err(error) => log_line(&format!("start the thread that writes the log: {error}")),
     }
 }
 
-/// The code to end with: `code`, unless the answer it belongs to could not be written. A reader that
-/// has seen enough (`flux-agent plan | head`) is no failure.
+/// The exit code: `code`, unless writing to stdout has failed. A closed pipe (`flux-agent plan | head`) is no failure.
 pub fn exit_code(code: u8) -> u8 {
     let code = match LOST_ANSWER.get() {
         Some(error) if error.kind() != ErrorKind::BrokenPipe => {
@@ -43,8 +41,7 @@ pub fn exit_code(code: u8) -> u8 {
     code
 }
 
-/// Says what the agent does, as lines `flux-agent: ...` on stderr, so that stdout belongs to the
-/// user's command alone.
+/// The log of the agent: lines `flux-agent: ...` on stderr. stdout is for the user's command alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Log {
     quiet: bool,
@@ -57,7 +54,7 @@ impl Log {
         Self { quiet, detailed }
     }
 
-    /// What happens, for somebody who looks for a fault.
+    /// Logs a detail, with `logging.debug` only.
     pub(crate) fn debug(self, line: &str) {
         if self.detailed {
             self.info(line);
@@ -70,13 +67,13 @@ impl Log {
         }
     }
 
-    /// Said also when quiet.
+    /// Logs an error, also if the log is quiet.
     #[expect(clippy::unused_self, reason = "a line of this log, loud or quiet")]
     pub(crate) fn error(self, line: &str) {
         log_line(&format!("error: {line}"));
     }
 
-    /// Said also when quiet.
+    /// Logs a warning, also if the log is quiet.
     #[expect(clippy::unused_self, reason = "a line of this log, loud or quiet")]
     pub(crate) fn warn(self, line: &str) {
         log_line(&format!("warning: {line}"));
@@ -89,19 +86,19 @@ pub fn chain(error: &dyn Error) -> String {
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
-/// A line on stdout.
+/// Prints a line on stdout.
 pub(crate) fn print_line(line: &str) {
     print_text(&format!("{line}\n"));
 }
 
-/// Text on stdout that ends its own lines.
+/// Prints text on stdout without adding a line break.
 pub(crate) fn print_text(text: &str) {
     if LOST_ANSWER.get().is_some() {
         return;
     }
     let mut stdout = io::stdout().lock();
     if let Err(error) = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        // Only the first counts.
+        // Only the first error is kept.
         let _ = LOST_ANSWER.set(error);
     }
 }
@@ -113,12 +110,12 @@ pub(crate) fn print_json(value: &impl Serialize) {
     }
 }
 
-/// A line on stderr without the agent's name, as the `FLUXTIME` lines are.
+/// Prints a line on stderr without the agent's name, as the `FLUXTIME` lines.
 pub fn print_stderr(line: &str) {
     log(line.to_owned());
 }
 
-/// A line on stderr, with the agent's name.
+/// Prints a line on stderr with the agent's name.
 pub(crate) fn log_line(line: &str) {
     log(format!("flux-agent: {line}"));
 }

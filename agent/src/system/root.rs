@@ -17,8 +17,8 @@ impl Root {
         &self.0
     }
 
-    /// Where `path` lies. A path that lies below the root already stays as it is: the shared
-    /// volume's own paths are handed to other programs, which know nothing of this root.
+    /// The path of `path` below the root. A path below the root stays the same, as paths of the shared volume are passed to
+    /// other programs, which do not know the root.
     pub fn at(&self, path: impl AsRef<Path>) -> PathBuf {
         let path = path.as_ref();
         if path.starts_with(&self.0) {
@@ -28,7 +28,7 @@ impl Root {
     }
 }
 
-/// Where the absolute `path` lies in the file system whose `/` is `directory`.
+/// The path of the absolute `path` in a file system whose `/` is `directory`.
 pub fn below(directory: &Path, path: &Path) -> PathBuf {
     directory.join(path.strip_prefix("/").unwrap_or(path))
 }

@@ -1,8 +1,8 @@
-//! Copying trees in one pass, with several threads.
+//! Copies trees in one pass, with several threads.
 //!
-//! Modes and modification times are copied: Python compares the times of its sources to tell whether its compiled
-//! files are still good. Files belong to whoever copies. Of files with several names the content is copied once.
-//! Nothing is flushed to the disk: what a pod leaves there is worth nothing once its node is gone.
+//! Modes and modification times are copied, because Python compares the times of its sources with those of its compiled
+//! files. Files belong to the user who copies. The content of a file with several names is copied once. Nothing is flushed to
+//! the disk, because the copy is of no use after a crash of the node.
 
 use super::error::{ViewError, failed};
 use super::find::resolve;
@@ -18,22 +18,22 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// From this size on a file is work of its own: threads that make files in one directory wait for each other.
+/// The size from which on a file is a unit of work: threads that create files in one directory wait for each other.
 const LARGE: u64 = 1 << 20;
 
-/// Directories in which Spack notes how it built a package. Spack alone reads them, where it installed the packages.
+/// Directories with Spack's records of builds, which only Spack reads.
 const BUILD_RECORDS: [&str; 2] = [".spack", ".spack-db"];
 
-/// Mode bits that a copy has of its source: root runs what is in the view, so nobody else may write to it.
+/// The mode bits that are copied. Root runs programs of the view, so no other user may write to them.
 const COPIED_MODE: u32 = 0o7755;
 
 /// Memory that the copy itself needs.
 const OWN_MEMORY: u64 = 4 << 20;
 
-/// What is written takes whole pages.
+/// The size of a page, in which memory is allocated.
 const PAGE: u64 = 4096;
 
-/// How often a copy that takes long says how far it is.
+/// How often a long copy reports its progress.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 
 /// A tree to be copied, or an entry of one.
@@ -42,7 +42,7 @@ pub(super) struct Tree {
     pub(super) image: PathBuf,
     /// The same as a path of this system.
     pub(super) from: PathBuf,
-    /// Where it goes; must not exist yet.
+    /// The path of the copy, which must not exist yet.
     pub(super) to: PathBuf,
 }
 
@@ -52,7 +52,7 @@ impl Tree {
     }
 }
 
-/// What was copied.
+/// The amount of copied files.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Copied {
     /// Files whose content was copied.
@@ -63,16 +63,16 @@ pub struct Copied {
     pub links: u64,
     /// Directories with Spack's records of a build, sockets, pipes and devices.
     pub left_out: u64,
-    /// Links that lead nowhere or out of what was copied, each with its target.
+    /// Links to missing files or to files outside of the copy, each with its target.
     pub unresolved: Vec<String>,
 }
 
 pub(super) struct Copy<'run> {
     root: &'run Path,
     links: &'run LinkMap,
-    /// Takes what was copied so far, in a copy that takes long.
+    /// Called with the amount so far, in a long copy.
     progress: &'run (dyn Fn(&Copied) + Sync),
-    /// Bytes of memory that the copy may take, where it takes any.
+    /// The memory limit in bytes, if the copy is in memory and there is a limit.
     memory_limit: Option<u64>,
     started: Instant,
     state: Mutex<State>,
@@ -82,11 +82,11 @@ pub(super) struct Copy<'run> {
 struct State {
     /// Names of each file that has several. The content goes to the first; the others are made at the end.
     names: HashMap<(u64, u64), Vec<PathBuf>>,
-    /// Modes of directories, which they get at the end: one may forbid to write into them.
+    /// Modes of directories. They are set at the end, because a mode may forbid to write into a directory.
     modes: Vec<(PathBuf, u32)>,
     copied: Copied,
     memory: u64,
-    /// When, since the start, the progress was reported.
+    /// The time of the last report of progress, since the start.
     reported: Duration,
 }
 
@@ -101,7 +101,7 @@ impl<'run> Copy<'run> {
         Self { root, links, progress, memory_limit, started, state }
     }
 
-    /// Copies all `trees`; stops soon after the first failure and returns that. Call it within a thread pool.
+    /// Copies all `trees`, in a thread pool. Stops soon after the first error and returns it.
     pub(super) fn run(self, trees: &[Tree]) -> Result<Copied, ViewError> {
         trees.par_iter().try_for_each(|tree| {
             let metadata = fs::metadata(&tree.from).map_err(failed("read", &tree.from))?;
@@ -126,7 +126,7 @@ impl<'run> Copy<'run> {
         let made = DirBuilder::new().mode(0o700).create(&tree.to);
         made.map_err(failed("create directory", &tree.to))?;
         self.state.lock().modes.push((tree.to.clone(), metadata.mode() & COPIED_MODE));
-        // What is apart may be taken by other threads.
+        // Other threads may copy the entries of `apart`.
         let (mut together, mut apart) = (Vec::new(), Vec::new());
         for entry in fs::read_dir(&tree.from).map_err(failed("list", &tree.from))? {
             let entry = entry.map_err(failed("list", &tree.from))?;
@@ -177,8 +177,8 @@ impl<'run> Copy<'run> {
         Ok(())
     }
 
-    /// Accounts for a file of `bytes`. What is written to a volume in memory counts for the memory limit of whoever
-    /// writes it, and the kernel kills whoever exceeds that, without a word: so the copy ends before.
+    /// Counts the memory of a file of `bytes`. Files in memory count for the memory limit of this container, and the kernel
+    /// would kill this process without a message if it exceeded the limit. So the copy fails before.
     fn take_memory(&self, bytes: u64) -> Result<(), ViewError> {
         let Some(limit) = self.memory_limit else { return Ok(()) };
         let mut state = self.state.lock();
@@ -212,8 +212,8 @@ impl<'run> Copy<'run> {
         Ok(())
     }
 
-    /// Whether the image has anything where the link leads. The kernel takes absolute links on the way from its own
-    /// root; then they are followed by hand.
+    /// Whether the target of the link exists in the image. The kernel would follow absolute links on the way from its own
+    /// root; `resolve` follows them from the root of the image.
     fn leads_somewhere(&self, part: &Tree, target: &Path) -> bool {
         let meant = part.image.parent().unwrap_or(&part.image).join(target);
         fs::symlink_metadata(below(self.root, &meant)).is_ok() || resolve(self.root, &meant).is_ok()
@@ -223,7 +223,7 @@ impl<'run> Copy<'run> {
 fn write_copy(mut source: File, to: &Path, metadata: &Metadata) -> io::Result<u64> {
     let mut copy = OpenOptions::new().write(true).create_new(true).mode(0o600).open(to)?;
     let bytes = io::copy(&mut source, &mut copy)?;
-    // After the content: writing may take away set-user-ID bits.
+    // The mode is set after the content, because writing may remove set-user-ID bits.
     copy.set_permissions(Permissions::from_mode(metadata.mode() & COPIED_MODE))?;
     copy.set_times(FileTimes::new().set_modified(metadata.modified()?))?;
     Ok(bytes)

@@ -1,9 +1,9 @@
-//! Why there is no view.
+//! Errors of installing a view.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Why there is no view.
+/// Why a view could not be installed.
 #[derive(Debug, thiserror::Error)]
 pub enum ViewError {
     /// No usable Flux in the image.
@@ -12,10 +12,10 @@ pub enum ViewError {
         searched.join(", ")
     )]
     NotFound {
-        /// Every place that was searched, each with why Flux is not taken from there.
+        /// The searched paths, each with the reason why its Flux cannot be used.
         searched: Vec<String>,
     },
-    /// The volume is in memory, and the view is larger than what the container may have of it.
+    /// The volume is in memory, and the view exceeds the memory limit of the container.
     #[error(
         "the view does not fit into memory: this container may have {limit} MiB; raise the memory limit in flux.container.resources, or set flux.container.medium to Disk"
     )]
@@ -23,22 +23,22 @@ pub enum ViewError {
         /// The container's memory limit in MiB.
         limit: u64,
     },
-    /// The destination lies in what is to be copied.
+    /// The destination is in the view itself.
     #[error("cannot copy {} into itself: the destination {} lies in it", source_path.display(), destination.display())]
     IntoItself {
         /// The view in the image.
         source_path: PathBuf,
-        /// Where it was to go.
+        /// The destination.
         destination: PathBuf,
     },
     /// A file or directory could not be handled.
     #[error("could not {doing} {}", path.display())]
     File {
-        /// What was being done.
+        /// The failed operation.
         doing: &'static str,
-        /// To what.
+        /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         cause: io::Error,
     },
@@ -50,7 +50,7 @@ pub enum ViewError {
     },
 }
 
-/// For `map_err`: names what was being done and to what.
+/// For `map_err`: adds the operation and the path to an error.
 pub fn failed(
     doing: &'static str,
     path: impl Into<PathBuf>,

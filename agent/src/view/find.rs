@@ -1,4 +1,4 @@
-//! Finding Flux in a view image.
+//! Finds Flux in a view image.
 
 use super::error::ViewError;
 use super::links::normalized;
@@ -7,23 +7,23 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Component, Path, PathBuf};
 
-/// Where the published images keep their views; each is a directory named by a hash.
+/// The directory of views in the published images; the name of each view is a hash.
 const SPACK_VIEWS: &str = "/opt/views/._view";
-/// Other names of the same view, as links.
+/// Links to the same view.
 const SPACK_NAMES: [&str; 2] = [OPT_VIEW, "/opt/views/view"];
-/// A view that lies there itself.
+/// The path of a flat view.
 const OPT_VIEW: &str = "/opt/view";
-/// What makes a directory a Flux installation.
+/// The file that every Flux installation has.
 const FLUX: &str = "bin/flux";
-/// Links followed before giving up, as the kernel does (`path_resolution(7)`).
+/// How many links are followed, as many as the kernel follows (`path_resolution(7)`).
 const LINK_LIMIT: usize = 40;
 
-/// How a view image is laid out.
+/// The layout of a view image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SourceLayout {
-    /// As Spack makes it: links from a view into a tree of packages.
+    /// A view of Spack, with links into a tree of packages.
     Spack,
-    /// One prefix that holds everything, built for the place where it will be found.
+    /// One prefix with everything, at its path at run time.
     AtMountPath,
     /// One prefix at /opt/view.
     OptView,
@@ -31,21 +31,21 @@ pub enum SourceLayout {
     Given,
 }
 
-/// A view that was found; all paths as the image has them.
+/// A view in an image. All paths are paths of the image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Source {
     /// The installation prefix, without links on the way to it.
     pub view: PathBuf,
     /// Other names of the prefix, which links may use.
     pub names: Vec<PathBuf>,
-    /// What bin/flux really is.
+    /// The program bin/flux, after all links.
     pub flux: PathBuf,
-    /// How it was found.
+    /// The layout of the image.
     pub layout: SourceLayout,
 }
 
-/// Looks for Flux in the image below `root`: at `given` if that is set, else in the published images' layout, at the
-/// view's place at run time below `mount_path`, and at /opt/view.
+/// Finds Flux in the image below `root`: at `given` if that is set; otherwise in the layout of the published images, at the
+/// view's path at run time below `mount_path`, and at /opt/view.
 pub fn find(root: &Path, mount_path: &Path, given: Option<&Path>) -> Result<Source, ViewError> {
     let mut searched = Vec::new();
     let mut candidates = Vec::new();
@@ -68,7 +68,7 @@ pub fn find(root: &Path, mount_path: &Path, given: Option<&Path>) -> Result<Sour
     Err(ViewError::NotFound { searched })
 }
 
-/// The one view of a published image. Where there are several, /opt/view says which.
+/// The view of a published image. If there are several, /opt/view selects one.
 fn spack_view(root: &Path) -> Result<PathBuf, String> {
     let place = Path::new(SPACK_VIEWS);
     let entries = fs::read_dir(below(root, place)).map_err(|error| error.to_string())?;
@@ -91,7 +91,7 @@ fn spack_view(root: &Path) -> Result<PathBuf, String> {
     }
 }
 
-/// Whether `view` names a Flux, be it one that leads nowhere. Its directory may be a link of the image.
+/// Whether `view` has a bin/flux, which may be a broken link. The directory may be a link of the image.
 fn has_flux(root: &Path, view: &Path) -> bool {
     let programs = resolve(root, &view.join("bin"));
     programs.is_ok_and(|bin| below(root, &bin.join("flux")).symlink_metadata().is_ok())
@@ -108,13 +108,17 @@ fn check(root: &Path, place: &Path, layout: SourceLayout) -> Result<Source, Stri
     Ok(Source { view, names, flux, layout })
 }
 
-/// What `path` of the image below `root` really is, as [`follow`] finds it.
+/// Follows all links in `path` of the image below `root`, see [`follow`].
 pub(super) fn resolve(root: &Path, path: &Path) -> Result<PathBuf, String> {
     follow(path, &|path| Some(below(root, path)))
 }
 
-/// What `path` really is in the file system whose paths lie where `place` says, links followed; or what is missing.
-pub fn follow(path: &Path, place: &dyn Fn(&Path) -> Option<PathBuf>) -> Result<PathBuf, String> {
+/// Follows all links in `path` of a file system. `host_path` returns the path of its files on this one. The error names the
+/// missing file.
+pub fn follow(
+    path: &Path,
+    host_path: &dyn Fn(&Path) -> Option<PathBuf>,
+) -> Result<PathBuf, String> {
     let mut done = PathBuf::from("/");
     let mut todo: Vec<PathBuf> = parts(path);
     let mut links = 0;
@@ -125,8 +129,8 @@ pub fn follow(path: &Path, place: &dyn Fn(&Path) -> Option<PathBuf>) -> Result<P
         }
         let next = done.join(&part);
         let failed = |error: io::Error| format!("{}: {error}", next.display());
-        let lies = place(&next).ok_or_else(|| failed(ErrorKind::NotFound.into()))?;
-        let kind = fs::symlink_metadata(&lies).map_err(failed)?.file_type();
+        let file = host_path(&next).ok_or_else(|| failed(ErrorKind::NotFound.into()))?;
+        let kind = fs::symlink_metadata(&file).map_err(failed)?.file_type();
         if !kind.is_symlink() {
             done = next;
             continue;
@@ -135,7 +139,7 @@ pub fn follow(path: &Path, place: &dyn Fn(&Path) -> Option<PathBuf>) -> Result<P
         if links > LINK_LIMIT {
             return Err(format!("{}: too many links", next.display()));
         }
-        let target = fs::read_link(&lies).map_err(failed)?;
+        let target = fs::read_link(&file).map_err(failed)?;
         if target.is_absolute() {
             done = PathBuf::from("/");
         }
@@ -179,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn each_layout_is_found_where_it_is_with_its_other_names() {
+    fn each_layout_is_found_with_its_other_names() {
         use SourceLayout::{AtMountPath, OptView, Spack};
         let published = [
             "/opt/software/flux/bin/flux",
@@ -210,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_given_prefix_is_the_only_place_looked_at() {
+    fn only_the_given_prefix_is_searched() {
         let root = image(&["/opt/view/bin/flux", "/usr/bin/flux"]);
         let given = |place| find(root.path(), Path::new(MOUNT), Some(Path::new(place)));
         assert_eq!(given("/usr").unwrap().view, Path::new("/usr"));
@@ -219,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn when_there_is_no_flux_every_place_is_named_with_what_is_missing_and_the_remedy() {
+    fn the_error_has_every_searched_path_and_its_problem() {
         let places = ["/opt/views/._view", "/mnt/flux/view", "/opt/view", "published view image"];
         let several = ["/opt/views/._view/abc/bin/flux", "/opt/views/._view/def/bin/flux"];
         let dangling = ["/opt/view/bin/flux -> /opt/software/gone/flux"];

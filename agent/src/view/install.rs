@@ -1,4 +1,4 @@
-//! Installing a view: find, copy beside the final place, put in place, mark as done.
+//! Installs a view: finds it, copies it beside the final path, renames it, and writes a marker.
 
 use super::copy::{Copied, Copy, Tree};
 use super::error::{ViewError, failed};
@@ -17,14 +17,14 @@ use std::{fmt, fs, thread};
 
 /// `f_type` of a file system in memory (statfs(2)).
 const IN_MEMORY: FsWord = 0x0102_1994;
-/// How many links that lead nowhere are named.
+/// How many broken links the report names.
 const NAMED_LINKS: usize = 20;
-/// What is another each time the machine is started.
+/// The id of the boot, which changes at every start of the node.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// More threads than cores hide the time that a disk or an unpacked layer takes to answer.
 const THREADS: RangeInclusive<usize> = 4..=16;
 
-/// What is to be installed and where.
+/// The arguments of `flux-agent view install`.
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
 pub struct InstallRequest {
     /// Where the shared volume is mounted now
@@ -39,17 +39,17 @@ pub struct InstallRequest {
     /// Root of the view image
     #[arg(long, default_value = "/", hide = true)]
     pub root: PathBuf,
-    /// What this process may have of the memory, in bytes, if that is limited.
+    /// The memory limit of this process in bytes, if there is one.
     #[arg(skip)]
     pub memory_limit: Option<u64>,
 }
 
-/// What was installed.
+/// The report of an installation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InstallReport {
-    /// Where Flux was found in the image.
+    /// The view in the image.
     pub source: Source,
-    /// What was copied: nothing when an earlier run had done everything.
+    /// The copied files; none if an earlier run has copied everything.
     pub copied: Option<Copied>,
     /// How long it took.
     pub elapsed: Duration,
@@ -93,9 +93,9 @@ fn rate(bytes: u64, elapsed: Duration) -> String {
 /// Copies the image's Flux to `<destination>/view`, and the packages its links lead to from
 /// /opt/software to `<destination>/software`, and writes [`Layout::view_done_marker`].
 ///
-/// Everything is copied beside its place and renamed at the end, so a restarted init container has nothing to do
-/// after a whole copy, unless the node was started again since: nothing was flushed to the disk. `progress` takes
-/// lines for the log, in a copy that takes long.
+/// Everything is copied beside its path and renamed at the end, so a restarted init container copies nothing after a
+/// complete copy, unless the node was started again since then: nothing was flushed to the disk. `progress` is called with
+/// lines for the log, in a long copy.
 pub fn install_view(
     request: &InstallRequest,
     progress: &(dyn Fn(&str) + Sync),
@@ -113,7 +113,7 @@ pub fn install_view(
     }
     let links = links(request, &source)?;
     let trees = trees(request, &source, &layout)?;
-    // What an interrupted run left behind, and a view that was not marked as done.
+    // An interrupted run may have left files, or a view without a marker.
     for path in trees.iter().flat_map(|(tree, place)| [&tree.to, place]) {
         files::remove_directory(path).map_err(failed("remove leftover", path))?;
     }
@@ -177,7 +177,7 @@ fn copy(
     let trees = trees.iter().map(|(tree, _)| tree.clone());
     let (there, missing): (Vec<_>, Vec<_>) = trees.partition(|tree| tree.from.is_dir());
     for tree in missing {
-        // The packages of a flat view are in it; their place is mounted all the same.
+        // The packages of a flat view are in the view, but their directory is mounted, too.
         fs::create_dir(&tree.to).map_err(failed("create directory", &tree.to))?;
     }
     let in_memory = statfs(&request.destination).is_ok_and(|found| found.f_type == IN_MEMORY);

@@ -1,6 +1,7 @@
-//! Putting agent and view in their places where their images are mounted: links, and nothing is copied.
+//! Links to the agent and the view, if their images are mounted.
 //!
-//! The runner's agent does this before anything else. Sidecars cannot write to the shared volume, and wait.
+//! The runner's agent makes the links before anything else. Sidecars, which cannot write to the shared volume, wait for
+//! them.
 
 use super::error::{ViewError, failed};
 use super::find::{Source, find, resolve};
@@ -15,9 +16,9 @@ pub(crate) fn link_agent(root: &Root, layout: &Layout) -> Result<(), ViewError> 
     link(&root.at(layout.bin_dir()), &root.at(AGENT_MOUNT))
 }
 
-/// Makes [`Layout::view`] a link to the view in the mounted image, and one link for each of its packages
-/// at [`Layout::SOFTWARE_MOUNT`], where the links of a Spack view lead; then
-/// [`Layout::view_done_marker`]. All paths lie below `root`.
+/// Makes [`Layout::view`] a link to the view in the mounted image, and a link for each of its packages at
+/// [`Layout::SOFTWARE_MOUNT`], the target of the links of a Spack view. Then writes [`Layout::view_done_marker`]. All paths
+/// are below `root`.
 pub fn link_view(root: &Path, layout: &Layout) -> Result<Source, ViewError> {
     let root = &Root::new(root);
     let image = root.at(VIEW_MOUNT);
@@ -30,18 +31,17 @@ pub fn link_view(root: &Path, layout: &Layout) -> Result<Source, ViewError> {
     Ok(source)
 }
 
-/// One link for each entry of the image's own directory: of one that is a link itself, to what that
-/// leads to within the image.
+/// Makes a link for each entry of the image's directory of packages, to its target in the image if the entry is a link.
 fn link_software(root: &Root, image: &Path) -> Result<(), ViewError> {
     let packages = Path::new(Layout::SOFTWARE_MOUNT);
-    // A flat view has its packages in it.
+    // A flat view contains its packages.
     let Ok(directory) = resolve(image, packages) else { return Ok(()) };
     let directory = below(image, &directory);
     let entries = fs::read_dir(&directory).map_err(failed("list", &directory))?;
     for entry in entries {
         let name = entry.map_err(failed("list", &directory))?.file_name();
         let named = packages.join(&name);
-        // What leads nowhere in the image does so here.
+        // A broken link of the image stays broken.
         let found = resolve(image, &named).unwrap_or(named);
         link(&root.at(packages.join(&name)), &below(image, &found))?;
     }

@@ -1,25 +1,24 @@
-//! What becomes of a symbolic link when the tree around it moves. Absolute links into a tree that is found elsewhere
-//! at run time are rewritten to lead there, and so are relative links that leave their tree. All others stay as they
-//! are.
+//! Changes symbolic links of trees that have another path at run time. An absolute link into such a tree, and a relative link
+//! out of its own tree, get a new target. All others stay the same.
 
 use std::path::{Component, Path, PathBuf};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Moved {
     pub(super) target: PathBuf,
-    /// False when the link leads out of everything that is copied.
+    /// Whether the target is copied, too.
     pub(super) copied: bool,
 }
 
-/// Trees of the image and where each is found at run time.
+/// The trees of the image and their paths at run time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct LinkMap {
-    /// Pairs of absolute paths: in the image, at run time. A tree with several names in the image comes once for each.
+    /// Pairs of absolute paths: in the image, and at run time. A tree with several names in the image has several pairs.
     pub(super) trees: Vec<(PathBuf, PathBuf)>,
 }
 
 impl LinkMap {
-    /// Where `path` of the image is found at run time, if it is copied.
+    /// The path at run time of `path` in the image, if it is copied.
     pub(super) fn at_run_time(&self, path: &Path) -> Option<PathBuf> {
         self.trees.iter().find_map(|(image, run_time)| {
             let rest = path.strip_prefix(image).ok()?;
@@ -28,7 +27,7 @@ impl LinkMap {
         })
     }
 
-    /// What the link at `link` (absolute, in the image) to `target` becomes.
+    /// The new target of the link at `link` (absolute, in the image) to `target`.
     pub(super) fn moved(&self, link: &Path, target: &Path) -> Moved {
         let Some(directory) = link.parent() else {
             return Moved { target: target.to_owned(), copied: false };
@@ -79,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn links_lead_where_they_did_from_the_new_place_of_their_tree() {
+    fn links_keep_their_targets_when_a_tree_moves() {
         let of_hash = format!("{HASH}/lib");
         let package = "/opt/software/flux-core-1/bin/flux";
         for (link, target, new, copied) in [
@@ -104,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flat_view_at_its_own_place_keeps_every_link() {
+    fn links_of_a_flat_view_stay_the_same() {
         let place = PathBuf::from("/mnt/flux/view");
         let map = LinkMap { trees: vec![(place.clone(), place)] };
         for target in ["/mnt/flux/view/lib/./x", "../lib/x"] {

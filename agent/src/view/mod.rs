@@ -1,10 +1,8 @@
-//! How Flux comes to an application's pod: as a *view*, an installation prefix in an image of its own.
+//! Brings Flux into an application's pod as a *view*, an installation prefix in an image of its own.
 //!
-//! Where that image is mounted, the agent links into it. Elsewhere an init container,
-//! `flux-agent view install`, copies the view to the volume that the pod's containers share. The view
-//! image needs no shell and no other program.
-//!
-//! The program `flux-view` makes such images.
+//! If that image is mounted, the agent makes links into it. Otherwise an init container, `flux-agent view install`, copies
+//! the view to the volume that the pod's containers share. The view image needs no shell and no other program. The program
+//! `flux-view` makes such images.
 
 mod copy;
 mod error;

@@ -114,12 +114,19 @@ fn the_doctor_imports_flux_with_the_images_python_and_names_what_is_missing() {
     assert_eq!(Path::new(pod.read("python-path").trim()), modules);
     assert_eq!(pod.read("directory"), "/\n");
 
-    let error = "ModuleNotFoundError: No module named '_cffi_backend'";
-    pod.write_executable("usr/bin/python3", &format!("#!/bin/sh\necho 3.13.5\necho \"{error}\"\n"));
-    let (finding, text) = found_of_python(&pod);
-    assert_eq!(finding, "warning", "{text}");
-    for words in [error, "(3.13.5)", "for python3.11", "pip install cffi pyyaml ply"] {
-        assert!(text.contains(words), "{words}: {text}");
+    for (error, remedy) in [
+        ("ModuleNotFoundError: No module named '_cffi_backend'", "pip install cffi pyyaml ply"),
+        ("ModuleNotFoundError: No module named 'ply.lex'", "pip install cffi pyyaml ply"),
+        ("ModuleNotFoundError: No module named 'flux'", "PYTHONPATH"),
+        ("ImportError: libc.so.6: version 'GLIBC_2.38' not found", "C library"),
+    ] {
+        let script = format!("#!/bin/sh\necho 3.13.5\necho \"{error}\"\n");
+        pod.write_executable("usr/bin/python3", &script);
+        let (finding, text) = found_of_python(&pod);
+        assert_eq!(finding, "warning", "{text}");
+        for part in [error, "(3.13.5)", "for python3.11", remedy] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
     }
 }
 

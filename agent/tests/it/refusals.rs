@@ -58,6 +58,12 @@ fn a_job_that_flux_never_started_is_no_failed_command() {
 fn the_code_of_a_command_that_ran_is_its_own_whatever_it_is() {
     let pod = Pod::new();
     assert_eq!(end(&pod, &["sh", "-c", "exit 2"]), (2, true, String::new()));
+    fs::write(pod.at("events"), EXCEPTION.replace("\"severity\":0", "\"severity\":3")).unwrap();
+    assert_eq!(
+        end(&pod, &["sh", "-c", "exit 1"]).0,
+        1,
+        "a warning, and the job was not started yet"
+    );
     fs::write(pod.at("events"), format!("{{\"name\":\"start\"}}\n{EXCEPTION}\n")).unwrap();
     assert_eq!(end(&pod, &["sh", "-c", "exit 1"]).0, 1, "its execution is not known");
     fs::write(pod.at("execution"), "{\"name\":\"shell.init\"}\n").unwrap();

@@ -8,7 +8,7 @@ use std::fs;
 
 /// Subcommands with their arguments, the codes that they end with, and what they print among other things.
 /// `HERE` stands for this pod; `FOR-EVER` for the longest time there is, as somebody writes who means that.
-const CASES: [(&str, u8, &str); 24] = [
+const CASES: [(&str, u8, &str); 25] = [
     ("help", 0, "Usage: flux-agent"),
     ("install copy", 0, ""),
     ("keygen key", 0, ""),
@@ -31,6 +31,7 @@ const CASES: [(&str, u8, &str); 24] = [
     ("ps HERE", 0, "flux-agent ps"),
     ("ps HERE --output json", 0, "\"origin\": \"entered\""),
     ("resolve localhost", 0, "/etc/hosts  127.0.0.1"),
+    ("resolve unknown.invalid.", 1, "name        unknown.invalid.\n"),
     ("run HERE", 0, "hello"),
     ("run HERE --container nobody", Exit::Config.code(), "\"nobody\""),
 ];
