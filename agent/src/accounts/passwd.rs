@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_of_that_name_or_else_of_that_number_is_reused() {
+    fn a_group_of_the_name_or_number_is_reused() {
         for (group, gid) in [("flux:x:500:\nusers:x:1000:\n", 500), ("users:x:1000:\n", 1000)] {
             let new = flux(&databases("", group));
             assert_eq!((new.user.gid, new.added[0].0), (gid, "passwd"));

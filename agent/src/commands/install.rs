@@ -53,7 +53,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn the_copy_is_whole_executable_and_alone_even_when_installed_twice() {
+    fn a_second_install_replaces_the_first() {
         let root = tempfile::tempdir().unwrap();
         let directory = root.path().join("not/there/yet");
         for _ in 0..2 {

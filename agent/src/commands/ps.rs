@@ -9,9 +9,8 @@ use flux_contract::{Exit, Layout};
 use procfs::process::{Process, all_processes};
 use procfs::{Current as _, ProcError, Uptime};
 use serde::Serialize;
-use serde_json::json;
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
+use std::fmt::{self, Display, Formatter, Write as _};
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -156,14 +155,14 @@ fn text(rows: &[Row]) -> String {
             shown(&row.command)
         };
         let (minutes, seconds) = (row.seconds / 60, row.seconds % 60);
-        let from = row.origin.name();
         let _ = writeln!(
             text,
-            "{:>7} {:>7} {:<10} {} {minutes:>6}:{seconds:02} {from:<9} {:indent$}{command}",
+            "{:>7} {:>7} {:<10} {} {minutes:>6}:{seconds:02} {:<9} {:indent$}{command}",
             row.pid,
             row.parent,
             row.user,
             row.state,
+            row.origin,
             "",
             indent = 2 * depth
         );
@@ -177,9 +176,9 @@ fn depth(rows: &[Row], row: &Row) -> usize {
     std::iter::successors(above(row), |row| above(row)).take(rows.len()).count()
 }
 
-impl Origin {
-    fn name(self) -> String {
-        json!(self).as_str().unwrap_or_default().to_owned()
+impl Display for Origin {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        self.serialize(formatter)
     }
 }
 
@@ -224,7 +223,7 @@ mod tests {
     fn each_process_has_an_origin() {
         let of = |hook_runs| {
             let rows = with_origins(pod(), hook_runs);
-            rows.into_iter().map(|row| (row.pid, row.origin.name())).collect::<Vec<_>>()
+            rows.into_iter().map(|row| (row.pid, row.origin.to_string())).collect::<Vec<_>>()
         };
         let expected: [(i32, String); 10] = [
             (1, "agent"),

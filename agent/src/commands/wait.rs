@@ -136,7 +136,6 @@ mod tests {
     use super::*;
     use crate::status::server::StatusServer;
     use crate::system::root::Root;
-    use flux_contract::Phase;
     use tokio::sync::watch;
 
     #[tokio::test]
@@ -163,28 +162,5 @@ mod tests {
             assert_eq!(done.is_ok(), settled.ready, "{done:?}");
             assert!((POLL_INTERVAL * 2..Duration::from_mins(1)).contains(&began.elapsed()));
         }
-    }
-
-    #[test]
-    fn the_status_has_the_hook_and_its_time() {
-        let hooks = Phase {
-            name: "hooks".to_owned(),
-            start_milliseconds: 20,
-            duration_milliseconds: 61_240,
-        };
-        let report = StatusReport {
-            phase: "hooks".to_owned(),
-            doing: Some("commands.pre".to_owned()),
-            role: "worker".to_owned(),
-            last_error: Some("connection refused".to_owned()),
-            phases: vec![hooks],
-            ..StatusReport::default()
-        };
-        let text = status_text(&report);
-        assert!(text.contains("role      worker, rank -\n"), "{text}");
-        assert!(text.contains("error     connection refused\n"), "{text}");
-        assert!(text.contains("phase     hooks (commands.pre) for 61.2 s\n"), "{text}");
-        let bare = StatusReport { phase: "wait-for-lead".to_owned(), ..StatusReport::default() };
-        assert_eq!(phase_text(&bare), "wait-for-lead");
     }
 }

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_kept_until_no_job_has_needed_it_for_a_while() {
+    fn unused_pods_are_kept_for_the_idle_time() {
         let (began, idle) = (Instant::now(), Duration::from_secs(10));
         let mut window = Window::new(began);
         for (second, wanted, kept) in [

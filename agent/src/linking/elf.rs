@@ -143,7 +143,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn the_headers_of_a_shell_have_its_loader_and_c_library() {
+    fn a_shell_has_a_loader_and_a_c_library() {
         let data = fs::read(fs::canonicalize("/bin/sh").unwrap()).unwrap();
         assert!(is_elf(&data) && !is_elf(b"#!/bin/sh"));
         let elf = Elf::read(&*data).unwrap();

@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn the_start_waits_for_a_scheduler_only_if_a_module_does() {
+    fn the_start_waits_for_the_scheduler_if_a_module_does() {
         let scheduler = |config| {
             let mut tasks = tasks(0, config);
             let order = tasks.start().unwrap();

@@ -1,4 +1,4 @@
-//! Watching a broker from outside.
+//! Watching a broker over its socket.
 
 use crate::pod::broker::{
     NO_SERVICE, STATE_OF_LEAD, UNREACHABLE, broker_that, replies, state_text,
@@ -26,8 +26,8 @@ fn watch(directory: &TempDir, owner: Option<u32>) -> Watch {
     Watch { broker, has_lead: false, hosts: 4 }
 }
 
-/// A watch of a broker that answers what `reply` gives to a topic, for as long as there is its directory; and what it
-/// reports.
+/// A watch of a broker that answers a topic with the result of `reply` while its directory exists, and the events of the
+/// watch.
 fn watched(
     change: impl FnOnce(&mut Watch),
     reply: impl Fn(&str) -> Result<String, u8> + Send + Sync + 'static,
@@ -50,7 +50,7 @@ async fn until(holds: impl Fn() -> bool) {
     timeout(PATIENCE, waiting).await.unwrap();
 }
 
-/// What a watch of a worker's broker in state `quorum` reports whose question to the lead fails with `errno`.
+/// The events of a watch of a worker's broker in state `quorum`, whose requests to the lead fail with `errno`.
 async fn reports_with_the_lead_answering(errno: u8) -> Vec<Event> {
     let asked = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&asked);
@@ -68,16 +68,16 @@ async fn reports_with_the_lead_answering(errno: u8) -> Vec<Event> {
 }
 
 #[tokio::test]
-async fn a_worker_whose_broker_has_no_way_to_the_lead_before_the_quorum_has_lost_it() {
+async fn a_worker_without_a_connection_to_the_lead_has_lost_it() {
     let state = Event::State("quorum".to_owned());
     let seen = reports_with_the_lead_answering(UNREACHABLE).await;
     assert_eq!(seen, [state.clone(), Event::LeadGone]);
-    // Whatever else the lead says, it is there.
+    // Any other answer shows that the lead exists.
     assert_eq!(reports_with_the_lead_answering(1).await, [state]);
 }
 
 #[tokio::test]
-async fn a_worker_whose_broker_ends_asks_whether_the_lead_ends() {
+async fn a_worker_whose_broker_ends_asks_the_lead() {
     for (lead, expected) in [
         (Ok("shutdown"), true),
         (Ok("goodbye"), true),
@@ -99,7 +99,7 @@ async fn a_worker_whose_broker_ends_asks_whether_the_lead_ends() {
 }
 
 #[tokio::test]
-async fn a_broker_that_has_not_joined_yet_is_asked_again_for_the_changes_of_its_state() {
+async fn the_request_for_changes_is_repeated_until_the_broker_joins() {
     const TRY_AGAIN: u8 = 11;
     let asked = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&asked);
@@ -114,9 +114,9 @@ async fn a_broker_that_has_not_joined_yet_is_asked_again_for_the_changes_of_its_
     until(|| asked.load(Ordering::SeqCst) >= 3).await;
 }
 
-/// Each time somebody who has asked for them disconnects, a broker passes on who has joined.
+/// A broker reports its joins each time a client that has requested them disconnects.
 #[tokio::test]
-async fn a_broker_that_waits_for_the_quorum_is_asked_who_has_joined_and_one_that_runs_is_not() {
+async fn joins_are_flushed_only_before_the_quorum() {
     for (has_lead, state, hosts, asked) in [
         (true, "quorum", 4, 5),
         (false, "quorum", 64, 20),
@@ -141,7 +141,7 @@ async fn a_broker_that_waits_for_the_quorum_is_asked_who_has_joined_and_one_that
 }
 
 #[tokio::test]
-async fn a_broker_that_lets_nobody_in_but_its_owner_is_asked_as_that_user_once_it_answers() {
+async fn root_connects_as_the_owner_of_the_broker() {
     if !nix::unistd::getuid().is_root() {
         return skip("connecting as another user needs root");
     }

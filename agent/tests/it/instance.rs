@@ -1,4 +1,4 @@
-//! `flux-agent instance`: what the services of an instance answer, as programs read it.
+//! `flux-agent instance`: the answers of an instance's services as JSON.
 
 use crate::pod::Pod;
 use crate::pod::broker::{Answers, broker_that};
@@ -12,7 +12,7 @@ fn set(rank: &str, cores: &str) -> Value {
 }
 
 #[test]
-fn ranks_and_jobs_are_those_of_the_instance_and_the_output_that_of_the_job() {
+fn the_report_has_ranks_jobs_and_output() {
     let pod = Pod::new();
     pod.write_config(&pod.config(&["true"]));
     let asked = Arc::new(Mutex::new(Vec::new()));
@@ -58,12 +58,12 @@ fn ranks_and_jobs_are_those_of_the_instance_and_the_output_that_of_the_job() {
 fn much_output() -> Answers {
     let line = json!({ "name": "data", "context": { "data": format!("{:01000} hello\n", 1) } });
     let entry = json!({ "event": line.to_string() }).to_string();
-    // Behind the mark the broker would wait for more.
+    // After the mark the broker would wait for more output.
     Answers::as_they_come(std::iter::repeat_n(entry, 5000).chain([String::new()]))
 }
 
 #[test]
-fn output_that_cannot_be_read_is_an_error_and_none_of_a_job_that_has_not_started() {
+fn output_that_cannot_be_read_is_an_error() {
     let ask = |log: &'static str| {
         let pod = Pod::new();
         pod.write_config(&pod.config(&["true"]));

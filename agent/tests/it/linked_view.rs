@@ -1,4 +1,4 @@
-//! Views whose image is mounted: what the agent makes of them before a run.
+//! Links to views whose image is mounted.
 
 use crate::image::{HASH, Scene};
 use crate::pod::{Background, Ended, Pod, sidecar};
@@ -19,7 +19,7 @@ fn target(scene: &Scene, link: &str) -> PathBuf {
 }
 
 #[test]
-fn a_flat_view_is_linked_from_where_the_image_has_it_and_nothing_is_copied() {
+fn a_flat_view_is_linked() {
     let scene = Scene::new();
     scene.file("mnt/flux/view/bin/flux", "flat", 0o644);
     assert_eq!(link(&scene), SourceLayout::AtMountPath);
@@ -30,7 +30,7 @@ fn a_flat_view_is_linked_from_where_the_image_has_it_and_nothing_is_copied() {
 }
 
 #[test]
-fn a_published_view_is_linked_and_so_is_each_of_its_packages() {
+fn a_published_view_and_its_packages_are_linked() {
     let scene = Scene::published();
     scene.file("opt/software/zlib/lib/libz.so", "", 0o644);
     assert_eq!(link(&scene), SourceLayout::Spack);
@@ -64,7 +64,7 @@ fn links_among_the_packages_are_followed_within_the_image() {
 }
 
 #[test]
-fn packages_that_lie_elsewhere_in_the_image_are_found_behind_their_link() {
+fn packages_are_found_through_a_link() {
     let scene = Scene::new();
     scene.file("srv/packages/flux-core/bin/flux", "", 0o644);
     scene.link("opt/software", "/srv/packages");
@@ -75,7 +75,7 @@ fn packages_that_lie_elsewhere_in_the_image_are_found_behind_their_link() {
 }
 
 #[test]
-fn what_an_earlier_run_has_linked_stays_and_what_is_wrong_is_replaced() {
+fn right_links_of_an_earlier_run_stay() {
     let scene = Scene::published();
     link(&scene);
     let inode = |path: &str| fs::symlink_metadata(scene.at(path)).unwrap().ino();
@@ -126,7 +126,7 @@ fn a_run_with_a_mounted_view_is_as_any_other() {
 }
 
 #[test]
-fn a_run_whose_view_image_has_no_flux_fails_with_the_code_for_it() {
+fn a_view_image_without_flux_fails_the_run() {
     let pod = pod_with_mounted_view();
     fs::remove_file(pod.at("flux_operator/view/opt/view/bin/flux")).unwrap();
     let mut config = pod.config(&["true"]);
@@ -153,7 +153,7 @@ fn start_sidecar(pod: &Pod) -> Background {
 }
 
 #[test]
-fn a_sidecar_that_comes_first_waits_for_the_runner_to_link_the_view() {
+fn a_sidecar_waits_for_the_runner_to_link_the_view() {
     let pod = pod_with_mounted_view();
     let sidecar = start_sidecar(&pod);
     assert!(!pod.layout().view().exists());
@@ -162,7 +162,7 @@ fn a_sidecar_that_comes_first_waits_for_the_runner_to_link_the_view() {
 }
 
 #[test]
-fn a_sidecar_ends_when_its_runner_is_gone_that_could_not_link_the_view() {
+fn a_sidecar_ends_if_the_runner_could_not_link_the_view() {
     let pod = pod_with_mounted_view();
     fs::write(pod.layout().runner_lock(), "").unwrap();
     let ended = start_sidecar(&pod).end();
@@ -197,7 +197,7 @@ fn needs_a_newer_c_library(pod: &Pod) {
 }
 
 #[test]
-fn a_view_for_a_newer_c_library_ends_the_run_with_the_loaders_words() {
+fn a_view_for_a_newer_c_library_fails_the_run() {
     let pod = Pod::new();
     needs_a_newer_c_library(&pod);
     let ended = pod.run(&pod.config(&["true"])).with_code(Exit::View.code());

@@ -126,7 +126,7 @@ fn some(texts: [&str; 2]) -> Made {
 }
 
 #[test]
-fn tasks_are_bound_to_cores_of_the_containers_own_or_as_the_user_says() {
+fn tasks_are_bound_to_own_cores_or_by_option() {
     for (has_own_cores, asked, expected) in [
         (true, None, None),
         (false, None, Some("off")),
@@ -146,7 +146,7 @@ fn tasks_are_bound_to_cores_of_the_containers_own_or_as_the_user_says() {
 }
 
 #[test]
-fn open_mpi_5_gets_a_pmix_server_in_every_job_or_is_refused() {
+fn open_mpi_5_gets_a_pmix_server_or_is_refused() {
     let scene = Scene::new();
     let program = scene.path("app").display().to_string();
     let run = |command: &[&str], tasks, option| {
@@ -173,7 +173,7 @@ fn open_mpi_5_gets_a_pmix_server_in_every_job_or_is_refused() {
 }
 
 #[test]
-fn what_may_load_open_mpi_5_later_gets_a_server_beside_fluxs_own() {
+fn programs_that_may_load_open_mpi_5_get_both_servers() {
     let scene = Scene::new();
     fs::write(scene.path("pmix.so"), "").unwrap();
     let library_path = scene.0.path();
@@ -184,7 +184,7 @@ fn what_may_load_open_mpi_5_later_gets_a_server_beside_fluxs_own() {
 }
 
 #[test]
-fn open_mpi_does_not_load_networks_that_the_kernel_has_no_class_of() {
+fn open_mpi_does_not_load_networks_without_devices() {
     let scene = Scene::new();
     let library_path = Path::new("");
     let job = Job { command: &["plain"], tasks: 1, option: None, library_path };

@@ -1,5 +1,5 @@
 //! `flux-agent rc`, which a broker runs as its rc1 and rc3: the real binary, a socket that answers as a broker does, and
-//! a shell script in place of `flux`. All that is asked and run goes into one list.
+//! a shell script in place of `flux`. All requests and commands are recorded in one list.
 
 use crate::pod::broker::{NO_SERVICE, broker_that};
 use crate::pod::{Background, Ended, Pod};
@@ -15,21 +15,21 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 const FLUX: &str =
     "#!/bin/sh\necho \"flux $*\" >> $LIST\ncase $1 in startlog) test $2 != --check;; esac\n";
 
-/// A broker with this rank and these attributes, to which one module is refused.
+/// A broker with this rank and these attributes, which refuses to load one module.
 struct Broker {
     pod: Pod,
     rank: u32,
     attributes: Vec<(&'static str, String)>,
     refused: Option<&'static str>,
-    /// A module that is listed while it is loaded, for ever.
+    /// A module whose loading never ends.
     slow: Option<&'static str>,
-    /// Whether its content is that of an earlier instance.
+    /// Whether there is content of an earlier instance.
     has_checkpoint: bool,
 }
 
 fn note(list: &Path, line: &str) {
     let mut file = OpenOptions::new().create(true).append(true).open(list).unwrap();
-    // In one piece: several write at once.
+    // In one write, as several processes write at once.
     file.write_all(format!("{line}\n").as_bytes()).unwrap();
 }
 
@@ -52,13 +52,13 @@ impl Broker {
         self.pod.at("list")
     }
 
-    /// Runs a stage, which ends well, and returns its output and what it did.
+    /// Runs a stage, which succeeds, and returns its output and its actions.
     fn run_well(self, stage: &str) -> (String, Vec<String>) {
         let (ended, did) = self.run(stage);
         (ended.with_code(0).output, did)
     }
 
-    /// Runs a stage, and returns how it ended and what it did.
+    /// Runs a stage, and returns its end and its actions.
     fn run(self, stage: &str) -> (Ended, Vec<String>) {
         let (list, socket) = (self.list(), self.pod.at("local"));
         let prefix = self.pod.at("mnt/flux/view").display().to_string();
@@ -107,7 +107,7 @@ impl Broker {
     }
 }
 
-/// Asserts that these lines are there, in this order.
+/// Asserts that the list has these lines in this order.
 fn assert_in_order(did: &[String], lines: &[&str]) {
     let mut rest = did.iter();
     for line in lines {
@@ -116,7 +116,7 @@ fn assert_in_order(did: &[String], lines: &[&str]) {
 }
 
 #[test]
-fn a_lead_loads_its_modules_restores_its_archive_and_runs_the_scripts_last() {
+fn a_lead_loads_modules_restores_and_runs_scripts_last() {
     let mut broker = Broker::new(0);
     let archive = broker.pod.at("archive.tgz");
     fs::write(&archive, "").unwrap();
@@ -157,7 +157,7 @@ fn a_lead_without_an_earlier_instance_checks_nothing() {
 }
 
 #[test]
-fn a_module_that_cannot_be_loaded_ends_the_start_and_is_named() {
+fn a_module_that_cannot_be_loaded_ends_the_start() {
     let broker = Broker { refused: Some("kvs"), ..Broker::new(0) };
     let (ended, did) = broker.run("start");
     assert_eq!(ended.code, 1);
@@ -170,7 +170,7 @@ fn a_module_that_cannot_be_loaded_ends_the_start_and_is_named() {
 }
 
 #[test]
-fn the_start_does_not_wait_for_the_scheduler_unless_it_is_refused_at_once() {
+fn the_start_waits_for_the_scheduler_only_if_it_is_refused() {
     let without_scripts = || {
         let broker = Broker::new(0);
         fs::remove_dir_all(broker.pod.at("mnt/flux/view/etc/flux/rc1.d")).unwrap();
@@ -184,7 +184,7 @@ fn the_start_does_not_wait_for_the_scheduler_unless_it_is_refused_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_scheduler_comes_once_it_offers_its_service_and_not_at_all_when_it_has_gone() {
+async fn a_scheduler_is_there_once_it_offers_its_service() {
     let module =
         |services: &[&str], status| json!({ "name": "a", "services": services, "status": status });
     let (loading, loaded) = (module(&["a"], 0), module(&["a", "sched"], 1));
@@ -208,7 +208,7 @@ async fn a_scheduler_comes_once_it_offers_its_service_and_not_at_all_when_it_has
 }
 
 #[test]
-fn at_the_end_scripts_run_first_and_the_state_is_kept_before_its_store_goes() {
+fn the_end_runs_scripts_first_and_dumps_before_unloading() {
     let mut broker = Broker::new(0);
     broker.attributes.push(("content.dump", "/archive".to_owned()));
     let (_, did) = broker.run_well("end");
@@ -226,7 +226,7 @@ fn at_the_end_scripts_run_first_and_the_state_is_kept_before_its_store_goes() {
 }
 
 #[test]
-fn flux_does_what_is_not_certain() {
+fn flux_runs_its_own_program_in_unknown_cases() {
     let mut broker = Broker::new(0);
     broker.attributes.push(("content.restore", "auto".to_owned()));
     let (ended, did) = broker.run("start");

@@ -1,5 +1,4 @@
-//! Who failed, Flux or the command: whole runs of the real binary with a shell script in place of
-//! Flux.
+//! Tells failures of Flux from those of the command: runs of the real binary with a shell script in place of Flux.
 
 use crate::pod::{Background, Pod};
 use flux_contract::{Exit, FailedTask};
@@ -9,7 +8,7 @@ use std::process::Stdio;
 const EXCEPTION: &str = r#"{"name":"exception","context":{"type":"alloc","severity":0,"note":"need 2 node(s) with 25 cores each, only 0 eligible"}}"#;
 const NOT_FOUND: &str = r#"{"name":"exception","context":{"type":"exec","severity":0,"note":"task 0 (host hello-0): start failed: sh: No such file or directory"}}"#;
 
-/// What `pod` ends with: code, whether the command ran, and the error.
+/// The end of a run: the exit code, whether the command ran, and the error.
 fn end(pod: &Pod, command: &[&str]) -> (i32, bool, String) {
     let ended = pod.run(&pod.config(command));
     let message = pod.message();
@@ -22,14 +21,14 @@ fn refused() -> i32 {
 }
 
 #[test]
-fn a_submission_that_flux_does_not_take_is_no_failed_command() {
+fn a_refused_submission_is_no_failed_command() {
     let pod = Pod::new();
     let refuses =
         "echo usage >&2; echo 'flux submit: error: unrecognized arguments: --x' >&2; exit 2";
     fs::write(pod.at("refuses"), refuses).unwrap();
     let expected = "Flux did not take the command (exit code 2): flux submit: error: unrecognized arguments: --x";
     assert_eq!(end(&pod, &["true"]), (refused(), false, expected.to_owned()));
-    // Jobs of an earlier instance, restored from an archive, are not this one's.
+    // Jobs of an earlier instance, from an archive, do not count.
     fs::write(pod.at("history"), "1\n").unwrap();
     assert_eq!(end(&pod, &["true"]).0, refused());
     // The agent's own lines, which a thread writes, may come between those of Flux.
@@ -39,7 +38,7 @@ fn a_submission_that_flux_does_not_take_is_no_failed_command() {
     fs::write(pod.at("refuses"), "echo 'flux-batch: ERROR: no slots' >&2; exit 1").unwrap();
     pod.run(&pod.batch("true\n")).with_code(refused());
     assert!(pod.last_error().ends_with("flux-batch: ERROR: no slots"));
-    // Where Flux cannot be asked the code is taken for the command's.
+    // If Flux does not answer, the code counts as that of the command.
     fs::write(pod.at("silent"), "").unwrap();
     let (code, ran, _) = end(&pod, &["true"]);
     assert_eq!((code, ran), (1, true));
@@ -55,7 +54,7 @@ fn a_job_that_flux_never_started_is_no_failed_command() {
 }
 
 #[test]
-fn the_code_of_a_command_that_ran_is_its_own_whatever_it_is() {
+fn a_command_that_ran_keeps_its_exit_code() {
     let pod = Pod::new();
     assert_eq!(end(&pod, &["sh", "-c", "exit 2"]), (2, true, String::new()));
     fs::write(pod.at("events"), EXCEPTION.replace("\"severity\":0", "\"severity\":3")).unwrap();
@@ -73,7 +72,7 @@ fn the_code_of_a_command_that_ran_is_its_own_whatever_it_is() {
 }
 
 #[test]
-fn a_command_that_failed_has_its_job_its_failed_task_and_its_last_lines() {
+fn a_failed_command_has_its_job_task_and_last_lines() {
     let pod = Pod::new();
     let exit = r#"{"name":"shell.task-exit","context":{"rank":2,"wait_status":768}}"#;
     fs::write(pod.at("execution"), format!("{exit}\n")).unwrap();
@@ -88,7 +87,7 @@ fn a_command_that_failed_has_its_job_its_failed_task_and_its_last_lines() {
     let host = Some("hello-2".to_owned());
     assert_eq!(message.failed_task, Some(FailedTask { rank: 2, host, signal: None }));
     assert!(message.jobid.unwrap().starts_with('ƒ'));
-    // Nothing is asked about one that ends well, but which job it was.
+    // A successful command has only its job.
     pod.run(&pod.config(&["sh", "-c", "echo fine >&2"])).with_code(0);
     let message = pod.message();
     assert_eq!((message.failed_task, message.output), (None, None));
@@ -96,7 +95,7 @@ fn a_command_that_failed_has_its_job_its_failed_task_and_its_last_lines() {
 }
 
 #[test]
-fn a_program_that_was_not_found_is_named_and_so_is_what_asked_for_a_shell() {
+fn a_missing_program_and_the_need_for_a_shell_are_named() {
     let pod = Pod::new();
     fs::write(pod.at("events"), format!("{{\"name\":\"start\"}}\n{NOT_FOUND}\n")).unwrap();
     let (code, ran, error) = end(&pod, &["sh", "-c", "exit 127 $A"]);
@@ -111,7 +110,7 @@ fn a_program_that_was_not_found_is_named_and_so_is_what_asked_for_a_shell() {
 }
 
 #[test]
-fn a_command_that_reads_its_input_meets_its_end() {
+fn a_command_reads_an_empty_input() {
     let pod = Pod::new();
     pod.run(&pod.config(&["true"]));
     let calls = pod.read("flux-calls");
@@ -126,14 +125,14 @@ fn a_command_that_reads_its_input_meets_its_end() {
 }
 
 #[test]
-fn a_batch_that_fails_shows_what_it_printed_and_names_the_line() {
+fn a_failed_batch_shows_its_output_and_the_failed_line() {
     let pod = Pod::new();
     let script = "echo \"job-0: echo hello\"; echo ƒaa; echo \"job-2: false -x\"; echo ƒab\n\
                   echo hello > $FLUX_OUTPUT_DIR/job-0.out; echo broken > $FLUX_OUTPUT_DIR/job-2.err\n\
                   echo 'fab: task(s) exited with exit code 2' >&2; printf 'the last line'; exit 1\n";
     let mut config = pod.batch(script);
     config.logging.quiet = true;
-    // Not even the id of the job is printed, and a line without its end is shown, too.
+    // A quiet run does not print the id of the job. A line without a line break is shown, too.
     let ended = pod.run(&config).with_code(1).with_output("").with_log("the last line\n");
     let failed = "job-2 failed: task(s) exited with exit code 2: false -x\nbroken\n";
     let log = ended.with_log(failed).log;
@@ -144,7 +143,7 @@ fn a_batch_that_fails_shows_what_it_printed_and_names_the_line() {
 }
 
 #[test]
-fn a_directory_for_outputs_that_takes_no_files_is_named_before_anything_is_submitted() {
+fn an_unusable_output_directory_is_named_before_the_submission() {
     let pod = Pod::new();
     let mut config = pod.batch("true\n");
     config.hooks.pre = Some("rmdir $POD/outputs".to_owned());
@@ -156,7 +155,7 @@ fn a_directory_for_outputs_that_takes_no_files_is_named_before_anything_is_submi
 }
 
 #[test]
-fn flux_cleans_up_only_after_a_command_that_has_left_jobs_or_may_have() {
+fn flux_cleans_up_only_if_jobs_may_be_left() {
     let pod = Pod::new();
     let hidden = ["sh", "-c", "test -z \"$FLUX_DISABLE_JOB_CLEANUP\""];
     assert_eq!(end(&pod, &hidden).0, 0, "instances within jobs have a cleanup of their own");

@@ -3,7 +3,7 @@
 use crate::pod::{Ended, Pod};
 use std::fs;
 
-/// Takes one job, and says of it what it was sent.
+/// Accepts one job, and records its jobspec.
 const FLUX_JOB: &str = r#"#!/bin/sh
 case "$1 $2" in
 "submit --flags=novalidate")
@@ -29,7 +29,7 @@ fn pod() -> Pod {
 }
 
 #[test]
-fn a_command_becomes_a_job_of_the_agents_own_that_is_attached_to() {
+fn the_agent_submits_a_command_and_attaches() {
     let pod = pod();
     let config = pod.config(&["echo", "a  b"]);
     pod.run(&config).with_code(5).with_output("attached, LC_CTYPE=C.UTF-8\n");
@@ -42,7 +42,7 @@ fn a_command_becomes_a_job_of_the_agents_own_that_is_attached_to() {
 }
 
 #[test]
-fn a_job_that_flux_does_not_take_is_refused_with_what_flux_says() {
+fn a_refused_job_has_the_error_of_flux() {
     let pod = pod();
     fs::write(pod.at("refuses"), "echo 'flux-job: no such luck' >&2; exit 1").unwrap();
     pod.run(&pod.config(&["true"])).with_code(flux_contract::Exit::FluxRefused.code());
@@ -50,7 +50,7 @@ fn a_job_that_flux_does_not_take_is_refused_with_what_flux_says() {
 }
 
 #[test]
-fn a_hook_that_brings_plugins_leaves_the_submission_to_flux_run() {
+fn flux_run_submits_if_a_hook_brings_plugins() {
     let pod = pod();
     let mut config = pod.config(&["echo", "hello"]);
     config.hooks.pre = Some("export FLUX_CLI_PLUGINPATH=/site".to_owned());

@@ -5,14 +5,14 @@ use std::fs::{self, File};
 use std::process::{Command, Stdio};
 
 /// The agent with the pod's file system as the place of its files.
-fn agent(words: &[&str]) -> Command {
+fn agent(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_flux-agent"));
-    command.args(words);
+    command.args(arguments);
     command
 }
 
 #[test]
-fn what_is_packed_is_unpacked_and_what_cannot_be_is_named() {
+fn packed_files_are_unpacked_and_errors_name_the_path() {
     let pod = Pod::new();
     let path = |name: &str| pod.at(name).display().to_string();
     fs::create_dir_all(pod.at("from/below")).unwrap();

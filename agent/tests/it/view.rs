@@ -33,7 +33,7 @@ fn names(directory: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_published_view_and_its_software_are_copied_with_modes_and_links() {
+fn a_published_view_is_copied_with_modes_and_links() {
     let scene = Scene::published();
     let report = install(&scene).unwrap();
     let copied = report.copied.clone().unwrap();
@@ -54,7 +54,7 @@ fn a_published_view_and_its_software_are_copied_with_modes_and_links() {
 }
 
 #[test]
-fn a_flat_view_is_copied_from_its_own_place_and_gets_an_empty_software_directory() {
+fn a_flat_view_gets_an_empty_software_directory() {
     let scene = Scene::new();
     scene.file("mnt/flux/view/bin/flux", "flat", 0o755);
     let report = install(&scene).unwrap();
@@ -64,7 +64,7 @@ fn a_flat_view_is_copied_from_its_own_place_and_gets_an_empty_software_directory
 }
 
 #[test]
-fn a_file_with_two_names_stays_one_file_even_across_view_and_software() {
+fn a_file_with_two_names_stays_one_file() {
     let scene = Scene::new();
     let flux = scene.file("opt/view/bin/flux", "once", 0o755);
     fs::hard_link(&flux, scene.in_image("opt/software/p/flux")).unwrap();
@@ -75,7 +75,7 @@ fn a_file_with_two_names_stays_one_file_even_across_view_and_software() {
 }
 
 #[test]
-fn a_directory_that_forbids_writing_is_copied_with_its_content_and_its_mode() {
+fn a_read_only_directory_is_copied_with_its_mode() {
     let scene = Scene::flat();
     scene.file("opt/view/lib/deep/x", "x", 0o444);
     for directory in ["opt/view/lib/deep", "opt/view/lib"] {
@@ -84,7 +84,7 @@ fn a_directory_that_forbids_writing_is_copied_with_its_content_and_its_mode() {
     install(&scene).unwrap();
     assert_eq!(mode(&scene.at("mnt/flux/view/lib")), 0o555);
     assert_eq!(scene.read("mnt/flux/view/lib/deep/x"), "x");
-    // So that the directories can be removed by whoever runs the tests.
+    // Other users than root have to be able to remove the directories.
     for path in [scene.in_image("opt/view/lib"), scene.at("mnt/flux/view/lib")] {
         fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
         fs::set_permissions(path.join("deep"), Permissions::from_mode(0o755)).unwrap();
@@ -92,7 +92,7 @@ fn a_directory_that_forbids_writing_is_copied_with_its_content_and_its_mode() {
 }
 
 #[test]
-fn a_restarted_container_begins_anew_after_half_a_copy_and_does_nothing_after_a_whole_one() {
+fn a_restarted_container_repeats_only_an_incomplete_copy() {
     let scene = Scene::published();
     fs::create_dir_all(scene.at("mnt/flux/.view.partial/bin")).unwrap();
     fs::write(scene.at("mnt/flux/.view.partial/bin/half"), "ha").unwrap();
@@ -113,7 +113,7 @@ fn a_restarted_container_begins_anew_after_half_a_copy_and_does_nothing_after_a_
 }
 
 #[test]
-fn links_that_lead_nowhere_are_copied_and_named() {
+fn broken_links_are_copied_and_reported() {
     let scene = Scene::published();
     scene.link(&format!("{HASH}/lib/gone.so"), "libgone.so.2");
     scene.link(&format!("{HASH}/bin/sh"), "/bin/sh");
@@ -129,7 +129,7 @@ fn links_that_lead_nowhere_are_copied_and_named() {
 }
 
 #[test]
-fn a_flux_outside_of_what_is_copied_is_refused_before_anything_is_copied() {
+fn a_flux_outside_of_the_copied_trees_is_refused() {
     let scene = Scene::new();
     scene.file("usr/bin/flux", "", 0o755);
     scene.link("opt/view/bin/flux", "/usr/bin/flux");
@@ -149,7 +149,7 @@ fn a_destination_within_the_view_is_refused() {
 }
 
 #[test]
-fn what_spack_notes_about_a_build_is_left_out() {
+fn records_of_spack_builds_are_left_out() {
     let scene = Scene::published();
     scene.file("opt/software/flux-core/.spack/spack-build-out.txt.gz", "log", 0o644);
     scene.file("opt/software/.spack-db/index.json", "{}", 0o644);
@@ -164,7 +164,7 @@ fn what_spack_notes_about_a_build_is_left_out() {
 }
 
 #[test]
-fn large_files_arrive_whole_whatever_their_mode_is_and_only_their_owner_writes_to_them() {
+fn large_files_are_copied_with_times_and_safe_modes() {
     // Compiled Python stays good only with the time of its source.
     let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
     let scene = Scene::flat();
@@ -199,7 +199,7 @@ fn thousands_of_files_all_arrive() {
 
 /// The kernel would kill the copy that exceeds the limit, without a word.
 #[test]
-fn a_view_that_does_not_fit_into_memory_is_refused_with_the_limit_and_the_remedy() {
+fn a_view_beyond_the_memory_limit_is_refused() {
     let scene = Scene::new();
     scene.file("mnt/flux/view/bin/flux", &"f".repeat(5 << 20), 0o755);
     let volume = tempfile::tempdir_in("/dev/shm").unwrap();

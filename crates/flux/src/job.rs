@@ -116,16 +116,7 @@ impl JobStatus {
 
 impl fmt::Display for JobStatus {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(match self {
-            Self::Depend => "DEPEND",
-            Self::Sched => "SCHED",
-            Self::Run => "RUN",
-            Self::Cleanup => "CLEANUP",
-            Self::Completed => "COMPLETED",
-            Self::Failed => "FAILED",
-            Self::Canceled => "CANCELED",
-            Self::Timeout => "TIMEOUT",
-        })
+        self.serialize(formatter)
     }
 }
 
