@@ -1,6 +1,6 @@
 //! Why a run or another subcommand cannot go on.
 
-use crate::accounts::become_user::remedy_for_root;
+use crate::accounts::capabilities::remedy_for_root;
 use crate::process::signals::Stop;
 use crate::system::output::chain;
 use flux_contract::Exit;

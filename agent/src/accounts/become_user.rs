@@ -1,6 +1,7 @@
 //! `flux-agent exec`: becomes another user and then another program, under the same process id. Code between fork and exec
 //! in the parent would need `unsafe`.
 
+use crate::accounts::capabilities::lacking;
 use crate::failure::Failure;
 use crate::process::exit_status::start_failure_code;
 use crate::system::output::chain;
@@ -9,8 +10,8 @@ use caps::errors::CapsError;
 use caps::{CapSet, Capability, CapsHashSet};
 use clap::Args;
 use flux_contract::Exit;
-use nix::unistd::{Gid, Uid, geteuid, setgroups, setresgid, setresuid};
-use std::io::{self, ErrorKind};
+use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid};
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
@@ -53,22 +54,6 @@ impl Target {
 /// Capabilities with which root starts processes as another user and sends them signals.
 const NEEDED: [Capability; 3] =
     [Capability::CAP_SETUID, Capability::CAP_SETGID, Capability::CAP_KILL];
-/// Capabilities with which root has all rights on files.
-const ON_FILES: [Capability; 4] = [
-    Capability::CAP_CHOWN,
-    Capability::CAP_DAC_OVERRIDE,
-    Capability::CAP_DAC_READ_SEARCH,
-    Capability::CAP_FOWNER,
-];
-
-/// The capabilities among `wanted` that this process lacks, as Kubernetes writes them.
-fn lacking(wanted: &[Capability]) -> String {
-    let had = caps::read(None, CapSet::Permitted).unwrap_or_else(|_| caps::all());
-    let lacking = wanted.iter().filter(|capability| !had.contains(capability));
-    let names = lacking.map(|it| it.to_string().trim_start_matches("CAP_").to_owned());
-    names.collect::<Vec<_>>().join(", ")
-}
-
 /// Fails if root cannot run and end processes as user `uid`.
 pub(crate) fn check_capabilities(name: &str, uid: u32) -> Result<(), Failure> {
     let lacking = lacking(&NEEDED);
@@ -80,22 +65,6 @@ pub(crate) fn check_capabilities(name: &str, uid: u32) -> Result<(), Failure> {
          (securityContext.capabilities.add), or start the container as that user (pod.securityContext.runAsUser: {uid})"
     );
     Err(Failure::new(Exit::Prepare, text))
-}
-
-/// The remedy for `error`, if the system has refused something to root.
-pub(crate) fn remedy_for_root(error: &io::Error) -> Option<String> {
-    if error.kind() != ErrorKind::PermissionDenied || !geteuid().is_root() {
-        return None;
-    }
-    let lacking = lacking(&ON_FILES);
-    let why = if lacking.is_empty() {
-        "the file system refuses root, as NFS with root_squash does".to_owned()
-    } else {
-        format!("root lacks the capabilities {lacking} (securityContext.capabilities)")
-    };
-    let remedy =
-        "start the container as the user who owns the place (pod.securityContext.runAsUser)";
-    Some(format!("{why}; {remedy}"))
 }
 
 /// Becomes `target`, if there is one, and then the program of `argv`. Returns only after a failure.

@@ -8,7 +8,6 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// Why there is no usable account.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AccountError {
     #[error("user {text:?} cannot be added: ':' and line breaks do not fit /etc/passwd")]
@@ -205,9 +204,12 @@ mod tests {
 
     #[test]
     fn a_taken_number_is_noted_with_its_owner() {
-        let root = image("ubuntu:x:1000:1000::/home/ubuntu:/bin/bash\n", "ubuntu:x:1000:\n");
+        let root = image(
+            "ubuntu:x:1000:1000::/home/ubuntu:/bin/bash\n",
+            "ubuntu:x:1000:\nstaff:x:1001:\n",
+        );
         let account = ensure_user(root.path(), "flux", 1000, Path::new(HOME)).unwrap();
-        assert_eq!((account.uid, account.gid), (1001, 1001));
+        assert_eq!((account.uid, account.gid), (1002, 1002));
         assert!(account.notes[0].contains("\"ubuntu\""), "{:?}", account.notes);
         assert!(account.notes[0].contains("fluxUser"), "{:?}", account.notes);
     }

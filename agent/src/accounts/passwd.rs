@@ -12,7 +12,6 @@ pub(super) const LAST_FREE: u32 = 60_000;
 pub(crate) struct User {
     pub(crate) name: String,
     pub(crate) uid: u32,
-    /// Of its primary group.
     pub(crate) gid: u32,
     pub(crate) home: PathBuf,
 }
@@ -165,15 +164,6 @@ mod tests {
         assert_eq!(databases.groups_of(&ubuntu), [1000, 4, 27]);
         assert_eq!(databases.find_uid(1000), Some(ubuntu));
         assert_eq!(databases.find_user("flux"), None);
-    }
-
-    #[test]
-    fn the_next_number_is_free_of_users_and_groups() {
-        let mut databases = ubuntu();
-        databases.group.extend(b"staff:x:1001:\n");
-        let user = flux(&databases).user;
-        assert_eq!((user.uid, user.gid), (1002, 1002));
-        assert_eq!(databases.groups_of(&user), [1002, 27]);
     }
 
     #[test]

@@ -9,7 +9,6 @@ use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The pod of a command.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct PodArguments {
     /// The agent's configuration
@@ -32,7 +31,6 @@ impl PodArguments {
     }
 }
 
-/// The arguments of a command that prints facts about a pod.
 #[derive(Debug, Args)]
 pub(crate) struct PodQuestion {
     #[command(flatten)]
@@ -67,7 +65,6 @@ impl OutputArgument {
     }
 }
 
-/// The event that `flux-agent wait` waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Awaited {
     /// The lead broker lets this pod in.

@@ -112,7 +112,7 @@ enum Command {
     Submit(submit::Submit),
     /// Say what a job of several tasks needs because of its MPI (used by Flux's shell)
     #[command(name = subcommand::MPI, hide = true)]
-    Mpi(mpi::Question),
+    Mpi(mpi::MpiArguments),
     /// Load the broker's modules, or remove them (used by the broker as its rc1 and rc3)
     #[command(name = subcommand::RC, hide = true)]
     Rc(rc::Rc),
@@ -134,7 +134,7 @@ enum Command {
     Resources(PodQuestion),
     /// Print what the instance has and does, as JSON (what `kubectl flux` shows)
     #[command(name = subcommand::INSTANCE, hide = true)]
-    Instance(instance::Question),
+    Instance(instance::InstanceArguments),
     /// Serve the HTTP API of this pod's instance, and its page
     #[command(name = subcommand::SERVE)]
     Serve(serve::Serve),
@@ -238,8 +238,8 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         }
         Command::Batch(batch) => ended_with(batch::run(&batch)),
         Command::Submit(submit) => submit::run(&submit),
-        Command::Mpi(question) => {
-            mpi::run(&question);
+        Command::Mpi(arguments) => {
+            mpi::run(&arguments);
             Ok(())
         }
         Command::Rc(rc) => block_on(rc::run(&rc)),
@@ -247,7 +247,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Connect { pod, argv } => client::connect(&pod, &argv),
         Command::Fluxion => fluxion::run(),
         Command::Resources(question) => inspect::resources(&question),
-        Command::Instance(question) => block_on(instance::run(&question)),
+        Command::Instance(arguments) => block_on(instance::run(&arguments)),
         Command::Serve(serve) => block_on(serve::run(&serve)),
         Command::Pack { path } => transfer::pack(&path),
         Command::Unpack { path, name } => transfer::unpack(path, name),

@@ -23,7 +23,6 @@ use std::process::Command;
 
 /// The variable with the URI of the instance (flux-environment(7)).
 const URI: &str = "FLUX_URI";
-/// The exit code of shells for a command that was not found.
 const NOT_FOUND: u8 = 127;
 
 /// When a client changes to its home directory.
@@ -137,7 +136,6 @@ impl Client {
         Ok(Self { environment, target })
     }
 
-    /// The first `program` on the client's `PATH` that `is_wanted`.
     pub(crate) fn find(&self, program: &str, is_wanted: impl Fn(&Path) -> bool) -> Option<PathBuf> {
         find_program(&self.environment, program, is_wanted)
     }

@@ -16,14 +16,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The largest number of jobs that is read, so that the answer of the broker is short enough.
 const MOST_JOBS: usize = 5000;
-/// The attributes of a job that are read.
 const ATTRIBUTES: &str = "userid name state result ntasks nnodes ranks t_submit t_run t_inactive";
 /// How many of the last bytes of a job's output are read.
 const MOST_OUTPUT: usize = 64 << 10;
 
-/// The arguments of `flux-agent instance`.
 #[derive(Debug, Args)]
-pub(crate) struct Question {
+pub(crate) struct InstanceArguments {
     #[command(flatten)]
     pod: PodArguments,
     /// Also the jobs that have ended
@@ -38,20 +36,20 @@ fn id(text: &str) -> Result<u64, String> {
     job_id::parse(text).ok_or_else(|| format!("{text:?} is no id of a job"))
 }
 
-pub(crate) async fn run(question: &Question) -> Result<(), Failure> {
-    let pod = PodContext::read(&question.pod)?;
+pub(crate) async fn run(arguments: &InstanceArguments) -> Result<(), Failure> {
+    let pod = PodContext::read(&arguments.pod)?;
     let failed = |error: SocketError| {
         let operation = "ask the instance (see flux-agent status, flux-agent doctor)";
         Failure::because(Exit::Broker, operation, &error)
     };
     let (_, broker) = connected(&pod)?;
-    let report = ask(question, &pod, &mut broker.connect().await.map_err(failed)?).await;
+    let report = ask(arguments, &pod, &mut broker.connect().await.map_err(failed)?).await;
     print_json(&report.map_err(failed)?);
     Ok(())
 }
 
 async fn ask(
-    question: &Question,
+    arguments: &InstanceArguments,
     pod: &PodContext,
     socket: &mut BrokerSocket,
 ) -> Result<InstanceReport, SocketError> {
@@ -61,13 +59,13 @@ async fn ask(
         account.map_or_else(|| uid.to_string(), |user| user.name)
     };
     let states: &[_] =
-        if question.all { &["pending", "running", "inactive"] } else { &["pending", "running"] };
+        if arguments.all { &["pending", "running", "inactive"] } else { &["pending", "running"] };
     let ranks = resource::ranks(socket).await?;
     let constraint = json!({ "states": states });
     let jobs = job_list::list(socket, MOST_JOBS, ATTRIBUTES, &constraint).await?;
     let jobs = jobs.into_iter().map(|job: Job| report(job, now, &name_of)).collect();
     let mut report = InstanceReport { ranks, jobs, ..InstanceReport::default() };
-    if let Some(id) = question.output_of {
+    if let Some(id) = arguments.output_of {
         let (output, is_cut) = job_info::output(socket, id, None, MOST_OUTPUT).await?;
         report.output = Some(String::from_utf8_lossy(&output).into_owned());
         report.output_is_cut = is_cut;

@@ -170,7 +170,6 @@ fn text(rows: &[Row]) -> String {
     text
 }
 
-/// The number of ancestors of a process.
 fn depth(rows: &[Row], row: &Row) -> usize {
     let above = |row: &Row| rows.iter().find(|other| other.pid == row.parent);
     std::iter::successors(above(row), |row| above(row)).take(rows.len()).count()

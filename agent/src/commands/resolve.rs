@@ -7,7 +7,6 @@ use clap::Args;
 use flux_contract::Exit;
 use std::fmt::Write as _;
 
-/// The arguments of `flux-agent resolve`.
 #[derive(Debug, Args)]
 pub(crate) struct Resolve {
     /// The name: complete if it ends with a dot, else completed by the search list as for every program of the pod

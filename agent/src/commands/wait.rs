@@ -91,7 +91,6 @@ pub(crate) async fn status(question: &PodQuestion) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether the agent of the pod answers that it runs a hook.
 pub(crate) async fn runs_hook(arguments: &PodArguments) -> bool {
     let report = ask(&agent_socket(arguments), ANSWER_TIMEOUT).await;
     report.is_ok_and(|report| report.doing.is_some())

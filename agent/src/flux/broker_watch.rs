@@ -13,7 +13,6 @@ const INTERVAL: Duration = Duration::from_millis(200);
 /// The same until the first answer of a new broker.
 const INTERVAL_STARTING: Duration = Duration::from_millis(20);
 const STARTING: Duration = Duration::from_secs(5);
-/// Pause between two flushes of the joins.
 const INTERVAL_JOINING: Duration = Duration::from_millis(20);
 /// How often the agent of a lead flushes the joins: for as long as the brokers of most instances take to join.
 const FLUSHES_OF_LEAD: u32 = 500;

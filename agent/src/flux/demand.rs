@@ -18,11 +18,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
-/// Pause between two reads of the queue.
 const INTERVAL: Duration = Duration::from_millis(500);
 /// The pause is at least so many times as long as the last read, so that a long queue does not keep the broker busy.
 const PAUSE_FACTOR: u32 = 10;
-/// How long one read may take.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Publishes the number of pods that the jobs need, until it is dropped. Reads `settings` again from the file `config`, as

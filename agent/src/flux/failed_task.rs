@@ -30,7 +30,6 @@ fn first_to_fail(events: &[Event], execution: &[Event]) -> Option<FailedTask> {
     Some(FailedTask { rank: ended.number("rank")?, host: None, signal: status.signal() })
 }
 
-/// The host that the task `rank` ran on.
 async fn host(client: &FluxClient, id: &str, rank: u32) -> Option<String> {
     let output = ask(client, &["job", "taskmap", &format!("--hostname={rank}"), id]).await?;
     let host = String::from_utf8(output.stdout).ok().filter(|_| output.status.success())?;

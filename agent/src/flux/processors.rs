@@ -40,7 +40,6 @@ pub(crate) fn usable(root: &Root) -> usize {
     whole.map_or(allowed, Iterator::count).max(1)
 }
 
-/// Whether `count` processors are within `limit`.
 pub(crate) fn at_most(count: usize, limit: f64) -> bool {
     f64::from(u32::try_from(count).unwrap_or(u32::MAX)) <= limit + 0.01
 }
@@ -80,7 +79,6 @@ mod tests {
     use super::*;
     use tempfile::TempDir;
 
-    /// A container with these files.
     fn container(files: &[(&str, &str)]) -> (TempDir, Root) {
         let directory = tempfile::tempdir().unwrap();
         let root = Root::new(directory.path());

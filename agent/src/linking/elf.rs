@@ -124,7 +124,6 @@ impl Elf {
     }
 }
 
-/// Whether only debuggers read the section.
 fn is_strippable(name: &str) -> bool {
     name.starts_with(".debug") || name == ".gdb_index"
 }

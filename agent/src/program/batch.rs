@@ -24,7 +24,6 @@ const ID: &str = "{{id}}";
 /// How many failed lines the reason of the failure has.
 const NAMED: usize = 5;
 
-/// The arguments of `flux-agent batch`.
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
 pub(crate) struct Batch {
     /// The `flux` program.
@@ -172,7 +171,6 @@ fn end_of_file(path: &Path) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// A line of the batch script whose job failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Line {
     /// `job-<number>`, as its output files are called.

@@ -22,9 +22,8 @@ const WORD_LIMIT: usize = 64;
 /// The separators between the words of a shell script.
 const SEPARATORS: &[char] = &[';', '&', '|', '(', ')', '<', '>', '"', '\'', '`'];
 
-/// The arguments of `flux-agent mpi`.
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
-pub(crate) struct Question {
+pub(crate) struct MpiArguments {
     /// Where Flux's shell looks for plugins, separated by colons
     #[arg(long, value_name = "DIRECTORIES")]
     plugins: String,
@@ -42,7 +41,6 @@ pub(crate) struct Question {
     command: Vec<String>,
 }
 
-/// The decision about a job of several tasks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Choice {
     /// The job runs, with this option `pmi` if it needs another than Flux's default.
@@ -52,8 +50,8 @@ pub(crate) enum Choice {
 }
 
 /// Prints `refuse REASON`, or `pmi LIST`, or nothing.
-pub(crate) fn run(question: &Question) {
-    let Question { plugins, path, library_path, pmi, command } = question;
+pub(crate) fn run(arguments: &MpiArguments) {
+    let MpiArguments { plugins, path, library_path, pmi, command } = arguments;
     let mut plugins = plugins.split(':').map(|directory| Path::new(directory).join(PLUGIN));
     let has_pmix = plugins.any(|plugin| plugin.is_file());
     match of_command(command, pmi.as_deref(), has_pmix, path, library_path) {
@@ -62,7 +60,6 @@ pub(crate) fn run(question: &Question) {
     }
 }
 
-/// Whether the Flux at `prefix` has flux-pmix.
 pub(crate) fn has_pmix(prefix: &Path) -> bool {
     let plugins = ["lib", "lib64"].map(|lib| prefix.join(lib).join("flux/shell/plugins"));
     plugins.iter().any(|directory| directory.join(PLUGIN).exists())

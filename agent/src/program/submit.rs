@@ -24,10 +24,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The program behind `flux job`.
 const FLUX_JOB: &str = "flux-job";
 
-/// The arguments of `flux-agent submit`.
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
 pub(crate) struct Submit {
     /// The `flux` program

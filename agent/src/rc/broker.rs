@@ -19,7 +19,6 @@ pub(super) fn from_environment() -> Result<BrokerAddress, Failure> {
     Ok(BrokerAddress { socket: socket.into(), owner: None })
 }
 
-/// The facts on which the order of the tasks depends.
 pub(super) async fn facts(broker: &BrokerAddress) -> Result<BrokerFacts, String> {
     let failed = |what: &'static str| {
         move |error: SocketError| format!("ask the broker for {what}: {}", chain(&error))

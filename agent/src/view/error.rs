@@ -32,10 +32,10 @@ pub enum ViewError {
         destination: PathBuf,
     },
     /// A file or directory could not be handled.
-    #[error("could not {doing} {}", path.display())]
+    #[error("could not {operation} {}", path.display())]
     File {
         /// The failed operation.
-        doing: &'static str,
+        operation: &'static str,
         /// The file or directory.
         path: PathBuf,
         /// The error of the system.
@@ -52,9 +52,9 @@ pub enum ViewError {
 
 /// For `map_err`: adds the operation and the path to an error.
 pub fn failed(
-    doing: &'static str,
+    operation: &'static str,
     path: impl Into<PathBuf>,
 ) -> impl FnOnce(io::Error) -> ViewError {
     let path = path.into();
-    move |cause| ViewError::File { doing, path, cause }
+    move |cause| ViewError::File { operation, path, cause }
 }

@@ -39,8 +39,7 @@ pub const REPLACED_VARIABLES: [(&str, &str); 2] = [
     ("FLUX_OPERATOR_REPLACED_STOPPED", "batch.kubernetes.io/job-index-ignored-failure-count"),
 ];
 
-/// Port of the pod at which PID 1 answers whether the pod is ready, and to the operator how many pods its queue needs
-/// ([`demand`](crate::demand)).
+/// Port of the pod at which PID 1 answers whether the pod is ready, and to the operator how many pods its queue needs.
 pub const READY_PORT: u16 = 18049;
 /// Path of the readiness request. With `?wait=SECONDS`, PID 1 waits so long for the pod to be ready.
 pub const READY_PATH: &str = "/ready";

@@ -64,13 +64,20 @@ impl Hostlist {
 
     fn try_parse(text: &str) -> Result<Self, String> {
         check_limits(0, text.len())?;
-        let (mut list, mut hosts, mut expanded) = (Self::default(), 0, 0);
+        let (mut list, mut hosts, mut characters) = (Self::default(), 0_usize, 0);
         for part in split_outside_brackets(text)? {
-            let pattern = Pattern::read(part.trim())?;
-            hosts = pattern.hosts().saturating_add(hosts);
-            expanded = pattern.expanded_length().saturating_add(expanded);
-            check_limits(hosts, expanded)?;
-            pattern.expand_into(&mut list);
+            let part = part.trim();
+            if part.is_empty() {
+                return Err("has an empty host name".to_owned());
+            }
+            if let Some(character) = part.chars().find(|character| !character.is_ascii_graphic()) {
+                return Err(format!("has a character {character:?} that no host name has"));
+            }
+            for range in expand(part, &mut characters)? {
+                hosts = hosts.saturating_add(range.count());
+                check_limits(hosts, 0)?;
+                list.push(range);
+            }
         }
         check_limits(list.len(), list.to_string().len())?;
         Ok(list)
@@ -354,87 +361,53 @@ fn split_outside_brackets(text: &str) -> Result<Vec<&str>, String> {
     Ok(parts)
 }
 
-/// The text between two commas: a host name, with or without brackets in it.
-struct Pattern<'text> {
-    /// Each bracket whose numbers are expanded: the text before it, and its numbers.
-    outer: Vec<(&'text str, Vec<Numbers>)>,
-    /// The bracket at the end of the text, if there is one. Its numbers stay ranges.
-    last: Option<(&'text str, Vec<Numbers>)>,
-    /// The text after the last bracket.
-    end: &'text str,
-}
-
-impl<'text> Pattern<'text> {
-    fn read(part: &'text str) -> Result<Self, String> {
-        if part.is_empty() {
-            return Err("has an empty host name".to_owned());
+/// Reads the text between two commas: a host name, with or without brackets. The numbers of a bracket at its end stay
+/// ranges, those of all others are expanded. `characters` is a lower bound of the characters of all expanded names.
+fn expand(part: &str, characters: &mut usize) -> Result<Vec<Range>, String> {
+    let (mut prefixes, mut rest, mut last) = (vec![String::new()], part, None);
+    let (mut brackets, mut literals, mut longest) = (0, 0, 0);
+    while let Some((before, after)) = rest.split_once('[') {
+        if brackets == BRACKETS_LIMIT {
+            return Err(format!("has more than {BRACKETS_LIMIT} brackets in one host name"));
         }
-        if let Some(character) = part.chars().find(|character| !character.is_ascii_graphic()) {
-            return Err(format!("has a character {character:?} that no host name has"));
+        brackets += 1;
+        let (inside, after) = after.split_once(']').ok_or(UNMATCHED)?;
+        let numbers: Vec<_> = inside.split(',').map(Numbers::read).collect::<Result<_, _>>()?;
+        let lengths = numbers.iter().map(|it| digits(it.last).max(it.width));
+        longest += before.len() + lengths.max().unwrap_or_default();
+        let count = numbers.iter().map(|it| it.count()).fold(0, usize::saturating_add);
+        let hosts = count.saturating_mul(prefixes.len());
+        check_limits(hosts, 0)?;
+        if after.is_empty() {
+            (rest, last) = (before, Some(numbers));
+            break;
         }
-        let (mut outer, mut end, mut longest) = (Vec::new(), part, 0);
-        while let Some((before, rest)) = end.split_once('[') {
-            if outer.len() == BRACKETS_LIMIT {
-                return Err(format!("has more than {BRACKETS_LIMIT} brackets in one host name"));
-            }
-            let (inside, rest) = rest.split_once(']').ok_or(UNMATCHED)?;
-            let numbers: Vec<_> = inside.split(',').map(Numbers::read).collect::<Result<_, _>>()?;
-            let lengths = numbers.iter().map(|it| digits(it.last).max(it.width));
-            longest += before.len() + lengths.max().unwrap_or_default();
-            outer.push((before, numbers));
-            end = rest;
-        }
-        longest += end.len();
-        if longest > NAME_LIMIT {
-            return Err(format!(
-                "has a host name of {longest} characters, at most {NAME_LIMIT} are allowed"
-            ));
-        }
-        let last = if end.is_empty() { outer.pop() } else { None };
-        Ok(Self { outer, last, end })
+        literals += before.len() + 1;
+        check_limits(0, hosts * literals + *characters)?;
+        let longer = prefixes.iter().flat_map(|prefix| {
+            let numbers = numbers.iter().copied().flat_map(Numbers::texts);
+            numbers.map(move |number| format!("{prefix}{before}{number}"))
+        });
+        prefixes = longer.collect();
+        rest = after;
     }
-
-    /// The number of hosts.
-    fn hosts(&self) -> usize {
-        combinations(self.outer.iter().chain(&self.last))
+    longest += if last.is_none() { rest.len() } else { 0 };
+    if longest > NAME_LIMIT {
+        return Err(format!(
+            "has a host name of {longest} characters, at most {NAME_LIMIT} are allowed"
+        ));
     }
-
-    /// A lower bound of the characters of the hosts when the outer brackets are expanded.
-    fn expanded_length(&self) -> usize {
-        let name: usize = self.outer.iter().map(|(before, _)| before.len() + 1).sum();
-        let name = name + self.end.len() + self.last.as_ref().map_or(0, |(before, _)| before.len());
-        if self.outer.is_empty() { 0 } else { name * combinations(&self.outer) }
+    if literals > 0 {
+        *characters += prefixes.len() * (literals + rest.len());
+        check_limits(0, *characters)?;
     }
-
-    /// Appends the hosts to `list`. The numbers of the last bracket change fastest.
-    fn expand_into(&self, list: &mut Hostlist) {
-        let mut prefixes = vec![String::new()];
-        for (before, numbers) in &self.outer {
-            let longer = prefixes.iter().flat_map(|prefix| {
-                let numbers = numbers.iter().copied().flat_map(Numbers::texts);
-                numbers.map(move |number| format!("{prefix}{before}{number}"))
-            });
-            prefixes = longer.collect();
-        }
-        for prefix in prefixes {
-            let Some((before, numbers)) = &self.last else {
-                list.push(Range::one(&(prefix + self.end)));
-                continue;
-            };
-            for numbers in numbers {
-                list.push(Range::new(format!("{prefix}{before}"), *numbers));
-            }
-        }
-    }
-}
-
-/// How many ways there are to choose a number from each of `brackets`.
-fn combinations<'all>(
-    brackets: impl IntoIterator<Item = &'all (&'all str, Vec<Numbers>)>,
-) -> usize {
-    let count =
-        |numbers: &[Numbers]| numbers.iter().map(|it| it.count()).fold(0, usize::saturating_add);
-    brackets.into_iter().map(|(_, numbers)| count(numbers)).fold(1, usize::saturating_mul)
+    let Some(numbers) = last else {
+        return Ok(prefixes.iter().map(|prefix| Range::one(&format!("{prefix}{rest}"))).collect());
+    };
+    let ranges = prefixes.iter().flat_map(|prefix| {
+        numbers.iter().map(move |numbers| Range::new(format!("{prefix}{rest}"), *numbers))
+    });
+    Ok(ranges.collect())
 }
 
 #[cfg(test)]

@@ -46,10 +46,10 @@ pub enum TransferError {
         path: PathBuf,
     },
     /// The stream itself cannot be read or written.
-    #[error("{doing} the stream of files")]
+    #[error("{operation} the stream of files")]
     Stream {
         /// What failed: `read` or `write`.
-        doing: &'static str,
+        operation: &'static str,
         /// Why.
         #[source]
         source: io::Error,

@@ -49,7 +49,7 @@ fn read(path: &Path) -> impl FnOnce(io::Error) -> TransferError {
 }
 
 fn written(source: io::Error) -> TransferError {
-    TransferError::Stream { doing: "write", source }
+    TransferError::Stream { operation: "write", source }
 }
 
 struct Archive<Stream: Write> {

@@ -77,7 +77,7 @@ pub fn unpack(stream: impl Read, destination: &Destination) -> Result<Copied, Tr
 }
 
 fn broken(source: io::Error) -> TransferError {
-    TransferError::Stream { doing: "read", source }
+    TransferError::Stream { operation: "read", source }
 }
 
 fn write(path: &Path) -> impl FnOnce(io::Error) -> TransferError {

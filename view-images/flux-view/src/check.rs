@@ -18,10 +18,8 @@ use walkdir::WalkDir;
 /// The remedy for everything that an application's image lacks.
 const PACK: &str = "use a view that has its own: flux-view pack makes one";
 const LIBC: &str = "libc.so.6";
-/// Largest number of names in a list.
 const MAX_NAMES: usize = 3;
 
-/// The arguments of `flux-view check`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct CheckRequest {
     /// Root of the view image

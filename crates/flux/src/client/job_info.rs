@@ -96,7 +96,6 @@ pub async fn output(
     Ok(last.finish())
 }
 
-/// The last bytes of a text.
 #[derive(Debug)]
 struct LastBytes {
     limit: usize,

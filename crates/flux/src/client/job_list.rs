@@ -91,15 +91,13 @@ pub struct WaitingJob {
     pub tasks: usize,
 }
 
-/// Of the answer of [`LIST`].
 #[derive(Deserialize)]
 struct List<Entry> {
     jobs: Vec<Entry>,
 }
 
-/// Of the answer of [`LIST_ID`].
 #[derive(Deserialize)]
-struct Found {
+struct FoundJob {
     job: Job,
 }
 
@@ -169,14 +167,14 @@ pub async fn find(
     id: u64,
     state: Option<JobState>,
 ) -> Result<Job, SocketError> {
-    let Found { job } = socket.ask_lead(LIST_ID, &list_id(id, state)).await?;
+    let FoundJob { job } = socket.ask_lead(LIST_ID, &list_id(id, state)).await?;
     Ok(job)
 }
 
 /// Waits until the job `id` has ended, without a limit.
 pub async fn wait_for_end(socket: &mut BrokerSocket, id: u64) -> Result<Job, SocketError> {
     let asked = list_id(id, Some(JobState::Inactive));
-    let Found { job } = socket.ask(LIST_ID, LEAD, Some(&asked)).await?;
+    let FoundJob { job } = socket.ask(LIST_ID, LEAD, Some(&asked)).await?;
     Ok(job)
 }
 

@@ -73,7 +73,6 @@ pub async fn undrain(socket: &mut BrokerSocket, rank: u32) -> Result<(), SocketE
     socket.ask_lead("resource.undrain", &json!({ "targets": rank.to_string() })).await
 }
 
-/// The ranks, from both answers.
 fn joined(scheduled: &Scheduled, status: &Status) -> Vec<RankStatus> {
     let mut ranks: BTreeMap<u32, RankStatus> = BTreeMap::new();
     for (rank, Resources { cores, gpus }) in scheduled.all.ranks() {

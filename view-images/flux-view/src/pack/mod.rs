@@ -21,7 +21,6 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use write::ViewWriter;
 
-/// The arguments of `flux-view pack`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct PackRequest {
     /// Prefix of the Flux installation, or the directory in which it was staged with DESTDIR
@@ -89,7 +88,6 @@ fn write(mut writer: ViewWriter<'_>, to: &Path, log: fn(&str)) -> Result<PackRep
     Ok(writer.report)
 }
 
-/// Removes the directory at `path` with its contents, if it exists.
 fn remove_directory(path: &Path) -> io::Result<()> {
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
