@@ -1,8 +1,7 @@
-//! What the agent may cost a pod, measured at the binary that goes into its image: processor time and
-//! memory, never time on the clock, which other work of the machine would decide.
+//! The limits of the agent's processor time and memory, measured with the binary of its image. Elapsed time is not measured,
+//! as it depends on other work of the machine.
 //!
-//! `cargo verify` runs these tests one after the other and names that binary; the one that tests are built
-//! with is another, and much larger.
+//! `cargo verify` runs these tests one after the other with that binary; the binary of other tests is much larger.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

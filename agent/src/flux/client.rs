@@ -2,13 +2,16 @@
 
 use crate::execute::context::Session;
 use crate::process::children::Children;
-use crate::system::output::Log;
-use flux_protocol::client::{BrokerAddress, job_manager};
+use crate::system::output::{Log, chain};
+use flux_protocol::client::{BrokerAddress, job_manager, within};
 use std::io;
 use std::process::Output;
 use std::time::Duration;
 use tokio::process::Command;
 use tokio::time::timeout;
+
+/// How long `flux` may take for an answer that the broker has in memory.
+const OUTPUT_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone)]
 pub(crate) struct FluxClient {
@@ -25,17 +28,12 @@ impl FluxClient {
         command
     }
 
-    /// Runs `flux` with `arguments` and `input`, and returns its output. A process that takes longer than `limit` is killed.
-    pub(crate) async fn ask(
-        &self,
-        arguments: &[&str],
-        input: Option<&str>,
-        limit: Duration,
-    ) -> io::Result<Output> {
+    /// Runs `flux` with `arguments`, and returns its output. A process that takes too long is killed.
+    pub(crate) async fn ask(&self, arguments: &[&str]) -> io::Result<Output> {
         let argv: Vec<String> =
             [&[&*self.flux], arguments].concat().into_iter().map(str::to_owned).collect();
         let mut command = self.command(&argv);
-        timeout(limit, self.children.output(&mut command, input)).await?
+        timeout(OUTPUT_TIMEOUT, self.children.output(&mut command, None)).await?
     }
 }
 
@@ -43,33 +41,27 @@ impl FluxClient {
 /// (`push-cleanup` in `etc/modprobe/rc1.py` of flux-core 0.88), unless
 /// [`DISABLE_JOB_CLEANUP`](crate::plan::environment::DISABLE_JOB_CLEANUP) is set. The agent sets that for a broker with a
 /// command, and registers them only if jobs are left at the end of the command. `flux resource acquire-mute` is left out,
-/// as older releases do not have it.
-const TASKS: &str = "\
-flux queue stop --quiet --all --nocheckpoint
-flux cancel --user=all --quiet --states RUN
-flux queue idle --quiet
-";
+/// as older releases do not have it. Flux runs the last command first.
+const CLEANUP: [&str; 3] = [
+    "flux queue idle --quiet",
+    "flux cancel --user=all --quiet --states RUN",
+    "flux queue stop --quiet --all --nocheckpoint",
+];
 
 /// How long the registration may take, also on a busy machine.
 const REGISTRATION_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Registers the cleanup with the broker, unless the broker answers that no job is left. Logs a failure.
 pub(crate) async fn register_cleanup(client: &FluxClient, log: Log) {
-    if job_manager::active(&client.broker).await == Some(0) {
+    let broker = &client.broker;
+    if job_manager::active(broker).await == Some(0) {
         return;
     }
-    // Flux runs the commands of standard input in their order (flux-admin(1)).
-    let registered =
-        client.ask(&["admin", "cleanup-push"], Some(TASKS), REGISTRATION_TIMEOUT).await;
-    let why = match registered {
-        Ok(output) if output.status.success() => return,
-        Ok(output) => {
-            format!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim())
-        }
-        Err(error) => error.to_string(),
-    };
-    log.error(&format!(
-        "jobs that still run end with their pods, not by Flux: {} admin cleanup-push: {why}",
-        client.flux
-    ));
+    let pushed = within(REGISTRATION_TIMEOUT, "runat.push", broker.push_cleanup(&CLEANUP)).await;
+    if let Err(error) = pushed {
+        let error = chain(&error);
+        log.error(&format!(
+            "jobs that still run end with their pods, not by Flux: register the cleanup: {error}"
+        ));
+    }
 }

@@ -2,9 +2,10 @@
 //! execution (flux-core, `src/shell/doom.c`); the exit code of the job is the highest of all tasks.
 
 use crate::flux::client::FluxClient;
-use crate::flux::eventlog::{ask, of_execution, of_job};
 use flux_contract::FailedTask;
+use flux_protocol::client::job_info::{EVENTS, EXECUTION, events};
 use flux_protocol::eventlog::{Event, fatal_exception};
+use flux_protocol::job_id;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 
@@ -13,8 +14,10 @@ const TASK_EXIT: &str = "shell.task-exit";
 
 /// The failed task of the job `id`; none if Flux does not answer.
 pub(crate) async fn failed_task(client: &FluxClient, id: &str) -> Option<FailedTask> {
-    let (events, execution) = (of_job(client, id).await?, of_execution(client, id).await?);
-    let task = first_to_fail(&events, &execution)?;
+    let number = job_id::parse(id)?;
+    let job = events(&client.broker, number, EVENTS).await?;
+    let execution = events(&client.broker, number, EXECUTION).await?;
+    let task = first_to_fail(&job, &execution)?;
     Some(FailedTask { host: host(client, id, task.rank).await, ..task })
 }
 
@@ -31,7 +34,7 @@ fn first_to_fail(events: &[Event], execution: &[Event]) -> Option<FailedTask> {
 }
 
 async fn host(client: &FluxClient, id: &str, rank: u32) -> Option<String> {
-    let output = ask(client, &["job", "taskmap", &format!("--hostname={rank}"), id]).await?;
+    let output = client.ask(&["job", "taskmap", &format!("--hostname={rank}"), id]).await.ok()?;
     let host = String::from_utf8(output.stdout).ok().filter(|_| output.status.success())?;
     Some(host.trim().to_owned()).filter(|host| !host.is_empty())
 }
@@ -39,7 +42,7 @@ async fn host(client: &FluxClient, id: &str, rank: u32) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flux::eventlog::parsed;
+    use flux_protocol::eventlog::parse;
 
     /// As recorded from flux-core 0.88.
     const FAILED: &str = r#"{"timestamp":10.5,"name":"shell.task-exit","context":{"localid":0,"rank":2,"state":"Exited","pid":30241,"wait_status":768,"signaled":0,"exitcode":3}}"#;
@@ -62,12 +65,13 @@ mod tests {
             (&[], &[READY, KILLED], Some((1, Some(9)))),
             (&[], &[READY, WELL], None),
             (&[], &[READY], None),
-            // It was cancelled, which is what ended the task.
+            // The cancellation of the job ended the task.
             (&[before.as_str()], &[READY, KILLED], None),
             // The other tasks were ended because this one had failed.
             (&[after.as_str()], &[READY, FAILED], Some((2, None))),
         ] {
-            let found = first_to_fail(&parsed(events), &parsed(execution));
+            let [events, parsed] = [events, execution].map(|log| parse(&log.join("\n")).unwrap());
+            let found = first_to_fail(&events, &parsed);
             assert_eq!(found.map(|task| (task.rank, task.signal)), expected, "{execution:?}");
         }
     }

@@ -5,7 +5,6 @@ pub(crate) mod broker_watch;
 pub(crate) mod client;
 pub(crate) mod demand;
 pub(crate) mod drain;
-mod eventlog;
 pub(crate) mod failed_task;
 pub(crate) mod processors;
 pub(crate) mod refusal;

@@ -143,7 +143,7 @@ mod tests {
             // Every processor of the node: no CPU manager, or none that is static.
             (Some(2), "0-7", false),
             (Some(8), "0-7", false),
-            // What others have left.
+            // The processors that other containers do not own.
             (Some(2), "0-5", false),
             (None, "0-5", false),
         ] {

@@ -3,7 +3,8 @@
 //! event that starts it.
 
 use crate::flux::client::FluxClient;
-use crate::flux::eventlog::{of_execution, of_job};
+use flux_protocol::client::BrokerAddress;
+use flux_protocol::client::job_info::{EVENTS, EXECUTION, events};
 use flux_protocol::eventlog::{Event, fatal_exception};
 
 /// The largest number of jobs of one submission (`--cc`) whose eventlogs are read.
@@ -32,7 +33,7 @@ pub(crate) async fn verdict(client: &FluxClient, newest: &[u64]) -> Option<Verdi
     }
     let mut reason = None;
     for id in newest {
-        match on_job(client, &id.to_string()).await? {
+        match on_job(&client.broker, *id).await? {
             Verdict::NotStarted(text) => reason = Some(text),
             started @ (Verdict::Started(_) | Verdict::NotSubmitted) => return Some(started),
         }
@@ -40,11 +41,11 @@ pub(crate) async fn verdict(client: &FluxClient, newest: &[u64]) -> Option<Verdi
     reason.map(Verdict::NotStarted)
 }
 
-async fn on_job(client: &FluxClient, id: &str) -> Option<Verdict> {
-    let events = of_job(client, id).await?;
-    let needs_more = has(&events, START) && fatal_exception(&events).is_some();
-    let execution = if needs_more { of_execution(client, id).await } else { None };
-    judge(&events, execution.as_deref())
+async fn on_job(broker: &BrokerAddress, id: u64) -> Option<Verdict> {
+    let job = events(broker, id, EVENTS).await?;
+    let needs_more = has(&job, START) && fatal_exception(&job).is_some();
+    let execution = if needs_more { events(broker, id, EXECUTION).await } else { None };
+    judge(&job, execution.as_deref())
 }
 
 /// Judges a job by its events. A started job counts as started unless its events show that no shell was ready.

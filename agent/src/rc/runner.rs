@@ -59,7 +59,7 @@ pub(crate) struct Rc {
     /// Load the modules, or remove them
     #[arg(value_enum)]
     stage: Stage,
-    /// Where Flux is installed
+    /// The prefix of the Flux installation
     prefix: PathBuf,
     /// Print the tasks, each with those that it waits for, and do nothing
     #[arg(long)]
@@ -301,8 +301,7 @@ impl TaskRunner {
         if std::env::var_os(DISABLE_JOB_CLEANUP.0).is_some() {
             return Ok(());
         }
-        let request = json!({ "name": "cleanup", "commands": CLEANUP });
-        self.ask("runat.push", Some(&request)).await.map_err(|error| chain(&error))
+        self.broker.push_cleanup(&CLEANUP).await.map_err(|error| chain(&error))
     }
 
     /// Runs all scripts, also after a failed one.

@@ -224,7 +224,7 @@ mod tests {
     fn a_written_file_has_its_mode_and_leaves_no_others() {
         let directory = tempfile::tempdir().unwrap();
         let (path, other) = (directory.path().join("file"), directory.path().join("other"));
-        // What an earlier run has left is no obstacle, and a link there leads nowhere.
+        // Files of an earlier run are replaced, and a link is not followed.
         fs::write(beside(&path), "half").unwrap();
         write(&path, b"one", 0o644, None).unwrap();
         fs::write(&other, "other").unwrap();

@@ -40,7 +40,7 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone)]
 pub(super) struct Tree {
     pub(super) image: PathBuf,
-    /// The same as a path of this system.
+    /// The same path below the root of the image.
     pub(super) from: PathBuf,
     /// The path of the copy, which must not exist yet.
     pub(super) to: PathBuf,

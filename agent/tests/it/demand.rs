@@ -1,4 +1,4 @@
-//! What the queue of an instance needs, as the lead's agent counts it and tells the operator.
+//! The pods that the queue of an instance needs, as the lead's agent counts them.
 
 use crate::pod::broker::{NO_SERVICE, broker_that, state_text};
 use crate::pod::{Pod, await_that};

@@ -1,11 +1,11 @@
-//! Made-up images of views.
+//! Simulated images of views.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// Where the published images have their view.
+/// The path of the view in the published images.
 pub(crate) const HASH: &str = "opt/views/._view/4f2xy";
 
 /// The file system of a pod with the mounted image of a view, the shared volume, and the packages' mount.
@@ -28,7 +28,7 @@ impl Scene {
         fs::read_to_string(self.at(path)).unwrap()
     }
 
-    /// Where the image has `path`, in a directory that is made if it is missing.
+    /// The path of `path` in the image, in a directory that is created if it is missing.
     pub(crate) fn in_image(&self, path: &str) -> PathBuf {
         let path = self.at("flux_operator/view").join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -46,7 +46,7 @@ impl Scene {
         symlink(target, self.in_image(path)).unwrap();
     }
 
-    /// A view that is no more than its place and the program.
+    /// A flat view with the program alone.
     pub(crate) fn flat() -> Self {
         let scene = Self::new();
         scene.file("opt/view/bin/flux", "", 0o755);

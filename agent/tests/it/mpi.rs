@@ -1,5 +1,5 @@
-//! What a job needs because of its MPI: the script that Flux's shell runs, with the shell as the test has it, the
-//! agent's own program, and programs that are linked as those of Open MPI 5 are.
+//! The choice of a PMI for a job: the script that Flux's shell runs, with a simulated shell, the real agent, and programs that
+//! are linked to libraries with the names of Open MPI 5.
 
 use mlua::{Lua, Table};
 use std::fs;
@@ -19,7 +19,7 @@ struct Job<'run> {
     library_path: &'run Path,
 }
 
-/// What the script has made of a job: its option `pmi`, the plugin that it has loaded, and why it ended the shell.
+/// The results of the script: the option `pmi` of the job, the loaded plugin, and the reason why it ended the shell.
 type Made = [Option<String>; 3];
 
 impl Scene {

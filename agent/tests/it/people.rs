@@ -17,8 +17,8 @@ fn doctor(pod: &Pod) -> (i32, BTreeMap<String, (String, String)>) {
         .unwrap_or_else(|error| panic!("{error}: {}", ended.output));
     let text = |check: &Value, key: &str| check[key].as_str().unwrap_or_default().to_owned();
     let all = checks.iter().map(|check| {
-        let words = format!("{} {}", text(check, "seen"), text(check, "remedy"));
-        (text(check, "name"), (text(check, "finding"), words))
+        let details = format!("{} {}", text(check, "seen"), text(check, "remedy"));
+        (text(check, "name"), (text(check, "finding"), details))
     });
     (ended.code, all.collect())
 }
@@ -85,7 +85,7 @@ fn the_doctor_of_a_waiting_lead_reports_the_quorum() {
     run.end();
 }
 
-/// What the doctor finds of Python, where a broker runs and the view has modules for Python 3.11.
+/// The doctor's check of Python, with a running broker and modules for Python 3.11 in the view.
 fn found_of_python(pod: &Pod) -> (String, String) {
     pod.write_config(&pod.config(&["true"]));
     broker_in_state(&pod.layout().local_socket(), "run");
@@ -261,11 +261,11 @@ fn the_client_of_root_becomes_the_brokers_user() {
     let other = pod.at("tmp/other");
     socket_of(&other, 5432);
     let nested = format!("local://{}", other.display());
-    let said = printed(client().env("FLUX_URI", &nested).current_dir("/tmp"));
-    assert_eq!(said, line(&nested, 5432, Path::new("/tmp")));
+    let output = printed(client().env("FLUX_URI", &nested).current_dir("/tmp"));
+    assert_eq!(output, line(&nested, 5432, Path::new("/tmp")));
     // Flux's user, in a job: nothing is to be done.
-    let said = printed(client().uid(4321).env("FLUX_URI", "x").current_dir("/"));
-    assert_eq!(said, "0  uri=x user=4321 home= directory=/\n");
+    let output = printed(client().uid(4321).env("FLUX_URI", "x").current_dir("/"));
+    assert_eq!(output, "0  uri=x user=4321 home= directory=/\n");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use crate::pod::{Background, Pod};
 use flux_contract::{Exit, FailedTask};
+use serde_json::Value;
 use std::fs;
 use std::process::Stdio;
 
@@ -76,8 +77,8 @@ fn a_failed_command_has_its_job_task_and_last_lines() {
     let pod = Pod::new();
     let exit = r#"{"name":"shell.task-exit","context":{"rank":2,"wait_status":768}}"#;
     fs::write(pod.at("execution"), format!("{exit}\n")).unwrap();
-    let said = "seq 1000 1999 >&2; echo 'flux-job: task(s) exited with exit code 3' >&2; exit 3";
-    pod.run(&pod.config(&["sh", "-c", said]))
+    let script = "seq 1000 1999 >&2; echo 'flux-job: task(s) exited with exit code 3' >&2; exit 3";
+    pod.run(&pod.config(&["sh", "-c", script]))
         .with_code(3)
         .with_log("\n1000\n")
         .with_log("flux-job: task");
@@ -105,8 +106,8 @@ fn a_missing_program_and_the_need_for_a_shell_are_named() {
     fs::remove_file(pod.at("events")).unwrap();
     let (_, _, error) = end(&pod, &["sh", "-c", "exit 127"]);
     assert_eq!(error, "the command, or a program that it calls, was not found");
-    let (code, _, said) = end(&pod, &["/no/such/program", "$A"]);
-    assert_eq!((code, said), (127, error), "no shell was asked for");
+    let (code, _, without_shell) = end(&pod, &["/no/such/program", "$A"]);
+    assert_eq!((code, without_shell), (127, error), "the command needs no shell");
 }
 
 #[test]
@@ -115,7 +116,7 @@ fn a_command_reads_an_empty_input() {
     pod.run(&pod.config(&["true"]));
     let calls = pod.read("flux-calls");
     assert!(calls.contains("run --flags=novalidate -n1 "), "the user's flags come later: {calls}");
-    // As of a container with `stdin: true` that nobody attaches to.
+    // A container with `stdin: true` to which no client attaches has such an input.
     let mut run = pod.prepared(&pod.launcher("cat; echo end"));
     run.stdin(Stdio::piped());
     let mut run = Background::start(run);
@@ -165,9 +166,11 @@ fn flux_cleans_up_only_if_jobs_may_be_left() {
     for answer in ["{\"active_jobs\":1}", "", "null"] {
         fs::write(pod.at("active-jobs"), answer).unwrap();
         assert_eq!(end(&pod, &["sh", "-c", "exit 3"]).0, 3);
-        let tasks = pod.read("cleanup");
-        let words: Vec<_> = tasks.lines().filter_map(|line| line.split(' ').nth(2)).collect();
-        assert_eq!(words, ["stop", "--user=all", "idle"], "{answer:?}");
+        // The broker runs the last command first.
+        let pushed: Value = serde_json::from_str(&pod.read("cleanup")).unwrap();
+        let commands = pushed["commands"].as_array().unwrap().iter();
+        let tasks: Vec<_> = commands.filter_map(|it| it.as_str()?.split(' ').nth(2)).collect();
+        assert_eq!(tasks, ["idle", "--user=all", "stop"], "{answer:?}");
         fs::remove_file(pod.at("cleanup")).unwrap();
     }
 }

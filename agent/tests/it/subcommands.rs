@@ -1,4 +1,4 @@
-//! Every subcommand, started in a pod whose broker is not up: what needs none answers, what needs one says so.
+//! Every subcommand in a pod without a broker: those that need one fail with a message.
 
 use crate::pod::namespace::first_process;
 use crate::pod::{Background, Ended, Pod};
@@ -6,8 +6,8 @@ use flux_contract::Exit;
 use std::collections::BTreeSet;
 use std::fs;
 
-/// Subcommands with their arguments, the codes that they end with, and what they print among other things.
-/// `HERE` stands for this pod; `FOR-EVER` for the longest time there is, as somebody writes who means that.
+/// Subcommands with their arguments, their exit codes, and parts of their output. `HERE` stands for this pod, and `FOR-EVER`
+/// for the largest number.
 const CASES: [(&str, u8, &str); 25] = [
     ("help", 0, "Usage: flux-agent"),
     ("install copy", 0, ""),
@@ -36,7 +36,7 @@ const CASES: [(&str, u8, &str); 25] = [
     ("run HERE --container nobody", Exit::Config.code(), "\"nobody\""),
 ];
 
-/// Those that the operator alone calls.
+/// The subcommands that only the operator calls.
 const HIDDEN: [&str; 3] = ["install", "instance", "run"];
 
 /// The names in the list that `--help` prints.
@@ -62,20 +62,20 @@ fn every_subcommand_answers() {
     let mut wrong = Vec::new();
     for (line, code, prints) in CASES {
         let line = line.replace("HERE", &here).replace("FOR-EVER", &u64::MAX.to_string());
-        let words: Vec<_> = line.split(' ').collect();
-        let mut command = pod.agent(&words);
-        if ["ps", "run"].contains(&words[0]) {
-            // As in a pod: an emulator may not know how others get orphans, and a machine has processes without end.
+        let arguments: Vec<_> = line.split(' ').collect();
+        let mut command = pod.agent(&arguments);
+        if ["ps", "run"].contains(&arguments[0]) {
+            // These run as the first process of a namespace, as in a pod, because of the other processes of the machine.
             let Some(first) = first_process(&pod, &command) else { continue };
             command = first;
         }
         let ended = Background::start(command).end();
-        let said = ended.output + &ended.log;
-        if ended.code != i32::from(code) || !said.contains(prints) {
-            wrong.push(format!("{line}, {code}, {prints:?}: {} {said}", ended.code));
+        let printed = ended.output + &ended.log;
+        if ended.code != i32::from(code) || !printed.contains(prints) {
+            wrong.push(format!("{line}, {code}, {prints:?}: {} {printed}", ended.code));
         }
         let changed = pod.at("mnt/flux/config").exists();
-        assert_eq!(changed, words[0] == "run", "nothing else changes what a run finds");
+        assert_eq!(changed, arguments[0] == "run", "only a run changes the pod");
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -4,7 +4,6 @@ use crate::pod::Pod;
 use std::fs::{self, File};
 use std::process::{Command, Stdio};
 
-/// The agent with the pod's file system as the place of its files.
 fn agent(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_flux-agent"));
     command.args(arguments);
@@ -30,10 +29,10 @@ fn packed_files_are_unpacked_and_errors_name_the_path() {
     for name in ["to/below/a", "to/from/below/a"] {
         assert_eq!(pod.read(name), "1");
     }
-    let failed = |output: std::process::Output, words: &str| {
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(73), "{said}");
-        assert!(said.contains(words), "{said}");
+    let failed = |output: std::process::Output, error: &str| {
+        let log = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(73), "{log}");
+        assert!(log.contains(error), "{log}");
     };
     failed(unpack("absent/to"), "absent/to: No such file or directory");
     let absent = agent(&["pack", &path("absent")]).stdout(Stdio::null()).output().unwrap();

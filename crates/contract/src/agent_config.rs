@@ -39,7 +39,7 @@ pub enum ConfigError {
 pub struct AgentConfig {
     /// Version of the protocol, [`AgentConfig::VERSION`].
     pub version: u32,
-    /// Which MiniCluster this is.
+    /// The identity of the MiniCluster.
     pub cluster: ClusterIdentity,
     /// Where the shared volume is.
     pub layout: Layout,
@@ -54,7 +54,7 @@ pub struct AgentConfig {
     pub network: Network,
     /// Options and configuration of every broker.
     pub broker: Broker,
-    /// What a worker does when its broker ends.
+    /// The reaction of a worker to the end of its broker.
     pub worker: WorkerPolicy,
     /// The work of the lead, from the quorum on.
     pub workload: Workload,
@@ -92,7 +92,7 @@ pub struct AgentConfig {
     pub sidecars: BTreeMap<String, SidecarConfig>,
 }
 
-/// Which MiniCluster a pod belongs to.
+/// The identity of a MiniCluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClusterIdentity {
@@ -215,7 +215,7 @@ pub struct Broker {
     pub simple_scheduler: bool,
 }
 
-/// What a worker does when its broker ends.
+/// The reaction of a worker to the end of its broker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WorkerPolicy {

@@ -120,7 +120,7 @@ paths! {
     bin_dir = shared / "bin";
     /// The Flux installation.
     view = shared / "view";
-    /// What the view's links into `/opt/software` lead to (Spack views); mounted there too.
+    /// The packages of a Spack view, whose links lead to `/opt/software`; also mounted there.
     software = shared / Layout::SOFTWARE;
     /// Root of all files that the agent writes for Flux.
     config_root = shared / "config";

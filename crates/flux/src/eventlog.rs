@@ -9,7 +9,7 @@ pub struct Event {
     /// When the event was written, in seconds of Unix time.
     #[serde(default)]
     pub timestamp: f64,
-    /// What happened.
+    /// The name of the event, as `submit`.
     pub name: String,
     /// Details, by keys that depend on the name.
     #[serde(default)]

@@ -21,10 +21,10 @@ const CHANGING_FLUX_RUN: [&str; 6] = [
     "PYTHONCOERCECLOCALE",
     "PYTHONHOME",
 ];
-/// Where the wrapper of Flux's Python programs keeps `PYTHONPATH` of its caller (flux-core, `cmd/py-runner.py`).
+/// The variable in which the wrapper of Flux's Python programs keeps `PYTHONPATH` of its caller (flux-core, `cmd/py-runner.py`).
 const ORIGINAL_PYTHON_PATH: &str = "FLUX_PYTHONPATH_ORIG";
 
-/// How large a job is, as `flux run` takes it.
+/// The size of a job, as the options of `flux run`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counts {
     /// Nodes. Without a number of tasks, the job gets whole nodes and has a task on each.
@@ -33,7 +33,7 @@ pub struct Counts {
     pub tasks: Option<u32>,
 }
 
-/// What a task gets of the node that it runs on.
+/// The resources of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slot {
     /// Cores of each task.
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
     use serde::Deserialize;
 
-    /// What `flux run --dry-run` of flux-core 0.88.0 printed, and which environment `flux /PATH/TO/PROGRAM` gave to a
+    /// The output of `flux run --dry-run` of flux-core 0.88.0, and the environment that `flux /PATH/TO/PROGRAM` gave to a
     /// program at the same place.
     const RECORDED: &str = include_str!("../tests/recorded/flux_run.json");
 

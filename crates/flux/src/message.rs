@@ -31,11 +31,11 @@ pub struct Message {
     pub payload: Option<String>,
     /// The user who sends the request.
     pub user: u32,
-    /// What the user may do (RFC 12).
+    /// The roles of the user (RFC 12).
     pub roles: u32,
     /// The rank that gets the request, or the error number of a response.
     pub node: u32,
-    /// Tells which request a response belongs to.
+    /// The number of the request, which its responses repeat.
     pub matchtag: u32,
 }
 
@@ -62,8 +62,8 @@ impl Message {
         }
         let [magic, version] = PROTOCOL;
         let mut protocol = vec![magic, version, self.kind, flags];
-        for word in [self.user, self.roles, self.node, self.matchtag] {
-            protocol.extend(word.to_be_bytes());
+        for field in [self.user, self.roles, self.node, self.matchtag] {
+            protocol.extend(field.to_be_bytes());
         }
         push(&mut body, &protocol);
         let length = u32::try_from(body.len()).unwrap_or(u32::MAX);
@@ -76,12 +76,12 @@ impl Message {
         let protocol = frames.pop().ok_or("it is empty")?;
         let protocol: [u8; PROTOCOL_FRAME] =
             protocol.try_into().map_err(|_| "its protocol frame has another size")?;
-        let [magic, version, kind, flags, words @ ..] = protocol;
+        let [magic, version, kind, flags, fields @ ..] = protocol;
         if [magic, version] != PROTOCOL {
             return Err("it is of another protocol");
         }
-        let mut words = words.as_chunks().0.iter().map(|word| u32::from_be_bytes(*word));
-        let mut word = || words.next().unwrap_or_default();
+        let mut fields = fields.as_chunks().0.iter().map(|field| u32::from_be_bytes(*field));
+        let mut field = || fields.next().unwrap_or_default();
         let mut text = |flag| {
             let frame = (flags & flag != 0).then(|| frames.pop()).flatten()?;
             let text = frame.strip_suffix(&[0]).unwrap_or(frame);
@@ -92,10 +92,10 @@ impl Message {
             streaming: flags & FLAG_STREAMING != 0,
             payload: text(FLAG_PAYLOAD),
             topic: text(FLAG_TOPIC).unwrap_or_default(),
-            user: word(),
-            roles: word(),
-            node: word(),
-            matchtag: word(),
+            user: field(),
+            roles: field(),
+            node: field(),
+            matchtag: field(),
         })
     }
 }
@@ -134,7 +134,7 @@ mod tests {
 
     /// As a client of flux-core 0.88 sends it.
     #[test]
-    fn messages_are_those_of_flux_and_cut_ones_are_refused() {
+    fn messages_are_those_of_flux() {
         let request = Message {
             kind: REQUEST,
             topic: "a.b".to_owned(),

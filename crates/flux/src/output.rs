@@ -1,11 +1,11 @@
-//! What the tasks of a job print, as the events of an eventlog (RFC 24).
+//! The output of the tasks of a job, as the events of an eventlog (RFC 24).
 
 use crate::eventlog::Event;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
-/// What tasks have printed to one of their streams.
+/// Output of tasks on one of their streams.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutputEvent {
     /// `stdout` or `stderr`.

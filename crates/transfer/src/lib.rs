@@ -48,7 +48,7 @@ pub enum TransferError {
     /// The stream itself cannot be read or written.
     #[error("{operation} the stream of files")]
     Stream {
-        /// What failed: `read` or `write`.
+        /// The failed operation: `read` or `write`.
         operation: &'static str,
         /// Why.
         #[source]

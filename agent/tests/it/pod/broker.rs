@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 /// `ENOSYS`: what a broker answers to a question for a service that it does not have.
 pub const NO_SERVICE: u8 = 38;
+/// `ENOENT`: there is no such eventlog.
+pub const NO_FILE: u8 = 2;
 /// `ENODATA`: there are no more answers.
 const END: u8 = 61;
 /// `EHOSTUNREACH`: it has no way to the broker that is asked.

@@ -52,19 +52,12 @@ batch)
     echo $? > "$POD/batch-code"
     echo "ƒfakejob"
     ;;
-admin)
-    cat > "$POD/cleanup"
-    ;;
 version)
     echo "commands: fake 1.0"
     ;;
 job)
     case "$1 $3" in
     "status "*) exit "$(cat "$POD/batch-code")" ;;
-    "eventlog --path=exec") cat "$POD/execution" ;;
-    "eventlog "*)
-        if [ -e "$POD/events" ]; then cat "$POD/events"; else echo '{"name":"start"}'; fi
-        ;;
     "taskmap "*) echo hello-2 ;;
     esac
     ;;

@@ -8,7 +8,7 @@ pub mod broker;
 pub mod namespace;
 
 use crate::settings;
-use broker::NO_SERVICE;
+use broker::{NO_FILE, NO_SERVICE};
 use flux_contract::{
     AgentConfig, Bootstrap, ClusterName, Exit, Layout, Shutdown, SidecarConfig, TerminationMessage,
     Workload,
@@ -227,7 +227,7 @@ impl Pod {
             let Ok(listener) = UnixListener::bind(&path) else { return };
             // The agent may be another user.
             let _ = fs::set_permissions(&path, Permissions::from_mode(0o777));
-            broker::serve(listener, move |topic, _| match topic {
+            broker::serve(listener, move |topic, payload| match topic {
                 "state-machine.get" => {
                     let is = |name: &str| pod.join(name).exists();
                     let before_run = if is("up") { "run" } else { "init" };
@@ -249,6 +249,19 @@ impl Pod {
                     let history = fs::read_to_string(pod.join("history")).unwrap_or_default();
                     let newest: Vec<_> = history.lines().rev().collect();
                     Ok(format!("{{\"jobs\":[{}]}}", newest.join(",")))
+                }
+                "job-info.lookup" => {
+                    let is_execution = payload.contains("guest.exec.eventlog");
+                    let file = pod.join(if is_execution { "execution" } else { "events" });
+                    let log = fs::read_to_string(file).ok();
+                    let started = || (!is_execution).then(|| "{\"name\":\"start\"}\n".to_owned());
+                    let log = log.or_else(started).ok_or(NO_FILE)?;
+                    let key = if is_execution { "guest.exec.eventlog" } else { "eventlog" };
+                    Ok(serde_json::json!({ key: log }).to_string())
+                }
+                "runat.push" => {
+                    fs::write(pod.join("cleanup"), payload).map_err(|_| NO_SERVICE)?;
+                    Ok(String::new())
                 }
                 "job-manager.stats-get" => {
                     let answer = fs::read_to_string(pod.join("active-jobs"));

@@ -51,6 +51,14 @@ impl BrokerAddress {
         let state = async { self.connect().await?.state(NODE_ANY).await };
         within(STATE_TIMEOUT, STATE, state).await
     }
+
+    /// Adds shell `commands` that the broker runs in its state `cleanup`, the last one first (flux-core,
+    /// `src/broker/runat.c`).
+    pub async fn push_cleanup(&self, commands: &[&str]) -> Result<(), SocketError> {
+        let pushed = json!({ "name": "cleanup", "commands": commands });
+        let _: Value = self.ask("runat.push", NODE_ANY, Some(&pushed)).await?;
+        Ok(())
+    }
 }
 
 impl BrokerSocket {

@@ -1,7 +1,7 @@
 //! The service job-info: the eventlogs of jobs (flux-core, `src/modules/job-info`).
 
-use crate::client::socket::{BrokerSocket, LEAD, SocketError, within};
-use crate::eventlog::Event;
+use crate::client::socket::{BrokerAddress, BrokerSocket, LEAD, SocketError, within};
+use crate::eventlog::{self, Event};
 use crate::output::OutputEvent;
 use nix::errno::Errno;
 use serde::Deserialize;
@@ -10,6 +10,8 @@ use std::time::Duration;
 
 /// The eventlog of a job from its submission to its end (RFC 21).
 pub const EVENTS: &str = "eventlog";
+/// The eventlog of the execution of a job (RFC 21).
+pub const EXECUTION: &str = "guest.exec.eventlog";
 /// The eventlog of what the tasks of a job print (RFC 24).
 pub const OUTPUT: &str = "guest.output";
 /// Answers with each event of an eventlog (flux-core, `src/modules/job-info/watch.c`).
@@ -18,6 +20,8 @@ const WATCH: &str = "job-info.eventlog-watch";
 pub const WAIT_CREATE: u32 = 1;
 /// Flag of [`follow`]: end after the events that exist now (flux-core 0.77 or later).
 const MARK_END: u32 = 2;
+/// How long a connection and an eventlog so far may take.
+const EVENTLOG_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the answer with an event may take that exists already.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Bytes beyond the limit of [`LastBytes`] after which the first bytes are dropped.
@@ -37,6 +41,13 @@ pub async fn eventlog(
     let asked = json!({ "id": id, "keys": [log], "flags": 0 });
     let found: Value = socket.ask_lead("job-info.lookup", &asked).await?;
     Ok(found[log].as_str().unwrap_or_default().to_owned())
+}
+
+/// The events of the eventlog `log` of job `id` so far. None if there is no such eventlog, or the broker does not answer in
+/// time.
+pub async fn events(broker: &BrokerAddress, id: u64, log: &str) -> Option<Vec<Event>> {
+    let answer = async { eventlog(&mut broker.connect().await?, id, log).await };
+    eventlog::parse(&within(EVENTLOG_TIMEOUT, "job-info.lookup", answer).await.ok()?)
 }
 
 /// Asks for each event of the eventlog `log` of job `id`, from the first one, while the eventlog grows. Only [`next_event`]

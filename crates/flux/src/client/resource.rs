@@ -18,7 +18,7 @@ struct Scheduled {
     allocated: ResourceSet,
 }
 
-/// Which ranks are drained or offline, from the answer of `resource.status`.
+/// The drained and the offline ranks, from the answer of `resource.status`.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub struct Status {

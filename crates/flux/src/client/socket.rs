@@ -75,7 +75,7 @@ pub enum SocketError {
     /// The answer is not a valid message (RFC 3).
     #[error("the broker's answer is not a Flux message: {what}")]
     Malformed {
-        /// What is wrong with it.
+        /// The problem.
         what: &'static str,
     },
 }

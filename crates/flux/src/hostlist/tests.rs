@@ -13,7 +13,7 @@ fn list(hosts: &[&str]) -> Hostlist {
     list
 }
 
-/// What `read` gives on a thread with a small stack: nothing may recurse over its input.
+/// The result of `read` on a thread with a small stack, because the reader must not recurse over its input.
 fn on_a_small_stack<T: Send>(read: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().stack_size(256 << 10);

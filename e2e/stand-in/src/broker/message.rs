@@ -15,11 +15,19 @@ const ANY_NODE: u32 = u32::MAX;
 const ROLES: u32 = 5;
 /// The rank of the broker that has the services of the instance.
 const LEAD: u32 = 0;
-/// Of Linux: `EINVAL`, `ENOSYS`, `EPROTO` and `EHOSTUNREACH`.
+/// Of Linux: `ENOENT`, `EINVAL`, `ENOSYS`, `EPROTO` and `EHOSTUNREACH`.
+const NO_ENTRY: u32 = 2;
 const INVALID: u32 = 22;
 const NO_SERVICE: u32 = 38;
 const NO_PROTOCOL: u32 = 71;
 const NO_SUCH_NODE: u32 = 113;
+
+/// The cleanup that the agent registers.
+const CLEANUP: [&str; 3] = [
+    "flux queue idle --quiet",
+    "flux cancel --user=all --quiet --states RUN",
+    "flux queue stop --quiet --all --nocheckpoint",
+];
 
 /// Of jobs (flux-core, `modules/job-list/job-list.c`).
 const ATTRIBUTES: &str =
@@ -63,6 +71,15 @@ impl Question {
                 let most = slice.and_then(|it| it.strip_suffix(']')?.parse().ok());
                 most.map(Request::Newest).ok_or((NO_PROTOCOL, String::new()))
             }
+            ("job-info.lookup", LEAD) => {
+                let id = self.payload["id"].as_u64();
+                id.map(Request::Eventlog).ok_or((NO_PROTOCOL, String::new()))
+            }
+            ("runat.push", ANY_NODE)
+                if self.payload == json!({ "name": "cleanup", "commands": CLEANUP }) =>
+            {
+                Ok(Request::Cleanup)
+            }
             ("resource.drain" | "resource.undrain" | "job-list.list", LEAD) => {
                 self.of_instance().ok_or((NO_PROTOCOL, String::new()))
             }
@@ -99,9 +116,20 @@ impl Question {
         (self.payload == understood).then_some(request)
     }
 
+    /// The answer with the requested one of the eventlogs of a job, if the job has it.
+    fn eventlog(&self, events: &Value) -> Option<String> {
+        let key = self.payload["keys"][0].as_str()?;
+        let log = events[if key == "guest.exec.eventlog" { "exec" } else { key }].as_array()?;
+        let text: String = log.iter().map(|event| format!("{event}\n")).collect();
+        Some(json!({ key: text }).to_string())
+    }
+
     /// The whole answer of a broker that belongs to `owner`.
     pub(super) fn answer(&self, owner: u32, reply: Result<Reply, Refusal>) -> Vec<u8> {
         let (errno, payload) = match reply {
+            Ok(Reply::Done(events)) if self.message.topic == "job-info.lookup" => {
+                self.eventlog(&events).map_or((NO_ENTRY, String::new()), |answer| (0, answer))
+            }
             Ok(Reply::Done(Value::Null)) => (0, String::new()),
             Ok(Reply::Done(value)) => (0, value.to_string()),
             // One of the way to the lead has the exit code of a command.

@@ -55,7 +55,7 @@ fn program_and_modules(contents: &mut Contents) -> Result<PathBuf, Fault> {
     })?;
     let program = program(contents, &compiled)?;
     if program.starts_with(&contents.view) {
-        // It is in the prefix, with everything that it needs.
+        // The prefix contains this Python and everything that it needs.
         return Ok(compiled);
     }
     let name = name_with_version(&program, &compiled)?;
