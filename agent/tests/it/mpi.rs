@@ -53,8 +53,8 @@ impl Scene {
         self.run_in(&[], &[], job).0
     }
 
-    /// Runs the script for `job`, where the shell looks for plugins in this directory; with what it has made of Open MPI's
-    /// variable `OMPI_MCA_mtl`.
+    /// Runs the script for `job`, with this directory as the search path for plugins. Also returns Open MPI's variable
+    /// `OMPI_MCA_mtl`.
     fn run_in(
         &self,
         files: &[(&str, &str)],
@@ -62,13 +62,7 @@ impl Scene {
         job: &Job<'_>,
     ) -> (Made, Option<String>) {
         let lua = Lua::new();
-        let table = |pairs: &[(&str, &str)]| {
-            let table = lua.create_table().unwrap();
-            for (key, value) in pairs {
-                table.set(*key, *value).unwrap();
-            }
-            table
-        };
+        let table = |pairs: &[(&str, &str)]| lua.create_table_from(pairs.iter().copied()).unwrap();
         let command = lua.create_sequence_from(job.command.iter().copied()).unwrap();
         let task = lua.create_table_from([("command", command)]).unwrap();
         let tasks = lua.create_sequence_from([task]).unwrap();
@@ -78,11 +72,9 @@ impl Scene {
         let options = table(&[]);
         options.set("pmi", job.option).unwrap();
         let directory = self.0.path().display().to_string();
-        let environment = table(&[("PATH", &directory)]);
-        environment.set("LD_LIBRARY_PATH", job.library_path.display().to_string()).unwrap();
-        for (name, value) in variables {
-            environment.set(*name, *value).unwrap();
-        }
+        let library_path = job.library_path.display().to_string();
+        let paths = [("PATH", &*directory), ("LD_LIBRARY_PATH", &*library_path)];
+        let environment = table(&[&paths, variables].concat());
         let made = table(&[]);
         let globals = lua.globals();
         for (name, value) in [

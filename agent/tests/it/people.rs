@@ -358,66 +358,43 @@ const OLDER: &str = "sched-fluxion-resource 0 R 0 0\nsched-fluxion-qmanager 0 R 
 const FLUXION: &str = "sched-fluxion-resource 0 R 0 0\nsched-fluxion-qmanager 0 R 0 0 sched\n\
                        sched-fluxion-feasibility 0 R 0 0 feasibility\n";
 
-/// The state in which the helper is called, and the result.
-struct FluxionCase<'case> {
-    rank: &'case str,
-    jobs: &'case str,
-    /// The modules that can be loaded, those that are, and those that are in the end.
-    view: &'case str,
-    loaded: &'case str,
-    modules: &'case str,
-    says: &'case str,
-    code: u8,
-}
-
-/// On the lead, without jobs, Fluxion replaces the scheduler of flux-core.
-const FLUXION_LOADED: FluxionCase = FluxionCase {
-    rank: "0",
-    jobs: "",
-    view: FLUXION,
-    loaded: SIMPLE,
-    modules: FLUXION,
-    says: "Fluxion is the scheduler now",
-    code: 0,
-};
-
-/// Fluxion is refused, and the scheduler stays.
-const REFUSED: FluxionCase = FluxionCase { modules: SIMPLE, code: 1, ..FLUXION_LOADED };
-
 #[test]
 fn fluxion_replaces_the_scheduler_if_it_can_be_loaded() {
     let with_resource = format!("{SIMPLE}{RESOURCE}");
     let with_other = format!("kvs 1 R 0 0\n{FLUXION}");
+    let loaded = "Fluxion is the scheduler now";
     let already = "load-fluxion.sh: Fluxion is the scheduler already";
     let no_resource = "sched-fluxion-resource: module not found";
     let no_manager = "sched-fluxion-qmanager: module not found";
+    // The rank, the running jobs, the modules of the view, the loaded ones before and after, a message, and the exit code.
     let cases = [
-        FLUXION_LOADED,
-        FluxionCase { loaded: OTHER, modules: &with_other, ..FLUXION_LOADED },
-        FluxionCase { loaded: "", ..FLUXION_LOADED },
-        FluxionCase { view: OLDER, modules: OLDER, says: "going on without", ..FLUXION_LOADED },
-        FluxionCase { loaded: FLUXION, says: already, ..FLUXION_LOADED },
-        FluxionCase { rank: "1", says: "this is rank 1: run it in the lead", ..REFUSED },
-        FluxionCase { jobs: "{\"id\":7}\n", says: "jobs are running", ..REFUSED },
-        FluxionCase { view: SIMPLE, says: "sched-simple stays", ..REFUSED },
-        FluxionCase { view: SIMPLE, says: no_resource, ..REFUSED },
-        FluxionCase { view: &with_resource, says: no_manager, ..REFUSED },
+        ("0", "", FLUXION, SIMPLE, FLUXION, loaded, 0),
+        ("0", "", FLUXION, OTHER, with_other.as_str(), loaded, 0),
+        ("0", "", FLUXION, "", FLUXION, loaded, 0),
+        ("0", "", OLDER, SIMPLE, OLDER, "going on without", 0),
+        ("0", "", FLUXION, FLUXION, FLUXION, already, 0),
+        ("1", "", FLUXION, SIMPLE, SIMPLE, "this is rank 1: run it in the lead", 1),
+        ("0", "{\"id\":7}\n", FLUXION, SIMPLE, SIMPLE, "jobs are running", 1),
+        ("0", "", SIMPLE, SIMPLE, SIMPLE, "sched-simple stays", 1),
+        ("0", "", SIMPLE, SIMPLE, SIMPLE, no_resource, 1),
+        ("0", "", with_resource.as_str(), SIMPLE, SIMPLE, no_manager, 1),
     ];
     let pod = Pod::new();
     pod.run(&pod.config(&["true"])).with_code(0);
     pod.write_executable("mnt/flux/view/bin/flux", FLUX_WITH_MODULES);
     let file = pod.layout().fluxion_helper();
     for (shell, how) in shells().flat_map(|shell| [".", shell].map(|how| (shell, how))) {
-        for case in &cases {
-            fs::write(pod.at("rank"), case.rank).unwrap();
-            fs::write(pod.at("jobs"), case.jobs).unwrap();
-            fs::write(pod.at("view"), case.view).unwrap();
-            fs::write(pod.at("modules"), case.loaded).unwrap();
+        for (rank, jobs, view, before, after, message, code) in cases {
+            for (file, text) in
+                [("rank", rank), ("jobs", jobs), ("view", view), ("modules", before)]
+            {
+                fs::write(pod.at(file), text).unwrap();
+            }
             let script = format!("set -u; {how} {}; echo $?", file.display());
             let ended = Ended::of(pod.entered(shell).args(["-c", &script]));
-            assert!((ended.output.clone() + &ended.log).contains(case.says), "{ended:?}");
-            assert!(ended.output.ends_with(&format!("{}\n", case.code)), "{ended:?}");
-            assert_eq!(pod.read("modules"), case.modules, "{ended:?}");
+            assert!((ended.output.clone() + &ended.log).contains(message), "{ended:?}");
+            assert!(ended.output.ends_with(&format!("{code}\n")), "{ended:?}");
+            assert_eq!(pod.read("modules"), after, "{ended:?}");
         }
     }
 }
