@@ -39,10 +39,10 @@ impl File {
                 group.items.iter().for_each(|item| self.add_use(item, path, is_exported));
             }
             UseTree::Name(name) => {
-                self.add_name(path, name.ident.to_string(), &name.ident, is_exported)
+                self.add_name(path, name.ident.to_string(), &name.ident, is_exported);
             }
             UseTree::Rename(name) => {
-                self.add_name(path, name.rename.to_string(), &name.ident, is_exported)
+                self.add_name(path, name.rename.to_string(), &name.ident, is_exported);
             }
             UseTree::Glob(_) => self.imported.push(path.clone()),
         }
@@ -69,14 +69,12 @@ impl File {
 
 impl<'ast> Visit<'ast> for File {
     fn visit_item(&mut self, item: &'ast Item) {
-        match item {
-            Item::Use(item) => {
-                let is_exported = !matches!(item.vis, Visibility::Inherited);
-                self.add_use(&item.tree, &mut Vec::new(), is_exported);
-            }
+        if let Item::Use(item) = item {
+            let is_exported = !matches!(item.vis, Visibility::Inherited);
+            self.add_use(&item.tree, &mut Vec::new(), is_exported);
+        } else if !matches!(item, Item::Mod(_)) {
             // Tests are inline modules, and may use what they test with.
-            Item::Mod(_) => {}
-            other => visit::visit_item(self, other),
+            visit::visit_item(self, item);
         }
     }
 
@@ -107,7 +105,7 @@ impl Crate {
         Self(files(source, "rs").into_iter().map(read).collect())
     }
 
-    /// The file that defines what `path` names in `file`; `None` outside of the crate.
+    /// The file that defines what `path` names in `file`; `None` outside the crate.
     fn definition(&self, file: &File, path: &[String], depth: usize) -> Option<&ModulePath> {
         let (first, rest) = path.split_first()?;
         let mut absolute = match first.as_str() {

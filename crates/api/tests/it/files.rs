@@ -6,7 +6,7 @@ use std::path::Path;
 
 /// The first lines of most files.
 const BEGIN: &str =
-    "apiVersion: flux-framework.org/v1alpha2\nkind: MiniCluster\nmetadata:\n  name: hello\n";
+    "apiVersion: flux-framework.org/v1alpha2\nkind: MiniCluster\nmetadata:\n  name: hello";
 
 /// The remarks about a file, in the order in which they are printed.
 fn remarks(text: &str) -> Vec<String> {
@@ -19,16 +19,16 @@ fn remarks(text: &str) -> Vec<String> {
 /// `UPDATE_EXPECT=1 cargo test -p flux-api --test it files` writes the remarks anew.
 #[test]
 fn each_remark_names_line_and_field() {
-    let (mut table, mut file) = (String::new(), String::new());
+    let (mut table, mut file) = (Vec::new(), Vec::new());
     for line in include_str!("files.txt").lines().filter(|line| !line.starts_with("    ")) {
         if let Some(text) = line.strip_prefix('|') {
             let text = text.strip_prefix(' ').unwrap_or(text);
-            file += &if text == "HELLO" { BEGIN.to_owned() } else { format!("{text}\n") };
+            file.push(if text == "HELLO" { BEGIN } else { text });
         } else if !file.is_empty() {
-            let remarks = remarks(&std::mem::take(&mut file));
-            remarks.iter().for_each(|remark| table += &format!("    {remark}\n"));
+            let remarks = remarks(&std::mem::take(&mut file).join("\n"));
+            table.extend(remarks.iter().map(|remark| format!("    {remark}")));
         }
-        table += &format!("{line}\n");
+        table.push(line.to_owned());
     }
-    expect_test::expect_file!["files.txt"].assert_eq(&table);
+    expect_test::expect_file!["files.txt"].assert_eq(&(table.join("\n") + "\n"));
 }
