@@ -67,7 +67,9 @@ pub(crate) fn print_stderr(text: &str) {
 
 /// Prints each remark on a line of standard error.
 pub(crate) fn print_remarks(remarks: &[Remark]) {
-    remarks.iter().for_each(|remark| print_stderr(&remark.to_string()));
+    for remark in remarks {
+        print_stderr(&remark.to_string());
+    }
 }
 
 /// A table in the style of kubectl.

@@ -35,7 +35,9 @@ impl File {
                 path.pop();
             }
             UseTree::Group(group) => {
-                group.items.iter().for_each(|item| self.add_use(item, path, is_exported));
+                for item in &group.items {
+                    self.add_use(item, path, is_exported);
+                }
             }
             UseTree::Name(name) => {
                 self.add_name(path, name.ident.to_string(), &name.ident, is_exported);
