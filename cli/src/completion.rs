@@ -29,7 +29,7 @@ const NAMES_TIMEOUT: Duration = Duration::from_secs(2);
 /// Directive of cobra: the shell adds no files to the candidates (`ShellCompDirectiveNoFileComp`).
 const NO_FILES: &str = ":4";
 
-/// Prints candidates and returns true if a shell or kubectl asked for them. The async runtime must not run yet.
+/// Prints candidates and returns true if a shell or kubectl requests them. The async runtime must not run yet.
 pub(crate) fn answer() -> Result<bool> {
     let mut words = env::args_os();
     let program = words.next().unwrap_or_default();

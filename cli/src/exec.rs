@@ -44,14 +44,14 @@ impl Output {
 }
 
 /// Runs a program in the runner of this pod to its end.
-pub(crate) async fn capture(target: &MiniClusterRef, pod: &str, words: &[&str]) -> Result<Output> {
+pub(crate) async fn capture(target: &MiniClusterRef, pod: &str, argv: &[&str]) -> Result<Output> {
     let parameters = parameters(target);
-    let mut process = start(target, pod, words, &parameters).await?;
+    let mut process = start(target, pod, argv, &parameters).await?;
     let (out, err) = (process.stdout(), process.stderr());
     let reading = async { tokio::try_join!(read_all(out), read_all(err)) };
-    let (code, printed) = end_of_all(process, words, reading).await?;
+    let (code, printed) = end_of_all(process, argv, reading).await?;
     let (stdout, stderr) =
-        printed.with_context(|| format!("read the output of {} in {pod}", words[0]))?;
+        printed.with_context(|| format!("read the output of {} in {pod}", argv[0]))?;
     Ok(Output { code, stdout, stderr: String::from_utf8_lossy(&stderr).into_owned() })
 }
 
@@ -60,10 +60,10 @@ pub(crate) async fn capture(target: &MiniClusterRef, pod: &str, words: &[&str]) 
 pub(crate) async fn lines(
     target: &MiniClusterRef,
     pod: &str,
-    words: &[&str],
+    argv: &[&str],
     take: impl Fn(bool, &str),
 ) -> Result<u8> {
-    let mut process = start(target, pod, words, &parameters(target)).await?;
+    let mut process = start(target, pod, argv, &parameters(target)).await?;
     let (out, err) = (process.stdout(), process.stderr());
     let reading = async {
         tokio::try_join!(
@@ -71,8 +71,8 @@ pub(crate) async fn lines(
             each_line(err, |line| take(true, line))
         )
     };
-    let (code, read) = end_of_all(process, words, reading).await?;
-    read.with_context(|| format!("read the output of {} in {pod}", words[0]))?;
+    let (code, read) = end_of_all(process, argv, reading).await?;
+    read.with_context(|| format!("read the output of {} in {pod}", argv[0]))?;
     Ok(code)
 }
 
@@ -109,20 +109,20 @@ async fn read_all(from: Option<impl AsyncRead + Unpin>) -> io::Result<Vec<u8>> {
 pub(crate) async fn pass_through(
     target: &MiniClusterRef,
     pod: &str,
-    words: &[&str],
+    argv: &[&str],
     input: bool,
 ) -> Result<u8> {
     let terminal = input && std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     let parameters =
         AttachParams { stdin: input, tty: terminal, stderr: !terminal, ..parameters(target) };
-    let mut process = start(target, pod, words, &parameters).await?;
+    let mut process = start(target, pod, argv, &parameters).await?;
     let raw = terminal.then(RawMode::enter).transpose()?;
     let sizes = terminal.then(|| follow_size(&mut process)).flatten();
     let input = process.stdin().map(|to| tokio::spawn(copy(io::stdin(), to)));
     let output = OptionFuture::from(process.stdout().map(|from| copy(from, io::stdout())));
     let errors = OptionFuture::from(process.stderr().map(|from| copy(from, io::stderr())));
     // A closed standard output is no failure.
-    let ended = end_of_all(process, words, future::join(output, errors)).await;
+    let ended = end_of_all(process, argv, future::join(output, errors)).await;
     [input, sizes].into_iter().flatten().for_each(|task: JoinHandle<()>| task.abort());
     drop(raw);
     ended.map(|(code, _)| code)
@@ -143,24 +143,24 @@ pub(crate) fn parameters(target: &MiniClusterRef) -> AttachParams {
 pub(crate) async fn start(
     target: &MiniClusterRef,
     pod: &str,
-    words: &[&str],
+    argv: &[&str],
     parameters: &AttachParams,
 ) -> Result<AttachedProcess> {
     let api = target.connection.sessions();
-    let process = api.exec(pod, words.iter().copied(), parameters).await;
-    process.with_context(|| format!("run {} in the pod {pod}", words.join(" ")))
+    let process = api.exec(pod, argv.iter().copied(), parameters).await;
+    process.with_context(|| format!("run {} in the pod {pod}", argv.join(" ")))
 }
 
 /// Waits for the end of a program whose streams the caller reads, and returns its exit code.
-pub(crate) async fn end(process: AttachedProcess, words: &[&str]) -> Result<u8> {
-    end_of_all(process, words, future::ready(())).await.map(|(code, ())| code)
+pub(crate) async fn end(process: AttachedProcess, argv: &[&str]) -> Result<u8> {
+    end_of_all(process, argv, future::ready(())).await.map(|(code, ())| code)
 }
 
 /// Waits until a program has ended and `reading` has read its output. A broken connection does not end the streams
 /// (`start_message_loop` of kube-client 5.0.0), but then no exit code comes.
 async fn end_of_all<T>(
     mut process: AttachedProcess,
-    words: &[&str],
+    argv: &[&str],
     reading: impl Future<Output = T>,
 ) -> Result<(u8, T)> {
     let status = process.take_status().context("the status of the process was taken")?;
@@ -170,9 +170,9 @@ async fn end_of_all<T>(
         Either::Right((status, reading)) => (status, Some(reading.await)),
     };
     let (Some(status), Some(read)) = (status, read) else {
-        bail!("the connection ended before {}, which may still run in the pod", words.join(" "))
+        bail!("the connection ended before {}, which may still run in the pod", argv.join(" "))
     };
-    let code = exit_code(&status).with_context(|| format!("run {}", words.join(" ")))?;
+    let code = exit_code(&status).with_context(|| format!("run {}", argv.join(" ")))?;
     Ok((code, read))
 }
 

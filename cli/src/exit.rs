@@ -1,6 +1,6 @@
 //! Exit codes of this plugin.
 
-/// What was asked for failed.
+/// The command failed.
 pub(crate) const FAILED: u8 = 1;
 /// The plugin failed to run the program whose exit code it would have returned, as with `docker run` and `timeout`.
 pub(crate) const NOT_RUN: u8 = 125;

@@ -6,6 +6,7 @@ use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
 use comfy_table::{Table, presets};
 use flux_api::crd::State;
+use flux_api::offline::Remark;
 use jiff::{Timestamp, Unit};
 use serde::Serialize;
 use std::io::Write as _;
@@ -35,8 +36,8 @@ impl FormatArgument {
         self.output == Some(Format::Wide)
     }
 
-    /// Prints `object`, or `names`, in the format for scripts that the user asked for. Returns false where the user asked
-    /// for text, which the caller prints.
+    /// Prints `object`, or `names`, in the requested format for scripts. Returns false if the user requested text, which the
+    /// caller prints.
     pub(crate) fn print<T: Serialize>(
         self,
         object: &T,
@@ -62,6 +63,13 @@ pub(crate) fn print(text: &str) {
 /// Prints a text and a newline on standard error.
 pub(crate) fn print_stderr(text: &str) {
     let _ = writeln!(anstream::stderr(), "{}", text.trim_end());
+}
+
+/// Prints each remark on a line of standard error.
+pub(crate) fn print_remarks(remarks: &[Remark]) {
+    for remark in remarks {
+        print_stderr(&remark.to_string());
+    }
 }
 
 /// A table in the style of kubectl.

@@ -35,10 +35,10 @@ impl RankPod {
         all: bool,
         output_of: Option<&str>,
     ) -> Result<InstanceReport> {
-        let mut words = vec![self.agent.as_str(), "instance"];
-        words.extend(all.then_some("--all"));
-        words.extend(output_of.into_iter().flat_map(|id| ["--output-of", id]));
-        let output = exec::capture(&self.target, &self.name, &words).await?;
+        let mut argv = vec![self.agent.as_str(), "instance"];
+        argv.extend(all.then_some("--all"));
+        argv.extend(output_of.into_iter().flat_map(|id| ["--output-of", id]));
+        let output = exec::capture(&self.target, &self.name, &argv).await?;
         let name = &self.target.name;
         let report = report_of(&output).with_context(|| format!("ask the instance of {name}"))?;
         serde_json::from_slice(report).with_context(|| {
@@ -49,18 +49,18 @@ impl RankPod {
     }
 
     /// Runs `flux` in the pod and returns its output; fails unless it succeeds.
-    pub(crate) async fn flux(&self, words: &[&str]) -> Result<String> {
-        let words = [&[self.flux.as_str()], words].concat();
-        let output = exec::capture(&self.target, &self.name, &words).await?;
+    pub(crate) async fn flux(&self, argv: &[&str]) -> Result<String> {
+        let argv = [&[self.flux.as_str()], argv].concat();
+        let output = exec::capture(&self.target, &self.name, &argv).await?;
         if output.code != 0 {
             bail!("{}", output.failure());
         }
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// The command line that runs `words` as Flux's user.
-    pub(crate) fn as_user<'words>(&'words self, words: &[&'words str]) -> Vec<&'words str> {
-        [&[self.agent.as_str(), "connect", "--"], words].concat()
+    /// The command line that runs `argv` as Flux's user.
+    pub(crate) fn as_user<'argv>(&'argv self, argv: &[&'argv str]) -> Vec<&'argv str> {
+        [&[self.agent.as_str(), "connect", "--"], argv].concat()
     }
 }
 

@@ -28,9 +28,9 @@ impl Attach {
 /// Prints the output of a job and returns its exit code. An interrupt does not end the job.
 pub(crate) async fn follow(lead: &RankPod, job: &str) -> Result<u8> {
     // With --read-only Flux reads no input and passes no signals to the job.
-    let words = [lead.flux.as_str(), "job", "attach", "--read-only", job];
+    let argv = [lead.flux.as_str(), "job", "attach", "--read-only", job];
     tokio::select! {
-        code = exec::pass_through(&lead.target, &lead.name, &words, false) => code,
+        code = exec::pass_through(&lead.target, &lead.name, &argv, false) => code,
         interrupted = tokio::signal::ctrl_c() => {
             interrupted.context("wait for an interrupt")?;
             let name = &lead.target.name;

@@ -40,8 +40,8 @@ impl Cancel {
 
 /// Cancels these jobs.
 pub(crate) async fn cancel(lead: &RankPod, jobs: &[String]) -> Result<()> {
-    let mut words = vec!["cancel"];
-    words.extend(jobs.iter().map(String::as_str));
-    let cancelled = lead.flux(&words).await;
+    let mut argv = vec!["cancel"];
+    argv.extend(jobs.iter().map(String::as_str));
+    let cancelled = lead.flux(&argv).await;
     cancelled.map(drop).with_context(|| format!("cancel {}", jobs.join(", ")))
 }

@@ -42,17 +42,3 @@ impl Completion {
         String::from_utf8(text).with_context(|| format!("write the completion for {name}"))
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use clap::ValueEnum as _;
-
-    #[test]
-    fn every_script_asks_the_program_for_candidates() {
-        for shell in Shell::value_variants() {
-            let text = Completion { shell: *shell }.text().unwrap();
-            assert!(text.contains(PROGRAM) && text.contains(VARIABLE), "{shell:?}: {text}");
-        }
-    }
-}

@@ -94,11 +94,11 @@ async fn upload(pod: &RankPod, from: PathBuf, to: &str) -> Result<Copied> {
         base_name(&std::path::absolute(&from).unwrap_or_else(|_| from.clone()).to_string_lossy());
     // The content of `.` goes into the destination, not a directory with its name.
     let name = name.filter(|_| from.file_name().is_some());
-    let words = [pod.agent.as_str(), "unpack", to];
+    let argv = [pod.agent.as_str(), "unpack", to];
     let name = name.iter().flat_map(|name| ["--name", name]);
-    let words: Vec<&str> = pod.as_user(&words).into_iter().chain(name).collect();
+    let argv: Vec<&str> = pod.as_user(&argv).into_iter().chain(name).collect();
     let parameters = AttachParams { stdin: true, ..exec::parameters(&pod.target) };
-    let mut process = exec::start(&pod.target, &pod.name, &words, &parameters).await?;
+    let mut process = exec::start(&pod.target, &pod.name, &argv, &parameters).await?;
     let errors = tokio::spawn(exec::error_text(process.stderr()));
     let stream = SyncIoBridge::new(process.stdin().context("the agent has no input")?);
     let packing = spawn_blocking(move || {
@@ -109,7 +109,7 @@ async fn upload(pod: &RankPod, from: PathBuf, to: &str) -> Result<Copied> {
         pack(&from, progress().wrap_write(stream), skipped)
     });
     // Packing does not end by itself when the agent ends early.
-    let (code, packed) = match select(packing, pin!(exec::end(process, &words))).await {
+    let (code, packed) = match select(packing, pin!(exec::end(process, &argv))).await {
         // The agent waits for more data and would not end.
         Either::Left((
             Ok(Err(error @ (TransferError::Read { .. } | TransferError::Kind { .. }))),
@@ -124,9 +124,9 @@ async fn upload(pod: &RankPod, from: PathBuf, to: &str) -> Result<Copied> {
 }
 
 async fn download(pod: &RankPod, from: &str, to: PathBuf) -> Result<Copied> {
-    let words = pod.as_user(&[pod.agent.as_str(), "pack", from]);
+    let argv = pod.as_user(&[pod.agent.as_str(), "pack", from]);
     let parameters = exec::parameters(&pod.target);
-    let mut process = exec::start(&pod.target, &pod.name, &words, &parameters).await?;
+    let mut process = exec::start(&pod.target, &pod.name, &argv, &parameters).await?;
     let errors = tokio::spawn(exec::error_text(process.stderr()));
     let stream = SyncIoBridge::new(process.stdout().context("the agent has no output")?);
     let destination = Destination { path: to, name: base_name(from) };
@@ -147,7 +147,7 @@ async fn download(pod: &RankPod, from: &str, to: PathBuf) -> Result<Copied> {
     {
         return Err(error.into());
     }
-    let code = exec::end(process, &words).await?;
+    let code = exec::end(process, &argv).await?;
     let stderr = errors.await.unwrap_or_default();
     let output = Output { code, stdout: Vec::new(), stderr };
     ensure!(code == 0, "{}", output.failure());

@@ -105,8 +105,8 @@ async fn checks(target: &MiniClusterRef, agent: &str, pod: &Pod) -> Result<Vec<C
         let seen = format!("{} is not running", pod.name_any());
         return Ok(vec![Check::failed("pod", seen, &remedy)]);
     }
-    let words = [agent, "doctor", "--output", "json"];
-    let output = exec::capture(target, &pod.name_any(), &words).await?;
+    let argv = [agent, "doctor", "--output", "json"];
+    let output = exec::capture(target, &pod.name_any(), &argv).await?;
     // The agent ends with 1 if a check failed.
     if output.code > FAILED {
         bail!("{}", output.failure());

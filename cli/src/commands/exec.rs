@@ -40,8 +40,8 @@ impl Exec {
             run_in_all(&target, &command).await?
         } else {
             let pod = RankPod::find(target, self.rank).await?;
-            let words = pod.as_user(&command);
-            exec::pass_through(&pod.target, &pod.name, &words, true).await?
+            let argv = pod.as_user(&command);
+            exec::pass_through(&pod.target, &pod.name, &argv, true).await?
         };
         Ok(ExitCode::from(code))
     }
@@ -51,7 +51,7 @@ impl Exec {
 async fn run_in_all(target: &MiniClusterRef, command: &[&str]) -> Result<u8> {
     let (cluster, pods) = tokio::try_join!(target.get(), target.pods())?;
     let agent = agent(&cluster);
-    let words = [&[agent.as_str(), "connect", "--"], command].concat();
+    let argv = [&[agent.as_str(), "connect", "--"], command].concat();
     let runs = |state: Option<&ContainerState>| state.is_some_and(|it| it.running.is_some());
     let (running, others): (Vec<_>, Vec<_>) =
         pods.into_iter().partition(|(_, pod)| runs(runner_state(pod, &target.name)));
@@ -66,7 +66,7 @@ async fn run_in_all(target: &MiniClusterRef, command: &[&str]) -> Result<u8> {
             let line = format!("{} {line}", label(rank));
             if is_error { print_stderr(&line) } else { print(&line) }
         };
-        let code = exec::lines(target, &pod.name_any(), &words, show).await;
+        let code = exec::lines(target, &pod.name_any(), &argv, show).await;
         code.unwrap_or_else(|error| {
             print_stderr(&format!("{} kubectl flux: {error:#}", label(rank)));
             NOT_RUN

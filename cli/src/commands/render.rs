@@ -1,7 +1,6 @@
 //! `render`: prints the objects that the operator would create from a MiniCluster, without a cluster.
 
-use crate::commands::validate::print_remarks;
-use crate::output::print;
+use crate::output::{print, print_remarks};
 use anyhow::{Context as _, Result, anyhow};
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Args, ValueEnum, ValueHint};

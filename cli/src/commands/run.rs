@@ -105,12 +105,12 @@ impl Run {
         let pod = Box::pin(follow::until_ready(target, &mut progress)).await?;
         drop(progress);
         let agent = agent(&target.get().await?);
-        let mut words = vec![agent.as_str(), "connect"];
+        let mut argv = vec![agent.as_str(), "connect"];
         if !self.spec.command.is_empty() {
-            words.push("--");
-            words.extend(self.spec.command.iter().map(String::as_str));
+            argv.push("--");
+            argv.extend(self.spec.command.iter().map(String::as_str));
         }
-        exec::pass_through(target, &pod.name_any(), &words, true).await
+        exec::pass_through(target, &pod.name_any(), &argv, true).await
     }
 }
 

@@ -20,7 +20,7 @@ pub(crate) struct Shell {
 impl Shell {
     pub(crate) async fn execute(&self, connection: Connection) -> Result<ExitCode> {
         let pod = RankPod::find(self.name.target(connection), self.rank).await?;
-        let words = [pod.agent.as_str(), "connect"];
-        exec::pass_through(&pod.target, &pod.name, &words, true).await.map(ExitCode::from)
+        let argv = [pod.agent.as_str(), "connect"];
+        exec::pass_through(&pod.target, &pod.name, &argv, true).await.map(ExitCode::from)
     }
 }

@@ -24,37 +24,37 @@ pub(crate) struct Submit {
         allow_hyphen_values = true,
         value_name = "[FLUX OPTIONS] -- COMMAND"
     )]
-    words: Vec<String>,
+    argv: Vec<String>,
 }
 
 /// The options of `flux submit`, and the command. Without options, clap has already removed the `--` between them.
-fn parts(words: &[String]) -> (&[String], &[String]) {
-    if words.first().is_some_and(|word| !word.starts_with('-')) {
-        return (&[], words);
+fn parts(argv: &[String]) -> (&[String], &[String]) {
+    if argv.first().is_some_and(|word| !word.starts_with('-')) {
+        return (&[], argv);
     }
-    match words.iter().position(|word| word == "--") {
-        Some(at) => (&words[..at], &words[at + 1..]),
+    match argv.iter().position(|word| word == "--") {
+        Some(at) => (&argv[..at], &argv[at + 1..]),
         // Flux itself finds the end of its options.
-        None => (words, &[]),
+        None => (argv, &[]),
     }
 }
 
 impl Submit {
     /// Whether to follow the job. Our own `--watch` may stand among the options of Flux.
     pub(crate) fn watches(&self) -> bool {
-        self.watch || parts(&self.words).0.iter().any(|option| option == "--watch")
+        self.watch || parts(&self.argv).0.iter().any(|option| option == "--watch")
     }
 
     pub(crate) async fn execute(&self, connection: Connection) -> Result<ExitCode> {
         let target = self.name.target(connection);
         resume_idle(&target).await?;
         let lead = RankPod::lead(target).await?;
-        let (options, command) = parts(&self.words);
+        let (options, command) = parts(&self.argv);
         let options = options.iter().map(String::as_str).filter(|option| *option != "--watch");
-        let mut words: Vec<&str> = std::iter::once("submit").chain(options).collect();
-        words.extend(Some("--").filter(|_| !command.is_empty()));
-        words.extend(command.iter().map(String::as_str));
-        let submitted = lead.flux(&words).await;
+        let mut argv: Vec<&str> = std::iter::once("submit").chain(options).collect();
+        argv.extend(Some("--").filter(|_| !command.is_empty()));
+        argv.extend(command.iter().map(String::as_str));
+        let submitted = lead.flux(&argv).await;
         let submitted = submitted.with_context(|| format!("submit a job to {}", self.name.name))?;
         if !self.watches() {
             print(&submitted);
@@ -76,9 +76,9 @@ mod tests {
     use crate::cli::{Cli, Command};
     use clap::Parser as _;
 
-    fn submit(words: &str) -> super::Submit {
-        let words = format!("kubectl-flux submit {words}");
-        let cli = Cli::try_parse_from(words.split_whitespace()).unwrap();
+    fn submit(argv: &str) -> super::Submit {
+        let argv = format!("kubectl-flux submit {argv}");
+        let cli = Cli::try_parse_from(argv.split_whitespace()).unwrap();
         let Command::Submit(submit) = cli.command else { panic!("another command") };
         submit
     }
@@ -86,19 +86,19 @@ mod tests {
     #[test]
     fn flux_options_and_command_follow_the_name() {
         let given = submit("hello -N2 --ntasks 4 -n4 --watch -- sh -c true --watch");
-        let (options, command) = parts(&given.words);
+        let (options, command) = parts(&given.argv);
         assert_eq!(options.join(" "), "-N2 --ntasks 4 -n4 --watch");
         assert_eq!((command.join(" ").as_str(), given.watches()), ("sh -c true --watch", true));
         let given = submit("--watch hello -- sh -n -- x");
-        assert_eq!(parts(&given.words).1.join(" "), "sh -n -- x");
+        assert_eq!(parts(&given.argv).1.join(" "), "sh -n -- x");
         assert!(given.watches());
         let given = submit("hello -n lab -- sh --watch");
         assert_eq!(
-            (parts(&given.words).1.join(" ").as_str(), given.watches()),
+            (parts(&given.argv).1.join(" ").as_str(), given.watches()),
             ("sh --watch", false)
         );
         let given = submit("hello -N2 hostname");
-        assert_eq!(parts(&given.words), (&["-N2".to_owned(), "hostname".to_owned()][..], &[][..]));
+        assert_eq!(parts(&given.argv), (&["-N2".to_owned(), "hostname".to_owned()][..], &[][..]));
         assert!(Cli::try_parse_from(["kubectl-flux", "submit", "hello"]).is_err());
     }
 }

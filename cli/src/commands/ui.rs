@@ -45,9 +45,9 @@ impl Ui {
         let lead = RankPod::lead(self.name.target(connection)).await?;
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, self.port)).await;
         let listener = listener.with_context(|| format!("listen on port {}", self.port))?;
-        let words = [lead.agent.as_str(), "serve", "--until-input-ends"];
+        let argv = [lead.agent.as_str(), "serve", "--until-input-ends"];
         let parameters = AttachParams { stdin: true, ..exec::parameters(&lead.target) };
-        let mut served = exec::start(&lead.target, &lead.name, &words, &parameters).await?;
+        let mut served = exec::start(&lead.target, &lead.name, &argv, &parameters).await?;
         // When this process ends, the input of the agent is closed, and the agent ends.
         let _input = served.stdin();
         let errors = served.stderr();
@@ -66,7 +66,7 @@ impl Ui {
         }
         let (api, pod) = (lead.target.connection.sessions(), lead.name);
         tokio::select! {
-            ended = exec::end(served, &words) => {
+            ended = exec::end(served, &argv) => {
                 let code = ended?;
                 bail!("the agent ended with code {code}: {}", exec::error_text(errors).await)
             }

@@ -9,7 +9,7 @@ use clap::{Args, ValueHint};
 use flux_api::cluster::validate::Defaults;
 use flux_api::crd::Install;
 use flux_api::images::VIEW_IMAGE;
-use flux_api::offline::{self, Checker, Findings, Remark};
+use flux_api::offline::{self, Checker, Findings};
 use std::io::stdin;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -77,11 +77,4 @@ pub(crate) fn checker() -> Checker {
 
 fn fail(error: &anyhow::Error) {
     print_stderr(&format!("kubectl flux: {error:#}"));
-}
-
-/// Prints each remark on a line of standard error.
-pub(crate) fn print_remarks(remarks: &[Remark]) {
-    for remark in remarks {
-        print_stderr(&remark.to_string());
-    }
 }

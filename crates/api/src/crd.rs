@@ -17,6 +17,7 @@ pub mod definition;
 mod flux;
 mod pod;
 mod reason;
+mod rules;
 pub mod served;
 mod status;
 
@@ -33,6 +34,7 @@ pub use status::{InstallMethod, Installed, MiniClusterStatus, RunResult, State, 
 
 use educe::Educe;
 use kube::{CustomResource, KubeSchema};
+use rules::{invalid, required};
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 use std::collections::BTreeMap;
@@ -105,62 +107,36 @@ pub const POD_COUNT_LIMIT: i32 = 100_000;
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = Rule::new("!has(self.maxSize) || self.maxSize >= self.size")
-        .message("size must not be greater than maxSize, which a MiniCluster keeps while it runs: give a size up to it, or suspend it and raise both")
-        .field_path(".maxSize")
-        .reason(Reason::FieldValueInvalid),
-    validation = Rule::new("!has(self.minSize) || self.minSize <= self.size")
-        .message("size must not be less than minSize: give a size from it, or a lower minSize")
-        .field_path(".minSize")
-        .reason(Reason::FieldValueInvalid),
-    validation = Rule::new("!has(self.autoscale) || (self.autoscale.minSize <= self.size && self.size <= self.autoscale.maxSize)")
-        .message("size, with which it starts, must be from autoscale.minSize to autoscale.maxSize")
-        .field_path(".size")
-        .reason(Reason::FieldValueInvalid),
-    validation = Rule::new("!has(self.autoscale) || !has(self.maxSize) || self.autoscale.maxSize <= self.maxSize")
-        .message("autoscale.maxSize must not be greater than maxSize: raise maxSize, or leave it out")
-        .field_path(".autoscale.maxSize")
-        .reason(Reason::FieldValueInvalid),
-    validation = Rule::new("!has(self.autoscale) || self.autoscale.minSize > 0 || (self.interactive && has(self.archive))")
-        .message("0 needs interactive: true and an archive: without pods nothing else remembers the jobs")
-        .field_path(".autoscale.minSize")
-        .reason(Reason::FieldValueInvalid),
-    validation = Rule::new("!has(self.autoscale) || !has(self.minSize) || self.minSize <= (self.autoscale.minSize > 0 ? self.autoscale.minSize : 1)")
-        .message("minSize, the brokers that a lead waits for, must not be greater than autoscale.minSize, the pods that there always are: lower it, or leave it out")
-        .field_path(".minSize")
-        .reason(Reason::FieldValueInvalid),
-    validation = Rule::new("!has(self.autoscale) || !self.containers.exists(c, c.batch)")
-        .message("excludes batch, whose jobs run in an instance of its own that keeps its size: use launcher")
-        .field_path(".autoscale")
-        .reason(Reason::FieldValueInvalid),
-    validation = Rule::new("!has(self.autoscale) || !(has(self.flux.bursting) || has(self.flux.leadBroker))")
-        .message("excludes flux.bursting and flux.leadBroker, with which hosts are not this MiniCluster's pods: keep one")
-        .field_path(".autoscale")
-        .reason(Reason::FieldValueInvalid),
+    validation = invalid(".maxSize", "!has(self.maxSize) || self.maxSize >= self.size",
+        "size must not be greater than maxSize, which a MiniCluster keeps while it runs: give a size up to it, or suspend it and raise both"),
+    validation = invalid(".minSize", "!has(self.minSize) || self.minSize <= self.size",
+        "size must not be less than minSize: give a size from it, or a lower minSize"),
+    validation = invalid(".size", "!has(self.autoscale) || (self.autoscale.minSize <= self.size && self.size <= self.autoscale.maxSize)",
+        "size, with which it starts, must be from autoscale.minSize to autoscale.maxSize"),
+    validation = invalid(".autoscale.maxSize", "!has(self.autoscale) || !has(self.maxSize) || self.autoscale.maxSize <= self.maxSize",
+        "autoscale.maxSize must not be greater than maxSize: raise maxSize, or leave it out"),
+    validation = invalid(".autoscale.minSize", "!has(self.autoscale) || self.autoscale.minSize > 0 || (self.interactive && has(self.archive))",
+        "0 needs interactive: true and an archive: without pods nothing else remembers the jobs"),
+    validation = invalid(".minSize", "!has(self.autoscale) || !has(self.minSize) || self.minSize <= (self.autoscale.minSize > 0 ? self.autoscale.minSize : 1)",
+        "minSize, the brokers that a lead waits for, must not be greater than autoscale.minSize, the pods that there always are: lower it, or leave it out"),
+    validation = invalid(".autoscale", "!has(self.autoscale) || !self.containers.exists(c, c.batch)",
+        "excludes batch, whose jobs run in an instance of its own that keeps its size: use launcher"),
+    validation = invalid(".autoscale", "!has(self.autoscale) || !(has(self.flux.bursting) || has(self.flux.leadBroker))",
+        "excludes flux.bursting and flux.leadBroker, with which hosts are not this MiniCluster's pods: keep one"),
     validation = Rule::new("!has(self.autoscale) || !has(oldSelf.autoscale) || self.size == oldSelf.size || self.suspend || oldSelf.suspend")
         .message("with autoscale, size is what the MiniCluster starts with, and its queue decides from then on: change autoscale.minSize or autoscale.maxSize, or remove autoscale")
         .field_path(".size")
         .reason(Reason::FieldValueForbidden),
-    validation = Rule::new("self.containers.filter(c, has(c.runFlux) && c.runFlux).size() <= 1")
-        .message("only one container may have runFlux: true: set the others to false")
-        .field_path(".containers")
-        .reason(Reason::FieldValueInvalid),
-    validation = Rule::new("self.containers.size() == 1 || self.containers.exists(c, has(c.runFlux) && c.runFlux) || self.containers.filter(c, !has(c.runFlux)).size() == 1")
-        .message("with several containers, one must have runFlux: true (or all others runFlux: false)")
-        .field_path(".containers")
-        .reason(Reason::FieldValueInvalid),
-    validation = Rule::new("self.containers.size() == 1 || self.containers.all(c, (has(c.name) && c.name != '') || (has(c.runFlux) ? c.runFlux : !self.containers.exists(d, has(d.runFlux) && d.runFlux)))")
-        .message("every container that does not run Flux needs a name: give it one")
-        .field_path(".containers")
-        .reason(Reason::FieldValueRequired),
-    validation = Rule::new("!self.shareProcessNamespace || !has(self.pod.hostPID) || !self.pod.hostPID")
-        .message("excludes pod.hostPID, with which pods see all processes of the node: keep one")
-        .field_path(".shareProcessNamespace")
-        .reason(Reason::FieldValueInvalid),
-    validation = Rule::new("!self.launcher || !self.containers.exists(c, c.batch)")
-        .message("launcher and batch exclude each other: keep one")
-        .field_path(".launcher")
-        .reason(Reason::FieldValueInvalid)
+    validation = invalid(".containers", "self.containers.filter(c, has(c.runFlux) && c.runFlux).size() <= 1",
+        "only one container may have runFlux: true: set the others to false"),
+    validation = invalid(".containers", "self.containers.size() == 1 || self.containers.exists(c, has(c.runFlux) && c.runFlux) || self.containers.filter(c, !has(c.runFlux)).size() == 1",
+        "with several containers, one must have runFlux: true (or all others runFlux: false)"),
+    validation = required(".containers", "self.containers.size() == 1 || self.containers.all(c, (has(c.name) && c.name != '') || (has(c.runFlux) ? c.runFlux : !self.containers.exists(d, has(d.runFlux) && d.runFlux)))",
+        "every container that does not run Flux needs a name: give it one"),
+    validation = invalid(".shareProcessNamespace", "!self.shareProcessNamespace || !has(self.pod.hostPID) || !self.pod.hostPID",
+        "excludes pod.hostPID, with which pods see all processes of the node: keep one"),
+    validation = invalid(".launcher", "!self.launcher || !self.containers.exists(c, c.batch)",
+        "launcher and batch exclude each other: keep one")
 )]
 pub struct MiniClusterSpec {
     /// Number of pods, each one broker of the Flux instance. May be changed afterwards, up to
@@ -176,28 +152,27 @@ pub struct MiniClusterSpec {
     #[schemars(range(min = 1, max = 100_000))]
     pub max_size: Option<i32>,
 
-    /// A size by demand: the operator asks the lead what its queue needs, and adds pods for jobs that wait; pods that
-    /// no job has needed for a while go, the highest indexes first. `size` is then what it starts with. It needs a way
-    /// from the operator to port 18049 of the lead's pod. It cannot be given to a MiniCluster that runs already.
-    /// Default: the size is `size`.
+    /// A size by demand: the operator asks the lead what its queue needs, and adds pods for jobs that wait. It removes
+    /// pods that no job has needed for a while, the highest indexes first. The MiniCluster starts with `size` pods. The
+    /// operator must reach port 18049 of the lead's pod. The field cannot be added while the MiniCluster runs. Default:
+    /// the size is `size`.
     pub autoscale: Option<Autoscale>,
 
-    /// Number of brokers that must be online before the command runs. In a queue of Kueue it is also the number of
-    /// pods with which the queue may start the MiniCluster where there is no quota for `size`; the rest then never
-    /// comes. Default: with `autoscale` its `minSize`; else `size` when fewer pods than registered hosts are asked
-    /// for, else all hosts.
+    /// Number of brokers that must be online before the command runs. In a queue of Kueue it is also the number of pods
+    /// with which the queue may start the MiniCluster if there is no quota for `size`; the missing pods are then never
+    /// added. Default: with `autoscale` its `minSize`; else `size` if more hosts are registered, else all hosts.
     #[schemars(range(min = 1, max = 100_000))]
     pub min_size: Option<i32>,
 
-    /// Number of tasks of the whole command (`-n`). 0 asks for nodes only (`-N <size>`); with at
-    /// least as many tasks as pods both are given. Default 1.
+    /// Number of tasks of the whole command (`-n`). 0 requests only nodes (`-N <size>`); with at least as many tasks as
+    /// pods, both are requested. Default 1.
     #[serde(default = "one")]
     #[educe(Default(expression = one()))]
     #[schemars(range(min = 0))]
     pub tasks: i32,
 
-    /// The brokers stay up until somebody ends the instance. A command, if there is one, is
-    /// submitted once. Always so without a command or script. Default false.
+    /// The brokers run until somebody ends the instance. A command, if there is one, is submitted once. Without a
+    /// command or script, a MiniCluster is always interactive. Default false.
     #[serde(default)]
     pub interactive: bool,
 
@@ -211,45 +186,43 @@ pub struct MiniClusterSpec {
     #[schemars(extend("maxProperties" = 256))]
     pub job_labels: BTreeMap<String, String>,
 
-    /// Longest run time in seconds, from the start of the lead's container, as batch systems count it.
-    /// Then the run is ended in order, within the grace period of the pods, and fails with reason
-    /// `DeadlineExceeded` and exit code 72; pods and logs stay. It may be changed while it runs (the
-    /// lead learns of it in about a minute). Pods that never start are not waited for for ever: half an
-    /// hour after the deadline the Job itself ends, and then pods and logs are deleted. So they are, from
-    /// the start of the Job on, with `pod.restartPolicy: OnFailure` and where the deadline was not given
-    /// at the start. Default 31500000 (a year, nearly).
+    /// Longest run time in seconds, from the start of the lead's container, as batch systems count it. Then the agent
+    /// ends the run within the grace period of the pods, and the run fails with reason `DeadlineExceeded` and exit code
+    /// 72; pods and logs stay. The deadline may be changed during the run (the lead learns of it in about a minute). If
+    /// the lead never starts, the Job fails half an hour after the deadline, and its pods and logs are deleted. With
+    /// `pod.restartPolicy: OnFailure`, or if the deadline was not given at the start, the Job controller counts from
+    /// the start of the Job, and also deletes pods and logs. Default 31500000 (nearly a year).
     #[serde(default = "deadline_seconds")]
     #[educe(Default(expression = deadline_seconds()))]
     #[schemars(range(min = 1, max = 3_155_760_000_i64))]
     pub deadline_seconds: i64,
 
-    /// How often the command may be run again after a failure: so many failed pods are replaced. Default: a
-    /// failed command fails the Job at once and is not run again, while a worker that is lost is replaced;
-    /// so is the lead of an interactive MiniCluster.
+    /// How many failed pods are replaced, so that the command runs again. Default: a failed command fails the Job at
+    /// once and does not run again; a lost worker is replaced, and so is the lead of an interactive MiniCluster.
     #[schemars(range(min = 0))]
     pub backoff_limit: Option<i32>,
 
-    /// Longest time in seconds, from the start of the Job, in which the quorum must be reached. Where it is not,
-    /// the MiniCluster fails with reason `StartDeadlineExceeded` and says what it waited for; its pods are
-    /// deleted. The time in which the MiniCluster is suspended or waits in a queue does not count, and after that
-    /// it counts anew. Default: none.
+    /// Longest time in seconds, from the start of the Job, in which the quorum must be reached. Otherwise the
+    /// MiniCluster fails with reason `StartDeadlineExceeded` and a message with the cause; its pods are deleted. The
+    /// time in which the MiniCluster is suspended or waits in a queue does not count, and after it the count starts
+    /// again. Default: none.
     #[schemars(range(min = 1, max = 3_155_760_000_i64))]
     pub start_deadline_seconds: Option<i64>,
 
-    /// Suspend the MiniCluster: its jobs are ended, its state is dumped where `archive` says so, its pods go, and
-    /// all else stays. When it is false again, the instance starts anew, with the state of the archive; a command
-    /// is run again from its beginning. Other fields may change meanwhile, as while it runs. Not together with the
-    /// label `kueue.x-k8s.io/queue-name`: then the queue decides. Default false.
+    /// Suspend the MiniCluster: its jobs are ended, its state is dumped to the `archive` if there is one, its pods are
+    /// deleted, and everything else stays. When this is false again, the instance starts again, with the state of the
+    /// archive; a command runs again from its beginning. Other fields may change in between, as during a run. Not
+    /// together with the label `kueue.x-k8s.io/queue-name`: then the Kueue queue decides. Default false.
     #[serde(default)]
     pub suspend: bool,
 
-    /// Delete the MiniCluster, and with it everything made for it, when its lead has finished: the same
-    /// as `ttlSecondsAfterFinished: 0`. Default false.
+    /// Delete the MiniCluster and all its objects when its lead has finished: the same as `ttlSecondsAfterFinished: 0`.
+    /// Default false.
     #[serde(default)]
     pub cleanup: bool,
 
-    /// Delete the MiniCluster, and with it everything made for it, so many seconds after it has finished, well or
-    /// not. It may be given or changed afterwards. Default: it stays.
+    /// Delete the MiniCluster and all its objects this many seconds after it has finished, whether it succeeded or
+    /// failed. The field may be added or changed at any time. Default: it stays.
     #[schemars(range(min = 0))]
     pub ttl_seconds_after_finished: Option<i32>,
 
@@ -265,7 +238,7 @@ pub struct MiniClusterSpec {
     #[serde(default)]
     pub flux: Flux,
 
-    /// How much is said in the pods' logs, and how strictly failures are taken.
+    /// What the pods log, and whether a failed hook ends the run.
     #[serde(default)]
     pub logging: Logging,
 
@@ -322,7 +295,7 @@ pub(crate) const fn deadline_seconds() -> i64 {
     31_500_000
 }
 
-/// Between which sizes the operator goes by what the queue needs.
+/// The bounds of a size by demand.
 #[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Autoscale {
@@ -337,7 +310,7 @@ pub struct Autoscale {
     #[schemars(range(min = 1, max = 100_000))]
     pub max_size: i32,
 
-    /// How long, in seconds, no job must have needed a pod before it goes. Default 60.
+    /// Seconds for which no job must have needed a pod before it is removed. Default 60.
     #[serde(default = "idle_seconds")]
     #[schemars(range(min = 1, max = 31_500_000))]
     pub idle_seconds: i32,

@@ -9,9 +9,11 @@ pub mod gang;
 pub mod install;
 mod job;
 mod meta;
+mod overlay;
 mod services;
 mod volumes;
 
+pub use crate::images::Images;
 pub use agent_config::agent_config;
 pub use job::{
     BY_SPECIFICATION, GENERATION_ANNOTATION, JOB_ANNOTATIONS_ANNOTATION, JOB_LABELS_ANNOTATION,
@@ -19,8 +21,9 @@ pub use job::{
 };
 pub use meta::meta_of;
 pub use services::{Services, services};
+pub use volumes::AGENT_CONFIG_KEY;
 
-use crate::cluster::{Cluster, Curve, View};
+use crate::cluster::{Cluster, Curve};
 use anyhow::{Context as _, Result, ensure};
 use flux_contract::{AgentConfig, CURVE_SECRET_KEY, REST_SECRET_KEY};
 use flux_protocol::{CurveCertificate, Redacted};
@@ -30,25 +33,6 @@ use std::collections::BTreeMap;
 
 /// Most bytes in a `ConfigMap` (Kubernetes, `MaxSecretSize`).
 const CONFIG_MAP_LIMIT: usize = 1 << 20;
-
-/// Key of the agent's configuration: the file name of [`flux_contract::AGENT_CONFIG_PATH`].
-pub const AGENT_CONFIG_KEY: &str = "agent.toml";
-
-/// The image of the agent.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Images {
-    /// Image of the agent, with `/flux-agent` and the link `/flux` to it. It may also be the image of the view.
-    pub agent: String,
-    /// `Always`, `IfNotPresent` or `Never`.
-    pub agent_pull_policy: String,
-}
-
-impl Images {
-    /// True if the agent's image also has `view`, so that one container copies both and one volume has both.
-    fn have(&self, view: &View) -> bool {
-        view.enabled && view.container.image.as_ref() == Some(&self.agent)
-    }
-}
 
 /// The desired objects, without the Services and without the Secret, which is created once and never compared.
 #[derive(Debug, Clone, PartialEq)]

@@ -136,16 +136,16 @@ mod tests {
         rows.filter(move |cells: &Vec<String>| cells.len() == columns)
     }
 
-    /// A text of the page with the words of its links; a link in parentheses is left out.
+    /// A text of the page with the texts of its links; a link in parentheses is left out.
     fn plain(text: &str) -> String {
         let link = text.split_once('[').and_then(|(before, rest)| {
-            let (words, rest) = rest.split_once("](")?;
-            Some((before, words, rest.split_once(')')?.1))
+            let (shown, rest) = rest.split_once("](")?;
+            Some((before, shown, rest.split_once(')')?.1))
         });
-        let Some((before, words, after)) = link else { return text.to_owned() };
+        let Some((before, shown, after)) = link else { return text.to_owned() };
         match before.strip_suffix(" (").zip(after.strip_prefix(')')) {
             Some((before, after)) => format!("{before}{}", plain(after)),
-            None => format!("{before}{words}{}", plain(after)),
+            None => format!("{before}{shown}{}", plain(after)),
         }
     }
 

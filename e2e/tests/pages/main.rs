@@ -1,8 +1,9 @@
 //! The pages for people: their links and commands exist, the operator accepts their MiniClusters, and each page is in the
-//! book.
+//! book. And the imports of all crates.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "these are tests, helpers included")]
 
 mod commands;
+mod imports;
 mod links;
 mod manifests;
 mod page;

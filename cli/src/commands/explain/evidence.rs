@@ -145,8 +145,8 @@ async fn message(target: &MiniClusterRef, cluster: &MiniCluster, pod: &Pod) -> O
         return TerminationMessage::from_json(end.message.as_deref()?)?.last_error;
     }
     let agent = agent(cluster);
-    let words = [agent.as_str(), "status", "--output", "json"];
-    let output = exec::capture(target, &pod.name_any(), &words).await.ok()?;
+    let argv = [agent.as_str(), "status", "--output", "json"];
+    let output = exec::capture(target, &pod.name_any(), &argv).await.ok()?;
     let report: Value = serde_json::from_slice(&output.stdout).ok()?;
     let phase = report["phase"].as_str()?;
     Some(match (report["lastError"].as_str(), report["doing"].as_str()) {

@@ -1,7 +1,6 @@
 //! Fields that are accepted but mean something else than for the operator in Go.
 
-use super::FieldNote;
-use super::paths::{containers, mentions};
+use super::paths::{FieldNote, containers, mentions};
 use serde_json::Value;
 
 /// The note for MiniClusters that do not choose a user.
@@ -128,12 +127,12 @@ pub(super) fn differences(specification: &Value) -> Vec<FieldNote> {
             apply(&path, container, rules, &mut notes);
         }
         if index + 1 < count && is_given(&container["volumes"]) {
-            let words = "mounted only in this container; Go also mounted them in all later ones";
-            notes.push((format!("{path}.volumes"), words.to_owned()));
+            let message = "mounted only in this container; Go also mounted them in all later ones";
+            notes.push((format!("{path}.volumes"), message.to_owned()));
         }
         if mentions(container, "/flux_operator/") {
-            let words = "/flux_operator does not exist; the certificate is /mnt/flux/config/curve/curve.cert";
-            notes.push((path, words.to_owned()));
+            let message = "/flux_operator does not exist; the certificate is /mnt/flux/config/curve/curve.cert";
+            notes.push((path, message.to_owned()));
         }
     }
     notes
@@ -141,7 +140,9 @@ pub(super) fn differences(specification: &Value) -> Vec<FieldNote> {
 
 fn apply(path: &str, value: &Value, rules: &[Rule], notes: &mut Vec<FieldNote>) {
     let rules = rules.iter().filter(|(_, differs, _)| differs(value));
-    notes.extend(rules.map(|(field, _, words)| (format!("{path}.{field}"), (*words).to_owned())));
+    notes.extend(
+        rules.map(|(field, _, message)| (format!("{path}.{field}"), (*message).to_owned())),
+    );
 }
 
 /// Whether this is the only container that may run Flux.

@@ -5,13 +5,14 @@ mod correct;
 mod differences;
 mod paths;
 
-use crate::commands::validate::{checker, print_remarks};
-use crate::output::print;
+use crate::commands::validate::checker;
+use crate::output::{print, print_remarks};
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueHint};
 use correct::{correct, remove};
 use differences::differences;
 use flux_api::offline::{Checker, Document, Findings, NOT_ACTED_ON, Remark, not_carried_over};
+use paths::FieldNote;
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::io::stdin;
@@ -36,9 +37,6 @@ struct Migrated {
     remarks: Vec<Remark>,
     is_right: bool,
 }
-
-/// The path of a field, and what was changed or what differs.
-type FieldNote = (String, String);
 
 impl Migrate {
     pub(crate) fn execute(&self) -> Result<ExitCode> {
@@ -103,13 +101,13 @@ fn yaml(value: &Value) -> Result<String> {
     serde_saphyr::to_string(value).context("write YAML")
 }
 
-fn remark(document: &Document, kind: &str, (path, words): &FieldNote) -> Remark {
+fn remark(document: &Document, kind: &str, (path, message): &FieldNote) -> Remark {
     Remark {
         file: document.findings.file.clone(),
         line: Some(document.line_of(path)),
         name: document.value["metadata"]["name"].as_str().map(str::to_owned),
         path: path.clone(),
-        message: format!("{kind}: {path}: {words}"),
+        message: format!("{kind}: {path}: {message}"),
     }
 }
 

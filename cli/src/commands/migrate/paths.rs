@@ -2,6 +2,9 @@
 
 use serde_json::Value;
 
+/// The path of a field, and what was changed or what differs.
+pub(super) type FieldNote = (String, String);
+
 /// The pointer (RFC 6901) to the field at `path`, e.g. `spec.containers[0].commands.pre`. Names with dots do not occur
 /// among the fields that are corrected or removed.
 pub(super) fn pointer(path: &str) -> String {

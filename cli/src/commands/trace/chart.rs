@@ -2,7 +2,7 @@
 
 use crate::minicluster::runner_state;
 use flux_api::crd::MiniCluster;
-use flux_contract::{Phase, TerminationMessage, phase};
+use flux_contract::{Phase, TerminationMessage};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerState, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -56,34 +56,6 @@ impl Segment {
     pub(super) const fn end(&self) -> i64 {
         self.start_milliseconds + self.duration_milliseconds
     }
-
-    /// The kind that determines its colour.
-    pub(super) fn kind(&self) -> Kind {
-        match self.name.as_str() {
-            SCHEDULE => Kind::Schedule,
-            START => Kind::Start,
-            phase::QUORUM => Kind::Quorum,
-            phase::COMMAND | RUN => Kind::Command,
-            phase::SHUTDOWN | phase::POST => Kind::End,
-            _ => Kind::Prepare,
-        }
-    }
-}
-
-/// Segments of one kind look the same.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    Schedule,
-    Start,
-    Prepare,
-    Quorum,
-    Command,
-    End,
-}
-
-impl Kind {
-    pub(super) const ALL: [Self; 6] =
-        [Self::Schedule, Self::Start, Self::Prepare, Self::Quorum, Self::Command, Self::End];
 }
 
 /// Puts pods and the phases of their agents on one axis. `reports` has the phases of running agents.

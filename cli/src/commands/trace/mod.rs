@@ -19,7 +19,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
 
-/// Number of agents that are asked at the same time.
+/// Number of agents that are queried at the same time.
 const AT_ONCE: usize = 16;
 
 /// Width of the output without a terminal.

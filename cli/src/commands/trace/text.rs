@@ -1,10 +1,11 @@
 //! The chart as text.
 
-use super::chart::{Chart, Kind, Row};
+use super::chart::{Chart, RUN, Row, SCHEDULE, START};
 use crate::bar::cells;
 use crate::commands::status::milliseconds;
 use crate::output::{paint, table};
 use anstyle::AnsiColor;
+use flux_contract::phase;
 use std::fmt::Write as _;
 
 /// Smallest number of cells of a line.
@@ -12,6 +13,21 @@ const MIN_WIDTH: usize = 16;
 
 /// Space between two columns of a table.
 const GAP: usize = 2;
+
+/// How segments look: their names, colour, character and description.
+type Kind = (&'static [&'static str], AnsiColor, &'static str, &'static str);
+
+/// All other phases of an agent.
+const PREPARE: Kind = (&[], AnsiColor::Blue, "▒", "prepares");
+
+const KINDS: [Kind; 6] = [
+    (&[SCHEDULE], AnsiColor::Red, "·", "waits for a node"),
+    (&[START], AnsiColor::Yellow, "░", "images, volumes"),
+    PREPARE,
+    (&[phase::QUORUM], AnsiColor::Cyan, "▓", "joins"),
+    (&[phase::COMMAND, RUN], AnsiColor::Green, "█", "runs"),
+    (&[phase::SHUTDOWN, phase::POST], AnsiColor::Magenta, "▚", "ends"),
+];
 
 const HEADER: [&str; 3] = ["RANK", "END", "NODE"];
 
@@ -50,7 +66,7 @@ fn bar(row: &Row, whole: i64, width: usize) -> String {
         let (from, length) =
             cells(segment.start_milliseconds, segment.duration_milliseconds, whole, width);
         // A later segment overwrites a cell that it shares with an earlier one.
-        line[from..from + length].fill(Some(segment.kind()));
+        line[from..from + length].fill(Some(kind(&segment.name)));
     }
     let mut text = String::new();
     for run in line.chunk_by(|one, next| one == next) {
@@ -62,27 +78,18 @@ fn bar(row: &Row, whole: i64, width: usize) -> String {
     text.trim_end().to_owned()
 }
 
-fn painted(kind: Kind, length: usize) -> String {
-    let (colour, cell, _) = appearance(kind);
-    paint(colour, &cell.repeat(length))
+fn kind(name: &str) -> Kind {
+    KINDS.into_iter().find(|(names, ..)| names.contains(&name)).unwrap_or(PREPARE)
 }
 
-/// Colour, character and description of a kind of segments.
-const fn appearance(kind: Kind) -> (AnsiColor, &'static str, &'static str) {
-    match kind {
-        Kind::Schedule => (AnsiColor::Red, "·", "waits for a node"),
-        Kind::Start => (AnsiColor::Yellow, "░", "images, volumes"),
-        Kind::Prepare => (AnsiColor::Blue, "▒", "prepares"),
-        Kind::Quorum => (AnsiColor::Cyan, "▓", "joins"),
-        Kind::Command => (AnsiColor::Green, "█", "runs"),
-        Kind::End => (AnsiColor::Magenta, "▚", "ends"),
-    }
+fn painted((_, colour, cell, _): Kind, length: usize) -> String {
+    paint(colour, &cell.repeat(length))
 }
 
 fn legend() -> String {
     let mut text = String::new();
-    for kind in Kind::ALL {
-        let _ = write!(text, "{} {}  ", painted(kind, 1), appearance(kind).2);
+    for kind in KINDS {
+        let _ = write!(text, "{} {}  ", painted(kind, 1), kind.3);
     }
     format!("{}\n", text.trim_end())
 }

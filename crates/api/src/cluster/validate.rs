@@ -5,7 +5,6 @@
 //! what CEL cannot express, and what Kubernetes would refuse in the objects of the MiniCluster. Parts that are passed
 //! on whole (security contexts, the overlay) are checked by the API server, whose error becomes the condition.
 
-pub(crate) mod autoscale;
 mod container;
 mod flux;
 mod no_effect;
@@ -30,7 +29,7 @@ use flux_contract::{Logging, labels};
 use k8s_openapi::api::core::v1::ResourceRequirements;
 use kube::ResourceExt as _;
 use kube::core::cel::{ValidationErrors, validate_compiled};
-use queue::{job_annotations, job_labels};
+use queue::{autoscale, job_annotations, job_labels};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use text::{is_absolute_path, non_empty};
@@ -112,7 +111,7 @@ fn resolve(
     passed_on::passed_on(spec, faults);
     let job_labels = job_labels(cluster, faults);
     let job_annotations = job_annotations(cluster, &job_labels, faults);
-    autoscale::autoscale(spec, &job_labels, &job_annotations, faults);
+    autoscale(spec, &job_labels, &job_annotations, faults);
     let Identity { name, namespace, owner } = identity?;
     Some(Cluster {
         name,
@@ -121,7 +120,7 @@ fn resolve(
         size: spec.size.unsigned_abs(),
         max_size: flux::max_size(spec),
         min_size: (spec.min_size)
-            .or_else(|| spec.autoscale.as_ref().map(|autoscale| autoscale.min_size.max(1)))
+            .or_else(|| spec.autoscale.as_ref().map(|it| it.min_size.max(1)))
             .map(i32::unsigned_abs),
         autoscale: spec.autoscale.clone(),
         job_labels,

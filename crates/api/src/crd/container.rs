@@ -1,5 +1,6 @@
 //! `spec.containers[]` and `spec.services[]`.
 
+use super::rules::{invalid, required};
 use educe::Educe;
 use k8s_openapi::api::core::v1::{ResourceRequirements, SecurityContext};
 use kube::KubeSchema;
@@ -13,22 +14,14 @@ use std::collections::BTreeMap;
 #[derive(KubeSchema, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = Rule::new("has(self.image) && self.image != ''")
-        .message("missing: name the image of the container")
-        .field_path(".image")
-        .reason(Reason::FieldValueRequired),
-    validation = Rule::new("!(self.launcher && self.batch)")
-        .message("launcher and batch exclude each other: keep one")
-        .field_path(".launcher")
-        .reason(Reason::FieldValueInvalid),
-    validation = Rule::new("(has(self.runFlux) && !self.runFlux) || !(has(self.command) && self.command != '' && has(self.commands) && has(self.commands.script) && self.commands.script != '')")
-        .message("command and commands.script exclude each other: keep one")
-        .field_path(".command")
-        .reason(Reason::FieldValueInvalid),
-    validation = Rule::new("!(has(self.fluxUser) && has(self.fluxuser))")
-        .message("give either fluxUser or fluxuser")
-        .field_path(".fluxuser")
-        .reason(Reason::FieldValueInvalid)
+    validation = required(".image", "has(self.image) && self.image != ''",
+        "missing: name the image of the container"),
+    validation = invalid(".launcher", "!(self.launcher && self.batch)",
+        "launcher and batch exclude each other: keep one"),
+    validation = invalid(".command", "(has(self.runFlux) && !self.runFlux) || !(has(self.command) && self.command != '' && has(self.commands) && has(self.commands.script) && self.commands.script != '')",
+        "command and commands.script exclude each other: keep one"),
+    validation = invalid(".fluxuser", "!(has(self.fluxUser) && has(self.fluxuser))",
+        "give either fluxUser or fluxuser")
 )]
 pub struct Container {
     /// Image of the container, which must be given. It needs no Flux, and no shell unless hooks or shell
@@ -81,8 +74,7 @@ pub struct Container {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub secrets: BTreeMap<String, SecretKey>,
 
-    /// Number of cores, told to the container as the variable `FLUX_CORES`. Allocates nothing.
-    /// Default 1.
+    /// Number of cores, in the container's variable `FLUX_CORES`. It allocates nothing. Default 1.
     #[schemars(range(min = 1))]
     pub cores: Option<i32>,
 
@@ -94,9 +86,8 @@ pub struct Container {
     #[serde(default)]
     pub batch: bool,
 
-    /// With `batch`: the lines are the script itself, not wrapped in `flux submit`. Its directives, as
-    /// `#flux: --output=FILE`, count, unless `size`, `tasks` or `flux.optionFlags` say otherwise.
-    /// Default false.
+    /// With `batch`: the lines are the script itself, not wrapped in `flux submit`. Its directives, as `#flux:
+    /// --output=FILE`, count, unless `size`, `tasks` or `flux.optionFlags` override them. Default false.
     #[serde(default)]
     pub batch_raw: bool,
 
@@ -202,14 +193,10 @@ pub struct UserAccount {
 #[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = Rule::new("!(has(self.workerPre) && has(self.preWorker))")
-        .message("give either workerPre or preWorker")
-        .field_path(".preWorker")
-        .reason(Reason::FieldValueInvalid),
-    validation = Rule::new("!(has(self.brokerPre) && has(self.preBroker))")
-        .message("give either brokerPre or preBroker")
-        .field_path(".preBroker")
-        .reason(Reason::FieldValueInvalid)
+    validation = invalid(".preWorker", "!(has(self.workerPre) && has(self.preWorker))",
+        "give either workerPre or preWorker"),
+    validation = invalid(".preBroker", "!(has(self.brokerPre) && has(self.preBroker))",
+        "give either brokerPre or preBroker")
 )]
 pub struct Commands {
     /// Goes before the submit, batch or launcher command, e.g. `fusion`; split as a shell does.
@@ -257,14 +244,10 @@ pub struct Commands {
     validation = Rule::new("(has(self.hostPath) ? 1 : 0) + (has(self.configMapName) ? 1 : 0) + (has(self.claimName) ? 1 : 0) + (has(self.secretName) ? 1 : 0) + (has(self.csiDriver) ? 1 : 0) + (self.emptyDir ? 1 : 0) <= 1")
         .message("at most one of hostPath, configMapName, claimName, secretName, csiDriver and emptyDir: keep one")
         .reason(Reason::FieldValueInvalid),
-    validation = Rule::new("has(self.path) || self.emptyDir")
-        .message("missing: say where the volume is mounted")
-        .field_path(".path")
-        .reason(Reason::FieldValueRequired),
-    validation = Rule::new("!has(self.emptyDirSizeLimit) || self.emptyDirSizeLimit.matches('^([+]?([0-9]+[.]?[0-9]*|[.][0-9]+)([numkMGTPE]|[KMGTPE]i|[eE][-+]?[0-9]+)?)?$')")
-        .message("not a quantity: write e.g. 64Gi or 500M")
-        .field_path(".emptyDirSizeLimit")
-        .reason(Reason::FieldValueInvalid)
+    validation = required(".path", "has(self.path) || self.emptyDir",
+        "missing: say where the volume is mounted"),
+    validation = invalid(".emptyDirSizeLimit", "!has(self.emptyDirSizeLimit) || self.emptyDirSizeLimit.matches('^([+]?([0-9]+[.]?[0-9]*|[.][0-9]+)([numkMGTPE]|[KMGTPE]i|[eE][-+]?[0-9]+)?)?$')",
+        "not a quantity: write e.g. 64Gi or 500M")
 )]
 pub struct ContainerVolume {
     /// Where the volume is mounted. Default `/dev/shm` with `emptyDir: true`, else it must be given.

@@ -13,11 +13,11 @@ const KUBERNETES_TYPES: [&str; 4] = ["resources", "securityContext", "toleration
 /// The definition that `flux-operator crd` prints and that `deploy/crd.yaml` contains.
 ///
 /// It differs from the derived one in that
-/// - no field is `nullable`, so that a null is as good as leaving the field out and defaults apply;
+/// - no field is `nullable`, so that defaults also apply to a null;
 /// - an object with defaults inside has the default `{}`, so that they apply without it as well;
-/// - a description's paragraphs are each one line: who shows them breaks them at a width of its own;
+/// - each paragraph of a description is one line, which viewers wrap;
 /// - descriptions inside embedded Kubernetes types are left out;
-/// - a status that nobody has written yet has the generation -1, by which kstatus knows that something will come;
+/// - a status that the operator has not written yet has the generation -1, which kstatus reads as in progress;
 /// - every text, list and map of the specification has a limit.
 pub fn definition() -> serde_json::Result<CustomResourceDefinition> {
     let mut definition = serde_json::to_value(MiniCluster::crd())?;

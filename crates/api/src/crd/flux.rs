@@ -1,5 +1,6 @@
 //! `spec.flux`, `spec.network`, `spec.logging` and `spec.archive`.
 
+use super::rules::invalid;
 use educe::Educe;
 use k8s_openapi::api::core::v1::{ResourceRequirements, SecurityContext};
 use kube::KubeSchema;
@@ -30,12 +31,12 @@ pub struct Network {
     pub disable_affinity: bool,
 }
 
-/// How much is said, and how strictly failures are taken.
+/// What the pods log, and whether a failed hook ends the run.
 #[derive(JsonSchema, Educe, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[educe(Default)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Logging {
-    /// Only what the command and `commands.post` print, and what goes wrong. Default false.
+    /// Log only the output of the command and of `commands.post`, and errors. Default false.
     pub quiet: bool,
 
     /// A failing `commands.*` hook ends the run with its exit code; when false it is reported and
@@ -69,22 +70,14 @@ pub struct Archive {
 #[educe(Default)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = Rule::new("!(has(self.curveCert) && self.curveCert != '' && has(self.curveCertSecret) && self.curveCertSecret != '')")
-        .message("curveCert and curveCertSecret exclude each other: keep one, best the Secret")
-        .field_path(".curveCertSecret")
-        .reason(Reason::FieldValueInvalid),
-    validation = Rule::new("!(has(self.leadBroker) && has(self.bursting) && has(self.bursting.leadBroker))")
-        .message("give either leadBroker or bursting.leadBroker")
-        .field_path(".leadBroker")
-        .reason(Reason::FieldValueInvalid),
-    validation = Rule::new("!(has(self.leadBroker) && has(self.leadBroker.hostlist) && has(self.bursting) && has(self.bursting.hostlist))")
-        .message("give either leadBroker.hostlist or bursting.hostlist")
-        .field_path(".leadBroker.hostlist")
-        .reason(Reason::FieldValueInvalid),
-    validation = Rule::new("!(has(self.leadBroker) && has(self.leadBroker.hostlist) && self.leadBroker.hostlist != '' && has(self.bursting) && has(self.bursting.clusters) && self.bursting.clusters.size() > 0)")
-        .message("leadBroker.hostlist and bursting.clusters exclude each other, because the hostlist names all hosts: keep one")
-        .field_path(".leadBroker.hostlist")
-        .reason(Reason::FieldValueInvalid)
+    validation = invalid(".curveCertSecret", "!(has(self.curveCert) && self.curveCert != '' && has(self.curveCertSecret) && self.curveCertSecret != '')",
+        "curveCert and curveCertSecret exclude each other: keep one, best the Secret"),
+    validation = invalid(".leadBroker", "!(has(self.leadBroker) && has(self.bursting) && has(self.bursting.leadBroker))",
+        "give either leadBroker or bursting.leadBroker"),
+    validation = invalid(".leadBroker.hostlist", "!(has(self.leadBroker) && has(self.leadBroker.hostlist) && has(self.bursting) && has(self.bursting.hostlist))",
+        "give either leadBroker.hostlist or bursting.hostlist"),
+    validation = invalid(".leadBroker.hostlist", "!(has(self.leadBroker) && has(self.leadBroker.hostlist) && self.leadBroker.hostlist != '' && has(self.bursting) && has(self.bursting.clusters) && self.bursting.clusters.size() > 0)",
+        "leadBroker.hostlist and bursting.clusters exclude each other, because the hostlist names all hosts: keep one")
 )]
 pub struct Flux {
     /// Where Flux comes from: an image with a view that is put beside the application's image.
@@ -150,9 +143,8 @@ pub struct Flux {
     #[schemars(range(min = 0, max = 7))]
     pub log_level: i32,
 
-    /// Text of the CURVE certificate, verbatim, where several clusters must share one (bursting).
-    /// Default: one is made. Prefer `curveCertSecret`: whoever may read the MiniCluster may read
-    /// this.
+    /// Text of the CURVE certificate, verbatim, where several clusters must share one (bursting). Default: one is made.
+    /// Prefer `curveCertSecret`: anyone who may read the MiniCluster can read this field.
     pub curve_cert: Option<String>,
 
     /// Name of a Secret in the same namespace whose key `curve.cert` holds the CURVE certificate.
@@ -169,8 +161,8 @@ pub struct Flux {
     pub munge_secret: Option<String>,
 
     /// The lead serves an API of the instance over HTTP, and a page, as long as the instance runs: `flux-agent serve`.
-    /// The Service `<name>-rest` (port 80) leads to it. Each request needs the token in the Secret that the
-    /// condition `RestReady` names; who has that may run programs as Flux's user. What is sent is not encrypted.
+    /// The Service `<name>-rest` (port 80) leads to it. Each request needs the token in the Secret that the condition
+    /// `RestReady` names; anyone who has it can run programs as Flux's user. The connection is not encrypted.
     pub rest: Option<Rest>,
 
     /// Clusters that extend this one, or the one this extends.
@@ -179,9 +171,8 @@ pub struct Flux {
     /// Same as `bursting.leadBroker`.
     pub lead_broker: Option<LeadBroker>,
 
-    /// The whole of the broker's configuration (`broker.toml`), verbatim. What `scheduler` says
-    /// would be in there, so it cannot be given as well. Jobs of `command` are validated only if it
-    /// has a table `[ingest]`.
+    /// The whole of the broker's configuration (`broker.toml`), verbatim. It includes the settings of `scheduler`,
+    /// which cannot be given as well. Jobs of `command` are validated only if it has a table `[ingest]`.
     pub broker_config: Option<String>,
 
     /// Environment that `flux-view.sh` exports, by variable name.
@@ -231,14 +222,10 @@ pub struct Scheduler {
 #[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = Rule::new("!(has(self.hostlist) && self.hostlist != '' && has(self.clusters) && self.clusters.size() > 0)")
-        .message("hostlist and clusters exclude each other, because the hostlist names all hosts: keep one")
-        .field_path(".hostlist")
-        .reason(Reason::FieldValueInvalid),
-    validation = Rule::new("!(has(self.hostlist) && has(self.leadBroker) && has(self.leadBroker.hostlist))")
-        .message("give either hostlist or leadBroker.hostlist")
-        .field_path(".hostlist")
-        .reason(Reason::FieldValueInvalid)
+    validation = invalid(".hostlist", "!(has(self.hostlist) && self.hostlist != '' && has(self.clusters) && self.clusters.size() > 0)",
+        "hostlist and clusters exclude each other, because the hostlist names all hosts: keep one"),
+    validation = invalid(".hostlist", "!(has(self.hostlist) && has(self.leadBroker) && has(self.leadBroker.hostlist))",
+        "give either hostlist or leadBroker.hostlist")
 )]
 pub struct Bursting {
     /// The lead this MiniCluster's brokers join; absent in the cluster that has the lead.
@@ -347,11 +334,10 @@ pub struct FluxContainer {
     pub security_context: Option<SecurityContext>,
 }
 
-/// How the agent and the view come into the pods. `Image`: their images are mounted as image volumes,
-/// read-only; no init container, nothing is copied. `Copy`: init containers copy them into a volume of
-/// the pod, where the view can be written to. `Auto`: `Image` where the API server and all nodes have
-/// image volumes and no runtime class is set, else `Copy`. What was taken, and why, is in
-/// `status.install`. Default: the operator's (`--install`), which is `Auto`.
+/// How the agent and the view come into the pods. `Image`: their images are mounted as image volumes, read-only; no
+/// init container, nothing is copied. `Copy`: init containers copy them into a volume of the pod, where the view can be
+/// written to. `Auto`: `Image` where the API server and all nodes have image volumes and no runtime class is set, else
+/// `Copy`. `status.install` has the method and the reason. Default: the operator's (`--install`), which is `Auto`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Install {
     /// Mounted where the cluster is known to be able to, else copied.

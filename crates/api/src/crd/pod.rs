@@ -1,5 +1,6 @@
 //! `spec.pod` and `spec.scheduling`: what all pods of a MiniCluster have in common.
 
+use super::rules::invalid;
 use k8s_openapi::api::core::v1::{PodSecurityContext, Toleration};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::KubeSchema;
@@ -96,10 +97,8 @@ fn any_object(_: &mut SchemaGenerator) -> Schema {
 #[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = Rule::new("!has(self.topology) || self.gang == 'Native' || self.gang == 'Auto'")
-        .message("topology is for PodGroups of scheduling.k8s.io: set gang to Native or Auto, or remove topology")
-        .field_path(".topology")
-        .reason(Reason::FieldValueInvalid)
+    validation = invalid(".topology", "!has(self.topology) || self.gang == 'Native' || self.gang == 'Auto'",
+        "topology is for PodGroups of scheduling.k8s.io: set gang to Native or Auto, or remove topology")
 )]
 pub struct Scheduling {
     /// Whether the pods get nodes together or not at all: `minSize` of them, or `size` where there is none. The
@@ -109,10 +108,10 @@ pub struct Scheduling {
     ///   switched on.
     /// - `PodGroup`: that of scheduler-plugins (coscheduling) or Volcano, whichever the cluster has.
     ///   `pod.schedulerName` names the scheduler, unless it is the cluster's default one or `volcano`.
-    /// - `Auto`: `Native` where the cluster has it, else `PodGroup`, else `None`, of which the condition
-    ///   `Accepted` tells.
+    /// - `Auto`: `Native` where the cluster has it, else `PodGroup`, else `None`, which the condition `Accepted`
+    ///   reports.
     ///
-    /// Where `Native` or `PodGroup` cannot be had, nothing is made, and the condition `Progressing` says so.
+    /// If the cluster lacks `Native` or `PodGroup`, nothing is created, and the condition `Progressing` reports it.
     /// Default `None`.
     #[serde(default)]
     pub gang: Gang,

@@ -29,11 +29,11 @@ pub struct MiniClusterStatus {
     #[serde(default)]
     pub maximum_size: i32,
 
-    /// Everything below in one word.
+    /// The conditions in one word.
     pub state: Option<State>,
 
-    /// The reason of the condition that says most: of `Complete` or `Failed` once it has finished,
-    /// of `Accepted` when nothing runs as the specification was refused, else of `Progressing`.
+    /// The reason of the most important condition: of `Complete` or `Failed` after the end, of `Accepted` if nothing
+    /// runs because the specification was refused, else of `Progressing`.
     pub reason: Option<String>,
 
     /// Brokers that are online, in pods of which no sidecar has failed; none once it has finished.
@@ -94,8 +94,8 @@ pub struct RunResult {
     pub exit_code: i32,
     /// The signal that ended it, if one did.
     pub signal: Option<i32>,
-    /// Rank of the task that failed, in the command's job. Absent where another task had ended before: Flux notes the
-    /// first end alone.
+    /// Rank of the task that failed, in the command's job. Absent if another task had ended before: Flux records only
+    /// the first end.
     pub rank: Option<i32>,
     /// Host name of the pod in which it failed, `<MiniCluster>-<index>`, with which the name of the pod begins.
     pub host: Option<String>,
@@ -103,7 +103,7 @@ pub struct RunResult {
     pub container: Option<String>,
     /// Flux's id of the command's job, if it was a single one.
     pub jobid: Option<String>,
-    /// The last lines of its standard error, at most 1024 bytes. Of a launcher there are none. Whoever may read the
+    /// The last lines of its standard error, at most 1024 bytes. A launcher has none. Anyone who may read the
     /// MiniCluster can read them.
     pub output: Option<String>,
 }
@@ -114,7 +114,7 @@ pub struct RunResult {
 pub struct Installed {
     /// `Image`: their images are mounted. `Copy`: init containers copied them.
     pub method: InstallMethod,
-    /// Why, and what speaks against it where it was asked for all the same.
+    /// Why, and, if the method was requested, what may prevent it from working.
     pub reason: String,
 }
 

@@ -1,7 +1,7 @@
 //! Whether a static CPU manager gives the runner exclusive CPUs: a whole number of CPUs in a pod of the class
 //! Guaranteed (`guaranteedCPUs` in `pkg/kubelet/cm/cpumanager/policy_static.go` of Kubernetes).
 
-use super::job::overlaid;
+use super::overlay::overlaid;
 use crate::cluster::Cluster;
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;

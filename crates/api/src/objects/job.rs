@@ -4,11 +4,11 @@ use super::Images;
 use super::agent_config::START_SECONDS;
 use super::containers::{containers, init_containers};
 use super::meta::{object_labels, object_meta, pod_labels, services_pod_labels};
+use super::overlay::overlaid;
 use super::volumes::volumes;
 use crate::cluster::{Cluster, TOPOLOGY_ANNOTATIONS};
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use flux_contract::{Exit, Install};
-use k8s_openapi::DeepMerge as _;
 use k8s_openapi::api::batch::v1::{
     Job, JobSpec, PodFailurePolicy, PodFailurePolicyOnExitCodesRequirement,
     PodFailurePolicyOnPodConditionsPattern, PodFailurePolicyRule, SuccessPolicy, SuccessPolicyRule,
@@ -228,14 +228,4 @@ pub(super) fn services_pod(cluster: &Cluster) -> Option<Pod> {
         ..object_meta(cluster, &cluster.name.services_pod())
     };
     Some(Pod { metadata, spec: Some(given.spec.clone()), status: None })
-}
-
-/// `spec` with the user's overlay, merged by keys as a strategic merge patch does (containers, volumes, ...).
-pub(super) fn overlaid(mut spec: PodSpec, overlay: Option<&serde_json::Value>) -> Result<PodSpec> {
-    if let Some(overlay) = overlay {
-        let overlay: PodSpec = serde_json::from_value(overlay.clone())
-            .context("apply the overlay of the pod specification")?;
-        spec.merge_from(overlay);
-    }
-    Ok(spec)
 }

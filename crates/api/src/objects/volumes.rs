@@ -1,6 +1,5 @@
 //! Builds the volumes of the pods, and the operator's mounts.
 
-use super::AGENT_CONFIG_KEY;
 use super::Images;
 use crate::cluster::Cluster;
 use crate::crd::Medium;
@@ -13,6 +12,9 @@ use k8s_openapi::api::core::v1::{
     SecretVolumeSource, Volume, VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+
+/// Key of the agent's configuration: the file name of [`flux_contract::AGENT_CONFIG_PATH`].
+pub const AGENT_CONFIG_KEY: &str = "agent.toml";
 
 /// Mode of key files, 0444: they belong to root, and a runner with another uid must be able to read them. Only the
 /// runner mounts them, and everything in the runner acts for the user of the keys. The agent copies each to a file

@@ -27,7 +27,8 @@ pub fn not_carried_over(specification: &Value) -> Vec<(String, String)> {
     let containers = specification["containers"].as_array().into_iter().flatten().enumerate();
     let found = containers.flat_map(|(index, container)| {
         let of_container = in_container(container).into_iter();
-        of_container.map(move |(field, words)| (format!("spec.containers[{index}].{field}"), words))
+        of_container
+            .map(move |(field, message)| (format!("spec.containers[{index}].{field}"), message))
     });
     found.collect()
 }
@@ -44,8 +45,8 @@ fn in_container(container: &Value) -> Vec<(&'static str, String)> {
     for (position, (field, script)) in scripts.iter().enumerate() {
         let later = scripts.get(position + 1..).unwrap_or_default();
         for (line, command) in commands(script) {
-            let words = of_go(command, &set).or_else(|| lost(command, later));
-            found.extend(words.map(|words| (*field, format!("line {line} {words}"))));
+            let message = of_go(command, &set).or_else(|| lost(command, later));
+            found.extend(message.map(|message| (*field, format!("line {line} {message}"))));
             set.extend(sets(command));
         }
     }
@@ -115,37 +116,4 @@ fn uses(command: &str, name: &str) -> bool {
         rest.is_some_and(|rest| !rest.starts_with(is_of_name))
     };
     command.split_whitespace().next() == Some(name) || command.split('$').skip(1).any(begins)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn lost_shell_state_has_a_line_and_a_remedy() {
-        let container = json!({ "environment": { "workdir": "/data" }, "commands": {
-            "init": "A=1 env\nB='a b'; export C=2\nfunction f { true; }\ng () {\nalias h=ls\n# $viewroot",
-            "pre": "set -e\necho $A ${B}$C $B_ $workdir\nf; g\nh\n${viewroot}/bin/flux version\n\
-                    for hosts in a; do echo $hosts; done",
-            "brokerPre": "trap 'rm x' EXIT\nexec > log\nexec setpriv true",
-            "post": "set -x; trap '' TERM\nlast=1",
-        } });
-        let found = not_carried_over(&json!({ "containers": [{}, container] }));
-        let begins = [
-            ("init", "line 2 defines B, which commands.pre uses and does not get: export"),
-            ("init", "line 3 defines f, which commands.pre uses"),
-            ("init", "line 4 defines g, which commands.pre uses"),
-            ("init", "line 5 defines h, which commands.pre uses"),
-            ("pre", "line 1 has set, which ends with this script: repeat it in commands.brokerPre"),
-            ("pre", "line 5 uses viewroot, which the script of the operator in Go had"),
-            ("brokerPre", "line 1 has trap: nothing that this script exports or sets"),
-            ("brokerPre", "line 3 has exec: nothing that this script exports or sets"),
-        ];
-        for ((path, words), (hook, begin)) in found.iter().zip(begins) {
-            assert_eq!(*path, format!("spec.containers[1].commands.{hook}"), "{words}");
-            assert!(words.starts_with(begin), "{words}");
-        }
-        assert_eq!(found.len(), begins.len(), "{found:#?}");
-    }
 }

@@ -1,5 +1,4 @@
-//! Specifications that nobody writes by mistake: each becomes objects of modest size or has a fault, with a small
-//! stack and bounded work.
+//! Hostile specifications: each becomes objects of limited size or has a fault, with a small stack and bounded work.
 
 use crate::support::{LEAD, faults};
 use flux_api::cluster::validate::{Violations, validate};

@@ -5,6 +5,7 @@ mod bounds;
 mod build;
 mod crd;
 mod every_field;
+mod files;
 mod go_examples;
 mod properties;
 mod reference;

@@ -28,8 +28,11 @@ fn renewed(table: &str, lines_of: impl Fn(&Value, &[&str]) -> Vec<String>) -> St
 
 #[test]
 fn faults_and_fields_without_effect_are_named_by_path() {
-    let lines_of = |spec: &Value, _: &[&str]| {
-        let object = hello(spec);
+    let lines_of = |fields: &Value, _: &[&str]| {
+        let mut spec = fields.clone();
+        let annotations = spec.as_object_mut().unwrap().remove("annotations");
+        let mut object = hello(&spec);
+        object.metadata.annotations = annotations.map(|it| serde_json::from_value(it).unwrap());
         let by = if object.validate_cel().is_err() { "both" } else { "operator" };
         match validate(&object, &defaults()) {
             Err(faults) => faults.0.iter().map(|fault| format!("{by}: {fault}")).collect(),

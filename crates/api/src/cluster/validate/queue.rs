@@ -5,7 +5,7 @@ use crate::cluster::{
     ELASTIC_ANNOTATION, EQUAL_ANNOTATION, LEAST_PODS_ANNOTATION, QUEUE_LABEL,
     QUEUED_SIZE_ANNOTATION,
 };
-use crate::crd::MiniCluster;
+use crate::crd::{MiniCluster, MiniClusterSpec};
 use std::collections::BTreeMap;
 
 /// Kueue's domain: keys of labels and annotations begin with it or with a subdomain.
@@ -65,6 +65,26 @@ pub(super) fn job_annotations(
         }
     }
     annotations
+}
+
+/// Checks `spec.autoscale` of a MiniCluster in a queue, for a Job with these labels and annotations.
+pub(super) fn autoscale(
+    spec: &MiniClusterSpec,
+    labels: &BTreeMap<String, String>,
+    annotations: &BTreeMap<String, String>,
+    faults: &mut Violations,
+) {
+    let Some(autoscale) = spec.autoscale.as_ref().filter(|_| labels.contains_key(QUEUE_LABEL))
+    else {
+        return;
+    };
+    let is_elastic = annotations.get(ELASTIC_ANNOTATION).is_some_and(|value| value == "true");
+    faults.require(is_elastic, "spec.autoscale", || {
+        format!("the queue of the label {QUEUE_LABEL} would stop all pods for another size: give the MiniCluster the annotation {ELASTIC_ANNOTATION}: \"true\", or leave out one of the two")
+    });
+    faults.require(autoscale.min_size > 0, "spec.autoscale.minSize", || {
+        format!("0 excludes the label {QUEUE_LABEL}, as the queue decides when the MiniCluster runs: give at least 1")
+    });
 }
 
 fn copied(all: Option<&BTreeMap<String, String>>) -> impl Iterator<Item = (String, String)> {

@@ -76,7 +76,7 @@ fn is_of_kubernetes(path: &str, schema: &Value) -> bool {
         || schema["x-kubernetes-preserve-unknown-fields"] == true
 }
 
-/// The type of the field at `path` in words: `integer`, `list of string`, `map of Quantity`.
+/// The name of the type of the field at `path`: `integer`, `list of string`, `map of Quantity`.
 pub(super) fn type_name(path: &str, schema: &Value) -> String {
     for (collection, of) in [("list", "items"), ("map", "additionalProperties")] {
         if schema[of].is_object() {
@@ -92,7 +92,7 @@ pub(super) fn type_name(path: &str, schema: &Value) -> String {
     if is_quantity { "quantity" } else { name }.to_owned()
 }
 
-/// The limits of a field in its schema, in words.
+/// The limits of a field in its schema as texts.
 pub(super) fn limits(schema: &Value) -> Vec<String> {
     let mut all = Vec::new();
     let ranges = [

@@ -1,0 +1,182 @@
+//! Files of a crate do not import each other in a circle.
+
+use crate::repository;
+use flux_testkit::repository::files;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use syn::visit::{self, Visit};
+use syn::{Item, UseTree, Visibility};
+
+/// Crates whose circles are known; a change that removes the circles of one removes it here.
+const EXCEPTIONS: &[&str] = &["operator", "agent", "e2e", "e2e/bench", "e2e/stand-in"];
+
+/// Files that hand the command line to the subcommands, which may use the definition of the command line.
+const DISPATCH: [&str; 1] = ["cli"];
+
+/// The path of a module, or of a name in a module, from the root of the crate.
+type ModulePath = Vec<String>;
+
+/// What one file imports and exports.
+#[derive(Default)]
+struct File {
+    module: ModulePath,
+    /// Absolute or relative paths, as they are written.
+    imported: Vec<ModulePath>,
+    /// Paths by the name under which this file exports them.
+    exported: BTreeMap<String, ModulePath>,
+}
+
+impl File {
+    fn add_use(&mut self, tree: &UseTree, path: &mut ModulePath, is_exported: bool) {
+        match tree {
+            UseTree::Path(inner) => {
+                path.push(inner.ident.to_string());
+                self.add_use(&inner.tree, path, is_exported);
+                path.pop();
+            }
+            UseTree::Group(group) => {
+                for item in &group.items {
+                    self.add_use(item, path, is_exported);
+                }
+            }
+            UseTree::Name(name) => {
+                self.add_name(path, name.ident.to_string(), &name.ident, is_exported);
+            }
+            UseTree::Rename(name) => {
+                self.add_name(path, name.rename.to_string(), &name.ident, is_exported);
+            }
+            UseTree::Glob(_) => self.imported.push(path.clone()),
+        }
+    }
+
+    fn add_name(
+        &mut self,
+        path: &[String],
+        name: String,
+        original: &syn::Ident,
+        is_exported: bool,
+    ) {
+        let mut path = path.to_vec();
+        if original != "self" {
+            path.push(original.to_string());
+        }
+        if is_exported {
+            self.exported.insert(name, path);
+        } else {
+            self.imported.push(path);
+        }
+    }
+}
+
+impl<'ast> Visit<'ast> for File {
+    fn visit_item(&mut self, item: &'ast Item) {
+        if let Item::Use(item) = item {
+            let is_exported = !matches!(item.vis, Visibility::Inherited);
+            self.add_use(&item.tree, &mut Vec::new(), is_exported);
+        } else if !matches!(item, Item::Mod(_)) {
+            // Tests are inline modules, and may use what they test with.
+            visit::visit_item(self, item);
+        }
+    }
+
+    /// `pub(super)` names a module, but imports nothing.
+    fn visit_visibility(&mut self, _: &'ast Visibility) {}
+
+    fn visit_path(&mut self, path: &'ast syn::Path) {
+        self.imported.push(path.segments.iter().map(|segment| segment.ident.to_string()).collect());
+        visit::visit_path(self, path);
+    }
+}
+
+struct Crate(BTreeMap<ModulePath, File>);
+
+impl Crate {
+    fn read(source: &Path) -> Self {
+        let read = |path: std::path::PathBuf| {
+            let below = path.strip_prefix(source).unwrap().with_extension("");
+            let mut module: ModulePath =
+                below.iter().map(|part| part.to_str().unwrap().to_owned()).collect();
+            if ["lib", "main", "mod"].contains(&module.last().unwrap().as_str()) {
+                module.pop();
+            }
+            let mut file = File { module: module.clone(), ..File::default() };
+            file.visit_file(&syn::parse_file(&std::fs::read_to_string(&path).unwrap()).unwrap());
+            (module, file)
+        };
+        Self(files(source, "rs").into_iter().map(read).collect())
+    }
+
+    /// The file that defines what `path` names in `file`; `None` outside the crate.
+    fn definition(&self, file: &File, path: &[String], depth: usize) -> Option<&ModulePath> {
+        let (first, rest) = path.split_first()?;
+        let mut absolute = match first.as_str() {
+            "crate" => rest.to_vec(),
+            "self" => [&file.module, rest].concat(),
+            "super" => {
+                let supers = path.iter().take_while(|part| *part == "super").count();
+                let above = file.module.len().checked_sub(supers)?;
+                [&file.module[..above], &path[supers..]].concat()
+            }
+            _ => {
+                let exported = file.exported.get(first);
+                if let Some(exported) = exported.filter(|exported| *exported != path) {
+                    let path = [exported, rest].concat();
+                    return (depth > 0).then(|| self.definition(file, &path, depth - 1)).flatten();
+                }
+                let child = [&file.module[..], &path[..1]].concat();
+                self.0.contains_key(&child).then(|| [&file.module, path].concat())?
+            }
+        };
+        let mut below = Vec::new();
+        while !self.0.contains_key(&absolute) {
+            below.insert(0, absolute.pop()?);
+        }
+        let (module, found) = self.0.get_key_value(&absolute)?;
+        match below.first().and_then(|name| found.exported.get(name)) {
+            Some(exported) if depth > 0 => {
+                let path = [&exported[..], &below[1..]].concat();
+                self.definition(found, &path, depth - 1).or(Some(module))
+            }
+            Some(_) | None => Some(module),
+        }
+    }
+
+    fn imports(&self, file: &File) -> BTreeSet<&ModulePath> {
+        let is_dispatch = file.module.last().is_some_and(|name| DISPATCH.contains(&name.as_str()));
+        let imported = file.imported.iter().filter(|_| !is_dispatch);
+        let found = imported.filter_map(|path| self.definition(file, path, 8));
+        found.filter(|module| **module != file.module).collect()
+    }
+
+    /// The circles: the files of each import one another, directly or by way of others.
+    fn circles(&self) -> BTreeSet<BTreeSet<String>> {
+        let imports: BTreeMap<_, _> =
+            self.0.iter().map(|(module, file)| (module, self.imports(file))).collect();
+        let mut reached = BTreeMap::new();
+        for from in self.0.keys() {
+            let (mut all, mut open) = (BTreeSet::new(), vec![from]);
+            while let Some(module) = open.pop() {
+                open.extend(imports[module].iter().filter(|it| all.insert(**it)));
+            }
+            reached.insert(from, all);
+        }
+        let circle = |(module, all): (&&ModulePath, &BTreeSet<&ModulePath>)| {
+            let both = all.iter().filter(|other| reached[**other].contains(*module));
+            both.map(|other| format!("/{}", other.join("/"))).collect::<BTreeSet<_>>()
+        };
+        reached.iter().map(circle).filter(|circle| circle.len() > 1).collect()
+    }
+}
+
+#[test]
+fn files_do_not_import_each_other_in_circles() {
+    let root = repository();
+    let manifest = std::fs::read_to_string(root.join("Cargo.toml")).unwrap();
+    let members = manifest.lines().find(|line| line.starts_with("members")).unwrap();
+    let mut found = BTreeMap::new();
+    for member in members.split('"').skip(1).step_by(2).filter(|it| !EXCEPTIONS.contains(it)) {
+        let circles = Crate::read(&root.join(member).join("src")).circles();
+        found.extend(Some((member, circles)).filter(|(_, circles)| !circles.is_empty()));
+    }
+    assert!(found.is_empty(), "{found:#?}");
+}
