@@ -85,9 +85,14 @@ impl Environment {
         method.map(Some).map_err(|error| anyhow!("reading {VARIABLE}={text}: {error}"))
     }
 
-    fn load_images_of_tests(&self, progress: &Progress) -> Result<()> {
-        let Some(built) = &self.built else { return Ok(()) };
-        images::for_tests::load(&self.cluster, built, &View::from_environment()?, progress)
+    /// Prepares what the tests share, with the images that only tests use. A second call finds almost everything there.
+    pub(crate) fn of_tests(target: &ClusterChoice, progress: &Progress) -> Result<Self> {
+        let environment = Self::prepare(target, false, progress)?;
+        if let Some(built) = &environment.built {
+            let view = View::from_environment()?;
+            images::for_tests::load(&environment.cluster, built, &view, progress)?;
+        }
+        Ok(environment)
     }
 
     /// Uses the cluster as it is: builds, loads and installs nothing.
@@ -105,9 +110,7 @@ impl Environment {
             if std::env::var_os("FLUX_E2E_AS_INSTALLED").is_some() {
                 return Self::as_it_is(&target, progress);
             }
-            let environment = Self::prepare(&target, false, progress)?;
-            environment.load_images_of_tests(progress)?;
-            Ok(environment)
+            Self::of_tests(&target, progress)
         });
         prepared.as_ref().map_err(|error| anyhow!("preparing the environment: {error:#}"))
     }

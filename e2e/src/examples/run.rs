@@ -38,7 +38,9 @@ pub fn run(
     });
     let label = level.map(|level| ("pod-security.kubernetes.io/enforce", level));
     let purpose = format!("example-{name}");
-    let namespace = environment.trial(&purpose, label.as_slice(), async |trial| {
+    let mut namespace = String::new();
+    let played = environment.trial(&purpose, label.as_slice(), async |trial| {
+        trial.namespace().clone_into(&mut namespace);
         volumes::provide(environment, trial, example)?;
         let run = trial.named(&example.name);
         let mut run_of_example = ExampleRun {
@@ -51,10 +53,10 @@ pub fn run(
             container: None,
             printed: String::new(),
         };
-        run_of_example.play().await?;
-        Ok(trial.namespace().to_owned())
-    })?;
-    volumes::remove(&namespace, environment)
+        run_of_example.play().await
+    });
+    let removed = volumes::remove(&namespace, played.is_ok(), environment);
+    played.and(removed)
 }
 
 /// Why the example cannot run with this view, on a cluster of ours or another.

@@ -58,11 +58,12 @@ async fn costs(trial: &Trial, log: &Path, size: u32) -> Result<()> {
 
 /// Checks what MiniClusters cost that have waited for nodes for a while.
 async fn waiting_costs(trial: &Trial, log: &Path) -> Result<()> {
-    for number in 0..WAITING {
-        let name = format!("waits{number}");
-        let fields = "size: 2, pod: {nodeSelector: {such: none}}";
-        let run = trial.run(&name, fields, "command: 'true'").await?;
-        run.await_condition("Progressing", "Waiting").await?;
+    let names: Vec<String> = (0..WAITING).map(|number| format!("waits{number}")).collect();
+    for name in &names {
+        trial.run(name, "size: 2, pod: {nodeSelector: {such: none}}", "command: 'true'").await?;
+    }
+    for name in &names {
+        trial.named(name).await_condition("Progressing", "Waiting").await?;
     }
     renewed(log).await?;
     let mut audit = Audit::from_now_on(log)?;

@@ -69,7 +69,10 @@ impl Values {
         } else {
             "cpuManagerPolicy: none"
         };
+        // Measurements are made with Kubernetes' own period.
+        let sync = if options.nodes == Nodes::RealWithDisk { "1m" } else { "10s" };
         values.extend([
+            ("sync-period", sync.to_owned()),
             ("cpu-manager", cpu_manager.to_owned()),
             ("node", node.name.clone()),
             ("control-group", node.control_group.clone()),
