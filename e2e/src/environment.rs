@@ -2,6 +2,7 @@
 
 use crate::cli::ClusterArguments;
 use crate::cluster::{Cluster, ClusterChoice};
+use crate::notes;
 use crate::product::binaries::{self, Binaries};
 use crate::product::install::{self, Installation};
 use crate::product::view::View;
@@ -16,7 +17,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use std::path::Path;
 use std::sync::OnceLock;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The name of the CRD of this operator, and of the one in Go.
 pub const MINICLUSTERS: &str = "miniclusters.flux-framework.org";
@@ -139,13 +140,16 @@ impl Environment {
         labels: &[(&str, &str)],
         body: impl AsyncFnOnce(&Trial) -> Result<T> + Send,
     ) -> Result<T> {
-        self.run(async |client| {
+        let begun = Instant::now();
+        let ended = self.run(async |client| {
             let trial = Trial::begin(&self.cluster, &client, purpose, labels).await?;
             match body(&trial).await {
                 Ok(outcome) => trial.clean().await.map(|()| outcome),
                 Err(error) => Err(anyhow!("{error:#}\n{}", keep_evidence(&trial).await)),
             }
-        })
+        });
+        notes::took(purpose, begun.elapsed());
+        ended
     }
 
     async fn client(&self) -> Result<Client> {

@@ -173,16 +173,21 @@ fn cargo_checks(report: &Report<'_>, all: bool) -> Result<()> {
 
 /// Builds everything that the clusters of the tests run. Otherwise some tests would build while others measure times.
 fn build_kubernetes(own: &kubernetes::Options, all: bool, progress: &Progress) -> Result<()> {
-    if all {
-        let nodes = Nodes::Real(vec![ContainerRuntime::WithoutImageVolumes]);
+    thread::scope(|scope| {
+        // This mostly waits for downloads and dpkg.
+        let systems = scope.spawn(|| for_tests::make_file_systems(&own.cache, progress));
+        let (nodes, sources): (_, &[&str]) = if all {
+            let nodes = Nodes::Real(vec![ContainerRuntime::WithoutImageVolumes]);
+            (nodes, &["kueue", "scheduler-plugins", "dra-example-driver"])
+        } else {
+            (Nodes::default(), &[])
+        };
         Built::ensure(&own.cache, own.version, &nodes, progress)?;
-        for source in ["kueue", "scheduler-plugins", "dra-example-driver"] {
+        for source in sources {
             kubernetes::go_programs(source, &own.cache, progress)?;
         }
-    } else {
-        Built::ensure(&own.cache, own.version, &Nodes::default(), progress)?;
-    }
-    for_tests::make_file_systems(&own.cache, progress)
+        systems.join().map_err(|_| anyhow!("making Debian's file systems panicked"))?
+    })
 }
 
 /// Fails if the agent depends on a crate of Kubernetes.

@@ -3,7 +3,7 @@
 use super::expectation::{NeededFlux, Step, matches};
 use super::{Example, object, volumes};
 use crate::environment::Environment;
-use crate::not_run;
+use crate::notes;
 use crate::product::images::for_workflows;
 use crate::product::view::View;
 use crate::progress::Progress;
@@ -26,7 +26,7 @@ pub fn run(
 ) -> Result<()> {
     let example = &Example::load(name)?;
     if let Some(reason) = obstacle(example, &View::from_environment()?, environment.is_own())? {
-        not_run::note(&format!("example {name}"), reason, progress);
+        notes::not_run(&format!("example {name}"), reason, progress);
         return Ok(());
     }
     if environment.is_own() {

@@ -7,11 +7,14 @@ use crate::cli::use_cluster;
 use crate::cluster::ClusterChoice;
 use crate::kubernetes::{self, DownAtEnd, Kubernetes, KubernetesVersion};
 use crate::product::dockerfiles::Images;
-use crate::product::{binaries, cargo, printed};
-use crate::{not_run, programs};
+use crate::product::{self, binaries, cargo, printed};
+use crate::{notes, programs};
 use anyhow::{Context as _, Result, ensure};
 use std::process::Command;
 use std::thread;
+
+/// The file below `target` with the time of each trial of the tests on clusters.
+const TIMES: &str = "verify-trials.txt";
 
 /// How many tests on a cluster run at the same time: mostly they wait.
 const TRIALS_AT_ONCE: u8 = 6;
@@ -51,10 +54,14 @@ pub(super) fn run(
     images: Option<&Images>,
     report: &Report<'_>,
 ) -> Result<()> {
-    let notes = tempfile::NamedTempFile::new().context("making a file for what does not run")?;
+    let not_run = tempfile::NamedTempFile::new().context("making a file for what does not run")?;
+    let times = product::target()?.join(TIMES);
+    // Absent, unless there was a run before.
+    let _ = fs_err::remove_file(&times);
     let tests = |program| -> Result<Command> {
         let mut command = ignored_tests(program, target)?;
-        command.args(&arguments.test).env(not_run::VARIABLE, notes.path());
+        command.args(&arguments.test).env(notes::NOT_RUN, not_run.path());
+        command.env(notes::TIMES, &times);
         command.envs(images.map(|images| (binaries::IMAGES, &images.directory)));
         Ok(command)
     };
@@ -82,7 +89,7 @@ pub(super) fn run(
         alone.args(modules.filter(|module| arguments.all || **module != HUNDRED_RUNS));
         report.run("what a run costs the API server", "a minute", &mut alone);
     }
-    for reason in fs_err::read_to_string(notes)?.lines() {
+    for reason in fs_err::read_to_string(not_run)?.lines() {
         report.not_run("a test", reason);
     }
     if with_own && arguments.all {

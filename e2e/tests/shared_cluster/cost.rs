@@ -4,7 +4,7 @@ use crate::{Trial, trial, wait_for};
 use anyhow::{Result, ensure};
 use e2e::audit::{Audit, Request};
 use e2e::kubernetes::Kubernetes;
-use e2e::not_run;
+use e2e::notes;
 use e2e::progress::Progress;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -90,7 +90,7 @@ fn counted(purpose: &str, body: impl AsyncFnOnce(&Trial, &Path) -> Result<()> + 
     trial(purpose, async |trial| {
         let Ok(log) = trial.own().map(Kubernetes::audit_log) else {
             let why = "there is no access to the API server's audit log";
-            not_run::note("the cost", why, &Progress::new());
+            notes::not_run("the cost", why, &Progress::new());
             return Ok(());
         };
         body(trial, &log).await
