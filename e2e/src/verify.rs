@@ -18,6 +18,7 @@ use crate::interruption::{self, Scope};
 use crate::kubernetes::{self, Built, ClusterId, ContainerRuntime, Nodes};
 use crate::product::images::for_tests;
 use crate::product::{AGENT, cargo, chart, checkout, printed};
+use crate::programs;
 use crate::progress::Progress;
 use crate::trial::evidence::EVIDENCE;
 use anyhow::{Result, anyhow, bail, ensure};
@@ -76,17 +77,18 @@ pub(crate) fn verify(arguments: &Arguments, progress: &Progress) -> Result<()> {
                 report.check(name, || build_kubernetes(own, all, progress));
             }
             with_servers(&report);
-            let mut model = cargo(&["test", "--test", MODEL])?;
-            report.run("model of the operator", "1 min", &mut model);
+            report.check("model of the operator", || {
+                programs::show_at_the_end(&mut cargo(&["test", "--test", MODEL])?)
+            });
             // Before measurements no cluster runs.
             if own.is_some() && images.is_none() {
                 let name = "programs, images and cluster of the tests: ready";
                 report.check(name, || Environment::of_tests(target, progress).map(drop));
             }
-            anyhow::Ok(images)
+            images
         });
         without_cluster(&report, all)?;
-        images.join().map_err(|_| anyhow!("a check of the images panicked"))?
+        images.join().map_err(|_| anyhow!("a check of the images panicked"))
     })?;
     // Tests measure the processor time and the memory of these programs: nothing else runs beside them.
     if let Some(images) = &images {

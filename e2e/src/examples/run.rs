@@ -241,8 +241,8 @@ fn has_line(text: &str, line: &str) -> bool {
 }
 
 /// Whether the log has these lines and no others.
-fn is_exactly(lines: &str, log: &str) -> bool {
-    let (lines, seen): (Vec<_>, Vec<_>) = (lines.split(" | ").collect(), log.lines().collect());
+fn is_exactly(lines: &[String], log: &str) -> bool {
+    let seen: Vec<_> = log.lines().collect();
     seen.len() == lines.len() && lines.iter().zip(seen).all(|(line, seen)| matches(line, seen))
 }
 
