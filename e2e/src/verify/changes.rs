@@ -35,6 +35,9 @@ pub(super) const INSTALL: Paths = &[
     "operator/src/cli.rs",
     "operator/src/run.rs",
 ];
+/// How clusters of this machine start and end.
+pub(super) const CLUSTERS: Paths =
+    &["e2e/kubernetes/", "e2e/src/commands.rs", "e2e/src/interruption.rs"];
 pub(super) const DASHBOARD: Paths =
     &["deploy/chart/files/", "e2e/go/dashboard/", "e2e/src/verify/tools.rs"];
 pub(super) const ALERTS: Paths = &[
@@ -194,8 +197,13 @@ mod tests {
 
     #[test]
     fn each_path_that_a_check_reads_exists() {
-        let all = [CHART, INSTALL, DASHBOARD, ALERTS, KSTATUS, WORKFLOWS, INSTANCE_API, IMAGES];
-        for path in all.concat().into_iter().filter(|it| !it.starts_with('*')) {
+        let of_clusters = [CLUSTERS, INSTALL, IMAGES];
+        let all = [CHART, DASHBOARD, ALERTS, KSTATUS, WORKFLOWS, INSTANCE_API];
+        for path in [of_clusters.concat(), all.concat()]
+            .concat()
+            .into_iter()
+            .filter(|it| !it.starts_with('*'))
+        {
             assert!(checkout().unwrap().join(path).exists(), "{path}");
         }
     }

@@ -1,7 +1,7 @@
 //! The tests on clusters: which of them run, on which cluster, beside which others.
 
 use super::Arguments;
-use super::changes::INSTALL;
+use super::changes::{CLUSTERS, INSTALL};
 use super::report::{ONLY_ALL, Report};
 use crate::cli::use_cluster;
 use crate::cluster::ClusterChoice;
@@ -29,6 +29,9 @@ const SHARED_CLUSTER: &str = "shared_cluster";
 /// clients ask; and MiniClusters at random, and one more cluster over IPv6, keep the processors busy.
 const NIGHTLY: [&str; 8] =
     ["cpu_manager", "devices", "dns", "gang", "kueue", "network", "random", "two_nodes"];
+
+/// The test of [`OWN_CLUSTERS`] that starts a cluster again and again, and interrupts that.
+const INTERRUPTIONS: &str = "whatever_interrupts_it_up_";
 
 /// Tests of [`SHARED_CLUSTER`] that run with nothing else beside them: they count the requests of a run, and the Warning
 /// Events of a hundred runs, to which a busy machine adds.
@@ -72,7 +75,7 @@ pub(super) fn run(
         if with_own {
             let mut own = tests(OWN_CLUSTERS)?;
             let left_out = left_out(report, arguments.all);
-            own.args(left_out.iter().map(|module| format!("--skip={module}::")));
+            own.args(left_out.iter().map(|test| format!("--skip={test}")));
             report.progress.log(&format!("{NAME} (usually 2 to 10 min), beside what follows ..."));
             scope.spawn(move || report.check(NAME, || programs::show_at_the_end(&mut own)));
         }
@@ -104,19 +107,22 @@ pub(super) fn run(
     Ok(())
 }
 
-/// The modules of [`OWN_CLUSTERS`] that are not run, which is noted.
-fn left_out(report: &Report<'_>, all: bool) -> Vec<&'static str> {
-    let mut modules = Vec::new();
+/// How the names of the tests of [`OWN_CLUSTERS`] begin that are not run, which is noted.
+fn left_out(report: &Report<'_>, all: bool) -> Vec<String> {
+    let mut left_out = Vec::new();
     if !all {
         for module in NIGHTLY {
             report.not_run(module, ONLY_ALL);
-            modules.push(module);
+            left_out.push(format!("{module}::"));
         }
     }
     if report.leaves_out("every way to install", INSTALL) {
-        modules.push("install");
+        left_out.push("install::".to_owned());
     }
-    modules
+    if report.leaves_out("start, interruption and end of a cluster", CLUSTERS) {
+        left_out.push(INTERRUPTIONS.to_owned());
+    }
+    left_out
 }
 
 /// The tests of a program that need a cluster, on this one.
