@@ -161,17 +161,3 @@ fn loading(command: &str, archive: &Path) -> Result<Vec<String>> {
         .with_context(|| format!("the load command {command:?} must hold {{}} for the archive"))?;
     Ok(words.iter().map(|word| word.replace("{}", &archive.display().to_string())).collect())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_load_command_needs_a_place_for_the_archive() {
-        let words = loading("kind load image-archive '{}' --name x", Path::new("/a b")).unwrap();
-        assert_eq!(words, ["kind", "load", "image-archive", "/a b", "--name", "x"]);
-        for command in ["kind load", "", "kind '{}"] {
-            assert!(loading(command, Path::new("a")).is_err(), "{command:?}");
-        }
-    }
-}

@@ -2,6 +2,7 @@
 
 use crate::cli::ClusterArguments;
 use crate::cluster::{Cluster, ClusterChoice};
+use crate::notes;
 use crate::product::binaries::{self, Binaries};
 use crate::product::install::{self, Installation};
 use crate::product::view::View;
@@ -16,7 +17,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use std::path::Path;
 use std::sync::OnceLock;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The name of the CRD of this operator, and of the one in Go.
 pub const MINICLUSTERS: &str = "miniclusters.flux-framework.org";
@@ -85,9 +86,14 @@ impl Environment {
         method.map(Some).map_err(|error| anyhow!("reading {VARIABLE}={text}: {error}"))
     }
 
-    fn load_images_of_tests(&self, progress: &Progress) -> Result<()> {
-        let Some(built) = &self.built else { return Ok(()) };
-        images::for_tests::load(&self.cluster, built, &View::from_environment()?, progress)
+    /// Prepares what the tests share, with the images that only tests use. A second call finds almost everything there.
+    pub(crate) fn of_tests(target: &ClusterChoice, progress: &Progress) -> Result<Self> {
+        let environment = Self::prepare(target, false, progress)?;
+        if let Some(built) = &environment.built {
+            let view = View::from_environment()?;
+            images::for_tests::load(&environment.cluster, built, &view, progress)?;
+        }
+        Ok(environment)
     }
 
     /// Uses the cluster as it is: builds, loads and installs nothing.
@@ -105,9 +111,7 @@ impl Environment {
             if std::env::var_os("FLUX_E2E_AS_INSTALLED").is_some() {
                 return Self::as_it_is(&target, progress);
             }
-            let environment = Self::prepare(&target, false, progress)?;
-            environment.load_images_of_tests(progress)?;
-            Ok(environment)
+            Self::of_tests(&target, progress)
         });
         prepared.as_ref().map_err(|error| anyhow!("preparing the environment: {error:#}"))
     }
@@ -136,13 +140,16 @@ impl Environment {
         labels: &[(&str, &str)],
         body: impl AsyncFnOnce(&Trial) -> Result<T> + Send,
     ) -> Result<T> {
-        self.run(async |client| {
+        let begun = Instant::now();
+        let ended = self.run(async |client| {
             let trial = Trial::begin(&self.cluster, &client, purpose, labels).await?;
             match body(&trial).await {
                 Ok(outcome) => trial.clean().await.map(|()| outcome),
                 Err(error) => Err(anyhow!("{error:#}\n{}", keep_evidence(&trial).await)),
             }
-        })
+        });
+        notes::took(purpose, begun.elapsed());
+        ended
     }
 
     async fn client(&self) -> Result<Client> {

@@ -1,6 +1,6 @@
 //! The examples: what a user would apply, each with its expectation, for people and tests.
 //!
-//! An example is a directory below `examples/` with a `README.md`, an `expect.txt` (see the module `expectation`) and a
+//! An example is a directory below `examples/` with a `README.md`, an `expect.toml` (see the module `expectation`) and a
 //! `minicluster.yaml`, whose MiniCluster has the directory's name. Objects that the MiniCluster needs have file names
 //! with a number; objects that a step applies later are in the directory `later`. So `kubectl apply` of an example's
 //! directory starts it. An example whose image is in no registry has a `Dockerfile`.
@@ -29,7 +29,7 @@ struct Example {
 impl Example {
     fn load(name: &str) -> Result<Self> {
         let directory = checkout()?.join("examples").join(name);
-        let path = directory.join("expect.txt");
+        let path = directory.join("expect.toml");
         let text =
             fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
         let steps = expectation::parse(&text)

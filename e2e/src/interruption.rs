@@ -10,6 +10,9 @@ use anyhow::{Context as _, Result};
 use std::process::exit;
 use std::sync::{Mutex, PoisonError};
 
+/// The clusters that an interruption ends.
+static OWN: Mutex<Vec<Options>> = Mutex::new(Vec::new());
+
 /// What a shell reports for a program that Ctrl-C has ended.
 const INTERRUPTED: i32 = 130;
 
@@ -26,9 +29,9 @@ pub enum Scope {
 }
 
 /// From now on SIGINT, SIGTERM and SIGHUP end the child processes, then `own` and the clusters of `scope`, then this
-/// process. A cluster that `--kubeconfig` names stays.
+/// process. A cluster that `--kubeconfig` names stays. A later call adds clusters, and keeps the first scope.
 pub fn guard(own: impl IntoIterator<Item = Options>, scope: Scope) -> Result<()> {
-    let own: Vec<_> = own.into_iter().collect();
+    OWN.lock().unwrap_or_else(PoisonError::into_inner).extend(own);
     let cache = Cache::locate()?;
     let interrupted = move || {
         let _at_work = AT_WORK.lock();
@@ -36,6 +39,7 @@ pub fn guard(own: impl IntoIterator<Item = Options>, scope: Scope) -> Result<()>
         kubernetes::end_descendants();
         let mut beside = Kubernetes::all(&cache);
         beside.retain(|it| scope == Scope::Checkout && it.id.is_of_this_checkout());
+        let own = OWN.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for options in own.iter().chain(&beside) {
             if let Err(error) = Kubernetes::down(options) {
                 let id = options.id.as_str();
@@ -45,7 +49,10 @@ pub fn guard(own: impl IntoIterator<Item = Options>, scope: Scope) -> Result<()>
         #[expect(clippy::exit, reason = "the main thread waits for what was just ended")]
         exit(INTERRUPTED);
     };
-    ctrlc::set_handler(interrupted).context("preparing for an interruption")
+    match ctrlc::set_handler(interrupted) {
+        Err(ctrlc::Error::MultipleHandlers) => Ok(()),
+        set => set.context("preparing for an interruption"),
+    }
 }
 
 /// Blocks for good once an interruption has begun, which ends the process: failures after that are consequences of the

@@ -11,7 +11,7 @@ mod demo;
 pub mod environment;
 pub mod examples;
 pub mod interruption;
-pub mod not_run;
+pub mod notes;
 pub mod operator_process;
 pub mod product;
 pub mod schedulers;

@@ -13,11 +13,12 @@ use self::report::{ONLY_ALL, Report};
 use crate::cache::{self, Cache};
 use crate::cli::ClusterArguments;
 use crate::cluster::ClusterChoice;
+use crate::environment::Environment;
 use crate::interruption::{self, Scope};
 use crate::kubernetes::{self, Built, ClusterId, ContainerRuntime, Nodes};
-use crate::product::dockerfiles::Images;
 use crate::product::images::for_tests;
-use crate::product::{AGENT, binaries, cargo, chart, checkout, printed};
+use crate::product::{AGENT, cargo, chart, checkout, printed};
+use crate::programs;
 use crate::progress::Progress;
 use crate::trial::evidence::EVIDENCE;
 use anyhow::{Result, anyhow, bail, ensure};
@@ -48,6 +49,11 @@ pub(crate) struct Arguments {
 /// processes.
 const TESTS_AT_ONCE: &str = "6";
 
+/// The test program of the model of the operator, and its tests. It keeps the processors busy for a minute, while the
+/// other tests mostly wait, so it runs beside them.
+const MODEL: &str = "model";
+const TESTS_OF_MODEL: [&str; 2] = ["whatever_happens", "whatever_else_happens"];
+
 /// Runs every check, shows the output of each as it comes, and reports at the end how each one went.
 pub(crate) fn verify(arguments: &Arguments, progress: &Progress) -> Result<()> {
     let target = &arguments.cluster.target()?;
@@ -58,11 +64,7 @@ pub(crate) fn verify(arguments: &Arguments, progress: &Progress) -> Result<()> {
         on_clusters::check_filter(filter)?;
     }
     let all = arguments.all;
-    let changes = if all {
-        Changes::NotCompared("--all asks for it".to_owned())
-    } else {
-        Changes::of_checkout()
-    };
+    let changes = if all { Changes::NotCompared } else { Changes::of_checkout() };
     let report = Report::new(progress, changes);
     let obstacle = obstacle(target);
     let own = target.own().filter(|_| arguments.test.is_none() && obstacle.is_none());
@@ -70,8 +72,19 @@ pub(crate) fn verify(arguments: &Arguments, progress: &Progress) -> Result<()> {
     let images = thread::scope(|scope| {
         let images = scope.spawn(|| {
             let images = images::build(&report, all);
-            build_programs(&report, own, images.as_ref(), all);
+            if let Some(own) = own {
+                let name = "Kubernetes for the tests: built";
+                report.check(name, || build_kubernetes(own, all, progress));
+            }
             with_servers(&report);
+            report.check("model of the operator", || {
+                programs::show_at_the_end(&mut cargo(&["test", "--test", MODEL])?)
+            });
+            // Before measurements no cluster runs.
+            if own.is_some() && images.is_none() {
+                let name = "programs, images and cluster of the tests: ready";
+                report.check(name, || Environment::of_tests(target, progress).map(drop));
+            }
             images
         });
         without_cluster(&report, all)?;
@@ -146,6 +159,7 @@ fn cargo_checks(report: &Report<'_>, all: bool) -> Result<()> {
     if all {
         tests.arg("--workspace");
     }
+    tests.arg("--").args(TESTS_OF_MODEL.iter().flat_map(|test| ["--skip", test]));
     tests.env("RUST_TEST_THREADS", TESTS_AT_ONCE);
     report.run("unit, snapshot and property tests", "5 min cold", &mut tests);
     if all {
@@ -160,32 +174,22 @@ fn cargo_checks(report: &Report<'_>, all: bool) -> Result<()> {
 }
 
 /// Builds everything that the clusters of the tests run. Otherwise some tests would build while others measure times.
-fn build_programs(
-    report: &Report<'_>,
-    own: Option<&kubernetes::Options>,
-    images: Option<&Images>,
-    all: bool,
-) {
-    let Some(own) = own else { return };
-    let progress = report.progress;
-    report.check("Kubernetes for the tests: built", || build_kubernetes(own, all, progress));
-    if images.is_none() {
-        report
-            .check("programs for the tests' images: built", || binaries::build(progress).map(drop));
-    }
-}
-
 fn build_kubernetes(own: &kubernetes::Options, all: bool, progress: &Progress) -> Result<()> {
-    if all {
-        let nodes = Nodes::Real(vec![ContainerRuntime::WithoutImageVolumes]);
+    thread::scope(|scope| {
+        // This mostly waits for downloads and dpkg.
+        let systems = scope.spawn(|| for_tests::make_file_systems(&own.cache, progress));
+        let (nodes, sources): (_, &[&str]) = if all {
+            let nodes = Nodes::Real(vec![ContainerRuntime::WithoutImageVolumes]);
+            (nodes, &["kueue", "scheduler-plugins", "dra-example-driver"])
+        } else {
+            (Nodes::default(), &[])
+        };
         Built::ensure(&own.cache, own.version, &nodes, progress)?;
-        for source in ["kueue", "scheduler-plugins", "dra-example-driver"] {
+        for source in sources {
             kubernetes::go_programs(source, &own.cache, progress)?;
         }
-    } else {
-        Built::ensure(&own.cache, own.version, &Nodes::default(), progress)?;
-    }
-    for_tests::make_file_systems(&own.cache, progress)
+        systems.join().map_err(|_| anyhow!("making Debian's file systems panicked"))?
+    })
 }
 
 /// Fails if the agent depends on a crate of Kubernetes.

@@ -3,7 +3,7 @@
 use super::expectation::{NeededFlux, Step, matches};
 use super::{Example, object, volumes};
 use crate::environment::Environment;
-use crate::not_run;
+use crate::notes;
 use crate::product::images::for_workflows;
 use crate::product::view::View;
 use crate::progress::Progress;
@@ -26,7 +26,7 @@ pub fn run(
 ) -> Result<()> {
     let example = &Example::load(name)?;
     if let Some(reason) = obstacle(example, &View::from_environment()?, environment.is_own())? {
-        not_run::note(&format!("example {name}"), reason, progress);
+        notes::not_run(&format!("example {name}"), reason, progress);
         return Ok(());
     }
     if environment.is_own() {
@@ -38,7 +38,9 @@ pub fn run(
     });
     let label = level.map(|level| ("pod-security.kubernetes.io/enforce", level));
     let purpose = format!("example-{name}");
-    let namespace = environment.trial(&purpose, label.as_slice(), async |trial| {
+    let mut namespace = String::new();
+    let played = environment.trial(&purpose, label.as_slice(), async |trial| {
+        trial.namespace().clone_into(&mut namespace);
         volumes::provide(environment, trial, example)?;
         let run = trial.named(&example.name);
         let mut run_of_example = ExampleRun {
@@ -51,10 +53,10 @@ pub fn run(
             container: None,
             printed: String::new(),
         };
-        run_of_example.play().await?;
-        Ok(trial.namespace().to_owned())
-    })?;
-    volumes::remove(&namespace, environment)
+        run_of_example.play().await
+    });
+    let removed = volumes::remove(&namespace, played.is_ok(), environment);
+    played.and(removed)
 }
 
 /// Why the example cannot run with this view, on a cluster of ours or another.
@@ -239,8 +241,8 @@ fn has_line(text: &str, line: &str) -> bool {
 }
 
 /// Whether the log has these lines and no others.
-fn is_exactly(lines: &str, log: &str) -> bool {
-    let (lines, seen): (Vec<_>, Vec<_>) = (lines.split(" | ").collect(), log.lines().collect());
+fn is_exactly(lines: &[String], log: &str) -> bool {
+    let seen: Vec<_> = log.lines().collect();
     seen.len() == lines.len() && lines.iter().zip(seen).all(|(line, seen)| matches(line, seen))
 }
 

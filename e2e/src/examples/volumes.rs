@@ -28,11 +28,11 @@ pub(super) fn provide(environment: &Environment, trial: &Trial, example: &Exampl
     environment.cluster.apply(&list.to_string(), &[])
 }
 
-/// Deletes them, and waits until they are gone: after their claims. They belong to no namespace, so they are not
-/// removed with it.
-pub(super) fn remove(namespace: &str, environment: &Environment) -> Result<()> {
-    let selector = format!("--selector={LABEL}={namespace}");
-    environment.kubectl(&["delete", "persistentvolume", &selector, "--timeout=3m"]).map(drop)
+/// Deletes them; with `wait`, waits until they are gone, which is after their claims. They belong to no namespace, so
+/// they are not removed with it.
+pub(super) fn remove(namespace: &str, wait: bool, environment: &Environment) -> Result<()> {
+    let (selector, wait) = (format!("--selector={LABEL}={namespace}"), format!("--wait={wait}"));
+    environment.kubectl(&["delete", "persistentvolume", &selector, &wait, "--timeout=3m"]).map(drop)
 }
 
 fn volume(namespace: &str, claim: &Value) -> Value {

@@ -11,10 +11,6 @@ const MAIN: [&str; 2] = ["origin/main", "main"];
 /// File of the build directory: the last commit whose checks passed.
 const PASSED: &str = "verify-passed";
 
-/// Paths whose changes can break every check.
-const EVERY_CHECK: [&str; 5] =
-    [".ci/", "Cargo.toml", "e2e/src/verify.rs", "e2e/src/verify/", "rust-toolchain.toml"];
-
 /// Files and directories that a check reads; `*/` stands for any directories.
 pub(super) type Paths = &'static [&'static str];
 
@@ -26,25 +22,41 @@ pub(super) const CHART: Paths = &[
     "e2e/src/product/chart.yaml",
     "e2e/src/product/install.rs",
 ];
-/// The other ways to install, beside the manifests that every test uses.
+/// The other ways to install, beside the manifests that every test uses. The operator's options and watches depend on
+/// how it is installed.
 pub(super) const INSTALL: Paths = &[
-    "crates/",
     "deploy/",
     "e2e/src/product/install.rs",
-    "e2e/tests/own_clusters/",
-    "operator/src/",
+    "e2e/tests/own_clusters/another_definition.yaml",
+    "e2e/tests/own_clusters/another_flux_operator.yaml",
+    "e2e/tests/own_clusters/earlier_role.yaml",
+    "e2e/tests/own_clusters/install.rs",
+    "e2e/tests/own_clusters/kustomization.yaml",
+    "operator/src/cli.rs",
+    "operator/src/run.rs",
 ];
-pub(super) const DASHBOARD: Paths = &["deploy/chart/files/", "e2e/go/dashboard/"];
-pub(super) const ALERTS: Paths =
-    &["deploy/chart/files/", "operator/tests/monitoring.rs", "operator/tests/monitoring/"];
-pub(super) const KSTATUS: Paths = &["crates/", "operator/src/", "e2e/go/kstatus/"];
-pub(super) const WORKFLOWS: Paths = &[".github/", "e2e/go/actionlint/"];
+/// How clusters of this machine start and end.
+pub(super) const CLUSTERS: Paths =
+    &["e2e/kubernetes/", "e2e/src/commands.rs", "e2e/src/interruption.rs"];
+pub(super) const DASHBOARD: Paths =
+    &["deploy/chart/files/", "e2e/go/dashboard/", "e2e/src/verify/tools.rs"];
+pub(super) const ALERTS: Paths = &[
+    "deploy/chart/files/",
+    "e2e/src/verify/tools.rs",
+    "operator/tests/monitoring.rs",
+    "operator/tests/monitoring/",
+];
+pub(super) const KSTATUS: Paths =
+    &["crates/api/", "e2e/go/kstatus/", "e2e/src/verify/tools.rs", "operator/src/"];
+pub(super) const WORKFLOWS: Paths = &[".github/", "e2e/go/actionlint/", "e2e/src/verify/tools.rs"];
 /// The HTTP API of an instance, and its page.
-pub(super) const INSTANCE_API: Paths = &["agent/", "crates/"];
+pub(super) const INSTANCE_API: Paths =
+    &["agent/", "crates/contract/", "crates/flux/", "e2e/src/verify/tools.rs"];
 /// How the images that are shipped are built, and how large programs and images may be.
 pub(super) const IMAGES: Paths = &[
     ".dockerignore",
     "Cargo.lock",
+    "Cargo.toml",
     "*/Cargo.toml",
     "Dockerfile.agent",
     "Dockerfile.operator",
@@ -52,33 +64,37 @@ pub(super) const IMAGES: Paths = &[
     "docker/",
     "e2e/kubernetes/src/images/",
     "e2e/src/product/dockerfiles.rs",
+    "e2e/src/verify/images.rs",
     "operator/tests/footprint.rs",
     "operator/tests/footprint/",
+    "rust-toolchain.toml",
 ];
 
 /// How the checkout differs from a commit whose checks have been run.
 #[derive(Debug)]
 pub(super) enum Changes {
-    /// The checkout is compared with no commit, for this reason: every check runs.
-    NotCompared(String),
-    Since {
-        commit: String,
-        paths: Vec<String>,
-    },
+    /// The user wants every check.
+    NotCompared,
+    /// There is no commit to compare with, for this reason: every check runs but those of the images that are shipped.
+    WithoutHistory(String),
+    /// These files have changed since this commit.
+    Since { commit: String, paths: Vec<String> },
 }
 
 impl Changes {
     /// Compares the checkout, with what is not committed, with the last commit in its history whose checks passed here,
-    /// else with the commit where its branch has left `main`. A fresh clone of `main` has neither.
+    /// else with the commit where its branch has left `main`, else with the commit before `HEAD`: that is the former
+    /// state of `main` if `HEAD` is a merge.
     pub(super) fn of_checkout() -> Self {
         let compared = base().and_then(|commit| Ok(Self::Since { paths: paths(&commit)?, commit }));
-        compared.unwrap_or_else(|error| Self::NotCompared(format!("{error:#}")))
+        compared.unwrap_or_else(|error| Self::WithoutHistory(format!("{error:#}")))
     }
 
     /// Describes what the checkout is compared with.
     pub(super) fn describe(&self) -> String {
         match self {
-            Self::NotCompared(reason) => format!("every check runs: {reason}"),
+            Self::NotCompared => "every check runs".to_owned(),
+            Self::WithoutHistory(reason) => format!("the change is not known: {reason}"),
             Self::Since { commit, paths } => {
                 format!("{} files have changed since {commit}", paths.len())
             }
@@ -87,11 +103,18 @@ impl Changes {
 
     /// Why a check that reads `read` cannot fail because of the changes; nothing where it can.
     pub(super) fn obstacle(&self, read: Paths) -> Option<String> {
-        let Self::Since { commit, paths } = self else { return None };
-        let concerns =
-            |path: &String| EVERY_CHECK.iter().chain(read).any(|pattern| matches(pattern, path));
-        (!paths.iter().any(concerns))
-            .then(|| format!("no file that it reads has changed since {commit}; `--all` runs it"))
+        match self {
+            Self::NotCompared => None,
+            Self::WithoutHistory(reason) => {
+                (read == IMAGES).then(|| format!("{reason}; `--all` runs it"))
+            }
+            Self::Since { commit, paths } => {
+                let concerns = |path: &String| read.iter().any(|pattern| matches(pattern, path));
+                let unchanged =
+                    || format!("no file that it reads has changed since {commit}; `--all` runs it");
+                (!paths.iter().any(concerns)).then(unchanged)
+            }
+        }
     }
 }
 
@@ -112,19 +135,20 @@ pub(super) fn record_pass() -> Result<()> {
 
 /// The commit to compare with.
 fn base() -> Result<String> {
+    let short = |commit: &str| git(&["rev-parse", "--short", "--verify", commit]);
     let passed = fs::read_to_string(target()?.join(PASSED)).ok();
     let in_history =
         |commit: &String| git(&["merge-base", "--is-ancestor", commit, "HEAD"]).is_ok();
+    let passed = passed.map(|commit| commit.trim().to_owned());
     if let Some(passed) = passed.filter(in_history) {
-        return git(&["rev-parse", "--short", &passed]);
+        return short(&passed);
     }
     let head = git(&["rev-parse", "HEAD"])?;
     let left = MAIN.iter().find_map(|main| git(&["merge-base", "HEAD", main]).ok());
-    let left = left.filter(|commit| *commit != head);
-    let left = left.context(
-        "there is neither a commit whose checks passed here, nor another branch to compare with",
-    )?;
-    git(&["rev-parse", "--short", &left])
+    match left.filter(|commit| *commit != head) {
+        Some(left) => short(&left),
+        None => short("HEAD^").context("the clone has no commit to compare with"),
+    }
 }
 
 /// The files that differ from `commit`, and those that git does not know.
@@ -155,21 +179,31 @@ mod tests {
         for (path, read, runs) in [
             ("deploy/chart/values.yaml", CHART, true),
             ("docs/install.md", CHART, false),
+            ("Cargo.toml", IMAGES, true),
             ("cli/Cargo.toml", IMAGES, true),
             ("cli/src/main.rs", IMAGES, false),
             ("Dockerfile.agent", IMAGES, true),
-            ("e2e/src/verify/report.rs", WORKFLOWS, true),
+            ("e2e/src/verify/tools.rs", WORKFLOWS, true),
+            ("e2e/src/verify/tools.rs", IMAGES, false),
         ] {
             assert_eq!(since(&["README.md", path]).obstacle(read).is_none(), runs, "{path}");
         }
         assert!(since(&[]).obstacle(ALERTS).unwrap().contains("since 1234567"));
-        assert_eq!(Changes::NotCompared("no git".to_owned()).obstacle(ALERTS), None);
+        assert_eq!(Changes::NotCompared.obstacle(IMAGES), None);
+        let unknown = Changes::WithoutHistory("shallow".to_owned());
+        assert_eq!(unknown.obstacle(ALERTS), None);
+        assert!(unknown.obstacle(IMAGES).is_some());
     }
 
     #[test]
     fn each_path_that_a_check_reads_exists() {
-        let all = [CHART, INSTALL, DASHBOARD, ALERTS, KSTATUS, WORKFLOWS, INSTANCE_API, IMAGES];
-        for path in all.concat().into_iter().chain(EVERY_CHECK).filter(|it| !it.starts_with('*')) {
+        let of_clusters = [CLUSTERS, INSTALL, IMAGES];
+        let all = [CHART, DASHBOARD, ALERTS, KSTATUS, WORKFLOWS, INSTANCE_API];
+        for path in [of_clusters.concat(), all.concat()]
+            .concat()
+            .into_iter()
+            .filter(|it| !it.starts_with('*'))
+        {
             assert!(checkout().unwrap().join(path).exists(), "{path}");
         }
     }

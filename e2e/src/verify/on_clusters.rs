@@ -1,17 +1,20 @@
 //! The tests on clusters: which of them run, on which cluster, beside which others.
 
 use super::Arguments;
-use super::changes::INSTALL;
+use super::changes::{CLUSTERS, INSTALL};
 use super::report::{ONLY_ALL, Report};
 use crate::cli::use_cluster;
 use crate::cluster::ClusterChoice;
 use crate::kubernetes::{self, DownAtEnd, Kubernetes, KubernetesVersion};
 use crate::product::dockerfiles::Images;
-use crate::product::{binaries, cargo, printed};
-use crate::{not_run, programs};
+use crate::product::{self, binaries, cargo, printed};
+use crate::{notes, programs};
 use anyhow::{Context as _, Result, ensure};
 use std::process::Command;
 use std::thread;
+
+/// The file below `target` with the time of each trial of the tests on clusters.
+const TIMES: &str = "verify-trials.txt";
 
 /// How many tests on a cluster run at the same time: mostly they wait.
 const TRIALS_AT_ONCE: u8 = 6;
@@ -27,9 +30,12 @@ const SHARED_CLUSTER: &str = "shared_cluster";
 const NIGHTLY: [&str; 8] =
     ["cpu_manager", "devices", "dns", "gang", "kueue", "network", "random", "two_nodes"];
 
-/// Modules of [`SHARED_CLUSTER`] that run with nothing else beside them: they count requests, and the Warning Events
-/// of a hundred runs, to which a busy machine adds.
-const WITH_NOTHING_BESIDE: [&str; 2] = ["cost::", HUNDRED_RUNS];
+/// The test of [`OWN_CLUSTERS`] that starts a cluster again and again, and interrupts that.
+const INTERRUPTIONS: &str = "whatever_interrupts_it_up_";
+
+/// Tests of [`SHARED_CLUSTER`] that run with nothing else beside them: they count the requests of a run, and the Warning
+/// Events of a hundred runs, to which a busy machine adds.
+const WITH_NOTHING_BESIDE: [&str; 2] = ["cost::a_run_costs_", HUNDRED_RUNS];
 /// One of these, which only `--all` runs.
 const HUNDRED_RUNS: &str = "quiet_events::";
 
@@ -51,10 +57,14 @@ pub(super) fn run(
     images: Option<&Images>,
     report: &Report<'_>,
 ) -> Result<()> {
-    let notes = tempfile::NamedTempFile::new().context("making a file for what does not run")?;
+    let not_run = tempfile::NamedTempFile::new().context("making a file for what does not run")?;
+    let times = product::target()?.join(TIMES);
+    // Absent, unless there was a run before.
+    let _ = fs_err::remove_file(&times);
     let tests = |program| -> Result<Command> {
         let mut command = ignored_tests(program, target)?;
-        command.args(&arguments.test).env(not_run::VARIABLE, notes.path());
+        command.args(&arguments.test).env(notes::NOT_RUN, not_run.path());
+        command.env(notes::TIMES, &times);
         command.envs(images.map(|images| (binaries::IMAGES, &images.directory)));
         Ok(command)
     };
@@ -65,7 +75,7 @@ pub(super) fn run(
         if with_own {
             let mut own = tests(OWN_CLUSTERS)?;
             let left_out = left_out(report, arguments.all);
-            own.args(left_out.iter().map(|module| format!("--skip={module}::")));
+            own.args(left_out.iter().map(|test| format!("--skip={test}")));
             report.progress.log(&format!("{NAME} (usually 2 to 10 min), beside what follows ..."));
             scope.spawn(move || report.check(NAME, || programs::show_at_the_end(&mut own)));
         }
@@ -82,7 +92,7 @@ pub(super) fn run(
         alone.args(modules.filter(|module| arguments.all || **module != HUNDRED_RUNS));
         report.run("what a run costs the API server", "a minute", &mut alone);
     }
-    for reason in fs_err::read_to_string(notes)?.lines() {
+    for reason in fs_err::read_to_string(not_run)?.lines() {
         report.not_run("a test", reason);
     }
     if with_own && arguments.all {
@@ -97,19 +107,22 @@ pub(super) fn run(
     Ok(())
 }
 
-/// The modules of [`OWN_CLUSTERS`] that are not run, which is noted.
-fn left_out(report: &Report<'_>, all: bool) -> Vec<&'static str> {
-    let mut modules = Vec::new();
+/// How the names of the tests of [`OWN_CLUSTERS`] begin that are not run, which is noted.
+fn left_out(report: &Report<'_>, all: bool) -> Vec<String> {
+    let mut left_out = Vec::new();
     if !all {
         for module in NIGHTLY {
             report.not_run(module, ONLY_ALL);
-            modules.push(module);
+            left_out.push(format!("{module}::"));
         }
     }
     if report.leaves_out("every way to install", INSTALL) {
-        modules.push("install");
+        left_out.push("install::".to_owned());
     }
-    modules
+    if report.leaves_out("start, interruption and end of a cluster", CLUSTERS) {
+        left_out.push(INTERRUPTIONS.to_owned());
+    }
+    left_out
 }
 
 /// The tests of a program that need a cluster, on this one.

@@ -19,6 +19,7 @@ mod two_nodes;
 use anyhow::Result;
 use e2e::cluster::ClusterChoice;
 use e2e::environment::Environment;
+use e2e::interruption::{self, Scope};
 use e2e::kubernetes::{
     Built, ClusterId, DownAtEnd, Kubernetes, KubernetesVersion, Network, Options,
 };
@@ -34,9 +35,13 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use walkdir::{DirEntry, WalkDir};
 
+/// Options of a cluster, which an interruption of the tests ends.
 fn options(purpose: &str, network: Network) -> Options {
     let id = ClusterId::beside_that_of_this_checkout(purpose).unwrap();
-    Options { id, network, ..Options::of_version(KubernetesVersion::default()).unwrap() }
+    let usual = Options::of_version(KubernetesVersion::default()).unwrap();
+    let options = Options { id, network, ..usual };
+    interruption::guard([options.clone()], Scope::Used).unwrap();
+    options
 }
 
 /// Runs `body` with the operator on a cluster of these options, of which nothing is left in the end.

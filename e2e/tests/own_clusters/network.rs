@@ -3,7 +3,7 @@
 use super::{on_a_cluster, options};
 use e2e::examples::run::run;
 use e2e::kubernetes::{IpFamilies, Network};
-use e2e::not_run;
+use e2e::notes;
 use e2e::progress::Progress;
 use std::net::IpAddr;
 use std::path::Path;
@@ -18,7 +18,7 @@ fn miniclusters_run_over_ipv6_under_any_cluster_domain() {
     let progress = Progress::new();
     if !Path::new(KERNEL_HAS_IPV6).exists() {
         let reason = format!("the kernel has no IPv6, there is no {KERNEL_HAS_IPV6}");
-        not_run::note("MiniClusters over IPv6", &reason, &progress);
+        notes::not_run("MiniClusters over IPv6", &reason, &progress);
         return;
     }
     let network = Network {

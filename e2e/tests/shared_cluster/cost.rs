@@ -4,7 +4,7 @@ use crate::{Trial, trial, wait_for};
 use anyhow::{Result, ensure};
 use e2e::audit::{Audit, Request};
 use e2e::kubernetes::Kubernetes;
-use e2e::not_run;
+use e2e::notes;
 use e2e::progress::Progress;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -58,11 +58,12 @@ async fn costs(trial: &Trial, log: &Path, size: u32) -> Result<()> {
 
 /// Checks what MiniClusters cost that have waited for nodes for a while.
 async fn waiting_costs(trial: &Trial, log: &Path) -> Result<()> {
-    for number in 0..WAITING {
-        let name = format!("waits{number}");
-        let fields = "size: 2, pod: {nodeSelector: {such: none}}";
-        let run = trial.run(&name, fields, "command: 'true'").await?;
-        run.await_condition("Progressing", "Waiting").await?;
+    let names: Vec<String> = (0..WAITING).map(|number| format!("waits{number}")).collect();
+    for name in &names {
+        trial.run(name, "size: 2, pod: {nodeSelector: {such: none}}", "command: 'true'").await?;
+    }
+    for name in &names {
+        trial.named(name).await_condition("Progressing", "Waiting").await?;
     }
     renewed(log).await?;
     let mut audit = Audit::from_now_on(log)?;
@@ -89,7 +90,7 @@ fn counted(purpose: &str, body: impl AsyncFnOnce(&Trial, &Path) -> Result<()> + 
     trial(purpose, async |trial| {
         let Ok(log) = trial.own().map(Kubernetes::audit_log) else {
             let why = "there is no access to the API server's audit log";
-            not_run::note("the cost", why, &Progress::new());
+            notes::not_run("the cost", why, &Progress::new());
             return Ok(());
         };
         body(trial, &log).await

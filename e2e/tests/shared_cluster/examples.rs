@@ -1,4 +1,4 @@
-//! Applies each example below `examples/` to a cluster and runs the steps of its `expect.txt`.
+//! Applies each example below `examples/` to a cluster and runs the steps of its `expect.toml`.
 
 use e2e::examples::names;
 use e2e::examples::run::run;

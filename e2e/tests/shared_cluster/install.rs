@@ -5,7 +5,7 @@ use crate::{Instance, succeeds, trial};
 use anyhow::{Context as _, Result, ensure};
 use e2e::environment::Environment;
 use e2e::examples::run::run;
-use e2e::not_run;
+use e2e::notes;
 use e2e::product::images::for_tests::SPACK_VIEW;
 use e2e::product::view::View;
 use e2e::progress::Progress;
@@ -42,7 +42,7 @@ async fn completed(run: &Instance<'_>, method: InstallMethod) -> Result<(Install
 fn images_are_mounted_by_default_where_the_cluster_can() {
     if let Some(method) = Environment::asked_for_install().unwrap() {
         let why = format!("the operator was installed with --install {method:?}");
-        not_run::note("mounts without being asked for", &why, &Progress::new());
+        notes::not_run("mounts without being asked for", &why, &Progress::new());
         return;
     }
     trial("mounted", async |trial| {
@@ -89,7 +89,7 @@ fn an_arbitrary_user_mounts_a_spack_view_under_restricted() {
         (!has_image_volumes().unwrap()).then_some("the API server has no image volumes")
     };
     if let Some(why) = why {
-        not_run::note("a mounted Spack view", why, &Progress::new());
+        notes::not_run("a mounted Spack view", why, &Progress::new());
         return;
     }
     trial("spack", async |trial| {

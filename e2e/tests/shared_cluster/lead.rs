@@ -54,7 +54,7 @@ fn a_lead_lost_before_the_quorum_fails_only_commands() {
     });
 }
 
-/// The lead has read that it needs three; the kubelet updates its file with the new number within about a minute.
+/// The lead has read that it needs three; its agent reads the new number when the kubelet has updated the file.
 #[test]
 #[ignore = "needs a cluster"]
 fn the_lead_waits_for_the_reduced_size_only() {

@@ -41,7 +41,7 @@ mod without_python;
 
 use anyhow::Result;
 use e2e::environment::Environment;
-use e2e::not_run;
+use e2e::notes;
 use e2e::product::view::View;
 use e2e::progress::Progress;
 use e2e::trial::Trial;
@@ -58,7 +58,7 @@ fn trial(purpose: &str, body: impl AsyncFnOnce(&Trial) -> Result<()> + Send) {
 fn lacks_real_flux(what: &str, why: &str) -> Result<bool> {
     let lacks = !View::from_environment()?.is_real();
     if lacks {
-        not_run::note(what, why, &Progress::new());
+        notes::not_run(what, why, &Progress::new());
     }
     Ok(lacks)
 }

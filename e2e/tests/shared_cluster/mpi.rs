@@ -2,7 +2,7 @@
 
 use crate::{trial, with_real_flux};
 use anyhow::ensure;
-use e2e::not_run;
+use e2e::notes;
 use e2e::product::view::View;
 use e2e::progress::Progress;
 
@@ -21,7 +21,7 @@ fn a_program_whose_ranks_would_be_alone_is_refused() {
         let view = View::from_environment()?;
         if !view.is_real() || view.has_pmix()? {
             let why = "it needs real Flux without flux-pmix";
-            not_run::note("the refusal of Open MPI 5", why, &Progress::new());
+            notes::not_run("the refusal of Open MPI 5", why, &Progress::new());
             return Ok(());
         }
         for (name, image, command, flags, words) in [

@@ -3,7 +3,7 @@
 
 use crate::{Instance, Trial, end_of, trial, wait_for};
 use anyhow::{Result, ensure};
-use e2e::not_run;
+use e2e::notes;
 use e2e::progress::Progress;
 use flux_api::crd::MiniClusterStatus;
 use k8s_openapi::api::batch::v1::Job;
@@ -55,7 +55,7 @@ fn a_run_ends_with_its_runner_beside_injected_containers() {
     trial("proxy", async |trial| {
         if trial.kubectl(&["get", "mutatingadmissionpolicies"]).is_err() {
             let why = "the cluster has no MutatingAdmissionPolicy";
-            not_run::note("containers of others", why, &Progress::new());
+            notes::not_run("containers of others", why, &Progress::new());
             return Ok(());
         }
         trial.kubectl(&["apply", "--filename", PROXY])?;

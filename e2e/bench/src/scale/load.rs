@@ -76,34 +76,3 @@ fn node(number: u32) -> Result<Node> {
         .replace("$KUBELET", KubernetesVersion::default().full());
     Ok(serde_saphyr::from_str(&text)?)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MANY: Load = Load { miniclusters: 1000, pods: 4 };
-    const LARGE: Load = Load { miniclusters: 1, pods: 5000 };
-
-    #[test]
-    fn only_pods_of_the_large_minicluster_are_held() {
-        for (load, held) in [(MANY, 0), (LARGE, 1)] {
-            let objects = load.objects();
-            assert_eq!(objects.len(), usize::try_from(load.miniclusters).unwrap());
-            let text = serde_json::to_string(&objects[0]).unwrap();
-            let read: MiniCluster = serde_json::from_str(&text).unwrap();
-            assert_eq!(read.spec.size, i32::try_from(load.pods).unwrap());
-            assert_eq!(text.matches(HOLD).count(), held, "{text}");
-        }
-        let stages = include_str!("../../../kubernetes/src/kubernetes/files/kwok.yaml");
-        assert!(stages.contains(&format!(".metadata.annotations[\"{HOLD}\"]")));
-    }
-
-    #[test]
-    fn nodes_have_room_for_the_largest_load_alone() {
-        assert_eq!((nodes_for(&[MANY, LARGE]), nodes_for(&[])), (47, 1));
-        let node = node(7).unwrap();
-        assert_eq!(node.metadata.name.as_deref(), Some("node-0007"));
-        let room = node.status.unwrap().allocatable.unwrap();
-        assert_eq!(room["pods"].0, PODS_PER_NODE.to_string());
-    }
-}

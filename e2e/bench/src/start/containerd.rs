@@ -79,23 +79,3 @@ impl Drop for Containerd {
         let _ = self.listening.wait();
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn starts_and_ends_of_tasks_are_read_and_nothing_else() {
-        let read = |topic: &str, details: &str| {
-            parse(&format!("2026-11-21 21:56:42.123456789 +0000 UTC k8s.io {topic} {details}"))
-        };
-        let event = read("/tasks/start", r#"{"container_id":"a","pid":7}"#).unwrap();
-        assert_eq!((event.container.as_str(), event.change), ("a", Change::Started));
-        assert_eq!(event.at, "2026-11-21T21:56:42.123456789Z".parse().unwrap());
-        let event = read("/tasks/exit", r#"{"container_id":"a","id":"a","pid":7}"#).unwrap();
-        assert_eq!(event.change, Change::Ended);
-        assert_eq!(read("/tasks/exit", r#"{"container_id":"a","id":"probe","pid":7}"#), None);
-        assert_eq!(read("/tasks/create", r#"{"container_id":"a","pid":7}"#), None);
-        assert_eq!(parse("anything"), None);
-    }
-}

@@ -131,22 +131,3 @@ async fn create_all(trial: &Trial, wanted: RunSpec<'_>) -> Result<()> {
     }
     Ok(())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use procfs::{ExplicitSystemInfo, FromReadSI as _};
-
-    #[test]
-    fn work_is_what_processors_do_beside_waiting() {
-        let text = "cpu 100 20 30 9999 9999 4 5 9999 0 0\nctxt 1\nbtime 1\nprocesses 1\n";
-        let system = ExplicitSystemInfo {
-            boot_time_secs: 0,
-            ticks_per_second: 100,
-            page_size: 4096,
-            is_little_endian: true,
-        };
-        let statistics = KernelStats::from_read(text.as_bytes(), &system).unwrap();
-        assert_eq!(work(&statistics.total), Duration::from_millis(1590));
-    }
-}

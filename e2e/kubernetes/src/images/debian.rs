@@ -142,24 +142,3 @@ impl Recipe<'_> {
         command
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn another_source_is_another_image() {
-        let directory = tempfile::tempdir().unwrap();
-        let source = directory.path().join("program.c");
-        let key = || {
-            let program = Program { source: &source, compile: "cc", tools: &[] };
-            let recipe =
-                Recipe { release: Release::Bookworm, packages: &[], program: Some(program) };
-            recipe.key().unwrap()
-        };
-        fs::write(&source, "one").unwrap();
-        let first = key();
-        fs::write(&source, "two").unwrap();
-        assert_ne!(key(), first);
-    }
-}

@@ -118,16 +118,3 @@ pub(super) fn header(kind: EntryType, mode: u32, size: u64) -> Header {
     header.set_size(size);
     header
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_same_files_are_the_same_layer() {
-        let directory = tempfile::tempdir().unwrap();
-        let first = Layer::from_sources(directory.path(), &[Source::link("a", "1")]).unwrap();
-        let twice = [Source::link("a", "0"), Source::link("a", "1")];
-        assert_eq!(Layer::from_sources(directory.path(), &twice).unwrap(), first);
-    }
-}

@@ -24,7 +24,7 @@ impl Kubernetes {
         &self.layout.kubeconfig
     }
 
-    /// The API server's audit log: a line of JSON for each request.
+    /// The API server's audit log: a line of JSON for each request of a service account outside of `kube-system`.
     pub fn audit_log(&self) -> PathBuf {
         self.layout.first().var().join("log/kubernetes/audit.log")
     }

@@ -51,6 +51,8 @@ pub(crate) struct Values {
     several: bool,
     simulated: bool,
     native_gangs: bool,
+    /// Measurements are made with the default settings of Kubernetes and Go.
+    pub(crate) is_measured: bool,
 }
 
 impl Values {
@@ -69,7 +71,10 @@ impl Values {
         } else {
             "cpuManagerPolicy: none"
         };
+        let is_measured = matches!(options.nodes, Nodes::RealWithDisk | Nodes::Simulated);
+        let sync = if is_measured { "1m" } else { "10s" };
         values.extend([
+            ("sync-period", sync.to_owned()),
             ("cpu-manager", cpu_manager.to_owned()),
             ("node", node.name.clone()),
             ("control-group", node.control_group.clone()),
@@ -82,7 +87,7 @@ impl Values {
         ]);
         values.extend(built.kwok.as_deref().map(|kwok| ("kwok", inside(kwok))));
         let (simulated, native_gangs) = (options.nodes == Nodes::Simulated, options.native_gangs);
-        Ok(Self { named: values, several, simulated, native_gangs })
+        Ok(Self { named: values, several, simulated, native_gangs, is_measured })
     }
 
     pub(crate) fn fill(&self, text: &str) -> String {

@@ -178,7 +178,6 @@ fn plug_plan(name: &str, holder: i32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kubernetes::IpFamilies;
     use crate::kubernetes::layout::{ClusterId, Layout};
 
     #[test]
@@ -192,36 +191,5 @@ mod tests {
         assert!(holds(&words, &node) && holds(&words[2..], &node));
         assert!(!holds(&words, &other) && !holds(&words[..3], &node) && !holds(&[], &node));
         assert!(!holds(&["vi".to_owned(), state], &node));
-    }
-
-    #[test]
-    fn the_first_node_has_an_address_of_each_family() {
-        let both = Network { ip_families: IpFamilies::Ipv4AndIpv6, ..Network::default() };
-        insta::assert_snapshot!(network_plan(0, 1, &both), @r"
-        link set lo up
-        link add node0 type bridge
-        address add 10.89.0.2/24 dev node0
-        address add fd00:10:89::2/64 dev node0 nodad
-        link set node0 up
-        route add default via 10.89.0.1 dev node0 onlink
-        route add default via fd00:10:89::1 dev node0 onlink
-        ");
-    }
-
-    #[test]
-    fn a_further_node_has_routes_to_pods_of_the_others() {
-        insta::assert_snapshot!(network_plan(1, 3, &Network::default()), @r"
-        link set lo up
-        address add 10.89.0.3/24 dev node0
-        link set node0 up
-        route add default via 10.89.0.1 dev node0 onlink
-        route add 10.244.0.0/24 via 10.89.0.2 dev node0
-        route add 10.244.2.0/24 via 10.89.0.4 dev node0
-        ");
-        insta::assert_snapshot!(plug_plan("node-2", 42), @r"
-        link add node-2 type veth peer name node0 netns 42
-        link set node-2 master node0
-        link set node-2 up
-        ");
     }
 }

@@ -89,7 +89,10 @@ impl Recipe {
 
     fn arguments(&self) -> Vec<String> {
         let link = format!("-ldflags=-s -w {}", self.link.replace("@version@", &self.version));
-        let fixed = ["build", "-mod=readonly", "-buildvcs=false", "-trimpath"].map(str::to_owned);
+        // The linker omits debug information (`-w`). Without it, the compiler takes a seventh less time.
+        let fixed =
+            ["build", "-mod=readonly", "-buildvcs=false", "-trimpath", "-gcflags=all=-dwarf=false"]
+                .map(str::to_owned);
         let output = [link.trim_end(), "-o", "../"].map(str::to_owned);
         [&fixed, &self.flags[..], &output, &self.packages].concat()
     }
@@ -105,6 +108,8 @@ impl Recipe {
         let errors = output.try_clone()?;
         let mut go = Command::new("go");
         go.args(self.arguments()).current_dir(&source).env("CGO_ENABLED", "0").env("GOWORK", "off");
+        // The compiler takes less time if its garbage collector runs less often.
+        go.env("GOGC", "200");
         programs::show(go.stdin(Stdio::null()).stdout(output).stderr(errors)).with_context(
             || {
                 let tail = programs::tail(log, 20);

@@ -1,16 +1,11 @@
 //! `flux jobs`, and `flux job` with its sub-commands.
 
 use super::submit::follow;
-use super::{Call, formatted};
+use super::{Call, formatted, parsed_id};
 use crate::output::{self, Failure};
 use crate::protocol::{Request, Wait};
 use flux_protocol::job_id::f58;
 use serde_json::Value;
-
-pub(super) fn job_id(text: &str) -> Result<u64, Failure> {
-    flux_protocol::job_id::parse(text)
-        .ok_or_else(|| Failure::new(format!("flux-job: error parsing jobid: \"{text}\"")))
-}
 
 /// One's own jobs, the newest first.
 fn own_jobs(call: &Call) -> Result<Vec<Value>, Failure> {
@@ -67,7 +62,7 @@ pub(crate) fn status(call: &Call) -> Result<u8, Failure> {
     }
     let mut highest = 0;
     for id in &call.words {
-        highest = highest.max(follow(call, job_id(id)?, false)?);
+        highest = highest.max(follow(call, parsed_id(id)?, false)?);
     }
     Ok(highest)
 }
@@ -79,7 +74,7 @@ pub(crate) fn eventlog(call: &Call) -> Result<u8, Failure> {
         ["--format=json", "--path=exec", id] => ("exec", id),
         _ => return Err(call.but("with --format=json, or with --path=exec as well")),
     };
-    let events = call.ask("flux-job", &Request::Eventlog(job_id(id)?))?;
+    let events = call.ask("flux-job", &Request::Eventlog(parsed_id(id)?))?;
     let Some(events) = events[path].as_array() else {
         return Err(Failure::new(format!("flux-job: {path} of job {id} not found")));
     };
@@ -94,7 +89,7 @@ pub(crate) fn taskmap(call: &Call) -> Result<u8, Failure> {
     let task = |word: &str| word.strip_prefix("--hostname=")?.parse().ok();
     let [option, id] = call.given()[..] else { return Err(call.but("of a task and a job")) };
     let task = task(option).ok_or_else(|| call.but("with --hostname=TASKID"))?;
-    let host = call.ask("flux-job: taskmap", &Request::TaskHost(job_id(id)?, task))?;
+    let host = call.ask("flux-job: taskmap", &Request::TaskHost(parsed_id(id)?, task))?;
     output::line(host.as_str().unwrap_or_default());
     Ok(0)
 }

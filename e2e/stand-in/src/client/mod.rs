@@ -75,6 +75,11 @@ impl Call {
     }
 }
 
+fn parsed_id(text: &str) -> Result<u64, Failure> {
+    let fault = || Failure::new(format!("flux-job: error parsing jobid: \"{text}\""));
+    job_id::parse(text).ok_or_else(fault)
+}
+
 fn socket_path(uri: &str) -> Result<&str, Failure> {
     uri.strip_prefix("local://")
         .ok_or_else(|| Failure::not_simulated(&format!("connecting to {uri}")))

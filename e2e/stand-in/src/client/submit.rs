@@ -2,8 +2,7 @@
 //! allocation, and what it submits is scheduled on the allocation only, as in the instance real Flux would
 //! start for it.
 
-use super::Call;
-use super::jobs::job_id;
+use super::{Call, parsed_id};
 use crate::jobs::jobspec::{self, program_name};
 use crate::options::Parsed;
 use crate::output::{self, Failure, strerror};
@@ -46,7 +45,7 @@ pub(crate) fn run(call: &Call) -> Result<u8, Failure> {
 /// `flux job attach ID`. It has no input for the job in any case.
 pub(crate) fn attach(call: &Call) -> Result<u8, Failure> {
     let ([id] | ["--read-only", id]) = call.given()[..] else { return Err(call.but("with an id")) };
-    attached(call, job_id(id)?, held())
+    attached(call, parsed_id(id)?, held())
 }
 
 /// Keeps what is to be passed on to a job until there is one.
