@@ -1,125 +1,71 @@
 //! Answers, and refusals, which all have one shape.
 
-use crate::system::output::chain;
-use bytes::Bytes;
+use axum::Json;
+use axum::http::StatusCode;
+use axum::http::header::{
+    CACHE_CONTROL, HeaderName, HeaderValue, REFERRER_POLICY, RETRY_AFTER, WWW_AUTHENTICATE,
+    X_CONTENT_TYPE_OPTIONS,
+};
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
 use flux_protocol::client::SocketError;
 use futures::{Stream, StreamExt as _, stream};
-use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt as _, Full, StreamBody};
-use hyper::body::Frame;
-use hyper::header::{
-    ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, REFERRER_POLICY, RETRY_AFTER,
-    WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
-};
-use hyper::{Response, StatusCode};
 use nix::errno::Errno;
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::convert::Infallible;
 use std::time::Duration;
-use tokio::time::{Instant, interval_at};
 
-pub(super) type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
-
-pub(super) const JSON: &str = "application/json";
-pub(super) const TEXT: &str = "text/plain; charset=utf-8";
-pub(super) const HTML: &str = "text/html; charset=utf-8";
-pub(super) const EVENT_STREAM: &str = "text/event-stream";
-
-/// Seconds after which to ask again.
-pub(super) const RETRY: HeaderValue = HeaderValue::from_static("1");
-/// How long a stream is silent at most.
+/// Seconds after which a client may try again.
+pub(crate) const RETRY: HeaderValue = HeaderValue::from_static("1");
+/// The longest time without a line in a stream of events: a comment shows each side that the other is there.
 const LONGEST_SILENCE: Duration = Duration::from_secs(15);
-/// What no answer goes without: a browser keeps none, does not guess what it is, and tells no other site of the token in
-/// the page's address.
+/// The headers of every answer: a browser keeps none, does not guess what it is, and names the page's address, in which
+/// the token is, to no other site.
 const HEADERS: [(HeaderName, &str); 3] = [
     (CACHE_CONTROL, "no-store"),
     (X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (REFERRER_POLICY, "no-referrer"),
 ];
 
-fn of_body(kind: &'static str, body: UnsyncBoxBody<Bytes, Infallible>) -> Answer {
-    let mut answer = Response::new(body);
-    let headers = answer.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-    for (name, value) in HEADERS {
-        headers.insert(name, HeaderValue::from_static(value));
-    }
-    answer
+/// Server-sent events as they come.
+pub(crate) fn events(events: impl Stream<Item = Event> + Send + 'static) -> Response {
+    let all = stream::iter([Event::default().comment("connected")]).chain(events);
+    let keep_alive = KeepAlive::new().interval(LONGEST_SILENCE).text("nothing new");
+    Sse::new(all.map(Ok::<_, Infallible>)).keep_alive(keep_alive).into_response()
 }
 
-/// An answer of this `kind`.
-pub(super) fn whole(kind: &'static str, body: impl Into<Bytes>) -> Answer {
-    of_body(kind, Full::new(body.into()).boxed_unsync())
+/// One server-sent event.
+pub(crate) fn event(name: &str, data: &impl Serialize) -> Event {
+    Event::default().event(name).json_data(data).unwrap_or_default()
 }
 
-pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Answer {
-    let mut answer = whole(JSON, serde_json::to_vec(value).unwrap_or_default());
-    *answer.status_mut() = status;
-    answer
-}
-
-/// Server-sent events as they come, with a comment at once and where none has come for a while, by which both sides see
-/// that the other is there.
-pub(super) fn events(events: impl Stream<Item = Bytes> + Send + 'static) -> Answer {
-    let ticks = interval_at(Instant::now() + LONGEST_SILENCE, LONGEST_SILENCE);
-    let state = (Box::pin(events), ticks);
-    let with_comments = stream::unfold(state, |(mut events, mut ticks)| async move {
-        let next = tokio::select! {
-            event = events.next() => event?,
-            _ = ticks.tick() => Bytes::from_static(b": nothing new\n\n"),
-        };
-        Some((next, (events, ticks)))
-    });
-    let first = stream::iter([Bytes::from_static(b": connected\n\n")]);
-    let frames = first.chain(with_comments).map(|bytes| Ok(Frame::data(bytes)));
-    of_body(EVENT_STREAM, StreamBody::new(frames).boxed_unsync())
-}
-
-/// One server-sent event. JSON has no line ends of its own.
-pub(super) fn event(name: &str, data: &impl Serialize) -> Bytes {
-    let data = serde_json::to_string(data).unwrap_or_default();
-    format!("event: {name}\ndata: {data}\n\n").into()
-}
-
-/// Why there is no answer.
+/// Why a request is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Refusal {
-    pub(super) status: StatusCode,
+pub(crate) struct Refusal {
+    status: StatusCode,
     /// What is wrong, and what to do.
-    pub(super) detail: String,
-    /// Methods that would have been right.
-    allowed: Option<&'static [&'static str]>,
+    pub(crate) detail: String,
 }
 
 impl Refusal {
-    pub(super) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
-        Self { status, detail: detail.into(), allowed: None }
+    pub(crate) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
+        Self { status, detail: detail.into() }
     }
 
-    pub(super) fn bad(detail: impl Into<String>) -> Self {
+    pub(crate) fn bad(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, detail)
     }
 
-    pub(super) fn method(allowed: &'static [&'static str]) -> Self {
-        let detail = format!("here is {}", allowed.join(", "));
-        Self { allowed: Some(allowed), ..Self::new(StatusCode::METHOD_NOT_ALLOWED, detail) }
-    }
-
     /// The document of every refusal.
-    pub(super) fn document(&self, path: &str) -> impl Serialize {
+    pub(crate) fn document(&self, path: &str) -> Value {
         let error = self.status.canonical_reason().unwrap_or_default();
         json!({ "error": error, "detail": self.detail, "path": path })
     }
 
-    pub(super) fn answer(&self, path: &str) -> Answer {
-        let mut answer = json(self.status, &self.document(path));
+    fn answer(&self, path: &str) -> Response {
+        let mut answer = (self.status, Json(self.document(path))).into_response();
         let headers = answer.headers_mut();
-        if let Some(allowed) = self.allowed
-            && let Ok(value) = HeaderValue::from_str(&allowed.join(", "))
-        {
-            headers.insert(ALLOW, value);
-        }
         if self.status == StatusCode::UNAUTHORIZED {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
@@ -130,51 +76,67 @@ impl Refusal {
     }
 }
 
-/// What Flux does not know is not found, what it does not take is a mistake of whoever asks, and all else is that it
-/// cannot be asked now.
+/// [`complete`] makes the document, because it knows the path.
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let mut answer = self.status.into_response();
+        answer.extensions_mut().insert(self);
+        answer
+    }
+}
+
+/// The answer to a request for `path`, with the document of its refusal and with all headers.
+pub(crate) fn complete(mut answer: Response, path: &str) -> Response {
+    if answer.status() == StatusCode::METHOD_NOT_ALLOWED {
+        let detail = "the header Allow has the methods of this path";
+        answer = Refusal::new(answer.status(), detail).into_response();
+    }
+    if let Some(refusal) = answer.extensions_mut().remove::<Refusal>() {
+        answer = refusal.answer(path);
+    }
+    for (name, value) in HEADERS {
+        answer.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    answer
+}
+
+/// What Flux does not know is not found, what it refuses is a mistake of the client, and with every other error the client
+/// may try again.
 impl From<SocketError> for Refusal {
     fn from(error: SocketError) -> Self {
-        let status = if error.is(Errno::ENOENT) {
+        if error.is(Errno::ENOENT) {
             return Self::new(StatusCode::NOT_FOUND, "there is no such job");
-        } else if error.is(Errno::EINVAL) || error.is(Errno::EPROTO) {
-            StatusCode::BAD_REQUEST
-        } else {
-            StatusCode::SERVICE_UNAVAILABLE
-        };
-        Self::new(status, chain(&error))
+        }
+        let is_mistake = error.is(Errno::EINVAL) || error.is(Errno::EPROTO);
+        let status =
+            if is_mistake { StatusCode::BAD_REQUEST } else { StatusCode::SERVICE_UNAVAILABLE };
+        Self::new(status, format!("{:#}", anyhow::Error::from(error)))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use axum::body::to_bytes;
+    use axum::http::header::CONTENT_TYPE;
 
     #[test]
-    fn a_refusal_says_what_to_do_in_words_and_in_headers() {
-        let refused = Refusal::method(&["GET", "POST"]).answer("/x");
-        assert_eq!(
-            (refused.status().as_u16(), &refused.headers()[ALLOW]),
-            (405, &"GET, POST".parse().unwrap())
-        );
+    fn errors_of_flux_have_a_status_each() {
         let failed = |errno: Errno| {
             let errno = errno as u32;
             SocketError::Failed { topic: "t".to_owned(), errno, text: "x".to_owned() }
         };
         let status = |errno| Refusal::from(failed(errno)).status.as_u16();
         assert_eq!([Errno::ENOENT, Errno::EINVAL, Errno::ENOSYS].map(status), [404, 400, 503]);
-        let away = Refusal::from(SocketError::Silent { topic: "t".to_owned() }).answer("/x");
-        assert_eq!(away.headers()[RETRY_AFTER], "1");
+        let silent = Refusal::from(SocketError::Silent { topic: "t".to_owned() });
+        assert_eq!(complete(silent.into_response(), "/x").headers()[RETRY_AFTER], "1");
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_silent_stream_has_comments() {
-        let mut body = events(stream::pending()).into_body();
-        for expected in [": connected\n\n", ": nothing new\n\n"] {
-            let frame = body.frame().await.unwrap().unwrap().into_data().unwrap();
-            assert_eq!(frame, expected);
-        }
-        let one = stream::iter([event("end", &json!({ "a": "b\nc" }))]);
-        let all = events(one).into_body().collect().await.unwrap().to_bytes();
+    #[tokio::test]
+    async fn a_stream_begins_with_a_comment() {
+        let answer = events(stream::iter([event("end", &json!({ "a": "b\nc" }))]));
+        assert_eq!(answer.headers()[CONTENT_TYPE], "text/event-stream");
+        let all = to_bytes(answer.into_body(), 1000).await.unwrap();
         assert_eq!(all, ": connected\n\nevent: end\ndata: {\"a\":\"b\\nc\"}\n\n");
     }
 }

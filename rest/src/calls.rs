@@ -1,152 +1,168 @@
-//! What each call asks of Flux.
+//! The calls of the API: what each path and method does.
 
-use crate::serve::answer::{
-    Answer, EVENT_STREAM, HTML, JSON, RETRY, Refusal, TEXT, events, json as answer_json, whole,
+use crate::answer::{RETRY, Refusal, events};
+use crate::context::Context;
+use crate::feed::Feed;
+use crate::instance::{lead_attribute, resources};
+use crate::job_stream::{self, Log};
+use crate::query::{self, Query};
+use crate::submission::Submission;
+use crate::{listing, metrics};
+use axum::extract::{Extension, FromRequestParts, Path, State};
+use axum::http::header::{
+    ACCEPT, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, LOCATION, RETRY_AFTER,
 };
-use crate::serve::call::Target;
-use crate::serve::instance::{lead_attribute, resources};
-use crate::serve::job_stream::{self, Log};
-use crate::serve::query::{self, Query};
-use crate::serve::server::Served;
-use crate::serve::submission::Submission;
-use crate::serve::{listing, metrics};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
+use axum::response::{Html, IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
 use bytes::Bytes;
 use flux_protocol::client::{job_ingest, job_list, job_manager};
-use flux_protocol::job_id::f58_plain;
-use hyper::header::{
-    ACCEPT, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, RETRY_AFTER,
-};
-use hyper::{HeaderMap, StatusCode};
+use flux_protocol::job_id::{self, f58_plain};
 use nix::errno::Errno;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-const PAGE: &str = include_str!("page.html");
 const DOCUMENT: &str = include_str!("openapi.json");
-/// There was more output than the answer has.
+const JSON: &str = "application/json";
+const TEXT: &str = "text/plain; charset=utf-8";
+/// The header of an answer that has not the whole output.
 const TRUNCATED: HeaderName = HeaderName::from_static("output-truncated");
+/// Ids go to Flux as signed numbers; it makes none that is larger (RFC 19).
+const LARGEST_ID: u64 = i64::MAX.cast_unsigned();
 
-/// What is asked, by somebody who may.
-pub(super) struct Question<'request> {
-    pub(super) target: Target,
-    pub(super) method: &'request str,
-    pub(super) path: &'request str,
-    pub(super) query: Query,
-    pub(super) headers: &'request HeaderMap,
-    pub(super) body: Bytes,
+/// What is served.
+#[derive(Clone)]
+pub(crate) struct Served {
+    pub(crate) context: Arc<Context>,
+    feed: Arc<Feed>,
 }
 
-pub(super) async fn respond(served: &Served, question: Question<'_>) -> Result<Answer, Refusal> {
-    let Served { context, feed } = served;
-    let Question { target, method, query, headers, .. } = &question;
-    match (target, *method) {
-        (Target::Page, _) => Ok(page()),
-        (Target::Health, _) => Ok(ok(&json!({ "status": "ok" }))),
-        (Target::Document, _) => Ok(whole(JSON, DOCUMENT)),
-        (Target::About, _) => about(served).await,
-        (Target::Jobs, "POST") => submit(served, headers, &question.body).await,
-        (Target::Jobs, _) => jobs(served, query).await,
-        (Target::Job(id), "DELETE") => cancel(served, *id, query.get("reason")).await,
-        (Target::Job(id), _) => job(served, *id).await,
-        (Target::Output(id), _) => {
-            let stream = query::stream(query)?;
-            if !is_wanted(headers, EVENT_STREAM) {
-                return output(served, *id, stream.as_deref()).await;
-            }
-            follow(served, *id, Log::Output(stream), question.path).await
-        }
-        (Target::JobEvents(id), _) if is_wanted(headers, EVENT_STREAM) => {
-            follow(served, *id, Log::Events, question.path).await
-        }
-        (Target::JobEvents(id), _) => Ok(ok(&job_stream::events(context, *id).await?)),
-        (Target::Resources, _) => Ok(ok(&context.resources().await?)),
-        (Target::Instance, _) => Ok(ok(&context.instance().await?)),
-        (Target::Events, _) => Ok(events(feed.listen(context))),
-        (Target::Metrics, _) => {
-            let mut socket = context.connect().await?;
-            let jobs = job_list::count(&mut socket).await?;
-            let ranks = resources(&mut socket).await?;
-            Ok(whole(metrics::KIND, metrics::text(&jobs, &ranks)))
-        }
+impl Served {
+    pub(crate) fn new(context: Context) -> Self {
+        Self { context: Arc::new(context), feed: Arc::new(Feed::new()) }
     }
 }
 
-fn ok(value: &Value) -> Answer {
-    answer_json(StatusCode::OK, value)
+type Answer = Result<Response, Refusal>;
+
+/// Every path. `openapi.json` describes them.
+pub(crate) fn routes() -> Router<Served> {
+    Router::new()
+        .route("/", get(page))
+        .route("/health", get(health))
+        .route("/metrics", get(metrics))
+        .route("/api/v1", get(about))
+        .route("/api/v1/", get(about))
+        .route("/api/v1/health", get(health))
+        .route("/api/v1/openapi.json", get(([(CONTENT_TYPE, JSON)], DOCUMENT)))
+        .route("/api/v1/jobs", get(jobs).post(submit))
+        .route("/api/v1/jobs/{id}", get(job).delete(cancel))
+        .route("/api/v1/jobs/{id}/output", get(output))
+        .route("/api/v1/jobs/{id}/events", get(job_events))
+        .route("/api/v1/resources", get(ranks))
+        .route("/api/v1/instance", get(instance))
+        .route("/api/v1/events", get(changes))
+        .fallback(async || {
+            let detail = "there is nothing here: /api/v1/openapi.json has all paths";
+            Refusal::new(StatusCode::NOT_FOUND, detail)
+        })
 }
 
-fn page() -> Answer {
-    let mut answer = whole(HTML, PAGE);
+/// The id of a job in the path, in any of Flux's forms.
+struct JobId(u64);
+
+impl<Served: Send + Sync> FromRequestParts<Served> for JobId {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(head: &mut Parts, served: &Served) -> Result<Self, Refusal> {
+        let text = Path::<String>::from_request_parts(head, served).await;
+        let text = text.map_or_else(|_| String::new(), |Path(text)| text);
+        let id = job_id::parse(&text).filter(|id| *id <= LARGEST_ID);
+        let unknown = || Refusal::new(StatusCode::NOT_FOUND, format!("{text:?} is no id of a job"));
+        id.map(Self).ok_or_else(unknown)
+    }
+}
+
+async fn page() -> impl IntoResponse {
     // No other site shows the page as its own.
-    let policy = HeaderValue::from_static("frame-ancestors 'none'");
-    answer.headers_mut().insert(CONTENT_SECURITY_POLICY, policy);
-    answer
+    ([(CONTENT_SECURITY_POLICY, "frame-ancestors 'none'")], Html(include_str!("page.html")))
 }
 
-/// Whether the client names `kind` among what it takes.
-fn is_wanted(headers: &HeaderMap, kind: &str) -> bool {
-    let accepted = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    accepted.split([',', ';']).any(|part| part.trim().eq_ignore_ascii_case(kind))
+async fn health() -> Json<Value> {
+    Json(json!({ "status": "ok" }))
 }
 
-async fn about(served: &Served) -> Result<Answer, Refusal> {
-    let context = &served.context;
+async fn metrics(State(Served { context, .. }): State<Served>) -> Answer {
+    let mut socket = context.connect().await?;
+    let jobs = job_list::count(&mut socket).await?;
+    let ranks = resources(&mut socket).await?;
+    Ok(([(CONTENT_TYPE, metrics::KIND)], metrics::text(&jobs, &ranks)).into_response())
+}
+
+async fn about(State(Served { context, .. }): State<Served>) -> Result<Json<Value>, Refusal> {
     let mut socket = context.connect().await?;
     let mut value = async |name| lead_attribute(&mut socket, name).await;
     let (version, rank, size) =
         (value("version").await?, value("rank").await?, value("size").await?);
     let number = |text: String| text.parse::<u32>().unwrap_or_default();
-    Ok(ok(&json!({
-        "name": context.cluster, "user": context.name_of(context.defaults.uid), "broker_version": version,
-        "rank": number(rank), "size": number(size),
+    Ok(Json(json!({
+        "name": context.cluster, "user": context.users.name_of(context.defaults.uid),
+        "broker_version": version, "rank": number(rank), "size": number(size),
     })))
 }
 
-async fn submit(served: &Served, headers: &HeaderMap, body: &[u8]) -> Result<Answer, Refusal> {
-    let context = &served.context;
+async fn submit(
+    State(Served { context, .. }): State<Served>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Answer {
     let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim();
     if !kind.eq_ignore_ascii_case(JSON) {
         let detail = "send JSON, with the header Content-Type: application/json";
         return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail));
     }
-    let submission = Submission::read(body).map_err(Refusal::bad)?;
+    let submission = Submission::read(&body).map_err(Refusal::bad)?;
     let (defaults, urgency) = (&context.defaults, submission.urgency);
     let (jobspec, validated) = (submission.jobspec(defaults), defaults.validated);
     let mut socket = context.connect().await?;
     let id = job_ingest::submit(&mut socket, &jobspec, defaults.uid, urgency, validated).await?;
     let id = f58_plain(id);
-    let mut answer = answer_json(StatusCode::CREATED, &json!({ "id": id }));
-    if let Ok(location) = HeaderValue::from_str(&format!("/api/v1/jobs/{id}")) {
-        answer.headers_mut().insert(LOCATION, location);
-    }
-    Ok(answer)
+    let location = [(LOCATION, format!("/api/v1/jobs/{id}"))];
+    Ok((StatusCode::CREATED, location, Json(json!({ "id": id }))).into_response())
 }
 
-async fn jobs(served: &Served, query: &Query) -> Result<Answer, Refusal> {
-    let context = &served.context;
-    let uid_of = |name: &str| context.accounts.find_user(name).map(|user| user.uid);
-    let filter = query::filter(query, uid_of)?;
+async fn jobs(
+    State(Served { context, .. }): State<Served>,
+    Extension(query): Extension<Query>,
+) -> Result<Json<Value>, Refusal> {
+    let filter = query::filter(&query, |name| context.users.uid_of(name))?;
     let (jobs, next) = listing::page(&mut context.connect().await?, &filter).await?;
     let jobs: Vec<_> = jobs.into_iter().map(|job| context.job(job)).collect();
     let cursor = next.map(listing::Cursor::text);
-    Ok(ok(&json!({ "jobs": jobs, "cursor": cursor })))
+    Ok(Json(json!({ "jobs": jobs, "cursor": cursor })))
 }
 
-async fn job(served: &Served, id: u64) -> Result<Answer, Refusal> {
-    let context = &served.context;
+async fn job(JobId(id): JobId, State(Served { context, .. }): State<Served>) -> Answer {
     let found = job_list::find(&mut context.connect().await?, id, None).await?;
     let is_inactive = found.is_inactive();
-    let mut answer = answer_json(StatusCode::OK, &context.job(found));
+    let mut answer = Json(context.job(found)).into_response();
     if !is_inactive {
         answer.headers_mut().insert(RETRY_AFTER, RETRY);
     }
     Ok(answer)
 }
 
-async fn cancel(served: &Served, id: u64, reason: Option<&String>) -> Result<Answer, Refusal> {
-    let mut socket = served.context.connect().await?;
-    match job_manager::cancel(&mut socket, id, reason.map(String::as_str)).await {
+async fn cancel(
+    JobId(id): JobId,
+    State(Served { context, .. }): State<Served>,
+    Extension(query): Extension<Query>,
+) -> Answer {
+    let reason = query.get("reason").map(String::as_str);
+    let mut socket = context.connect().await?;
+    match job_manager::cancel(&mut socket, id, reason).await {
         // It has ended, or there was none.
         Err(error) if error.is(Errno::ENOENT) => {
             job_list::find(&mut socket, id, None).await?;
@@ -155,22 +171,62 @@ async fn cancel(served: &Served, id: u64, reason: Option<&String>) -> Result<Ans
         Err(error) => Err(error.into()),
         Ok(()) => {
             let document = json!({ "id": f58_plain(id), "status": "cancel requested" });
-            Ok(answer_json(StatusCode::ACCEPTED, &document))
+            Ok((StatusCode::ACCEPTED, Json(document)).into_response())
         }
     }
 }
 
-async fn output(served: &Served, id: u64, stream: Option<&str>) -> Result<Answer, Refusal> {
-    let (bytes, is_cut) = job_stream::output(&served.context, id, stream).await?;
-    let mut answer = whole(TEXT, bytes);
+async fn output(
+    JobId(id): JobId,
+    State(Served { context, .. }): State<Served>,
+    Extension(query): Extension<Query>,
+    headers: HeaderMap,
+    uri: Uri,
+) -> Answer {
+    let stream = query::stream(&query)?;
+    if wants_events(&headers) {
+        return follow(context, id, Log::Output(stream), &uri).await;
+    }
+    let (bytes, is_cut) = job_stream::output(&context, id, stream.as_deref()).await?;
+    let mut answer = ([(CONTENT_TYPE, TEXT)], bytes).into_response();
     if is_cut {
         answer.headers_mut().insert(TRUNCATED, HeaderValue::from_static("true"));
     }
     Ok(answer)
 }
 
-async fn follow(served: &Served, id: u64, log: Log, path: &str) -> Result<Answer, Refusal> {
-    let context = Arc::clone(&served.context);
-    let followed = job_stream::follow(context, id, log, path.to_owned()).await?;
+async fn job_events(
+    JobId(id): JobId,
+    State(Served { context, .. }): State<Served>,
+    headers: HeaderMap,
+    uri: Uri,
+) -> Answer {
+    if wants_events(&headers) {
+        return follow(context, id, Log::Events, &uri).await;
+    }
+    Ok(Json(job_stream::events(&context, id).await?).into_response())
+}
+
+async fn follow(context: Arc<Context>, id: u64, log: Log, uri: &Uri) -> Answer {
+    let followed = job_stream::follow(context, id, log, uri.path().to_owned()).await?;
     Ok(events(followed))
+}
+
+/// Whether the client accepts a stream of events.
+fn wants_events(headers: &HeaderMap) -> bool {
+    let accepted = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let mut kinds = accepted.split([',', ';']);
+    kinds.any(|kind| kind.trim().eq_ignore_ascii_case("text/event-stream"))
+}
+
+async fn ranks(State(Served { context, .. }): State<Served>) -> Result<Json<Value>, Refusal> {
+    Ok(Json(context.resources().await?))
+}
+
+async fn instance(State(Served { context, .. }): State<Served>) -> Result<Json<Value>, Refusal> {
+    Ok(Json(context.instance().await?))
+}
+
+async fn changes(State(Served { context, feed }): State<Served>) -> Response {
+    events(feed.listen(&context))
 }

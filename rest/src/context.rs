@@ -1,83 +1,107 @@
-//! What every answer needs: the broker, its jobs' users, and how this pod has started.
+//! What every answer needs: the broker, the users of jobs, and the phases of the pod's start.
 
-use crate::accounts::passwd::Databases;
-use crate::serve::instance::{Rank, Standing, resources};
-use crate::serve::job::Job;
-use crate::serve::submission::Defaults;
-use crate::serve::token::Token;
-use crate::status::client::ask;
-use flux_contract::Phase;
+use crate::instance::{Rank, Standing, resources};
+use crate::job::Job;
+use crate::submission::Defaults;
+use crate::token::Token;
+use crate::users::Users;
+use flux_contract::{Phase, ServedInstance};
 use flux_protocol::client::{BrokerAddress, BrokerSocket, SocketError, job_list, within};
+use flux_protocol::jobspec::flux_run_environment;
+use serde::Deserialize;
 use serde_json::{Value, json};
+use std::env;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::io::AsyncReadExt as _;
+use tokio::net::UnixStream;
+use tokio::time::timeout;
 
 /// How long a broker may take to accept a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long PID 1 may take to answer, which it does from memory.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Whom the server serves, and for whom.
 pub(crate) struct Context {
-    pub(crate) broker: BrokerAddress,
+    broker: BrokerAddress,
     pub(crate) token: Token,
     /// Name of the MiniCluster.
     pub(crate) cluster: String,
-    pub(crate) accounts: Databases,
+    pub(crate) users: Users,
     pub(crate) defaults: Defaults,
-    pub(crate) timeline: Timeline,
-}
-
-/// How this pod has started.
-pub(crate) struct Timeline {
-    /// Where PID 1 answers.
+    /// The socket of PID 1.
     agent: PathBuf,
-    /// What it answered when this program was started: Flux's user may not ask the PID 1 of a container of root.
-    before: Vec<Phase>,
-}
-
-impl Timeline {
-    pub(crate) async fn of(agent: PathBuf) -> Self {
-        let before = phases(&agent).await.unwrap_or_default();
-        Self { agent, before }
-    }
-
-    async fn now(&self) -> Vec<Phase> {
-        phases(&self.agent).await.unwrap_or_else(|| self.before.clone())
-    }
-}
-
-/// The phases that are over.
-async fn phases(agent: &Path) -> Option<Vec<Phase>> {
-    let mut phases = ask(agent, STATUS_TIMEOUT).await.ok()?.phases;
-    phases.pop();
-    Some(phases)
+    /// The phases of the start, for a user whom PID 1 does not answer.
+    timeline: Vec<Phase>,
 }
 
 impl Context {
+    /// The context of this process, whose user, environment and directory jobs get.
+    pub(crate) fn new(instance: ServedInstance, token: Token) -> Self {
+        // A job cannot have variables that are not UTF-8.
+        let text = |(name, value): (OsString, OsString)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        };
+        let directory = env::current_dir().unwrap_or_else(|_| "/".into());
+        let defaults = Defaults {
+            directory: directory.display().to_string(),
+            environment: flux_run_environment(env::vars_os().filter_map(text).collect()),
+            limits: instance.limits,
+            validated: instance.validated,
+            uid: nix::unistd::geteuid().as_raw(),
+        };
+        Self {
+            broker: BrokerAddress { socket: instance.broker, owner: None },
+            token,
+            cluster: instance.cluster,
+            users: Users::read(&instance.users),
+            defaults,
+            agent: instance.agent,
+            timeline: instance.timeline,
+        }
+    }
+
     pub(crate) async fn connect(&self) -> Result<BrokerSocket, SocketError> {
         within(CONNECT_TIMEOUT, "a connection", self.broker.connect()).await
     }
 
-    pub(super) fn name_of(&self, uid: u32) -> String {
-        self.accounts.find_uid(uid).map_or_else(|| uid.to_string(), |user| user.name)
-    }
-
-    pub(super) fn job(&self, listed: job_list::Job) -> Job {
-        Job::new(listed, |uid| self.name_of(uid))
+    pub(crate) fn job(&self, listed: job_list::Job) -> Job {
+        Job::new(listed, |uid| self.users.name_of(uid))
     }
 
     /// The ranks of the instance, as the API has them.
-    pub(super) async fn resources(&self) -> Result<Value, SocketError> {
+    pub(crate) async fn resources(&self) -> Result<Value, SocketError> {
         let ranks = resources(&mut self.connect().await?).await?;
         let ranks: Vec<_> = ranks.iter().map(Rank::document).collect();
         Ok(json!({ "ranks": ranks }))
     }
 
     /// The instance, as the API has it.
-    pub(super) async fn instance(&self) -> Result<Value, SocketError> {
+    pub(crate) async fn instance(&self) -> Result<Value, SocketError> {
         let standing = Standing::of(&mut self.connect().await?).await?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
-        Ok(standing.document(&self.cluster, &self.timeline.now().await, now))
+        let timeline = phases(&self.agent).await;
+        let timeline = timeline.as_ref().unwrap_or(&self.timeline);
+        Ok(standing.document(&self.cluster, timeline, now))
     }
+}
+
+/// The part of PID 1's report that is needed here.
+#[derive(Deserialize)]
+struct Report {
+    #[serde(default)]
+    phases: Vec<Phase>,
+}
+
+/// The phases that are over, by the report of PID 1 on its socket.
+async fn phases(agent: &Path) -> Option<Vec<Phase>> {
+    let ask = async {
+        let mut report = Vec::new();
+        UnixStream::connect(agent).await.ok()?.read_to_end(&mut report).await.ok()?;
+        serde_json::from_slice::<Report>(&report).ok()
+    };
+    let mut phases = timeout(STATUS_TIMEOUT, ask).await.ok()??.phases;
+    phases.pop();
+    Some(phases)
 }

@@ -1,138 +1,100 @@
-//! The server: connections, what each may take of time and memory, and who has the token.
+//! The server: it admits requests that have the token and are within the limits.
 
-use crate::serve::answer::{Answer, Refusal};
-use crate::serve::call::Target;
-use crate::serve::context::Context;
-use crate::serve::dispatch::{Question, respond};
-use crate::serve::feed::Feed;
-use crate::serve::query;
-use crate::system::connections::{Asked, Connections};
+use crate::answer::{Refusal, complete};
+use crate::calls::{Served, routes};
+use crate::context::Context;
+use crate::query;
+use crate::token::Token;
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::StatusCode;
+use axum::http::header::AUTHORIZATION;
+use axum::http::request::Parts;
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
-use http_body_util::BodyExt as _;
-use hyper::body::Incoming;
-use hyper::header::AUTHORIZATION;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper::{Request, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
-use std::convert::Infallible;
-use std::sync::Arc;
+use flux_server::{Authorised, HeadLimits};
+use futures::StreamExt as _;
+use hyper_util::service::TowerToHyperService;
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::time::{sleep, timeout};
+use tokio::net::TcpListener;
+use tokio::time::timeout;
 
-/// Bytes that the head of a request may have.
-const HEAD_LIMIT: usize = 16 << 10;
-/// Bytes that its body may have.
-const BODY_LIMIT: usize = 1 << 20;
-/// Bytes beyond that which are read all the same: a connection that is closed before would lose its answer.
-const DISCARDED: usize = 32 << 20;
-/// How long a head may take to come, and a body.
+/// How long the head of a request may take to come, and its body.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a client may take no byte of an answer, in milliseconds.
-const UNREAD_TIMEOUT: u32 = 30_000;
-/// Pause before the next connection when one could not be accepted, as with too many open files.
-const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(100);
-
-/// What is served.
-#[derive(Clone)]
-pub(super) struct Served {
-    pub(super) context: Arc<Context>,
-    pub(super) feed: Arc<Feed>,
-}
+const HEAD_LIMITS: HeadLimits = HeadLimits { bytes: 16 << 10, time: REQUEST_TIMEOUT };
+/// Bytes that the body of a request may have.
+const BODY_LIMIT: usize = 1 << 20;
+/// Bytes beyond that limit that the server reads and drops: if it closed the connection, the client would lose the answer.
+const DROPPED: usize = 32 << 20;
+/// The paths that need no token.
+const OPEN: [&str; 2] = ["/health", "/api/v1/health"];
+/// The path whose query may have the token.
+const PAGE: &str = "/";
 
 /// Serves until the future is dropped.
 pub(crate) async fn serve(listener: TcpListener, context: Context) {
-    let served = Served { context: Arc::new(context), feed: Arc::new(Feed::new()) };
-    let mut connections = Connections::default();
-    loop {
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                connections.make_room().await;
-                let asked = Asked::default();
-                connections.add(asked.clone(), converse(stream, served.clone(), asked));
-            }
-            Err(_) => sleep(ACCEPT_RETRY_INTERVAL).await,
-        }
-    }
+    let router = router(Served::new(context));
+    flux_server::serve(listener, HEAD_LIMITS, || TowerToHyperService::new(router.clone())).await;
 }
 
-/// One question and its answer.
-async fn converse(stream: TcpStream, served: Served, asked: Asked) {
-    // The kernel ends a connection whose client takes nothing (tcp(7)).
-    if rustix::net::sockopt::set_tcp_user_timeout(&stream, UNREAD_TIMEOUT).is_err() {
-        return;
-    }
-    // An answer is written whole.
-    let _ = stream.set_nodelay(true);
-    let answer = service_fn(|request: Request<Incoming>| {
-        let (served, asked) = (&served, &asked);
-        async move {
-            let path = request.uri().path().to_owned();
-            let answered = answer(request, served, asked).await;
-            Ok::<Answer, Infallible>(answered.unwrap_or_else(|refusal| refusal.answer(&path)))
-        }
-    });
-    let mut builder = http1::Builder::new();
-    builder.timer(TokioTimer::new()).header_read_timeout(REQUEST_TIMEOUT);
-    builder.keep_alive(false).max_buf_size(HEAD_LIMIT);
-    let _ = builder.serve_connection(TokioIo::new(stream), answer).await;
+fn router(served: Served) -> Router {
+    routes().layer(from_fn_with_state(served.clone(), answer)).with_state(served)
 }
 
-/// Nobody without the token learns more than that the server is there.
-async fn answer(
-    request: Request<Incoming>,
-    served: &Served,
-    asked: &Asked,
-) -> Result<Answer, Refusal> {
-    let (head, body) = request.into_parts();
-    let target = Target::of(head.uri.path());
-    let is_open = target.as_ref().is_ok_and(|target| !target.needs_token());
-    let bearer = head.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let bearer = bearer.and_then(|value| value.split_once(' '));
-    let bearer = bearer.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-    let text = head.uri.query().unwrap_or_default();
-    let in_query = || {
-        let mut parts = form_urlencoded::parse(text.as_bytes());
-        let is_page = matches!(target, Ok(Target::Page));
-        parts.find(|(name, _)| is_page && name == "token").map(|(_, token)| token)
+async fn answer(State(served): State<Served>, request: Request, next: Next) -> Response {
+    let path = request.uri().path().to_owned();
+    let answer = match admit(&served.context.token, request).await {
+        Ok(request) => next.run(request).await,
+        Err(refusal) => refusal.into_response(),
     };
-    let token = &served.context.token;
-    let is_known = match bearer {
-        Some((_, given)) => token.is(given.trim()),
-        None => in_query().is_some_and(|given| token.is(&given)),
-    };
-    if !is_open && !is_known {
-        // The body is read for the answer's sake; how it is does not matter.
+    complete(answer, &path)
+}
+
+/// The request with its whole body, and with its query as a value. A client without the token learns no more than that
+/// the server is there.
+async fn admit(token: &Token, request: Request) -> Result<Request, Refusal> {
+    let (mut head, body) = request.into_parts();
+    if !OPEN.contains(&head.uri.path()) && !has_token(&head, token) {
+        // Only to keep the connection until the client has the answer.
         let _ = whole(body, 0).await;
-        let detail =
-            "send the header Authorization: Bearer TOKEN; whoever started the server has the token";
+        let detail = "send the header Authorization: Bearer TOKEN; the user who started the server has the token";
         return Err(Refusal::new(StatusCode::UNAUTHORIZED, detail));
     }
     let body = whole(body, BODY_LIMIT).await;
-    asked.set();
-    let target = target?;
-    let method = head.method.as_str();
-    if !target.methods().contains(&method) {
-        return Err(Refusal::method(target.methods()));
+    if let Some(authorised) = head.extensions.get::<Authorised>() {
+        authorised.set();
     }
-    let query = query::read(text, target.query(method))?;
-    let path = head.uri.path();
-    respond(served, Question { target, method, path, query, headers: &head.headers, body: body? })
-        .await
+    if let Some(path) = head.extensions.get::<MatchedPath>() {
+        let names = query::names(path.as_str(), &head.method);
+        let query = query::read(head.uri.query().unwrap_or_default(), names)?;
+        head.extensions.insert(query);
+    }
+    Ok(Request::from_parts(head, body?.into()))
+}
+
+fn has_token(head: &Parts, token: &Token) -> bool {
+    let header = head.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let header = header.and_then(|value| value.split_once(' '));
+    if let Some((_, given)) = header.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")) {
+        return token.is(given.trim());
+    }
+    let query = head.uri.query().filter(|_| head.uri.path() == PAGE).unwrap_or_default();
+    let given = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "token");
+    given.is_some_and(|(_, given)| token.is(&given))
 }
 
 /// The body, if it has at most `limit` bytes and comes in time.
-async fn whole(mut body: Incoming, limit: usize) -> Result<Bytes, Refusal> {
+async fn whole(body: Body, limit: usize) -> Result<Bytes, Refusal> {
     let read = async {
-        let (mut bytes, mut length) = (Vec::new(), 0);
-        while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|error| Refusal::bad(format!("the body: {error}")))?;
-            let data = frame.into_data().unwrap_or_default();
+        let (mut bytes, mut length, mut data) = (Vec::new(), 0, body.into_data_stream());
+        while let Some(data) = data.next().await {
+            let data = data.map_err(|error| Refusal::bad(format!("the body: {error}")))?;
             length += data.len();
             if length <= limit {
                 bytes.extend_from_slice(&data);
-            } else if length > limit + DISCARDED {
+            } else if length > limit + DROPPED {
                 break;
             }
         }

@@ -156,7 +156,7 @@ impl Client {
     }
 
     /// Becomes `program` with `arguments`; returns only when that failed.
-    fn become_program(
+    pub(crate) fn become_program(
         self,
         program: &OsStr,
         arguments: &[OsString],
@@ -168,7 +168,7 @@ impl Client {
     }
 
     /// Becomes the broker's user, in a directory that is of use, and gives the environment of what it starts.
-    pub(crate) fn become_user(mut self, go_home: GoHome) -> Result<Environment, Failure> {
+    fn become_user(mut self, go_home: GoHome) -> Result<Environment, Failure> {
         self.target.as_ref().map_or(Ok(()), change_user)?;
         self.leave_useless_directory(go_home);
         Ok(self.environment)

@@ -1,10 +1,8 @@
-//! What every other part stands on: files, the directory that stands for `/`, the environment, output, checks, connections,
+//! What every other part stands on: files, the directory that stands for `/`, the environment, output, checks,
 //! the names of this program's own subcommands.
 //! Nothing here knows of Flux or of pods.
 
-pub(crate) mod addresses;
 pub mod check;
-pub(crate) mod connections;
 pub(crate) mod environment;
 pub(crate) mod files;
 pub(crate) mod limits;

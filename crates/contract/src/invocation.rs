@@ -5,7 +5,7 @@ use crate::agent_config::Install;
 use crate::layout::{AGENT_MOUNT, INSTALL_MOUNT, Layout};
 use std::path::Path;
 
-/// Where the agent lies in its own image, with the link [`Layout::client`] beside it and nothing else
+/// Where the agent lies in its own image, with `flux-rest` and the link [`Layout::client`] beside it and nothing else
 /// unless the view is in the same image: mounted whole at [`AGENT_MOUNT`], it is what the init container makes there.
 pub const AGENT_IN_IMAGE: &str = "/flux-agent";
 

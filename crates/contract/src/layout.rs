@@ -75,6 +75,8 @@ impl Layout {
 
     /// Name of the agent's binary, and of its processes.
     pub const AGENT_NAME: &str = "flux-agent";
+    /// Name of the program beside the agent that serves the HTTP API of an instance.
+    pub const REST_NAME: &str = "flux-rest";
     /// Name of the `flux` command: of the agent where it goes by it, and of the view's own.
     pub const CLIENT_NAME: &str = "flux";
 

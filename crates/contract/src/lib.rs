@@ -16,6 +16,7 @@ pub mod invocation;
 mod layout;
 mod names;
 pub mod phase;
+mod served;
 mod shell;
 mod termination;
 pub mod token;
@@ -33,6 +34,7 @@ pub use layout::{
     MUNGE_SECRET_KEY, PRIVATE_MOUNT, REST_SECRET_KEY, VIEW_MOUNT,
 };
 pub use names::{ClusterName, NameError, labels};
+pub use served::ServedInstance;
 pub use shell::{is_shell_name, shell_syntax};
 pub use termination::{FailedTask, Phase, TerminationMessage};
 

@@ -1,5 +1,5 @@
-//! How many connections there are, and which of them goes when there are too many: whoever has not asked anything yet
-//! with the token keeps nobody out who does.
+//! How many connections there are, and which of them is closed when there are too many: a client without the token keeps
+//! no client out that has it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,18 +10,19 @@ use tokio::task::{AbortHandle, JoinSet};
 const MOST: usize = 64;
 
 #[derive(Default)]
-pub(crate) struct Connections {
+pub(super) struct Connections {
     tasks: JoinSet<()>,
-    /// Those that had asked nothing when this was last looked at, the oldest first.
-    waiting: VecDeque<(AbortHandle, Asked)>,
+    /// Those without an authorised request, the oldest first.
+    waiting: VecDeque<(AbortHandle, Authorised)>,
 }
 
-/// Whether a connection has asked something with the token.
-#[derive(Clone, Default)]
-pub(crate) struct Asked(Arc<AtomicBool>);
+/// Whether the server has authorised the request of a connection, which then stays open until its answer is whole.
+#[derive(Debug, Clone, Default)]
+pub struct Authorised(Arc<AtomicBool>);
 
-impl Asked {
-    pub(crate) fn set(&self) {
+impl Authorised {
+    /// Marks the request as authorised.
+    pub fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
@@ -31,11 +32,11 @@ impl Asked {
 }
 
 impl Connections {
-    /// Waits until there is a place: the connection that has waited longest without a question is ended for it.
-    pub(crate) async fn make_room(&mut self) {
+    /// Waits until there is a place, and closes the oldest connection without an authorised request for that.
+    pub(super) async fn make_room(&mut self) {
         while self.tasks.try_join_next().is_some() {}
         while self.tasks.len() >= MOST {
-            self.waiting.retain(|(task, asked)| !task.is_finished() && !asked.is_set());
+            self.waiting.retain(|(task, authorised)| !task.is_finished() && !authorised.is_set());
             if let Some((oldest, _)) = self.waiting.pop_front() {
                 oldest.abort();
             }
@@ -43,14 +44,14 @@ impl Connections {
         }
     }
 
-    pub(crate) fn add(
+    pub(super) fn add(
         &mut self,
-        asked: Asked,
-        conversation: impl Future<Output = ()> + Send + 'static,
+        authorised: Authorised,
+        answer: impl Future<Output = ()> + Send + 'static,
     ) {
-        let task = self.tasks.spawn(conversation);
-        self.waiting.retain(|(task, asked)| !task.is_finished() && !asked.is_set());
-        self.waiting.push_back((task, asked));
+        let task = self.tasks.spawn(answer);
+        self.waiting.retain(|(task, authorised)| !task.is_finished() && !authorised.is_set());
+        self.waiting.push_back((task, authorised));
     }
 }
 
@@ -61,22 +62,22 @@ mod tests {
     use tokio::time::{sleep, timeout};
 
     #[tokio::test(start_paused = true)]
-    async fn the_oldest_that_asks_nothing_goes_and_those_that_ask_stay() {
+    async fn the_oldest_unauthorised_connection_is_closed() {
         let mut connections = Connections::default();
-        let all: Vec<_> = (0..MOST).map(|_| Asked::default()).collect();
-        for asked in &all {
+        let all: Vec<_> = (0..MOST).map(|_| Authorised::default()).collect();
+        for authorised in &all {
             connections.make_room().await;
-            connections.add(asked.clone(), sleep(Duration::from_mins(1)));
+            connections.add(authorised.clone(), sleep(Duration::from_mins(1)));
         }
-        for asked in &all[1..] {
-            asked.set();
+        for authorised in &all[1..] {
+            authorised.set();
         }
         connections.make_room().await;
         assert_eq!(connections.tasks.len(), MOST - 1);
-        let last = Asked::default();
+        let last = Authorised::default();
         last.set();
         connections.add(last, sleep(Duration::from_secs(90)));
-        // Nobody goes, until somebody has his answer.
+        // No connection is closed before one has its answer.
         assert!(timeout(Duration::from_secs(30), connections.make_room()).await.is_err());
         connections.make_room().await;
     }

@@ -40,7 +40,7 @@ pub(super) const ALERTS: Paths =
 pub(super) const KSTATUS: Paths = &["crates/", "operator/src/", "e2e/go/kstatus/"];
 pub(super) const WORKFLOWS: Paths = &[".github/", "e2e/go/actionlint/"];
 /// The HTTP API of an instance, and its page.
-pub(super) const INSTANCE_API: Paths = &["agent/", "crates/"];
+pub(super) const INSTANCE_API: Paths = &["crates/", "rest/"];
 /// How the images that are shipped are built, and how large programs and images may be.
 pub(super) const IMAGES: Paths = &[
     ".dockerignore",

@@ -1,16 +1,16 @@
-//! `flux-agent serve` as its document has it: Schemathesis makes requests of that, right ones and wrong ones, and
-//! looks at what is answered. `cargo verify` has Schemathesis; by hand it is that of the `python3` in PATH, for which
-//! `pip install --requirement agent/tests/it/schema/requirements.txt` brings it:
+//! The API and its document: Schemathesis sends right and wrong requests, and compares the answers with the document. `cargo verify` has Schemathesis; by hand it is that of the `python3` in PATH, for which
+//! `pip install --requirement rest/tests/it/schema/requirements.txt` brings it:
 //!
-//! `cargo test -p flux-agent --test it schema:: -- --ignored`
+//! `cargo test -p flux-rest --test it schema:: -- --ignored`
 
-use crate::serve::{Server, TOKEN};
+use crate::serve::Server;
+use crate::server::TOKEN;
 use std::path::Path;
 use std::process::Command;
 
 #[test]
 #[ignore = "needs Schemathesis"]
-fn every_answer_is_what_the_document_says() {
+fn every_answer_is_as_the_document_has_it() {
     let server = Server::start();
     let url = format!("http://{}", server.address);
     let settings = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/schema");
@@ -19,10 +19,10 @@ fn every_answer_is_what_the_document_says() {
     schemathesis.args([&format!("{url}/api/v1/openapi.json"), "--url", &url]);
     schemathesis.args(["--header", &format!("Authorization: Bearer {TOKEN}")]);
     schemathesis.current_dir(settings).env("PYTHONDONTWRITEBYTECODE", "1");
-    schemathesis.env("HYPOTHESIS_STORAGE_DIRECTORY", server.pod.at("hypothesis"));
+    schemathesis.env("HYPOTHESIS_STORAGE_DIRECTORY", server.place.at("hypothesis"));
     let output = schemathesis.output().unwrap();
-    let said = [output.stdout, output.stderr].concat();
-    let said = String::from_utf8_lossy(&said);
-    assert!(output.status.success(), "{said}");
-    println!("{said}");
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text);
+    assert!(output.status.success(), "{text}");
+    println!("{text}");
 }

@@ -1,12 +1,14 @@
-//! `flux-agent serve`: the API over HTTP, with a recorded broker behind it.
+//! The API over HTTP.
 
-use crate::pod::broker::{STATE_OF_LEAD, broker_that};
-use crate::pod::{Background, Pod, await_that};
-use flux_contract::token::fingerprint;
+use crate::broker::{STATE_OF_LEAD, broker_that};
+use crate::server::{Background, PATIENCE, Place, TOKEN, program, served};
+use flux_contract::{Exit, ServedInstance};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
+use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -14,13 +16,10 @@ use std::time::{Duration, Instant};
 const UNKNOWN: u8 = 2;
 /// The id of a job that is submitted.
 const SUBMITTED: u64 = 58;
-/// How long an answer may take.
-const PATIENCE: Duration = Duration::from_mins(1);
-pub(crate) const TOKEN: &str = "0123456789abcdef";
 
-/// A server, its broker, and what that was asked.
+/// A server, its broker, and the requests to that.
 pub(crate) struct Server {
-    pub(crate) pod: Pod,
+    pub(crate) place: Place,
     process: Background,
     pub(crate) address: SocketAddr,
     asked: Arc<Mutex<Vec<String>>>,
@@ -99,11 +98,10 @@ fn answer(topic: &str, asked: &Value) -> Result<Value, u8> {
 
 impl Server {
     pub(crate) fn start() -> Self {
-        let pod = Pod::new();
-        pod.write_config(&pod.config(&["true"]));
+        let place = Place::new();
         let asked = Arc::new(Mutex::new(Vec::new()));
         let record = Arc::clone(&asked);
-        broker_that(&pod.layout().local_socket(), move |topic, payload| {
+        broker_that(&place.at("broker"), move |topic, payload| {
             record.lock().unwrap().push(format!("{topic} {payload}"));
             let payload: Value = serde_json::from_str(payload).unwrap_or_default();
             match topic {
@@ -117,8 +115,8 @@ impl Server {
                     .map(|value| if value.is_null() { String::new() } else { value.to_string() }),
             }
         });
-        let (process, address) = served(&pod);
-        Self { pod, process, address, asked }
+        let (process, address) = served(&place.instance());
+        Self { place, process, address, asked }
     }
 
     /// A connection on which `text` was sent.
@@ -162,38 +160,8 @@ impl Server {
     }
 }
 
-/// `flux-agent serve` in `pod`, for who has [`TOKEN`], and its address.
-pub(crate) fn served(pod: &Pod) -> (Background, SocketAddr) {
-    fs::write(pod.at("token"), TOKEN).unwrap();
-    let mut command = pod.for_this_pod("serve");
-    command.arg("--token-file").arg(pod.at("token"));
-    let mut process = Background::start(command);
-    let address = address_of(&mut process, "/\n").parse().unwrap();
-    (process, address)
-}
-
-/// The address that the server prints, before this `end`.
-fn address_of(process: &mut Background, end: &str) -> String {
-    let mut line = String::new();
-    BufReader::new(process.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-    let address = line.strip_prefix("http://").and_then(|line| line.strip_suffix(end));
-    address.unwrap_or_else(|| panic!("{line:?}")).to_owned()
-}
-
 #[test]
-fn a_token_may_be_known_by_its_fingerprint_alone() {
-    let server = Server::start();
-    let mut command = server.pod.for_this_pod("serve");
-    command.args(["--listen", "[::]:0", "--token-sha256", &fingerprint(TOKEN)]);
-    let mut process = Background::start(command);
-    let address = address_of(&mut process, "/\n").parse().unwrap();
-    let server = Server { process, address, ..server };
-    assert_eq!(server.get("/api/v1/jobs/x").status, 404);
-    assert_eq!(server.ask("GET /api/v1/jobs", "Authorization: Bearer x\r\n", "").status, 401);
-}
-
-#[test]
-fn without_the_token_nothing_is_answered_but_that_the_server_is_there() {
+fn only_health_needs_no_token() {
     let server = Server::start();
     let document = server.get("/api/v1/openapi.json").json();
     for (path, methods) in document["paths"].as_object().unwrap() {
@@ -226,6 +194,34 @@ fn without_the_token_nothing_is_answered_but_that_the_server_is_there() {
     assert!(!server.was_asked("job"), "{:?}", server.asked.lock().unwrap());
 }
 
+/// A request with another method, and one with an unknown parameter, for each path of the document.
+#[test]
+fn the_document_has_every_method_and_parameter() {
+    let server = Server::start();
+    let document = server.get("/api/v1/openapi.json").json();
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        let known = methods.as_object().unwrap().iter();
+        let known: Vec<_> = known.filter(|(name, _)| *name != "parameters").collect();
+        let path = path.replace("{id}", "f2");
+        let refused = server.call(&format!("PATCH {path}"), "", "");
+        assert_eq!(refused.status, 405, "{path}");
+        let (_, allowed) = refused.head.split_once("allow: ").unwrap();
+        let allowed: BTreeSet<_> = allowed.lines().next().unwrap().split(',').collect();
+        let names = known.iter().map(|(name, _)| name.as_str());
+        // A router that knows GET knows HEAD.
+        assert_eq!(allowed, names.chain(["head"]).collect(), "{path}");
+        for (method, call) in known {
+            let parameters = call["parameters"].as_array().into_iter().flatten();
+            let queries = parameters.filter(|it| it["in"] == "query");
+            let names: Vec<_> = queries.filter_map(|it| it["name"].as_str()).collect();
+            let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+            let request = format!("{} {path}?x=1", method.to_uppercase());
+            let detail = format!("x: not known (known are: {names})");
+            assert_eq!(server.call(&request, "", "").json()["detail"], detail, "{request}");
+        }
+    }
+}
+
 #[test]
 fn a_job_is_submitted_found_and_cancelled() {
     let server = Server::start();
@@ -237,6 +233,9 @@ fn a_job_is_submitted_found_and_cancelled() {
     let runs = server.get("/api/v1/jobs/f2");
     assert!(runs.status == 200 && runs.head.contains("retry-after: 1"), "{}", runs.head);
     assert_eq!((&runs.json()["state"], &runs.json()["result"]), (&json!("RUN"), &Value::Null));
+    for id in ["%C6%923", "2", "0000.0000.0000.0002", "job.0000.0000.0000.0002"] {
+        assert_eq!(server.get(&format!("/api/v1/jobs/{id}")).json()["id"], "f3", "{id}");
+    }
     let ended = server.get("/api/v1/jobs/0x2");
     assert!(!ended.head.contains("retry-after"), "{}", ended.head);
     assert_eq!(
@@ -254,6 +253,12 @@ fn a_job_is_submitted_found_and_cancelled() {
         ("GET /api/v1/jobs/f4/output", "", 404),
         ("GET /api/v1/jobs/f4/events", "", 404),
         ("GET /api/v1/jobs/x", "", 404),
+        ("GET /api/v1/jobs/%ff", "", 404),
+        ("GET /api/v1/jobs/", "", 404),
+        ("GET /api/v1/jobs/18446744073709551615", "", 404),
+        ("GET /api/v1/jobs/f1/x", "", 404),
+        ("GET /api/v2/jobs", "", 404),
+        ("GET *", "", 404),
         ("GET /api/v1/jobs?limit=0", "", 400),
         ("PUT /api/v1/jobs", "", 405),
         ("POST /api/v1/jobs", "{}", 400),
@@ -291,7 +296,7 @@ fn the_instance_its_ranks_and_its_jobs_are_shown() {
 }
 
 #[test]
-fn what_a_job_prints_and_does_is_there_whole_and_as_a_stream() {
+fn output_and_events_are_there_whole_and_as_streams() {
     let server = Server::start();
     assert_eq!(server.get("/api/v1/jobs/f2/output").body, "one\ntwo\n");
     assert_eq!(server.get("/api/v1/jobs/f2/output?stream=stderr").body, "two\n");
@@ -308,7 +313,7 @@ fn what_a_job_prints_and_does_is_there_whole_and_as_a_stream() {
 }
 
 #[test]
-fn whoever_listens_is_told_what_changes() {
+fn every_change_is_an_event() {
     let server = Server::start();
     let request = "GET /api/v1/events HTTP/1.1\r\nAuthorization: Bearer";
     let stream = server.begin(&format!("{request} {TOKEN}\r\n\r\n"));
@@ -331,7 +336,7 @@ fn whoever_listens_is_told_what_changes() {
 }
 
 #[test]
-fn those_who_ask_nothing_or_read_nothing_keep_nobody_out() {
+fn idle_clients_keep_no_other_client_out() {
     let server = Server::start();
     let silent: Vec<_> = (0..200).map(|_| server.begin("")).collect();
     let bodiless = "POST /api/v1/jobs HTTP/1.1\r\nContent-Length: 9\r\n\r\n";
@@ -352,28 +357,37 @@ fn those_who_ask_nothing_or_read_nothing_keep_nobody_out() {
 }
 
 #[test]
-fn it_serves_as_the_owner_of_the_broker_and_prints_a_token_that_it_has_made() {
-    let Some(pod) = Pod::of_root() else { return };
-    pod.write_config(&pod.config(&["true"]));
-    let socket = pod.layout().local_socket();
-    broker_that(&socket, |_, _| Err::<String, _>(38));
-    std::os::unix::fs::chown(&socket, Some(1000), Some(1000)).unwrap();
-    let mut process = Background::start(pod.for_this_pod("serve"));
-    let mut line = String::new();
-    BufReader::new(process.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-    let (_, token) = line.trim().split_once("/?token=").unwrap();
+fn a_token_is_made_where_none_is_given() {
+    let place = Place::new();
+    broker_that(&place.at("broker"), |_, _| Err::<String, _>(38));
+    let instance = ServedInstance { token_sha256: None, ..place.instance() };
+    let line = Background::start(program(&instance)).line();
+    let (_, token) = line.split_once("/?token=").unwrap();
     assert!(token.len() >= 32, "{line}");
-    let status = fs::read_to_string(format!("/proc/{}/status", process.0.id())).unwrap();
-    assert!(status.contains("Uid:\t1000\t1000\t1000\t1000"), "{status}");
 }
 
 #[test]
-fn a_broker_that_has_gone_is_no_end_of_the_server() {
+fn without_an_instance_or_a_broker_nothing_is_served() {
+    let place = Place::new();
+    let mut without = Command::new(env!("CARGO_BIN_EXE_flux-rest"));
+    for (command, exit, text) in [
+        (&mut without, Exit::Usage, "by `flux-agent serve`"),
+        (&mut program(&place.instance()), Exit::Broker, "connect to the broker as its user: "),
+    ] {
+        let ended = command.output().unwrap();
+        let log = String::from_utf8(ended.stderr).unwrap();
+        assert_eq!(ended.status.code(), Some(exit.code().into()), "{log}");
+        assert!(log.starts_with("flux-rest: ") && log.contains(text), "{log}");
+    }
+}
+
+#[test]
+fn the_server_survives_its_broker() {
     let mut server = Server::start();
-    fs::remove_file(server.pod.layout().local_socket()).unwrap();
+    fs::remove_file(server.place.at("broker")).unwrap();
     let away = server.get("/api/v1/instance");
     assert_eq!(away.status, 503, "{}", away.body);
     assert!(away.head.contains("retry-after: 1") && away.body.contains("socket"), "{}", away.body);
     assert_eq!(server.ask("GET /health", "", "").status, 200);
-    await_that("it still runs", || server.process.0.try_wait().unwrap().is_none());
+    assert!(server.process.0.try_wait().unwrap().is_none(), "it still runs");
 }
