@@ -113,30 +113,3 @@ impl From<SocketError> for Refusal {
         Self::new(status, format!("{:#}", anyhow::Error::from(error)))
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use axum::body::to_bytes;
-    use axum::http::header::CONTENT_TYPE;
-
-    #[test]
-    fn errors_of_flux_have_a_status_each() {
-        let failed = |errno: Errno| {
-            let errno = errno as u32;
-            SocketError::Failed { topic: "t".to_owned(), errno, text: "x".to_owned() }
-        };
-        let status = |errno| Refusal::from(failed(errno)).status.as_u16();
-        assert_eq!([Errno::ENOENT, Errno::EINVAL, Errno::ENOSYS].map(status), [404, 400, 503]);
-        let silent = Refusal::from(SocketError::Silent { topic: "t".to_owned() });
-        assert_eq!(complete(silent.into_response(), "/x").headers()[RETRY_AFTER], "1");
-    }
-
-    #[tokio::test]
-    async fn a_stream_begins_with_a_comment() {
-        let answer = events(stream::iter([event("end", &json!({ "a": "b\nc" }))]));
-        assert_eq!(answer.headers()[CONTENT_TYPE], "text/event-stream");
-        let all = to_bytes(answer.into_body(), 1000).await.unwrap();
-        assert_eq!(all, ": connected\n\nevent: end\ndata: {\"a\":\"b\\nc\"}\n\n");
-    }
-}

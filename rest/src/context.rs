@@ -3,7 +3,6 @@
 use crate::instance::{Rank, Standing, resources};
 use crate::job::Job;
 use crate::submission::Defaults;
-use crate::token::Token;
 use crate::users::Users;
 use flux_contract::{Phase, ServedInstance};
 use flux_protocol::client::{BrokerAddress, BrokerSocket, SocketError, job_list, within};
@@ -25,7 +24,8 @@ const STATUS_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(crate) struct Context {
     broker: BrokerAddress,
-    pub(crate) token: Token,
+    /// The fingerprint of the token: comparing two fingerprints takes as long for every token.
+    pub(crate) fingerprint: String,
     /// Name of the MiniCluster.
     pub(crate) cluster: String,
     pub(crate) users: Users,
@@ -38,7 +38,7 @@ pub(crate) struct Context {
 
 impl Context {
     /// The context of this process, whose user, environment and directory jobs get.
-    pub(crate) fn new(instance: ServedInstance, token: Token) -> Self {
+    pub(crate) fn new(instance: ServedInstance, fingerprint: String) -> Self {
         // A job cannot have variables that are not UTF-8.
         let text = |(name, value): (OsString, OsString)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
@@ -53,7 +53,7 @@ impl Context {
         };
         Self {
             broker: BrokerAddress { socket: instance.broker, owner: None },
-            token,
+            fingerprint,
             cluster: instance.cluster,
             users: Users::read(&instance.users),
             defaults,

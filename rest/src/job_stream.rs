@@ -133,26 +133,3 @@ pub(crate) async fn events(context: &Context, id: u64) -> Result<Value, Refusal>
     let events: Vec<Value> = log.lines().filter_map(of_log).collect();
     Ok(json!({ "events": events }))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_log_gives_the_entries_that_the_client_wants() {
-        let output = r#"{"timestamp":1.5,"name":"data","context":{"stream":"stderr","rank":"1","data":"a\n"}}"#;
-        let of = |stream: &str| Log::Output(Some(stream.to_owned()));
-        for (log, entry, is_wanted) in [
-            (Log::Events, r#"{"timestamp":1.5,"name":"alloc"}"#, true),
-            (Log::Events, "x", false),
-            (Log::Output(None), output, true),
-            (of("stderr"), output, true),
-            (of("stdout"), output, false),
-            (Log::Output(None), "x", false),
-        ] {
-            assert_eq!(log.event(entry).is_some(), is_wanted, "{log:?} {entry}");
-        }
-        let context = &of_log(r#"{"timestamp":1.5,"name":"alloc"}"#).unwrap()["context"];
-        assert_eq!(*context, json!({}));
-    }
-}

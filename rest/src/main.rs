@@ -15,12 +15,10 @@ mod metrics;
 mod query;
 mod router;
 mod submission;
-mod token;
 mod users;
 
 use crate::context::Context;
-use crate::token::Token;
-use flux_contract::{Exit, ServedInstance};
+use flux_contract::{Exit, ServedInstance, token};
 use flux_server::all_addresses;
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
@@ -55,15 +53,17 @@ fn main() -> ExitCode {
 
 async fn run() -> Result<(), Failure> {
     let instance = instance()?;
-    let (token, query) = token(instance.token_sha256.as_deref())?;
+    let (fingerprint, query) = match &instance.token_sha256 {
+        Some(fingerprint) => (fingerprint.to_ascii_lowercase(), String::new()),
+        None => new_token()?,
+    };
     let (listen, until_input_ends) = (instance.listen, instance.until_input_ends);
-    let context = Context::new(instance, token);
+    let context = Context::new(instance, fingerprint);
     let refused =
         |error| Failure::because(Exit::Broker, "connect to the broker as its user", error);
     context.connect().await.map_err(refused)?;
-    let listening = |error: io::Error| {
-        Failure::because(Exit::Prepare, &format!("listen at {listen}"), error)
-    };
+    let listening =
+        |error: io::Error| Failure::because(Exit::Prepare, &format!("listen at {listen}"), error);
     let listener = TcpListener::bind(&addresses(listen)[..]).await.map_err(listening)?;
     let address = listener.local_addr().map_err(listening)?;
     // A reader that has gone needs no address.
@@ -84,14 +84,11 @@ fn instance() -> Result<ServedInstance, Failure> {
     })
 }
 
-/// The token with this SHA-256, or a new one, which is the query of the address then.
-fn token(sha256: Option<&str>) -> Result<(Token, String), Failure> {
-    if let Some(sha256) = sha256 {
-        return Ok((Token::of_fingerprint(sha256), String::new()));
-    }
-    let text = flux_contract::token::random(getrandom::fill);
-    let text = text.map_err(|error| Failure(Exit::Internal, format!("make a token: {error}")))?;
-    Ok((Token::new(&text), format!("?token={text}")))
+/// A new token, and the query of an address that has it.
+fn new_token() -> Result<(String, String), Failure> {
+    let token = token::random(getrandom::fill)
+        .map_err(|error| Failure(Exit::Internal, format!("make a token: {error}")))?;
+    Ok((token::fingerprint(&token), format!("?token={token}")))
 }
 
 /// The addresses to try in turn: a kernel without IPv6 has no `[::]`.

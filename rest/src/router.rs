@@ -4,7 +4,6 @@ use crate::answer::{Refusal, complete};
 use crate::calls::{Served, routes};
 use crate::context::Context;
 use crate::query;
-use crate::token::Token;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{MatchedPath, Request, State};
@@ -14,10 +13,12 @@ use axum::http::request::Parts;
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
+use flux_contract::token::fingerprint;
 use flux_server::{Authorised, HeadLimits};
 use futures::StreamExt as _;
 use hyper_util::service::TowerToHyperService;
 use std::time::Duration;
+use subtle::ConstantTimeEq as _;
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 
@@ -45,7 +46,7 @@ fn router(served: Served) -> Router {
 
 async fn answer(State(served): State<Served>, request: Request, next: Next) -> Response {
     let path = request.uri().path().to_owned();
-    let answer = match admit(&served.context.token, request).await {
+    let answer = match admit(&served.context.fingerprint, request).await {
         Ok(request) => next.run(request).await,
         Err(refusal) => refusal.into_response(),
     };
@@ -54,9 +55,9 @@ async fn answer(State(served): State<Served>, request: Request, next: Next) -> R
 
 /// The request with its whole body, and with its query as a value. A client without the token learns no more than that
 /// the server is there.
-async fn admit(token: &Token, request: Request) -> Result<Request, Refusal> {
+async fn admit(expected: &str, request: Request) -> Result<Request, Refusal> {
     let (mut head, body) = request.into_parts();
-    if !OPEN.contains(&head.uri.path()) && !has_token(&head, token) {
+    if !OPEN.contains(&head.uri.path()) && !has_token(&head, expected) {
         // Only to keep the connection until the client has the answer.
         let _ = whole(body, 0).await;
         let detail = "send the header Authorization: Bearer TOKEN; the user who started the server has the token";
@@ -74,15 +75,16 @@ async fn admit(token: &Token, request: Request) -> Result<Request, Refusal> {
     Ok(Request::from_parts(head, body?.into()))
 }
 
-fn has_token(head: &Parts, token: &Token) -> bool {
+fn has_token(head: &Parts, expected: &str) -> bool {
+    let is_token = |given: &str| fingerprint(given).as_bytes().ct_eq(expected.as_bytes()).into();
     let header = head.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
     let header = header.and_then(|value| value.split_once(' '));
     if let Some((_, given)) = header.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")) {
-        return token.is(given.trim());
+        return is_token(given.trim());
     }
     let query = head.uri.query().filter(|_| head.uri.path() == PAGE).unwrap_or_default();
     let given = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "token");
-    given.is_some_and(|(_, given)| token.is(&given))
+    given.is_some_and(|(_, given)| is_token(&given))
 }
 
 /// The body, if it has at most `limit` bytes and comes in time.

@@ -18,7 +18,9 @@ pub(crate) fn agent(directory: &Path) -> Result<(), Failure> {
     let rest = std::env::current_exe().map(|own| own.with_file_name(Layout::REST_NAME));
     let rest = rest.ok().filter(|path| path.is_file());
     if rest.is_none() {
-        log_line("flux-rest, which serves the API of an instance, is not beside this program: it is not installed");
+        log_line(
+            "flux-rest, which serves the API of an instance, is not beside this program: it is not installed",
+        );
     }
     let path = copy_to(directory, rest.as_deref());
     let path = path.map_err(|error| Failure::new(Exit::Prepare, chain(&error)))?;
@@ -70,7 +72,9 @@ mod tests {
             assert_eq!(copy_to(&directory, rest).unwrap(), directory.join("flux-agent"));
             assert_eq!(fs::read_dir(&directory).unwrap().count(), files);
         }
-        for (name, content) in [("flux-agent", fs::read(SELF).unwrap()), ("flux-rest", b"rest".into())] {
+        for (name, content) in
+            [("flux-agent", fs::read(SELF).unwrap()), ("flux-rest", b"rest".into())]
+        {
             let installed = directory.join(name);
             assert_eq!(fs::metadata(&installed).unwrap().permissions().mode() & 0o7777, 0o755);
             assert_eq!(fs::read(&installed).unwrap(), content);

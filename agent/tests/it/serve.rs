@@ -28,14 +28,21 @@ fn served(pod: &Pod, owner: u32, options: &[&str]) -> (String, ServedInstance) {
 fn flux_rest_gets_all_that_it_needs_of_the_pod() {
     let pod = Pod::new();
     let own = getuid().as_raw();
-    let options = ["--listen", "[::]:80", "--token-sha256", &fingerprint(TOKEN), "--until-input-ends"];
+    let options =
+        ["--listen", "[::]:80", "--token-sha256", &fingerprint(TOKEN), "--until-input-ends"];
     let (user, instance) = served(&pod, own, &options);
     assert_eq!(user, own.to_string());
     assert_eq!((instance.cluster.as_str(), instance.validated), ("hello", false));
     assert_eq!(instance.broker, pod.layout().local_socket());
-    assert_eq!((instance.agent, instance.users), (pod.layout().agent_socket(), pod.at("etc/passwd")));
+    assert_eq!(
+        (instance.agent, instance.users),
+        (pod.layout().agent_socket(), pod.at("etc/passwd"))
+    );
     assert!(instance.limits["nofile"] > 0 && instance.limits.len() == 9);
-    assert_eq!((instance.listen.to_string().as_str(), instance.until_input_ends), ("[::]:80", true));
+    assert_eq!(
+        (instance.listen.to_string().as_str(), instance.until_input_ends),
+        ("[::]:80", true)
+    );
     assert_eq!(instance.token_sha256, Some(fingerprint(TOKEN)));
     assert_eq!(served(&pod, own, &[]).1.token_sha256, None);
 }

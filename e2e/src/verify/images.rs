@@ -80,11 +80,9 @@ fn check_programs(binaries: &Binaries) -> Result<()> {
         let files = with_libraries("/program", program)?;
         ensure!(files.len() == 1, "{} is not static; it needs {files:?}", program.display());
     }
-    for (program, limit) in [
-        (agent, AGENT_SIZE_LIMIT),
-        (rest, REST_SIZE_LIMIT),
-        (view_tool, VIEW_TOOL_SIZE_LIMIT),
-    ] {
+    for (program, limit) in
+        [(agent, AGENT_SIZE_LIMIT), (rest, REST_SIZE_LIMIT), (view_tool, VIEW_TOOL_SIZE_LIMIT)]
+    {
         let (name, found) = (program.display(), fs::metadata(program)?.len());
         ensure!(found <= limit, "{name} has {found} bytes, more than the {limit} it may have");
     }

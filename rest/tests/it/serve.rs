@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 const UNKNOWN: u8 = 2;
 /// The id of a job that is submitted.
 const SUBMITTED: u64 = 58;
+/// The id of a job about which Flux answers `EINVAL`.
+const INVALID: u64 = 9;
 
 /// A server, its broker, and the requests to that.
 pub(crate) struct Server {
@@ -51,6 +53,7 @@ fn job(id: &Value) -> Result<Value, u8> {
             json!({ "state": 64, "t_inactive": 12.0, "result": 1, "waitstatus": 0, "success": true })
         }
         Some(SUBMITTED) => json!({ "state": 8 }),
+        Some(INVALID) => return Err(22),
         _ => return Err(UNKNOWN),
     };
     let mut job =
@@ -252,6 +255,7 @@ fn a_job_is_submitted_found_and_cancelled() {
         ("GET /api/v1/jobs/f4", "", 404),
         ("GET /api/v1/jobs/f4/output", "", 404),
         ("GET /api/v1/jobs/f4/events", "", 404),
+        ("GET /api/v1/jobs/9", "", 400),
         ("GET /api/v1/jobs/x", "", 404),
         ("GET /api/v1/jobs/%ff", "", 404),
         ("GET /api/v1/jobs/", "", 404),
@@ -304,7 +308,10 @@ fn output_and_events_are_there_whole_and_as_streams() {
     assert_eq!(server.get("/api/v1/jobs/f3/events").json()["events"][1]["name"], "start");
     let output = server.get_events("/api/v1/jobs/f3/output");
     let data = r#"data: {"data":"one\n","rank":"0","stream":"stdout"}"#;
+    assert!(output.starts_with(": connected\n\n"), "{output}");
     assert!(output.contains(&format!("event: output\n{data}\n\n")), "{output}");
+    let errors = server.get_events("/api/v1/jobs/f3/output?stream=stderr");
+    assert!(errors.contains("two") && !errors.contains("one"), "{errors}");
     let (_, end) = output.split_once("event: end\ndata: ").unwrap();
     assert_eq!(serde_json::from_str::<Value>(end).unwrap()["state"], "INACTIVE");
     let events = server.get_events("/api/v1/jobs/f3/events");
