@@ -15,7 +15,6 @@ pub mod plan;
 pub mod process;
 pub mod program;
 mod rc;
-mod serve;
 pub mod status;
 pub mod system;
 pub mod view;

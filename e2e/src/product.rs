@@ -18,6 +18,7 @@ use std::process::Command;
 /// The packages whose programs go into images, and these programs.
 pub(crate) const OPERATOR: &str = "flux-operator";
 pub(crate) const AGENT: &str = "flux-agent";
+pub(crate) const REST: &str = "flux-rest";
 pub(crate) const VIEW_TOOL: &str = "flux-view";
 
 /// `kubectl flux`, the package and its program.

@@ -150,7 +150,7 @@ impl Client {
     }
 
     /// Becomes `program` with `arguments`. Returns only after a failure.
-    fn become_program(
+    pub(crate) fn become_program(
         self,
         program: &OsStr,
         arguments: &[OsString],
@@ -162,7 +162,7 @@ impl Client {
     }
 
     /// Becomes the broker's user in a usable directory, and returns the environment of the client.
-    pub(crate) fn become_user(mut self, go_home: GoHome) -> Result<Environment, Failure> {
+    fn become_user(mut self, go_home: GoHome) -> Result<Environment, Failure> {
         self.target.as_ref().map_or(Ok(()), change_user)?;
         self.leave_useless_directory(go_home);
         Ok(self.environment)

@@ -15,7 +15,15 @@ use std::path::{Path, PathBuf};
 const SELF: &str = "/proc/self/exe";
 
 pub(crate) fn agent(directory: &Path) -> Result<(), Failure> {
-    let path = copy_to(directory).map_err(|error| Failure::new(Exit::Prepare, chain(&error)))?;
+    let rest = std::env::current_exe().map(|own| own.with_file_name(Layout::REST_NAME));
+    let rest = rest.ok().filter(|path| path.is_file());
+    if rest.is_none() {
+        log_line(
+            "flux-rest, which serves the API of an instance, is not beside this program: it is not installed",
+        );
+    }
+    let path = copy_to(directory, rest.as_deref());
+    let path = path.map_err(|error| Failure::new(Exit::Prepare, chain(&error)))?;
     log_line(&format!("installed {}", path.display()));
     Ok(())
 }
@@ -32,15 +40,18 @@ pub(crate) fn view(mut request: InstallRequest, with_agent: bool) -> Result<(), 
     Ok(())
 }
 
-/// Copies the running binary to `directory`/flux-agent, makes the link `flux` beside it, and returns its path. Nothing
-/// is flushed to the disk, which would wait for all that other pods write there at the moment: after a crash of the
+/// Copies the running binary to `directory`/flux-agent and `rest` to `directory`/flux-rest, makes the link `flux`, and
+/// returns the path of the first. Nothing is flushed to the disk, which would wait for all that other pods write there at the moment: after a crash of the
 /// node the init container runs again.
-fn copy_to(directory: &Path) -> Result<PathBuf, ViewError> {
+fn copy_to(directory: &Path, rest: Option<&Path>) -> Result<PathBuf, ViewError> {
     let installed = directory.join(Layout::AGENT_NAME);
     files::make_directory(directory, 0o755, None).map_err(failed("create directory", directory))?;
-    let copy = |file: &mut File| io::copy(&mut File::open(SELF)?, file).map(drop);
-    files::replace(&installed, 0o755, None, copy)
-        .map_err(failed("copy the agent to", &installed))?;
+    let programs = [(Path::new(SELF), Layout::AGENT_NAME)];
+    for (from, name) in programs.into_iter().chain(rest.map(|path| (path, Layout::REST_NAME))) {
+        let copy = |file: &mut File| io::copy(&mut File::open(from)?, file).map(drop);
+        let to = directory.join(name);
+        files::replace(&to, 0o755, None, copy).map_err(failed("copy the agent to", &to))?;
+    }
     let link = directory.join(Layout::CLIENT_NAME);
     files::link(&link, Path::new(Layout::AGENT_NAME)).map_err(failed("make the link", &link))?;
     Ok(installed)
@@ -55,14 +66,20 @@ mod tests {
     #[test]
     fn a_second_install_replaces_the_first() {
         let root = tempfile::tempdir().unwrap();
-        let directory = root.path().join("not/there/yet");
-        for _ in 0..2 {
-            assert_eq!(copy_to(&directory).unwrap(), directory.join("flux-agent"));
+        let (directory, rest) = (root.path().join("not/there/yet"), root.path().join("rest"));
+        fs::write(&rest, "rest").unwrap();
+        for (rest, files) in [(None, 2), (Some(&*rest), 3), (Some(&*rest), 3)] {
+            assert_eq!(copy_to(&directory, rest).unwrap(), directory.join("flux-agent"));
+            assert_eq!(fs::read_dir(&directory).unwrap().count(), files);
         }
-        let installed = directory.join("flux-agent");
-        assert_eq!(fs::metadata(&installed).unwrap().permissions().mode() & 0o7777, 0o755);
-        assert_eq!(fs::read(&installed).unwrap(), fs::read(SELF).unwrap());
+        for (name, content) in
+            [("flux-agent", fs::read(SELF).unwrap()), ("flux-rest", b"rest".into())]
+        {
+            let installed = directory.join(name);
+            assert_eq!(fs::metadata(&installed).unwrap().permissions().mode() & 0o7777, 0o755);
+            assert_eq!(fs::read(&installed).unwrap(), content);
+        }
         assert_eq!(fs::read_link(directory.join("flux")).unwrap(), Path::new("flux-agent"));
-        assert_eq!(fs::read_dir(&directory).unwrap().count(), 2);
     }
+
 }

@@ -1,27 +1,25 @@
-//! `flux-agent serve`: becomes Flux's user and serves the API of this pod's instance.
+//! `flux-agent serve`: becomes Flux's user and then `flux-rest`, which serves the API of this pod's instance.
 
 use crate::commands::arguments::PodArguments;
 use crate::commands::client::{GoHome, connected};
 use crate::commands::pod::PodContext;
-use crate::failure::Failure;
+use crate::failure::{Failure, failed};
 use crate::plan::submission::has_validator;
 use crate::program::submit::limits;
-use crate::serve::context::{Context, Timeline};
-use crate::serve::server;
-use crate::serve::submission::Defaults;
-use crate::serve::token::{self, Token};
-use crate::system::addresses::all_addresses;
-use crate::system::environment::Environment;
-use crate::system::output::print_line;
+use crate::status::client::ask;
+use crate::system::files::is_executable;
 use clap::Args;
-use flux_contract::Exit;
-use flux_protocol::client::BrokerAddress;
-use flux_protocol::jobspec::{Variables, flux_run_environment};
+use flux_contract::token::fingerprint;
+use flux_contract::{Exit, Layout, ServedInstance};
+use std::fs;
 use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::{io, thread};
-use tokio::net::TcpListener;
-use tokio::sync::oneshot;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A shorter token could be guessed.
+const SHORTEST_TOKEN: usize = 16;
+/// How long PID 1 may take to answer, which it does from memory.
+const STATUS_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How it is served.
 #[derive(Debug, Args)]
@@ -35,82 +33,100 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// Instead of the token, its SHA-256 in hexadecimal digits
-    #[arg(long, value_name = "DIGITS", conflicts_with = "token_file")]
-    token_sha256: Option<Token>,
+    #[arg(long, value_name = "DIGITS", conflicts_with = "token_file", value_parser = sha256)]
+    token_sha256: Option<String>,
     /// End when standard input does, as with the `kubectl exec` that has started this
     #[arg(long)]
     until_input_ends: bool,
 }
 
-pub(crate) async fn run(serve: &Serve) -> Result<(), Failure> {
+/// Returns only when it failed.
+pub(crate) async fn run(serve: Serve) -> Result<(), Failure> {
     let pod = PodContext::read(&serve.pod)?;
-    // As whoever this is, who may know more than Flux's user.
-    let given = serve.token_file.as_deref().map(token::read).transpose()?;
-    let timeline = Timeline::of(pod.root.at(pod.config.layout.agent_socket())).await;
+    // Flux's user may not be allowed to read the file, nor to ask PID 1.
+    let token = serve.token_file.as_deref().map(token).transpose()?;
+    let agent = pod.root.at(pod.config.layout.agent_socket());
+    let report = ask(&agent, STATUS_TIMEOUT).await.unwrap_or_default();
     let (client, broker) = connected(&pod)?;
-    let validated = has_validator(&pod.config);
-    let environment = client.become_user(GoHome::IfUseless)?;
-    let (token, query) = match (&serve.token_sha256, given) {
-        (Some(token), _) => (token.clone(), String::new()),
-        (None, Some(text)) => (Token::new(&text), String::new()),
-        (None, None) => {
-            let text = token::made()?;
-            (Token::new(&text), format!("?token={text}"))
-        }
-    };
-    let context = Context {
-        broker: BrokerAddress { owner: None, ..broker },
-        token,
+    let program = program()?;
+    let instance = ServedInstance {
         cluster: pod.config.cluster.name.to_string(),
-        accounts: pod.facts.accounts,
-        defaults: defaults(environment, validated),
-        timeline,
+        broker: broker.socket,
+        agent,
+        // The last phase is not over.
+        timeline: report.phases.split_last().map_or_else(Vec::new, |(_, over)| over.to_vec()),
+        users: pod.root.at("/etc/passwd"),
+        limits: limits().into_iter().map(|(name, limit)| (name.to_owned(), limit)).collect(),
+        validated: has_validator(&pod.config),
+        listen: serve.listen,
+        token_sha256: serve.token_sha256.or_else(|| token.as_deref().map(fingerprint)),
+        until_input_ends: serve.until_input_ends,
     };
-    let refused =
-        |error| Failure::because(Exit::Broker, "connect to the broker as its user", &error);
-    context.connect().await.map_err(refused)?;
-    let listening = |error| {
-        let doing = format!("listen at {}", serve.listen);
-        Failure::because(Exit::Prepare, doing, &error)
-    };
-    let listener = TcpListener::bind(&addresses(serve.listen)[..]).await.map_err(listening)?;
-    let address = listener.local_addr().map_err(listening)?;
-    print_line(&format!("http://{address}/{query}"));
-    tokio::select! {
-        () = server::serve(listener, context) => {}
-        () = input_ended(), if serve.until_input_ends => {}
+    let instance = serde_json::to_string(&instance).map_err(|error| {
+        Failure::because(
+            Exit::Internal,
+            format!("write the arguments of {}", Layout::REST_NAME),
+            &error,
+        )
+    })?;
+    client.become_program(program.as_os_str(), &[instance.into()], GoHome::IfUseless)
+}
+
+/// `flux-rest`, which lies beside this program.
+fn program() -> Result<PathBuf, Failure> {
+    let own = std::env::current_exe().map_err(|error| {
+        Failure::because(Exit::Internal, "find out where this program lies", &error)
+    })?;
+    let program = own.with_file_name(Layout::REST_NAME);
+    if is_executable(&program) {
+        return Ok(program);
     }
-    Ok(())
+    let path = program.display();
+    let text = format!(
+        "there is no {path}, which serves the API: copy it there from the image of the agent"
+    );
+    Err(Failure::new(Exit::Prepare, text))
 }
 
-/// What to try in turn: a kernel without IPv6 has no `[::]`.
-fn addresses(listen: SocketAddr) -> Vec<SocketAddr> {
-    let all = all_addresses(listen.port());
-    if all[0] == listen { all.to_vec() } else { vec![listen] }
+fn sha256(text: &str) -> Result<String, &'static str> {
+    let is_digest = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_digest.then(|| text.to_owned()).ok_or("this is no SHA-256: give 64 hexadecimal digits")
 }
 
-/// A thread of its own reads: an unfinished read must not hold up the end of this program.
-async fn input_ended() {
-    let (ended, end) = oneshot::channel();
-    thread::spawn(move || {
-        let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
-        let _ = ended.send(());
-    });
-    let _ = end.await;
-}
-
-/// What `flux run` would give a job here. What of the environment is not UTF-8 cannot be in a job.
-fn defaults(environment: Environment, validated: bool) -> Defaults {
-    let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
-        Some((name.into_string().ok()?, value.into_string().ok()?))
+/// The token in the file at `path`: its first line.
+fn token(path: &Path) -> Result<String, Failure> {
+    let text = fs::read_to_string(path).map_err(failed("read the token in", path))?;
+    let token = text.lines().next().unwrap_or_default().trim();
+    let refused = |what: &str| {
+        let shown = path.display();
+        Err(Failure::new(Exit::Config, format!("the token in {shown} {what}")))
     };
-    let environment: Variables = environment.into_iter().filter_map(text).collect();
-    let directory = std::env::current_dir().unwrap_or_else(|_| "/".into());
-    Defaults {
-        directory: directory.display().to_string(),
-        environment: flux_run_environment(environment),
-        limits: limits(),
-        validated,
-        uid: nix::unistd::geteuid().as_raw(),
+    if token.len() < SHORTEST_TOKEN {
+        return refused(&format!(
+            "is shorter than {SHORTEST_TOKEN} characters: make one (openssl rand -hex 24)"
+        ));
+    }
+    if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return refused("has characters that no header can have: use letters and digits");
+    }
+    Ok(token.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_the_first_line_of_its_file() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let read = |text: &str| {
+            fs::write(file.path(), text).unwrap();
+            token(file.path()).map_err(|failure| failure.to_string())
+        };
+        assert_eq!(read("0123456789abcdef\nmore\n").unwrap(), "0123456789abcdef");
+        assert!(read("\n").unwrap_err().contains("shorter than 16"));
+        assert!(read("0123456789 abcdef").unwrap_err().contains("no header"));
+        assert!(sha256("").is_err() && sha256(&"0".repeat(63)).is_err());
+        assert!(sha256(&fingerprint("a")).is_ok());
     }
 }

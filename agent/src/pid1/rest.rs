@@ -1,5 +1,5 @@
-//! The API of the instance beside the lead's broker (`flux.rest`): a process of its own, as Flux's user, so that no
-//! request takes memory or time of PID 1.
+//! The API of the instance beside the lead's broker (`flux.rest`): `flux-agent serve`, which becomes `flux-rest`, as Flux's
+//! user.
 
 use crate::execute::context::Context;
 use crate::pid1::ending::next_pause;
@@ -13,14 +13,14 @@ use std::process::Stdio;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-/// Keeps the server running until what this gives is dropped.
+/// Keeps the server running until the returned value is dropped.
 pub(super) fn serve(context: &Context, rest: &Rest) -> JoinSet<()> {
-    let words = words(context, rest);
+    let words = arguments(context, rest);
     let (session, children, log) = (context.session.clone(), context.children.clone(), context.log);
     let shown = shown(&words);
     let run = move || {
         let (children, mut command) = (children.clone(), session.broker_command(&words));
-        // It prints its address.
+        // The server prints its address, which nobody needs.
         command.stdin(Stdio::null()).stdout(Stdio::null());
         async move {
             match children.spawn(&mut command) {
@@ -36,7 +36,7 @@ pub(super) fn serve(context: &Context, rest: &Rest) -> JoinSet<()> {
     tasks
 }
 
-fn words(context: &Context, rest: &Rest) -> Vec<String> {
+fn arguments(context: &Context, rest: &Rest) -> Vec<String> {
     let config = context.config_path.display().to_string();
     let listen = SocketAddr::from((Ipv6Addr::UNSPECIFIED, rest.port)).to_string();
     let token = rest.token_sha256.as_str();
@@ -44,8 +44,8 @@ fn words(context: &Context, rest: &Rest) -> Vec<String> {
     [call(&context.facts.agent, SERVE), options.map(str::to_owned).into()].concat()
 }
 
-/// Runs it again whenever it has ended: somebody else may have had its port, or its broker was not there yet. `run` tells
-/// how it ended.
+/// Runs the server again whenever it has ended: its port was taken, or its broker was not there yet. `run` gives the reason
+/// of the end.
 async fn keep_running<Run>(log: Log, shown: &str, run: impl Fn() -> Run)
 where
     Run: Future<Output = String>,

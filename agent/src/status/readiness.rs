@@ -3,34 +3,26 @@
 //! but how many pods the queue needs ([`demand`]).
 
 use crate::status::document::StatusReport;
-use crate::system::addresses::all_addresses;
-use crate::system::connections::{Asked, Connections};
 use anyhow::{Context as _, Result};
 use flux_contract::demand::Question;
 use flux_contract::invocation::READY_PATH;
-use http_body_util::Full;
-use hyper::body::{Bytes, Incoming};
-use hyper::server::conn::http1;
+use flux_server::{HeadLimits, all_addresses};
+use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
 use std::convert::Infallible;
 use std::io;
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
-/// How long a request may take to come.
-const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
-/// Bytes that a request may have; the kubelet's has about 150.
-const REQUEST_LIMIT: usize = 8 * 1024;
+/// The kubelet's request has about 150 bytes.
+const HEAD_LIMITS: HeadLimits = HeadLimits { bytes: 8 * 1024, time: Duration::from_secs(5) };
 /// Longest time that a question may wait for its answer.
 const LONGEST_WAIT: Duration = Duration::from_hours(1);
 /// The same of the operator's question, which it asks again then.
 const LONGEST_WAIT_FOR_DEMAND: Duration = Duration::from_mins(5);
-/// Pause before the next connection when one could not be accepted, as with too many open files.
-const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The port of a run.
 #[derive(Debug)]
@@ -66,21 +58,15 @@ impl ReadinessServer {
     /// Answers by the latest of `reports`, until the future is dropped. Where there are too many connections the oldest
     /// is closed, so that the kubelet always gets one; the operator asks again.
     pub async fn serve(self, reports: watch::Receiver<StatusReport>) {
-        let mut connections = Connections::default();
-        loop {
-            match self.listener.accept().await {
-                Ok((stream, _)) => {
-                    connections.make_room().await;
-                    let reports = reports.clone();
-                    let open = Open::one_more(&self.open);
-                    connections.add(Asked::default(), async move {
-                        let _open = open;
-                        converse(stream, reports).await;
-                    });
-                }
-                Err(_) => sleep(ACCEPT_RETRY_INTERVAL).await,
-            }
-        }
+        let service = || {
+            let (reports, open) = (reports.clone(), Open::one_more(&self.open));
+            service_fn(move |request| {
+                // The connection is open for as long as its service is there.
+                let _ = &open;
+                respond(request, reports.clone())
+            })
+        };
+        flux_server::serve(self.listener, HEAD_LIMITS, service).await;
     }
 }
 
@@ -100,24 +86,18 @@ impl Drop for Open {
     }
 }
 
-async fn converse(stream: TcpStream, reports: watch::Receiver<StatusReport>) {
-    let answer = service_fn(|request: Request<Incoming>| {
-        let reports = reports.clone();
-        async move {
-            let (code, text) = if request.uri().path() == Question::PATH {
-                demand(&request, reports).await
-            } else {
-                (answer(&request, reports).await, String::new())
-            };
-            let mut response = Response::new(Full::<Bytes>::from(text));
-            *response.status_mut() = code;
-            Ok::<_, Infallible>(response)
-        }
-    });
-    let mut server = http1::Builder::new();
-    server.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
-    server.keep_alive(false).max_buf_size(REQUEST_LIMIT);
-    let _ = server.serve_connection(TokioIo::new(stream), answer).await;
+async fn respond(
+    request: Request<Incoming>,
+    reports: watch::Receiver<StatusReport>,
+) -> Result<Response<String>, Infallible> {
+    let (code, text) = if request.uri().path() == Question::PATH {
+        demand(&request, reports).await
+    } else {
+        (answer(&request, reports).await, String::new())
+    };
+    let mut response = Response::new(text);
+    *response.status_mut() = code;
+    Ok(response)
 }
 
 async fn answer(

@@ -1,22 +1,20 @@
-//! The server: whoever connects gets the report and the end of the connection. It reads nothing, so no client can hold it
-//! up.
+//! The server: each client gets the report and the end of the connection. The server reads nothing, so no client can delay
+//! it.
 
 use crate::status::document::StatusReport;
 use crate::system::files;
 use anyhow::{Context as _, Result, ensure};
+use flux_server::accept;
 use std::fs::{self, DirBuilder, Permissions};
 use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
-use std::time::Duration;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 /// Longest path of a Unix socket (unix(7): 108 bytes with the terminating one).
 const PATH_LIMIT: usize = 107;
-/// Pause before the next client when one could not be accepted, as with too many open files.
-const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The socket of a run.
 #[derive(Debug)]
@@ -50,11 +48,9 @@ impl StatusServer {
     /// Gives the latest of `reports` to each client, until the future is dropped.
     pub async fn serve(self, reports: watch::Receiver<StatusReport>) {
         loop {
-            match self.listener.accept().await {
-                // A client that has gone needs none.
-                Ok((stream, _)) => drop(answer(stream, reports.borrow().clone())),
-                Err(_) => sleep(ACCEPT_RETRY_INTERVAL).await,
-            }
+            let (stream, _) = accept(|| self.listener.accept()).await;
+            // A client that has gone needs no report.
+            let _ = answer(stream, reports.borrow().clone());
         }
     }
 }

@@ -1,9 +1,7 @@
-//! Helpers for all other parts: files, the directory that stands for `/`, the environment, output, checks, connections, and
-//! the names of this program's own subcommands. They depend neither on Flux nor on pods.
+//! Helpers for all other parts: files, the directory that stands for `/`, the environment, output, checks, and the names of
+//! this program's own subcommands. They depend neither on Flux nor on pods.
 
-pub(crate) mod addresses;
 pub mod check;
-pub(crate) mod connections;
 pub(crate) mod environment;
 pub(crate) mod files;
 pub(crate) mod limits;

@@ -29,7 +29,7 @@ const ELSEWHERE: &[&str] = &[
     // demand::a_lead_counts_the_pods_that_its_queue_needs
     "/autoscale/max_size",
     "/autoscale/idle_seconds",
-    // serve::a_token_may_be_known_by_its_fingerprint_alone
+    // serve::flux_rest_gets_all_that_it_needs_of_the_pod
     "/rest/port",
     "/rest/token_sha256",
     // What the kernel lets the container use is among the facts, and this is compared with it before:

@@ -5,8 +5,9 @@ use crate::agent_config::Install;
 use crate::layout::{AGENT_MOUNT, INSTALL_MOUNT, Layout};
 use std::path::Path;
 
-/// The path of the agent in its own image. Beside it is only the link [`Layout::client`], unless the image also contains
-/// the view: the whole image is mounted at [`AGENT_MOUNT`], where the init container makes the same two files.
+/// The path of the agent in its own image. Beside it are only `flux-rest` and the link [`Layout::client`], unless the
+/// image also contains the view: the whole image is mounted at [`AGENT_MOUNT`], where the init container makes the same
+/// files.
 pub const AGENT_IN_IMAGE: &str = "/flux-agent";
 
 /// The command of the agent image's init container: copies the agent into the shared volume.

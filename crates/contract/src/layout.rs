@@ -74,6 +74,8 @@ impl Layout {
 
     /// Name of the agent's binary, and of its processes.
     pub const AGENT_NAME: &str = "flux-agent";
+    /// Name of the program beside the agent that serves the HTTP API of an instance.
+    pub const REST_NAME: &str = "flux-rest";
     /// Name of the `flux` command of the view, and of a link to the agent.
     pub const CLIENT_NAME: &str = "flux";
 

@@ -15,6 +15,7 @@ pub mod invocation;
 mod layout;
 mod names;
 pub mod phase;
+mod served;
 mod shell;
 mod termination;
 pub mod token;
@@ -32,6 +33,7 @@ pub use layout::{
     MUNGE_SECRET_KEY, PRIVATE_MOUNT, REST_SECRET_KEY, VIEW_MOUNT,
 };
 pub use names::{ClusterName, NameError, labels};
+pub use served::ServedInstance;
 pub use shell::{is_shell_name, shell_syntax};
 pub use termination::{FailedTask, Phase, TerminationMessage};
 pub use workload::{Submission, Workload};

@@ -1,7 +1,7 @@
 //! The project's programs for the images.
 
 use super::dockerfiles::{self, Images};
-use super::{AGENT, OPERATOR, PLUGIN, VIEW_TOOL, cargo, checkout, of_this_machine, target};
+use super::{AGENT, OPERATOR, PLUGIN, REST, VIEW_TOOL, cargo, checkout, of_this_machine, target};
 use crate::programs;
 use crate::progress::Progress;
 use anyhow::{Result, ensure};
@@ -18,6 +18,7 @@ pub struct Binaries {
     /// The operator.
     pub operator: PathBuf,
     pub(crate) agent: PathBuf,
+    pub(crate) rest: PathBuf,
     pub(crate) view_tool: PathBuf,
     pub(crate) stand_in: PathBuf,
     /// The images that operator and agent are from, if they are from any.
@@ -35,25 +36,26 @@ pub(crate) fn build(progress: &Progress) -> Result<Binaries> {
     if let Some(named) = std::env::var_os(IMAGES).filter(|it| !it.is_empty()) {
         return of_images(Images { directory: checkout()?.join(named) }, progress);
     }
-    let statics = build_static(&[AGENT, VIEW_TOOL, STAND_IN], progress)?;
-    let [agent, view_tool, stand_in] = [AGENT, VIEW_TOOL, STAND_IN].map(|it| statics.join(it));
+    const STATIC: [&str; 4] = [AGENT, REST, VIEW_TOOL, STAND_IN];
+    let statics = build_static(&STATIC, progress)?;
+    let [agent, rest, view_tool, stand_in] = STATIC.map(|it| statics.join(it));
     let operator = build_dynamic("the operator", OPERATOR, progress)?;
     build_plugin(progress)?;
-    Ok(Binaries { operator, agent, view_tool, stand_in, images: None })
+    Ok(Binaries { operator, agent, rest, view_tool, stand_in, images: None })
 }
 
 /// Operator and agent of images, and the stand-in.
 pub(crate) fn of_images(images: Images, progress: &Progress) -> Result<Binaries> {
     let here = of_this_machine()?;
-    let [operator, agent, view_tool] =
-        [OPERATOR, AGENT, VIEW_TOOL].map(|it| images.program(it, here));
-    for program in [&operator, &agent, &view_tool] {
+    let [operator, agent, rest, view_tool] =
+        [OPERATOR, AGENT, REST, VIEW_TOOL].map(|it| images.program(it, here));
+    for program in [&operator, &agent, &rest, &view_tool] {
         let path = program.display();
         ensure!(program.is_file(), "there is no {path}: `cargo e2e images` makes it");
     }
     build_plugin(progress)?;
     let stand_in = build_static(&[STAND_IN], progress)?.join(STAND_IN);
-    Ok(Binaries { operator, agent, view_tool, stand_in, images: Some(images) })
+    Ok(Binaries { operator, agent, rest, view_tool, stand_in, images: Some(images) })
 }
 
 /// Builds `kubectl flux`.

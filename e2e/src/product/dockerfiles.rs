@@ -36,11 +36,11 @@ struct Shipped {
 const SHIPPED: [Shipped; 2] = [
     Shipped {
         program: AGENT,
-        beside: &["/flux-view"],
+        beside: &["/flux-rest", "/flux-view"],
         is_static: true,
         dockerfile: "Dockerfile.agent",
         published: AGENT_IMAGE,
-        limit: 7_500_000,
+        limit: 8_500_000,
     },
     Shipped {
         program: OPERATOR,

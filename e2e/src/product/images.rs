@@ -6,7 +6,7 @@ pub(crate) mod for_workflows;
 use super::binaries::Binaries;
 use super::install::Installation;
 use super::view::View;
-use super::{AGENT, OPERATING_SYSTEM, OPERATOR, ORDINARY_USER, checkout};
+use super::{AGENT, OPERATING_SYSTEM, OPERATOR, ORDINARY_USER, REST, checkout};
 use crate::cache::Cache;
 use crate::cluster::Cluster;
 use crate::images::debian::{Program, Recipe, Release, debian};
@@ -95,6 +95,7 @@ pub fn agent(scratch: &Path, binaries: &Binaries) -> Result<Image> {
     }
     let beside = [
         Source::link(format!("/{}", Layout::CLIENT_NAME), Layout::AGENT_NAME),
+        Source::file(format!("/{REST}"), &binaries.rest),
         Source::file("/flux-view", &binaries.view_tool),
     ];
     program(scratch, AGENT_IN_IMAGE, &binaries.agent, &beside)

@@ -51,7 +51,7 @@ pub(super) const KSTATUS: Paths =
 pub(super) const WORKFLOWS: Paths = &[".github/", "e2e/go/actionlint/", "e2e/src/verify/tools.rs"];
 /// The HTTP API of an instance, and its page.
 pub(super) const INSTANCE_API: Paths =
-    &["agent/", "crates/contract/", "crates/flux/", "e2e/src/verify/tools.rs"];
+    &["crates/contract/", "crates/flux/", "crates/server/", "e2e/src/verify/tools.rs", "rest/"];
 /// How the images that are shipped are built, and how large programs and images may be.
 pub(super) const IMAGES: Paths = &[
     ".dockerignore",

@@ -15,6 +15,8 @@ use std::process::Command;
 
 /// The most bytes of the agent, which is copied into every pod.
 const AGENT_SIZE_LIMIT: u64 = 6_300_000;
+/// The most bytes of the program that serves the API of an instance, which is copied as well.
+const REST_SIZE_LIMIT: u64 = 2_500_000;
 /// The most bytes of the program that packs views: it is in the agent's image, which every node keeps.
 const VIEW_TOOL_SIZE_LIMIT: u64 = 2_000_000;
 
@@ -73,12 +75,14 @@ pub(super) fn check(report: &Report<'_>, images: &Images, all: bool) {
 }
 
 fn check_programs(binaries: &Binaries) -> Result<()> {
-    let Binaries { operator, agent, view_tool, stand_in, .. } = binaries;
-    for program in [agent, view_tool, stand_in] {
+    let Binaries { operator, agent, rest, view_tool, stand_in, .. } = binaries;
+    for program in [agent, rest, view_tool, stand_in] {
         let files = with_libraries("/program", program)?;
         ensure!(files.len() == 1, "{} is not static; it needs {files:?}", program.display());
     }
-    for (program, limit) in [(agent, AGENT_SIZE_LIMIT), (view_tool, VIEW_TOOL_SIZE_LIMIT)] {
+    for (program, limit) in
+        [(agent, AGENT_SIZE_LIMIT), (rest, REST_SIZE_LIMIT), (view_tool, VIEW_TOOL_SIZE_LIMIT)]
+    {
         let (name, found) = (program.display(), fs::metadata(program)?.len());
         ensure!(found <= limit, "{name} has {found} bytes, more than the {limit} it may have");
     }

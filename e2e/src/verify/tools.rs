@@ -112,7 +112,7 @@ pub(super) fn check_page(report: &Report<'_>) {
     }
     report.check_changes(NAME, INSTANCE_API, || {
         packages::ensure(packages::BROWSER, report.progress)?;
-        let mut tests = cargo(&["test", "--test", "it", "browser::"])?;
+        let mut tests = cargo(&["test", "--package", "flux-rest", "--test", "it", "browser::"])?;
         programs::show_at_the_end(tests.args(["--", "--ignored"]))
     });
 }
@@ -135,11 +135,12 @@ pub(super) fn check_kstatus(progress: &Progress) -> Result<()> {
 /// API's document.
 pub(super) fn check_api(report: &Report<'_>) {
     report.check_changes("the API of an instance: Schemathesis", INSTANCE_API, || {
-        let requirements = checkout()?.join("agent/tests/it/schema/requirements.txt");
+        let requirements = checkout()?.join("rest/tests/it/schema/requirements.txt");
         let what = "installing Schemathesis";
         let packages =
             report.progress.long_step(what, "20 s", || python::packages(&requirements))?;
-        let mut tests = cargo(&["test", "--test", "it", "schema::", "--", "--ignored"])?;
-        programs::show_at_the_end(tests.env("PYTHONPATH", packages))
+        let mut tests = cargo(&["test", "--package", "flux-rest", "--test", "it", "schema::"])?;
+        tests.args(["--", "--ignored"]).env("PYTHONPATH", packages);
+        programs::show_at_the_end(&mut tests)
     });
 }

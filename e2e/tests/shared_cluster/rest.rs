@@ -67,7 +67,7 @@ const OTHER_USER: &str = r#"
 curl --silent --output /dev/null --max-time 60 --write-out '%{http_code}\n' "http://$3-rest/api/v1/jobs"
 places="$(ls -d /proc/[0-9]*/cmdline /proc/[0-9]*/environ) /flux_operator /mnt /run /tmp /var /etc /home /dev/shm"
 printf '%s' "$1$2" | grep -rasFl -f - $places
-server=$(grep -lz '^serve$' /proc/[0-9]*/cmdline | cut -d/ -f3)
+server=$(grep -lz '/flux-rest$' /proc/[0-9]*/cmdline | cut -d/ -f3)
 kill -9 $server 2>/dev/null && echo killed
 head -c1 /proc/$server/environ 2>/dev/null && echo read its environment
 exit 0
@@ -103,7 +103,7 @@ fn the_api_is_served_as_long_as_the_instance_runs() {
         let (_, token) = token(&run).await?;
         another_user_gets_nothing(&run, &token).await?;
         // The agent starts a lost server again.
-        let kill = "kill -9 $(grep -lz '^serve$' /proc/[0-9]*/cmdline | cut -d/ -f3)";
+        let kill = "kill -9 $(grep -lz '/flux-rest$' /proc/[0-9]*/cmdline | cut -d/ -f3)";
         run.exec(0, &["sh", "-c", kill]).await?;
         served(&run).await?;
         run.exec(0, &["/mnt/flux/bin/flux", "shutdown", "--background"]).await?;

@@ -68,7 +68,7 @@ impl Drop for Ui {
 
 async fn is_served(run: &Instance<'_>) -> Result<bool> {
     let processes = run.exec(0, &["/mnt/flux/bin/flux-agent", "ps"]).await?;
-    Ok(processes.contains("serve"))
+    Ok(processes.contains("flux-rest"))
 }
 
 #[test]

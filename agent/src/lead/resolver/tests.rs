@@ -1,27 +1,20 @@
 //! Looking up names against a name server of our own on loopback.
 
 use super::*;
-use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolverConfig};
-use hickory_resolver::proto::op::{Message, ResponseCode};
-use hickory_resolver::proto::rr::rdata::{A, AAAA, SOA};
-use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
-use std::net::SocketAddr;
+use simple_dns::rdata::{A, AAAA, RData};
+use simple_dns::{CLASS, Packet, PacketFlag, QTYPE, RCODE, ResourceRecord, TYPE};
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, Mutex};
-use tokio::net::UdpSocket;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, UdpSocket};
 
 const LATE: &str = "hello-0.hello.team.svc.cluster.local";
 
-/// Asks only the name server at `address`, with `search` as the search list and names of five dots complete.
-async fn lookup_at(address: SocketAddr, search: &[&str], name: &str) -> Result<Vec<IpAddr>> {
-    let (mut udp, mut tcp) = (ConnectionConfig::udp(), ConnectionConfig::tcp());
-    (udp.port, tcp.port) = (address.port(), address.port());
-    let server = NameServerConfig::new(address.ip(), true, vec![udp, tcp]);
-    let search = search.iter().map(|name| Name::from_ascii(name).unwrap()).collect();
-    let configuration = ResolverConfig::from_parts(None, search, vec![server]);
-    let provider = TokioRuntimeProvider::default();
-    let mut builder = TokioResolver::builder_with_config(configuration, provider);
-    builder.options_mut().ndots = 5;
-    lookup_by(builder, name).await
+/// Asks these name servers, with `search` as the search list and names of five dots complete.
+fn resolver(servers: &[SocketAddr], search: &[&str]) -> Resolver {
+    let search = search.iter().map(|&domain| domain.to_owned()).collect();
+    let hosts = "127.0.0.1 localhost\n10.1.2.3 hello-0.hello Hello # x\n::1 localhost".to_owned();
+    Resolver { servers: servers.to_vec(), search, dots: 5, hosts }
 }
 
 /// A name server that remembers what it was asked, and knows [`LATE`] from the second question for it on.
@@ -32,26 +25,32 @@ struct NameServer {
 
 impl NameServer {
     async fn start() -> Self {
-        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
-        let server = Self { address: socket.local_addr().unwrap(), questions: Arc::default() };
-        let questions = Arc::clone(&server.questions);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let socket = UdpSocket::bind(address).await.unwrap();
+        let server = Self { address, questions: Arc::default() };
+        let (questions, long) = (Arc::clone(&server.questions), server.questions.clone());
         tokio::spawn(async move {
-            let mut buffer = [0; 1500];
+            let mut buffer = [0; 512];
             loop {
                 let (length, client) = socket.recv_from(&mut buffer).await.unwrap();
-                let request = Message::from_vec(&buffer[..length]).unwrap();
-                let query = request.queries[0].clone();
-                let question = format!("{} {}", query.name(), query.query_type());
-                let reply = reply(&request, questions.lock().unwrap().contains(&question));
-                questions.lock().unwrap().push(question);
-                socket.send_to(&reply.to_vec().unwrap(), client).await.unwrap();
+                let reply = reply(&buffer[..length], &questions, false);
+                socket.send_to(&reply, client).await.unwrap();
             }
+        });
+        tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = vec![0; stream.read_u16().await.unwrap().into()];
+            stream.read_exact(&mut request).await.unwrap();
+            let reply = reply(&request, &long, true);
+            stream.write_u16(reply.len().try_into().unwrap()).await.unwrap();
+            stream.write_all(&reply).await.unwrap();
         });
         server
     }
 
     async fn lookup(&self, name: &str) -> Result<Vec<IpAddr>> {
-        lookup_at(self.address, &["cluster.local."], name).await
+        resolver(&[self.address], &["cluster.local."]).lookup(name).await
     }
 
     fn questions(&self) -> Vec<String> {
@@ -59,38 +58,36 @@ impl NameServer {
     }
 }
 
-fn reply(request: &Message, late_name_exists: bool) -> Message {
-    let query = request.queries[0].clone();
-    let name = query.name().to_string();
-    let name = name.trim_end_matches('.');
-    let data = match (name, query.query_type()) {
-        (LATE, RecordType::A) if late_name_exists => Some(RData::A(A::new(10, 244, 1, 7))),
-        ("lead.team.svc.cluster.local", RecordType::A) => Some(RData::A(A::new(10, 244, 1, 9))),
-        ("both.example", RecordType::A) => Some(RData::A(A::new(10, 244, 1, 8))),
-        ("six.example" | "both.example", RecordType::AAAA) => {
-            Some(RData::AAAA("fd00::7".parse::<AAAA>().unwrap()))
+/// The answer to `request`. That for `long.example` is too long for UDP.
+fn reply(request: &[u8], questions: &Mutex<Vec<String>>, is_tcp: bool) -> Vec<u8> {
+    let request = Packet::parse(request).unwrap();
+    let query = request.questions[0].clone();
+    let (name, QTYPE::TYPE(kind)) = (query.qname.to_string(), query.qtype) else { panic!() };
+    let question = format!("{name}. {kind:?}");
+    let is_late = questions.lock().unwrap().contains(&question);
+    questions.lock().unwrap().push(question);
+    let four = |last| Some(RData::A(A { address: Ipv4Addr::new(10, 244, 1, last).into() }));
+    let data = match (name.as_str(), kind) {
+        (LATE, TYPE::A) if is_late => four(7),
+        ("lead.team.svc.cluster.local", TYPE::A) => four(9),
+        ("both.example", TYPE::A) => four(8),
+        ("long.example", TYPE::A) if is_tcp => four(6),
+        ("six.example" | "both.example", TYPE::AAAA) => {
+            Some(RData::AAAA(AAAA { address: "fd00::7".parse::<Ipv6Addr>().unwrap().into() }))
         }
         _ => None,
     };
-    let mut reply = Message::response(request.metadata.id, request.metadata.op_code);
-    reply.add_query(query.clone());
-    if let Some(data) = data {
-        reply.add_answer(Record::from_rdata(query.name().clone(), 30, data));
-        return reply;
+    let mut reply = request.into_reply();
+    match (&data, name.as_str(), kind) {
+        // As a name server of the cluster that cannot ask others about other names.
+        (_, "lead.team.svc", _) => *reply.rcode_mut() = RCODE::ServerFailure,
+        (None, "long.example", TYPE::A) => reply.set_flags(PacketFlag::TRUNCATION),
+        (None, "six.example" | "long.example", _) | (Some(_), ..) => {}
+        (None, ..) => *reply.rcode_mut() = RCODE::NameError,
     }
-    if name == "lead.team.svc" {
-        // As a name server of the cluster that has nobody to ask about other names.
-        reply.metadata.response_code = ResponseCode::ServFail;
-        return reply;
-    }
-    if name != "six.example" {
-        reply.metadata.response_code = ResponseCode::NXDomain;
-    }
-    // A negative answer that may be remembered for 30 s (RFC 2308).
-    let zone = Name::from_ascii("cluster.local.").unwrap();
-    let soa = SOA::new(zone.clone(), zone.clone(), 1, 30, 30, 30, 30);
-    reply.add_authority(Record::from_rdata(zone, 30, RData::SOA(soa)));
-    reply
+    let record = |data| ResourceRecord::new(query.qname.clone(), CLASS::IN, 30, data);
+    reply.answers.extend(data.map(record));
+    reply.build_bytes_vec().unwrap()
 }
 
 fn addresses<const COUNT: usize>(texts: [&str; COUNT]) -> [IpAddr; COUNT] {
@@ -98,7 +95,7 @@ fn addresses<const COUNT: usize>(texts: [&str; COUNT]) -> [IpAddr; COUNT] {
 }
 
 #[tokio::test]
-async fn a_name_that_appears_is_seen_at_once_although_its_absence_could_be_remembered() {
+async fn a_name_that_appears_is_seen_at_once() {
     let server = NameServer::start().await;
     let error = server.lookup(LATE).await.unwrap_err();
     assert_eq!(error.to_string(), format!("name {LATE}. does not exist in DNS (yet)"));
@@ -109,7 +106,7 @@ async fn a_name_that_appears_is_seen_at_once_although_its_absence_could_be_remem
 }
 
 #[tokio::test]
-async fn a_host_is_found_by_its_short_name_and_by_all_kinds_of_address_that_it_has() {
+async fn a_host_is_found_by_its_short_name_and_all_addresses() {
     let server = NameServer::start().await;
     for (name, expected) in [
         // In the search list, though the absolute name fails; libc and libzmq find it, too.
@@ -117,6 +114,7 @@ async fn a_host_is_found_by_its_short_name_and_by_all_kinds_of_address_that_it_h
         // A pod may have a way to one kind only, and none to the other.
         ("six.example.", &["fd00::7"]),
         ("both.example.", &["10.244.1.8", "fd00::7"]),
+        ("long.example.", &["10.244.1.6"]),
     ] {
         let found = server.lookup(name).await.unwrap();
         assert_eq!(found.iter().map(IpAddr::to_string).collect::<Vec<_>>(), expected);
@@ -127,19 +125,22 @@ async fn a_host_is_found_by_its_short_name_and_by_all_kinds_of_address_that_it_h
 async fn neither_the_hosts_file_nor_an_address_needs_a_name_server() {
     let server = NameServer::start().await;
     let found = server.lookup("localhost").await.unwrap();
-    assert!(found.iter().all(IpAddr::is_loopback), "{found:?}");
+    assert_eq!(found, addresses(["127.0.0.1", "::1"]));
+    assert_eq!(server.lookup("hello.").await.unwrap(), addresses(["10.1.2.3"]));
     assert_eq!(server.lookup("fd00::7").await.unwrap(), addresses(["fd00::7"]));
     assert!(server.questions().is_empty());
 }
 
 #[tokio::test]
-async fn a_name_server_that_is_not_there_is_a_failure_and_not_an_unknown_name() {
+async fn a_missing_name_server_is_no_unknown_name() {
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let address = socket.local_addr().unwrap();
     drop(socket);
-    let error = lookup_at(address, &[], LATE).await.unwrap_err().to_string();
-    let failures = ["could not look up ", "the name servers gave no answer for "];
-    assert!(failures.iter().any(|failure| error.starts_with(failure)), "{error}");
+    let error = resolver(&[address], &[]).lookup(LATE).await.unwrap_err().to_string();
+    assert!(error.starts_with("could not look up "), "{error}");
+    let server = NameServer::start().await;
+    let found = resolver(&[address, server.address], &[]).lookup("both.example.").await;
+    assert_eq!(found.unwrap().len(), 2, "the next server is asked");
 }
 
 #[test]
@@ -157,22 +158,12 @@ fn complete_names_are_never_looked_for_in_the_search_list() {
 }
 
 #[tokio::test]
-async fn every_server_is_asked_and_says_what_it_knows_under_which_name() {
+async fn every_server_answers_with_the_name_that_it_knows() {
     let (first, second) = (NameServer::start().await, NameServer::start().await);
     // The first of them has been asked for the name before, and knows it since.
     let _ = first.lookup(LATE).await;
-    let servers = [&first, &second].map(|server| {
-        let mut udp = ConnectionConfig::udp();
-        udp.port = server.address.port();
-        NameServerConfig::new(server.address.ip(), true, vec![udp])
-    });
-    let search = vec![Name::from_ascii("team.svc.cluster.local.").unwrap()];
-    let config = ResolverConfig::from_parts(None, search, servers.into());
-    let mut hosts = Hosts::default();
-    hosts.read_hosts_conf("10.1.2.3 hello-0.hello\n".as_bytes()).unwrap();
-    let mut options = ResolverOpts::default();
-    options.ndots = 5;
-    let found = resolution_by(config, &options, &hosts, "hello-0.hello").await.unwrap();
+    let both = resolver(&[first.address, second.address], &["team.svc.cluster.local."]);
+    let found = both.resolution("hello-0.hello").await;
     assert_eq!(found.hosts, ["10.1.2.3".parse::<IpAddr>().unwrap()]);
     let [known, unknown] = &found.servers[..] else { panic!("{found:?}") };
     assert_eq!(known.name.as_deref(), Some(format!("{LATE}.").as_str()), "{known:?}");

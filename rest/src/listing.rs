@@ -18,34 +18,34 @@ const ROUNDING: f64 = 1e-6;
 
 /// Which jobs are asked for.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Filter {
+pub(crate) struct Filter {
     /// Flux's numbers of states, added.
-    pub(super) states: u32,
-    pub(super) name: Option<String>,
-    pub(super) user: Option<u32>,
-    pub(super) limit: usize,
-    pub(super) cursor: Cursor,
+    pub(crate) states: u32,
+    pub(crate) name: Option<String>,
+    pub(crate) user: Option<u32>,
+    pub(crate) limit: usize,
+    pub(crate) cursor: Cursor,
 }
 
 /// Where a page begins.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Cursor {
+pub(crate) struct Cursor {
     /// Among the jobs that have ended.
-    pub(super) ended: bool,
+    pub(crate) ended: bool,
     /// Behind this one: when it was submitted, or has ended, and its id.
-    pub(super) after: Option<(f64, u64)>,
+    pub(crate) after: Option<(f64, u64)>,
 }
 
 impl Cursor {
-    pub(super) const START: Self = Self { ended: false, after: None };
+    pub(crate) const START: Self = Self { ended: false, after: None };
 
-    pub(super) fn text(self) -> String {
+    pub(crate) fn text(self) -> String {
         let part = if self.ended { 'i' } else { 'a' };
         let after = self.after.map(|(time, id)| format!("{time}-{}", f58_plain(id)));
         format!("{part}{}", after.unwrap_or_default())
     }
 
-    pub(super) fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let (part, after) = text.split_at_checked(1)?;
         let ended = match part {
             "a" => false,
@@ -91,7 +91,7 @@ struct Submitted {
 }
 
 /// A page, and where the next one begins, if there is one.
-pub(super) async fn page(
+pub(crate) async fn page(
     socket: &mut BrokerSocket,
     filter: &Filter,
 ) -> Result<(Vec<Job>, Option<Cursor>), SocketError> {

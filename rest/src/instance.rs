@@ -17,22 +17,22 @@ const MOST_RUNNING: usize = 20_000;
 
 /// A rank, and what runs there.
 #[derive(Debug)]
-pub(super) struct Rank {
-    pub(super) of: RankStatus,
-    pub(super) hostname: Option<String>,
-    pub(super) jobs: Vec<String>,
+pub(crate) struct Rank {
+    pub(crate) of: RankStatus,
+    pub(crate) hostname: Option<String>,
+    pub(crate) jobs: Vec<String>,
 }
 
 impl Rank {
-    pub(super) const fn is_up(&self) -> bool {
+    pub(crate) const fn is_up(&self) -> bool {
         self.of.up
     }
 
-    pub(super) const fn is_drained(&self) -> bool {
+    pub(crate) const fn is_drained(&self) -> bool {
         self.of.drained.is_some()
     }
 
-    pub(super) fn document(&self) -> Value {
+    pub(crate) fn document(&self) -> Value {
         let RankStatus { rank, up, cores, cores_allocated, gpus, gpus_allocated, drained } =
             &self.of;
         json!({
@@ -51,7 +51,7 @@ struct RunningJob {
 }
 
 /// An attribute of the lead's broker, empty where it is not set.
-pub(super) async fn lead_attribute(
+pub(crate) async fn lead_attribute(
     socket: &mut BrokerSocket,
     name: &str,
 ) -> Result<String, SocketError> {
@@ -59,7 +59,7 @@ pub(super) async fn lead_attribute(
 }
 
 /// The ranks with their hosts and jobs.
-pub(super) async fn resources(socket: &mut BrokerSocket) -> Result<Vec<Rank>, SocketError> {
+pub(crate) async fn resources(socket: &mut BrokerSocket) -> Result<Vec<Rank>, SocketError> {
     let ranks = resource::ranks(socket).await?;
     let hosts = lead_attribute(socket, "hostlist").await.unwrap_or_default();
     let constraint = json!({ "states": [JobState::RUNNING] });
@@ -94,7 +94,7 @@ fn document(jobs: &JobCounts) -> Value {
 
 /// What is known while the instance starts, too.
 #[derive(Debug)]
-pub(super) struct Standing {
+pub(crate) struct Standing {
     state: String,
     size: u32,
     up: u32,
@@ -105,7 +105,7 @@ pub(super) struct Standing {
 
 impl Standing {
     /// Asks services of the broker itself, and one that there is from rc1 on.
-    pub(super) async fn of(socket: &mut BrokerSocket) -> Result<Self, SocketError> {
+    pub(crate) async fn of(socket: &mut BrokerSocket) -> Result<Self, SocketError> {
         let state = socket.state(LEAD).await?;
         let up = socket.online(LEAD).await?.len();
         let jobs = match job_list::count(socket).await {
@@ -123,7 +123,7 @@ impl Standing {
     }
 
     /// The document of the instance `name` at `now`, in seconds of Unix time; its start took these phases.
-    pub(super) fn document(&self, name: &str, timeline: &[Phase], now: f64) -> Value {
+    pub(crate) fn document(&self, name: &str, timeline: &[Phase], now: f64) -> Value {
         let phase = |phase: &Phase| {
             let seconds = |milliseconds| Duration::from_millis(milliseconds).as_secs_f64();
             let (start, duration) = (phase.start_milliseconds, phase.duration_milliseconds);

@@ -5,7 +5,7 @@ use super::job::{
 };
 use super::resources::{CORES, bracketed, hosts, set};
 use super::{INVALID, UNKNOWN};
-use crate::pod::broker::{Answers, NO_SERVICE, STATE_OF_LEAD};
+use crate::broker::{Answers, NO_SERVICE, STATE_OF_LEAD};
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use flux_protocol::idset::idset;
 use serde_json::{Map, Value, json};

@@ -1,4 +1,4 @@
-//! A job that a request asks for: what it says, and the jobspec of that (RFC 25).
+//! A job that a client submits: the request, and its jobspec (RFC 25).
 
 use flux_protocol::jobspec::{Counts, Slot, Variables, jobspec};
 use serde_json::{Map, Value, json};
@@ -12,7 +12,7 @@ const LONGEST: f64 = 1e9;
 /// flux-core, `src/common/libjob/job.h`.
 const URGENCIES: RangeInclusive<u64> = 0..=31;
 const URGENCY: u64 = 16;
-/// What a request may say.
+/// The fields that a request may have.
 const FIELDS: [&str; 10] = [
     "command",
     "num_tasks",
@@ -26,21 +26,21 @@ const FIELDS: [&str; 10] = [
     "urgency",
 ];
 
-/// What a job has that the request says nothing of.
+/// What a job gets where the request has no field for it.
 #[derive(Debug)]
 pub(crate) struct Defaults {
     pub(crate) directory: String,
     pub(crate) environment: Variables,
-    pub(crate) limits: BTreeMap<&'static str, i64>,
+    pub(crate) limits: BTreeMap<String, i64>,
     /// The validators of Flux check each job: the user has configured that.
     pub(crate) validated: bool,
     /// Flux's user.
     pub(crate) uid: u32,
 }
 
-/// A job as a request asks for it.
+/// A job that a client submits.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Submission {
+pub(crate) struct Submission {
     command: Vec<String>,
     counts: Counts,
     slot: Slot,
@@ -48,12 +48,12 @@ pub(super) struct Submission {
     environment: Variables,
     name: Option<String>,
     duration: Value,
-    pub(super) urgency: u64,
+    pub(crate) urgency: u64,
 }
 
 impl Submission {
-    /// Reads the body of a request; else all that is wrong with it.
-    pub(super) fn read(body: &[u8]) -> Result<Self, String> {
+    /// Reads the body of a request. The error names all that is wrong with it.
+    pub(crate) fn read(body: &[u8]) -> Result<Self, String> {
         let object = serde_json::from_slice(body).map_err(|error| format!("the body: {error}"))?;
         let Value::Object(object) = object else {
             return Err("the body: it is no JSON object".to_owned());
@@ -78,13 +78,13 @@ impl Submission {
     }
 
     /// The jobspec, as `flux run` makes it.
-    pub(super) fn jobspec(&self, defaults: &Defaults) -> Value {
+    pub(crate) fn jobspec(&self, defaults: &Defaults) -> Value {
         let directory = self.directory.as_ref().unwrap_or(&defaults.directory);
         let mut environment = defaults.environment.clone();
         environment.extend(self.environment.clone());
-        let limits = &defaults.limits;
+        let limits = defaults.limits.iter().map(|(name, limit)| (name.as_str(), *limit)).collect();
         let mut jobspec =
-            jobspec(self.counts, self.slot, &self.command, directory, &environment, limits);
+            jobspec(self.counts, self.slot, &self.command, directory, &environment, &limits);
         if let Some(system) =
             jobspec.pointer_mut("/attributes/system").and_then(Value::as_object_mut)
         {
@@ -237,7 +237,7 @@ mod tests {
             directory: "/work".to_owned(),
             environment: [("A".to_owned(), "1".to_owned()), ("B".to_owned(), "2".to_owned())]
                 .into(),
-            limits: [("nofile", 1024)].into(),
+            limits: [("nofile".to_owned(), 1024)].into(),
             validated: false,
             uid: 1000,
         }

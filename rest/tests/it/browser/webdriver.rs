@@ -2,7 +2,7 @@
 //! would cost more: `fantoccini` needs one under a licence that `deny.toml` does not allow, and `thirtyfour` switches
 //! on the feature of `serde_json` that changes the order of the fields in every program and test of the workspace.
 
-use crate::pod::{Background, PATIENCE};
+use crate::server::{Background, PATIENCE};
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde_json::{Value, json};
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};

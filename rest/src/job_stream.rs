@@ -1,8 +1,8 @@
-//! The logs of a job: its events (RFC 21), and what its tasks print (RFC 24), as they come or as far as they have come.
+//! The logs of a job: its events (RFC 21) and the output of its tasks (RFC 24), as they come or as far as they have come.
 
-use crate::serve::answer::{Refusal, event};
-use crate::serve::context::Context;
-use bytes::Bytes;
+use crate::answer::{Refusal, event};
+use crate::context::Context;
+use axum::response::sse::Event;
 use flux_protocol::client::job_info::{self, EVENTS, OUTPUT, WAIT_CREATE};
 use flux_protocol::client::{BrokerSocket, SocketError, job_list};
 use flux_protocol::output::OutputEvent;
@@ -10,12 +10,12 @@ use futures::{Stream, stream};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Bytes of output that one answer has at most.
+/// Event of output that one answer has at most.
 const MOST_OUTPUT: usize = 8 << 20;
 
 /// A log of a job.
 #[derive(Debug, Clone)]
-pub(super) enum Log {
+pub(crate) enum Log {
     Events,
     /// Of both streams, or of the one with this name.
     Output(Option<String>),
@@ -29,8 +29,8 @@ impl Log {
         }
     }
 
-    /// The entry as a server-sent event, if it is one that is asked for.
-    fn event(&self, entry: &str) -> Option<Bytes> {
+    /// The entry as a server-sent event, if the client wants it.
+    fn event(&self, entry: &str) -> Option<Event> {
         match self {
             Self::Events => Some(event("event", &of_log(entry)?)),
             Self::Output(stream) => {
@@ -42,7 +42,7 @@ impl Log {
     }
 }
 
-/// What was printed to that stream, if one is named.
+/// The output in an entry of the log, if it is of the stream that is named.
 fn printed(entry: &str, stream: Option<&str>) -> Option<OutputEvent> {
     OutputEvent::parse(entry).filter(|printed| stream.is_none_or(|stream| stream == printed.stream))
 }
@@ -56,12 +56,12 @@ fn of_log(entry: &str) -> Option<Value> {
 
 /// The log of job `id` from its beginning as server-sent events, while it grows; then the job. `path` is that of the
 /// request.
-pub(super) async fn follow(
+pub(crate) async fn follow(
     context: Arc<Context>,
     id: u64,
     log: Log,
     path: String,
-) -> Result<impl Stream<Item = Bytes> + Send, Refusal> {
+) -> Result<impl Stream<Item = Event> + Send, Refusal> {
     let mut socket = context.connect().await?;
     job_list::find(&mut socket, id, None).await?;
     let flags = if matches!(log, Log::Output(_)) { WAIT_CREATE } else { 0 };
@@ -90,9 +90,9 @@ enum Part {
 }
 
 impl Following {
-    async fn next(&mut self) -> Option<Bytes> {
+    async fn next(&mut self) -> Option<Event> {
         if matches!(self.part, Part::Log) {
-            // A job that has not printed anything has no such log: its end is what there is to say.
+            // A job without output has no such log. Only its end follows.
             while let Ok(Some(entry)) = job_info::next_event(&mut self.socket).await {
                 let event = self.log.event(&entry);
                 if event.is_some() {
@@ -111,14 +111,14 @@ impl Following {
         })
     }
 
-    async fn end(&self) -> Result<Bytes, SocketError> {
+    async fn end(&self) -> Result<Event, SocketError> {
         let job = job_list::wait_for_end(&mut self.context.connect().await?, self.id).await?;
         Ok(event("end", &self.context.job(job)))
     }
 }
 
-/// What job `id` has printed so far to that stream, or to both: the end of it, and whether there was more.
-pub(super) async fn output(
+/// The last part of the output of job `id` so far, of that stream or of both, and whether there was more before.
+pub(crate) async fn output(
     context: &Context,
     id: u64,
     stream: Option<&str>,
@@ -128,26 +128,8 @@ pub(super) async fn output(
 }
 
 /// The events of job `id` so far.
-pub(super) async fn events(context: &Context, id: u64) -> Result<Value, Refusal> {
+pub(crate) async fn events(context: &Context, id: u64) -> Result<Value, Refusal> {
     let log = job_info::eventlog(&mut context.connect().await?, id, EVENTS).await?;
     let events: Vec<Value> = log.lines().filter_map(of_log).collect();
     Ok(json!({ "events": events }))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn entries_of_logs_become_server_sent_events() {
-        let entry = r#"{"timestamp":1.5,"name":"alloc"}"#;
-        let text = "event: event\ndata: {\"context\":{},\"name\":\"alloc\",\"timestamp\":1.5}\n\n";
-        assert_eq!(Log::Events.event(entry).unwrap(), text);
-        let entry = r#"{"timestamp":1.5,"name":"data","context":{"stream":"stderr","rank":"1","data":"a\n"}}"#;
-        let text =
-            "event: output\ndata: {\"data\":\"a\\n\",\"rank\":\"1\",\"stream\":\"stderr\"}\n\n";
-        assert_eq!(Log::Output(None).event(entry).unwrap(), text);
-        assert_eq!(Log::Output(Some("stdout".to_owned())).event(entry), None);
-        assert_eq!((Log::Output(None).event("x"), Log::Events.event("x")), (None, None));
-    }
 }

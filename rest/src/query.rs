@@ -1,19 +1,31 @@
-//! What the query of a request says. All that is wrong with it is said at once.
+//! The query of a request. A refusal names all that is wrong with it.
 
-use crate::serve::answer::Refusal;
-use crate::serve::listing::{Cursor, Filter};
+use crate::answer::Refusal;
+use crate::listing::{Cursor, Filter};
+use axum::http::Method;
 use flux_protocol::job::JobState;
 use std::collections::BTreeMap;
 
-/// Jobs of an answer, at most and where nothing is said.
+/// Jobs of an answer, at most and by default.
 const MOST_JOBS: usize = 1000;
 const JOBS: usize = 100;
 
-/// Its parts by name.
-pub(super) type Query = BTreeMap<String, String>;
+/// The parameters of a query by name.
+pub(crate) type Query = BTreeMap<String, String>;
 
-/// Reads a query that may have parts of these names.
-pub(super) fn read(text: &str, names: &[&str]) -> Result<Query, Refusal> {
+/// The names that the query of a request with this method may have, for a path as the router has it.
+pub(crate) fn names(path: &str, method: &Method) -> &'static [&'static str] {
+    match (path, method.as_str()) {
+        ("/", _) => &["token"],
+        ("/api/v1/jobs", "GET") => &["state", "name", "user", "limit", "cursor"],
+        ("/api/v1/jobs/{id}", "DELETE") => &["reason"],
+        ("/api/v1/jobs/{id}/output", _) => &["stream"],
+        _ => &[],
+    }
+}
+
+/// Reads a query that may have parameters with these names.
+pub(crate) fn read(text: &str, names: &[&str]) -> Result<Query, Refusal> {
     let (mut query, mut wrong) = (Query::new(), Vec::new());
     for (name, value) in form_urlencoded::parse(text.as_bytes()) {
         if !names.contains(&&*name) {
@@ -28,8 +40,8 @@ pub(super) fn read(text: &str, names: &[&str]) -> Result<Query, Refusal> {
     if wrong.is_empty() { Ok(query) } else { Err(Refusal::bad(wrong.join("; "))) }
 }
 
-/// Which of the two streams of a job is asked for; both, if none is named.
-pub(super) fn stream(query: &Query) -> Result<Option<String>, Refusal> {
+/// The stream of a job that the query names; `None` stands for both.
+pub(crate) fn stream(query: &Query) -> Result<Option<String>, Refusal> {
     match query.get("stream").map(String::as_str) {
         None => Ok(None),
         Some(name @ ("stdout" | "stderr")) => Ok(Some(name.to_owned())),
@@ -37,8 +49,8 @@ pub(super) fn stream(query: &Query) -> Result<Option<String>, Refusal> {
     }
 }
 
-/// Which jobs are asked for. `uid_of` knows users by name.
-pub(super) fn filter(
+/// The jobs that the query selects. `uid_of` finds users by name.
+pub(crate) fn filter(
     query: &Query,
     uid_of: impl Fn(&str) -> Option<u32>,
 ) -> Result<Filter, Refusal> {
@@ -98,16 +110,15 @@ fn states(text: &str) -> Result<u32, String> {
 mod tests {
     use super::*;
 
-    const NAMES: [&str; 5] = ["state", "name", "user", "limit", "cursor"];
-
     fn filter_of(text: &str) -> Result<Filter, String> {
         let uid_of = |name: &str| (name == "flux").then_some(1000);
-        let query = read(text, &NAMES).map_err(|refusal| refusal.detail)?;
+        let query =
+            read(text, names("/api/v1/jobs", &Method::GET)).map_err(|refusal| refusal.detail)?;
         filter(&query, uid_of).map_err(|refusal| refusal.detail)
     }
 
     #[test]
-    fn a_query_says_which_jobs() {
+    fn a_query_selects_jobs() {
         let all = filter_of("").unwrap();
         assert_eq!((all.states, all.limit, all.user), (126, 100, None));
         let some = filter_of("state=run,pending&name=a%20b&user=flux&limit=7").unwrap();
@@ -118,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_is_wrong_is_said_at_once() {
+    fn a_refusal_names_all_that_is_wrong() {
         let wrong = filter_of("state=run,x&user=y&limit=0&cursor=z").unwrap_err();
         for text in ["state: \"x\" is none of", "user: \"y\"", "limit: \"0\"", "cursor: take"] {
             assert!(wrong.contains(text), "{wrong}");

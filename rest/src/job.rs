@@ -8,7 +8,7 @@ use serde_json::Value;
 
 /// A job as the API has it.
 #[derive(Debug, Serialize)]
-pub(super) struct Job {
+pub(crate) struct Job {
     id: String,
     name: String,
     user: String,
@@ -39,7 +39,7 @@ struct End {
 
 impl Job {
     /// The job that Flux lists. `name_of` gives the names of users.
-    pub(super) fn new(listed: job_list::Job, name_of: impl Fn(u32) -> String) -> Self {
+    pub(crate) fn new(listed: job_list::Job, name_of: impl Fn(u32) -> String) -> Self {
         let is_inactive = listed.is_inactive();
         Self {
             id: f58_plain(listed.id),

@@ -1,13 +1,13 @@
 //! The instance for Prometheus, in the text of `OpenMetrics` 1.0.
 
-use crate::serve::instance::Rank;
+use crate::instance::Rank;
 use flux_protocol::RankStatus;
 use flux_protocol::client::job_list::JobCounts;
 use flux_protocol::job::JobState;
 use std::fmt::Write as _;
 
 /// What the text is.
-pub(super) const KIND: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+pub(crate) const KIND: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// One family: name, what it is, the label's name, and the values.
 type Family<'text> = (&'text str, &'text str, &'text str, Vec<(&'text str, u64)>);
@@ -29,7 +29,7 @@ fn uses(ranks: &[Rank], of: fn(&RankStatus) -> [usize; 2]) -> Vec<(&'static str,
 }
 
 /// The whole text.
-pub(super) fn text(jobs: &JobCounts, ranks: &[Rank]) -> String {
+pub(crate) fn text(jobs: &JobCounts, ranks: &[Rank]) -> String {
     let cores = uses(ranks, |rank| [rank.cores, rank.cores_allocated]);
     let gpus = uses(ranks, |rank| [rank.gpus, rank.gpus_allocated]);
     let count = |is: fn(&Rank) -> bool| ranks.iter().filter(|rank| is(rank)).count() as u64;

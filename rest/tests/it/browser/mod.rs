@@ -1,28 +1,25 @@
-//! The page of an instance in a real browser: `flux-agent serve` with a recorded instance behind it, which changes as the
-//! tests say. `cargo verify` has Debian's Chromium; by hand, with `chromedriver` and its browser in PATH:
+//! The page of an instance in a real browser, with a recorded instance behind it, which changes as the tests say. `cargo verify` has Debian's Chromium; by hand, with `chromedriver` and its browser in PATH:
 //!
-//! `cargo test -p flux-agent --test it browser:: -- --ignored`
+//! `cargo test -p flux-rest --test it browser:: -- --ignored`
 
 mod instance;
 mod job;
 mod resources;
 mod webdriver;
 
-use crate::pod::broker::broker_that;
-use crate::pod::{Background, Pod};
-use crate::serve::{TOKEN, served};
-use flux_agent::status::{StatusReport, StatusServer};
-use flux_contract::{Phase, phase};
+use crate::broker::broker_that;
+use crate::server::{Background, Place, TOKEN, program, served};
+use flux_contract::{Phase, ServedInstance, phase};
 use flux_protocol::job_id::f58_plain;
 use instance::Instance;
 use serde_json::json;
 use std::env;
 use std::fs;
+use std::io::Write as _;
 use std::net::SocketAddr;
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::Arc;
-use tokio::runtime;
-use tokio::sync::watch;
 use webdriver::Browser;
 
 /// `ENOENT`: there is no such job, or it has ended.
@@ -40,26 +37,23 @@ struct Scene {
     instance: Arc<Instance>,
     server: Background,
     address: SocketAddr,
-    pod: Pod,
+    place: Place,
 }
 
 impl Scene {
     fn open() -> Self {
-        let pod = Pod::new();
-        pod.write_config(&pod.config(&["true"]));
-        fs::write(pod.at("etc/passwd"), "root:x:0:0::/root:/bin/sh\nflux:x:1000:1000::/:/bin/sh\n")
-            .unwrap();
-        tell_phases(&pod.layout().agent_socket());
+        let place = Place::new();
+        let users = "root:x:0:0::/root:/bin/sh\nflux:x:1000:1000::/:/bin/sh\n";
+        fs::write(place.at("passwd"), users).unwrap();
+        report_phases(&place.at("agent"));
         let instance = Arc::new(Instance::new());
         let broker = Arc::clone(&instance);
-        broker_that(&pod.layout().local_socket(), move |topic, payload| {
-            broker.answer(topic, payload)
-        });
-        let (server, address) = served(&pod);
+        broker_that(&place.at("broker"), move |topic, payload| broker.answer(topic, payload));
+        let (server, address) = served(&place.instance());
         let browser = Browser::start();
         browser.open(&format!("http://{address}/?token={TOKEN}"));
         browser.awaits("data('body', 'connection')", "good");
-        Self { browser, instance, server, address, pod }
+        Self { browser, instance, server, address, place }
     }
 
     /// Submits a job by the form, and returns its id, which the page shows then.
@@ -86,8 +80,8 @@ impl Drop for Scene {
     }
 }
 
-/// Answers as PID 1 does how the start went.
-fn tell_phases(socket: &Path) {
+/// The phases of a start. The last of them runs.
+fn phases() -> Vec<Phase> {
     let mut start_milliseconds = 0;
     let phases =
         [(phase::PREPARE, 180), (phase::HOOKS, 640), (phase::QUORUM, 2310), (phase::COMMAND, 0)];
@@ -96,15 +90,17 @@ fn tell_phases(socket: &Path) {
         start_milliseconds += duration_milliseconds;
         phase
     });
-    let report = StatusReport { phases: phases.into(), ..StatusReport::default() };
-    let runtime = runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let server = {
-        let _entered = runtime.enter();
-        StatusServer::bind(socket).unwrap()
-    };
+    phases.into()
+}
+
+/// Reports the phases as PID 1 does.
+fn report_phases(socket: &Path) {
+    let listener = UnixListener::bind(socket).unwrap();
+    let report = json!({ "phases": phases() }).to_string();
     std::thread::spawn(move || {
-        let (_reports, receiver) = watch::channel(report);
-        runtime.block_on(server.serve(receiver));
+        for stream in listener.incoming() {
+            stream.unwrap().write_all(report.as_bytes()).unwrap();
+        }
     });
 }
 
@@ -236,10 +232,8 @@ fn a_page_that_has_lost_its_server_says_so_and_goes_on_when_there_is_one_again()
     scene.browser.awaits("data('body', 'connection')", "none");
     scene.browser.awaits("text('#connection').startsWith('No connection since ')", true);
     scene.instance.drain(1, "bad fan");
-    let mut command = scene.pod.for_this_pod("serve");
-    command.args(["--listen", &scene.address.to_string(), "--token-file"]);
-    command.arg(scene.pod.at("token"));
-    scene.server = Background::start(command);
+    let instance = ServedInstance { listen: scene.address, ..scene.place.instance() };
+    scene.server = Background::start(program(&instance));
     scene.browser.awaits("data('body', 'connection')", "good");
     scene.browser.awaits("data('.tile[data-rank=\"1\"]', 'state')", "drained");
 }

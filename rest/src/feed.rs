@@ -1,9 +1,10 @@
-//! What changes in the instance, for everybody who listens: looked at once for all of them, and while there are any.
+//! The changes of the instance, for every client that listens. One task watches the instance for all clients, while there
+//! are any.
 
-use crate::serve::answer::event;
-use crate::serve::context::Context;
-use crate::serve::job::Job;
-use bytes::Bytes;
+use crate::answer::event;
+use crate::context::Context;
+use crate::job::Job;
+use axum::response::sse::Event;
 use flux_protocol::client::job_list::find;
 use flux_protocol::client::job_manager::{JournalEntry, follow_journal, next_entry};
 use flux_protocol::client::{BrokerSocket, SocketError};
@@ -19,28 +20,28 @@ use std::time::Duration;
 use tokio::sync::{broadcast, watch};
 use tokio::time::{Instant, sleep};
 
-/// Changes of jobs are gathered for so long.
+/// How long changes of jobs are collected before one event has them.
 const GATHERED: Duration = Duration::from_millis(250);
-/// Messages that a listener may be behind by.
+/// Events that a client may be behind by.
 const MOST_BEHIND: usize = 64;
-/// Pause between two looks at ranks and instance, and before jobs are followed again.
+/// Pause between two looks at ranks and instance, and before the journal of jobs is opened again.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// The pause is so many times as long as the look before it.
 const REST: u32 = 10;
-/// How often to see whether anybody still listens.
+/// How often the task checks whether a client still listens.
 const CHECK: Duration = Duration::from_secs(5);
 
-/// What has changed, as server-sent events.
-pub(super) struct Feed {
-    jobs: broadcast::Sender<Bytes>,
-    /// As they stand; empty while nobody looks.
-    resources: watch::Sender<Bytes>,
-    instance: watch::Sender<Bytes>,
+/// The changes as server-sent events.
+pub(crate) struct Feed {
+    jobs: broadcast::Sender<Event>,
+    /// The state of both; `None` while no task watches the instance.
+    resources: watch::Sender<Option<Event>>,
+    instance: watch::Sender<Option<Event>>,
     is_watched: Mutex<bool>,
 }
 
 impl Feed {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             jobs: broadcast::Sender::new(MOST_BEHIND),
             resources: watch::Sender::default(),
@@ -49,13 +50,13 @@ impl Feed {
         }
     }
 
-    /// How ranks and instance stand, and everything that changes from now on. It ends for somebody who is too far behind.
-    pub(super) fn listen(
+    /// The state of ranks and instance, and every change from now on. The stream ends for a client that is too far behind.
+    pub(crate) fn listen(
         self: &Arc<Self>,
         context: &Arc<Context>,
-    ) -> impl Stream<Item = Bytes> + Send + use<> {
+    ) -> impl Stream<Item = Event> + Send + use<> {
         let jobs = stream::unfold(self.jobs.subscribe(), |mut jobs| async {
-            Some((jobs.recv().await.ok(), jobs))
+            Some((jobs.recv().await.ok().map(Some), jobs))
         });
         let [resources, instance] =
             [&self.resources, &self.instance].map(|state| Box::pin(states_of(state.subscribe())));
@@ -65,27 +66,28 @@ impl Feed {
             *is_watched = true;
             tokio::spawn(watch(Arc::clone(self), Arc::clone(context)));
         }
-        all.take_while(|now| ready(now.is_some()))
-            .filter_map(|now| ready(now.filter(|now| !now.is_empty())))
+        all.take_while(|next| ready(next.is_some())).filter_map(|next| ready(next.flatten()))
     }
 
-    /// Waits until nobody listens.
+    /// Waits until no client listens.
     async fn deserted(&self) {
         loop {
             sleep(CHECK).await;
             let mut is_watched = self.is_watched.lock();
             if self.jobs.receiver_count() == 0 {
                 *is_watched = false;
-                self.resources.send_replace(Bytes::new());
-                self.instance.send_replace(Bytes::new());
+                self.resources.send_replace(None);
+                self.instance.send_replace(None);
                 return;
             }
         }
     }
 }
 
-/// What `state` is now, and whenever it is another.
-fn states_of(mut state: watch::Receiver<Bytes>) -> impl Stream<Item = Option<Bytes>> + Send {
+/// `state` now, and after each change of it. `None` stands for the end.
+fn states_of(
+    mut state: watch::Receiver<Option<Event>>,
+) -> impl Stream<Item = Option<Option<Event>>> + Send {
     state.mark_changed();
     stream::unfold(state, |mut state| async {
         state.changed().await.ok()?;
@@ -102,7 +104,7 @@ async fn watch(feed: Arc<Feed>, context: Arc<Context>) {
     }
 }
 
-/// Publishes how ranks and instance stand whenever that is another than before.
+/// Publishes the state of ranks and instance after each change.
 async fn look(feed: &Feed, context: &Context) {
     let (mut resources, mut instance) = (Value::Null, Value::Null);
     loop {
@@ -110,13 +112,13 @@ async fn look(feed: &Feed, context: &Context) {
         if let Ok(now) = context.resources().await
             && now != resources
         {
-            feed.resources.send_replace(event("resources", &now));
+            feed.resources.send_replace(Some(event("resources", &now)));
             resources = now;
         }
         if let Ok(now) = context.instance().await {
-            let is_news = without_uptime(&now) != without_uptime(&instance);
-            if is_news {
-                feed.instance.send_replace(event("instance", &now));
+            let is_change = without_uptime(&now) != without_uptime(&instance);
+            if is_change {
+                feed.instance.send_replace(Some(event("instance", &now)));
                 instance = now;
             }
         }
@@ -124,7 +126,7 @@ async fn look(feed: &Feed, context: &Context) {
     }
 }
 
-/// The instance but for what changes all the time.
+/// The instance without its uptime, which changes all the time.
 fn without_uptime(instance: &Value) -> Value {
     let mut instance = instance.clone();
     instance.as_object_mut().and_then(|fields| fields.remove("uptime"));
@@ -133,13 +135,13 @@ fn without_uptime(instance: &Value) -> Value {
 
 async fn follow_jobs(feed: &Feed, context: &Context) {
     loop {
-        // It is not there while the instance starts.
+        // There is no journal while the instance starts.
         let _ = journal(feed, context).await;
         sleep(INTERVAL).await;
     }
 }
 
-/// Jobs that have changed, and the state that each has reached by that, if it has reached one.
+/// Jobs that have changed, and the state that each has reached, if it has reached one.
 type Changed = BTreeMap<u64, Option<JobState>>;
 
 fn gather(changed: &mut Changed, entry: &JournalEntry) {
@@ -173,7 +175,7 @@ async fn journal(feed: &Feed, context: &Context) -> Result<(), SocketError> {
             }
         }
         let jobs = jobs(context, &mut answering, &changed).await?;
-        // Nobody may listen just now.
+        // Perhaps no client listens just now.
         let _ = feed.jobs.send(event("jobs", &json!({ "jobs": jobs })));
     }
     Ok(())
@@ -188,7 +190,7 @@ async fn jobs(
     for (id, state) in changed {
         match find(socket, *id, *state).await {
             Ok(job) => jobs.push(context.job(job)),
-            // It is forgotten already.
+            // Flux has removed the job already.
             Err(SocketError::Failed { .. }) => {}
             Err(error) => return Err(error),
         }
@@ -201,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_happens_to_a_job_says_which_state_it_has_reached() {
+    fn the_events_of_a_job_give_its_state() {
         let mut changed = Changed::new();
         for text in [
             r#"{"id":1,"events":[{"name":"submit"}]}"#,
@@ -216,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn that_time_goes_by_is_no_news() {
+    fn a_longer_uptime_is_no_change() {
         let instance = |uptime: f64, up: u32| json!({ "uptime": uptime, "up": up });
         assert_eq!(without_uptime(&instance(1.0, 1)), without_uptime(&instance(2.0, 1)));
         assert_ne!(without_uptime(&instance(1.0, 1)), without_uptime(&instance(1.0, 2)));

@@ -5,7 +5,7 @@ use sha2::{Digest as _, Sha256};
 use std::env;
 use std::fs;
 
-const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/serve/page.html");
+const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/page.html");
 
 /// Marks of text that becomes markup or code, and of other hosts.
 const FORBIDDEN: &str =
@@ -24,7 +24,7 @@ fn allowing(page: &str, directive: &str, text: &str) -> String {
     page.replace(&old, &format!("{directive} 'sha256-{hash}';"))
 }
 
-/// Written anew by `UPDATE_EXPECT=1 cargo test -p flux-agent --test it page`.
+/// Written anew by `UPDATE_EXPECT=1 cargo test -p flux-rest --test it page`.
 #[test]
 fn the_policy_of_the_page_has_the_hashes_of_its_script_and_style() {
     let page = fs::read_to_string(FILE).unwrap();

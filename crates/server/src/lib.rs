@@ -1,0 +1,99 @@
+//! What the servers in a pod have in common: addresses, failures to accept, and an HTTP server that no client can keep
+//! from answering others.
+
+mod connections;
+
+pub use connections::Authorised;
+
+use connections::Connections;
+use hyper::body::{Body, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::error::Error;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::sleep;
+
+/// Pause after a connection that could not be accepted, as with too many open files.
+const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(100);
+/// How long a client may read no byte of an answer, in milliseconds.
+const UNREAD_TIMEOUT: u32 = 30_000;
+
+/// All addresses of either kind at `port`, and, for a kernel without IPv6, those of IPv4.
+pub fn all_addresses(port: u16) -> [SocketAddr; 2] {
+    [(Ipv6Addr::UNSPECIFIED, port).into(), (Ipv4Addr::UNSPECIFIED, port).into()]
+}
+
+/// The next connection that `accept` gives. After a failure it tries again.
+pub async fn accept<Stream, Accepted>(mut accept: impl FnMut() -> Accepted) -> Stream
+where
+    Accepted: Future<Output = io::Result<Stream>>,
+{
+    loop {
+        match accept().await {
+            Ok(stream) => return stream,
+            Err(_) => sleep(ACCEPT_RETRY_INTERVAL).await,
+        }
+    }
+}
+
+/// What the head of a request may take.
+#[derive(Debug, Clone, Copy)]
+pub struct HeadLimits {
+    /// Bytes, at least 8192.
+    pub bytes: usize,
+    /// Time until it has come.
+    pub time: Duration,
+}
+
+/// Answers one request on each connection of `listener`, until the future is dropped. `service` makes what answers on a
+/// connection, and each request has its [`Authorised`] among its extensions. Where there are too many connections the
+/// oldest without an authorised request is closed.
+pub async fn serve<Answer, Bytes>(
+    listener: TcpListener,
+    limits: HeadLimits,
+    mut service: impl FnMut() -> Answer,
+) where
+    Answer: Service<Request<Incoming>, Response = Response<Bytes>> + Send + Sync + 'static,
+    Answer::Future: Send,
+    Answer::Error: Into<Box<dyn Error + Send + Sync>>,
+    Bytes: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static,
+{
+    let mut connections = Connections::default();
+    loop {
+        let (stream, _) = accept(|| listener.accept()).await;
+        connections.make_room().await;
+        let authorised = Authorised::default();
+        connections.add(authorised.clone(), answer(stream, limits, service(), authorised));
+    }
+}
+
+async fn answer<Answer, Bytes>(
+    stream: TcpStream,
+    limits: HeadLimits,
+    service: Answer,
+    authorised: Authorised,
+) where
+    Answer: Service<Request<Incoming>, Response = Response<Bytes>>,
+    Answer::Error: Into<Box<dyn Error + Send + Sync>>,
+    Bytes: Body<Error: Into<Box<dyn Error + Send + Sync>>> + 'static,
+{
+    // The kernel ends a connection whose client reads nothing (tcp(7)).
+    if rustix::net::sockopt::set_tcp_user_timeout(&stream, UNREAD_TIMEOUT).is_err() {
+        return;
+    }
+    // Each write is a whole answer or event, which must not wait for more.
+    let _ = stream.set_nodelay(true);
+    let service = service_fn(|mut request: Request<Incoming>| {
+        request.extensions_mut().insert(authorised.clone());
+        service.call(request)
+    });
+    let mut server = http1::Builder::new();
+    server.timer(TokioTimer::new()).header_read_timeout(limits.time);
+    server.keep_alive(false).max_buf_size(limits.bytes);
+    let _ = server.serve_connection(TokioIo::new(stream), service).await;
+}

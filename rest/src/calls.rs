@@ -1,0 +1,232 @@
+//! The calls of the API: what each path and method does.
+
+use crate::answer::{RETRY, Refusal, events};
+use crate::context::Context;
+use crate::feed::Feed;
+use crate::instance::{lead_attribute, resources};
+use crate::job_stream::{self, Log};
+use crate::query::{self, Query};
+use crate::submission::Submission;
+use crate::{listing, metrics};
+use axum::extract::{Extension, FromRequestParts, Path, State};
+use axum::http::header::{
+    ACCEPT, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, LOCATION, RETRY_AFTER,
+};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
+use axum::response::{Html, IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use bytes::Bytes;
+use flux_protocol::client::{job_ingest, job_list, job_manager};
+use flux_protocol::job_id::{self, f58_plain};
+use nix::errno::Errno;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+const DOCUMENT: &str = include_str!("openapi.json");
+const JSON: &str = "application/json";
+const TEXT: &str = "text/plain; charset=utf-8";
+/// The header of an answer that has not the whole output.
+const TRUNCATED: HeaderName = HeaderName::from_static("output-truncated");
+/// Ids go to Flux as signed numbers; it makes none that is larger (RFC 19).
+const LARGEST_ID: u64 = i64::MAX.cast_unsigned();
+
+/// What is served.
+#[derive(Clone)]
+pub(crate) struct Served {
+    pub(crate) context: Arc<Context>,
+    feed: Arc<Feed>,
+}
+
+impl Served {
+    pub(crate) fn new(context: Context) -> Self {
+        Self { context: Arc::new(context), feed: Arc::new(Feed::new()) }
+    }
+}
+
+type Answer = Result<Response, Refusal>;
+
+/// Every path. `openapi.json` describes them.
+pub(crate) fn routes() -> Router<Served> {
+    Router::new()
+        .route("/", get(page))
+        .route("/health", get(health))
+        .route("/metrics", get(metrics))
+        .route("/api/v1", get(about))
+        .route("/api/v1/", get(about))
+        .route("/api/v1/health", get(health))
+        .route("/api/v1/openapi.json", get(([(CONTENT_TYPE, JSON)], DOCUMENT)))
+        .route("/api/v1/jobs", get(jobs).post(submit))
+        .route("/api/v1/jobs/{id}", get(job).delete(cancel))
+        .route("/api/v1/jobs/{id}/output", get(output))
+        .route("/api/v1/jobs/{id}/events", get(job_events))
+        .route("/api/v1/resources", get(ranks))
+        .route("/api/v1/instance", get(instance))
+        .route("/api/v1/events", get(changes))
+        .fallback(async || {
+            let detail = "there is nothing here: /api/v1/openapi.json has all paths";
+            Refusal::new(StatusCode::NOT_FOUND, detail)
+        })
+}
+
+/// The id of a job in the path, in any of Flux's forms.
+struct JobId(u64);
+
+impl<Served: Send + Sync> FromRequestParts<Served> for JobId {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(head: &mut Parts, served: &Served) -> Result<Self, Refusal> {
+        let text = Path::<String>::from_request_parts(head, served).await;
+        let text = text.map_or_else(|_| String::new(), |Path(text)| text);
+        let id = job_id::parse(&text).filter(|id| *id <= LARGEST_ID);
+        let unknown = || Refusal::new(StatusCode::NOT_FOUND, format!("{text:?} is no id of a job"));
+        id.map(Self).ok_or_else(unknown)
+    }
+}
+
+async fn page() -> impl IntoResponse {
+    // No other site shows the page as its own.
+    ([(CONTENT_SECURITY_POLICY, "frame-ancestors 'none'")], Html(include_str!("page.html")))
+}
+
+async fn health() -> Json<Value> {
+    Json(json!({ "status": "ok" }))
+}
+
+async fn metrics(State(Served { context, .. }): State<Served>) -> Answer {
+    let mut socket = context.connect().await?;
+    let jobs = job_list::count(&mut socket).await?;
+    let ranks = resources(&mut socket).await?;
+    Ok(([(CONTENT_TYPE, metrics::KIND)], metrics::text(&jobs, &ranks)).into_response())
+}
+
+async fn about(State(Served { context, .. }): State<Served>) -> Result<Json<Value>, Refusal> {
+    let mut socket = context.connect().await?;
+    let mut value = async |name| lead_attribute(&mut socket, name).await;
+    let (version, rank, size) =
+        (value("version").await?, value("rank").await?, value("size").await?);
+    let number = |text: String| text.parse::<u32>().unwrap_or_default();
+    Ok(Json(json!({
+        "name": context.cluster, "user": context.users.name_of(context.defaults.uid),
+        "broker_version": version, "rank": number(rank), "size": number(size),
+    })))
+}
+
+async fn submit(
+    State(Served { context, .. }): State<Served>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Answer {
+    let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    if !kind.eq_ignore_ascii_case(JSON) {
+        let detail = "send JSON, with the header Content-Type: application/json";
+        return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail));
+    }
+    let submission = Submission::read(&body).map_err(Refusal::bad)?;
+    let (defaults, urgency) = (&context.defaults, submission.urgency);
+    let (jobspec, validated) = (submission.jobspec(defaults), defaults.validated);
+    let mut socket = context.connect().await?;
+    let id = job_ingest::submit(&mut socket, &jobspec, defaults.uid, urgency, validated).await?;
+    let id = f58_plain(id);
+    let location = [(LOCATION, format!("/api/v1/jobs/{id}"))];
+    Ok((StatusCode::CREATED, location, Json(json!({ "id": id }))).into_response())
+}
+
+async fn jobs(
+    State(Served { context, .. }): State<Served>,
+    Extension(query): Extension<Query>,
+) -> Result<Json<Value>, Refusal> {
+    let filter = query::filter(&query, |name| context.users.uid_of(name))?;
+    let (jobs, next) = listing::page(&mut context.connect().await?, &filter).await?;
+    let jobs: Vec<_> = jobs.into_iter().map(|job| context.job(job)).collect();
+    let cursor = next.map(listing::Cursor::text);
+    Ok(Json(json!({ "jobs": jobs, "cursor": cursor })))
+}
+
+async fn job(JobId(id): JobId, State(Served { context, .. }): State<Served>) -> Answer {
+    let found = job_list::find(&mut context.connect().await?, id, None).await?;
+    let is_inactive = found.is_inactive();
+    let mut answer = Json(context.job(found)).into_response();
+    if !is_inactive {
+        answer.headers_mut().insert(RETRY_AFTER, RETRY);
+    }
+    Ok(answer)
+}
+
+async fn cancel(
+    JobId(id): JobId,
+    State(Served { context, .. }): State<Served>,
+    Extension(query): Extension<Query>,
+) -> Answer {
+    let reason = query.get("reason").map(String::as_str);
+    let mut socket = context.connect().await?;
+    match job_manager::cancel(&mut socket, id, reason).await {
+        // It has ended, or there was none.
+        Err(error) if error.is(Errno::ENOENT) => {
+            job_list::find(&mut socket, id, None).await?;
+            Err(Refusal::new(StatusCode::CONFLICT, "the job has ended already"))
+        }
+        Err(error) => Err(error.into()),
+        Ok(()) => {
+            let document = json!({ "id": f58_plain(id), "status": "cancel requested" });
+            Ok((StatusCode::ACCEPTED, Json(document)).into_response())
+        }
+    }
+}
+
+async fn output(
+    JobId(id): JobId,
+    State(Served { context, .. }): State<Served>,
+    Extension(query): Extension<Query>,
+    headers: HeaderMap,
+    uri: Uri,
+) -> Answer {
+    let stream = query::stream(&query)?;
+    if wants_events(&headers) {
+        return follow(context, id, Log::Output(stream), &uri).await;
+    }
+    let (bytes, is_cut) = job_stream::output(&context, id, stream.as_deref()).await?;
+    let mut answer = ([(CONTENT_TYPE, TEXT)], bytes).into_response();
+    if is_cut {
+        answer.headers_mut().insert(TRUNCATED, HeaderValue::from_static("true"));
+    }
+    Ok(answer)
+}
+
+async fn job_events(
+    JobId(id): JobId,
+    State(Served { context, .. }): State<Served>,
+    headers: HeaderMap,
+    uri: Uri,
+) -> Answer {
+    if wants_events(&headers) {
+        return follow(context, id, Log::Events, &uri).await;
+    }
+    Ok(Json(job_stream::events(&context, id).await?).into_response())
+}
+
+async fn follow(context: Arc<Context>, id: u64, log: Log, uri: &Uri) -> Answer {
+    let followed = job_stream::follow(context, id, log, uri.path().to_owned()).await?;
+    Ok(events(followed))
+}
+
+/// Whether the client accepts a stream of events.
+fn wants_events(headers: &HeaderMap) -> bool {
+    let accepted = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let mut kinds = accepted.split([',', ';']);
+    kinds.any(|kind| kind.trim().eq_ignore_ascii_case("text/event-stream"))
+}
+
+async fn ranks(State(Served { context, .. }): State<Served>) -> Result<Json<Value>, Refusal> {
+    Ok(Json(context.resources().await?))
+}
+
+async fn instance(State(Served { context, .. }): State<Served>) -> Result<Json<Value>, Refusal> {
+    Ok(Json(context.instance().await?))
+}
+
+async fn changes(State(Served { context, feed }): State<Served>) -> Response {
+    events(feed.listen(&context))
+}

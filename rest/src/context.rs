@@ -1,0 +1,107 @@
+//! What every answer needs: the broker, the users of jobs, and the phases of the pod's start.
+
+use crate::instance::{Rank, Standing, resources};
+use crate::job::Job;
+use crate::submission::Defaults;
+use crate::users::Users;
+use flux_contract::{Phase, ServedInstance};
+use flux_protocol::client::{BrokerAddress, BrokerSocket, SocketError, job_list, within};
+use flux_protocol::jobspec::flux_run_environment;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::env;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::io::AsyncReadExt as _;
+use tokio::net::UnixStream;
+use tokio::time::timeout;
+
+/// How long a broker may take to accept a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long PID 1 may take to answer, which it does from memory.
+const STATUS_TIMEOUT: Duration = Duration::from_secs(1);
+
+pub(crate) struct Context {
+    broker: BrokerAddress,
+    /// The fingerprint of the token: comparing two fingerprints takes as long for every token.
+    pub(crate) fingerprint: String,
+    /// Name of the MiniCluster.
+    pub(crate) cluster: String,
+    pub(crate) users: Users,
+    pub(crate) defaults: Defaults,
+    /// The socket of PID 1.
+    agent: PathBuf,
+    /// The phases of the start, for a user whom PID 1 does not answer.
+    timeline: Vec<Phase>,
+}
+
+impl Context {
+    /// The context of this process, whose user, environment and directory jobs get.
+    pub(crate) fn new(instance: ServedInstance, fingerprint: String) -> Self {
+        // A job cannot have variables that are not UTF-8.
+        let text = |(name, value): (OsString, OsString)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        };
+        let directory = env::current_dir().unwrap_or_else(|_| "/".into());
+        let defaults = Defaults {
+            directory: directory.display().to_string(),
+            environment: flux_run_environment(env::vars_os().filter_map(text).collect()),
+            limits: instance.limits,
+            validated: instance.validated,
+            uid: nix::unistd::geteuid().as_raw(),
+        };
+        Self {
+            broker: BrokerAddress { socket: instance.broker, owner: None },
+            fingerprint,
+            cluster: instance.cluster,
+            users: Users::read(&instance.users),
+            defaults,
+            agent: instance.agent,
+            timeline: instance.timeline,
+        }
+    }
+
+    pub(crate) async fn connect(&self) -> Result<BrokerSocket, SocketError> {
+        within(CONNECT_TIMEOUT, "a connection", self.broker.connect()).await
+    }
+
+    pub(crate) fn job(&self, listed: job_list::Job) -> Job {
+        Job::new(listed, |uid| self.users.name_of(uid))
+    }
+
+    /// The ranks of the instance, as the API has them.
+    pub(crate) async fn resources(&self) -> Result<Value, SocketError> {
+        let ranks = resources(&mut self.connect().await?).await?;
+        let ranks: Vec<_> = ranks.iter().map(Rank::document).collect();
+        Ok(json!({ "ranks": ranks }))
+    }
+
+    /// The instance, as the API has it.
+    pub(crate) async fn instance(&self) -> Result<Value, SocketError> {
+        let standing = Standing::of(&mut self.connect().await?).await?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+        let timeline = phases(&self.agent).await;
+        let timeline = timeline.as_ref().unwrap_or(&self.timeline);
+        Ok(standing.document(&self.cluster, timeline, now))
+    }
+}
+
+/// The part of PID 1's report that is needed here.
+#[derive(Deserialize)]
+struct Report {
+    #[serde(default)]
+    phases: Vec<Phase>,
+}
+
+/// The phases that are over, by the report of PID 1 on its socket.
+async fn phases(agent: &Path) -> Option<Vec<Phase>> {
+    let ask = async {
+        let mut report = Vec::new();
+        UnixStream::connect(agent).await.ok()?.read_to_end(&mut report).await.ok()?;
+        serde_json::from_slice::<Report>(&report).ok()
+    };
+    let mut phases = timeout(STATUS_TIMEOUT, ask).await.ok()??.phases;
+    phases.pop();
+    Some(phases)
+}
