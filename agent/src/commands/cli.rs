@@ -8,7 +8,7 @@ use crate::accounts::become_user::{self, Target};
 use crate::commands::arguments::{Awaited, PodArguments, PodQuestion};
 use crate::failure::{Failure, ended_with};
 use crate::pid1::run;
-use crate::process::defect;
+use crate::process::panic_hook;
 use crate::program::{batch, diagnose, mpi, submit};
 use crate::rc;
 use crate::system::limits::Limits;
@@ -190,7 +190,7 @@ pub fn command_line() -> clap::Command {
 
 /// Reads the command line, does what it says, and returns the code to end with.
 pub fn main() -> ExitCode {
-    defect::end_at_panic(None);
+    panic_hook::end_at_panic(None);
     let mut words = std::env::args_os();
     let name = words.next().unwrap_or_default();
     let done = if Path::new(&name).file_name() == Some(Layout::CLIENT_NAME.as_ref()) {

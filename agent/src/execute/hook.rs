@@ -6,9 +6,9 @@
 //! keeps the script's exit code. A script that sets its own `EXIT` trap, or ends by `exec`, does
 //! not report; that is said, and the environment stays.
 
-use crate::execute::context::Context;
+use crate::execute::session::Context;
 use crate::failure::{Failure, failed};
-use crate::plan::budget::Limits;
+use crate::plan::grace_period::Limits;
 use crate::plan::step::Hook;
 use crate::process::children::Running;
 use crate::process::exit_status::end_text;

@@ -2,8 +2,8 @@
 
 use crate::accounts::become_user::{Target, check_capabilities};
 use crate::accounts::ensure::{Account, AccountError, ensure_user};
-use crate::execute::context::{Context, Identity};
 use crate::execute::hook::run_hook;
+use crate::execute::session::{Context, Identity};
 use crate::execute::working_directory;
 use crate::failure::{Failure, failed};
 use crate::lead::wait::wait_for_lead;

@@ -2,7 +2,7 @@
 
 use crate::accounts::become_user::Target;
 use crate::accounts::passwd::Databases;
-use crate::execute::context::{Context, Identity};
+use crate::execute::session::{Context, Identity};
 use crate::plan::facts::databases;
 use crate::system::files;
 use std::fs::{self, Metadata};

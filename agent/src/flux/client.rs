@@ -1,6 +1,6 @@
 //! `flux` as a client of this pod's broker, run as the broker's user.
 
-use crate::execute::context::Session;
+use crate::execute::session::Session;
 use crate::process::children::Children;
 use crate::system::output::Log;
 use flux_protocol::client::{BrokerAddress, job_manager};
@@ -41,7 +41,7 @@ impl FluxClient {
 
 /// Flux's cleanup: Python programs that take about a second on two busy cores. Flux registers them when it starts
 /// (`push-cleanup` in `etc/modprobe/rc1.py` of flux-core 0.88), unless
-/// [`DISABLE_JOB_CLEANUP`](crate::plan::environment::DISABLE_JOB_CLEANUP) is set. So that is set for a broker with a
+/// [`DISABLE_JOB_CLEANUP`](crate::plan::variables::DISABLE_JOB_CLEANUP) is set. So that is set for a broker with a
 /// command, and they are registered when the command has ended and has left jobs. Without `flux resource
 /// acquire-mute`, which older releases do not have.
 const TASKS: &str = "\

@@ -5,9 +5,9 @@
 //! so it goes to a directory of ours beside the archive. It takes the archive's name only when it
 //! is whole: a dump that was cut off never replaces the state of before.
 
-use crate::execute::context::Context;
+use crate::execute::session::Context;
 use crate::failure::{Failure, failed};
-use crate::pid1::ending::BrokerEnd;
+use crate::pid1::outcome::BrokerEnd;
 use crate::plan::broker::attribute;
 use crate::plan::step::{ArchiveRun, Owner};
 use crate::system::files;

@@ -3,7 +3,7 @@
 
 pub(crate) mod archive;
 pub(crate) mod command;
-pub(crate) mod ending;
+pub(crate) mod outcome;
 pub(crate) mod rest;
 pub(crate) mod run;
 pub(crate) mod runner_lock;

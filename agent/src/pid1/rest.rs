@@ -1,8 +1,8 @@
 //! The API of the instance beside the lead's broker (`flux.rest`): a process of its own, as Flux's user, so that no
 //! request takes memory or time of PID 1.
 
-use crate::execute::context::Context;
-use crate::pid1::ending::next_pause;
+use crate::execute::session::Context;
+use crate::pid1::outcome::next_pause;
 use crate::process::exit_status::exit_code;
 use crate::system::output::Log;
 use crate::system::subcommand::{SERVE, call};

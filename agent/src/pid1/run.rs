@@ -1,22 +1,22 @@
 //! `flux-agent run`: the first process of a pod, from its configuration to its exit code.
 
 use crate::commands::arguments::PodArguments;
-use crate::execute::context::{Context, Session};
+use crate::execute::session::{Context, Session};
 use crate::execute::steps::{await_lead, execute, execute_all};
 use crate::failure::Failure;
 use crate::lead::watch::LeadWatch;
-use crate::pid1::ending::{self, Next};
+use crate::pid1::outcome::{self, Next};
 use crate::pid1::supervise::run_broker;
 use crate::pid1::{archive, runner_lock, sidecar};
-use crate::plan::budget::Budget;
 use crate::plan::config::read_config;
 use crate::plan::decide;
 use crate::plan::facts::Facts;
+use crate::plan::grace_period::Budget;
 use crate::plan::step::{Plan, WorkerRun};
 use crate::process::children::Children;
 use crate::process::exit_status::end_text;
 use crate::process::signals::Signals;
-use crate::process::{deadline, defect};
+use crate::process::{deadline, panic_hook};
 use crate::status::progress::Progress;
 use crate::status::readiness::ReadinessServer;
 use crate::status::server::StatusServer;
@@ -54,7 +54,7 @@ pub(crate) async fn run(
     let readiness = probe_port.map(ReadinessServer::bind);
     output::log_on_a_thread();
     let root = pod.root.clone();
-    defect::end_at_panic(Some(root.at(TERMINATION_LOG)));
+    panic_hook::end_at_panic(Some(root.at(TERMINATION_LOG)));
     // The thread for system calls that block, before others have all processes that the pod may have.
     let _ = spawn_blocking(|| ()).await;
     try_run(pod, container, signals, readiness).await.unwrap_or_else(|failure| {
@@ -244,9 +244,9 @@ async fn of_lead(context: &mut Context, first: &Plan) -> Result<TerminationMessa
         archive::keep(context, archive, end).await;
     }
     Ok(if plan.broker.lead_command.is_some() {
-        ending::of_lead(command, end)
+        outcome::of_lead(command, end)
     } else {
-        ending::of_interactive_lead(end)
+        outcome::of_interactive_lead(end)
     })
 }
 
@@ -277,7 +277,7 @@ async fn of_worker(
     loop {
         await_lead(context, &worker.lead).await?;
         let (mut end, _) = run_broker(context, plan).await?;
-        let patience = ending::patience_with_lead(worker, end);
+        let patience = outcome::patience_with_lead(worker, end);
         if !patience.is_zero() {
             context.log.info("the broker ended well: looking whether the lead goes, too");
             let closed = timeout(patience, LeadWatch::SHORT.lost(&worker.lead));
@@ -286,11 +286,11 @@ async fn of_worker(
             }
         }
         let may_return = worker.lead_may_return_seconds.is_some();
-        let why = match ending::of_worker(worker.policy, may_return, end) {
+        let why = match outcome::of_worker(worker.policy, may_return, end) {
             Next::Leave(ended) => return Ok(ended),
             Next::Restart(why) => why,
         };
-        let time = ending::next_pause(pause, end.duration);
+        let time = outcome::next_pause(pause, end.duration);
         pause = Some(time);
         let seconds = time.as_secs_f64();
         context.log.info(&format!("{why}; starting it again in {seconds:.1} s"));

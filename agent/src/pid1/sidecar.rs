@@ -1,15 +1,15 @@
 //! `flux-agent run --container NAME`: a container beside the runner, with Flux within reach.
 
-use crate::execute::context::Context;
 use crate::execute::hook::{
     NO_SHELL, not_started, private_script, run_hook, strict_failure, wait_or_stop, with_shell,
 };
+use crate::execute::session::Context;
 use crate::failure::{Failure, failed};
-use crate::pid1::ending::{self, well};
+use crate::pid1::outcome::{self, well};
 use crate::pid1::runner_lock::{RunnerState, runner_state};
-use crate::plan::budget::Budget;
 use crate::plan::decide::{client_environment, shell, sidecar_hook};
 use crate::plan::facts::MEMORY;
+use crate::plan::grace_period::Budget;
 use crate::process::signals::Signals;
 use crate::system::environment::Change;
 use crate::system::files;
@@ -153,7 +153,7 @@ async fn main(
         // A command that has failed says so, also when the runner ends at the same time.
         biased;
         (status, stop) = wait_or_stop(&mut context.signals, &mut running, limits) => {
-            let ended = ending::of_sidecar(status, stop);
+            let ended = outcome::of_sidecar(status, stop);
             return Ok(match stop {
                 Some(_) => ended,
                 None => unless_flux_ended(context, sidecar, runner, ended).await,

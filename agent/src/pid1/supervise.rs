@@ -1,7 +1,7 @@
 //! The broker as a child of PID 1: started in a process group of its own, signals passed on, its
 //! state watched; and, on the lead, the command beside it.
 
-use crate::execute::context::Context;
+use crate::execute::session::Context;
 use crate::failure::Failure;
 use crate::flux::broker_watch::{Event, Watch};
 use crate::flux::client::FluxClient;
@@ -10,14 +10,14 @@ use crate::flux::leaving::OwnRank;
 use crate::lead::watch::LeadWatch;
 use crate::pid1::archive;
 use crate::pid1::command::{CommandEnd, CommandRun, RunningCommand};
-use crate::pid1::ending::BrokerEnd;
+use crate::pid1::outcome::BrokerEnd;
 use crate::pid1::rest;
 use crate::plan::config::read_config;
 use crate::plan::step::{BrokerRun, Owner, Plan, Role};
 use crate::process::children::Running;
 use crate::process::deadline::LOOK;
 use crate::process::exit_status::exit_code;
-use crate::process::leftovers::Before;
+use crate::process::orphans::Before;
 use crate::process::signals::{Asked, Stop, at, end_of};
 use crate::process::terminal::give_terminal;
 use crate::rc;

@@ -1,7 +1,7 @@
 //! The command that starts the broker (flux-start(1), flux-broker(1)), and its configuration (flux-config(5)).
 
-use crate::plan::budget::Budget;
 use crate::plan::files::file;
+use crate::plan::grace_period::Budget;
 use crate::plan::pod::Pod;
 use crate::plan::release;
 use crate::plan::step::{FileToWrite, Role};

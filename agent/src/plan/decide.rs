@@ -1,9 +1,9 @@
 //! Configuration and facts become a plan: every decision of a run that can be made beforehand.
 
-use super::{broker, environment, files, helpers, release, workload};
+use super::{broker, files, helpers, release, variables, workload};
 use crate::failure::Failure;
-use crate::plan::budget::Budget;
 use crate::plan::facts::{Facts, IMAGE_SHELLS, VIEW_SHELLS};
+use crate::plan::grace_period::Budget;
 use crate::plan::pod::Pod;
 use crate::plan::step::{
     AccountChoice, ArchiveRun, AwaitLead, BrokerRun, FileToWrite, Hook, Plan, Role, Step, WorkerRun,
@@ -122,11 +122,11 @@ fn steps(pod: Pod<'_>, work: &workload::Work) -> Result<Vec<Step>, Failure> {
     steps.push(files::shell_rc(pod));
     steps.extend(helpers::helpers(pod).map(Step::WriteFile));
     steps.extend(work.script.clone().map(Step::WriteFile));
-    steps.push(Step::ChangeEnvironment(environment::changes(pod)));
+    steps.push(Step::ChangeEnvironment(variables::changes(pod)));
     let before_broker =
         [("preCommand", &hooks_of.pre_command), ("commands.pre", &hooks_of.pre), of_role];
     steps.extend(hooks(pod, before_broker)?);
-    steps.push(Step::ChangeEnvironment(environment::of_broker(pod, work.command.is_some())));
+    steps.push(Step::ChangeEnvironment(variables::of_broker(pod, work.command.is_some())));
     if !config.view.enabled {
         steps.push(Step::FindFlux);
     }
@@ -226,7 +226,7 @@ pub fn client_environment(
     facts: &Facts,
 ) -> Result<ClientEnvironment, Failure> {
     let pod = pod(config, facts)?;
-    let changes = environment::of_client(pod);
+    let changes = variables::of_client(pod);
     Ok(ClientEnvironment { changes, socket: pod.socket(), uri: pod.uri() })
 }
 

@@ -1,8 +1,8 @@
 //! Directories and files that the broker needs.
 
-use crate::plan::environment::{output_directory, temporary};
 use crate::plan::pod::Pod;
 use crate::plan::step::{FileToWrite, Owner, Role, Step};
+use crate::plan::variables::{output_directory, temporary};
 use crate::program::mpi::SHELL_RC;
 use flux_contract::{CURVE_MOUNT, CURVE_SECRET_KEY, MUNGE_MOUNT, MUNGE_SECRET_KEY, Workload};
 use flux_protocol::resource_set::{ResourceSet, Resources};

@@ -1,9 +1,9 @@
 //! Shell files for people who enter a pod; other tools rely on them as well.
 
-use crate::plan::environment::{chosen_shell, client_first, lists};
 use crate::plan::files::file;
 use crate::plan::pod::Pod;
 use crate::plan::step::FileToWrite;
+use crate::plan::variables::{chosen_shell, client_first, lists};
 use crate::system::environment::Change;
 use crate::system::subcommand::{CONNECT, FLUXION};
 use crate::system::words::quoted;

@@ -3,7 +3,7 @@
 //! `Display` gives one line a step: the log line of the run and, with `{:#}`, followed by the
 //! content of files and scripts, the answer of `flux-agent plan`.
 
-use crate::plan::budget::Budget;
+use crate::plan::grace_period::Budget;
 use crate::system::environment::Change;
 use crate::system::words::shown;
 use flux_contract::WorkerPolicy;

@@ -1,7 +1,6 @@
 //! What the lead runs.
 
 use crate::plan::directives;
-use crate::plan::environment::{self, chosen_shell, output_directory};
 use crate::plan::facts::{ENV, Facts, IMAGE_SHELLS, USR_SHELLS};
 use crate::plan::files::file;
 use crate::plan::pod::Pod;
@@ -9,6 +8,7 @@ use crate::plan::step::{FileToWrite, LeadCommand, Role, Step, Submitter};
 use crate::plan::submission::{
     has_validator, is_flux_submit, runs_one_job, submits_itself, submitter,
 };
+use crate::plan::variables::{self, chosen_shell, output_directory};
 use crate::system::subcommand::{BATCH, CONNECT, DIAGNOSE, START, SUBMIT, call};
 use flux_contract::{CUSTOM_SCRIPT_PATH, Submission, Workload};
 use std::path::Path;
@@ -187,7 +187,7 @@ fn lead_command(pod: Pod<'_>, words: Vec<String>, may_be_refused: bool) -> Optio
         let start = call(&pod.facts.agent, START);
         [vec![flux, "env".to_owned()], start, vec!["--".to_owned()]].concat()
     };
-    let (words, cleans_up) = ([start, words].concat(), environment::cleans_up_later(pod.facts));
+    let (words, cleans_up) = ([start, words].concat(), variables::cleans_up_later(pod.facts));
     let command = LeadCommand { words, submitter: None, may_be_refused, cleans_up, failure: None };
     (pod.role == Role::Lead).then_some(command)
 }

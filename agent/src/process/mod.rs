@@ -3,9 +3,9 @@
 
 pub(crate) mod children;
 pub(crate) mod deadline;
-pub(crate) mod defect;
 pub(crate) mod exit_status;
-pub(crate) mod leftovers;
+pub(crate) mod orphans;
+pub(crate) mod panic_hook;
 pub(crate) mod signals;
 pub(crate) mod terminal;
 

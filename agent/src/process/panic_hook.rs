@@ -28,7 +28,8 @@ mod tests {
     use std::env;
     use std::process::Command;
 
-    const TEST: &str = "process::defect::tests::a_panic_of_any_thread_leaves_code_line_and_message";
+    const TEST: &str =
+        "process::panic_hook::tests::a_panic_of_any_thread_leaves_code_line_and_message";
     /// Where the process that this test starts is to leave its message.
     const MESSAGE: &str = "MESSAGE_OF_A_PANIC";
 

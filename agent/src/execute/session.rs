@@ -2,8 +2,8 @@
 
 use crate::accounts::become_user::Target;
 use crate::failure::{Failure, failed};
-use crate::plan::budget::Budget;
 use crate::plan::facts::Facts;
+use crate::plan::grace_period::Budget;
 use crate::plan::step::Owner;
 use crate::process::children::Children;
 use crate::process::signals::Signals;
