@@ -7,7 +7,7 @@ use super::{
 use crate::accounts::become_user::{self, Target};
 use crate::commands::arguments::{Awaited, PodArguments, PodQuestion};
 use crate::failure::{Failure, ended_with};
-use crate::pid1::run;
+use crate::pid1::run::{self, RunRequest};
 use crate::process::panic_hook;
 use crate::program::{batch, diagnose, mpi, submit};
 use crate::rc;
@@ -221,7 +221,9 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Install { directory } => install::agent(&directory),
         Command::View(ViewCommand::Install { request, agent }) => install::view(request, agent),
         Command::Run { pod, container, probe_port } => {
-            block_on(async { ended_with(run::run(pod, container, probe_port).await) })
+            let PodArguments { config, root, hostname } = pod;
+            let request = RunRequest { config, root, hostname, container, probe_port };
+            block_on(async { ended_with(run::run(request).await) })
         }
         Command::Plan(question) => inspect::plan(&question),
         Command::Keygen(keygen) => keygen::run(&keygen),

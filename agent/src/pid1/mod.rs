@@ -3,9 +3,11 @@
 
 pub(crate) mod archive;
 pub(crate) mod command;
+pub(crate) mod deadline;
 pub(crate) mod outcome;
 pub(crate) mod rest;
 pub(crate) mod run;
 pub(crate) mod runner_lock;
 pub(crate) mod sidecar;
+pub(crate) mod state_machine;
 pub(crate) mod supervise;

@@ -1,10 +1,11 @@
-//! How a run ends, as a function of what happened.
+//! How a run ends, as a function of the ends of broker and command.
 //!
-//! The exit code is the user's whenever the user's command ran. A broker that ends with 0 proves
-//! nothing: Flux does so, too, when it gets SIGTERM while it waits for the quorum.
+//! The exit code is the user's whenever the user's command ran. A broker that ends with 0 proves nothing: Flux does so,
+//! too, when it gets SIGTERM while it waits for the quorum.
 
 use crate::failure::Failure;
 use crate::pid1::command::{CommandEnd, with};
+use crate::pid1::state_machine::Cause;
 use crate::plan::step::WorkerRun;
 use crate::process::exit_status::{end_text, exit_code};
 use crate::process::signals::Stop;
@@ -14,22 +15,37 @@ use std::process::ExitStatus;
 use std::time::Duration;
 use tokio::time::Instant;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct BrokerEnd {
     /// Its exit code, 128 + N for signal N.
     pub code: i32,
     pub stop: Option<Stop>,
-    /// When that was asked for first.
+    /// When the first stop came.
     pub stopped: Option<Instant>,
+    /// It has reached its state `run`.
     pub ran: bool,
-    pub lead_lost: bool,
+    /// Why the agent itself ended it, where that was no stop.
+    pub cause: Option<Cause>,
     /// Whether the lead ended the instance when this broker of a worker ended; `None` where it has not answered.
     pub lead_ends: Option<bool>,
-    /// It was ended because fewer brokers are enough than it waited for.
-    pub quorum_is_smaller: bool,
-    /// It was ended because its scheduler did not start.
-    pub lacks_scheduler: bool,
+    /// Ids of the jobs that ran on its rank when it had to be ended.
+    pub unfinished_jobs: Vec<String>,
     pub duration: Duration,
+}
+
+impl BrokerEnd {
+    pub(crate) fn lead_lost(&self) -> bool {
+        self.cause == Some(Cause::LeadLost)
+    }
+
+    fn lacks_scheduler(&self) -> bool {
+        self.cause == Some(Cause::NoScheduler)
+    }
+
+    /// Whether another broker has to take its place, which waits for fewer.
+    pub(crate) fn waited_for_too_many(&self) -> bool {
+        matches!(self.cause, Some(Cause::SmallerQuorum(_))) && self.stop.is_none()
+    }
 }
 
 fn by_agent(exit: Exit, error: String) -> TerminationMessage {
@@ -41,33 +57,37 @@ fn by_command(
     signal: Option<i32>,
     last_error: Option<String>,
 ) -> TerminationMessage {
-    TerminationMessage { command_ran: true, signal, last_error, ..well(exit_code) }
+    TerminationMessage { command_ran: true, signal, last_error, ..with_code(exit_code) }
 }
 
-/// The run ended with `exit_code` and there is nothing to say about it.
-pub(crate) fn well(exit_code: i32) -> TerminationMessage {
+fn with_code(exit_code: i32) -> TerminationMessage {
     TerminationMessage { exit_code, ..TerminationMessage::default() }
+}
+
+/// The end of a run that has nothing to report.
+pub(crate) fn success() -> TerminationMessage {
+    TerminationMessage::default()
 }
 
 impl From<Failure> for TerminationMessage {
     fn from(failure: Failure) -> Self {
-        Self { last_error: Some(failure.to_string()), ..well(failure.code.into()) }
+        Self { last_error: Some(failure.to_string()), ..with_code(failure.code.into()) }
     }
 }
 
 /// The end of a lead that had a command to run; `None` where it was not started.
-pub(crate) fn of_lead(command: Option<CommandEnd>, broker: BrokerEnd) -> TerminationMessage {
-    let Some(command) = command.filter(|_| !broker.lacks_scheduler) else {
+pub(crate) fn lead_outcome(command: Option<CommandEnd>, broker: &BrokerEnd) -> TerminationMessage {
+    let Some(command) = command.filter(|_| !broker.lacks_scheduler()) else {
         return before_command(broker);
     };
     if let Some(stop) = broker.stop
         && broker.stopped.is_none_or(|stopped| command.ended > stopped)
     {
-        // Whatever it made of the signal, it was not done. By the code the Job knows that the pod was taken
-        // away, and by a suspension perhaps.
-        let end = command.exit_code.map(|code| format!("it ended with exit code {code}"));
+        // The command had not ended by itself. By the code the Job controller knows that the pod was taken away, perhaps by
+        // a suspension.
+        let end = command.exit_code.map(|code| format!("it then ended with exit code {code}"));
         let end = end.unwrap_or_else(|| "it was killed".to_owned());
-        let text = format!("{stop} before the command had ended; told to stop, {end}");
+        let text = format!("{stop} before the command had ended; {end}");
         let text = with(text, command.error);
         return TerminationMessage { signal: command.signal, ..by_agent(stop.exit(), text) };
     }
@@ -81,7 +101,7 @@ pub(crate) fn of_lead(command: Option<CommandEnd>, broker: BrokerEnd) -> Termina
             let text = format!("the command was killed because its broker had {of_broker}");
             Some(with(text, command.error))
         }
-        // Of a broker that was stopped after that, the code says nothing.
+        // The code of a broker that was stopped after that means nothing.
         Some(code) if broker.code != 0 && broker.stop.is_none() => {
             Some(format!("the broker {of_broker} after the command had ended with {code}"))
         }
@@ -93,8 +113,8 @@ pub(crate) fn of_lead(command: Option<CommandEnd>, broker: BrokerEnd) -> Termina
 }
 
 /// The end of a lead whose broker stays up until it is shut down.
-pub(crate) fn of_interactive_lead(broker: BrokerEnd) -> TerminationMessage {
-    if !broker.ran || broker.lacks_scheduler {
+pub(crate) fn interactive_lead_outcome(broker: &BrokerEnd) -> TerminationMessage {
+    if !broker.ran || broker.lacks_scheduler() {
         return before_command(broker);
     }
     let code = broker.code;
@@ -103,17 +123,17 @@ pub(crate) fn of_interactive_lead(broker: BrokerEnd) -> TerminationMessage {
         // A pod that is taken away must not look like one whose work is done.
         Some(stop) if code == 0 => by_agent(stop.exit(), stop.to_string()),
         Some(stop) => {
-            let text = format!("{stop}; told to stop, the broker ended with exit code {code}");
+            let text = format!("{stop}; the broker then ended with exit code {code}");
             by_agent(stop.exit(), text)
         }
     }
 }
 
-fn before_command(broker: BrokerEnd) -> TerminationMessage {
+fn before_command(broker: &BrokerEnd) -> TerminationMessage {
     if let Some(stop) = broker.stop {
         return by_agent(stop.exit(), format!("{stop} before the command ran"));
     }
-    let what = if broker.lacks_scheduler {
+    let what = if broker.lacks_scheduler() {
         "the scheduler did not start".to_owned()
     } else {
         format!("the broker ended with exit code {} before the command ran", broker.code)
@@ -122,8 +142,8 @@ fn before_command(broker: BrokerEnd) -> TerminationMessage {
     by_agent(Exit::Broker, text)
 }
 
-/// The end of a sidecar whose command ended with `status`, `stop` being what asked it to.
-pub(crate) fn of_sidecar(status: ExitStatus, stop: Option<Stop>) -> TerminationMessage {
+/// The end of a sidecar whose command ended with `status`, because of `stop` if there was one.
+pub(crate) fn sidecar_outcome(status: ExitStatus, stop: Option<Stop>) -> TerminationMessage {
     let code = exit_code(status);
     let error =
         stop.map_or_else(|| format!("the command {}", end_text(status)), |stop| stop.to_string());
@@ -132,43 +152,49 @@ pub(crate) fn of_sidecar(status: ExitStatus, stop: Option<Stop>) -> TerminationM
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Next {
-    Leave(TerminationMessage),
-    /// The broker is started again; the text says why.
+pub(crate) enum Outcome {
+    Exit(TerminationMessage),
+    /// The broker is started again, for this reason.
     Restart(String),
 }
 
 /// Decides by `policy` what follows the end of a worker's broker. A broker ends well with its parent, so in a tree 0 does
 /// not mean that the instance ends: the worker is done only when its lead is. A lead that `may_return` is followed by
 /// another.
-pub(crate) fn of_worker(policy: WorkerPolicy, may_return: bool, broker: BrokerEnd) -> Next {
+pub(crate) fn worker_outcome(
+    policy: WorkerPolicy,
+    may_return: bool,
+    broker: &BrokerEnd,
+) -> Outcome {
     let code = broker.code;
     if let Some(stop) = broker.stop {
         // Not 0: a pod that is taken away must not look like one whose work is done.
-        return Next::Leave(by_agent(stop.exit(), stop.to_string()));
+        let unfinished_jobs = broker.unfinished_jobs.clone();
+        let ended = by_agent(stop.exit(), stop.to_string());
+        return Outcome::Exit(TerminationMessage { unfinished_jobs, ..ended });
     }
-    if broker.lead_lost && policy != WorkerPolicy::LeaveAlways {
-        return Next::Restart("the lead broker was gone".to_owned());
+    if broker.lead_lost() && policy != WorkerPolicy::LeaveAlways {
+        return Outcome::Restart("the lead broker was gone".to_owned());
     }
     let text = format!("the broker ended with exit code {code}");
     match (policy, code) {
-        // What it needs to run is missing; it will not come by itself.
+        // Something that it needs to run is missing, which a restart does not change.
         (_, 126 | 127) => {
             let why = "it, or the shell of its start script, could not be executed";
-            Next::Leave(by_agent(Exit::Broker, format!("{text}: {why}")))
+            Outcome::Exit(by_agent(Exit::Broker, format!("{text}: {why}")))
         }
         (WorkerPolicy::LeaveWhenDone, 0) if broker.lead_ends != Some(true) => {
-            Next::Restart("the broker ended, and the lead goes on".to_owned())
+            Outcome::Restart("the broker ended, and the lead goes on".to_owned())
         }
         (WorkerPolicy::LeaveWhenDone, 0) if may_return => {
-            Next::Restart("the lead has stopped without an end of the run".to_owned())
+            Outcome::Restart("the lead has stopped without an end of the run".to_owned())
         }
-        (WorkerPolicy::LeaveWhenDone, 0) => Next::Leave(well(0)),
+        (WorkerPolicy::LeaveWhenDone, 0) => Outcome::Exit(success()),
         (WorkerPolicy::LeaveAlways, _) => {
             let last_error = (code != 0).then_some(text);
-            Next::Leave(TerminationMessage { last_error, ..well(0) })
+            Outcome::Exit(TerminationMessage { last_error, ..success() })
         }
-        (WorkerPolicy::LeaveWhenDone | WorkerPolicy::Rejoin, _) => Next::Restart(text),
+        (WorkerPolicy::LeaveWhenDone | WorkerPolicy::Rejoin, _) => Outcome::Restart(text),
     }
 }
 
@@ -177,8 +203,8 @@ const UNSURE: Duration = Duration::from_secs(5);
 
 /// How long a worker whose broker ended well watches the lead's port: where the lead has not answered, and where a lead
 /// that ends is followed by another, for which the port must close first.
-pub(crate) fn patience_with_lead(worker: &WorkerRun, broker: BrokerEnd) -> Duration {
-    let ended_well = broker.code == 0 && broker.stop.is_none() && !broker.lead_lost;
+pub(crate) fn patience_with_lead(worker: &WorkerRun, broker: &BrokerEnd) -> Duration {
+    let ended_well = broker.code == 0 && broker.stop.is_none() && !broker.lead_lost();
     if !ended_well || worker.policy != WorkerPolicy::LeaveWhenDone {
         return Duration::ZERO;
     }
@@ -203,7 +229,10 @@ pub(crate) fn next_pause(before: Option<Duration>, ran: Duration) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nix::sys::signal::Signal;
+    use WorkerPolicy::{LeaveAlways, LeaveWhenDone, Rejoin};
+    use nix::sys::signal::Signal::SIGTERM;
+
+    const DEADLINE: Stop = Stop::Deadline { seconds: 5 };
 
     fn broker(code: i32) -> BrokerEnd {
         BrokerEnd { code, ran: true, ..BrokerEnd::default() }
@@ -216,7 +245,11 @@ mod tests {
     }
 
     fn stopped(code: i32) -> BrokerEnd {
-        stopped_by(Signal::SIGTERM.into(), code)
+        stopped_by(SIGTERM.into(), code)
+    }
+
+    fn ended_by(cause: Cause, code: i32) -> BrokerEnd {
+        BrokerEnd { cause: Some(cause), ..broker(code) }
     }
 
     fn command(exit_code: Option<i32>) -> CommandEnd {
@@ -224,120 +257,124 @@ mod tests {
         CommandEnd { ended, exit_code, ..CommandEnd::new(0, None) }
     }
 
-    /// That `ended` has this code, is the command's own or not, and says this.
-    fn assert_ended(ended: &TerminationMessage, code: i32, command_ran: bool, text: Option<&str>) {
+    /// Checks the code, whether it is the command's own, and what the message has in it; empty: no message.
+    fn assert_ended(ended: &TerminationMessage, code: i32, command_ran: bool, text: &str) {
         assert_eq!((ended.exit_code, ended.command_ran), (code, command_ran), "{ended:?}");
-        match (text, &ended.last_error) {
-            (Some(text), Some(error)) => assert!(error.contains(text), "{error}"),
-            (text, error) => assert_eq!(text, error.as_deref()),
+        let error = ended.last_error.as_deref().unwrap_or_default();
+        assert!(error.contains(text) && error.is_empty() == text.is_empty(), "{text}: {error}");
+    }
+
+    #[test]
+    fn a_lead_with_a_command_ends_with_its_code_and_cause() {
+        let not_run = Some(Failure::new(Exit::FluxRefused, "Flux refused"));
+        let refused = CommandEnd { not_run, ..command(Some(2)) };
+        let not_found = CommandEnd { error: Some("not found".to_owned()), ..command(Some(127)) };
+        let earlier = Instant::now() - Duration::from_secs(2);
+        let done = CommandEnd { ended: earlier, ..command(Some(7)) };
+        let after = "exit code 1 after the command had ended with 7";
+        let before = "before the command ran";
+        let lacking = ended_by(Cause::NoScheduler, 137);
+        let no_scheduler = "the scheduler did not start: the log says why";
+        for (end, broker, code, command_ran, text) in [
+            (Some(command(Some(7))), broker(1), 7, true, after),
+            (Some(command(Some(7))), broker(0), 7, true, ""),
+            (Some(command(Some(0))), broker(0), 0, true, ""),
+            (
+                Some(command(None)),
+                broker(137),
+                137,
+                true,
+                "its broker had ended with exit code 137",
+            ),
+            (Some(refused), broker(0), 71, false, "Flux refused"),
+            (Some(not_found), broker(0), 127, true, "not found"),
+            (None, broker(0), 76, false, before),
+            (None, stopped(0), 75, false, before),
+            (Some(command(None)), lacking, 76, false, no_scheduler),
+            // The command had ended before the stop.
+            (Some(done), stopped(1), 7, true, ""),
+        ] {
+            assert_ended(&lead_outcome(end, &broker), code, command_ran, text);
         }
     }
 
     #[test]
-    fn the_commands_code_stands_whatever_the_broker_says_afterwards() {
-        let lead = |code, end| of_lead(Some(command(Some(code))), end);
-        let after = "exit code 1 after the command had ended with 7";
-        assert_ended(&lead(7, broker(1)), 7, true, Some(after));
-        assert_ended(&lead(7, broker(0)), 7, true, None);
-        assert_ended(&lead(0, broker(0)), 0, true, None);
-        let killed = of_lead(Some(command(None)), broker(137));
-        assert_ended(&killed, 137, true, Some("its broker had ended with exit code 137"));
-    }
-
-    #[test]
-    fn a_command_that_flux_refused_did_not_run_and_one_that_failed_says_what_is_known() {
-        let not_run = Some(Failure::new(Exit::FluxRefused, "Flux refused"));
-        let refused = CommandEnd { not_run, ..command(Some(2)) };
-        assert_ended(&of_lead(Some(refused), broker(0)), 71, false, Some("Flux refused"));
-        let not_found = CommandEnd { error: Some("not found".to_owned()), ..command(Some(127)) };
-        assert_ended(&of_lead(Some(not_found), broker(0)), 127, true, Some("not found"));
-    }
-
-    #[test]
-    fn a_broker_that_ends_before_the_command_is_a_failure_however_it_ends() {
-        let before = Some("before the command ran");
+    fn an_interactive_lead_ends_with_its_broker() {
         let early = BrokerEnd { ran: false, ..broker(1) };
-        assert_ended(&of_lead(None, broker(0)), 76, false, before);
-        assert_ended(&of_lead(None, stopped(0)), 75, false, before);
-        assert_ended(&of_interactive_lead(early), 76, false, before);
-        assert_ended(&of_interactive_lead(broker(0)), 0, true, None);
-        let lacking = BrokerEnd { lacks_scheduler: true, ..broker(137) };
-        let why = Some("the scheduler did not start: the log says why");
-        assert_ended(&of_lead(Some(command(None)), lacking), 76, false, why);
-        assert_ended(&of_interactive_lead(lacking), 76, false, why);
+        let lacking = ended_by(Cause::NoScheduler, 137);
+        for (broker, code, command_ran, text) in [
+            (early, 76, false, "before the command ran"),
+            (broker(0), 0, true, ""),
+            (lacking, 76, false, "the scheduler did not start: the log says why"),
+        ] {
+            assert_ended(&interactive_lead_outcome(&broker), code, command_ran, text);
+        }
     }
 
     #[test]
-    fn a_lead_that_is_stopped_says_so_whatever_command_and_broker_made_of_it() {
-        let deadline = Stop::Deadline { seconds: 5 };
+    fn a_stop_is_the_outcome_whatever_command_and_broker_ended_with() {
         let passed = "the deadline of 5 seconds has passed";
         for (stop, exit, text) in
-            [(Signal::SIGTERM.into(), 75, "stopped by SIGTERM"), (deadline, 72, passed)]
+            [(SIGTERM.into(), 75, "stopped by SIGTERM"), (DEADLINE, 72, passed)]
         {
             let end = |code| stopped_by(stop, code);
             for ended in [
-                of_lead(Some(command(Some(0))), end(0)),
-                of_lead(Some(command(Some(143))), end(1)),
-                of_lead(Some(command(None)), end(137)),
-                of_interactive_lead(end(0)),
-                of_interactive_lead(end(137)),
+                lead_outcome(Some(command(Some(0))), &end(0)),
+                lead_outcome(Some(command(Some(143))), &end(1)),
+                lead_outcome(Some(command(None)), &end(137)),
+                interactive_lead_outcome(&end(0)),
+                interactive_lead_outcome(&end(137)),
             ] {
-                assert_ended(&ended, exit, false, Some(text));
+                assert_ended(&ended, exit, false, text);
             }
-            let mut done = command(Some(7));
-            done.ended -= Duration::from_secs(2);
-            assert_ended(&of_lead(Some(done), end(1)), 7, true, None);
         }
-        let Next::Leave(ended) = of_worker(WorkerPolicy::Rejoin, false, stopped_by(deadline, 0))
-        else {
+        let Outcome::Exit(ended) = worker_outcome(Rejoin, false, &stopped_by(DEADLINE, 0)) else {
             panic!()
         };
-        assert_ended(&ended, 72, false, Some(passed));
+        assert_ended(&ended, 72, false, passed);
     }
 
     #[test]
-    fn a_sidecar_ends_with_its_commands_code_and_says_why() {
-        let of = |wait_status, stop| of_sidecar(ExitStatus::from_raw(wait_status), stop);
-        assert_ended(&of(0, None), 0, true, None);
-        assert_ended(&of(3 << 8, None), 3, true, Some("the command ended with exit code 3"));
-        let killed = of(9, None);
-        assert_eq!((killed.exit_code, killed.signal), (137, Some(9)));
-        assert_eq!(of(0x80 + 11, None).exit_code, 139, "also where it dumped its core");
-        let stopped = of(15, Some(Signal::SIGTERM.into()));
-        assert_eq!(stopped.last_error.unwrap(), "stopped by SIGTERM");
-    }
-
-    #[test]
-    fn a_worker_restarts_or_leaves_by_its_policy() {
-        use WorkerPolicy::{LeaveAlways, LeaveWhenDone, Rejoin};
-        let code = |policy, end| match of_worker(policy, false, end) {
-            Next::Leave(ended) => Some(ended.exit_code),
-            Next::Restart(_) => None,
-        };
-        assert_eq!(code(LeaveWhenDone, broker(1)), None);
-        assert_eq!(code(LeaveAlways, broker(1)), Some(0));
-        assert_eq!(code(Rejoin, broker(0)), None);
-        assert_eq!(code(Rejoin, broker(127)), Some(76));
-        assert_eq!(code(Rejoin, stopped(0)), Some(75));
-        let orphaned = BrokerEnd { lead_lost: true, ..broker(0) };
-        assert_eq!(code(LeaveWhenDone, orphaned), None, "0 is no proof of a good end then");
-    }
-
-    #[test]
-    fn a_worker_whose_broker_ended_well_leaves_with_its_lead_alone() {
-        let goes_on = "the broker ended, and the lead goes on";
-        let returns = "the lead has stopped without an end of the run";
-        for (lead_ends, may_return, why) in [
-            (Some(true), false, None),
-            (Some(true), true, Some(returns)),
-            (Some(false), false, Some(goes_on)),
-            (None, true, Some(goes_on)),
+    fn a_sidecar_ends_with_its_commands_code() {
+        // With 139 a command ends that has dumped its core.
+        for (wait_status, stop, code, signal, text) in [
+            (0, None, 0, None, ""),
+            (3 << 8, None, 3, None, "the command ended with exit code 3"),
+            (9, None, 137, Some(9), "the command was ended by signal 9"),
+            (0x80 + 11, None, 139, Some(11), "the command was ended by signal 11"),
+            (15, Some(SIGTERM.into()), 143, Some(15), "stopped by SIGTERM"),
         ] {
-            let end = BrokerEnd { lead_ends, ..broker(0) };
-            let next = of_worker(WorkerPolicy::LeaveWhenDone, may_return, end);
-            let left = Next::Leave(well(0));
-            let expected = why.map_or(left, |why| Next::Restart(why.to_owned()));
-            assert_eq!(next, expected);
+            let ended = sidecar_outcome(ExitStatus::from_raw(wait_status), stop);
+            assert_ended(&ended, code, true, text);
+            assert_eq!(ended.signal, signal);
+        }
+    }
+
+    #[test]
+    fn a_worker_restarts_or_exits_by_its_policy() {
+        let lead = |lead_ends| BrokerEnd { lead_ends, ..broker(0) };
+        let goes_on = Err("the broker ended, and the lead goes on");
+        let returns = Err("the lead has stopped without an end of the run");
+        let failed = Err("the broker ended with exit code 1");
+        for (policy, may_return, end, expected) in [
+            (LeaveWhenDone, false, broker(1), failed),
+            (LeaveAlways, false, broker(1), Ok(0)),
+            (Rejoin, false, broker(0), Err("the broker ended with exit code 0")),
+            (Rejoin, false, broker(127), Ok(76)),
+            (Rejoin, false, stopped(0), Ok(75)),
+            // 0 is no proof of a good end then.
+            (LeaveWhenDone, false, ended_by(Cause::LeadLost, 0), Err("the lead broker was gone")),
+            (LeaveWhenDone, false, lead(Some(true)), Ok(0)),
+            (LeaveWhenDone, true, lead(Some(true)), returns),
+            (LeaveWhenDone, false, lead(Some(false)), goes_on),
+            (LeaveWhenDone, true, lead(None), goes_on),
+        ] {
+            let outcome = worker_outcome(policy, may_return, &end);
+            let outcome = match &outcome {
+                Outcome::Exit(ended) => Ok(ended.exit_code),
+                Outcome::Restart(why) => Err(why.as_str()),
+            };
+            assert_eq!(outcome, expected, "{policy:?} {end:?}");
         }
     }
 

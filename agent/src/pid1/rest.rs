@@ -1,7 +1,7 @@
 //! The API of the instance beside the lead's broker (`flux.rest`): a process of its own, as Flux's user, so that no
 //! request takes memory or time of PID 1.
 
-use crate::execute::session::Context;
+use crate::execute::run::Run;
 use crate::pid1::outcome::next_pause;
 use crate::process::exit_status::exit_code;
 use crate::system::output::Log;
@@ -14,11 +14,11 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 /// Keeps the server running until what this gives is dropped.
-pub(super) fn serve(context: &Context, rest: &Rest) -> JoinSet<()> {
-    let words = words(context, rest);
-    let (session, children, log) = (context.session.clone(), context.children.clone(), context.log);
+pub(super) fn serve(run: &Run, rest: &Rest) -> JoinSet<()> {
+    let words = words(run, rest);
+    let (session, children, log) = (run.session.clone(), run.children.clone(), run.log);
     let shown = shown(&words);
-    let run = move || {
+    let start = move || {
         let (children, mut command) = (children.clone(), session.broker_command(&words));
         // It prints its address.
         command.stdin(Stdio::null()).stdout(Stdio::null());
@@ -32,16 +32,16 @@ pub(super) fn serve(context: &Context, rest: &Rest) -> JoinSet<()> {
         }
     };
     let mut tasks = JoinSet::new();
-    tasks.spawn(async move { keep_running(log, &shown, run).await });
+    tasks.spawn(async move { keep_running(log, &shown, start).await });
     tasks
 }
 
-fn words(context: &Context, rest: &Rest) -> Vec<String> {
-    let config = context.config_path.display().to_string();
+fn words(run: &Run, rest: &Rest) -> Vec<String> {
+    let config = run.config_path.display().to_string();
     let listen = SocketAddr::from((Ipv6Addr::UNSPECIFIED, rest.port)).to_string();
     let token = rest.token_sha256.as_str();
     let options = ["--config", &config, "--listen", &listen, "--token-sha256", token];
-    [call(&context.facts.agent, SERVE), options.map(str::to_owned).into()].concat()
+    [call(&run.facts.agent, SERVE), options.map(str::to_owned).into()].concat()
 }
 
 /// Runs it again whenever it has ended: somebody else may have had its port, or its broker was not there yet. `run` tells

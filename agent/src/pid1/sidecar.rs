@@ -3,13 +3,13 @@
 use crate::execute::hook::{
     NO_SHELL, not_started, private_script, run_hook, strict_failure, wait_or_stop, with_shell,
 };
-use crate::execute::session::Context;
+use crate::execute::run::Run;
 use crate::failure::{Failure, failed};
-use crate::pid1::outcome::{self, well};
+use crate::pid1::outcome::{sidecar_outcome, success};
 use crate::pid1::runner_lock::{RunnerState, runner_state};
 use crate::plan::decide::{client_environment, shell, sidecar_hook};
 use crate::plan::facts::MEMORY;
-use crate::plan::grace_period::Budget;
+use crate::plan::grace_period::GracePeriod;
 use crate::process::signals::Signals;
 use crate::system::environment::Change;
 use crate::system::files;
@@ -37,54 +37,50 @@ const GOES_ON: [&str; 5] = ["join", "config-sync", "init", "quorum", "run"];
 /// again, or none (`restartPolicy`). A command that ends well before the runner is waited behind: a pod with an ended
 /// container is not ready, though its broker is. One that fails ends its container: that is what
 /// shows the failure outside.
-pub(crate) async fn run(context: &mut Context, name: &str) -> Result<TerminationMessage, Failure> {
-    let config = &context.config;
+pub(crate) async fn run(run: &mut Run, name: &str) -> Result<TerminationMessage, Failure> {
+    let config = &run.config;
     let sidecar = config.sidecars.get(name).cloned().ok_or_else(|| {
         let configured: Vec<&String> = config.sidecars.keys().collect();
         let text = format!("no sidecar {name:?} is configured, only {configured:?}");
         Failure::new(Exit::Config, text)
     })?;
-    context.budget = Budget::of_sidecar(config, &sidecar);
-    let environment = client_environment(config, &context.facts)?;
+    run.grace = GracePeriod::of_sidecar(config, &sidecar);
+    let environment = client_environment(config, &run.facts)?;
     let patience = Duration::from_secs(config.network.lead_deadline_seconds);
     let runner = Runner {
         expected_until: Instant::now().checked_add(patience),
-        socket: context.root.at(&environment.socket),
-        complete: context.root.at(config.layout.complete_marker()),
-        lock: context.root.at(config.layout.runner_lock()),
+        socket: run.root.at(&environment.socket),
+        complete: run.root.at(config.layout.complete_marker()),
+        lock: run.root.at(config.layout.runner_lock()),
     };
     // Flux's own commands refuse to run without one, be it there or not.
     let home = Change::fallback("HOME", config.layout.home().display().to_string());
     // A directory of this container alone, gone with this value.
-    let memory = context.root.at(MEMORY);
+    let memory = run.root.at(MEMORY);
     let private = tempfile::Builder::new().prefix("flux-agent-").tempdir_in(&memory);
     let private = private.map_err(failed("make a directory in", &memory))?;
-    context.report_file = private.path().join("hook-environment");
-    hook(context, "commands.init", sidecar.init.as_ref()).await?;
-    context.session.change(&environment.changes);
-    context.session.change(&[home]);
-    hook(context, "commands.servicePre", sidecar.service_pre.as_ref()).await?;
-    let ended = main(context, &sidecar, &runner).await?;
-    if let Err(error) = hook(context, "commands.post", sidecar.post.as_ref()).await {
+    run.report_file = private.path().join("hook-environment");
+    hook(run, "commands.init", sidecar.init.as_ref()).await?;
+    run.session.change(&environment.changes);
+    run.session.change(&[home]);
+    hook(run, "commands.servicePre", sidecar.service_pre.as_ref()).await?;
+    let ended = run_command(run, &sidecar, &runner).await?;
+    if let Err(error) = hook(run, "commands.post", sidecar.post.as_ref()).await {
         // The code stays what it was, as the runner's does.
-        context.log.error(&error.to_string());
+        run.log.error(&error.to_string());
     }
     if ended.exit_code != 0 {
         return Ok(ended);
     }
-    context.log.info("done: staying until the runner has finished");
+    run.log.info("done: staying until the runner has finished");
     // A stop ends the wait: the sidecar's own work is done.
-    let end = context.signals.unless_stopped(runner.end()).await;
+    let end = run.signals.unless_stopped(runner.end()).await;
     Ok(end.ok().filter(|end| *end != RunnerEnd::Finished).map_or(ended, Into::into))
 }
 
-async fn hook(
-    context: &mut Context,
-    name: &'static str,
-    script: Option<&String>,
-) -> Result<(), Failure> {
-    match sidecar_hook(&context.config, &context.facts, name, script) {
-        Some(hook) => run_hook(context, &hook).await,
+async fn hook(run: &mut Run, name: &'static str, script: Option<&String>) -> Result<(), Failure> {
+    match sidecar_hook(&run.config, &run.facts, name, script) {
+        Some(hook) => run_hook(run, &hook).await,
         None => Ok(()),
     }
 }
@@ -119,55 +115,55 @@ async fn until<T>(look: impl AsyncFn() -> Option<T>) -> T {
     }
 }
 
-async fn main(
-    context: &mut Context,
+async fn run_command(
+    run: &mut Run,
     sidecar: &SidecarConfig,
     runner: &Runner,
 ) -> Result<TerminationMessage, Failure> {
     if sidecar.wait_for_socket {
-        context.log.info(&format!("waiting for the broker's socket {}", runner.socket.display()));
+        run.log.info(&format!("waiting for the broker's socket {}", runner.socket.display()));
         let waited = async {
             tokio::select! {
                 end = runner.end() => Some(end),
                 () = until(async || listens(&runner.socket).await.then_some(())) => None,
             }
         };
-        if let Some(end) = context.signals.unless_stopped(waited).await? {
-            context.log.info(&end.to_string());
+        if let Some(end) = run.signals.unless_stopped(waited).await? {
+            run.log.info(&end.to_string());
             return Ok(end.into());
         }
     }
-    let Some(command) = &sidecar.command else { return Ok(well(0)) };
-    let shell = shell(&context.config, &context.facts);
+    let Some(command) = &sidecar.command else { return Ok(success()) };
+    let shell = shell(&run.config, &run.facts);
     let shell = shell.ok_or_else(|| strict_failure("command", NO_SHELL))?;
-    let directory = context.report_file.parent().unwrap_or(&context.report_file);
+    let directory = run.report_file.parent().unwrap_or(&run.report_file);
     let script = private_script(directory, "command", command)?;
-    let mut started = context.session.command(&with_shell(&shell, &script));
-    context.session.check_working_directory()?;
-    let mut running = context
+    let mut started = run.session.command(&with_shell(&shell, &script));
+    run.check_working_directory(Duration::ZERO).await?;
+    let mut running = run
         .children
         .spawn(&mut started)
         .map_err(|error| strict_failure("command", &not_started(&shell, &error)))?;
-    let limits = context.budget.for_main();
+    let timeouts = run.grace.of_main_process();
     let end = tokio::select! {
         // A command that has failed says so, also when the runner ends at the same time.
         biased;
-        (status, stop) = wait_or_stop(&mut context.signals, &mut running, limits) => {
-            let ended = outcome::of_sidecar(status, stop);
+        (status, stop) = wait_or_stop(&mut run.signals, &mut running, timeouts) => {
+            let ended = sidecar_outcome(status, stop);
             return Ok(match stop {
                 Some(_) => ended,
-                None => unless_flux_ended(context, sidecar, runner, ended).await,
+                None => unless_flux_ended(run, sidecar, runner, ended).await,
             });
         }
         end = runner.end() => end,
     };
-    context.log.info(&format!("{end}: ending the command"));
+    run.log.info(&format!("{end}: ending the command"));
     running.signal_group(Signal::SIGTERM);
     // As long as a stop gives it: the runner's end is one.
-    if timeout(limits.kill, running.wait()).await.is_err() {
-        context.log.warn("the command has not ended in its time: killing it");
+    if timeout(timeouts.kill_after, running.wait()).await.is_err() {
+        run.log.warn("the command has not ended in its time: killing it");
         running.signal_group(Signal::SIGKILL);
-        let _ = timeout(limits.patience, running.wait()).await;
+        let _ = timeout(timeouts.give_up_after, running.wait()).await;
     }
     Ok(end.into())
 }
@@ -175,20 +171,20 @@ async fn main(
 /// `ended`, unless the command failed because Flux was ending: whoever talks to a broker sees that
 /// before the runner has said that it has finished.
 async fn unless_flux_ended(
-    context: &mut Context,
+    run: &mut Run,
     sidecar: &SidecarConfig,
     runner: &Runner,
     ended: TerminationMessage,
 ) -> TerminationMessage {
     let Some(error) = &ended.last_error else { return ended };
-    context.log.error(error);
+    run.log.error(error);
     if !sidecar.wait_for_socket {
         return ended;
     }
-    match context.signals.unless_stopped(runner.ends()).await {
+    match run.signals.unless_stopped(runner.ends()).await {
         Ok(Some(RunnerEnd::Finished)) => {
-            context.log.info("the runner has finished: so had the command, whatever its exit code");
-            well(0)
+            run.log.info("the runner has finished: so had the command, whatever its exit code");
+            success()
         }
         Ok(Some(end @ RunnerEnd::Failed(_))) => end.into(),
         Ok(Some(RunnerEnd::Gone) | None) | Err(_) => ended,
@@ -224,7 +220,7 @@ impl From<RunnerEnd> for Failure {
 
 impl From<RunnerEnd> for TerminationMessage {
     fn from(end: RunnerEnd) -> Self {
-        if end == RunnerEnd::Finished { well(0) } else { Failure::from(end).into() }
+        if end == RunnerEnd::Finished { success() } else { Failure::from(end).into() }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The command that starts the broker (flux-start(1), flux-broker(1)), and its configuration (flux-config(5)).
 
 use crate::plan::files::file;
-use crate::plan::grace_period::Budget;
+use crate::plan::grace_period::GracePeriod;
 use crate::plan::pod::Pod;
 use crate::plan::release;
 use crate::plan::step::{FileToWrite, Role};
@@ -31,7 +31,7 @@ pub(super) fn command(pod: Pod<'_>) -> Vec<String> {
         words.push(format!("--wrap={wrap}"));
     }
     words.push(format!("-o--config-path={}", layout.broker_config_dir().display()));
-    let budget = Budget::of_runner(config);
+    let grace = GracePeriod::of_runner(config);
     let options = [
         ("cron.directory", Some(text(&layout.cron_dir()))),
         ("rundir", Some(text(&layout.run_dir()))),
@@ -40,8 +40,8 @@ pub(super) fn command(pod: Pod<'_>) -> Vec<String> {
         ("tbon.connect_timeout", broker.connect_timeout.clone()),
         ("tbon.topo", broker.topology.clone()),
         ("tbon.zmqdebug", broker.zeromq_debug.then(|| "1".to_owned())),
-        ("broker.cleanup-timeout", Some(flux_duration(budget.cleanup))),
-        ("broker.shutdown-timeout", Some(flux_duration(budget.leave))),
+        ("broker.cleanup-timeout", Some(flux_duration(grace.cleanup))),
+        ("broker.shutdown-timeout", Some(flux_duration(grace.leave))),
         ("log-stderr-level", Some(broker.log_level.to_string())),
         // Each pod's log shows its own broker.
         ("log-stderr-mode", Some("local".to_owned())),
@@ -82,7 +82,7 @@ fn document(pod: Pod<'_>, found: Option<IpAddr>) -> Table {
         ("access", table([("allow-guest-user", true), ("allow-root-owner", true)])),
         ("bootstrap", bootstrap(pod, found)),
         // How long a job that is cancelled, as all are in a stop, has from SIGTERM to SIGKILL.
-        ("exec", table([("kill-timeout", flux_duration(Budget::of_runner(config).jobs))])),
+        ("exec", table([("kill-timeout", flux_duration(GracePeriod::of_runner(config).jobs))])),
         ("resource", resource),
         ("sched-fluxion-qmanager", table([("queue-policy", config.broker.queue_policy.clone())])),
         ("sched-fluxion-resource", table([("match-policy", LOWEST_NODE_FIRST)])),

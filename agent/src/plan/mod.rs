@@ -11,6 +11,7 @@ pub(crate) mod grace_period;
 pub(crate) mod helpers;
 pub(crate) mod pod;
 mod release;
+pub(crate) mod start;
 pub(crate) mod step;
 pub(crate) mod submission;
 pub(crate) mod variables;

@@ -3,14 +3,14 @@
 //! `Display` gives one line a step: the log line of the run and, with `{:#}`, followed by the
 //! content of files and scripts, the answer of `flux-agent plan`.
 
-use crate::plan::grace_period::Budget;
+use crate::plan::grace_period::GracePeriod;
 use crate::system::environment::Change;
 use crate::system::words::shown;
 use flux_contract::WorkerPolicy;
 use serde::Serialize;
 use std::fmt::{self, Display, Formatter};
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub(crate) const BATCH_SCRIPT: &str = "flux-job.batch";
 /// Names the file that the batch script was written to.
@@ -68,7 +68,8 @@ pub(crate) enum AccountChoice {
         uid: u32,
         home: PathBuf,
         /// Groups to run with besides the account's own.
-        more_groups: Vec<u32>,
+        #[serde(rename = "more_groups")]
+        extra_groups: Vec<u32>,
         capabilities: Vec<String>,
     },
     Keep {
@@ -171,7 +172,8 @@ pub struct BrokerRun {
     /// Run once when the broker is up, beside it.
     pub submission: Option<Vec<String>>,
     /// What people type to enter the instance: said once it is up. `None` where it ends by itself.
-    pub entrance: Option<String>,
+    #[serde(rename = "entrance")]
+    pub attach_hint: Option<String>,
     pub socket: PathBuf,
     pub flux: String,
     pub timed: bool,
@@ -198,8 +200,9 @@ pub struct LeadCommand {
     pub may_be_refused: bool,
     /// Flux's cleanup is registered when it has ended, if jobs are left.
     pub cleans_up: bool,
-    /// Where it may leave a sentence about its failure.
-    pub failure: Option<PathBuf>,
+    /// A file in which it may leave an error.
+    #[serde(rename = "failure")]
+    pub error_file: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -227,7 +230,8 @@ pub struct Plan {
     pub(crate) role: Role,
     pub(crate) hostname: String,
     pub(crate) rank: u32,
-    pub(crate) budget: Budget,
+    #[serde(rename = "budget")]
+    pub(crate) grace: GracePeriod,
     /// Seconds after which this pod ends the run (`spec.deadlineSeconds`), if it is the one to do so.
     pub(crate) deadline_seconds: Option<u64>,
     /// A failing hook ends the run.
@@ -237,6 +241,25 @@ pub struct Plan {
     pub broker: BrokerRun,
     /// What is done at the end, whatever happened.
     pub(crate) finish: Vec<Step>,
+}
+
+impl Plan {
+    /// What the steps change in the environment of the broker.
+    pub(crate) fn environment_changes(&self) -> impl Iterator<Item = &Change> {
+        let changes = self.steps.iter().filter_map(|step| {
+            if let Step::ChangeEnvironment(changes) = step { Some(changes) } else { None }
+        });
+        changes.flatten()
+    }
+
+    /// The content of the file at `path`, if a step writes it.
+    pub(crate) fn file(&self, path: &Path) -> Option<&str> {
+        let mut files = self
+            .steps
+            .iter()
+            .filter_map(|step| if let Step::WriteFile(file) = step { Some(file) } else { None });
+        files.find(|file| file.path == path).map(|file| file.content.as_str())
+    }
 }
 
 /// With `{:#}`, the lines of `content`.
@@ -298,14 +321,14 @@ impl Display for Step {
 
 fn account(out: &mut Formatter<'_>, choice: &AccountChoice) -> fmt::Result {
     match choice {
-        AccountChoice::Ensure { name, uid, home, more_groups, capabilities } => {
+        AccountChoice::Ensure { name, uid, home, extra_groups, capabilities } => {
             write!(
                 out,
                 "run Flux as user {name}, made with uid {uid} and home {} unless the image has it",
                 home.display()
             )?;
-            if !more_groups.is_empty() {
-                write!(out, ", with the pod's groups {more_groups:?}")?;
+            if !extra_groups.is_empty() {
+                write!(out, ", with the pod's groups {extra_groups:?}")?;
             }
             if !capabilities.is_empty() {
                 write!(out, ", with the capabilities {}", capabilities.join(", "))?;
@@ -358,8 +381,8 @@ impl Display for BrokerRun {
         if let Some(submission) = &self.submission {
             write!(out, "\n    once it runs: {}", shown(submission))?;
         }
-        if let Some(entrance) = &self.entrance {
-            write!(out, "\n    to enter it: {entrance}")?;
+        if let Some(hint) = &self.attach_hint {
+            write!(out, "\n    to enter it: {hint}")?;
         }
         Ok(())
     }
@@ -386,7 +409,7 @@ impl Display for Plan {
         if let Some(seconds) = self.deadline_seconds {
             writeln!(out, "after {seconds} s: end the run")?;
         }
-        writeln!(out, "{}", self.budget)?;
+        writeln!(out, "{}", self.grace)?;
         for step in &self.finish {
             out.write_str("finally: ")?;
             step.fmt(out)?;

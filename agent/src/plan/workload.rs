@@ -25,7 +25,7 @@ pub(super) struct Work {
     pub(super) command: Option<LeadCommand>,
     pub(super) submission: Option<Vec<String>>,
     /// What people type to enter the instance, where it stays up for them.
-    pub(super) entrance: Option<String>,
+    pub(super) attach_hint: Option<String>,
 }
 
 pub(super) fn workload(pod: Pod<'_>) -> Work {
@@ -37,7 +37,7 @@ pub(super) fn workload(pod: Pod<'_>) -> Work {
                 .iter()
                 .find(|_| pod.submits())
                 .map(|it| beside_the_broker(pod, it)),
-            entrance: lead.then(|| entrance(pod)),
+            attach_hint: lead.then(|| attach_hint(pod)),
             ..Work::default()
         },
         Workload::Submit { submission } => Work {
@@ -157,21 +157,21 @@ fn no_validator(pod: Pod<'_>, submit: &[String]) -> Option<String> {
 }
 
 fn batch(pod: Pod<'_>, prefix: &[String], flags: &[String]) -> Option<LeadCommand> {
-    let failure = pod.config.layout.command_failure();
+    let error_file = pod.config.layout.command_failure();
     let mut words = [prefix, &call(&pod.facts.agent, BATCH)].concat();
     words.push(format!("--flux={}", pod.flux()));
     words.push(format!("--output-directory={}", output_directory(pod)));
-    words.push(format!("--failure={}", failure.display()));
+    words.push(format!("--failure={}", error_file.display()));
     words.extend(pod.config.logging.quiet.then(|| "--quiet".to_owned()));
     words.push("--".to_owned());
     words.extend((!has_validator(pod.config)).then(|| NO_VALIDATOR.to_owned()));
     words.extend_from_slice(flags);
     let command = lead_command(pod, words, prefix.is_empty())?;
-    Some(LeadCommand { failure: Some(failure), ..command })
+    Some(LeadCommand { error_file: Some(error_file), ..command })
 }
 
 /// Any pod will do: each is connected to the instance.
-fn entrance(pod: Pod<'_>) -> String {
+fn attach_hint(pod: Pod<'_>) -> String {
     let (name, namespace) = (&pod.config.cluster.name, &pod.config.cluster.namespace);
     let agent = pod.facts.agent.display();
     format!("kubectl exec -it -n {namespace} job/{name} -c {name} -- {agent} {CONNECT}")
@@ -188,6 +188,7 @@ fn lead_command(pod: Pod<'_>, words: Vec<String>, may_be_refused: bool) -> Optio
         [vec![flux, "env".to_owned()], start, vec!["--".to_owned()]].concat()
     };
     let (words, cleans_up) = ([start, words].concat(), variables::cleans_up_later(pod.facts));
-    let command = LeadCommand { words, submitter: None, may_be_refused, cleans_up, failure: None };
+    let command =
+        LeadCommand { words, submitter: None, may_be_refused, cleans_up, error_file: None };
     (pod.role == Role::Lead).then_some(command)
 }

@@ -2,7 +2,6 @@
 //! is left, the terminal, deadlines, panics, exit codes. Nothing here knows of Flux.
 
 pub(crate) mod children;
-pub(crate) mod deadline;
 pub(crate) mod exit_status;
 pub(crate) mod orphans;
 pub(crate) mod panic_hook;

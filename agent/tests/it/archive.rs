@@ -15,11 +15,24 @@ fn an_archive_is_restored_only_if_it_exists_when_the_broker_starts() {
     assert!(!pod.read("flux-calls").contains("content.restore"));
     // A hook may be what brings it.
     config.hooks.pre = Some("echo > $POD/archive.tgz".to_owned());
+    pod.write_config(&config);
+    fs::write(&archive, "state").unwrap();
+    let planned = planned_command(&pod);
+    fs::remove_file(&archive).unwrap();
     pod.run(&config);
     let calls = pod.read("flux-calls");
+    assert!(calls.lines().any(|call| call == planned), "{planned}: {calls}");
     assert!(calls.contains(&format!("-Scontent.restore={}", archive.display())), "{calls}");
     let dump = pod.at(".archive.tgz.hello-0.new/dump.tgz");
     assert!(calls.contains(&format!("-Scontent.dump={}", dump.display())), "{calls}");
+}
+
+/// The command line of the broker by `flux-agent plan`.
+fn planned_command(pod: &Pod) -> String {
+    let plan: serde_json::Value =
+        serde_json::from_str(&pod.ask("plan", &["--output", "json"]).output).unwrap();
+    let words = plan["broker"]["command"].as_array().unwrap();
+    words.iter().map(|word| word.as_str().unwrap()).collect::<Vec<_>>().join(" ")
 }
 
 /// Shell text of a broker that dumps `$POD/dump` to the path of the configuration.

@@ -1,8 +1,11 @@
 //! Whole runs: hooks, files, users and exit codes.
 
-use crate::pod::{Ended, Pod, sidecar};
+use crate::pod::{Ended, Pod, await_that, sidecar, stopped};
 use crate::settings::words;
 use flux_contract::{AgentConfig, Exit, FluxUser, Hooks, Submission, Workload};
+use nix::sys::signal::Signal;
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -202,6 +205,21 @@ fn the_munge_key_is_private_and_one_that_is_missing_is_named() {
     pod.run(&config).with_code(0);
     assert_eq!(fs::read(pod.at("etc/munge/munge.key")).unwrap(), [0xff, 0, 1]);
     assert_eq!((pod.mode("etc/munge/munge.key"), pod.mode("etc/munge")), (0o400, 0o700));
+}
+
+/// A pipe that no process writes to stands for a volume that does not answer.
+#[test]
+fn a_volume_that_does_not_answer_holds_up_no_stop() {
+    let (pod, config) = Pod::with(&["true"]);
+    let certificate = pod.at("flux_operator/curve/curve.cert");
+    fs::remove_file(&certificate).unwrap();
+    mkfifo(&certificate, Mode::S_IRWXU).unwrap();
+    let run = pod.start(&config);
+    let directories = pod.at("mnt/flux/config/curve");
+    await_that("the steps before are done", || directories.is_dir());
+    run.signal(Signal::SIGTERM);
+    run.end().with_code(stopped());
+    pod.error_says("stopped by SIGTERM");
 }
 
 #[test]

@@ -148,7 +148,7 @@ fn a_launcher_that_ignores_every_signal_is_killed_in_time_for_fluxs_cleanup() {
     let Some(ended) = stop(&pod, &config, "deaf") else { return };
     // Its end is the stop's, and no failure of the command's own.
     let ended = ended.with_code(stopped()).with_log("the command has not ended in its time");
-    ended.with_log("told to stop, it ended with exit code 137");
+    ended.with_log("it then ended with exit code 137");
     assert!(pod.at("cleaned-up").exists());
     assert_eq!(pod.message().signal, Some(9));
 }
@@ -184,7 +184,7 @@ fn a_launcher_and_what_it_has_started_get_sigterm_and_the_time_to_save() {
     let mut lines: Vec<_> = ended.output.lines().collect();
     lines.sort_unstable();
     assert_eq!(lines, ["child", "parent"], "{}", ended.log);
-    ended.with_log("told to stop, it ended with exit code 4");
+    ended.with_log("it then ended with exit code 4");
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn a_run_that_reaches_its_deadline_ends_in_order_and_says_so() {
     Ended::of(&mut run).with_code(Exit::Deadline.code()).with_output("saved\npost\n");
     assert!(!pod.message().command_ran);
     pod.error_says("the deadline of 1 seconds has passed");
-    pod.error_says("it ended with exit code 0");
+    pod.error_says("it then ended with exit code 0");
 }
 
 #[test]

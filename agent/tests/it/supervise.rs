@@ -46,7 +46,7 @@ fn a_broker_gets_every_signal_and_a_command_sigterm_for_any_that_asks_for_an_end
         let run = pod.start(&pod.launcher(NOTES_SIGNALS));
         all_are_noted(&pod, &run, &[&of_user, signals].concat());
         let ended = run.end().with_code(stopped());
-        let said = ended.log.contains("told to stop, it ended with exit code 3");
+        let said = ended.log.contains("it then ended with exit code 3");
         assert_eq!((said, pod.at("cleaned-up").exists()), (!is_broker, !is_broker), "{ended:?}");
         pod.error_says(if is_broker { "SIGTERM" } else { "SIGINT" });
     }
