@@ -1,9 +1,9 @@
 //! The state kept from one MiniCluster to the next.
 //!
-//! Flux restores its content from a file (`content.restore`) and, once its queue is stopped and
-//! idle, dumps it to one (`content.dump`, flux-broker-attributes(7)); the dump is written in place,
-//! so it goes to a directory of ours beside the archive. It takes the archive's name only when it
-//! is whole: a dump that was cut off never replaces the state of before.
+//! Flux restores its content from a file (`content.restore`) and, once its queue is stopped and idle, dumps it to one
+//! (`content.dump`, flux-broker-attributes(7)). It writes the dump in place, so the dump goes to a directory of the agent
+//! beside the archive, and gets the archive's name only when it is whole: a dump that was cut off never replaces the
+//! state of before.
 
 use crate::execute::run::Run;
 use crate::failure::{Failure, failed};
@@ -89,8 +89,7 @@ fn replace_by_dump(path: &Path, dump: &Path, broker: &BrokerEnd) -> Result<(), S
     if files::with_rights_of_owner(dump, || files::open_regular(dump)).is_err() {
         return Err(stays(format!("Flux dumped nothing to {}", dump.display())));
     }
-    // 0 is the code of a broker whose every phase went well, the dump among them. Any other may
-    // be that of a later phase.
+    // With 0 a broker ends all of whose phases succeeded, the dump among them. Another code may be that of a later phase.
     if broker.code != 0 {
         let whole = files::with_rights_of_owner(dump, || check_whole(dump));
         whole.map_err(|error| stays(format!("the dump is not whole: {error}")))?;
@@ -101,7 +100,7 @@ fn replace_by_dump(path: &Path, dump: &Path, broker: &BrokerEnd) -> Result<(), S
     })
 }
 
-/// Under its own name the archive is on the disk, or it is the one of before.
+/// The archive is on the disk before it gets its name.
 fn replace(dump: &Path, path: &Path) -> io::Result<()> {
     files::open_regular(dump)?.sync_all()?;
     fs::rename(dump, path)?;
@@ -137,7 +136,7 @@ fn unreadable(error: &io::Error) -> io::Error {
 
 fn ends_as_tar(mut archive: impl Read) -> io::Result<()> {
     let mut buffer = vec![0; 64 * 1024];
-    // How many zeros the text so far ends with.
+    // How many zeros the archive has at its end so far.
     let mut zeros = 0_usize;
     loop {
         let length = archive.read(&mut buffer).map_err(|error| unreadable(&error))?;

@@ -1,7 +1,7 @@
 //! The longest time that a run may take (`spec.deadlineSeconds`).
 //!
-//! The Job's own deadline deletes the pods, and their logs with them. So the agent of the pod of
-//! index 0 keeps it: it ends the run as any stop does and fails with a code of its own.
+//! At the Job's own deadline Kubernetes deletes the pods, and their logs with them. So the agent of the pod of index 0 ends
+//! the run in time, as a stop does, with a code of its own.
 
 use crate::plan::config::{CONFIG_POLL, ConfigReader};
 use flux_contract::Shutdown;
@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep_until};
 pub(crate) async fn passed(began: Instant, seconds: u64, config: PathBuf) -> u64 {
     let (mut seconds, mut config) = (Some(seconds), ConfigReader::new(config));
     loop {
-        // Never where that is further away than a clock can show.
+        // `None` where a clock cannot show that time.
         let due = |seconds| began.checked_add(Duration::from_secs(seconds));
         let look = Instant::now() + CONFIG_POLL;
         sleep_until(seconds.and_then(due).map_or(look, |due| due.min(look))).await;

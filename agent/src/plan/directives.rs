@@ -1,6 +1,6 @@
 //! The options that a batch script gives to `flux batch` in its own lines, as `#flux: --output=FILE` (RFC 36).
 
-/// Where the script's output goes if one of its directives says so; the last one counts.
+/// The place of the script's output by the last of its directives that has one.
 pub(crate) fn output(script: &str) -> Option<String> {
     script.lines().filter_map(words).filter_map(|words| output_option(&words)).next_back()
 }

@@ -1,5 +1,5 @@
-//! Every decision of a run that can be made beforehand: configuration and facts become a plan, a value
-//! that can be printed and compared. Only `config` and `facts` read anything, and nothing is changed.
+//! All decisions of a run: configuration and facts become a plan, a value that can be printed and compared. Only `config`
+//! and `facts` read files; nothing is changed.
 
 pub(crate) mod broker;
 pub(crate) mod config;

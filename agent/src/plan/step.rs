@@ -1,7 +1,7 @@
 //! What a run does, as a value that can be printed and compared.
 //!
-//! `Display` gives one line a step: the log line of the run and, with `{:#}`, followed by the
-//! content of files and scripts, the answer of `flux-agent plan`.
+//! `Display` prints a line for each step, as the log has it; with `{:#}` the content of files and scripts follows, as in the
+//! output of `flux-agent plan`.
 
 use crate::plan::grace_period::GracePeriod;
 use crate::system::environment::Change;
@@ -32,7 +32,7 @@ impl Display for Role {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Owner {
-    /// The container's own user, who the agent runs as.
+    /// The container's own user, which is the agent's.
     Container,
     Broker,
 }
@@ -86,14 +86,14 @@ pub(crate) enum AccountChoice {
 pub(crate) enum Step {
     /// Run a script of the user and take over the environment it leaves.
     RunHook(Hook),
-    /// Decide who the broker runs as, and make the account if need be.
+    /// Choose the user of the broker, and make the account if need be.
     UseAccount(AccountChoice),
     MakeDirectory {
         path: PathBuf,
         mode: u32,
         owner: Owner,
-        /// True: it is the agent's own. False: one that exists is the image's or a volume's, and
-        /// is handed over only as a working directory is.
+        /// True: it is the agent's own. False: an existing one is the image's or a volume's, and is given to the broker's
+        /// user only as a working directory is.
         ours: bool,
         /// False: the run goes on without it.
         required: bool,
@@ -108,7 +108,7 @@ pub(crate) enum Step {
         to: PathBuf,
         link: PathBuf,
     },
-    /// Copy the munge key (`flux.mungeSecret`) to where munge looks for it, mode 0400.
+    /// Copy the munge key (`flux.mungeSecret`) to its place for munge, mode 0400.
     InstallMungeKey {
         from: PathBuf,
         to: PathBuf,
@@ -118,7 +118,7 @@ pub(crate) enum Step {
     ChangeEnvironment(Vec<Change>),
     /// Check that `flux` is on the `PATH` (the view is disabled).
     FindFlux,
-    /// Hand the working directory to the broker's user if it is the image's own.
+    /// Give the working directory to the broker's user if it is the image's own.
     AdoptWorkingDirectory,
     /// Write the batch script into the working directory; its path goes into a variable.
     WriteBatchScript {
@@ -155,7 +155,7 @@ pub struct AwaitLead {
     pub port: u16,
     /// Deadline in seconds.
     pub deadline_seconds: u64,
-    /// Hosts of the instance: many of them ask the lead less often each.
+    /// Hosts of the instance: each of many asks the lead less often.
     pub hosts: u32,
 }
 
@@ -167,7 +167,7 @@ pub struct BrokerRun {
     pub quorum: Option<u32>,
     /// Where the state is restored from and kept, on the lead.
     pub archive: Option<ArchiveRun>,
-    /// What the lead runs once its broker does, and ends with; `None` where people end the instance.
+    /// The command with which a lead's run ends; `None` where people end the instance.
     pub lead_command: Option<LeadCommand>,
     /// Run once when the broker is up, beside it.
     pub submission: Option<Vec<String>>,
@@ -194,7 +194,7 @@ pub enum Submitter {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LeadCommand {
     pub words: Vec<String>,
-    /// Who makes the job that it is; `None` where it is none, or several.
+    /// The program that makes its job; `None` where it is no job, or several.
     pub submitter: Option<Submitter>,
     /// Find out, when it has failed, whether Flux refused it.
     pub may_be_refused: bool,
@@ -220,7 +220,7 @@ pub struct WorkerRun {
     pub lead: AwaitLead,
     pub policy: WorkerPolicy,
     /// Where people end the instance, its lead comes back when its pod is lost. A worker whose broker has ended with the
-    /// lead's gives that lead so many seconds to close its port, and then waits for the next one.
+    /// lead's waits this number of seconds for that lead to close its port, and then for the next one.
     pub lead_may_return_seconds: Option<u64>,
 }
 
@@ -239,7 +239,7 @@ pub struct Plan {
     pub(crate) steps: Vec<Step>,
     /// The broker.
     pub broker: BrokerRun,
-    /// What is done at the end, whatever happened.
+    /// The last steps, whatever happened.
     pub(crate) finish: Vec<Step>,
 }
 

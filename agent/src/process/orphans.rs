@@ -4,8 +4,8 @@
 //! The kernel hands orphans of this process' descendants to it, because it is PID 1 or because it is their subreaper
 //! (`PR_SET_CHILD_SUBREAPER`, where the pod shares one process namespace). So an orphan of the broker is a child of this
 //! process that this process has not started and that was not there before the broker. A daemon of a hook is none, nor are
-//! the processes that such a daemon has started since, by its process group or its session. Whoever
-//! entered the pod (`kubectl exec`) has another parent.
+//! the processes that such a daemon has started since, by its process group or its session. The
+//! processes of `kubectl exec` have another parent.
 
 use crate::process::children::Children;
 use nix::sys::signal::{Signal, kill};
