@@ -1,6 +1,7 @@
 //! A run of this pod: what the pod is, what the run has changed so far, and its way to files.
 
-use crate::execute::session::{Identity, Session};
+use crate::accounts::become_user::Target;
+use crate::execute::session::Session;
 use crate::failure::{Failure, failed};
 use crate::plan::facts::Facts;
 use crate::plan::grace_period::GracePeriod;
@@ -11,7 +12,7 @@ use crate::status::progress::Progress;
 use crate::system::files;
 use crate::system::output::Log;
 use crate::system::root::Root;
-use flux_contract::{AgentConfig, Exit};
+use flux_contract::{AgentConfig, Exit, Layout};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -52,8 +53,8 @@ impl Run {
     }
 
     pub(crate) fn files(&self) -> Files {
-        let identity = self.session.identity.clone();
-        Files { root: self.root.clone(), log: self.log, identity }
+        let (layout, session) = (self.config.layout.clone(), self.session.clone());
+        Files { root: self.root.clone(), log: self.log, layout, session }
     }
 
     /// Does `work`, which may wait for a volume that does not answer, on a thread of its own: PID 1 has to take signals
@@ -94,18 +95,24 @@ impl Run {
     }
 }
 
-/// What is needed to write files for the users of a pod.
+/// The files of a pod, as its session stands: a copy, for another thread.
 #[derive(Debug, Clone)]
 pub(crate) struct Files {
     pub root: Root,
     pub log: Log,
-    pub identity: Option<Identity>,
+    pub layout: Layout,
+    pub session: Session,
 }
 
 impl Files {
+    /// The user of the broker, if that is another one than the agent's.
+    pub(crate) fn user(&self) -> Option<&Target> {
+        self.session.identity.as_ref()?.user.as_ref()
+    }
+
     /// uid and gid that a file of `owner` is given; `None` when it is ours as it is.
     pub(crate) fn ids(&self, owner: Owner) -> Option<(u32, u32)> {
-        let user = self.identity.as_ref()?.user.as_ref()?;
+        let user = self.user()?;
         (owner == Owner::Broker).then_some((user.uid, user.gid))
     }
 

@@ -15,7 +15,7 @@ use crate::plan::step::{
 use crate::system::environment::{Environment, find_program};
 use crate::system::files::{self, is_executable};
 use crate::system::output::chain;
-use flux_contract::{Exit, Layout, phase};
+use flux_contract::{Exit, phase};
 use flux_protocol::CurveCertificate;
 use std::ffi::OsStr;
 use std::fs;
@@ -74,11 +74,8 @@ pub(crate) async fn execute(run: &mut Run, step: &Step) -> Result<(), Failure> {
         | Step::FindFlux
         | Step::AdoptWorkingDirectory
         | Step::WriteBatchScript { .. } => {
-            let (files, layout) = (run.files(), run.config.layout.clone());
-            let environment = run.session.environment.clone();
-            let (own, owned) = (run.session.working_directory.clone(), step.clone());
-            let place = Place { files, layout, environment, working_directory: own };
-            let work = move || place.execute(&owned);
+            let (files, owned) = (run.files(), step.clone());
+            let work = move || files.execute(&owned);
             let change = run.off_thread(&step.to_string(), Duration::ZERO, work).await??;
             apply(run, change);
             Ok(())
@@ -101,40 +98,31 @@ fn apply(run: &mut Run, change: SessionChange) {
     }
 }
 
-/// The file system of this pod, and what of the session the steps on it depend on.
-struct Place {
-    files: Files,
-    layout: Layout,
-    environment: Environment,
-    working_directory: PathBuf,
-}
-
-impl Place {
+impl Files {
     fn execute(&self, step: &Step) -> Result<SessionChange, Failure> {
-        let files = &self.files;
         match step {
             Step::UseAccount(choice) => return self.use_account(choice),
             Step::MakeDirectory { path, mode, owner, ours, required } => {
                 self.make_directory(path, (*mode, *owner), *ours, *required)?;
             }
             Step::RemoveFile(path) => {
-                files::remove(&files.root.at(path)).map_err(failed("remove", path))?;
+                files::remove(&self.root.at(path)).map_err(failed("remove", path))?;
             }
             Step::WriteFile(file) => {
-                files.write(&file.path, file.content.as_bytes(), file.mode, Owner::Container)?;
+                self.write(&file.path, file.content.as_bytes(), file.mode, Owner::Container)?;
             }
             Step::InstallCertificate { from, to, link } => {
                 let certificate = self.install_certificate(from, to)?;
-                let linked = files::link(&files.root.at(link), &files.root.at(to));
+                let linked = files::link(&self.root.at(link), &self.root.at(to));
                 linked.map_err(failed("make the link", link))?;
                 return Ok(SessionChange::Certificate(certificate));
             }
             Step::InstallMungeKey { from, to, owner } => {
                 self.install_munge_key(from, to, *owner)?;
             }
-            Step::FindFlux => find_flux(&self.environment)?,
+            Step::FindFlux => find_flux(&self.session.environment)?,
             Step::AdoptWorkingDirectory => {
-                let home = adopt_own(files, &self.working_directory);
+                let home = adopt_own(self, &self.session.working_directory);
                 return Ok(home.map_or(SessionChange::None, SessionChange::WorkingDirectory));
             }
             Step::WriteBatchScript { fallback_directory, script } => {
@@ -153,15 +141,15 @@ impl Place {
         ours: bool,
         required: bool,
     ) -> Result<(), Failure> {
-        let (files, place) = (&self.files, self.files.root.at(path));
+        let place = self.root.at(path);
         if !ours && files::is_directory(&place) {
-            adopt(files, &place);
+            adopt(self, &place);
             return Ok(());
         }
-        let made = files::make_directory(&place, mode, files.ids(owner));
+        let made = files::make_directory(&place, mode, self.ids(owner));
         match made.map_err(failed("make directory", path)) {
             Err(error) if !required => {
-                files.log.info(&format!("going on without: {error}"));
+                self.log.info(&format!("going on without: {error}"));
                 Ok(())
             }
             made => made,
@@ -172,12 +160,12 @@ impl Place {
     /// as a pod has an `fsGroup`: hence the copy.
     fn install_certificate(&self, from: &Path, to: &Path) -> Result<CurveCertificate, Failure> {
         let reading = "read the CURVE certificate";
-        let text = fs::read_to_string(self.files.root.at(from)).map_err(failed(reading, from))?;
+        let text = fs::read_to_string(self.root.at(from)).map_err(failed(reading, from))?;
         // The message has what is wrong with it, and never its content.
         let certificate = CurveCertificate::parse(&text).map_err(|error| {
             Failure::because(Exit::Prepare, format!("{reading} {}", from.display()), &error)
         })?;
-        self.files.write(to, text.as_bytes(), 0o600, Owner::Broker)?;
+        self.write(to, text.as_bytes(), 0o600, Owner::Broker)?;
         Ok(certificate)
     }
 
@@ -187,7 +175,7 @@ impl Place {
         to: &Path,
         owner: Option<(u32, u32)>,
     ) -> Result<(), Failure> {
-        let root = &self.files.root;
+        let root = &self.root;
         let key = fs::read(root.at(from)).map_err(failed("read the munge key", from))?;
         let directory = to.parent().unwrap_or(to);
         if !root.at(directory).is_dir() {
@@ -199,22 +187,21 @@ impl Place {
 
     /// Writes `script` into the working directory, or into `fallback` where the broker's user cannot.
     fn write_batch_script(&self, fallback: &Path, script: &str) -> Result<PathBuf, Failure> {
-        let (files, own) = (&self.files, &self.working_directory);
+        let own = &self.session.working_directory;
         let write = |directory: &Path| {
             let path = directory.join(BATCH_SCRIPT);
-            files.write(&path, script.as_bytes(), 0o755, Owner::Broker).map(|()| path)
+            self.write(&path, script.as_bytes(), 0o755, Owner::Broker).map(|()| path)
         };
-        if takes_files(files, own) {
+        if takes_files(self, own) {
             match write(own) {
                 Ok(path) => return Ok(path),
-                Err(error) => files.log.info(&error.to_string()),
+                Err(error) => self.log.info(&error.to_string()),
             }
         }
         write(fallback)
     }
 
     fn use_account(&self, choice: &AccountChoice) -> Result<SessionChange, Failure> {
-        let files = &self.files;
         // For an account whose own home is not there and cannot be made.
         let fallback_home = self.layout.home();
         let mut identity = match choice {
@@ -231,14 +218,14 @@ impl Place {
                 Identity { name, home, user }
             }
         };
-        if !files::is_directory(&files.root.at(&identity.home)) {
+        if !files::is_directory(&self.root.at(&identity.home)) {
             identity.home.clone_from(&fallback_home);
         }
         if identity.home == fallback_home {
-            let home = files.root.at(&fallback_home);
+            let home = self.root.at(&fallback_home);
             let owner = identity.user.as_ref().map(|user| (user.uid, user.gid));
             if let Err(error) = files::make_directory(&home, 0o700, owner) {
-                files.log.warn(&format!("could not make home {}: {error}", home.display()));
+                self.log.warn(&format!("could not make home {}: {error}", home.display()));
             }
         }
         Ok(SessionChange::Identity(identity))
@@ -247,8 +234,8 @@ impl Place {
     /// The account `name`, made if need be. With a read-only root file system there is a uid but no name for it. Flux
     /// itself runs so.
     fn account(&self, name: &str, uid: u32, home: &Path) -> Result<Account, Failure> {
-        let log = self.files.log;
-        match ensure_user(self.files.root.directory(), name, uid, home) {
+        let log = self.log;
+        match ensure_user(self.root.directory(), name, uid, home) {
             Ok(account) => {
                 account.notes.iter().for_each(|note| log.warn(note));
                 Ok(account)

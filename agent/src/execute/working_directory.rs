@@ -33,7 +33,9 @@ pub(super) fn adopt_own(files: &Files, own: &Path) -> Option<PathBuf> {
     if adopt(files, own) {
         return None;
     }
-    let Some(Identity { name, home, user: Some(user) }) = &files.identity else { return None };
+    let Some(Identity { name, home, user: Some(user) }) = &files.session.identity else {
+        return None;
+    };
     let enters = |path| fs::metadata(path).is_ok_and(|found| allows(&found, user, ENTER));
     if own.ancestors().all(enters) {
         return None;
@@ -48,7 +50,7 @@ pub(super) fn adopt_own(files: &Files, own: &Path) -> Option<PathBuf> {
 /// closed to that user. Volumes are never touched, and neither are directories of the system or of another user: for one
 /// of those the result is false, and the log has a line.
 pub(super) fn adopt(files: &Files, path: &Path) -> bool {
-    let Some(Identity { name, user: Some(user), .. }) = &files.identity else {
+    let Some(Identity { name, user: Some(user), .. }) = &files.session.identity else {
         return true;
     };
     try_adopt(files, path, name, user).unwrap_or_else(|error| {
@@ -105,8 +107,8 @@ fn reserved(path: &Path, uid: u32, accounts: &Databases) -> Option<String> {
 /// Whether the broker's user can make files in the directory `path`. The agent may be root and could, but a file would be
 /// of no use to a user who cannot.
 pub(super) fn takes_files(files: &Files, path: &Path) -> bool {
-    let user = files.identity.as_ref().and_then(|identity| identity.user.as_ref());
-    fs::metadata(path).is_ok_and(|found| user.is_none_or(|user| allows(&found, user, WRITE)))
+    let allowed = |found: Metadata| files.user().is_none_or(|user| allows(&found, user, WRITE));
+    fs::metadata(path).is_ok_and(allowed)
 }
 
 /// Whether a directory allows `permission` to `user`, by its mode bits alone.
