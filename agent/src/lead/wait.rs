@@ -343,7 +343,7 @@ mod tests {
 
     /// On both routes together, and with the lead half a minute late.
     #[tokio::test(start_paused = true)]
-    async fn a_thousand_workers_try_a_late_lead_200_times_a_second() {
+    async fn a_thousand_workers_are_slow_with_a_late_lead() {
         let (began, attempts) = (Instant::now(), RefCell::new(0));
         let target = AwaitLead { hosts: 1_000, ..target(Some(SERVICE)) };
         let probe = async |_: SocketAddr, _: Duration| {
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_lead_that_answers_at_once_costs_no_pause_and_no_report() {
+    async fn a_lead_that_answers_at_once_is_not_reported() {
         let waited = run(Some(SERVICE), 60, |_, _| Outcome::Accepted, |_| unknown()).await;
         let address = SocketAddr::new(ip(SERVICE), 8050);
         assert_eq!(waited.found(), LeadFound { address, attempts: 1, elapsed: Duration::ZERO });
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_lead_that_is_far_away_gets_the_time_that_it_takes() {
+    async fn a_distant_lead_gets_the_time_that_it_needs() {
         let way = Duration::from_millis(150);
         let probe = async |_, connection: Duration| {
             sleep(connection.min(way)).await;

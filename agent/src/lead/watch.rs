@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn silence_counts_for_a_lead_that_may_be_about_to_end() {
+    async fn silence_counts_for_a_lead_that_may_end() {
         let short = LeadWatch { silence_counts: true, ..QUICK };
         let (_listener, listens) = listening().await;
         assert!(stays(short, &listens).await, "it listens");
@@ -182,7 +182,7 @@ mod tests {
 
     /// A broker that reached the lead by its name goes on while the lead's Service has no way there.
     #[tokio::test]
-    async fn a_lead_whose_name_still_leads_to_it_is_not_lost() {
+    async fn a_lead_that_its_name_reaches_is_not_lost() {
         let (_listener, lead) = listening().await;
         assert!(stays(QUICK, &elsewhere(&lead)).await, "its name leads to a listener");
     }

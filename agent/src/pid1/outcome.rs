@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lead_with_a_command_ends_with_its_code_and_cause() {
+    fn a_lead_with_a_command_ends_with_its_code() {
         let not_run = Some(Failure::new(Exit::FluxRefused, "Flux refused"));
         let refused = CommandEnd { not_run, ..command(Some(2)) };
         let not_found = CommandEnd { error: Some("not found".to_owned()), ..command(Some(127)) };
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stop_is_the_outcome_whatever_command_and_broker_ended_with() {
+    fn a_stop_is_the_outcome_of_a_stopped_run() {
         let passed = "the deadline of 5 seconds has passed";
         for (stop, exit, text) in
             [(SIGTERM.into(), 75, "stopped by SIGTERM"), (DEADLINE, 72, passed)]
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_double_up_to_a_limit_and_start_again_after_a_good_run() {
+    fn pauses_double_and_start_again_after_a_minute() {
         let (mut pause, mut pauses) = (None, Vec::new());
         for seconds in [1, 1, 1, 1, 1, 1, 1, 60] {
             pause = Some(next_pause(pause, Duration::from_secs(seconds)));

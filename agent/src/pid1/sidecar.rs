@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_socket_without_a_listener_is_told_from_a_full_one() {
+    async fn a_full_socket_has_a_listener() {
         let volume = tempfile::tempdir().unwrap();
         let path = volume.path().join("local");
         assert!(!listens(&path).await);

@@ -27,7 +27,7 @@ mod tests {
     use super::output;
 
     #[test]
-    fn the_output_is_that_of_the_last_directive_that_names_one() {
+    fn the_last_directive_with_an_output_counts() {
         for (script, expected) in [
             ("#!/bin/sh\n# flux: --job-name=a\nflux run a\n", None),
             ("#flux: -N1 --output=/a/o.{{id}} # there\n#flux: -t 10m\n", Some("/a/o.{{id}}")),

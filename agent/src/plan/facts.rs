@@ -254,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn replaced_pods_are_those_that_failed_and_those_that_were_stopped() {
+    fn replaced_pods_have_failed_or_were_stopped() {
         let of = |failed: &str, stopped: &str| {
             let names = REPLACED_VARIABLES.map(|(name, _)| name.to_owned());
             replaced(&names.into_iter().zip([failed.to_owned(), stopped.to_owned()]).collect())
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn the_release_of_flux_is_a_text_of_its_own_in_its_program() {
+    fn the_release_of_flux_is_found_in_its_program() {
         let directory = tempfile::tempdir().unwrap();
         let flux = directory.path().join("flux");
         assert_eq!(flux_version(&flux), None);
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn submission_plugins_are_found_beside_flux_itself_in_the_view_and_in_the_system() {
+    fn submission_plugins_are_found_in_view_and_system() {
         let pod = tempfile::tempdir().unwrap();
         let (root, flux) = (Root::new(pod.path()), pod.path().join("opt/software/flux/bin/flux"));
         let found = || has_submission_plugins(&flux, &root.at("/view"), &root);

@@ -35,9 +35,9 @@ const ELSEWHERE: &[&str] = &[
     // What the kernel lets the container use is among the facts, and this is compared with it before:
     // flux::processors::processors_are_own_if_a_guaranteed_pod_has_as_many_as_it_asks_for_and_the_node_has_more
     "/exclusive_cpus",
-    // go_bugs::bug_12_the_key_is_in_no_log_however_much_is_said
+    // go_bugs::bug_12_the_key_is_in_no_log
     "/logging/debug",
-    // sidecars::it_waits_for_the_socket_and_ends_when_the_runner_has
+    // sidecars::it_waits_for_the_socket_and_ends_after_the_runner
     "/sidecars/beside/wait_for_socket",
     "/sidecars/beside/command",
     "/sidecars/beside/init",
