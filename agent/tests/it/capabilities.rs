@@ -21,7 +21,7 @@ fn run(pod: &Pod, config: AgentConfig, bounds: &str) -> Ended {
 }
 
 #[test]
-fn root_prepares_places_with_the_rights_of_fluxs_user() {
+fn root_prepares_the_places_of_fluxs_user_with_that_users_rights() {
     for bounds in [
         "-dac_override,-dac_read_search",
         "-dac_override,-dac_read_search,-fowner",
@@ -47,7 +47,7 @@ fn root_prepares_places_with_the_rights_of_fluxs_user() {
 }
 
 #[test]
-fn missing_capabilities_are_named_with_a_remedy() {
+fn without_the_capabilities_to_run_as_another_user_the_message_has_names_and_remedy() {
     for (bounds, lacking) in
         [("-all", "SETUID, SETGID, KILL"), ("-all,+setuid,+setgid", "KILL"), ("-setuid", "SETUID")]
     {
@@ -59,7 +59,7 @@ fn missing_capabilities_are_named_with_a_remedy() {
 }
 
 #[test]
-fn a_home_that_is_closed_to_root_works() {
+fn a_home_that_is_closed_to_root_has_working_directory_output_and_archive() {
     let (Some(_), (pod, archive)) = (Pod::of_root(), pod_with_archive(&whole_dump())) else {
         return;
     };
@@ -85,7 +85,7 @@ fn a_home_that_is_closed_to_root_works() {
 }
 
 #[test]
-fn a_closed_place_is_named_with_a_remedy() {
+fn a_place_that_stays_closed_is_named_with_capability_and_remedy() {
     let Some(pod) = Pod::of_root() else { return };
     fs::create_dir(pod.at("closed")).unwrap();
     fs::set_permissions(pod.at("closed"), Permissions::from_mode(0o555)).unwrap();

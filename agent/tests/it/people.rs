@@ -24,7 +24,7 @@ fn doctor(pod: &Pod) -> (i32, BTreeMap<String, (String, String)>) {
 }
 
 #[test]
-fn the_doctor_reports_all_faults_at_once() {
+fn the_doctor_names_cause_and_remedy_of_everything_that_is_wrong_at_once() {
     let pod = Pod::called("stranger");
     let mut config = pod.config(&["true"]);
     config.network.port = closed_port();
@@ -52,7 +52,7 @@ fn the_doctor_reports_all_faults_at_once() {
 
 /// The certificate is mounted in the container that runs Flux, and in no other.
 #[test]
-fn the_doctor_of_a_sidecar_skips_the_runners_checks() {
+fn the_doctor_beside_the_runner_looks_for_nothing_that_is_not_there_by_design() {
     let pod = Pod::new();
     pod.write_config(&pod.config(&["true"]));
     fs::remove_dir_all(pod.at("flux_operator/curve")).unwrap();
@@ -66,7 +66,7 @@ fn the_doctor_of_a_sidecar_skips_the_runners_checks() {
 }
 
 #[test]
-fn the_doctor_of_a_waiting_lead_reports_the_quorum() {
+fn the_doctor_of_a_lead_that_waits_finds_all_well_but_the_quorum() {
     let (pod, mut config) = Pod::with(&["true"]);
     config.network.port = closed_port();
     broker_in_state(&pod.layout().local_socket(), "quorum");
@@ -95,7 +95,7 @@ fn found_of_python(pod: &Pod) -> (String, String) {
 }
 
 #[test]
-fn the_doctor_imports_flux_with_the_images_python() {
+fn the_doctor_imports_flux_with_the_images_python_and_names_what_is_missing() {
     let pod = Pod::new();
     let (finding, text) = found_of_python(&pod);
     assert_eq!(finding, "skipped", "{text}");
@@ -151,7 +151,7 @@ fn the_doctor_of_root_starts_python_as_the_brokers_user() {
 }
 
 #[test]
-fn connect_passes_on_the_code_of_its_command() {
+fn connect_runs_a_command_with_the_broker_within_reach_and_passes_on_its_code() {
     let pod = Pod::new();
     pod.write_config(&pod.config(&["true"]));
     broker_in_state(&pod.layout().local_socket(), "run");
@@ -167,7 +167,7 @@ fn connect_passes_on_the_code_of_its_command() {
 }
 
 #[test]
-fn root_connects_as_the_brokers_user() {
+fn root_who_connects_becomes_the_brokers_user_with_its_name_and_home() {
     let Some(pod) = Pod::of_root() else { return };
     pod.write_config(&pod.config(&["true"]));
     let connect = |uid: u32| {
@@ -212,7 +212,7 @@ fn printed(command: &mut Command) -> String {
 }
 
 #[test]
-fn the_client_is_the_views_flux_connected_to_the_broker() {
+fn the_client_is_the_views_flux_and_once_there_is_a_broker_connected_to_it() {
     let pod = Pod::new();
     pod.write_executable("mnt/flux/view/bin/flux", FLUX_THAT_TELLS);
     let client = || {
@@ -237,7 +237,7 @@ fn the_client_is_the_views_flux_connected_to_the_broker() {
 }
 
 #[test]
-fn roots_client_becomes_the_user_of_its_broker() {
+fn root_becomes_the_user_of_the_broker_that_is_meant_and_goes_home_from_the_root_directory() {
     let Some(pod) = Pod::of_root() else { return };
     pod.write_executable("mnt/flux/view/bin/flux", FLUX_THAT_TELLS);
     let (uri, home, work) = (pod.layout().local_uri(), home_of_flux(&pod), pod.at("work"));
@@ -262,7 +262,7 @@ fn roots_client_becomes_the_user_of_its_broker() {
 }
 
 #[test]
-fn without_a_view_the_client_is_the_images_flux() {
+fn without_a_view_the_client_is_the_images_flux_and_not_itself() {
     let pod = Pod::new();
     pod.write_executable("bin/flux", FLUX_THAT_TELLS);
     let mut command = pod.entered(pod.layout().client());
@@ -280,7 +280,7 @@ fn shells() -> impl Iterator<Item = &'static str> {
 }
 
 #[test]
-fn a_shell_with_the_helper_finds_the_client_first() {
+fn a_shell_that_sources_the_helper_finds_the_client_first_and_keeps_the_instance_it_is_in() {
     let pod = Pod::new();
     pod.run(&pod.config(&["true"])).with_code(0);
     let (helper, uri) = (pod.layout().view_helper(), pod.layout().local_uri());
@@ -321,7 +321,7 @@ fn a_connected_shell_starts_where_its_user_can_write() {
 }
 
 #[test]
-fn the_connect_helper_runs_a_command_or_a_shell() {
+fn the_helper_that_connects_runs_a_command_or_a_shell_sourced_and_run() {
     let pod = Pod::new();
     pod.run(&pod.config(&["true"])).with_code(0);
     broker_in_state(&pod.layout().local_socket(), "run");
@@ -378,7 +378,7 @@ const FLUXION_LOADED: FluxionCase = FluxionCase {
 const REFUSED: FluxionCase = FluxionCase { modules: SIMPLE, code: 1, ..FLUXION_LOADED };
 
 #[test]
-fn fluxion_takes_the_place_of_any_other_scheduler() {
+fn fluxion_takes_the_place_of_whichever_scheduler_there_is_where_it_can() {
     let with_resource = format!("{SIMPLE}{RESOURCE}");
     let with_other = format!("kvs 1 R 0 0\n{FLUXION}");
     let already = "load-fluxion.sh: Fluxion is the scheduler already";
