@@ -99,13 +99,6 @@ struct SignalRequest {
     broker_ended: bool,
 }
 
-impl SignalRequest {
-    /// Whether the command has to end.
-    fn ends_command(&self) -> bool {
-        matches!(self.signal, Signal::SIGTERM | Signal::SIGKILL)
-    }
-}
-
 pub(crate) struct RunningCommand {
     requests: mpsc::UnboundedSender<SignalRequest>,
     end: Pin<Box<dyn Future<Output = CommandEnd> + Send>>,
@@ -142,18 +135,38 @@ pub(crate) struct CommandRun {
     pub timed: bool,
 }
 
-/// When a command that has to end is killed, and when its end is no longer waited for.
-#[derive(Debug, Clone, Copy, Default)]
-struct Due {
-    kill: Option<Instant>,
-    give_up: Option<Instant>,
+/// The state of a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Running,
+    /// It was asked to end, and is killed at this time.
+    Stopping {
+        kill_at: Option<Instant>,
+    },
+    /// It was sent SIGKILL, which is repeated. Its end is not waited for after `give_up_at`.
+    Killed {
+        again_at: Instant,
+        give_up_at: Instant,
+    },
 }
 
-impl Due {
+impl State {
     fn after_sigkill(self, give_up_after: Duration) -> Self {
         let now = Instant::now();
-        let give_up = self.give_up.unwrap_or_else(|| now + give_up_after.max(SIGKILL_INTERVAL));
-        Self { kill: Some(now + SIGKILL_INTERVAL), give_up: Some(give_up) }
+        let give_up_at = self.give_up_at().unwrap_or(now + give_up_after.max(SIGKILL_INTERVAL));
+        Self::Killed { again_at: now + SIGKILL_INTERVAL, give_up_at }
+    }
+
+    const fn kill_at(self) -> Option<Instant> {
+        match self {
+            Self::Running => None,
+            Self::Stopping { kill_at } => kill_at,
+            Self::Killed { again_at, .. } => Some(again_at),
+        }
+    }
+
+    const fn give_up_at(self) -> Option<Instant> {
+        if let Self::Killed { give_up_at, .. } = self { Some(give_up_at) } else { None }
     }
 }
 
@@ -232,11 +245,11 @@ impl CommandRun {
         let group = running.pid;
         give_terminal(group);
         let mut stderr = tokio::spawn(pass_on(running.stderr.take()));
-        let (mut stopped, mut due) = (false, Due::default());
+        let mut state = State::Running;
         let (mut ended, mut without_broker, mut unkillable) = (None, false, None);
         let status = loop {
             if let Some(status) = ended
-                && (!stopped || due.give_up.is_some() || killpg(group, None).is_err())
+                && (!matches!(state, State::Stopping { .. }) || killpg(group, None).is_err())
             {
                 break status;
             }
@@ -248,25 +261,26 @@ impl CommandRun {
                     without_broker |= request.broker_ended;
                     signal_group(&running, ended.is_some(), request.signal);
                     if request.signal == Signal::SIGKILL {
-                        due = due.after_sigkill(self.give_up_after);
-                    } else if request.ends_command() && !stopped {
-                        due.kill = Instant::now().checked_add(self.kill_after);
+                        state = state.after_sigkill(self.give_up_after);
+                    } else if request.signal == Signal::SIGTERM && state == State::Running {
+                        let kill_at = Instant::now().checked_add(self.kill_after);
+                        state = State::Stopping { kill_at };
                     }
-                    stopped |= request.ends_command();
                 }
-                () = sleep_until(due.give_up) => {
+                () = sleep_until(state.give_up_at()) => {
                     unkillable = Some(members(group).join(", "));
                     break ExitStatus::from_raw(Signal::SIGKILL as i32);
                 }
-                () = sleep_until(due.kill) => {
-                    if due.give_up.is_none() {
+                () = sleep_until(state.kill_at()) => {
+                    if state.give_up_at().is_none() {
                         self.log.error("the command has not ended in its time: killing it");
                     }
                     signal_group(&running, ended.is_some(), Signal::SIGKILL);
-                    due = due.after_sigkill(self.give_up_after);
+                    state = state.after_sigkill(self.give_up_after);
                 }
             }
         };
+        let stopped = state != State::Running;
         let stderr = timeout(STDERR_TIMEOUT, &mut stderr).await;
         let stderr = stderr.ok().and_then(Result::ok).unwrap_or_default();
         let stderr = String::from_utf8_lossy(&stderr).into_owned();
