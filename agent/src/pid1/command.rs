@@ -153,7 +153,8 @@ enum State {
 impl State {
     fn after_sigkill(self, give_up_after: Duration) -> Self {
         let now = Instant::now();
-        let give_up_at = self.give_up_at().unwrap_or(now + give_up_after.max(SIGKILL_INTERVAL));
+        let give_up_at =
+            self.give_up_at().unwrap_or_else(|| now + give_up_after.max(SIGKILL_INTERVAL));
         Self::Killed { again_at: now + SIGKILL_INTERVAL, give_up_at }
     }
 
