@@ -265,18 +265,20 @@ async fn before_broker(run: &mut Run, broker: &BrokerRun) -> Result<BrokerStart,
 
 /// The same for a plan that nothing performs: as if hooks changed nothing and every place took files.
 pub(crate) fn planned_start(
-    run_plan: &Plan,
+    plan: &Plan,
     config: &AgentConfig,
     facts: &Facts,
     root: &Root,
 ) -> BrokerStart {
-    let broker = &run_plan.broker;
+    let broker = &plan.broker;
     let mut environment: Environment = std::env::vars_os().collect();
-    run_plan.environment_changes().for_each(|change| change.apply(&mut environment));
-    let toml = run_plan.file(&config.layout.broker_toml()).unwrap_or_default();
+    for change in plan.environment_changes() {
+        change.apply(&mut environment);
+    }
+    let toml = plan.file(&config.layout.broker_toml()).unwrap_or_default();
     let flux = Path::new(&broker.flux);
     let rc_options = rc::options(flux, root, &facts.agent, &environment, toml);
-    let is_there = |it| archive::is_there(root, it).unwrap_or_default();
+    let is_there = |archive| archive::is_there(root, archive).unwrap_or_default();
     let has_archive = broker.archive.as_ref().is_some_and(is_there);
     broker_start(broker, &BeforeStart { rc_options, has_archive, can_dump: true })
 }
